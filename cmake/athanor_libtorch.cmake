@@ -1,0 +1,38 @@
+# libtorch as the target `athanor_torch`.
+#
+# Its folder holds include/ and lib/: a wheel's site-packages/torch, or an unpacked libtorch. We do not use its
+# TorchConfig.cmake: that pulls in its whole world (protobuf, MKL, CUDA languages), while two include folders and three
+# libraries are all it takes. Its include folders come last (-idirafter), since the wheel carries fmt headers that would
+# shadow the system's.
+
+set(ATHANOR_LIBTORCH "" CACHE PATH "Folder of libtorch (with include/ and lib/); default: the project's virtual environment")
+if(NOT ATHANOR_LIBTORCH)
+  file(GLOB found ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
+  foreach(prefix ${found} ${CMAKE_PREFIX_PATH})
+    if(EXISTS ${prefix}/include/ATen/ATen.h)
+      set(ATHANOR_LIBTORCH ${prefix})
+      break()
+    endif()
+  endforeach()
+endif()
+if(NOT EXISTS ${ATHANOR_LIBTORCH}/include/ATen/ATen.h)
+  message(FATAL_ERROR "No libtorch found: run `make setup`, or point at one with -DATHANOR_LIBTORCH=FOLDER")
+endif()
+
+file(READ ${ATHANOR_LIBTORCH}/include/torch/headeronly/version.h version_text)
+string(REGEX MATCH "TORCH_VERSION_MAJOR ([0-9]+)" unused "${version_text}")
+set(major ${CMAKE_MATCH_1})
+string(REGEX MATCH "TORCH_VERSION_MINOR ([0-9]+)" unused "${version_text}")
+set(minor ${CMAKE_MATCH_1})
+if("${major}.${minor}" VERSION_LESS 2.11)
+  message(FATAL_ERROR "libtorch ${major}.${minor} in ${ATHANOR_LIBTORCH} is too old: 2.11 or newer is needed")
+endif()
+message(STATUS "libtorch ${major}.${minor} in ${ATHANOR_LIBTORCH}")
+
+add_library(athanor_torch INTERFACE)
+target_compile_options(athanor_torch INTERFACE
+  "SHELL:-idirafter ${ATHANOR_LIBTORCH}/include" "SHELL:-idirafter ${ATHANOR_LIBTORCH}/include/torch/csrc/api/include")
+target_compile_definitions(athanor_torch INTERFACE USE_DISTRIBUTED)
+target_link_libraries(athanor_torch INTERFACE
+  -Wl,--no-as-needed ${ATHANOR_LIBTORCH}/lib/libtorch.so ${ATHANOR_LIBTORCH}/lib/libtorch_cpu.so -Wl,--as-needed
+  ${ATHANOR_LIBTORCH}/lib/libc10.so)

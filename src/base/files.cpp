@@ -1,0 +1,175 @@
+#include "base/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "base/error.h"
+#include "base/fault.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+
+namespace {
+
+class FileDescriptor {
+ public:
+  FileDescriptor(const fs::path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+    if (fd_ < 0) fail_errno("cannot open", path.string());
+  }
+  ~FileDescriptor() { ::close(fd_); }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+void sync_path(const fs::path& path) {
+  FileDescriptor fd(path, O_RDONLY);
+  if (::fsync(fd.get()) != 0 && errno != EINVAL) fail_errno("cannot sync", path.string());
+}
+
+fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+}  // namespace
+
+std::string read_file(const fs::path& path) {
+  FileDescriptor fd(path, O_RDONLY);
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) fail_errno("cannot stat", path.string());
+  if (S_ISDIR(status.st_mode)) throw IoError("cannot read " + path.string() + ": it is a folder", EISDIR);
+  std::string text;
+  text.resize(static_cast<size_t>(status.st_size));
+  size_t filled = 0;
+  for (;;) {  // also right for files whose size is not known beforehand, such as pipes
+    if (filled == text.size()) text.resize(text.size() + 4096);
+    const ssize_t got = ::read(fd.get(), text.data() + filled, text.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno("cannot read", path.string());
+    if (got == 0) break;
+    filled += static_cast<size_t>(got);
+  }
+  text.resize(filled);
+  return text;
+}
+
+AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
+  temporary_ = parent_of(path_) / ("." + path_.filename().string() + ".tmp");
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail_errno("cannot create", temporary_.string());
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(const void* data, size_t num_bytes) {
+  if (const int injected = fault_errno("files.write")) {
+    errno = injected;
+    fail_errno("cannot write", path_.string());
+  }
+  const auto* bytes = static_cast<const char*>(data);
+  while (num_bytes > 0) {
+    const ssize_t put = ::pwrite(fd_, bytes, num_bytes, static_cast<off_t>(size_));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail_errno("cannot write", path_.string());
+    bytes += put;
+    num_bytes -= static_cast<size_t>(put);
+    size_ += static_cast<uint64_t>(put);
+  }
+}
+
+void AtomicFile::write_at(uint64_t offset, const void* data, size_t num_bytes) {
+  const uint64_t end = std::exchange(size_, offset);
+  write(data, num_bytes);
+  size_ = end;
+}
+
+void AtomicFile::commit() {
+  if (::fsync(fd_) != 0) fail_errno("cannot sync", path_.string());
+  if (::close(std::exchange(fd_, -1)) != 0) fail_errno("cannot close", path_.string());
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int error_number = errno;
+    ::unlink(temporary_.c_str());
+    errno = error_number;
+    fail_errno("cannot rename to", path_.string());
+  }
+  sync_path(parent_of(path_));
+}
+
+void write_file_atomically(const fs::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+AtomicFolder::AtomicFolder(fs::path path) : path_(std::move(path)) {
+  if (path_.filename().empty()) path_ = path_.parent_path();  // "data/" names the same folder as "data"
+  staging_ = parent_of(path_) / ("." + path_.filename().string() + ".tmp");
+  std::error_code error;
+  fs::remove_all(staging_, error);
+  fs::create_directories(staging_, error);
+  if (error) throw IoError("cannot create folder " + staging_.string() + ": " + error.message(), error.value());
+}
+
+AtomicFolder::~AtomicFolder() {
+  if (staging_.empty()) return;
+  std::error_code ignored;
+  fs::remove_all(staging_, ignored);
+}
+
+void AtomicFolder::commit() {
+  for (const auto& entry : fs::recursive_directory_iterator(staging_)) sync_path(entry.path());
+  sync_path(staging_);
+  fault_point("folder.before_rename");
+  std::error_code error;
+  fs::rename(staging_, path_, error);
+  if (error) {
+    throw IoError("cannot rename " + staging_.string() + " to " + path_.string() + ": " + error.message(), error.value());
+  }
+  staging_.clear();
+  sync_path(parent_of(path_));
+}
+
+MappedFile::MappedFile(const fs::path& path) {
+  FileDescriptor fd(path, O_RDONLY);
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) fail_errno("cannot stat", path.string());
+  if (S_ISDIR(status.st_mode)) throw IoError("cannot map " + path.string() + ": it is a folder", EISDIR);
+  size_ = static_cast<size_t>(status.st_size);
+  if (size_ == 0) return;
+  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (mapped == MAP_FAILED) fail_errno("cannot map", path.string());
+  data_ = static_cast<const std::byte*>(mapped);
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+uint64_t free_disk_bytes(const fs::path& path) {
+  fs::path at = fs::absolute(path);
+  while (!fs::exists(at) && at.has_parent_path() && at != at.root_path()) at = at.parent_path();
+  std::error_code error;
+  const auto space = fs::space(at, error);
+  return error ? UINT64_MAX : space.available;
+}
+
+}  // namespace athanor

@@ -1,0 +1,70 @@
+#include "base/files.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Files : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+  fs::path folder_ = fs::path(testing::TempDir()) / ("athanor_files_" + std::to_string(::getpid()));
+};
+
+TEST_F(Files, AnAtomicFileIsAbsentUntilItIsCommitted) {
+  {
+    AtomicFile file(folder_ / "a");
+    file.write("half");
+    EXPECT_FALSE(fs::exists(folder_ / "a"));
+  }
+  EXPECT_TRUE(fs::is_empty(folder_));
+  AtomicFile file(folder_ / "a");
+  file.write("0123456789");
+  file.write_at(2, "ab", 2);
+  file.write("end");
+  file.commit();
+  EXPECT_EQ(read_file(folder_ / "a"), "01ab456789end");
+}
+
+TEST_F(Files, AnAtomicFolderIsAbsentUntilItIsCommitted) {
+  {
+    AtomicFolder out(folder_ / "data");
+    write_file_atomically(out.staging() / "x", "1");
+  }
+  EXPECT_TRUE(fs::is_empty(folder_));
+  AtomicFolder out(folder_ / "data/");
+  write_file_atomically(out.staging() / "x", "1");
+  out.commit();
+  EXPECT_EQ(read_file(folder_ / "data" / "x"), "1");
+}
+
+TEST_F(Files, AMissingFileIsNamedWithTheReason) {
+  try {
+    read_file(folder_ / "missing");
+    FAIL();
+  } catch (const IoError& error) {
+    EXPECT_NE(std::string(error.what()).find("missing: No such file"), std::string::npos) << error.what();
+    EXPECT_FALSE(error.disk_full());
+  }
+}
+
+TEST_F(Files, MappedBytesEqualReadBytesAndTheirHash) {
+  const std::string text(100000, 'x');
+  write_file_atomically(folder_ / "t", text);
+  const MappedFile mapped(folder_ / "t");
+  EXPECT_EQ(mapped.text(), text);
+  EXPECT_EQ(hash_file(folder_ / "t"), hash_hex(text));
+  write_file_atomically(folder_ / "empty", "");
+  EXPECT_EQ(MappedFile(folder_ / "empty").size(), 0u);
+}
+
+}  // namespace
+}  // namespace athanor

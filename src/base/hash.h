@@ -1,0 +1,34 @@
+#pragma once
+// Content hashes: XXH3, 128 bits, as 32 hexadecimal digits. They find damage, not malice.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace athanor {
+
+class Hasher {
+ public:
+  Hasher();
+  ~Hasher();
+  void update(const void* data, size_t num_bytes);
+  std::string hex() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+std::string hash_hex(const void* data, size_t num_bytes);
+inline std::string hash_hex(std::string_view text) { return hash_hex(text.data(), text.size()); }
+
+/// Reads the whole file.
+std::string hash_file(const std::filesystem::path& path);
+
+/// 64 bits for keys (random streams, hash tables); stable over versions and machines.
+uint64_t hash_u64(std::string_view text, uint64_t seed = 0);
+
+}  // namespace athanor

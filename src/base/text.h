@@ -1,0 +1,39 @@
+#pragma once
+// Small things about text: figures for people, the nearest name to a mistyped one, UTF-8.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace athanor {
+
+/// 7864320000 → "7.32GiB".
+std::string format_bytes(double bytes);
+
+/// 11636.4 → "11,636".
+std::string format_thousands(double value);
+
+/// 3723.4 s → "1:02:03".
+std::string format_duration(double seconds);
+
+/// The candidate with the smallest edit distance to `name`, if that is close enough to be a typing error.
+std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates);
+
+/// ` (did you mean "x"?)`, or nothing.
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
+
+/// "a, b, c".
+std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
+
+/// The offset of the first byte that is not well-formed UTF-8 (Unicode 15, table 3-7), or none.
+std::optional<size_t> find_invalid_utf8(std::string_view text);
+
+/// Appends `code_point` (at most 0x10FFFF) to `out` as UTF-8.
+void append_utf8(std::string& out, uint32_t code_point);
+
+/// Does `text` match `pattern`, where `*` stands for any characters and `?` for one?
+bool matches_wildcard(std::string_view pattern, std::string_view text);
+
+}  // namespace athanor
