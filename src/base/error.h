@@ -16,8 +16,7 @@ namespace athanor {
 /// Base of everything we throw. `exit_code()` is what the process ends with: 2 is "your input", 1 is "the world".
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& message, int exit_code = 1)
-      : std::runtime_error(message), exit_code_(exit_code) {}
+  explicit Error(const std::string& message, int exit_code = 1) : std::runtime_error(message), exit_code_(exit_code) {}
   int exit_code() const { return exit_code_; }
 
  private:
@@ -51,8 +50,7 @@ class CommError : public Error {
 /// The system refused an operation on a file; `disk_full()` tells the one case that a run survives.
 class IoError : public Error {
  public:
-  IoError(const std::string& message, int error_number)
-      : Error(message, 1), error_number_(error_number) {}
+  IoError(const std::string& message, int error_number) : Error(message, 1), error_number_(error_number) {}
   int error_number() const { return error_number_; }
   bool disk_full() const;
 
@@ -71,10 +69,10 @@ template <class E, class... Args>
 
 }  // namespace athanor
 
-#define ATHANOR_CHECK_AS(ErrorType, condition, ...)        \
-  do {                                                     \
-    if (!(condition)) [[unlikely]]                         \
-      ::athanor::fail<::athanor::ErrorType>(__VA_ARGS__);  \
+#define ATHANOR_CHECK_AS(ErrorType, condition, ...)       \
+  do {                                                    \
+    if (!(condition)) [[unlikely]]                        \
+      ::athanor::fail<::athanor::ErrorType>(__VA_ARGS__); \
   } while (false)
 
 /// User-facing checks: ATHANOR_CHECK(cond, "message with numbers ({}) and the remedy", value).
@@ -83,9 +81,8 @@ template <class E, class... Args>
 #define ATHANOR_CHECK_CHECKPOINT(condition, ...) ATHANOR_CHECK_AS(CheckpointError, condition, __VA_ARGS__)
 
 /// For bugs, on in every build: what fails here is ours, never the user's.
-#define ATHANOR_ASSERT(condition)                                                                       \
-  do {                                                                                                  \
-    if (!(condition)) [[unlikely]]                                                                      \
-      ::athanor::fail<::athanor::Error>("bug: {}:{}: {} is false; please report it", __FILE__, __LINE__, \
-                                        #condition);                                                    \
+#define ATHANOR_ASSERT(condition)                                                                                     \
+  do {                                                                                                                \
+    if (!(condition)) [[unlikely]]                                                                                    \
+      ::athanor::fail<::athanor::Error>("bug: {}:{}: {} is false; please report it", __FILE__, __LINE__, #condition); \
   } while (false)

@@ -1,7 +1,7 @@
 #include "base/fault.h"
 
-#include <csignal>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 #include <string>

@@ -133,7 +133,8 @@ void AtomicFolder::commit() {
   std::error_code error;
   fs::rename(staging_, path_, error);
   if (error) {
-    throw IoError("cannot rename " + staging_.string() + " to " + path_.string() + ": " + error.message(), error.value());
+    throw IoError("cannot rename " + staging_.string() + " to " + path_.string() + ": " + error.message(),
+                  error.value());
   }
   staging_.clear();
   sync_path(parent_of(path_));

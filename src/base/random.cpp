@@ -41,15 +41,14 @@ uint64_t CounterRandom::u64(uint64_t index) const {
   return (uint64_t{b[1]} << 32) | b[0];
 }
 
-double CounterRandom::uniform(uint64_t index) const {
-  return static_cast<double>(u64(index) >> 11) * 0x1.0p-53;
-}
+double CounterRandom::uniform(uint64_t index) const { return static_cast<double>(u64(index) >> 11) * 0x1.0p-53; }
 
 double CounterRandom::normal(uint64_t index) const {
   const auto b = bits(index / 2);
   // The radius must not be log(0): (x + 1) / 2^32 lies in (0, 1].
   const double u = (static_cast<double>(b[0]) + 1.0 + static_cast<double>(b[2] >> 12) * 0x1.0p-20) * 0x1.0p-32;
-  const double angle = 2.0 * std::numbers::pi * (static_cast<double>(b[1]) + static_cast<double>(b[3]) * 0x1.0p-32) * 0x1.0p-32;
+  const double angle =
+      2.0 * std::numbers::pi * (static_cast<double>(b[1]) + static_cast<double>(b[3]) * 0x1.0p-32) * 0x1.0p-32;
   const double radius = std::sqrt(-2.0 * std::log(u < 1.0 ? u : 1.0));
   return index % 2 == 0 ? radius * std::cos(angle) : radius * std::sin(angle);
 }

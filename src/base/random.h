@@ -31,7 +31,8 @@ class CounterRandom {
 };
 
 /// A bijection of [0, size) chosen by (seed, name), evaluated one element at a time in O(1) memory:
-/// a Feistel network over the next power of four, walked along its cycle until it lands inside (Black and Rogaway 2002).
+/// a Feistel network over the next power of four, walked along its cycle until it lands inside (Black and Rogaway
+/// 2002).
 class Permutation {
  public:
   Permutation(uint64_t size, uint64_t seed, std::string_view name);

@@ -24,10 +24,10 @@ TEST(Text, NearestNameFindsASlipAndNotAnotherWord) {
 TEST(Text, InvalidUtf8IsFoundAtItsFirstByte) {
   EXPECT_EQ(find_invalid_utf8("naïve 日本 🙂"), std::nullopt);
   EXPECT_EQ(find_invalid_utf8("ab\xff"), 2u);
-  EXPECT_EQ(find_invalid_utf8("a\xc0\xaf"), 1u);           // overlong '/'
-  EXPECT_EQ(find_invalid_utf8("\xed\xa0\x80"), 0u);        // a surrogate
-  EXPECT_EQ(find_invalid_utf8("x\xf4\x90\x80\x80"), 1u);   // beyond U+10FFFF
-  EXPECT_EQ(find_invalid_utf8("cut \xe6\x97"), 4u);        // truncated
+  EXPECT_EQ(find_invalid_utf8("a\xc0\xaf"), 1u);          // overlong '/'
+  EXPECT_EQ(find_invalid_utf8("\xed\xa0\x80"), 0u);       // a surrogate
+  EXPECT_EQ(find_invalid_utf8("x\xf4\x90\x80\x80"), 1u);  // beyond U+10FFFF
+  EXPECT_EQ(find_invalid_utf8("cut \xe6\x97"), 4u);       // truncated
 }
 
 TEST(Text, AppendedCodePointsAreValidUtf8) {

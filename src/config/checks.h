@@ -1,0 +1,17 @@
+#pragma once
+// Checks that need more than one field. Each answer is a line with the numbers and the remedy.
+
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+
+namespace athanor {
+
+/// Impossible shapes and combinations; empty if there are none.
+std::vector<std::string> find_contradictions(const RunConfig& config);
+
+/// Those of the model alone (also for a model that comes from a folder).
+std::vector<std::string> find_contradictions(const ModelConfig& model);
+
+}  // namespace athanor

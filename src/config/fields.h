@@ -1,0 +1,84 @@
+#pragma once
+// How a configuration declares its fields: once, as data. Default, check, help, parser and dump follow from one line.
+//
+//   void describe(Fields& f) {
+//     f.field("lr", lr, "peak learning rate", positive());
+//   }
+//
+// A reader, a dumper and a lister of names are the visitors (toml_reader.h, dump.h).
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+
+namespace athanor {
+
+/// What a value must be: `expected` completes "expected …".
+template <class T>
+struct Check {
+  std::string expected;
+  std::function<bool(const T&)> holds;
+};
+
+class Fields {
+ public:
+  virtual ~Fields() = default;
+  virtual void field(const char* key, bool& value, const char* help, const Check<bool>& check = {}) = 0;
+  virtual void field(const char* key, int64_t& value, const char* help, const Check<int64_t>& check = {}) = 0;
+  virtual void field(const char* key, double& value, const char* help, const Check<double>& check = {}) = 0;
+  virtual void field(const char* key, std::string& value, const char* help, const Check<std::string>& check = {}) = 0;
+  virtual void field(const char* key, std::vector<double>& value, const char* help,
+                     const Check<std::vector<double>>& check = {}) = 0;
+  virtual void field(const char* key, std::vector<std::string>& value, const char* help,
+                     const Check<std::vector<std::string>>& check = {}) = 0;
+
+  /// A sub-table: its fields are those that `section.describe` names.
+  template <class Section>
+  void table(const char* key, Section& section, const char* help) {
+    if (!enter(key, help)) return;
+    section.describe(*this);
+    leave();
+  }
+
+ protected:
+  /// False: skip this table.
+  virtual bool enter(const char* key, const char* help) = 0;
+  virtual void leave() = 0;
+};
+
+inline Check<int64_t> at_least(int64_t low) {
+  return {"an integer of at least " + std::to_string(low), [low](const int64_t& x) { return x >= low; }};
+}
+inline Check<int64_t> positive_or_minus_one() {
+  return {"a positive integer, or -1 for what is left", [](const int64_t& x) { return x > 0 || x == -1; }};
+}
+inline Check<double> positive() {
+  return {"a finite number above 0", [](const double& x) { return std::isfinite(x) && x > 0; }};
+}
+inline Check<double> not_negative() {
+  return {"a finite number, 0 or more", [](const double& x) { return std::isfinite(x) && x >= 0; }};
+}
+inline Check<std::string> one_of(std::vector<std::string> allowed) {
+  std::string expected = "one of " + join(allowed);
+  return {std::move(expected), [allowed = std::move(allowed)](const std::string& x) {
+            for (const auto& name : allowed) {
+              if (x == name) return true;
+            }
+            return false;
+          }};
+}
+inline Check<std::vector<std::string>> each_one_of(std::vector<std::string> allowed) {
+  const auto single = one_of(std::move(allowed));
+  return {"a list of " + single.expected.substr(4), [single](const std::vector<std::string>& list) {
+            for (const auto& item : list) {
+              if (!single.holds(item)) return false;
+            }
+            return true;
+          }};
+}
+
+}  // namespace athanor

@@ -1,0 +1,212 @@
+#pragma once
+// The run configuration: every field, its default, what it may be and what it means, each declared once.
+//
+// Keys follow what users know: `transformers` for the model, torchtitan for the degrees. Checks that need several
+// fields stand in checks.h.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/fields.h"
+#include "config/model_config.h"
+
+namespace athanor {
+
+struct DataConfig {
+  std::string path;
+  int64_t seq_len = 0;
+  std::string attention_scope = "instance";
+  int64_t num_threads = 1;
+  bool verify = true;
+
+  void describe(Fields& f) {
+    f.field("path", path, "a folder that `athanor prepare` wrote");
+    f.field("seq_len", seq_len, "tokens in an instance (seq_len - 1 of them are targets); 0 takes the data's",
+            at_least(0));
+    f.field("attention_scope", attention_scope,
+            "what a token may attend to: all of its instance before it, or only its own document there",
+            one_of({"instance", "document"}));
+    f.field("num_threads", num_threads, "threads that read ahead; they never change the order", at_least(1));
+    f.field("verify", verify, "compare each shard with its checksum before step 1");
+  }
+};
+
+struct TrainConfig {
+  std::string run_dir = "runs/default";
+  int64_t steps = 1000;
+  int64_t global_batch_size = 16;
+  int64_t micro_batch_size = 4;
+  std::string dtype = "bfloat16";
+  std::string master_dtype = "float32";
+  std::string reduce_dtype = "float32";
+  int64_t seed = 1;
+  int64_t num_threads = 0;
+  int64_t loss_chunk_tokens = 1024;
+  int64_t validation_interval = 0;
+  int64_t validation_sequences = 256;
+
+  void describe(Fields& f) {
+    f.field("run_dir", run_dir, "folder of the run: resolved configuration, metrics, checkpoints, models, log");
+    f.field("steps", steps, "optimizer steps in all", at_least(1));
+    f.field("global_batch_size", global_batch_size, "sequences a step", at_least(1));
+    f.field("micro_batch_size", micro_batch_size, "sequences at once on a data rank; must divide global_batch_size",
+            at_least(1));
+    f.field("dtype", dtype, "of forward and backward; the master is float32", one_of({"bfloat16", "float32"}));
+    f.field(
+        "master_dtype", master_dtype,
+        "of the weights the optimizer updates; float32 alone: in bfloat16 an update below 1/256 of a weight is lost",
+        {"float32 (a bfloat16 master loses every update below 1/256 of its weight: norms freeze unnoticed)",
+         [](const std::string& x) { return x == "float32"; }});
+    f.field("reduce_dtype", reduce_dtype, "of gradients between ranks", one_of({"float32", "bfloat16"}));
+    f.field("seed", seed, "of initialisation and data order", at_least(0));
+    f.field("num_threads", num_threads, "threads that compute; 0 takes every core", at_least(0));
+    f.field("loss_chunk_tokens", loss_chunk_tokens, "logits of at most this many tokens are held at a time",
+            at_least(1));
+    f.field("validation_interval", validation_interval, "steps between validation losses; 0 turns them off",
+            at_least(0));
+    f.field("validation_sequences", validation_sequences, "validation instances used each time, at most", at_least(1));
+  }
+};
+
+struct OptimizerConfig {
+  std::string name = "adamw";
+  double lr = 4e-4;
+  double min_lr = 4e-5;
+  std::string schedule = "cosine";
+  int64_t warmup_steps = 100;
+  int64_t decay_steps = 0;
+  std::vector<double> betas = {0.9, 0.99};
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  std::vector<std::string> no_weight_decay = {};
+  double max_grad_norm = 1.0;
+  bool clip_after_warmup = false;
+
+  void describe(Fields& f) {
+    f.field("name", name, "which optimizer", one_of({"adamw"}));
+    f.field("lr", lr, "learning rate after warm-up", positive());
+    f.field("min_lr", min_lr, "learning rate at the last step", not_negative());
+    f.field("schedule", schedule, "from lr to min_lr after warm-up",
+            one_of({"cosine", "linear", "constant", "wsd", "inverse_sqrt"}));
+    f.field("warmup_steps", warmup_steps, "steps of linear warm-up from 0", at_least(0));
+    f.field("decay_steps", decay_steps, "wsd: steps of the final linear decay; 0 means a tenth of all steps",
+            at_least(0));
+    f.field("betas", betas, "decay rates of the first and second moment",
+            {"two numbers in [0, 1)", [](const std::vector<double>& b) {
+               return b.size() == 2 && b[0] >= 0 && b[0] < 1 && b[1] >= 0 && b[1] < 1;
+             }});
+    f.field("eps", eps, "added to the root of the second moment", positive());
+    f.field("weight_decay", weight_decay, "decoupled; applied to all parameters", not_negative());
+    f.field("no_weight_decay", no_weight_decay, "names without weight decay, with * and ?: [\"*norm.weight\"]");
+    f.field("max_grad_norm", max_grad_norm, "gradients are scaled down to this norm; 0 turns clipping off",
+            not_negative());
+    f.field("clip_after_warmup", clip_after_warmup, "clip only after the warm-up steps");
+  }
+};
+
+struct MoeConfig {
+  double router_aux_loss_coef = 0.01;
+  double router_z_loss_coef = 0.001;
+  std::string aux_scope = "sequence";
+  std::string balance = "none";
+  std::string dispatch = "auto";
+
+  void describe(Fields& f) {
+    f.field("router_aux_loss_coef", router_aux_loss_coef, "weight of the load-balancing loss", not_negative());
+    f.field("router_z_loss_coef", router_z_loss_coef, "weight of the router z-loss", not_negative());
+    f.field(
+        "aux_scope", aux_scope,
+        "what the load-balancing loss is taken over: each sequence and layer by itself, the previous step's fractions, "
+        "or all layers and the microbatch as `transformers` does",
+        one_of({"sequence", "global", "transformers"}));
+    f.field("balance", balance, "how experts' loads are evened out beside the loss",
+            one_of({"none", "capacity", "swipe", "forced_uniform"}));
+    f.field("dispatch", dispatch, "how tokens travel to their experts' ranks",
+            one_of({"allgather", "all_to_all", "all_to_all_2d", "auto"}));
+  }
+};
+
+struct CheckpointConfig {
+  int64_t interval = 500;
+  int64_t model_interval = 1000;
+  std::string model_dtype = "bfloat16";
+  std::string resume = "auto";
+
+  void describe(Fields& f) {
+    f.field("interval", interval, "steps between full checkpoints, of which the newest two are kept; 0 turns them off",
+            at_least(0));
+    f.field("model_interval", model_interval,
+            "steps between model-only checkpoints, all kept, which transformers loads; 0 turns them off", at_least(0));
+    f.field("model_dtype", model_dtype, "of model-only checkpoints", one_of({"bfloat16", "float32"}));
+    f.field(
+        "resume", resume,
+        "auto: the newest checkpoint that verifies; never: refuse a folder that holds a run; or the path of a full or "
+        "model-only checkpoint");
+  }
+};
+
+struct MetricsConfig {
+  bool tensorboard = true;
+  double gemm_peak_tflops = 0.0;
+
+  void describe(Fields& f) {
+    f.field("tensorboard", tensorboard, "write TensorBoard events into the run folder");
+    f.field("gemm_peak_tflops", gemm_peak_tflops, "what MFU is a share of; 0 measures a matrix multiplication at start",
+            not_negative());
+  }
+};
+
+struct ParallelismConfig {
+  int64_t data_parallel_replicate_degree = 1;
+  int64_t data_parallel_shard_degree = -1;
+  int64_t expert_parallel_degree = 1;
+  int64_t tensor_parallel_degree = 1;
+  int64_t pipeline_parallel_degree = 1;
+  std::string pipeline_schedule = "1f1b";
+  int64_t virtual_stages = 1;
+  std::string sharding = "ep_aware";
+  std::string mapping = "expert_inner";
+  std::vector<std::string> recompute = {};
+
+  void describe(Fields& f) {
+    f.field("data_parallel_replicate_degree", data_parallel_replicate_degree, "groups that hold copies of all state",
+            at_least(1));
+    f.field("data_parallel_shard_degree", data_parallel_shard_degree, "data ranks that share the optimizer state",
+            positive_or_minus_one());
+    f.field("expert_parallel_degree", expert_parallel_degree, "data ranks that share the experts", at_least(1));
+    f.field("tensor_parallel_degree", tensor_parallel_degree, "ranks that share each matrix", at_least(1));
+    f.field("pipeline_parallel_degree", pipeline_parallel_degree, "ranks that share the layers", at_least(1));
+    f.field("pipeline_schedule", pipeline_schedule, "order of microbatches through the pipeline",
+            one_of({"gpipe", "1f1b", "interleaved_1f1b"}));
+    f.field("virtual_stages", virtual_stages, "stages of each pipeline rank, for interleaved_1f1b", at_least(1));
+    f.field("sharding", sharding, "of the optimizer state", one_of({"none", "optimizer", "ep_aware", "hierarchical"}));
+    f.field("mapping", mapping, "which ranks are neighbours", one_of({"expert_inner", "data_inner"}));
+    f.field("recompute", recompute, "modules whose activations are computed again in backward",
+            each_one_of({"norm", "attention", "moe", "layer"}));
+  }
+};
+
+struct RunConfig {
+  ModelConfig model;
+  DataConfig data;
+  TrainConfig train;
+  OptimizerConfig optimizer;
+  MoeConfig moe;
+  CheckpointConfig checkpoint;
+  MetricsConfig metrics;
+  ParallelismConfig parallelism;
+
+  void describe(Fields& f) {
+    f.table("model", model, "The decoder.");
+    f.table("data", data, "What it reads.");
+    f.table("train", train, "The run.");
+    f.table("optimizer", optimizer, "The update.");
+    f.table("moe", moe, "Routing.");
+    f.table("checkpoint", checkpoint, "What is kept.");
+    f.table("metrics", metrics, "What is shown.");
+    f.table("parallelism", parallelism, "How the work is spread.");
+  }
+};
+
+}  // namespace athanor

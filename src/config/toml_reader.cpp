@@ -1,0 +1,212 @@
+#include "config/toml_reader.h"
+
+#include <sstream>
+
+#define TOML_EXCEPTIONS 1
+#include <toml++/toml.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "config/checks.h"
+
+namespace athanor {
+namespace {
+
+std::string place_of(const toml::source_region& source) {
+  const std::string path = source.path ? *source.path : "";
+  if (path.starts_with("--set")) return path;
+  return fmt::format("{}:{}:{}", path, source.begin.line, source.begin.column);
+}
+
+std::string type_name(const toml::node& node) {
+  std::ostringstream name;
+  name << node.type();
+  return name.str();
+}
+
+std::string shown(const toml::node& node) {
+  std::ostringstream text;
+  node.visit([&](const auto& concrete) { text << concrete; });
+  std::string value = text.str();
+  if (value.size() > 60) value = value.substr(0, 57) + "...";
+  return value;
+}
+
+// Walks the declared fields beside the parsed table; what is left over in a table is unknown.
+class TomlReader : public Fields {
+ public:
+  TomlReader(const toml::table& root, std::vector<std::string>& errors) : errors_(errors) {
+    levels_.push_back({&root, "", {}});
+  }
+
+  void field(const char* key, bool& value, const char*, const Check<bool>& check) override { read(key, value, check); }
+  void field(const char* key, int64_t& value, const char*, const Check<int64_t>& check) override {
+    read(key, value, check);
+  }
+  void field(const char* key, double& value, const char*, const Check<double>& check) override {
+    read(key, value, check);
+  }
+  void field(const char* key, std::string& value, const char*, const Check<std::string>& check) override {
+    read(key, value, check);
+  }
+  void field(const char* key, std::vector<double>& value, const char*,
+             const Check<std::vector<double>>& check) override {
+    read(key, value, check);
+  }
+  void field(const char* key, std::vector<std::string>& value, const char*,
+             const Check<std::vector<std::string>>& check) override {
+    read(key, value, check);
+  }
+
+  /// To be called when every field has been visited.
+  void report_unknown_keys() {
+    const Level& level = levels_.back();
+    if (!level.table) return;
+    for (const auto& [key, node] : *level.table) {
+      const std::string name(key.str());
+      if (std::find(level.known.begin(), level.known.end(), name) != level.known.end()) continue;
+      errors_.push_back(fmt::format("{}: unknown key {}{}{}", place_of(node.source()), level.prefix, name,
+                                    did_you_mean(name, level.known)));
+    }
+  }
+
+ protected:
+  bool enter(const char* key, const char*) override {
+    Level& level = levels_.back();
+    level.known.emplace_back(key);
+    const toml::node* node = level.table ? level.table->get(key) : nullptr;
+    if (node && !node->is_table()) {
+      errors_.push_back(fmt::format("{}: {}{}: expected a table ([{}]), got a {}", place_of(node->source()),
+                                    level.prefix, key, key, type_name(*node)));
+      node = nullptr;
+    }
+    levels_.push_back({node ? node->as_table() : nullptr, level.prefix + key + ".", {}});
+    return true;
+  }
+
+  void leave() override {
+    report_unknown_keys();
+    levels_.pop_back();
+  }
+
+ private:
+  struct Level {
+    const toml::table* table;
+    std::string prefix;
+    std::vector<std::string> known;
+  };
+
+  template <class T>
+  void read(const char* key, T& value, const Check<T>& check) {
+    Level& level = levels_.back();
+    level.known.emplace_back(key);
+    const toml::node* node = level.table ? level.table->get(key) : nullptr;
+    if (!node) return;
+    T parsed{};
+    const bool typed = convert(*node, parsed);
+    if (typed && (!check.holds || check.holds(parsed))) {
+      value = std::move(parsed);
+      return;
+    }
+    const std::string expected = check.expected.empty() ? expectation(parsed) : check.expected;
+    errors_.push_back(fmt::format("{}: {}{}: expected {}, got {}", place_of(node->source()), level.prefix, key,
+                                  expected, shown(*node)));
+  }
+
+  static const char* expectation(const bool&) { return "true or false"; }
+  static const char* expectation(const int64_t&) { return "an integer"; }
+  static const char* expectation(const double&) { return "a number"; }
+  static const char* expectation(const std::string&) { return "a string in quotes"; }
+  static const char* expectation(const std::vector<double>&) { return "a list of numbers"; }
+  static const char* expectation(const std::vector<std::string>&) { return "a list of strings"; }
+
+  template <class T>
+  static bool convert(const toml::node& node, T& out) {
+    if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, int64_t> || std::is_same_v<T, std::string>) {
+      const auto value = node.value_exact<T>();
+      if (value) out = *value;
+      return value.has_value();
+    } else if constexpr (std::is_same_v<T, double>) {
+      if (!node.is_number()) return false;
+      out = *node.value<double>();
+      return true;
+    } else {
+      const auto* array = node.as_array();
+      if (!array) return false;
+      for (const auto& item : *array) {
+        typename T::value_type element{};
+        if (!convert(item, element)) return false;
+        out.push_back(std::move(element));
+      }
+      return true;
+    }
+  }
+
+  std::vector<std::string>& errors_;
+  std::vector<Level> levels_;
+};
+
+// "a.b=c" → the table {a: {b: c}}. What is no TOML value by itself is taken as a string, so that quotes may be left
+// out.
+toml::table parse_override(const std::string& text) {
+  const auto equals = text.find('=');
+  ATHANOR_CHECK(equals != std::string::npos && equals > 0, "--set {}: expected table.key=value", text);
+  const std::string source = "--set " + text;
+  try {
+    return toml::parse(text.substr(0, equals) + " = " + text.substr(equals + 1), source);
+  } catch (const toml::parse_error&) {
+  }
+  std::string quoted;
+  for (const char c : text.substr(equals + 1)) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  try {
+    return toml::parse(text.substr(0, equals) + " = \"" + quoted + "\"", source);
+  } catch (const toml::parse_error& error) {
+    fail<ConfigError>("{}: {}; expected table.key=value", source, std::string(error.description()));
+  }
+}
+
+void merge(toml::table& into, toml::table&& from) {
+  for (auto&& [key, node] : from) {
+    toml::node* existing = into.get(key);
+    if (existing && existing->is_table() && node.is_table()) {
+      merge(*existing->as_table(), std::move(*node.as_table()));
+    } else {
+      into.insert_or_assign(key, std::move(node));
+    }
+  }
+}
+
+toml::table parse_toml(std::string_view text, const std::string& name) {
+  try {
+    return toml::parse(text, name);
+  } catch (const toml::parse_error& error) {
+    fail<ConfigError>("{}: {}", place_of(error.source()), std::string(error.description()));
+  }
+}
+
+}  // namespace
+
+RunConfig parse_run_config(std::string_view text, const std::string& name, const std::vector<std::string>& overrides) {
+  toml::table root = parse_toml(text, name);
+  for (const auto& override_text : overrides) merge(root, parse_override(override_text));
+  RunConfig config;
+  std::vector<std::string> errors;
+  TomlReader reader(root, errors);
+  config.describe(reader);
+  reader.report_unknown_keys();
+  if (errors.empty()) {
+    for (const auto& error : find_contradictions(config)) errors.push_back(name + ": " + error);
+  }
+  if (!errors.empty()) throw ConfigError(join(errors, "\n"));
+  return config;
+}
+
+RunConfig load_run_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+  return parse_run_config(read_file(file), file.string(), overrides);
+}
+
+}  // namespace athanor

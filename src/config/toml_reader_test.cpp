@@ -1,0 +1,104 @@
+#include "config/toml_reader.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "config/dump.h"
+
+namespace athanor {
+namespace {
+
+constexpr const char* kTiny = R"([model]
+family = "olmoe"
+num_experts = 16
+num_experts_per_tok = 4
+
+[optimizer]
+lr = 1
+betas = [0.9, 0.95]
+)";
+
+std::string error_of(std::string_view toml, const std::vector<std::string>& overrides = {}) {
+  try {
+    parse_run_config(toml, "run.toml", overrides);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TomlReader, ReadsWhatIsThereAndKeepsDefaultsElsewhere) {
+  const auto config = parse_run_config(kTiny, "run.toml");
+  EXPECT_EQ(config.model.num_experts, 16);
+  EXPECT_EQ(config.optimizer.lr, 1.0);  // an integer where a number is expected
+  EXPECT_EQ(config.optimizer.betas, (std::vector<double>{0.9, 0.95}));
+  EXPECT_EQ(config.model.hidden_size, ModelConfig{}.hidden_size);
+}
+
+TEST(TomlReader, OverridesWinAndNeedNoQuotes) {
+  const auto config = parse_run_config(kTiny, "run.toml",
+                                       {"optimizer.lr=2e-3", "data.path=some/folder", "train.steps=7",
+                                        "parallelism.recompute=[\"norm\"]", "optimizer.warmup_steps=0"});
+  EXPECT_EQ(config.optimizer.lr, 2e-3);
+  EXPECT_EQ(config.data.path, "some/folder");
+  EXPECT_EQ(config.train.steps, 7);
+  EXPECT_EQ(config.parallelism.recompute, std::vector<std::string>{"norm"});
+}
+
+TEST(TomlReader, EveryMistakeIsNamedAtOnceWithItsLine) {
+  const std::string error =
+      error_of("[model]\nhiden_size = 3\nnum_experts = \"many\"\n[trian]\nsteps = 1\n[train]\nsteps = 0\n");
+  EXPECT_NE(error.find("run.toml:2:14: unknown key model.hiden_size (did you mean \"hidden_size\"?)"),
+            std::string::npos)
+      << error;
+  EXPECT_NE(error.find("run.toml:3:15: model.num_experts: expected an integer of at least 0, got"), std::string::npos)
+      << error;
+  EXPECT_NE(error.find("unknown key trian (did you mean \"train\"?)"), std::string::npos) << error;
+  EXPECT_NE(error.find("run.toml:7:9: train.steps: expected an integer of at least 1, got 0"), std::string::npos)
+      << error;
+}
+
+TEST(TomlReader, AnUnknownOverrideNamesItself) {
+  EXPECT_NE(error_of(kTiny, {"optimizer.lrr=3"}).find("--set optimizer.lrr=3: unknown key optimizer.lrr"),
+            std::string::npos);
+  EXPECT_NE(error_of(kTiny, {"nonsense"}).find("expected table.key=value"), std::string::npos);
+}
+
+TEST(TomlReader, BrokenTomlIsNamedByLineAndColumn) {
+  EXPECT_NE(error_of("[model\nx = 1").find("run.toml:1:"), std::string::npos);
+}
+
+TEST(TomlReader, ImpossibleShapesAreRefusedWithNumbers) {
+  const std::string error =
+      error_of(kTiny, {"model.hidden_size=100", "model.num_attention_heads=12", "train.micro_batch_size=5"});
+  EXPECT_NE(error.find("model.num_attention_heads (12) must divide model.hidden_size (100)"), std::string::npos)
+      << error;
+  EXPECT_NE(error.find("train.micro_batch_size (5) must divide train.global_batch_size (16)"), std::string::npos)
+      << error;
+  EXPECT_NE(error_of(kTiny, {"model.num_experts_per_tok=17"}).find("between 1 and model.num_experts (16)"),
+            std::string::npos);
+}
+
+TEST(TomlReader, ABf16MasterIsRefusedWithTheReason) {
+  EXPECT_NE(error_of(kTiny, {"train.master_dtype=bfloat16"}).find("loses every update below 1/256"), std::string::npos);
+}
+
+TEST(Dump, ReadsBackAsTheSameConfiguration) {
+  auto config =
+      parse_run_config(kTiny, "run.toml", {"data.path=a \"b\" \\c", "optimizer.lr=0.1", "optimizer.eps=1e-30"});
+  const std::string dumped = dump_run_config(config);
+  EXPECT_EQ(dump_run_config(parse_run_config(dumped, "dumped")), dumped);
+  EXPECT_NE(dumped.find("# learning rate after warm-up\nlr = 0.1\n"), std::string::npos) << dumped;
+}
+
+TEST(Dump, EveryFieldHasAMeaning) {
+  const std::string dumped = dump_run_config(RunConfig{});
+  for (const auto& key : run_config_keys()) {
+    const std::string name = key.substr(key.find('.') + 1);
+    EXPECT_NE(dumped.find("\n" + name + " = "), std::string::npos) << key;
+  }
+  EXPECT_EQ(dumped.find("# \n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace athanor
