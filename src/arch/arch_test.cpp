@@ -1,0 +1,97 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "arch/flops.h"
+#include "arch/inventory.h"
+#include "arch/memory.h"
+#include "config/toml_reader.h"
+
+namespace athanor {
+namespace {
+
+RunConfig recipe(const std::string& name) {
+  const char* source = std::getenv("ATHANOR_SOURCE_DIR");
+  const std::filesystem::path root = source ? source : ".";
+  return load_run_config(root / "recipes" / (name + ".toml"));
+}
+
+struct PaperRow {
+  const char* recipe;
+  double total_billions, active_billions;
+  double half_unit_total, half_unit_active;  // of the last digit the table prints
+};
+
+class PaperTable : public testing::TestWithParam<PaperRow> {};
+
+// Optimus, Table 1, rounded there to two digits.
+TEST_P(PaperTable, TotalAndActiveParametersAgree) {
+  const auto& row = GetParam();
+  const auto config = recipe(row.recipe);
+  EXPECT_NEAR(static_cast<double>(count_parameters(config.model)) * 1e-9, row.total_billions, row.half_unit_total);
+  EXPECT_NEAR(static_cast<double>(count_active_parameters(config.model)) * 1e-9, row.active_billions,
+              row.half_unit_active);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Mula, PaperTable,
+    testing::Values(PaperRow{"mula-1b", 1.28, 1.28, 0.005, 0.005}, PaperRow{"mula-7b-a1b", 6.9, 1.3, 0.05, 0.05},
+                    PaperRow{"mula-20b-a2b", 20, 2.4, 0.5, 0.05}, PaperRow{"mula-100b-a7b", 100, 7.6, 0.5, 0.05},
+                    PaperRow{"mula-220b-a10b", 220, 10, 5, 0.5}, PaperRow{"olmoe-1b-7b", 6.92, 1.28, 0.005, 0.005},
+                    PaperRow{"olmo-1b", 1.177, 1.177, 0.0005, 0.0005}));
+
+TEST(Inventory, NamesAreUniqueAndTiedOutputIsTheEmbedding) {
+  auto model = recipe("olmoe-tiny").model;
+  std::vector<std::string> names;
+  for (const auto& spec : make_inventory(model)) names.push_back(spec.name);
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(std::unique(names.begin(), names.end()), names.end());
+  EXPECT_TRUE(std::binary_search(names.begin(), names.end(), "lm_head.weight"));
+  const int64_t untied = count_parameters(model);
+  model.tie_word_embeddings = true;
+  EXPECT_EQ(untied - count_parameters(model), model.vocab_size * model.hidden_size);
+}
+
+TEST(Flops, ForwardIsTwiceTheActiveMatrixParametersPerTokenPlusScores) {
+  const auto model = recipe("olmoe-1b-7b").model;
+  const int64_t seq_len = 4096;
+  double matrix_parameters = 0;
+  for (const auto& spec : make_inventory(model)) {
+    if (spec.is_norm() || spec.role == Role::kEmbedding) continue;  // a look-up costs no FLOPs
+    const double share = spec.is_expert() ? static_cast<double>(model.num_experts_per_tok) / model.num_experts : 1.0;
+    matrix_parameters += share * static_cast<double>(spec.num_elements());
+  }
+  const auto count = count_forward_flops(model, 1, seq_len);
+  EXPECT_DOUBLE_EQ(count.total() - count.attention_scores, 2 * matrix_parameters * seq_len);
+  // By hand: 16 layers, 2 multiplications, each of 4096 tokens over 2048.5 keys and 2048 wide.
+  EXPECT_DOUBLE_EQ(count.attention_scores, 16.0 * 2 * 2 * 4096 * 2048.5 * 2048);
+  EXPECT_DOUBLE_EQ(count_train_flops(model, 3, seq_len), 9 * count.total());
+}
+
+TEST(Flops, ATinyModelCountsAsByHand) {
+  ModelConfig m;
+  m.family = "olmo";
+  m.hidden_size = 4;
+  m.num_attention_heads = 2;
+  m.num_hidden_layers = 1;
+  m.intermediate_size = 6;
+  m.vocab_size = 10;
+  const auto count = count_forward_flops(m, 1, 3);
+  EXPECT_EQ(count.attention_projections, 4 * 2 * 3 * 4 * 4);
+  EXPECT_EQ(count.attention_scores, 2 * 2 * (1 + 2 + 3) * 4);  // 6 attended pairs
+  EXPECT_EQ(count.feed_forward, 3 * 2 * 3 * 6 * 4);
+  EXPECT_EQ(count.output, 2 * 3 * 10 * 4);
+}
+
+TEST(Memory, StateIsEighteenBytesAParameterInBf16AndSixteenInFp32) {
+  auto config = recipe("olmoe-tiny");
+  const auto parameters = static_cast<double>(count_parameters(config.model));
+  config.train.dtype = "bfloat16";
+  EXPECT_EQ(estimate_train_memory(config, 512).state_bytes, 18 * parameters);
+  config.train.dtype = "float32";
+  EXPECT_EQ(estimate_train_memory(config, 512).state_bytes, 16 * parameters);
+}
+
+}  // namespace
+}  // namespace athanor

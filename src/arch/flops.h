@@ -1,0 +1,27 @@
+#pragma once
+// FLOPs of a training step, counted bottom-up: each matrix multiplication by its three extents.
+//
+// One multiply-add is two FLOPs. Norms, activations, softmax and the optimizer are not counted (under 1% at usual
+// sizes); recomputation is not counted either, so that MFU measures useful work.
+
+#include <cstdint>
+
+#include "config/model_config.h"
+
+namespace athanor {
+
+struct FlopCount {
+  double attention_projections = 0;
+  double attention_scores = 0;  ///< QKᵀ and PV over the causal half only
+  double feed_forward = 0;      ///< router and the k chosen experts, or the dense layer
+  double output = 0;            ///< the language-model head
+  double total() const { return attention_projections + attention_scores + feed_forward + output; }
+};
+
+/// Forward FLOPs of `num_sequences` instances of `seq_len` tokens.
+FlopCount count_forward_flops(const ModelConfig& model, int64_t num_sequences, int64_t seq_len);
+
+/// Forward and backward: each multiplication has two in backward (input and weight).
+double count_train_flops(const ModelConfig& model, int64_t num_sequences, int64_t seq_len);
+
+}  // namespace athanor

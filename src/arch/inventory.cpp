@@ -1,0 +1,74 @@
+#include "arch/inventory.h"
+
+namespace athanor {
+namespace {
+
+void add_attention(const ModelConfig& m, int64_t layer, const std::string& prefix, std::vector<ParameterSpec>& out) {
+  const int64_t d = m.hidden_size, q = m.num_attention_heads * m.head_dim(), kv = m.kv_heads() * m.head_dim();
+  const std::string attention = prefix + "self_attn.";
+  out.push_back({attention + "q_proj.weight", {q, d}, Role::kQuery, layer, {.tensor = 0}});
+  out.push_back({attention + "k_proj.weight", {kv, d}, Role::kKey, layer, {.tensor = 0}});
+  out.push_back({attention + "v_proj.weight", {kv, d}, Role::kValue, layer, {.tensor = 0}});
+  out.push_back({attention + "o_proj.weight", {d, q}, Role::kAttentionOut, layer, {.tensor = 1}});
+  if (m.family == "olmoe") {
+    out.push_back({attention + "q_norm.weight", {q}, Role::kQkNorm, layer, {.tensor = 0}});
+    out.push_back({attention + "k_norm.weight", {kv}, Role::kQkNorm, layer, {.tensor = 0}});
+  }
+}
+
+void add_feed_forward(const ModelConfig& m, int64_t layer, const std::string& prefix, std::vector<ParameterSpec>& out) {
+  const int64_t d = m.hidden_size, f = m.intermediate_size, e = m.num_experts;
+  const std::string mlp = prefix + "mlp.";
+  if (!m.is_moe()) {
+    out.push_back({mlp + "gate_proj.weight", {f, d}, Role::kGate, layer, {.tensor = 0}});
+    out.push_back({mlp + "up_proj.weight", {f, d}, Role::kUp, layer, {.tensor = 0}});
+    out.push_back({mlp + "down_proj.weight", {d, f}, Role::kDown, layer, {.tensor = 1}});
+    return;
+  }
+  out.push_back({mlp + "gate.weight", {e, d}, Role::kRouter, layer, {}});
+  out.push_back({mlp + "experts.gate_proj.weight", {e, f, d}, Role::kExpertGate, layer, {.tensor = 1, .expert = 0}});
+  out.push_back({mlp + "experts.up_proj.weight", {e, f, d}, Role::kExpertUp, layer, {.tensor = 1, .expert = 0}});
+  out.push_back({mlp + "experts.down_proj.weight", {e, d, f}, Role::kExpertDown, layer, {.tensor = 2, .expert = 0}});
+}
+
+}  // namespace
+
+int64_t ParameterSpec::num_elements() const {
+  int64_t product = 1;
+  for (const int64_t extent : shape) product *= extent;
+  return product;
+}
+
+std::vector<ParameterSpec> make_inventory(const ModelConfig& m) {
+  std::vector<ParameterSpec> out;
+  const int64_t d = m.hidden_size;
+  const bool norms_have_weights = m.family == "olmoe";  // OLMo's LayerNorm has no parameters
+  out.push_back({"model.embed_tokens.weight", {m.vocab_size, d}, Role::kEmbedding, -1, {.tensor = 0}});
+  for (int64_t layer = 0; layer < m.num_hidden_layers; ++layer) {
+    const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+    if (norms_have_weights) out.push_back({prefix + "input_layernorm.weight", {d}, Role::kNorm, layer, {}});
+    add_attention(m, layer, prefix, out);
+    if (norms_have_weights) out.push_back({prefix + "post_attention_layernorm.weight", {d}, Role::kNorm, layer, {}});
+    add_feed_forward(m, layer, prefix, out);
+  }
+  if (norms_have_weights) out.push_back({"model.norm.weight", {d}, Role::kNorm, -1, {}});
+  if (!m.tie_word_embeddings) out.push_back({"lm_head.weight", {m.vocab_size, d}, Role::kOutput, -1, {.tensor = 0}});
+  return out;
+}
+
+int64_t count_parameters(const ModelConfig& model) {
+  int64_t total = 0;
+  for (const auto& spec : make_inventory(model)) total += spec.num_elements();
+  return total;
+}
+
+int64_t count_active_parameters(const ModelConfig& model) {
+  int64_t active = 0;
+  for (const auto& spec : make_inventory(model)) {
+    active +=
+        spec.is_expert() ? spec.num_elements() / model.num_experts * model.num_experts_per_tok : spec.num_elements();
+  }
+  return active;
+}
+
+}  // namespace athanor
