@@ -1,0 +1,144 @@
+#include "checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/strict_json.h"
+
+namespace athanor {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian and are mapped as is");
+
+constexpr uint64_t kLengthBytes = 8;
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's limit
+
+TensorEntry parse_entry(const std::string& name, const nlohmann::json& description, const std::string& file,
+                        uint64_t data_begin, uint64_t file_size) {
+  const std::string where = file + ": tensor \"" + name + "\"";
+  const auto dtype_text = json_string(description, "dtype", where);
+  const auto dtype = dtype_from_name(dtype_text);
+  ATHANOR_CHECK_CHECKPOINT(dtype.has_value(), "{}: unknown dtype \"{}\"", where, dtype_text);
+
+  TensorEntry entry{*dtype, json_sizes(description, "shape", where), 0, 0, 0};
+  const auto count = num_elements(entry.shape);
+  ATHANOR_CHECK_CHECKPOINT(count && static_cast<uint64_t>(*count) <= UINT64_MAX / 8,
+                           "{}: shape {} has more elements than can be counted", where, shape_text(entry.shape));
+  entry.num_elements = *count;
+
+  const auto offsets = json_sizes(description, "data_offsets", where);
+  ATHANOR_CHECK_CHECKPOINT(offsets.size() == 2 && offsets[0] <= offsets[1],
+                           "{}: data_offsets must be two numbers, begin <= end", where);
+  const uint64_t num_bytes = static_cast<uint64_t>(offsets[1] - offsets[0]);
+  const uint64_t needed = static_cast<uint64_t>(*count) * dtype_size(*dtype);
+  ATHANOR_CHECK_CHECKPOINT(num_bytes == needed, "{}: dtype {} and shape {} need {} bytes, data_offsets hold {}", where,
+                           dtype_text, shape_text(entry.shape), needed, num_bytes);
+  const uint64_t available = file_size - data_begin;
+  ATHANOR_CHECK_CHECKPOINT(static_cast<uint64_t>(offsets[1]) <= available,
+                           "{}: ends at byte {}, but the file has {} bytes; it is truncated or its header is damaged",
+                           where, data_begin + static_cast<uint64_t>(offsets[1]), file_size);
+  entry.begin = data_begin + static_cast<uint64_t>(offsets[0]);
+  entry.end = data_begin + static_cast<uint64_t>(offsets[1]);
+  return entry;
+}
+
+/// No holes, no overlaps, nothing after the last tensor.
+void check_tiling(const std::map<std::string, TensorEntry>& tensors, const std::string& file, uint64_t data_begin,
+                  uint64_t file_size) {
+  using Row = std::pair<const TensorEntry*, const std::string*>;
+  std::vector<Row> rows;
+  rows.reserve(tensors.size());
+  for (const auto& [name, entry] : tensors) rows.emplace_back(&entry, &name);
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    return std::pair(a.first->begin, a.first->end) < std::pair(b.first->begin, b.first->end);
+  });
+  uint64_t at = data_begin;
+  for (const auto& [entry, name] : rows) {
+    ATHANOR_CHECK_CHECKPOINT(entry->begin >= at, "{}: tensor \"{}\" at byte {} overlaps the tensor before it", file,
+                             *name, entry->begin);
+    ATHANOR_CHECK_CHECKPOINT(entry->begin == at, "{}: bytes {} to {} before tensor \"{}\" belong to no tensor", file,
+                             at, entry->begin, *name);
+    at = entry->end;
+  }
+  ATHANOR_CHECK_CHECKPOINT(at == file_size, "{}: {} bytes expected, {} found; bytes after the last tensor", file, at,
+                           file_size);
+}
+
+}  // namespace
+
+SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
+  SafetensorsFile opened;
+  opened.where_ = path.string();
+  opened.file_ = std::make_unique<MappedFile>(path);
+  opened.bytes_ = {opened.file_->data(), opened.file_->size()};
+  opened.parse_header();
+  return opened;
+}
+
+SafetensorsFile SafetensorsFile::parse(std::span<const std::byte> bytes, std::string where) {
+  SafetensorsFile opened;
+  opened.where_ = std::move(where);
+  opened.bytes_ = bytes;
+  opened.parse_header();
+  return opened;
+}
+
+void SafetensorsFile::parse_header() {
+  ATHANOR_CHECK_CHECKPOINT(
+      bytes_.size() >= kLengthBytes,
+      "{}: {} bytes are too few for a safetensors file, which starts with 8 bytes of header length", where_,
+      bytes_.size());
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes_.data(), kLengthBytes);
+  ATHANOR_CHECK_CHECKPOINT(header_bytes <= kMaxHeaderBytes,
+                           "{}: not a safetensors file: its first 8 bytes give a header of {} bytes, {} is the limit",
+                           where_, header_bytes, kMaxHeaderBytes);
+  ATHANOR_CHECK_CHECKPOINT(header_bytes <= bytes_.size() - kLengthBytes,
+                           "{}: truncated: the header needs {} bytes, the file has {}", where_,
+                           kLengthBytes + header_bytes, bytes_.size());
+  const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + kLengthBytes, header_bytes);
+  ATHANOR_CHECK_CHECKPOINT(text.starts_with('{'), "{}: byte 8 must be '{{', the start of the header", where_);
+  const auto header = parse_strict_json(text, where_, kLengthBytes);
+
+  const uint64_t data_begin = kLengthBytes + header_bytes;
+  for (const auto& [name, description] : header.items()) {
+    if (name == "__metadata__") {
+      ATHANOR_CHECK_CHECKPOINT(description.is_object(), "{}: __metadata__ must be an object of texts", where_);
+      for (const auto& [key, value] : description.items()) {
+        ATHANOR_CHECK_CHECKPOINT(value.is_string(), "{}: __metadata__ \"{}\" must be a text", where_, key);
+        metadata_[key] = value.get<std::string>();
+      }
+    } else {
+      tensors_.emplace(name, parse_entry(name, description, where_, data_begin, bytes_.size()));
+    }
+  }
+  check_tiling(tensors_, where_, data_begin, bytes_.size());
+}
+
+const TensorEntry& SafetensorsFile::entry(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  ATHANOR_CHECK_CHECKPOINT(found != tensors_.end(), "{}: there is no tensor \"{}\"", where_, name);
+  return found->second;
+}
+
+std::span<const std::byte> SafetensorsFile::data(const std::string& name) const {
+  const auto& at = entry(name);
+  return bytes_.subspan(at.begin, at.end - at.begin);
+}
+
+void SafetensorsFile::read_floats(const std::string& name, int64_t first, std::span<float> out) const {
+  const auto& at = entry(name);
+  const auto count = static_cast<int64_t>(out.size());
+  ATHANOR_CHECK_CHECKPOINT(first >= 0 && count <= at.num_elements && first <= at.num_elements - count,
+                           "{}: tensor \"{}\" has {} elements; {} from element {} on were asked for", where_, name,
+                           at.num_elements, count, first);
+  const auto* source = bytes_.data() + at.begin + static_cast<uint64_t>(first) * dtype_size(at.dtype);
+  ATHANOR_CHECK_CHECKPOINT(widen_to_float(at.dtype, source, count, out.data()),
+                           "{}: tensor \"{}\" is {}; expected F32, BF16, F16 or F64", where_, name,
+                           dtype_name(at.dtype));
+}
+
+}  // namespace athanor

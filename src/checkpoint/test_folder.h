@@ -1,0 +1,50 @@
+#pragma once
+// For this room's tests: a folder of their own that goes away, and bytes or messages to hold against expectations.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "base/files.h"
+
+namespace athanor {
+
+class FolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              ("athanor_checkpoint_" + std::to_string(::getpid()) + "_" + test->name());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path folder_;
+};
+
+/// The message of the `E` that `action` throws; a test failure and "" if it throws none.
+template <class E, class Action>
+std::string message_of(Action action) {
+  try {
+    action();
+  } catch (const E& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+inline void write_raw(const std::filesystem::path& path, std::string_view bytes) { write_file_atomically(path, bytes); }
+
+/// Flips one bit, as a bad disk does.
+inline void damage_byte(const std::filesystem::path& path, uint64_t offset) {
+  auto bytes = read_file(path);
+  bytes.at(offset) = static_cast<char>(bytes.at(offset) ^ 0x10);
+  write_file_atomically(path, bytes);
+}
+
+#define EXPECT_SAYS(message, part) EXPECT_NE((message).find(part), std::string::npos) << (message)
+
+}  // namespace athanor
