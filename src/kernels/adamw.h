@@ -1,0 +1,25 @@
+#pragma once
+// AdamW (Loshchilov and Hutter 2019) in one pass over flat memory: clip, moments, decay, master, rounded weight.
+
+#include <cstdint>
+
+#include "kernels/element.h"
+
+namespace athanor::kernels {
+
+struct AdamwStep {
+  float lr, beta1, beta2, eps, weight_decay;
+  float bias_correction1, bias_correction2;  ///< 1 − betaᵗ
+  float grad_scale;                          ///< of clipping
+};
+
+/// One step over n elements. `grad` is set to zero for the next step. `weight` (bf16) may be null: the master is the
+/// weight.
+/// @return how many weights changed, as forward reads them (bf16 where there is one).
+int64_t adamw(const AdamwStep& step, float* master, float* exp_avg, float* exp_avg_sq, float* grad, Bf16* weight,
+              int64_t n);
+
+/// Σ x² in double over the fixed order of the lanes.
+double sum_of_squares(const float* x, int64_t n);
+
+}  // namespace athanor::kernels

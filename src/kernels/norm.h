@@ -1,0 +1,30 @@
+#pragma once
+// RMSNorm (Zhang and Sennrich 2019) and LayerNorm without parameters (OLMo), forward and backward, on rows.
+//
+// Rows are independent; callers split them over threads. Weight gradients are summed over a block of rows into a
+// partial of its own, so that the order of additions depends on the block length only.
+
+#include <cstdint>
+
+#include "kernels/element.h"
+
+namespace athanor::kernels {
+
+/// y = x · rstd · w, rstd = 1 / sqrt(mean(x²) + eps). x, y [rows, width]; w [width]; rstd [rows] is kept for backward.
+template <class T>
+void rms_norm_forward(const T* x, const T* w, T* y, float* rstd, int64_t rows, int64_t width, float eps);
+
+/// dx, and dw_partial [width] += Σ_rows dy · x · rstd.
+template <class T>
+void rms_norm_backward(const T* dy, const T* x, const T* w, const float* rstd, T* dx, float* dw_partial, int64_t rows,
+                       int64_t width);
+
+/// y = (x − mean) · rstd. mean and rstd [rows] are kept for backward.
+template <class T>
+void layer_norm_forward(const T* x, T* y, float* mean, float* rstd, int64_t rows, int64_t width, float eps);
+
+template <class T>
+void layer_norm_backward(const T* dy, const T* x, const float* mean, const float* rstd, T* dx, int64_t rows,
+                         int64_t width);
+
+}  // namespace athanor::kernels

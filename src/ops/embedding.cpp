@@ -1,0 +1,55 @@
+#include "ops/embedding.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kernels/accumulate.h"
+
+namespace athanor::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+Tensor look_up(const Tensor& tokens, const Tensor& weight) {
+  auto shape = tokens.sizes().vec();
+  shape.push_back(weight.size(1));
+  return at::index_select(weight, 0, tokens.reshape({-1})).view(shape);
+}
+
+struct Embedding : torch::autograd::Function<Embedding> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& /*anchor*/, const Tensor& tokens, const Weight& weight) {
+    ctx->saved_data["tokens"] = tokens;
+    ctx->saved_data["grad"] = weight.grad;
+    return look_up(tokens, weight.value);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const Tensor tokens = ctx->saved_data["tokens"].toTensor().reshape({-1}).contiguous();
+    const Tensor grad = ctx->saved_data["grad"].toTensor();
+    const Tensor dy = grads[0].contiguous();
+    const int64_t width = grad.size(1), rows = tokens.numel();
+    const auto* ids = tokens.const_data_ptr<int64_t>();
+    float* sum = pointer<float>(grad);
+    with_element(dy, [&](auto* tag) {
+      using T = std::decay_t<decltype(*tag)>;
+      const T* from = pointer<T>(dy);
+      // Threads own columns, not rows: two tokens of one id meet in the same thread, in order.
+      at::parallel_for(0, width, 128, [&](int64_t begin, int64_t end) {
+        for (int64_t r = 0; r < rows; ++r) {
+          kernels::accumulate(sum + ids[r] * width + begin, from + r * width + begin, end - begin);
+        }
+      });
+    });
+    return {Tensor(), Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+Tensor embedding(const Tensor& tokens, const Weight& weight) {
+  if (!at::GradMode::is_enabled() || !weight.grad.defined()) return look_up(tokens, weight.value);
+  const Tensor anchor = at::empty({0}, weight.value.options()).requires_grad_();
+  return Embedding::apply(anchor, tokens, weight);
+}
+
+}  // namespace athanor::ops

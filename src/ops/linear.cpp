@@ -1,0 +1,52 @@
+#include "ops/linear.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kernels/accumulate.h"
+
+namespace athanor::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Linear : torch::autograd::Function<Linear> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Weight& weight) {
+    ctx->save_for_backward({x});
+    ctx->saved_data["weight"] = weight.value;
+    ctx->saved_data["grad"] = weight.grad;
+    return at::linear(x, weight.value);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const Tensor x = ctx->get_saved_variables()[0];
+    const Tensor weight = ctx->saved_data["weight"].toTensor(), grad = ctx->saved_data["grad"].toTensor();
+    const Tensor dy = grads[0].contiguous();
+    add_outer_product(grad, dy.view({-1, dy.size(-1)}), x.reshape({-1, x.size(-1)}));
+    return {at::matmul(dy, weight), Tensor()};
+  }
+};
+
+}  // namespace
+
+void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b) {
+  const at::NoGradGuard no_grad;
+  if (a.size(0) == 0) return;
+  if (a.scalar_type() == at::kFloat) {
+    Tensor sum = grad;
+    sum.addmm_(a.t(), b);
+    return;
+  }
+  const Tensor product = at::mm(a.t(), b).contiguous();
+  float* sum = pointer<float>(grad);
+  const auto* term = pointer<kernels::Bf16>(product);
+  for_rows(product.numel(), 1,
+           [&](int64_t begin, int64_t end) { kernels::accumulate(sum + begin, term + begin, end - begin); });
+}
+
+Tensor linear(const Tensor& x, const Weight& weight) {
+  if (!at::GradMode::is_enabled() || !weight.grad.defined()) return at::linear(x, weight.value);
+  return Linear::apply(x, weight);
+}
+
+}  // namespace athanor::ops

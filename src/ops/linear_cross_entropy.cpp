@@ -1,0 +1,88 @@
+#include "ops/linear_cross_entropy.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kernels/cross_entropy.h"
+#include "ops/linear.h"
+
+namespace athanor::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Losses of one chunk; its logits become their gradient if grad_scale is not 0.
+void losses_of_chunk(const Tensor& logits, const Tensor& targets, float* losses, bool* is_greedy, double grad_scale) {
+  const int64_t vocab = logits.size(1);
+  const auto* ids = targets.const_data_ptr<int64_t>();
+  with_element(logits, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    T* rows = pointer<T>(logits);
+    for_rows(logits.size(0), vocab, [&](int64_t begin, int64_t end) {
+      kernels::cross_entropy(rows + begin * vocab, ids + begin, losses + begin, is_greedy ? is_greedy + begin : nullptr,
+                             end - begin, vocab, static_cast<float>(grad_scale));
+    });
+  });
+}
+
+Tensor sum_in_order(const Tensor& losses) {
+  double sum = 0;
+  const float* loss = losses.const_data_ptr<float>();
+  for (int64_t i = 0; i < losses.numel(); ++i) sum += loss[i];
+  return at::scalar_tensor(sum, at::kDouble);
+}
+
+struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Weight& weight, const Tensor& targets,
+                        double grad_scale, int64_t chunk_tokens) {
+    const int64_t tokens = x.size(0);
+    Tensor losses = at::empty({tokens}, x.options().dtype(at::kFloat)), dx = at::empty_like(x);
+    for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
+      const int64_t count = std::min(chunk_tokens, tokens - begin);
+      const Tensor chunk = x.narrow(0, begin, count);
+      const Tensor logits = at::linear(chunk, weight.value);
+      losses_of_chunk(logits, targets.narrow(0, begin, count), losses.data_ptr<float>() + begin, nullptr, grad_scale);
+      Tensor dx_chunk = dx.narrow(0, begin, count);
+      at::mm_out(dx_chunk, logits, weight.value);
+      add_outer_product(weight.grad, logits, chunk);
+    }
+    ctx->saved_data["dx"] = dx;
+    return sum_in_order(losses);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list) {
+    return {ctx->saved_data["dx"].toTensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
+                            int64_t chunk_tokens) {
+  ATHANOR_ASSERT(grad_scale != 0 && weight.grad.defined());
+  return LinearCrossEntropy::apply(x.contiguous(), weight, targets.contiguous(), grad_scale, chunk_tokens);
+}
+
+TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens) {
+  const at::NoGradGuard no_grad;
+  const int64_t tokens = x.size(0);
+  TokenLosses result{at::empty({tokens}, x.options().dtype(at::kFloat)),
+                     at::empty({tokens}, x.options().dtype(at::kBool))};
+  for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
+    const int64_t count = std::min(chunk_tokens, tokens - begin);
+    const Tensor logits = at::linear(x.narrow(0, begin, count), weight);
+    losses_of_chunk(logits, targets.narrow(0, begin, count).contiguous(), result.loss.data_ptr<float>() + begin,
+                    result.is_greedy.data_ptr<bool>() + begin, 0);
+  }
+  return result;
+}
+
+namespace portable {
+
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets) {
+  const Tensor logits = at::linear(x, weight).to(at::kFloat);
+  return at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, /*ignore_index=*/kernels::kNoTarget);
+}
+
+}  // namespace portable
+}  // namespace athanor::ops

@@ -1,0 +1,56 @@
+#pragma once
+// What every op needs of libtorch: the tensor, typed pointers into it, and loops over rows.
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include "base/error.h"
+#include "kernels/element.h"
+
+namespace athanor {
+
+using at::Tensor;
+
+/// A parameter as ops see it: what forward reads, and the fp32 bucket slice that backward adds into.
+/// Parameters are no autograd leaves: their gradient is a side effect of backward, in a fixed order.
+struct Weight {
+  Tensor value;  ///< compute type
+  Tensor grad;   ///< fp32, same shape; undefined in evaluation
+
+  bool defined() const { return value.defined(); }
+};
+
+namespace ops {
+
+/// The rows of a tensor seen as [rows, width]: everything but the last dim folded.
+inline int64_t num_rows(const Tensor& x) { return x.numel() / std::max<int64_t>(x.size(-1), 1); }
+
+/// Calls f with a null pointer of the element type: `with_element(x, [&](auto* tag) { using T =
+/// std::decay_t<decltype(*tag)>; … })`.
+template <class F>
+void with_element(const Tensor& x, F f) {
+  if (x.scalar_type() == at::kFloat) {
+    f(static_cast<float*>(nullptr));
+  } else if (x.scalar_type() == at::kBFloat16) {
+    f(static_cast<kernels::Bf16*>(nullptr));
+  } else {
+    fail<Error>("bug: a kernel for {} is missing", c10::toString(x.scalar_type()));
+  }
+}
+
+template <class T>
+T* pointer(const Tensor& x) {
+  ATHANOR_ASSERT(x.is_contiguous() && x.is_cpu());
+  return static_cast<T*>(x.data_ptr());
+}
+
+/// Runs f(begin, end) over [0, rows) on every thread; rows must be independent, so that the split does not matter.
+template <class F>
+void for_rows(int64_t rows, int64_t elements_per_row, F f) {
+  // A thread is worth waking for about 16 K elements (a few microseconds of work).
+  const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(elements_per_row, 1));
+  at::parallel_for(0, rows, grain, f);
+}
+
+}  // namespace ops
+}  // namespace athanor
