@@ -1,0 +1,102 @@
+#pragma once
+// The model of a tokenizer.json: byte pair encoding of one word.
+//
+// A word begins as one symbol for each byte. Of all neighbours that a merge joins, the merge that comes first in the
+// list wins, and of equal ones the leftmost; until none is left. Sennrich et al., ACL 2016.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "data/tokenizer/json_node.h"
+#include "data/tokenizer/word_cache.h"
+
+namespace athanor {
+
+/// What a merge makes of a pair of tokens; a lower rank goes first.
+struct Merge {
+  uint32_t rank, id;
+};
+
+/// Merges by pair: open addressing, one cache line a look-up.
+class MergeTable {
+ public:
+  explicit MergeTable(size_t num_merges = 0);
+  /// The last merge of a pair counts.
+  void set(uint32_t left, uint32_t right, Merge merge);
+  const Merge* find(uint32_t left, uint32_t right) const {
+    const uint64_t key = uint64_t{left} << 32 | right;
+    for (size_t i = slot_of(key);; i = (i + 1) & mask_) {
+      if (slots_[i].key == key) return &slots_[i].merge;
+      if (slots_[i].key == kEmpty) return nullptr;
+    }
+  }
+
+ private:
+  static constexpr uint64_t kEmpty = ~uint64_t{0};  // no pair: ids stay below 2^31
+  struct Slot {
+    uint64_t key = kEmpty;
+    Merge merge{};
+  };
+  size_t slot_of(uint64_t key) const { return static_cast<size_t>((key * 0x9E3779B97F4A7C15ull) >> shift_); }
+
+  std::vector<Slot> slots_;
+  size_t mask_;
+  int shift_;
+};
+
+class Bpe {
+ public:
+  /// What one thread needs to encode; belongs to one model.
+  struct Scratch {
+    struct Symbol {
+      uint32_t id;
+      int32_t previous, next;
+    };
+    struct Candidate {
+      uint32_t rank, position, left, right;
+    };
+    WordCache cache;
+    std::vector<Symbol> symbols;
+    std::vector<Candidate> heap;
+    std::vector<uint32_t> ids, ranks;
+  };
+
+  /// @throws DataError by JSON path.
+  static Bpe parse(const JsonNode& node);
+
+  /// Appends the ids of one word of the pre-tokenizer.
+  /// @throws DataError if a byte has no token (`tokenizers` would lose it without a word).
+  void encode(std::string_view word, Scratch& scratch, std::vector<uint32_t>& out) const;
+
+  /// Tokens as they stand in the file, by id; ids without one are empty.
+  const std::vector<std::string>& tokens() const { return tokens_; }
+  std::optional<uint32_t> token_to_id(const std::string& token) const;
+  /// How many tokens the vocabulary has, which is not more than the highest id + 1.
+  size_t num_tokens() const { return ids_.size(); }
+
+ private:
+  void parse_vocab(const JsonNode& node);
+  void parse_merges(const JsonNode& node);
+  void parse_options(const JsonNode& node);
+  void encode_anew(std::string_view word, Scratch& scratch, std::vector<uint32_t>& out) const;
+  void initial_ids(std::string_view word, std::vector<uint32_t>& ids) const;
+  void merge_short(Scratch& scratch) const;
+  void merge_long(Scratch& scratch) const;
+
+  static constexpr uint32_t kNoToken = ~uint32_t{0};
+
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string, uint32_t> ids_;
+  std::unordered_map<std::string, uint32_t> whole_words_;  // by bytes; only with ignore_merges
+  std::array<uint32_t, 256> byte_ids_{};
+  MergeTable merges_;
+  uint32_t unknown_ = kNoToken;
+  bool fuse_unknown_ = false, ignore_merges_ = false;
+};
+
+}  // namespace athanor

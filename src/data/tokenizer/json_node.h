@@ -1,0 +1,64 @@
+#pragma once
+// A value inside a JSON file that knows its file and path, so that every complaint names both.
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace athanor {
+
+/// A view: the parsed document and `file` must outlive it.
+class JsonNode {
+ public:
+  JsonNode(const nlohmann::json& value, const std::string& file, std::string path = "")
+      : value_(&value), file_(&file), path_(std::move(path)) {}
+
+  /// @throws DataError "<file>: <path>: <message>".
+  template <class... Args>
+  [[noreturn]] void complain(fmt::format_string<Args...> format, Args&&... args) const {
+    throw DataError(located(fmt::vformat(format, fmt::make_format_args(args...))));
+  }
+
+  const nlohmann::json& value() const { return *value_; }
+  bool is_null() const;
+  bool is_string() const;
+  bool is_array() const;
+
+  /// A key that must be there.
+  JsonNode at(const std::string& key) const;
+  /// A key that may be missing; null counts as missing.
+  std::optional<JsonNode> find(const std::string& key) const;
+  /// Array elements, in order.
+  std::vector<JsonNode> elements() const;
+  JsonNode element(const nlohmann::json& value, size_t index) const;
+  /// A member of this object, known already (for loops over large objects).
+  JsonNode member(const nlohmann::json& value, const std::string& key) const;
+
+  const std::string& as_string() const;
+  bool as_bool() const;
+  /// An integer in [0, limit).
+  uint64_t as_unsigned(uint64_t limit) const;
+  void must_be_object() const;
+  void must_be_array() const;
+
+  /// The value of `key`, or what stands for it when it is missing or null.
+  std::string string_or(const std::string& key, const std::string& otherwise) const;
+  bool bool_or(const std::string& key, bool otherwise) const;
+
+ private:
+  std::string located(const std::string& message) const;
+  std::string child_path(const std::string& key) const;
+
+  const nlohmann::json* value_;
+  const std::string* file_;
+  std::string path_;
+};
+
+/// @throws DataError with the byte at which `text` stops being JSON.
+nlohmann::json parse_json(std::string_view text, const std::string& file);
+
+}  // namespace athanor

@@ -1,0 +1,213 @@
+#include "data/tokenizer/regex_dialect.h"
+
+#include <vector>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <memory>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "data/tokenizer/unicode.h"
+
+namespace athanor {
+namespace {
+
+// Class members for the code points of `ranges` that this machine's PCRE2, which may know an older Unicode, does not
+// count as `property`. One pass over about 140,000 characters: some milliseconds, at load only.
+std::string missing_members(const char* property, std::span<const CodePointRange> ranges) {
+  std::string text;
+  for (const auto [first, last] : ranges) {
+    for (uint32_t c = first; c <= last; ++c) append_utf8(text, c);
+  }
+  const std::string pattern = fmt::format("\\P{{{}}}+", property);
+  int error = 0;
+  size_t error_at = 0;
+  const std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)> code(
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF, &error, &error_at,
+                    nullptr),
+      pcre2_code_free);
+  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(pcre2_match_data_create(1, nullptr),
+                                                                                  pcre2_match_data_free);
+  ATHANOR_ASSERT(code && match);
+  std::string members;
+  uint32_t begin = 0, end = 0;  // the run that is not written yet, [begin, end)
+  const auto flush = [&] {
+    if (end > begin) members += fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", begin, end - 1);
+  };
+  for (size_t at = 0; pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
+                                  PCRE2_NO_UTF_CHECK, match.get(), nullptr) >= 0;) {
+    const size_t* ends = pcre2_get_ovector_pointer(match.get());
+    for (at = ends[0]; at < ends[1];) {
+      const auto [c, length] = decode_utf8(text.data() + at);
+      if (c != end) {
+        flush();
+        begin = c;
+      }
+      end = c + 1;
+      at += length;
+    }
+  }
+  flush();
+  return members;
+}
+
+class Translator {
+ public:
+  explicit Translator(std::string_view pattern) : in_(pattern) {}
+
+  std::string run() {
+    while (at_ < in_.size()) {
+      const char c = in_[at_];
+      if (c == '\\') {
+        escape();
+      } else if (in_class_) {
+        class_character(c);
+      } else {
+        character(c);
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  template <class... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
+    fail<DataError>("byte {} of the pattern {}: {}", at_, in_, fmt::vformat(format, fmt::make_format_args(args...)));
+  }
+
+  void take(size_t count) {
+    out_ += in_.substr(at_, count);
+    at_ += count;
+  }
+
+  void replace(size_t count, std::string_view by) {
+    out_ += by;
+    at_ += count;
+  }
+
+  void character(char c) {
+    if (c == '[') {
+      in_class_ = true;
+      take(1);
+      if (at_ < in_.size() && in_[at_] == '^') take(1);
+      if (at_ < in_.size() && in_[at_] == ']') refuse("a class that begins with ] is not supported; write \\]");
+    } else if (c == '(') {
+      group();
+    } else if (c == '}' && at_ + 1 < in_.size() && in_[at_ + 1] == '+') {
+      refuse("\"}}+\" repeats in Oniguruma and is possessive in PCRE2; it is not supported");
+    } else {
+      take(1);
+    }
+  }
+
+  void group() {
+    static constexpr std::string_view kSame[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:"};
+    for (const auto start : kSame) {
+      if (in_.substr(at_, start.size()) == start) return take(start.size());
+    }
+    if (at_ == 0 && in_.starts_with("(?i)")) return take(4);  // further in, Ruby's scope is another one
+    const auto next = in_.substr(at_ + 1, 1);
+    if (next == "?" || next == "*") refuse("the group \"{}\" is not supported", in_.substr(at_, 4));
+    replace(1, "(?:");  // nothing asks what a group captured
+  }
+
+  void class_character(char c) {
+    if (c == ']') {
+      in_class_ = false;
+    } else if (c == '[') {
+      refuse("classes inside classes are not supported");
+    } else if (c == '&' && in_.substr(at_, 2) == "&&") {
+      refuse("intersections of classes are not supported");
+    }
+    take(1);
+  }
+
+  void escape() {
+    if (at_ + 1 == in_.size()) refuse("it ends in a backslash");
+    const char c = in_[at_ + 1];
+    switch (c) {
+      case 's': return replace(2, "\\p{White_Space}");
+      case 'S': return replace(2, "\\P{White_Space}");
+      case 'w': return replace(2, in_class_ ? kWordMembers : "[" + kWordMembers + "]");
+      case 'd': return replace(2, "\\p{Nd}");
+      case 'D': return replace(2, "\\P{Nd}");
+      case 'p':
+      case 'P': return property();
+      case 'x': return hexadecimal();
+      case 'r':
+      case 'n':
+      case 't':
+      case 'f': return take(2);
+      case 'v': return replace(2, "\\x{b}");
+      case 'A':
+      case 'z':
+        if (!in_class_) return take(2);
+        break;
+      case 'W':
+        if (!in_class_) return replace(2, "[^" + kWordMembers + "]");
+        break;
+      default:
+        if (!std::isalnum(static_cast<unsigned char>(c)) && static_cast<unsigned char>(c) < 0x80) return take(2);
+    }
+    refuse("\"\\{}\" is not supported {}", c, in_class_ ? "in a class" : "here");
+  }
+
+  void hexadecimal() {
+    const auto is_hex = [this](size_t i) {
+      return i < in_.size() && std::isxdigit(static_cast<unsigned char>(in_[i]));
+    };
+    size_t end = at_ + 2;
+    if (end < in_.size() && in_[end] == '{') {
+      while (is_hex(end + 1)) ++end;
+      if (end == at_ + 2 || end > at_ + 10 || in_.substr(end + 1, 1) != "}") refuse("expected \\x{{...}}");
+      return take(end + 2 - at_);
+    }
+    if (!is_hex(end) || !is_hex(end + 1) || in_[end] >= '8') {
+      refuse("expected \\x and two hexadecimal digits below 80, or \\x{{...}}");
+    }
+    take(4);
+  }
+
+  void property() {
+    const size_t end = in_.find('}', at_);
+    if (in_.substr(at_ + 2, 1) != "{" || end == std::string_view::npos) refuse("expected \\p{{...}}");
+    const auto name = in_.substr(at_ + 3, end - at_ - 3);
+    const size_t length = end + 1 - at_;
+    const bool negated = in_[at_ + 1] == 'P';
+    if (name != "L" && name != "N") {
+      static constexpr std::string_view kKnown[] = {
+          "Lu", "Ll", "Lt", "Lm",  "Lo",       "M",        "Mn",     "Mc",    "Me",       "Nd",    "Nl",     "No",  "P",
+          "Pc", "Pd", "Ps", "Pe",  "Pi",       "Pf",       "Po",     "S",     "Sm",       "Sc",    "Sk",     "So",  "Z",
+          "Zs", "Zl", "Zp", "Han", "Hiragana", "Katakana", "Hangul", "Latin", "Cyrillic", "Greek", "Arabic", "Thai"};
+      for (const auto known : kKnown) {
+        if (name == known) return take(length);
+      }
+      refuse("the property \"{}\" is not supported", name);
+    }
+    auto& missing = name == "L" ? missing_letters_ : missing_numbers_;
+    if (!missing) {
+      missing = std::make_unique<std::string>(name == "L" ? missing_members("L", kLetterRanges)
+                                                          : missing_members("N", kNumberRanges));
+    }
+    if (in_class_ && negated) refuse("\\P{{{}}} in a class is not supported", name);
+    const auto members = fmt::format("\\p{{{}}}{}", name, *missing);
+    replace(length, in_class_ ? members : fmt::format("[{}{}]", negated ? "^" : "", members));
+  }
+
+  // Unicode's word characters: PCRE2's \w is narrower before 10.43.
+  const std::string kWordMembers = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}";
+
+  std::string_view in_;
+  size_t at_ = 0;
+  bool in_class_ = false;
+  std::string out_;
+  std::unique_ptr<std::string> missing_letters_, missing_numbers_;
+};
+
+}  // namespace
+
+std::string pcre2_from_oniguruma(std::string_view pattern) { return Translator(pattern).run(); }
+
+}  // namespace athanor

@@ -1,0 +1,49 @@
+#pragma once
+// Unicode as the patterns of tokenizers need it: reading UTF-8, and which characters are letters, numbers, spaces.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace athanor {
+
+/// First and last code point, both inside.
+struct CodePointRange {
+  uint32_t first, last;
+};
+
+/// Generated (unicode_ranges.cpp), sorted: \p{L}, \p{N}, and the code points whose normalisation was settled after the
+/// Unicode version that `tokenizers` normalises by, which it therefore leaves alone.
+extern const std::span<const CodePointRange> kLetterRanges, kNumberRanges, kUnknownToNfcRanges;
+
+enum class CharClass : uint8_t { kOther = 0, kLetter = 1, kNumber = 2, kSpace = 3 };
+
+/// Of any code point up to 0x10FFFF; constant time.
+CharClass char_class(uint32_t code_point);
+
+bool in_ranges(std::span<const CodePointRange> sorted, uint32_t code_point);
+
+struct DecodedChar {
+  uint32_t code_point;
+  uint32_t num_bytes;
+};
+
+/// The character at `bytes`, which must be well-formed and inside the text.
+inline DecodedChar decode_utf8(const char* bytes) {
+  const auto at = [bytes](int i) { return static_cast<uint32_t>(static_cast<unsigned char>(bytes[i])); };
+  const uint32_t lead = at(0);
+  if (lead < 0x80) return {lead, 1};
+  if (lead < 0xE0) return {(lead & 0x1F) << 6 | (at(1) & 0x3F), 2};
+  if (lead < 0xF0) return {(lead & 0x0F) << 12 | (at(1) & 0x3F) << 6 | (at(2) & 0x3F), 3};
+  return {(lead & 0x07) << 18 | (at(1) & 0x3F) << 12 | (at(2) & 0x3F) << 6 | (at(3) & 0x3F), 4};
+}
+
+/// Appends `bytes` to `out`, with U+FFFD for every longest run of bytes that begins a character and does not finish it
+/// (the practice of the WHATWG Encoding standard, which Python and Rust follow).
+void append_utf8_lossy(std::string& out, std::string_view bytes);
+
+/// How many bytes at the end of `bytes` begin a character that more bytes could finish: 0 to 3.
+size_t unfinished_utf8_suffix(std::string_view bytes);
+
+}  // namespace athanor
