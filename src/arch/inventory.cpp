@@ -1,5 +1,7 @@
 #include "arch/inventory.h"
 
+#include "arch/architecture.h"
+
 namespace athanor {
 namespace {
 
@@ -10,7 +12,7 @@ void add_attention(const ModelConfig& m, int64_t layer, const std::string& prefi
   out.push_back({attention + "k_proj.weight", {kv, d}, Role::kKey, layer, {.tensor = 0}});
   out.push_back({attention + "v_proj.weight", {kv, d}, Role::kValue, layer, {.tensor = 0}});
   out.push_back({attention + "o_proj.weight", {d, q}, Role::kAttentionOut, layer, {.tensor = 1}});
-  if (m.family == "olmoe") {
+  if (describe_architecture(m).qk_norm) {
     out.push_back({attention + "q_norm.weight", {q}, Role::kQkNorm, layer, {.tensor = 0}});
     out.push_back({attention + "k_norm.weight", {kv}, Role::kQkNorm, layer, {.tensor = 0}});
   }
@@ -19,7 +21,7 @@ void add_attention(const ModelConfig& m, int64_t layer, const std::string& prefi
 void add_feed_forward(const ModelConfig& m, int64_t layer, const std::string& prefix, std::vector<ParameterSpec>& out) {
   const int64_t d = m.hidden_size, f = m.intermediate_size, e = m.num_experts;
   const std::string mlp = prefix + "mlp.";
-  if (!m.is_moe()) {
+  if (!describe_architecture(m).sparse) {
     out.push_back({mlp + "gate_proj.weight", {f, d}, Role::kGate, layer, {.tensor = 0}});
     out.push_back({mlp + "up_proj.weight", {f, d}, Role::kUp, layer, {.tensor = 0}});
     out.push_back({mlp + "down_proj.weight", {d, f}, Role::kDown, layer, {.tensor = 1}});
@@ -42,7 +44,7 @@ int64_t ParameterSpec::num_elements() const {
 std::vector<ParameterSpec> make_inventory(const ModelConfig& m) {
   std::vector<ParameterSpec> out;
   const int64_t d = m.hidden_size;
-  const bool norms_have_weights = m.family == "olmoe";  // OLMo's LayerNorm has no parameters
+  const bool norms_have_weights = describe_architecture(m).norm == NormKind::kRms;
   out.push_back({"model.embed_tokens.weight", {m.vocab_size, d}, Role::kEmbedding, -1, {.tensor = 0}});
   for (int64_t layer = 0; layer < m.num_hidden_layers; ++layer) {
     const std::string prefix = "model.layers." + std::to_string(layer) + ".";

@@ -1,0 +1,165 @@
+#include "model/decoder.h"
+
+#include <torch/csrc/autograd/autograd.h>
+
+#include "kernels/cross_entropy.h"
+#include "ops/embedding.h"
+#include "ops/linear_cross_entropy.h"
+#include "ops/norm.h"
+
+namespace athanor {
+namespace {
+
+// Position of each token in its document (or its instance), [B, T].
+Tensor positions_of(int64_t batch, int64_t seq_len, const ops::DocumentLengths& documents) {
+  if (documents.empty()) return at::arange(seq_len, at::kLong).expand({batch, seq_len});
+  Tensor positions = at::empty({batch, seq_len}, at::kLong);
+  auto* position = positions.data_ptr<int64_t>();
+  for (const auto& sequence : documents) {
+    for (const int32_t length : sequence) {
+      for (int32_t i = 0; i < length; ++i) *position++ = i;
+    }
+  }
+  return positions;
+}
+
+int64_t count_targets(const Tensor& targets) { return (targets != kernels::kNoTarget).sum().item<int64_t>(); }
+
+}  // namespace
+
+std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model) {
+  std::vector<BucketEntry> entries;
+  for (const auto& spec : make_inventory(model)) {
+    entries.push_back({spec.name, spec.is_expert() ? "expert" : "dense", spec.shape,
+                       std::vector<int64_t>(spec.shape.size(), 0), spec.shape});
+  }
+  return entries;
+}
+
+Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, DecoderOptions options)
+    : model_(model), architecture_(describe_architecture(model)), options_(options) {
+  const bool scaled_norms = architecture_.norm == NormKind::kRms;
+  const auto norm_weight = [&](const std::string& name) { return scaled_norms ? parameters.weight(name) : Weight{}; };
+  embedding_ = parameters.weight("model.embed_tokens.weight");
+  for (int64_t l = 0; l < model.num_hidden_layers; ++l) {
+    const std::string prefix = "model.layers." + std::to_string(l) + ".";
+    layers_.push_back({norm_weight(prefix + "input_layernorm.weight"),
+                       norm_weight(prefix + "post_attention_layernorm.weight"),
+                       AttentionBlock(model, parameters, prefix), FeedForward(model, parameters, prefix)});
+  }
+  final_norm_ = norm_weight("model.norm.weight");
+  output_ = model.tie_word_embeddings ? embedding_ : parameters.weight("lm_head.weight");
+  if (model.is_moe()) {
+    const double uniform = static_cast<double>(model.num_experts_per_tok) / static_cast<double>(model.num_experts);
+    previous_share_ = at::full({model.num_hidden_layers, model.num_experts}, uniform, at::kFloat);
+  }
+}
+
+Tensor Decoder::norm(const Tensor& x, const Weight& weight) const {
+  return weight.defined() ? ops::rms_norm(x, weight, architecture_.norm_eps)
+                          : ops::layer_norm(x, architecture_.norm_eps);
+}
+
+Tensor Decoder::hidden(const Tensor& tokens_BT, const ops::DocumentLengths& documents,
+                       std::vector<moe::Routing>* routings) const {
+  const auto rotation = ops::make_rotation(positions_of(tokens_BT.size(0), tokens_BT.size(1), documents),
+                                           model_.head_dim(), model_.rope_theta);
+  Tensor x = ops::embedding(tokens_BT, embedding_);
+  for (const Layer& layer : layers_) {
+    x = x + layer.attention.forward(norm(x, layer.input_norm), rotation, documents);
+    x = x + layer.feed_forward.forward(norm(x, layer.post_attention_norm), routings);
+  }
+  return norm(x, final_norm_);
+}
+
+Tensor Decoder::forward(int microbatch, Tensor tokens_BT, const Labels* labels) {
+  ATHANOR_ASSERT(labels && !pending_.contains(microbatch));
+  std::vector<moe::Routing> routings;
+  const Tensor h = hidden(tokens_BT, labels->documents, &routings);
+  Pending pending;
+  const Tensor loss_sum =
+      ops::linear_cross_entropy(h.reshape({-1, model_.hidden_size}), output_, labels->targets.reshape({-1}),
+                                labels->loss_scale, options_.loss_chunk_tokens);
+  pending.roots.push_back(loss_sum);
+  pending.grads.push_back(at::ones_like(loss_sum));  // linear_cross_entropy applied loss_scale already
+  pending.parts.loss_sum = loss_sum.item<double>();
+  pending.parts.num_targets = count_targets(labels->targets);
+  if (!routings.empty()) add_router_losses(routings, *labels, tokens_BT.size(1), pending);
+  pending_.emplace(microbatch, std::move(pending));
+  return {};
+}
+
+void Decoder::add_router_losses(const std::vector<moe::Routing>& routings, const Labels& labels, int64_t seq_len,
+                                Pending& pending) {
+  const Tensor aux = moe::balance_loss_sum(options_.aux_scope, routings, seq_len, previous_share_);
+  Tensor z;
+  std::vector<Tensor> counts;
+  for (const auto& routing : routings) {
+    z = z.defined() ? z + routing.z_sum : routing.z_sum;
+    counts.push_back(routing.count_BE.sum(0).to(at::kLong));
+    pending.parts.entropy_sum += routing.entropy_sum.item<double>();
+  }
+  pending.parts.aux_sum = aux.item<double>();
+  pending.parts.z_sum = z.item<double>();
+  pending.parts.tokens_per_expert = at::stack(counts);
+  const auto add_root = [&](const Tensor& root, double scale) {
+    if (scale == 0) return;
+    pending.roots.push_back(root);
+    pending.grads.push_back(at::full_like(root, scale));
+  };
+  add_root(aux, labels.aux_scale);
+  add_root(z, labels.z_scale);
+}
+
+Tensor Decoder::backward(int microbatch, Tensor /*dy*/) {
+  Pending& pending = pending_.at(microbatch);
+  torch::autograd::backward(pending.roots, pending.grads);
+  pending.roots.clear();
+  pending.grads.clear();
+  return {};
+}
+
+LossParts Decoder::take_parts(int microbatch) {
+  auto node = pending_.extract(microbatch);
+  ATHANOR_ASSERT(!node.empty());
+  return node.mapped().parts;
+}
+
+TokenScores Decoder::score(Tensor tokens_BT, const Labels* labels) {
+  const at::NoGradGuard no_grad;
+  const Tensor h = hidden(tokens_BT, labels->documents, nullptr);
+  const auto losses = ops::token_losses(h.reshape({-1, model_.hidden_size}), output_.value,
+                                        labels->targets.reshape({-1}), options_.loss_chunk_tokens);
+  return {losses.loss.neg().view(tokens_BT.sizes()), losses.is_greedy.view(tokens_BT.sizes())};
+}
+
+Tensor Decoder::logits(const Tensor& tokens_BT, const ops::DocumentLengths& documents) const {
+  const at::NoGradGuard no_grad;
+  return at::linear(hidden(tokens_BT, documents, nullptr), output_.value);
+}
+
+Tensor Decoder::next_logits(const Tensor& tokens_BT, std::vector<KvCache>& caches) const {
+  const at::NoGradGuard no_grad;
+  const int64_t batch = tokens_BT.size(0), added = tokens_BT.size(1), past = caches.at(0).length;
+  const Tensor positions = at::arange(past, past + added, at::kLong).expand({batch, added});
+  const auto rotation = ops::make_rotation(positions, model_.head_dim(), model_.rope_theta);
+  Tensor x = ops::embedding(tokens_BT, embedding_);
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    const Layer& layer = layers_[l];
+    x = x + layer.attention.forward_cached(norm(x, layer.input_norm), rotation, caches[l]);
+    x = x + layer.feed_forward.forward(norm(x, layer.post_attention_norm), nullptr);
+  }
+  return at::linear(norm(x.narrow(1, added - 1, 1), final_norm_), output_.value).squeeze(1);
+}
+
+std::vector<KvCache> Decoder::make_caches(int64_t batch, int64_t capacity) const {
+  std::vector<KvCache> caches;
+  const auto options = embedding_.value.options();
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    const std::vector<int64_t> shape = {batch, capacity, model_.kv_heads(), model_.head_dim()};
+    caches.push_back({at::empty(shape, options), at::empty(shape, options), 0});
+  }
+  return caches;
+}
+
+}  // namespace athanor

@@ -1,0 +1,74 @@
+#pragma once
+// The decoder: one forward pass for every family, as a pipeline stage.
+//
+// embedding → (norm → attention → + → norm → feed-forward → +) × layers → norm → linear + cross entropy
+
+#include <map>
+#include <vector>
+
+#include "arch/inventory.h"
+#include "model/attention_block.h"
+#include "model/feed_forward.h"
+#include "moe/balance_loss.h"
+#include "parallel/stage.h"
+
+namespace athanor {
+
+/// The bucket table of a whole model in one process.
+std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model);
+
+struct DecoderOptions {
+  moe::AuxScope aux_scope = moe::AuxScope::kSequence;
+  int64_t loss_chunk_tokens = 1024;
+};
+
+class Decoder : public Stage {
+ public:
+  /// `parameters` must outlive the decoder.
+  Decoder(const ModelConfig& model, const ParameterStore& parameters, DecoderOptions options);
+
+  Tensor forward(int microbatch, Tensor tokens_BT, const Labels* labels) override;
+  Tensor backward(int microbatch, Tensor dy) override;
+  LossParts take_parts(int microbatch) override;
+  TokenScores score(Tensor tokens_BT, const Labels* labels) override;
+
+  /// Logits [B, T, V] of a whole instance; for tests and small inputs.
+  Tensor logits(const Tensor& tokens_BT, const ops::DocumentLengths& documents = {}) const;
+
+  /// Generation: the last position's logits [B, V] after appending tokens [B, T] to the caches.
+  Tensor next_logits(const Tensor& tokens_BT, std::vector<KvCache>& caches) const;
+  std::vector<KvCache> make_caches(int64_t batch, int64_t capacity) const;
+
+  /// aux_scope "global": shares of choices per token of the previous step, [layers, experts].
+  void set_previous_share(Tensor share) { previous_share_ = std::move(share); }
+  const Tensor& previous_share() const { return previous_share_; }
+  const ModelConfig& config() const { return model_; }
+
+ private:
+  struct Layer {
+    Weight input_norm, post_attention_norm;
+    AttentionBlock attention;
+    FeedForward feed_forward;
+  };
+  // What backward starts from, and with which gradient.
+  struct Pending {
+    std::vector<Tensor> roots, grads;
+    LossParts parts;
+  };
+
+  Tensor norm(const Tensor& x, const Weight& weight) const;
+  Tensor hidden(const Tensor& tokens_BT, const ops::DocumentLengths& documents,
+                std::vector<moe::Routing>* routings) const;
+  void add_router_losses(const std::vector<moe::Routing>& routings, const Labels& labels, int64_t seq_len,
+                         Pending& pending);
+
+  ModelConfig model_;
+  Architecture architecture_;
+  DecoderOptions options_;
+  Weight embedding_, final_norm_, output_;
+  std::vector<Layer> layers_;
+  Tensor previous_share_;
+  std::map<int, Pending> pending_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,29 @@
+#pragma once
+// The second half of a layer: one SwiGLU, or a router and its experts.
+
+#include <vector>
+
+#include "arch/architecture.h"
+#include "moe/router.h"
+#include "ops/experts.h"
+#include "parallel/parameters.h"
+
+namespace athanor {
+
+class FeedForward {
+ public:
+  FeedForward(const ModelConfig& model, const ParameterStore& parameters, const std::string& prefix);
+
+  /// x [B, T, D] (normed) → [B, T, D]. A sparse layer appends its routing to `routings` where that is not null.
+  Tensor forward(const Tensor& x, std::vector<moe::Routing>* routings) const;
+
+ private:
+  Tensor forward_sparse(const Tensor& x, std::vector<moe::Routing>* routings) const;
+
+  bool sparse_, norm_topk_prob_;
+  int64_t num_experts_, k_;
+  Weight gate_, up_, down_, router_;
+  ops::ExpertWeights experts_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,13 @@
+#pragma once
+// Initial weights: each element from (seed, logical name, global element index), so that no layout can change them.
+
+#include "arch/inventory.h"
+#include "parallel/parameters.h"
+
+namespace athanor {
+
+/// Fills the master: norms with 1, everything else from a normal distribution of standard deviation initializer_range
+/// (as `transformers` does for these families); then rounds it into the copy that forward reads.
+void initialize_parameters(const ModelConfig& model, uint64_t seed, ParameterStore& parameters);
+
+}  // namespace athanor
