@@ -1,0 +1,30 @@
+# Thin on purpose: each target does all of its own set-up and hands over to a script that says what it does.
+
+.PHONY: setup build quickstart test check format bench clean
+
+build:       ## build/athanor
+	@scripts/build
+
+setup:       ## system packages and libtorch, so that nothing is fetched later
+	@scripts/setup --tests --check
+
+quickstart:  ## text, tokenizer, shards, a small model trained for five minutes, a sample: everything in quickstart/
+	@scripts/quickstart
+
+test:        ## every test that needs no GPU
+	@scripts/test
+
+check:       ## format, includes, clang-tidy, fast tests
+	@scripts/check
+
+format:
+	@scripts/setup --check
+	@scripts/format
+
+bench:       ## the same training step by transformers and by us, in one run
+	@scripts/setup --tests
+	@scripts/build
+	@bench/peers/run
+
+clean:       ## what was built; the virtual environment and runs stay
+	@rm -rf build build-*
