@@ -1,0 +1,75 @@
+#pragma once
+// A slice of a tensor as checkpoints know it: a flat range, row-major, inside a rectangular box. Whole tensors,
+// tensor-parallel shards, an expert's rows and an optimizer's flat shard are all slices, and two slices of one tensor,
+// cut along whatever dims, share runs of consecutive elements that this file finds.
+
+#include <cstdint>
+#include <string>
+
+#include "checkpoint/dtype.h"
+
+namespace athanor {
+
+struct Slice {
+  Shape global_shape;
+  Shape offset, extent;    // the box, in elements for each dim
+  int64_t flat_begin = 0;  // elements of the box, row-major
+  int64_t flat_end = 0;
+
+  int64_t num_elements() const { return flat_end - flat_begin; }
+  bool operator==(const Slice&) const = default;
+};
+
+/// All of a tensor.
+Slice whole_slice(Shape global_shape);
+/// All of a box.
+Slice box_slice(Shape global_shape, Shape offset, Shape extent);
+
+/// "offset [0, 4], extent [8, 2], elements 3 to 16".
+std::string slice_text(const Slice& slice);
+
+/// @throws CheckpointError "<where>: ..." unless the box lies in the tensor and the range in the box.
+void check_slice(const Slice& slice, const std::string& where);
+
+/// The global index of the slice's element `i`, counted from flat_begin: "[3, 0, 7]".
+Shape global_index(const Slice& slice, int64_t i);
+
+/// `count` consecutive elements that stand together in both slices; positions count from each slice's flat_begin.
+struct CommonRun {
+  int64_t in_a, in_b, count;
+};
+
+/// The elements that slices `a` and `b` of one tensor share, as runs in row-major order. Both must be checked.
+///
+/// Dims that both boxes hold in the same full width join into one run; what is left of the outer dims are rows. Rows
+/// outside either flat range are skipped by bisection, since a row's position grows with its number in both.
+class CommonRuns {
+ public:
+  CommonRuns(const Slice& a, const Slice& b);
+
+  bool empty() const;
+
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (int64_t r = first_row(); r < num_rows_; ++r) {
+      const auto row = row_at(r);
+      if (row.in_a >= a_.flat_end || row.in_b >= b_.flat_end) return;
+      if (const auto run = clip(row); run.count > 0) visit(run);
+    }
+  }
+
+ private:
+  struct OuterDim {
+    int64_t size, stride_a, stride_b;
+  };
+
+  int64_t first_row() const;
+  CommonRun row_at(int64_t r) const;    // positions in the boxes, not clipped to the flat ranges
+  CommonRun clip(CommonRun row) const;  // positions in the flat ranges; count may be <= 0
+
+  const Slice &a_, &b_;
+  std::vector<OuterDim> outer_;
+  int64_t num_rows_ = 1, row_length_ = 1, base_a_ = 0, base_b_ = 0;
+};
+
+}  // namespace athanor
