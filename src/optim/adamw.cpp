@@ -1,0 +1,61 @@
+#include "optim/adamw.h"
+
+#include <atomic>
+
+#include "base/text.h"
+#include "kernels/adamw.h"
+
+namespace athanor {
+
+AdamW::AdamW(const OptimizerConfig& config, const ParameterStore& parameters)
+    : config_(config), parameters_(parameters), exp_avg_(at::zeros({parameters.flat_size()}, at::kFloat)),
+      exp_avg_sq_(at::zeros({parameters.flat_size()}, at::kFloat)) {
+  std::vector<bool> used(config.no_weight_decay.size());
+  for (const auto& entry : parameters.table()) {
+    bool decayed = true;
+    for (size_t i = 0; i < config.no_weight_decay.size(); ++i) {
+      if (!matches_wildcard(config.no_weight_decay[i], entry.name)) continue;
+      decayed = false;
+      used[i] = true;
+    }
+    if (segments_.empty() || segments_.back().decayed != decayed) segments_.push_back({entry.flat_begin, 0, decayed});
+  }
+  // Each runs up to the next, over the padding between them: zeros there stay zeros.
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    segments_[i].end = i + 1 < segments_.size() ? segments_[i + 1].begin : parameters.flat_size();
+  }
+  for (size_t i = 0; i < used.size(); ++i) {
+    ATHANOR_CHECK(used[i], "optimizer.no_weight_decay: \"{}\" matches no parameter of this model",
+                  config.no_weight_decay[i]);
+  }
+}
+
+int64_t AdamW::step(int64_t step, double lr, double grad_scale) {
+  const double beta1 = config_.betas[0], beta2 = config_.betas[1], count = static_cast<double>(step);
+  kernels::AdamwStep update{};
+  update.lr = static_cast<float>(lr);
+  update.beta1 = static_cast<float>(beta1);
+  update.beta2 = static_cast<float>(beta2);
+  update.eps = static_cast<float>(config_.eps);
+  update.bias_correction1 = static_cast<float>(1 - std::pow(beta1, count));
+  update.bias_correction2 = static_cast<float>(1 - std::pow(beta2, count));
+  update.grad_scale = static_cast<float>(grad_scale);
+
+  auto* master = parameters_.master().data_ptr<float>();
+  auto *m = exp_avg_.data_ptr<float>(), *v = exp_avg_sq_.data_ptr<float>(),
+       *grad = parameters_.grad().data_ptr<float>();
+  const bool bf16 = parameters_.compute().scalar_type() == at::kBFloat16;
+  auto* weight = bf16 ? ops::pointer<kernels::Bf16>(parameters_.compute()) : nullptr;
+  std::atomic<int64_t> changed{0};
+  for (const Segment& segment : segments_) {
+    update.weight_decay = segment.decayed ? static_cast<float>(config_.weight_decay) : 0.0f;
+    ops::for_rows(segment.end - segment.begin, 1, [&](int64_t begin, int64_t end) {
+      const int64_t at = segment.begin + begin;
+      changed +=
+          kernels::adamw(update, master + at, m + at, v + at, grad + at, weight ? weight + at : nullptr, end - begin);
+    });
+  }
+  return changed;
+}
+
+}  // namespace athanor

@@ -1,0 +1,39 @@
+#pragma once
+// AdamW over flat buckets: fp32 master and moments, one pass.
+// Source: Loshchilov and Hutter 2019; the paper's recipe decays all parameters (Optimus §2.1).
+
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "parallel/parameters.h"
+
+namespace athanor {
+
+class AdamW {
+ public:
+  /// `parameters` must outlive the optimizer. Moments are allocated here, zero.
+  AdamW(const OptimizerConfig& config, const ParameterStore& parameters);
+
+  /// Update `step` (1-based). Gradients are multiplied by grad_scale, used and set to zero; the master moves, and the
+  /// copy that forward reads is rounded from it.
+  /// @return how many weights changed, as forward reads them.
+  int64_t step(int64_t step, double lr, double grad_scale);
+
+  const Tensor& exp_avg() const { return exp_avg_; }        ///< [flat_size] fp32, laid out as the parameters
+  const Tensor& exp_avg_sq() const { return exp_avg_sq_; }  ///< [flat_size] fp32
+
+ private:
+  // Neighbouring parameters with equal weight decay.
+  struct Segment {
+    int64_t begin, end;
+    bool decayed;
+  };
+
+  OptimizerConfig config_;
+  const ParameterStore& parameters_;
+  std::vector<Segment> segments_;
+  Tensor exp_avg_, exp_avg_sq_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,107 @@
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "optim/adamw.h"
+#include "optim/clip.h"
+#include "optim/schedule.h"
+
+namespace athanor {
+namespace {
+
+OptimizerConfig config(const std::string& schedule) {
+  OptimizerConfig c;
+  c.schedule = schedule;
+  c.lr = 1.0;
+  c.min_lr = 0.1;
+  c.warmup_steps = 10;
+  return c;
+}
+
+TEST(Schedule, WarmUpIsLinearAndReachesLrAtItsLastStep) {
+  for (const char* name : {"cosine", "linear", "constant", "wsd", "inverse_sqrt"}) {
+    EXPECT_DOUBLE_EQ(learning_rate(config(name), 1, 100), 0.1) << name;
+    EXPECT_DOUBLE_EQ(learning_rate(config(name), 10, 100), 1.0) << name;
+  }
+}
+
+TEST(Schedule, EndsWhereEachSaysItEnds) {
+  EXPECT_DOUBLE_EQ(learning_rate(config("cosine"), 100, 100), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(config("linear"), 100, 100), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(config("wsd"), 100, 100), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(config("wsd"), 90, 100), 1.0);  // the last tenth decays
+  EXPECT_DOUBLE_EQ(learning_rate(config("constant"), 100, 100), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(config("inverse_sqrt"), 40, 100), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(config("cosine"), 55, 100), 0.55);  // half-way
+}
+
+TEST(Schedule, NoWarmUpStartsAtTheTop) {
+  auto c = config("cosine");
+  c.warmup_steps = 0;
+  EXPECT_LT(learning_rate(c, 1, 1000), 1.0);
+  EXPECT_GT(learning_rate(c, 1, 1000), 0.999);
+}
+
+TEST(Clip, ScalesDownToTheNormAndOnlyAfterWarmUpIfAsked) {
+  auto c = config("cosine");
+  c.max_grad_norm = 1.0;
+  EXPECT_NEAR(clip_scale(c, 4.0, 1), 0.25, 1e-6);
+  EXPECT_EQ(clip_scale(c, 0.5, 1), 1.0);
+  c.clip_after_warmup = true;
+  EXPECT_EQ(clip_scale(c, 4.0, 10), 1.0);
+  EXPECT_NEAR(clip_scale(c, 4.0, 11), 0.25, 1e-6);
+  c.max_grad_norm = 0;
+  EXPECT_EQ(clip_scale(c, 4.0, 11), 1.0);
+}
+
+TEST(Clip, NormDoesNotDependOnThreads) {
+  const Tensor grad = at::sin(at::arange(1000003, at::kFloat));
+  at::set_num_threads(1);
+  const double one = gradient_norm(grad);
+  at::set_num_threads(2);
+  EXPECT_EQ(one, gradient_norm(grad));
+  EXPECT_NEAR(one, grad.to(at::kDouble).norm().item<double>(), 1e-6 * one);
+}
+
+std::vector<BucketEntry> two_parameters() {
+  return {{"a.norm.weight", "dense", {5}, {0}, {5}}, {"b.weight", "dense", {7, 3}, {0, 0}, {7, 3}}};
+}
+
+TEST(AdamW, DecaysAllParametersButThosePatternsName) {
+  ParameterStore parameters(two_parameters(), at::kFloat, ParameterStore::Use::kTraining);
+  parameters.master().fill_(1);
+  OptimizerConfig c;
+  c.weight_decay = 0.5;
+  c.no_weight_decay = {"*norm.weight"};
+  AdamW optimizer(c, parameters);
+  optimizer.step(1, 0.1, 1.0);  // gradients are zero: only decay moves anything
+  EXPECT_EQ(parameters.master_of("a.norm.weight").min().item<float>(), 1.0f);
+  EXPECT_FLOAT_EQ(parameters.master_of("b.weight").max().item<float>(), 0.95f);
+}
+
+TEST(AdamW, APatternThatMatchesNothingIsRefused) {
+  ParameterStore parameters(two_parameters(), at::kFloat, ParameterStore::Use::kTraining);
+  OptimizerConfig c;
+  c.no_weight_decay = {"*layernorm*"};
+  EXPECT_THROW(AdamW(c, parameters), ConfigError);
+}
+
+TEST(AdamW, UpdatesBelowHalfAnUlpOfBf16AreKeptInTheMaster) {
+  ParameterStore parameters(two_parameters(), at::kBFloat16, ParameterStore::Use::kTraining);
+  parameters.master().fill_(1);
+  parameters.refresh_compute();
+  OptimizerConfig c;
+  c.weight_decay = 0;
+  AdamW optimizer(c, parameters);
+  int64_t changed = 0;
+  for (int64_t step = 1; step <= 8;
+       ++step) {  // eight steps of 1/1024: together they cross the half ulp 1/512 of bf16 below 1
+    parameters.grad().fill_(1);
+    changed += optimizer.step(step, 1.0 / 1024, 1.0);
+  }
+  EXPECT_GT(changed, 0);
+  EXPECT_NEAR(parameters.master_of("b.weight").max().item<float>(), 1 - 8.0 / 1024, 1e-5);
+  EXPECT_EQ(parameters.grad().abs().max().item<float>(), 0.0f);
+}
+
+}  // namespace
+}  // namespace athanor
