@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -11,15 +12,29 @@
 
 namespace athanor {
 
+/// A death test of style "threadsafe" runs its statement in a fresh process, which finds the folder in the environment;
+/// fault points are armed afresh there.
 class FolderTest : public testing::Test {
  protected:
+  static constexpr const char* kVariable = "ATHANOR_TEST_FOLDER";
+
   void SetUp() override {
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    if (const char* inherited = std::getenv(kVariable)) {
+      folder_ = inherited;
+      return;
+    }
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     folder_ = std::filesystem::path(testing::TempDir()) /
               ("athanor_checkpoint_" + std::to_string(::getpid()) + "_" + test->name());
     std::filesystem::create_directories(folder_);
+    ::setenv(kVariable, folder_.c_str(), 1);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void TearDown() override {
+    ::unsetenv(kVariable);
+    ::unsetenv("ATHANOR_FAULT");
+    std::filesystem::remove_all(folder_);
+  }
 
   std::filesystem::path folder_;
 };

@@ -1,0 +1,45 @@
+#pragma once
+// Writes a checkpoint: the slices that are held in memory go into safetensors files, the manifest beside them.
+//
+// The folder is written beside its place, synced and renamed, so that it is whole or absent. Elements go from the
+// caller's memory to the file without a copy of ours, hashed on the way.
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "checkpoint/manifest.h"
+
+namespace athanor {
+
+/// A slice that the caller holds: `data` points at its first element (flat_begin), slice.num_elements() in all.
+struct PieceView {
+  std::string tensor;  // KIND/NAME, see manifest.h
+  Slice slice;
+  const float* data;
+};
+
+struct WriteOptions {
+  /// Of tensor data in one file; larger slices are cut into flat ranges. At least 4.
+  uint64_t max_file_bytes = uint64_t{1} << 30;
+  /// Files written at the same time.
+  int num_threads = 2;
+};
+
+/// Writes `pieces` into files `<prefix>-00000.safetensors`, ... in `folder`, synced, and adds tensors, files and pieces
+/// to `manifest`. Ranks that write one checkpoint call it with prefixes of their own and join their manifests.
+/// @throws CheckpointError for a slice outside its tensor or a tensor with two shapes; IoError.
+void write_pieces(const std::filesystem::path& folder, const std::string& prefix, const std::vector<PieceView>& pieces,
+                  Manifest& manifest, const WriteOptions& options = {});
+
+/// Writes the whole checkpoint `folder`; together the pieces must hold every element of their tensors once.
+/// Fault points: "checkpoint.piece" before each piece, "checkpoint.before_commit".
+/// @throws IoError (disk_full() among them): then nothing is left of it.
+void write_checkpoint(const std::filesystem::path& folder, const std::vector<PieceView>& pieces,
+                      const nlohmann::json& model, const nlohmann::json& state, const WriteOptions& options = {});
+
+/// Bytes of tensor data in `pieces`.
+uint64_t total_bytes(const std::vector<PieceView>& pieces);
+
+}  // namespace athanor
