@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "data/tokenizer/json_node.h"
@@ -14,7 +15,8 @@ namespace athanor {
 class WordSink {
  public:
   template <class F>
-  WordSink(F& take) : object_(&take), call_([](void* f, std::string_view word) { (*static_cast<F*>(f))(word); }) {}
+  requires(!std::is_same_v<F, WordSink>) WordSink(F& take)
+      : object_(&take), call_([](void* f, std::string_view word) { (*static_cast<F*>(f))(word); }) {}
   void operator()(std::string_view word) const { call_(object_, word); }
 
  private:

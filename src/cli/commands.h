@@ -1,0 +1,19 @@
+#pragma once
+// The subcommands of `athanor`, one file each. Every function adds one to the command line.
+
+namespace CLI {
+class App;
+}
+
+namespace athanor {
+
+void add_tokenizer_command(CLI::App& app);
+void add_prepare_command(CLI::App& app);
+void add_config_command(CLI::App& app);
+void add_train_command(CLI::App& app);
+void add_export_command(CLI::App& app);
+void add_import_command(CLI::App& app);
+void add_generate_command(CLI::App& app);
+void add_smoke_command(CLI::App& app);
+
+}  // namespace athanor

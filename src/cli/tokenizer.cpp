@@ -1,0 +1,135 @@
+// athanor tokenizer: train one, and look at what one does to text.
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/commands.h"
+#include "data/documents.h"
+#include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace athanor {
+namespace {
+
+struct TrainArguments {
+  BpeTraining training;
+  DocumentOptions documents;
+  std::string out;
+  std::vector<std::string> inputs;
+};
+
+void train(const TrainArguments& arguments) {
+  const auto files = expand_inputs(arguments.inputs);
+  check_bpe_training(arguments.training);  // before the documents are read, which may take long
+  WordCounts words;
+  uint64_t num_documents = 0;
+  for (const auto& file : files) {
+    read_documents(file, arguments.documents, [&](Document&& document) {
+      words.add(document.text);
+      ++num_documents;
+    });
+  }
+  ATHANOR_CHECK_DATA(num_documents > 0, "no documents in {}; name files with text", join(arguments.inputs));
+  const auto json = train_bpe(words, arguments.training);
+  const auto tokenizer = Tokenizer::parse(json, arguments.out);
+  write_file_atomically(arguments.out, json);
+  log::info("{}: {} tokens from {} documents ({} different words)", arguments.out, tokenizer.vocab_size(),
+            num_documents, words.num_words());
+}
+
+void add_train(CLI::App& parent) {
+  const auto arguments = std::make_shared<TrainArguments>();
+  auto* command = parent.add_subcommand("train", "Train a byte-level BPE tokenizer; writes a tokenizer.json");
+  command->add_option("--vocab-size", arguments->training.vocab_size, "Tokens wanted, special ones included")
+      ->required();
+  command
+      ->add_option("--special-token", arguments->training.special_tokens, "A text that is one token; may be repeated")
+      ->capture_default_str()
+      ->take_all();
+  command->add_option("--min-frequency", arguments->training.min_frequency, "How often a pair must occur to be joined")
+      ->capture_default_str();
+  command->add_option("--text-field", arguments->documents.text_field, "The field of JSON rows that holds the text")
+      ->capture_default_str();
+  command->add_option("--out", arguments->out, "The file to write")->required();
+  command
+      ->add_option("INPUT", arguments->inputs, "Files, folders or patterns: .txt .md .jsonl .json, also .gz and .zst")
+      ->required();
+  command->callback([arguments] { train(*arguments); });
+}
+
+// Calls `work` with each line of standard input; what it throws gets the line's number.
+template <class Work>
+void for_each_input_line(Work&& work) {
+  std::string line;
+  for (uint64_t number = 1; std::getline(std::cin, line); ++number) {
+    try {
+      work(line);
+    } catch (const DataError& error) {
+      fail<DataError>("standard input, line {}: {}", number, error.what());
+    } catch (const nlohmann::json::exception& error) {
+      fail<DataError>("standard input, line {}: {}", number, error.what());
+    }
+  }
+}
+
+struct LineArguments {
+  std::string tokenizer;
+  bool jsonl = false, skip_special_tokens = false;
+};
+
+void encode(const LineArguments& arguments) {
+  const auto tokenizer = Tokenizer::load(arguments.tokenizer);
+  for_each_input_line([&](const std::string& line) {
+    const auto ids = tokenizer.encode(arguments.jsonl ? nlohmann::json::parse(line).get<std::string>() : line);
+    std::cout << nlohmann::json(ids).dump() << '\n';
+  });
+}
+
+void decode(const LineArguments& arguments) {
+  const auto tokenizer = Tokenizer::load(arguments.tokenizer);
+  for_each_input_line([&](const std::string& line) {
+    const auto ids = nlohmann::json::parse(line).get<std::vector<uint32_t>>();
+    for (const uint32_t id : ids) {
+      ATHANOR_CHECK_DATA(id < tokenizer.vocab_size(), "token id {} is beyond the vocabulary of {} tokens", id,
+                         tokenizer.vocab_size());
+    }
+    const auto text = tokenizer.decode(ids, arguments.skip_special_tokens);
+    std::cout << (arguments.jsonl ? nlohmann::json(text).dump() : text) << '\n';
+  });
+}
+
+void add_encode(CLI::App& parent) {
+  const auto arguments = std::make_shared<LineArguments>();
+  auto* command = parent.add_subcommand("encode", "Lines of standard input to token ids, a JSON array for each");
+  command->add_option("--tokenizer", arguments->tokenizer, "A tokenizer.json")->required();
+  command->add_flag("--jsonl", arguments->jsonl, "Each line is a JSON string (so a text may have several lines)");
+  command->callback([arguments] { encode(*arguments); });
+}
+
+void add_decode(CLI::App& parent) {
+  const auto arguments = std::make_shared<LineArguments>();
+  auto* command = parent.add_subcommand("decode", "Lines of standard input, a JSON array of ids each, to text");
+  command->add_option("--tokenizer", arguments->tokenizer, "A tokenizer.json")->required();
+  command->add_flag("--jsonl", arguments->jsonl, "Print JSON strings, so that each text stays on its line");
+  command->add_flag("--skip-special-tokens", arguments->skip_special_tokens, "Leave special tokens out");
+  command->callback([arguments] { decode(*arguments); });
+}
+
+}  // namespace
+
+void add_tokenizer_command(CLI::App& app) {
+  auto* command = app.add_subcommand("tokenizer", "Train a tokenizer; encode and decode text");
+  command->require_subcommand(1);
+  add_train(*command);
+  add_encode(*command);
+  add_decode(*command);
+}
+
+}  // namespace athanor
