@@ -80,7 +80,7 @@ class Checkpoint : public FolderTest {
 
 TEST_F(Checkpoint, AnySlicingReadsWhatAnyOtherWrote) {
   RandomSlices random(5);
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < 25; ++round) {
     std::vector<Whole> wholes;
     std::vector<std::vector<float>> kept;
     std::vector<std::pair<const Whole*, Slice>> slices;

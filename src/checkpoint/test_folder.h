@@ -12,8 +12,9 @@
 
 namespace athanor {
 
-/// A death test of style "threadsafe" runs its statement in a fresh process, which finds the folder in the environment;
-/// fault points are armed afresh there.
+/// A death test of style "threadsafe" runs the test again in a fresh process, up to its statement. Fault points are
+/// armed afresh there, the folder comes through the environment, and what is around the statement belongs under `if
+/// (!in_child_)`.
 class FolderTest : public testing::Test {
  protected:
   static constexpr const char* kVariable = "ATHANOR_TEST_FOLDER";
@@ -22,6 +23,7 @@ class FolderTest : public testing::Test {
     testing::FLAGS_gtest_death_test_style = "threadsafe";
     if (const char* inherited = std::getenv(kVariable)) {
       folder_ = inherited;
+      in_child_ = true;
       return;
     }
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
@@ -37,6 +39,7 @@ class FolderTest : public testing::Test {
   }
 
   std::filesystem::path folder_;
+  bool in_child_ = false;
 };
 
 /// The message of the `E` that `action` throws; a test failure and "" if it throws none.

@@ -134,7 +134,8 @@ void write_pieces(const std::filesystem::path& folder, const std::string& prefix
 }
 
 void write_checkpoint(const std::filesystem::path& folder, const std::vector<PieceView>& pieces,
-                      const nlohmann::json& model, const nlohmann::json& state, const WriteOptions& options) {
+                      const nlohmann::json& model, const nlohmann::json& state, const WriteOptions& options,
+                      const std::function<void()>& before_commit) {
   AtomicFolder staged(folder);
   Manifest manifest;
   if (!model.is_null()) manifest.model = model;
@@ -143,6 +144,7 @@ void write_checkpoint(const std::filesystem::path& folder, const std::vector<Pie
   const auto text = manifest_text(manifest);
   parse_manifest(text, "cannot write " + (folder / kManifestName).string());  // what nobody could read is not kept
   write_file_atomically(staged.staging() / kManifestName, text);
+  if (before_commit) before_commit();
   fault_point("checkpoint.before_commit");
   staged.commit();
 }

@@ -5,6 +5,7 @@
 // caller's memory to the file without a copy of ours, hashed on the way.
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -35,9 +36,11 @@ void write_pieces(const std::filesystem::path& folder, const std::string& prefix
 
 /// Writes the whole checkpoint `folder`; together the pieces must hold every element of their tensors once.
 /// Fault points: "checkpoint.piece" before each piece, "checkpoint.before_commit".
+/// @param before_commit  called when everything is written, right before the folder gets its name.
 /// @throws IoError (disk_full() among them): then nothing is left of it.
 void write_checkpoint(const std::filesystem::path& folder, const std::vector<PieceView>& pieces,
-                      const nlohmann::json& model, const nlohmann::json& state, const WriteOptions& options = {});
+                      const nlohmann::json& model, const nlohmann::json& state, const WriteOptions& options = {},
+                      const std::function<void()>& before_commit = {});
 
 /// Bytes of tensor data in `pieces`.
 uint64_t total_bytes(const std::vector<PieceView>& pieces);

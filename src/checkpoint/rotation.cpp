@@ -1,0 +1,156 @@
+#include "checkpoint/rotation.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/text.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kStepPrefix = "step-";
+constexpr std::string_view kReplacedSuffix = ".replaced";  // ".step-00000500.replaced" waits for its successor
+constexpr uint64_t kOverheadBytes = 1 << 20;               // headers and manifest of a small checkpoint
+constexpr uint64_t kOverheadPerPiece = 1024;               // in header and manifest, long names included
+
+std::optional<int64_t> step_of(std::string_view name) {
+  if (!name.starts_with(kStepPrefix)) return std::nullopt;
+  name.remove_prefix(kStepPrefix.size());
+  if (name.size() < 8 || name.size() > 18) return std::nullopt;
+  int64_t step = 0;
+  for (const char digit : name) {
+    if (digit < '0' || digit > '9') return std::nullopt;
+    step = step * 10 + (digit - '0');
+  }
+  return step;
+}
+
+void remove_folder(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) log::warn("cannot remove {}: {}", path.string(), error.message());
+}
+
+void rename_folder(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) {
+    throw IoError("cannot rename " + from.string() + " to " + to.string() + ": " + error.message(), error.value());
+  }
+}
+
+/// Hides a checkpoint before its files go, so that a process killed half-way leaves nothing that looks like one.
+void remove_checkpoint(const fs::path& path) {
+  const auto hidden = path.parent_path() / ("." + path.filename().string() + ".tmp");
+  remove_folder(hidden);
+  rename_folder(path, hidden);
+  fault_point("checkpoint.remove");
+  remove_folder(hidden);
+}
+
+std::optional<CheckpointReader> open_verified(const fs::path& path) {
+  try {
+    auto reader = CheckpointReader::open(path);
+    reader.verify();
+    return reader;
+  } catch (const Error& error) {
+    log::warn("passing over a checkpoint: {}", error.what());
+    return std::nullopt;
+  }
+}
+
+/// Up to `step`, newest first.
+std::vector<StepFolder> list_until(const fs::path& folder, int64_t step) {
+  auto all = list_checkpoints(folder);
+  std::erase_if(all, [&](const StepFolder& each) { return each.step > step; });
+  return all;
+}
+
+void make_room(const fs::path& folder, int64_t step, uint64_t needed, const RotationOptions& options) {
+  if (options.free_bytes(folder) >= needed) return;
+  auto older = list_until(folder, step);
+  if (older.size() >= 2 && older.size() >= options.keep && open_verified(older.front().path)) {
+    log::warn("the disk has no room for another checkpoint ({} needed): removing {} first", format_bytes(needed),
+              older.back().path.filename().string());
+    remove_checkpoint(older.back().path);
+  }
+  const uint64_t free = options.free_bytes(folder);
+  if (free < needed) {
+    throw IoError(fmt::format("cannot write checkpoint {}: {} needed, {} free on its disk", step_folder_name(step),
+                              format_bytes(static_cast<double>(needed)), format_bytes(static_cast<double>(free))),
+                  ENOSPC);
+  }
+}
+
+fs::path replaced_path(const fs::path& path) {
+  return path.parent_path() / ("." + path.filename().string() + std::string(kReplacedSuffix));
+}
+
+}  // namespace
+
+std::string step_folder_name(int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
+
+std::vector<StepFolder> list_checkpoints(const fs::path& folder) {
+  std::vector<StepFolder> found;
+  if (!fs::is_directory(folder)) return found;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto step = step_of(entry.path().filename().string());
+    if (step && entry.is_directory()) found.push_back({*step, entry.path()});
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
+  return found;
+}
+
+void clean_leftovers(const fs::path& folder) {
+  if (!fs::is_directory(folder)) return;
+  std::vector<fs::path> entries;
+  for (const auto& entry : fs::directory_iterator(folder)) entries.push_back(entry.path());
+  for (const auto& path : entries) {
+    const auto name = path.filename().string();
+    if (matches_wildcard(".step-*.tmp", name)) {
+      log::info("removing {}, which a killed process left", path.string());
+      remove_folder(path);
+    } else if (matches_wildcard(".step-*.replaced", name)) {
+      const auto original = folder / name.substr(1, name.size() - 1 - kReplacedSuffix.size());
+      if (fs::exists(original)) {
+        remove_folder(path);
+      } else {
+        log::info("putting {} back, whose successor was never finished", original.string());
+        rename_folder(path, original);
+      }
+    }
+  }
+}
+
+std::optional<CheckpointReader> open_newest_verified(const fs::path& folder) {
+  for (const auto& candidate : list_checkpoints(folder)) {
+    if (auto reader = open_verified(candidate.path)) return reader;
+  }
+  return std::nullopt;
+}
+
+void save_rotating(const fs::path& folder, int64_t step, const std::vector<PieceView>& pieces,
+                   const nlohmann::json& model, const nlohmann::json& state, const RotationOptions& options) {
+  const uint64_t needed = total_bytes(pieces) + kOverheadBytes + kOverheadPerPiece * pieces.size();
+  make_room(folder, step, needed, options);
+  const auto path = folder / step_folder_name(step);
+  const auto replaced = replaced_path(path);
+  try {
+    write_checkpoint(path, pieces, model, state, options.write, [&] {
+      if (fs::exists(path)) rename_folder(path, replaced);  // a folder cannot be renamed onto another
+    });
+  } catch (...) {
+    if (fs::exists(replaced) && !fs::exists(path)) rename_folder(replaced, path);
+    throw;
+  }
+  remove_folder(replaced);
+
+  const auto kept = list_until(folder, step);
+  for (size_t i = std::max<size_t>(1, options.keep); i < kept.size(); ++i) remove_checkpoint(kept[i].path);
+}
+
+}  // namespace athanor
