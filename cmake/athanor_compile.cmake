@@ -3,7 +3,9 @@
 add_library(athanor_flags INTERFACE)
 target_compile_options(athanor_flags INTERFACE -Wall -Wextra -Wshadow -Wno-unknown-pragmas
   # One expression, one rounding: a compiler that fuses a*b+c where it likes would change bits with its version.
-  -ffp-contract=off)
+  -ffp-contract=off
+  # Neither changes a result; without them no loop with a square root or a choice becomes a vector loop.
+  -fno-math-errno -fno-trapping-math)
 target_include_directories(athanor_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -1,0 +1,50 @@
+// athanor config [CONFIG.toml] [--set a.b=c]...: the resolved configuration, each field with its meaning.
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "arch/flops.h"
+#include "arch/inventory.h"
+#include "cli/commands.h"
+#include "config/dump.h"
+#include "config/toml_reader.h"
+
+namespace athanor {
+namespace {
+
+struct Arguments {
+  std::string file;
+  std::vector<std::string> overrides;
+  bool brief = false;
+};
+
+void print(const Arguments& arguments) {
+  const RunConfig config = arguments.file.empty() ? parse_run_config("", "defaults", arguments.overrides)
+                                                  : load_run_config(arguments.file, arguments.overrides);
+  fmt::print("{}", dump_run_config(config, !arguments.brief));
+  if (!config.model.from.empty()) return;
+  fmt::print("\n# {:.4g} B parameters, {:.4g} B active for a token",
+             static_cast<double>(count_parameters(config.model)) * 1e-9,
+             static_cast<double>(count_active_parameters(config.model)) * 1e-9);
+  if (const auto seq_len = config.data.seq_len) {
+    fmt::print("; {:.4g} TFLOP a step",
+               count_train_flops(config.model, config.train.global_batch_size, seq_len) * 1e-12);
+  }
+  fmt::print("\n");
+}
+
+}  // namespace
+
+void add_config_command(CLI::App& app) {
+  const auto arguments = std::make_shared<Arguments>();
+  auto* command = app.add_subcommand("config", "Print the resolved configuration with each field's meaning");
+  command->add_option("config", arguments->file, "A TOML file; without one, the defaults");
+  command->add_option("--set", arguments->overrides, "table.key=value: overrides a field; may be repeated")
+      ->allow_extra_args(false);
+  command->add_flag("--brief", arguments->brief, "Without the comments");
+  command->callback([arguments] { print(*arguments); });
+}
+
+}  // namespace athanor

@@ -1,0 +1,23 @@
+#include "cli/core.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "cli/exit_code.h"
+
+namespace athanor {
+
+int call_core(const char* name, const void* arguments) {
+  const auto library = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libathanor_core.so";
+  // Global, so that exceptions of both sides are of one type.
+  void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (!handle) fail<Error>("cannot open {}: {}; build it with `make build`", library.string(), ::dlerror());
+  const std::string symbol = std::string("athanor_core_") + name;
+  auto* function = reinterpret_cast<int (*)(const void*)>(::dlsym(handle, symbol.c_str()));
+  if (!function) fail<Error>("{} has no {}: it is of another version; build again", library.string(), symbol);
+  return function(arguments);
+}
+
+}  // namespace athanor

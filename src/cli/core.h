@@ -1,0 +1,54 @@
+#pragma once
+// The border between the front and libathanor_core.so, which holds what needs libtorch.
+//
+// The front parses the command line into one of these structs and calls across. Both sides are built together, so that
+// plain C++ types may pass; the function is found by name.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace athanor {
+
+struct TrainArguments {
+  std::string config_file;
+  std::vector<std::string> overrides;
+};
+
+struct ExportArguments {
+  std::string run;  ///< a run folder, a checkpoint or a model-only folder
+  std::string out;
+  std::string dtype = "bfloat16";
+  bool overwrite = false;
+};
+
+struct ImportArguments {
+  std::string folder;
+  std::string out;
+};
+
+struct GenerateArguments {
+  std::string model;  ///< a run folder, a checkpoint, or a folder of transformers
+  std::vector<std::string> prompts;
+  int64_t max_new_tokens = 64;
+  double temperature = 1.0;  ///< 0: greedy
+  double top_p = 1.0;
+  int64_t seed = 0;
+  std::string dtype = "bfloat16";
+  bool json = false;  ///< a JSON object for each prompt, with token ids
+};
+
+struct SmokeArguments {
+  std::string golden_dir;  ///< empty: beside the program, or in the sources it was built from
+  bool update = false;
+};
+
+/// Calls `athanor_core_<name>` in libathanor_core.so beside the program and answers the exit code.
+/// @throws Error if the library cannot be opened; what the function throws comes through.
+int call_core(const char* name, const void* arguments);
+
+/// What the library exports for each of the above: int(const void* arguments).
+#define ATHANOR_CORE_ENTRY(name) \
+  extern "C" __attribute__((visibility("default"))) int athanor_core_##name(const void* arguments)
+
+}  // namespace athanor

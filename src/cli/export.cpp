@@ -1,0 +1,38 @@
+// athanor export RUN --out hf-dir, and athanor import hf-dir --out run-dir.
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/core.h"
+#include "cli/exit_code.h"
+
+namespace athanor {
+
+void add_export_command(CLI::App& app) {
+  const auto arguments = std::make_shared<ExportArguments>();
+  auto* command = app.add_subcommand("export", "Write a run's newest checkpoint as a folder that transformers loads");
+  command->add_option("run", arguments->run, "A run folder (its newest checkpoint that verifies) or one checkpoint")
+      ->required();
+  command->add_option("--out", arguments->out, "The folder to write")->required();
+  command->add_option("--dtype", arguments->dtype, "Of the weights")
+      ->check(CLI::IsMember({"bfloat16", "float32"}))
+      ->capture_default_str();
+  command->add_flag("--overwrite", arguments->overwrite, "Replace the folder if it is there");
+  command->callback([arguments] {
+    if (const int code = call_core("export", arguments.get())) throw ExitCode{code};
+  });
+}
+
+void add_import_command(CLI::App& app) {
+  const auto arguments = std::make_shared<ImportArguments>();
+  auto* command =
+      app.add_subcommand("import", "Turn a folder of transformers into a run folder, to train on or to evaluate");
+  command->add_option("folder", arguments->folder, "config.json and safetensors of an OLMo or OLMoE model")->required();
+  command->add_option("--out", arguments->out, "The run folder to write")->required();
+  command->callback([arguments] {
+    if (const int code = call_core("import", arguments.get())) throw ExitCode{code};
+  });
+}
+
+}  // namespace athanor

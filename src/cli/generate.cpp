@@ -1,0 +1,46 @@
+// athanor generate RUN_OR_HF_DIR --prompt "..."
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/core.h"
+#include "cli/exit_code.h"
+
+namespace athanor {
+
+void add_generate_command(CLI::App& app) {
+  const auto arguments = std::make_shared<GenerateArguments>();
+  auto* command = app.add_subcommand("generate", "Continue a text");
+  command
+      ->add_option("model", arguments->model,
+                   "A run folder, one of its checkpoints or models, or a folder of transformers")
+      ->required();
+  command->add_option("--prompt", arguments->prompts, "What is to be continued; may be repeated")
+      ->required()
+      ->allow_extra_args(false);
+  command
+      ->add_option("--max-new-tokens", arguments->max_new_tokens,
+                   "Tokens to add at most; an end-of-document token ends earlier")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+      ->capture_default_str();
+  command
+      ->add_option("--temperature", arguments->temperature,
+                   "0 takes the likeliest token each time; 1 samples as the model says")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--top-p", arguments->top_p, "Samples from the likeliest tokens that hold this share together")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command->add_option("--seed", arguments->seed, "Of the sampling; the same seed gives the same text")
+      ->capture_default_str();
+  command->add_option("--dtype", arguments->dtype, "Of the computation")
+      ->check(CLI::IsMember({"bfloat16", "float32"}))
+      ->capture_default_str();
+  command->add_flag("--json", arguments->json, "A JSON object for each prompt: prompt, token ids, text");
+  command->callback([arguments] {
+    if (const int code = call_core("generate", arguments.get())) throw ExitCode{code};
+  });
+}
+
+}  // namespace athanor

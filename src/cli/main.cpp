@@ -1,0 +1,61 @@
+// athanor: the front. It links no libtorch, so that login nodes answer at once; see core.h for what needs tensors.
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <exception>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+
+namespace {
+
+constexpr const char* kVersion = "athanor " ATHANOR_VERSION;
+
+int run(int argc, char** argv) {
+  CLI::App app(
+      "Pretrains language models: raw documents → tokens → training → a checkpoint that transformers loads.\n"
+      "A first run, step by step:  athanor tokenizer train … → athanor prepare … → athanor train … → athanor generate "
+      "…");
+  app.set_version_flag("--version", kVersion);
+  app.require_subcommand(1);
+  app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
+    return fmt::format("athanor: {}; see {} --help\n", error.what(),
+                       failed->get_parent() ? "athanor " + failed->get_name() : "athanor");
+  });
+  athanor::add_tokenizer_command(app);
+  athanor::add_prepare_command(app);
+  athanor::add_config_command(app);
+  athanor::add_train_command(app);
+  athanor::add_export_command(app);
+  athanor::add_import_command(app);
+  athanor::add_generate_command(app);
+  athanor::add_smoke_command(app);
+  try {
+    app.parse(argc, argv);  // each subcommand runs in its callback
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const athanor::ExitCode& code) {
+    return code.value;
+  }
+  return 0;
+}
+
+}  // namespace
+
+// The one catch: what went wrong on one line (a line each, where there are several), and its exit code.
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const athanor::Error& error) {
+    athanor::log::error("{}", error.what());
+    return error.exit_code();
+  } catch (const std::bad_alloc&) {
+    athanor::log::error("out of memory; a smaller train.micro_batch_size or model needs less");
+  } catch (const std::exception& error) {
+    athanor::log::error("{}", error.what());
+  }
+  return 1;
+}

@@ -1,0 +1,24 @@
+// athanor smoke: does this build, on this machine, still compute the same bits?
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/core.h"
+#include "cli/exit_code.h"
+
+namespace athanor {
+
+void add_smoke_command(CLI::App& app) {
+  const auto arguments = std::make_shared<SmokeArguments>();
+  auto* command = app.add_subcommand(
+      "smoke",
+      "Train two small models for 50 steps and compare every loss and gradient norm, bit by bit, with a golden file");
+  command->add_option("--golden-dir", arguments->golden_dir, "Where golden files lie, one for each kind of machine");
+  command->add_flag("--update", arguments->update, "Write this machine's golden file; commit it with the reason");
+  command->callback([arguments] {
+    if (const int code = call_core("smoke", arguments.get())) throw ExitCode{code};
+  });
+}
+
+}  // namespace athanor

@@ -1,0 +1,27 @@
+// athanor train CONFIG.toml [--set a.b=c]...
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/core.h"
+#include "cli/exit_code.h"
+
+namespace athanor {
+
+void add_train_command(CLI::App& app) {
+  const auto arguments = std::make_shared<TrainArguments>();
+  auto* command = app.add_subcommand(
+      "train", "Train a model, or go on where its run folder was left; `athanor config` explains every field");
+  command->add_option("config", arguments->config_file, "The run's configuration, a TOML file")->required();
+  command->add_option("--set", arguments->overrides, "table.key=value: overrides a field; may be repeated")
+      ->allow_extra_args(false);
+  command->footer(
+      "A first SIGTERM or SIGINT finishes the step, saves and exits with 143 or 130; a second one exits at once.\n"
+      "Example: athanor train recipes/olmoe-tiny.toml --set data.path=data/ --set train.steps=2000");
+  command->callback([arguments] {
+    if (const int code = call_core("train", arguments.get())) throw ExitCode{code};
+  });
+}
+
+}  // namespace athanor

@@ -1,0 +1,42 @@
+#pragma once
+// What a step says of itself, and the three places that hear it: the terminal, metrics.jsonl, TensorBoard.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace athanor {
+
+/// One optimizer step. Losses are means by now; everything else is as its name and unit say.
+struct StepMetrics {
+  int64_t step = 0;  ///< 1-based: the number of updates so far
+  double loss = 0;   ///< cross entropy per target, nats; without the router losses
+  double aux_loss =
+      0;  ///< load-balancing loss, mean over layers and sequences; times its coefficient it is in the gradient
+  double z_loss = 0;          ///< router z-loss, mean over layers and tokens
+  double router_entropy = 0;  ///< mean over layers and tokens, nats
+  double grad_norm = 0;       ///< before clipping
+  double lr = 0;
+  double changed_share = 0;    ///< of the weights, as forward reads them, that this update changed
+  int64_t tokens = 0;          ///< in this step
+  int64_t tokens_seen = 0;     ///< since the start of the run
+  double flops = 0;            ///< of this step, forward and backward
+  double gemm_peak_flops = 0;  ///< per second; what MFU is a share of
+  double step_s = 0, data_s = 0, forward_s = 0, backward_s = 0, optimizer_s = 0;
+  uint64_t memory_bytes = 0, peak_memory_bytes = 0;  ///< resident now, and at most so far
+  std::vector<double> expert_load_max_over_mean;     ///< each layer; empty for dense models
+  std::optional<double> validation_loss;
+
+  double tokens_per_second() const { return step_s > 0 ? static_cast<double>(tokens) / step_s : 0; }
+  double flops_per_second() const { return step_s > 0 ? flops / step_s : 0; }
+  double mfu() const { return gemm_peak_flops > 0 ? flops_per_second() / gemm_peak_flops : 0; }
+};
+
+/// `step: 10  loss: 10.8213  grad_norm: 2.5495  lr: 4.00e-05  tps: 11,636  tflops: 202.78  mfu: 20.50% memory: 7.33GiB`
+std::string format_step_line(const StepMetrics& metrics);
+
+/// One JSON object, without a newline.
+std::string to_json_line(const StepMetrics& metrics);
+
+}  // namespace athanor

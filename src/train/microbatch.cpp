@@ -1,0 +1,51 @@
+#include "train/microbatch.h"
+
+#include "kernels/cross_entropy.h"
+
+namespace athanor {
+namespace {
+
+Tensor tokens_of(const Batch& batch, int64_t first, int64_t count) {
+  Tensor tokens = at::empty({count, batch.seq_len}, at::kLong);
+  std::copy_n(batch.tokens.data() + first * batch.seq_len, tokens.numel(), tokens.data_ptr<int64_t>());
+  return tokens;
+}
+
+Tensor targets_of(const Tensor& tokens) {
+  Tensor targets = at::full_like(tokens, kernels::kNoTarget);
+  const int64_t num_targets = tokens.size(1) - 1;
+  targets.narrow(1, 0, num_targets).copy_(tokens.narrow(1, 1, num_targets));
+  return targets;
+}
+
+ops::DocumentLengths documents_of(const Batch& batch, int64_t first, int64_t count, uint32_t eos_id) {
+  ops::DocumentLengths lengths(static_cast<size_t>(count));
+  for (int64_t b = 0; b < count; ++b) {
+    document_lengths(batch.tokens.data() + (first + b) * batch.seq_len, batch.seq_len, eos_id,
+                     lengths[static_cast<size_t>(b)]);
+  }
+  return lengths;
+}
+
+}  // namespace
+
+std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id) {
+  const auto sequences = static_cast<double>(batch.num_sequences),
+             layers = static_cast<double>(config.model.num_hidden_layers);
+  const auto tokens = sequences * static_cast<double>(batch.seq_len);
+  std::vector<Microbatch> microbatches;
+  for (int64_t first = 0; first < batch.num_sequences; first += config.train.micro_batch_size) {
+    const int64_t count = std::min(config.train.micro_batch_size, batch.num_sequences - first);
+    Microbatch m;
+    m.tokens = tokens_of(batch, first, count);
+    m.labels.targets = targets_of(m.tokens);
+    if (config.data.attention_scope == "document") m.labels.documents = documents_of(batch, first, count, eos_id);
+    m.labels.loss_scale = 1 / (sequences * static_cast<double>(batch.seq_len - 1));
+    m.labels.aux_scale = config.moe.router_aux_loss_coef / (layers * sequences);
+    m.labels.z_scale = config.moe.router_z_loss_coef / (layers * tokens);
+    microbatches.push_back(std::move(m));
+  }
+  return microbatches;
+}
+
+}  // namespace athanor

@@ -1,0 +1,23 @@
+#pragma once
+// A batch as the model takes it: microbatches of tokens, targets, document boundaries and loss scales.
+
+#include <vector>
+
+#include "config/run_config.h"
+#include "data/loader.h"
+#include "parallel/stage.h"
+
+namespace athanor {
+
+struct Microbatch {
+  Tensor tokens;  ///< [B, T] int64
+  Labels labels;
+};
+
+/// Cuts a batch into microbatches of config.train.micro_batch_size sequences (the last may be smaller). A token's
+/// target is the next token of its instance; the last has none. Scales divide by the whole batch's targets, tokens and
+/// sequences.
+/// @param eos_id  ends a document; used where data.attention_scope is "document".
+std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id);
+
+}  // namespace athanor

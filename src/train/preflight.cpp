@@ -1,0 +1,91 @@
+#include "train/preflight.h"
+
+#include "arch/inventory.h"
+#include "arch/memory.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "base/text.h"
+
+namespace athanor {
+
+void resolve_with_data(RunConfig& config, const Dataset& train) {
+  const int64_t seq_len = train.seq_len();
+  if (config.data.seq_len == 0) config.data.seq_len = seq_len;
+  ATHANOR_CHECK(
+      config.data.seq_len == seq_len,
+      "data.seq_len ({}) differs from that of {} ({}); set it to {}, or prepare the documents again with --seq-len {}",
+      config.data.seq_len, config.data.path, seq_len, seq_len, config.data.seq_len);
+  ATHANOR_CHECK(seq_len <= config.model.max_position_embeddings,
+                "the instances of {} have {} tokens, more than model.max_position_embeddings ({}); raise that",
+                config.data.path, seq_len, config.model.max_position_embeddings);
+  ATHANOR_CHECK(static_cast<int64_t>(train.vocab_size()) <= config.model.vocab_size,
+                "the tokenizer of {} has {} tokens, more than model.vocab_size ({}); raise that to at least {}",
+                config.data.path, train.vocab_size(), config.model.vocab_size, train.vocab_size());
+}
+
+void refuse_unsupported(const RunConfig& config) {
+  const auto& p = config.parallelism;
+  std::vector<std::string> lines;
+  const auto need_default = [&](bool is_default, const std::string& key, const std::string& value,
+                                const std::string& remedy) {
+    if (!is_default) lines.push_back(fmt::format("{} = {}: this version trains in one process{}", key, value, remedy));
+  };
+  need_default(p.data_parallel_replicate_degree == 1, "parallelism.data_parallel_replicate_degree",
+               std::to_string(p.data_parallel_replicate_degree), "; set it to 1");
+  need_default(p.data_parallel_shard_degree == 1 || p.data_parallel_shard_degree == -1,
+               "parallelism.data_parallel_shard_degree", std::to_string(p.data_parallel_shard_degree),
+               "; set it to -1");
+  need_default(p.expert_parallel_degree == 1, "parallelism.expert_parallel_degree",
+               std::to_string(p.expert_parallel_degree), "; set it to 1");
+  need_default(p.tensor_parallel_degree == 1, "parallelism.tensor_parallel_degree",
+               std::to_string(p.tensor_parallel_degree), "; set it to 1");
+  need_default(p.pipeline_parallel_degree == 1, "parallelism.pipeline_parallel_degree",
+               std::to_string(p.pipeline_parallel_degree), "; set it to 1");
+  need_default(p.recompute.empty(), "parallelism.recompute", "[" + join(p.recompute) + "]",
+               " and keeps all activations; set it to []");
+  need_default(config.moe.balance == "none", "moe.balance", config.moe.balance,
+               " with dropless routing; set it to \"none\"");
+  if (!lines.empty()) throw ConfigError(join(lines, "\n"));
+}
+
+void check_memory(const RunConfig& config) {
+  const auto need = estimate_train_memory(config, config.data.seq_len);
+  const auto available = static_cast<double>(available_memory_bytes());
+  const std::string parts = fmt::format(
+      "{} of weights, gradients and optimizer state, {} of activations, {} of scratch", format_bytes(need.state_bytes),
+      format_bytes(need.activation_bytes), format_bytes(need.transient_bytes));
+  ATHANOR_CHECK(need.total() <= available,
+                "this run needs about {} of memory ({}), and {} are free; a smaller train.micro_batch_size lowers the "
+                "activations, a smaller model the rest",
+                format_bytes(need.total()), parts, format_bytes(available));
+  log::info("memory: about {} needed ({}), {} free", format_bytes(need.total()), parts, format_bytes(available));
+}
+
+void refuse_zero_routers(const RunConfig& config, const ParameterStore& parameters) {
+  for (const auto& spec : make_inventory(config.model)) {
+    if (spec.role != Role::kRouter) continue;
+    ATHANOR_CHECK_CHECKPOINT(parameters.master_of(spec.name).count_nonzero().item<int64_t>() > 0,
+                             "{} is all zero: every token would go to the first {} experts and none would learn; "
+                             "initialise it, or start from another folder",
+                             spec.name, config.model.num_experts_per_tok);
+  }
+}
+
+double expected_first_loss(const ModelConfig& model) {
+  const double logit_variance =
+      model.initializer_range * model.initializer_range * static_cast<double>(model.hidden_size);
+  return std::log(static_cast<double>(model.vocab_size)) + 0.5 * logit_variance;
+}
+
+void report_first_loss(const ModelConfig& model, double loss) {
+  const double expected = expected_first_loss(model);
+  // A tied output layer sees its own input token's embedding; half a nat leaves room for that and for small batches.
+  constexpr double kTolerance_nats = 0.5;
+  if (std::abs(loss - expected) <= kTolerance_nats) return;
+  log::warn(
+      "the first loss is {:.4f}; a fresh model with {} tokens should begin near {:.4f} (ln(vocab) {:.4f}): look at "
+      "initializer_range, or whether data and tokenizer belong together",
+      loss, model.vocab_size, expected, std::log(static_cast<double>(model.vocab_size)));
+}
+
+}  // namespace athanor

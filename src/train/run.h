@@ -1,0 +1,13 @@
+#pragma once
+// A training run, from its configuration to its last checkpoint.
+
+#include "config/run_config.h"
+
+namespace athanor {
+
+/// Trains until train.steps, or until a signal.
+/// @return 0; 143 or 130 after SIGTERM or SIGINT with everything saved; 1 if the last checkpoint could not be written.
+/// @throws ConfigError, DataError, CheckpointError before step 1; Error if an update had to be refused.
+int run_training(RunConfig config);
+
+}  // namespace athanor

@@ -1,0 +1,29 @@
+#pragma once
+// A run is a folder.
+//
+//   config.toml       the resolved configuration        metrics.jsonl   a line for each step
+//   tokenizer.json    of the data it reads               tensorboard/    the same as events
+//   checkpoints/      full, the newest two               log/            what the terminal saw
+//   models/           model-only, for transformers
+
+#include <filesystem>
+
+#include "config/run_config.h"
+
+namespace athanor {
+
+struct RunFolder {
+  std::filesystem::path root;
+
+  std::filesystem::path config() const { return root / "config.toml"; }
+  std::filesystem::path tokenizer() const { return root / "tokenizer.json"; }
+  std::filesystem::path checkpoints() const { return root / "checkpoints"; }
+  std::filesystem::path models() const { return root / "models"; }
+  std::filesystem::path log_file() const { return root / "log" / "train.log"; }
+};
+
+/// Makes the folder and what a run needs in it: resolved configuration, tokenizer, log.
+/// @throws ConfigError if checkpoint.resume is "never" and it holds a run already.
+RunFolder open_run_folder(const RunConfig& config);
+
+}  // namespace athanor

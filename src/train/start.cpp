@@ -1,0 +1,127 @@
+#include "train/start.h"
+
+#include "arch/inventory.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "checkpoint/hf_import.h"
+#include "checkpoint/rotation.h"
+#include "config/checks.h"
+#include "model/initialize.h"
+#include "train/checkpointing.h"
+#include "train/preflight.h"
+#include "train/run_folder.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+RunData open_data(const RunConfig& config) {
+  ATHANOR_CHECK(!config.data.path.empty(), "data.path is empty: set it to a folder that `athanor prepare` wrote");
+  RunData data{Dataset::open(config.data.path, "train"), std::nullopt, 0};
+  data.eos_id = data.train.manifest().eos_id;
+  const auto& splits = data.train.manifest().splits;
+  if (splits.contains("validation")) data.validation = Dataset::open(config.data.path, "validation");
+  ATHANOR_CHECK(
+      config.train.validation_interval == 0 || data.validation,
+      "train.validation_interval is {} but {} has no validation split; prepare it with --validation-fraction 0.01, "
+      "or set the interval to 0",
+      config.train.validation_interval, config.data.path);
+  if (config.data.verify) {
+    data.train.verify();
+    if (data.validation) data.validation->verify();
+  }
+  return data;
+}
+
+void load_weights(TrainState& state, const HfFolder& folder) {
+  for (const auto& spec : make_inventory(state.config.model)) {
+    folder.read(spec.name, state.parameters.master_of(spec.name).data_ptr<float>());
+  }
+  state.parameters.refresh_compute();
+}
+
+// checkpoint.resume names a folder: a full checkpoint, or a model-only one whose moments start fresh.
+void resume_from_path(TrainState& state, const fs::path& path) {
+  if (fs::exists(path / kManifestName)) {
+    const auto checkpoint = CheckpointReader::open(path);
+    checkpoint.verify();
+    load_checkpoint(state, checkpoint);
+    log::info("resumed from {} at step {}", path.string(), state.step);
+    return;
+  }
+  ATHANOR_CHECK(
+      fs::exists(path / "config.json"),
+      "checkpoint.resume: {} is neither a checkpoint (manifest.json) nor a model folder (config.json); expected "
+      "\"auto\", \"never\" or one of those",
+      path.string());
+  load_weights(state, HfFolder::open(path));
+  load_progress(state, path);
+  log::info("restarted from the model in {} at step {}, with fresh moments", path.string(), state.step);
+}
+
+// Answers false if there is nothing to resume.
+bool resume(TrainState& state, const RunFolder& folder) {
+  const std::string& how = state.config.checkpoint.resume;
+  if (how != "auto" && how != "never") {
+    resume_from_path(state, how);
+    return true;
+  }
+  const auto newest = open_newest_verified(folder.checkpoints());
+  if (newest) {
+    load_checkpoint(state, *newest);
+    log::info("resumed from {} at step {}", newest->folder().string(), state.step);
+    return true;
+  }
+  ATHANOR_CHECK_CHECKPOINT(
+      list_checkpoints(folder.checkpoints()).empty(),
+      "every checkpoint in {} is damaged; move them away to start anew, or set checkpoint.resume to a "
+      "folder in {}",
+      folder.checkpoints().string(), folder.models().string());
+  return false;
+}
+
+void start_fresh(TrainState& state) {
+  if (state.config.model.from.empty()) {
+    initialize_parameters(state.config.model, static_cast<uint64_t>(state.config.train.seed), state.parameters);
+  } else {
+    load_weights(state, HfFolder::open(state.config.model.from));
+    log::info("weights from {}", state.config.model.from);
+  }
+}
+
+// The fields of a model that comes from a folder; `from` stays, so that the run folder says where it began.
+void resolve_model(RunConfig& config) {
+  if (config.model.from.empty()) return;
+  const std::string from = config.model.from;
+  config.model = HfFolder::open(from).model();
+  config.model.from = from;
+  const auto problems = find_contradictions(config.model);
+  ATHANOR_CHECK_AS(CheckpointError, problems.empty(), "{}: {}", from, join(problems, "; "));
+}
+
+}  // namespace
+
+StartedRun start_run(RunConfig config) {
+  at::set_num_threads(static_cast<int>(config.train.num_threads > 0 ? config.train.num_threads : cpu_count()));
+  refuse_unsupported(config);
+  resolve_model(config);
+  StartedRun run{open_data(config), nullptr, false};
+  resolve_with_data(config, run.data.train);
+  check_memory(config);
+  const RunFolder folder = open_run_folder(config);
+
+  run.state = std::make_unique<TrainState>(config);
+  const bool resumed = resume(*run.state, folder);
+  if (!resumed) start_fresh(*run.state);
+  refuse_zero_routers(config, run.state->parameters);
+  run.from_scratch = !resumed && config.model.from.empty();
+  log::info("{}: {} parameters ({} active for a token), {} instances of {} tokens, {} threads", config.train.run_dir,
+            format_thousands(static_cast<double>(count_parameters(config.model))),
+            format_thousands(static_cast<double>(count_active_parameters(config.model))),
+            format_thousands(static_cast<double>(run.data.train.num_instances())), config.data.seq_len,
+            at::get_num_threads());
+  return run;
+}
+
+}  // namespace athanor

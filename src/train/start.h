@@ -1,0 +1,28 @@
+#pragma once
+// From a configuration to a state that can take its next step: fresh, resumed, or begun from a model.
+
+#include <memory>
+#include <optional>
+
+#include "data/dataset.h"
+#include "train/train_state.h"
+
+namespace athanor {
+
+/// What a run reads.
+struct RunData {
+  Dataset train;
+  std::optional<Dataset> validation;
+  uint32_t eos_id = 0;
+};
+
+struct StartedRun {
+  RunData data;
+  std::unique_ptr<TrainState> state;
+  bool from_scratch = false;  ///< freshly initialised, not resumed
+};
+
+/// Opens and verifies data, checks everything that can be checked, opens the run folder and fills the state.
+StartedRun start_run(RunConfig config);
+
+}  // namespace athanor

@@ -1,0 +1,12 @@
+#include "train/train_state.h"
+
+namespace athanor {
+
+TrainState::TrainState(const RunConfig& run_config)
+    : config(run_config),
+      parameters(make_bucket_entries(config.model), config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat,
+                 ParameterStore::Use::kTraining),
+      decoder(config.model, parameters, {moe::parse_aux_scope(config.moe.aux_scope), config.train.loss_chunk_tokens}),
+      optimizer(config.optimizer, parameters) {}
+
+}  // namespace athanor

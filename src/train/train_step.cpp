@@ -1,0 +1,67 @@
+#include "train/train_step.h"
+
+#include <chrono>
+
+#include "optim/clip.h"
+#include "optim/schedule.h"
+#include "train/microbatch.h"
+
+namespace athanor {
+namespace {
+
+// Adds the time since it was last asked to one of the report's sums.
+class Stopwatch {
+ public:
+  void add_to(double& seconds) {
+    const auto now = Clock::now();
+    seconds += std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_ = Clock::now();
+};
+
+void forward_backward(TrainState& s, const Batch& batch, uint32_t eos_id, StepReport& report, Stopwatch& watch) {
+  int index = 0;
+  for (const Microbatch& microbatch : split_batch(batch, s.config, eos_id)) {
+    s.decoder.forward(index, microbatch.tokens, &microbatch.labels);
+    watch.add_to(report.forward_s);
+    s.decoder.backward(index, {});
+    watch.add_to(report.backward_s);
+    report.parts += s.decoder.take_parts(index++);
+  }
+}
+
+// aux_scope "global" weighs the next step by this one's shares.
+void keep_shares(TrainState& s, const LossParts& parts, int64_t tokens) {
+  if (!parts.tokens_per_expert.defined()) return;
+  s.decoder.set_previous_share(parts.tokens_per_expert.to(at::kFloat) / static_cast<double>(tokens));
+}
+
+}  // namespace
+
+StepReport train_step(TrainState& s, const Batch& batch, uint32_t eos_id) {
+  StepReport report;
+  Stopwatch watch;
+  report.step = s.step + 1;
+  forward_backward(s, batch, eos_id, report, watch);
+
+  report.grad_norm = gradient_norm(s.parameters.grad());
+  report.lr = learning_rate(s.config.optimizer, report.step, s.config.train.steps);
+  report.verdict = judge(report.parts.loss_sum, report.grad_norm);
+  if (report.verdict == Verdict::kApply) {
+    const double scale = clip_scale(s.config.optimizer, report.grad_norm, report.step);
+    report.changed = s.optimizer.step(report.step, report.lr, scale);
+    const int64_t tokens = batch.num_sequences * batch.seq_len;
+    keep_shares(s, report.parts, tokens);
+    s.step = report.step;
+    s.tokens_seen += tokens;
+    s.cursor = batch.next;
+  }
+  watch.add_to(report.optimizer_s);
+  return report;
+}
+
+}  // namespace athanor

@@ -1,0 +1,14 @@
+#pragma once
+// The loss on held-out instances.
+
+#include "config/run_config.h"
+#include "data/dataset.h"
+#include "parallel/stage.h"
+
+namespace athanor {
+
+/// Mean cross entropy per target, nats, over the first `train.validation_sequences` instances of the split. Nothing of
+/// the training state is touched: no gradients, no counts.
+double validation_loss(Stage& stage, const Dataset& validation, const RunConfig& config, uint32_t eos_id);
+
+}  // namespace athanor
