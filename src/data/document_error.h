@@ -1,0 +1,54 @@
+#pragma once
+// What can be wrong with a document or its file, told apart by cause so that skipping can be counted.
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "base/error.h"
+
+namespace athanor {
+
+enum class OnError { kFail, kSkip };
+
+/// A document, or the rest of a file, that cannot be read. The message names file and line or byte.
+class DocumentError : public DataError {
+ public:
+  DocumentError(const char* cause, const std::string& message) : DataError(message), cause_(cause) {}
+  /// One of the few constants below.
+  const char* cause() const { return cause_; }
+
+ private:
+  const char* cause_;
+};
+
+inline constexpr const char* kDamagedCompression = "damaged or cut-off compression (the rest of the file)";
+inline constexpr const char* kCutOffJson = "JSON array that is cut off (the rest of the file)";
+inline constexpr const char* kInvalidJson = "invalid JSON";
+inline constexpr const char* kInvalidUtf8 = "invalid UTF-8";
+inline constexpr const char* kMissingField = "missing field";
+inline constexpr const char* kFieldNotString = "field that is no string";
+inline constexpr const char* kTooLarge = "too large (the rest of the file)";
+inline constexpr const char* kNoDocuments = "file without documents";
+
+using SkipCounts = std::map<std::string, int64_t>;
+
+/// Decides what becomes of a DocumentError: kFail throws it on, kSkip counts it. Thread-safe.
+class SkipLog {
+ public:
+  explicit SkipLog(OnError on_error) : on_error_(on_error) {}
+  /// To be called from a catch block. The first of each cause is shown, the others are counted.
+  void handle(const DocumentError& error);
+  SkipCounts counts() const;
+
+ private:
+  OnError on_error_;
+  mutable std::mutex mutex_;
+  SkipCounts counts_;
+};
+
+/// "3 invalid JSON, 1 missing field", or "none".
+std::string describe_skips(const SkipCounts& counts);
+
+}  // namespace athanor

@@ -1,0 +1,73 @@
+#include "data/documents.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "data/json_text.h"
+
+namespace athanor {
+namespace {
+
+struct Position {
+  uint64_t line, byte_in_line;
+};
+
+Position position_of(const Record& record, size_t offset) {
+  const auto begin = record.bytes.begin();
+  const auto at = begin + static_cast<std::ptrdiff_t>(std::min(offset, record.bytes.size()));
+  const auto newlines = static_cast<uint64_t>(std::count(begin, at, '\n'));
+  if (newlines == 0) return {record.line, record.byte_in_line + static_cast<uint64_t>(at - begin)};
+  const auto line_begin = std::find(std::make_reverse_iterator(at), std::make_reverse_iterator(begin), '\n').base();
+  return {record.line + newlines, static_cast<uint64_t>(at - line_begin)};
+}
+
+void check_utf8(const Record& record, const std::filesystem::path& file) {
+  const auto offset = find_invalid_utf8(record.bytes);
+  if (!offset) return;
+  const auto [line, byte] = position_of(record, *offset);
+  throw DocumentError(
+      kInvalidUtf8, fmt::format("{}:{}: invalid UTF-8 at byte {} of the line (0x{:02X}); convert the file to UTF-8, or "
+                                "pass over such documents with --on-error skip",
+                                file.string(), line, byte, static_cast<unsigned char>(record.bytes[*offset])));
+}
+
+}  // namespace
+
+Document parse_document(Record&& record, const std::filesystem::path& file, const std::string& text_field) {
+  check_utf8(record, file);
+  if (!record.is_json) return {std::move(record.bytes), file.string()};
+  auto found = find_json_text(record.bytes, text_field, record.in_array);
+  if (found.cause) {
+    const auto [line, byte] = position_of(record, found.error_offset);
+    const bool syntax = found.cause == kInvalidJson;
+    throw DocumentError(
+        found.cause,
+        fmt::format("{}:{}: {}{}", file.string(), line,
+                    syntax ? fmt::format("invalid JSON at byte {} of the line: ", byte) : "", found.message));
+  }
+  return {std::move(found.text), fmt::format("{}:{}", file.string(), record.line)};
+}
+
+SkipCounts read_documents(const std::filesystem::path& file, const DocumentOptions& options,
+                          const std::function<void(Document&&)>& sink) {
+  SkipLog skips(options.on_error);
+  RecordReader reader(file);
+  const auto read_one = [&]() -> bool {
+    Record record;
+    Document document;
+    try {
+      if (!reader.next(record)) return false;
+      document = parse_document(std::move(record), file, options.text_field);
+    } catch (const DocumentError& error) {
+      skips.handle(error);
+      return true;  // a reader that is over answers so the next time
+    }
+    sink(std::move(document));
+    return true;
+  };
+  while (read_one()) {
+  }
+  return skips.counts();
+}
+
+}  // namespace athanor

@@ -1,0 +1,33 @@
+#pragma once
+// Where a JSON value ends, found without parsing it: by brackets and strings alone.
+
+namespace athanor {
+
+/// Fed with the bytes of a value one after another.
+class JsonCutter {
+ public:
+  void feed(char byte) {
+    if (in_string_) {
+      if (escaped_) {
+        escaped_ = false;
+      } else if (byte == '\\') {
+        escaped_ = true;
+      } else if (byte == '"') {
+        in_string_ = false;
+      }
+      return;
+    }
+    if (byte == '"') in_string_ = true;
+    if (byte == '{' || byte == '[') ++depth_;
+    if (byte == '}' || byte == ']') --depth_;
+  }
+  bool in_string() const { return in_string_; }
+  /// No bracket is open, and no string.
+  bool balanced() const { return depth_ <= 0 && !in_string_; }
+
+ private:
+  long depth_ = 0;
+  bool in_string_ = false, escaped_ = false;
+};
+
+}  // namespace athanor
