@@ -98,7 +98,7 @@ AddedTokens::AddedTokens(const std::optional<JsonNode>& node, const Bpe& model, 
       normalized_(make_finder(tokens_, true, normalizer)) {}
 
 TokenFinder::TokenFinder(std::vector<AddedToken> tokens, const std::vector<std::string>& patterns)
-    : tokens_(std::move(tokens)), ends_(1, kNone), word_character_("\\w") {
+    : tokens_(std::move(tokens)), ends_(1, kNone), word_character_("[\\w]") {
   for (uint32_t i = 0; i < tokens_.size(); ++i) {
     const auto& pattern = patterns[i];
     uint32_t node = 0;

@@ -1,10 +1,9 @@
 #include "data/tokenizer/regex_dialect.h"
 
-#include <vector>
-
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/error.h"
@@ -52,6 +51,11 @@ std::string missing_members(const char* property, std::span<const CodePointRange
   flush();
   return members;
 }
+
+// Word characters. PCRE2's \w is narrower before 10.43, and Oniguruma counts some fractions and superscripts, though
+// not inside a class. (Marks newer than this machine's PCRE2 are left out; no published tokenizer has \w so far.)
+constexpr std::string_view kWordInClass = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}";
+constexpr std::string_view kWordOutside = "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
 
 class Translator {
  public:
@@ -130,7 +134,8 @@ class Translator {
     switch (c) {
       case 's': return replace(2, "\\p{White_Space}");
       case 'S': return replace(2, "\\P{White_Space}");
-      case 'w': return replace(2, in_class_ ? kWordMembers : "[" + kWordMembers + "]");
+      case 'w':
+        return replace(2, in_class_ ? std::string(kWordInClass) : fmt::format("[{}{}]", kWordInClass, kWordOutside));
       case 'd': return replace(2, "\\p{Nd}");
       case 'D': return replace(2, "\\P{Nd}");
       case 'p':
@@ -146,7 +151,7 @@ class Translator {
         if (!in_class_) return take(2);
         break;
       case 'W':
-        if (!in_class_) return replace(2, "[^" + kWordMembers + "]");
+        if (!in_class_) return replace(2, fmt::format("[^{}{}]", kWordInClass, kWordOutside));
         break;
       default:
         if (!std::isalnum(static_cast<unsigned char>(c)) && static_cast<unsigned char>(c) < 0x80) return take(2);
@@ -177,13 +182,17 @@ class Translator {
     const size_t length = end + 1 - at_;
     const bool negated = in_[at_ + 1] == 'P';
     if (name != "L" && name != "N") {
-      static constexpr std::string_view kKnown[] = {
-          "Lu", "Ll", "Lt", "Lm",  "Lo",       "M",        "Mn",     "Mc",    "Me",       "Nd",    "Nl",     "No",  "P",
-          "Pc", "Pd", "Ps", "Pe",  "Pi",       "Pf",       "Po",     "S",     "Sm",       "Sc",    "Sk",     "So",  "Z",
-          "Zs", "Zl", "Zp", "Han", "Hiragana", "Katakana", "Hangul", "Latin", "Cyrillic", "Greek", "Arabic", "Thai"};
-      for (const auto known : kKnown) {
-        if (name == known) return take(length);
-      }
+      static constexpr std::string_view kCategories[] = {"Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "Nd",
+                                                         "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
+                                                         "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp"};
+      static constexpr std::string_view kScripts[] = {"Han",   "Hiragana", "Katakana", "Hangul", "Latin",
+                                                      "Greek", "Cyrillic", "Arabic",   "Thai",   "Hebrew"};
+      const auto is_among = [&](auto& names) {
+        return std::find(std::begin(names), std::end(names), name) != std::end(names);
+      };
+      if (is_among(kCategories)) return take(length);
+      // PCRE2 by itself takes a script to include what several scripts share.
+      if (is_among(kScripts)) return replace(length, fmt::format("\\{}{{sc:{}}}", in_[at_ + 1], name));
       refuse("the property \"{}\" is not supported", name);
     }
     auto& missing = name == "L" ? missing_letters_ : missing_numbers_;
@@ -195,9 +204,6 @@ class Translator {
     const auto members = fmt::format("\\p{{{}}}{}", name, *missing);
     replace(length, in_class_ ? members : fmt::format("[{}{}]", negated ? "^" : "", members));
   }
-
-  // Unicode's word characters: PCRE2's \w is narrower before 10.43.
-  const std::string kWordMembers = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}";
 
   std::string_view in_;
   size_t at_ = 0;
