@@ -1,0 +1,45 @@
+#include "base/append_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/error.h"
+#include "base/fault.h"
+
+namespace athanor {
+namespace {
+
+// 0, or the error number.
+int write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(fd, bytes.data(), bytes.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return errno;
+    bytes.remove_prefix(static_cast<size_t>(put));
+  }
+  return 0;
+}
+
+}  // namespace
+
+AppendFile::AppendFile(const std::filesystem::path& path)
+    : path_(path), fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+  if (fd_ < 0) fail_errno("cannot open", path_.string());
+}
+
+AppendFile::~AppendFile() { ::close(fd_); }
+
+void AppendFile::append(std::string_view record) {
+  const off_t end = ::lseek(fd_, 0, SEEK_END);
+  const int injected = fault_errno("append.write");
+  const int error_number = injected ? injected : write_all(fd_, record);
+  if (error_number == 0) return;
+  // Best effort: where even this is refused, readers find a torn record and say so.
+  if (end >= 0 && ::ftruncate(fd_, end) != 0) errno = error_number;
+  errno = error_number;
+  fail_errno("cannot append to", path_.string());
+}
+
+}  // namespace athanor

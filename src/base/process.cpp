@@ -1,0 +1,144 @@
+#include "base/process.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr uint64_t kNoLimit = UINT64_MAX;
+
+// The number after `key` in a file of lines "key value" or "Key:  value kB"; the unit is the caller's affair.
+std::optional<uint64_t> find_number(const fs::path& path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string name;
+    uint64_t value = 0;
+    if (words >> name >> value && name == key) return value;
+  }
+  return std::nullopt;
+}
+
+// The number a file holds; "max", or no such file, is none.
+std::optional<uint64_t> read_number(const fs::path& path) {
+  std::ifstream file(path);
+  uint64_t value = 0;
+  return file >> value ? std::optional(value) : std::nullopt;
+}
+
+uint64_t own_status_bytes(std::string_view key) { return find_number("/proc/self/status", key).value_or(0) * 1024; }
+
+// The folders of the groups this process is in, from its own to the root: each of them may limit it.
+// @param controller "memory" or "cpu" for a hierarchy of version 1; "" for version 2.
+// Inside a container the path may be that of the host, which is not visible; then the root is the container's own.
+std::vector<fs::path> find_groups(const KernelFolders& folders, std::string_view controller) {
+  std::ifstream file(folders.proc / "self" / "cgroup");
+  std::vector<fs::path> groups;
+  for (std::string line; std::getline(file, line);) {  // "4:memory,other:/path", version 2: "0::/path"
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (controllers != (controller.empty() ? ",," : controllers) ||
+        controllers.find("," + std::string(controller) + ",") == std::string::npos) {
+      continue;
+    }
+    const fs::path root = folders.cgroup / controller;
+    for (fs::path path = fs::path(line.substr(second + 1)).relative_path(); !path.empty(); path = path.parent_path()) {
+      if (fs::is_directory(root / path)) groups.push_back(root / path);
+    }
+    groups.push_back(root);
+  }
+  return groups;
+}
+
+// What a group may still take. Its page cache is counted as used but given up on demand.
+uint64_t group_available(uint64_t limit, uint64_t used, uint64_t cache) {
+  used -= std::min(used, cache);
+  return limit - std::min(limit, used);
+}
+
+uint64_t cgroup_available_bytes(const KernelFolders& folders) {
+  uint64_t available = kNoLimit;
+  for (const auto& group : find_groups(folders, "")) {
+    const uint64_t limit = std::min(read_number(group / "memory.max").value_or(kNoLimit),
+                                    read_number(group / "memory.high").value_or(kNoLimit));
+    if (limit == kNoLimit) continue;
+    const uint64_t cache = find_number(group / "memory.stat", "inactive_file").value_or(0) +
+                           find_number(group / "memory.stat", "active_file").value_or(0);
+    available = std::min(available, group_available(limit, read_number(group / "memory.current").value_or(0), cache));
+  }
+  for (const auto& group : find_groups(folders, "memory")) {
+    const auto limit = read_number(group / "memory.limit_in_bytes");  // "no limit" is a number near 2^63
+    if (!limit) continue;
+    const uint64_t cache = find_number(group / "memory.stat", "total_inactive_file").value_or(0) +
+                           find_number(group / "memory.stat", "total_active_file").value_or(0);
+    available =
+        std::min(available, group_available(*limit, read_number(group / "memory.usage_in_bytes").value_or(0), cache));
+  }
+  return available;
+}
+
+// Processors' worth of time that quotas leave; infinity without one.
+double cgroup_cpus(const KernelFolders& folders) {
+  double cpus = INFINITY;
+  for (const auto& group : find_groups(folders, "")) {
+    std::ifstream file(group / "cpu.max");  // "150000 100000" or "max 100000"
+    double quota_us = 0, period_us = 0;
+    if (file >> quota_us >> period_us && period_us > 0) cpus = std::min(cpus, quota_us / period_us);
+  }
+  for (const auto& group : find_groups(folders, "cpu")) {
+    const auto quota_us = read_number(group / "cpu.cfs_quota_us");  // -1, no quota, is no number here
+    const auto period_us = read_number(group / "cpu.cfs_period_us");
+    if (quota_us && period_us && *quota_us < (uint64_t{1} << 62) && *period_us > 0)
+      cpus = std::min(cpus, static_cast<double>(*quota_us) / static_cast<double>(*period_us));
+  }
+  return cpus;
+}
+
+int affinity_cpus() {
+  // The kernel refuses a mask smaller than its own: grow until it fits.
+  for (int num_cpus = 1024; num_cpus <= (1 << 20); num_cpus *= 2) {
+    cpu_set_t* mask = CPU_ALLOC(num_cpus);
+    const size_t size = CPU_ALLOC_SIZE(num_cpus);
+    CPU_ZERO_S(size, mask);
+    const int count = ::sched_getaffinity(0, size, mask) == 0 ? CPU_COUNT_S(size, mask) : 0;
+    CPU_FREE(mask);
+    if (count > 0) return count;
+  }
+  return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+}  // namespace
+
+uint64_t resident_bytes() { return own_status_bytes("VmRSS:"); }
+// The kernel counts pages in batches for each thread, so that its peak may lie a few pages below its present.
+uint64_t peak_resident_bytes() { return std::max(own_status_bytes("VmHWM:"), resident_bytes()); }
+
+uint64_t available_memory_bytes(const KernelFolders& folders) {
+  const auto machine_kib = find_number(folders.proc / "meminfo", "MemAvailable:");
+  return std::min(machine_kib ? *machine_kib * 1024 : kNoLimit, cgroup_available_bytes(folders));
+}
+
+int cpu_count(const KernelFolders& folders) {
+  // Rounded up: a quota stops all threads of a group together, so 2 threads under a quota of 1.5 do more than 1 thread.
+  const double quota = std::ceil(cgroup_cpus(folders));
+  const int cpus = affinity_cpus();
+  return quota < cpus ? std::max(1, static_cast<int>(quota)) : cpus;
+}
+
+std::string host_name() {
+  char name[256] = {};  // Linux allows 64
+  return ::gethostname(name, sizeof(name) - 1) == 0 && name[0] ? name : "localhost";
+}
+
+}  // namespace athanor

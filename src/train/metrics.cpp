@@ -1,0 +1,60 @@
+#include "train/metrics.h"
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+
+namespace athanor {
+namespace {
+
+// Milliseconds are enough to lay a step beside a log line, and keep the figure short.
+double unix_time_s() {
+  using namespace std::chrono;
+  return static_cast<double>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count()) / 1000;
+}
+
+// The processor's own NaN is a negative one; scripts look for "nan".
+double unsigned_nan(double value) { return std::isnan(value) ? NAN : value; }
+
+}  // namespace
+
+std::string format_step_line(const StepMetrics& m) {
+  return fmt::format(
+      "step: {}  loss: {:.4f}  grad_norm: {:.4f}  lr: {:.2e}  tps: {}  tflops: {:.2f}  mfu: {:.2f}%  memory: {}",
+      m.step, m.loss, m.grad_norm, m.lr, format_thousands(m.tokens_per_second()), m.flops_per_second() / 1e12,
+      100 * m.mfu(), format_bytes(static_cast<double>(m.memory_bytes)));
+}
+
+std::string to_json_line(const StepMetrics& m) {
+  nlohmann::ordered_json json;  // ordered, so that `head` on the file reads well; its NaN and infinity print as null
+  json["step"] = m.step;
+  json["loss"] = m.loss;
+  if (m.validation_loss) json["validation_loss"] = *m.validation_loss;
+  json["aux_loss"] = m.aux_loss;
+  json["z_loss"] = m.z_loss;
+  json["router_entropy"] = m.router_entropy;
+  json["grad_norm"] = m.grad_norm;
+  json["lr"] = m.lr;
+  json["changed_share"] = m.changed_share;
+  json["tokens"] = m.tokens;
+  json["tokens_seen"] = m.tokens_seen;
+  json["tps"] = m.tokens_per_second();
+  json["tflops"] = m.flops_per_second() / 1e12;
+  json["mfu"] = m.mfu();
+  json["step_s"] = m.step_s;
+  json["data_s"] = m.data_s;
+  json["forward_s"] = m.forward_s;
+  json["backward_s"] = m.backward_s;
+  json["optimizer_s"] = m.optimizer_s;
+  json["memory_bytes"] = m.memory_bytes;
+  json["peak_memory_bytes"] = m.peak_memory_bytes;
+  json["expert_load_max_over_mean"] = m.expert_load_max_over_mean;
+  json["time"] = unix_time_s();
+  return json.dump();
+}
+
+}  // namespace athanor

@@ -1,0 +1,86 @@
+#include "train/metrics_log.h"
+
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+std::optional<int64_t> step_of(std::string_view line) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return std::nullopt;
+  return json["step"].get<int64_t>();
+}
+
+// Bytes to keep: up to the last whole line whose step is at most `resume_step`. Steps grow from line to line, so only
+// what goes is read, from the end: a run of a million steps resumes at once.
+size_t length_up_to(std::string_view text, int64_t resume_step) {
+  size_t end = text.rfind('\n') + 1;  // npos + 1 is 0: not one whole line
+  while (end > 0) {
+    const size_t before = end >= 2 ? text.rfind('\n', end - 2) : std::string_view::npos;
+    const size_t begin = before == std::string_view::npos ? 0 : before + 1;
+    const auto step = step_of(text.substr(begin, end - 1 - begin));
+    if (step && *step <= resume_step) break;
+    end = begin;
+  }
+  return end;
+}
+
+// Cut in place rather than rewritten: one system call, whole or not at all, that needs no room on a full disk.
+void drop_redone_lines(const fs::path& path, int64_t resume_step) {
+  if (!fs::is_regular_file(path)) return;
+  const size_t size = fs::file_size(path), keep = length_up_to(MappedFile(path).text(), resume_step);
+  if (keep == size) return;
+  std::error_code error;
+  fs::resize_file(path, keep, error);
+  if (error) throw IoError("cannot shorten " + path.string() + ": " + error.message(), error.value());
+}
+
+}  // namespace
+
+MetricsLog::MetricsLog(fs::path run_dir, bool tensorboard, int64_t resume_step)
+    : run_dir_(std::move(run_dir)), wants_tensorboard_(tensorboard), resume_step_(resume_step) {
+  attempt([this] { open_lines(); });
+  if (wants_tensorboard_) attempt([this] { open_events(resume_step_ + 1); });
+}
+
+void MetricsLog::open_lines() {
+  const fs::path path = run_dir_ / "metrics.jsonl";
+  drop_redone_lines(path, resume_step_);
+  lines_ = std::make_unique<AppendFile>(path);
+}
+
+void MetricsLog::open_events(int64_t next_step) {
+  events_ = std::make_unique<TensorBoardWriter>(run_dir_ / "tensorboard", next_step);
+}
+
+void MetricsLog::write(const StepMetrics& metrics) {
+  attempt([&] {
+    if (!lines_) open_lines();
+    lines_->append(to_json_line(metrics) + "\n");
+  });
+  if (!wants_tensorboard_) return;
+  attempt([&] {
+    if (!events_) open_events(metrics.step);
+    write_step(*events_, metrics);
+  });
+}
+
+void MetricsLog::attempt(const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const std::exception& error) {  // IoError, or std::filesystem's own
+    if (!std::exchange(warned_, true))
+      log::warn("{}; the run goes on, with steps missing from its metrics until that is mended", error.what());
+  }
+}
+
+}  // namespace athanor

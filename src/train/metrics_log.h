@@ -1,0 +1,40 @@
+#pragma once
+// The record of a run: a line in metrics.jsonl and an event for TensorBoard after each step.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "base/append_file.h"
+#include "train/metrics.h"
+#include "train/tensorboard.h"
+
+namespace athanor {
+
+/// Opens run_dir/metrics.jsonl and a new event file in run_dir/tensorboard, and goes on behind `resume_step`.
+///
+/// A run that was cut repeats the steps after its last checkpoint: their lines are dropped, as is a torn last line, and
+/// their events superseded, so that every step is told once.
+///
+/// No record is worth a run: where a file cannot be opened or written (a full disk), that is warned of once and the
+/// step is missing there; later steps are tried again. Nothing here throws.
+class MetricsLog {
+ public:
+  MetricsLog(std::filesystem::path run_dir, bool tensorboard, int64_t resume_step);
+  void write(const StepMetrics& metrics);
+
+ private:
+  void open_lines();
+  void open_events(int64_t next_step);
+  void attempt(const std::function<void()>& write);
+
+  std::filesystem::path run_dir_;
+  bool wants_tensorboard_;
+  int64_t resume_step_;
+  bool warned_ = false;
+  std::unique_ptr<AppendFile> lines_;          // null until it could be opened
+  std::unique_ptr<TensorBoardWriter> events_;  // likewise
+};
+
+}  // namespace athanor

@@ -1,0 +1,28 @@
+#pragma once
+// How a run is asked to stop: the first SIGTERM or SIGINT lets it finish the step and save, a second one ends it at
+// once.
+
+#include <csignal>
+#include <optional>
+
+namespace athanor {
+
+/// Listens while it lives, then restores what was there before. One at a time in a process: signals belong to the
+/// process, so the flag does too.
+///
+/// SIGINT is caught even where it came in ignored (a shell's background job): whoever sends it means this process.
+class SignalGuard {
+ public:
+  SignalGuard();
+  ~SignalGuard();
+  SignalGuard(const SignalGuard&) = delete;
+  SignalGuard& operator=(const SignalGuard&) = delete;
+
+  /// The first signal that came since construction. After it, the next one exits with 128 + its number.
+  std::optional<int> stop_signal() const;
+
+ private:
+  struct sigaction old_term_, old_int_;
+};
+
+}  // namespace athanor
