@@ -1,0 +1,56 @@
+#pragma once
+// Batches in an order that depends on data, seed, position and batch size alone, read ahead by threads.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace athanor {
+
+/// The whole state of the data: epoch `epoch`, of whose permutation `next` instances have been used.
+struct DataCursor {
+  int64_t epoch = 0;
+  int64_t next = 0;
+  bool operator==(const DataCursor&) const = default;
+};
+
+/// The cursor after `count` more instances of a data set that has `num_instances`.
+DataCursor advance(DataCursor cursor, int64_t count, int64_t num_instances);
+
+struct Batch {
+  int64_t num_sequences = 0;
+  int64_t seq_len = 0;
+  std::vector<int32_t> tokens;  ///< [num_sequences, seq_len], row-major
+  DataCursor next;              ///< after this batch: a Loader that starts here goes on with the batch that follows
+};
+
+/// Epoch e passes through the rows by Permutation(num_instances, seed, "data epoch <e>"); a batch may span epochs.
+class Loader {
+ public:
+  /// @param global_batch_size  sequences of a batch.
+  /// @param num_threads        that read ahead, each a whole batch at a time.
+  /// @param prefetch           batches that may wait to be taken.
+  /// @throws DataError if `start` is not a place in `dataset`, ConfigError for sizes below 1.
+  Loader(const Dataset& dataset, uint64_t seed, DataCursor start, int64_t global_batch_size, int num_threads,
+         int prefetch = 2);
+  /// Waits for the reading threads, at most the time of a batch.
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// The next batch; waits if it is not read yet.
+  /// @throws what reading it threw, also when called again.
+  Batch next();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The lengths of the documents (or parts of them) in an instance, appended to `out`; they sum to seq_len. A document
+/// ends with its end-of-document token; what follows the last one counts as a document too.
+void document_lengths(const int32_t* tokens, int64_t seq_len, uint32_t eos_id, std::vector<int32_t>& out);
+
+}  // namespace athanor

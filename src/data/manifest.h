@@ -1,0 +1,70 @@
+#pragma once
+// What `athanor prepare` says about the folder it wrote: manifest.json beside the tokenizer and the shards.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/document_error.h"
+
+namespace athanor {
+
+inline constexpr int64_t kDataFormatVersion = 1;
+inline constexpr const char* kDataManifestName = "manifest.json";
+
+/// An .npy file [instances, seq_len].
+struct ShardEntry {
+  std::string file;  ///< its name in the folder
+  int64_t instances = 0;
+  std::string hash;  ///< of the whole file (base/hash.h)
+};
+
+/// "train" or "validation". No instance is in both.
+struct SplitEntry {
+  int64_t instances = 0;
+  int64_t tokens = 0;
+  std::vector<ShardEntry> files;  ///< rows count through them in this order
+};
+
+/// One input file: its part of the token stream.
+struct InputEntry {
+  std::string path;  ///< as it was found
+  int64_t documents = 0;
+  int64_t tokens = 0;  ///< end-of-document tokens included
+};
+
+struct DataManifest {
+  std::string tokenizer_file;  ///< a copy in the folder
+  std::string tokenizer_hash;  ///< of that file; also what a model's checkpoint is compared with
+  uint32_t vocab_size = 0;
+  uint32_t eos_id = 0;
+  int64_t seq_len = 0;
+  uint64_t seed = 0;
+  std::string dtype;  ///< "uint16" or "uint32"
+  std::map<std::string, SplitEntry> splits;
+
+  int64_t documents = 0;
+  int64_t tokens = 0;            ///< end-of-document tokens included
+  int64_t remainder_tokens = 0;  ///< at the end of the stream, too few for an instance: tokens - remainder are stored
+  int64_t text_bytes = 0;
+  SkipCounts skipped;  ///< by cause
+  std::vector<InputEntry> inputs;
+
+  int item_bytes() const { return dtype == "uint16" ? 2 : 4; }
+};
+
+/// The text of manifest.json.
+std::string data_manifest_text(const DataManifest& manifest);
+
+/// `name` names the file in messages.
+/// @throws DataError with the byte or the key; counts that contradict each other are refused too.
+DataManifest parse_data_manifest(std::string_view text, const std::string& name);
+
+/// Reads FOLDER/manifest.json.
+/// @throws DataError with the remedy if `folder` was not written by `athanor prepare`.
+DataManifest read_data_manifest(const std::filesystem::path& folder);
+
+}  // namespace athanor

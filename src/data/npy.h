@@ -1,0 +1,53 @@
+#pragma once
+// NumPy's .npy files, as far as shards of token ids need them: matrices of '<u2' or '<u4', rows one after another.
+//
+// Format: numpy.lib.format, versions 1.0 to 3.0.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "base/files.h"
+
+namespace athanor {
+
+/// [num_rows, num_cols] of unsigned integers of `item_bytes` (2 or 4) each, row-major, from byte `data_offset` on.
+struct NpyHeader {
+  int item_bytes = 2;
+  int64_t num_rows = 0, num_cols = 0;
+  uint64_t data_offset = 0;
+};
+
+/// The bytes before the data of a version 1.0 file; their number is a multiple of 64 and depends on the digits of the
+/// shape alone.
+std::string npy_header(int item_bytes, int64_t num_rows, int64_t num_cols);
+
+/// `file` is the whole file, or its beginning with the header in it. `name` names it in messages.
+/// @throws DataError with the byte. Other dtypes, Fortran order and other numbers of axes are refused with the reason.
+NpyHeader parse_npy_header(std::string_view file, const std::string& name);
+
+/// A shard, mapped: rows are read from disk when they are touched.
+class NpyMatrix {
+ public:
+  /// @throws DataError if the header is wrong or the file's size is not the one that it tells.
+  static NpyMatrix open(const std::filesystem::path& file);
+
+  const NpyHeader& header() const { return header_; }
+  int64_t num_rows() const { return header_.num_rows; }
+  int64_t num_cols() const { return header_.num_cols; }
+  /// The row's num_cols items, little-endian, of item_bytes each; aligned to the item for files we wrote, not for all.
+  const std::byte* row(int64_t row) const;
+  const MappedFile& bytes() const { return bytes_; }
+
+ private:
+  NpyMatrix(MappedFile bytes, NpyHeader header) : bytes_(std::move(bytes)), header_(header) {}
+
+  MappedFile bytes_;
+  NpyHeader header_;
+};
+
+/// Checks that `file_bytes` is what `header` tells; a difference is named by byte.
+void check_npy_size(const NpyHeader& header, uint64_t file_bytes, const std::string& name);
+
+}  // namespace athanor
