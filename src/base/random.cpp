@@ -43,14 +43,28 @@ uint64_t CounterRandom::u64(uint64_t index) const {
 
 double CounterRandom::uniform(uint64_t index) const { return static_cast<double>(u64(index) >> 11) * 0x1.0p-53; }
 
-double CounterRandom::normal(uint64_t index) const {
-  const auto b = bits(index / 2);
-  // The radius must not be log(0): (x + 1) / 2^32 lies in (0, 1].
+std::array<double, 2> CounterRandom::normal_pair(uint64_t pair) const {
+  const auto b = bits(pair);
+  // The radius must not be log(0): (x + 1) / 2^32 is above 0.
   const double u = (static_cast<double>(b[0]) + 1.0 + static_cast<double>(b[2] >> 12) * 0x1.0p-20) * 0x1.0p-32;
-  const double angle =
-      2.0 * std::numbers::pi * (static_cast<double>(b[1]) + static_cast<double>(b[3]) * 0x1.0p-32) * 0x1.0p-32;
+  const double turn = (static_cast<double>(b[1]) + static_cast<double>(b[3]) * 0x1.0p-32) * 0x1.0p-32;
+  const double angle = 2.0 * std::numbers::pi * turn;
   const double radius = std::sqrt(-2.0 * std::log(u < 1.0 ? u : 1.0));
-  return index % 2 == 0 ? radius * std::cos(angle) : radius * std::sin(angle);
+  return {radius * std::cos(angle), radius * std::sin(angle)};
+}
+
+double CounterRandom::normal(uint64_t index) const { return normal_pair(index / 2)[index % 2]; }
+
+void CounterRandom::fill_normal(float* out, uint64_t begin, uint64_t end, double scale) const {
+  const auto put = [&](uint64_t index, double value) { out[index - begin] = static_cast<float>(value * scale); };
+  if (begin % 2 == 1 && begin < end) put(begin, normal(begin));
+  uint64_t index = begin + begin % 2;
+  for (; index + 1 < end; index += 2) {
+    const auto pair = normal_pair(index / 2);
+    put(index, pair[0]);
+    put(index + 1, pair[1]);
+  }
+  if (index < end) put(index, normal(index));
 }
 
 uint64_t CounterRandom::below(uint64_t index, uint64_t bound) const {

@@ -23,10 +23,14 @@ class CounterRandom {
   double uniform(uint64_t index) const;
   /// Standard normal, by Box-Muller; element i uses half of block i / 2.
   double normal(uint64_t index) const;
+  /// normal(begin), …, normal(end − 1) · scale as fp32 into out[0…], the same values at half the cost.
+  void fill_normal(float* out, uint64_t begin, uint64_t end, double scale) const;
   /// In [0, bound), without modulo bias worth the name (bound well below 2^64).
   uint64_t below(uint64_t index, uint64_t bound) const;
 
  private:
+  std::array<double, 2> normal_pair(uint64_t pair) const;
+
   uint64_t key_, stream_;
 };
 

@@ -32,6 +32,19 @@ TEST(CounterRandom, NormalHasMeanZeroAndVarianceOne) {
   EXPECT_NEAR(fourth / kDraws, 3, 5 * std::sqrt(96.0 / kDraws));
 }
 
+TEST(CounterRandom, FillingARangeGivesTheSameNumbersWhereverItIsCut) {
+  const CounterRandom random(7, "fill");
+  for (const uint64_t begin : {0, 1, 5}) {
+    for (const uint64_t end : {5, 6, 12}) {
+      std::vector<float> filled(12);
+      random.fill_normal(filled.data(), begin, end, 0.5);
+      for (uint64_t i = begin; i < end; ++i) {
+        EXPECT_EQ(filled[i - begin], static_cast<float>(random.normal(i) * 0.5)) << begin << " " << i;
+      }
+    }
+  }
+}
+
 TEST(Permutation, IsABijectionWithAnInverseForEverySmallSize) {
   for (uint64_t size = 1; size < 300; ++size) {
     const Permutation permutation(size, 3, "epoch 0");

@@ -13,9 +13,8 @@ void initialize_parameters(const ModelConfig& model, uint64_t seed, ParameterSto
     }
     const CounterRandom random(seed, spec.name);
     ops::for_rows(spec.num_elements(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        value[i] = static_cast<float>(random.normal(static_cast<uint64_t>(i)) * model.initializer_range);
-      }
+      random.fill_normal(value + begin, static_cast<uint64_t>(begin), static_cast<uint64_t>(end),
+                         model.initializer_range);
     });
   }
   parameters.refresh_compute();
