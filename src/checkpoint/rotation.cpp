@@ -7,13 +7,14 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/moved_aside.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kStepPrefix = "step-";
-constexpr std::string_view kReplacedSuffix = ".replaced";  // ".step-00000500.replaced" waits for its successor
+constexpr std::string_view kReplacedSuffix = ".replaced";  // moved_aside.h
 constexpr uint64_t kOverheadBytes = 1 << 20;               // headers and manifest of a small checkpoint
 constexpr uint64_t kOverheadPerPiece = 1024;               // in header and manifest, long names included
 
@@ -86,10 +87,6 @@ void make_room(const fs::path& folder, int64_t step, uint64_t needed, const Rota
   }
 }
 
-fs::path replaced_path(const fs::path& path) {
-  return path.parent_path() / ("." + path.filename().string() + std::string(kReplacedSuffix));
-}
-
 }  // namespace
 
 std::string step_folder_name(int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
@@ -138,17 +135,10 @@ void save_rotating(const fs::path& folder, int64_t step, const std::vector<Piece
   const uint64_t needed = total_bytes(pieces) + kOverheadBytes + kOverheadPerPiece * pieces.size();
   make_room(folder, step, needed, options);
   const auto path = folder / step_folder_name(step);
-  const auto replaced = replaced_path(path);
-  try {
-    write_checkpoint(path, pieces, model, state, options.write, [&] {
-      if (fs::exists(path)) rename_folder(path, replaced);  // a folder cannot be renamed onto another
-    });
-  } catch (...) {
-    if (fs::exists(replaced) && !fs::exists(path)) rename_folder(replaced, path);
-    throw;
+  {
+    MovedAside predecessor(path);  // a folder cannot be renamed onto another
+    write_checkpoint(path, pieces, model, state, options.write, [&] { predecessor.move_now(); });
   }
-  remove_folder(replaced);
-
   const auto kept = list_until(folder, step);
   for (size_t i = std::max<size_t>(1, options.keep); i < kept.size(); ++i) remove_checkpoint(kept[i].path);
 }

@@ -1,0 +1,143 @@
+#include "checkpoint/hf_export.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/files.h"
+#include "checkpoint/hf_layout.h"
+#include "checkpoint/hf_tokenizer.h"
+#include "checkpoint/moved_aside.h"
+#include "checkpoint/safetensors.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+/// A tensor as it will lie on disk: `count` elements of a parameter from `first` on.
+struct Part {
+  const ParameterSpec* parameter;
+  HfTensor tensor;
+  int64_t first, count;
+};
+
+std::vector<Part> list_parts(const std::vector<ParameterSpec>& parameters) {
+  std::vector<Part> parts;
+  for (const auto& parameter : parameters) {
+    int64_t first = 0;
+    for (auto& tensor : hf_tensors(parameter)) {
+      const int64_t count = *num_elements(tensor.shape);
+      parts.push_back({&parameter, std::move(tensor), first, count});
+      first += count;
+    }
+  }
+  return parts;
+}
+
+/// Consecutive parts, as many as fit into a file.
+std::vector<std::span<const Part>> plan_shards(std::span<const Part> parts, uint64_t element_bytes,
+                                               uint64_t max_bytes) {
+  std::vector<std::span<const Part>> shards;
+  size_t begin = 0;
+  uint64_t held = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const uint64_t bytes = static_cast<uint64_t>(parts[i].count) * element_bytes;
+    if (i > begin && held + bytes > max_bytes) {
+      shards.push_back(parts.subspan(begin, i - begin));
+      begin = i;
+      held = 0;
+    }
+    held += bytes;
+  }
+  shards.push_back(parts.subspan(begin));
+  return shards;
+}
+
+/// Asks for each parameter once, though its experts may lie in several files.
+class CurrentParameter {
+ public:
+  explicit CurrentParameter(const ParameterSource& source) : source_(source) {}
+
+  std::span<const float> part(const Part& part) {
+    if (part.parameter != current_) {
+      values_ = source_(*part.parameter);
+      current_ = part.parameter;
+      ATHANOR_CHECK_CHECKPOINT(static_cast<int64_t>(values_.size()) == current_->num_elements(),
+                               "cannot export {}: {} values given, its shape {} needs {}", current_->name,
+                               values_.size(), shape_text(current_->shape), current_->num_elements());
+    }
+    return values_.subspan(static_cast<size_t>(part.first), static_cast<size_t>(part.count));
+  }
+
+ private:
+  const ParameterSource& source_;
+  const ParameterSpec* current_ = nullptr;
+  std::span<const float> values_;
+};
+
+void write_shard(const fs::path& path, std::span<const Part> parts, Dtype dtype, CurrentParameter& current) {
+  std::vector<TensorSpec> specs;
+  for (const auto& part : parts) specs.push_back({part.tensor.name, dtype, part.tensor.shape});
+  SafetensorsWriter writer(path, specs, {{"format", "pt"}});  // without it, transformers refuses the file
+  for (const auto& part : parts) writer.append_floats(dtype, current.part(part));
+  writer.commit();
+}
+
+void write_weights(const fs::path& folder, const std::vector<ParameterSpec>& parameters, const ParameterSource& source,
+                   const HfExportOptions& options) {
+  const auto parts = list_parts(parameters);
+  const auto shards = plan_shards(parts, dtype_size(options.dtype), options.max_shard_bytes);
+  CurrentParameter current(source);
+  if (shards.size() == 1) return write_shard(folder / kHfWeightsName, parts, options.dtype, current);
+
+  nlohmann::json weight_map = nlohmann::json::object();
+  int64_t num_elements_in_all = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const auto name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    write_shard(folder / name, shards[i], options.dtype, current);
+    for (const auto& part : shards[i]) {
+      weight_map[part.tensor.name] = name;
+      num_elements_in_all += part.count;
+    }
+  }
+  const auto total_size = static_cast<uint64_t>(num_elements_in_all) * dtype_size(options.dtype);
+  const nlohmann::json index{{"metadata", {{"total_size", total_size}}}, {"weight_map", weight_map}};
+  write_file_atomically(folder / kHfIndexName, index.dump(2) + "\n");
+}
+
+void write_generation_config(const fs::path& folder, const HfConfig& config) {
+  nlohmann::json json{{"_from_model_config", true}};
+  if (config.bos_token_id) json["bos_token_id"] = *config.bos_token_id;
+  if (config.eos_token_id) {
+    json["eos_token_id"] = *config.eos_token_id;
+    json["pad_token_id"] = config.pad_token_id.value_or(*config.eos_token_id);  // generate() wants one and warns
+  }
+  write_file_atomically(folder / "generation_config.json", json.dump(2) + "\n");
+}
+
+}  // namespace
+
+void export_hf_folder(const fs::path& folder, const HfConfig& config, const ParameterSource& source,
+                      const HfExportOptions& options) {
+  ATHANOR_ASSERT(options.dtype == Dtype::kBF16 || options.dtype == Dtype::kF32);
+  const bool taken = fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder));
+  ATHANOR_CHECK_CHECKPOINT(!taken || options.overwrite, "{}: is there already; choose another folder or overwrite it",
+                           folder.string());
+  ATHANOR_CHECK_CHECKPOINT(!taken || fs::is_regular_file(folder / kHfConfigName),
+                           "{}: is not a transformers folder (it has no {}) and will not be overwritten",
+                           folder.string(), kHfConfigName);
+  MovedAside predecessor(folder);
+  AtomicFolder staged(folder);
+  write_file_atomically(staged.staging() / kHfConfigName, hf_config_text(config, options.dtype));
+  write_generation_config(staged.staging(), config);
+  if (!options.tokenizer_json.empty()) write_hf_tokenizer(staged.staging(), options.tokenizer_json, config);
+  write_weights(staged.staging(), make_inventory(config.model), source, options);
+  if (taken) predecessor.move_now();
+  fault_point("export.before_commit");
+  staged.commit();
+}
+
+}  // namespace athanor

@@ -1,0 +1,36 @@
+#pragma once
+// Writes a folder that `transformers` loads: config.json, weights, tokenizer. Whole or absent, like everything we
+// write.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+
+#include "arch/inventory.h"
+#include "checkpoint/hf_config.h"
+
+namespace athanor {
+
+/// Gives all of a parameter's elements, row-major. Called once for each, in the order of the inventory; what it returns
+/// must stay valid until the next call.
+using ParameterSource = std::function<std::span<const float>(const ParameterSpec&)>;
+
+struct HfExportOptions {
+  Dtype dtype = Dtype::kBF16;  // or kF32
+  /// Weights beyond this go into several files with an index; a single larger tensor gets a file of its own.
+  uint64_t max_shard_bytes = 5'000'000'000;
+  /// Copied with its tokenizer_config.json and special_tokens_map.json, where they stand beside it (without one, a
+  /// tokenizer_config.json is made); "" writes no tokenizer.
+  std::filesystem::path tokenizer_json = {};
+  /// Replace a transformers folder that is there, once the new one is whole.
+  bool overwrite = false;
+};
+
+/// @param config  token ids in it go into config.json and generation_config.json.
+/// @throws CheckpointError if `folder` is there, not empty and not to be overwritten, or a source's length is wrong;
+/// IoError. Fault point: "export.before_commit".
+void export_hf_folder(const std::filesystem::path& folder, const HfConfig& config, const ParameterSource& source,
+                      const HfExportOptions& options = {});
+
+}  // namespace athanor

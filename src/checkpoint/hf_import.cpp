@@ -1,0 +1,156 @@
+#include "checkpoint/hf_import.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "checkpoint/hf_layout.h"
+#include "checkpoint/strict_json.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kMaxNamed = 8;  // problems in one message; the rest is counted
+
+/// The files that the index names, each with the tensors that must be in it.
+std::map<std::string, std::vector<std::string>> read_index(const fs::path& path) {
+  const auto json = parse_strict_json(read_file(path), path.string());
+  const auto& weight_map = json_member(json, "weight_map", path.string());
+  ATHANOR_CHECK_CHECKPOINT(weight_map.is_object(), "{}: weight_map must be an object", path.string());
+  std::map<std::string, std::vector<std::string>> files;
+  for (const auto& [tensor, file] : weight_map.items()) {
+    ATHANOR_CHECK_CHECKPOINT(file.is_string(), "{}: weight_map \"{}\" must be a file's name", path.string(), tensor);
+    const auto name = file.get<std::string>();
+    ATHANOR_CHECK_CHECKPOINT(!name.empty() && name == fs::path(name).filename() && !name.starts_with('.'),
+                             "{}: weight_map \"{}\": \"{}\" is not the name of a file in this folder", path.string(),
+                             tensor, name);
+    files[name].push_back(tensor);
+  }
+  return files;
+}
+
+/// Buffers that older versions stored and every version computes itself, and an output layer that is the embedding.
+bool may_be_ignored(const std::string& name, const ModelConfig& model) {
+  return name.ends_with(".rotary_emb.inv_freq") || (model.tie_word_embeddings && name == "lm_head.weight");
+}
+
+}  // namespace
+
+bool is_hf_folder(const fs::path& folder) { return fs::is_regular_file(folder / kHfConfigName); }
+
+HfFolder HfFolder::open(const fs::path& folder) {
+  ATHANOR_CHECK_CHECKPOINT(is_hf_folder(folder), "{}: not a transformers folder: it has no {}", folder.string(),
+                           kHfConfigName);
+  HfFolder opened;
+  opened.config_ = read_hf_config(folder / kHfConfigName);
+  opened.parameters_ = make_inventory(opened.config_.model);
+  opened.open_files(folder);
+  opened.locate_parameters(folder.string());
+  return opened;
+}
+
+void HfFolder::open_files(const fs::path& folder) {
+  std::map<std::string, std::vector<std::string>> names;
+  if (fs::exists(folder / kHfWeightsName)) {
+    names[kHfWeightsName];
+  } else if (fs::exists(folder / kHfIndexName)) {
+    names = read_index(folder / kHfIndexName);
+  } else {
+    const bool pickled =
+        fs::exists(folder / "pytorch_model.bin") || fs::exists(folder / "pytorch_model.bin.index.json");
+    fail<CheckpointError>("{}: has neither {} nor {}{}", folder.string(), kHfWeightsName, kHfIndexName,
+                          pickled ? "; pytorch_model.bin is not read, save it again with safe_serialization=True" : "");
+  }
+  for (const auto& [name, tensors] : names) {
+    ATHANOR_CHECK_CHECKPOINT(fs::exists(folder / name), "{}: the file {} is missing, which {} names", folder.string(),
+                             name, kHfIndexName);
+    const auto& file = files_.emplace(name, SafetensorsFile::open(folder / name)).first->second;
+    for (const auto& tensor : tensors) file.entry(tensor);  // throws where the index is wrong
+    for (const auto& [tensor, entry] : file.tensors()) {
+      ATHANOR_CHECK_CHECKPOINT(stored_.emplace(tensor, Stored{&file}).second, "{}: tensor {} is in two files",
+                               folder.string(), tensor);
+    }
+  }
+}
+
+const SafetensorsFile* HfFolder::claim(const std::string& name, const Shape& shape,
+                                       std::vector<std::string>& problems) {
+  const auto found = stored_.find(name);
+  if (found == stored_.end()) {
+    problems.push_back(name + " is missing");
+    return nullptr;
+  }
+  found->second.used = true;
+  const auto& entry = found->second.file->entry(name);
+  if (entry.shape != shape) {
+    problems.push_back(fmt::format("{} has shape {}, expected {}", name, shape_text(entry.shape), shape_text(shape)));
+    return nullptr;
+  }
+  if (!widen_to_float(entry.dtype, nullptr, 0, nullptr)) {
+    problems.push_back(fmt::format("{} is {}, expected F32, BF16, F16 or F64", name, dtype_name(entry.dtype)));
+    return nullptr;
+  }
+  return found->second.file;
+}
+
+HfFolder::Located HfFolder::locate(const ParameterSpec& parameter, std::vector<std::string>& problems) {
+  Located located;
+  located.num_elements = parameter.num_elements();
+  const auto fused = hf_fused_tensor(parameter);
+  if (stored_.contains(fused.tensor.name)) {
+    const auto* file = claim(fused.tensor.name, fused.tensor.shape, problems);
+    const int64_t count = parameter.shape[1] * parameter.shape[2];
+    for (int64_t e = 0; file && e < parameter.shape[0]; ++e) {
+      located.segments.push_back({file, fused.tensor.name, fused.first + e * fused.stride, count});
+    }
+    return located;
+  }
+  for (auto& tensor : hf_tensors(parameter)) {
+    const auto* file = claim(tensor.name, tensor.shape, problems);
+    located.segments.push_back({file, std::move(tensor.name), 0, *num_elements(tensor.shape)});
+  }
+  return located;
+}
+
+void HfFolder::locate_parameters(const std::string& where) {
+  std::vector<std::string> problems;
+  for (const auto& parameter : parameters_) located_[parameter.name] = locate(parameter, problems);
+  for (const auto& [name, stored] : stored_) {
+    if (!stored.used && !may_be_ignored(name, config_.model)) problems.push_back(name + " is unexpected");
+  }
+  if (problems.empty()) return;
+  const size_t total = problems.size();
+  if (total > kMaxNamed) {
+    problems.resize(kMaxNamed);
+    problems.push_back(fmt::format("and {} more", total - kMaxNamed));
+  }
+  fail<CheckpointError>("{}: the weights do not fit config.json: {}", where, join(problems, "; "));
+}
+
+void HfFolder::read(const std::string& name, int64_t first, std::span<float> out) const {
+  const auto found = located_.find(name);
+  ATHANOR_CHECK_CHECKPOINT(found != located_.end(), "the model has no parameter {}", name);
+  const auto& [total, segments] = found->second;
+  ATHANOR_ASSERT(first >= 0 && static_cast<int64_t>(out.size()) <= total - first);
+  int64_t begin = 0;  // of the segment, in the parameter
+  for (const auto& segment : segments) {
+    if (out.empty()) return;
+    const int64_t skip = first - begin;
+    if (skip < segment.count) {
+      const auto count = std::min<int64_t>(segment.count - skip, static_cast<int64_t>(out.size()));
+      segment.file->read_floats(segment.tensor, segment.first + skip, out.first(static_cast<size_t>(count)));
+      out = out.subspan(static_cast<size_t>(count));
+      first += count;
+    }
+    begin += segment.count;
+  }
+}
+
+void HfFolder::read(const std::string& name, float* out) const {
+  const auto found = located_.find(name);
+  ATHANOR_CHECK_CHECKPOINT(found != located_.end(), "the model has no parameter {}", name);
+  read(name, 0, {out, static_cast<size_t>(found->second.num_elements)});
+}
+
+}  // namespace athanor

@@ -1,0 +1,74 @@
+#include "checkpoint/hf_tokenizer.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "checkpoint/strict_json.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::json;
+
+/// Calls visit(id, text) for each token, added ones last.
+template <class Visit>
+void for_each_token(const Json& tokenizer, const std::string& where, Visit visit) {
+  const auto& vocab = json_member(json_member(tokenizer, "model", where), "vocab", where);
+  ATHANOR_CHECK_CHECKPOINT(vocab.is_object(), "{}: model.vocab must be an object", where);
+  for (const auto& [text, id] : vocab.items()) {
+    ATHANOR_CHECK_CHECKPOINT(id.is_number_integer(), "{}: the id of token \"{}\" must be a whole number", where, text);
+    visit(id.template get<int64_t>(), text);
+  }
+  const auto added = tokenizer.find("added_tokens");
+  if (added == tokenizer.end() || !added->is_array()) return;
+  for (const auto& token : *added) visit(json_size(token, "id", where), json_string(token, "content", where));
+}
+
+std::string config_text(const Json& tokenizer, const std::string& where, const HfConfig& config) {
+  Json json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+            {"model_max_length", config.model.max_position_embeddings},
+            {"clean_up_tokenization_spaces", false}};
+  const auto name = [&](const char* key, const std::optional<int64_t>& wanted) {
+    if (!wanted) return;
+    for_each_token(tokenizer, where, [&](int64_t id, const std::string& text) {
+      if (id == *wanted) json[key] = text;
+    });
+    ATHANOR_CHECK_CHECKPOINT(json.contains(key), "{}: has no token with id {}, the model's {}", where, *wanted, key);
+  };
+  name("bos_token", config.bos_token_id);
+  name("eos_token", config.eos_token_id);
+  name("pad_token", config.pad_token_id);
+  return json.dump(2) + "\n";
+}
+
+void check_fits(const Json& tokenizer, const std::string& where, int64_t vocab_size) {
+  for_each_token(tokenizer, where, [&](int64_t id, const std::string& text) {
+    ATHANOR_CHECK_CHECKPOINT(id >= 0 && id < vocab_size,
+                             "{}: token \"{}\" has id {}, beyond the model's vocab_size {}; this is the tokenizer of "
+                             "another model",
+                             where, text, id, vocab_size);
+  });
+}
+
+}  // namespace
+
+void write_hf_tokenizer(const fs::path& folder, const fs::path& tokenizer_json, const HfConfig& config) {
+  const auto where = tokenizer_json.string();
+  const auto text = read_file(tokenizer_json);
+  const auto tokenizer = parse_strict_json(text, where);
+  check_fits(tokenizer, where, config.model.vocab_size);
+  write_file_atomically(folder / "tokenizer.json", text);
+
+  const auto beside = [&](const char* name) { return tokenizer_json.parent_path() / name; };
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    if (fs::is_regular_file(beside(name))) write_file_atomically(folder / name, read_file(beside(name)));
+  }
+  if (!fs::exists(folder / "tokenizer_config.json")) {
+    write_file_atomically(folder / "tokenizer_config.json", config_text(tokenizer, where, config));
+  }
+}
+
+}  // namespace athanor

@@ -1,0 +1,76 @@
+#include "checkpoint/model_source.h"
+
+#include <memory>
+
+#include "arch/inventory.h"
+#include "base/error.h"
+#include "checkpoint/hf_import.h"
+#include "checkpoint/rotation.h"
+#include "config/toml_reader.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+ModelSource from_hf_folder(const fs::path& path) {
+  const auto folder = std::make_shared<const HfFolder>(HfFolder::open(path));
+  const fs::path tokenizer = path / "tokenizer.json";
+  return {folder->config(), fs::exists(tokenizer) ? tokenizer : fs::path(), "model " + path.string(),
+          [folder](const std::string& name, float* out) { folder->read(name, out); }};
+}
+
+ModelSource from_checkpoint(const std::shared_ptr<const CheckpointReader>& checkpoint) {
+  const auto& state = checkpoint->state();
+  const std::string where = (checkpoint->folder() / kManifestName).string();
+  ATHANOR_CHECK_CHECKPOINT(state.contains("config") && state["config"].is_string(), "{} holds no configuration", where);
+  const RunConfig run = parse_run_config(state["config"].get<std::string>(), where);
+  ModelSource source;
+  source.config.model = run.model;
+  source.config.router_aux_loss_coef = run.moe.router_aux_loss_coef;
+  if (state.contains("eos_id") && state["eos_id"].is_number_integer())
+    source.config.eos_token_id = state["eos_id"].get<int64_t>();
+  const fs::path tokenizer = checkpoint->folder().parent_path().parent_path() / "tokenizer.json";
+  if (fs::exists(tokenizer)) source.tokenizer = tokenizer;
+  source.description = "checkpoint " + checkpoint->folder().string();
+  source.read = [checkpoint](const std::string& name, float* out) {
+    const std::string tensor = "master/" + name;
+    const auto found = checkpoint->manifest().tensors.find(tensor);
+    ATHANOR_CHECK_CHECKPOINT(found != checkpoint->manifest().tensors.end(), "{} has no tensor {}",
+                             checkpoint->folder().string(), tensor);
+    checkpoint->load({{tensor, whole_slice(found->second), out}});
+  };
+  return source;
+}
+
+ModelSource from_run_folder(const fs::path& path) {
+  if (auto newest = open_newest_verified(path / "checkpoints")) {
+    return from_checkpoint(std::make_shared<const CheckpointReader>(std::move(*newest)));
+  }
+  const auto models = list_checkpoints(path / "models");
+  ATHANOR_CHECK_CHECKPOINT(!models.empty(),
+                           "{} holds no checkpoint that verifies, neither full nor model-only; train it first",
+                           path.string());
+  return from_hf_folder(models.front().path);
+}
+
+}  // namespace
+
+ModelSource open_model_source(const fs::path& path) {
+  ATHANOR_CHECK_CHECKPOINT(fs::is_directory(path),
+                           "{}: no such folder; expected a run folder, a checkpoint or a folder of transformers",
+                           path.string());
+  if (fs::exists(path / kManifestName)) {
+    auto checkpoint = CheckpointReader::open(path);
+    checkpoint.verify();
+    return from_checkpoint(std::make_shared<const CheckpointReader>(std::move(checkpoint)));
+  }
+  if (fs::exists(path / "config.toml") || fs::exists(path / "checkpoints")) return from_run_folder(path);
+  ATHANOR_CHECK_CHECKPOINT(
+      is_hf_folder(path),
+      "{} is no run folder (config.toml), no checkpoint (manifest.json) and no folder of transformers "
+      "(config.json and safetensors)",
+      path.string());
+  return from_hf_folder(path);
+}
+
+}  // namespace athanor
