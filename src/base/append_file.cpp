@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/fault.h"
@@ -37,9 +38,8 @@ void AppendFile::append(std::string_view record) {
   const int error_number = injected ? injected : write_all(fd_, record);
   if (error_number == 0) return;
   // Best effort: where even this is refused, readers find a torn record and say so.
-  if (end >= 0 && ::ftruncate(fd_, end) != 0) errno = error_number;
-  errno = error_number;
-  fail_errno("cannot append to", path_.string());
+  [[maybe_unused]] const int cut = end >= 0 ? ::ftruncate(fd_, end) : 0;
+  throw IoError("cannot append to " + path_.string() + ": " + std::strerror(error_number), error_number);
 }
 
 }  // namespace athanor

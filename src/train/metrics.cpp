@@ -25,8 +25,8 @@ double unsigned_nan(double value) { return std::isnan(value) ? NAN : value; }
 std::string format_step_line(const StepMetrics& m) {
   return fmt::format(
       "step: {}  loss: {:.4f}  grad_norm: {:.4f}  lr: {:.2e}  tps: {}  tflops: {:.2f}  mfu: {:.2f}%  memory: {}",
-      m.step, m.loss, m.grad_norm, m.lr, format_thousands(m.tokens_per_second()), m.flops_per_second() / 1e12,
-      100 * m.mfu(), format_bytes(static_cast<double>(m.memory_bytes)));
+      m.step, unsigned_nan(m.loss), unsigned_nan(m.grad_norm), m.lr, format_thousands(m.tokens_per_second()),
+      m.flops_per_second() / 1e12, 100 * m.mfu(), format_bytes(static_cast<double>(m.memory_bytes)));
 }
 
 std::string to_json_line(const StepMetrics& m) {

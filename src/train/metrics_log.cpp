@@ -79,7 +79,7 @@ void MetricsLog::attempt(const std::function<void()>& write) {
     write();
   } catch (const std::exception& error) {  // IoError, or std::filesystem's own
     if (!std::exchange(warned_, true))
-      log::warn("{}; the run goes on, with steps missing from its metrics until that is mended", error.what());
+      log::warn("{}: the run goes on, and steps are missing from its metrics until that is mended", error.what());
   }
 }
 

@@ -1,0 +1,98 @@
+#include "train/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+namespace athanor {
+namespace {
+
+StepMetrics example() {
+  StepMetrics m;
+  m.step = 10;
+  m.loss = 10.8213;
+  m.grad_norm = 2.5495;
+  m.lr = 4e-5;
+  m.tokens = 23272;
+  m.step_s = 2;
+  m.flops = 405.56e12;
+  m.gemm_peak_flops = 989.17e12;
+  m.memory_bytes = 7870000000;
+  return m;
+}
+
+TEST(Metrics, TheLineIsThatWhichScriptsRead) {
+  EXPECT_EQ(format_step_line(example()),
+            "step: 10  loss: 10.8213  grad_norm: 2.5495  lr: 4.00e-05  tps: 11,636  tflops: 202.78  mfu: 20.50%  "
+            "memory: 7.33GiB");
+}
+
+TEST(Metrics, SmallFiguresKeepTwoDecimals) {
+  StepMetrics m = example();
+  m.flops = 0.1e12;
+  m.gemm_peak_flops = 0.4e12;
+  EXPECT_NE(format_step_line(m).find("tflops: 0.05  mfu: 12.50%"), std::string::npos) << format_step_line(m);
+}
+
+TEST(Metrics, AStepWithoutTimeOrPeakHasNoInfinitiesInIt) {
+  StepMetrics m = example();
+  m.step_s = 0;
+  EXPECT_NE(format_step_line(m).find("tps: 0  tflops: 0.00  mfu: 0.00%"), std::string::npos) << format_step_line(m);
+  m = example();
+  m.gemm_peak_flops = 0;
+  EXPECT_NE(format_step_line(m).find("mfu: 0.00%"), std::string::npos) << format_step_line(m);
+}
+
+TEST(Metrics, WhatIsNotFiniteShowsInTheLineAndIsNullInJson) {
+  StepMetrics m = example();
+  m.loss = std::copysign(NAN, -1.0);
+  m.grad_norm = INFINITY;
+  m.expert_load_max_over_mean = {1.5, NAN};
+  EXPECT_NE(format_step_line(m).find("loss: nan  grad_norm: inf"), std::string::npos) << format_step_line(m);
+  const auto json = nlohmann::json::parse(to_json_line(m));
+  EXPECT_TRUE(json["loss"].is_null());
+  EXPECT_TRUE(json["grad_norm"].is_null());
+  EXPECT_TRUE(json["expert_load_max_over_mean"][1].is_null());
+}
+
+TEST(Metrics, TheJsonLineHoldsEveryFigureUnderItsName) {
+  StepMetrics m = example();
+  m.aux_loss = 1.25;
+  m.z_loss = 0.5;
+  m.router_entropy = 2.75;
+  m.changed_share = 0.875;
+  m.tokens_seen = int64_t{1} << 53;
+  m.data_s = 0.125;
+  m.forward_s = 0.5;
+  m.backward_s = 1;
+  m.optimizer_s = 0.25;
+  m.peak_memory_bytes = 8000000000;
+  m.expert_load_max_over_mean = {1.5, 2.5};
+  const std::string line = to_json_line(m);
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  auto json = nlohmann::json::parse(line);
+  EXPECT_NEAR(json["time"].get<double>(), static_cast<double>(std::time(nullptr)), 60);
+  json.erase("time");
+  const auto expected = nlohmann::json::parse(R"({
+    "step": 10, "loss": 10.8213, "aux_loss": 1.25, "z_loss": 0.5, "router_entropy": 2.75, "grad_norm": 2.5495,
+    "lr": 4e-5, "changed_share": 0.875, "tokens": 23272, "tokens_seen": 9007199254740992, "tps": 11636.0,
+    "step_s": 2.0, "data_s": 0.125, "forward_s": 0.5, "backward_s": 1.0, "optimizer_s": 0.25,
+    "memory_bytes": 7870000000, "peak_memory_bytes": 8000000000, "expert_load_max_over_mean": [1.5, 2.5]})");
+  EXPECT_DOUBLE_EQ(json["tflops"], 202.78);
+  EXPECT_DOUBLE_EQ(json["mfu"], 202.78 / 989.17);
+  json.erase("tflops");
+  json.erase("mfu");
+  EXPECT_EQ(json, expected);
+}
+
+TEST(Metrics, ValidationLossIsThereOnlyWhenItWasMeasured) {
+  StepMetrics m = example();
+  EXPECT_FALSE(nlohmann::json::parse(to_json_line(m)).contains("validation_loss"));
+  m.validation_loss = 3.5;
+  EXPECT_EQ(nlohmann::json::parse(to_json_line(m))["validation_loss"], 3.5);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,128 @@
+// Each case is a child process: what signals do to a process cannot be shown in the one that watches.
+#include "train/signals.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+
+#include "base/error.h"
+
+namespace athanor {
+namespace {
+
+struct Ended {
+  int status = 0;       // as waitpid tells it
+  std::string message;  // standard error
+};
+
+// Runs `body` in a child; its answer is the exit code. A child that hangs is ended by SIGALRM.
+Ended run_in_child(const std::function<int()>& body) {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    ::dup2(ends[1], STDERR_FILENO);
+    ::close(ends[0]);
+    ::close(ends[1]);
+    ::_exit(body());
+  }
+  ::close(ends[1]);
+  Ended ended;
+  char buffer[256];
+  for (ssize_t got; (got = ::read(ends[0], buffer, sizeof(buffer))) > 0;)
+    ended.message.append(buffer, static_cast<size_t>(got));
+  ::close(ends[0]);
+  ::waitpid(child, &ended.status, 0);
+  return ended;
+}
+
+bool exited_with(const Ended& ended, int code) { return WIFEXITED(ended.status) && WEXITSTATUS(ended.status) == code; }
+
+TEST(Signals, WithoutASignalNothingIsAskedFor) {
+  const SignalGuard guard;
+  EXPECT_FALSE(guard.stop_signal());
+}
+
+TEST(Signals, TheFirstSignalIsNotedAndSaysWhatHappensNext) {
+  for (const int number : {SIGTERM, SIGINT}) {
+    const Ended ended = run_in_child([number] {
+      const SignalGuard guard;
+      ::raise(number);
+      return guard.stop_signal() == number ? 42 : 1;
+    });
+    EXPECT_TRUE(exited_with(ended, 42)) << ended.status;
+    EXPECT_NE(ended.message.find("finishing the step and saving; once more exits at once\n"), std::string::npos)
+        << ended.message;
+    EXPECT_NE(ended.message.find(number == SIGINT ? "SIGINT" : "SIGTERM"), std::string::npos) << ended.message;
+  }
+}
+
+TEST(Signals, ASecondSignalExitsAtOnceWithItsOwnNumber) {
+  for (const auto& [first, second] : {std::pair{SIGTERM, SIGTERM}, {SIGINT, SIGINT}, {SIGTERM, SIGINT}}) {
+    const Ended ended = run_in_child([first = first, second = second] {
+      const SignalGuard guard;
+      ::raise(first);
+      ::raise(second);
+      return 1;
+    });
+    EXPECT_TRUE(exited_with(ended, 128 + second)) << ended.status;
+  }
+}
+
+TEST(Signals, AGuardGoneLeavesWhatWasThereBefore) {
+  const Ended ended = run_in_child([] {
+    ::signal(SIGINT, SIG_IGN);
+    { const SignalGuard guard; }
+    ::raise(SIGINT);   // still ignored
+    ::raise(SIGTERM);  // ends the process
+    return 1;
+  });
+  EXPECT_TRUE(WIFSIGNALED(ended.status) && WTERMSIG(ended.status) == SIGTERM) << ended.status;
+}
+
+TEST(Signals, ALaterGuardKnowsNothingOfAnEarlierSignal) {
+  const Ended ended = run_in_child([] {
+    {
+      const SignalGuard guard;
+      ::raise(SIGTERM);
+    }
+    const SignalGuard guard;
+    if (guard.stop_signal()) return 1;
+    ::raise(SIGINT);
+    return guard.stop_signal() == SIGINT ? 42 : 2;
+  });
+  EXPECT_TRUE(exited_with(ended, 42)) << ended.status;
+}
+
+TEST(Signals, ASignalFromAnotherProcessDoesNotBreakARead) {
+  const Ended ended = run_in_child([] {
+    const SignalGuard guard;
+    int ends[2];
+    if (::pipe(ends) != 0) return 1;
+    const pid_t parent = ::getpid();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::usleep(50'000);  // by then the parent waits in read
+      ::kill(parent, SIGTERM);
+      ::usleep(50'000);
+      ::_exit(::write(ends[1], "x", 1) == 1 ? 0 : 1);
+    }
+    char byte = 0;
+    const bool whole = ::read(ends[0], &byte, 1) == 1 && byte == 'x';
+    ::waitpid(child, nullptr, 0);
+    return whole && guard.stop_signal() == SIGTERM ? 42 : 2;
+  });
+  EXPECT_TRUE(exited_with(ended, 42)) << ended.status;
+}
+
+TEST(Signals, TwoGuardsAtOnceAreABug) {
+  const SignalGuard guard;
+  EXPECT_THROW(SignalGuard(), Error);
+}
+
+}  // namespace
+}  // namespace athanor
