@@ -1,0 +1,56 @@
+"""Where our programs and the shared data are.
+
+ATHANOR_BIN     the program, default build/athanor; helper programs lie beside it
+ATHANOR_SHARED  data of other people's, default ../shared beside the project; tests that need it skip without it
+"""
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Program:
+    """One of our executables."""
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+
+    def run(self, *arguments, check=True, timeout=300, **options):
+        """Runs it; returns the CompletedProcess with text output. With check, a failure shows what it said."""
+        command = [str(self.path), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
+        if check and done.returncode != 0:
+            pytest.fail(f"{' '.join(command)}\nexited with {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+        return done
+
+
+def find_program(name):
+    main = pathlib.Path(os.environ.get("ATHANOR_BIN", ROOT / "build" / "athanor")).resolve()
+    path = main.with_name(name)
+    if not path.exists():
+        pytest.fail(f"{path} is not there: run `make build`, or set ATHANOR_BIN")
+    return Program(path)
+
+
+@pytest.fixture(scope="session")
+def athanor():
+    """The program people run."""
+    return find_program("athanor")
+
+
+@pytest.fixture(scope="session")
+def athanor_parity():
+    """Runs a model folder over tokens and writes logits, losses and gradients (tests/support/parity.cpp)."""
+    return find_program("athanor_parity")
+
+
+@pytest.fixture(scope="session")
+def shared():
+    """The folder of shared data."""
+    path = pathlib.Path(os.environ.get("ATHANOR_SHARED", ROOT.parent / "shared"))
+    if not (path / "data").is_dir():
+        pytest.skip(f"no shared data in {path}; set ATHANOR_SHARED")
+    return path

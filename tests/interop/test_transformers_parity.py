@@ -1,0 +1,272 @@
+"""Our models are those of `transformers`: logits, losses, every gradient and three optimizer steps, in float32.
+
+Small random models are built and saved by `transformers`; `athanor_parity` reads the folder. The reference is the same
+model in float64, the bound what float32 can do to it (rounding.py). `transformers` in float32 has to pass as well: that
+holds the bound itself to account. Interface of the program:
+
+    athanor_parity HF_DIR INPUT OUTPUT [--document-attention EOS_ID] [--steps N --lr LR]
+
+INPUT has int64 `tokens` [B, T]. OUTPUT has `logits` [B, T, V], `loss` (mean cross entropy of the B * (T - 1) targets),
+`aux_loss` (pooled over layers, unscaled; models with experts) and `grad.<logical name>` of
+loss + router_aux_loss_coef * aux_loss. With --steps, also `param.<logical name>` after N steps of AdamW on these tokens,
+with betas 0.9 and 0.99, eps 1e-8, weight decay 0.1 on all, constant rate, no clipping.
+"""
+import itertools
+
+import pytest
+import torch
+from rounding import InDouble, Reference
+from safetensors.torch import load_file, save_file
+from transformers import OlmoConfig, OlmoeConfig, OlmoeForCausalLM, OlmoForCausalLM
+from transformers.models.olmoe.modeling_olmoe import load_balancing_loss_func
+
+torch.set_num_threads(1)  # the models are tiny: a second thread only waits
+
+EOS = 0
+DENSE = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, intermediate_size=96,
+             vocab_size=200)
+SPARSE = dict(DENSE, intermediate_size=32, num_experts=8, num_experts_per_tok=2, router_aux_loss_coef=0.05)
+ODD = dict(hidden_size=60, num_hidden_layers=3, num_attention_heads=5, num_key_value_heads=5, intermediate_size=37,
+           vocab_size=131)
+
+VARIANTS = {
+    "olmo": (OlmoConfig, DENSE),
+    "olmo-tied": (OlmoConfig, dict(DENSE, tie_word_embeddings=True)),
+    "olmo-clip": (OlmoConfig, dict(DENSE, clip_qkv=0.6)),
+    "olmo-gqa": (OlmoConfig, dict(DENSE, num_key_value_heads=2)),
+    "olmo-odd": (OlmoConfig, dict(ODD, rope_theta=500.0)),
+    "olmoe": (OlmoeConfig, SPARSE),
+    "olmoe-tied": (OlmoeConfig, dict(SPARSE, tie_word_embeddings=True)),
+    "olmoe-clip": (OlmoeConfig, dict(SPARSE, clip_qkv=1.2)),
+    "olmoe-gqa": (OlmoeConfig, dict(SPARSE, num_key_value_heads=1)),
+    "olmoe-norm-topk": (OlmoeConfig, dict(SPARSE, norm_topk_prob=True)),
+    "olmoe-odd": (OlmoeConfig, dict(SPARSE, **ODD) | dict(num_experts=7, num_experts_per_tok=3, rms_norm_eps=1e-3)),
+    "olmoe-all-experts": (OlmoeConfig, dict(SPARSE, num_experts=4, num_experts_per_tok=4)),
+    "olmoe-idle-experts": (OlmoeConfig, dict(SPARSE, num_experts=24, num_experts_per_tok=1)),
+}
+STEPPED = ["olmo-tied", "olmo-clip", "olmoe", "olmoe-idle-experts"]  # the optimizer sees tensors, not architectures
+
+
+def make_model(config_class, fields, seed):
+    """A random model whose scales, norms and router all matter: default weights leave it close to linear."""
+    torch.manual_seed(seed)
+    config = config_class(**fields, max_position_embeddings=64, initializer_range=0.1, pad_token_id=None, bos_token_id=None,
+                          eos_token_id=EOS, attn_implementation="eager")
+    config._experts_implementation = "eager"
+    model = (OlmoeForCausalLM if config_class is OlmoeConfig else OlmoForCausalLM)(config)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name:
+                parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def in_double(model):
+    """The same model in float64, with constants (rotary frequencies) made in float64."""
+    with InDouble():
+        torch.set_default_dtype(torch.float64)
+        try:
+            copy = type(model)(model.config)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        copy.load_state_dict(model.state_dict())
+    assert all(tensor.dtype == torch.float64 for tensor in itertools.chain(copy.parameters(), copy.buffers()))
+    return copy.eval()
+
+
+def make_tokens(config, seed):
+    tokens = torch.randint(1, config.vocab_size, (3, 41), generator=torch.Generator().manual_seed(seed))
+    tokens[0, [6, 7, 30]] = EOS  # one document of a single token
+    tokens[1, [0, 40]] = EOS     # at both ends
+    return tokens                # the third row is one document
+
+
+def document_mask(tokens, dtype):
+    """[B, 1, T, T], 0 where a token may look, far below everything elsewhere. A document ends with its EOS."""
+    ends = (tokens == EOS).long()
+    document = ends.cumsum(1) - ends
+    same = document[:, :, None] == document[:, None, :]
+    allowed = same & torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
+    return torch.zeros(allowed.shape, dtype=dtype).masked_fill(~allowed, -1e30)[:, None]
+
+
+def logical(name, tensor, config):
+    """Our names of a parameter of `transformers`, whose experts' gate and up projections lie in one tensor."""
+    if name.endswith("experts.gate_up_proj"):
+        gate, up = tensor.split(config.intermediate_size, dim=1)
+        base = name.removesuffix("gate_up_proj")
+        return {f"{base}gate_proj.weight": gate, f"{base}up_proj.weight": up}
+    if name.endswith("experts.down_proj"):
+        return {f"{name}.weight": tensor}
+    return {name: tensor}
+
+
+def forward(model, tokens, documents):
+    """(logits, loss, aux_loss or None, router logits)"""
+    is_sparse = isinstance(model, OlmoeForCausalLM)
+    dtype = model.lm_head.weight.dtype
+    mask = document_mask(tokens, dtype) if documents else None
+    extra = dict(output_router_logits=True) if is_sparse else {}
+    out = model.model(input_ids=tokens, attention_mask=mask, use_cache=False, **extra)
+    logits = model.lm_head(out.last_hidden_state)
+    loss = torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), tokens[:, 1:].reshape(-1))
+    aux_loss = None
+    if is_sparse:
+        aux_loss = load_balancing_loss_func(out.router_logits, model.config.num_experts, model.config.num_experts_per_tok)
+    return logits, loss, aux_loss, out.router_logits if is_sparse else ()
+
+
+def losses_and_gradients(model, tokens, documents):
+    model.zero_grad()
+    logits, loss, aux_loss, _ = forward(model, tokens, documents)
+    total = loss if aux_loss is None else loss + model.config.router_aux_loss_coef * aux_loss
+    total.backward()
+    out = {"logits": logits.detach(), "loss": loss.detach()}
+    if aux_loss is not None:
+        out["aux_loss"] = aux_loss.detach()
+    for name, parameter in model.named_parameters():
+        for ours, part in logical(name, parameter.grad, model.config).items():
+            out[f"grad.{ours}"] = part.clone()
+    return out
+
+
+def after_steps(model, tokens, steps, lr):
+    """Parameters after `steps` of AdamW; the model is left as it was."""
+    saved = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.1, foreach=False)
+    for _ in range(steps):
+        losses_and_gradients(model, tokens, documents=False)
+        optimizer.step()
+    out = {}
+    for name, parameter in model.named_parameters():
+        for ours, part in logical(name, parameter.detach(), model.config).items():
+            out[f"param.{ours}"] = part.clone()
+    model.load_state_dict(saved)
+    return out
+
+
+def disturb_rotation(model):
+    """Rotary frequencies are constants of the model: they carry float32's error too, two roundings of a power."""
+    buffer = model.model.rotary_emb.inv_freq
+
+    def disturb(seed):
+        original = buffer.clone()
+        buffer.mul_(1 + 2**-23 * torch.randn(buffer.shape, generator=torch.Generator().manual_seed(seed), dtype=buffer.dtype))
+        return lambda: buffer.copy_(original)
+
+    return disturb
+
+
+def smallest_margin(model, tokens, documents):
+    """How far the model is from a jump: between the last chosen expert and the next, and of any clipped value.
+
+    Next to a jump two honest results differ by more than rounding, so such seeds are passed over.
+    """
+    margins, handles = [], []
+    clip = getattr(model.config, "clip_qkv", None)
+    if clip is not None:
+        for layer in model.model.layers:
+            attention = layer.self_attn
+            for module in (getattr(attention, "q_norm", attention.q_proj), getattr(attention, "k_norm", attention.k_proj),
+                           attention.v_proj):
+                handles.append(module.register_forward_hook(
+                    lambda _, __, out: margins.append(float((out.abs() - clip).abs().min()) * 10) or None))
+    with torch.no_grad(), InDouble():
+        routers = forward(model, tokens, documents)[3]
+    for handle in handles:
+        handle.remove()
+    for router in routers:
+        k = model.config.num_experts_per_tok
+        if k < model.config.num_experts:
+            best = router.softmax(-1).topk(k + 1, dim=-1).values
+            margins.append(float((best[:, -2] - best[:, -1]).min()))
+    return min(margins, default=1.0)
+
+
+class Case:
+    """A variant, far enough from every jump, saved the way `transformers` saves it."""
+
+    def __init__(self, name, folder):
+        config_class, fields = VARIANTS[name]
+        for seed in range(1, 200):
+            model = make_model(config_class, fields, seed)
+            self.double, self.tokens = in_double(model), make_tokens(model.config, seed)
+            if min(smallest_margin(self.double, self.tokens, documents) for documents in (False, True)) > 1e-4:
+                break
+        else:
+            pytest.fail(f"no seed keeps {name} away from its jumps")
+        self.model, self.folder = model, folder
+        model.save_pretrained(folder)
+        save_file({"tokens": self.tokens}, folder / "input.safetensors")
+
+    def ours(self, program, *options):
+        program.run(self.folder, self.folder / "input.safetensors", self.folder / "output.safetensors", *options)
+        return load_file(self.folder / "output.safetensors")
+
+
+@pytest.fixture(scope="module")
+def make_case(tmp_path_factory):
+    made = {}
+
+    def make(name):
+        if name not in made:
+            made[name] = Case(name, tmp_path_factory.mktemp(name))
+        return made[name]
+
+    return make
+
+
+def gradient_reference(case, documents):
+    return Reference(lambda: losses_and_gradients(case.double, case.tokens, documents), disturb_rotation(case.double))
+
+
+def assert_equal_up_to_rounding(reference, ours, theirs):
+    assert not (lines := reference.failures(theirs)), "the bound is too tight for transformers itself:\n" + "\n".join(lines)
+    assert not (lines := reference.failures(ours)), "\n".join(lines)
+
+
+@pytest.mark.parametrize("documents", [False, True], ids=["full", "documents"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_logits_losses_and_every_gradient_equal_those_of_transformers(variant, documents, make_case, athanor_parity):
+    case = make_case(variant)
+    reference = gradient_reference(case, documents)
+    theirs = losses_and_gradients(case.model, case.tokens, documents)
+    ours = case.ours(athanor_parity, *(["--document-attention", EOS] if documents else []))
+    assert_equal_up_to_rounding(reference, ours, theirs)
+    assert set(ours) == set(reference.values), "tensors nobody asked for"
+    for name, value in reference.values.items():
+        if ".experts." in name:  # an expert that no token chose has gradients of exactly zero
+            idle = value.flatten(1).eq(0).all(1)
+            assert not ours[name][idle].any(), f"{name}: experts without tokens have gradients"
+
+
+@pytest.mark.parametrize("variant", STEPPED)
+def test_three_steps_of_adamw_equal_those_of_torch(variant, make_case, athanor_parity):
+    case, steps, lr = make_case(variant), 3, 1e-3
+    reference = Reference(lambda: after_steps(case.double, case.tokens, steps, lr), disturb_rotation(case.double))
+    theirs = after_steps(case.model, case.tokens, steps, lr)
+    assert_equal_up_to_rounding(reference, case.ours(athanor_parity, "--steps", steps, "--lr", lr), theirs)
+
+
+@pytest.mark.parametrize("mistake,first", [
+    ("rope_theta", "logits"), ("rms_norm_eps", "logits"), ("router_aux_loss_coef", "grad.model.layers.0.mlp.gate.weight"),
+    ("one element", "grad.lm_head.weight"),
+])
+def test_the_bound_notices_a_small_mistake(mistake, first, make_case):
+    """A bound that nothing exceeds would prove nothing: each change below is far smaller than a bug."""
+    case = make_case("olmoe")
+    reference = gradient_reference(case, documents=False)
+    config, model = case.model.config, case.model
+    fields = dict(VARIANTS["olmoe"][1])
+    if mistake == "rope_theta":
+        fields[mistake] = 10010.0
+    elif mistake == "rms_norm_eps":
+        fields[mistake] = 1.1e-5
+    elif mistake == "router_aux_loss_coef":
+        fields[mistake] = config.router_aux_loss_coef * 1.002
+    wrong = make_model(OlmoeConfig, fields, seed=1)
+    wrong.load_state_dict(model.state_dict())
+    tensors = losses_and_gradients(wrong, case.tokens, documents=False)
+    if mistake == "one element":
+        tensors[first].view(-1)[5] += 1e-5 * tensors[first].abs().max()
+    assert any(line.startswith(f"{first}: ") for line in reference.failures(tensors)), f"{mistake} goes unnoticed in {first}"
