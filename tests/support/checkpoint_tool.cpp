@@ -1,0 +1,116 @@
+// Lets tests in Python reach the checkpoint room, without libtorch and without a run:
+//
+//   checkpoint_tool list FILE.safetensors                     one JSON object: name → dtype, shape; and metadata
+//   checkpoint_tool copy FILE.safetensors OUT.safetensors     every tensor's bytes through our reader and writer
+//   checkpoint_tool copy-hf FOLDER OUT float32|bfloat16 MAX_SHARD_BYTES [TOKENIZER.json]
+//                                                             a transformers folder through our import and export
+//   checkpoint_tool throughput FOLDER MEGABYTES [THREADS]     GB/s of writing, verifying and loading a checkpoint
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "checkpoint/hf_export.h"
+#include "checkpoint/hf_import.h"
+#include "checkpoint/reader.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/writer.h"
+
+namespace athanor {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+void list(const Arguments& arguments) {
+  const auto file = SafetensorsFile::open(arguments.at(0));
+  nlohmann::json out{{"metadata", file.metadata()}, {"tensors", nlohmann::json::object()}};
+  for (const auto& [name, entry] : file.tensors()) {
+    out["tensors"][name] = {{"dtype", dtype_name(entry.dtype)}, {"shape", entry.shape}};
+  }
+  std::puts(out.dump().c_str());
+}
+
+void copy(const Arguments& arguments) {
+  const auto file = SafetensorsFile::open(arguments.at(0));
+  std::vector<TensorSpec> specs;
+  for (const auto& [name, entry] : file.tensors()) specs.push_back({name, entry.dtype, entry.shape});
+  SafetensorsWriter writer(arguments.at(1), specs, file.metadata());
+  for (const auto& spec : specs) {
+    const auto bytes = file.data(spec.name);
+    writer.append(bytes.data(), bytes.size());
+  }
+  writer.commit();
+}
+
+void copy_hf(const Arguments& arguments) {
+  const auto folder = HfFolder::open(arguments.at(0));
+  HfExportOptions options;
+  options.dtype = arguments.at(2) == "bfloat16" ? Dtype::kBF16 : Dtype::kF32;
+  options.max_shard_bytes = std::stoull(arguments.at(3));
+  if (arguments.size() > 4) options.tokenizer_json = arguments[4];
+  std::vector<float> values;
+  const auto source = [&](const ParameterSpec& parameter) {
+    values.resize(static_cast<size_t>(parameter.num_elements()));
+    folder.read(parameter.name, values.data());
+    return std::span<const float>(values);
+  };
+  export_hf_folder(arguments.at(1), folder.config(), source, options);
+}
+
+template <class Action>
+void timed(const char* what, double bytes, Action action) {
+  const auto start = std::chrono::steady_clock::now();
+  action();
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  std::printf("%-7s %7.2f s  %6.2f GB/s\n", what, elapsed.count(), bytes / elapsed.count() / 1e9);
+}
+
+void throughput(const Arguments& arguments) {
+  const std::filesystem::path folder = arguments.at(0);
+  const int64_t rows = std::stoll(arguments.at(1)) / 3 * 256;  // 1024 columns of 4 bytes, three tensors
+  WriteOptions options;
+  if (arguments.size() > 2) options.num_threads = std::stoi(arguments[2]);
+  const Shape shape{rows, 1024};
+  const std::vector<float> values(static_cast<size_t>(rows * 1024), 0.25F);
+  std::vector<PieceView> pieces;
+  for (const char* kind : {"master/w", "exp_avg/w", "exp_avg_sq/w"}) {
+    pieces.push_back({kind, whole_slice(shape), values.data()});
+  }
+  const auto bytes = static_cast<double>(total_bytes(pieces));
+  timed("write", bytes, [&] { write_checkpoint(folder, pieces, {}, {}, options); });
+  const auto reader = CheckpointReader::open(folder);
+  timed("verify", bytes, [&] { reader.verify(); });
+  std::vector<float> read(values.size());
+  timed("load", bytes, [&] {
+    for (const auto& piece : pieces) reader.load({{piece.tensor, piece.slice, read.data()}});
+  });
+}
+
+int run(const std::string& command, const Arguments& arguments) {
+  if (command == "list") return list(arguments), 0;
+  if (command == "copy") return copy(arguments), 0;
+  if (command == "copy-hf") return copy_hf(arguments), 0;
+  if (command == "throughput") return throughput(arguments), 0;
+  std::fprintf(stderr, "unknown command %s\n", command.c_str());
+  return 2;
+}
+
+}  // namespace
+}  // namespace athanor
+
+int main(int argc, char** argv) {
+  try {
+    if (argc < 2) return 2;
+    return athanor::run(argv[1], {argv + 2, argv + argc});
+  } catch (const athanor::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
