@@ -28,7 +28,7 @@ void MergeTable::set(uint32_t left, uint32_t right, Merge merge) {
   slots_[i] = {key, merge};
 }
 
-std::optional<uint32_t> Bpe::token_to_id(const std::string& token) const {
+std::optional<uint32_t> Bpe::token_to_id(std::string_view token) const {
   const auto found = ids_.find(token);
   if (found == ids_.end()) return std::nullopt;
   return found->second;

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/hash.h"
 #include "data/tokenizer/json_node.h"
 #include "data/tokenizer/word_cache.h"
 
@@ -68,6 +69,8 @@ class Bpe {
 
   /// @throws DataError by JSON path.
   static Bpe parse(const JsonNode& node);
+  Bpe(Bpe&&) = default;  // a copy's views would look into the original
+  Bpe& operator=(Bpe&&) = default;
 
   /// Appends the ids of one word of the pre-tokenizer.
   /// @throws DataError if a byte has no token (`tokenizers` would lose it without a word).
@@ -75,11 +78,12 @@ class Bpe {
 
   /// Tokens as they stand in the file, by id; ids without one are empty.
   const std::vector<std::string>& tokens() const { return tokens_; }
-  std::optional<uint32_t> token_to_id(const std::string& token) const;
+  std::optional<uint32_t> token_to_id(std::string_view token) const;
   /// How many tokens the vocabulary has, which is not more than the highest id + 1.
   size_t num_tokens() const { return ids_.size(); }
 
  private:
+  Bpe() = default;
   void parse_vocab(const JsonNode& node);
   void parse_merges(const JsonNode& node);
   void parse_options(const JsonNode& node);
@@ -88,11 +92,14 @@ class Bpe {
   void merge_short(Scratch& scratch) const;
   void merge_long(Scratch& scratch) const;
 
+  struct TokenHash {
+    size_t operator()(std::string_view token) const { return hash_u64(token); }
+  };
   static constexpr uint32_t kNoToken = ~uint32_t{0};
 
   std::vector<std::string> tokens_;
-  std::unordered_map<std::string, uint32_t> ids_;
-  std::unordered_map<std::string, uint32_t> whole_words_;  // by bytes; only with ignore_merges
+  std::unordered_map<std::string_view, uint32_t, TokenHash> ids_;  // views of tokens_
+  std::unordered_map<std::string, uint32_t> whole_words_;          // by bytes; only with ignore_merges
   std::array<uint32_t, 256> byte_ids_{};
   MergeTable merges_;
   uint32_t unknown_ = kNoToken;

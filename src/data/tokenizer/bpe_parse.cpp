@@ -16,19 +16,21 @@ constexpr size_t kMaxUnusedIds = 1'000'000;
 bool occurs_in_utf8(int byte) { return byte != 0xC0 && byte != 0xC1 && byte < 0xF5; }
 
 struct Pair {
-  std::string left, right;
+  std::string_view left, right;
 };
 
-Pair split_merge(const JsonNode& node) {
-  if (node.is_array()) {
-    const auto parts = node.elements();
-    if (parts.size() != 2) node.complain("expected two tokens, found {}", parts.size());
+Pair split_merge(const nlohmann::json& merges, size_t index, const JsonNode& node) {
+  const auto& merge = merges[index];
+  if (merge.is_array()) {
+    const auto parts = node.element(merge, index).elements();
+    if (parts.size() != 2) node.element(merge, index).complain("expected two tokens, found {}", parts.size());
     return {parts[0].as_string(), parts[1].as_string()};
   }
-  const auto& text = node.as_string();
+  const std::string_view text =
+      merge.is_string() ? merge.get_ref<const std::string&>() : node.element(merge, index).as_string();
   const size_t space = text.find(' ');
-  if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
-    node.complain("expected two tokens with one space between them, found \"{}\"", text);
+  if (space == text.npos || text.find(' ', space + 1) != text.npos) {
+    node.element(merge, index).complain("expected two tokens with one space between them, found \"{}\"", text);
   }
   return {text.substr(0, space), text.substr(space + 1)};
 }
@@ -49,18 +51,20 @@ void Bpe::parse_vocab(const JsonNode& node) {
   node.must_be_object();
   const size_t limit = node.value().size() + kMaxUnusedIds;
   std::vector<bool> taken;
-  ids_.reserve(node.value().size());
   for (const auto& [token, value] : node.value().items()) {
-    const auto member = node.member(value, token);
-    const auto id = static_cast<uint32_t>(member.as_unsigned(limit));
+    if (!value.is_number_unsigned() || value.get<uint64_t>() >= limit) node.member(value, token).as_unsigned(limit);
+    const auto id = value.get<uint32_t>();
     if (id >= tokens_.size()) {
       tokens_.resize(id + 1);
       taken.resize(id + 1);
     }
-    if (taken[id]) member.complain("the id {} is \"{}\" already", id, tokens_[id]);
+    if (taken[id]) node.member(value, token).complain("the id {} is \"{}\" already", id, tokens_[id]);
     taken[id] = true;
     tokens_[id] = token;
-    ids_.emplace(token, id);
+  }
+  ids_.reserve(node.value().size());
+  for (uint32_t id = 0; id < tokens_.size(); ++id) {
+    if (taken[id]) ids_.emplace(tokens_[id], id);
   }
   for (int byte = 0; byte < 256; ++byte) {
     std::string token;
@@ -73,17 +77,18 @@ void Bpe::parse_merges(const JsonNode& node) {
   node.must_be_array();
   const auto& merges = node.value();
   merges_ = MergeTable(merges.size());
-  const auto id_of = [&](const JsonNode& merge, const std::string& token) {
-    const auto id = token_to_id(token);
-    if (!id) merge.complain("\"{}\" is not in model.vocab", token);
-    return *id;
-  };
+  std::string joined;
   for (size_t i = 0; i < merges.size(); ++i) {
-    const auto merge = node.element(merges[i], i);
-    if (merge.is_string() && merge.as_string().starts_with("#version")) continue;
-    const auto [left, right] = split_merge(merge);
-    const uint32_t left_id = id_of(merge, left), right_id = id_of(merge, right);
-    merges_.set(left_id, right_id, {static_cast<uint32_t>(i), id_of(merge, left + right)});
+    if (merges[i].is_string() && merges[i].get_ref<const std::string&>().starts_with("#version")) continue;
+    const auto id_of = [&](std::string_view token) {
+      const auto id = token_to_id(token);
+      if (!id) node.element(merges[i], i).complain("\"{}\" is not in model.vocab", token);
+      return *id;
+    };
+    const auto [left, right] = split_merge(merges, i, node);
+    joined.assign(left).append(right);
+    const uint32_t left_id = id_of(left), right_id = id_of(right);
+    merges_.set(left_id, right_id, {static_cast<uint32_t>(i), id_of(joined)});
   }
 }
 

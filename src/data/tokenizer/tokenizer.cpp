@@ -136,7 +136,7 @@ std::optional<uint32_t> Tokenizer::token_to_id(std::string_view token) const {
   for (const auto& added : impl_->added.tokens()) {
     if (added.content == token) return added.id;
   }
-  return impl_->model.token_to_id(std::string(token));
+  return impl_->model.token_to_id(token);
 }
 
 const std::string& Tokenizer::hash() const { return impl_->hash; }
