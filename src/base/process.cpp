@@ -97,9 +97,9 @@ double cgroup_cpus(const KernelFolders& folders) {
     if (file >> quota_us >> period_us && period_us > 0) cpus = std::min(cpus, quota_us / period_us);
   }
   for (const auto& group : find_groups(folders, "cpu")) {
-    const auto quota_us = read_number(group / "cpu.cfs_quota_us");  // -1, no quota, is no number here
+    const auto quota_us = read_number(group / "cpu.cfs_quota_us");  // -1, no quota, reads as 2^64 - 1: ample
     const auto period_us = read_number(group / "cpu.cfs_period_us");
-    if (quota_us && period_us && *quota_us < (uint64_t{1} << 62) && *period_us > 0)
+    if (quota_us && period_us && *period_us > 0)
       cpus = std::min(cpus, static_cast<double>(*quota_us) / static_cast<double>(*period_us));
   }
   return cpus;
