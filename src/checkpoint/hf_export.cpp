@@ -134,6 +134,7 @@ void export_hf_folder(const fs::path& folder, const HfConfig& config, const Para
   write_file_atomically(staged.staging() / kHfConfigName, hf_config_text(config, options.dtype));
   write_generation_config(staged.staging(), config);
   if (!options.tokenizer_json.empty()) write_hf_tokenizer(staged.staging(), options.tokenizer_json, config);
+  for (const auto& [name, text] : options.extra_files) write_file_atomically(staged.staging() / name, text);
   write_weights(staged.staging(), make_inventory(config.model), source, options);
   if (taken) predecessor.move_now();
   fault_point("export.before_commit");

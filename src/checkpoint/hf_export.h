@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <span>
+#include <string>
 
 #include "arch/inventory.h"
 #include "checkpoint/hf_config.h"
@@ -23,6 +25,8 @@ struct HfExportOptions {
   /// Copied with its tokenizer_config.json and special_tokens_map.json, where they stand beside it (without one, a
   /// tokenizer_config.json is made); "" writes no tokenizer.
   std::filesystem::path tokenizer_json = {};
+  /// Name → text of files of our own beside the weights, written with them or not at all.
+  std::map<std::string, std::string> extra_files = {};
   /// Replace a transformers folder that is there, once the new one is whole.
   bool overwrite = false;
 };

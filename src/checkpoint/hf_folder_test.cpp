@@ -287,7 +287,8 @@ TEST_F(HfFolderTest, AFolderThatIsThereIsOverwrittenOnlyWhenAskedAndOnlyWhole) {
   write_raw(folder_ / "tokenizer.json", "{}");
   refusal({.tokenizer_json = folder_ / "tokenizer.json", .overwrite = true});
   EXPECT_EQ(HfFolder::open(path_).model().family, "olmo");
-  write(small_model(true), {.overwrite = true});
+  write(small_model(true), {.extra_files = {{"athanor.json", "{}"}}, .overwrite = true});
+  EXPECT_EQ(read_file(path_ / "athanor.json"), "{}");
   EXPECT_EQ(HfFolder::open(path_).model().family, "olmoe");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2);  // it and the tokenizer
   fs::remove(path_ / kHfConfigName);
