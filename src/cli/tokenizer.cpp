@@ -1,11 +1,15 @@
 // athanor tokenizer: train one, and look at what one does to text.
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
-#include <fstream>
+#include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/console.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -25,23 +29,41 @@ struct TrainArguments {
   std::vector<std::string> inputs;
 };
 
+// What can be known to fail is found before the documents are read, which may take long.
+std::vector<std::filesystem::path> check(const TrainArguments& arguments) {
+  check_bpe_training(arguments.training);
+  const auto folder = std::filesystem::absolute(arguments.out).parent_path();
+  ATHANOR_CHECK(std::filesystem::is_directory(folder), "{} is no folder; make it, or choose another --out",
+                folder.string());
+  return expand_inputs(arguments.inputs);
+}
+
 void train(const TrainArguments& arguments) {
-  const auto files = expand_inputs(arguments.inputs);
-  check_bpe_training(arguments.training);  // before the documents are read, which may take long
+  const auto files = check(arguments);
+  uint64_t num_bytes = 0, num_documents = 0;
+  for (const auto& file : files) num_bytes += std::filesystem::file_size(file);
   WordCounts words;
-  uint64_t num_documents = 0;
+  SkipCounts skipped;
+  ProgressBar progress("counting words", num_bytes, "B");
   for (const auto& file : files) {
-    read_documents(file, arguments.documents, [&](Document&& document) {
+    const auto counts = read_documents(file, arguments.documents, [&](Document&& document) {
       words.add(document.text);
       ++num_documents;
     });
+    for (const auto& [cause, count] : counts) skipped[cause] += count;
+    progress.add(std::filesystem::file_size(file));
   }
-  ATHANOR_CHECK_DATA(num_documents > 0, "no documents in {}; name files with text", join(arguments.inputs));
+  progress.finish();
+  ATHANOR_CHECK_DATA(words.num_words() > 0, "no text in {}; name files with documents", join(arguments.inputs));
   const auto json = train_bpe(words, arguments.training);
   const auto tokenizer = Tokenizer::parse(json, arguments.out);
   write_file_atomically(arguments.out, json);
-  log::info("{}: {} tokens from {} documents ({} different words)", arguments.out, tokenizer.vocab_size(),
-            num_documents, words.num_words());
+  fmt::print("{}: {} tokens, from {} different words of {} documents; skipped: {}\n", arguments.out,
+             tokenizer.vocab_size(), words.num_words(), num_documents, describe_skips(skipped));
+  if (tokenizer.vocab_size() < arguments.training.vocab_size) {
+    log::warn("the text has too few frequent pairs for {} tokens; give more text or a lower --min-frequency",
+              arguments.training.vocab_size);
+  }
 }
 
 void add_train(CLI::App& parent) {
@@ -50,13 +72,20 @@ void add_train(CLI::App& parent) {
   command->add_option("--vocab-size", arguments->training.vocab_size, "Tokens wanted, special ones included")
       ->required();
   command
-      ->add_option("--special-token", arguments->training.special_tokens, "A text that is one token; may be repeated")
-      ->capture_default_str()
-      ->take_all();
+      ->add_option("--special-token", arguments->training.special_tokens,
+                   "A text that is one token; may be given several times")
+      ->allow_extra_args(false)  // or it would swallow the inputs
+      ->capture_default_str();
   command->add_option("--min-frequency", arguments->training.min_frequency, "How often a pair must occur to be joined")
       ->capture_default_str();
   command->add_option("--text-field", arguments->documents.text_field, "The field of JSON rows that holds the text")
       ->capture_default_str();
+  const std::map<std::string, OnError> choices{{"fail", OnError::kFail}, {"skip", OnError::kSkip}};
+  command
+      ->add_option("--on-error", arguments->documents.on_error,
+                   "What a bad document does: fail ends with its file and line, skip counts it and goes on")
+      ->transform(CLI::CheckedTransformer(choices))
+      ->default_str("fail");
   command->add_option("--out", arguments->out, "The file to write")->required();
   command
       ->add_option("INPUT", arguments->inputs, "Files, folders or patterns: .txt .md .jsonl .json, also .gz and .zst")

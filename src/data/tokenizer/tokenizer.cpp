@@ -94,7 +94,10 @@ struct Tokenizer::Impl {
   mutable ScratchPool scratch_pool;
 };
 
-Tokenizer Tokenizer::load(const std::filesystem::path& file) { return parse(read_file(file), file.string()); }
+Tokenizer Tokenizer::load(const std::filesystem::path& file) {
+  ATHANOR_CHECK_DATA(std::filesystem::is_regular_file(file), "{}: no such file; name a tokenizer.json", file.string());
+  return parse(read_file(file), file.string());
+}
 
 Tokenizer Tokenizer::parse(std::string_view json, const std::string& name_for_errors) {
   const auto document = parse_json(json, name_for_errors);

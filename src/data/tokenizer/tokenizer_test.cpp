@@ -223,7 +223,7 @@ TEST(Tokenizer, KeepsTheFileAndItsHash) {
   std::filesystem::remove(path);
   EXPECT_EQ(tokenizer.json(), text);
   EXPECT_EQ(tokenizer.hash(), hash_hex(text));
-  EXPECT_THROW(Tokenizer::load(path), IoError);
+  EXPECT_THROW(Tokenizer::load(path), DataError);
 }
 
 TEST(TokenizerJson, BrokenJsonIsNamedByByte) {
