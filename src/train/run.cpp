@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <functional>
 
 #include "arch/flops.h"
 #include "arch/inventory.h"
@@ -94,7 +95,7 @@ class Run {
     const auto start = Clock::now();
     const Batch batch = loader_.next();
     const double data_s = seconds_since(start);
-    const StepReport report = train_step(*state_, batch, data_.eos_id);
+    const StepReport report = train_step(*state_, batch);
     if (report.verdict == Verdict::kRefuse) refuse(report);
     if (from_scratch_ && report.step == 1)
       report_first_loss(state_->config.model, report.parts.loss_sum / static_cast<double>(report.parts.num_targets));
@@ -133,7 +134,7 @@ class Run {
 
   void validate(StepMetrics& metrics) {
     if (!data_.validation) return;
-    metrics.validation_loss = validation_loss(state_->decoder, *data_.validation, state_->config, data_.eos_id);
+    metrics.validation_loss = validation_loss(state_->decoder, *data_.validation, state_->config, state_->data.eos_id);
     if (!unigram_entropy_) unigram_entropy_ = unigram_entropy(*data_.validation);
     log::info("step {}: validation loss {:.4f} (unigram entropy of the same split: {:.4f})", metrics.step,
               *metrics.validation_loss, *unigram_entropy_);

@@ -18,8 +18,7 @@ namespace {
 
 RunData open_data(const RunConfig& config) {
   ATHANOR_CHECK(!config.data.path.empty(), "data.path is empty: set it to a folder that `athanor prepare` wrote");
-  RunData data{Dataset::open(config.data.path, "train"), std::nullopt, 0};
-  data.eos_id = data.train.manifest().eos_id;
+  RunData data{Dataset::open(config.data.path, "train"), std::nullopt};
   const auto& splits = data.train.manifest().splits;
   if (splits.contains("validation")) data.validation = Dataset::open(config.data.path, "validation");
   ATHANOR_CHECK(
@@ -111,7 +110,8 @@ StartedRun start_run(RunConfig config) {
   check_memory(config);
   const RunFolder folder = open_run_folder(config);
 
-  run.state = std::make_unique<TrainState>(config);
+  run.state = std::make_unique<TrainState>(
+      config, DataIdentity{run.data.train.manifest().tokenizer_hash, run.data.train.eos_id()});
   const bool resumed = resume(*run.state, folder);
   if (!resumed) start_fresh(*run.state);
   refuse_zero_routers(config, run.state->parameters);

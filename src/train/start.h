@@ -13,7 +13,6 @@ namespace athanor {
 struct RunData {
   Dataset train;
   std::optional<Dataset> validation;
-  uint32_t eos_id = 0;
 };
 
 struct StartedRun {

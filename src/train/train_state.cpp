@@ -2,8 +2,8 @@
 
 namespace athanor {
 
-TrainState::TrainState(const RunConfig& run_config)
-    : config(run_config),
+TrainState::TrainState(const RunConfig& run_config, DataIdentity data_identity)
+    : config(run_config), data(std::move(data_identity)),
       parameters(make_bucket_entries(config.model), config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat,
                  ParameterStore::Use::kTraining),
       decoder(config.model, parameters, {moe::parse_aux_scope(config.moe.aux_scope), config.train.loss_chunk_tokens}),

@@ -2,6 +2,7 @@
 // Everything a run is: named fp32 tensors and a few numbers. What is not here cannot change the next step.
 
 #include <cstdint>
+#include <string>
 
 #include "config/run_config.h"
 #include "data/loader.h"
@@ -10,11 +11,18 @@
 
 namespace athanor {
 
+/// What a model learns to read: checkpoints carry it, so that a run is not continued with other tokens.
+struct DataIdentity {
+  std::string tokenizer_hash;
+  uint32_t eos_id = 0;
+};
+
 struct TrainState {
   /// Allocates parameters, gradients and moments, all zero; initialise or load before the first step.
-  explicit TrainState(const RunConfig& run_config);
+  TrainState(const RunConfig& run_config, DataIdentity data_identity);
 
   RunConfig config;
+  DataIdentity data;
   ParameterStore parameters;
   Decoder decoder;
   AdamW optimizer;

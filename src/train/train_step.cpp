@@ -23,9 +23,9 @@ class Stopwatch {
   Clock::time_point last_ = Clock::now();
 };
 
-void forward_backward(TrainState& s, const Batch& batch, uint32_t eos_id, StepReport& report, Stopwatch& watch) {
+void forward_backward(TrainState& s, const Batch& batch, StepReport& report, Stopwatch& watch) {
   int index = 0;
-  for (const Microbatch& microbatch : split_batch(batch, s.config, eos_id)) {
+  for (const Microbatch& microbatch : split_batch(batch, s.config, s.data.eos_id)) {
     s.decoder.forward(index, microbatch.tokens, &microbatch.labels);
     watch.add_to(report.forward_s);
     s.decoder.backward(index, {});
@@ -42,11 +42,11 @@ void keep_shares(TrainState& s, const LossParts& parts, int64_t tokens) {
 
 }  // namespace
 
-StepReport train_step(TrainState& s, const Batch& batch, uint32_t eos_id) {
+StepReport train_step(TrainState& s, const Batch& batch) {
   StepReport report;
   Stopwatch watch;
   report.step = s.step + 1;
-  forward_backward(s, batch, eos_id, report, watch);
+  forward_backward(s, batch, report, watch);
 
   report.grad_norm = gradient_norm(s.parameters.grad());
   report.lr = learning_rate(s.config.optimizer, report.step, s.config.train.steps);

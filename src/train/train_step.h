@@ -20,6 +20,6 @@ struct StepReport {
 
 /// Forward and backward of every microbatch, then the update. Where the guard refuses, gradients are cleared and
 /// nothing else moves.
-StepReport train_step(TrainState& state, const Batch& batch, uint32_t eos_id);
+StepReport train_step(TrainState& state, const Batch& batch);
 
 }  // namespace athanor

@@ -1,0 +1,164 @@
+#include "train/checkpointing.h"
+
+#include <nlohmann/json.hpp>
+
+#include "arch/inventory.h"
+#include "base/files.h"
+#include "checkpoint/hf_export.h"
+#include "checkpoint/model_identity.h"
+#include "checkpoint/rotation.h"
+#include "config/dump.h"
+#include "train/run_folder.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kProgressFile = "athanor.json";  // beside a model-only checkpoint
+
+struct Kind {
+  const char* name;
+  Tensor flat;
+};
+
+std::vector<Kind> state_kinds(const TrainState& state) {
+  return {{"master", state.parameters.master()},
+          {"exp_avg", state.optimizer.exp_avg()},
+          {"exp_avg_sq", state.optimizer.exp_avg_sq()}};
+}
+
+// f(tensor name, slice, first element) for everything of one kind that is held here.
+template <class F>
+void for_each_held(const ParameterStore& parameters, const Kind& kind, F f) {
+  for (const BucketEntry& e : parameters.table()) {
+    f(std::string(kind.name) + "/" + e.name, box_slice(e.global_shape, e.offset, e.extent),
+      kind.flat.data_ptr<float>() + e.flat_begin);
+  }
+}
+
+json progress_json(const TrainState& state) {
+  return {
+      {"step", state.step},
+      {"tokens_seen", state.tokens_seen},
+      {"seed", state.config.train.seed},
+      {"tokenizer_hash", state.data.tokenizer_hash},
+      {"eos_id", state.data.eos_id},
+      {"cursors",
+       json::array({{{"path", state.config.data.path}, {"epoch", state.cursor.epoch}, {"next", state.cursor.next}}})}};
+}
+
+void apply_progress(TrainState& state, const json& progress, const std::string& where) try {
+  state.step = progress.at("step").get<int64_t>();
+  state.tokens_seen = progress.at("tokens_seen").get<int64_t>();
+  if (state.step == 0) return;  // imported: nothing has been drawn yet
+  const json& cursor = progress.at("cursors").at(0);
+  state.cursor = {cursor.at("epoch").get<int64_t>(), cursor.at("next").get<int64_t>()};
+  const auto seed = progress.at("seed").get<int64_t>();
+  ATHANOR_CHECK(seed == state.config.train.seed,
+                "train.seed is {} but {} was written with {}: the order of the data would change under its cursor; set "
+                "train.seed={}, or start another train.run_dir",
+                state.config.train.seed, where, seed, seed);
+  const auto hash = progress.at("tokenizer_hash").get<std::string>();
+  ATHANOR_CHECK_CHECKPOINT(
+      hash == state.data.tokenizer_hash,
+      "{} was trained on tokens of another tokenizer ({}) than {} has ({}); prepare the documents with "
+      "the run's own tokenizer.json",
+      where, hash, state.config.data.path, state.data.tokenizer_hash);
+} catch (const json::exception& error) {
+  fail<CheckpointError>("{}: its numbers cannot be read ({}); take another checkpoint", where, error.what());
+}
+
+json to_json(const Tensor& share) {
+  json rows = json::array();
+  for (int64_t layer = 0; layer < share.size(0); ++layer) {
+    const Tensor row = share[layer].contiguous();
+    rows.push_back(std::vector<float>(row.const_data_ptr<float>(), row.const_data_ptr<float>() + row.numel()));
+  }
+  return rows;
+}
+
+Tensor share_from_json(const json& rows) {
+  std::vector<Tensor> layers;
+  for (const auto& row : rows) layers.push_back(at::tensor(row.get<std::vector<float>>(), at::kFloat));
+  return at::stack(layers);
+}
+
+}  // namespace
+
+json state_json(const TrainState& state) {
+  json result = progress_json(state);
+  result["config"] = dump_run_config(state.config);
+  if (state.decoder.previous_share().defined())
+    result["router_previous_share"] = to_json(state.decoder.previous_share());
+  return result;
+}
+
+std::vector<PieceView> state_pieces(const TrainState& state) {
+  std::vector<PieceView> pieces;
+  for (const Kind& kind : state_kinds(state)) {
+    for_each_held(state.parameters, kind, [&](std::string name, Slice slice, const float* data) {
+      pieces.push_back({std::move(name), std::move(slice), data});
+    });
+  }
+  return pieces;
+}
+
+void save_checkpoint(const TrainState& state) {
+  save_rotating(RunFolder{state.config.train.run_dir}.checkpoints(), state.step, state_pieces(state),
+                model_identity(state.config.model), state_json(state));
+}
+
+void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint) {
+  const std::string where = checkpoint.folder().string();
+  check_same_model(checkpoint.manifest().model, state.config.model, where);
+  std::vector<TargetView> targets;
+  for (const Kind& kind : state_kinds(state)) {
+    // An imported model has no moments yet; the optimizer's are zero.
+    const bool stored =
+        checkpoint.manifest().tensors.contains(std::string(kind.name) + "/" + state.parameters.table()[0].name);
+    if (!stored && std::string_view(kind.name) != "master") continue;
+    for_each_held(state.parameters, kind, [&](std::string name, Slice slice, float* data) {
+      targets.push_back({std::move(name), std::move(slice), data});
+    });
+  }
+  checkpoint.load(targets);
+  state.parameters.refresh_compute();
+  apply_progress(state, checkpoint.state(), where);
+  if (checkpoint.state().contains("router_previous_share")) {
+    state.decoder.set_previous_share(share_from_json(checkpoint.state()["router_previous_share"]));
+  }
+}
+
+void load_progress(TrainState& state, const fs::path& model_folder) {
+  const fs::path file = model_folder / kProgressFile;
+  if (!fs::exists(file)) return;  // a model from elsewhere: begins at step 0
+  const json progress = json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  ATHANOR_CHECK_CHECKPOINT(!progress.is_discarded(), "{} is not JSON; remove it to begin at step 0", file.string());
+  apply_progress(state, progress, file.string());
+}
+
+fs::path save_model(const TrainState& state) {
+  const RunFolder run{state.config.train.run_dir};
+  const fs::path folder = run.models() / step_folder_name(state.step);
+  HfExportOptions options;
+  options.dtype = state.config.checkpoint.model_dtype == "float32" ? Dtype::kF32 : Dtype::kBF16;
+  if (fs::exists(run.tokenizer())) options.tokenizer_json = run.tokenizer();
+  options.extra_files = {{kProgressFile, progress_json(state).dump(2) + "\n"}};
+  options.overwrite = true;  // a run that was cut repeats its last steps
+  HfConfig config;
+  config.model = state.config.model;
+  config.eos_token_id = state.data.eos_id;
+  config.router_aux_loss_coef = state.config.moe.router_aux_loss_coef;
+  export_hf_folder(
+      folder, config,
+      [&](const ParameterSpec& spec) {
+        const Tensor values = state.parameters.master_of(spec.name);
+        return std::span<const float>(values.const_data_ptr<float>(), static_cast<size_t>(values.numel()));
+      },
+      options);
+  return folder;
+}
+
+}  // namespace athanor

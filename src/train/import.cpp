@@ -1,0 +1,47 @@
+#include "train/import.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "checkpoint/hf_import.h"
+#include "checkpoint/model_identity.h"
+#include "checkpoint/rotation.h"
+#include "checkpoint/writer.h"
+#include "config/dump.h"
+#include "train/run_folder.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+
+void import_run(const fs::path& hf_folder, const fs::path& run_dir) {
+  ATHANOR_CHECK_CHECKPOINT(!fs::exists(run_dir), "{} is there already; name another --out or remove it",
+                           run_dir.string());
+  const HfFolder folder = HfFolder::open(hf_folder);
+  AtomicFolder out(run_dir);
+  const RunFolder run{out.staging()};
+
+  RunConfig config;
+  config.model = folder.model();
+  config.train.run_dir = run_dir.string();
+  config.moe.router_aux_loss_coef = folder.config().router_aux_loss_coef;
+  write_file_atomically(run.config(), dump_run_config(config));
+  const fs::path tokenizer = hf_folder / "tokenizer.json";
+  if (fs::exists(tokenizer)) write_file_atomically(run.tokenizer(), read_file(tokenizer));
+
+  std::vector<std::vector<float>> values;
+  std::vector<PieceView> pieces;
+  for (const ParameterSpec& spec : folder.parameters()) {
+    auto& tensor = values.emplace_back(static_cast<size_t>(spec.num_elements()));
+    folder.read(spec.name, tensor.data());
+    pieces.push_back({"master/" + spec.name, whole_slice(spec.shape), tensor.data()});
+  }
+  nlohmann::json state = {
+      {"step", 0}, {"tokens_seen", 0}, {"seed", config.train.seed}, {"config", dump_run_config(config)}};
+  if (folder.config().eos_token_id) state["eos_id"] = *folder.config().eos_token_id;
+  fs::create_directories(run.checkpoints());
+  write_checkpoint(run.checkpoints() / step_folder_name(0), pieces, model_identity(config.model), state);
+  out.commit();
+}
+
+}  // namespace athanor
