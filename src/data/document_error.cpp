@@ -1,6 +1,5 @@
 #include "data/document_error.h"
 
-#include <string_view>
 #include <vector>
 
 #include "base/log.h"
@@ -11,9 +10,9 @@ namespace athanor {
 void SkipLog::handle(const DocumentError& error) {
   if (on_error_ == OnError::kFail) throw error;
   const std::lock_guard lock(mutex_);
-  const bool first = ++counts_[error.cause()] == 1;
+  const bool first = ++counts_[std::string(error.cause())] == 1;
   // A file given up half-way is always said: how much was lost, nobody can count.
-  const bool rest_of_file = std::string_view(error.cause()).find("rest of the file") != std::string_view::npos;
+  const bool rest_of_file = error.cause().find("rest of the file") != std::string_view::npos;
   if (first || rest_of_file) {
     log::warn("skipped: {}{}", error.what(), rest_of_file ? "" : " (others like it are only counted)");
   }

@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -17,7 +18,7 @@ class DocumentError : public DataError {
  public:
   DocumentError(const char* cause, const std::string& message) : DataError(message), cause_(cause) {}
   /// One of the few constants below.
-  const char* cause() const { return cause_; }
+  std::string_view cause() const { return cause_; }
 
  private:
   const char* cause_;
@@ -38,7 +39,8 @@ using SkipCounts = std::map<std::string, int64_t>;
 class SkipLog {
  public:
   explicit SkipLog(OnError on_error) : on_error_(on_error) {}
-  /// To be called from a catch block. The first of each cause is shown, the others are counted.
+  bool fails() const { return on_error_ == OnError::kFail; }
+  /// The first of each cause is shown, the others are counted.
   void handle(const DocumentError& error);
   SkipCounts counts() const;
 

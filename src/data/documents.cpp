@@ -39,13 +39,19 @@ Document parse_document(Record&& record, const std::filesystem::path& file, cons
   auto found = find_json_text(record.bytes, text_field, record.in_array);
   if (found.cause) {
     const auto [line, byte] = position_of(record, found.error_offset);
-    const bool syntax = found.cause == kInvalidJson;
+    const bool syntax = std::string_view(found.cause) == kInvalidJson;
     throw DocumentError(
         found.cause,
         fmt::format("{}:{}: {}{}", file.string(), line,
                     syntax ? fmt::format("invalid JSON at byte {} of the line: ", byte) : "", found.message));
   }
   return {std::move(found.text), fmt::format("{}:{}", file.string(), record.line)};
+}
+
+void handle_document_error(const DocumentError& error, const std::filesystem::path& file, SkipLog& skips) {
+  const bool may_be_garbled = error.cause() == kInvalidJson || error.cause() == kInvalidUtf8;
+  if (skips.fails() && may_be_garbled) check_compression(file);
+  skips.handle(error);
 }
 
 SkipCounts read_documents(const std::filesystem::path& file, const DocumentOptions& options,
@@ -59,7 +65,7 @@ SkipCounts read_documents(const std::filesystem::path& file, const DocumentOptio
       if (!reader.next(record)) return false;
       document = parse_document(std::move(record), file, options.text_field);
     } catch (const DocumentError& error) {
-      skips.handle(error);
+      handle_document_error(error, file, skips);
       return true;  // a reader that is over answers so the next time
     }
     sink(std::move(document));

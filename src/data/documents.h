@@ -31,6 +31,12 @@ struct DocumentOptions {
 SkipCounts read_documents(const std::filesystem::path& file, const DocumentOptions& options,
                           const std::function<void(Document&&)>& sink);
 
+/// Passes `error`, about a document of `file`, to `skips`. Before that would throw it, text that is no JSON or no UTF-8
+/// is traced back to damaged compression if that is to blame: checksums come at the end, so what is garbled is read
+/// before the damage is seen.
+/// @throws DocumentError with OnError::kFail.
+void handle_document_error(const DocumentError& error, const std::filesystem::path& file, SkipLog& skips);
+
 /// Parses what a RecordReader cut out of `file`.
 /// @throws DocumentError with file and line or byte.
 Document parse_document(Record&& record, const std::filesystem::path& file, const std::string& text_field);

@@ -29,6 +29,7 @@ void check_options(const PrepareOptions& options) {
   ATHANOR_CHECK(options.validation_fraction >= 0 && options.validation_fraction < 1,
                 "--validation-fraction ({}) must be in [0, 1)", options.validation_fraction);
   ATHANOR_CHECK(options.num_threads >= 0, "--threads ({}) must not be negative", options.num_threads);
+  ATHANOR_CHECK(options.shard_bytes > 0, "--shard-bytes ({}) must be at least 1", options.shard_bytes);
   ATHANOR_CHECK(!options.out.empty(), "--out must name a folder");
 }
 

@@ -256,6 +256,19 @@ bool RecordReader::next(Record& record) {
   return !impl_->over;
 }
 
+void check_compression(const std::filesystem::path& file) {
+  const auto format = input_format(file);
+  if (!format || format->compression == Compression::kNone) return;
+  std::vector<char> buffer(kBufferBytes);
+  try {
+    const auto source = open_bytes(file, format->compression);
+    while (source->read(buffer.data(), buffer.size()) > 0) {
+    }
+  } catch (const DataError& error) {
+    throw DocumentError(kDamagedCompression, error.what());
+  }
+}
+
 uint64_t RecordReader::file_position() const { return impl_->bytes->file_position(); }
 
 }  // namespace athanor

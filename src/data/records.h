@@ -45,4 +45,8 @@ class RecordReader {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Reads a compressed file through for nothing but its checksums.
+/// @throws DocumentError if it is damaged or cut off.
+void check_compression(const std::filesystem::path& file);
+
 }  // namespace athanor

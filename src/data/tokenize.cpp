@@ -137,7 +137,7 @@ class Tokenizing {
     try {
       return parse_document(std::move(record), files_[file], options_.documents.text_field);
     } catch (const DocumentError& error) {
-      skips_.handle(error);
+      handle_document_error(error, files_[file], skips_);
       return std::nullopt;
     }
   }
