@@ -8,7 +8,8 @@
 namespace athanor::kernels {
 
 struct AdamwStep {
-  float lr, beta1, beta2, eps, weight_decay;
+  float lr, eps, weight_decay;
+  double beta1, beta2;                       ///< double: 1 − 0.999 from an fp32 beta is off by 1.3e-5 of itself
   float bias_correction1, bias_correction2;  ///< 1 − betaᵗ
   float grad_scale;                          ///< of clipping
 };

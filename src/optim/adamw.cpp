@@ -34,8 +34,8 @@ int64_t AdamW::step(int64_t step, double lr, double grad_scale) {
   const double beta1 = config_.betas[0], beta2 = config_.betas[1], count = static_cast<double>(step);
   kernels::AdamwStep update{};
   update.lr = static_cast<float>(lr);
-  update.beta1 = static_cast<float>(beta1);
-  update.beta2 = static_cast<float>(beta2);
+  update.beta1 = beta1;
+  update.beta2 = beta2;
   update.eps = static_cast<float>(config_.eps);
   update.bias_correction1 = static_cast<float>(1 - std::pow(beta1, count));
   update.bias_correction2 = static_cast<float>(1 - std::pow(beta2, count));

@@ -12,12 +12,14 @@ ATHANOR_INLINE int64_t update(const AdamwStep& s, float* __restrict master, floa
                               int64_t n) {
   const float keep = 1.0f - s.lr * s.weight_decay;
   const float step_size = s.lr / s.bias_correction1;
+  const auto beta2 = static_cast<float>(s.beta2);
+  const auto rest1 = static_cast<float>(1 - s.beta1), rest2 = static_cast<float>(1 - s.beta2);
   const float root_correction = std::sqrt(s.bias_correction2);
   int64_t changed = 0;
   for (int64_t i = 0; i < n; ++i) {
     const float g = grad[i] * s.grad_scale;
-    const float m = exp_avg[i] + (1.0f - s.beta1) * (g - exp_avg[i]);
-    const float v = s.beta2 * exp_avg_sq[i] + (1.0f - s.beta2) * g * g;
+    const float m = exp_avg[i] + rest1 * (g - exp_avg[i]);
+    const float v = beta2 * exp_avg_sq[i] + rest2 * g * g;
     const float updated = master[i] * keep - step_size * m / (std::sqrt(v) / root_correction + s.eps);
     if constexpr (kHasWeight) {
       const uint16_t rounded = bf16_from_float(updated);

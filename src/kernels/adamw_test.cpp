@@ -1,0 +1,196 @@
+#include "kernels/adamw.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "kernels/error_bound.h"
+
+namespace athanor::kernels {
+namespace {
+
+// A number in double and how far fp32 arithmetic may be from it: each operation adds its own rounding to what its
+// operands carry (running error analysis, Higham 2002, §3.3).
+struct Tracked {
+  double value = 0, error = 0;
+};
+Tracked round(double value, double carried) { return {value, carried + kRoundoffFp32 * (std::abs(value) + carried)}; }
+Tracked operator+(Tracked a, Tracked b) { return round(a.value + b.value, a.error + b.error); }
+Tracked operator-(Tracked a, Tracked b) { return round(a.value - b.value, a.error + b.error); }
+Tracked operator*(Tracked a, Tracked b) {
+  return round(a.value * b.value, std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error);
+}
+Tracked operator/(Tracked a, Tracked b) {
+  const double quotient = a.value / b.value;
+  return round(quotient, (a.error + std::abs(quotient) * b.error) / (std::abs(b.value) - b.error));
+}
+Tracked sqrt(Tracked a) {
+  const double root = std::sqrt(a.value);
+  return round(root, a.value > a.error ? a.error / std::sqrt(a.value - a.error) / 2 : std::sqrt(2 * a.error));
+}
+Tracked fp32(double value) { return round(value, 0); }
+
+struct Hyper {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.1, grad_scale = 0.5;
+
+  AdamwStep at(int64_t step) const {
+    AdamwStep s{};
+    s.lr = static_cast<float>(lr);
+    s.beta1 = beta1;
+    s.beta2 = beta2;
+    s.eps = static_cast<float>(eps);
+    s.weight_decay = static_cast<float>(weight_decay);
+    s.bias_correction1 = static_cast<float>(1 - std::pow(beta1, static_cast<double>(step)));
+    s.bias_correction2 = static_cast<float>(1 - std::pow(beta2, static_cast<double>(step)));
+    s.grad_scale = static_cast<float>(grad_scale);
+    return s;
+  }
+};
+
+// The paper's algorithm 2 (decoupled decay), one element.
+struct Reference {
+  Tracked master, exp_avg, exp_avg_sq;
+
+  void step(const Hyper& h, int64_t step, double gradient) {
+    const Tracked one{1, 0}, g = Tracked{gradient, 0} * fp32(h.grad_scale), lr = fp32(h.lr);
+    exp_avg = fp32(h.beta1) * exp_avg + fp32(1 - h.beta1) * g;
+    exp_avg_sq = fp32(h.beta2) * exp_avg_sq + fp32(1 - h.beta2) * g * g;
+    const auto t = static_cast<double>(step);
+    const Tracked m = exp_avg / fp32(1 - std::pow(h.beta1, t)), v = exp_avg_sq / fp32(1 - std::pow(h.beta2, t));
+    master = master * (one - lr * fp32(h.weight_decay)) - lr * m / (sqrt(v) + fp32(h.eps));
+  }
+};
+
+std::vector<float> normals(size_t n, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(n);
+  for (float& value : x) value = normal(random);
+  return x;
+}
+
+struct State {
+  explicit State(size_t n) : master(normals(n, 1)), exp_avg(n), exp_avg_sq(n), grad(n), weight(n) {
+    for (size_t i = 0; i < n; ++i) store(weight[i], master[i]);
+  }
+  int64_t step(const AdamwStep& s, bool bf16) {
+    return adamw(s, master.data(), exp_avg.data(), exp_avg_sq.data(), grad.data(), bf16 ? weight.data() : nullptr,
+                 static_cast<int64_t>(master.size()));
+  }
+  std::vector<float> master, exp_avg, exp_avg_sq, grad;
+  std::vector<Bf16> weight;
+};
+
+// Twice what running analysis allows: the kernel orders the same operations differently (m + (1−β)(g − m), and the bias
+// correction after the square root), which costs at most as many roundings again.
+void expect_near(float actual, Tracked expected, const char* what) {
+  EXPECT_LE(std::abs(actual - expected.value), 2 * expected.error) << what << ": " << actual << " " << expected.value;
+}
+
+TEST(AdamwKernel, FollowsTheAlgorithmOverThreeStepsWithClippingAndDecay) {
+  constexpr size_t kCount = 37;  // no multiple of the lanes
+  for (const Hyper& h : {Hyper{}, Hyper{.beta2 = 0.99, .weight_decay = 0, .grad_scale = 1}, Hyper{.eps = 1e-3}}) {
+    State state(kCount);
+    std::vector<Reference> reference(kCount);
+    for (size_t i = 0; i < kCount; ++i) reference[i].master.value = state.master[i];
+    for (int64_t step = 1; step <= 3; ++step) {
+      state.grad = normals(kCount, static_cast<uint32_t>(10 + step));
+      for (size_t i = 0; i < kCount; ++i) reference[i].step(h, step, state.grad[i]);
+      state.step(h.at(step), false);
+      for (size_t i = 0; i < kCount; ++i) {
+        expect_near(state.exp_avg[i], reference[i].exp_avg, "first moment");
+        expect_near(state.exp_avg_sq[i], reference[i].exp_avg_sq, "second moment");
+        expect_near(state.master[i], reference[i].master, "master");
+      }
+    }
+  }
+}
+
+TEST(AdamwKernel, TheFirstStepIsLrInTheGradientsDirection) {
+  // m/bias1 = g and v/bias2 = g²: what remains is sign(g), if 1 − β is taken before β is rounded to fp32.
+  Hyper h;
+  h.weight_decay = 0;
+  h.eps = 0;
+  State state(37);
+  state.master.assign(37, 0.0f);  // so that the update is seen in all its bits
+  state.grad = normals(37, 5);
+  const auto grad = state.grad;
+  state.step(h.at(1), false);
+  for (size_t i = 0; i < grad.size(); ++i) {
+    // Constants: lr, both corrections, both 1 − β; g scaled and squared; then a product or quotient each.
+    EXPECT_LE(std::abs(state.master[i] + std::copysign(h.lr, grad[i])), error_bound(h.lr, 0, 16)) << grad[i];
+  }
+}
+
+TEST(AdamwKernel, ZeroesTheGradientForTheNextStep) {
+  for (const bool bf16 : {false, true}) {
+    State state(19);
+    state.grad = normals(19, 6);
+    state.step(Hyper{}.at(1), bf16);
+    EXPECT_EQ(state.grad, std::vector<float>(19, 0.0f));
+  }
+}
+
+TEST(AdamwKernel, TheBf16WeightIsTheMasterRoundedOnceAndLeavesTheMasterAlone) {
+  State with(37), without(37);
+  for (int64_t step = 1; step <= 3; ++step) {
+    with.grad = without.grad = normals(37, 7);
+    with.step(Hyper{}.at(step), true);
+    without.step(Hyper{}.at(step), false);
+    EXPECT_EQ(with.master, without.master);
+    for (size_t i = 0; i < 37; ++i) EXPECT_EQ(with.weight[i].bits, bf16_from_float(with.master[i]));
+  }
+}
+
+TEST(AdamwKernel, CountsTheWeightsThatForwardSeesChange) {
+  Hyper h;
+  h.weight_decay = 0;
+  State state(40);
+  state.master.assign(40, 1.0f);
+  for (Bf16& w : state.weight) store(w, 1.0f);
+  for (size_t i = 0; i < 13; ++i) state.grad[i] = 1;
+  const auto grad = state.grad;
+  h.lr = 0x1p-12;  // below half an ULP of bf16 under one (2^-9), above that of fp32
+  EXPECT_EQ(State(state).step(h.at(1), true), 0);
+  EXPECT_EQ(State(state).step(h.at(1), false), 13);
+  h.lr = 0x1p-6;
+  EXPECT_EQ(State(state).step(h.at(1), true), 13);
+}
+
+TEST(AdamwKernel, WithoutGradientOnlyDecays) {
+  Hyper h;
+  State state(21);
+  const auto before = state.master;
+  state.step(h.at(1), false);
+  for (size_t i = 0; i < 21; ++i) {
+    // lr · decay, one minus it, times the master, minus nothing.
+    const double decayed = before[i] * (1 - double{static_cast<float>(h.lr)} * static_cast<float>(h.weight_decay));
+    EXPECT_LE(std::abs(state.master[i] - decayed), error_bound(std::abs(decayed), 0, 3));
+    EXPECT_EQ(state.exp_avg[i], 0.0f);
+  }
+}
+
+TEST(AdamwKernel, OfNothingChangesNothing) {
+  EXPECT_EQ(adamw(Hyper{}.at(1), nullptr, nullptr, nullptr, nullptr, nullptr, 0), 0);
+}
+
+TEST(SumOfSquares, IsWithinItsBoundAcrossRuns) {
+  for (const int64_t n : {0, 1, 15, 16, 17, 4095, 4096, 4097, 20001}) {
+    const auto x = normals(static_cast<size_t>(n), 8);
+    double exact = 0;
+    for (const float value : x) exact += double{value} * value;
+    // fp32 in runs of 4,096, one lane of 16 after the other, a tree of the lanes, a rounded square.
+    EXPECT_LE(std::abs(sum_of_squares(x.data(), n) - exact), error_bound(exact, 0, 4096 / kLanes + 5)) << n;
+  }
+}
+
+TEST(SumOfSquares, OfALongRunOfOnesIsExact) {
+  // In a single fp32 sum these would stop growing at 2^24 a lane; in runs they do not.
+  const std::vector<float> ones(3 * 4096 + 7, 1.0f);
+  EXPECT_EQ(sum_of_squares(ones.data(), static_cast<int64_t>(ones.size())), static_cast<double>(ones.size()));
+}
+
+}  // namespace
+}  // namespace athanor::kernels

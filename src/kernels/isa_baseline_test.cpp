@@ -1,0 +1,21 @@
+// Every kernel at the level that all x86-64 machines have (elsewhere: the compiler's default), under a name of its own.
+
+#include "kernels/testing/isa_levels.h"
+
+// Whatever is declared outside our namespace comes before the name is changed.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/half.h"
+
+#define kernels kernels_baseline
+#define ATHANOR_EACH_ISA
+#include "kernels/testing/isa_sources.h"
+#undef kernels
+
+namespace athanor::isa_levels {
+Outputs baseline() { return kernels_baseline::testing::IsaOutputs().all(); }
+}  // namespace athanor::isa_levels

@@ -1,0 +1,138 @@
+#pragma once
+// Runs every kernel that is compiled once for each level of x86-64, and keeps the bits of what comes out.
+//
+// Included under one name (namespace athanor::kernels) it runs what the loader chose for this machine; the
+// isa_*_test.cpp files include it, and the kernels' own sources, under other names and for one level each.
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/accumulate.h"
+#include "kernels/adamw.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/norm.h"
+#include "kernels/rope.h"
+#include "kernels/routing.h"
+#include "kernels/swiglu.h"
+
+namespace athanor::kernels::testing {
+
+// static: each file that includes this has its own, compiled for its level.
+class IsaOutputs {
+ public:
+  // 3 rows of 103: whole vectors, a tail, and rows that start unaligned.
+  static constexpr int64_t kRows = 3, kWidth = 103, kCount = kRows * kWidth;
+
+  std::vector<std::pair<std::string, std::vector<unsigned char>>> all() {
+    run<float>("fp32");
+    run<Bf16>("bf16");
+    run_adamw();
+    return std::move(outputs_);
+  }
+
+ private:
+  template <class T>
+  static std::vector<T> numbers(int64_t n, unsigned salt, float scale = 1) {
+    std::vector<T> x(static_cast<size_t>(n));
+    unsigned state = salt * 2654435761u + 1;
+    for (T& value : x) {
+      state = state * 1664525u + 1013904223u;
+      store(value, (static_cast<float>(state >> 8) * 0x1p-23f - 1) * scale);
+    }
+    return x;
+  }
+
+  template <class T>
+  void keep(const std::string& name, const std::vector<T>& x) {
+    std::vector<unsigned char> bytes(x.size() * sizeof(T));
+    std::memcpy(bytes.data(), x.data(), bytes.size());
+    outputs_.emplace_back(name, std::move(bytes));
+  }
+
+  template <class T>
+  void run(const std::string& type) {
+    run_norms<T>(type);
+    run_elementwise<T>(type);
+    run_rows<T>(type);
+  }
+
+  template <class T>
+  void run_norms(const std::string& type) {
+    const auto x = numbers<T>(kCount, 1, 3), w = numbers<T>(kWidth, 2), dy = numbers<T>(kCount, 3);
+    std::vector<T> y(kCount), dx(kCount);
+    std::vector<float> rstd(kRows), mean(kRows), dw(kWidth, 0.25f);
+    rms_norm_forward(x.data(), w.data(), y.data(), rstd.data(), kRows, kWidth, 1e-5f);
+    rms_norm_backward(dy.data(), x.data(), w.data(), rstd.data(), dx.data(), dw.data(), kRows, kWidth);
+    keep(type + " rms_norm y", y), keep(type + " rms_norm rstd", rstd);
+    keep(type + " rms_norm dx", dx), keep(type + " rms_norm dw", dw);
+    layer_norm_forward(x.data(), y.data(), mean.data(), rstd.data(), kRows, kWidth, 1e-5f);
+    layer_norm_backward(dy.data(), x.data(), mean.data(), rstd.data(), dx.data(), kRows, kWidth);
+    keep(type + " layer_norm y", y), keep(type + " layer_norm mean", mean), keep(type + " layer_norm rstd", rstd);
+    keep(type + " layer_norm dx", dx);
+  }
+
+  template <class T>
+  void run_elementwise(const std::string& type) {
+    const auto gate = numbers<T>(kCount, 4, 12), up = numbers<T>(kCount, 5), dout = numbers<T>(kCount, 6);
+    std::vector<T> out(kCount), dgate(kCount), dup(kCount);
+    swiglu_forward(gate.data(), up.data(), out.data(), kCount);
+    swiglu_backward(dout.data(), gate.data(), up.data(), dgate.data(), dup.data(), kCount);
+    keep(type + " swiglu out", out), keep(type + " swiglu dgate", dgate), keep(type + " swiglu dup", dup);
+
+    std::vector<float> sum = numbers<float>(kCount, 7);
+    accumulate(sum.data(), out.data(), kCount);
+    keep(type + " accumulate", sum);
+
+    constexpr int64_t kTokens = 3, kHeads = 2, kHeadDim = 46;
+    const auto x = numbers<T>(kTokens * kHeads * kHeadDim, 8);
+    const auto cos = numbers<float>(kTokens * kHeadDim / 2, 9), sin = numbers<float>(kTokens * kHeadDim / 2, 10);
+    std::vector<T> y(x.size());
+    rope(x.data(), y.data(), cos.data(), sin.data(), kTokens, kHeads, kHeadDim, -1.0f);
+    keep(type + " rope", y);
+  }
+
+  template <class T>
+  void run_rows(const std::string& type) {
+    auto logits = numbers<T>(kCount, 11, 20);
+    const std::vector<int64_t> targets = {5, kNoTarget, 102};
+    std::vector<float> losses(kRows);
+    cross_entropy(logits.data(), targets.data(), losses.data(), nullptr, kRows, kWidth, 0.3f);
+    keep(type + " cross_entropy losses", losses), keep(type + " cross_entropy gradient", logits);
+
+    const std::vector<int64_t> choice_of_row = {3, 0, 5, 2}, row_of_choice = {1, -1, 3, 0, -1, 2};  // 3 tokens, k = 2
+    const auto x = numbers<T>(kCount, 12), y = numbers<T>(4 * kWidth, 13);
+    const auto weights = numbers<float>(6, 14);
+    std::vector<T> rows(4 * kWidth), out(kCount);
+    gather_rows(x.data(), choice_of_row.data(), rows.data(), 0, 4, 2, kWidth);
+    combine_rows(y.data(), weights.data(), row_of_choice.data(), out.data(), 0, kRows, 2, kWidth);
+    keep(type + " gather", rows), keep(type + " combine", out);
+    std::vector<float> dweights(6);
+    weigh_rows(rows.data(), out.data(), weights.data(), choice_of_row.data(), dweights.data(), 0, 3, kWidth);
+    keep(type + " weigh act", rows), keep(type + " weigh dact", out), keep(type + " weigh dweights", dweights);
+  }
+
+  void run_adamw() {
+    const AdamwStep step{.lr = 1e-2f,
+                         .eps = 1e-8f,
+                         .weight_decay = 0.1f,
+                         .beta1 = 0.9,
+                         .beta2 = 0.95,
+                         .bias_correction1 = 0.1f,
+                         .bias_correction2 = 0.05f,
+                         .grad_scale = 0.7f};
+    auto master = numbers<float>(kCount, 15), m = numbers<float>(kCount, 16), grad = numbers<float>(kCount, 18);
+    auto v = numbers<float>(kCount, 17);
+    for (float& value : v) value *= value;
+    std::vector<Bf16> weight(kCount);
+    keep("sum_of_squares", std::vector<double>{sum_of_squares(grad.data(), kCount)});
+    const int64_t changed = adamw(step, master.data(), m.data(), v.data(), grad.data(), weight.data(), kCount);
+    keep("adamw changed", std::vector<int64_t>{changed});
+    keep("adamw master", master), keep("adamw exp_avg", m), keep("adamw exp_avg_sq", v), keep("adamw weight", weight);
+  }
+
+  std::vector<std::pair<std::string, std::vector<unsigned char>>> outputs_;
+};
+
+}  // namespace athanor::kernels::testing
