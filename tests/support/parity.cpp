@@ -1,0 +1,116 @@
+// What a model computes, for comparison with transformers: logits, losses, every gradient, parameters after AdamW
+// steps.
+//
+//   athanor_parity HF_DIR INPUT OUTPUT [--document-attention EOS_ID] [--steps N --lr LR]
+//
+// The interface is described in tests/interop/test_transformers_parity.py.
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+
+#include "arch/inventory.h"
+#include "checkpoint/hf_import.h"
+#include "checkpoint/safetensors.h"
+#include "train/microbatch.h"
+#include "train/train_state.h"
+
+namespace athanor {
+namespace {
+
+struct Arguments {
+  std::string folder, input, output;
+  int64_t eos_id = -1, steps = 0;
+  double lr = 1e-3;
+};
+
+// Tensors by name, written as fp32.
+using Named = std::vector<std::pair<std::string, Tensor>>;
+
+Batch read_batch(const std::string& path) {
+  const auto file = SafetensorsFile::open(path);
+  const auto& entry = file.entry("tokens");
+  Batch batch{entry.shape.at(0), entry.shape.at(1), {}, {}};
+  std::vector<int64_t> ids(static_cast<size_t>(entry.num_elements));
+  std::memcpy(ids.data(), file.data("tokens").data(), ids.size() * sizeof(int64_t));
+  batch.tokens.assign(ids.begin(), ids.end());
+  return batch;
+}
+
+void write(const std::string& path, const Named& tensors) {
+  std::vector<TensorSpec> specs;
+  for (const auto& [name, tensor] : tensors) specs.push_back({name, Dtype::kF32, tensor.sizes().vec()});
+  SafetensorsWriter writer(path, specs, {});
+  for (const auto& [name, tensor] : tensors) {
+    const Tensor values = tensor.to(at::kFloat).contiguous();
+    writer.append(values.const_data_ptr<float>(), static_cast<size_t>(values.numel()) * sizeof(float));
+  }
+  writer.commit();
+}
+
+LossParts forward_backward(TrainState& state, const Microbatch& microbatch) {
+  state.decoder.forward(0, microbatch.tokens, &microbatch.labels);
+  state.decoder.backward(0, {});
+  return state.decoder.take_parts(0);
+}
+
+void add_parameters(Named& out, const TrainState& state, const std::string& prefix, bool gradients) {
+  for (const auto& spec : make_inventory(state.config.model)) {
+    const Weight weight = state.parameters.weight(spec.name);
+    out.emplace_back(prefix + spec.name, (gradients ? weight.grad : weight.value).clone());
+  }
+}
+
+void run(const Arguments& given) {
+  const HfFolder folder = HfFolder::open(given.folder);
+  const Batch batch = read_batch(given.input);
+  RunConfig config;
+  config.model = folder.model();
+  config.train.dtype = "float32";
+  config.train.micro_batch_size = batch.num_sequences;
+  config.train.loss_chunk_tokens = 17;  // several chunks, the last of another length
+  config.moe.aux_scope = "transformers";
+  config.moe.router_aux_loss_coef = folder.config().router_aux_loss_coef;
+  config.moe.router_z_loss_coef = 0;
+  config.data.attention_scope = given.eos_id >= 0 ? "document" : "instance";
+  TrainState state(config, {});
+  for (const auto& spec : make_inventory(config.model))
+    folder.read(spec.name, state.parameters.master_of(spec.name).data_ptr<float>());
+
+  const auto microbatch = split_batch(batch, config, static_cast<uint32_t>(given.eos_id)).at(0);
+  Named out = {{"logits", state.decoder.logits(microbatch.tokens, microbatch.labels.documents)}};
+  const LossParts parts = forward_backward(state, microbatch);
+  out.emplace_back("loss", at::scalar_tensor(parts.loss_sum / static_cast<double>(parts.num_targets)));
+  if (config.model.is_moe()) {
+    const double layer_sequences = static_cast<double>(config.model.num_hidden_layers * batch.num_sequences);
+    out.emplace_back("aux_loss", at::scalar_tensor(parts.aux_sum / layer_sequences));
+  }
+  add_parameters(out, state, "grad.", true);
+  for (int64_t step = 1; step <= given.steps; ++step) {
+    if (step > 1) forward_backward(state, microbatch);
+    state.optimizer.step(step, given.lr, 1.0);
+  }
+  if (given.steps > 0) add_parameters(out, state, "param.", false);
+  write(given.output, out);
+}
+
+}  // namespace
+}  // namespace athanor
+
+int main(int argc, char** argv) {
+  athanor::Arguments given;
+  CLI::App app("Writes what a model computes, for comparison with transformers");
+  app.add_option("folder", given.folder)->required();
+  app.add_option("input", given.input)->required();
+  app.add_option("output", given.output)->required();
+  app.add_option("--document-attention", given.eos_id);
+  app.add_option("--steps", given.steps);
+  app.add_option("--lr", given.lr);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    athanor::run(given);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}
