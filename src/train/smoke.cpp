@@ -1,0 +1,165 @@
+#include "train/smoke.h"
+
+#include <torch/headeronly/version.h>
+
+#include <bit>
+#include <functional>
+
+#include "arch/inventory.h"
+#include "base/files.h"
+#include "base/random.h"
+#include "model/initialize.h"
+#include "train/preflight.h"
+#include "train/train_step.h"
+
+namespace athanor {
+namespace {
+
+constexpr int64_t kSteps = 50, kSequences = 8, kSeqLen = 64, kVocab = 256;
+constexpr int kThreads = 2;
+
+RunConfig smoke_config(bool sparse) {
+  RunConfig config;
+  config.model.family = sparse ? "olmoe" : "olmo";
+  config.model.hidden_size = 128;
+  config.model.num_hidden_layers = 2;
+  config.model.num_attention_heads = 4;
+  config.model.num_key_value_heads = 2;
+  config.model.intermediate_size = sparse ? 64 : 256;
+  config.model.num_experts = sparse ? 8 : 0;
+  config.model.num_experts_per_tok = sparse ? 2 : 0;
+  config.model.vocab_size = kVocab;
+  config.data.seq_len = kSeqLen;
+  config.data.attention_scope = sparse ? "document" : "instance";
+  config.train.steps = kSteps;
+  config.train.global_batch_size = kSequences;
+  config.train.micro_batch_size = 4;
+  config.train.dtype = sparse ? "bfloat16" : "float32";
+  config.train.loss_chunk_tokens = 100;
+  config.optimizer.lr = 1e-2;
+  config.optimizer.min_lr = 1e-3;
+  config.optimizer.warmup_steps = 10;
+  return config;
+}
+
+// Something to learn: most tokens follow from the one before, one in eight is drawn; token 0 ends a document now and
+// then.
+Batch smoke_batch(int64_t step) {
+  const CounterRandom random(1, "smoke");
+  Batch batch{kSequences, kSeqLen, std::vector<int32_t>(kSequences * kSeqLen), {0, (step + 1) * kSequences}};
+  uint64_t previous = 1;
+  for (size_t i = 0; i < batch.tokens.size(); ++i) {
+    const uint64_t draw = random.u64(static_cast<uint64_t>(step) * batch.tokens.size() + i);
+    previous = draw % 8 == 0 ? (draw >> 8) % kVocab : (previous * 5 + 17) % kVocab;
+    batch.tokens[i] = static_cast<int32_t>(previous);
+  }
+  return batch;
+}
+
+// Names every parameter, or expert of one, for which `property` is false.
+void check_each(const TrainState& state, const std::string& what,
+                const std::function<bool(const ParameterSpec&, int64_t begin, int64_t end)>& property,
+                std::vector<std::string>& findings) {
+  for (const auto& spec : make_inventory(state.config.model)) {
+    const int64_t parts = spec.is_expert() ? spec.shape[0] : 1, size = spec.num_elements() / parts;
+    for (int64_t part = 0; part < parts; ++part) {
+      if (property(spec, part * size, (part + 1) * size)) continue;
+      findings.push_back(spec.name + (spec.is_expert() ? fmt::format("[{}]", part) : "") + " " + what);
+    }
+  }
+}
+
+class Smoke {
+ public:
+  explicit Smoke(bool sparse) : state_(smoke_config(sparse), {}), sparse_(sparse) {
+    run_.model = sparse ? "sparse" : "dense";
+    initialize_parameters(state_.config.model, 1, state_.parameters);
+    initial_ = state_.parameters.master().clone();
+  }
+
+  SmokeRun run() {
+    for (int64_t step = 0; step < kSteps; ++step) {
+      const StepReport report = train_step(state_, smoke_batch(step));
+      const double loss = report.parts.loss_sum / static_cast<double>(report.parts.num_targets);
+      run_.steps.push_back({loss, report.grad_norm});
+      if (step == 0) check_first(report, loss);
+    }
+    check_each(
+        state_, "receives no gradient",
+        [&](const auto& spec, int64_t begin, int64_t end) {
+          return moved(state_.optimizer.exp_avg_sq(), {}, spec, begin, end);
+        },
+        run_.findings);
+    check_each(
+        state_, "does not move",
+        [&](const auto& spec, int64_t begin, int64_t end) {
+          return moved(state_.parameters.master(), initial_, spec, begin, end);
+        },
+        run_.findings);
+    if (!(run_.steps.back().loss < run_.steps.front().loss - 1)) {
+      run_.findings.push_back(fmt::format("the loss went from {:.4f} to {:.4f}: it should fall by more than 1",
+                                          run_.steps.front().loss, run_.steps.back().loss));
+    }
+    return std::move(run_);
+  }
+
+ private:
+  void check_first(const StepReport& report, double loss) {
+    const double expected = expected_first_loss(state_.config.model);
+    if (std::abs(loss - expected) > 0.2)
+      run_.findings.push_back(fmt::format("the first loss is {:.4f}, expected {:.4f}", loss, expected));
+    if (!sparse_) return;
+    const double routed = static_cast<double>(kSequences * kSeqLen * state_.config.model.num_hidden_layers);
+    const double entropy = report.parts.entropy_sum / routed,
+                 full = std::log(static_cast<double>(state_.config.model.num_experts));
+    if (entropy < 0.9 * full)
+      run_.findings.push_back(
+          fmt::format("the router's entropy starts at {:.4f}, expected near ln(experts) {:.4f}", entropy, full));
+  }
+
+  bool moved(const Tensor& flat, const Tensor& before, const ParameterSpec& spec, int64_t begin, int64_t end) const {
+    const int64_t at = state_.parameters.entry(spec.name).flat_begin + begin;
+    const Tensor now = flat.narrow(0, at, end - begin);
+    return (before.defined() ? now - before.narrow(0, at, end - begin) : now).count_nonzero().item<int64_t>() > 0;
+  }
+
+  TrainState state_;
+  bool sparse_;
+  SmokeRun run_;
+  Tensor initial_;
+};
+
+}  // namespace
+
+bool SmokeStep::operator==(const SmokeStep& other) const {
+  return std::bit_cast<uint64_t>(loss) == std::bit_cast<uint64_t>(other.loss) &&
+         std::bit_cast<uint64_t>(grad_norm) == std::bit_cast<uint64_t>(other.grad_norm);
+}
+
+std::vector<SmokeRun> run_smoke() {
+  at::set_num_threads(kThreads);
+  return {Smoke(false).run(), Smoke(true).run()};
+}
+
+std::string machine_kind() {
+  // What the libraries choose their code by.
+  const std::string cpu = read_file("/proc/cpuinfo");
+  const auto has = [&](const char* flag) { return cpu.find(std::string(" ") + flag) != std::string::npos; };
+  const char* vendor = cpu.find("GenuineIntel") != std::string::npos   ? "intel"
+                       : cpu.find("AuthenticAMD") != std::string::npos ? "amd"
+                                                                       : "other";
+  const char* isa = has("amx_bf16")      ? "amx_bf16"
+                    : has("avx512_bf16") ? "avx512_bf16"
+                    : has("avx512f")     ? "avx512"
+                    : has("avx2")        ? "avx2"
+                                         : "base";
+#if defined(__x86_64__)
+  const char* arch = "x86_64";
+#else
+  const char* arch = "other";
+#endif
+  return fmt::format("{}-{}-{}-libtorch{}.{}.{}", arch, vendor, isa, TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR,
+                     TORCH_VERSION_PATCH);
+}
+
+}  // namespace athanor
