@@ -18,6 +18,7 @@ namespace athanor {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::string_literals;
 
 std::string bytes_counting(int from, int step) {
   std::string bytes;
@@ -92,7 +93,9 @@ TEST_F(TensorBoard, AFileBeginsWithItsVersionAndTheStepThatSupersedes) {
   const TensorBoardWriter writer(folder_, 300);
   const auto found = events(writer);
   ASSERT_EQ(found.size(), 2u);
-  EXPECT_EQ(after_wall_time(found[0]), std::string("\x10\x00\x1A\x0D", 4) + "brain.Event:2");
+  EXPECT_EQ(after_wall_time(found[0]),
+            "\x10\x00\x1A\x0D"
+            "brain.Event:2"s);
   EXPECT_EQ(after_wall_time(found[1]), "\x10\xAC\x02\x3A\x02\x08\x01");  // step 300; session log: status START
 }
 
@@ -101,8 +104,7 @@ TEST_F(TensorBoard, AScalarIsTagAndFloatInASummary) {
   writer.scalar("loss/x", 1.5, 7);
   const auto found = events(writer);
   ASSERT_EQ(found.size(), 3u);
-  EXPECT_EQ(after_wall_time(found[2]),
-            std::string("\x10\x07\x2A\x0F\x0A\x0D\x0A\x06", 8) + "loss/x" + std::string("\x15\x00\x00\xC0\x3F", 5));
+  EXPECT_EQ(after_wall_time(found[2]), "\x10\x07\x2A\x0F\x0A\x0D\x0A\x06loss/x\x15\x00\x00\xC0\x3F"s);
 }
 
 TEST_F(TensorBoard, FilesOfOneSecondSortInTheOrderTheyWereBegun) {
