@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -63,7 +64,8 @@ std::vector<PlannedFile> plan_files(const std::vector<PieceView>& views, const s
 
 std::string write_part(SafetensorsWriter& writer, const Part& part, const std::string& file) {
   if (const int injected = fault_errno("checkpoint.piece")) {
-    throw IoError("cannot write " + file + ": fault injected", injected);
+    errno = injected;
+    fail_errno("cannot write", file);
   }
   Hasher hasher;
   const auto* bytes = reinterpret_cast<const std::byte*>(part.data());

@@ -4,6 +4,9 @@
 //   checkpoint_tool copy FILE.safetensors OUT.safetensors     every tensor's bytes through our reader and writer
 //   checkpoint_tool copy-hf FOLDER OUT float32|bfloat16 MAX_SHARD_BYTES [TOKENIZER.json]
 //                                                             a transformers folder through our import and export
+//   checkpoint_tool reslice CHECKPOINT OUT                    the same tensors as odd slices: boxes cut along the last
+//   dim,
+//                                                             each as two flat ranges
 //   checkpoint_tool throughput FOLDER MEGABYTES [THREADS]     GB/s of writing, verifying and loading a checkpoint
 
 #include <chrono>
@@ -32,6 +35,32 @@ void list(const Arguments& arguments) {
     out["tensors"][name] = {{"dtype", dtype_name(entry.dtype)}, {"shape", entry.shape}};
   }
   std::puts(out.dump().c_str());
+}
+
+// Each tensor as boxes of one or two along its last dim, each box in two flat ranges.
+void reslice(const Arguments& arguments) {
+  const auto checkpoint = CheckpointReader::open(arguments.at(0));
+  std::vector<std::vector<float>> values;
+  std::vector<PieceView> pieces;
+  for (const auto& [name, shape] : checkpoint.manifest().tensors) {
+    const int64_t last = shape.back(), cut = (last + 1) / 2;
+    for (const auto& [begin, end] : {std::pair{int64_t{0}, cut}, std::pair{cut, last}}) {
+      Shape offset(shape.size(), 0), extent = shape;
+      offset.back() = begin;
+      extent.back() = end - begin;
+      const Slice box = box_slice(shape, offset, extent);
+      for (const auto& [first, behind] :
+           {std::pair{int64_t{0}, box.flat_end / 3}, std::pair{box.flat_end / 3, box.flat_end}}) {
+        Slice part = box;
+        part.flat_begin = first;
+        part.flat_end = behind;
+        auto& data = values.emplace_back(static_cast<size_t>(part.num_elements()));
+        checkpoint.load({{name, part, data.data()}});
+        pieces.push_back({name, part, data.data()});
+      }
+    }
+  }
+  write_checkpoint(arguments.at(1), pieces, checkpoint.manifest().model, checkpoint.state());
 }
 
 void copy(const Arguments& arguments) {
@@ -94,6 +123,7 @@ int run(const std::string& command, const Arguments& arguments) {
   if (command == "list") return list(arguments), 0;
   if (command == "copy") return copy(arguments), 0;
   if (command == "copy-hf") return copy_hf(arguments), 0;
+  if (command == "reslice") return reslice(arguments), 0;
   if (command == "throughput") return throughput(arguments), 0;
   std::fprintf(stderr, "unknown command %s\n", command.c_str());
   return 2;
