@@ -10,7 +10,8 @@ import pytest
 accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="pip install tensorboard")
 
 ROOT = Path(__file__).resolve().parents[2]
-TRAIN_TEST = Path(os.environ.get("ATHANOR_BUILD", ROOT / "build")) / "train_test"
+BUILD = os.environ.get("ATHANOR_BUILD") or Path(os.environ.get("ATHANOR_BIN", ROOT / "build" / "athanor")).parent
+TRAIN_TEST = Path(BUILD) / "train_test"
 
 pytestmark = pytest.mark.skipif(not TRAIN_TEST.exists(), reason=f"{TRAIN_TEST} is not built; set ATHANOR_BUILD")
 
