@@ -7,6 +7,10 @@ namespace athanor {
 
 bool IoError::disk_full() const { return error_number_ == ENOSPC || error_number_ == EDQUOT; }
 
+bool IoError::names_wrong_path(int error_number) {
+  return error_number == ENOENT || error_number == ENOTDIR || error_number == EISDIR || error_number == EACCES;
+}
+
 void fail_errno(const std::string& what, const std::string& path) {
   const int error_number = errno;
   std::string message = what + " " + path + ": " + std::strerror(error_number);

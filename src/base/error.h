@@ -50,11 +50,15 @@ class CommError : public Error {
 /// The system refused an operation on a file; `disk_full()` tells the one case that a run survives.
 class IoError : public Error {
  public:
-  IoError(const std::string& message, int error_number) : Error(message, 1), error_number_(error_number) {}
+  IoError(const std::string& message, int error_number)
+      : Error(message, names_wrong_path(error_number) ? 2 : 1), error_number_(error_number) {}
   int error_number() const { return error_number_; }
   bool disk_full() const;
 
  private:
+  /// A path that is not there, not a file, or not ours to open: the user's input, unlike a disk that fails.
+  static bool names_wrong_path(int error_number);
+
   int error_number_;
 };
 

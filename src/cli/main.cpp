@@ -3,16 +3,28 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <exception>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 
 namespace {
 
 constexpr const char* kVersion = "athanor " ATHANOR_VERSION;
+
+// CLI11 would only say that a subcommand is required.
+void refuse_unknown_subcommand(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> known;
+  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    known.push_back(command->get_name());
+  ATHANOR_CHECK(std::find(known.begin(), known.end(), argv[1]) != known.end(), "unknown subcommand {}{}; there are {}",
+                argv[1], athanor::did_you_mean(argv[1], known), athanor::join(known));
+}
 
 int run(int argc, char** argv) {
   CLI::App app(
@@ -33,6 +45,7 @@ int run(int argc, char** argv) {
   athanor::add_import_command(app);
   athanor::add_generate_command(app);
   athanor::add_smoke_command(app);
+  refuse_unknown_subcommand(app, argc, argv);
   try {
     app.parse(argc, argv);  // each subcommand runs in its callback
   } catch (const CLI::ParseError& error) {

@@ -1,0 +1,122 @@
+#include "model/decoder.h"
+
+#include <gtest/gtest.h>
+
+#include "model/initialize.h"
+
+namespace athanor {
+namespace {
+
+ModelConfig tiny(bool sparse) {
+  ModelConfig m;
+  m.family = sparse ? "olmoe" : "olmo";
+  m.hidden_size = 32;
+  m.num_hidden_layers = 2;
+  m.num_attention_heads = 4;
+  m.intermediate_size = 24;
+  m.num_experts = sparse ? 6 : 0;
+  m.num_experts_per_tok = sparse ? 2 : 0;
+  m.vocab_size = 50;
+  m.initializer_range = 0.1;
+  return m;
+}
+
+struct Fixture {
+  explicit Fixture(bool sparse, moe::AuxScope scope = moe::AuxScope::kSequence)
+      : model(tiny(sparse)), parameters(make_bucket_entries(model), at::kFloat, ParameterStore::Use::kTraining),
+        decoder(model, parameters, {scope, 7}) {
+    initialize_parameters(model, 1, parameters);
+  }
+
+  LossParts run(const Tensor& tokens, double sequences) {
+    Labels labels;
+    labels.targets = at::full_like(tokens, -100);
+    labels.targets.narrow(1, 0, tokens.size(1) - 1).copy_(tokens.narrow(1, 1, tokens.size(1) - 1));
+    labels.loss_scale = 1 / (sequences * static_cast<double>(tokens.size(1) - 1));
+    labels.aux_scale = 0.01 / (2 * sequences);
+    labels.z_scale = 0.001 / (2 * sequences * static_cast<double>(tokens.size(1)));
+    decoder.forward(0, tokens, &labels);
+    decoder.backward(0, {});
+    return decoder.take_parts(0);
+  }
+
+  ModelConfig model;
+  ParameterStore parameters;
+  Decoder decoder;
+};
+
+class DecoderTest : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Families, DecoderTest, testing::Values(false, true),
+                         [](const auto& info) { return info.param ? "olmoe" : "olmo"; });
+
+TEST_P(DecoderTest, MicrobatchesAddUpToTheBatch) {
+  at::manual_seed(3);
+  const Tensor tokens = at::randint(0, 50, {4, 12}, at::kLong);
+  Fixture whole(GetParam()), cut(GetParam());
+  LossParts together = whole.run(tokens, 4), apart;
+  for (int64_t b = 0; b < 4; ++b) apart += cut.run(tokens.narrow(0, b, 1), 4);
+  EXPECT_NEAR(together.loss_sum, apart.loss_sum, 1e-6 * together.loss_sum);
+  EXPECT_EQ(together.num_targets, apart.num_targets);
+  EXPECT_NEAR(together.aux_sum, apart.aux_sum, 1e-5 * std::abs(together.aux_sum));
+  if (GetParam()) EXPECT_TRUE(at::equal(together.tokens_per_expert, apart.tokens_per_expert));
+  const Tensor difference = (whole.parameters.grad() - cut.parameters.grad()).abs().max();
+  // Gradients are sums over 48 tokens: 48 · 2^-24 of the largest, and as much again for the layers below.
+  EXPECT_LT(difference.item<double>(), 96 * std::ldexp(whole.parameters.grad().abs().max().item<double>(), -24));
+}
+
+TEST_P(DecoderTest, CachedLogitsEqualThoseOfTheWholeText) {
+  at::manual_seed(4);
+  const Tensor tokens = at::randint(0, 50, {1, 11}, at::kLong);
+  Fixture f(GetParam());
+  const Tensor whole = f.decoder.logits(tokens);
+  auto caches = f.decoder.make_caches(1, 11);
+  const Tensor after_prompt = f.decoder.next_logits(tokens.narrow(1, 0, 5), caches);
+  EXPECT_TRUE(at::allclose(after_prompt, whole.select(1, 4), 1e-4, 1e-5));
+  for (int64_t t = 5; t < 11; ++t) {
+    EXPECT_TRUE(at::allclose(f.decoder.next_logits(tokens.narrow(1, t, 1), caches), whole.select(1, t), 1e-4, 1e-5))
+        << t;
+  }
+}
+
+TEST_P(DecoderTest, ScoresAreTheLossesOfTrainingAndLeaveNoTrace) {
+  at::manual_seed(5);
+  const Tensor tokens = at::randint(0, 50, {2, 9}, at::kLong);
+  Fixture f(GetParam());
+  Labels labels;
+  labels.targets = tokens;
+  const TokenScores scores = f.decoder.score(tokens, &labels);
+  EXPECT_EQ(f.parameters.grad().abs().max().item<float>(), 0.0f);
+  f.decoder.forward(0, tokens, &labels);
+  f.decoder.backward(0, {});
+  const double loss = f.decoder.take_parts(0).loss_sum;
+  EXPECT_NEAR(-scores.log_probability.sum(at::kDouble).item<double>(), loss, 1e-6 * loss);
+}
+
+TEST_P(DecoderTest, TwoRunsGiveTheSameBits) {
+  at::manual_seed(6);
+  const Tensor tokens = at::randint(0, 50, {4, 16}, at::kLong);
+  Fixture a(GetParam()), b(GetParam());
+  EXPECT_EQ(a.run(tokens, 4).loss_sum, b.run(tokens, 4).loss_sum);
+  EXPECT_TRUE(at::equal(a.parameters.grad(), b.parameters.grad()));
+}
+
+TEST(Initialize, DependsOnSeedAndNameAndNotOnThreads) {
+  Fixture a(true), b(true);
+  at::set_num_threads(1);
+  initialize_parameters(b.model, 1, b.parameters);
+  at::set_num_threads(2);
+  EXPECT_TRUE(at::equal(a.parameters.master(), b.parameters.master()));
+  initialize_parameters(b.model, 2, b.parameters);
+  EXPECT_FALSE(at::equal(a.parameters.master(), b.parameters.master()));
+  EXPECT_EQ(a.parameters.master_of("model.norm.weight").min().item<float>(), 1.0f);
+}
+
+TEST(Initialize, WeightsHaveTheDeviationThatTheConfigurationSays) {
+  Fixture f(true);
+  const Tensor weight = f.parameters.master_of("model.layers.0.mlp.experts.gate_proj.weight");
+  const double n = static_cast<double>(weight.numel()), deviation = weight.std().item<double>();
+  EXPECT_NEAR(deviation, 0.1, 5 * 0.1 / std::sqrt(2 * n));  // five standard errors
+}
+
+}  // namespace
+}  // namespace athanor

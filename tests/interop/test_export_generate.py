@@ -1,0 +1,160 @@
+"""What we export `transformers` loads, what it saves we import, and greedy text is the same."""
+import json
+
+import pytest
+import torch
+from runs import Run, make_data
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, OlmoConfig, OlmoeConfig, OlmoeForCausalLM, OlmoForCausalLM
+
+torch.set_num_threads(1)
+PROMPTS = ["the quick", "it 漢字", "fox jumps over the lazy dog and runs"]
+
+
+@pytest.fixture(scope="module")
+def data(athanor, tmp_path_factory):
+    return make_data(athanor, tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module", params=["olmo", "olmoe"])
+def run(request, athanor, data, tmp_path_factory):
+    made = Run(athanor, tmp_path_factory.mktemp("run"), data, request.param)
+    made.train("model.initializer_range=0.1")  # far from uniform logits, so that greedy choices have no near ties
+    return made
+
+
+def generate_ours(athanor, model, prompt, count, *options):
+    done = athanor.run("generate", model, "--prompt", prompt, "--max-new-tokens", count, "--dtype", "float32", "--json", *options)
+    return json.loads(done.stdout)
+
+
+def greedy_theirs(folder, prompt, count):
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    ids = AutoTokenizer.from_pretrained(folder)(prompt, return_tensors="pt", add_special_tokens=False).input_ids
+    with torch.no_grad():
+        out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False)
+    return ids[0].tolist(), out[0, ids.shape[1]:].tolist()
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_greedy_text_equals_that_of_transformers(run, athanor, tmp_path, prompt):
+    athanor.run("export", run.folder, "--out", tmp_path / "hf", "--dtype", "float32")
+    ours = generate_ours(athanor, run.folder, prompt, 20, "--temperature", 0)
+    prompt_ids, new_ids = greedy_theirs(tmp_path / "hf", prompt, 20)
+    assert ours["prompt_ids"] == prompt_ids
+    assert ours["new_ids"] + ([0] if ours["ended"] else []) == new_ids
+    assert generate_ours(athanor, tmp_path / "hf", prompt, 20, "--temperature", 0) == ours  # from the exported folder too
+
+
+def test_a_model_only_checkpoint_loads_directly(run):
+    folder = run.folder / "models" / "step-00000008"
+    model, loading = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", output_loading_info=True)
+    assert model.dtype == torch.bfloat16
+    assert not any(loading[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    assert AutoTokenizer.from_pretrained(folder)("the fox").input_ids
+
+
+def test_an_exported_model_has_the_loss_we_measured(run, data, tmp_path, athanor):
+    import numpy
+
+    athanor.run("export", run.folder, "--out", tmp_path / "hf", "--dtype", "bfloat16")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "hf", dtype=torch.float32).eval()
+    rows = torch.tensor(numpy.load(next(data.glob("*validation*.npy")))[:8].astype("int64"))
+    with torch.no_grad():
+        logits = model(rows).logits[:, :-1]
+    loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), rows[:, 1:].reshape(-1))
+    # Weights are the same bf16; ours were also multiplied in bf16: each of some 20 roundings of relative size 2^-9 moves
+    # a logit of size near 1, and the mean over 248 targets averages that.
+    assert run.metrics()[-1]["validation_loss"] == pytest.approx(float(loss), abs=20**0.5 * 2**-9)
+
+
+def test_sampling_repeats_with_its_seed_and_only_with_it(run, athanor):
+    texts = [generate_ours(athanor, run.folder, "the", 30, "--seed", seed, "--top-p", 0.9)["new_ids"] for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def make_hf(folder, family, **fields):
+    torch.manual_seed(3)
+    config_class, model_class = {"olmo": (OlmoConfig, OlmoForCausalLM), "olmoe": (OlmoeConfig, OlmoeForCausalLM)}[family]
+    sparse = dict(num_experts=6, num_experts_per_tok=2) if family == "olmoe" else {}
+    config = config_class(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, intermediate_size=48,
+                          vocab_size=320, max_position_embeddings=64, eos_token_id=0, pad_token_id=None, bos_token_id=None,
+                          initializer_range=0.1, **sparse, **fields)
+    model = model_class(config)
+    model.save_pretrained(folder, max_shard_size="30KB")
+    return model
+
+
+@pytest.mark.parametrize("family,fields", [("olmo", {}), ("olmo", {"tie_word_embeddings": True}), ("olmoe", {}),
+                                           ("olmoe", {"tie_word_embeddings": True, "clip_qkv": 8.0})])
+def test_import_then_export_gives_back_every_bit(athanor, tmp_path, data, family, fields):
+    model = make_hf(tmp_path / "hf", family, **fields)
+    (tmp_path / "hf" / "tokenizer.json").write_bytes((data / "tokenizer.json").read_bytes())
+    athanor.run("import", tmp_path / "hf", "--out", tmp_path / "run")
+    athanor.run("export", tmp_path / "run", "--out", tmp_path / "back", "--dtype", "float32")
+    back = AutoModelForCausalLM.from_pretrained(tmp_path / "back", dtype=torch.float32)
+    assert type(back) is type(model)
+    theirs, ours = model.state_dict(), back.state_dict()
+    assert theirs.keys() == ours.keys()
+    for name in theirs:
+        assert torch.equal(theirs[name], ours[name]), name
+    ignored = {"_name_or_path", "transformers_version", "architectures", "dtype"}
+    before, after = AutoConfig.from_pretrained(tmp_path / "hf").to_dict(), AutoConfig.from_pretrained(tmp_path / "back").to_dict()
+    assert {k: v for k, v in before.items() if k not in ignored} == {k: v for k, v in after.items() if k not in ignored}
+
+
+def test_an_imported_model_trains_on(athanor, tmp_path, data):
+    make_hf(tmp_path / "hf", "olmoe")
+    (tmp_path / "hf" / "tokenizer.json").write_bytes((data / "tokenizer.json").read_bytes())
+    athanor.run("import", tmp_path / "hf", "--out", tmp_path / "run")
+    settings = [f"data.path={data}", "train.steps=3", "optimizer.warmup_steps=1", "train.global_batch_size=4", "metrics.gemm_peak_tflops=0.1"]
+    done = athanor.run("train", tmp_path / "run" / "config.toml", *(part for s in settings for part in ("--set", s)))
+    assert "resumed from" in done.stderr and done.stdout.count("step:") == 3
+
+
+def test_training_from_a_folder_takes_its_config_and_weights(athanor, tmp_path, data):
+    make_hf(tmp_path / "hf", "olmo")
+    run = Run(athanor, tmp_path, data)
+    done = run.train(f"model.from={tmp_path / 'hf'}", "train.steps=3")
+    assert "weights from" in done.stderr
+    assert 'family = "olmo"' in (run.folder / "config.toml").read_text()
+
+
+def test_an_all_zero_router_is_refused(athanor, tmp_path, data):
+    model = make_hf(tmp_path / "hf", "olmoe")
+    with torch.no_grad():
+        model.model.layers[1].mlp.gate.weight.zero_()
+    model.save_pretrained(tmp_path / "hf")
+    done = Run(athanor, tmp_path, data).train(f"model.from={tmp_path / 'hf'}", check=False)
+    assert done.returncode == 2
+    assert "model.layers.1.mlp.gate.weight is all zero" in done.stderr
+
+
+@pytest.mark.parametrize("spoil,words", [
+    (lambda folder: (folder / "config.json").write_text("{"), ["config.json"]),
+    (lambda folder: (folder / "config.json").unlink(), ["config.json"]),
+    (lambda folder: next(folder.glob("*.safetensors")).write_bytes(b"\\x10\\0\\0"), [".safetensors"]),
+    (lambda folder: next(folder.glob("*.safetensors")).unlink(), [".safetensors"]),
+])
+def test_a_damaged_folder_is_refused_by_file(athanor, tmp_path, spoil, words):
+    make_hf(tmp_path / "hf", "olmoe")
+    spoil(tmp_path / "hf")
+    done = athanor.run("import", tmp_path / "hf", "--out", tmp_path / "run", check=False)
+    assert done.returncode == 2 and not (tmp_path / "run").exists()
+    assert done.stderr.count("\n") == 1
+    for word in words:
+        assert word in done.stderr
+
+
+@pytest.mark.parametrize("arguments,words", [
+    (["generate", "nowhere", "--prompt", "x"], ["nowhere"]),
+    (["export", "nowhere", "--out", "x"], ["nowhere"]),
+    (["generate"], ["model is required"]),
+    (["generate", ".", "--prompt", "x", "--top-p", "2"], ["--top-p"]),
+    (["train", "nowhere.toml"], ["nowhere.toml"]),
+    (["frobnicate"], ["frobnicate"]),
+])
+def test_a_wrong_command_line_exits_with_2_and_says_why(athanor, tmp_path, arguments, words):
+    done = athanor.run(*arguments, check=False, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    for word in words:
+        assert word in done.stderr
