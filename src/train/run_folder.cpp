@@ -22,6 +22,7 @@ RunFolder open_run_folder(const RunConfig& config) {
     if (error) throw IoError("cannot create folder " + path.string() + ": " + error.message(), error.value());
   }
   clean_leftovers(folder.checkpoints());
+  clean_leftovers(folder.models());
   write_file_atomically(folder.config(), dump_run_config(config));
   const fs::path tokenizer = fs::path(config.data.path) / "tokenizer.json";
   if (fs::exists(tokenizer)) write_file_atomically(folder.tokenizer(), read_file(tokenizer));

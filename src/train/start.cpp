@@ -59,17 +59,23 @@ void resume_from_path(TrainState& state, const fs::path& path) {
   log::info("restarted from the model in {} at step {}, with fresh moments", path.string(), state.step);
 }
 
-// Answers false if there is nothing to resume.
+// Answers false if there is nothing to resume. A path is where a run begins; once the run has checkpoints of its own it
+// goes on from those, so that the same command may be repeated until it is done.
 bool resume(TrainState& state, const RunFolder& folder) {
   const std::string& how = state.config.checkpoint.resume;
-  if (how != "auto" && how != "never") {
-    resume_from_path(state, how);
-    return true;
-  }
-  const auto newest = open_newest_verified(folder.checkpoints());
-  if (newest) {
+  const bool from_path = how != "auto" && how != "never";
+  if (const auto newest = open_newest_verified(folder.checkpoints())) {
     load_checkpoint(state, *newest);
     log::info("resumed from {} at step {}", newest->folder().string(), state.step);
+    if (from_path)
+      log::warn(
+          "checkpoint.resume ({}) was passed over: this run has gone on since; to branch off there, name another "
+          "train.run_dir",
+          how);
+    return true;
+  }
+  if (from_path) {
+    resume_from_path(state, how);
     return true;
   }
   ATHANOR_CHECK_CHECKPOINT(

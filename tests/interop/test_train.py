@@ -142,6 +142,14 @@ def test_a_model_only_checkpoint_restarts_with_fresh_moments_at_its_step(whole, 
     assert again.hashes() != whole.hashes()
 
 
+def test_a_run_begun_from_a_path_goes_on_from_its_own_checkpoints(whole, again):
+    path = f"checkpoint.resume={whole.folder / 'checkpoints' / 'step-00000006'}"
+    again.train(path, "train.steps=7", "optimizer.warmup_steps=3")
+    done = again.train(path)
+    assert "at step 7" in done.stderr and "passed over" in done.stderr
+    assert [line["step"] for line in again.metrics()] == [7, 8]
+
+
 def test_resume_never_refuses_a_folder_that_holds_a_run(again):
     again.train()
     done = again.train("checkpoint.resume=never", check=False)
