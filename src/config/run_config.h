@@ -42,7 +42,7 @@ struct TrainConfig {
   std::string reduce_dtype = "float32";
   int64_t seed = 1;
   int64_t num_threads = 0;
-  int64_t loss_chunk_tokens = 1024;
+  int64_t loss_chunk_tokens = 512;
   int64_t validation_interval = 0;
   int64_t validation_sequences = 256;
 

@@ -14,12 +14,19 @@ void top_k(const float* scores, int64_t* ids, int64_t rows, int64_t width, int64
 
 /// Sorts the choices by local expert, within an expert by token. ids [tokens, k], those outside
 /// [first_local_expert, first_local_expert + num_local_experts) are ignored.
-/// offsets [num_local_experts + 1]: where each expert's rows begin. choice_of_row [received]: the index t·k + j.
-/// row_of_choice [tokens·k]: the inverse, −1 where ignored. The last offset is the number received.
+/// offsets [num_local_experts + 1]: where each expert's rows begin; the last one is the number of rows in all. An
+/// expert with choices gets a multiple of `row_alignment` rows, the last of them padding; one without gets none.
+/// choice_of_row [max_rows(…)]: the index t·k + j, −1 for padding. row_of_choice [tokens·k]: the inverse, −1 where
+/// ignored.
 void sort_choices(const int64_t* ids, int64_t tokens, int64_t k, int64_t first_local_expert, int64_t num_local_experts,
-                  int64_t* offsets, int64_t* choice_of_row, int64_t* row_of_choice);
+                  int64_t* offsets, int64_t* choice_of_row, int64_t* row_of_choice, int64_t row_alignment = 1);
 
-/// out[r] = x[choice_of_row[r] / k] for rows [begin, end). x [tokens, width].
+/// The most rows that sort_choices can make.
+inline int64_t max_rows(int64_t tokens, int64_t k, int64_t num_local_experts, int64_t row_alignment) {
+  return tokens * k + num_local_experts * (row_alignment - 1);
+}
+
+/// out[r] = x[choice_of_row[r] / k] for rows [begin, end), zeros for padding. x [tokens, width].
 template <class T>
 void gather_rows(const T* x, const int64_t* choice_of_row, T* out, int64_t begin, int64_t end, int64_t k,
                  int64_t width);
@@ -31,8 +38,8 @@ void combine_rows(const T* y, const float* weights, const int64_t* row_of_choice
                   int64_t k, int64_t width);
 
 /// The weighted combine's backward on the expert side of the down projection, for rows [begin, end):
-/// dweights[c] = ⟨act[r], dact[r]⟩, then both rows are scaled by weights[c]. act, dact [received, width].
-/// (⟨down(act), dout⟩ = ⟨act, downᵀ(dout)⟩, so the expert outputs need not be kept.)
+/// dweights[c] = ⟨act[r], dact[r]⟩, then both rows are scaled by weights[c]; padding becomes zero. act, dact [rows,
+/// width]. (⟨down(act), dout⟩ = ⟨act, downᵀ(dout)⟩, so the expert outputs need not be kept.)
 template <class T>
 void weigh_rows(T* act, T* dact, const float* weights, const int64_t* choice_of_row, float* dweights, int64_t begin,
                 int64_t end, int64_t width);

@@ -18,6 +18,7 @@ struct Span {
 };
 
 std::vector<Span> spans_of(int64_t num_sequences, int64_t seq_len, const DocumentLengths& documents) {
+  if (num_sequences == 0 || seq_len == 0) return {};
   if (documents.empty()) return {{0, num_sequences, 0, seq_len}};
   ATHANOR_ASSERT(static_cast<int64_t>(documents.size()) == num_sequences);
   std::vector<Span> spans;
@@ -31,6 +32,9 @@ std::vector<Span> spans_of(int64_t num_sequences, int64_t seq_len, const Documen
   }
   return spans;
 }
+
+// The kernel steps over all dims but the last one.
+Tensor with_dense_heads(const Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
 
 // [B, T, H, D] → the span as the kernel wants it, [b, H, t, D]; a view.
 Tensor cut(const Tensor& x, const Span& span) {
@@ -50,7 +54,7 @@ struct Attention : torch::autograd::Function<Attention> {
   static Tensor forward(AutogradContext* ctx, const Tensor& q, const Tensor& k, const Tensor& v,
                         const std::vector<Span>& spans) {
     const Tensor wide_k = repeat_kv(k, q.size(2)), wide_v = repeat_kv(v, q.size(2));
-    Tensor out;
+    Tensor out = spans.size() == 1 ? Tensor() : at::empty(q.sizes(), q.options());
     variable_list saved = {q, k, v};
     std::vector<int64_t> flat_spans;
     for (const Span& span : spans) {
@@ -59,7 +63,6 @@ struct Attention : torch::autograd::Function<Attention> {
       if (spans.size() == 1) {
         out = part.transpose(1, 2).contiguous();
       } else {
-        if (!out.defined()) out = at::empty_like(q);
         cut(out, span).copy_(part);
       }
       saved.push_back(logsumexp);
@@ -94,14 +97,15 @@ struct Attention : torch::autograd::Function<Attention> {
 }  // namespace
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
-  return Attention::apply(q, k, v, spans_of(q.size(0), q.size(1), documents));
+  return Attention::apply(with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
+                          spans_of(q.size(0), q.size(1), documents));
 }
 
 Tensor attention_over_cache(const Tensor& q, const Tensor& k, const Tensor& v) {
   const at::NoGradGuard no_grad;
   const auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
-      q.transpose(1, 2), repeat_kv(k, q.size(2)).transpose(1, 2), repeat_kv(v, q.size(2)).transpose(1, 2), 0.0,
-      /*is_causal=*/false);
+      with_dense_heads(q).transpose(1, 2), with_dense_heads(repeat_kv(k, q.size(2))).transpose(1, 2),
+      with_dense_heads(repeat_kv(v, q.size(2))).transpose(1, 2), 0.0, /*is_causal=*/false);
   return out.transpose(1, 2).contiguous();
 }
 
@@ -109,7 +113,7 @@ namespace portable {
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
   const int64_t seq_len = q.size(1);
-  const auto heads_first = [&](const Tensor& x) { return repeat_kv(x, q.size(2)).transpose(1, 2).to(at::kFloat); };
+  const auto heads_first = [&](const Tensor& x) { return repeat_kv(x, q.size(2)).transpose(1, 2).to(wide_type(x)); };
   Tensor allowed = at::zeros({q.size(0), 1, seq_len, seq_len}, q.options().dtype(at::kBool));
   for (const Span& span : spans_of(q.size(0), seq_len, documents)) {
     allowed.narrow(0, span.first_sequence, span.num_sequences)

@@ -10,6 +10,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+constexpr int64_t kProductElements = int64_t{1} << 23;  // 16 MiB of bf16: several times a core's cache, a few calls
+
 struct Linear : torch::autograd::Function<Linear> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Weight& weight) {
     ctx->save_for_backward({x});
@@ -37,11 +39,17 @@ void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b) {
     sum.addmm_(a.t(), b);
     return;
   }
-  const Tensor product = at::mm(a.t(), b).contiguous();
+  // The product of a vocabulary's rows would be as large as its weight: a block of them is held at a time.
+  const int64_t rows = a.size(1), width = b.size(1), block = std::max<int64_t>(1, kProductElements / width);
   float* sum = pointer<float>(grad);
-  const auto* term = pointer<kernels::Bf16>(product);
-  for_rows(product.numel(), 1,
-           [&](int64_t begin, int64_t end) { kernels::accumulate(sum + begin, term + begin, end - begin); });
+  for (int64_t first = 0; first < rows; first += block) {
+    const int64_t count = std::min(block, rows - first);
+    const Tensor product = at::mm(a.narrow(1, first, count).t(), b).contiguous();
+    const auto* term = pointer<kernels::Bf16>(product);
+    float* into = sum + first * width;
+    for_rows(product.numel(), 1,
+             [&](int64_t begin, int64_t end) { kernels::accumulate(into + begin, term + begin, end - begin); });
+  }
 }
 
 Tensor linear(const Tensor& x, const Weight& weight) {

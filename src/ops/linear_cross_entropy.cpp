@@ -11,6 +11,18 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+void check(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens) {
+  ATHANOR_ASSERT(chunk_tokens > 0 && x.dim() == 2 && targets.numel() == x.size(0));
+  const auto* target = targets.const_data_ptr<int64_t>();
+  const int64_t vocab = weight.size(0);
+  for (int64_t i = 0; i < targets.numel(); ++i) {
+    ATHANOR_CHECK_DATA(target[i] == kernels::kNoTarget || (target[i] >= 0 && target[i] < vocab),
+                       "target {} of position {} is no token of the model, which has {}; was the data prepared with "
+                       "another tokenizer?",
+                       target[i], i, vocab);
+  }
+}
+
 // Losses of one chunk; its logits become their gradient if grad_scale is not 0.
 void losses_of_chunk(const Tensor& logits, const Tensor& targets, float* losses, bool* is_greedy, double grad_scale) {
   const int64_t vocab = logits.size(1);
@@ -50,7 +62,8 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
     return sum_in_order(losses);
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list) {
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    ATHANOR_ASSERT(grads[0].item<double>() == 1);  // the weight's part was added in forward
     return {ctx->saved_data["dx"].toTensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
@@ -60,18 +73,22 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
                             int64_t chunk_tokens) {
   ATHANOR_ASSERT(grad_scale != 0 && weight.grad.defined());
-  return LinearCrossEntropy::apply(x.contiguous(), weight, targets.contiguous(), grad_scale, chunk_tokens);
+  const Tensor ids = targets.contiguous();
+  check(x, weight.value, ids, chunk_tokens);
+  return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens);
 }
 
 TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens) {
   const at::NoGradGuard no_grad;
+  const Tensor ids = targets.contiguous();
+  check(x, weight, ids, chunk_tokens);
   const int64_t tokens = x.size(0);
   TokenLosses result{at::empty({tokens}, x.options().dtype(at::kFloat)),
                      at::empty({tokens}, x.options().dtype(at::kBool))};
   for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
     const int64_t count = std::min(chunk_tokens, tokens - begin);
     const Tensor logits = at::linear(x.narrow(0, begin, count), weight);
-    losses_of_chunk(logits, targets.narrow(0, begin, count).contiguous(), result.loss.data_ptr<float>() + begin,
+    losses_of_chunk(logits, ids.narrow(0, begin, count), result.loss.data_ptr<float>() + begin,
                     result.is_greedy.data_ptr<bool>() + begin, 0);
   }
   return result;
@@ -80,7 +97,7 @@ TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& ta
 namespace portable {
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets) {
-  const Tensor logits = at::linear(x, weight).to(at::kFloat);
+  const Tensor logits = at::linear(x, weight).to(wide_type(x));
   return at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, /*ignore_index=*/kernels::kNoTarget);
 }
 

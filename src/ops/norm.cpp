@@ -129,13 +129,13 @@ Tensor layer_norm(const Tensor& x, double eps) {
 namespace portable {
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  const Tensor wide = x.to(at::kFloat);
+  const Tensor wide = x.to(wide_type(x));
   const Tensor normed = wide * at::rsqrt(wide.pow(2).mean(-1, /*keepdim=*/true) + eps);
-  return (normed * weight.to(at::kFloat)).to(x.scalar_type());
+  return (normed * weight.to(wide_type(x))).to(x.scalar_type());
 }
 
 Tensor layer_norm(const Tensor& x, double eps) {
-  const Tensor wide = x.to(at::kFloat);
+  const Tensor wide = x.to(wide_type(x));
   const Tensor centred = wide - wide.mean(-1, /*keepdim=*/true);
   return (centred * at::rsqrt(centred.pow(2).mean(-1, true) + eps)).to(x.scalar_type());
 }

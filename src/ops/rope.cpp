@@ -14,7 +14,7 @@ Tensor turn(const Tensor& x, const Tensor& cos, const Tensor& sin, float directi
   const Tensor y = at::empty_like(x);
   const int64_t head_dim = x.size(-1), num_heads = x.size(-2), tokens = x.numel() / (head_dim * num_heads);
   const int64_t half = head_dim / 2;
-  ATHANOR_ASSERT(cos.numel() == tokens * half);
+  ATHANOR_ASSERT(head_dim % 2 == 0 && cos.numel() == tokens * half && sin.numel() == tokens * half);
   const float *c = pointer<float>(cos), *s = pointer<float>(sin);
   with_element(x, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
@@ -60,7 +60,7 @@ Tensor rope(const Tensor& x, const Rotation& rotation) {
 namespace portable {
 
 Tensor rope(const Tensor& x, const Rotation& rotation) {
-  const auto halves = x.to(at::kFloat).chunk(2, -1);
+  const auto halves = x.to(wide_type(x)).chunk(2, -1);
   const auto row = [&](const Tensor& t) {
     auto shape = x.sizes().vec();
     shape[shape.size() - 2] = 1;

@@ -51,17 +51,19 @@ void swiglu_backward_into(const Tensor& dout, const Tensor& gate, const Tensor& 
 }
 
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
+  ATHANOR_ASSERT(gate.sizes() == up.sizes());
+  const Tensor g = gate.contiguous(), u = up.contiguous();
   if (!at::GradMode::is_enabled()) {
-    Tensor out = at::empty_like(gate);
-    swiglu_into(gate, up, out);
+    Tensor out = at::empty_like(g);
+    swiglu_into(g, u, out);
     return out;
   }
-  return Swiglu::apply(gate, up);
+  return Swiglu::apply(g, u);
 }
 
 namespace portable {
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
-  return (at::silu(gate.to(at::kFloat)) * up.to(at::kFloat)).to(gate.scalar_type());
+  return (at::silu(gate.to(wide_type(gate))) * up.to(wide_type(up))).to(gate.scalar_type());
 }
 }  // namespace portable
 

@@ -38,11 +38,22 @@ void with_element(const Tensor& x, F f) {
   }
 }
 
+/// The name libtorch has for an element type of ours.
+template <class T>
+constexpr at::ScalarType scalar_type_of() {
+  return c10::CppTypeToScalarType<std::conditional_t<std::is_same_v<T, kernels::Bf16>, c10::BFloat16, T>>::value;
+}
+
+/// Kernels know no strides and no types but T's: what they are handed is checked here.
 template <class T>
 T* pointer(const Tensor& x) {
+  ATHANOR_ASSERT(x.scalar_type() == scalar_type_of<T>());
   ATHANOR_ASSERT(x.is_contiguous() && x.is_cpu());
   return static_cast<T*>(x.data_ptr());
 }
+
+/// What a portable form computes in: fp32, or fp64 for fp64 arguments, so that it can be its own exact oracle.
+inline at::ScalarType wide_type(const Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
 /// Runs f(begin, end) over [0, rows) on every thread; rows must be independent, so that the split does not matter.
 template <class F>

@@ -19,7 +19,7 @@ void top_k(const float* scores, int64_t* ids, int64_t rows, int64_t width, int64
 }
 
 void sort_choices(const int64_t* ids, int64_t tokens, int64_t k, int64_t first_local_expert, int64_t num_local_experts,
-                  int64_t* offsets, int64_t* choice_of_row, int64_t* row_of_choice) {
+                  int64_t* offsets, int64_t* choice_of_row, int64_t* row_of_choice, int64_t row_alignment) {
   const int64_t num_choices = tokens * k;
   std::fill_n(offsets, num_local_experts + 1, int64_t{0});
   const auto local = [&](int64_t choice) {
@@ -29,11 +29,15 @@ void sort_choices(const int64_t* ids, int64_t tokens, int64_t k, int64_t first_l
   for (int64_t c = 0; c < num_choices; ++c) {
     if (const int64_t expert = local(c); expert >= 0) ++offsets[expert + 1];
   }
-  for (int64_t e = 0; e < num_local_experts; ++e) offsets[e + 1] += offsets[e];
+  for (int64_t e = 0; e < num_local_experts; ++e) {
+    const int64_t padded = (offsets[e + 1] + row_alignment - 1) / row_alignment * row_alignment;
+    offsets[e + 1] = offsets[e] + padded;
+  }
+  std::fill_n(choice_of_row, offsets[num_local_experts], int64_t{-1});
   std::vector<int64_t> next(offsets, offsets + num_local_experts);
   for (int64_t c = 0; c < num_choices; ++c) {  // ascending choices keep tokens ascending within each expert
     const int64_t expert = local(c);
-    row_of_choice[c] = expert < 0 ? -1 : next[expert]++;
+    row_of_choice[c] = expert < 0 ? -1 : next[static_cast<size_t>(expert)]++;
     if (expert >= 0) choice_of_row[row_of_choice[c]] = c;
   }
 }
@@ -43,7 +47,13 @@ namespace {
 template <class T>
 ATHANOR_INLINE void gather(const T* x, const int64_t* choice_of_row, T* out, int64_t begin, int64_t end, int64_t k,
                            int64_t width) {
-  for (int64_t r = begin; r < end; ++r) std::copy_n(x + choice_of_row[r] / k * width, width, out + r * width);
+  for (int64_t r = begin; r < end; ++r) {
+    if (choice_of_row[r] < 0) {
+      std::fill_n(out + r * width, width, T{});
+    } else {
+      std::copy_n(x + choice_of_row[r] / k * width, width, out + r * width);
+    }
+  }
 }
 
 template <class T>
@@ -70,6 +80,11 @@ ATHANOR_INLINE void weigh(T* act, T* dact, const float* weights, const int64_t* 
     const int64_t choice = choice_of_row[r];
     T* a = act + r * width;
     T* d = dact + r * width;
+    if (choice < 0) {
+      std::fill_n(a, width, T{});
+      std::fill_n(d, width, T{});
+      continue;
+    }
     const float weight = weights[choice];
     dweights[choice] = sum_over(width, [a, d](int64_t i) { return load(a[i]) * load(d[i]); });
     for (int64_t i = 0; i < width; ++i) {

@@ -1,0 +1,222 @@
+// Shapes: B sequences, T tokens, H heads, D of each head.
+
+#include "ops/attention.h"
+
+#include "ops/testing/op_testing.h"
+
+namespace athanor::ops {
+namespace {
+
+using namespace testing;
+
+struct Case {
+  int64_t sequences, tokens, heads, kv_heads, head_dim;
+  DocumentLengths documents;
+
+  Tensor inputs(int64_t num_heads, uint64_t seed, at::ScalarType dtype) const {
+    return normal({sequences, tokens, num_heads, head_dim}, seed, dtype);
+  }
+  std::vector<Tensor> qkv(at::ScalarType dtype) const {
+    return {inputs(heads, 1, dtype), inputs(kv_heads, 2, dtype), inputs(kv_heads, 3, dtype)};
+  }
+  Tensor dy(at::ScalarType dtype) const { return inputs(heads, 4, dtype); }
+  std::string name(at::ScalarType dtype) const {
+    return fmt::format("{}x{} tokens, {} heads ({}) of {}{} {}", sequences, tokens, heads, kv_heads, head_dim,
+                       documents.empty() ? "" : " in documents", name_of(dtype));
+  }
+};
+
+std::vector<Case> cases() {
+  return {{1, 1, 1, 1, 1, {}},
+          {2, 7, 2, 2, 3, {}},
+          {1, 17, 3, 1, 8, {}},
+          {2, 40, 4, 2, 16, {}},
+          {1, 130, 2, 2, 64, {}},
+          {1, 600, 1, 1, 16, {}},  // more than one block of keys
+          {1, 9, 2, 2, 5, {{9}}},
+          {2, 12, 2, 1, 8, {{5, 7}, {1, 1, 10}}},
+          {1, 66, 2, 2, 16, {{0, 33, 1, 0, 32, 0}}}};
+}
+
+// [B, T, H, D] → [B, H, T, D], each key head repeated for its queries.
+Tracked heads_first(const Tensor& x, int64_t num_heads) {
+  return exact(x.repeat_interleave(num_heads / x.size(2), 2).transpose(1, 2));
+}
+Tracked swapped(const Tracked& a, int64_t dim0, int64_t dim1) {
+  return a.view([&](const Tensor& t) { return t.transpose(dim0, dim1); });
+}
+
+// 1 where a token may look: at itself and before, in its document.
+Tensor mask_of(const Case& c) {
+  Tensor mask = at::zeros({c.sequences, 1, c.tokens, c.tokens}, at::kDouble);
+  for (int64_t b = 0; b < c.sequences; ++b) {
+    const std::vector<int32_t> whole = {static_cast<int32_t>(c.tokens)};
+    int64_t begin = 0;
+    for (const int64_t length : c.documents.empty() ? whole : c.documents[b]) {
+      for (int64_t t = begin; t < begin + length; ++t) mask[b][0][t].narrow(0, begin, t - begin + 1).fill_(1);
+      begin += length;
+    }
+  }
+  return mask;
+}
+
+// The library adds the products of one block of tokens after the other into a result of the compute type; its smallest
+// block has 32.
+Tracked blocked_matmul(const Tracked& a, const Tracked& b, at::ScalarType dtype) {
+  const Tracked product = matmul(a, b);
+  const auto blocks = static_cast<double>((a.value.size(-1) + 31) / 32);
+  const Tensor norm = at::matmul(a.largest(), b.largest());
+  return {product.value, stored(product, dtype).error + (blocks - 1) * unit_roundoff(dtype) * norm};
+}
+
+struct Reference {
+  Tracked y, dq, dk, dv;
+};
+
+Reference reference(const Case& c, at::ScalarType dtype) {
+  const auto in = c.qkv(dtype);
+  const Tracked q = heads_first(in[0], c.heads), k = heads_first(in[1], c.heads), v = heads_first(in[2], c.heads);
+  const Tracked dy = heads_first(c.dy(dtype), c.heads), mask = exact(mask_of(c));
+  const double scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
+  constexpr int64_t kUlps = 20;  // of the library's exponential in these kernels (its name is exp_u20)
+
+  const Tracked scores = matmul(q, swapped(k, -1, -2)) * scale;
+  const Tracked peak = exact(scores.value.masked_fill(mask.value == 0, -1e300).amax(-1, /*keepdim=*/true));
+  const Tracked e = exp(scores - peak, kUlps) * mask;
+  const Tracked total = sum(e, -1, /*keepdim=*/true);
+  const Tracked y = stored(blocked_matmul(stored(e, dtype), v, at::kFloat) * reciprocal(total), dtype);
+
+  const Tracked p = exp(scores - (peak + log(total)), kUlps) * mask;
+  const Tracked dv = blocked_matmul(swapped(stored(p, dtype), -1, -2), dy, dtype);
+  const Tracked dp = matmul(dy, swapped(v, -1, -2)), row = sum(dy * y, -1, /*keepdim=*/true);
+  const Tracked ds = stored(p * (dp - row) * scale, dtype);
+  const Tracked dq = blocked_matmul(ds, k, dtype), dk = blocked_matmul(swapped(ds, -1, -2), q, dtype);
+
+  const auto to_kv_heads = [&](const Tracked& x) {  // [B, H, T, D] → [B, T, kv, D]
+    const Tracked grouped = swapped(x, 1, 2).view([&](const Tensor& t) {
+      return t.reshape({c.sequences, c.tokens, c.kv_heads, c.heads / c.kv_heads, c.head_dim});
+    });
+    return stored(sum(grouped, 3), dtype);
+  };
+  return {swapped(y, 1, 2), swapped(dq, 1, 2), to_kv_heads(dk), to_kv_heads(dv)};
+}
+
+Outcome run_case(const Case& c, at::ScalarType dtype) {
+  return run([&](const auto& in) { return attention(in[0], in[1], in[2], c.documents); }, c.qkv(dtype), c.dy(dtype));
+}
+
+TEST(Attention, ForwardAndThreeGradientsAreWithinTheirBounds) {
+  for (const auto dtype : kComputeTypes) {
+    for (const Case& c : cases()) {
+      const Outcome fast = run_case(c, dtype);
+      const auto [y, dq, dk, dv] = reference(c, dtype);
+      expect_within(fast.y, y, c.name(dtype) + " y");
+      expect_within(fast.dx[0], dq, c.name(dtype) + " dq");
+      expect_within(fast.dx[1], dk, c.name(dtype) + " dk");
+      expect_within(fast.dx[2], dv, c.name(dtype) + " dv");
+      const auto in = c.qkv(dtype);
+      expect_within(portable::attention(in[0], in[1], in[2], c.documents), y, c.name(dtype) + " portable y");
+    }
+  }
+}
+
+TEST(Attention, PortableFormAgreesWithTheFormulaInFp64) {
+  for (const Case& c : cases()) {
+    const auto f = [&](const auto& in) { return portable::attention(in[0], in[1], in[2], c.documents); };
+    const Outcome oracle = run_fp64(f, c.qkv(at::kFloat), c.dy(at::kFloat));
+    const auto [y, dq, dk, dv] = reference(c, at::kFloat);
+    expect_same_formula(oracle.y, y, c.name(at::kFloat) + " y");
+    expect_same_formula(oracle.dx[0], dq, c.name(at::kFloat) + " dq");
+    expect_same_formula(oracle.dx[1], dk, c.name(at::kFloat) + " dk");
+    expect_same_formula(oracle.dx[2], dv, c.name(at::kFloat) + " dv");
+  }
+}
+
+TEST(Attention, InsideDocumentsEqualsEachDocumentAloneBitForBit) {
+  for (const auto dtype : kComputeTypes) {
+    const Case both{2, 100, 4, 2, 32, {{37, 63}, {1, 50, 49}}};
+    const auto in = both.qkv(dtype);
+    const Outcome together = run_case(both, dtype);
+    for (int64_t b = 0; b < 2; ++b) {
+      int64_t begin = 0;
+      for (const int64_t length : both.documents[b]) {
+        const auto cut = [&](const Tensor& x) { return x.narrow(0, b, 1).narrow(1, begin, length).contiguous(); };
+        const Outcome alone = run([](const auto& x) { return attention(x[0], x[1], x[2]); },
+                                  {cut(in[0]), cut(in[1]), cut(in[2])}, cut(both.dy(dtype)));
+        const auto name = fmt::format("{} from {} of {}: ", length, begin, b) + name_of(dtype);
+        expect_same_bits(cut(together.y), alone.y, name + " y");
+        for (size_t i = 0; i < 3; ++i) expect_same_bits(cut(together.dx[i]), alone.dx[i], name + " gradient");
+        begin += length;
+      }
+    }
+  }
+}
+
+TEST(Attention, ATokenSeesNothingOfLaterTokensOrOtherDocuments) {
+  const Case c{1, 20, 2, 2, 8, {{8, 12}}};
+  auto in = c.qkv(at::kFloat);
+  const at::NoGradGuard no_grad;
+  const Tensor before = attention(in[0], in[1], in[2], c.documents);
+  for (const int64_t changed : {3, 15}) {
+    auto other = in;
+    for (Tensor& x : other) (x = x.clone()).select(1, changed).fill_(100);
+    const Tensor after = attention(other[0], other[1], other[2], c.documents);
+    const int64_t end = changed < 8 ? 8 : 20;
+    expect_same_bits(after.narrow(1, 0, changed), before.narrow(1, 0, changed), "before");
+    expect_same_bits(after.narrow(1, end, 20 - end), before.narrow(1, end, 20 - end), "the next document");
+    EXPECT_FALSE(at::equal(after.narrow(1, changed, 1), before.narrow(1, changed, 1)));
+  }
+}
+
+TEST(Attention, TwoRunsGiveTheSameBitsWithAnyThreads) {
+  for (const auto dtype : kComputeTypes) {
+    const Case c{2, 150, 4, 2, 32, {{100, 50}, {150}}};
+    const auto with = [&](int threads) {
+      const Threads some(threads);
+      return run_case(c, dtype);
+    };
+    const Outcome one = with(1);
+    for (const int threads : {1, 2}) {
+      const Outcome again = with(threads);
+      expect_same_bits(again.y, one.y, "y");
+      for (size_t i = 0; i < 3; ++i) expect_same_bits(again.dx[i], one.dx[i], fmt::format("gradient {}", i));
+    }
+  }
+}
+
+TEST(Attention, OfNoTokensIsEmpty) {
+  for (const Case& c : {Case{0, 5, 2, 1, 8, {}}, Case{2, 0, 2, 1, 8, {}}, Case{2, 0, 2, 1, 8, {{}, {0}}}}) {
+    const Outcome fast = run_case(c, at::kFloat);
+    EXPECT_EQ(fast.y.sizes(), c.inputs(2, 1, at::kFloat).sizes());
+    EXPECT_EQ(fast.dx[1].sizes(), c.inputs(1, 1, at::kFloat).sizes());
+  }
+}
+
+TEST(Attention, TakesAnyStrides) {
+  const Case c{2, 20, 2, 2, 8, {}};
+  const auto in = c.qkv(at::kFloat);
+  const at::NoGradGuard no_grad;
+  const Tensor y = attention(in[0], in[1], in[2]);
+  const auto inside_out = [](const Tensor& x) { return x.transpose(1, 3).contiguous().transpose(1, 3); };
+  expect_same_bits(attention(inside_out(in[0]), inside_out(in[1]), inside_out(in[2])), y, "y");
+}
+
+TEST(Attention, RefusesDocumentsThatDoNotFillTheSequence) {
+  const auto in = Case{1, 6, 1, 1, 4, {}}.qkv(at::kFloat);
+  EXPECT_THROW(attention(in[0], in[1], in[2], {{5}}), Error);
+  EXPECT_THROW(attention(in[0], in[1], in[2], {{3}, {3}}), Error);
+}
+
+TEST(AttentionOverCache, EqualsTheLastRowOfWholeAttention) {
+  for (const auto dtype : kComputeTypes) {
+    for (const Case& c : {Case{2, 33, 4, 2, 16, {}}, Case{1, 1, 1, 1, 8, {}}}) {
+      const auto in = c.qkv(dtype);
+      const Tensor last = attention_over_cache(in[0].narrow(1, c.tokens - 1, 1), in[1], in[2]);
+      const Tracked y = reference(c, dtype).y.view([&](const Tensor& t) { return t.narrow(1, c.tokens - 1, 1); });
+      expect_within(last, y, c.name(dtype));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace athanor::ops

@@ -1,0 +1,146 @@
+// Shapes: T tokens, K choices of each, E experts, L local ones from `first` on, D hidden, F intermediate.
+
+#include "ops/experts.h"
+
+#include "ops/testing/op_testing.h"
+
+namespace athanor::ops {
+namespace {
+
+using namespace testing;
+
+struct Case {
+  int64_t tokens, hidden, ffn, k, num_experts, first, local;
+
+  // K different experts for each token.
+  Tensor ids() const {
+    const Tensor scores = normal({tokens, num_experts}, 9);
+    return std::get<1>(scores.topk(k, -1));
+  }
+  Tensor x(at::ScalarType dtype) const { return normal({tokens, hidden}, 1, dtype); }
+  Tensor dy(at::ScalarType dtype) const { return normal({tokens, hidden}, 2, dtype); }
+  Tensor gates() const { return normal({tokens, k}, 3).abs(); }
+  ExpertWeights weights(at::ScalarType dtype, double already = 0) const {
+    return {weight_of(normal({local, ffn, hidden}, 4, dtype), already),
+            weight_of(normal({local, ffn, hidden}, 5, dtype), already),
+            weight_of(normal({local, hidden, ffn}, 6, dtype), already)};
+  }
+  std::string name(at::ScalarType dtype) const {
+    return fmt::format("{} tokens of {}, {} of {} experts of {}, {} from {} on, {}", tokens, hidden, k, num_experts,
+                       ffn, local, first, name_of(dtype));
+  }
+};
+
+const std::vector<Case> kCases = {
+    {0, 4, 3, 2, 4, 0, 4},      {1, 1, 1, 1, 1, 0, 1},     {1, 8, 5, 2, 8, 0, 8},    // no tokens, one token
+    {13, 17, 11, 1, 4, 0, 4},   {13, 6, 9, 4, 4, 0, 4},                              // k = 1, k = E
+    {40, 32, 48, 4, 16, 0, 16}, {40, 33, 15, 4, 16, 5, 6}, {7, 8, 8, 2, 16, 12, 4},  // all experts, a range of them
+    {300, 64, 32, 8, 64, 0, 64}};
+
+// Where a result depends on: weights by expert, gates by choice.
+struct Reference {
+  Tracked y, dx, dgates;
+  std::vector<Tracked> dgate, dup, ddown;  // of each local expert
+};
+
+Tracked turned(const Tracked& a) {
+  return a.view([](const Tensor& t) { return t.t(); });
+}
+
+Reference reference(const Case& c, const Tensor& ids, at::ScalarType dtype) {
+  const Tracked x = exact(c.x(dtype)), dy = exact(c.dy(dtype)), one = exact(1.0);
+  const ExpertWeights w = c.weights(dtype);
+  Reference r{exact(at::zeros({c.tokens, c.hidden})),
+              exact(at::zeros({c.tokens, c.hidden})),
+              exact(at::zeros({c.tokens, c.k})),
+              {},
+              {},
+              {}};
+  for (int64_t e = 0; e < c.local; ++e) {
+    const Tracked wg = exact(w.gate_LFD.value[e]), wu = exact(w.up_LFD.value[e]), wd = exact(w.down_LDF.value[e]);
+    const Tensor chosen_TK = (ids == c.first + e).to(at::kDouble);
+    // Zero for tokens that did not choose this expert: all of theirs is zero then, without error.
+    const Tracked gate_T1 = exact((c.gates() * chosen_TK).sum(1, /*keepdim=*/true));
+
+    const Tracked g = stored(matmul(x, turned(wg)), dtype), u = stored(matmul(x, turned(wu)), dtype), s = sigmoid(g);
+    const Tracked act = stored(g * s * u, dtype);
+    r.y = r.y + gate_T1 * stored(matmul(act, turned(wd)), dtype);
+
+    const Tracked dact = stored(matmul(dy, wd), dtype), product = sum(act * dact, 1, /*keepdim=*/true);
+    const Tracked weighted = stored(gate_T1 * act, dtype), dweighted = stored(gate_T1 * dact, dtype);
+    const Tracked dg = stored(dweighted * u * (s + g * s * (one - s)), dtype), du = stored(dweighted * (g * s), dtype);
+    r.dgates = r.dgates + product * exact(chosen_TK);
+    r.ddown.push_back(stored(matmul(turned(dy), weighted), dtype));
+    r.dgate.push_back(stored(matmul(turned(dg), x), dtype));
+    r.dup.push_back(stored(matmul(turned(du), x), dtype));
+    r.dx = r.dx + stored(matmul(du, wu) + stored(matmul(dg, wg), dtype), dtype);
+  }
+  r.y = stored(r.y, dtype);
+  r.dx = stored(r.dx, dtype);
+  return r;
+}
+
+Outcome run_case(const Case& c, const Tensor& ids, const ExpertWeights& w) {
+  const auto dtype = w.gate_LFD.value.scalar_type();
+  return run([&](const auto& in) { return experts(in[0], in[1], ids, w, c.first, c.local); }, {c.x(dtype), c.gates()},
+             c.dy(dtype));
+}
+
+void expect_matches(const Case& c, const Tensor& ids, at::ScalarType dtype) {
+  const ExpertWeights w = c.weights(dtype, 0.5);
+  const Outcome fast = run_case(c, ids, w);
+  const Reference expected = reference(c, ids, dtype);
+  expect_within(fast.y, expected.y, c.name(dtype) + " y");
+  expect_within(fast.dx[0], expected.dx, c.name(dtype) + " dx");
+  expect_within(fast.dx[1], expected.dgates, c.name(dtype) + " dgates");
+  for (int64_t e = 0; e < c.local; ++e) {
+    const auto name = fmt::format("{} expert {}", c.name(dtype), e);
+    expect_within(w.gate_LFD.grad[e], added_to(0.5, expected.dgate[e], c.tokens), name + " gate");
+    expect_within(w.up_LFD.grad[e], added_to(0.5, expected.dup[e], c.tokens), name + " up");
+    expect_within(w.down_LDF.grad[e], added_to(0.5, expected.ddown[e], c.tokens), name + " down");
+  }
+}
+
+TEST(Experts, ForwardAndAllGradientsAreWithinTheirBounds) {
+  for (const auto dtype : kComputeTypes) {
+    for (const Case& c : kCases) expect_matches(c, c.ids(), dtype);
+  }
+}
+
+TEST(Experts, AllTokensOnOneExpertAreWithinTheirBounds) {
+  const Case c{50, 16, 24, 1, 4, 0, 4};
+  for (const auto dtype : kComputeTypes) expect_matches(c, at::full({50, 1}, 2, at::kLong), dtype);
+}
+
+TEST(Experts, PortableFormAgreesWithTheFormulaInFp64) {
+  for (const Case& c : kCases) {
+    const Tensor ids = c.ids();
+    const ExpertWeights w = c.weights(at::kFloat);
+    const auto f = [&](const auto& in) {
+      return portable::experts(in[0], in[1], ids, in[2], in[3], in[4], c.first, c.local);
+    };
+    const Outcome oracle =
+        run_fp64(f, {c.x(at::kFloat), c.gates(), w.gate_LFD.value, w.up_LFD.value, w.down_LDF.value}, c.dy(at::kFloat));
+    const Reference expected = reference(c, ids, at::kFloat);
+    const auto name = c.name(at::kFloat);
+    expect_same_formula(oracle.y, expected.y, name + " y");
+    expect_same_formula(oracle.dx[0], expected.dx, name + " dx");
+    expect_same_formula(oracle.dx[1], expected.dgates, name + " dgates");
+    for (int64_t e = 0; e < c.local; ++e) {
+      expect_same_formula(oracle.dx[2][e], expected.dgate[e], name + " gate");
+      expect_same_formula(oracle.dx[3][e], expected.dup[e], name + " up");
+      expect_same_formula(oracle.dx[4][e], expected.ddown[e], name + " down");
+    }
+    for (const auto dtype : kComputeTypes) {
+      const ExpertWeights typed = c.weights(dtype);
+      const Tensor y = portable::experts(c.x(dtype), c.gates(), ids, typed.gate_LFD.value, typed.up_LFD.value,
+                                         typed.down_LDF.value, c.first, c.local);
+      Tracked bound = reference(c, ids, dtype).y;
+      EXPECT_EQ(y.scalar_type(), dtype);
+      if (dtype == at::kFloat) expect_within(y, bound, c.name(dtype) + " portable y");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace athanor::ops

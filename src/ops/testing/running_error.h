@@ -1,0 +1,94 @@
+#pragma once
+// Exact values that carry how far fp32 arithmetic may be from them.
+//
+// A test writes an op's formula once in these and gets the result in fp64 and a bound for each of its elements: every
+// operation hands on the errors of its operands and adds its own rounding (running error analysis, Higham 2002, §3.3).
+// What a kernel keeps in bf16 on the way is marked by `stored`. The order of operations need not be the kernel's: a sum
+// is bounded for every order.
+
+#include <initializer_list>
+
+#include "ops/error_bound.h"
+
+namespace athanor::ops::testing {
+
+using at::Tensor;
+
+/// Elementwise: the computed result is within `error` of `value`. Both fp64, of one shape.
+struct Tracked {
+  Tensor value, error;
+
+  /// The same view of both.
+  template <class F>
+  Tracked view(F f) const {
+    return {f(value), f(error)};
+  }
+  Tensor largest() const { return value.abs() + error; }
+};
+
+/// A number that is what it is: an input, in whatever type.
+inline Tracked exact(const Tensor& x) {
+  const Tensor value = x.detach().to(at::kDouble);
+  return {value, at::zeros_like(value)};
+}
+inline Tracked exact(double x) { return exact(at::scalar_tensor(x, at::kDouble)); }
+
+/// `roundings` of relative size u one after the other.
+inline Tracked rounded(const Tracked& a, int64_t roundings = 1) {
+  return {a.value, a.error + error_bound(a.largest(), at::kFloat, roundings)};
+}
+
+/// Rounded to nearest once more if the type is narrower than fp32.
+inline Tracked stored(const Tracked& a, at::ScalarType dtype) {
+  return {a.value, dtype == at::kFloat ? a.error : a.error + unit_roundoff(dtype) * a.largest()};
+}
+
+inline Tracked operator+(const Tracked& a, const Tracked& b) { return rounded({a.value + b.value, a.error + b.error}); }
+inline Tracked operator-(const Tracked& a, const Tracked& b) { return rounded({a.value - b.value, a.error + b.error}); }
+inline Tracked operator*(const Tracked& a, const Tracked& b) {
+  return rounded({a.value * b.value, a.value.abs() * b.error + a.error * b.largest()});
+}
+inline Tracked operator*(const Tracked& a, double b) { return a * rounded(exact(b)); }
+
+/// Rows of a times columns of b; K products each.
+inline Tracked matmul(const Tracked& a, const Tracked& b) {
+  const Tensor carried = at::matmul(a.value.abs(), b.error) + at::matmul(a.error, b.largest());
+  const Tensor norm = at::matmul(a.largest(), b.largest());
+  return {at::matmul(a.value, b.value), carried + error_bound(norm, at::kFloat, a.value.size(-1))};
+}
+
+inline Tracked sum(const Tracked& a, int64_t dim, bool keepdim = false) {
+  const Tensor own = error_bound(a.largest().sum(dim, keepdim), at::kFloat, a.value.size(dim));
+  return {a.value.sum(dim, keepdim), a.error.sum(dim, keepdim) + own};
+}
+
+/// f, which rises or falls all along: an argument off by `error` moves it no further than the ends of that interval do.
+template <class F>
+Tracked monotone(const Tracked& a, int64_t roundings, F f) {
+  const Tensor value = f(a.value);
+  const Tensor carried = at::maximum((f(a.value + a.error) - value).abs(), (f(a.value - a.error) - value).abs());
+  return rounded({value, carried}, roundings);
+}
+
+/// e^x within `ulps`, each of at most two roundings; results below 2^-125 may be zero.
+inline Tracked exp(const Tracked& a, int64_t ulps = 2) {
+  const Tracked e = monotone(a, 2 * ulps, [](const Tensor& x) { return x.exp(); });
+  return {e.value, e.error + 0x1p-125};
+}
+inline Tracked log(const Tracked& a) {
+  return monotone(a, 2, [](const Tensor& x) { return x.log(); });
+}
+/// One over the square root: two roundings.
+inline Tracked rsqrt(const Tracked& a) {
+  return monotone(a, 2, [](const Tensor& x) { return x.rsqrt(); });
+}
+inline Tracked reciprocal(const Tracked& a) {
+  return monotone(a, 1, [](const Tensor& x) { return x.reciprocal(); });
+}
+/// Over an exponential of 2 ULP (4 roundings), an addition and a division.
+inline Tracked sigmoid(const Tracked& a) {
+  const Tracked s = monotone(a, 6, [](const Tensor& x) { return x.sigmoid(); });
+  return {s.value, s.error + 0x1p-125};
+}
+
+}  // namespace athanor::ops::testing
