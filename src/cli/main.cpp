@@ -33,9 +33,12 @@ int run(int argc, char** argv) {
       "…");
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
-  app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
-    return fmt::format("athanor: {}; see {} --help\n", error.what(),
-                       failed->get_parent() ? "athanor " + failed->get_name() : "athanor");
+  app.failure_message([](const CLI::App* top, const CLI::Error& error) {
+    std::string command = "athanor";
+    for (auto chosen = top->get_subcommands(); !chosen.empty(); chosen = chosen[0]->get_subcommands()) {
+      command += " " + chosen[0]->get_name();
+    }
+    return fmt::format("{0}: {1}; see {0} --help\n", command, error.what());
   });
   athanor::add_tokenizer_command(app);
   athanor::add_prepare_command(app);

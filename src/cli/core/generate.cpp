@@ -16,21 +16,25 @@ struct Continuation {
   bool ended = false;  // by an end-of-document token
 };
 
-Continuation continue_text(const LoadedModel& model, const std::string& prompt, size_t index,
+// Checked before anything is shown.
+std::vector<uint32_t> encode_prompt(const LoadedModel& model, const std::string& prompt,
+                                    const GenerateArguments& given) {
+  auto ids = model.tokenizer.encode(prompt);
+  if (ids.empty() && model.eos_id) ids.push_back(*model.eos_id);  // as if a document began
+  ATHANOR_CHECK(!ids.empty(), "--prompt is empty, and this model has no end-of-document token to begin from");
+  ATHANOR_CHECK(static_cast<int64_t>(ids.size()) + given.max_new_tokens <= model.config.max_position_embeddings,
+                "the prompt has {} tokens and --max-new-tokens is {}: together more than the model's {} positions",
+                ids.size(), given.max_new_tokens, model.config.max_position_embeddings);
+  return ids;
+}
+
+Continuation continue_text(const LoadedModel& model, std::vector<uint32_t> prompt_ids, size_t index,
                            const GenerateArguments& given, const std::function<void(uint32_t)>& show) {
   Continuation result;
-  result.prompt_ids = model.tokenizer.encode(prompt);
-  if (result.prompt_ids.empty() && model.eos_id) result.prompt_ids.push_back(*model.eos_id);  // as if a document began
-  ATHANOR_CHECK(!result.prompt_ids.empty(),
-                "--prompt is empty, and this model has no end-of-document token to begin from");
+  result.prompt_ids = std::move(prompt_ids);
   const auto prompt_length = static_cast<int64_t>(result.prompt_ids.size());
-  const int64_t capacity = prompt_length + given.max_new_tokens;
-  ATHANOR_CHECK(capacity <= model.config.max_position_embeddings,
-                "the prompt has {} tokens and --max-new-tokens is {}: together more than the model's {} positions",
-                prompt_length, given.max_new_tokens, model.config.max_position_embeddings);
-
   const CounterRandom random(static_cast<uint64_t>(given.seed), fmt::format("generate {}", index));
-  auto caches = model.decoder->make_caches(1, capacity);
+  auto caches = model.decoder->make_caches(1, prompt_length + given.max_new_tokens);
   Tensor tokens = at::empty({1, prompt_length}, at::kLong);
   std::copy(result.prompt_ids.begin(), result.prompt_ids.end(), tokens.data_ptr<int64_t>());
   for (int64_t i = 0; i < given.max_new_tokens; ++i) {
@@ -48,6 +52,7 @@ Continuation continue_text(const LoadedModel& model, const std::string& prompt, 
 }
 
 void print_text(const LoadedModel& model, const std::string& prompt, size_t index, const GenerateArguments& given) {
+  const auto ids = encode_prompt(model, prompt, given);
   StreamDecoder decoder(model.tokenizer);
   const auto put = [](const std::string& text) {
     fmt::print("{}", text);
@@ -55,12 +60,12 @@ void print_text(const LoadedModel& model, const std::string& prompt, size_t inde
   };
   if (index > 0) put("\n");
   put(prompt);
-  continue_text(model, prompt, index, given, [&](uint32_t id) { put(decoder.push(id)); });
+  continue_text(model, ids, index, given, [&](uint32_t id) { put(decoder.push(id)); });
   put(decoder.finish() + "\n");
 }
 
 void print_json(const LoadedModel& model, const std::string& prompt, size_t index, const GenerateArguments& given) {
-  const auto result = continue_text(model, prompt, index, given, [](uint32_t) {});
+  const auto result = continue_text(model, encode_prompt(model, prompt, given), index, given, [](uint32_t) {});
   const nlohmann::json line = {{"prompt", prompt},
                                {"prompt_ids", result.prompt_ids},
                                {"new_ids", result.new_ids},
