@@ -14,7 +14,7 @@ namespace athanor {
 namespace {
 
 // Class members for the code points of `ranges` that this machine's PCRE2, which may know an older Unicode, does not
-// count as `property`. One pass over about 140,000 characters: some milliseconds, at load only.
+// count as `property`. One pass over about 140,000 characters: some milliseconds, once.
 std::string missing_members(const char* property, std::span<const CodePointRange> ranges) {
   std::string text;
   for (const auto [first, last] : ranges) {
@@ -49,6 +49,16 @@ std::string missing_members(const char* property, std::span<const CodePointRange
     }
   }
   flush();
+  return members;
+}
+
+const std::string& missing_letters() {
+  static const std::string members = missing_members("L", kLetterRanges);
+  return members;
+}
+
+const std::string& missing_numbers() {
+  static const std::string members = missing_members("N", kNumberRanges);
   return members;
 }
 
@@ -195,13 +205,9 @@ class Translator {
       if (is_among(kScripts)) return replace(length, fmt::format("\\{}{{sc:{}}}", in_[at_ + 1], name));
       refuse("the property \"{}\" is not supported", name);
     }
-    auto& missing = name == "L" ? missing_letters_ : missing_numbers_;
-    if (!missing) {
-      missing = std::make_unique<std::string>(name == "L" ? missing_members("L", kLetterRanges)
-                                                          : missing_members("N", kNumberRanges));
-    }
+    const auto& missing = name == "L" ? missing_letters() : missing_numbers();
     if (in_class_ && negated) refuse("\\P{{{}}} in a class is not supported", name);
-    const auto members = fmt::format("\\p{{{}}}{}", name, *missing);
+    const auto members = fmt::format("\\p{{{}}}{}", name, missing);
     replace(length, in_class_ ? members : fmt::format("[{}{}]", negated ? "^" : "", members));
   }
 
@@ -209,7 +215,6 @@ class Translator {
   size_t at_ = 0;
   bool in_class_ = false;
   std::string out_;
-  std::unique_ptr<std::string> missing_letters_, missing_numbers_;
 };
 
 }  // namespace

@@ -113,6 +113,13 @@ TEST(Tokenizer, AMegabyteOfOneLetterIsNoTrouble) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));  // quadratic would be an hour
 }
 
+TEST(Tokenizer, MoreWordsThanTheCacheHoldsKeepTheirIds) {
+  const auto tokenizer = make(byte_tokenizer_json({"1234"}));
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += " " + std::to_string(i);
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
+}
+
 TEST(Tokenizer, AddedTokensStandAloneAndTheLongestWins) {
   auto file = byte_tokenizer_json({"Ġthe"});
   file["added_tokens"] = {added_token_json(259, "<|end|>"), added_token_json(260, "  ", false),
@@ -207,7 +214,7 @@ TEST(Tokenizer, AByteWithoutTokenIsUnknownOrRefusedButNeverLost) {
   vocab.erase("z");
   Ids ids{7};
   const auto tokenizer = make(file);
-  EXPECT_THROW(tokenizer.encode_append("azz", ids), DataError);
+  EXPECT_THROW(tokenizer.encode_append("a z", ids), DataError);
   EXPECT_EQ(ids, Ids{7});
   file["model"]["unk_token"] = "!";
   EXPECT_EQ(make(file).encode("azzb"), (Ids{'a', '!', '!', 'b'}));

@@ -95,7 +95,7 @@ void append_utf8_lossy(std::string& out, std::string_view bytes) {
 size_t unfinished_utf8_suffix(std::string_view bytes) {
   for (size_t length = std::min<size_t>(3, bytes.size()); length > 0; --length) {
     const auto run = run_at(bytes, bytes.size() - length);
-    if (run.cut_by_end && run.num_bytes == length) return length;
+    if (run.cut_by_end) return length;
   }
   return 0;
 }
