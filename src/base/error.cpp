@@ -7,8 +7,17 @@ namespace athanor {
 
 bool IoError::disk_full() const { return error_number_ == ENOSPC || error_number_ == EDQUOT; }
 
-bool IoError::names_wrong_path(int error_number) {
-  return error_number == ENOENT || error_number == ENOTDIR || error_number == EISDIR || error_number == EACCES;
+bool IoError::is_for_the_user(int error_number) {
+  switch (error_number) {
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case EACCES:
+    case EROFS:
+    case ENOSPC:
+    case EDQUOT: return true;
+    default: return false;
+  }
 }
 
 void fail_errno(const std::string& what, const std::string& path) {

@@ -51,13 +51,14 @@ class CommError : public Error {
 class IoError : public Error {
  public:
   IoError(const std::string& message, int error_number)
-      : Error(message, names_wrong_path(error_number) ? 2 : 1), error_number_(error_number) {}
+      : Error(message, is_for_the_user(error_number) ? 2 : 1), error_number_(error_number) {}
   int error_number() const { return error_number_; }
   bool disk_full() const;
 
  private:
-  /// A path that is not there, not a file, or not ours to open: the user's input, unlike a disk that fails.
-  static bool names_wrong_path(int error_number);
+  /// A path that is not there, not a file or not ours to open, a disk that is full: for the user to mend, unlike one
+  /// that fails.
+  static bool is_for_the_user(int error_number);
 
   int error_number_;
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -53,7 +54,14 @@ TEST_F(Files, AMissingFileIsNamedWithTheReason) {
   } catch (const IoError& error) {
     EXPECT_NE(std::string(error.what()).find("missing: No such file"), std::string::npos) << error.what();
     EXPECT_FALSE(error.disk_full());
+    EXPECT_EQ(error.exit_code(), 2);
   }
+}
+
+TEST_F(Files, WhatTheUserCanMendExitsWithTwoAndAFailingDiskWithOne) {
+  EXPECT_EQ(IoError("full", ENOSPC).exit_code(), 2);
+  EXPECT_EQ(IoError("read-only", EROFS).exit_code(), 2);
+  EXPECT_EQ(IoError("broken", EIO).exit_code(), 1);
 }
 
 TEST_F(Files, MappedBytesEqualReadBytesAndTheirHash) {
