@@ -125,6 +125,23 @@ void append_utf8(std::string& out, uint32_t code_point) {
   }
 }
 
+std::string printable(std::string_view text) {
+  std::string shown;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      shown += "\\n";
+    } else if (c == '\t') {
+      shown += "\\t";
+    } else if (byte < 0x20 || byte == 0x7F) {
+      shown += fmt::format("\\x{:02x}", byte);
+    } else {
+      shown += c;
+    }
+  }
+  return shown;
+}
+
 bool matches_wildcard(std::string_view pattern, std::string_view text) {
   // Greedy with one point to come back to: the last `*` seen.
   size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;

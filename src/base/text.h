@@ -33,6 +33,9 @@ std::optional<size_t> find_invalid_utf8(std::string_view text);
 /// Appends `code_point` (at most 0x10FFFF) to `out` as UTF-8.
 void append_utf8(std::string& out, uint32_t code_point);
 
+/// `text` on one line: control characters as \n, \t or \x1f. For names that come from a user's file.
+std::string printable(std::string_view text);
+
 /// Does `text` match `pattern`, where `*` stands for any characters and `?` for one?
 bool matches_wildcard(std::string_view pattern, std::string_view text);
 

@@ -38,6 +38,8 @@ TEST(Text, AppendedCodePointsAreValidUtf8) {
   }
 }
 
+TEST(Text, PrintableTextStaysOnOneLine) { EXPECT_EQ(printable("a\nb\t\x01é"), "a\\nb\\t\\x01é"); }
+
 TEST(Text, WildcardsMatchAsInAShell) {
   EXPECT_TRUE(matches_wildcard("*.norm.weight", "model.norm.weight"));
   EXPECT_TRUE(matches_wildcard("a?c*", "abcdef"));

@@ -65,7 +65,7 @@ class TextFinder {
     if (const auto colon = what.find(": "); colon != std::string_view::npos) what.remove_prefix(colon + 2);
     result_.cause = kInvalidJson;
     result_.error_offset = position > 0 ? position - 1 : 0;
-    result_.message = shortened(what, 2 * kMaxShownBytes);
+    result_.message = printable(shortened(what, 2 * kMaxShownBytes));
     return false;
   }
 
@@ -109,7 +109,7 @@ class TextFinder {
   std::string fields_there() const {
     if (fields_.empty()) return "the object is empty";
     std::vector<std::string> shown;
-    for (const auto& name : fields_) shown.push_back(shortened(name, 40));
+    for (const auto& name : fields_) shown.push_back(printable(shortened(name, 40)));
     if (shown.size() > kMaxShownFields) shown.back() = "...";
     return fmt::format("there is {}; name the right one with --text-field{}", join(shown), did_you_mean(field_, shown));
   }
