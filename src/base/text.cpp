@@ -25,7 +25,7 @@ std::string format_thousands(double value) {
 }
 
 std::string format_duration(double seconds) {
-  const auto total = static_cast<int64_t>(seconds + 0.5);
+  const auto total = std::llround(seconds);
   if (total >= 3600) return fmt::format("{}:{:02}:{:02}", total / 3600, total / 60 % 60, total % 60);
   return fmt::format("{}:{:02}", total / 60, total % 60);
 }

@@ -249,7 +249,7 @@ TEST_F(Checkpoint, AnotherModelsTensorsAreNamedWithBothShapes) {
 TEST_F(Checkpoint, WhatNobodyCouldReadIsNotWritten) {
   const float values[4] = {};
   const auto refusal = [&](const std::vector<PieceView>& pieces, const Json& state = {}) {
-    const auto message = message_of<CheckpointError>([&] { write_checkpoint(path_, pieces, Json::object(), state); });
+    auto message = message_of<CheckpointError>([&] { write_checkpoint(path_, pieces, Json::object(), state); });
     EXPECT_TRUE(std::filesystem::is_empty(folder_));
     return message;
   };

@@ -16,7 +16,7 @@ namespace {
 
 class Safetensors : public FolderTest {};
 
-std::string file_of(std::string json, const std::string& data) {
+std::string file_of(const std::string& json, const std::string& data) {
   const uint64_t length = json.size();
   std::string bytes(8, '\0');
   std::memcpy(bytes.data(), &length, 8);

@@ -14,7 +14,7 @@ namespace athanor {
 namespace {
 
 std::string place_of(const toml::source_region& source) {
-  const std::string path = source.path ? *source.path : "";
+  std::string path = source.path ? *source.path : "";
   if (path.starts_with("--set")) return path;
   return fmt::format("{}:{}:{}", path, source.begin.line, source.begin.column);
 }
