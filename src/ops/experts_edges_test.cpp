@@ -99,7 +99,8 @@ TEST(Experts, GradientsOfTwoCallsAddUpInTheBuckets) {
   }
 }
 
-TEST(Experts, TwoRunsGiveTheSameBits) {
+TEST(Experts, TwoRunsOnTwoThreadsGiveTheSameBits) {
+  const Threads two(2);
   for (const auto dtype : kComputeTypes) {
     const Inputs in(dtype);
     const ExpertWeights a = weights_of(dtype), b = weights_of(dtype);

@@ -128,7 +128,8 @@ TEST(LinearCrossEntropy, GradientsOfTwoCallsAddUpInTheBucket) {
   expect_within(weight.grad, {2 * dw.value, added_to(0, dw, c.tokens).error * 2}, "twice");
 }
 
-TEST(LinearCrossEntropy, TwoRunsGiveTheSameBits) {
+TEST(LinearCrossEntropy, TwoRunsOnTwoThreadsGiveTheSameBits) {
+  const Threads two(2);
   const Case c{70, 32, 300};
   for (const auto dtype : kComputeTypes) {
     const Weight a = weight_of(c.weight(dtype)), b = weight_of(c.weight(dtype));

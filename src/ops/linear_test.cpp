@@ -62,7 +62,8 @@ TEST(Linear, GradientsOfTwoCallsAddUpInTheBucket) {
   }
 }
 
-TEST(Linear, TwoRunsGiveTheSameBits) {
+TEST(Linear, TwoRunsOnTwoThreadsGiveTheSameBits) {
+  const Threads two(2);
   for (const auto dtype : kComputeTypes) {
     const Tensor x = normal({130, 96}, 1, dtype), dy = normal({130, 70}, 2, dtype), value = normal({70, 96}, 3, dtype);
     const Weight a = weight_of(value), b = weight_of(value);
