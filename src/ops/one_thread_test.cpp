@@ -1,0 +1,16 @@
+// Tests of ops run on one thread unless they ask for more (testing::Threads): on a busy machine each of the thousands of
+// small parallel loops would wait for its second thread to be scheduled, a minute instead of seconds.
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+namespace {
+
+class OneThread : public testing::Environment {
+ public:
+  void SetUp() override { at::set_num_threads(1); }
+};
+
+const testing::Environment* const kOneThread = testing::AddGlobalTestEnvironment(new OneThread);  // gtest deletes it
+
+}  // namespace
