@@ -82,10 +82,10 @@ def content(folder, *endings):
     }
 
 
-def refused(athanor, *arguments, code=2, **options):
+def refused(athanor, *arguments, **options):
     """The one line in which prepare refuses."""
     done = athanor.run("prepare", *arguments, check=False, **options)
-    assert done.returncode == code, (done.returncode, done.stderr)
+    assert done.returncode == 2, (done.returncode, done.stderr)
     assert done.stdout == ""
     lines = [line for line in done.stderr.splitlines() if " W " not in line[:12]]
     assert len(lines) == 1, done.stderr
@@ -217,7 +217,7 @@ def test_a_full_disk_is_named_and_leaves_what_was_there(athanor, small_tokenizer
     athanor.run("prepare", *arguments)
     before = content(tmp_path / "out")
     full = {**os.environ, "ATHANOR_FAULT": f"files.write:enospc@{nth_write}+"}
-    message = refused(athanor, *arguments, "--overwrite", "--seed", 9, code=1, env=full)
+    message = refused(athanor, *arguments, "--overwrite", "--seed", 9, env=full)
     assert "No space left on device" in message and str(tmp_path) in message
     assert content(tmp_path / "out") == before
     assert not list(tmp_path.glob(".*"))
