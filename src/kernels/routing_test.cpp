@@ -61,10 +61,12 @@ struct Sorted {
   Ids offsets, choice_of_row, row_of_choice;
 };
 
-Sorted sort(const Ids& ids, int64_t k, int64_t first, int64_t count) {
-  Sorted s{Ids(static_cast<size_t>(count + 1)), Ids(ids.size(), -7), Ids(ids.size(), -7)};
-  sort_choices(ids.data(), static_cast<int64_t>(ids.size()) / k, k, first, count, s.offsets.data(),
-               s.choice_of_row.data(), s.row_of_choice.data());
+Sorted sort(const Ids& ids, int64_t k, int64_t first, int64_t count, int64_t row_alignment = 1) {
+  const int64_t tokens = static_cast<int64_t>(ids.size()) / k;
+  const auto most = static_cast<size_t>(max_rows(tokens, k, count, row_alignment));
+  Sorted s{Ids(static_cast<size_t>(count + 1)), Ids(most, -7), Ids(ids.size(), -7)};
+  sort_choices(ids.data(), tokens, k, first, count, s.offsets.data(), s.choice_of_row.data(), s.row_of_choice.data(),
+               row_alignment);
   s.choice_of_row.resize(static_cast<size_t>(s.offsets.back()));
   return s;
 }
@@ -87,6 +89,15 @@ TEST(SortChoices, LeavesExpertsWithoutTokensEmpty) {
   EXPECT_EQ(sort({3, 3}, 1, 0, 5).offsets, (Ids{0, 0, 0, 0, 2, 2}));
   EXPECT_EQ(sort({}, 2, 0, 3).offsets, (Ids{0, 0, 0, 0}));
   EXPECT_EQ(sort({5, 6}, 2, 0, 3).offsets, (Ids{0, 0, 0, 0}));
+}
+
+TEST(SortChoices, PadsExpertsWithChoicesToTheAlignmentAndNoOthers) {
+  const Sorted s = sort({2, 0, 0, 3, 2, 0, 0, 0}, 2, 0, 5, 4);
+  EXPECT_EQ(s.offsets, (Ids{0, 8, 8, 12, 16, 16}));
+  EXPECT_EQ(s.choice_of_row, (Ids{1, 2, 5, 6, 7, -1, -1, -1, 0, 4, -1, -1, 3, -1, -1, -1}));
+  EXPECT_EQ(s.row_of_choice, (Ids{8, 0, 1, 12, 9, 2, 3, 4}));
+  EXPECT_EQ(sort({0, 1, 2}, 1, 0, 3, 32).choice_of_row.size(),
+            static_cast<size_t>(max_rows(3, 1, 3, 32)));  // the worst
 }
 
 TEST(SortChoices, RowOfChoiceIsTheInverseOfChoiceOfRow) {
@@ -118,23 +129,24 @@ class Rows : public testing::Test {
     std::mt19937 random(3);
     Ids ids(kTokens * kChoices);
     for (int64_t& id : ids) id = random() % 7;
-    return sort(ids, kChoices, 2, 4);  // some tokens lose choices, perhaps all of them
+    return sort(ids, kChoices, 2, 4, 4);  // some tokens lose choices, perhaps all of them; some rows are padding
   }();
   const int64_t received_ = sorted_.offsets.back();
 };
 using Elements = testing::Types<float, Bf16>;
 TYPED_TEST_SUITE(Rows, Elements);
 
-TYPED_TEST(Rows, GatherCopiesTheTokenOfEachRow) {
+TYPED_TEST(Rows, GatherCopiesTheTokenOfEachRowAndZeroesPadding) {
   using F = Rows<TypeParam>;
   const auto x = numbers<TypeParam>(F::kTokens * F::kWidth, 4);
-  std::vector<TypeParam> rows(static_cast<size_t>(this->received_ * F::kWidth));
+  std::vector<TypeParam> rows(static_cast<size_t>(this->received_ * F::kWidth), TypeParam{0x7FC0});
   const auto* choices = this->sorted_.choice_of_row.data();
   gather_rows(x.data(), choices, rows.data(), 0, 5, F::kChoices, F::kWidth);
   gather_rows(x.data(), choices, rows.data(), 5, this->received_, F::kChoices, F::kWidth);
   for (int64_t r = 0; r < this->received_; ++r) {
     for (int64_t i = 0; i < F::kWidth; ++i) {
-      ASSERT_EQ(load(rows[r * F::kWidth + i]), load(x[choices[r] / F::kChoices * F::kWidth + i]));
+      const float expected = choices[r] < 0 ? 0 : load(x[choices[r] / F::kChoices * F::kWidth + i]);
+      ASSERT_EQ(load(rows[r * F::kWidth + i]), expected);
     }
   }
 }
@@ -175,6 +187,13 @@ TYPED_TEST(Rows, WeighGivesEachChoiceItsProductAndScalesBothRows) {
              0, this->received_, F::kWidth);
   for (int64_t r = 0; r < this->received_; ++r) {
     const int64_t c = this->sorted_.choice_of_row[r];
+    if (c < 0) {
+      for (int64_t i = r * F::kWidth; i < (r + 1) * F::kWidth; ++i) {
+        ASSERT_EQ(load(scaled_act[i]), 0.0f) << "padding";
+        ASSERT_EQ(load(scaled_dact[i]), 0.0f) << "padding";
+      }
+      continue;
+    }
     double exact = 0, norm = 0;
     for (int64_t i = r * F::kWidth; i < (r + 1) * F::kWidth; ++i) {
       exact += double{load(act[i])} * load(dact[i]);

@@ -35,7 +35,7 @@ const std::vector<Case> kCases = {
     {0, 4, 3, 2, 4, 0, 4},      {1, 1, 1, 1, 1, 0, 1},     {1, 8, 5, 2, 8, 0, 8},    // no tokens, one token
     {13, 17, 11, 1, 4, 0, 4},   {13, 6, 9, 4, 4, 0, 4},                              // k = 1, k = E
     {40, 32, 48, 4, 16, 0, 16}, {40, 33, 15, 4, 16, 5, 6}, {7, 8, 8, 2, 16, 12, 4},  // all experts, a range of them
-    {300, 64, 32, 8, 64, 0, 64}};
+    {70, 16, 24, 2, 4, 0, 4},   {40, 12, 16, 4, 16, 5, 4}, {300, 64, 32, 8, 64, 0, 64}};  // enough rows to be padded
 
 // Where a result depends on: weights by expert, gates by choice.
 struct Reference {
@@ -108,8 +108,10 @@ TEST(Experts, ForwardAndAllGradientsAreWithinTheirBounds) {
 }
 
 TEST(Experts, AllTokensOnOneExpertAreWithinTheirBounds) {
-  const Case c{50, 16, 24, 1, 4, 0, 4};
-  for (const auto dtype : kComputeTypes) expect_matches(c, at::full({50, 1}, 2, at::kLong), dtype);
+  for (const int64_t tokens : {50, 150}) {  // without padding and with it
+    const Case c{tokens, 16, 24, 1, 4, 0, 4};
+    for (const auto dtype : kComputeTypes) expect_matches(c, at::full({tokens, 1}, 2, at::kLong), dtype);
+  }
 }
 
 TEST(Experts, PortableFormAgreesWithTheFormulaInFp64) {
