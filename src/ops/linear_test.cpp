@@ -89,6 +89,16 @@ TEST(AddOuterProduct, OfNoRowsLeavesTheBucketAlone) {
   }
 }
 
+TEST(AddOuterProduct, OfAWideVocabularyAddsEveryBlockOnce) {
+  // Whole numbers whose products and sums bf16 holds exactly. 3,001 x 2,803 is more than one block and no multiple.
+  const auto digits = [](at::IntArrayRef shape, uint64_t seed) {
+    return at::randint(-6, 7, shape, at::detail::createCPUGenerator(seed), at::kFloat);
+  };
+  const Tensor a = digits({3, 3001}, 1), b = digits({3, 2803}, 2), grad = at::full({3001, 2803}, 0.5);
+  add_outer_product(grad, a.to(at::kBFloat16), b.to(at::kBFloat16));
+  expect_same_bits(grad, at::mm(a.t(), b) + 0.5, "grad");
+}
+
 TEST(AddOuterProduct, DoesNotLoseSmallTermsToALargeSum) {
   // Each product is rounded to bf16 once; the sum is fp32. In a bf16 sum 256 + 0.5 would stay 256.
   const Tensor grad = at::zeros({1, 1});
