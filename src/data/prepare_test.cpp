@@ -185,6 +185,15 @@ TEST_F(Preparing, TheFirstErrorIsNamedWhateverTheThreads) {
   }
 }
 
+TEST_F(Preparing, AnErrorThatIsFoundLaterButStandsEarlierIsTheOneNamed) {
+  std::string slow;
+  for (int i = 0; i < 300000; ++i) slow += "word" + std::to_string(i) + " ";
+  auto made = options({write("a.jsonl", json_row(slow) + "{\n").string(), write("b.jsonl", "{\n").string()});
+  made.chunk_bytes = uint64_t{1} << 30;
+  made.num_threads = 2;
+  EXPECT_SAYS(refusal<DataError>([&] { prepare(made); }), "a.jsonl:2: invalid JSON");
+}
+
 TEST_F(Preparing, SkippedDocumentsAreCountedInTheManifest) {
   auto made = options({write("a.jsonl", json_row("good") + "{\n{\"x\":1}\n" + json_row("also")).string(),
                        write("b.jsonl.gz", gzip(json_row("more")).substr(0, 20)).string()},
