@@ -2,6 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <set>
+
+#include "config/training_stages.h"
+
 namespace athanor {
 namespace {
 
@@ -56,23 +60,62 @@ std::vector<std::string> find_contradictions(const ModelConfig& model) {
   return found.take();
 }
 
+namespace {
+
+void check_sources(const std::string& key, const std::string& path, const std::vector<SourceConfig>& sources,
+                   Findings& found) {
+  found.require(path.empty() || sources.empty(), "{}path and {}sources are both set; keep one", key, key);
+  std::set<std::string> names;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const auto& source = sources[i];
+    found.require(!source.path.empty(),
+                  "{}sources[{}].path is missing: set it to a folder that `athanor prepare` wrote", key, i);
+    found.require(source.weight > 0, "{}sources[{}].weight is missing: set it to a number above 0", key, i);
+    const auto& name = source.name.empty() ? source.path : source.name;
+    found.require(name.empty() || names.insert(name).second,
+                  "{}sources[{}]: \"{}\" is there twice; give it one weight, or other names", key, i, name);
+  }
+}
+
+// What must hold in each stage; `where` begins its messages.
+void check_stage(const std::string& where, const RunConfig& config, Findings& found) {
+  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism] = config;
+  found.require(train.global_batch_size % train.micro_batch_size == 0,
+                "{}train.micro_batch_size ({}) must divide train.global_batch_size ({})", where, train.micro_batch_size,
+                train.global_batch_size);
+  found.require(data.seq_len != 1, "{}data.seq_len (1): an instance needs at least 2 tokens to have a target", where);
+  found.require(
+      !model.from.empty() || data.seq_len <= model.max_position_embeddings,
+      "{}data.seq_len ({}) is beyond model.max_position_embeddings ({}); raise that or prepare shorter instances",
+      where, data.seq_len, model.max_position_embeddings);
+  found.require(optimizer.warmup_steps <= train.steps, "{}optimizer.warmup_steps ({}) is beyond {} ({})", where,
+                optimizer.warmup_steps, where.empty() ? "train.steps" : "its steps", train.steps);
+  found.require(optimizer.min_lr <= optimizer.lr, "{}optimizer.min_lr ({}) is above optimizer.lr ({})", where,
+                optimizer.min_lr, optimizer.lr);
+}
+
+void check_stages(const RunConfig& config, Findings& found) {
+  check_sources("data.", config.data.path, config.data.sources, found);
+  const auto stages = training_stages(config);
+  found.require(config.train.steps <= stages.back().end(),
+                "train.steps ({}) is beyond the sum of the stages' steps ({}); leave it out, or lengthen a stage",
+                config.train.steps, stages.back().end());
+  for (size_t i = 0; i < config.train.stages.size(); ++i) {
+    const auto& stage = config.train.stages[i];
+    found.require(stage.steps > 0, "train.stages[{}].steps is missing: set it to the stage's optimizer steps", i);
+    check_sources(fmt::format("train.stages[{}].", i), stage.path, stage.sources, found);
+  }
+  for (const auto& stage : stages) check_stage(stage.name.empty() ? "" : stage.name + ": ", stage.config, found);
+}
+
+}  // namespace
+
 std::vector<std::string> find_contradictions(const RunConfig& config) {
   // A model that comes from a folder brings its own fields; they are checked when it is read.
   auto lines = config.model.from.empty() ? find_contradictions(config.model) : std::vector<std::string>{};
   Findings found;
   const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism] = config;
-  found.require(train.global_batch_size % train.micro_batch_size == 0,
-                "train.micro_batch_size ({}) must divide train.global_batch_size ({})", train.micro_batch_size,
-                train.global_batch_size);
-  found.require(data.seq_len != 1, "data.seq_len (1): an instance needs at least 2 tokens to have a target");
-  found.require(
-      !model.from.empty() || data.seq_len <= model.max_position_embeddings,
-      "data.seq_len ({}) is beyond model.max_position_embeddings ({}); raise that or prepare shorter instances",
-      data.seq_len, model.max_position_embeddings);
-  found.require(optimizer.warmup_steps <= train.steps, "optimizer.warmup_steps ({}) is beyond train.steps ({})",
-                optimizer.warmup_steps, train.steps);
-  found.require(optimizer.min_lr <= optimizer.lr, "optimizer.min_lr ({}) is above optimizer.lr ({})", optimizer.min_lr,
-                optimizer.lr);
+  check_stages(config, found);
   found.require(
       moe.aux_scope != "transformers" || parallelism.pipeline_parallel_degree == 1,
       "moe.aux_scope \"transformers\" pools over all layers and cannot be cut by pipeline_parallel_degree ({}); "

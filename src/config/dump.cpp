@@ -62,25 +62,49 @@ class Dumper : public Fields {
 
  protected:
   bool enter(const char* key, const char* help) override {
-    if (!text.empty()) text += '\n';
-    text += with_help_ ? fmt::format("# {}\n[{}]\n", help, key) : fmt::format("[{}]\n", key);
-    table_ = key;
+    open(key, help, "[{}]");
     return true;
   }
-  void leave() override {}
+  void leave() override {
+    path_.pop_back();
+    comment_.clear();
+  }
+
+  size_t enter_list(const char* key, const char* help, size_t size) override {
+    lists_.emplace_back(key, help);
+    return size;
+  }
+  void enter_item() override { open(lists_.back().first, lists_.back().second, "[[{}]]"); }
+  bool enter_example() override {
+    if (!with_help_ || path_.size() > 1) return false;
+    comment_ = "# ";
+    open(lists_.back().first, lists_.back().second, "[[{}]]");
+    return true;
+  }
+  void leave_list() override { lists_.pop_back(); }
 
  private:
+  void open(const std::string& key, const std::string& help, fmt::format_string<const std::string&> header) {
+    path_.push_back(key);
+    const std::string name = join(path_, ".");
+    if (!text.empty()) text += '\n';
+    if (with_help_) text += fmt::format("{}# {}\n", comment_, help);
+    text += comment_ + fmt::format(header, name) + "\n";
+  }
+
   template <class T>
   void put(const char* key, const T& value, const char* help, const std::string& expected) {
     if (with_help_) {
-      text += fmt::format("# {}{}\n", help, expected.starts_with("one of") ? " (" + expected + ")" : "");
+      text += fmt::format("{}# {}{}\n", comment_, help, expected.starts_with("one of") ? " (" + expected + ")" : "");
     }
-    text += fmt::format("{} = {}\n", key, to_toml(value));
-    keys.push_back(table_ + "." + key);
+    text += fmt::format("{}{} = {}\n", comment_, key, to_toml(value));
+    if (comment_.empty()) keys.push_back(join(path_, ".") + "." + key);
   }
 
   bool with_help_;
-  std::string table_;
+  std::vector<std::string> path_;
+  std::vector<std::pair<std::string, std::string>> lists_;  // key and help of those around
+  std::string comment_;                                     // before each line of an example
 };
 
 }  // namespace

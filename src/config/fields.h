@@ -36,7 +36,8 @@ class Fields {
   virtual void field(const char* key, std::vector<std::string>& value, const char* help,
                      const Check<std::vector<std::string>>& check = {}) = 0;
 
-  /// A sub-table: its fields are those that `section.describe` names.
+  /// A sub-table: its fields are those that `section.describe` names. In a table, tables and lists come after the plain
+  /// fields, as TOML wants it.
   template <class Section>
   void table(const char* key, Section& section, const char* help) {
     if (!enter(key, help)) return;
@@ -44,10 +45,34 @@ class Fields {
     leave();
   }
 
+  /// A list of tables, [[key]]: the fields of each are those that `Section::describe` names.
+  template <class Section>
+  void list(const char* key, std::vector<Section>& items, const char* help) {
+    items.resize(enter_list(key, help, items.size()));
+    for (auto& item : items) {
+      enter_item();
+      item.describe(*this);
+      leave();
+    }
+    if (items.empty() && enter_example()) {
+      Section example;
+      example.describe(*this);
+      leave();
+    }
+    leave_list();
+  }
+
  protected:
   /// False: skip this table.
   virtual bool enter(const char* key, const char* help) = 0;
+  /// Ends a table, an item or an example.
   virtual void leave() = 0;
+  /// @return how many items there are to be; `size` are there.
+  virtual size_t enter_list(const char* key, const char* help, size_t size) = 0;
+  virtual void enter_item() = 0;
+  /// Of an empty list; true: one item with its defaults is to be shown.
+  virtual bool enter_example() { return false; }
+  virtual void leave_list() = 0;
 };
 
 inline Check<int64_t> at_least(int64_t low) {
@@ -61,6 +86,9 @@ inline Check<double> positive() {
 }
 inline Check<double> not_negative() {
   return {"a finite number, 0 or more", [](const double& x) { return std::isfinite(x) && x >= 0; }};
+}
+inline Check<double> not_negative_or_minus_one() {
+  return {"a finite number, 0 or more, or -1", [](const double& x) { return std::isfinite(x) && (x >= 0 || x == -1); }};
 }
 inline Check<std::string> one_of(std::vector<std::string> allowed) {
   std::string expected = "one of " + join(allowed);

@@ -13,15 +13,34 @@
 
 namespace athanor {
 
+/// One of several prepared folders.
+struct SourceConfig {
+  std::string path;
+  double weight = 0;
+  std::string name;
+  double max_epochs = 1;
+
+  void describe(Fields& f) {
+    f.field("path", path, "a folder that `athanor prepare` wrote");
+    f.field("weight", weight, "its share of the tokens, relative to the other sources' weights", positive());
+    f.field("name", name, "what logs and metrics call it; \"\" takes the path");
+    f.field("max_epochs", max_epochs,
+            "how often an instance may be seen in the run; a share that needs more is refused before step 1; 0 turns "
+            "that off",
+            not_negative());
+  }
+};
+
 struct DataConfig {
   std::string path;
   int64_t seq_len = 0;
   std::string attention_scope = "instance";
   int64_t num_threads = 1;
   bool verify = true;
+  std::vector<SourceConfig> sources;  ///< instead of path
 
   void describe(Fields& f) {
-    f.field("path", path, "a folder that `athanor prepare` wrote");
+    f.field("path", path, "a folder that `athanor prepare` wrote, for as many epochs as it takes; or [[data.sources]]");
     f.field("seq_len", seq_len, "tokens in an instance (seq_len - 1 of them are targets); 0 takes the data's",
             at_least(0));
     f.field("attention_scope", attention_scope,
@@ -29,6 +48,45 @@ struct DataConfig {
             one_of({"instance", "document"}));
     f.field("num_threads", num_threads, "threads that read ahead; they never change the order", at_least(1));
     f.field("verify", verify, "compare each shard with its checksum before step 1");
+    f.list("sources", sources, "Several prepared folders, mixed by weight, in place of data.path.");
+  }
+};
+
+/// A part of the run with a mix, a sequence length and a learning rate schedule of its own. What is not set is the
+/// run's.
+struct StageConfig {
+  std::string name;
+  int64_t steps = 0;
+  int64_t seq_len = 0;
+  int64_t global_batch_size = 0;
+  int64_t micro_batch_size = 0;
+  double lr = 0;
+  double min_lr = -1;
+  std::string schedule;
+  int64_t warmup_steps = -1;
+  int64_t decay_steps = -1;
+  std::string path;
+  std::vector<SourceConfig> sources;
+
+  void describe(Fields& f) {
+    f.field("name", name, "what logs and metrics call it");
+    f.field("steps", steps, "optimizer steps of this stage", at_least(1));
+    f.field("seq_len", seq_len, "tokens in an instance; 0 takes the data's", at_least(0));
+    f.field("global_batch_size", global_batch_size, "sequences a step; 0 takes train.global_batch_size", at_least(0));
+    f.field("micro_batch_size", micro_batch_size, "sequences at once; 0 takes train.micro_batch_size", at_least(0));
+    f.field("lr", lr, "learning rate after the stage's warm-up; 0 takes optimizer.lr", not_negative());
+    f.field("min_lr", min_lr, "learning rate at the stage's last step; -1 takes optimizer.min_lr",
+            not_negative_or_minus_one());
+    f.field("schedule", schedule, "from lr to min_lr within the stage; \"\" takes optimizer.schedule",
+            one_of({"", "cosine", "linear", "constant", "wsd", "inverse_sqrt"}));
+    f.field("warmup_steps", warmup_steps,
+            "steps of linear warm-up from 0 at the stage's begin; -1 takes optimizer.warmup_steps in the first stage "
+            "and none in later ones",
+            at_least(-1));
+    f.field("decay_steps", decay_steps, "wsd: steps of the stage's final decay; -1 takes optimizer.decay_steps",
+            at_least(-1));
+    f.field("path", path, "a prepared folder for this stage; \"\" and no sources take the run's data");
+    f.list("sources", sources, "The mix of this stage.");
   }
 };
 
@@ -45,10 +103,11 @@ struct TrainConfig {
   int64_t loss_chunk_tokens = 512;
   int64_t validation_interval = 0;
   int64_t validation_sequences = 256;
+  std::vector<StageConfig> stages;
 
   void describe(Fields& f) {
     f.field("run_dir", run_dir, "folder of the run: resolved configuration, metrics, checkpoints, models, log");
-    f.field("steps", steps, "optimizer steps in all", at_least(1));
+    f.field("steps", steps, "optimizer steps in all; with [[train.stages]] it is their sum", at_least(1));
     f.field("global_batch_size", global_batch_size, "sequences a step", at_least(1));
     f.field("micro_batch_size", micro_batch_size, "sequences at once on a data rank; must divide global_batch_size",
             at_least(1));
@@ -66,6 +125,7 @@ struct TrainConfig {
     f.field("validation_interval", validation_interval, "steps between validation losses; 0 turns them off",
             at_least(0));
     f.field("validation_sequences", validation_sequences, "validation instances used each time, at most", at_least(1));
+    f.list("stages", stages, "Parts of the run, one after another; where there are none, the run is one.");
   }
 };
 

@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "config/checks.h"
+#include "config/training_stages.h"
 
 namespace athanor {
 namespace {
@@ -90,7 +91,36 @@ class TomlReader : public Fields {
     levels_.pop_back();
   }
 
+  size_t enter_list(const char* key, const char*, size_t) override {
+    Level& level = levels_.back();
+    level.known.emplace_back(key);
+    const toml::node* node = level.table ? level.table->get(key) : nullptr;
+    lists_.push_back({node ? node->as_array() : nullptr, level.prefix + key, 0});
+    const bool only_tables = lists_.back().array && (lists_.back().array->empty() ||
+                                                     lists_.back().array->is_homogeneous(toml::node_type::table));
+    if (only_tables) return lists_.back().array->size();
+    if (node) {
+      errors_.push_back(fmt::format("{}: {}{}: expected a list of tables ([[{}{}]]), got {}", place_of(node->source()),
+                                    level.prefix, key, level.prefix, key, shown(*node)));
+    }
+    return 0;
+  }
+
+  void enter_item() override {
+    List& list = lists_.back();
+    const auto prefix = fmt::format("{}[{}].", list.name, list.next);
+    levels_.push_back({list.array->get(list.next++)->as_table(), prefix, {}});
+  }
+
+  void leave_list() override { lists_.pop_back(); }
+
  private:
+  struct List {
+    const toml::array* array;
+    std::string name;
+    size_t next;
+  };
+
   struct Level {
     const toml::table* table;
     std::string prefix;
@@ -145,6 +175,7 @@ class TomlReader : public Fields {
 
   std::vector<std::string>& errors_;
   std::vector<Level> levels_;
+  std::vector<List> lists_;
 };
 
 // "a.b=c" → the table {a: {b: c}}. What is no TOML value by itself is taken as a string, so that quotes may be left
@@ -198,6 +229,9 @@ RunConfig parse_run_config(std::string_view text, const std::string& name, const
   TomlReader reader(root, errors);
   config.describe(reader);
   reader.report_unknown_keys();
+  if (!config.train.stages.empty() && !root.at_path("train.steps")) {
+    config.train.steps = training_stages(config).back().end();
+  }
   if (errors.empty()) {
     for (const auto& error : find_contradictions(config)) errors.push_back(name + ": " + error);
   }
