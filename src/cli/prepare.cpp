@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "data/tokenizer/tokenizer_files.h"
 
 namespace athanor {
 namespace {
@@ -40,7 +41,7 @@ void run(const PrepareOptions& options) {
 void add_prepare_command(CLI::App& app) {
   const auto options = std::make_shared<PrepareOptions>();
   auto* command = app.add_subcommand("prepare", "Turn documents into shuffled training instances");
-  command->add_option("--tokenizer", options->tokenizer, "A tokenizer.json")->required();
+  command->add_option("--tokenizer", options->tokenizer, kTokenizerHelp)->required();
   command->add_option("--seq-len", options->seq_len, "Tokens of an instance")->required();
   command->add_option("--seed", options->seed, "Of the permutation of the instances")->capture_default_str();
   command->add_option("--out", options->out, "The folder to write, whole or not at all")->required();

@@ -18,6 +18,7 @@
 #include "data/documents.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_files.h"
 
 namespace athanor {
 namespace {
@@ -137,7 +138,7 @@ void decode(const LineArguments& arguments) {
 void add_encode(CLI::App& parent) {
   const auto arguments = std::make_shared<LineArguments>();
   auto* command = parent.add_subcommand("encode", "Lines of standard input to token ids, a JSON array for each");
-  command->add_option("--tokenizer", arguments->tokenizer, "A tokenizer.json")->required();
+  command->add_option("--tokenizer", arguments->tokenizer, kTokenizerHelp)->required();
   command->add_flag("--jsonl", arguments->jsonl, "Each line is a JSON string (so a text may have several lines)");
   command->callback([arguments] { encode(*arguments); });
 }
@@ -145,7 +146,7 @@ void add_encode(CLI::App& parent) {
 void add_decode(CLI::App& parent) {
   const auto arguments = std::make_shared<LineArguments>();
   auto* command = parent.add_subcommand("decode", "Lines of standard input, a JSON array of ids each, to text");
-  command->add_option("--tokenizer", arguments->tokenizer, "A tokenizer.json")->required();
+  command->add_option("--tokenizer", arguments->tokenizer, kTokenizerHelp)->required();
   command->add_flag("--jsonl", arguments->jsonl, "Print JSON strings, so that each text stays on its line");
   command->add_flag("--skip-special-tokens", arguments->skip_special_tokens, "Leave special tokens out");
   command->callback([arguments] { decode(*arguments); });

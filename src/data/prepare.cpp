@@ -19,7 +19,6 @@ namespace {
 
 constexpr int64_t kMaxSeqLen = int64_t{1} << 30;
 constexpr uint32_t kMaxUint16Vocabulary = 65536;
-constexpr const char* kTokenizerName = "tokenizer.json";
 constexpr const char* kSpillName = ".tokens";
 
 void check_options(const PrepareOptions& options) {
@@ -100,6 +99,7 @@ uint32_t find_eos(const Tokenizer& tokenizer, const std::string& choice) {
                   tokenizer.vocab_size());
     return *id;
   }
+  if (const auto id = tokenizer.eos_id()) return *id;
   std::vector<std::string> found;
   for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[EOS]"}) {
     if (tokenizer.token_to_id(name)) found.emplace_back(name);
@@ -123,7 +123,7 @@ DataManifest prepare(const PrepareOptions& options) {
   check_replaceable(options.out, options.overwrite, files);
 
   DataManifest manifest;
-  manifest.tokenizer_file = kTokenizerName;
+  manifest.tokenizer_file = tokenizer.file_name();
   manifest.tokenizer_hash = tokenizer.hash();
   manifest.vocab_size = tokenizer.vocab_size();
   manifest.eos_id = find_eos(tokenizer, options.eos);
@@ -138,7 +138,7 @@ DataManifest prepare(const PrepareOptions& options) {
     fault_point("prepare.before_gather");
     shuffle_and_gather(options, stream, folder.staging(), manifest);
   }
-  write_file_atomically(folder.staging() / kTokenizerName, tokenizer.json());
+  write_file_atomically(folder.staging() / manifest.tokenizer_file, tokenizer.file_bytes());
   write_file_atomically(folder.staging() / kDataManifestName, data_manifest_text(manifest));
   fault_point("prepare.before_commit");
   commit_replacing(folder, options.out);

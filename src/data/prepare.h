@@ -44,7 +44,7 @@ struct PrepareOptions {
 DataManifest prepare(const PrepareOptions& options);
 
 /// The end-of-document token: what `choice` says (an id in digits, or a token as the tokenizer writes it); if that is
-/// empty the one of the usual names that the tokenizer has.
+/// empty the one that the tokenizer's file names, or else the one of the usual names that the tokenizer has.
 /// @throws ConfigError naming the candidates when there is none or more than one.
 uint32_t find_eos(const Tokenizer& tokenizer, const std::string& choice);
 

@@ -7,18 +7,8 @@ namespace athanor {
 using Json = nlohmann::ordered_json;
 
 std::string tokenizer_json(const BpeVocabulary& vocabulary) {
-  const Json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  Json added = Json::array();
-  for (size_t id = 0; id < vocabulary.special_tokens.size(); ++id) {
-    added.push_back({{"id", id},
-                     {"content", vocabulary.special_tokens[id]},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", true}});
-  }
+  std::vector<std::pair<uint32_t, std::string>> special_tokens;
+  for (const auto& token : vocabulary.special_tokens) special_tokens.emplace_back(special_tokens.size(), token);
   // An ordered object looks for each new key among all before it; so the two long parts are written apart.
   std::string vocab = "{";
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
@@ -31,6 +21,23 @@ std::string tokenizer_json(const BpeVocabulary& vocabulary) {
     merges += (rank ? ",\n      " : "\n      ") + Json(vocabulary.tokens[left] + " " + vocabulary.tokens[right]).dump();
   }
   merges += "\n    ]";
+  return gpt2_kind_of_json(special_tokens, vocab, merges);
+}
+
+std::string gpt2_kind_of_json(const std::vector<std::pair<uint32_t, std::string>>& special_tokens,
+                              const std::string& vocab, const std::string& merges) {
+  const Json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  Json added = Json::array();
+  for (const auto& [id, content] : special_tokens) {
+    added.push_back({{"id", id},
+                     {"content", content},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  }
   const Json before = {
       {"version", "1.0"},      {"truncation", nullptr},       {"padding", nullptr},           {"added_tokens", added},
       {"normalizer", nullptr}, {"pre_tokenizer", byte_level}, {"post_processor", byte_level}, {"decoder", byte_level}};

@@ -17,4 +17,9 @@ struct BpeVocabulary {
 /// GPT-2's words, no normalizer, so that decoding gives back every text; loads in `tokenizers` and `transformers`.
 std::string tokenizer_json(const BpeVocabulary& vocabulary);
 
+/// The same around the two long parts, which are JSON already: the object `vocab` and the array `merges`.
+/// @param special_tokens  id and text of each.
+std::string gpt2_kind_of_json(const std::vector<std::pair<uint32_t, std::string>>& special_tokens,
+                              const std::string& vocab, const std::string& merges);
+
 }  // namespace athanor

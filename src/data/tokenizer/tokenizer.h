@@ -1,5 +1,5 @@
 #pragma once
-// Text to token ids and back, as a tokenizer.json says: the same ids as the `tokenizers` library gives.
+// Text to token ids and back, as a tokenizer's file says: the same ids as `tokenizers` and `sentencepiece` give.
 
 #include <cstdint>
 #include <filesystem>
@@ -12,14 +12,20 @@
 
 namespace athanor {
 
-/// A byte-level BPE tokenizer. Copies share what was loaded, and any number of threads may use one at a time.
+class DecodeStream;
+class TokenizerBackend;
+
+/// Copies share what was loaded, and any number of threads may use one at a time.
 ///
 /// Of a tokenizer.json it reads added_tokens, normalizer, pre_tokenizer, model and decoder, and refuses a part it does
 /// not know. truncation, padding and post_processor do not matter: documents are encoded whole, with no tokens added.
+/// A SentencePiece model is read by libsentencepiece.
 class Tokenizer {
  public:
+  /// A tokenizer.json, a SentencePiece .model, GPT-2's vocab.json, or a folder with one of them: see tokenizer_files.h.
   /// @throws IoError, or DataError naming the file and the byte or JSON path.
-  static Tokenizer load(const std::filesystem::path& file);
+  static Tokenizer load(const std::filesystem::path& path);
+  /// The text of a tokenizer.json.
   static Tokenizer parse(std::string_view json, const std::string& name_for_errors);
 
   /// The ids of `utf8`, equal to `encode(text, add_special_tokens=False).ids` of `tokenizers`.
@@ -35,16 +41,20 @@ class Tokenizer {
   uint32_t vocab_size() const;
   /// An added or a model token, as it is written in the file ("Ġthe").
   std::optional<uint32_t> token_to_id(std::string_view token) const;
-  /// hash_hex of the file's bytes.
-  const std::string& hash() const;
-  /// The file as it was read, to be copied beside an exported model.
-  const std::string& json() const;
+  /// The end-of-document token, if the file itself says which that is (SentencePiece models do).
+  std::optional<uint32_t> eos_id() const;
+
+  /// What to write where the tokenizer is to be kept, and under which name: tokenizer.json or tokenizer.model.
+  std::string file_name() const;
+  const std::string& file_bytes() const;
+  /// hash_hex of file_bytes().
+  const std::string& hash() const { return hash_; }
 
  private:
   friend class StreamDecoder;
-  struct Impl;
-  explicit Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
-  std::shared_ptr<const Impl> impl_;
+  explicit Tokenizer(std::shared_ptr<const TokenizerBackend> backend);
+  std::shared_ptr<const TokenizerBackend> backend_;
+  std::string hash_;
 };
 
 /// Decodes a growing list of ids without ever giving half a character.
@@ -52,16 +62,16 @@ class Tokenizer {
 /// What push gave so far and finish() together are what decode() gives for all ids.
 class StreamDecoder {
  public:
-  explicit StreamDecoder(Tokenizer tokenizer, bool skip_special_tokens = false);
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens = false);
+  ~StreamDecoder();
   /// The text that `id` made certain; often empty, where a character needs more tokens.
   std::string push(uint32_t id);
   /// What is left: a character that stayed unfinished is U+FFFD.
   std::string finish();
 
  private:
-  Tokenizer tokenizer_;
-  bool skip_special_tokens_, first_ = true;
-  std::string pending_;
+  std::shared_ptr<const TokenizerBackend> backend_;
+  std::unique_ptr<DecodeStream> stream_;
 };
 
 }  // namespace athanor
