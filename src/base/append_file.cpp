@@ -42,4 +42,8 @@ void AppendFile::append(std::string_view record) {
   throw IoError("cannot append to " + path_.string() + ": " + std::strerror(error_number), error_number);
 }
 
+void AppendFile::sync() {
+  if (::fdatasync(fd_) != 0 && errno != EINVAL) fail_errno("cannot sync", path_.string());
+}
+
 }  // namespace athanor

@@ -18,6 +18,8 @@ class AppendFile {
   /// Hands the record to the kernel, so that it outlives this process. A record cut short is taken back.
   /// @throws IoError if it could not be written whole.
   void append(std::string_view record);
+  /// Waits until the disk has it. @throws IoError
+  void sync();
 
  private:
   std::filesystem::path path_;

@@ -35,6 +35,12 @@ void ProgressBar::add(uint64_t amount) {
   show(false);
 }
 
+void ProgressBar::skip(uint64_t amount) {
+  const std::lock_guard lock(mutex_);
+  done_ += amount;
+  skipped_ += amount;
+}
+
 void ProgressBar::finish() {
   const std::lock_guard lock(mutex_);
   if (finished_) return;
@@ -46,7 +52,7 @@ std::string ProgressBar::render(double elapsed_s) const {
   const auto amount = [&](double value) { return unit_ == "B" ? format_bytes(value) : format_thousands(value); };
   const double share = total_ == 0 ? 1.0 : std::min(1.0, static_cast<double>(done_) / static_cast<double>(total_));
   const auto filled = static_cast<size_t>(share * kBarWidth);
-  const double rate = elapsed_s > 0 ? static_cast<double>(done_) / elapsed_s : 0;
+  const double rate = elapsed_s > 0 ? static_cast<double>(done_ - skipped_) / elapsed_s : 0;
   std::string line = fmt::format("{} [{}{}] {:3.0f}%  {}{}  {}/s", label_, std::string(filled, '#'),
                                  std::string(kBarWidth - filled, '.'), 100 * share, amount(static_cast<double>(done_)),
                                  unit_ == "B" ? "" : " " + unit_, amount(rate));

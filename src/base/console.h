@@ -15,6 +15,8 @@ class ProgressBar {
   ProgressBar(std::string label, uint64_t total, std::string unit);
   ~ProgressBar();
   void add(uint64_t amount);
+  /// What was done by an earlier run: it counts as done, and nothing for the rate.
+  void skip(uint64_t amount);
   /// Ends the line; later calls do nothing.
   void finish();
 
@@ -23,7 +25,7 @@ class ProgressBar {
   void show(bool last);
 
   std::string label_, unit_;
-  uint64_t total_, done_ = 0;
+  uint64_t total_, done_ = 0, skipped_ = 0;
   bool on_terminal_, finished_ = false;
   std::chrono::steady_clock::time_point start_, last_shown_;
   std::mutex mutex_;

@@ -10,13 +10,13 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "train/checkpointing.h"
 #include "train/gemm_peak.h"
 #include "train/metrics_log.h"
 #include "train/preflight.h"
 #include "train/run_folder.h"
-#include "train/signals.h"
 #include "train/start.h"
 #include "train/train_step.h"
 #include "train/validation.h"
@@ -67,7 +67,7 @@ class Run {
   }
 
   int loop() {
-    const SignalGuard signals;
+    const SignalGuard signals("finishing the step and saving");
     const auto& config = state_->config;
     bool saved = true;
     while (state_->step < config.train.steps) {

@@ -1,9 +1,10 @@
-#include "train/signals.h"
+#include "base/signals.h"
 
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 
 #include "base/error.h"
 
@@ -13,25 +14,28 @@ namespace {
 // A handler reaches nothing but what is global. 0: no signal yet.
 std::atomic<int> first_signal{0};
 std::atomic<bool> listening{false};
+std::atomic<const char*> what_follows{""};
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// Everything here is async-signal-safe: a lock-free exchange, write, _exit.
+void say(const char* text) { [[maybe_unused]] const ssize_t put = ::write(STDERR_FILENO, text, std::strlen(text)); }
+
+// Everything here is async-signal-safe: a lock-free exchange, strlen, write, _exit.
 void on_signal(int number) {
   const int saved_errno = errno;
   int none = 0;
   if (!first_signal.compare_exchange_strong(none, number)) ::_exit(128 + number);
-  static constexpr char kTerm[] = "SIGTERM: finishing the step and saving; once more exits at once\n";
-  static constexpr char kInt[] = "\nSIGINT: finishing the step and saving; once more exits at once\n";  // after "^C"
-  [[maybe_unused]] const ssize_t put = number == SIGINT ? ::write(STDERR_FILENO, kInt, sizeof(kInt) - 1)
-                                                        : ::write(STDERR_FILENO, kTerm, sizeof(kTerm) - 1);
+  say(number == SIGINT ? "\nSIGINT: " : "SIGTERM: ");  // after "^C"
+  say(what_follows);
+  say("; once more exits at once\n");
   errno = saved_errno;
 }
 
 }  // namespace
 
-SignalGuard::SignalGuard() {
+SignalGuard::SignalGuard(const char* said) {
   ATHANOR_ASSERT(!listening.exchange(true));
   first_signal = 0;
+  what_follows = said;
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;  // reads and writes in other threads go on as if nothing had come

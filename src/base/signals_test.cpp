@@ -1,5 +1,5 @@
 // Each case is a child process: what signals do to a process cannot be shown in the one that watches.
-#include "train/signals.h"
+#include "base/signals.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -43,14 +43,14 @@ Ended run_in_child(const std::function<int()>& body) {
 bool exited_with(const Ended& ended, int code) { return WIFEXITED(ended.status) && WEXITSTATUS(ended.status) == code; }
 
 TEST(Signals, WithoutASignalNothingIsAskedFor) {
-  const SignalGuard guard;
+  const SignalGuard guard("finishing the step and saving");
   EXPECT_FALSE(guard.stop_signal());
 }
 
 TEST(Signals, TheFirstSignalIsNotedAndSaysWhatHappensNext) {
   for (const int number : {SIGTERM, SIGINT}) {
     const Ended ended = run_in_child([number] {
-      const SignalGuard guard;
+      const SignalGuard guard("finishing the step and saving");
       ::raise(number);
       return guard.stop_signal() == number ? 42 : 1;
     });
@@ -64,7 +64,7 @@ TEST(Signals, TheFirstSignalIsNotedAndSaysWhatHappensNext) {
 TEST(Signals, ASecondSignalExitsAtOnceWithItsOwnNumber) {
   for (const auto& [first, second] : {std::pair{SIGTERM, SIGTERM}, {SIGINT, SIGINT}, {SIGTERM, SIGINT}}) {
     const Ended ended = run_in_child([first = first, second = second] {
-      const SignalGuard guard;
+      const SignalGuard guard("finishing the step and saving");
       ::raise(first);
       ::raise(second);
       return 1;
@@ -81,7 +81,7 @@ TEST(Signals, AGuardGoneLeavesWhatWasThereBefore) {
       return now.sa_handler;
     };
     ::signal(SIGINT, SIG_IGN);
-    { const SignalGuard guard; }
+    { const SignalGuard guard("finishing the step and saving"); }
     return handler_of(SIGINT) == SIG_IGN && handler_of(SIGTERM) == SIG_DFL ? 42 : 1;
   });
   EXPECT_TRUE(exited_with(ended, 42)) << ended.status;
@@ -90,10 +90,10 @@ TEST(Signals, AGuardGoneLeavesWhatWasThereBefore) {
 TEST(Signals, ALaterGuardKnowsNothingOfAnEarlierSignal) {
   const Ended ended = run_in_child([] {
     {
-      const SignalGuard guard;
+      const SignalGuard guard("finishing the step and saving");
       ::raise(SIGTERM);
     }
-    const SignalGuard guard;
+    const SignalGuard guard("finishing the step and saving");
     if (guard.stop_signal()) return 1;
     ::raise(SIGINT);
     return guard.stop_signal() == SIGINT ? 42 : 2;
@@ -103,7 +103,7 @@ TEST(Signals, ALaterGuardKnowsNothingOfAnEarlierSignal) {
 
 TEST(Signals, ASignalFromAnotherProcessDoesNotBreakARead) {
   const Ended ended = run_in_child([] {
-    const SignalGuard guard;
+    const SignalGuard guard("finishing the step and saving");
     int ends[2];
     if (::pipe(ends) != 0) return 1;
     const pid_t parent = ::getpid();
@@ -123,8 +123,8 @@ TEST(Signals, ASignalFromAnotherProcessDoesNotBreakARead) {
 }
 
 TEST(Signals, TwoGuardsAtOnceAreABug) {
-  const SignalGuard guard;
-  EXPECT_THROW(SignalGuard(), Error);
+  const SignalGuard guard("finishing the step and saving");
+  EXPECT_THROW(SignalGuard("x"), Error);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #pragma once
-// How a run is asked to stop: the first SIGTERM or SIGINT lets it finish the step and save, a second one ends it at
-// once.
+// How a process is asked to stop: the first SIGTERM or SIGINT lets it come to a good end, a second one ends it at once.
 
 #include <csignal>
 #include <optional>
@@ -13,7 +12,8 @@ namespace athanor {
 /// SIGINT is caught even where it came in ignored (a shell's background job): whoever sends it means this process.
 class SignalGuard {
  public:
-  SignalGuard();
+  /// `what_follows` is said when the first signal comes: "finishing the step and saving". It must outlive the guard.
+  explicit SignalGuard(const char* what_follows);
   ~SignalGuard();
   SignalGuard(const SignalGuard&) = delete;
   SignalGuard& operator=(const SignalGuard&) = delete;
