@@ -19,10 +19,11 @@ FlopCount count_forward_flops(const ModelConfig& m, int64_t num_sequences, int64
   FlopCount count;
   count.attention_projections = layers * (matmul(tokens, q, d) + 2 * matmul(tokens, kv, d) + matmul(tokens, d, q));
   count.attention_scores = layers * 2 * matmul(tokens, attended, q);
-  const double one_feed_forward = 3 * matmul(tokens, f, d);
-  count.feed_forward = layers * (m.is_moe() ? static_cast<double>(m.num_experts_per_tok) * one_feed_forward +
-                                                  matmul(tokens, static_cast<double>(m.num_experts), d)
-                                            : one_feed_forward);
+  const auto sparse_layers = static_cast<double>(m.num_sparse_layers());
+  const auto expert_f = static_cast<double>(m.expert_intermediate_size());
+  count.feed_forward = (layers - sparse_layers) * 3 * matmul(tokens, f, d) +
+                       sparse_layers * (static_cast<double>(m.num_experts_per_tok) * 3 * matmul(tokens, expert_f, d) +
+                                        matmul(tokens, static_cast<double>(m.num_experts), d));
   count.output = matmul(tokens, static_cast<double>(m.vocab_size), d);
   return count;
 }

@@ -1,6 +1,6 @@
 #include "arch/inventory.h"
 
-#include "arch/architecture.h"
+#include "config/families.h"
 
 namespace athanor {
 namespace {
@@ -12,21 +12,27 @@ void add_attention(const ModelConfig& m, int64_t layer, const std::string& prefi
   out.push_back({attention + "k_proj.weight", {kv, d}, Role::kKey, layer, {.tensor = 0}});
   out.push_back({attention + "v_proj.weight", {kv, d}, Role::kValue, layer, {.tensor = 0}});
   out.push_back({attention + "o_proj.weight", {d, q}, Role::kAttentionOut, layer, {.tensor = 1}});
-  if (describe_architecture(m).qk_norm) {
+  const QkNorm qk_norm = family_of(m).qk_norm;
+  if (qk_norm == QkNorm::kWhole) {
     out.push_back({attention + "q_norm.weight", {q}, Role::kQkNorm, layer, {.tensor = 0}});
     out.push_back({attention + "k_norm.weight", {kv}, Role::kQkNorm, layer, {.tensor = 0}});
+  } else if (qk_norm == QkNorm::kHead) {
+    out.push_back({attention + "q_norm.weight", {m.head_dim()}, Role::kQkNorm, layer, {}});
+    out.push_back({attention + "k_norm.weight", {m.head_dim()}, Role::kQkNorm, layer, {}});
   }
 }
 
 void add_feed_forward(const ModelConfig& m, int64_t layer, const std::string& prefix, std::vector<ParameterSpec>& out) {
-  const int64_t d = m.hidden_size, f = m.intermediate_size, e = m.num_experts;
+  const int64_t d = m.hidden_size, e = m.num_experts;
   const std::string mlp = prefix + "mlp.";
-  if (!describe_architecture(m).sparse) {
+  if (!m.is_sparse_layer(layer)) {
+    const int64_t f = m.intermediate_size;
     out.push_back({mlp + "gate_proj.weight", {f, d}, Role::kGate, layer, {.tensor = 0}});
     out.push_back({mlp + "up_proj.weight", {f, d}, Role::kUp, layer, {.tensor = 0}});
     out.push_back({mlp + "down_proj.weight", {d, f}, Role::kDown, layer, {.tensor = 1}});
     return;
   }
+  const int64_t f = m.expert_intermediate_size();
   out.push_back({mlp + "gate.weight", {e, d}, Role::kRouter, layer, {}});
   out.push_back({mlp + "experts.gate_proj.weight", {e, f, d}, Role::kExpertGate, layer, {.tensor = 1, .expert = 0}});
   out.push_back({mlp + "experts.up_proj.weight", {e, f, d}, Role::kExpertUp, layer, {.tensor = 1, .expert = 0}});
@@ -44,7 +50,7 @@ int64_t ParameterSpec::num_elements() const {
 std::vector<ParameterSpec> make_inventory(const ModelConfig& m) {
   std::vector<ParameterSpec> out;
   const int64_t d = m.hidden_size;
-  const bool norms_have_weights = describe_architecture(m).norm == NormKind::kRms;
+  const bool norms_have_weights = family_of(m).norm == NormKind::kRms;
   out.push_back({"model.embed_tokens.weight", {m.vocab_size, d}, Role::kEmbedding, -1, {.tensor = 0}});
   for (int64_t layer = 0; layer < m.num_hidden_layers; ++layer) {
     const std::string prefix = "model.layers." + std::to_string(layer) + ".";

@@ -13,7 +13,7 @@ namespace athanor {
 enum class Role {
   kEmbedding,     // [V, D]
   kNorm,          // [D], a scale
-  kQkNorm,        // [heads * head_dim], a scale over the whole projection
+  kQkNorm,        // [heads * head_dim], a scale over the whole projection, or [head_dim], one for every head
   kQuery,         // [heads * head_dim, D]
   kKey,           // [kv_heads * head_dim, D]
   kValue,         // [kv_heads * head_dim, D]

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "arch/inventory.h"
+#include "config/families.h"
 
 namespace athanor {
 
@@ -19,20 +20,23 @@ MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len) {
   const auto d = static_cast<double>(m.hidden_size), f = static_cast<double>(m.intermediate_size);
   const auto q = static_cast<double>(m.num_attention_heads * m.head_dim());
   const auto kv = static_cast<double>(m.kv_heads() * m.head_dim());
-  const bool qk_norm = m.family == "olmoe";
+  const bool qk_norm = family_of(m).qk_norm != QkNorm::kNone;
   // Kept by attention: the norm's input and output, q k v as projected (for QK-norm) and as turned, its output.
   const double attention = 2 * d + (qk_norm ? 2 : 1) * (q + kv) + kv + q;
   // Kept by a feed-forward pass: norm's input and output, then gate, up and activation for each expert choice, and for
   // experts the gathered input and the output before the combine.
-  const double choices = m.is_moe() ? static_cast<double>(m.num_experts_per_tok) : 1;
-  const double feed_forward = 2 * d + choices * (3 * f + (m.is_moe() ? 2 * d : 0));
+  const auto choices = static_cast<double>(m.num_experts_per_tok);
+  const double dense = 3 * f, sparse = choices * (3 * static_cast<double>(m.expert_intermediate_size()) + 2 * d);
   const auto layers = static_cast<double>(m.num_hidden_layers);
-  need.activation_bytes = tokens * layers * (attention + feed_forward) * width;
+  const auto sparse_layers = static_cast<double>(m.num_sparse_layers());
+  need.activation_bytes =
+      tokens * (layers * (attention + 2 * d) + (layers - sparse_layers) * dense + sparse_layers * sparse) * width;
 
   const auto chunk =
       static_cast<double>(std::min<int64_t>(config.train.loss_chunk_tokens, static_cast<int64_t>(tokens)));
   const double logits = chunk * static_cast<double>(m.vocab_size) * (4 + 2 * width);  // fp32 softmax, logits, gradient
-  const double layer_backward = tokens * (choices * (3 * f + 2 * d) + 4 * d) * width;
+  const double wider = std::max(sparse_layers < layers ? dense + 2 * d : 0, sparse_layers > 0 ? sparse : 0);
+  const double layer_backward = tokens * (wider + 4 * d) * width;
   const double output_gradient = static_cast<double>(m.vocab_size) * d * width;  // before it is added into its bucket
   need.transient_bytes = std::max(logits + output_gradient, layer_backward);
   return need;

@@ -189,5 +189,16 @@ TEST(ModelIdentity, AnotherModelIsToldFieldByField) {
   EXPECT_SAYS(message_of<CheckpointError>([&] { check_same_model(stored, model, "run/"); }), "vocab_size is missing");
 }
 
+TEST(ModelIdentity, ACheckpointFromBeforeAFieldWasThereIsOfTheModelWithItsDefault) {
+  ModelConfig model;
+  auto stored = model_identity(model);
+  for (const char* key : {"head_dim", "mlp_only_layers", "rope_scaling.factor"}) ASSERT_EQ(stored.erase(key), 1u);
+  check_same_model(stored, model, "run/");
+  model.attention_head_dim = model.hidden_size / model.num_attention_heads;  // what 0 means
+  check_same_model(stored, model, "run/");
+  model.attention_head_dim = 128;
+  EXPECT_SAYS(message_of<CheckpointError>([&] { check_same_model(stored, model, "run/"); }), "head_dim is missing");
+}
+
 }  // namespace
 }  // namespace athanor

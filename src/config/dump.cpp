@@ -52,6 +52,9 @@ class Dumper : public Fields {
   void field(const char* key, std::vector<double>& v, const char* help, const Check<std::vector<double>>&) override {
     put(key, v, help, "");
   }
+  void field(const char* key, std::vector<int64_t>& v, const char* help, const Check<std::vector<int64_t>>&) override {
+    put(key, v, help, "");
+  }
   void field(const char* key, std::vector<std::string>& v, const char* help,
              const Check<std::vector<std::string>>& c) override {
     put(key, v, help, c.expected);

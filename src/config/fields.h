@@ -33,6 +33,8 @@ class Fields {
   virtual void field(const char* key, std::string& value, const char* help, const Check<std::string>& check = {}) = 0;
   virtual void field(const char* key, std::vector<double>& value, const char* help,
                      const Check<std::vector<double>>& check = {}) = 0;
+  virtual void field(const char* key, std::vector<int64_t>& value, const char* help,
+                     const Check<std::vector<int64_t>>& check = {}) = 0;
   virtual void field(const char* key, std::vector<std::string>& value, const char* help,
                      const Check<std::vector<std::string>>& check = {}) = 0;
 

@@ -1,12 +1,18 @@
 #pragma once
-// The model as its configuration describes it. Names are those of `transformers`.
+// The model as its configuration describes it. Names are those of `transformers`; what each family makes of them stands
+// in families.h.
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "config/fields.h"
+#include "config/rope_scaling.h"
 
 namespace athanor {
+
+/// The names of families.h.
+std::vector<std::string> family_names();
 
 struct ModelConfig {
   std::string from;
@@ -15,9 +21,13 @@ struct ModelConfig {
   int64_t num_hidden_layers = 4;
   int64_t num_attention_heads = 8;
   int64_t num_key_value_heads = 0;
+  int64_t attention_head_dim = 0;  ///< "head_dim"
   int64_t intermediate_size = 128;
   int64_t num_experts = 0;
   int64_t num_experts_per_tok = 0;
+  int64_t moe_intermediate_size = 0;
+  int64_t decoder_sparse_step = 1;
+  std::vector<int64_t> mlp_only_layers;
   bool norm_topk_prob = false;
   int64_t vocab_size = 8192;
   int64_t max_position_embeddings = 2048;
@@ -26,11 +36,18 @@ struct ModelConfig {
   double clip_qkv = 0.0;
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
+  RopeScaling rope_scaling;
 
   bool is_moe() const { return num_experts > 0; }
-  int64_t head_dim() const { return hidden_size / num_attention_heads; }
+  int64_t head_dim() const { return attention_head_dim > 0 ? attention_head_dim : hidden_size / num_attention_heads; }
   /// num_key_value_heads with its default, one for each attention head.
   int64_t kv_heads() const { return num_key_value_heads > 0 ? num_key_value_heads : num_attention_heads; }
+  int64_t expert_intermediate_size() const {
+    return moe_intermediate_size > 0 ? moe_intermediate_size : intermediate_size;
+  }
+  /// Has this layer experts?
+  bool is_sparse_layer(int64_t layer) const;
+  int64_t num_sparse_layers() const;
 
   bool operator==(const ModelConfig&) const = default;
 
@@ -39,26 +56,37 @@ struct ModelConfig {
             "start from this folder (of transformers, or a run's models/step-…): its config.json replaces "
             "the fields below and its weights the initialisation; \"\" starts from scratch");
     f.field("family", family,
-            "which decoder: olmo (dense, non-parametric LayerNorm) or olmoe (experts, RMSNorm, QK-norm)",
-            one_of({"olmo", "olmoe"}));
+            "which decoder: olmo (dense, LayerNorm without weights), olmoe (experts, RMSNorm, QK-norm over all heads), "
+            "llama (dense, RMSNorm), qwen3 and qwen3_moe (dense and with experts, RMSNorm, QK-norm in each head)",
+            one_of(family_names()));
     f.field("hidden_size", hidden_size, "width of the residual stream", at_least(1));
     f.field("num_hidden_layers", num_hidden_layers, "decoder layers", at_least(1));
-    f.field("num_attention_heads", num_attention_heads, "query heads; must divide hidden_size", at_least(1));
+    f.field("num_attention_heads", num_attention_heads, "query heads", at_least(1));
     f.field("num_key_value_heads", num_key_value_heads, "key and value heads; 0 means one for each query head",
             at_least(0));
-    f.field("intermediate_size", intermediate_size, "width of the feed-forward layer, or of each expert", at_least(1));
-    f.field("num_experts", num_experts, "experts in each layer (olmoe)", at_least(0));
-    f.field("num_experts_per_tok", num_experts_per_tok, "experts chosen for each token, the k of top-k (olmoe)",
-            at_least(0));
-    f.field("norm_topk_prob", norm_topk_prob, "scale the chosen router probabilities to sum to 1 (olmoe)");
+    f.field("head_dim", attention_head_dim,
+            "width of a head (llama, qwen3, qwen3_moe); 0 means hidden_size / num_attention_heads", at_least(0));
+    f.field("intermediate_size", intermediate_size,
+            "width of the feed-forward layer, or of each expert (olmoe); qwen3_moe: of its dense layers", at_least(1));
+    f.field("num_experts", num_experts, "experts in each sparse layer (olmoe, qwen3_moe)", at_least(0));
+    f.field("num_experts_per_tok", num_experts_per_tok,
+            "experts chosen for each token, the k of top-k (olmoe, qwen3_moe)", at_least(0));
+    f.field("moe_intermediate_size", moe_intermediate_size,
+            "width of each expert (qwen3_moe); 0 means intermediate_size", at_least(0));
+    f.field("decoder_sparse_step", decoder_sparse_step,
+            "every so many layers one has experts, the others are dense (qwen3_moe)", at_least(1));
+    f.field("mlp_only_layers", mlp_only_layers, "layers without experts, counted from 0 (qwen3_moe)");
+    f.field("norm_topk_prob", norm_topk_prob, "scale the chosen router probabilities to sum to 1 (olmoe, qwen3_moe)");
     f.field("vocab_size", vocab_size, "rows of the embedding; at least the tokenizer's", at_least(2));
     f.field("max_position_embeddings", max_position_embeddings, "the longest sequence the model is meant for",
             at_least(2));
     f.field("rope_theta", rope_theta, "base of the rotary position embedding", positive());
-    f.field("rms_norm_eps", rms_norm_eps, "epsilon of RMSNorm (olmoe; olmo's LayerNorm has 1e-5)", positive());
-    f.field("clip_qkv", clip_qkv, "clamp queries, keys and values to ±this; 0 turns it off", not_negative());
+    f.field("rms_norm_eps", rms_norm_eps, "epsilon of RMSNorm (all but olmo, whose LayerNorm has 1e-5)", positive());
+    f.field("clip_qkv", clip_qkv, "clamp queries, keys and values to ±this (olmo, olmoe); 0 turns it off",
+            not_negative());
     f.field("tie_word_embeddings", tie_word_embeddings, "the output layer shares the embedding's weight");
     f.field("initializer_range", initializer_range, "standard deviation of initial weights", positive());
+    f.table("rope_scaling", rope_scaling, "Rotary positions for longer contexts, as transformers names them.");
   }
 };
 

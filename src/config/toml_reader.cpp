@@ -55,6 +55,10 @@ class TomlReader : public Fields {
              const Check<std::vector<double>>& check) override {
     read(key, value, check);
   }
+  void field(const char* key, std::vector<int64_t>& value, const char*,
+             const Check<std::vector<int64_t>>& check) override {
+    read(key, value, check);
+  }
   void field(const char* key, std::vector<std::string>& value, const char*,
              const Check<std::vector<std::string>>& check) override {
     read(key, value, check);
@@ -149,6 +153,7 @@ class TomlReader : public Fields {
   static const char* expectation(const double&) { return "a number"; }
   static const char* expectation(const std::string&) { return "a string in quotes"; }
   static const char* expectation(const std::vector<double>&) { return "a list of numbers"; }
+  static const char* expectation(const std::vector<int64_t>&) { return "a list of integers"; }
   static const char* expectation(const std::vector<std::string>&) { return "a list of strings"; }
 
   template <class T>

@@ -94,7 +94,7 @@ TEST(Dump, ReadsBackAsTheSameConfiguration) {
 TEST(Dump, EveryFieldHasAMeaning) {
   const std::string dumped = dump_run_config(RunConfig{});
   for (const auto& key : run_config_keys()) {
-    const std::string name = key.substr(key.find('.') + 1);
+    const std::string name = key.substr(key.rfind('.') + 1);
     EXPECT_NE(dumped.find("\n" + name + " = "), std::string::npos) << key;
   }
   EXPECT_EQ(dumped.find("# \n"), std::string::npos);

@@ -7,13 +7,13 @@ namespace athanor {
 
 AttentionBlock::AttentionBlock(const ModelConfig& model, const ParameterStore& parameters, const std::string& prefix)
     : num_heads_(model.num_attention_heads), kv_heads_(model.kv_heads()), head_dim_(model.head_dim()),
-      clip_(model.clip_qkv), norm_eps_(describe_architecture(model).norm_eps) {
+      clip_(model.clip_qkv), norm_eps_(norm_eps(model)), qk_norm_(family_of(model).qk_norm) {
   const std::string attention = prefix + "self_attn.";
   q_ = parameters.weight(attention + "q_proj.weight");
   k_ = parameters.weight(attention + "k_proj.weight");
   v_ = parameters.weight(attention + "v_proj.weight");
   o_ = parameters.weight(attention + "o_proj.weight");
-  if (describe_architecture(model).qk_norm) {
+  if (qk_norm_ != QkNorm::kNone) {
     q_norm_ = parameters.weight(attention + "q_norm.weight");
     k_norm_ = parameters.weight(attention + "k_norm.weight");
   }
@@ -21,7 +21,7 @@ AttentionBlock::AttentionBlock(const ModelConfig& model, const ParameterStore& p
 
 AttentionBlock::Heads AttentionBlock::project(const Tensor& x, const ops::Rotation& rotation) const {
   Tensor q = ops::linear(x, q_), k = ops::linear(x, k_), v = ops::linear(x, v_);
-  if (q_norm_.defined()) {
+  if (qk_norm_ == QkNorm::kWhole) {
     q = ops::rms_norm(q, q_norm_, norm_eps_);
     k = ops::rms_norm(k, k_norm_, norm_eps_);
   }
@@ -31,9 +31,13 @@ AttentionBlock::Heads AttentionBlock::project(const Tensor& x, const ops::Rotati
     v = v.clamp(-clip_, clip_);
   }
   const int64_t batch = x.size(0), tokens = x.size(1);
-  return {ops::rope(q.view({batch, tokens, num_heads_, head_dim_}), rotation),
-          ops::rope(k.view({batch, tokens, kv_heads_, head_dim_}), rotation),
-          v.view({batch, tokens, kv_heads_, head_dim_})};
+  q = q.view({batch, tokens, num_heads_, head_dim_});
+  k = k.view({batch, tokens, kv_heads_, head_dim_});
+  if (qk_norm_ == QkNorm::kHead) {
+    q = ops::rms_norm(q, q_norm_, norm_eps_);
+    k = ops::rms_norm(k, k_norm_, norm_eps_);
+  }
+  return {ops::rope(q, rotation), ops::rope(k, rotation), v.view({batch, tokens, kv_heads_, head_dim_})};
 }
 
 Tensor AttentionBlock::output(const Tensor& attended) const {

@@ -1,7 +1,7 @@
 #pragma once
 // Self-attention of one layer: projections, QK-norm, clipping, rotation, attention, output.
 
-#include "arch/architecture.h"
+#include "config/families.h"
 #include "ops/attention.h"
 #include "ops/rope.h"
 #include "parallel/parameters.h"
@@ -33,6 +33,7 @@ class AttentionBlock {
 
   int64_t num_heads_, kv_heads_, head_dim_;
   double clip_, norm_eps_;
+  QkNorm qk_norm_;
   Weight q_, k_, v_, o_, q_norm_, k_norm_;
 };
 

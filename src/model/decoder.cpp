@@ -37,33 +37,32 @@ std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model) {
 }
 
 Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, DecoderOptions options)
-    : model_(model), architecture_(describe_architecture(model)), options_(options) {
-  const bool scaled_norms = architecture_.norm == NormKind::kRms;
+    : model_(model), norm_eps_(norm_eps(model)), rotary_(make_rotary(model)), options_(options) {
+  const bool scaled_norms = family_of(model).norm == NormKind::kRms;
   const auto norm_weight = [&](const std::string& name) { return scaled_norms ? parameters.weight(name) : Weight{}; };
   embedding_ = parameters.weight("model.embed_tokens.weight");
   for (int64_t l = 0; l < model.num_hidden_layers; ++l) {
     const std::string prefix = "model.layers." + std::to_string(l) + ".";
     layers_.push_back({norm_weight(prefix + "input_layernorm.weight"),
                        norm_weight(prefix + "post_attention_layernorm.weight"),
-                       AttentionBlock(model, parameters, prefix), FeedForward(model, parameters, prefix)});
+                       AttentionBlock(model, parameters, prefix), FeedForward(model, parameters, l, prefix)});
   }
   final_norm_ = norm_weight("model.norm.weight");
   output_ = model.tie_word_embeddings ? embedding_ : parameters.weight("lm_head.weight");
   if (model.is_moe()) {
     const double uniform = static_cast<double>(model.num_experts_per_tok) / static_cast<double>(model.num_experts);
-    previous_share_ = at::full({model.num_hidden_layers, model.num_experts}, uniform, at::kFloat);
+    previous_share_ = at::full({model.num_sparse_layers(), model.num_experts}, uniform, at::kFloat);
   }
 }
 
 Tensor Decoder::norm(const Tensor& x, const Weight& weight) const {
-  return weight.defined() ? ops::rms_norm(x, weight, architecture_.norm_eps)
-                          : ops::layer_norm(x, architecture_.norm_eps);
+  return weight.defined() ? ops::rms_norm(x, weight, norm_eps_) : ops::layer_norm(x, norm_eps_);
 }
 
 Tensor Decoder::hidden(const Tensor& tokens_BT, const ops::DocumentLengths& documents,
                        std::vector<moe::Routing>* routings) const {
   const auto rotation = ops::make_rotation(positions_of(tokens_BT.size(0), tokens_BT.size(1), documents),
-                                           model_.head_dim(), model_.rope_theta);
+                                           rotary_.frequency, rotary_.scale);
   Tensor x = ops::embedding(tokens_BT, embedding_);
   for (const Layer& layer : layers_) {
     x = x + layer.attention.forward(norm(x, layer.input_norm), rotation, documents);
@@ -142,7 +141,7 @@ Tensor Decoder::next_logits(const Tensor& tokens_BT, std::vector<KvCache>& cache
   const at::NoGradGuard no_grad;
   const int64_t batch = tokens_BT.size(0), added = tokens_BT.size(1), past = caches.at(0).length;
   const Tensor positions = at::arange(past, past + added, at::kLong).expand({batch, added});
-  const auto rotation = ops::make_rotation(positions, model_.head_dim(), model_.rope_theta);
+  const auto rotation = ops::make_rotation(positions, rotary_.frequency, rotary_.scale);
   Tensor x = ops::embedding(tokens_BT, embedding_);
   for (size_t l = 0; l < layers_.size(); ++l) {
     const Layer& layer = layers_[l];

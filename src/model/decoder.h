@@ -9,6 +9,7 @@
 #include "arch/inventory.h"
 #include "model/attention_block.h"
 #include "model/feed_forward.h"
+#include "model/rotary.h"
 #include "moe/balance_loss.h"
 #include "parallel/stage.h"
 
@@ -39,7 +40,7 @@ class Decoder : public Stage {
   Tensor next_logits(const Tensor& tokens_BT, std::vector<KvCache>& caches) const;
   std::vector<KvCache> make_caches(int64_t batch, int64_t capacity) const;
 
-  /// aux_scope "global": shares of choices per token of the previous step, [layers, experts].
+  /// aux_scope "global": shares of choices per token of the previous step, [sparse layers, experts].
   void set_previous_share(Tensor share) { previous_share_ = std::move(share); }
   const Tensor& previous_share() const { return previous_share_; }
   const ModelConfig& config() const { return model_; }
@@ -63,7 +64,8 @@ class Decoder : public Stage {
                          Pending& pending);
 
   ModelConfig model_;
-  Architecture architecture_;
+  double norm_eps_;
+  Rotary rotary_;
   DecoderOptions options_;
   Weight embedding_, final_norm_, output_;
   std::vector<Layer> layers_;

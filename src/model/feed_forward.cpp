@@ -5,9 +5,10 @@
 
 namespace athanor {
 
-FeedForward::FeedForward(const ModelConfig& model, const ParameterStore& parameters, const std::string& prefix)
-    : sparse_(describe_architecture(model).sparse), norm_topk_prob_(model.norm_topk_prob),
-      num_experts_(model.num_experts), k_(model.num_experts_per_tok) {
+FeedForward::FeedForward(const ModelConfig& model, const ParameterStore& parameters, int64_t layer,
+                         const std::string& prefix)
+    : sparse_(model.is_sparse_layer(layer)), norm_topk_prob_(model.norm_topk_prob), num_experts_(model.num_experts),
+      k_(model.num_experts_per_tok) {
   const std::string mlp = prefix + "mlp.";
   if (sparse_) {
     router_ = parameters.weight(mlp + "gate.weight");

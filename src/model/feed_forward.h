@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "arch/architecture.h"
+#include "config/model_config.h"
 #include "moe/router.h"
 #include "ops/experts.h"
 #include "parallel/parameters.h"
@@ -12,7 +12,8 @@ namespace athanor {
 
 class FeedForward {
  public:
-  FeedForward(const ModelConfig& model, const ParameterStore& parameters, const std::string& prefix);
+  /// @param layer  says whether it has experts. @param prefix  of the layer's parameters.
+  FeedForward(const ModelConfig& model, const ParameterStore& parameters, int64_t layer, const std::string& prefix);
 
   /// x [B, T, D] (normed) → [B, T, D]. A sparse layer appends its routing to `routings` where that is not null.
   Tensor forward(const Tensor& x, std::vector<moe::Routing>* routings) const;

@@ -43,12 +43,21 @@ struct Rope : torch::autograd::Function<Rope> {
 
 }  // namespace
 
-Rotation make_rotation(const Tensor& positions, int64_t head_dim, double theta) {
+Tensor inverse_frequency(int64_t head_dim, double theta) {
   const at::NoGradGuard no_grad;
   const Tensor exponent = at::arange(0, head_dim, 2, at::kLong).to(at::kFloat) / static_cast<double>(head_dim);
-  const Tensor inverse_frequency = 1.0 / at::pow(theta, exponent);
-  const Tensor angle = positions.to(at::kFloat).unsqueeze(-1) * inverse_frequency;
-  return {angle.cos().contiguous(), angle.sin().contiguous()};
+  return 1.0 / at::pow(theta, exponent);
+}
+
+Rotation make_rotation(const Tensor& positions, const Tensor& frequency, double scale) {
+  const at::NoGradGuard no_grad;
+  const Tensor angle = positions.to(at::kFloat).unsqueeze(-1) * frequency;
+  Tensor cos = angle.cos(), sin = angle.sin();
+  if (scale != 1.0) {
+    cos = cos * scale;
+    sin = sin * scale;
+  }
+  return {cos.contiguous(), sin.contiguous()};
 }
 
 Tensor rope(const Tensor& x, const Rotation& rotation) {

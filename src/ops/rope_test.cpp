@@ -10,7 +10,7 @@ using namespace testing;
 constexpr double kTheta = 10000;
 
 Rotation rotation_of(int64_t batch, int64_t tokens, int64_t head_dim) {
-  return make_rotation(at::arange(tokens, at::kLong).expand({batch, tokens}), head_dim, kTheta);
+  return make_rotation(at::arange(tokens, at::kLong).expand({batch, tokens}), inverse_frequency(head_dim, kTheta));
 }
 
 // The pair (a, b) turned by an angle, or back.
@@ -57,7 +57,7 @@ TEST(Rope, ScoresDependOnTheDistanceOfPositionsOnly) {
   const Tensor q = normal({1, 1, 64}, 1), k = normal({1, 1, 64}, 2);
   const auto score = [&](int64_t i, int64_t j) {
     const auto at_position = [](const Tensor& x, int64_t p) {
-      return rope(x, make_rotation(at::full({1}, p, at::kLong), 64, kTheta));
+      return rope(x, make_rotation(at::full({1}, p, at::kLong), inverse_frequency(64, kTheta)));
     };
     return (at_position(q, i).to(at::kDouble) * at_position(k, j).to(at::kDouble)).sum().item<double>();
   };
@@ -69,7 +69,7 @@ TEST(Rope, ScoresDependOnTheDistanceOfPositionsOnly) {
 }
 
 TEST(Rope, AnglesFallFromOneRadianByPowersOfTheta) {
-  const Rotation r = make_rotation(at::full({1}, 3, at::kLong), 8, kTheta);
+  const Rotation r = make_rotation(at::full({1}, 3, at::kLong), inverse_frequency(8, kTheta));
   for (int64_t i = 0; i < 4; ++i) {
     const double angle = 3 * std::pow(kTheta, -2.0 * static_cast<double>(i) / 8);
     // Power, reciprocal and product are rounded; libm's power and cosine are within one ULP (two roundings).

@@ -31,7 +31,7 @@ ops::DocumentLengths documents_of(const Batch& batch, int64_t first, int64_t cou
 
 std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id) {
   const auto sequences = static_cast<double>(batch.num_sequences),
-             layers = static_cast<double>(config.model.num_hidden_layers);
+             layers = static_cast<double>(std::max<int64_t>(1, config.model.num_sparse_layers()));
   const auto tokens = sequences * static_cast<double>(batch.seq_len);
   std::vector<Microbatch> microbatches;
   for (int64_t first = 0; first < batch.num_sequences; first += config.train.micro_batch_size) {

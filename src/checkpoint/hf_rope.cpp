@@ -1,0 +1,126 @@
+#include "checkpoint/hf_rope.h"
+
+#include <set>
+
+#include "checkpoint/json_members.h"
+
+namespace athanor {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::set<std::string> kKnownMembers = {
+    "rope_type",        "type",      "rope_theta",       "partial_rotary_factor",
+    "factor",           "beta_fast", "low_freq_factor",  "original_max_position_embeddings",
+    "high_freq_factor", "beta_slow", "attention_factor", "mscale",
+    "mscale_all_dim",   "truncate"};
+
+/// The object that counts; null if there is none.
+const Json* find_rope(const JsonMembers& members) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto* found = members.find(key);
+    if (found && !found->empty()) return found;
+  }
+  return nullptr;
+}
+
+double above_zero(JsonMembers& rope, const char* key, std::optional<double> fallback) {
+  const auto* value = rope.find(key);
+  if (!value && fallback) return *fallback;
+  if (value && value->is_number() && value->get<double>() > 0) return value->get<double>();
+  rope.complain(key, value ? *value : Json(), "a number above 0");
+  return 1;
+}
+
+void read_yarn(JsonMembers& rope, const ModelConfig& model, RopeScaling& out) {
+  const RopeScaling defaults;
+  const auto or_default = [&](const char* key, double fallback) {  // 0 stands for the default there
+    const double value = rope.number(key, fallback);
+    return value > 0 ? value : fallback;
+  };
+  out.beta_fast = or_default("beta_fast", defaults.beta_fast);
+  out.beta_slow = or_default("beta_slow", defaults.beta_slow);
+  out.mscale = rope.number("mscale", 0);
+  out.mscale_all_dim = rope.number("mscale_all_dim", 0);
+  out.truncate = rope.boolean("truncate", true);
+  if (rope.find("attention_factor")) out.attention_factor = above_zero(rope, "attention_factor", {});
+  out.factor = above_zero(
+      rope, "factor",
+      static_cast<double>(model.max_position_embeddings) / static_cast<double>(out.original_max_position_embeddings));
+}
+
+void read_scaling(const Json& json, const Json& config, ModelConfig& model, std::vector<std::string>& problems) {
+  JsonMembers rope(json, problems), top(config, problems);
+  RopeScaling& out = model.rope_scaling;
+  const auto* type = rope.find("rope_type");
+  if (!type) type = rope.find("type");
+  if (type && !type->is_string()) return rope.complain("rope_type", *type, "a text");
+  if (type) out.rope_type = type->get<std::string>();
+  rope.only("partial_rotary_factor", 1.0);
+  for (const auto& [key, value] : json.items()) {
+    if (!kKnownMembers.contains(key)) {
+      problems.push_back(fmt::format("{} = {} of the rotary positions is not supported", key, rope.shown(value)));
+    }
+  }
+  if (out.rope_type == "default") return;
+  if (uses_original_length(out)) {
+    const int64_t inner = rope.size("original_max_position_embeddings", model.max_position_embeddings);
+    out.original_max_position_embeddings = top.size("original_max_position_embeddings", inner);
+  }
+  if (out.rope_type == "yarn") return read_yarn(rope, model, out);
+  if (out.rope_type == "linear" || out.rope_type == "dynamic" || out.rope_type == "llama3") {
+    out.factor = above_zero(rope, "factor", {});
+    if (out.rope_type != "llama3") return;
+    out.low_freq_factor = above_zero(rope, "low_freq_factor", {});
+    out.high_freq_factor = above_zero(rope, "high_freq_factor", {});
+    return;
+  }
+  problems.push_back(fmt::format(
+      "rope_type \"{}\" is not supported, only \"default\", \"linear\", \"dynamic\", \"yarn\" and \"llama3\"",
+      out.rope_type));
+  out = RopeScaling{};
+}
+
+}  // namespace
+
+void read_hf_rope(const Json& config, ModelConfig& model, std::vector<std::string>& problems) {
+  JsonMembers top(config, problems);
+  double theta = top.number("rope_theta", 10000.0);
+  if (const auto* rope = find_rope(top)) {
+    if (!rope->is_object()) return top.complain("rope_scaling or rope_parameters", *rope, "an object");
+    theta = JsonMembers(*rope, problems).number("rope_theta", theta);
+    read_scaling(*rope, config, model, problems);
+  }
+  if (!(theta > 0)) problems.push_back(fmt::format("rope_theta is {}, expected a number above 0", theta));
+  model.rope_theta = theta;
+}
+
+void write_hf_rope(const ModelConfig& m, Json& config) {
+  const RopeScaling& r = m.rope_scaling;
+  const RopeScaling defaults;
+  Json rope{{"rope_type", r.rope_type}};
+  if (r.rope_type != "default") rope["factor"] = r.factor;
+  if (uses_original_length(r)) {
+    rope["original_max_position_embeddings"] =
+        r.original_max_position_embeddings > 0 ? r.original_max_position_embeddings : m.max_position_embeddings;
+  }
+  if (r.rope_type == "llama3") {
+    rope["low_freq_factor"] = r.low_freq_factor;
+    rope["high_freq_factor"] = r.high_freq_factor;
+  }
+  const auto unless_default = [&](const char* key, const auto& value, const auto& fallback) {
+    if (value != fallback) rope[key] = value;
+  };
+  unless_default("attention_factor", r.attention_factor, defaults.attention_factor);
+  unless_default("beta_fast", r.beta_fast, defaults.beta_fast);
+  unless_default("beta_slow", r.beta_slow, defaults.beta_slow);
+  unless_default("mscale", r.mscale, defaults.mscale);
+  unless_default("mscale_all_dim", r.mscale_all_dim, defaults.mscale_all_dim);
+  unless_default("truncate", r.truncate, defaults.truncate);
+  config["rope_theta"] = m.rope_theta;
+  config["rope_scaling"] = r.rope_type == "default" ? Json() : rope;
+  rope["rope_theta"] = m.rope_theta;
+  config["rope_parameters"] = rope;
+}
+
+}  // namespace athanor

@@ -1,0 +1,96 @@
+#pragma once
+// Typed members of a JSON object that others wrote, with everything that is wrong with them collected.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace athanor {
+
+/// Sizes beyond it are no model's.
+inline constexpr int64_t kMaxSize = int64_t{1} << 31;
+
+/// Reads members of one object and collects what is wrong with them. A member that is null is as good as absent.
+class JsonMembers {
+ public:
+  JsonMembers(const nlohmann::json& object, std::vector<std::string>& problems)
+      : object_(object), problems_(problems) {}
+
+  const nlohmann::json* find(const char* key) const {
+    const auto found = object_.find(key);
+    return found == object_.end() || found->is_null() ? nullptr : &*found;
+  }
+  /// From `low` to kMaxSize; `fallback` (transformers' default) if absent.
+  int64_t size(const char* key, int64_t fallback, int64_t low = 1) {
+    const auto* value = find(key);
+    if (!value) return fallback;
+    if (value->is_number_integer() && *value >= low && *value <= kMaxSize) return value->get<int64_t>();
+    complain(key, *value, fmt::format("a whole number from {} to {}", low, kMaxSize));
+    return fallback;
+  }
+  double number(const char* key, double fallback) {
+    const auto* value = find(key);
+    if (!value) return fallback;
+    if (value->is_number() && value->get<double>() >= 0) return value->get<double>();
+    complain(key, *value, "a number, 0 or more");
+    return fallback;
+  }
+  bool boolean(const char* key, bool fallback) {
+    const auto* value = find(key);
+    if (!value) return fallback;
+    if (value->is_boolean()) return value->get<bool>();
+    complain(key, *value, "true or false");
+    return fallback;
+  }
+  /// An option of which we compute one value only.
+  void only(const char* key, const nlohmann::json& supported) {
+    const auto* value = find(key);
+    if (value && *value != supported) {
+      problems_.push_back(fmt::format("{} = {} is not supported, only {}", key, shown(*value), supported.dump()));
+    }
+  }
+  void absent(const char* key) {
+    if (const auto* value = find(key)) problems_.push_back(fmt::format("{} = {} is not supported", key, shown(*value)));
+  }
+  /// Layers and the like; empty if absent.
+  std::vector<int64_t> indices(const char* key) {
+    const auto* value = find(key);
+    if (!value) return {};
+    const auto is_index = [](const nlohmann::json& x) { return x.is_number_integer() && x >= 0 && x <= kMaxSize; };
+    if (value->is_array() && std::all_of(value->begin(), value->end(), is_index)) {
+      return value->get<std::vector<int64_t>>();
+    }
+    complain(key, *value, "a list of whole numbers");
+    return {};
+  }
+  /// The first of a list; `fallback` if there is no such member, none if it is null.
+  std::optional<int64_t> token_id(const char* key, std::optional<int64_t> fallback) {
+    if (!object_.contains(key)) return fallback;
+    const auto* value = find(key);
+    if (value && value->is_array() && !value->empty()) value = &value->front();
+    if (!value || (value->is_number_integer() && *value < 0)) return std::nullopt;
+    if (value->is_number_integer() && *value <= kMaxSize) return value->get<int64_t>();
+    complain(key, *value, "a token id or a list of them");
+    return std::nullopt;
+  }
+
+  void complain(const char* key, const nlohmann::json& value, const std::string& expected) {
+    problems_.push_back(fmt::format("{} is {}, expected {}", key, shown(value), expected));
+  }
+
+  static std::string shown(const nlohmann::json& value) {
+    auto text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return text.size() > 80 ? text.substr(0, 80) + "..." : text;
+  }
+
+ private:
+  const nlohmann::json& object_;
+  std::vector<std::string>& problems_;
+};
+
+}  // namespace athanor

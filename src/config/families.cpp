@@ -1,0 +1,136 @@
+#include "config/families.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace athanor {
+namespace {
+
+/// Sizes in the order of a table in a paper; kv_heads 0: one for each head.
+ModelConfig defaults(int64_t vocabulary, int64_t hidden, int64_t layers, int64_t heads, int64_t kv_heads,
+                     int64_t intermediate, int64_t positions, double eps) {
+  ModelConfig m;
+  m.vocab_size = vocabulary;
+  m.hidden_size = hidden;
+  m.num_hidden_layers = layers;
+  m.num_attention_heads = heads;
+  m.num_key_value_heads = kv_heads;
+  m.intermediate_size = intermediate;
+  m.max_position_embeddings = positions;
+  m.rms_norm_eps = eps;
+  return m;
+}
+
+Family named(const char* name, const char* architecture) {
+  Family f;
+  f.name = name;
+  f.architecture = architecture;
+  return f;
+}
+
+Family olmo() {
+  Family f = named("olmo", "OlmoForCausalLM");
+  f.norm = NormKind::kLayerWithoutParameters;
+  f.fixed_norm_eps = 1e-5;
+  f.clips_qkv = true;
+  f.defaults = defaults(50304, 4096, 32, 32, 0, 11008, 2048, 1e-5);
+  f.default_eos = 50279;
+  f.default_pad = 1;
+  return f;
+}
+
+Family olmoe() {
+  Family f = named("olmoe", "OlmoeForCausalLM");
+  f.qk_norm = QkNorm::kWhole;
+  f.sparse = true;
+  f.clips_qkv = true;
+  f.defaults = defaults(50304, 2048, 16, 16, 0, 2048, 4096, 1e-5);
+  f.defaults.num_experts = 64;
+  f.defaults.num_experts_per_tok = 8;
+  f.default_eos = 50279;
+  f.default_pad = 1;
+  return f;
+}
+
+Family llama() {
+  Family f = named("llama", "LlamaForCausalLM");
+  f.free_head_dim = true;
+  f.defaults = defaults(32000, 4096, 32, 32, 0, 11008, 2048, 1e-6);
+  f.default_bos = 1;
+  f.default_eos = 2;
+  return f;
+}
+
+Family qwen3() {
+  Family f = named("qwen3", "Qwen3ForCausalLM");
+  f.qk_norm = QkNorm::kHead;
+  f.free_head_dim = true;
+  f.heads_divide_hidden = false;
+  f.sliding_window_switch = true;
+  f.defaults = defaults(151936, 4096, 32, 32, 32, 22016, 32768, 1e-6);
+  f.defaults.attention_head_dim = 128;
+  return f;
+}
+
+Family qwen3_moe() {
+  Family f = named("qwen3_moe", "Qwen3MoeForCausalLM");
+  f.qk_norm = QkNorm::kHead;
+  f.sparse = true;
+  f.mixed_layers = true;
+  f.free_head_dim = true;
+  f.heads_divide_hidden = false;
+  f.sliding_window_switch = true;
+  f.defaults = defaults(151936, 2048, 24, 32, 4, 6144, 32768, 1e-6);
+  f.defaults.num_experts = 128;
+  f.defaults.num_experts_per_tok = 8;
+  f.defaults.moe_intermediate_size = 768;
+  f.default_aux_loss_coef = 0.001;
+  return f;
+}
+
+}  // namespace
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> all = {olmo(), olmoe(), llama(), qwen3(), qwen3_moe()};
+  return all;
+}
+
+std::vector<std::string> family_names() {
+  std::vector<std::string> names;
+  for (const auto& family : families()) names.push_back(family.name);
+  return names;
+}
+
+const Family* find_family(const std::string& name) {
+  const auto& all = families();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Family& f) { return f.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::string expected_families() { return "one of " + join(family_names()); }
+
+const Family& family_of(const ModelConfig& model) {
+  const Family* family = find_family(model.family);
+  ATHANOR_CHECK(family, "model.family: expected {}, got {}", expected_families(), model.family);
+  return *family;
+}
+
+double norm_eps(const ModelConfig& model) {
+  const double fixed = family_of(model).fixed_norm_eps;
+  return fixed > 0 ? fixed : model.rms_norm_eps;
+}
+
+bool ModelConfig::is_sparse_layer(int64_t layer) const {
+  if (!is_moe() || (layer + 1) % decoder_sparse_step != 0) return false;
+  return std::find(mlp_only_layers.begin(), mlp_only_layers.end(), layer) == mlp_only_layers.end();
+}
+
+int64_t ModelConfig::num_sparse_layers() const {
+  int64_t count = 0;
+  for (int64_t layer = 0; layer < num_hidden_layers; ++layer) count += is_sparse_layer(layer);
+  return count;
+}
+
+}  // namespace athanor

@@ -1,0 +1,83 @@
+#include "config/families.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "config/checks.h"
+#include "config/toml_reader.h"
+
+namespace athanor {
+namespace {
+
+std::string contradictions(const std::vector<std::string>& overrides) {
+  try {
+    parse_run_config("", "run.toml", overrides);
+    return "";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+#define EXPECT_REFUSED(words, ...)                                                               \
+  EXPECT_NE(contradictions(std::vector<std::string> __VA_ARGS__).find(words), std::string::npos) \
+      << contradictions(std::vector<std::string> __VA_ARGS__)
+
+TEST(Families, AnUnknownOneIsRefusedWithTheListOfKnownOnes) {
+  EXPECT_REFUSED("one of olmo, olmoe, llama, qwen3, qwen3_moe, got 'mamba'", {"model.family=mamba"});
+}
+
+TEST(Families, EveryRowsDefaultsAreAModel) {
+  for (const auto& family : families()) {
+    auto model = family.defaults;
+    model.family = family.name;
+    EXPECT_TRUE(find_contradictions(model).empty()) << family.name << ": " << find_contradictions(model)[0];
+    EXPECT_EQ(find_family(family.name), &family);
+  }
+}
+
+TEST(Families, WhatAFamilyDoesNotHaveIsRefusedByName) {
+  EXPECT_REFUSED("model.num_experts (4): family llama is dense; set it to 0, or model.family to olmoe, qwen3_moe",
+                 {"model.family=llama", "model.num_experts=4"});
+  EXPECT_REFUSED("model.head_dim (64): in family olmo it is", {"model.family=olmo", "model.head_dim=64"});
+  EXPECT_REFUSED("model.clip_qkv (8) is for olmo, olmoe alone", {"model.family=llama", "model.clip_qkv=8"});
+  EXPECT_REFUSED(
+      "model.moe_intermediate_size (8) is for qwen3_moe alone",
+      {"model.family=olmoe", "model.num_experts=4", "model.num_experts_per_tok=2", "model.moe_intermediate_size=8"});
+  EXPECT_REFUSED("model.head_dim (15) must be even", {"model.family=llama", "model.head_dim=15"});
+  EXPECT_REFUSED("model.num_attention_heads (7) must divide model.hidden_size (256)",
+                 {"model.family=llama", "model.head_dim=32", "model.num_attention_heads=7"});
+  EXPECT_EQ(contradictions({"model.family=qwen3", "model.head_dim=32", "model.num_attention_heads=7"}), "");
+}
+
+TEST(Families, LayersWithoutExpertsFollowStepAndList) {
+  ModelConfig m;
+  m.family = "qwen3_moe";
+  m.num_experts = 4;
+  m.num_experts_per_tok = 2;
+  m.num_hidden_layers = 6;
+  m.decoder_sparse_step = 2;
+  m.mlp_only_layers = {3};
+  std::vector<bool> sparse;
+  for (int64_t layer = 0; layer < 6; ++layer) sparse.push_back(m.is_sparse_layer(layer));
+  EXPECT_EQ(sparse, (std::vector<bool>{false, true, false, false, false, true}));
+  EXPECT_EQ(m.num_sparse_layers(), 2);
+  EXPECT_TRUE(find_contradictions(m).empty());
+  m.mlp_only_layers = {1, 3, 5, 6};
+  const auto lines = find_contradictions(m);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0], "model.mlp_only_layers has 6: expected layers from 0 to 5");
+  EXPECT_NE(lines[1].find("leave none of the 6 layers with experts"), std::string::npos);
+}
+
+TEST(RopeScaling, AFieldThatItsTypeDoesNotReadIsRefused) {
+  EXPECT_REFUSED("model.rope_scaling.factor has no effect with rope_type default",
+                 {"model.rope_scaling.factor=8", "model.num_experts=4", "model.num_experts_per_tok=2"});
+  EXPECT_REFUSED("one of default, linear, dynamic, yarn, llama3, got 'longrope'",
+                 {"model.rope_scaling.rope_type=longrope"});
+  EXPECT_REFUSED("high_freq_factor (1) must be above low_freq_factor (1)",
+                 {"model.family=llama", "model.rope_scaling.rope_type=llama3", "model.rope_scaling.factor=8",
+                  "model.rope_scaling.high_freq_factor=1"});
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,24 @@
+#pragma once
+// Collects the messages of conditions that do not hold, so that all are told at once.
+
+#include <fmt/core.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace athanor {
+
+class Findings {
+ public:
+  template <class... Args>
+  void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
+    if (!condition) lines_.push_back(fmt::vformat(format, fmt::make_format_args(args...)));
+  }
+  std::vector<std::string> take() { return std::move(lines_); }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+}  // namespace athanor

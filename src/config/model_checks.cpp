@@ -1,0 +1,124 @@
+// What a model's fields must be together, from its family's row.
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "config/checks.h"
+#include "config/families.h"
+#include "config/findings.h"
+
+namespace athanor {
+namespace {
+
+void check_heads(const Family& family, const ModelConfig& m, Findings& found) {
+  const bool divides = m.hidden_size % m.num_attention_heads == 0;
+  if (family.heads_divide_hidden || m.attention_head_dim == 0) {
+    found.require(divides, "model.num_attention_heads ({}) must divide model.hidden_size ({})", m.num_attention_heads,
+                  m.hidden_size);
+    if (!divides) return;
+  }
+  const int64_t head_dim = m.head_dim(), kv_heads = m.kv_heads();
+  found.require(
+      family.free_head_dim || head_dim == m.hidden_size / m.num_attention_heads,
+      "model.head_dim ({}): in family {} it is model.hidden_size ({}) / model.num_attention_heads ({}); leave "
+      "it out",
+      head_dim, m.family, m.hidden_size, m.num_attention_heads);
+  if (m.attention_head_dim > 0) {
+    found.require(head_dim % 2 == 0, "model.head_dim ({}) must be even, since rotary positions turn pairs", head_dim);
+  } else {
+    found.require(
+        head_dim % 2 == 0,
+        "model.hidden_size ({}) / model.num_attention_heads ({}) = {} must be even, since rotary positions turn "
+        "pairs; use fewer or more heads",
+        m.hidden_size, m.num_attention_heads, head_dim);
+  }
+  found.require(m.num_attention_heads % kv_heads == 0,
+                "model.num_key_value_heads ({}) must divide model.num_attention_heads ({})", kv_heads,
+                m.num_attention_heads);
+}
+
+// "olmoe, qwen3_moe": those whose row says so.
+std::string families_that(bool Family::*have) {
+  std::vector<std::string> names;
+  for (const auto& family : families()) {
+    if (family.*have) names.push_back(family.name);
+  }
+  return join(names);
+}
+
+void check_experts(const Family& family, const ModelConfig& m, Findings& found) {
+  if (!family.sparse) {
+    found.require(m.num_experts == 0, "model.num_experts ({}): family {} is dense; set it to 0, or model.family to {}",
+                  m.num_experts, m.family, families_that(&Family::sparse));
+    return;
+  }
+  found.require(m.num_experts >= 1, "model.num_experts: family {} needs at least 1; set it, or choose a dense family",
+                m.family);
+  found.require(m.num_experts_per_tok >= 1 && m.num_experts_per_tok <= std::max<int64_t>(m.num_experts, 1),
+                "model.num_experts_per_tok ({}) must be between 1 and model.num_experts ({})", m.num_experts_per_tok,
+                m.num_experts);
+}
+
+void check_layers(const Family& family, const ModelConfig& m, Findings& found) {
+  if (!family.mixed_layers) {
+    const auto only = families_that(&Family::mixed_layers);
+    found.require(m.moe_intermediate_size == 0,
+                  "model.moe_intermediate_size ({}) is for {} alone; family {} has model.intermediate_size",
+                  m.moe_intermediate_size, only, m.family);
+    found.require(m.decoder_sparse_step == 1, "model.decoder_sparse_step ({}) is for {} alone", m.decoder_sparse_step,
+                  only);
+    found.require(m.mlp_only_layers.empty(), "model.mlp_only_layers is for {} alone", only);
+    return;
+  }
+  for (const int64_t layer : m.mlp_only_layers) {
+    found.require(layer >= 0 && layer < m.num_hidden_layers,
+                  "model.mlp_only_layers has {}: expected layers from 0 to {}", layer, m.num_hidden_layers - 1);
+  }
+  found.require(m.num_experts == 0 || m.num_sparse_layers() > 0,
+                "model.decoder_sparse_step ({}) and model.mlp_only_layers leave none of the {} layers with experts",
+                m.decoder_sparse_step, m.num_hidden_layers);
+}
+
+void check_rope_scaling(const ModelConfig& m, Findings& found) {
+  const auto& r = m.rope_scaling;
+  const RopeScaling unset;
+  const auto for_type = [&](const char* key, bool set, std::initializer_list<const char*> types) {
+    const bool used = std::any_of(types.begin(), types.end(), [&](const char* type) { return r.rope_type == type; });
+    found.require(!set || used, "model.rope_scaling.{} has no effect with rope_type {}; leave it out, or set rope_type",
+                  key, r.rope_type);
+  };
+  for_type("factor", r.factor != unset.factor, {"linear", "dynamic", "yarn", "llama3"});
+  for_type("original_max_position_embeddings",
+           r.original_max_position_embeddings != unset.original_max_position_embeddings, {"yarn", "llama3"});
+  for_type("low_freq_factor", r.low_freq_factor != unset.low_freq_factor, {"llama3"});
+  for_type("high_freq_factor", r.high_freq_factor != unset.high_freq_factor, {"llama3"});
+  for_type("attention_factor", r.attention_factor != unset.attention_factor, {"yarn"});
+  for_type("beta_fast", r.beta_fast != unset.beta_fast, {"yarn"});
+  for_type("beta_slow", r.beta_slow != unset.beta_slow, {"yarn"});
+  for_type("mscale", r.mscale != unset.mscale, {"yarn"});
+  for_type("mscale_all_dim", r.mscale_all_dim != unset.mscale_all_dim, {"yarn"});
+  for_type("truncate", r.truncate != unset.truncate, {"yarn"});
+  found.require(r.high_freq_factor > r.low_freq_factor,
+                "model.rope_scaling.high_freq_factor ({}) must be above low_freq_factor ({})", r.high_freq_factor,
+                r.low_freq_factor);
+  found.require(r.beta_fast >= r.beta_slow, "model.rope_scaling.beta_fast ({}) must be at least beta_slow ({})",
+                r.beta_fast, r.beta_slow);
+  found.require(r.rope_type != "yarn" || m.rope_theta > 1, "model.rope_theta ({}) must be above 1 with rope_type yarn",
+                m.rope_theta);
+}
+
+}  // namespace
+
+std::vector<std::string> find_contradictions(const ModelConfig& model) {
+  Findings found;
+  const Family& family = family_of(model);
+  check_heads(family, model, found);
+  check_experts(family, model, found);
+  check_layers(family, model, found);
+  check_rope_scaling(model, found);
+  found.require(family.clips_qkv || model.clip_qkv == 0, "model.clip_qkv ({}) is for {} alone; set it to 0",
+                model.clip_qkv, families_that(&Family::clips_qkv));
+  return found.take();
+}
+
+}  // namespace athanor

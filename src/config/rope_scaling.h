@@ -1,0 +1,58 @@
+#pragma once
+// How rotary positions are stretched beyond the length a model was first trained for. Names are those of
+// `transformers`.
+
+#include <cstdint>
+#include <string>
+
+#include "config/fields.h"
+
+namespace athanor {
+
+struct RopeScaling {
+  std::string rope_type = "default";
+  double factor = 1.0;
+  int64_t original_max_position_embeddings = 0;
+  double low_freq_factor = 1.0;
+  double high_freq_factor = 4.0;
+  double attention_factor = 0.0;
+  double beta_fast = 32.0;
+  double beta_slow = 1.0;
+  double mscale = 0.0;
+  double mscale_all_dim = 0.0;
+  bool truncate = true;
+
+  bool operator==(const RopeScaling&) const = default;
+
+  void describe(Fields& f) {
+    f.field("rope_type", rope_type,
+            "default: no scaling; linear: positions over factor; dynamic: as default up to max_position_embeddings, "
+            "beyond which nothing is computed here; yarn; llama3",
+            one_of({"default", "linear", "dynamic", "yarn", "llama3"}));
+    f.field("factor", factor, "how many times longer the context becomes (all but default)",
+            {"a finite number, 1 or more", [](const double& x) { return std::isfinite(x) && x >= 1; }});
+    f.field("original_max_position_embeddings", original_max_position_embeddings,
+            "length before scaling (yarn, llama3); 0 takes max_position_embeddings", at_least(0));
+    f.field("low_freq_factor", low_freq_factor,
+            "wavelengths above original_max_position_embeddings over this are stretched in full (llama3)", positive());
+    f.field("high_freq_factor", high_freq_factor,
+            "wavelengths below original_max_position_embeddings over this are left alone (llama3)", positive());
+    f.field("attention_factor", attention_factor,
+            "scales queries and keys (yarn); 0 takes 0.1 ln(factor) + 1, or what mscale and mscale_all_dim say",
+            not_negative());
+    f.field("beta_fast", beta_fast, "dims that turn more often than this in the original length are left alone (yarn)",
+            positive());
+    f.field("beta_slow", beta_slow, "dims that turn less often than this are stretched in full (yarn)", positive());
+    f.field("mscale", mscale,
+            "with mscale_all_dim: weights ln(factor) in attention_factor (yarn, DeepSeek's); 0: unset", not_negative());
+    f.field("mscale_all_dim", mscale_all_dim, "the divisor's weight (yarn, DeepSeek's); 0: unset", not_negative());
+    f.field("truncate", truncate, "whole dims bound the ramp between left alone and stretched (yarn)");
+  }
+};
+
+/// Does original_max_position_embeddings count?
+inline bool uses_original_length(const RopeScaling& rope) {
+  return rope.rope_type == "yarn" || rope.rope_type == "llama3";
+}
+
+}  // namespace athanor

@@ -1,0 +1,77 @@
+#include "model/rotary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "ops/rope.h"
+
+namespace athanor {
+namespace {
+
+constexpr double kTwoPi = 2 * std::numbers::pi;
+
+double original_length(const ModelConfig& m) {
+  const int64_t given = m.rope_scaling.original_max_position_embeddings;
+  return static_cast<double>(given > 0 ? given : m.max_position_embeddings);
+}
+
+// How often a dim turns within the original length decides: often, and it is left alone; seldom, and it is stretched by
+// `factor`; between the two, a mean of both.
+double llama3_share_left_alone(const ModelConfig& m, double frequency) {
+  const auto& r = m.rope_scaling;
+  const double turns = original_length(m) * frequency / kTwoPi;
+  return std::clamp((turns - r.low_freq_factor) / (r.high_freq_factor - r.low_freq_factor), 0.0, 1.0);
+}
+
+// The same, with a ramp over the dims' indices.
+class YarnRamp {
+ public:
+  explicit YarnRamp(const ModelConfig& m) {
+    const auto head_dim = static_cast<double>(m.head_dim());
+    // The index at which a dim makes this many turns.
+    const auto index_at = [&](double turns) {
+      return head_dim * std::log(original_length(m) / (turns * kTwoPi)) / (2 * std::log(m.rope_theta));
+    };
+    const auto& r = m.rope_scaling;
+    const double fast = index_at(r.beta_fast), slow = index_at(r.beta_slow);
+    low_ = std::max(r.truncate ? std::floor(fast) : fast, 0.0);
+    high_ = std::min(r.truncate ? std::ceil(slow) : slow, head_dim - 1);
+    if (low_ == high_) high_ += 0.001;  // a step, not a division by zero
+  }
+
+  double share_left_alone(int64_t i) const {
+    return 1 - std::clamp((static_cast<double>(i) - low_) / (high_ - low_), 0.0, 1.0);
+  }
+
+ private:
+  double low_, high_;
+};
+
+// YaRN's temperature of attention, §3.4.
+double yarn_scale(const RopeScaling& r) {
+  if (r.attention_factor > 0) return r.attention_factor;
+  const auto temperature = [&](double weight) { return 0.1 * weight * std::log(r.factor) + 1; };
+  return r.mscale > 0 && r.mscale_all_dim > 0 ? temperature(r.mscale) / temperature(r.mscale_all_dim) : temperature(1);
+}
+
+}  // namespace
+
+Rotary make_rotary(const ModelConfig& m) {
+  Rotary rotary{ops::inverse_frequency(m.head_dim(), m.rope_theta), 1.0};
+  const auto& r = m.rope_scaling;
+  if (r.rope_type == "default" || r.rope_type == "dynamic") return rotary;
+  const bool yarn = r.rope_type == "yarn";
+  if (yarn) rotary.scale = yarn_scale(r);
+  auto* frequency = rotary.frequency.data_ptr<float>();
+  for (int64_t i = 0; i < rotary.frequency.numel(); ++i) {
+    const double unscaled = frequency[i];
+    const double alone = yarn                      ? YarnRamp(m).share_left_alone(i)
+                         : r.rope_type == "llama3" ? llama3_share_left_alone(m, unscaled)
+                                                   : 0;  // linear
+    frequency[i] = static_cast<float>(unscaled * (alone + (1 - alone) / r.factor));
+  }
+  return rotary;
+}
+
+}  // namespace athanor

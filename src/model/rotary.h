@@ -1,0 +1,18 @@
+#pragma once
+// The frequencies of a model's rotary positions, scaled for longer contexts as its configuration says.
+
+#include "config/model_config.h"
+#include "ops/tensor.h"
+
+namespace athanor {
+
+struct Rotary {
+  Tensor frequency;    ///< [head_dim/2], fp32: the angle from one position to the next
+  double scale = 1.0;  ///< of cos and sin, and so of queries and keys
+};
+
+/// Linear: Chen et al. 2023. "dynamic" is its unscaled form, which is what it has for lengths up to
+/// max_position_embeddings. YaRN: Peng et al. 2023, §3. llama3: Llama 3.1.
+Rotary make_rotary(const ModelConfig& model);
+
+}  // namespace athanor
