@@ -4,22 +4,20 @@
 #include <pcre2.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "data/tokenizer/unicode.h"
+#include "data/tokenizer/unicode_categories.h"
 
 namespace athanor {
 namespace {
 
-// Class members for the code points of `ranges` that this machine's PCRE2, which may know an older Unicode, does not
-// count as `property`. One pass over about 140,000 characters: some milliseconds, once.
-std::string missing_members(const char* property, std::span<const CodePointRange> ranges) {
-  std::string text;
-  for (const auto [first, last] : ranges) {
-    for (uint32_t c = first; c <= last; ++c) append_utf8(text, c);
-  }
+// Class members for the characters of `text`, which are in order, that this machine's PCRE2, which may know an older
+// Unicode, does not count as `property`. One pass over about 140,000 characters: some milliseconds, once.
+std::string missing_members(std::string_view property, const std::string& text) {
   const std::string pattern = fmt::format("\\P{{{}}}+", property);
   int error = 0;
   size_t error_at = 0;
@@ -52,14 +50,30 @@ std::string missing_members(const char* property, std::span<const CodePointRange
   return members;
 }
 
-const std::string& missing_letters() {
-  static const std::string members = missing_members("L", kLetterRanges);
-  return members;
+std::string text_of(std::span<const CodePointRange> ranges) {
+  std::string text;
+  for (const auto [first, last] : ranges) {
+    for (uint32_t c = first; c <= last; ++c) append_utf8(text, c);
+  }
+  return text;
 }
 
-const std::string& missing_numbers() {
-  static const std::string members = missing_members("N", kNumberRanges);
-  return members;
+// Of \p{name}; nothing where only the engine knows its members.
+std::string missing_members(std::string_view name) {
+  static const std::map<std::string, std::string, std::less<>> all = [] {
+    std::map<std::string, std::string, std::less<>> missing{{"L", missing_members("L", text_of(kLetterRanges))},
+                                                            {"N", missing_members("N", text_of(kNumberRanges))}};
+    for (const auto& [category, ranges] : kGeneralCategories) {
+      std::string text;
+      for (const auto [first, last, step] : ranges) {
+        for (uint32_t c = first; c <= last; c += step) append_utf8(text, c);
+      }
+      missing.emplace(category, missing_members(category, text));
+    }
+    return missing;
+  }();
+  const auto found = all.find(name);
+  return found == all.end() ? std::string() : found->second;
 }
 
 // Word characters. PCRE2's \w is narrower before 10.43, and Oniguruma counts some fractions and superscripts, though
@@ -191,10 +205,11 @@ class Translator {
     const auto name = in_.substr(at_ + 3, end - at_ - 3);
     const size_t length = end + 1 - at_;
     const bool negated = in_[at_ + 1] == 'P';
-    if (name != "L" && name != "N") {
-      static constexpr std::string_view kCategories[] = {"Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "Nd",
-                                                         "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
-                                                         "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp"};
+    const auto missing = missing_members(name);
+    if (missing.empty()) {
+      static constexpr std::string_view kCategories[] = {
+          "L",  "N",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "Nd", "Nl", "No", "P", "Pc",
+          "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp"};
       static constexpr std::string_view kScripts[] = {"Han",   "Hiragana", "Katakana", "Hangul", "Latin",
                                                       "Greek", "Cyrillic", "Arabic",   "Thai",   "Hebrew"};
       const auto is_among = [&](auto& names) {
@@ -205,7 +220,6 @@ class Translator {
       if (is_among(kScripts)) return replace(length, fmt::format("\\{}{{sc:{}}}", in_[at_ + 1], name));
       refuse("the property \"{}\" is not supported", name);
     }
-    const auto& missing = name == "L" ? missing_letters() : missing_numbers();
     if (in_class_ && negated) refuse("\\P{{{}}} in a class is not supported", name);
     const auto members = fmt::format("\\p{{{}}}{}", name, missing);
     replace(length, in_class_ ? members : fmt::format("[{}{}]", negated ? "^" : "", members));
