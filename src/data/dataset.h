@@ -24,6 +24,8 @@ class Dataset {
   uint32_t eos_id() const;
   const DataManifest& manifest() const;
   const std::filesystem::path& folder() const;
+  /// Of the split's instances in their order, as the manifest's checksums tell it: what the data is, wherever it lies.
+  const std::string& content_hash() const;
   const std::string& split() const;
   /// The tokenizer.json the data was made with.
   std::filesystem::path tokenizer_file() const;

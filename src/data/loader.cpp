@@ -4,18 +4,13 @@
 #include <exception>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/random.h"
 
 namespace athanor {
-
-DataCursor advance(DataCursor cursor, int64_t count, int64_t num_instances) {
-  const int64_t next = cursor.next + count;
-  return {cursor.epoch + next / num_instances, next % num_instances};
-}
 
 void document_lengths(const int32_t* tokens, int64_t seq_len, uint32_t eos_id, std::vector<int32_t>& out) {
   int64_t begin = 0;
@@ -26,25 +21,42 @@ void document_lengths(const int32_t* tokens, int64_t seq_len, uint32_t eos_id, s
   }
 }
 
-struct Loader::Impl {
-  Impl(const Dataset& data, uint64_t data_seed, DataCursor first, int64_t batch_size, int prefetch)
-      : dataset(data), seed(data_seed), start(first), global_batch_size(batch_size), max_ahead(prefetch) {}
+namespace {
 
-  // Batch number `index` from the start on. Called without the lock.
-  Batch read(int64_t index) const {
-    const int64_t seq_len = dataset.seq_len();
-    Batch batch{global_batch_size, seq_len, std::vector<int32_t>(static_cast<size_t>(global_batch_size * seq_len)), {}};
-    DataCursor cursor = advance(start, index * global_batch_size, dataset.num_instances());
-    std::optional<Permutation> order;
-    for (int64_t b = 0; b < global_batch_size; ++b) {
-      if (!order || cursor.next == 0) {
-        order.emplace(static_cast<uint64_t>(dataset.num_instances()), seed, fmt::format("data epoch {}", cursor.epoch));
-      }
-      const auto row = static_cast<int64_t>((*order)(static_cast<uint64_t>(cursor.next)));
-      dataset.read(row, batch.tokens.data() + b * seq_len);
-      cursor = advance(cursor, 1, dataset.num_instances());
+// What one batch is read from, and the state after it.
+struct Plan {
+  std::vector<Draw> draws;
+  DataLedger next;
+};
+
+}  // namespace
+
+struct Loader::Impl {
+  Impl(const Mixture& data, uint64_t data_seed, const DataLedger& start, int64_t batch_size, int prefetch)
+      : mixture(data), seed(data_seed), global_batch_size(batch_size), max_ahead(prefetch),
+        position(mixture, mixture.enter(start)) {}
+
+  Plan plan() {
+    Plan plan;
+    for (int64_t b = 0; b < global_batch_size; ++b) plan.draws.push_back(position.next());
+    plan.next = position.ledger();
+    return plan;
+  }
+
+  // Called without the lock.
+  Batch read(Plan plan) const {
+    const int64_t seq_len = mixture.seq_len();
+    Batch batch{global_batch_size, seq_len, std::vector<int32_t>(static_cast<size_t>(global_batch_size * seq_len)),
+                std::move(plan.next)};
+    std::map<std::pair<size_t, int64_t>, Permutation> orders;  // by source and epoch
+    int32_t* out = batch.tokens.data();
+    for (const auto& [source, at] : plan.draws) {
+      const Dataset& dataset = mixture.sources()[source].dataset;
+      const auto order = orders.try_emplace({source, at.epoch}, static_cast<uint64_t>(dataset.num_instances()), seed,
+                                            fmt::format("data epoch {}", at.epoch));
+      dataset.read(static_cast<int64_t>(order.first->second(static_cast<uint64_t>(at.next))), out);
+      out += seq_len;
     }
-    batch.next = cursor;
     return batch;
   }
 
@@ -54,10 +66,11 @@ struct Loader::Impl {
       changed.wait(lock, [&] { return stopping || to_start - to_give < max_ahead; });
       if (stopping) return;
       const int64_t index = to_start++;
+      Plan planned = plan();  // in order, since it is under the lock; reading is not
       lock.unlock();
       Outcome outcome;
       try {
-        outcome.batch = read(index);
+        outcome.batch = read(std::move(planned));
       } catch (...) {
         outcome.error = std::current_exception();
       }
@@ -72,28 +85,25 @@ struct Loader::Impl {
     std::exception_ptr error;
   };
 
-  const Dataset dataset;
+  const Mixture mixture;
   const uint64_t seed;
-  const DataCursor start;
   const int64_t global_batch_size, max_ahead;
 
-  std::mutex mutex;
+  std::mutex mutex;  // of all below
   std::condition_variable changed;
+  MixturePosition position;
   int64_t to_start = 0, to_give = 0;  // batch numbers
   std::map<int64_t, Outcome> ready;
   bool stopping = false;
   std::vector<std::thread> threads;
 };
 
-Loader::Loader(const Dataset& dataset, uint64_t seed, DataCursor start, int64_t global_batch_size, int num_threads,
-               int prefetch) {
+Loader::Loader(const Mixture& mixture, uint64_t seed, const DataLedger& start, int64_t global_batch_size,
+               int num_threads, int prefetch) {
   ATHANOR_CHECK(global_batch_size >= 1, "global_batch_size ({}) must be at least 1", global_batch_size);
   ATHANOR_CHECK(num_threads >= 1 && prefetch >= 1, "data threads ({}) and prefetch ({}) must be at least 1",
                 num_threads, prefetch);
-  ATHANOR_CHECK_DATA(start.epoch >= 0 && start.next >= 0 && start.next < dataset.num_instances(),
-                     "{}: no place (epoch {}, instance {}) in {} instances; is it the data of this run?",
-                     dataset.folder().string(), start.epoch, start.next, dataset.num_instances());
-  impl_ = std::make_unique<Impl>(dataset, seed, start, global_batch_size, prefetch);
+  impl_ = std::make_unique<Impl>(mixture, seed, start, global_batch_size, prefetch);
   for (int i = 0; i < num_threads; ++i) impl_->threads.emplace_back([impl = impl_.get()] { impl->work(); });
 }
 

@@ -5,35 +5,26 @@
 #include <memory>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/mixture.h"
 
 namespace athanor {
-
-/// The whole state of the data: epoch `epoch`, of whose permutation `next` instances have been used.
-struct DataCursor {
-  int64_t epoch = 0;
-  int64_t next = 0;
-  bool operator==(const DataCursor&) const = default;
-};
-
-/// The cursor after `count` more instances of a data set that has `num_instances`.
-DataCursor advance(DataCursor cursor, int64_t count, int64_t num_instances);
 
 struct Batch {
   int64_t num_sequences = 0;
   int64_t seq_len = 0;
   std::vector<int32_t> tokens;  ///< [num_sequences, seq_len], row-major
-  DataCursor next;              ///< after this batch: a Loader that starts here goes on with the batch that follows
+  DataLedger next;              ///< after this batch: a Loader that starts here goes on with the batch that follows
 };
 
-/// Epoch e passes through the rows by Permutation(num_instances, seed, "data epoch <e>"); a batch may span epochs.
+/// Epoch e passes through a source's rows by Permutation(num_instances, seed, "data epoch <e>"); a batch may span
+/// epochs. Which source comes next says the mixture.
 class Loader {
  public:
   /// @param global_batch_size  sequences of a batch.
   /// @param num_threads        that read ahead, each a whole batch at a time.
   /// @param prefetch           batches that may wait to be taken.
-  /// @throws DataError if `start` is not a place in `dataset`, ConfigError for sizes below 1.
-  Loader(const Dataset& dataset, uint64_t seed, DataCursor start, int64_t global_batch_size, int num_threads,
+  /// @throws DataError if `start` is not a place in `mixture`, ConfigError for sizes below 1.
+  Loader(const Mixture& mixture, uint64_t seed, const DataLedger& start, int64_t global_batch_size, int num_threads,
          int prefetch = 2);
   /// Waits for the reading threads, at most the time of a batch.
   ~Loader();

@@ -22,13 +22,13 @@ class Loading : public DataTest {
     for (char i = 0; i < kNumInstances; ++i) text += std::string(1, static_cast<char>('A' + i)) + "..";
     text.pop_back();  // the end-of-document token stands there
     prepare(options({write("a.txt", text).string()}, 3));
-    dataset_.emplace(Dataset::open(folder_ / "out", "train"));
-    ASSERT_EQ(dataset_->num_instances(), kNumInstances);
+    mixture_.emplace(std::vector<MixtureSource>{{"a", Dataset::open(folder_ / "out", "train")}});
+    ASSERT_EQ(mixture_->num_instances(), kNumInstances);
   }
 
-  std::vector<Batch> batches(int count, DataCursor start = {}, int64_t batch_size = 8, int num_threads = 1,
+  std::vector<Batch> batches(int count, const DataLedger& start = {}, int64_t batch_size = 8, int num_threads = 1,
                              uint64_t seed = 5, int prefetch = 2) const {
-    Loader loader(*dataset_, seed, start, batch_size, num_threads, prefetch);
+    Loader loader(*mixture_, seed, start, batch_size, num_threads, prefetch);
     std::vector<Batch> all;
     for (int i = 0; i < count; ++i) all.push_back(loader.next());
     return all;
@@ -45,7 +45,13 @@ class Loading : public DataTest {
     return firsts;
   }
 
-  std::optional<Dataset> dataset_;
+  DataLedger ledger_at(DataCursor cursor) const {
+    DataLedger ledger = mixture_->enter({});
+    ledger.sources.begin()->second.cursor = cursor;
+    return ledger;
+  }
+
+  std::optional<Mixture> mixture_;
 };
 
 TEST_F(Loading, TheOrderDoesNotDependOnThreadsOrPrefetch) {
@@ -80,15 +86,16 @@ TEST_F(Loading, GoingOnFromAnyCursorGivesTheBatchesThatWouldHaveCome) {
       ASSERT_EQ(rest[j].next, whole[i + 1 + j].next);
     }
   }
-  EXPECT_EQ(whole[6].next, (DataCursor{1, 7 * 8 - kNumInstances}));
+  EXPECT_EQ(whole[6].next.sources.begin()->second.cursor, (DataCursor{1, 7 * 8 - kNumInstances}));
+  EXPECT_EQ(whole[6].next.sources.begin()->second.tokens_drawn(), 7 * 8 * 3);
 }
 
 TEST_F(Loading, ACursorBeyondTheDataIsRefused) {
   EXPECT_SAYS(refusal<DataError>([&] {
-                batches(1, {0, kNumInstances});
+                batches(1, ledger_at({0, kNumInstances}));
               }),
-              "no place (epoch 0, instance 53) in 53 instances");
-  EXPECT_SAYS(refusal<DataError>([&] { batches(1, {-1, 0}); }), "no place");
+              "no place (epoch 0, instance 53 of 53) in 53 instances");
+  EXPECT_SAYS(refusal<DataError>([&] { batches(1, ledger_at({-1, 0})); }), "no place");
   EXPECT_SAYS(refusal<ConfigError>([&] { batches(1, {}, 0); }), "global_batch_size (0)");
 }
 
@@ -97,7 +104,7 @@ TEST_F(Loading, WhatAThreadThrowsComesOutOfNext) {
   auto bytes = read_file(shard);
   bytes[bytes.size() - 1] = '\x7F';  // the last id
   write_file_atomically(shard, bytes);
-  const auto damaged = Dataset::open(folder_ / "out", "train");
+  const Mixture damaged({{"a", Dataset::open(folder_ / "out", "train")}});
   Loader loader(damaged, 5, {}, kNumInstances, 2);
   for (int i = 0; i < 2; ++i) {
     EXPECT_SAYS(refusal<DataError>([&] { loader.next(); }), "row 52, position 2: token id");
@@ -106,7 +113,7 @@ TEST_F(Loading, WhatAThreadThrowsComesOutOfNext) {
 
 TEST_F(Loading, ALoaderThatIsNotUsedEndsPromptly) {
   const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < 20; ++i) Loader loader(*dataset_, 5, {}, 8, 4, 3);
+  for (int i = 0; i < 20; ++i) Loader loader(*mixture_, 5, {}, 8, 4, 3);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 

@@ -38,23 +38,42 @@ void for_each_held(const ParameterStore& parameters, const Kind& kind, F f) {
   }
 }
 
+json ledger_json(const DataLedger& ledger) {
+  json sources = json::object(), mix = json::object();
+  for (const auto& [hash, s] : ledger.sources) {
+    sources[hash] = {{"name", s.name},          {"instances", s.num_instances}, {"seq_len", s.seq_len},
+                     {"epoch", s.cursor.epoch}, {"next", s.cursor.next},        {"tokens_drawn", s.tokens_drawn()}};
+  }
+  for (const auto& [hash, share] : ledger.mix) mix[hash] = {{"weight", share.weight}, {"drawn", share.drawn}};
+  return {{"sources", std::move(sources)}, {"mix", std::move(mix)}};
+}
+
+DataLedger ledger_from_json(const json& data) {
+  DataLedger ledger;
+  for (const auto& [hash, s] : data.at("sources").items()) {
+    ledger.sources[hash] = {s.at("name"), s.at("instances"), s.at("seq_len"), {s.at("epoch"), s.at("next")}};
+  }
+  for (const auto& [hash, share] : data.at("mix").items()) {
+    ledger.mix[hash] = {share.at("weight"), share.at("drawn")};
+    if (!ledger.sources.contains(hash)) data.at("sources").at(hash);  // throws, naming it
+  }
+  return ledger;
+}
+
 json progress_json(const TrainState& state) {
-  return {
-      {"step", state.step},
-      {"tokens_seen", state.tokens_seen},
-      {"seed", state.config.train.seed},
-      {"tokenizer_hash", state.data.tokenizer_hash},
-      {"eos_id", state.data.eos_id},
-      {"cursors",
-       json::array({{{"path", state.config.data.path}, {"epoch", state.cursor.epoch}, {"next", state.cursor.next}}})}};
+  return {{"step", state.step},
+          {"tokens_seen", state.tokens_seen},
+          {"seed", state.config.train.seed},
+          {"tokenizer_hash", state.data.tokenizer_hash},
+          {"eos_id", state.data.eos_id},
+          {"data", ledger_json(state.ledger)}};
 }
 
 void apply_progress(TrainState& state, const json& progress, const std::string& where) try {
   state.step = progress.at("step").get<int64_t>();
   state.tokens_seen = progress.at("tokens_seen").get<int64_t>();
   if (state.step == 0) return;  // imported: nothing has been drawn yet
-  const json& cursor = progress.at("cursors").at(0);
-  state.cursor = {cursor.at("epoch").get<int64_t>(), cursor.at("next").get<int64_t>()};
+  state.ledger = ledger_from_json(progress.at("data"));
   const auto seed = progress.at("seed").get<int64_t>();
   ATHANOR_CHECK(seed == state.config.train.seed,
                 "train.seed is {} but {} was written with {}: the order of the data would change under its cursor; set "
@@ -63,9 +82,9 @@ void apply_progress(TrainState& state, const json& progress, const std::string& 
   const auto hash = progress.at("tokenizer_hash").get<std::string>();
   ATHANOR_CHECK_CHECKPOINT(
       hash == state.data.tokenizer_hash,
-      "{} was trained on tokens of another tokenizer ({}) than {} has ({}); prepare the documents with "
+      "{} was trained on tokens of another tokenizer ({}) than the data have ({}); prepare the documents with "
       "the run's own tokenizer.json",
-      where, hash, state.config.data.path, state.data.tokenizer_hash);
+      where, hash, state.data.tokenizer_hash);
 } catch (const json::exception& error) {
   fail<CheckpointError>("{}: its numbers cannot be read ({}); take another checkpoint", where, error.what());
 }

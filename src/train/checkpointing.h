@@ -9,7 +9,8 @@
 
 namespace athanor {
 
-/// Everything a checkpoint stores beside tensors: step, cursors, seed, configuration, the router's previous shares.
+/// Everything a checkpoint stores beside tensors: step, ledger of the data, seed, configuration, the router's previous
+/// shares.
 nlohmann::json state_json(const TrainState& state);
 
 /// The slices of master and moments that this process holds, as "master/NAME", "exp_avg/NAME", "exp_avg_sq/NAME".
@@ -23,10 +24,10 @@ void save_checkpoint(const TrainState& state);
 /// would change under the cursor.
 void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint);
 
-/// Step, tokens and cursor of a model-only checkpoint (its athanor.json); moments stay fresh.
+/// Step, tokens and data ledger of a model-only checkpoint (its athanor.json); moments stay fresh.
 void load_progress(TrainState& state, const std::filesystem::path& model_folder);
 
-/// Writes run_dir/models/step-… : a folder that transformers loads, with athanor.json (step, tokens, cursor) beside it.
+/// Writes run_dir/models/step-… : a folder that transformers loads, with athanor.json (step, tokens, ledger) beside it.
 /// @return the folder. @throws IoError.
 std::filesystem::path save_model(const TrainState& state);
 

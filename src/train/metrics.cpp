@@ -34,6 +34,9 @@ std::string to_json_line(const StepMetrics& m) {
   json["step"] = m.step;
   json["loss"] = m.loss;
   if (m.validation_loss) json["validation_loss"] = *m.validation_loss;
+  if (!m.validation_losses.empty()) json["validation_losses"] = m.validation_losses;
+  if (!m.stage.empty()) json["stage"] = m.stage;
+  if (!m.tokens_drawn.empty()) json["tokens_drawn"] = m.tokens_drawn;
   json["aux_loss"] = m.aux_loss;
   json["z_loss"] = m.z_loss;
   json["router_entropy"] = m.router_entropy;

@@ -2,6 +2,7 @@
 // What a step says of itself, and the three places that hear it: the terminal, metrics.jsonl, TensorBoard.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@ struct StepMetrics {
   uint64_t memory_bytes = 0, peak_memory_bytes = 0;  ///< resident now, and at most so far
   std::vector<double> expert_load_max_over_mean;     ///< each layer; empty for dense models
   std::optional<double> validation_loss;
+  std::string stage;                                ///< where the run has several
+  std::map<std::string, int64_t> tokens_drawn;      ///< from each source since the start, where there are several
+  std::map<std::string, double> validation_losses;  ///< of each source, where there are several
 
   double tokens_per_second() const { return step_s > 0 ? static_cast<double>(tokens) / step_s : 0; }
   double flops_per_second() const { return step_s > 0 ? flops / step_s : 0; }

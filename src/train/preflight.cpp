@@ -10,17 +10,18 @@ namespace athanor {
 
 void resolve_with_data(RunConfig& config, const Dataset& train) {
   const int64_t seq_len = train.seq_len();
+  const std::string path = train.folder().string();
   if (config.data.seq_len == 0) config.data.seq_len = seq_len;
   ATHANOR_CHECK(
       config.data.seq_len == seq_len,
       "data.seq_len ({}) differs from that of {} ({}); set it to {}, or prepare the documents again with --seq-len {}",
-      config.data.seq_len, config.data.path, seq_len, seq_len, config.data.seq_len);
+      config.data.seq_len, path, seq_len, seq_len, config.data.seq_len);
   ATHANOR_CHECK(seq_len <= config.model.max_position_embeddings,
-                "the instances of {} have {} tokens, more than model.max_position_embeddings ({}); raise that",
-                config.data.path, seq_len, config.model.max_position_embeddings);
+                "the instances of {} have {} tokens, more than model.max_position_embeddings ({}); raise that", path,
+                seq_len, config.model.max_position_embeddings);
   ATHANOR_CHECK(static_cast<int64_t>(train.vocab_size()) <= config.model.vocab_size,
-                "the tokenizer of {} has {} tokens, more than model.vocab_size ({}); raise that to at least {}",
-                config.data.path, train.vocab_size(), config.model.vocab_size, train.vocab_size());
+                "the tokenizer of {} has {} tokens, more than model.vocab_size ({}); raise that to at least {}", path,
+                train.vocab_size(), config.model.vocab_size, train.vocab_size());
 }
 
 void refuse_unsupported(const RunConfig& config) {

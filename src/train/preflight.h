@@ -8,7 +8,7 @@
 namespace athanor {
 
 /// Fills data.seq_len from the data where it is 0 and holds configuration and data against each other.
-/// @throws ConfigError with the numbers and the remedy: vocabulary, sequence length, too few instances.
+/// @throws ConfigError with the numbers and the remedy: vocabulary, sequence length.
 void resolve_with_data(RunConfig& config, const Dataset& train);
 
 /// What this build does in one process. @throws ConfigError naming every key that asks for more.

@@ -2,8 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
+#include <optional>
 
 #include "arch/flops.h"
 #include "arch/inventory.h"
@@ -54,13 +57,10 @@ std::vector<double> load_max_over_mean(const Tensor& tokens_per_expert) {
 class Run {
  public:
   explicit Run(StartedRun started)
-      : data_(std::move(started.data)), state_(std::move(started.state)), first_step_(state_->step),
+      : stages_(std::move(started.stages)), state_(std::move(started.state)), first_step_(state_->step),
         from_scratch_(started.from_scratch),
-        metrics_(state_->config.train.run_dir, state_->config.metrics.tensorboard, first_step_),
-        loader_(data_.train, static_cast<uint64_t>(state_->config.train.seed), state_->cursor,
-                state_->config.train.global_batch_size, static_cast<int>(state_->config.data.num_threads)) {
+        metrics_(state_->config.train.run_dir, state_->config.metrics.tensorboard, first_step_) {
     const auto& config = state_->config;
-    flops_per_step_ = count_train_flops(config.model, config.train.global_batch_size, config.data.seq_len);
     gemm_peak_ = config.metrics.gemm_peak_tflops > 0
                      ? config.metrics.gemm_peak_tflops * 1e12
                      : measure_gemm_peak_flops(config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat);
@@ -71,6 +71,7 @@ class Run {
     const auto& config = state_->config;
     bool saved = true;
     while (state_->step < config.train.steps) {
+      if (!loader_ || state_->step == state_->stage.end()) enter_stage();
       StepMetrics metrics = one_step();
       const bool stopping = signals.stop_signal().has_value();
       const bool last = state_->step == config.train.steps;
@@ -91,9 +92,22 @@ class Run {
   }
 
  private:
+  // The stage that the next step is in: its data, from where each source's cursor stands.
+  void enter_stage() {
+    const auto holds_next = [this](const StageData& data) { return state_->step < data.stage.end(); };
+    data_ = &*std::find_if(stages_.begin(), stages_.end(), holds_next);
+    const auto& config = data_->stage.config;
+    state_->stage = data_->stage;
+    if (stages_.size() > 1) log::info("step {}: {} begins", state_->step + 1, data_->stage.name);
+    loader_.emplace(data_->train, static_cast<uint64_t>(config.train.seed), state_->ledger,
+                    config.train.global_batch_size, static_cast<int>(config.data.num_threads));
+    flops_per_step_ = count_train_flops(config.model, config.train.global_batch_size, config.data.seq_len);
+    unigram_entropies_.clear();
+  }
+
   StepMetrics one_step() {
     const auto start = Clock::now();
-    const Batch batch = loader_.next();
+    const Batch batch = loader_->next();
     const double data_s = seconds_since(start);
     const StepReport report = train_step(*state_, batch);
     if (report.verdict == Verdict::kRefuse) refuse(report);
@@ -108,7 +122,7 @@ class Run {
   StepMetrics summarize(const StepReport& report, const Batch& batch) const {
     const auto& config = state_->config;
     const double sequences = static_cast<double>(batch.num_sequences),
-                 layers = static_cast<double>(config.model.num_hidden_layers);
+                 layers = static_cast<double>(std::max<int64_t>(1, config.model.num_sparse_layers()));
     const double tokens = sequences * static_cast<double>(batch.seq_len);
     StepMetrics m;
     m.step = report.step;
@@ -121,6 +135,10 @@ class Run {
     m.changed_share = static_cast<double>(report.changed) / static_cast<double>(state_->parameters.num_elements());
     m.tokens = batch.num_sequences * batch.seq_len;
     m.tokens_seen = state_->tokens_seen;
+    if (stages_.size() > 1) m.stage = state_->stage.name;
+    if (state_->ledger.sources.size() > 1) {
+      for (const auto& [hash, source] : state_->ledger.sources) m.tokens_drawn[source.name] += source.tokens_drawn();
+    }
     m.flops = flops_per_step_;
     m.gemm_peak_flops = gemm_peak_;
     m.forward_s = report.forward_s;
@@ -132,12 +150,25 @@ class Run {
     return m;
   }
 
+  // Each source's held-out loss, and their mean by the shares of the mix.
   void validate(StepMetrics& metrics) {
-    if (!data_.validation) return;
-    metrics.validation_loss = validation_loss(state_->decoder, *data_.validation, state_->config, state_->data.eos_id);
-    if (!unigram_entropy_) unigram_entropy_ = unigram_entropy(*data_.validation);
-    log::info("step {}: validation loss {:.4f} (unigram entropy of the same split: {:.4f})", metrics.step,
-              *metrics.validation_loss, *unigram_entropy_);
+    const auto& validation = data_->validation;
+    double loss = 0;
+    for (size_t i = 0; i < validation.size(); ++i) {
+      const auto& [name, share, dataset] = validation[i];
+      const auto sequences = static_cast<double>(state_->config.train.validation_sequences);
+      const double source_loss =
+          validation_loss(state_->decoder, dataset, std::max<int64_t>(1, std::llround(share * sequences)),
+                          state_->stage.config, state_->data.eos_id);
+      if (i == unigram_entropies_.size()) unigram_entropies_.push_back(unigram_entropy(dataset));
+      log::info("step {}: validation loss {:.4f}{} (unigram entropy of the same split: {:.4f})", metrics.step,
+                source_loss, validation.size() > 1 ? " of " + name : "", unigram_entropies_[i]);
+      if (validation.size() > 1) metrics.validation_losses[name] = source_loss;
+      loss += share * source_loss;
+    }
+    if (validation.empty()) return;
+    metrics.validation_loss = loss;
+    if (validation.size() > 1) log::info("step {}: validation loss {:.4f} of the mix", metrics.step, loss);
   }
 
   void show(const StepMetrics& metrics) {
@@ -154,10 +185,10 @@ class Run {
     const std::string where = first_non_finite_gradient(state_->parameters);
     fail<Error>(
         "step {}: the loss is {} and the gradient norm {}; {}. Nothing was updated. Resume from the checkpoint "
-        "before with a lower optimizer.lr, or look at the data of this step (epoch {}, sample {})",
+        "before with a lower optimizer.lr, or look at the data of this step ({})",
         report.step, report.parts.loss_sum, report.grad_norm,
         where.empty() ? "every gradient is finite" : "the first gradient that is not finite is that of " + where,
-        state_->cursor.epoch, state_->cursor.next);
+        describe_position(state_->ledger));
   }
 
   int stop(int signal_number) const {
@@ -165,14 +196,15 @@ class Run {
     return 128 + signal_number;
   }
 
-  RunData data_;
+  std::vector<StageData> stages_;
+  const StageData* data_ = nullptr;  // of the stage underway
   std::unique_ptr<TrainState> state_;
   int64_t first_step_;
   bool from_scratch_;
   MetricsLog metrics_;
-  Loader loader_;
+  std::optional<Loader> loader_;
   double flops_per_step_ = 0, gemm_peak_ = 0;
-  std::optional<double> unigram_entropy_;
+  std::vector<double> unigram_entropies_;  // of the stage's validation sources, as far as they were needed
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace athanor {
 namespace fs = std::filesystem;
 
-RunFolder open_run_folder(const RunConfig& config) {
+RunFolder open_run_folder(const RunConfig& config, const fs::path& tokenizer) {
   const RunFolder folder{config.train.run_dir};
   std::error_code error;
   const bool holds_run = fs::exists(folder.root / "metrics.jsonl") || !list_checkpoints(folder.checkpoints()).empty();
@@ -24,7 +24,6 @@ RunFolder open_run_folder(const RunConfig& config) {
   clean_leftovers(folder.checkpoints());
   clean_leftovers(folder.models());
   write_file_atomically(folder.config(), dump_run_config(config));
-  const fs::path tokenizer = fs::path(config.data.path) / "tokenizer.json";
   if (fs::exists(tokenizer)) write_file_atomically(folder.tokenizer(), read_file(tokenizer));
   log::also_to_file(folder.log_file().string());
   return folder;

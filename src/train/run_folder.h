@@ -23,7 +23,8 @@ struct RunFolder {
 };
 
 /// Makes the folder and what a run needs in it: resolved configuration, tokenizer, log.
+/// @param tokenizer  the file that the data was prepared with.
 /// @throws ConfigError if checkpoint.resume is "never" and it holds a run already.
-RunFolder open_run_folder(const RunConfig& config);
+RunFolder open_run_folder(const RunConfig& config, const std::filesystem::path& tokenizer);
 
 }  // namespace athanor

@@ -46,7 +46,7 @@ RunConfig smoke_config(bool sparse) {
 // then.
 Batch smoke_batch(int64_t step) {
   const CounterRandom random(1, "smoke");
-  Batch batch{kSequences, kSeqLen, std::vector<int32_t>(kSequences * kSeqLen), {0, (step + 1) * kSequences}};
+  Batch batch{kSequences, kSeqLen, std::vector<int32_t>(kSequences * kSeqLen), {}};
   uint64_t previous = 1;
   for (size_t i = 0; i < batch.tokens.size(); ++i) {
     const uint64_t draw = random.u64(static_cast<uint64_t>(step) * batch.tokens.size() + i);

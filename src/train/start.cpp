@@ -16,23 +16,6 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-RunData open_data(const RunConfig& config) {
-  ATHANOR_CHECK(!config.data.path.empty(), "data.path is empty: set it to a folder that `athanor prepare` wrote");
-  RunData data{Dataset::open(config.data.path, "train"), std::nullopt};
-  const auto& splits = data.train.manifest().splits;
-  if (splits.contains("validation")) data.validation = Dataset::open(config.data.path, "validation");
-  ATHANOR_CHECK(
-      config.train.validation_interval == 0 || data.validation,
-      "train.validation_interval is {} but {} has no validation split; prepare it with --validation-fraction 0.01, "
-      "or set the interval to 0",
-      config.train.validation_interval, config.data.path);
-  if (config.data.verify) {
-    data.train.verify();
-    if (data.validation) data.validation->verify();
-  }
-  return data;
-}
-
 void load_weights(TrainState& state, const HfFolder& folder) {
   for (const auto& spec : make_inventory(state.config.model)) {
     folder.read(spec.name, state.parameters.master_of(spec.name).data_ptr<float>());
@@ -86,6 +69,11 @@ bool resume(TrainState& state, const RunFolder& folder) {
   return false;
 }
 
+bool begins_anew(const RunConfig& config) {
+  const std::string& how = config.checkpoint.resume;
+  return (how == "auto" || how == "never") && list_checkpoints(RunFolder{config.train.run_dir}.checkpoints()).empty();
+}
+
 void start_fresh(TrainState& state) {
   if (state.config.model.from.empty()) {
     initialize_parameters(state.config.model, static_cast<uint64_t>(state.config.train.seed), state.parameters);
@@ -111,22 +99,24 @@ StartedRun start_run(RunConfig config) {
   at::set_num_threads(static_cast<int>(config.train.num_threads > 0 ? config.train.num_threads : cpu_count()));
   refuse_unsupported(config);
   resolve_model(config);
-  StartedRun run{open_data(config), nullptr, false};
-  resolve_with_data(config, run.data.train);
-  check_memory(config);
-  const RunFolder folder = open_run_folder(config);
+  StartedRun run{open_run_data(config), nullptr, false};
+  const DataIdentity identity = data_identity(run.stages);
+  for (const auto& data : run.stages) check_memory(data.stage.config);
+  // What is known to fail should leave no run folder behind.
+  if (begins_anew(config)) plan_supply(run.stages, config, {}, 0).refuse_shortages();
+  const RunFolder folder = open_run_folder(config, run.stages.front().train.sources().front().dataset.tokenizer_file());
 
-  run.state = std::make_unique<TrainState>(
-      config, DataIdentity{run.data.train.manifest().tokenizer_hash, run.data.train.eos_id()});
+  run.state = std::make_unique<TrainState>(config, identity);
   const bool resumed = resume(*run.state, folder);
   if (!resumed) start_fresh(*run.state);
   refuse_zero_routers(config, run.state->parameters);
   run.from_scratch = !resumed && config.model.from.empty();
-  log::info("{}: {} parameters ({} active for a token), {} instances of {} tokens, {} threads", config.train.run_dir,
+  log::info("{}: {} parameters ({} active for a token), {} threads", config.train.run_dir,
             format_thousands(static_cast<double>(count_parameters(config.model))),
-            format_thousands(static_cast<double>(count_active_parameters(config.model))),
-            format_thousands(static_cast<double>(run.data.train.num_instances())), config.data.seq_len,
-            at::get_num_threads());
+            format_thousands(static_cast<double>(count_active_parameters(config.model))), at::get_num_threads());
+  const Supply supply = plan_supply(run.stages, config, run.state->ledger, run.state->step);
+  for (const auto& line : supply.lines) log::info("{}", line);
+  supply.refuse_shortages();
   return run;
 }
 

@@ -2,21 +2,15 @@
 // From a configuration to a state that can take its next step: fresh, resumed, or begun from a model.
 
 #include <memory>
-#include <optional>
+#include <vector>
 
-#include "data/dataset.h"
+#include "train/run_data.h"
 #include "train/train_state.h"
 
 namespace athanor {
 
-/// What a run reads.
-struct RunData {
-  Dataset train;
-  std::optional<Dataset> validation;
-};
-
 struct StartedRun {
-  RunData data;
+  std::vector<StageData> stages;
   std::unique_ptr<TrainState> state;
   bool from_scratch = false;  ///< freshly initialised, not resumed
 };

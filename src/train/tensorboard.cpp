@@ -139,6 +139,9 @@ void write_step(TensorBoardWriter& writer, const StepMetrics& m) {
       {"memory/peak_gib", static_cast<double>(m.peak_memory_bytes) / kGiB},
   };
   if (m.validation_loss) tagged.emplace_back("loss/validation", *m.validation_loss);
+  for (const auto& [source, loss] : m.validation_losses) tagged.emplace_back("loss/validation/" + source, loss);
+  for (const auto& [source, tokens] : m.tokens_drawn)
+    tagged.emplace_back("data/tokens_drawn/" + source, static_cast<double>(tokens));
   if (!m.expert_load_max_over_mean.empty()) {  // a dense model has no router to speak of
     const auto& loads = m.expert_load_max_over_mean;
     tagged.emplace_back("loss/aux", m.aux_loss);

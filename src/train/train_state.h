@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "config/run_config.h"
-#include "data/loader.h"
+#include "config/training_stages.h"
+#include "data/mixture.h"
 #include "model/decoder.h"
 #include "optim/adamw.h"
 
@@ -22,6 +22,7 @@ struct TrainState {
   TrainState(const RunConfig& run_config, DataIdentity data_identity);
 
   RunConfig config;
+  TrainingStage stage;  ///< the one that the next step is in
   DataIdentity data;
   ParameterStore parameters;
   Decoder decoder;
@@ -29,7 +30,7 @@ struct TrainState {
 
   int64_t step = 0;  ///< updates so far
   int64_t tokens_seen = 0;
-  DataCursor cursor;  ///< the next sample to be drawn
+  DataLedger ledger;  ///< what has been drawn from each source
 };
 
 }  // namespace athanor

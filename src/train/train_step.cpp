@@ -25,7 +25,7 @@ class Stopwatch {
 
 void forward_backward(TrainState& s, const Batch& batch, StepReport& report, Stopwatch& watch) {
   int index = 0;
-  for (const Microbatch& microbatch : split_batch(batch, s.config, s.data.eos_id)) {
+  for (const Microbatch& microbatch : split_batch(batch, s.stage.config, s.data.eos_id)) {
     s.decoder.forward(index, microbatch.tokens, &microbatch.labels);
     watch.add_to(report.forward_s);
     s.decoder.backward(index, {});
@@ -49,16 +49,18 @@ StepReport train_step(TrainState& s, const Batch& batch) {
   forward_backward(s, batch, report, watch);
 
   report.grad_norm = gradient_norm(s.parameters.grad());
-  report.lr = learning_rate(s.config.optimizer, report.step, s.config.train.steps);
+  const auto& config = s.stage.config;
+  const int64_t step_in_stage = report.step - s.stage.begin;
+  report.lr = learning_rate(config.optimizer, step_in_stage, config.train.steps);
   report.verdict = judge(report.parts.loss_sum, report.grad_norm);
   if (report.verdict == Verdict::kApply) {
-    const double scale = clip_scale(s.config.optimizer, report.grad_norm, report.step);
+    const double scale = clip_scale(config.optimizer, report.grad_norm, step_in_stage);
     report.changed = s.optimizer.step(report.step, report.lr, scale);
     const int64_t tokens = batch.num_sequences * batch.seq_len;
     keep_shares(s, report.parts, tokens);
     s.step = report.step;
     s.tokens_seen += tokens;
-    s.cursor = batch.next;
+    s.ledger = batch.next;
   }
   watch.add_to(report.optimizer_s);
   return report;

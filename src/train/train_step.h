@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "data/loader.h"
 #include "train/step_guard.h"
 #include "train/train_state.h"
 

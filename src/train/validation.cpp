@@ -4,8 +4,9 @@
 
 namespace athanor {
 
-double validation_loss(Stage& stage, const Dataset& validation, const RunConfig& config, uint32_t eos_id) {
-  const int64_t rows = std::min(config.train.validation_sequences, validation.num_instances());
+double validation_loss(Stage& stage, const Dataset& validation, int64_t num_sequences, const RunConfig& config,
+                       uint32_t eos_id) {
+  const int64_t rows = std::min(num_sequences, validation.num_instances());
   Batch batch;
   batch.num_sequences = rows;
   batch.seq_len = validation.seq_len();

@@ -7,8 +7,9 @@
 
 namespace athanor {
 
-/// Mean cross entropy per target, nats, over the first `train.validation_sequences` instances of the split. Nothing of
-/// the training state is touched: no gradients, no counts.
-double validation_loss(Stage& stage, const Dataset& validation, const RunConfig& config, uint32_t eos_id);
+/// Mean cross entropy per target, nats, over the first `num_sequences` instances of the split, or all if it has fewer.
+/// Nothing of the training state is touched: no gradients, no counts.
+double validation_loss(Stage& stage, const Dataset& validation, int64_t num_sequences, const RunConfig& config,
+                       uint32_t eos_id);
 
 }  // namespace athanor

@@ -1,0 +1,155 @@
+#include "train/run_data.h"
+
+#include <cmath>
+#include <map>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "train/preflight.h"
+
+namespace athanor {
+namespace {
+
+// Stages often share their folders; a folder is opened, and verified, once.
+class OpenFolders {
+ public:
+  explicit OpenFolders(bool verify) : verify_(verify) {}
+
+  const Dataset& train(const std::string& path) { return open(path, "train"); }
+  /// Null where the folder has none.
+  const Dataset* validation(const std::string& path) {
+    return train(path).manifest().splits.contains("validation") ? &open(path, "validation") : nullptr;
+  }
+
+ private:
+  const Dataset& open(const std::string& path, const std::string& split) {
+    const auto known = open_.find({path, split});
+    if (known != open_.end()) return known->second;
+    auto dataset = Dataset::open(path, split);
+    if (verify_) dataset.verify();
+    return open_.emplace(std::pair{path, split}, std::move(dataset)).first->second;
+  }
+
+  bool verify_;
+  std::map<std::pair<std::string, std::string>, Dataset> open_;
+};
+
+std::string name_of(const SourceConfig& source) { return source.name.empty() ? source.path : source.name; }
+
+Mixture open_mixture(const TrainingStage& stage, OpenFolders& folders) {
+  std::vector<MixtureSource> sources;
+  for (const auto& source : stage.config.data.sources) {
+    sources.push_back({name_of(source), folders.train(source.path), source.weight, source.max_epochs});
+  }
+  return Mixture(std::move(sources));
+}
+
+std::vector<ValidationSource> open_validation(const TrainingStage& stage, OpenFolders& folders) {
+  std::vector<ValidationSource> found;
+  std::vector<std::string> without;
+  double sum = 0;
+  for (const auto& source : stage.config.data.sources) {
+    const Dataset* dataset = folders.validation(source.path);
+    if (!dataset) {
+      without.push_back(name_of(source));
+      continue;
+    }
+    found.push_back({name_of(source), source.weight, *dataset});
+    sum += source.weight;
+  }
+  for (auto& source : found) source.share /= sum;
+  if (stage.config.train.validation_interval == 0) return found;
+  ATHANOR_CHECK(!found.empty(),
+                "train.validation_interval is {} but {} has no validation split; prepare it with "
+                "--validation-fraction 0.01, or set the interval to 0",
+                stage.config.train.validation_interval, join(without));
+  if (!without.empty()) log::warn("no validation split, so not in the validation loss: {}", join(without));
+  return found;
+}
+
+// " of stage x", where the run has several.
+std::string of_stage(const TrainingStage& stage) { return stage.name.empty() ? "" : " of stage " + stage.name; }
+
+std::string describe_stage(const TrainingStage& stage, int64_t end) {
+  const auto& [name, begin, config] = stage;
+  const auto& o = config.optimizer;
+  return fmt::format("{}steps {} to {}: {} sequences of {} tokens each; lr {:.3g} to {:.3g}, {}{}",
+                     name.empty() ? "" : name + ", ", begin + 1, end, config.train.global_batch_size,
+                     config.data.seq_len, o.lr, o.min_lr, o.schedule,
+                     o.warmup_steps > 0 ? fmt::format(" after {} of warm-up", o.warmup_steps) : "");
+}
+
+// `drawn` instances of the source will have been drawn when the stage ends.
+void add_source(const TrainingStage& stage, const MixtureSource& source, double share, int64_t drawn, Supply& supply) {
+  const auto instances = static_cast<double>(source.dataset.num_instances());
+  const double epochs = static_cast<double>(drawn) / instances;
+  supply.lines.push_back(fmt::format("  {}: {:.4g}% of the tokens; {} of its {} instances by the end, {:.4g} epochs",
+                                     source.name, 100 * share, format_thousands(static_cast<double>(drawn)),
+                                     format_thousands(instances), epochs));
+  // Shares hold to within one instance, and so does the cap.
+  if (source.max_epochs == 0 || static_cast<double>(drawn) <= source.max_epochs * instances + 1) return;
+  supply.shortages.push_back(fmt::format(
+      "source \"{}\"{}: its share of {:.4g}% takes {} instances, and it has {}: {:.4g} epochs, where max_epochs allows "
+      "{}; lower its weight or the steps, prepare more documents, or set its max_epochs to {:.4g} (0: no limit)",
+      source.name, of_stage(stage), 100 * share, format_thousands(static_cast<double>(drawn)),
+      format_thousands(instances), epochs, source.max_epochs, std::ceil(10 * epochs) / 10));
+}
+
+}  // namespace
+
+std::vector<StageData> open_run_data(RunConfig& config) {
+  OpenFolders folders(config.data.verify);
+  std::vector<StageData> all;
+  for (auto& stage : training_stages(config)) {
+    ATHANOR_CHECK(!stage.config.data.sources.empty(),
+                  "no data{}: set data.path to a folder that `athanor prepare` wrote, or list several under "
+                  "[[data.sources]]",
+                  of_stage(stage));
+    Mixture mixture = open_mixture(stage, folders);
+    for (const auto& source : mixture.sources()) resolve_with_data(stage.config, source.dataset);
+    const size_t i = all.size();
+    (config.train.stages.empty() ? config.data.seq_len : config.train.stages[i].seq_len) = stage.config.data.seq_len;
+    auto validation = open_validation(stage, folders);
+    all.push_back({std::move(stage), std::move(mixture), std::move(validation)});
+  }
+  return all;
+}
+
+DataIdentity data_identity(const std::vector<StageData>& stages) {
+  const Dataset& first = stages.front().train.sources().front().dataset;
+  for (const auto& stage : stages) {
+    for (const auto& source : stage.train.sources()) {
+      const auto& data = source.dataset;
+      ATHANOR_CHECK_DATA(
+          data.manifest().tokenizer_hash == first.manifest().tokenizer_hash && data.eos_id() == first.eos_id(),
+          "{} and {} have other tokenizers or end-of-document tokens; a run needs one: prepare one of "
+          "them again with the other's tokenizer",
+          first.folder().string(), data.folder().string());
+    }
+  }
+  return {first.manifest().tokenizer_hash, first.eos_id()};
+}
+
+void Supply::refuse_shortages() const { ATHANOR_CHECK_DATA(shortages.empty(), "{}", join(shortages, "\n")); }
+
+Supply plan_supply(const std::vector<StageData>& stages, const RunConfig& config, DataLedger ledger, int64_t step) {
+  Supply supply;
+  std::map<std::string, int64_t> drawn;  // by content
+  for (const auto& [stage, mixture, validation] : stages) {
+    const int64_t end = std::min(stage.end(), config.train.steps), left = end - std::max(stage.begin, step);
+    if (left <= 0) continue;
+    ledger = mixture.enter(ledger);
+    supply.lines.push_back(describe_stage(stage, end));
+    for (size_t i = 0; i < mixture.sources().size(); ++i) {
+      const auto& source = mixture.sources()[i];
+      const auto& hash = source.dataset.content_hash();
+      const double share = mixture.interleave().share(i);
+      auto& total = drawn.try_emplace(hash, ledger.sources.at(hash).instances_drawn()).first->second;
+      total += std::llround(share * static_cast<double>(left * stage.config.train.global_batch_size));
+      add_source(stage, source, share, total, supply);
+    }
+  }
+  return supply;
+}
+
+}  // namespace athanor
