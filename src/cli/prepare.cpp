@@ -4,13 +4,20 @@
 
 #include <fmt/core.h>
 
+#include <malloc.h>
+
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <csignal>
 #include <map>
 #include <memory>
 
+#include "base/log.h"
+#include "base/process.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/exit_code.h"
 #include "data/tokenizer/tokenizer_files.h"
 
 namespace athanor {
@@ -27,13 +34,24 @@ void print_summary(const PrepareOptions& options, const DataManifest& manifest, 
   }
   fmt::print("  left over: {} tokens, too few for an instance\n", count(manifest.remainder_tokens));
   if (!manifest.skipped.empty()) fmt::print("  skipped: {}\n", describe_skips(manifest.skipped));
+  fmt::print("  at most {} of memory\n", format_bytes(static_cast<double>(peak_resident_bytes())));
   fmt::print("  {:.1f} MB of text in {:.1f} s: {:.1f} MB/s\n", bytes * 1e-6, elapsed_s, bytes * 1e-6 / elapsed_s);
 }
 
-void run(const PrepareOptions& options) {
+void run(PrepareOptions options) {
   const auto start = std::chrono::steady_clock::now();
-  const auto manifest = prepare(options);
-  print_summary(options, manifest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  // Freed memory goes back to the system, and few threads' heaps keep gaps: --memory counts what the process holds.
+  ::mallopt(M_MMAP_THRESHOLD, 256 << 10);
+  ::mallopt(M_TRIM_THRESHOLD, 1 << 20);
+  const SignalGuard signals("stopping, what is done is kept");
+  options.stopping = [&] { return signals.stop_signal().has_value(); };
+  try {
+    const auto manifest = prepare(options);
+    print_summary(options, manifest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  } catch (const PrepareStopped& stopped) {
+    log::info("{}", stopped.what());
+    throw ExitCode{128 + signals.stop_signal().value_or(SIGTERM)};
+  }
 }
 
 }  // namespace
@@ -41,30 +59,50 @@ void run(const PrepareOptions& options) {
 void add_prepare_command(CLI::App& app) {
   const auto options = std::make_shared<PrepareOptions>();
   auto* command = app.add_subcommand("prepare", "Turn documents into shuffled training instances");
-  command->add_option("--tokenizer", options->tokenizer, kTokenizerHelp)->required();
-  command->add_option("--seq-len", options->seq_len, "Tokens of an instance")->required();
-  command->add_option("--seed", options->seed, "Of the permutation of the instances")->capture_default_str();
+  command->add_option("--tokenizer", options->tokenizer, kTokenizerHelp);
+  command->add_option("--seq-len", options->seq_len, "Tokens of an instance");
+  command->add_option("--seed", options->seed, "Of the permutation of the instances")->default_str("1");
   command->add_option("--out", options->out, "The folder to write, whole or not at all")->required();
-  command->add_option("--text-field", options->documents.text_field, "The field of JSON rows that holds the text")
-      ->capture_default_str();
+  auto* text_field =
+      command->add_option("--text-field", options->documents.text_field, "The field of JSON rows that holds the text");
+  text_field->capture_default_str();
   command->add_option("--eos", options->eos, "The token put after each document, or its id (default: the usual one)");
   command
       ->add_option("--validation-fraction", options->validation_fraction,
                    "Share of the instances kept for validation, at least one if above 0")
-      ->capture_default_str();
+      ->default_str("0");
   command->add_option("--threads", options->num_threads, "0: one for each core; the result does not depend on it")
       ->capture_default_str();
+  command
+      ->add_option(
+          "--memory", options->memory_bytes,
+          "What the whole process may take: 256M, 4G (default: half of what is available); the result does not "
+          "depend on it")
+      ->transform(CLI::AsSizeValue(false));
   const std::map<std::string, OnError> choices{{"fail", OnError::kFail}, {"skip", OnError::kSkip}};
   command
       ->add_option("--on-error", options->documents.on_error,
                    "What a bad document does: fail ends with its file and line, skip counts it and goes on")
       ->transform(CLI::CheckedTransformer(choices))
       ->default_str("fail");
-  command->add_option("--shard-bytes", options->shard_bytes, "Largest size of a shard")->capture_default_str();
+  command->add_option("--shard-bytes", options->shard_bytes, "Largest size of a shard")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("256M");
   command->add_flag("--overwrite", options->overwrite, "Replace prepared data that is in the folder already");
+  command->add_flag("--add", options->add,
+                    "Add files to prepared data that is in the folder already, with its tokenizer and settings");
+  command->add_flag("--restart", options->restart,
+                    "Throw away what an unfinished run left, instead of going on with it");
   command->add_option("INPUT", options->inputs, "Files, folders or patterns: .txt .md .jsonl .json, also .gz and .zst")
       ->required();
-  command->callback([options] { run(*options); });
+  command->footer(
+      "While it works, <out>.partial holds what is done: twice the size of the result at most. After a kill, a signal "
+      "or\n"
+      "an error the same command goes on from there. Then the folder is put in the place of --out in one step.");
+  command->callback([options, text_field] {
+    options->text_field_given = text_field->count() > 0;
+    run(*options);
+  });
 }
 
 }  // namespace athanor

@@ -104,6 +104,19 @@ TEST_F(DatasetFiles, TheManifestReadsBackWhatWasWritten) {
   EXPECT_EQ(data_manifest_text(parse_data_manifest(text, "m")), text);
 }
 
+TEST_F(DatasetFiles, AManifestOfVersion1IsReadAsOnePart) {
+  auto manifest = read_data_manifest(out_);
+  manifest.version = 1;
+  const auto text = data_manifest_text(manifest);
+  EXPECT_EQ(text.find("parts"), std::string::npos);
+  const auto read = parse_data_manifest(text, "m");
+  EXPECT_EQ(data_manifest_text(read), text);
+  ASSERT_EQ(read.parts.size(), 1u);
+  EXPECT_EQ(read.parts[0].instances, (std::map<std::string, int64_t>{{"train", 90}, {"validation", 10}}));
+  write_file_atomically(out_ / kDataManifestName, text);
+  EXPECT_EQ(Dataset::open(out_, "train").num_instances(), 90);
+}
+
 TEST_F(DatasetFiles, AManifestThatContradictsItselfIsRefused) {
   const auto text = read_file(out_ / kDataManifestName);
   const auto with = [&](const std::string& what, const std::string& by) {
@@ -115,7 +128,13 @@ TEST_F(DatasetFiles, AManifestThatContradictsItselfIsRefused) {
   EXPECT_SAYS(with("\"instances\": 90", "\"instances\": 91"), "splits.train");
   EXPECT_SAYS(with("\"tokens\": 900", "\"tokens\": 901"), "90 instances of 10 tokens are not 901 tokens");
   EXPECT_SAYS(with("\"eos_id\": 256", "\"eos_id\": 257"), "257 is beyond the vocabulary of 257");
-  EXPECT_SAYS(with("\"version\": 1", "\"version\": 2"), "2 is unknown, this program knows 1; prepare the data again");
+  EXPECT_SAYS(with("\"version\": 2", "\"version\": 3"),
+              "3 is unknown, this program knows 1 to 2; prepare the data again");
+  EXPECT_SAYS(with("\"documents\": 1,\n   \"tokens\"", "\"documents\": 2,\n   \"tokens\""),
+              "have other documents together");
+  EXPECT_SAYS(with("\"train\": 90", "\"train\": 89"), "have other instances of train together");
+  EXPECT_SAYS(with("\"remainder-00000.npy\"", "\"/etc/remainder\""), "not the name of a file");
+  EXPECT_SAYS(with("\"validation_fraction\": 0.1", "\"validation_fraction\": 1.5"), "must be in [0, 1)");
   EXPECT_SAYS(with("train-00000.npy", "../train.npy"), "not the name of a file");
   EXPECT_SAYS(with("\"seq_len\": 10", "\"seq_len\": 1"), "1 is not in [2,");
   EXPECT_SAYS(with("\"seq_len\": 10", "\"seq_len\": -10"), "seq_len");
@@ -128,6 +147,7 @@ TEST_F(DatasetFiles, UnigramEntropyIsThatOfTheTargets) {
   write("u/s.npy", npy_header(2, 2, 4) + std::string("a\0b\0b\0c\0x\0b\0c\0c\0", 16));
   write("u/tokenizer.json", "{}");
   DataManifest manifest;
+  manifest.version = 1;  // which has no parts
   manifest.tokenizer_file = "tokenizer.json";
   manifest.tokenizer_hash = hash_hex("{}");
   manifest.vocab_size = 257;

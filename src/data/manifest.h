@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,7 +13,7 @@
 
 namespace athanor {
 
-inline constexpr int64_t kDataFormatVersion = 1;
+inline constexpr int64_t kDataFormatVersion = 2;  ///< 1 is read too: it has no parts, and no files can be added
 inline constexpr const char* kDataManifestName = "manifest.json";
 
 /// An .npy file [instances, seq_len].
@@ -33,10 +34,26 @@ struct SplitEntry {
 struct InputEntry {
   std::string path;  ///< as it was found
   int64_t documents = 0;
-  int64_t tokens = 0;  ///< end-of-document tokens included
+  int64_t tokens = 0;       ///< end-of-document tokens included
+  int64_t bytes = -1;       ///< of the file; -1: not known
+  std::string fingerprint;  ///< of its beginning and end (prepare_journal.h); empty: not known
+};
+
+/// What one run of `athanor prepare` made: the first, or one that added files. Its inputs and shards follow those of
+/// the parts before it; its instances are shuffled among themselves.
+struct PartEntry {
+  int64_t inputs = 0, documents = 0, tokens = 0, text_bytes = 0;
+  std::map<std::string, int64_t> instances;  ///< of each split
+};
+
+/// The tokens at the end of the stream that were too few for an instance, as an .npy file [1, remainder_tokens]. Files
+/// that are added go on after them.
+struct RemainderEntry {
+  std::string file, hash;
 };
 
 struct DataManifest {
+  int64_t version = kDataFormatVersion;
   std::string tokenizer_file;  ///< a copy in the folder
   std::string tokenizer_hash;  ///< of that file; also what a model's checkpoint is compared with
   uint32_t vocab_size = 0;
@@ -52,6 +69,13 @@ struct DataManifest {
   int64_t text_bytes = 0;
   SkipCounts skipped;  ///< by cause
   std::vector<InputEntry> inputs;
+
+  // Since version 2; an older folder counts as one part.
+  std::vector<PartEntry> parts;
+  std::optional<RemainderEntry> remainder;  ///< none if remainder_tokens is 0
+  double validation_fraction = 0;
+  std::string text_field;
+  uint64_t shard_bytes = 0;
 
   int item_bytes() const { return dtype == "uint16" ? 2 : 4; }
 };

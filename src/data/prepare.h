@@ -11,12 +11,19 @@
 //
 // Step 2 is one permutation over the instances of all files, step 3 writes row r = instance P(r). Validation takes the
 // last rows, so it is a random sample of everything and shares no instance with training.
+//
+// A run that was killed goes on where it was: what is done lies in <out>.partial (partial_folder.h) with a journal of
+// it (prepare_journal.h). Memory stays below a bound (memory_budget.h), the disk is read and written in order
+// (gather.h). Files can be added to a folder that is finished (PrepareOptions::add).
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "data/documents.h"
 #include "data/manifest.h"
 #include "data/tokenizer/tokenizer.h"
@@ -28,19 +35,35 @@ struct PrepareOptions {
   std::vector<std::string> inputs;  ///< files, folders, patterns (inputs.h)
   std::filesystem::path out;
   int64_t seq_len = 0;
-  uint64_t seed = 1;
+  std::optional<uint64_t> seed;  ///< none: 1
   DocumentOptions documents;
-  std::string eos;                 ///< a token or its id; empty: the tokenizer's usual one
-  double validation_fraction = 0;  ///< of the instances, in [0, 1)
-  int num_threads = 0;             ///< 0: one for each core
-  uint64_t shard_bytes = uint64_t{256} << 20;
+  bool text_field_given = false;              ///< else adding reads the field that was read before
+  std::string eos;                            ///< a token or its id; empty: the tokenizer's usual one
+  std::optional<double> validation_fraction;  ///< of the instances, in [0, 1); none: 0
+  int num_threads = 0;                        ///< 0: one for each core
+  uint64_t memory_bytes = 0;                  ///< of the whole process; 0: half of what is available
+  std::optional<uint64_t> shard_bytes;        ///< none: 256 MiB
   bool overwrite = false;
+  bool add = false;      ///< to what is in `out`; what is not given is as it was, what is given must be
+  bool restart = false;  ///< throw away what an unfinished run left
+
   uint64_t chunk_bytes = uint64_t{1} << 19;  ///< see TokenizeOptions
+  /// After an error, less text than this is not worth keeping for the next run: some seconds of work.
+  int64_t min_kept_text_bytes = int64_t{64} << 20;
+  std::function<bool()> stopping;  ///< asked now and then; true ends the run, to be gone on with
 };
 
-/// Writes `out` whole or not at all, and the same bytes whatever the number of threads.
-/// @return what it wrote as manifest.json.
-/// @throws ConfigError for options, DataError for inputs, IoError for the disk; `out` is then as it was.
+/// The run was asked to stop and did; the same options go on with it.
+class PrepareStopped : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Writes `out` whole or not at all, and the same bytes whatever the number of threads, the memory, and how often it
+/// was killed and begun again.
+/// @return what is in `out` now, as manifest.json.
+/// @throws ConfigError for options, DataError for inputs, IoError for the disk, PrepareStopped; `out` is then as it
+/// was.
 DataManifest prepare(const PrepareOptions& options);
 
 /// The end-of-document token: what `choice` says (an id in digits, or a token as the tokenizer writes it); if that is

@@ -32,22 +32,4 @@ void check_replaceable(const fs::path& out, bool overwrite, const std::vector<fs
   }
 }
 
-void commit_replacing(AtomicFolder& folder, const fs::path& out) {
-  if (!fs::exists(out) || fs::is_empty(out)) {
-    folder.commit();
-    return;
-  }
-  const fs::path aside = folder.staging().string() + ".old";
-  fs::remove_all(aside);
-  fs::rename(out, aside);
-  try {
-    folder.commit();
-  } catch (...) {
-    std::error_code ignored;
-    fs::rename(aside, out, ignored);
-    throw;
-  }
-  fs::remove_all(aside);
-}
-
 }  // namespace athanor

@@ -4,8 +4,6 @@
 #include <filesystem>
 #include <vector>
 
-#include "base/files.h"
-
 namespace athanor {
 
 /// A folder that is not empty may be replaced only with `overwrite`, and only if it holds prepared data, so that a
@@ -13,8 +11,5 @@ namespace athanor {
 /// @throws ConfigError with the remedy.
 void check_replaceable(const std::filesystem::path& out, bool overwrite,
                        const std::vector<std::filesystem::path>& inputs);
-
-/// Commits `folder` to `out`; what is there is moved aside first, and comes back if the commit fails.
-void commit_replacing(AtomicFolder& folder, const std::filesystem::path& out);
 
 }  // namespace athanor

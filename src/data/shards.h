@@ -1,27 +1,47 @@
 #pragma once
-// A token stream cut into instances and written as shards in a random order: the second and third step of preparing.
+// The files that prepared instances lie in: which rows each has, and the writing of one of them, piece by piece.
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
-#include "base/random.h"
-#include "data/manifest.h"
-#include "data/token_stream.h"
+#include "base/files.h"
+#include "base/hash.h"
 
 namespace athanor {
 
-struct ShardOptions {
+/// A shard and the rows it holds, of all rows that are written.
+struct ShardPlace {
+  std::string file;
+  int64_t first_row = 0, num_rows = 0;
+};
+
+/// The form of all shards of a folder.
+struct ShardForm {
   int64_t seq_len = 0;
   int item_bytes = 2;
   uint64_t shard_bytes = 0;  ///< no shard is larger, unless one instance is
-  int num_threads = 1;
+  int64_t row_bytes() const { return seq_len * item_bytes; }
 };
 
-/// Writes shards "<split>-00000.npy" ... into `folder`. Their rows, one after another, are the instances
-/// order(first), ..., order(first + count - 1); instance i is tokens [i * seq_len, (i + 1) * seq_len) of the stream.
-/// @throws IoError.
-SplitEntry write_shards(const TokenStream& stream, const Permutation& order, int64_t first, int64_t count,
-                        const std::filesystem::path& folder, const std::string& split, const ShardOptions& options);
+/// Cuts rows [first_row, first_row + count) into shards "<split>-<first_number>.npy" and so on.
+std::vector<ShardPlace> place_shards(const std::string& split, int64_t first_row, int64_t count, int64_t first_number,
+                                     const ShardForm& form);
+
+/// A shard that is being written. It is there, whole and on disk, after commit(), else not at all.
+class ShardWriter {
+ public:
+  ShardWriter(const std::filesystem::path& folder, const ShardPlace& place, const ShardForm& form);
+  /// The next rows. @throws IoError
+  void write(const std::byte* rows, size_t num_bytes);
+  /// @return the file's hash. @throws IoError
+  std::string commit();
+
+ private:
+  AtomicFile file_;
+  Hasher hasher_;
+};
 
 }  // namespace athanor

@@ -23,7 +23,7 @@ class Stream : public DataTest {
 
 TEST_F(Stream, ChunksStandInTheOrderOfTheirKeysNotOfTheirComing) {
   for (const int item_bytes : {2, 4}) {
-    TokenStream stream(folder_ / "tokens", item_bytes);
+    TokenStream stream(folder_ / fmt::format("tokens{}", item_bytes), item_bytes);
     stream.append(1, 1, std::vector<uint32_t>{8, 9});
     stream.append(0, 2, std::vector<uint32_t>{4, 5});
     stream.append(1, 0, std::vector<uint32_t>{6, 7});
@@ -40,7 +40,46 @@ TEST_F(Stream, ChunksStandInTheOrderOfTheirKeysNotOfTheirComing) {
       }
     }
   }
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "tokens")) << "the file goes with the stream";
+}
+
+TEST_F(Stream, AnotherProcessAdoptsChunksAndAppendsAfterThem) {
+  const auto file = folder_ / "tokens";
+  TokenStream::Place first, second;
+  {
+    TokenStream stream(file, 2);
+    first = stream.append(0, 1, std::vector<uint32_t>{4, 5});
+    second = stream.append(0, 0, std::vector<uint32_t>{1, 2, 3});
+  }
+  TokenStream stream(file, 2);
+  EXPECT_TRUE(stream.is_whole(2, first));
+  EXPECT_TRUE(stream.is_whole(3, second));
+  EXPECT_FALSE(stream.is_whole(3, first));
+  EXPECT_FALSE(stream.is_whole(3, {4, second.hash + 1}));
+  EXPECT_FALSE(stream.is_whole(4, second)) << "beyond the end";
+  stream.adopt(0, 1, 2, first);
+  stream.adopt(0, 0, 3, second);
+  stream.append(1, 0, std::vector<uint32_t>{6});
+  stream.finish();
+  EXPECT_EQ(copy<uint16_t>(stream, 4), (std::vector<uint16_t>{1, 2, 3, 4, 5, 6}));
+  EXPECT_TRUE(stream.has_spill());
+  stream.remove();
+  EXPECT_FALSE(stream.has_spill());
+  TokenStream later(file, 2);
+  EXPECT_TRUE(later.has_spill()) << "an empty one has all of its no chunks";
+  later.adopt(0, 0, 3, second);
+  EXPECT_FALSE(later.has_spill());
+}
+
+TEST_F(Stream, TheDigestIsOfTheTokensAndTheirOrder) {
+  const auto digest = [&](const std::vector<std::vector<uint32_t>>& chunks) {
+    TokenStream stream(folder_ / "tokens", 2);
+    for (size_t i = 0; i < chunks.size(); ++i) stream.append(0, static_cast<uint32_t>(i), chunks[i]);
+    stream.finish();
+    return stream.digest();
+  };
+  EXPECT_EQ(digest({{1, 2}, {3}}), digest({{1, 2}, {3}}));
+  EXPECT_NE(digest({{1, 2}, {3}}), digest({{3}, {1, 2}}));
+  EXPECT_NE(digest({{1, 2}, {3}}), digest({{1, 2}, {4}}));
 }
 
 TEST_F(Stream, NothingWrittenIsAnEmptyStream) {

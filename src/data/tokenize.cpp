@@ -1,5 +1,6 @@
 #include "data/tokenize.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <limits>
@@ -14,7 +15,7 @@ namespace athanor {
 namespace {
 
 // Where a chunk stands among all: (file, chunk in the file).
-using ChunkKey = std::pair<uint64_t, uint64_t>;
+using ChunkKey = std::pair<uint64_t, uint32_t>;
 
 constexpr ChunkKey kNowhere{std::numeric_limits<uint64_t>::max(), 0};
 
@@ -22,6 +23,7 @@ struct Chunk {
   ChunkKey key;
   std::vector<Record> records;
   std::exception_ptr end;  // why the file could not be read on after these records
+  bool is_last = false;
 };
 
 // A file that is being cut; `busy` while one thread does so.
@@ -29,7 +31,8 @@ struct OpenFile {
   explicit OpenFile(uint64_t file_idx) : index(file_idx) {}
   uint64_t index;
   std::optional<RecordReader> reader;
-  uint64_t num_chunks = 0, progress = 0;
+  uint32_t num_chunks = 0;
+  uint64_t progress = 0;
   bool busy = true, over = false;
 };
 
@@ -37,21 +40,17 @@ struct OpenFile {
 // file, and then tokenizes what it took. So one large file keeps all threads busy, as do many small ones.
 class Tokenizing {
  public:
-  Tokenizing(const std::vector<std::filesystem::path>& files, const Tokenizer& tokenizer,
-             const TokenizeOptions& options, TokenStream& out, ProgressBar& progress)
-      : files_(files), tokenizer_(tokenizer), options_(options), out_(out), progress_(progress),
-        skips_(options.documents.on_error) {
-    for (const auto& file : files) counts_.inputs.push_back({file.string(), 0, 0});
-  }
+  Tokenizing(const Tokenizer& tokenizer, const TokenizeOptions& options, TokenLedger& ledger, ProgressBar& progress)
+      : files_(ledger.files()), tokenizer_(tokenizer), options_(options), ledger_(ledger), progress_(progress),
+        skips_(options.documents.on_error) {}
 
-  TokenizeCounts run() {
+  bool run() {
     std::vector<std::thread> threads;
     for (int i = 1; i < options_.num_threads; ++i) threads.emplace_back([this] { work(); });
     work();
     for (auto& thread : threads) thread.join();
     if (error_) std::rethrow_exception(error_);
-    counts_.skipped = skips_.counts();
-    return std::move(counts_);
+    return !stopped_;
   }
 
  private:
@@ -66,7 +65,7 @@ class Tokenizing {
       if (file->over) open_.remove_if([&](const OpenFile& other) { return &other == file; });
       changed_.notify_all();
       lock.unlock();
-      tokenize(std::move(chunk));
+      finish(std::move(chunk));
       lock.lock();
     }
     changed_.notify_all();
@@ -75,69 +74,93 @@ class Tokenizing {
   // Waits for a file that this thread may cut; none when all is done, or everything before the first error is.
   OpenFile* take_file(std::unique_lock<std::mutex>& lock) {
     for (;;) {
-      open_.remove_if([&](const OpenFile& f) { return !f.busy && ChunkKey{f.index, f.num_chunks} > failed_at_; });
+      stopped_ = stopped_ || (options_.stopping && options_.stopping());
+      open_.remove_if([&](const OpenFile& f) {
+        return !f.busy && (stopped_ || ChunkKey{f.index, f.num_chunks} > failed_at_);
+      });
       for (auto& file : open_) {
         if (file.busy) continue;
         file.busy = true;
         return &file;
       }
-      const bool more = next_file_ < files_.size() && ChunkKey{next_file_, 0} < failed_at_;
-      if (more) return &open_.emplace_back(next_file_++);
+      if (OpenFile* file = open_next()) return file;
       if (open_.empty()) return nullptr;
       changed_.wait(lock);
     }
   }
 
+  OpenFile* open_next() {
+    for (; !stopped_ && next_file_ < files_.size() && ChunkKey{next_file_, 0} < failed_at_; ++next_file_) {
+      if (!ledger_.file_finished(next_file_)) return &open_.emplace_back(next_file_++);
+      progress_.skip(size_of(next_file_));
+    }
+    return nullptr;
+  }
+
+  // A file of size unknown (a pipe) counts for nothing in the progress bar.
+  uint64_t size_of(uint64_t file) const { return static_cast<uint64_t>(std::max<int64_t>(0, files_[file].bytes)); }
+
   // What goes wrong here is kept beside the records before it, which come first.
   void cut(OpenFile& file, Chunk& chunk) {
     try {
-      if (!file.reader) file.reader.emplace(files_[file.index]);
+      if (!file.reader) {
+        ledger_.begin_file(file.index);
+        file.reader.emplace(files_[file.index].path, options_.max_document_bytes);
+      }
       for (uint64_t num_bytes = 0; num_bytes < options_.chunk_bytes;) {
         Record record;
         if (file.over = !file.reader->next(record); file.over) break;
-        num_bytes += record.bytes.size();
+        num_bytes += sizeof(Record) + record.bytes.size();
         chunk.records.push_back(std::move(record));
       }
     } catch (...) {
       chunk.end = std::current_exception();
       file.over = true;
     }
+    chunk.is_last = file.over;
     const uint64_t position = file.reader ? file.reader->file_position() : 0;
-    progress_.add(position - std::exchange(file.progress, position));
+    const uint64_t advance = position - std::exchange(file.progress, position);
+    if (ledger_.chunk_done(chunk.key.first, chunk.key.second)) {
+      progress_.skip(advance);
+    } else {
+      progress_.add(advance);
+    }
   }
 
-  void tokenize(Chunk chunk) {
-    std::vector<uint32_t> tokens;
-    int64_t num_documents = 0, text_bytes = 0;
+  void finish(Chunk chunk) {
     try {
-      for (auto& record : chunk.records) {
-        const auto document = parse(std::move(record), chunk.key.first);
-        if (!document) continue;
-        encode(*document, tokens);
-        ++num_documents;
-        text_bytes += static_cast<int64_t>(document->text.size());
-      }
-      if (chunk.end) rethrow_unless_skipped(chunk.end);
-      out_.append(chunk.key.first, chunk.key.second, tokens);
+      if (!ledger_.chunk_done(chunk.key.first, chunk.key.second)) tokenize(chunk);
+      if (chunk.is_last) ledger_.end_file(chunk.key.first, chunk.key.second + 1);
     } catch (...) {
       const std::lock_guard lock(mutex_);
       if (chunk.key < failed_at_) {
         failed_at_ = chunk.key;
         error_ = std::current_exception();
       }
-      return;
     }
-    const std::lock_guard lock(mutex_);
-    counts_.inputs[chunk.key.first].documents += num_documents;
-    counts_.inputs[chunk.key.first].tokens += static_cast<int64_t>(tokens.size());
-    counts_.text_bytes += text_bytes;
   }
 
-  std::optional<Document> parse(Record&& record, uint64_t file) {
+  void tokenize(Chunk& chunk) {
+    std::vector<uint32_t> tokens;
+    DocumentCounts counts;
+    for (auto& record : chunk.records) {
+      const auto document = parse(std::move(record), chunk.key.first, counts);
+      if (!document) continue;
+      encode(*document, tokens);
+      ++counts.documents;
+      counts.text_bytes += static_cast<int64_t>(document->text.size());
+    }
+    if (chunk.end) rethrow_unless_skipped(chunk.end, counts);
+    ledger_.add_chunk(chunk.key.first, chunk.key.second, tokens, std::move(counts));
+  }
+
+  std::optional<Document> parse(Record&& record, uint64_t file, DocumentCounts& counts) {
+    const auto& path = files_[file].path;
     try {
-      return parse_document(std::move(record), files_[file], options_.documents.text_field);
+      return parse_document(std::move(record), path, options_.documents.text_field);
     } catch (const DocumentError& error) {
-      handle_document_error(error, files_[file], skips_);
+      handle_document_error(error, path, skips_);
+      ++counts.skipped[std::string(error.cause())];
       return std::nullopt;
     }
   }
@@ -151,18 +174,24 @@ class Tokenizing {
     tokens.push_back(options_.eos_id);
   }
 
-  void rethrow_unless_skipped(const std::exception_ptr& error) {
+  void rethrow_unless_skipped(const std::exception_ptr& error, DocumentCounts& counts) {
     try {
       std::rethrow_exception(error);
     } catch (const DocumentError& document_error) {
-      skips_.handle(document_error);
+      const bool remedy = document_error.cause() == kTooLarge && !options_.large_document_remedy.empty();
+      if (remedy) {
+        skips_.handle({kTooLarge, std::string(document_error.what()) + "; " + options_.large_document_remedy});
+      } else {
+        skips_.handle(document_error);
+      }
+      ++counts.skipped[std::string(document_error.cause())];
     }
   }
 
-  const std::vector<std::filesystem::path>& files_;
+  const std::vector<InputFile>& files_;
   const Tokenizer& tokenizer_;
   const TokenizeOptions& options_;
-  TokenStream& out_;
+  TokenLedger& ledger_;
   ProgressBar& progress_;
   SkipLog skips_;
 
@@ -170,16 +199,18 @@ class Tokenizing {
   std::condition_variable changed_;
   std::list<OpenFile> open_;
   uint64_t next_file_ = 0;
-  TokenizeCounts counts_;
   ChunkKey failed_at_ = kNowhere;  // chunks after it are not begun, those before it are finished
   std::exception_ptr error_;
+  bool stopped_ = false;
 };
 
 }  // namespace
 
-TokenizeCounts tokenize_files(const std::vector<std::filesystem::path>& files, const Tokenizer& tokenizer,
-                              const TokenizeOptions& options, TokenStream& out, ProgressBar& progress) {
-  return Tokenizing(files, tokenizer, options, out, progress).run();
+bool tokenize_files(const Tokenizer& tokenizer, const TokenizeOptions& options, TokenLedger& ledger,
+                    ProgressBar& progress) {
+  const bool finished = Tokenizing(tokenizer, options, ledger, progress).run();
+  ledger.sync();
+  return finished;
 }
 
 }  // namespace athanor
