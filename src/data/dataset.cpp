@@ -42,12 +42,18 @@ void check_hash(const fs::path& file, const std::string& actual, const std::stri
                      actual, expected, kRemedy);
 }
 
-std::string hash_of_shards(const DataManifest& manifest, const SplitEntry& split) {
+// After each shard: instances so far, and the hash of what they are.
+std::vector<std::pair<int64_t, std::string>> hash_growth(const DataManifest& manifest, const SplitEntry& split) {
   Hasher hasher;
   const auto put = [&](const std::string& text) { hasher.update(text.c_str(), text.size() + 1); };
   put(fmt::format("{} {}", manifest.dtype, manifest.seq_len));
-  for (const auto& file : split.files) put(fmt::format("{} {}", file.instances, file.hash));
-  return hasher.hex();
+  std::vector<std::pair<int64_t, std::string>> growth;
+  int64_t instances = 0;
+  for (const auto& file : split.files) {
+    put(fmt::format("{} {}", file.instances, file.hash));
+    growth.emplace_back(instances += file.instances, hasher.hex());
+  }
+  return growth;
 }
 
 }  // namespace
@@ -56,7 +62,7 @@ struct Dataset::Impl {
   fs::path folder;
   std::string split;
   DataManifest manifest;
-  std::string content_hash;
+  std::vector<std::pair<int64_t, std::string>> growth;  // instances and their hash after each shard
   int64_t num_instances = 0;
   std::vector<Shard> shards;
 
@@ -95,7 +101,7 @@ Dataset Dataset::open(const fs::path& folder, const std::string& split) {
     fail<DataError>("{} has no split \"{}\", only {}; prepare it with --validation-fraction", folder.string(), split,
                     join(names));
   }
-  impl->content_hash = hash_of_shards(impl->manifest, found->second);
+  impl->growth = hash_growth(impl->manifest, found->second);
   for (const auto& entry : found->second.files) {
     if (entry.instances > 0) impl->add_shard(entry);
   }
@@ -110,9 +116,16 @@ uint32_t Dataset::vocab_size() const { return impl_->manifest.vocab_size; }
 uint32_t Dataset::eos_id() const { return impl_->manifest.eos_id; }
 const DataManifest& Dataset::manifest() const { return impl_->manifest; }
 const fs::path& Dataset::folder() const { return impl_->folder; }
-const std::string& Dataset::content_hash() const { return impl_->content_hash; }
+const std::string& Dataset::content_hash() const { return impl_->growth.back().second; }
 const std::string& Dataset::split() const { return impl_->split; }
 fs::path Dataset::tokenizer_file() const { return impl_->folder / impl_->manifest.tokenizer_file; }
+
+std::optional<int64_t> Dataset::instances_when(const std::string& hash) const {
+  for (const auto& [instances, then] : impl_->growth) {
+    if (then == hash) return instances;
+  }
+  return std::nullopt;
+}
 
 uint64_t Dataset::num_bytes() const {
   uint64_t total = 0;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "data/manifest.h"
@@ -26,6 +27,9 @@ class Dataset {
   const std::filesystem::path& folder() const;
   /// Of the split's instances in their order, as the manifest's checksums tell it: what the data is, wherever it lies.
   const std::string& content_hash() const;
+  /// How many instances it had when its content_hash() was `hash`, before files were added to the folder; all of them
+  /// if it is the hash of now; none if it never was.
+  std::optional<int64_t> instances_when(const std::string& hash) const;
   const std::string& split() const;
   /// The tokenizer.json the data was made with.
   std::filesystem::path tokenizer_file() const;

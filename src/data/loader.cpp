@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -48,13 +49,15 @@ struct Loader::Impl {
     const int64_t seq_len = mixture.seq_len();
     Batch batch{global_batch_size, seq_len, std::vector<int32_t>(static_cast<size_t>(global_batch_size * seq_len)),
                 std::move(plan.next)};
-    std::map<std::pair<size_t, int64_t>, Permutation> orders;  // by source and epoch
+    std::map<std::tuple<size_t, int64_t, int64_t>, Permutation> orders;  // by source, epoch and part of it
     int32_t* out = batch.tokens.data();
-    for (const auto& [source, at] : plan.draws) {
-      const Dataset& dataset = mixture.sources()[source].dataset;
-      const auto order = orders.try_emplace({source, at.epoch}, static_cast<uint64_t>(dataset.num_instances()), seed,
-                                            fmt::format("data epoch {}", at.epoch));
-      dataset.read(static_cast<int64_t>(order.first->second(static_cast<uint64_t>(at.next))), out);
+    for (const Draw& draw : plan.draws) {
+      auto name = fmt::format("data epoch {}", draw.epoch);
+      if (draw.first_row > 0) name += fmt::format(", added at {}", draw.first_row);
+      const auto order =
+          orders.try_emplace({draw.source, draw.epoch, draw.first_row}, static_cast<uint64_t>(draw.size), seed, name);
+      const auto row = draw.first_row + static_cast<int64_t>(order.first->second(static_cast<uint64_t>(draw.index)));
+      mixture.sources()[draw.source].dataset.read(row, out);
       out += seq_len;
     }
     return batch;

@@ -22,29 +22,46 @@ std::vector<double> weights_of(const std::vector<MixtureSource>& sources) {
   return weights;
 }
 
-// The account of a source that is new to the run, or goes on.
-SourceAccount account_of(const MixtureSource& source, const std::string& hash, const DataLedger& ledger) {
-  const auto& data = source.dataset;
-  const auto known = ledger.sources.find(hash);
-  if (known == ledger.sources.end()) {
-    for (const auto& [other_hash, other] : ledger.sources) {
-      ATHANOR_CHECK_DATA(
-          other.name != source.name,
-          "source \"{}\" ({}) holds other data than this run has drawn from under that name ({} instances "
-          "of {} tokens then, {} of {} now): its cursor would point elsewhere. Put back what was there, "
-          "or list these as a source with another name, which begins anew",
-          source.name, data.folder().string(), other.num_instances, other.seq_len, data.num_instances(),
-          data.seq_len());
-    }
-    return {source.name, data.num_instances(), data.seq_len(), {}};
+using KnownSource = std::map<std::string, SourceAccount>::const_iterator;
+
+// The entry of what `data` is, or was before it grew.
+KnownSource find_known(const Dataset& data, const DataLedger& ledger) {
+  const auto same = ledger.sources.find(data.content_hash());
+  if (same != ledger.sources.end()) return same;
+  return std::find_if(ledger.sources.begin(), ledger.sources.end(), [&](const auto& entry) {
+    return data.instances_when(entry.first) == entry.second.num_instances;
+  });
+}
+
+void refuse_known_name(const MixtureSource& source, const DataLedger& ledger) {
+  for (const auto& [hash, other] : ledger.sources) {
+    ATHANOR_CHECK_DATA(
+        other.name != source.name,
+        "source \"{}\" ({}) holds other data than this run has drawn from under that name ({} instances of {} tokens "
+        "then, {} of {} now): its cursor would point elsewhere. Put back what was there, or list these as a source "
+        "with "
+        "another name, which begins anew",
+        source.name, source.dataset.folder().string(), other.num_instances, other.seq_len,
+        source.dataset.num_instances(), source.dataset.seq_len());
   }
-  SourceAccount account = known->second;
-  account.name = source.name;
-  const auto& at = account.cursor;
-  ATHANOR_CHECK_DATA(at.epoch >= 0 && at.next >= 0 && at.next < data.num_instances() &&
-                         account.num_instances == data.num_instances() && account.seq_len == data.seq_len(),
+}
+
+// The account of a source that goes on.
+SourceAccount continued(const MixtureSource& source, SourceAccount account) {
+  const auto& data = source.dataset;
+  const auto& [epoch, next] = account.cursor;
+  ATHANOR_CHECK_DATA(epoch >= 0 && next >= 0 && next < account.num_instances &&
+                         account.num_instances <= data.num_instances() && account.seq_len == data.seq_len() &&
+                         std::is_sorted(account.grown_from.begin(), account.grown_from.end()) &&
+                         (account.grown_from.empty() ||
+                          (account.grown_from.front() > 0 && account.grown_from.back() < account.num_instances)),
                      "{}: no place (epoch {}, instance {} of {}) in {} instances; is it the data of this run?",
-                     data.folder().string(), at.epoch, at.next, account.num_instances, data.num_instances());
+                     data.folder().string(), epoch, next, account.num_instances, data.num_instances());
+  account.name = source.name;
+  if (data.num_instances() == account.num_instances) return account;
+  // An epoch that has not begun has nothing to go on with.
+  if (next > 0 || !account.grown_from.empty()) account.grown_from.push_back(account.num_instances);
+  account.num_instances = data.num_instances();
   return account;
 }
 
@@ -87,12 +104,23 @@ DataLedger Mixture::enter(const DataLedger& ledger) const {
   DataLedger entered{ledger.sources, {}};
   bool underway = ledger.mix.size() == sources_.size();
   for (size_t i = 0; i < sources_.size(); ++i) {
-    entered.sources[hashes_[i]] = account_of(sources_[i], hashes_[i], ledger);
-    const auto share = ledger.mix.find(hashes_[i]);
-    underway = underway && share != ledger.mix.end() && share->second.weight == interleave_.weights()[i];
-    entered.mix[hashes_[i]] = {interleave_.weights()[i], 0};
+    const auto& source = sources_[i];
+    const int64_t weight = interleave_.weights()[i];
+    const auto known = find_known(source.dataset, ledger);
+    if (known == ledger.sources.end()) {
+      refuse_known_name(source, ledger);
+      entered.sources[hashes_[i]] = {source.name, source.dataset.num_instances(), seq_len(), {}, 0, {}};
+      underway = false;
+    } else {
+      entered.sources.erase(known->first);
+      entered.sources[hashes_[i]] = continued(source, known->second);
+      const auto share = ledger.mix.find(known->first);
+      underway = underway && share != ledger.mix.end() && share->second.weight == weight;
+      if (underway) entered.mix[hashes_[i]] = share->second;
+    }
   }
-  if (underway) entered.mix = ledger.mix;
+  if (underway) return entered;
+  for (size_t i = 0; i < sources_.size(); ++i) entered.mix[hashes_[i]] = {interleave_.weights()[i], 0};
   return entered;
 }
 
@@ -100,23 +128,37 @@ MixturePosition::MixturePosition(const Mixture& mixture, DataLedger ledger)
     : mixture_(mixture), begin_(std::move(ledger)) {
   for (const auto& hash : mixture_.hashes_) {
     drawn_.push_back(begin_.mix.at(hash).drawn);
-    cursors_.push_back(begin_.sources.at(hash).cursor);
+    accounts_.push_back(begin_.sources.at(hash));
   }
 }
 
 Draw MixturePosition::next() {
   const size_t source = mixture_.interleave_.next(drawn_);
-  DataCursor& cursor = cursors_[source];
-  const Draw draw{source, cursor};
-  if (++cursor.next == mixture_.sources_[source].dataset.num_instances()) cursor = {cursor.epoch + 1, 0};
+  SourceAccount& account = accounts_[source];
+  auto& [epoch, next] = account.cursor;
+  Draw draw{source, epoch, 0, account.num_instances, next};
+  for (const int64_t instances : account.grown_from) {
+    if (next < instances) {
+      draw.size = instances - draw.first_row;
+      break;
+    }
+    draw.first_row = instances;
+    draw.size = account.num_instances - instances;
+  }
+  draw.index = next - draw.first_row;
+  ++account.drawn;
+  if (++next == account.num_instances) {
+    account.cursor = {epoch + 1, 0};
+    account.grown_from.clear();
+  }
   return draw;
 }
 
 DataLedger MixturePosition::ledger() const {
   DataLedger ledger = begin_;
-  for (size_t i = 0; i < cursors_.size(); ++i) {
+  for (size_t i = 0; i < accounts_.size(); ++i) {
     ledger.mix.at(mixture_.hashes_[i]).drawn = drawn_[i];
-    ledger.sources.at(mixture_.hashes_[i]).cursor = cursors_[i];
+    ledger.sources.at(mixture_.hashes_[i]) = accounts_[i];
   }
   return ledger;
 }

@@ -26,10 +26,13 @@ struct SourceAccount {
   std::string name;
   int64_t num_instances = 0, seq_len = 0;  ///< the source's own
   DataCursor cursor;                       ///< the next instance
+  int64_t drawn = 0;                       ///< instances in all
 
-  int64_t instances_drawn() const { return cursor.epoch * num_instances + cursor.next; }
-  int64_t tokens_drawn() const { return instances_drawn() * seq_len; }
-  double epochs() const { return static_cast<double>(instances_drawn()) / static_cast<double>(num_instances); }
+  /// Where the source grew in the epoch underway: how many instances it had before, each time. Those added follow, in
+  /// an order of their own, when those before have been drawn; the next epoch shuffles all of them.
+  std::vector<int64_t> grown_from;
+
+  int64_t tokens_drawn() const { return drawn * seq_len; }
   bool operator==(const SourceAccount&) const = default;
 };
 
@@ -67,7 +70,7 @@ class Mixture {
   int64_t num_instances() const;
 
   /// The ledger with which this mix goes on after `ledger`: where the mix is the one underway it goes on in it, else it
-  /// begins anew, with each source at its own cursor.
+  /// begins anew, with each source at its own cursor. A source to which files were added goes on too.
   /// @throws DataError if a name stands for other data than it did, or a cursor is no place in its source.
   DataLedger enter(const DataLedger& ledger) const;
 
@@ -79,10 +82,12 @@ class Mixture {
   friend class MixturePosition;
 };
 
-/// One instance to be read.
+/// One instance to be read: element `index` of the permutation (size, seed, name) of rows that begin at `first_row`.
 struct Draw {
   size_t source;  ///< index into Mixture::sources()
-  DataCursor at;
+  int64_t epoch;
+  int64_t first_row, size;  ///< all rows of the source, or the part that it grew by
+  int64_t index;
 };
 
 /// A walk along a mixture.
@@ -97,7 +102,7 @@ class MixturePosition {
   const Mixture& mixture_;
   DataLedger begin_;
   std::vector<int64_t> drawn_;
-  std::vector<DataCursor> cursors_;
+  std::vector<SourceAccount> accounts_;
 };
 
 }  // namespace athanor

@@ -117,6 +117,26 @@ TEST_F(Mixing, AMovedFolderIsTheSameSourceAndOtherDataUnderItsNameIsRefused) {
               "now)");
 }
 
+TEST_F(Mixing, ASourceThatGrowsRepeatsNothingAndMissesNothing) {
+  DataLedger ledger;
+  std::string drawn = letters(mixture({{"a", 1}}), ledger, 25);
+  for (const char* name : {"b", "c"}) {  // it grows twice
+    auto adding = options({(folder_ / (std::string(name) + ".jsonl")).string()}, 2);
+    adding.out = folder_ / "a";
+    adding.add = true;
+    prepare(adding);
+    drawn += letters(mixture({{"a", 1}}), ledger, 25, 1, 2);
+  }
+  drawn += letters(mixture({{"a", 1}}), ledger, 200 - 75);
+  EXPECT_EQ(cursors(ledger)["a"], (DataCursor{1, 0}));
+  for (const auto& [letter, count] : std::map<char, int64_t>{{'a', 40}, {'b', 60}, {'c', 100}}) {
+    EXPECT_EQ(std::count(drawn.begin(), drawn.end(), letter), count);
+  }
+  EXPECT_EQ(drawn.substr(0, 40), std::string(40, 'a')) << "the epoch goes on before it takes what was added";
+  EXPECT_NE(letters(mixture({{"a", 1}}), ledger, 40), std::string(40, 'a')) << "the next one shuffles all";
+  EXPECT_EQ(ledger.sources.begin()->second.tokens_drawn(), 240 * 2);
+}
+
 TEST_F(Mixing, SourcesThatCannotBeMixedAreRefused) {
   prepare_source("long", 40, 4);
   EXPECT_SAYS(refusal<DataError>([&] { mixture({{"a", 1}, {"long", 1}}); }), "instances of one length");

@@ -41,8 +41,14 @@ void for_each_held(const ParameterStore& parameters, const Kind& kind, F f) {
 json ledger_json(const DataLedger& ledger) {
   json sources = json::object(), mix = json::object();
   for (const auto& [hash, s] : ledger.sources) {
-    sources[hash] = {{"name", s.name},          {"instances", s.num_instances}, {"seq_len", s.seq_len},
-                     {"epoch", s.cursor.epoch}, {"next", s.cursor.next},        {"tokens_drawn", s.tokens_drawn()}};
+    sources[hash] = {{"name", s.name},
+                     {"instances", s.num_instances},
+                     {"seq_len", s.seq_len},
+                     {"epoch", s.cursor.epoch},
+                     {"next", s.cursor.next},
+                     {"drawn", s.drawn},
+                     {"grown_from", s.grown_from},
+                     {"tokens_drawn", s.tokens_drawn()}};
   }
   for (const auto& [hash, share] : ledger.mix) mix[hash] = {{"weight", share.weight}, {"drawn", share.drawn}};
   return {{"sources", std::move(sources)}, {"mix", std::move(mix)}};
@@ -51,7 +57,8 @@ json ledger_json(const DataLedger& ledger) {
 DataLedger ledger_from_json(const json& data) {
   DataLedger ledger;
   for (const auto& [hash, s] : data.at("sources").items()) {
-    ledger.sources[hash] = {s.at("name"), s.at("instances"), s.at("seq_len"), {s.at("epoch"), s.at("next")}};
+    ledger.sources[hash] = {s.at("name"),  s.at("instances"), s.at("seq_len"), {s.at("epoch"), s.at("next")},
+                            s.at("drawn"), s.at("grown_from")};
   }
   for (const auto& [hash, share] : data.at("mix").items()) {
     ledger.mix[hash] = {share.at("weight"), share.at("drawn")};

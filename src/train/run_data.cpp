@@ -102,7 +102,7 @@ std::vector<StageData> open_run_data(RunConfig& config) {
   std::vector<StageData> all;
   for (auto& stage : training_stages(config)) {
     ATHANOR_CHECK(!stage.config.data.sources.empty(),
-                  "no data{}: set data.path to a folder that `athanor prepare` wrote, or list several under "
+                  "data.path is empty{}: set it to a folder that `athanor prepare` wrote, or list several under "
                   "[[data.sources]]",
                   of_stage(stage));
     Mixture mixture = open_mixture(stage, folders);
@@ -144,7 +144,7 @@ Supply plan_supply(const std::vector<StageData>& stages, const RunConfig& config
       const auto& source = mixture.sources()[i];
       const auto& hash = source.dataset.content_hash();
       const double share = mixture.interleave().share(i);
-      auto& total = drawn.try_emplace(hash, ledger.sources.at(hash).instances_drawn()).first->second;
+      auto& total = drawn.try_emplace(hash, ledger.sources.at(hash).drawn).first->second;
       total += std::llround(share * static_cast<double>(left * stage.config.train.global_batch_size));
       add_source(stage, source, share, total, supply);
     }

@@ -135,7 +135,7 @@ def test_a_run_of_stages_killed_anywhere_resumes_bit_for_bit(athanor, sources, t
 
 
 @pytest.mark.parametrize("weights, overrides, words", [
-    ({}, [], "no data"),
+    ({}, [], "data.path is empty"),
     ({"web": 0.0}, [], "data.sources[0].weight: expected a finite number above 0"),
     ({"web": "inf"}, [], "data.sources[0].weight: expected a finite number above 0"),
     ({"web": "nan", "code": 1}, [], "data.sources[0].weight: expected a finite number above 0"),
@@ -164,3 +164,16 @@ def test_extreme_weights_are_drawn_from_rarely_and_do_not_break(athanor, sources
     run = make_run(athanor, sources, tmp_path, mix(sources, web=1e30, code=1e-30))
     run.train()
     assert ledger(run, 8) == {"web": 32, "code": 0}
+
+
+def test_files_added_to_the_data_of_a_run_come_in_without_a_repeat(athanor, sources, tmp_path):
+    athanor.run("prepare", "--tokenizer", sources / "tokenizer.json", "--seq-len", 32, "--seed", 1, "--validation-fraction", 0.1,
+                "--out", tmp_path / "data", sources / "web.jsonl")
+    run = Run(athanor, tmp_path, tmp_path / "data")
+    run.train("train.steps=4")
+    before, = run.manifest(4)["state"]["data"]["sources"].values()
+    athanor.run("prepare", "--add", "--out", tmp_path / "data", sources / "law.jsonl")
+    run.train()
+    after, = run.manifest(8)["state"]["data"]["sources"].values()
+    assert after["instances"] > before["instances"] and after["grown_from"] == [before["instances"]]
+    assert (after["epoch"], after["next"], after["drawn"]) == (0, 32, 32)
