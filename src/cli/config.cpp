@@ -20,8 +20,11 @@ struct Arguments {
   bool brief = false;
 };
 
+// The default family has experts, whose number has no default; these are those of recipes/olmoe-tiny.toml.
+constexpr const char* kDefaults = "[model]\nnum_experts = 16\nnum_experts_per_tok = 4\n";
+
 void print(const Arguments& arguments) {
-  const RunConfig config = arguments.file.empty() ? parse_run_config("", "defaults", arguments.overrides)
+  const RunConfig config = arguments.file.empty() ? parse_run_config(kDefaults, "defaults", arguments.overrides)
                                                   : load_run_config(arguments.file, arguments.overrides);
   fmt::print("{}", dump_run_config(config, !arguments.brief));
   if (!config.model.from.empty()) return;
