@@ -54,9 +54,12 @@ TokenFinder make_finder(const std::vector<AddedToken>& all, bool normalized, con
   for (const bool special : {true, false}) {
     for (const auto& token : all) {
       if (token.normalized != normalized || token.special != special) continue;
-      std::string storage;
+      RegexScratch regex;
+      Normalizer::Scratch scratch;
+      auto pattern = std::string(normalized ? normalizer.apply(token.content, regex, scratch) : token.content);
+      if (pattern.empty()) continue;  // the normalizer leaves nothing of it, so that it never occurs
       tokens.push_back(token);
-      patterns.emplace_back(normalized ? normalizer.apply(token.content, storage) : token.content);
+      patterns.push_back(std::move(pattern));
     }
   }
   return TokenFinder(std::move(tokens), patterns);
@@ -74,7 +77,11 @@ std::string_view last_character(std::string_view text) {
 }
 
 bool is_space(std::string_view character) {
-  return !character.empty() && char_class(decode_utf8(character.data()).code_point) == CharClass::kSpace;
+  return !character.empty() && athanor::is_space(decode_utf8(character.data()).code_point);
+}
+
+bool is_word(std::string_view character) {
+  return !character.empty() && athanor::is_word(decode_utf8(character.data()).code_point);
 }
 
 // Bytes of white space at the start of `text`.
@@ -98,7 +105,7 @@ AddedTokens::AddedTokens(const std::optional<JsonNode>& node, const Bpe& model, 
       normalized_(make_finder(tokens_, true, normalizer)) {}
 
 TokenFinder::TokenFinder(std::vector<AddedToken> tokens, const std::vector<std::string>& patterns)
-    : tokens_(std::move(tokens)), ends_(1, kNone), word_character_("[\\w]") {
+    : tokens_(std::move(tokens)), ends_(1, kNone) {
   for (uint32_t i = 0; i < tokens_.size(); ++i) {
     const auto& pattern = patterns[i];
     uint32_t node = 0;
@@ -110,23 +117,25 @@ TokenFinder::TokenFinder(std::vector<AddedToken> tokens, const std::vector<std::
     }
     if (ends_[node] == kNone) ends_[node] = i;
     const auto byte = [&](size_t at) { return static_cast<unsigned char>(pattern[at]); };
-    first_bytes_.set(byte(0));
+    first_bytes_[byte(0)] = true;
     for (size_t second = 0; second < 256; ++second) {
       if (pattern.size() == 1 || second == byte(1)) first_pairs_.set(byte(0) * size_t{256} + second);
     }
   }
 }
 
-bool TokenFinder::may_begin(std::string_view text, size_t at) const {
-  const auto first = static_cast<unsigned char>(text[at]);
-  if (!first_bytes_[first]) return false;
-  return at + 1 == text.size() || first_pairs_[first * size_t{256} + static_cast<unsigned char>(text[at + 1])];
+size_t TokenFinder::next_candidate(std::string_view text, size_t from) const {
+  const auto byte = [&](size_t at) { return static_cast<unsigned char>(text[at]); };
+  for (size_t at = from; at + 1 < text.size(); ++at) {
+    if (first_bytes_[byte(at)] && first_pairs_[byte(at) * size_t{256} + byte(at + 1)]) return at;
+  }
+  const size_t last = std::max(from, text.size() - 1);
+  return last < text.size() && first_bytes_[byte(last)] ? last : text.size();
 }
 
 std::optional<TokenFinder::Hit> TokenFinder::next_hit(std::string_view text, size_t from) const {
-  if (tokens_.empty()) return std::nullopt;
-  for (size_t begin = from; begin < text.size(); ++begin) {
-    if (!may_begin(text, begin)) continue;
+  if (tokens_.empty() || text.empty()) return std::nullopt;
+  for (size_t begin = next_candidate(text, from); begin < text.size(); begin = next_candidate(text, begin + 1)) {
     Hit longest{begin, begin, kNone};
     uint32_t node = 0;
     for (size_t at = begin; at < text.size();) {
@@ -141,19 +150,12 @@ std::optional<TokenFinder::Hit> TokenFinder::next_hit(std::string_view text, siz
   return std::nullopt;
 }
 
-bool TokenFinder::is_word_character(std::string_view character, RegexScratch& scratch) const {
-  Regex::Match match;
-  return !character.empty() && word_character_.find(character, 0, scratch, match);
-}
-
-std::optional<TokenFinder::Found> TokenFinder::next(std::string_view text, size_t& from, size_t done,
-                                                    RegexScratch& scratch) const {
+std::optional<TokenFinder::Found> TokenFinder::next(std::string_view text, size_t& from, size_t done) const {
   while (const auto hit = next_hit(text, from)) {
     from = hit->end;
     const auto& token = tokens_[hit->token];
     const auto before = text.substr(0, hit->begin), after = text.substr(hit->end);
-    if (token.single_word &&
-        (is_word_character(last_character(before), scratch) || is_word_character(first_character(after), scratch))) {
+    if (token.single_word && (is_word(last_character(before)) || is_word(first_character(after)))) {
       continue;
     }
     Found found{hit->begin, hit->end, token.id};

@@ -16,7 +16,6 @@
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/json_node.h"
 #include "data/tokenizer/normalizer.h"
-#include "data/tokenizer/regex.h"
 
 namespace athanor {
 
@@ -43,9 +42,9 @@ class TokenFinder {
 
   /// Hands the pieces of `text` on in order: `on_text(piece)` and `on_token(id)`. Pieces may be empty.
   template <class OnText, class OnToken>
-  void split(std::string_view text, RegexScratch& scratch, OnText&& on_text, OnToken&& on_token) const {
+  void split(std::string_view text, OnText&& on_text, OnToken&& on_token) const {
     size_t done = 0, from = 0;
-    while (const auto found = next(text, from, done, scratch)) {
+    while (const auto found = next(text, from, done)) {
       if (found->begin > done) on_text(text.substr(done, found->begin - done));
       on_token(found->id);
       done = found->end;
@@ -61,18 +60,17 @@ class TokenFinder {
   };
 
   /// The next token that counts; moves `from` behind its text. `done` bounds what lstrip may take.
-  std::optional<Found> next(std::string_view text, size_t& from, size_t done, RegexScratch& scratch) const;
+  std::optional<Found> next(std::string_view text, size_t& from, size_t done) const;
   std::optional<Hit> next_hit(std::string_view text, size_t from) const;
-  bool may_begin(std::string_view text, size_t at) const;
-  bool is_word_character(std::string_view character, RegexScratch& scratch) const;
+  /// The first place from `from` on where a token may begin, by its first two bytes; text.size() if there is none.
+  size_t next_candidate(std::string_view text, size_t from) const;
 
   std::vector<AddedToken> tokens_;
   // A trie over bytes: node × 256 + byte → node; which token ends at a node.
   std::unordered_map<uint64_t, uint32_t> edges_;
   std::vector<uint32_t> ends_;
-  std::bitset<256> first_bytes_;
+  std::array<bool, 256> first_bytes_{};
   std::bitset<65536> first_pairs_;
-  Regex word_character_;
 };
 
 class AddedTokens {

@@ -1,11 +1,11 @@
 #pragma once
 // The model of a tokenizer.json: byte pair encoding of one word.
 //
-// A word begins as one symbol for each byte. Of all neighbours that a merge joins, the merge that comes first in the
-// list wins, and of equal ones the leftmost; until none is left. Sennrich et al., ACL 2016.
+// A word begins as one symbol for each byte or character (symbols.h). Of all neighbours that a merge joins, the merge
+// that comes first in the list wins, and of equal ones the leftmost; until none is left. Sennrich et al., ACL 2016.
 
-#include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "data/tokenizer/cut_points.h"
 #include "data/tokenizer/json_node.h"
+#include "data/tokenizer/symbols.h"
 #include "data/tokenizer/word_cache.h"
 
 namespace athanor {
@@ -64,16 +66,17 @@ class Bpe {
     WordCache cache;
     std::vector<Symbol> symbols;
     std::vector<Candidate> heap;
-    std::vector<uint32_t> ids, ranks;
+    std::vector<uint32_t> ids;
   };
 
+  /// `plain`: no cache, no cuts, and merging that looks at all neighbours each time: the oracle of the fast ways.
   /// @throws DataError by JSON path.
-  static Bpe parse(const JsonNode& node);
+  static Bpe parse(const JsonNode& node, WordKind words, bool plain = false);
   Bpe(Bpe&&) = default;  // a copy's views would look into the original
   Bpe& operator=(Bpe&&) = default;
 
   /// Appends the ids of one word of the pre-tokenizer.
-  /// @throws DataError if a byte has no token (`tokenizers` would lose it without a word).
+  /// @throws DataError if a character needs an unknown token that the vocabulary lacks.
   void encode(std::string_view word, Scratch& scratch, std::vector<uint32_t>& out) const;
 
   /// Tokens as they stand in the file, by id; ids without one are empty.
@@ -85,10 +88,12 @@ class Bpe {
  private:
   Bpe() = default;
   void parse_vocab(const JsonNode& node);
-  void parse_merges(const JsonNode& node);
-  void parse_options(const JsonNode& node);
+  void parse_merges(const JsonNode& model, WordKind words);
+  void parse_symbols(const JsonNode& node, WordKind words);
+  void parse_whole_words(const JsonNode& node, WordKind words);
+  void encode_part(std::string_view part, Scratch& scratch, std::vector<uint32_t>& out) const;
   void encode_anew(std::string_view word, Scratch& scratch, std::vector<uint32_t>& out) const;
-  void initial_ids(std::string_view word, std::vector<uint32_t>& ids) const;
+  void merge_plainly(std::vector<uint32_t>& ids) const;
   void merge_short(Scratch& scratch) const;
   void merge_long(Scratch& scratch) const;
 
@@ -96,14 +101,16 @@ class Bpe {
     size_t operator()(std::string_view token) const { return hash_u64(token); }
   };
   static constexpr uint32_t kNoToken = ~uint32_t{0};
+  // Up to here a look at all neighbours for each merge costs less than a heap.
+  static constexpr size_t kMaxShortWord = 64;
 
   std::vector<std::string> tokens_;
   std::unordered_map<std::string_view, uint32_t, TokenHash> ids_;  // views of tokens_
-  std::unordered_map<std::string, uint32_t> whole_words_;          // by bytes; only with ignore_merges
-  std::array<uint32_t, 256> byte_ids_{};
+  std::unordered_map<std::string, uint32_t> whole_words_;          // as words are spelled; only with ignore_merges
+  std::unique_ptr<const SymbolTable> symbols_;
   MergeTable merges_;
-  uint32_t unknown_ = kNoToken;
-  bool fuse_unknown_ = false, ignore_merges_ = false;
+  CutPoints cuts_;
+  bool plain_ = false, ignore_merges_ = false;
 };
 
 }  // namespace athanor

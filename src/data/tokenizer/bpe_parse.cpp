@@ -2,18 +2,16 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/text.h"
+#include "base/log.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/byte_level.h"
+#include "data/tokenizer/unicode.h"
 
 namespace athanor {
 namespace {
 
 // Ids index tables: a file may leave this many of them unused, so that a wrong one costs an error and not the memory.
 constexpr size_t kMaxUnusedIds = 1'000'000;
-
-// Bytes that no UTF-8 text contains; vocabularies trained on text lack them.
-bool occurs_in_utf8(int byte) { return byte != 0xC0 && byte != 0xC1 && byte < 0xF5; }
 
 struct Pair {
   std::string_view left, right;
@@ -35,15 +33,26 @@ Pair split_merge(const nlohmann::json& merges, size_t index, const JsonNode& nod
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
+uint32_t last_code_point(std::string_view text) {
+  size_t begin = text.size() - 1;
+  while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+  return decode_utf8(&text[begin]).code_point;
+}
+
 }  // namespace
 
-Bpe Bpe::parse(const JsonNode& node) {
+Bpe Bpe::parse(const JsonNode& node, WordKind words, bool plain) {
   const auto type = node.string_or("type", "BPE");
   if (type != "BPE") node.at("type").complain("the model \"{}\" is not supported; BPE is", type);
   Bpe bpe;
+  if (const auto dropout = node.find("dropout"); dropout && dropout->value() != 0) {
+    dropout->complain("dropout makes ids random and is not supported; set it to null");
+  }
+  bpe.plain_ = plain;
   bpe.parse_vocab(node.at("vocab"));
-  bpe.parse_merges(node.at("merges"));
-  bpe.parse_options(node);
+  bpe.parse_symbols(node, words);
+  bpe.parse_merges(node, words);
+  bpe.parse_whole_words(node, words);
   return bpe;
 }
 
@@ -66,18 +75,33 @@ void Bpe::parse_vocab(const JsonNode& node) {
   for (uint32_t id = 0; id < tokens_.size(); ++id) {
     if (taken[id]) ids_.emplace(tokens_[id], id);
   }
-  for (int byte = 0; byte < 256; ++byte) {
-    std::string token;
-    append_utf8(token, code_point_of_byte(static_cast<uint8_t>(byte)));
-    byte_ids_[byte] = token_to_id(token).value_or(kNoToken);
+}
+
+void Bpe::parse_symbols(const JsonNode& node, WordKind words) {
+  SymbolOptions options{.kind = words,
+                        .prefix = node.string_or("continuing_subword_prefix", ""),
+                        .suffix = node.string_or("end_of_word_suffix", ""),
+                        .byte_fallback = node.bool_or("byte_fallback", false),
+                        .unknown = std::nullopt,
+                        .fuse_unknown = node.bool_or("fuse_unk", false)};
+  if (const auto unknown = node.find("unk_token")) options.unknown = unknown->as_string();
+  symbols_ = std::make_unique<const SymbolTable>(std::move(options), tokens_,
+                                                 [this](std::string_view token) { return token_to_id(token); });
+  if (symbols_->loses_text()) {
+    log::warn("{}", node.located("the vocabulary lacks characters and has no unk_token: they are left out of every "
+                                 "text, as `tokenizers` does"));
   }
 }
 
-void Bpe::parse_merges(const JsonNode& node) {
+void Bpe::parse_merges(const JsonNode& model, WordKind words) {
+  const auto node = model.at("merges");
   node.must_be_array();
   const auto& merges = node.value();
+  const auto prefix = model.string_or("continuing_subword_prefix", "");
   merges_ = MergeTable(merges.size());
   std::string joined;
+  std::vector<CutPoints::Border> borders;
+  bool bytes_merge = false;
   for (size_t i = 0; i < merges.size(); ++i) {
     if (merges[i].is_string() && merges[i].get_ref<const std::string&>().starts_with("#version")) continue;
     const auto id_of = [&](std::string_view token) {
@@ -86,34 +110,30 @@ void Bpe::parse_merges(const JsonNode& node) {
       return *id;
     };
     const auto [left, right] = split_merge(merges, i, node);
-    joined.assign(left).append(right);
     const uint32_t left_id = id_of(left), right_id = id_of(right);
+    if (right.size() < prefix.size()) {
+      node.element(merges[i], i).complain("\"{}\" lacks the continuing_subword_prefix \"{}\"", right, prefix);
+    }
+    joined.assign(left).append(right.substr(prefix.size()));
     merges_.set(left_id, right_id, {static_cast<uint32_t>(i), id_of(joined)});
+    if (words != WordKind::kCharacters || left.empty() || right.empty()) continue;
+    borders.push_back({last_code_point(left), decode_utf8(right.data()).code_point});
+    bytes_merge |= left.starts_with("<0x") || right.starts_with("<0x");
   }
+  const bool may_cut = words == WordKind::kCharacters && !symbols_->has_affixes() && !plain_;
+  if (may_cut) cuts_ = CutPoints(*symbols_, borders, bytes_merge);
 }
 
-void Bpe::parse_options(const JsonNode& node) {
-  if (const auto dropout = node.find("dropout"); dropout && dropout->value() != 0) {
-    dropout->complain("dropout makes ids random and is not supported; set it to null");
-  }
-  for (const auto* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!node.string_or(key, "").empty()) node.at(key).complain("is not supported; expected null");
-  }
-  bool all_bytes = true;
-  for (int byte = 0; byte < 256; ++byte) all_bytes &= byte_ids_[byte] != kNoToken || !occurs_in_utf8(byte);
-  if (node.bool_or("byte_fallback", false) && !all_bytes) {
-    node.at("byte_fallback").complain("is not supported where the vocabulary lacks bytes");
-  }
-  fuse_unknown_ = node.bool_or("fuse_unk", false);
-  if (const auto unknown = node.find("unk_token")) {
-    const auto id = token_to_id(unknown->as_string());
-    if (!id) unknown->complain("\"{}\" is not in model.vocab", unknown->as_string());
-    unknown_ = *id;
-  }
+void Bpe::parse_whole_words(const JsonNode& node, WordKind words) {
   ignore_merges_ = node.bool_or("ignore_merges", false);
   if (!ignore_merges_) return;
+  cuts_ = CutPoints();  // a whole word may be a token
   for (const auto& [token, id] : ids_) {
-    if (auto bytes = bytes_from_alphabet(token)) whole_words_.emplace(std::move(*bytes), id);
+    if (words == WordKind::kCharacters) {
+      whole_words_.emplace(token, id);
+    } else if (auto bytes = bytes_from_alphabet(token)) {
+      whole_words_.emplace(std::move(*bytes), id);
+    }
   }
 }
 

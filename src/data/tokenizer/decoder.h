@@ -1,35 +1,51 @@
 #pragma once
-// The decoder of a tokenizer.json: what bytes each token stands for. ByteLevel, or none.
+// The decoder of a tokenizer.json: what text a list of tokens stands for.
 
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/bpe.h"
+#include "data/tokenizer/decode_steps.h"
 #include "data/tokenizer/json_node.h"
+#include "data/tokenizer/tokenizer_backend.h"
 
 namespace athanor {
 
 class Decoder {
  public:
   /// `node`: the key "decoder", which may be missing.
-  /// @throws DataError naming a kind that is not known.
+  /// @throws DataError naming a kind that is not known, by its path.
   Decoder(const std::optional<JsonNode>& node, const Bpe& model, const std::vector<AddedToken>& added);
 
-  /// Appends the bytes of `id`, which may be part of a character, or nothing for an id without token.
-  /// `first`: whether nothing was appended before; becomes false when something is.
-  void append(uint32_t id, bool skip_special_tokens, bool& first, std::string& bytes) const;
+  /// Ids without a token are passed over; bytes that form no character become U+FFFD.
+  std::string decode(std::span<const uint32_t> ids, bool skip_special_tokens) const;
+  /// Must not outlive this.
+  std::unique_ptr<DecodeStream> stream(bool skip_special_tokens) const;
 
   uint32_t vocab_size() const { return static_cast<uint32_t>(tokens_.size()); }
 
  private:
+  class ByteStream;
+  class StepStream;
+
   struct Token {
-    std::string bytes;
+    std::string text;  // or bytes
     bool exists = false, special = false;
   };
+
+  bool is_left_out(uint32_t id, bool skip_special_tokens) const {
+    return id >= tokens_.size() || !tokens_[id].exists || (skip_special_tokens && tokens_[id].special);
+  }
+  /// Appends the bytes of `id`, which may be part of a character. `first`: whether nothing was appended before.
+  void append(uint32_t id, bool skip_special_tokens, bool& first, std::string& bytes) const;
+
   std::vector<Token> tokens_;
-  bool separated_ = false;  // without a decoder, `tokenizers` puts a space between tokens
+  bool separated_ = false;              // without a decoder, `tokenizers` puts a space between tokens
+  std::vector<DecodeStepMaker> steps_;  // empty: ByteLevel or none, for which tokens_ has bytes
 };
 
 }  // namespace athanor

@@ -49,8 +49,10 @@ class JsonNode {
   std::string string_or(const std::string& key, const std::string& otherwise) const;
   bool bool_or(const std::string& key, bool otherwise) const;
 
- private:
+  /// "<file>: <path>: <message>".
   std::string located(const std::string& message) const;
+
+ private:
   std::string child_path(const std::string& key) const;
 
   const nlohmann::json* value_;

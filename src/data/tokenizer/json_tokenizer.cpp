@@ -1,4 +1,4 @@
-// A tokenizer.json: normalizer → added tokens → pre-tokenizer → BPE, and the way back.
+// A tokenizer.json: added tokens → normalizer → added tokens → pre-tokenizer → BPE, and the way back.
 
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ namespace {
 struct Scratch {
   RegexScratch regex;
   Bpe::Scratch bpe;
-  std::string normalized;
+  Normalizer::Scratch normalizer;
 };
 
 // Lends one scratch to each thread at work; as many stay as ever worked at once.
@@ -54,74 +54,35 @@ class ScratchPool {
   std::vector<std::unique_ptr<Scratch>> free_;
 };
 
-Normalizer parse_normalizer(const JsonNode& root) {
-  const auto node = root.find("normalizer");
-  return node ? Normalizer::parse(*node) : Normalizer();
-}
-
-PreTokenizer parse_pre_tokenizer(const JsonNode& root) {
-  const auto node = root.find("pre_tokenizer");
-  if (!node) root.complain("pre_tokenizer is missing; only tokenizers that end in ByteLevel are supported");
-  return PreTokenizer::parse(*node);
-}
-
-// Holds back bytes that could still become a character.
-class ByteStream : public DecodeStream {
- public:
-  ByteStream(const Decoder& decoder, bool skip_special_tokens)
-      : decoder_(decoder), skip_special_tokens_(skip_special_tokens) {}
-
-  std::string push(uint32_t id) override {
-    decoder_.append(id, skip_special_tokens_, first_, pending_);
-    const size_t certain = pending_.size() - unfinished_utf8_suffix(pending_);
-    std::string text;
-    append_utf8_lossy(text, std::string_view(pending_).substr(0, certain));
-    pending_.erase(0, certain);
-    return text;
-  }
-
-  std::string finish() override {
-    std::string text;
-    append_utf8_lossy(text, pending_);
-    pending_.clear();
-    return text;
-  }
-
- private:
-  const Decoder& decoder_;
-  bool skip_special_tokens_, first_ = true;
-  std::string pending_;
-};
-
 class JsonTokenizer : public TokenizerBackend {
  public:
-  JsonTokenizer(std::string_view text, const JsonNode& root)
-      : json_(text), normalizer_(parse_normalizer(root)), pre_tokenizer_(parse_pre_tokenizer(root)),
-        model_(Bpe::parse(root.at("model"))), added_(root.find("added_tokens"), model_, normalizer_),
+  JsonTokenizer(std::string_view text, const JsonNode& root, bool plain)
+      : json_(text), normalizer_(Normalizer::parse(root.find("normalizer"))),
+        pre_tokenizer_(PreTokenizer::parse(root.find("pre_tokenizer"), plain)),
+        model_(Bpe::parse(root.at("model"), pre_tokenizer_.words(), plain)),
+        added_(root.find("added_tokens"), model_, normalizer_),
         decoder_(root.find("decoder"), model_, added_.tokens()) {}
 
   void encode(std::string_view text, std::vector<uint32_t>& out) const override {
-    ScratchPool::Loan loan(scratch_pool_);
-    auto& scratch = *loan;
-    const auto on_token = [&](uint32_t id) { out.push_back(id); };
-    auto on_word = [&](std::string_view word) { model_.encode(word, scratch.bpe, out); };
-    const auto on_text = [&](std::string_view piece) { pre_tokenizer_.split(piece, scratch.regex, on_word); };
-    const auto on_raw_text = [&](std::string_view piece) {
-      added_.normalized().split(normalizer_.apply(piece, scratch.normalized), scratch.regex, on_text, on_token);
-    };
-    added_.raw().split(text, scratch.regex, on_raw_text, on_token);
+    ScratchPool::Loan scratch(scratch_pool_);
+    auto on_word = [&](std::string_view word) { model_.encode(word, (*scratch).bpe, out); };
+    cut(text, *scratch, on_word, [&](uint32_t id) { out.push_back(id); });
+  }
+
+  size_t count_words(std::string_view text) const override {
+    ScratchPool::Loan scratch(scratch_pool_);
+    size_t count = 0;
+    auto on_word = [&](std::string_view) { ++count; };
+    cut(text, *scratch, on_word, [](uint32_t) {});
+    return count;
   }
 
   std::string decode(std::span<const uint32_t> ids, bool skip_special_tokens) const override {
-    std::string bytes, text;
-    bool first = true;
-    for (const uint32_t id : ids) decoder_.append(id, skip_special_tokens, first, bytes);
-    append_utf8_lossy(text, bytes);
-    return text;
+    return decoder_.decode(ids, skip_special_tokens);
   }
 
   std::unique_ptr<DecodeStream> stream(bool skip_special_tokens) const override {
-    return std::make_unique<ByteStream>(decoder_, skip_special_tokens);
+    return decoder_.stream(skip_special_tokens);
   }
 
   uint32_t vocab_size() const override { return decoder_.vocab_size(); }
@@ -137,6 +98,28 @@ class JsonTokenizer : public TokenizerBackend {
   const std::string& file_bytes() const override { return json_; }
 
  private:
+  // Hands what the model is to encode to `on_word`, and what is a token already to `on_token`, in order.
+  template <class OnToken>
+  void cut(std::string_view text, Scratch& scratch, WordSink on_word, OnToken on_token) const {
+    const auto on_raw_text = [&](std::string_view piece) {
+      const size_t num_first = piece.data() == text.data() ? num_first_bytes(text, scratch) : 0;
+      const auto normalized = normalizer_.apply(piece, scratch.regex, scratch.normalizer);
+      const auto on_text = [&](std::string_view part) {
+        const auto at = static_cast<size_t>(part.data() - normalized.data());
+        pre_tokenizer_.split(part, at < num_first ? num_first - at : 0, scratch.regex, on_word);
+      };
+      added_.normalized().split(normalized, on_text, on_token);
+    };
+    added_.raw().split(text, on_raw_text, on_token);
+  }
+
+  // What the normalizer makes of the first character: that is "first" to the pre-tokenizer, too.
+  size_t num_first_bytes(std::string_view text, Scratch& scratch) const {
+    if (text.empty()) return 0;
+    const auto first = text.substr(0, decode_utf8(text.data()).num_bytes);
+    return normalizer_.apply(first, scratch.regex, scratch.normalizer).size();
+  }
+
   std::string json_;
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
@@ -148,9 +131,10 @@ class JsonTokenizer : public TokenizerBackend {
 
 }  // namespace
 
-std::shared_ptr<const TokenizerBackend> make_json_tokenizer(std::string_view json, const std::string& name_for_errors) {
+std::shared_ptr<const TokenizerBackend> make_json_tokenizer(std::string_view json, const std::string& name_for_errors,
+                                                            bool plain) {
   const auto document = parse_json(json, name_for_errors);
-  return std::make_shared<JsonTokenizer>(json, JsonNode(document, name_for_errors));
+  return std::make_shared<JsonTokenizer>(json, JsonNode(document, name_for_errors), plain);
 }
 
 }  // namespace athanor

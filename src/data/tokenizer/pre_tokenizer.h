@@ -2,12 +2,14 @@
 // The pre-tokenizer of a tokenizer.json: cuts text into the words inside which BPE merges.
 
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include "data/tokenizer/json_node.h"
 #include "data/tokenizer/regex.h"
+#include "data/tokenizer/symbols.h"
 
 namespace athanor {
 
@@ -30,21 +32,33 @@ class Splitter {
   virtual ~Splitter() = default;
   /// A word lives until `sink` returns.
   virtual void split(std::string_view text, RegexScratch& scratch, WordSink sink) const = 0;
+  /// The same for a text that begins where the document begins, which matters to Metaspace.
+  virtual void split_first(std::string_view text, RegexScratch& scratch, WordSink sink) const {
+    split(text, scratch, sink);
+  }
 };
 
 class PreTokenizer {
  public:
-  /// The steps of `node`, of which the last must be ByteLevel: words are bytes.
-  /// @throws DataError naming a part that is not known.
-  static PreTokenizer parse(const JsonNode& node);
+  /// No node: a text is one word. `plain`: no fast ways beside the regex engine, which then is their oracle.
+  /// @throws DataError naming a part that is not known, by its path.
+  static PreTokenizer parse(const std::optional<JsonNode>& node, bool plain = false);
+
+  /// What the words are that come out: of bytes if the last step is ByteLevel.
+  WordKind words() const { return words_; }
 
   /// Hands the words of `text` (well-formed UTF-8), none of them empty, to `sink` in order.
-  void split(std::string_view text, RegexScratch& scratch, WordSink sink) const { run(0, text, scratch, sink); }
+  /// @param num_first  how many bytes of `text` stand for the document's first character or were put before it.
+  void split(std::string_view text, size_t num_first, RegexScratch& scratch, WordSink sink) const {
+    if (!steps_.empty()) return run(0, text, num_first, scratch, sink);
+    if (!text.empty()) sink(text);
+  }
 
  private:
-  void run(size_t step, std::string_view text, RegexScratch& scratch, WordSink sink) const;
+  void run(size_t step, std::string_view text, size_t num_first, RegexScratch& scratch, WordSink sink) const;
 
   std::vector<std::shared_ptr<const Splitter>> steps_;
+  WordKind words_ = WordKind::kCharacters;
 };
 
 }  // namespace athanor

@@ -7,7 +7,8 @@
 
 namespace athanor {
 
+/// `plain`: by the regex engine, whatever the pattern; the oracle of the fast ways.
 /// @throws DataError by JSON path: an unknown behavior, a pattern that is not supported.
-std::shared_ptr<const Splitter> parse_split_rule(const JsonNode& node);
+std::shared_ptr<const Splitter> parse_split_rule(const JsonNode& node, bool plain);
 
 }  // namespace athanor

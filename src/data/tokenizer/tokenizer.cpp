@@ -13,8 +13,8 @@ Tokenizer::Tokenizer(std::shared_ptr<const TokenizerBackend> backend)
 
 Tokenizer Tokenizer::load(const std::filesystem::path& path) { return Tokenizer(load_tokenizer_files(path)); }
 
-Tokenizer Tokenizer::parse(std::string_view json, const std::string& name_for_errors) {
-  return Tokenizer(make_json_tokenizer(json, name_for_errors));
+Tokenizer Tokenizer::parse(std::string_view json, const std::string& name_for_errors, bool plain) {
+  return Tokenizer(make_json_tokenizer(json, name_for_errors, plain));
 }
 
 std::vector<uint32_t> Tokenizer::encode(std::string_view utf8) const {
@@ -41,6 +41,7 @@ std::string Tokenizer::decode(std::span<const uint32_t> ids, bool skip_special_t
   return backend_->decode(ids, skip_special_tokens);
 }
 
+size_t Tokenizer::count_words(std::string_view utf8) const { return backend_->count_words(utf8); }
 uint32_t Tokenizer::vocab_size() const { return backend_->vocab_size(); }
 std::optional<uint32_t> Tokenizer::token_to_id(std::string_view token) const { return backend_->token_to_id(token); }
 std::optional<uint32_t> Tokenizer::eos_id() const { return backend_->eos_id(); }

@@ -25,14 +25,18 @@ class Tokenizer {
   /// A tokenizer.json, a SentencePiece .model, GPT-2's vocab.json, or a folder with one of them: see tokenizer_files.h.
   /// @throws IoError, or DataError naming the file and the byte or JSON path.
   static Tokenizer load(const std::filesystem::path& path);
-  /// The text of a tokenizer.json.
-  static Tokenizer parse(std::string_view json, const std::string& name_for_errors);
+  /// The text of a tokenizer.json. `plain`: without any fast way, as the oracle of tests and fuzzers.
+  static Tokenizer parse(std::string_view json, const std::string& name_for_errors, bool plain = false);
 
   /// The ids of `utf8`, equal to `encode(text, add_special_tokens=False).ids` of `tokenizers`.
-  /// @throws DataError naming the first byte that is not UTF-8, or a byte without token.
+  /// @throws DataError naming the first byte that is not UTF-8, a text that the normalizer blows up, or a pattern that
+  ///         takes too long on it.
   std::vector<uint32_t> encode(std::string_view utf8) const;
   /// Appends; `out` is as before if it throws.
   void encode_append(std::string_view utf8, std::vector<uint32_t>& out) const;
+
+  /// How many words the pre-tokenizer cuts `utf8`, which is well-formed, into: for benchmarks. 0 where a library cuts.
+  size_t count_words(std::string_view utf8) const;
 
   /// The text of `ids`. Ids without a token are passed over; bytes that form no character become U+FFFD.
   std::string decode(std::span<const uint32_t> ids, bool skip_special_tokens = false) const;

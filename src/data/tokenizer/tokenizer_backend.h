@@ -25,6 +25,8 @@ class TokenizerBackend {
   virtual ~TokenizerBackend() = default;
   /// Appends the ids of `utf8`, which is well-formed. What `out` holds when it throws does not matter.
   virtual void encode(std::string_view utf8, std::vector<uint32_t>& out) const = 0;
+  /// How many words `utf8` is cut into before the model sees them; 0 if that cannot be known.
+  virtual size_t count_words(std::string_view) const { return 0; }
   virtual std::string decode(std::span<const uint32_t> ids, bool skip_special_tokens) const = 0;
   /// The stream may outlive nothing of the backend: whoever holds it holds the backend, too.
   virtual std::unique_ptr<DecodeStream> stream(bool skip_special_tokens) const = 0;
@@ -37,8 +39,11 @@ class TokenizerBackend {
   virtual const std::string& file_bytes() const = 0;
 };
 
+/// `plain`: every fast way is left out: the general regex engine cuts, a plain loop merges, nothing is remembered.
+/// Slow; it is the oracle of the fast ways, which must test it where they are chosen (parse_split_rule, Bpe::parse).
 /// @throws DataError naming the byte or the JSON path; `name_for_errors` is the file.
-std::shared_ptr<const TokenizerBackend> make_json_tokenizer(std::string_view json, const std::string& name_for_errors);
+std::shared_ptr<const TokenizerBackend> make_json_tokenizer(std::string_view json, const std::string& name_for_errors,
+                                                            bool plain = false);
 
 /// `model`: a SentencePiece model of any kind.
 /// @throws DataError naming `name_for_errors` if it is none, or damaged.

@@ -1,7 +1,6 @@
 #include "data/tokenizer/unicode.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "base/text.h"
 
@@ -78,6 +77,26 @@ bool in_ranges(std::span<const CodePointRange> sorted, uint32_t code_point) {
   const auto after = std::upper_bound(sorted.begin(), sorted.end(), code_point,
                                       [](uint32_t c, const CodePointRange& range) { return c < range.first; });
   return after != sorted.begin() && code_point <= (after - 1)->last;
+}
+
+uint32_t lowercase(uint32_t code_point) {
+  const auto after = std::upper_bound(kLowercaseRanges.begin(), kLowercaseRanges.end(), code_point,
+                                      [](uint32_t c, const CaseRange& range) { return c < range.first; });
+  if (after == kLowercaseRanges.begin()) return code_point;
+  const auto& range = *(after - 1);
+  if (code_point > range.last || (code_point - range.first) % range.step != 0) return code_point;
+  return static_cast<uint32_t>(static_cast<int64_t>(code_point) + range.distance);
+}
+
+CodePointSet::CodePointSet(std::span<const CodePointRange> ranges) : bits_(kNumCodePoints / 64) {
+  for (const auto [first, last] : ranges) {
+    for (uint32_t c = first; c <= last; ++c) bits_[c / 64] |= uint64_t{1} << (c % 64);
+  }
+}
+
+bool is_word(uint32_t code_point) {
+  static const CodePointSet words(kWordRanges);
+  return words.contains(code_point);
 }
 
 void append_utf8_lossy(std::string& out, std::string_view bytes) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace athanor {
 
@@ -15,7 +16,23 @@ struct CodePointRange {
 
 /// Generated (unicode_ranges.cpp), sorted: \p{L}, \p{N}, and the code points whose normalisation was settled after the
 /// Unicode version that `tokenizers` normalises by, which it therefore leaves alone.
-extern const std::span<const CodePointRange> kLetterRanges, kNumberRanges, kUnknownToNfcRanges;
+extern const std::span<const CodePointRange> kLetterRanges, kNumberRanges, kUnknownToNormalizationRanges;
+
+/// Generated, too; each after another Unicode version: what the pre-tokenizer Digits takes for a digit, Punctuation for
+/// punctuation, Whitespace for a part of a word, what StripAccents removes, and what BertNormalizer removes as an
+/// accent or as a control character.
+extern const std::span<const CodePointRange> kDigitRanges, kPunctuationRanges, kWordRanges, kAccentRanges,
+    kBertAccentRanges, kBertControlRanges;
+
+/// Every step-th code point of [first, last] has its lower case at this distance.
+struct CaseRange {
+  uint32_t first, last, step;
+  int32_t distance;
+};
+extern const std::span<const CaseRange> kLowercaseRanges;
+
+/// Of one character, without a look at its neighbours. U+0130, the only one to become two, is left as it is.
+uint32_t lowercase(uint32_t code_point);
 
 enum class CharClass : uint8_t { kOther = 0, kLetter = 1, kNumber = 2, kSpace = 3 };
 
@@ -23,6 +40,21 @@ enum class CharClass : uint8_t { kOther = 0, kLetter = 1, kNumber = 2, kSpace = 
 CharClass char_class(uint32_t code_point);
 
 bool in_ranges(std::span<const CodePointRange> sorted, uint32_t code_point);
+
+/// Code points as 136 KB of bits, of which text touches a few lines.
+class CodePointSet {
+ public:
+  explicit CodePointSet(std::span<const CodePointRange> ranges);
+  bool contains(uint32_t code_point) const { return bits_[code_point / 64] >> (code_point % 64) & 1; }
+
+ private:
+  std::vector<uint64_t> bits_;
+};
+
+/// White_Space.
+inline bool is_space(uint32_t code_point) { return char_class(code_point) == CharClass::kSpace; }
+/// kWordRanges.
+bool is_word(uint32_t code_point);
 
 struct DecodedChar {
   uint32_t code_point;

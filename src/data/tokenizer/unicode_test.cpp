@@ -4,14 +4,14 @@
 
 #include "base/text.h"
 #include "data/tokenizer/byte_level.h"
-#include "data/tokenizer/nfc.h"
+#include "data/tokenizer/unicode_forms.h"
 
 namespace athanor {
 namespace {
 
 std::string nfc_of(std::string_view text) {
   std::string storage;
-  return std::string(nfc(text, storage));
+  return std::string(normalize_unicode(UnicodeForm::kNfc, text, storage));
 }
 
 TEST(Unicode, ClassesAreThoseOfLettersNumbersAndWhiteSpace) {

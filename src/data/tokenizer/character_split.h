@@ -1,0 +1,19 @@
+#pragma once
+// Pre-tokenizers that look at one character at a time: Digits, Punctuation, Whitespace and their like.
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "data/tokenizer/pre_tokenizer.h"
+
+namespace athanor {
+
+inline constexpr std::string_view kCharacterSplitKinds =
+    "Digits, Punctuation, Whitespace, WhitespaceSplit, CharDelimiterSplit, BertPreTokenizer, FixedLength";
+
+/// The splitter of kind `type`, or null if it is none of these.
+/// @throws DataError by JSON path.
+std::shared_ptr<const Splitter> parse_character_split(const std::string& type, const JsonNode& node);
+
+}  // namespace athanor

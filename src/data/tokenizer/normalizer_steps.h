@@ -1,0 +1,27 @@
+#pragma once
+// The kinds of normalizer that are known.
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "data/tokenizer/json_node.h"
+#include "data/tokenizer/normalizer.h"
+
+namespace athanor {
+
+inline constexpr std::string_view kNormalizerKinds =
+    "NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Prepend, Replace, ByteLevel, Nmt, BertNormalizer, Sequence "
+    "and null";
+
+/// The step of kind `type` (not Sequence), or null if that is not known.
+/// @throws DataError by JSON path.
+std::shared_ptr<const NormalizerStep> parse_normalizer_step(const std::string& type, const JsonNode& node);
+
+/// BERT's basic cleaning.
+std::shared_ptr<const NormalizerStep> parse_bert_normalizer(const JsonNode& node);
+
+/// Appends the lower case of every character.
+void append_lowercase(std::string& out, std::string_view text);
+
+}  // namespace athanor
