@@ -59,12 +59,12 @@ class CompressedSource : public ByteSource {
     return filled_ > 0;
   }
   [[noreturn]] void complain(const char* kind, const std::string& what) const {
-    fail<DataError>("{}: damaged {} at byte {}: {}; get the file again (what was read before may be damaged too)",
-                    file_.name(), kind, file_position(), what);
+    fail<DamagedBytes>("{}: damaged {} at byte {}: {}; get the file again (what was read before may be damaged too)",
+                       file_.name(), kind, file_position(), what);
   }
   [[noreturn]] void complain_of_end(const char* kind) const {
-    fail<DataError>("{}: {} data is cut off: the file ends at byte {} before its data does; get the file again",
-                    file_.name(), kind, file_position());
+    fail<DamagedBytes>("{}: {} data is cut off: the file ends at byte {} before its data does; get the file again",
+                       file_.name(), kind, file_position());
   }
 
   PlainSource file_;

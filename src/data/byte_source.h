@@ -6,17 +6,23 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/error.h"
 #include "data/inputs.h"
 
 namespace athanor {
+
+/// Compression that is damaged or cut off. The message names the file and its (compressed) byte.
+class DamagedBytes : public DataError {
+ public:
+  using DataError::DataError;
+};
 
 /// Pulled by one thread at a time.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
   /// Fills up to `capacity` bytes; 0 means the end.
-  /// @throws DataError naming the file and its (compressed) byte if the compression is damaged or cut off; bytes before
-  ///         the damage have been given out by then. IoError if the system cannot read.
+  /// @throws DamagedBytes; bytes before the damage have been given out by then. IoError if the system cannot read.
   virtual size_t read(char* out, size_t capacity) = 0;
   /// Bytes of the file itself consumed so far, for progress.
   virtual uint64_t file_position() const = 0;

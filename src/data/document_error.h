@@ -31,6 +31,10 @@ inline constexpr const char* kInvalidUtf8 = "invalid UTF-8";
 inline constexpr const char* kMissingField = "missing field";
 inline constexpr const char* kFieldNotString = "field that is no string";
 inline constexpr const char* kTooLarge = "too large (the rest of the file)";
+inline constexpr const char* kDamagedTable = "damaged or cut-off Parquet (the rest of the file)";
+inline constexpr const char* kNoTextColumn = "Parquet file without the columns asked for (the rest of the file)";
+inline constexpr const char* kBadAttributes = "unreadable row of attributes";
+inline constexpr const char* kUnfitValue = "value that an expression cannot take";
 inline constexpr const char* kNoDocuments = "file without documents";
 
 using SkipCounts = std::map<std::string, int64_t>;

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "data/json_text.h"
+#include "data/selection.h"
 
 namespace athanor {
 namespace {
@@ -24,18 +25,15 @@ Position position_of(const Record& record, size_t offset) {
 void check_utf8(const Record& record, const std::filesystem::path& file) {
   const auto offset = find_invalid_utf8(record.bytes);
   if (!offset) return;
-  const auto [line, byte] = position_of(record, *offset);
+  const auto [line, byte] = record.is_row ? Position{record.line, *offset} : position_of(record, *offset);
   throw DocumentError(
-      kInvalidUtf8, fmt::format("{}:{}: invalid UTF-8 at byte {} of the line (0x{:02X}); convert the file to UTF-8, or "
+      kInvalidUtf8, fmt::format("{}:{}{}: invalid UTF-8 at byte {} of the {} (0x{:02X}); convert the file to UTF-8, or "
                                 "pass over such documents with --on-error skip",
-                                file.string(), line, byte, static_cast<unsigned char>(record.bytes[*offset])));
+                                file.string(), record.is_row ? "row " : "", line, byte, record.is_row ? "text" : "line",
+                                static_cast<unsigned char>(record.bytes[*offset])));
 }
 
-}  // namespace
-
-Document parse_document(Record&& record, const std::filesystem::path& file, const std::string& text_field) {
-  check_utf8(record, file);
-  if (!record.is_json) return {std::move(record.bytes), file.string()};
+Document parse_json_document(const Record& record, const std::filesystem::path& file, const std::string& text_field) {
   auto found = find_json_text(record.bytes, text_field, record.in_array);
   if (found.cause) {
     const auto [line, byte] = position_of(record, found.error_offset);
@@ -48,6 +46,28 @@ Document parse_document(Record&& record, const std::filesystem::path& file, cons
   return {std::move(found.text), fmt::format("{}:{}", file.string(), record.line)};
 }
 
+Document parse_row(Record& record, const std::filesystem::path& file, const std::string& text_field) {
+  auto where = fmt::format("{}:row {}", file.string(), record.line);
+  if (record.is_null) {
+    throw DocumentError(kFieldNotString,
+                        fmt::format("{}: column \"{}\" is null, a string is needed", where, text_field));
+  }
+  return {std::move(record.bytes), std::move(where)};
+}
+
+}  // namespace
+
+Document parse_document(Record&& record, const std::filesystem::path& file, const DocumentOptions& options) {
+  check_utf8(record, file);
+  auto document = record.is_json  ? parse_json_document(record, file, options.text_field)
+                  : record.is_row ? parse_row(record, file, options.text_field)
+                                  : Document{std::move(record.bytes), file.string()};
+  if (options.selection) {
+    document.dropped_by = options.selection->judge(record, document.text, file, options.text_field);
+  }
+  return document;
+}
+
 void handle_document_error(const DocumentError& error, const std::filesystem::path& file, SkipLog& skips) {
   const bool may_be_garbled = error.cause() == kInvalidJson || error.cause() == kInvalidUtf8;
   if (skips.fails() && may_be_garbled) check_compression(file);
@@ -57,23 +77,30 @@ void handle_document_error(const DocumentError& error, const std::filesystem::pa
 SkipCounts read_documents(const std::filesystem::path& file, const DocumentOptions& options,
                           const std::function<void(Document&&)>& sink) {
   SkipLog skips(options.on_error);
-  RecordReader reader(file);
+  RecordReader reader(file, options);
+  SkipCounts dropped;
   const auto read_one = [&]() -> bool {
     Record record;
     Document document;
     try {
       if (!reader.next(record)) return false;
-      document = parse_document(std::move(record), file, options.text_field);
+      document = parse_document(std::move(record), file, options);
     } catch (const DocumentError& error) {
       handle_document_error(error, file, skips);
       return true;  // a reader that is over answers so the next time
     }
-    sink(std::move(document));
+    if (document.dropped_by.empty()) {
+      sink(std::move(document));
+    } else {
+      ++dropped[std::string(document.dropped_by)];
+    }
     return true;
   };
   while (read_one()) {
   }
-  return skips.counts();
+  auto counts = skips.counts();
+  counts.merge(dropped);
+  return counts;
 }
 
 }  // namespace athanor

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "data/document_error.h"
 #include "data/inputs.h"
@@ -13,19 +14,17 @@ namespace athanor {
 
 struct Document {
   std::string text;
-  std::string where;  ///< "file:line", or "file" where the whole file is the document
-};
-
-struct DocumentOptions {
-  std::string text_field = "text";  ///< of JSON objects
-  OnError on_error = OnError::kFail;
+  std::string where;                 ///< "file:line", "file:row 17", or "file" where the whole file is the document
+  std::string_view dropped_by = {};  ///< what it was dropped by; lives as long as the options. Empty: it is kept
 };
 
 /// Calls `sink` with each document in order. .txt and .md are one document each; .jsonl and .json hold objects, the
-/// text in `text_field` (elements of a JSON array may be plain strings); .gz and .zst hold any of these.
-/// Memory stays bounded by the largest document.
+/// text in `text_field` (elements of a JSON array may be plain strings); .gz and .zst hold any of these; .parquet has a
+/// document in each row. Those that the selection drops are passed over and counted. Memory stays bounded by the
+/// largest document.
 ///
-/// @return what was skipped, by cause. With kSkip a bad document is passed over, and so is what follows damage in the
+/// @return what was skipped or dropped, by cause. With kSkip a bad document is passed over, and so is what follows
+/// damage in the
 ///         file as such; the first of each cause is logged.
 /// @throws DocumentError with file and line or byte, with kFail.
 SkipCounts read_documents(const std::filesystem::path& file, const DocumentOptions& options,
@@ -37,8 +36,8 @@ SkipCounts read_documents(const std::filesystem::path& file, const DocumentOptio
 /// @throws DocumentError with OnError::kFail.
 void handle_document_error(const DocumentError& error, const std::filesystem::path& file, SkipLog& skips);
 
-/// Parses what a RecordReader cut out of `file`.
-/// @throws DocumentError with file and line or byte.
-Document parse_document(Record&& record, const std::filesystem::path& file, const std::string& text_field);
+/// Parses what a RecordReader cut out of `file`, and judges it by the selection.
+/// @throws DocumentError with file and line or byte; DataError if attributes belong to another document.
+Document parse_document(Record&& record, const std::filesystem::path& file, const DocumentOptions& options);
 
 }  // namespace athanor

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kKnownEndings = ".txt, .md, .jsonl, .ndjson, .json, each also with .gz or .zst";
+constexpr const char* kKnownEndings = ".txt, .md, .jsonl, .ndjson, .json, each also with .gz or .zst, and .parquet";
 
 std::string lower_extension(const fs::path& path) {
   std::string extension = path.extension().string();
@@ -108,6 +108,7 @@ std::optional<InputFormat> input_format(const fs::path& file) {
                                                       {".json", InputKind::kJson}};
   auto compression = Compression::kNone;
   auto extension = lower_extension(file);
+  if (extension == ".parquet") return InputFormat{InputKind::kParquet, Compression::kNone};
   if (extension == ".gz") compression = Compression::kGzip;
   if (extension == ".zst") compression = Compression::kZstd;
   if (compression != Compression::kNone) extension = lower_extension(file.stem());

@@ -8,7 +8,7 @@
 
 namespace athanor {
 
-enum class InputKind { kText, kJsonLines, kJson };
+enum class InputKind { kText, kJsonLines, kJson, kParquet };
 enum class Compression { kNone, kGzip, kZstd };
 
 struct InputFormat {
@@ -16,7 +16,7 @@ struct InputFormat {
   Compression compression = Compression::kNone;
 };
 
-/// By the name's end: .txt .md .jsonl .ndjson .json, each also with .gz or .zst after it; none for any other.
+/// By the name's end: .txt .md .jsonl .ndjson .json, each also with .gz or .zst after it, and .parquet; none for any other.
 std::optional<InputFormat> input_format(const std::filesystem::path& file);
 
 /// The files that `inputs` name: files as they are, folders searched through, patterns (`*`, `?`, `[a-z]`, `**` for any

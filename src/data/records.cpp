@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "base/text.h"
+#include "data/attribute_records.h"
 #include "data/json_cutter.h"
+#include "data/parquet_records.h"
 
 namespace athanor {
 namespace {
@@ -97,17 +99,17 @@ class Bytes {
 // How the records of a file lie one after another. kUnknownJson: to be seen from its beginning.
 enum class Layout { kWhole, kLines, kUnknownJson, kArray, kValues };
 
-}  // namespace
-
-struct RecordReader::Impl {
-  Impl(const std::filesystem::path& path, uint64_t max_bytes) : file(path.string()), max_record_bytes(max_bytes) {
-    const auto format = input_format(path);
-    ATHANOR_CHECK_DATA(format, "{}: unknown kind of file", file);
-    bytes.emplace(path, format->compression);
-    layout = format->kind == InputKind::kText        ? Layout::kWhole
-             : format->kind == InputKind::kJsonLines ? Layout::kLines
-                                                     : Layout::kUnknownJson;
+// Text and JSON.
+struct CutRecords : public RecordSource {
+  CutRecords(const std::filesystem::path& path, const InputFormat& format, uint64_t max_bytes)
+      : file(path.string()), max_record_bytes(max_bytes) {
+    bytes.emplace(path, format.compression);
+    layout = format.kind == InputKind::kText        ? Layout::kWhole
+             : format.kind == InputKind::kJsonLines ? Layout::kLines
+                                                    : Layout::kUnknownJson;
   }
+
+  uint64_t file_position() const override { return bytes->file_position(); }
 
   template <class... Args>
   [[noreturn]] void complain(const char* cause, uint64_t line, fmt::format_string<Args...> format, Args&&... args) {
@@ -119,10 +121,8 @@ struct RecordReader::Impl {
              format_bytes(static_cast<double>(max_record_bytes)));
   }
 
-  bool next(Record& record) {
-    record.bytes.clear();
+  bool next(Record& record) override {
     record.is_json = layout != Layout::kWhole;
-    record.in_array = false;
     if (!started) {
       started = true;
       bytes->skip_byte_order_mark();
@@ -235,25 +235,40 @@ struct RecordReader::Impl {
   uint64_t max_record_bytes;
   std::optional<Bytes> bytes;
   Layout layout = Layout::kWhole;
-  bool started = false, any = false, array_ended = false, over = false;
+  bool started = false, any = false, array_ended = false;
 };
 
-RecordReader::RecordReader(const std::filesystem::path& file, uint64_t max_record_bytes)
-    : impl_(std::make_unique<Impl>(file, max_record_bytes)) {}
-RecordReader::~RecordReader() = default;
+std::unique_ptr<RecordSource> open_records(const std::filesystem::path& file, const DocumentOptions& options,
+                                           uint64_t max_record_bytes) {
+  const auto format = input_format(file);
+  ATHANOR_CHECK_DATA(format, "{}: unknown kind of file", file.string());
+  if (format->kind == InputKind::kParquet) return open_parquet_records(file, options, max_record_bytes);
+  return std::make_unique<CutRecords>(file, *format, max_record_bytes);
+}
+
+}  // namespace
+
+RecordReader::RecordReader(const std::filesystem::path& file, const DocumentOptions& options, uint64_t max_record_bytes)
+    : source_(open_records(file, options, max_record_bytes)) {
+  source_ = with_attributes(std::move(source_), file, options, max_record_bytes);
+}
 
 bool RecordReader::next(Record& record) {
-  if (impl_->over) return false;
+  if (over_) return false;
   try {
-    impl_->over = !impl_->next(record);
+    record = Record();
+    over_ = !source_->next(record);
   } catch (const DocumentError&) {
-    impl_->over = true;
+    over_ = true;
     throw;
-  } catch (const DataError& error) {  // of the byte source, which knows nothing of documents
-    impl_->over = true;
+  } catch (const DamagedBytes& error) {
+    over_ = true;
     throw DocumentError(kDamagedCompression, error.what());
+  } catch (...) {
+    over_ = true;
+    throw;
   }
-  return !impl_->over;
+  return !over_;
 }
 
 void check_compression(const std::filesystem::path& file) {
@@ -264,11 +279,9 @@ void check_compression(const std::filesystem::path& file) {
     const auto source = open_bytes(file, format->compression);
     while (source->read(buffer.data(), buffer.size()) > 0) {
     }
-  } catch (const DataError& error) {
+  } catch (const DamagedBytes& error) {
     throw DocumentError(kDamagedCompression, error.what());
   }
 }
-
-uint64_t RecordReader::file_position() const { return impl_->bytes->file_position(); }
 
 }  // namespace athanor

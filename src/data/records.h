@@ -9,17 +9,10 @@
 #include <string>
 
 #include "data/byte_source.h"
-#include "data/document_error.h"
+#include "data/document_options.h"
+#include "data/record_source.h"
 
 namespace athanor {
-
-struct Record {
-  std::string bytes;
-  uint64_t line = 1;          ///< where it starts, counted from 1
-  uint64_t byte_in_line = 0;  ///< counted from 0
-  bool is_json = false;       ///< else it is the document's text itself
-  bool in_array = false;      ///< an element of a JSON array, which may be a plain string
-};
 
 /// A document larger than this is refused: what a decompressor makes of a damaged or hostile file must have an end.
 inline constexpr uint64_t kMaxDocumentBytes = uint64_t{1} << 32;
@@ -27,22 +20,26 @@ inline constexpr uint64_t kMaxDocumentBytes = uint64_t{1} << 32;
 /// Reads one file from its beginning to its end, holding no more than one record at a time.
 ///
 /// .txt and .md are one record. .jsonl has one in each line that is not blank. A .json file may be lines as well, or
-/// one array of documents, or objects spread over lines; its beginning tells which.
+/// one array of documents, or objects spread over lines; its beginning tells which. .parquet has one in each row, and
+/// rows of attributes are read beside the documents where the options select by them. What stands where depends on the
+/// files alone.
 class RecordReader {
  public:
-  explicit RecordReader(const std::filesystem::path& file, uint64_t max_record_bytes = kMaxDocumentBytes);
-  ~RecordReader();
+  RecordReader(const std::filesystem::path& file, const DocumentOptions& options,
+               uint64_t max_record_bytes = kMaxDocumentBytes);
+  explicit RecordReader(const std::filesystem::path& file, uint64_t max_record_bytes = kMaxDocumentBytes)
+      : RecordReader(file, DocumentOptions{}, max_record_bytes) {}
 
   /// @return false at the end.
   /// @throws DocumentError where the file as such is at fault; it is over then, and next() answers false.
   bool next(Record& record);
 
   /// Bytes of the file itself consumed so far, for progress.
-  uint64_t file_position() const;
+  uint64_t file_position() const { return source_->file_position(); }
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<RecordSource> source_;
+  bool over_ = false;
 };
 
 /// Reads a compressed file through for nothing but its checksums.

@@ -105,12 +105,12 @@ class Tokenizing {
     try {
       if (!file.reader) {
         ledger_.begin_file(file.index);
-        file.reader.emplace(files_[file.index].path, options_.max_document_bytes);
+        file.reader.emplace(files_[file.index].path, options_.documents, options_.max_document_bytes);
       }
       for (uint64_t num_bytes = 0; num_bytes < options_.chunk_bytes;) {
         Record record;
         if (file.over = !file.reader->next(record); file.over) break;
-        num_bytes += sizeof(Record) + record.bytes.size();
+        num_bytes += record.num_bytes();
         chunk.records.push_back(std::move(record));
       }
     } catch (...) {
@@ -157,7 +157,10 @@ class Tokenizing {
   std::optional<Document> parse(Record&& record, uint64_t file, DocumentCounts& counts) {
     const auto& path = files_[file].path;
     try {
-      return parse_document(std::move(record), path, options_.documents.text_field);
+      auto document = parse_document(std::move(record), path, options_.documents);
+      if (document.dropped_by.empty()) return document;
+      ++counts.skipped[std::string(document.dropped_by)];
+      return std::nullopt;
     } catch (const DocumentError& error) {
       handle_document_error(error, path, skips_);
       ++counts.skipped[std::string(error.cause())];
