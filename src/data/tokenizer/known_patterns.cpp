@@ -64,11 +64,6 @@ void cut_cjk_runs(std::string_view text, WordSink sink) {
   if (done < text.size()) sink(text.substr(done));
 }
 
-constexpr WordRule kGpt2{.contractions = Contractions::kSmallFirst,
-                         .lead = Lead::kSpace,
-                         .max_digits = WordRule::kAllDigitsAfterSpace,
-                         .newlines_after_signs = false,
-                         .newline_runs = false};
 constexpr WordRule kCl100k{.contractions = Contractions::kAnyCaseFirst};
 constexpr WordRule kQwen2{.contractions = Contractions::kAnyCaseFirst, .max_digits = 1};
 constexpr WordRule kQwen35{.contractions = Contractions::kAnyCaseFirst,
@@ -93,7 +88,7 @@ constexpr WordRule kTekken{.by_case = true, .max_digits = 1, .slashes_after_sign
 #define SIGNS_AND_SLASHES R"(| ?[^\s\p{L}\p{N}]+[\r\n/]*)"
 
 constexpr KnownPattern kPatterns[] = {
-    {"gpt2", kGpt2Pattern, cut<kGpt2>, false},
+    {"gpt2", kGpt2Pattern, cut<kGpt2Words>, false},
     {"llama3", CONTRACTIONS "|" LEAD R"(\p{L}+|\p{N}{1,3})" SIGNS SPACES, cut<kCl100k>, false},
     {"cl100k",
      R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)",

@@ -36,6 +36,13 @@ struct WordRule {
   bool sign_before_ascii = false;  // one ASCII sign and ASCII letters: DeepSeek's first alternative
 };
 
+/// GPT-2's, the first of them.
+inline constexpr WordRule kGpt2Words{.contractions = WordRule::Contractions::kSmallFirst,
+                                     .lead = WordRule::Lead::kSpace,
+                                     .max_digits = WordRule::kAllDigitsAfterSpace,
+                                     .newlines_after_signs = false,
+                                     .newline_runs = false};
+
 template <WordRule kRule>
 class WordScanner {
  public:
