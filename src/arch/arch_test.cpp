@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 
 #include "arch/flops.h"
 #include "arch/inventory.h"
@@ -41,6 +42,40 @@ INSTANTIATE_TEST_SUITE_P(
                     PaperRow{"mula-220b-a10b", 220, 10, 5, 0.5}, PaperRow{"olmoe-1b-7b", 6.92, 1.28, 0.005, 0.005},
                     PaperRow{"olmo-1b", 1.177, 1.177, 0.0005, 0.0005}));
 
+// AuroraGPT-2B: "1.986B params", cut off there; Qwen3-30B-A3B: "30.5B in total and 3.3B activated", cut off too.
+INSTANTIATE_TEST_SUITE_P(Others, PaperTable,
+                         testing::Values(PaperRow{"auroragpt-2b", 1.9865, 1.9865, 0.0005, 0.0005},
+                                         PaperRow{"qwen3-30b-a3b", 30.5, 3.35, 0.05, 0.05}));
+
+TEST(Inventory, AuroraGptCountsAsByHand) {
+  const int64_t d = 2048, kv = 4 * 128, f = 11008, vocabulary = 256128;
+  const int64_t layer = 2 * d * d + 2 * d * kv + 3 * d * f + 2 * d;
+  EXPECT_EQ(count_parameters(recipe("auroragpt-2b").model), 12 * layer + 2 * vocabulary * d + d);
+}
+
+TEST(Inventory, Qwen3MoeHasHeadsOfTheirOwnWidthAndOneScaleForAll) {
+  const auto model = recipe("qwen3-30b-a3b").model;
+  const int64_t d = 2048, q = 32 * 128, kv = 4 * 128, experts = 128, f = 768, vocabulary = 151936;
+  const int64_t attention = 2 * q * d + 2 * kv * d + 2 * 128, norms = 2 * d, router = experts * d;
+  EXPECT_EQ(count_parameters(model), 48 * (attention + norms + router + experts * 3 * d * f) + 2 * vocabulary * d + d);
+  EXPECT_EQ(count_active_parameters(model), 48 * (attention + norms + router + 8 * 3 * d * f) + 2 * vocabulary * d + d);
+}
+
+TEST(Inventory, DenseLayersAmongSparseOnesHaveTheDenseWidth) {
+  auto model = recipe("qwen3-moe-tiny").model;
+  model.num_hidden_layers = 4;
+  model.decoder_sparse_step = 2;
+  model.mlp_only_layers = {3};
+  model.intermediate_size = 300;
+  std::map<int64_t, std::vector<int64_t>> gate_of_layer;
+  for (const auto& spec : make_inventory(model)) {
+    if (spec.role == Role::kGate || spec.role == Role::kExpertGate) gate_of_layer[spec.layer] = spec.shape;
+  }
+  const int64_t d = model.hidden_size;
+  const std::vector<int64_t> dense = {300, d}, sparse = {model.num_experts, model.moe_intermediate_size, d};
+  EXPECT_EQ(gate_of_layer, (std::map<int64_t, std::vector<int64_t>>{{0, dense}, {1, sparse}, {2, dense}, {3, dense}}));
+}
+
 TEST(Inventory, NamesAreUniqueAndTiedOutputIsTheEmbedding) {
   auto model = recipe("olmoe-tiny").model;
   std::vector<std::string> names;
@@ -53,7 +88,26 @@ TEST(Inventory, NamesAreUniqueAndTiedOutputIsTheEmbedding) {
   EXPECT_EQ(untied - count_parameters(model), model.vocab_size * model.hidden_size);
 }
 
-TEST(Flops, ForwardIsTwiceTheActiveMatrixParametersPerTokenPlusScores) {
+class FlopsOf : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Recipes, FlopsOf, testing::Values("mula-1b", "olmoe-1b-7b", "auroragpt-2b", "qwen3-30b-a3b"));
+
+TEST_P(FlopsOf, ForwardIsTwiceTheActiveMatrixParametersPerTokenPlusScores) {
+  auto model = recipe(GetParam()).model;
+  if (model.family == "qwen3_moe") model.mlp_only_layers = {0, 3};
+  const int64_t seq_len = 512;
+  double matrix_parameters = 0;
+  for (const auto& spec : make_inventory(model)) {
+    if (spec.is_norm() || spec.role == Role::kEmbedding) continue;  // a look-up costs no FLOPs
+    const double share = spec.is_expert() ? static_cast<double>(model.num_experts_per_tok) / model.num_experts : 1.0;
+    matrix_parameters += share * static_cast<double>(spec.num_elements());
+  }
+  const auto count = count_forward_flops(model, 2, seq_len);
+  EXPECT_DOUBLE_EQ(count.total() - count.attention_scores, 2 * matrix_parameters * 2 * seq_len);
+  const int64_t width = model.num_attention_heads * model.head_dim(), pairs = seq_len * (seq_len + 1) / 2;
+  EXPECT_DOUBLE_EQ(count.attention_scores, static_cast<double>(model.num_hidden_layers * 2 * 2 * 2 * pairs * width));
+}
+
+TEST(Flops, ForwardOfALargeModelCountsAsByHand) {
   const auto model = recipe("olmoe-1b-7b").model;
   const int64_t seq_len = 4096;
   double matrix_parameters = 0;

@@ -17,7 +17,7 @@ import pytest
 import torch
 from rounding import InDouble, Reference
 from safetensors.torch import load_file, save_file
-from transformers import OlmoConfig, OlmoeConfig, OlmoeForCausalLM, OlmoForCausalLM
+from transformers import (AutoModelForCausalLM, LlamaConfig, OlmoConfig, OlmoeConfig, Qwen3Config, Qwen3MoeConfig)
 from transformers.models.olmoe.modeling_olmoe import load_balancing_loss_func
 
 torch.set_num_threads(1)  # the models are tiny: a second thread only waits
@@ -28,6 +28,18 @@ DENSE = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key
 SPARSE = dict(DENSE, intermediate_size=32, num_experts=8, num_experts_per_tok=2, router_aux_loss_coef=0.05)
 ODD = dict(hidden_size=60, num_hidden_layers=3, num_attention_heads=5, num_key_value_heads=5, intermediate_size=37,
            vocab_size=131)
+
+GROUPED = dict(DENSE, num_key_value_heads=2, head_dim=24)
+QWEN3_MOE = dict(GROUPED, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, router_aux_loss_coef=0.05,
+                 rope_parameters=dict(rope_type="default", rope_theta=1e6))
+
+
+def scaled(rope_type, **fields):
+    """A small model whose every frequency is a case of its own: some dims turn often in 16 positions, some hardly."""
+    rope = dict(rope_type=rope_type, rope_theta=500.0, **fields)
+    return LlamaConfig, dict(DENSE, hidden_size=48, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+                             intermediate_size=40, vocab_size=90, rope_parameters=rope)
+
 
 VARIANTS = {
     "olmo": (OlmoConfig, DENSE),
@@ -43,8 +55,22 @@ VARIANTS = {
     "olmoe-odd": (OlmoeConfig, dict(SPARSE, **ODD) | dict(num_experts=7, num_experts_per_tok=3, rms_norm_eps=1e-3)),
     "olmoe-all-experts": (OlmoeConfig, dict(SPARSE, num_experts=4, num_experts_per_tok=4)),
     "olmoe-idle-experts": (OlmoeConfig, dict(SPARSE, num_experts=24, num_experts_per_tok=1)),
+    "llama": (LlamaConfig, dict(DENSE, num_key_value_heads=2, rope_parameters=dict(rope_type="default", rope_theta=5e5))),
+    "llama-tied": (LlamaConfig, dict(GROUPED, tie_word_embeddings=True, rms_norm_eps=1e-3)),
+    "llama-linear": scaled("linear", factor=3.0),
+    "llama-dynamic": scaled("dynamic", factor=2.5),
+    "llama-yarn": scaled("yarn", factor=4.0, original_max_position_embeddings=16),
+    "llama-yarn-mscale": scaled("yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=1.2, beta_slow=0.2,
+                                mscale=0.9, mscale_all_dim=0.5, truncate=False),
+    "llama-yarn-attention-factor": scaled("yarn", factor=2.0, original_max_position_embeddings=32, attention_factor=1.3),
+    "llama-llama3": scaled("llama3", factor=8.0, original_max_position_embeddings=16, low_freq_factor=0.5,
+                           high_freq_factor=4.0),
+    "qwen3": (Qwen3Config, dict(GROUPED, tie_word_embeddings=True)),
+    "qwen3-odd": (Qwen3Config, dict(ODD, head_dim=10)),
+    "qwen3_moe": (Qwen3MoeConfig, dict(QWEN3_MOE, norm_topk_prob=True)),
+    "qwen3_moe-mixed": (Qwen3MoeConfig, dict(QWEN3_MOE, num_hidden_layers=6, decoder_sparse_step=2, mlp_only_layers=[3])),
 }
-STEPPED = ["olmo-tied", "olmo-clip", "olmoe", "olmoe-idle-experts"]  # the optimizer sees tensors, not architectures
+STEPPED = ["olmo-tied", "olmo-clip", "olmoe", "olmoe-idle-experts", "llama-tied", "qwen3_moe"]  # the optimizer sees tensors, not architectures
 
 
 def make_model(config_class, fields, seed):
@@ -53,7 +79,7 @@ def make_model(config_class, fields, seed):
     config = config_class(**fields, max_position_embeddings=64, initializer_range=0.1, pad_token_id=None, bos_token_id=None,
                           eos_token_id=EOS, attn_implementation="eager")
     config._experts_implementation = "eager"
-    model = (OlmoeForCausalLM if config_class is OlmoeConfig else OlmoForCausalLM)(config)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "norm" in name:
@@ -90,10 +116,10 @@ def document_mask(tokens, dtype):
     return torch.zeros(allowed.shape, dtype=dtype).masked_fill(~allowed, -1e30)[:, None]
 
 
-def logical(name, tensor, config):
+def logical(name, tensor):
     """Our names of a parameter of `transformers`, whose experts' gate and up projections lie in one tensor."""
     if name.endswith("experts.gate_up_proj"):
-        gate, up = tensor.split(config.intermediate_size, dim=1)
+        gate, up = tensor.chunk(2, dim=1)
         base = name.removesuffix("gate_up_proj")
         return {f"{base}gate_proj.weight": gate, f"{base}up_proj.weight": up}
     if name.endswith("experts.down_proj"):
@@ -103,7 +129,7 @@ def logical(name, tensor, config):
 
 def forward(model, tokens, documents):
     """(logits, loss, aux_loss or None, router logits)"""
-    is_sparse = isinstance(model, OlmoeForCausalLM)
+    is_sparse = hasattr(model.config, "num_experts")
     dtype = model.lm_head.weight.dtype
     mask = document_mask(tokens, dtype) if documents else None
     extra = dict(output_router_logits=True) if is_sparse else {}
@@ -125,7 +151,7 @@ def losses_and_gradients(model, tokens, documents):
     if aux_loss is not None:
         out["aux_loss"] = aux_loss.detach()
     for name, parameter in model.named_parameters():
-        for ours, part in logical(name, parameter.grad, model.config).items():
+        for ours, part in logical(name, parameter.grad).items():
             out[f"grad.{ours}"] = part.clone()
     return out
 
@@ -139,7 +165,7 @@ def after_steps(model, tokens, steps, lr):
         optimizer.step()
     out = {}
     for name, parameter in model.named_parameters():
-        for ours, part in logical(name, parameter.detach(), model.config).items():
+        for ours, part in logical(name, parameter.detach()).items():
             out[f"param.{ours}"] = part.clone()
     model.load_state_dict(saved)
     return out
@@ -246,6 +272,23 @@ def test_three_steps_of_adamw_equal_those_of_torch(variant, make_case, athanor_p
     reference = Reference(lambda: after_steps(case.double, case.tokens, steps, lr), disturb_rotation(case.double))
     theirs = after_steps(case.model, case.tokens, steps, lr)
     assert_equal_up_to_rounding(reference, case.ours(athanor_parity, "--steps", steps, "--lr", lr), theirs)
+
+
+@pytest.mark.parametrize("variant,field", [
+    ("llama-linear", "factor"), ("llama-yarn", "factor"), ("llama-yarn", "original_max_position_embeddings"),
+    ("llama-yarn-mscale", "beta_fast"), ("llama-yarn-mscale", "mscale"), ("llama-yarn-attention-factor", "attention_factor"),
+    ("llama-llama3", "high_freq_factor"), ("llama-llama3", "low_freq_factor"),
+])
+def test_every_field_of_a_scaling_counts(variant, field, make_case):
+    """The scaled models above are not so tame that a field of theirs could be ignored."""
+    case = make_case(variant)
+    reference = gradient_reference(case, documents=False)
+    config_class, fields = VARIANTS[variant]
+    rope = dict(fields["rope_parameters"])
+    rope[field] *= 2 if isinstance(rope[field], int) else 1.01
+    wrong = make_model(config_class, dict(fields, rope_parameters=rope), seed=1)
+    wrong.load_state_dict(case.model.state_dict())
+    assert any(line.startswith("logits: ") for line in reference.failures(losses_and_gradients(wrong, case.tokens, False)))
 
 
 @pytest.mark.parametrize("mistake,first", [

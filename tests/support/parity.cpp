@@ -82,7 +82,7 @@ void run(const Arguments& given) {
   const LossParts parts = forward_backward(state, microbatch);
   out.emplace_back("loss", at::scalar_tensor(parts.loss_sum / static_cast<double>(parts.num_targets)));
   if (config.model.is_moe()) {
-    const double layer_sequences = static_cast<double>(config.model.num_hidden_layers * batch.num_sequences);
+    const double layer_sequences = static_cast<double>(config.model.num_sparse_layers() * batch.num_sequences);
     out.emplace_back("aux_loss", at::scalar_tensor(parts.aux_sum / layer_sequences));
   }
   add_parameters(out, state, "grad.", true);
