@@ -1,0 +1,444 @@
+"""Every part of a tokenizer.json against `tokenizers`: the shapes that models have in the wild, and random ones.
+
+Vocabularies are tiny and trained on the spot, so that the parts do the work; the texts are the worst of all.
+"""
+
+import json
+import random
+import re
+
+import pytest
+from test_tokenizers import ATHANOR, TEXT, athanor, random_texts, refused
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+pytestmark = pytest.mark.skipif(not ATHANOR.exists(), reason=f"{ATHANOR} is not built; set ATHANOR_BIN")
+
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+"
+)
+QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+TEKKEN = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+CLIP = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+BLOOM = r" ?[^(\s|[.,!?…。，、।۔،])]+"
+DEEPSEEK_CJK = r"[一-龥぀-ゟ゠-ヿ]+"
+DEEPSEEK_V3 = (
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+NASTY = [
+    "",
+    " ",
+    "  ",
+    "a",
+    " a",
+    "a ",
+    "  two  spaces  ",
+    "\r\nline\r\n\r\nline\r",
+    "\ttab\t\ttabs\t",
+    "\u00a0nbsp\u00a0 \u2003em",
+    "\0nul\0",
+    "e\u0301\u0323 \u1100\u1161\u11a8 ﬁ ﷺ Ⅷ ㍿ ½ \u212b",
+    "👨‍👩‍👧‍👦 🏳️‍🌈 👍🏽 🇩🇪",
+    "\ud7ff\ue000\ufffd\uffff\U0010ffff\U000e0001",
+    "\u0378\u0530\U0001fbff unassigned",
+    "ÀÉÎ ǅ İ ẞ ΑΣ ꭰ Ა",
+    "1234567 ١٢٣ 一二 ²³ 3.14",
+    "▁meta▁ ▁▁ <0x41> <unk> Ġ",
+    "don't I'LL we'Ve ſ'ſ",
+    "!?¿、。…—«»$+<=>^`|~",
+    "漢字かなカナ混じりの文、全角！",
+    "<s>hello</s> <s> <|x|>mid<|x|>  <pad><mask> <mask>",
+    "a" * 300,
+    "ab" * 200,
+    "▁" * 70 + " " * 70,
+]
+
+
+@pytest.fixture(scope="session")
+def texts():
+    """Short and nasty, of many languages where the shared texts are at hand."""
+    found = list(NASTY) + random_texts(23, 60)
+    if TEXT.is_dir():
+        rows = [json.loads(line) for line in (TEXT / "udhr.jsonl").read_text(encoding="utf-8").splitlines()]
+        found += [row["text"][:700] for row in rows if isinstance(row.get("text"), str)][::3][:60]
+        found += [s for s in json.loads((TEXT / "blns.json").read_text(encoding="utf-8")) if s][::4]
+        found.append((TEXT / "wagahaiwa_nekodearu_ja.txt").read_text(encoding="utf-8")[3000:5000])
+        found += [book.read_text(encoding="utf-8")[20000:23000] for book in sorted(TEXT.glob("books/*.md"))[:3]]
+    return [t.encode("utf-8", errors="replace").decode() for t in found]
+
+
+def corpus():
+    """Made-up words of several scripts, so that it is the same everywhere."""
+    draw = random.Random(3)
+    alphabets = ["etaoinshrdlu", "ETAOINS", "абвгдеё", "漢字かな", "éèàüß", "0123456789", "'.,!?-_", "नमस्ते", "😀👍"]
+    words = ["".join(draw.choices(draw.choice(alphabets), k=draw.randrange(1, 7))) for _ in range(300)]
+    words += ["the", "of", "and", "don't", "I'll", "12", "<s>"] * 8
+    return [
+        "".join(draw.choice(words) + draw.choice([" ", " ", " ", "\n", ", ", "  ", "\t"]) for _ in range(12))
+        for _ in range(150)
+    ]
+
+
+def trained(normalizer=None, pre_tokenizer=None, train_with=None, byte_fallback=False, vocab_size=500, special=(), **model):
+    """A tokenizer of these parts; `train_with` cuts words for the training only, where the parts themselves cut none."""
+    tokenizer = Tokenizer(models.BPE(**{k: v for k, v in model.items() if k not in ("fuse_unk", "ignore_merges")}))
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    if train_with or pre_tokenizer:
+        tokenizer.pre_tokenizer = train_with or pre_tokenizer
+    byte_tokens = [f"<0x{b:02X}>" for b in range(256)] if byte_fallback else []
+    unknown = [model["unk_token"]] if model.get("unk_token") else []
+    affixes = {k: v for k, v in model.items() if k in ("continuing_subword_prefix", "end_of_word_suffix")}
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size + len(byte_tokens),
+        special_tokens=unknown + byte_tokens + list(special),
+        limit_alphabet=120,
+        show_progress=False,
+        **affixes,
+    )
+    tokenizer.train_from_iterator(corpus(), trainer)
+    parts = json.loads(tokenizer.to_str())
+    # What the trainer made special for its own sake is in the vocabulary and no added token.
+    parts["added_tokens"] = [t for t in parts["added_tokens"] if t["content"] in special or t["content"] in unknown]
+    parts["model"].update(byte_fallback=byte_fallback, **model)
+    tokenizer = Tokenizer.from_str(json.dumps(parts))
+    if pre_tokenizer:
+        tokenizer.pre_tokenizer = pre_tokenizer
+    elif train_with:
+        parts = json.loads(tokenizer.to_str())
+        parts["pre_tokenizer"] = None
+        tokenizer = Tokenizer.from_str(json.dumps(parts))
+    return tokenizer
+
+
+def byte_trained(pre_tokenizer, **parts):
+    tokenizer = trained(pre_tokenizer=pre_tokenizer, **parts)
+    return tokenizer
+
+
+def their_decode(tokenizer, ids, skip):
+    try:
+        return tokenizer.decode(ids, skip_special_tokens=skip)
+    except BaseException as panic:  # their Strip takes more than there is
+        if type(panic).__name__ != "PanicException":
+            raise
+        return None
+
+
+def assert_alike(tokenizer, texts, folder):
+    path = folder / "tokenizer.json"
+    tokenizer.save(str(path))
+    expected = [e.ids for e in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+    ids = athanor("encode", "--jsonl", "--tokenizer", path, lines=texts)
+    for text, ours, theirs in zip(texts, ids, expected, strict=True):
+        name = tokenizer.id_to_token
+        assert ours == theirs, (text, [name(i) for i in ours], [name(i) for i in theirs], path)
+    for skip in (False, True):
+        flags = ["--skip-special-tokens"] if skip else []
+        decoded = athanor("decode", "--jsonl", *flags, "--tokenizer", path, lines=ids)
+        for text, ours, some in zip(texts, decoded, ids, strict=True):
+            theirs = their_decode(tokenizer, some, skip)
+            assert theirs is None or ours == theirs, (text, path)
+
+
+def split(pattern, behavior="isolated", invert=False):
+    return pre_tokenizers.Split(Regex(pattern), behavior, invert)
+
+
+def byte_level(add_prefix_space=False, use_regex=True):
+    return pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space, use_regex=use_regex)
+
+
+def sequence(*parts):
+    return pre_tokenizers.Sequence(list(parts))
+
+
+def spaces_to_marks(prepend=True):
+    marks = [normalizers.Prepend("▁")] if prepend else []
+    return normalizers.Sequence([*marks, normalizers.Replace(" ", "▁")])
+
+
+def llama2_decoder(strip=True):
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    return decoders.Sequence(steps + ([decoders.Strip(" ", 1, 0)] if strip else []))
+
+
+def llama2():
+    tokenizer = trained(
+        spaces_to_marks(),
+        train_with=pre_tokenizers.Split("▁", "merged_with_next"),
+        byte_fallback=True,
+        unk_token="<unk>",
+        fuse_unk=True,
+        special=["<s>", "</s>"],
+    )
+    tokenizer.decoder = llama2_decoder()
+    return tokenizer
+
+
+def llama2_metaspace(scheme="first", do_split=False):
+    metaspace = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=do_split)
+    tokenizer = trained(
+        pre_tokenizer=metaspace,
+        train_with=pre_tokenizers.Metaspace(),
+        byte_fallback=True,
+        unk_token="<unk>",
+        fuse_unk=True,
+        special=["<s>"],
+    )
+    tokenizer.decoder = llama2_decoder()
+    return tokenizer
+
+
+def gemma():
+    tokenizer = trained(
+        normalizers.Replace(" ", "▁"),
+        pre_tokenizers.Split(" ", "merged_with_previous"),
+        train_with=pre_tokenizers.Split("▁", "merged_with_next"),
+        byte_fallback=True,
+        unk_token="<unk>",
+        fuse_unk=True,
+        special=["<bos>", "<mask>"],
+    )
+    tokenizer.decoder = llama2_decoder(strip=False)
+    return tokenizer
+
+
+def byte_model(pre_tokenizer, normalizer=None, special=("<|x|>",), **model):
+    tokenizer = trained(normalizer, pre_tokenizer, special=special, **model)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def deepseek_v2():
+    return byte_model(
+        sequence(
+            split(r"[\r\n]"),
+            split(r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕ]+"),
+            split(r"\s?[!-/:-~！-／：-～‘-‟　-。]+"),
+            split(r"\s+$"),
+            split(DEEPSEEK_CJK),
+            pre_tokenizers.Digits(individual_digits=True),
+            byte_level(use_regex=False),
+        )
+    )
+
+
+def deepseek_v3():
+    return byte_model(
+        sequence(split(r"\p{N}{1,3}"), split(DEEPSEEK_CJK), split(DEEPSEEK_V3), byte_level(use_regex=False)),
+        normalizers.Sequence([]),
+    )
+
+
+def clip():
+    tokenizer = trained(
+        normalizers.Sequence([normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]),
+        sequence(split(CLIP, "removed", True), byte_level()),
+        end_of_word_suffix="</w>",
+        continuing_subword_prefix="",
+        unk_token="<|endoftext|>",
+        special=["<|startoftext|>"],
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def gpt1(normalizer=None):
+    tokenizer = trained(
+        normalizer or normalizers.BertNormalizer(),
+        pre_tokenizers.BertPreTokenizer(),
+        end_of_word_suffix="</w>",
+        unk_token="<unk>",
+    )
+    tokenizer.decoder = decoders.BPEDecoder("</w>")
+    return tokenizer
+
+
+def bert_like():
+    tokenizer = trained(
+        normalizers.BertNormalizer(lowercase=False),
+        pre_tokenizers.BertPreTokenizer(),
+        continuing_subword_prefix="##",
+        unk_token="[UNK]",
+        fuse_unk=True,
+    )
+    tokenizer.decoder = decoders.WordPiece()
+    return tokenizer
+
+
+def roberta():
+    tokenizer = byte_model(byte_level(), special=("<s>", "</s>", "<pad>"), unk_token="<unk>")
+    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, normalized=False)])
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 1))
+    return tokenizer
+
+
+def whisper():
+    tokenizer = byte_model(byte_level(), special=("<|endoftext|>", "<|en|>"))
+    tokenizer.add_tokens([AddedToken(f"<|{t / 50:.2f}|>", normalized=False) for t in range(40)])
+    return tokenizer
+
+
+def falcon():
+    return byte_model(
+        sequence(
+            pre_tokenizers.Punctuation("contiguous"),
+            byte_level(),
+            pre_tokenizers.Digits(individual_digits=False),
+            split(r"[0-9][0-9][0-9]", "isolated"),
+        )
+    )
+
+
+def spoken_numbers(words):
+    return sequence(pre_tokenizers.Digits(individual_digits=True), words)
+
+
+IN_THE_WILD = {
+    "llama2": llama2,
+    "llama2-metaspace": llama2_metaspace,
+    "mistral-metaspace-always": lambda: llama2_metaspace("always"),
+    "llama2-metaspace-split": lambda: llama2_metaspace("first", True),
+    "llama3": lambda: byte_model(sequence(split(LLAMA3), byte_level(use_regex=False)), ignore_merges=True),
+    "qwen2": lambda: byte_model(sequence(split(QWEN2), byte_level(use_regex=False)), normalizers.NFC()),
+    "deepseek-v2": deepseek_v2,
+    "deepseek-v3": deepseek_v3,
+    "gpt-neox": lambda: byte_model(byte_level(), normalizers.NFC()),
+    "gpt2": lambda: byte_model(byte_level()),
+    "falcon": falcon,
+    "starcoder": lambda: byte_model(spoken_numbers(byte_level())),
+    "bloom": lambda: byte_model(sequence(split(BLOOM), byte_level(use_regex=False)), unk_token="<unk>"),
+    "gemma": gemma,
+    "phi-codegen": lambda: byte_model(byte_level(), special=("<|endoftext|>", "  ", "   ", "\t\t")),
+    "mistral-nemo": lambda: byte_model(sequence(split(TEKKEN), byte_level(use_regex=False)), ignore_merges=True),
+    "glm4": lambda: byte_model(sequence(split(LLAMA3), byte_level(use_regex=False)), ignore_merges=True),
+    "roberta": roberta,
+    "opt": lambda: byte_model(byte_level(), special=("</s>", "<pad>")),
+    "whisper": whisper,
+    "clip": clip,
+    "gpt1": gpt1,
+    "xlm": lambda: gpt1(normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()])),
+    "bert-like": bert_like,
+    "command-r": lambda: byte_model(spoken_numbers(byte_level()), normalizers.NFC()),
+    "smollm": lambda: byte_model(spoken_numbers(byte_level())),
+    "t5-like": lambda: trained(normalizers.NFKC(), pre_tokenizers.Metaspace(), unk_token="<unk>"),
+    "words": lambda: trained(pre_tokenizer=pre_tokenizers.Whitespace(), unk_token="[UNK]"),
+}
+
+
+@pytest.mark.parametrize("name", IN_THE_WILD)
+def test_a_tokenizer_of_a_shape_in_the_wild_gives_the_same_ids_and_texts(name, tmp_path, texts):
+    assert_alike(IN_THE_WILD[name](), texts, tmp_path)
+
+
+def some(draw, choices, most):
+    return [make(draw) for make in draw.choices(choices, k=draw.randrange(most + 1))]
+
+
+NORMALIZERS = [
+    lambda draw: normalizers.NFC(),
+    lambda draw: normalizers.NFD(),
+    lambda draw: normalizers.NFKC(),
+    lambda draw: normalizers.NFKD(),
+    lambda draw: normalizers.Lowercase(),
+    lambda draw: normalizers.Strip(draw.random() < 0.5, draw.random() < 0.5),
+    lambda draw: normalizers.StripAccents(),
+    lambda draw: normalizers.Prepend(draw.choice(["▁", "x", "ab ", "é"])),
+    lambda draw: normalizers.Replace(draw.choice([" ", "e", "th", "."]), draw.choice(["▁", "", "zz", "é"])),
+    lambda draw: normalizers.Replace(
+        Regex(draw.choice([r"\s+", r"\p{N}", r"^\s", r" {2,}", r"[aeiou]\b", "x*"])), draw.choice([" ", "", "$1", "_"])
+    ),
+    lambda draw: normalizers.Nmt(),
+    lambda draw: normalizers.BertNormalizer(*(draw.choice([True, False]) for _ in range(4))),
+    lambda draw: normalizers.ByteLevel(),
+    lambda draw: normalizers.Sequence([normalizers.Lowercase(), normalizers.Sequence([normalizers.NFC()])]),
+]
+
+BEHAVIORS = ["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
+
+PRE_TOKENIZERS = [
+    lambda draw: pre_tokenizers.Split(
+        draw.choice([" ", "e", "▁", Regex(r"\s+"), Regex(GPT2), Regex(LLAMA3), Regex(r"\d{1,3}"), Regex(r"\p{Lu}")]),
+        draw.choice(BEHAVIORS),
+        draw.random() < 0.3,
+    ),
+    lambda draw: pre_tokenizers.Digits(draw.random() < 0.5),
+    lambda draw: byte_level(draw.random() < 0.4, draw.random() < 0.6),
+    lambda draw: pre_tokenizers.Metaspace(
+        draw.choice(["▁", "_", "e"]), draw.choice(["always", "never", "first"]), draw.random() < 0.6
+    ),
+    lambda draw: pre_tokenizers.Whitespace(),
+    lambda draw: pre_tokenizers.WhitespaceSplit(),
+    lambda draw: pre_tokenizers.Punctuation(draw.choice(BEHAVIORS)),
+    lambda draw: pre_tokenizers.CharDelimiterSplit(draw.choice([" ", "e", "\n"])),
+    lambda draw: pre_tokenizers.BertPreTokenizer(),
+    lambda draw: pre_tokenizers.FixedLength(draw.randrange(1, 9)),
+]
+
+DECODERS = [
+    lambda draw: decoders.ByteLevel(),
+    lambda draw: decoders.ByteFallback(),
+    lambda draw: decoders.Metaspace("▁", draw.choice(["always", "never", "first"])),
+    lambda draw: decoders.Replace(draw.choice(["▁", "e", Regex(r"\s+"), Regex("^.")]), draw.choice([" ", "", "ee"])),
+    lambda draw: decoders.Strip(draw.choice([" ", "e"]), draw.randrange(3), draw.randrange(2)),
+    lambda draw: decoders.Fuse(),
+    lambda draw: decoders.BPEDecoder(draw.choice(["</w>", "e"])),
+    lambda draw: decoders.WordPiece(draw.choice(["##", "e"]), draw.random() < 0.5),
+]
+
+
+def random_model(draw):
+    model = {}
+    if draw.random() < 0.7:
+        model["unk_token"] = "<unk>"
+        model["fuse_unk"] = draw.random() < 0.5
+    if draw.random() < 0.25:
+        model["continuing_subword_prefix"] = draw.choice(["##", "@"])
+    if draw.random() < 0.25:
+        model["end_of_word_suffix"] = draw.choice(["</w>", "$"])
+    model["byte_fallback"] = draw.random() < 0.4
+    model["ignore_merges"] = draw.random() < 0.3
+    return model
+
+
+def random_added_token(draw):
+    content = draw.choice(["<s>", "<|x|>", "the", "e", " ", "  ", "é", "E", "▁", "漢字", "Ġ", "12", "<mask>", " of", "\n"])
+    flags = {name: draw.random() < 0.35 for name in ("single_word", "lstrip", "rstrip", "normalized")}
+    return AddedToken(content, **flags)
+
+
+def random_tokenizer(draw):
+    parts = some(draw, NORMALIZERS, 3)
+    cuts = some(draw, PRE_TOKENIZERS, 3)
+    tokenizer = trained(
+        normalizers.Sequence(parts) if len(parts) != 1 else parts[0],
+        sequence(*cuts) if len(cuts) != 1 else cuts[0],
+        train_with=None if cuts else pre_tokenizers.WhitespaceSplit(),
+        vocab_size=draw.choice([150, 400, 900]),
+        **random_model(draw),
+    )
+    if not cuts:
+        without = json.loads(tokenizer.to_str())
+        without["pre_tokenizer"] = None
+        tokenizer = Tokenizer.from_str(json.dumps(without))
+    for _ in range(draw.randrange(4)):
+        (tokenizer.add_special_tokens if draw.random() < 0.5 else tokenizer.add_tokens)([random_added_token(draw)])
+    steps = some(draw, DECODERS, 3)
+    if steps:
+        tokenizer.decoder = steps[0] if len(steps) == 1 else decoders.Sequence(steps)
+    return tokenizer
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_tokenizers_give_the_same_ids_and_texts(seed, tmp_path, texts):
+    for round in range(12):
+        draw = random.Random(seed * 1000 + round)
+        assert_alike(random_tokenizer(draw), draw.sample(texts, 40) + NASTY, tmp_path)
