@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "data/document_error.h"
+#include "data/json_scan.h"
 
 namespace athanor {
 namespace {
@@ -127,7 +128,14 @@ class TextFinder {
 
 }  // namespace
 
-JsonText find_json_text(std::string_view text, const std::string& field, bool may_be_string) {
+JsonText find_json_text(std::string_view json, const std::string& field, bool may_be_string) {
+  if (auto text = scan_json_text(json, field)) {
+    return {.text = std::move(*text), .cause = nullptr, .message = "", .error_offset = 0};
+  }
+  return parse_json_text(json, field, may_be_string);
+}
+
+JsonText parse_json_text(std::string_view text, const std::string& field, bool may_be_string) {
   TextFinder finder(field, may_be_string);
   json::sax_parse(text.begin(), text.end(), &finder);
   return finder.finish();

@@ -18,4 +18,7 @@ struct JsonText {
 /// `json` must be valid UTF-8. Never throws for what `json` holds.
 JsonText find_json_text(std::string_view json, const std::string& field, bool may_be_string);
 
+/// The same by a whole parser, without the fast way that usual rows take (json_scan.h): its oracle.
+JsonText parse_json_text(std::string_view json, const std::string& field, bool may_be_string);
+
 }  // namespace athanor
