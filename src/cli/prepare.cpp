@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "data/selection.h"
 #include "data/tokenizer/tokenizer_files.h"
 
 namespace athanor {
@@ -34,6 +35,11 @@ void print_summary(const PrepareOptions& options, const DataManifest& manifest, 
   }
   fmt::print("  left over: {} tokens, too few for an instance\n", count(manifest.remainder_tokens));
   if (!manifest.skipped.empty()) fmt::print("  skipped: {}\n", describe_skips(manifest.skipped));
+  if (options.documents.selection) {
+    for (const auto& path : options.documents.selection->paths_never_found()) {
+      log::warn("no document has {}: is it mistyped in --keep or --drop?", path);
+    }
+  }
   fmt::print("  at most {} of memory\n", format_bytes(static_cast<double>(peak_resident_bytes())));
   fmt::print("  {:.1f} MB of text in {:.1f} s: {:.1f} MB/s\n", bytes * 1e-6, elapsed_s, bytes * 1e-6 / elapsed_s);
 }
@@ -93,13 +99,31 @@ void add_prepare_command(CLI::App& app) {
                     "Add files to prepared data that is in the folder already, with its tokenizer and settings");
   command->add_flag("--restart", options->restart,
                     "Throw away what an unfinished run left, instead of going on with it");
-  command->add_option("INPUT", options->inputs, "Files, folders or patterns: .txt .md .jsonl .json, also .gz and .zst")
+  command
+      ->add_option("INPUT", options->inputs,
+                   "Files, folders or patterns: .txt .md .jsonl .json, also .gz and .zst; .parquet")
       ->required();
   command->footer(
       "While it works, <out>.partial holds what is done: twice the size of the result at most. After a kill, a signal "
       "or\n"
       "an error the same command goes on from there. Then the folder is put in the place of --out in one step.");
-  command->callback([options, text_field] {
+  const auto selection = std::make_shared<SelectionOptions>();
+  command
+      ->add_option("--attributes", selection->attributes,
+                   "Names of Dolma's attributes, which lie in attributes/NAME beside the folder \"documents\"")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command
+      ->add_option("--keep", selection->keep,
+                   "Keep only documents for which this holds, e.g. 'metadata.length > 500'; may be given several times")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--drop", selection->drop,
+                   "Drop documents for which this holds, e.g. 'max(attributes.toxicity) > 0.8'; may be given several "
+                   "times")
+      ->allow_extra_args(false);
+  command->callback([options, text_field, selection] {
+    options->documents.selection = make_selection(*selection);
     options->text_field_given = text_field->count() > 0;
     run(*options);
   });

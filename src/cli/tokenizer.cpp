@@ -89,7 +89,7 @@ void add_train(CLI::App& parent) {
       ->default_str("fail");
   command->add_option("--out", arguments->out, "The file to write")->required();
   command
-      ->add_option("INPUT", arguments->inputs, "Files, folders or patterns: .txt .md .jsonl .json, also .gz and .zst")
+      ->add_option("INPUT", arguments->inputs, "Files, folders or patterns: .txt .md .jsonl .json, also .gz and .zst; .parquet")
       ->required();
   command->callback([arguments] { train(*arguments); });
 }

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "data/npy.h"
+#include "data/selection.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
@@ -31,6 +32,16 @@ void check_options_agree(const PrepareOptions& options, const DataManifest& ther
   if (options.validation_fraction) {
     check_same("--validation-fraction", *options.validation_fraction, there.validation_fraction, out);
   }
+}
+
+// What is not given is as it was.
+std::shared_ptr<const Selection> selection_of(const PrepareOptions& options, const DataManifest& there) {
+  const auto& given = options.documents.selection;
+  if (!given) return make_selection(there.selection);
+  ATHANOR_CHECK(given->options() == there.selection,
+                "{} was prepared with other --attributes, --keep or --drop ({}); leave them out to add files to it",
+                options.out.string(), there.selection.empty() ? "none" : "`athanor data info` shows them");
+  return given;
 }
 
 // A shard that was cut off or replaced must not get company.
@@ -124,6 +135,7 @@ PrepareJob plan_addition(const PrepareOptions& options) {
   check_shards(out, there);
   auto documents = options.documents;
   if (!options.text_field_given) documents.text_field = there.text_field;
+  documents.selection = selection_of(options, there);
   if (options.shard_bytes) there.shard_bytes = *options.shard_bytes;
   auto files = new_files(expand_inputs(options.inputs), there, out);
   auto first_tokens = read_remainder(out, there);

@@ -117,11 +117,9 @@ fs::path find_attribute_file(const fs::path& documents, const std::string& name)
   return found.front();
 }
 
-void check_attribute_files(const std::vector<fs::path>& documents, const DocumentOptions& options) {
+void check_attribute_files(const fs::path& documents, const DocumentOptions& options) {
   if (!options.selection) return;
-  for (const auto& name : options.selection->options().attributes) {
-    for (const auto& file : documents) find_attribute_file(file, name);
-  }
+  for (const auto& name : options.selection->options().attributes) find_attribute_file(documents, name);
 }
 
 std::unique_ptr<RecordSource> with_attributes(std::unique_ptr<RecordSource> documents, const fs::path& file,

@@ -20,9 +20,9 @@ namespace athanor {
 /// @throws DataError if there is no such folder, no such file, or more than one.
 std::filesystem::path find_attribute_file(const std::filesystem::path& documents, const std::string& name);
 
-/// That all attribute files are there, before any work is done.
+/// That the attribute files of `documents` are there, before any work is done.
 /// @throws DataError.
-void check_attribute_files(const std::vector<std::filesystem::path>& documents, const DocumentOptions& options);
+void check_attribute_files(const std::filesystem::path& documents, const DocumentOptions& options);
 
 /// `documents`, with a row of each attribute file in each record; itself if the options name no attributes.
 /// @throws DataError (also from next) naming file and line where the numbers of rows differ.

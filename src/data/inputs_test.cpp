@@ -59,11 +59,11 @@ TEST_F(Inputs, ALinkUpwardsEnds) {
 
 TEST_F(Inputs, WhatCannotBeReadIsNamed) {
   write("d/a.warc.gz", "x");
-  write("a.parquet", "x");
+  write("a.docx", "x");
   EXPECT_SAYS(refused("none.txt"), "none.txt does not exist");
   EXPECT_SAYS(refused("*.txt"), "no file matches");
-  EXPECT_SAYS(refused("a.parquet"), "unknown kind of file (.parquet)");
-  EXPECT_SAYS(refused("a.*"), "unknown kind of file (.parquet)");
+  EXPECT_SAYS(refused("a.docx"), "unknown kind of file (.docx)");
+  EXPECT_SAYS(refused("a.*"), "unknown kind of file (.docx)");
   EXPECT_SAYS(refused("d"), "no documents in this folder, only .warc.gz (1)");
 }
 

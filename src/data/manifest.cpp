@@ -117,6 +117,12 @@ void parse_parts(const JsonNode& root, DataManifest& manifest) {
   }
 }
 
+std::vector<std::string> strings_at(const JsonNode& object, const std::string& key) {
+  std::vector<std::string> strings;
+  for (const auto& element : object.at(key).elements()) strings.push_back(element.as_string());
+  return strings;
+}
+
 void parse_version_2(const JsonNode& root, DataManifest& manifest) {
   parse_parts(root, manifest);
   if (manifest.remainder_tokens >= manifest.seq_len) {
@@ -133,6 +139,10 @@ void parse_version_2(const JsonNode& root, DataManifest& manifest) {
   if (!(manifest.validation_fraction >= 0 && manifest.validation_fraction < 1)) fraction.complain("must be in [0, 1)");
   manifest.text_field = root.at("text_field").as_string();
   manifest.shard_bytes = root.at("shard_bytes").as_unsigned(UINT64_MAX);
+  if (const auto selection = root.find("selection")) {
+    manifest.selection = {strings_at(*selection, "attributes"), strings_at(*selection, "keep"),
+                          strings_at(*selection, "drop")};
+  }
 }
 
 PartEntry only_part(const DataManifest& manifest) {
@@ -194,6 +204,10 @@ void add_version_2(const DataManifest& manifest, ordered_json& root) {
   root["validation_fraction"] = manifest.validation_fraction;
   root["text_field"] = manifest.text_field;
   root["shard_bytes"] = manifest.shard_bytes;
+  const auto& selection = manifest.selection;
+  if (!selection.empty()) {
+    root["selection"] = {{"attributes", selection.attributes}, {"keep", selection.keep}, {"drop", selection.drop}};
+  }
 }
 
 }  // namespace

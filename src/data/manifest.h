@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/document_error.h"
+#include "data/selection_options.h"
 
 namespace athanor {
 
@@ -67,7 +68,7 @@ struct DataManifest {
   int64_t tokens = 0;            ///< end-of-document tokens included
   int64_t remainder_tokens = 0;  ///< at the end of the stream, too few for an instance: tokens - remainder are stored
   int64_t text_bytes = 0;
-  SkipCounts skipped;  ///< by cause
+  SkipCounts skipped;  ///< by cause, one of which is the expression that dropped a document
   std::vector<InputEntry> inputs;
 
   // Since version 2; an older folder counts as one part.
@@ -75,6 +76,7 @@ struct DataManifest {
   std::optional<RemainderEntry> remainder;  ///< none if remainder_tokens is 0
   double validation_fraction = 0;
   std::string text_field;
+  SelectionOptions selection;  ///< of documents; not in the file if empty
   uint64_t shard_bytes = 0;
 
   int item_bytes() const { return dtype == "uint16" ? 2 : 4; }

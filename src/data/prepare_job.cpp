@@ -10,7 +10,9 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "data/added_files.h"
+#include "data/attribute_records.h"
 #include "data/replaced_folder.h"
+#include "data/selection.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
@@ -48,6 +50,7 @@ PrepareJob new_job(const PrepareOptions& options) {
   manifest.dtype = manifest.vocab_size <= kMaxUint16Vocabulary ? "uint16" : "uint32";
   manifest.validation_fraction = options.validation_fraction.value_or(0);
   manifest.text_field = options.documents.text_field;
+  if (options.documents.selection) manifest.selection = options.documents.selection->options();
   manifest.shard_bytes = options.shard_bytes.value_or(kDefaultShardBytes);
   const auto files = expand_inputs(options.inputs);
   check_replaceable(options.out, options.overwrite, files);
@@ -59,11 +62,17 @@ PrepareJob new_job(const PrepareOptions& options) {
 
 PrepareJob plan_job(const PrepareOptions& options) {
   check_options(options);
-  return options.add ? plan_addition(options) : new_job(options);
+  auto job = options.add ? plan_addition(options) : new_job(options);
+  for (const auto& file : job.files) check_attribute_files(file.path, job.documents);
+  return job;
 }
 
 nlohmann::json PrepareJob::key(uint64_t chunk_bytes) const {
+  const auto& selection = manifest.selection;
   return {{"--tokenizer", manifest.tokenizer_hash},
+          {"--attributes", selection.attributes},
+          {"--keep", selection.keep},
+          {"--drop", selection.drop},
           {"--seq-len", manifest.seq_len},
           {"--seed", manifest.seed},
           {"--eos", manifest.eos_id},

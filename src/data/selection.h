@@ -10,16 +10,9 @@
 
 #include "data/expression.h"
 #include "data/record_source.h"
+#include "data/selection_options.h"
 
 namespace athanor {
-
-/// As they are typed and recorded.
-struct SelectionOptions {
-  std::vector<std::string> attributes;  ///< names of folders beside "documents" (attribute_records.h)
-  std::vector<std::string> keep, drop;  ///< expressions (expression.h)
-  bool empty() const { return attributes.empty() && keep.empty() && drop.empty(); }
-  bool operator==(const SelectionOptions&) const = default;
-};
 
 /// A document is kept if every `keep` holds and no `drop` does. Thread-safe.
 class Selection {
