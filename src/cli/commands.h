@@ -9,11 +9,13 @@ namespace athanor {
 
 void add_tokenizer_command(CLI::App& app);
 void add_prepare_command(CLI::App& app);
+void add_data_command(CLI::App& app);
 void add_config_command(CLI::App& app);
 void add_train_command(CLI::App& app);
 void add_export_command(CLI::App& app);
 void add_import_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_smoke_command(CLI::App& app);
+void add_bench_command(CLI::App& app);
 
 }  // namespace athanor

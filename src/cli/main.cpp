@@ -42,12 +42,14 @@ int run(int argc, char** argv) {
   });
   athanor::add_tokenizer_command(app);
   athanor::add_prepare_command(app);
+  athanor::add_data_command(app);
   athanor::add_config_command(app);
   athanor::add_train_command(app);
   athanor::add_export_command(app);
   athanor::add_import_command(app);
   athanor::add_generate_command(app);
   athanor::add_smoke_command(app);
+  athanor::add_bench_command(app);
   refuse_unknown_subcommand(app, argc, argv);
   try {
     app.parse(argc, argv);  // each subcommand runs in its callback

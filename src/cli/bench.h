@@ -1,0 +1,43 @@
+#pragma once
+// What the benchmarks share: repeated measurements, their table for people and their JSON for scripts.
+//
+// Each benchmark is a file with one function that adds its subcommand; it verifies first, then measures.
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace athanor {
+
+/// Seconds on a clock that only goes forward.
+double now_s();
+/// Seconds that this thread has computed.
+double thread_s();
+
+/// One thing measured several times, in `unit` (more is better).
+struct BenchRow {
+  std::string name, unit;
+  std::vector<double> values;
+  std::string note = {};
+
+  double median() const;
+  double least() const;
+  double most() const;
+};
+
+/// A line for each row: median, least and most.
+void print_bench_rows(const std::vector<BenchRow>& rows);
+
+/// {"name": {"unit", "median", "min", "max", "values"}, ...}
+nlohmann::json bench_rows_json(const std::vector<BenchRow>& rows);
+
+/// Bytes a second that one thread copies from memory to memory, in MB/s: read and written bytes count once.
+BenchRow measure_memory_copy(int rounds);
+
+void add_bench_data_command(CLI::App& bench);
+
+}  // namespace athanor
