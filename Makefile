@@ -1,6 +1,6 @@
 # Thin on purpose: each target does all of its own set-up and hands over to a script that says what it does.
 
-.PHONY: setup build quickstart test check format bench clean
+.PHONY: setup build quickstart test check format bench bench-data clean
 
 build:       ## build/athanor
 	@scripts/build
@@ -25,6 +25,11 @@ bench:       ## the same training step by transformers and by us, in one run
 	@scripts/setup --tests
 	@scripts/build
 	@bench/peers/run
+
+bench-data:  ## encoding by `tokenizers` and by us in turns, on the shared texts
+	@scripts/setup --tests
+	@scripts/build
+	@.venv/bin/python bench/peers/tokenizers_speed.py
 
 clean:       ## what was built; the virtual environment and runs stay
 	@rm -rf build build-*
