@@ -135,6 +135,7 @@ def their_decode(tokenizer, ids, skip):
 def assert_alike(tokenizer, texts, folder):
     path = folder / "tokenizer.json"
     tokenizer.save(str(path))
+    tokenizer = Tokenizer.from_file(str(path))
     expected = [e.ids for e in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
     ids = athanor("encode", "--jsonl", "--tokenizer", path, lines=texts)
     for text, ours, theirs in zip(texts, ids, expected, strict=True):

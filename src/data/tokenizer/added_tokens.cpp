@@ -22,9 +22,12 @@ AddedToken parse_token(const JsonNode& node) {
   return token;
 }
 
-std::vector<AddedToken> parse_tokens(const std::optional<JsonNode>& node, const Bpe& model) {
+std::vector<AddedToken> parse_tokens(const std::optional<JsonNode>& node, const Bpe& model,
+                                     const Normalizer& normalizer) {
   std::vector<AddedToken> tokens;
   if (!node) return tokens;
+  RegexScratch regex;
+  Normalizer::Scratch scratch;
   std::unordered_set<std::string> contents;
   auto next_id = static_cast<uint32_t>(model.num_tokens());
   for (const auto& element : node->elements()) {
@@ -42,27 +45,23 @@ std::vector<AddedToken> parse_tokens(const std::optional<JsonNode>& node, const 
                                 expected);
     }
     next_id = std::max(next_id, token.id + 1);
+    token.text = token.normalized ? normalizer.apply(token.content, regex, scratch) : token.content;
     tokens.push_back(std::move(token));
   }
   return tokens;
 }
 
-TokenFinder make_finder(const std::vector<AddedToken>& all, bool normalized, const Normalizer& normalizer) {
+TokenFinder make_finder(const std::vector<AddedToken>& all, bool normalized) {
   std::vector<AddedToken> tokens;
-  std::vector<std::string> patterns;
   // Of two tokens with the same normalised text the first counts, and special ones come first.
   for (const bool special : {true, false}) {
     for (const auto& token : all) {
       if (token.normalized != normalized || token.special != special) continue;
-      RegexScratch regex;
-      Normalizer::Scratch scratch;
-      auto pattern = std::string(normalized ? normalizer.apply(token.content, regex, scratch) : token.content);
-      if (pattern.empty()) continue;  // the normalizer leaves nothing of it, so that it never occurs
+      if (token.text.empty()) continue;  // the normalizer leaves nothing of it, so that it never occurs
       tokens.push_back(token);
-      patterns.push_back(std::move(pattern));
     }
   }
-  return TokenFinder(std::move(tokens), patterns);
+  return TokenFinder(std::move(tokens));
 }
 
 std::string_view first_character(std::string_view text) {
@@ -101,13 +100,12 @@ size_t trailing_space(std::string_view text) {
 }  // namespace
 
 AddedTokens::AddedTokens(const std::optional<JsonNode>& node, const Bpe& model, const Normalizer& normalizer)
-    : tokens_(parse_tokens(node, model)), raw_(make_finder(tokens_, false, normalizer)),
-      normalized_(make_finder(tokens_, true, normalizer)) {}
+    : tokens_(parse_tokens(node, model, normalizer)), raw_(make_finder(tokens_, false)),
+      normalized_(make_finder(tokens_, true)) {}
 
-TokenFinder::TokenFinder(std::vector<AddedToken> tokens, const std::vector<std::string>& patterns)
-    : tokens_(std::move(tokens)), ends_(1, kNone) {
+TokenFinder::TokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)), ends_(1, kNone) {
   for (uint32_t i = 0; i < tokens_.size(); ++i) {
-    const auto& pattern = patterns[i];
+    const auto& pattern = tokens_[i].text;
     uint32_t node = 0;
     for (const char c : pattern) {
       const auto edge =

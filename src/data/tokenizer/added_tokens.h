@@ -27,13 +27,14 @@ struct AddedToken {
   bool rstrip = false;       // and after it
   bool normalized = false;
   bool special = false;  // left out of decoded text on demand
+  std::string text;      // what it is decoded to: the content, normalised if it is looked for in normalised text
 };
 
 /// Finds the tokens of one kind (raw or normalised) in text.
 class TokenFinder {
  public:
-  /// `patterns[i]` is what to look for, for `tokens[i]`.
-  TokenFinder(std::vector<AddedToken> tokens, const std::vector<std::string>& patterns);
+  /// Looks for the tokens' `text`, of which none is empty; of equal ones the first counts.
+  explicit TokenFinder(std::vector<AddedToken> tokens);
 
   struct Found {
     size_t begin, end;

@@ -112,7 +112,15 @@ Decoder::Decoder(const std::optional<JsonNode>& node, const Bpe& model, const st
     const auto& token = model.tokens()[id];
     tokens_[id] = {text_of(token), model.token_to_id(token) == id, false};
   }
-  for (const auto& token : added) tokens_[token.id] = {text_of(token.content), true, token.special};
+  // Whether a token is special is asked of its text, so that a normalised one can cease to be: so it is in
+  // `tokenizers`.
+  const auto is_special = [&](const std::string& text) {
+    return std::any_of(added.begin(), added.end(), [&](const auto& t) { return t.special && t.content == text; });
+  };
+  for (const auto& token : added) {
+    const bool special = token.text == token.content ? token.special : is_special(token.text);
+    tokens_[token.id] = {text_of(token.text), true, special};
+  }
 }
 
 void Decoder::append(uint32_t id, bool skip_special_tokens, bool& first, std::string& bytes) const {

@@ -16,9 +16,8 @@ namespace athanor {
 namespace {
 
 // Class members for the characters of `text`, which are in order, that this machine's PCRE2, which may know an older
-// Unicode, does not count as `property`. One pass over about 140,000 characters: some milliseconds, once.
-std::string missing_members(std::string_view property, const std::string& text) {
-  const std::string pattern = fmt::format("\\P{{{}}}+", property);
+// Unicode, finds with `pattern`. One pass over about 140,000 characters: some milliseconds, once.
+std::string missing_from(const std::string& pattern, const std::string& text) {
   int error = 0;
   size_t error_at = 0;
   const std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)> code(
@@ -61,14 +60,19 @@ std::string text_of(std::span<const CodePointRange> ranges) {
 // Of \p{name}; nothing where only the engine knows its members.
 std::string missing_members(std::string_view name) {
   static const std::map<std::string, std::string, std::less<>> all = [] {
-    std::map<std::string, std::string, std::less<>> missing{{"L", missing_members("L", text_of(kLetterRanges))},
-                                                            {"N", missing_members("N", text_of(kNumberRanges))}};
+    std::map<std::string, std::string, std::less<>> missing;
+    const auto add = [&](std::string_view name, const std::string& members) {
+      missing.emplace(name, missing_from(fmt::format("\\P{{{}}}+", name), members));
+    };
+    add("L", text_of(kLetterRanges));
+    add("N", text_of(kNumberRanges));
+    add("Nd", text_of(kDecimalRanges));
     for (const auto& [category, ranges] : kGeneralCategories) {
       std::string text;
       for (const auto [first, last, step] : ranges) {
         for (uint32_t c = first; c <= last; c += step) append_utf8(text, c);
       }
-      missing.emplace(category, missing_members(category, text));
+      add(category, text);
     }
     return missing;
   }();
@@ -77,9 +81,15 @@ std::string missing_members(std::string_view name) {
 }
 
 // Word characters. PCRE2's \w is narrower before 10.43, and Oniguruma counts some fractions and superscripts, though
-// not inside a class. (Marks newer than this machine's PCRE2 are left out; no published tokenizer has \w so far.)
+// not inside a class.
 constexpr std::string_view kWordInClass = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}";
 constexpr std::string_view kWordOutside = "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
+
+const std::string& word_members() {
+  static const std::string members =
+      std::string(kWordInClass) + missing_from(fmt::format("[^{}]+", kWordInClass), text_of(kPatternWordRanges));
+  return members;
+}
 
 class Translator {
  public:
@@ -143,13 +153,27 @@ class Translator {
 
   void class_character(char c) {
     if (c == ']') {
+      if (depth_ > 0) {
+        --depth_;
+        return replace(1, "");
+      }
       in_class_ = false;
     } else if (c == '[') {
-      refuse("classes inside classes are not supported");
+      return inner_class();
     } else if (c == '&' && in_.substr(at_, 2) == "&&") {
       refuse("intersections of classes are not supported");
     }
     take(1);
+  }
+
+  // A class inside a class adds its members, so that its brackets can go.
+  void inner_class() {
+    const auto next = in_.substr(at_ + 1, 1);
+    if (next == "^" || next == ":" || next == "]" || out_.ends_with('-')) {
+      refuse("a class inside a class is supported only if it begins with a member that it adds");
+    }
+    ++depth_;
+    replace(1, "");
   }
 
   void escape() {
@@ -158,9 +182,8 @@ class Translator {
     switch (c) {
       case 's': return replace(2, "\\p{White_Space}");
       case 'S': return replace(2, "\\P{White_Space}");
-      case 'w':
-        return replace(2, in_class_ ? std::string(kWordInClass) : fmt::format("[{}{}]", kWordInClass, kWordOutside));
-      case 'd': return replace(2, "\\p{Nd}");
+      case 'w': return replace(2, class_of(word_members() + std::string(in_class_ ? "" : kWordOutside)));
+      case 'd': return replace(2, class_of(fmt::format("\\p{{Nd}}{}", missing_members("Nd"))));
       case 'D': return replace(2, "\\P{Nd}");
       case 'p':
       case 'P': return property();
@@ -175,13 +198,15 @@ class Translator {
         if (!in_class_) return take(2);
         break;
       case 'W':
-        if (!in_class_) return replace(2, fmt::format("[^{}{}]", kWordInClass, kWordOutside));
+        if (!in_class_) return replace(2, fmt::format("[^{}{}]", word_members(), kWordOutside));
         break;
       default:
         if (!std::isalnum(static_cast<unsigned char>(c)) && static_cast<unsigned char>(c) < 0x80) return take(2);
     }
     refuse("\"\\{}\" is not supported {}", c, in_class_ ? "in a class" : "here");
   }
+
+  std::string class_of(const std::string& members) const { return in_class_ ? members : "[" + members + "]"; }
 
   void hexadecimal() {
     const auto is_hex = [this](size_t i) {
@@ -228,6 +253,7 @@ class Translator {
   std::string_view in_;
   size_t at_ = 0;
   bool in_class_ = false;
+  int depth_ = 0;  // of classes inside the class
   std::string out_;
 };
 

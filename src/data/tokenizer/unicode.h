@@ -14,9 +14,10 @@ struct CodePointRange {
   uint32_t first, last;
 };
 
-/// Generated (unicode_ranges.cpp), sorted: \p{L}, \p{N}, and the code points whose normalisation was settled after the
-/// Unicode version that `tokenizers` normalises by, which it therefore leaves alone.
-extern const std::span<const CodePointRange> kLetterRanges, kNumberRanges, kUnknownToNormalizationRanges;
+/// Generated (unicode_ranges.cpp), sorted: \p{L}, \p{N}, \d, [\w], and the code points whose normalisation was settled
+/// after the Unicode version that `tokenizers` normalises by, which it therefore leaves alone.
+extern const std::span<const CodePointRange> kLetterRanges, kNumberRanges, kDecimalRanges, kPatternWordRanges,
+    kUnknownToNormalizationRanges;
 
 /// Generated, too; each after another Unicode version: what the pre-tokenizer Digits takes for a digit, Punctuation for
 /// punctuation, Whitespace for a part of a word, what StripAccents removes, and what BertNormalizer removes as an

@@ -1,0 +1,25 @@
+#pragma once
+// The post-processor of a tokenizer.json: which special tokens stand around a text. Documents are encoded without them;
+// who wants to see a text as a chat or an embedding model does asks for them.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace athanor {
+
+/// A single sequence: what is before and after its ids.
+struct SequenceTemplate {
+  std::vector<uint32_t> before, after;
+
+  std::vector<uint32_t> around(std::span<const uint32_t> ids) const;
+};
+
+/// Of the text of a tokenizer.json. TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel (nothing),
+/// Sequence and null.
+/// @throws DataError by JSON path: a kind that is not known, a template that repeats its sequence or lacks it.
+SequenceTemplate read_sequence_template(std::string_view tokenizer_json, const std::string& name_for_errors);
+
+}  // namespace athanor
