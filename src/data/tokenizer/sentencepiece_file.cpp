@@ -1,6 +1,7 @@
 #include "data/tokenizer/sentencepiece_file.h"
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 #include "base/error.h"
@@ -10,13 +11,16 @@ namespace {
 
 // Field numbers of sentencepiece_model.proto.
 constexpr uint64_t kPieces = 1, kTrainerSpec = 2, kNormalizerSpec = 3;
+constexpr uint64_t kPieceText = 1, kPieceScore = 2, kPieceType = 3;
+constexpr uint64_t kModelType = 3, kByteFallback = 35;
 
 // The wire format of protocol buffers: a key (number, kind), then a varint, 4 or 8 bytes, or a length and bytes.
 class WireReader {
  public:
   struct Field {
     uint64_t number;
-    std::string_view bytes;  // only of kind 2
+    std::string_view bytes;  // of kinds 1, 2 and 5
+    uint64_t value = 0;      // of kind 0
   };
 
   explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
@@ -28,14 +32,16 @@ class WireReader {
     const auto key = varint();
     if (!key || *key >> 3 == 0) return std::nullopt;
     Field field{*key >> 3, {}};
+    std::optional<uint64_t> length;
     switch (*key & 7) {
-      case 0: return varint() ? std::optional(field) : std::nullopt;
-      case 1: return skip(8) ? std::optional(field) : std::nullopt;
-      case 5: return skip(4) ? std::optional(field) : std::nullopt;
-      case 2: break;
+      case 0:
+        if (const auto value = varint()) return Field{field.number, {}, *value};
+        return std::nullopt;
+      case 1: length = 8; break;
+      case 5: length = 4; break;
+      case 2: length = varint(); break;
       default: return std::nullopt;
     }
-    const auto length = varint();
     if (!length || *length > bytes_.size() - at_) return std::nullopt;
     field.bytes = bytes_.substr(at_, *length);
     at_ += *length;
@@ -52,36 +58,62 @@ class WireReader {
     }
     return std::nullopt;
   }
-  bool skip(size_t num_bytes) {
-    if (num_bytes > bytes_.size() - at_) return false;
-    at_ += num_bytes;
-    return true;
-  }
-
   std::string_view bytes_;
   size_t at_ = 0;
 };
 
+// Calls `visit` with each field of `bytes`; false if they are none.
+template <class Visit>
+bool for_each_field(std::string_view bytes, Visit visit) {
+  WireReader reader(bytes);
+  while (!reader.at_end()) {
+    const auto field = reader.next();
+    if (!field) return false;
+    visit(*field);
+  }
+  return true;
+}
+
+bool parse_piece(std::string_view bytes, SentencePieceFile::Piece& piece) {
+  return for_each_field(bytes, [&](const WireReader::Field& field) {
+    if (field.number == kPieceText) piece.text = field.bytes;
+    if (field.number == kPieceScore && field.bytes.size() == sizeof(float)) {
+      std::memcpy(&piece.score, field.bytes.data(), sizeof(float));
+    }
+    if (field.number == kPieceType) piece.type = static_cast<SentencePieceFile::PieceType>(field.value);
+  });
+}
+
+bool parse_trainer_spec(std::string_view bytes, SentencePieceFile& file) {
+  return for_each_field(bytes, [&](const WireReader::Field& field) {
+    if (field.number == kModelType) file.type = static_cast<SentencePieceFile::ModelType>(field.value);
+    if (field.number == kByteFallback) file.byte_fallback = field.value != 0;
+  });
+}
+
 }  // namespace
 
-void check_sentencepiece_file(std::string_view bytes, const std::string& name) {
+SentencePieceFile parse_sentencepiece_file(std::string_view bytes, const std::string& name) {
+  SentencePieceFile file;
   WireReader reader(bytes);
-  bool any_piece = false, trainer_spec = false, normalizer_spec = false;
+  bool trainer_spec = false, normalizer_spec = false;
   while (!reader.at_end()) {
     const size_t begin = reader.position();
     const auto field = reader.next();
-    ATHANOR_CHECK_DATA(field, "{}: no SentencePiece model, or cut off: what begins at byte {} of {} is not whole{}",
+    bool whole = field.has_value();
+    if (whole && field->number == kPieces) whole = parse_piece(field->bytes, file.pieces.emplace_back());
+    if (whole && field->number == kTrainerSpec) whole = trainer_spec = parse_trainer_spec(field->bytes, file);
+    ATHANOR_CHECK_DATA(whole, "{}: no SentencePiece model, or cut off: what begins at byte {} of {} is not whole{}",
                        name, begin, bytes.size(), begin == 0 ? "" : "; get the file again");
-    any_piece |= field->number == kPieces;
-    trainer_spec |= field->number == kTrainerSpec;
     normalizer_spec |= field->number == kNormalizerSpec;
   }
-  ATHANOR_CHECK_DATA(any_piece && trainer_spec && normalizer_spec,
+  ATHANOR_CHECK_DATA(!file.pieces.empty() && trainer_spec && normalizer_spec,
                      "{}: no SentencePiece model, or cut off after {} bytes: it has no {}; get the file again", name,
                      bytes.size(),
-                     !any_piece      ? "pieces"
-                     : !trainer_spec ? "trainer_spec"
-                                     : "normalizer_spec");
+                     file.pieces.empty() ? "pieces"
+                     : !trainer_spec     ? "trainer_spec"
+                                         : "normalizer_spec");
+  return file;
 }
 
 }  // namespace athanor

@@ -1,15 +1,30 @@
 #pragma once
-// The outside of a SentencePiece .model, looked at before libsentencepiece is: that takes a file cut off between two
-// fields for a whole one, and believes the offsets in its tables.
+// A SentencePiece .model looked at before libsentencepiece is: that takes a file cut off between two fields for a whole
+// one. And what its interface does not tell of the pieces.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace athanor {
 
-/// A ModelProto: pieces, then trainer_spec and normalizer_spec, each with its length before it; the trie of the
-/// normalizer stays inside itself.
+struct SentencePieceFile {
+  enum class ModelType { kUnigram = 1, kBpe = 2, kWord = 3, kChar = 4 };
+  enum class PieceType { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+  struct Piece {
+    std::string_view text;
+    float score = 0;
+    PieceType type = PieceType::kNormal;
+  };
+
+  ModelType type = ModelType::kUnigram;
+  bool byte_fallback = false;
+  std::vector<Piece> pieces;  // by id; views of the file
+};
+
+/// Reads a ModelProto: pieces, then trainer_spec and normalizer_spec, each with its length before it.
 /// @throws DataError naming `name` and the byte.
-void check_sentencepiece_file(std::string_view bytes, const std::string& name);
+SentencePieceFile parse_sentencepiece_file(std::string_view bytes, const std::string& name);
 
 }  // namespace athanor

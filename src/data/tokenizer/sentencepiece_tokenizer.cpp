@@ -4,12 +4,13 @@
 
 #include <sentencepiece_processor.h>
 
-#include <limits>
+#include <array>
 
 #include "base/error.h"
 #include "data/tokenizer/sentencepiece_file.h"
 #include "data/tokenizer/tokenizer_backend.h"
 #include "data/tokenizer/unicode.h"
+#include "data/tokenizer/unigram.h"
 
 namespace athanor {
 namespace {
@@ -85,16 +86,22 @@ class PieceStream : public DecodeStream {
 class SentencePieceTokenizer : public TokenizerBackend {
  public:
   SentencePieceTokenizer(std::string model, const std::string& name) : file_(std::move(model)) {
-    check_sentencepiece_file(file_, name);
+    const auto file = parse_sentencepiece_file(file_, name);
     const auto status = model_.LoadFromSerializedProto(file_);
     ATHANOR_CHECK_DATA(status.ok(), "{}: SentencePiece cannot use this model: {}", name, status.ToString());
-    ATHANOR_CHECK_DATA(model_.GetPieceSize() > 0, "{}: the model has no pieces", name);
+    if (file.type != SentencePieceFile::ModelType::kUnigram) return;
+    unigram_.emplace(file);
+    byte_fallback_ = file.byte_fallback;
+    for (int id = 0; id < model_.GetPieceSize(); ++id) {
+      if (model_.IsByte(id)) byte_ids_[static_cast<unsigned char>(byte_of(model_, id))] = static_cast<uint32_t>(id);
+    }
   }
 
   void encode(std::string_view utf8, std::vector<uint32_t>& out) const override {
     ATHANOR_CHECK_DATA(utf8.size() <= kMaxTextBytes,
                        "a document of {} bytes is too long for SentencePiece, which takes {}; cut it", utf8.size(),
                        kMaxTextBytes);
+    if (unigram_) return encode_unigram(utf8, out);
     std::vector<int> ids;
     const auto status = model_.Encode(utf8, &ids);
     ATHANOR_CHECK_DATA(status.ok(), "SentencePiece cannot encode this text: {}", status.ToString());
@@ -130,8 +137,44 @@ class SentencePieceTokenizer : public TokenizerBackend {
   const std::string& file_bytes() const override { return file_; }
 
  private:
+  // Its pieces put together are what the normaliser made of the text; which pieces they are is found anew (unigram.h).
+  std::string normalized(std::string_view utf8) const {
+    const auto encoded = model_.EncodeAsImmutableProto(utf8);
+    std::string text;
+    text.reserve(utf8.size() * 3 / 2);
+    for (size_t i = 0; i < encoded.pieces_size(); ++i) {
+      const auto piece = encoded.pieces(static_cast<int>(i));
+      const auto id = static_cast<int>(piece.id());
+      if (model_.IsByte(id)) {
+        text += byte_of(model_, id);
+      } else {
+        text += piece.piece();
+      }
+    }
+    return text;
+  }
+
+  void encode_unigram(std::string_view utf8, std::vector<uint32_t>& out) const {
+    Unigram::Scratch scratch;
+    const auto text = normalized(utf8);
+    bool after_unknown = false;
+    unigram_->encode(text, scratch, [&](std::string_view piece, std::optional<uint32_t> id) {
+      if (id) {
+        out.push_back(*id);
+      } else if (byte_fallback_) {
+        for (const char c : piece) out.push_back(byte_ids_[static_cast<unsigned char>(c)]);
+      } else if (!after_unknown) {  // a run of unknown characters is one piece
+        out.push_back(static_cast<uint32_t>(model_.unk_id()));
+      }
+      after_unknown = !id;
+    });
+  }
+
   std::string file_;
   SentencePieceProcessor model_;
+  std::optional<Unigram> unigram_;
+  bool byte_fallback_ = false;
+  std::array<uint32_t, 256> byte_ids_{};
 };
 
 }  // namespace
