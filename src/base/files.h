@@ -67,6 +67,9 @@ class MappedFile {
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+  /// These bytes and a few around them will not be read soon: they leave this process, and stay in the file. Reading a
+  /// file larger than memory, released behind the reader, takes no more of it than the reader holds.
+  void release(const void* begin, size_t num_bytes) const;
 
  private:
   const std::byte* data_ = nullptr;

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -72,6 +73,31 @@ TEST_F(Files, MappedBytesEqualReadBytesAndTheirHash) {
   EXPECT_EQ(hash_file(folder_ / "t"), hash_hex(text));
   write_file_atomically(folder_ / "empty", "");
   EXPECT_EQ(MappedFile(folder_ / "empty").size(), 0u);
+}
+
+// Resident bytes of this process that belong to files, on a disk or in a tmpfs.
+size_t resident_file_bytes() {
+  std::ifstream status("/proc/self/status");
+  size_t kilobytes = 0;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssFile:") || line.starts_with("RssShmem:"))
+      kilobytes += std::stoul(line.substr(line.find(':') + 1));
+  }
+  return kilobytes << 10;
+}
+
+TEST_F(Files, WhatIsReleasedLeavesTheProcessAndStaysReadable) {
+  constexpr size_t kSize = 32 << 20;
+  std::string text(kSize, 'a');
+  text[kSize / 2] = 'b';
+  write_file_atomically(folder_ / "large", text);
+  const MappedFile mapped(folder_ / "large");
+  const size_t before = resident_file_bytes();
+  EXPECT_EQ(mapped.text(), text);
+  EXPECT_GT(resident_file_bytes(), before + kSize / 2);
+  for (size_t at = 0; at < kSize; at += 1000) mapped.release(mapped.data() + at, std::min<size_t>(1000, kSize - at));
+  EXPECT_LT(resident_file_bytes(), before + kSize / 8);
+  EXPECT_EQ(mapped.text(), text);
 }
 
 }  // namespace

@@ -78,6 +78,32 @@ class Checkpoint : public FolderTest {
   }
 };
 
+TEST_F(Checkpoint, WhatIsReadBlockByBlockHasTheBytesOfWhatIsInMemory) {
+  const Shape shape{3, 1'000'003};  // several blocks, the last of another length, and files cut inside the slice
+  std::vector<float> values(3'000'009);
+  std::iota(values.begin(), values.end(), 0.5F);
+  Slice slice = whole_slice(shape);
+  slice.flat_begin = 5;
+  slice.flat_end = slice.flat_end - 7;
+  const auto read = [&](int64_t first, std::span<float> out) {
+    std::copy_n(values.begin() + 5 + first, out.size(), out.begin());
+  };
+  const WriteOptions options{.max_file_bytes = 5'000'000, .num_threads = 2};
+  Manifest in_memory, block_by_block;
+  for (const char* name : {"a", "b"}) std::filesystem::create_directories(folder_ / name);
+  write_pieces(folder_ / "a", "p", {{"master/a", slice, values.data() + 5}}, in_memory, options);
+  write_pieces(folder_ / "b", "p", {{"master/a", slice, nullptr, read}}, block_by_block, options);
+  ASSERT_EQ(in_memory.pieces.size(), 3u);
+  ASSERT_EQ(in_memory.files, block_by_block.files);
+  for (size_t i = 0; i < in_memory.pieces.size(); ++i) {
+    EXPECT_EQ(in_memory.pieces[i].hash, block_by_block.pieces[i].hash) << i;
+    EXPECT_EQ(in_memory.pieces[i].slice, block_by_block.pieces[i].slice) << i;
+  }
+  for (const auto& [name, size] : in_memory.files) {
+    EXPECT_EQ(read_file(folder_ / "a" / name), read_file(folder_ / "b" / name)) << name;
+  }
+}
+
 TEST_F(Checkpoint, AnySlicingReadsWhatAnyOtherWrote) {
   RandomSlices random(5);
   for (int round = 0; round < 25; ++round) {

@@ -23,6 +23,30 @@ Json olmoe() {
     "tie_word_embeddings":false,"transformers_version":"5.0.0","use_cache":true,"vocab_size":50304})");
 }
 
+/// What Qwen/Qwen3-30B-A3B has, with the older names of version 4.
+Json qwen3_moe() {
+  return Json::parse(R"({"architectures":["Qwen3MoeForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
+    "bos_token_id":151643,"decoder_sparse_step":1,"eos_token_id":151645,"head_dim":128,"hidden_act":"silu",
+    "hidden_size":2048,"initializer_range":0.02,"intermediate_size":6144,"max_position_embeddings":40960,
+    "max_window_layers":48,"mlp_only_layers":[],"model_type":"qwen3_moe","moe_intermediate_size":768,
+    "norm_topk_prob":true,"num_attention_heads":32,"num_experts":128,"num_experts_per_tok":8,"num_hidden_layers":48,
+    "num_key_value_heads":4,"output_router_logits":false,"rms_norm_eps":1e-06,"rope_scaling":null,
+    "rope_theta":1000000.0,"router_aux_loss_coef":0.001,"sliding_window":null,"tie_word_embeddings":false,
+    "torch_dtype":"bfloat16","transformers_version":"4.51.0","use_cache":true,"use_sliding_window":false,
+    "vocab_size":151936})");
+}
+
+/// What meta-llama/Llama-3.2-1B has.
+Json llama() {
+  return Json::parse(R"({"architectures":["LlamaForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
+    "bos_token_id":128000,"eos_token_id":128001,"head_dim":64,"hidden_act":"silu","hidden_size":2048,
+    "initializer_range":0.02,"intermediate_size":8192,"max_position_embeddings":131072,"mlp_bias":false,
+    "model_type":"llama","num_attention_heads":32,"num_hidden_layers":16,"num_key_value_heads":8,"pretraining_tp":1,
+    "rms_norm_eps":1e-05,"rope_scaling":{"factor":32.0,"high_freq_factor":4.0,"low_freq_factor":1.0,
+    "original_max_position_embeddings":8192,"rope_type":"llama3"},"rope_theta":500000.0,"tie_word_embeddings":true,
+    "torch_dtype":"bfloat16","transformers_version":"4.45.0.dev0","use_cache":true,"vocab_size":128256})");
+}
+
 HfConfig parse(const Json& json) { return parse_hf_config(json.dump(), "m/config.json"); }
 
 std::string refusal(Json json, const Json& change) {
@@ -62,6 +86,64 @@ TEST(HfConfig, RopeThetaIsReadWhereverAVersionPutIt) {
   EXPECT_EQ(parse(version5).model.rope_theta, 10000.0);
 }
 
+TEST(HfConfig, Qwen3MoeIsRead) {
+  const auto config = parse(qwen3_moe());
+  const auto& m = config.model;
+  EXPECT_EQ(m.family, "qwen3_moe");
+  EXPECT_EQ(m.head_dim(), 128);
+  EXPECT_EQ(m.kv_heads(), 4);
+  EXPECT_EQ(m.expert_intermediate_size(), 768);
+  EXPECT_EQ(m.intermediate_size, 6144);
+  EXPECT_EQ(m.num_sparse_layers(), 48);
+  EXPECT_TRUE(m.norm_topk_prob);
+  EXPECT_EQ(m.rope_theta, 1e6);
+  EXPECT_EQ(m.rms_norm_eps, 1e-6);
+  EXPECT_EQ(m.rope_scaling, RopeScaling{});
+  EXPECT_EQ(config.router_aux_loss_coef, 0.001);
+  EXPECT_EQ(parse({{"model_type", "qwen3_moe"}, {"sliding_window", 4096}}).model.num_hidden_layers, 24);
+}
+
+TEST(HfConfig, LlamaWithItsRopeIsRead) {
+  const auto m = parse(llama()).model;
+  EXPECT_EQ(m.family, "llama");
+  EXPECT_EQ(m.rope_scaling.rope_type, "llama3");
+  EXPECT_EQ(m.rope_scaling.factor, 32);
+  EXPECT_EQ(m.rope_scaling.original_max_position_embeddings, 8192);
+  EXPECT_EQ(m.rope_scaling.high_freq_factor, 4);
+  EXPECT_TRUE(m.tie_word_embeddings);
+  auto version5 = llama();
+  version5["rope_parameters"] = version5["rope_scaling"];
+  version5["rope_parameters"]["rope_theta"] = 500000.0;
+  version5.erase("rope_scaling");
+  version5.erase("rope_theta");
+  EXPECT_EQ(parse(version5).model, m);
+}
+
+TEST(HfConfig, ScalingsThatAreNotComputedOrIncompleteAreRefusedByName) {
+  const auto with = [](Json rope) { return refusal(llama(), {{"rope_scaling", std::move(rope)}}); };
+  EXPECT_SAYS(with({{"rope_type", "longrope"}, {"factor", 2.0}}), "rope_type \"longrope\" is not supported, only");
+  EXPECT_SAYS(with({{"type", "linear"}}), "factor is null, expected a number above 0");
+  EXPECT_SAYS(with({{"type", "linear"}, {"factor", -2}}), "factor is -2");
+  EXPECT_SAYS(with({{"rope_type", "llama3"}, {"factor", 8.0}}), "low_freq_factor is null");
+  EXPECT_SAYS(with({{"rope_type", "default"}, {"mrope_section", {16, 24}}}), "mrope_section = [16,24]");
+  EXPECT_SAYS(with({{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}), "partial_rotary_factor = 0.5");
+  EXPECT_SAYS(with({{"rope_type", 3}}), "rope_type is 3, expected a text");
+  EXPECT_SAYS(with({{"rope_type", "yarn"}, {"factor", 2.0}, {"attention_factor", 0}}), "attention_factor is 0");
+  EXPECT_SAYS(with("linear"), "expected an object");
+  EXPECT_SAYS(with({{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}}),
+              "high_freq_factor (4) must be above low_freq_factor (4)");
+}
+
+TEST(HfConfig, YarnTakesItsFactorFromTheLengthsWhereItIsNull) {
+  const auto m = parse({{"model_type", "qwen3"},
+                        {"max_position_embeddings", 131072},
+                        {"rope_scaling",
+                         {{"rope_type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 32768}}}})
+                     .model;
+  EXPECT_EQ(m.rope_scaling.factor, 4);
+  EXPECT_EQ(m.head_dim(), 128);  // transformers' default for this family
+}
+
 TEST(HfConfig, WhatIsLeftOutHasTransformersDefaults) {
   const auto olmo = parse(Json{{"model_type", "olmo"}}).model;
   EXPECT_EQ(olmo.hidden_size, 4096);
@@ -89,6 +171,20 @@ TEST(HfConfig, WhatIsWrittenIsReadBackEqual) {
   EXPECT_FALSE(again.pad_token_id.has_value());
   EXPECT_EQ(again.router_aux_loss_coef, 0.002);
 
+  for (auto& json : {qwen3_moe(), llama(), Json{{"model_type", "llama"}}, Json{{"model_type", "qwen3"}}}) {
+    const auto first = parse(json);
+    const auto second = parse_hf_config(hf_config_text(first, Dtype::kBF16), "x");
+    EXPECT_EQ(second.model, first.model) << json["model_type"];
+    EXPECT_EQ(second.bos_token_id, first.bos_token_id);
+  }
+  auto mixed = parse(qwen3_moe());
+  mixed.model.decoder_sparse_step = 2;
+  mixed.model.mlp_only_layers = {1, 5};
+  mixed.model.rope_scaling = {.rope_type = "yarn", .factor = 4, .original_max_position_embeddings = 64};
+  mixed.model.rope_scaling.beta_slow = 2;
+  mixed.model.rope_scaling.truncate = false;
+  EXPECT_EQ(parse_hf_config(hf_config_text(mixed, Dtype::kF32), "x").model, mixed.model);
+
   const auto dense = parse(Json{{"model_type", "olmo"}, {"tie_word_embeddings", true}});
   EXPECT_EQ(parse_hf_config(hf_config_text(dense, Dtype::kF32), "x").model, dense.model);
   EXPECT_EQ(Json::parse(hf_config_text(dense, Dtype::kF32))["torch_dtype"], "float32");
@@ -98,6 +194,19 @@ TEST(HfConfig, OptionsThatWeDoNotComputeAreRefusedByName) {
   EXPECT_SAYS(refusal(olmoe(), {{"hidden_act", "gelu"}}), "hidden_act = \"gelu\" is not supported, only \"silu\"");
   EXPECT_SAYS(refusal(olmoe(), {{"attention_bias", true}}), "attention_bias = true");
   EXPECT_SAYS(refusal(olmoe(), {{"attention_dropout", 0.1}}), "attention_dropout = 0.1");
+  EXPECT_SAYS(refusal(olmoe(), {{"sliding_window", 4096}}), "sliding_window = 4096 is not supported");
+  EXPECT_SAYS(refusal(llama(), {{"mlp_bias", true}}), "mlp_bias = true");
+  EXPECT_SAYS(refusal(llama(), {{"clip_qkv", 8.0}}), "clip_qkv = 8.0");
+  EXPECT_SAYS(refusal(llama(), {{"partial_rotary_factor", 0.25}}), "partial_rotary_factor = 0.25");
+  EXPECT_SAYS(refusal(llama(), {{"head_dim", 63}}), "model.head_dim (63) must be even");
+  EXPECT_SAYS(refusal(llama(), {{"head_dim", "wide"}}), "head_dim is \"wide\"");
+  EXPECT_SAYS(refusal(olmoe(), {{"head_dim", 64}}), "model.head_dim (64): in family olmoe it is");
+  EXPECT_SAYS(refusal(qwen3_moe(), {{"use_sliding_window", true}}), "use_sliding_window = true");
+  EXPECT_SAYS(refusal(qwen3_moe(), {{"mlp_only_layers", {48}}}), "mlp_only_layers has 48");
+  EXPECT_SAYS(refusal(qwen3_moe(), {{"mlp_only_layers", {-1}}}), "mlp_only_layers is [-1]");
+  EXPECT_SAYS(
+      refusal({{"model_type", "qwen3"}, {"layer_types", {"full_attention", "sliding_attention"}}}, Json::object()),
+      "layer_types = [\"full_attention\",\"sliding_attention\"] is not supported");
   EXPECT_SAYS(refusal(olmoe(), {{"quantization_config", {{"bits", 4}}}}), "quantization_config");
   EXPECT_SAYS(refusal(olmoe(), {{"model_type", "mamba"}}),
               "model_type \"mamba\" is not supported; expected one of olmo, olmoe, llama, qwen3, qwen3_moe");

@@ -56,48 +56,50 @@ std::vector<std::span<const Part>> plan_shards(std::span<const Part> parts, uint
   return shards;
 }
 
-/// Asks for each parameter once, though its experts may lie in several files.
-class CurrentParameter {
- public:
-  explicit CurrentParameter(const ParameterSource& source) : source_(source) {}
-
-  std::span<const float> part(const Part& part) {
-    if (part.parameter != current_) {
-      values_ = source_(*part.parameter);
-      current_ = part.parameter;
-      ATHANOR_CHECK_CHECKPOINT(static_cast<int64_t>(values_.size()) == current_->num_elements(),
-                               "cannot export {}: {} values given, its shape {} needs {}", current_->name,
-                               values_.size(), shape_text(current_->shape), current_->num_elements());
+/// A source as a reader: asks for each parameter once, though its experts may lie in several files.
+ParameterReader reader_of(const ParameterSource& source) {
+  struct Current {
+    const ParameterSpec* parameter = nullptr;
+    std::span<const float> values;
+  };
+  return [&source, current = Current{}](const ParameterSpec& parameter, int64_t first, std::span<float> out) mutable {
+    if (&parameter != current.parameter) {
+      current = {&parameter, source(parameter)};
+      ATHANOR_CHECK_CHECKPOINT(static_cast<int64_t>(current.values.size()) == parameter.num_elements(),
+                               "cannot export {}: {} values given, its shape {} needs {}", parameter.name,
+                               current.values.size(), shape_text(parameter.shape), parameter.num_elements());
     }
-    return values_.subspan(static_cast<size_t>(part.first), static_cast<size_t>(part.count));
-  }
+    std::copy_n(current.values.begin() + first, out.size(), out.begin());
+  };
+}
 
- private:
-  const ParameterSource& source_;
-  const ParameterSpec* current_ = nullptr;
-  std::span<const float> values_;
-};
-
-void write_shard(const fs::path& path, std::span<const Part> parts, Dtype dtype, CurrentParameter& current) {
+void write_shard(const fs::path& path, std::span<const Part> parts, Dtype dtype, const ParameterReader& read) {
+  constexpr int64_t kBlockElements = 1 << 20;
   std::vector<TensorSpec> specs;
   for (const auto& part : parts) specs.push_back({part.tensor.name, dtype, part.tensor.shape});
   SafetensorsWriter writer(path, specs, {{"format", "pt"}});  // without it, transformers refuses the file
-  for (const auto& part : parts) writer.append_floats(dtype, current.part(part));
+  std::vector<float> block(kBlockElements);
+  for (const auto& part : parts) {
+    for (int64_t at = 0; at < part.count; at += kBlockElements) {
+      const auto values = std::span(block).first(static_cast<size_t>(std::min(kBlockElements, part.count - at)));
+      read(*part.parameter, part.first + at, values);
+      writer.append_floats(dtype, values);
+    }
+  }
   writer.commit();
 }
 
-void write_weights(const fs::path& folder, const std::vector<ParameterSpec>& parameters, const ParameterSource& source,
+void write_weights(const fs::path& folder, const std::vector<ParameterSpec>& parameters, const ParameterReader& read,
                    const HfExportOptions& options) {
   const auto parts = list_parts(parameters);
   const auto shards = plan_shards(parts, dtype_size(options.dtype), options.max_shard_bytes);
-  CurrentParameter current(source);
-  if (shards.size() == 1) return write_shard(folder / kHfWeightsName, parts, options.dtype, current);
+  if (shards.size() == 1) return write_shard(folder / kHfWeightsName, parts, options.dtype, read);
 
   nlohmann::json weight_map = nlohmann::json::object();
   int64_t num_elements_in_all = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
     const auto name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-    write_shard(folder / name, shards[i], options.dtype, current);
+    write_shard(folder / name, shards[i], options.dtype, read);
     for (const auto& part : shards[i]) {
       weight_map[part.tensor.name] = name;
       num_elements_in_all += part.count;
@@ -122,6 +124,11 @@ void write_generation_config(const fs::path& folder, const HfConfig& config) {
 
 void export_hf_folder(const fs::path& folder, const HfConfig& config, const ParameterSource& source,
                       const HfExportOptions& options) {
+  export_hf_folder(folder, config, reader_of(source), options);
+}
+
+void export_hf_folder(const fs::path& folder, const HfConfig& config, const ParameterReader& read,
+                      const HfExportOptions& options) {
   ATHANOR_ASSERT(options.dtype == Dtype::kBF16 || options.dtype == Dtype::kF32);
   const bool taken = fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder));
   ATHANOR_CHECK_CHECKPOINT(!taken || options.overwrite, "{}: is there already; choose another folder or overwrite it",
@@ -133,9 +140,9 @@ void export_hf_folder(const fs::path& folder, const HfConfig& config, const Para
   AtomicFolder staged(folder);
   write_file_atomically(staged.staging() / kHfConfigName, hf_config_text(config, options.dtype));
   write_generation_config(staged.staging(), config);
-  if (!options.tokenizer_json.empty()) write_hf_tokenizer(staged.staging(), options.tokenizer_json, config);
+  if (!options.tokenizer.empty()) write_hf_tokenizer(staged.staging(), options.tokenizer, config);
   for (const auto& [name, text] : options.extra_files) write_file_atomically(staged.staging() / name, text);
-  write_weights(staged.staging(), make_inventory(config.model), source, options);
+  write_weights(staged.staging(), make_inventory(config.model), read, options);
   if (taken) predecessor.move_now();
   fault_point("export.before_commit");
   staged.commit();

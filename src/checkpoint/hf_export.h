@@ -22,19 +22,24 @@ struct HfExportOptions {
   Dtype dtype = Dtype::kBF16;  // or kF32
   /// Weights beyond this go into several files with an index; a single larger tensor gets a file of its own.
   uint64_t max_shard_bytes = 5'000'000'000;
-  /// Copied with its tokenizer_config.json and special_tokens_map.json, where they stand beside it (without one, a
-  /// tokenizer_config.json is made); "" writes no tokenizer.
-  std::filesystem::path tokenizer_json = {};
+  /// A tokenizer.json or tokenizer.model, copied with the settings that stand beside it (hf_tokenizer.h); "" writes no
+  /// tokenizer.
+  std::filesystem::path tokenizer = {};
   /// Name → text of files of our own beside the weights, written with them or not at all.
   std::map<std::string, std::string> extra_files = {};
   /// Replace a transformers folder that is there, once the new one is whole.
   bool overwrite = false;
 };
 
+/// Gives elements [first, first + out.size()), row-major, of a parameter: for models that are not in memory.
+using ParameterReader = std::function<void(const ParameterSpec&, int64_t first, std::span<float> out)>;
+
 /// @param config  token ids in it go into config.json and generation_config.json.
 /// @throws CheckpointError if `folder` is there, not empty and not to be overwritten, or a source's length is wrong;
 /// IoError. Fault point: "export.before_commit".
 void export_hf_folder(const std::filesystem::path& folder, const HfConfig& config, const ParameterSource& source,
+                      const HfExportOptions& options = {});
+void export_hf_folder(const std::filesystem::path& folder, const HfConfig& config, const ParameterReader& reader,
                       const HfExportOptions& options = {});
 
 }  // namespace athanor

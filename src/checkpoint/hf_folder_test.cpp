@@ -251,7 +251,7 @@ TEST_F(HfFolderTest, AFolderWithoutConfigOrWeightsSaysSo) {
 
 TEST_F(HfFolderTest, TheTokenizerComesAlongWithTheNameOfItsEndOfText) {
   write_raw(folder_ / "tokenizer.json", kTokenizer);
-  write(small_model(false), {.tokenizer_json = folder_ / "tokenizer.json"});
+  write(small_model(false), {.tokenizer = folder_ / "tokenizer.json"});
   EXPECT_EQ(read_file(path_ / "tokenizer.json"), kTokenizer);
   const auto config = Json::parse(read_file(path_ / "tokenizer_config.json"));
   EXPECT_EQ(config["eos_token"], "<|endoftext|>");
@@ -259,7 +259,7 @@ TEST_F(HfFolderTest, TheTokenizerComesAlongWithTheNameOfItsEndOfText) {
 
   fs::remove_all(path_);
   write_raw(folder_ / "tokenizer_config.json", "{\"kept\": true}");
-  write(small_model(false), {.tokenizer_json = folder_ / "tokenizer.json"});
+  write(small_model(false), {.tokenizer = folder_ / "tokenizer.json"});
   EXPECT_EQ(read_file(path_ / "tokenizer_config.json"), "{\"kept\": true}");
 }
 
@@ -268,7 +268,7 @@ TEST_F(HfFolderTest, ATokenizerOfAnotherModelIsRefusedAndNothingIsLeft) {
   auto config = small_model(false);
   config.eos_token_id = 7;
   const auto refusal = [&] {
-    return message_of<CheckpointError>([&] { write(config, {.tokenizer_json = folder_ / "tokenizer.json"}); });
+    return message_of<CheckpointError>([&] { write(config, {.tokenizer = folder_ / "tokenizer.json"}); });
   };
   EXPECT_SAYS(refusal(), "no token with id 7, the model's eos_token");
   config.eos_token_id = 1;
@@ -285,7 +285,7 @@ TEST_F(HfFolderTest, AFolderThatIsThereIsOverwrittenOnlyWhenAskedAndOnlyWhole) {
   write(small_model(false));  // an empty one may be filled
   EXPECT_SAYS(refusal({}), "is there already");
   write_raw(folder_ / "tokenizer.json", "{}");
-  refusal({.tokenizer_json = folder_ / "tokenizer.json", .overwrite = true});
+  refusal({.tokenizer = folder_ / "tokenizer.json", .overwrite = true});
   EXPECT_EQ(HfFolder::open(path_).model().family, "olmo");
   write(small_model(true), {.extra_files = {{"athanor.json", "{}"}}, .overwrite = true});
   EXPECT_EQ(read_file(path_ / "athanor.json"), "{}");

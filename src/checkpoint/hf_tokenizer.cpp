@@ -13,6 +13,10 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr const char* kTokenizerJson = "tokenizer.json";
+constexpr const char* kTokenizerModel = "tokenizer.model";
+constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+
 /// Calls visit(id, text) for each token, added ones last.
 template <class Visit>
 void for_each_token(const Json& tokenizer, const std::string& where, Visit visit) {
@@ -53,22 +57,50 @@ void check_fits(const Json& tokenizer, const std::string& where, int64_t vocab_s
   });
 }
 
+std::string sentencepiece_config_text(const HfConfig& config) {
+  const Json json{{"tokenizer_class", "LlamaTokenizer"},
+                  {"model_max_length", config.model.max_position_embeddings},
+                  {"add_bos_token", false},
+                  {"add_eos_token", false},
+                  {"clean_up_tokenization_spaces", false}};
+  return json.dump(2) + "\n";
+}
+
 }  // namespace
 
-void write_hf_tokenizer(const fs::path& folder, const fs::path& tokenizer_json, const HfConfig& config) {
-  const auto where = tokenizer_json.string();
-  const auto text = read_file(tokenizer_json);
-  const auto tokenizer = parse_strict_json(text, where);
-  check_fits(tokenizer, where, config.model.vocab_size);
-  write_file_atomically(folder / "tokenizer.json", text);
+fs::path find_tokenizer_file(const fs::path& folder) {
+  for (const char* name : {kTokenizerJson, kTokenizerModel}) {
+    if (fs::is_regular_file(folder / name)) return folder / name;
+  }
+  return {};
+}
 
-  const auto beside = [&](const char* name) { return tokenizer_json.parent_path() / name; };
-  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    if (fs::is_regular_file(beside(name))) write_file_atomically(folder / name, read_file(beside(name)));
+std::string tokenizer_file_name(const fs::path& tokenizer) {
+  return tokenizer.extension() == ".model" ? kTokenizerModel : kTokenizerJson;
+}
+
+void copy_tokenizer_settings(const fs::path& from_folder, const fs::path& to_folder) {
+  for (const char* name : {kTokenizerConfig, "special_tokens_map.json", "chat_template.jinja"}) {
+    if (fs::is_regular_file(from_folder / name)) write_file_atomically(to_folder / name, read_file(from_folder / name));
   }
-  if (!fs::exists(folder / "tokenizer_config.json")) {
-    write_file_atomically(folder / "tokenizer_config.json", config_text(tokenizer, where, config));
+}
+
+void write_hf_tokenizer(const fs::path& folder, const fs::path& tokenizer, const HfConfig& config) {
+  const auto where = tokenizer.string();
+  const auto text = read_file(tokenizer);
+  const auto name = tokenizer_file_name(tokenizer);
+  std::string settings;
+  if (name == kTokenizerModel) {
+    settings = sentencepiece_config_text(config);
+  } else {
+    const auto json = parse_strict_json(text, where);
+    check_fits(json, where, config.model.vocab_size);
+    const bool has_settings = fs::exists(tokenizer.parent_path() / kTokenizerConfig);
+    if (!has_settings) settings = config_text(json, where, config);
   }
+  write_file_atomically(folder / name, text);
+  copy_tokenizer_settings(tokenizer.parent_path(), folder);
+  if (!fs::exists(folder / kTokenizerConfig)) write_file_atomically(folder / kTokenizerConfig, settings);
 }
 
 }  // namespace athanor

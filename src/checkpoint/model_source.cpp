@@ -5,6 +5,7 @@
 #include "arch/inventory.h"
 #include "base/error.h"
 #include "checkpoint/hf_import.h"
+#include "checkpoint/hf_tokenizer.h"
 #include "checkpoint/rotation.h"
 #include "config/toml_reader.h"
 
@@ -14,9 +15,8 @@ namespace {
 
 ModelSource from_hf_folder(const fs::path& path) {
   const auto folder = std::make_shared<const HfFolder>(HfFolder::open(path));
-  const fs::path tokenizer = path / "tokenizer.json";
-  return {folder->config(), fs::exists(tokenizer) ? tokenizer : fs::path(), "model " + path.string(),
-          [folder](const std::string& name, float* out) { folder->read(name, out); }};
+  return {folder->config(), find_tokenizer_file(path), "model " + path.string(),
+          [folder](const std::string& name, int64_t first, std::span<float> out) { folder->read(name, first, out); }};
 }
 
 ModelSource from_checkpoint(const std::shared_ptr<const CheckpointReader>& checkpoint) {
@@ -29,15 +29,17 @@ ModelSource from_checkpoint(const std::shared_ptr<const CheckpointReader>& check
   source.config.router_aux_loss_coef = run.moe.router_aux_loss_coef;
   if (state.contains("eos_id") && state["eos_id"].is_number_integer())
     source.config.eos_token_id = state["eos_id"].get<int64_t>();
-  const fs::path tokenizer = checkpoint->folder().parent_path().parent_path() / "tokenizer.json";
-  if (fs::exists(tokenizer)) source.tokenizer = tokenizer;
+  source.tokenizer = find_tokenizer_file(checkpoint->folder().parent_path().parent_path());
   source.description = "checkpoint " + checkpoint->folder().string();
-  source.read = [checkpoint](const std::string& name, float* out) {
+  source.read = [checkpoint](const std::string& name, int64_t first, std::span<float> out) {
     const std::string tensor = "master/" + name;
     const auto found = checkpoint->manifest().tensors.find(tensor);
     ATHANOR_CHECK_CHECKPOINT(found != checkpoint->manifest().tensors.end(), "{} has no tensor {}",
                              checkpoint->folder().string(), tensor);
-    checkpoint->load({{tensor, whole_slice(found->second), out}});
+    Slice slice = whole_slice(found->second);
+    slice.flat_begin = first;
+    slice.flat_end = first + static_cast<int64_t>(out.size());
+    checkpoint->load({{tensor, slice, out.data()}});
   };
   return source;
 }

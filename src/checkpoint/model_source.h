@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "checkpoint/hf_config.h"
@@ -12,10 +13,10 @@ namespace athanor {
 
 struct ModelSource {
   HfConfig config;                  ///< the model, and its end-of-document token where one is known
-  std::filesystem::path tokenizer;  ///< tokenizer.json; empty if there is none
+  std::filesystem::path tokenizer;  ///< tokenizer.json or tokenizer.model; empty if there is none
   std::string description;          ///< "checkpoint runs/tiny/checkpoints/step-00000500"
-  /// All elements of a logical parameter as fp32, row-major.
-  std::function<void(const std::string& name, float* out)> read;
+  /// Elements [first, first + out.size()), row-major, of a logical parameter as fp32.
+  std::function<void(const std::string& name, int64_t first, std::span<float> out)> read;
 };
 
 /// A run folder answers with its newest checkpoint that verifies, else with its newest model-only one.

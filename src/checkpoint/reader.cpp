@@ -57,12 +57,23 @@ const std::byte* CheckpointReader::bytes_of(const Piece& piece) const {
   return files_.at(piece.file).data() + piece.byte_offset;
 }
 
+std::string CheckpointReader::hash_of(const Piece& piece) const {
+  constexpr uint64_t kBlockBytes = 16 << 20;
+  Hasher hasher;
+  for (uint64_t at = 0; at < piece.num_bytes(); at += kBlockBytes) {
+    const auto count = std::min(kBlockBytes, piece.num_bytes() - at);
+    hasher.update(bytes_of(piece) + at, count);
+    files_.at(piece.file).release(bytes_of(piece) + at, count);
+  }
+  return hasher.hex();
+}
+
 void CheckpointReader::verify() const {
   for (const auto& [name, file] : files_) {
     SafetensorsFile::parse({file.data(), file.size()}, (folder_ / name).string());
   }
   for (const auto& piece : manifest_.pieces) {
-    const auto found = hash_hex(bytes_of(piece), piece.num_bytes());
+    const auto found = hash_of(piece);
     ATHANOR_CHECK_CHECKPOINT(found == piece.hash,
                              "{}: damaged: tensor {} ({}; bytes {} to {}) should have hash {} and has {}",
                              (folder_ / piece.file).string(), piece.tensor, slice_text(piece.slice), piece.byte_offset,
@@ -100,13 +111,19 @@ void CheckpointReader::load_one(const TargetView& target, const std::vector<cons
   std::vector<const Piece*> used;
   for (const auto* piece : pieces) {
     const auto* source = bytes_of(*piece);
-    const int64_t before = num_copied;
+    int64_t first = -1, last = 0;  // read of the piece
     CommonRuns(piece->slice, target.slice).for_each([&](const CommonRun& run) {
       std::memcpy(target.data + run.in_b, source + static_cast<size_t>(run.in_a) * sizeof(float),
                   static_cast<size_t>(run.count) * sizeof(float));
       num_copied += run.count;
+      if (first < 0) first = run.in_a;
+      last = run.in_a + run.count;
     });
-    if (num_copied > before) used.push_back(piece);
+    if (first < 0) continue;
+    used.push_back(piece);
+    files_.at(piece->file)
+        .release(source + static_cast<size_t>(first) * sizeof(float),
+                 static_cast<size_t>(last - first) * sizeof(float));
   }
   // As many elements as wanted, from pieces without a common element, are every element once.
   for (size_t i = 0; i < used.size(); ++i) {

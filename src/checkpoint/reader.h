@@ -19,7 +19,7 @@ struct TargetView {
 };
 
 /// An open checkpoint. Its manifest has been checked and its files are there in full length; their bytes are compared
-/// with the hashes by `verify` alone.
+/// with the hashes by `verify` alone. What has been read is released, so that a checkpoint may be larger than memory.
 class CheckpointReader {
  public:
   /// @throws CheckpointError naming what is missing, too short or damaged; IoError.
@@ -41,6 +41,7 @@ class CheckpointReader {
  private:
   CheckpointReader() = default;
   const std::byte* bytes_of(const Piece& piece) const;
+  std::string hash_of(const Piece& piece) const;
   void check_targets(const std::vector<TargetView>& targets) const;
   void load_one(const TargetView& target, const std::vector<const Piece*>& pieces) const;
 

@@ -139,6 +139,7 @@ void SafetensorsFile::read_floats(const std::string& name, int64_t first, std::s
   ATHANOR_CHECK_CHECKPOINT(widen_to_float(at.dtype, source, count, out.data()),
                            "{}: tensor \"{}\" is {}; expected F32, BF16, F16 or F64", where_, name,
                            dtype_name(at.dtype));
+  if (file_) file_->release(source, out.size() * dtype_size(at.dtype));
 }
 
 }  // namespace athanor

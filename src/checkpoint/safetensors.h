@@ -41,7 +41,8 @@ class SafetensorsFile {
   const TensorEntry& entry(const std::string& name) const;
   /// The tensor's bytes. The format promises no alignment: read elements by memcpy or `read_floats`.
   std::span<const std::byte> data(const std::string& name) const;
-  /// Elements [first, first + out.size()) as fp32, from F32, BF16, F16 or F64.
+  /// Elements [first, first + out.size()) as fp32, from F32, BF16, F16 or F64. Of a file, no more stays in memory than
+  /// `out`.
   /// @throws CheckpointError for another dtype or a range outside the tensor.
   void read_floats(const std::string& name, int64_t first, std::span<float> out) const;
 

@@ -16,7 +16,7 @@
 namespace athanor {
 namespace {
 
-constexpr size_t kBlockBytes = 4 << 20;  // hashed, then written while it is still in the cache
+constexpr int64_t kBlockElements = 1 << 20;  // hashed, then written while they are still in the cache
 
 /// A part of a view that goes into one file: elements [begin, end) of the view's box.
 struct Part {
@@ -29,8 +29,13 @@ struct Part {
     slice.flat_end = end;
     return slice;
   }
-  const float* data() const { return view->data + (begin - view->slice.flat_begin); }
-  size_t num_bytes() const { return static_cast<size_t>(end - begin) * sizeof(float); }
+  /// Elements [first, first + buffer.size()) of the part; in `buffer`, if they must be read.
+  const float* elements(int64_t first, std::span<float> buffer) const {
+    const int64_t in_view = begin - view->slice.flat_begin + first;
+    if (view->data) return view->data + in_view;
+    view->read(in_view, buffer);
+    return buffer.data();
+  }
 };
 
 struct PlannedFile {
@@ -68,11 +73,13 @@ std::string write_part(SafetensorsWriter& writer, const Part& part, const std::s
     fail_errno("cannot write", file);
   }
   Hasher hasher;
-  const auto* bytes = reinterpret_cast<const std::byte*>(part.data());
-  for (size_t at = 0; at < part.num_bytes(); at += kBlockBytes) {
-    const size_t count = std::min(kBlockBytes, part.num_bytes() - at);
-    hasher.update(bytes + at, count);
-    writer.append(bytes + at, count);
+  const int64_t total = part.end - part.begin;
+  std::vector<float> buffer(part.view->data ? 0 : static_cast<size_t>(std::min(kBlockElements, total)));
+  for (int64_t at = 0; at < total; at += kBlockElements) {
+    const auto count = static_cast<size_t>(std::min(kBlockElements, total - at));
+    const float* block = part.elements(at, std::span(buffer).first(std::min(count, buffer.size())));
+    hasher.update(block, count * sizeof(float));
+    writer.append(block, count * sizeof(float));
   }
   return hasher.hex();
 }

@@ -2,11 +2,12 @@
 // Writes a checkpoint: the slices that are held in memory go into safetensors files, the manifest beside them.
 //
 // The folder is written beside its place, synced and renamed, so that it is whole or absent. Elements go from the
-// caller's memory to the file without a copy of ours, hashed on the way.
+// caller's memory to the file without a copy of ours, hashed on the way; what is not in memory is read block by block.
 
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct PieceView {
   std::string tensor;  // KIND/NAME, see manifest.h
   Slice slice;
   const float* data;
+  /// Where `data` is null: gives the slice's elements from `first` on, counted from flat_begin. Called from several
+  /// threads at once.
+  std::function<void(int64_t first, std::span<float> out)> read = {};
 };
 
 struct WriteOptions {

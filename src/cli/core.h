@@ -19,6 +19,7 @@ struct ExportArguments {
   std::string run;  ///< a run folder, a checkpoint or a model-only folder
   std::string out;
   std::string dtype = "bfloat16";
+  uint64_t max_shard_bytes = 5'000'000'000;
   bool overwrite = false;
 };
 

@@ -1,6 +1,7 @@
 // athanor export RUN --out hf-dir, and athanor import hf-dir --out run-dir.
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <memory>
 
 #include "cli/commands.h"
@@ -15,8 +16,16 @@ void add_export_command(CLI::App& app) {
   command->add_option("run", arguments->run, "A run folder (its newest checkpoint that verifies) or one checkpoint")
       ->required();
   command->add_option("--out", arguments->out, "The folder to write")->required();
-  command->add_option("--dtype", arguments->dtype, "Of the weights")
-      ->check(CLI::IsMember({"bfloat16", "float32"}))
+  const std::map<std::string, std::string> dtypes = {
+      {"bfloat16", "bfloat16"}, {"bf16", "bfloat16"}, {"float32", "float32"}, {"fp32", "float32"}};
+  command->add_option("--dtype", arguments->dtype, "Of the weights: bfloat16 (bf16) or float32 (fp32)")
+      ->transform(CLI::CheckedTransformer(dtypes).description(""))
+      ->capture_default_str();
+  command
+      ->add_option("--max-shard-size", arguments->max_shard_bytes,
+                   "Weights beyond it go into several files with an index; 500MB, 5GB, …")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true).description(""))
+      ->check(CLI::PositiveNumber.description(""))
       ->capture_default_str();
   command->add_flag("--overwrite", arguments->overwrite, "Replace the folder if it is there");
   command->callback([arguments] {
@@ -28,7 +37,9 @@ void add_import_command(CLI::App& app) {
   const auto arguments = std::make_shared<ImportArguments>();
   auto* command =
       app.add_subcommand("import", "Turn a folder of transformers into a run folder, to train on or to evaluate");
-  command->add_option("folder", arguments->folder, "config.json and safetensors of an OLMo or OLMoE model")->required();
+  command
+      ->add_option("folder", arguments->folder, "config.json and safetensors of a family that `athanor config` lists")
+      ->required();
   command->add_option("--out", arguments->out, "The run folder to write")->required();
   command->callback([arguments] {
     if (const int code = call_core("import", arguments.get())) throw ExitCode{code};

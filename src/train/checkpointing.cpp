@@ -90,7 +90,7 @@ void apply_progress(TrainState& state, const json& progress, const std::string& 
   ATHANOR_CHECK_CHECKPOINT(
       hash == state.data.tokenizer_hash,
       "{} was trained on tokens of another tokenizer ({}) than the data have ({}); prepare the documents with "
-      "the run's own tokenizer.json",
+      "the run's own tokenizer",
       where, hash, state.data.tokenizer_hash);
 } catch (const json::exception& error) {
   fail<CheckpointError>("{}: its numbers cannot be read ({}); take another checkpoint", where, error.what());
@@ -170,7 +170,7 @@ fs::path save_model(const TrainState& state) {
   const fs::path folder = run.models() / step_folder_name(state.step);
   HfExportOptions options;
   options.dtype = state.config.checkpoint.model_dtype == "float32" ? Dtype::kF32 : Dtype::kBF16;
-  if (fs::exists(run.tokenizer())) options.tokenizer_json = run.tokenizer();
+  options.tokenizer = run.tokenizer();
   options.extra_files = {{kProgressFile, progress_json(state).dump(2) + "\n"}};
   options.overwrite = true;  // a run that was cut repeats its last steps
   HfConfig config;

@@ -26,15 +26,15 @@ void import_run(const fs::path& hf_folder, const fs::path& run_dir) {
   config.train.run_dir = run_dir.string();
   config.moe.router_aux_loss_coef = folder.config().router_aux_loss_coef;
   write_file_atomically(run.config(), dump_run_config(config));
-  const fs::path tokenizer = hf_folder / "tokenizer.json";
-  if (fs::exists(tokenizer)) write_file_atomically(run.tokenizer(), read_file(tokenizer));
+  if (const fs::path tokenizer = find_tokenizer_file(hf_folder); !tokenizer.empty()) {
+    write_file_atomically(run.root / tokenizer.filename(), read_file(tokenizer));
+    copy_tokenizer_settings(hf_folder, run.root);
+  }
 
-  std::vector<std::vector<float>> values;
   std::vector<PieceView> pieces;
   for (const ParameterSpec& spec : folder.parameters()) {
-    auto& tensor = values.emplace_back(static_cast<size_t>(spec.num_elements()));
-    folder.read(spec.name, tensor.data());
-    pieces.push_back({"master/" + spec.name, whole_slice(spec.shape), tensor.data()});
+    const auto read = [&folder, &spec](int64_t first, std::span<float> out) { folder.read(spec.name, first, out); };
+    pieces.push_back({"master/" + spec.name, whole_slice(spec.shape), nullptr, read});
   }
   nlohmann::json state = {
       {"step", 0}, {"tokens_seen", 0}, {"seed", config.train.seed}, {"config", dump_run_config(config)}};

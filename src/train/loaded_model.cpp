@@ -6,7 +6,8 @@ namespace athanor {
 
 LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute_type) {
   const ModelSource source = open_model_source(path);
-  ATHANOR_CHECK_DATA(!source.tokenizer.empty(), "{} has no tokenizer.json; copy the one it was trained with there",
+  ATHANOR_CHECK_DATA(!source.tokenizer.empty(),
+                     "{} has no tokenizer.json or tokenizer.model; copy the one it was trained with there",
                      path.string());
   LoadedModel model{source.config.model, nullptr, nullptr, Tokenizer::load(source.tokenizer), std::nullopt};
   ATHANOR_CHECK_DATA(static_cast<int64_t>(model.tokenizer.vocab_size()) <= model.config.vocab_size,
@@ -18,7 +19,7 @@ LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute
   std::vector<float> values;
   for (const auto& spec : make_inventory(model.config)) {
     values.resize(static_cast<size_t>(spec.num_elements()));
-    source.read(spec.name, values.data());
+    source.read(spec.name, 0, values);
     model.parameters->set_compute(spec.name, values.data());
   }
   model.decoder = std::make_unique<Decoder>(model.config, *model.parameters, DecoderOptions{});

@@ -22,7 +22,7 @@ struct LoadedModel {
 };
 
 /// @param path  as open_model_source.
-/// @throws CheckpointError; DataError if it has no tokenizer.json, or one that does not fit.
+/// @throws CheckpointError; DataError if it has no tokenizer, or one that does not fit.
 LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute_type);
 
 }  // namespace athanor

@@ -24,7 +24,7 @@ RunFolder open_run_folder(const RunConfig& config, const fs::path& tokenizer) {
   clean_leftovers(folder.checkpoints());
   clean_leftovers(folder.models());
   write_file_atomically(folder.config(), dump_run_config(config));
-  if (fs::exists(tokenizer)) write_file_atomically(folder.tokenizer(), read_file(tokenizer));
+  if (fs::exists(tokenizer)) write_file_atomically(folder.root / tokenizer_file_name(tokenizer), read_file(tokenizer));
   log::also_to_file(folder.log_file().string());
   return folder;
 }

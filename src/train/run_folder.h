@@ -2,12 +2,13 @@
 // A run is a folder.
 //
 //   config.toml       the resolved configuration        metrics.jsonl   a line for each step
-//   tokenizer.json    of the data it reads               tensorboard/    the same as events
+//   tokenizer.json    of the data it reads, or .model    tensorboard/    the same as events
 //   checkpoints/      full, the newest two               log/            what the terminal saw
 //   models/           model-only, for transformers
 
 #include <filesystem>
 
+#include "checkpoint/hf_tokenizer.h"
 #include "config/run_config.h"
 
 namespace athanor {
@@ -16,7 +17,8 @@ struct RunFolder {
   std::filesystem::path root;
 
   std::filesystem::path config() const { return root / "config.toml"; }
-  std::filesystem::path tokenizer() const { return root / "tokenizer.json"; }
+  /// Empty if it has none.
+  std::filesystem::path tokenizer() const { return find_tokenizer_file(root); }
   std::filesystem::path checkpoints() const { return root / "checkpoints"; }
   std::filesystem::path models() const { return root / "models"; }
   std::filesystem::path log_file() const { return root / "log" / "train.log"; }

@@ -1,10 +1,12 @@
 #include "train/start.h"
 
 #include "arch/inventory.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "checkpoint/hf_import.h"
+#include "checkpoint/hf_tokenizer.h"
 #include "checkpoint/rotation.h"
 #include "config/checks.h"
 #include "model/initialize.h"
@@ -74,12 +76,23 @@ bool begins_anew(const RunConfig& config) {
   return (how == "auto" || how == "never") && list_checkpoints(RunFolder{config.train.run_dir}.checkpoints()).empty();
 }
 
+// A model goes on in the tokens that it knows. The same tokenizer may be stored in other bytes, so this is no error.
+void warn_of_another_tokenizer(const TrainState& state, const fs::path& from) {
+  const fs::path tokenizer = find_tokenizer_file(from);
+  if (tokenizer.empty() || hash_file(tokenizer) == state.data.tokenizer_hash) return;
+  log::warn(
+      "the data were not prepared with {} but with another file: unless both give the same ids, the model begins in "
+      "tokens it does not know; prepare the documents with --tokenizer {}",
+      tokenizer.string(), tokenizer.string());
+}
+
 void start_fresh(TrainState& state) {
   if (state.config.model.from.empty()) {
     initialize_parameters(state.config.model, static_cast<uint64_t>(state.config.train.seed), state.parameters);
   } else {
     load_weights(state, HfFolder::open(state.config.model.from));
     log::info("weights from {}", state.config.model.from);
+    warn_of_another_tokenizer(state, state.config.model.from);
   }
 }
 

@@ -4,7 +4,7 @@ import json
 import pytest
 import torch
 from runs import Run, make_data
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, OlmoConfig, OlmoeConfig, OlmoeForCausalLM, OlmoForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 torch.set_num_threads(1)
 PROMPTS = ["the quick", "it 漢字", "fox jumps over the lazy dog and runs"]
@@ -15,10 +15,23 @@ def data(athanor, tmp_path_factory):
     return make_data(athanor, tmp_path_factory.mktemp("data"))
 
 
-@pytest.fixture(scope="module", params=["olmo", "olmoe"])
+# What a family has beyond the fields of runs.py.
+FAMILIES = {
+    "olmo": [],
+    "olmoe": [],
+    "llama": ["model.head_dim=16", "model.rope_scaling.rope_type=llama3", "model.rope_scaling.factor=8",
+              "model.rope_scaling.original_max_position_embeddings=16"],
+    "qwen3": ["model.head_dim=12", "model.tie_word_embeddings=true", "model.rope_theta=1e6"],
+    "qwen3_moe": ["model.head_dim=12", "model.moe_intermediate_size=20", "model.mlp_only_layers=[0]",
+                  "model.norm_topk_prob=true", "model.rope_scaling.rope_type=yarn", "model.rope_scaling.factor=4",
+                  "model.rope_scaling.original_max_position_embeddings=16"],
+}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
 def run(request, athanor, data, tmp_path_factory):
     made = Run(athanor, tmp_path_factory.mktemp("run"), data, request.param)
-    made.train("model.initializer_range=0.1")  # far from uniform logits, so that greedy choices have no near ties
+    made.train("model.initializer_range=0.1", *FAMILIES[request.param])  # far from uniform logits, so that greedy choices have no near ties
     return made
 
 
@@ -67,6 +80,65 @@ def test_an_exported_model_has_the_loss_we_measured(run, data, tmp_path, athanor
     assert run.metrics()[-1]["validation_loss"] == pytest.approx(float(loss), abs=20**0.5 * 2**-9)
 
 
+SPLITS = {  # how the families' own tokenizers cut words
+    "llama": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "qwen3_moe": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+}
+
+
+def make_tokenizer(family, texts):
+    """A small tokenizer of a family's kind, trained here."""
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE(ignore_merges=family == "llama"))
+    if family != "llama":
+        tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(SPLITS[family]), "isolated"),
+                                                       pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=310, special_tokens=["<|end_of_text|>", "<|begin_of_text|>"], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    return tokenizer
+
+
+@pytest.mark.parametrize("family", SPLITS)
+def test_greedy_text_with_a_tokenizer_of_its_kind_equals_that_of_transformers(athanor, tmp_path, family):
+    from transformers import PreTrainedTokenizerFast
+
+    make_hf(tmp_path / "hf", family)
+    tokenizer = make_tokenizer(family, ["It's 12345 o'clock; the quick brown fox — 漢字 é"] * 5)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end_of_text|>", bos_token="<|begin_of_text|>",
+                            model_max_length=64).save_pretrained(tmp_path / "hf")
+    athanor.run("import", tmp_path / "hf", "--out", tmp_path / "run")
+    athanor.run("export", tmp_path / "run", "--out", tmp_path / "back", "--dtype", "fp32")
+    assert AutoTokenizer.from_pretrained(tmp_path / "back").eos_token == "<|end_of_text|>"
+    for prompt in ["It's 98765 o'clock", "  the\n\nfox 漢"]:
+        prompt_ids, new_ids = greedy_theirs(tmp_path / "hf", prompt, 20)
+        for folder in ("hf", "run", "back"):
+            ours = generate_ours(athanor, tmp_path / folder, prompt, 20, "--temperature", 0)
+            assert ours["prompt_ids"] == prompt_ids
+            assert ours["new_ids"] + ([0] if ours["ended"] else []) == new_ids
+
+
+def test_a_sentencepiece_model_goes_through_import_and_export(athanor, tmp_path):
+    import io
+
+    sentencepiece = pytest.importorskip("sentencepiece")
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["the quick brown fox jumps over it"] * 20), model_writer=model,
+                                             vocab_size=60, model_type="bpe", minloglevel=2)
+    make_hf(tmp_path / "hf", "llama", eos_token_id=2)
+    (tmp_path / "hf" / "tokenizer.model").write_bytes(model.getvalue())
+    athanor.run("import", tmp_path / "hf", "--out", tmp_path / "run")
+    athanor.run("export", tmp_path / "run", "--out", tmp_path / "back", "--dtype", "fp32")
+    assert (tmp_path / "back" / "tokenizer.model").read_bytes() == model.getvalue()
+    ours = [generate_ours(athanor, tmp_path / folder, "the quick fox", 10, "--temperature", 0) for folder in ("hf", "run", "back")]
+    assert ours[0] == ours[1] == ours[2]
+    assert ours[0]["prompt_ids"] == sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()).encode("the quick fox")
+
+
 def test_sampling_repeats_with_its_seed_and_only_with_it(run, athanor):
     texts = [generate_ours(athanor, run.folder, "the", 30, "--seed", seed, "--top-p", 0.9)["new_ids"] for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
@@ -74,18 +146,31 @@ def test_sampling_repeats_with_its_seed_and_only_with_it(run, athanor):
 
 def make_hf(folder, family, **fields):
     torch.manual_seed(3)
-    config_class, model_class = {"olmo": (OlmoConfig, OlmoForCausalLM), "olmoe": (OlmoeConfig, OlmoeForCausalLM)}[family]
-    sparse = dict(num_experts=6, num_experts_per_tok=2) if family == "olmoe" else {}
-    config = config_class(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, intermediate_size=48,
-                          vocab_size=320, max_position_embeddings=64, eos_token_id=0, pad_token_id=None, bos_token_id=None,
-                          initializer_range=0.1, **sparse, **fields)
-    model = model_class(config)
+    sparse = dict(num_experts=6, num_experts_per_tok=2) if "moe" in family else {}
+    fields = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=48,
+                  vocab_size=320, max_position_embeddings=64, eos_token_id=0, pad_token_id=None, bos_token_id=None,
+                  initializer_range=0.1, **sparse) | fields
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **fields))
     model.save_pretrained(folder, max_shard_size="30KB")
     return model
 
 
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16,
+              rope_theta=5e5)
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, rope_theta=1e4, beta_fast=16.0, truncate=False)
+
+
 @pytest.mark.parametrize("family,fields", [("olmo", {}), ("olmo", {"tie_word_embeddings": True}), ("olmoe", {}),
-                                           ("olmoe", {"tie_word_embeddings": True, "clip_qkv": 8.0})])
+                                           ("olmoe", {"tie_word_embeddings": True, "clip_qkv": 8.0}),
+                                           ("llama", {}),
+                                           ("llama", {"tie_word_embeddings": True, "head_dim": 12, "rms_norm_eps": 1e-5}),
+                                           ("llama", {"rope_parameters": LLAMA3}), ("llama", {"rope_parameters": YARN}),
+                                           ("llama", {"rope_parameters": dict(rope_type="linear", factor=2.0, rope_theta=5e5)}),
+                                           ("llama", {"rope_parameters": dict(rope_type="dynamic", factor=2.0, rope_theta=1e4)}),
+                                           ("qwen3", {"head_dim": 16, "tie_word_embeddings": True}),
+                                           ("qwen3_moe", {"head_dim": 16, "norm_topk_prob": True, "moe_intermediate_size": 24}),
+                                           ("qwen3_moe", {"moe_intermediate_size": 24, "num_hidden_layers": 5, "decoder_sparse_step": 2,
+                                                          "mlp_only_layers": [1]})])
 def test_import_then_export_gives_back_every_bit(athanor, tmp_path, data, family, fields):
     model = make_hf(tmp_path / "hf", family, **fields)
     (tmp_path / "hf" / "tokenizer.json").write_bytes((data / "tokenizer.json").read_bytes())
@@ -102,8 +187,9 @@ def test_import_then_export_gives_back_every_bit(athanor, tmp_path, data, family
     assert {k: v for k, v in before.items() if k not in ignored} == {k: v for k, v in after.items() if k not in ignored}
 
 
-def test_an_imported_model_trains_on(athanor, tmp_path, data):
-    make_hf(tmp_path / "hf", "olmoe")
+@pytest.mark.parametrize("family", ["olmoe", "llama", "qwen3_moe"])
+def test_an_imported_model_trains_on(athanor, tmp_path, data, family):
+    make_hf(tmp_path / "hf", family)
     (tmp_path / "hf" / "tokenizer.json").write_bytes((data / "tokenizer.json").read_bytes())
     athanor.run("import", tmp_path / "hf", "--out", tmp_path / "run")
     settings = [f"data.path={data}", "train.steps=3", "optimizer.warmup_steps=1", "train.global_batch_size=4", "metrics.gemm_peak_tflops=0.1"]
@@ -111,12 +197,21 @@ def test_an_imported_model_trains_on(athanor, tmp_path, data):
     assert "resumed from" in done.stderr and done.stdout.count("step:") == 3
 
 
-def test_training_from_a_folder_takes_its_config_and_weights(athanor, tmp_path, data):
-    make_hf(tmp_path / "hf", "olmo")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_training_from_a_folder_takes_its_config_and_weights(athanor, tmp_path, data, family):
+    make_hf(tmp_path / "hf", family)
     run = Run(athanor, tmp_path, data)
     done = run.train(f"model.from={tmp_path / 'hf'}", "train.steps=3")
-    assert "weights from" in done.stderr
-    assert 'family = "olmo"' in (run.folder / "config.toml").read_text()
+    assert "weights from" in done.stderr and "prepared with" not in done.stderr
+    assert f'family = "{family}"' in (run.folder / "config.toml").read_text()
+
+
+def test_training_from_a_folder_with_another_tokenizer_warns(athanor, tmp_path, data):
+    make_hf(tmp_path / "hf", "llama")
+    tokenizer = json.loads((data / "tokenizer.json").read_text())
+    (tmp_path / "hf" / "tokenizer.json").write_text(json.dumps(tokenizer, indent=7))
+    done = Run(athanor, tmp_path, data).train(f"model.from={tmp_path / 'hf'}", "train.steps=1")
+    assert f"the data were not prepared with {tmp_path / 'hf' / 'tokenizer.json'}" in done.stderr
 
 
 def test_an_all_zero_router_is_refused(athanor, tmp_path, data):

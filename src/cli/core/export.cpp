@@ -11,17 +11,13 @@ ATHANOR_CORE_ENTRY(export) {
   const ModelSource source = open_model_source(given.run);
   HfExportOptions options;
   options.dtype = given.dtype == "float32" ? Dtype::kF32 : Dtype::kBF16;
-  options.tokenizer_json = source.tokenizer;
+  options.max_shard_bytes = given.max_shard_bytes;
+  options.tokenizer = source.tokenizer;
   options.overwrite = given.overwrite;
-  std::vector<float> values;
-  export_hf_folder(
-      given.out, source.config,
-      [&](const ParameterSpec& spec) {
-        values.resize(static_cast<size_t>(spec.num_elements()));
-        source.read(spec.name, values.data());
-        return std::span<const float>(values);
-      },
-      options);
+  const ParameterReader read = [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
+    source.read(spec.name, first, out);
+  };
+  export_hf_folder(given.out, source.config, read, options);
   log::info("{} written from {}", given.out, source.description);
   return 0;
 }
