@@ -159,6 +159,7 @@ std::optional<TokenFinder::Found> TokenFinder::next(std::string_view text, size_
     Found found{hit->begin, hit->end, token.id};
     if (token.lstrip) found.begin = std::max(done, before.size() - trailing_space(before));
     if (token.rstrip) found.end += leading_space(after);
+    if (found.begin >= found.end) continue;  // the token before it took all of this one
     return found;
   }
   return std::nullopt;

@@ -10,6 +10,9 @@ namespace athanor {
 namespace {
 
 constexpr size_t kJitStackBytes = 1 << 20;
+// Backtracking on a pathological pattern ends in an error after a second or so, and does not eat the machine's memory.
+constexpr uint32_t kMaxBacktracks = 10'000'000;
+constexpr uint32_t kMaxHeapKiB = 256 << 10;
 
 PCRE2_SPTR bytes_of(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
@@ -26,6 +29,8 @@ RegexScratch::RegexScratch()
       stack_(pcre2_jit_stack_create(32 << 10, kJitStackBytes, nullptr)) {
   ATHANOR_ASSERT(match_ && context_);
   pcre2_jit_stack_assign(context_, nullptr, stack_);
+  pcre2_set_match_limit(context_, kMaxBacktracks);
+  pcre2_set_heap_limit(context_, kMaxHeapKiB);
 }
 
 RegexScratch::~RegexScratch() {

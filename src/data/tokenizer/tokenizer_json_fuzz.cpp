@@ -1,16 +1,17 @@
 // Bytes as a tokenizer.json; what parses must encode and decode a slice of them without harm.
 //
-// Random bytes are hardly ever JSON, so each input is also laid over a small good file: its first two bytes say where,
-// the third how much it replaces.
+// Random bytes are hardly ever JSON, so each input is also laid over a small good file: its first two bytes say which
+// and where, the third how much it replaces.
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/tokenizer/post_processor.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace athanor {
 namespace {
 
-constexpr std::string_view kGoodFile = R"({
+constexpr std::string_view kGoodFiles[] = {R"({
 "added_tokens":[{"id":12,"content":"<x>","single_word":false,"lstrip":true,"rstrip":true,"normalized":false,"special":true},
 {"id":13,"content":"é","single_word":true,"lstrip":false,"rstrip":false,"normalized":true,"special":false}],
 "normalizer":{"type":"NFC"},
@@ -21,12 +22,29 @@ constexpr std::string_view kGoodFile = R"({
 "decoder":{"type":"ByteLevel"},
 "model":{"type":"BPE","unk_token":"a","fuse_unk":false,"ignore_merges":false,
 "vocab":{"a":0,"b":1,"c":2,"Ġ":3,"\"":4,"{":5,"Ã":6,"©":7,"ab":8,"abc":9,"Ġa":10,"bc":11},
-"merges":["a b","ab c",["Ġ","a"],"b c"]}})";
+"merges":["a b","ab c",["Ġ","a"],"b c"]}})",
+                                           R"({
+"added_tokens":[{"id":7,"content":" a ","single_word":false,"lstrip":true,"rstrip":true,"normalized":true,"special":true}],
+"normalizer":{"type":"Sequence","normalizers":[{"type":"NFKD"},{"type":"Strip","strip_left":true,"strip_right":false},
+{"type":"StripAccents"},{"type":"Lowercase"},{"type":"Nmt"},{"type":"Prepend","prepend":"▁"},
+{"type":"BertNormalizer","clean_text":true,"handle_chinese_chars":true,"strip_accents":null,"lowercase":true},
+{"type":"Replace","pattern":{"String":" "},"content":"▁"},{"type":"Replace","pattern":{"Regex":"b+?"},"content":"ab"}]},
+"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},
+{"type":"Punctuation","behavior":"MergedWithNext"},{"type":"CharDelimiterSplit","delimiter":"c"},
+{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":true},{"type":"FixedLength","length":9}]},
+"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},
+{"Sequence":{"id":"A","type_id":0}}],"special_tokens":{"<s>":{"id":"<s>","ids":[1],"tokens":["<s>"]}}},
+"decoder":{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},{"type":"ByteFallback"},
+{"type":"Metaspace","replacement":"_","prepend_scheme":"always"},{"type":"WordPiece","prefix":"##","cleanup":true},
+{"type":"BPEDecoder","suffix":"$"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]},
+"model":{"type":"BPE","unk_token":"a","fuse_unk":true,"byte_fallback":true,"ignore_merges":true,
+"continuing_subword_prefix":"#","end_of_word_suffix":"$",
+"vocab":{"a":0,"#b":1,"#b$":2,"▁":3,"<0x61>":4,"ab":5,"ab$":6},"merges":["a #b","a #b$"]}})"};
 
 std::string laid_over_good_file(std::string_view bytes) {
-  std::string file(kGoodFile);
-  if (bytes.size() < 3) return file;
+  if (bytes.size() < 3) return std::string(kGoodFiles[bytes.size() % 2]);
   const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(bytes[i])); };
+  std::string file(kGoodFiles[byte(0) / 128]);
   return file.replace((byte(0) * 256 + byte(1)) % file.size(), byte(2), bytes.substr(3));
 }
 
@@ -42,6 +60,7 @@ void parse_and_use(std::string_view file, std::string_view text) {
       streamed += decoder.push(id);
     }
     ATHANOR_ASSERT(streamed + decoder.finish() == tokenizer.decode(ids));
+    read_sequence_template(file, "fuzz");
   } catch (const DataError&) {
   }
 }
