@@ -60,12 +60,9 @@ class Bpe {
       uint32_t id;
       int32_t previous, next;
     };
-    struct Candidate {
-      uint32_t rank, position, left, right;
-    };
     WordCache cache;
     std::vector<Symbol> symbols;
-    std::vector<Candidate> heap;
+    std::vector<uint64_t> heap;
     std::vector<uint32_t> ids;
   };
 

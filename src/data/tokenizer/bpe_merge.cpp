@@ -1,6 +1,7 @@
 // The merging of one word's symbols: the same result in three ways, by the word's length and by what it is for.
 
 #include <algorithm>
+#include <functional>
 
 #include "data/tokenizer/bpe.h"
 
@@ -61,38 +62,45 @@ void Bpe::merge_short(Scratch& scratch) const {
 // A linked list of symbols and a heap of candidates, some of them outdated: n log n for a megabyte without a space.
 void Bpe::merge_long(Scratch& scratch) const {
   auto& symbols = scratch.symbols;
-  auto& heap = scratch.heap;
-  const auto later = [](const Scratch::Candidate& a, const Scratch::Candidate& b) {
-    return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
-  };
+  auto& heap = scratch.heap;  // rank and position in one number, the least first
+  const auto later = std::greater<uint64_t>();
   const auto count = static_cast<int32_t>(scratch.ids.size());
   symbols.resize(scratch.ids.size());
   heap.clear();
-  const auto consider = [&](int32_t left, int32_t right, bool push) {
-    const auto* merge = merges_.find(symbols[left].id, symbols[right].id);
+  const auto merge_at = [&](int32_t left) -> const Merge* {
+    const int32_t right = symbols[left].next;
+    return right < 0 ? nullptr : merges_.find(symbols[left].id, symbols[right].id);
+  };
+  const auto key = [](const Merge& merge, int32_t left) {
+    return uint64_t{merge.rank} << 32 | static_cast<uint32_t>(left);
+  };
+  const auto push = [&](int32_t left) {
+    const auto* merge = merge_at(left);
     if (!merge) return;
-    heap.push_back({merge->rank, static_cast<uint32_t>(left), symbols[left].id, symbols[right].id});
-    if (push) std::push_heap(heap.begin(), heap.end(), later);
+    heap.push_back(key(*merge, left));
+    std::push_heap(heap.begin(), heap.end(), later);
   };
   for (int32_t i = 0; i < count; ++i) symbols[i] = {scratch.ids[i], i - 1, i + 1 < count ? i + 1 : -1};
-  for (int32_t i = 0; i + 1 < count; ++i) consider(i, i + 1, false);
+  for (int32_t i = 0; i + 1 < count; ++i) {
+    if (const auto* merge = merge_at(i)) heap.push_back(key(*merge, i));
+  }
   std::make_heap(heap.begin(), heap.end(), later);
   while (!heap.empty()) {
     std::pop_heap(heap.begin(), heap.end(), later);
-    const auto best = heap.back();
+    const uint64_t best = heap.back();
     heap.pop_back();
-    auto& left = symbols[best.position];
-    if (left.id != best.left || left.next < 0 || symbols[left.next].id != best.right) continue;
+    const auto position = static_cast<int32_t>(best & 0xFFFFFFFF);
+    auto& left = symbols[position];
+    if (left.id == kNoToken) continue;  // it was joined to the one before it
+    const auto* merge = merge_at(position);
+    if (!merge || key(*merge, position) != best) continue;  // or is another pair by now
     auto& right = symbols[left.next];
-    left.id = merges_.find(best.left, best.right)->id;
+    left.id = merge->id;
     right.id = kNoToken;
     left.next = right.next;
-    const auto position = static_cast<int32_t>(best.position);
-    if (left.next >= 0) {
-      symbols[left.next].previous = position;
-      consider(position, left.next, true);
-    }
-    if (left.previous >= 0) consider(left.previous, position, true);
+    if (left.next >= 0) symbols[left.next].previous = position;
+    push(position);
+    if (left.previous >= 0) push(left.previous);
   }
   scratch.ids.clear();
   for (int32_t i = 0; i >= 0; i = symbols[i].next) scratch.ids.push_back(symbols[i].id);
