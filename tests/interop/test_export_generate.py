@@ -40,22 +40,29 @@ def generate_ours(athanor, model, prompt, count, *options):
     return json.loads(done.stdout)
 
 
-def greedy_theirs(folder, prompt, count):
+def greedy_theirs(folder, prompts, count):
+    """(prompt ids, new ids) of each prompt."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    ids = AutoTokenizer.from_pretrained(folder)(prompt, return_tensors="pt", add_special_tokens=False).input_ids
-    with torch.no_grad():
-        out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False)
-    return ids[0].tolist(), out[0, ids.shape[1]:].tolist()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    for prompt in prompts:
+        ids = tokenizer(prompt, return_tensors="pt", add_special_tokens=False).input_ids
+        with torch.no_grad():
+            out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False)
+        yield ids[0].tolist(), out[0, ids.shape[1]:].tolist()
 
 
-@pytest.mark.parametrize("prompt", PROMPTS)
-def test_greedy_text_equals_that_of_transformers(run, athanor, tmp_path, prompt):
+def greedy_ours(athanor, model, prompts, count):
+    options = [part for prompt in prompts for part in ("--prompt", prompt)]
+    done = athanor.run("generate", model, *options, "--max-new-tokens", count, "--dtype", "float32", "--temperature", 0, "--json")
+    for line in map(json.loads, done.stdout.splitlines()):
+        yield line["prompt_ids"], line["new_ids"] + ([0] if line["ended"] else [])
+
+
+def test_greedy_text_equals_that_of_transformers(run, athanor, tmp_path):
     athanor.run("export", run.folder, "--out", tmp_path / "hf", "--dtype", "float32")
-    ours = generate_ours(athanor, run.folder, prompt, 20, "--temperature", 0)
-    prompt_ids, new_ids = greedy_theirs(tmp_path / "hf", prompt, 20)
-    assert ours["prompt_ids"] == prompt_ids
-    assert ours["new_ids"] + ([0] if ours["ended"] else []) == new_ids
-    assert generate_ours(athanor, tmp_path / "hf", prompt, 20, "--temperature", 0) == ours  # from the exported folder too
+    theirs = list(greedy_theirs(tmp_path / "hf", PROMPTS, 20))
+    for folder in (run.folder, tmp_path / "hf"):  # from the exported folder too
+        assert list(greedy_ours(athanor, folder, PROMPTS, 20)) == theirs
 
 
 def test_a_model_only_checkpoint_loads_directly(run):
@@ -106,19 +113,17 @@ def make_tokenizer(family, texts):
 def test_greedy_text_with_a_tokenizer_of_its_kind_equals_that_of_transformers(athanor, tmp_path, family):
     from transformers import PreTrainedTokenizerFast
 
-    make_hf(tmp_path / "hf", family)
     tokenizer = make_tokenizer(family, ["It's 12345 o'clock; the quick brown fox — 漢字 é"] * 5)
+    make_hf(tmp_path / "hf", family, vocab_size=tokenizer.get_vocab_size())  # we never give ids without a token
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end_of_text|>", bos_token="<|begin_of_text|>",
                             model_max_length=64).save_pretrained(tmp_path / "hf")
     athanor.run("import", tmp_path / "hf", "--out", tmp_path / "run")
     athanor.run("export", tmp_path / "run", "--out", tmp_path / "back", "--dtype", "fp32")
     assert AutoTokenizer.from_pretrained(tmp_path / "back").eos_token == "<|end_of_text|>"
-    for prompt in ["It's 98765 o'clock", "  the\n\nfox 漢"]:
-        prompt_ids, new_ids = greedy_theirs(tmp_path / "hf", prompt, 20)
-        for folder in ("hf", "run", "back"):
-            ours = generate_ours(athanor, tmp_path / folder, prompt, 20, "--temperature", 0)
-            assert ours["prompt_ids"] == prompt_ids
-            assert ours["new_ids"] + ([0] if ours["ended"] else []) == new_ids
+    prompts = ["It's 98765 o'clock", "  the\n\nfox 漢"]
+    theirs = list(greedy_theirs(tmp_path / "hf", prompts, 20))
+    for folder in ("hf", "run", "back"):
+        assert list(greedy_ours(athanor, tmp_path / folder, prompts, 20)) == theirs
 
 
 def test_a_sentencepiece_model_goes_through_import_and_export(athanor, tmp_path):
@@ -210,7 +215,7 @@ def test_training_from_a_folder_with_another_tokenizer_warns(athanor, tmp_path, 
     make_hf(tmp_path / "hf", "llama")
     tokenizer = json.loads((data / "tokenizer.json").read_text())
     (tmp_path / "hf" / "tokenizer.json").write_text(json.dumps(tokenizer, indent=7))
-    done = Run(athanor, tmp_path, data).train(f"model.from={tmp_path / 'hf'}", "train.steps=1")
+    done = Run(athanor, tmp_path, data).train(f"model.from={tmp_path / 'hf'}", "train.steps=3")
     assert f"the data were not prepared with {tmp_path / 'hf' / 'tokenizer.json'}" in done.stderr
 
 
