@@ -17,6 +17,7 @@
 #include "cli/commands.h"
 #include "data/documents.h"
 #include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/post_processor.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_files.h"
 
@@ -89,7 +90,8 @@ void add_train(CLI::App& parent) {
       ->default_str("fail");
   command->add_option("--out", arguments->out, "The file to write")->required();
   command
-      ->add_option("INPUT", arguments->inputs, "Files, folders or patterns: .txt .md .jsonl .json, also .gz and .zst; .parquet")
+      ->add_option("INPUT", arguments->inputs,
+                   "Files, folders or patterns: .txt .md .jsonl .json, also .gz and .zst; .parquet")
       ->required();
   command->callback([arguments] { train(*arguments); });
 }
@@ -111,13 +113,23 @@ void for_each_input_line(Work&& work) {
 
 struct LineArguments {
   std::string tokenizer;
-  bool jsonl = false, skip_special_tokens = false;
+  bool jsonl = false, add_special_tokens = false, skip_special_tokens = false;
 };
+
+// What the file puts around a text; only a tokenizer.json says so.
+SequenceTemplate special_tokens(const Tokenizer& tokenizer, const LineArguments& arguments) {
+  if (!arguments.add_special_tokens) return {};
+  ATHANOR_CHECK(tokenizer.file_name() == "tokenizer.json", "--add-special-tokens needs a tokenizer.json, {} is none",
+                arguments.tokenizer);
+  return read_sequence_template(tokenizer.file_bytes(), arguments.tokenizer);
+}
 
 void encode(const LineArguments& arguments) {
   const auto tokenizer = Tokenizer::load(arguments.tokenizer);
+  const auto around = special_tokens(tokenizer, arguments);
   for_each_input_line([&](const std::string& line) {
-    const auto ids = tokenizer.encode(arguments.jsonl ? nlohmann::json::parse(line).get<std::string>() : line);
+    const auto text = tokenizer.encode(arguments.jsonl ? nlohmann::json::parse(line).get<std::string>() : line);
+    const auto ids = around.around(text);
     std::cout << nlohmann::json(ids).dump() << '\n';
   });
 }
@@ -140,6 +152,8 @@ void add_encode(CLI::App& parent) {
   auto* command = parent.add_subcommand("encode", "Lines of standard input to token ids, a JSON array for each");
   command->add_option("--tokenizer", arguments->tokenizer, kTokenizerHelp)->required();
   command->add_flag("--jsonl", arguments->jsonl, "Each line is a JSON string (so a text may have several lines)");
+  command->add_flag("--add-special-tokens", arguments->add_special_tokens,
+                    "Add what the file's post_processor puts around a text (documents are prepared without)");
   command->callback([arguments] { encode(*arguments); });
 }
 

@@ -86,7 +86,7 @@ def corpus():
     ]
 
 
-def trained(normalizer=None, pre_tokenizer=None, train_with=None, byte_fallback=False, vocab_size=500, special=(), **model):
+def trained(normalizer=None, pre_tokenizer=None, train_with=None, byte_fallback=False, vocab_size=500, special=(), bytes=False, **model):
     """A tokenizer of these parts; `train_with` cuts words for the training only, where the parts themselves cut none."""
     tokenizer = Tokenizer(models.BPE(**{k: v for k, v in model.items() if k not in ("fuse_unk", "ignore_merges")}))
     if normalizer:
@@ -99,7 +99,8 @@ def trained(normalizer=None, pre_tokenizer=None, train_with=None, byte_fallback=
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size + len(byte_tokens),
         special_tokens=unknown + byte_tokens + list(special),
-        limit_alphabet=120,
+        limit_alphabet=256 if bytes else 120,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if bytes else [],
         show_progress=False,
         **affixes,
     )
@@ -115,11 +116,6 @@ def trained(normalizer=None, pre_tokenizer=None, train_with=None, byte_fallback=
         parts = json.loads(tokenizer.to_str())
         parts["pre_tokenizer"] = None
         tokenizer = Tokenizer.from_str(json.dumps(parts))
-    return tokenizer
-
-
-def byte_trained(pre_tokenizer, **parts):
-    tokenizer = trained(pre_tokenizer=pre_tokenizer, **parts)
     return tokenizer
 
 
@@ -213,7 +209,7 @@ def gemma():
 
 
 def byte_model(pre_tokenizer, normalizer=None, special=("<|x|>",), **model):
-    tokenizer = trained(normalizer, pre_tokenizer, special=special, **model)
+    tokenizer = trained(normalizer, pre_tokenizer, special=special, bytes=True, **model)
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
@@ -426,10 +422,13 @@ def random_tokenizer(draw):
         vocab_size=draw.choice([150, 400, 900]),
         **random_model(draw),
     )
+    without = tokenizer.to_str()
     if not cuts:
-        without = json.loads(tokenizer.to_str())
-        without["pre_tokenizer"] = None
-        tokenizer = Tokenizer.from_str(json.dumps(without))
+        without = json.dumps({**json.loads(without), "pre_tokenizer": None})
+    if '"Replace"' in json.dumps(json.loads(without)["normalizer"]):
+        # After a Replace of several characters at the start of a text, theirs does not know it for the start any more.
+        without = without.replace('"first"', '"always"')
+    tokenizer = Tokenizer.from_str(without)
     for _ in range(draw.randrange(4)):
         (tokenizer.add_special_tokens if draw.random() < 0.5 else tokenizer.add_tokens)([random_added_token(draw)])
     steps = some(draw, DECODERS, 3)
@@ -442,4 +441,89 @@ def random_tokenizer(draw):
 def test_random_tokenizers_give_the_same_ids_and_texts(seed, tmp_path, texts):
     for round in range(12):
         draw = random.Random(seed * 1000 + round)
-        assert_alike(random_tokenizer(draw), draw.sample(texts, 40) + NASTY, tmp_path)
+        try:
+            assert_alike(random_tokenizer(draw), draw.sample(texts, 40) + NASTY, tmp_path)
+        except BaseException as panic:  # some combinations break the library itself
+            if type(panic).__name__ != "PanicException":
+                raise
+
+
+def special_ids(tokenizer, texts, folder):
+    path = folder / "tokenizer.json"
+    tokenizer.save(str(path))
+    ids = athanor("encode", "--jsonl", "--add-special-tokens", "--tokenizer", path, lines=texts)
+    return ids, [e.ids for e in Tokenizer.from_file(str(path)).encode_batch(texts)]
+
+
+POST_PROCESSORS = {
+    "bos": processors.TemplateProcessing("<s> $A", "<s> $A <s> $B", [("<s>", 1)]),
+    "bos-eos": processors.TemplateProcessing("<s> <s> $A </s>", "$A $B", [("<s>", 1), ("</s>", 2)]),
+    "roberta": processors.RobertaProcessing(("</s>", 2), ("<s>", 1)),
+    "bert": processors.BertProcessing(("</s>", 2), ("<s>", 1)),
+    "byte-level": processors.ByteLevel(),
+    "sequence": processors.Sequence(
+        [processors.ByteLevel(), processors.TemplateProcessing("<s> $A", "$A $B", [("<s>", 1)])]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POST_PROCESSORS)
+def test_special_tokens_are_added_on_demand_as_there(name, tmp_path):
+    tokenizer = byte_model(byte_level(), special=("<s>", "</s>"), unk_token="<unk>")
+    tokenizer.post_processor = POST_PROCESSORS[name]
+    ours, theirs = special_ids(tokenizer, ["", "the", "a <s> b", " x"], tmp_path)
+    assert ours == theirs
+
+
+def refusal(tokenizer, path, lines=(), **changes):
+    """What ours says to a file in which `changes` were made."""
+    parts = json.loads(tokenizer.to_str())
+    for key, value in changes.items():
+        if key == "model":
+            parts["model"].update(value)
+        else:
+            parts[key] = value
+    path.write_text(json.dumps(parts), encoding="utf-8")
+    message = refused("encode", "--jsonl", "--tokenizer", path, lines=[json.dumps(line) for line in lines])
+    assert message.count("\n") == 1, message
+    return message
+
+
+def nested(depth, last, key="normalizers"):
+    for _ in range(depth):
+        last = {"type": "Sequence", key: [last]}
+    return last
+
+
+def test_what_is_not_known_or_makes_no_sense_is_refused_by_its_path(tmp_path):
+    good, path = byte_model(byte_level()), tmp_path / "t.json"
+    x = {"type": "Xyz"}
+    lower = {"type": "Lowercase"}
+    message = refusal(good, path, normalizer={"type": "Sequence", "normalizers": [lower, x]})
+    assert 'normalizer.normalizers[1].type: the normalizer "Xyz"' in message
+    assert 'normalizer.type: the normalizer "Precompiled"' in refusal(good, path, normalizer={"type": "Precompiled"})
+    message = refusal(good, path, pre_tokenizer={"type": "Sequence", "pretokenizers": [x]})
+    assert 'pre_tokenizer.pretokenizers[0].type: the pre-tokenizer "Xyz"' in message
+    assert 'decoder.type: the decoder "CTC"' in refusal(good, path, decoder={"type": "CTC"})
+    assert 'model.type: the model "Unigram"' in refusal(good, path, model={"type": "Unigram"})
+    assert "model.dropout" in refusal(good, path, model={"dropout": 0.1})
+    assert '"nowhere" is not in model.vocab' in refusal(good, path, model={"merges": [["a", "nowhere"]]})
+    assert "nested deeper" in refusal(good, path, normalizer=nested(300, lower))
+    assert "nested deeper" in refusal(good, path, pre_tokenizer=nested(300, x, "pretokenizers"))
+    assert "nested deeper" in refusal(good, path, decoder=nested(300, x, "decoders"))
+
+
+def test_a_text_that_a_normalizer_blows_up_is_refused_at_a_limit(tmp_path):
+    good, path = byte_model(byte_level()), tmp_path / "t.json"
+    grows = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 1_000_000}
+    assert "more than" in refusal(good, path, ["aaa" * 1000], normalizer=grows)
+    doubles = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    message = refusal(good, path, ["a"], normalizer={"type": "Sequence", "normalizers": [doubles] * 60})
+    assert "67108880 bytes" in message
+
+
+def test_a_pattern_that_backtracks_without_end_is_refused_by_name(tmp_path):
+    good, path = byte_model(byte_level()), tmp_path / "t.json"
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    message = refusal(good, path, ["a" * 5000 + "b"], pre_tokenizer=split)
+    assert "(a+)+$" in message and "limit" in message

@@ -200,10 +200,21 @@ class Translator {
       case 'W':
         if (!in_class_) return replace(2, fmt::format("[^{}{}]", word_members(), kWordOutside));
         break;
+      case 'b':
+      case 'B':
+        if (!in_class_) return replace(2, word_border(c == 'b'));
+        break;
       default:
         if (!std::isalnum(static_cast<unsigned char>(c)) && static_cast<unsigned char>(c) < 0x80) return take(2);
     }
     refuse("\"\\{}\" is not supported {}", c, in_class_ ? "in a class" : "here");
+  }
+
+  // PCRE2's own \b goes by its own word characters.
+  static std::string word_border(bool is_border) {
+    const auto word = fmt::format("[{}{}]", word_members(), kWordOutside);
+    return is_border ? fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word)
+                     : fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word);
   }
 
   std::string class_of(const std::string& members) const { return in_class_ ? members : "[" + members + "]"; }
