@@ -106,7 +106,7 @@ void BucketFiles::finish() {
   }
   const auto folder = folder_;
   OpenFile(folder, O_RDONLY).sync();
-  buffers_ = {};
+  std::vector<std::byte>().swap(buffers_);
 }
 
 int64_t BucketFiles::read(int64_t bucket, const std::function<void(int64_t, const std::byte*)>& take) const {

@@ -180,14 +180,14 @@ class Preparing {
         manifest_.tokens, num_instances, manifest_.seq_len, needed);
   }
 
-  // What a killed run was just writing there would otherwise stay.
+  // Only what is known to be whole and of this stream may stay: the folder becomes the result.
   void prepare_data_folder() const {
     fs::create_directories(partial_.data());
+    const bool is_same = is_gathering(*stream_);
     for (const auto& entry : fs::directory_iterator(partial_.data())) {
-      if (!journal_->gathering().shards.contains(entry.path().filename().string()) &&
-          entry.path().filename().string().starts_with('.')) {
-        fs::remove_all(entry.path());
-      }
+      const auto name = entry.path().filename().string();
+      const bool stays = journal_->gathering().shards.contains(name) || name.starts_with("remainder-");
+      if (!is_same || !stays) fs::remove_all(entry.path());
     }
   }
 
