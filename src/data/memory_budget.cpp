@@ -67,9 +67,9 @@ MemoryBudget plan_memory(uint64_t asked, int num_threads, uint64_t chunk_bytes, 
   const uint64_t left = budget.total - fixed;
   budget.num_threads = static_cast<int>(std::clamp<uint64_t>(left / least, 1, static_cast<uint64_t>(num_threads)));
   const uint64_t each = left / static_cast<uint64_t>(budget.num_threads);
-  // A power of two, so that the limit does not move with each page that the program happens to hold.
+  // Rounded, so that the limit does not move with each page that the program happens to hold.
   const uint64_t document = (each - kThreadBytes) / kBytesPerByte - chunk_bytes;
-  budget.max_document_bytes = std::min(kMaxDocumentBytes, std::bit_floor(document));
+  budget.max_document_bytes = std::min(kMaxDocumentBytes, document - document % (std::bit_floor(document) / 4));
   return budget;
 }
 

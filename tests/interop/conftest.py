@@ -9,6 +9,11 @@ import subprocess
 
 import pytest
 
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: takes a minute or more; -m 'not slow' leaves it out")
+
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
