@@ -1,6 +1,6 @@
 // athanor tokenizer: train one, and look at what one does to text.
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -124,13 +124,20 @@ SequenceTemplate special_tokens(const Tokenizer& tokenizer, const LineArguments&
   return read_sequence_template(tokenizer.file_bytes(), arguments.tokenizer);
 }
 
+// A JSON array, written without building one: a line may be a document of a hundred megabytes.
+void print_ids(const std::vector<uint32_t>& ids) {
+  fmt::memory_buffer line;
+  fmt::format_to(std::back_inserter(line), "[{}]\n", fmt::join(ids, ","));
+  std::cout.write(line.data(), static_cast<std::streamsize>(line.size()));
+}
+
 void encode(const LineArguments& arguments) {
   const auto tokenizer = Tokenizer::load(arguments.tokenizer);
   const auto around = special_tokens(tokenizer, arguments);
   for_each_input_line([&](const std::string& line) {
     const auto text = tokenizer.encode(arguments.jsonl ? nlohmann::json::parse(line).get<std::string>() : line);
     const auto ids = around.around(text);
-    std::cout << nlohmann::json(ids).dump() << '\n';
+    print_ids(ids);
   });
 }
 

@@ -38,7 +38,7 @@ PieceTrie::PieceTrie(std::vector<Entry> entries) {
   std::vector<Range> ranges{{0, entries.size(), 0}};
   for (size_t node = 0; node < nodes_.size(); ++node) {
     auto [begin, end, depth] = ranges[node];
-    if (begin < end && entries[begin].text.size() == depth) nodes_[node].value = entries[begin++].value;
+    while (begin < end && entries[begin].text.size() == depth) nodes_[node].value = entries[begin++].value;
     nodes_[node].first_child = static_cast<uint32_t>(nodes_.size());
     while (begin < end) {
       const auto byte = static_cast<unsigned char>(entries[begin].text[depth]);
