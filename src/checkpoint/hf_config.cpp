@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::json;
 
 // Far above any model; they bound how many names a damaged file makes us spell.
-constexpr int64_t kMaxLayers = 100'000;
+constexpr int64_t kMaxLayers = 10'000;
 constexpr int64_t kMaxExpertsInAll = 10'000'000;
 
 const Family& read_family(const Json& json, const std::string& where, std::vector<std::string>& problems) {

@@ -228,6 +228,8 @@ TEST(HfConfig, ImpossibleAndAbsurdSizesAreRefused) {
   EXPECT_SAYS(refusal(olmoe(), {{"num_experts_per_tok", 65}}), "num_experts_per_tok (65)");
   EXPECT_SAYS(refusal(olmoe(), {{"num_hidden_layers", 2000000000}}), "expected at most");
   EXPECT_SAYS(refusal(olmoe(), {{"num_experts", 2000000000}}), "expected at most");
+  EXPECT_SAYS(refusal(qwen3_moe(), {{"num_hidden_layers", 2000000000}}), "expected at most");  // and without a walk
+  EXPECT_SAYS(refusal(qwen3_moe(), {{"mlp_only_layers", std::vector<int>(50, 0)}}), "has 50 entries for 48 layers");
   EXPECT_SAYS(refusal(olmoe(), {{"vocab_size", 1e300}}), "vocab_size is 1e+300");
   EXPECT_SAYS(refusal(olmoe(), {{"vocab_size", UINT64_MAX}}), "vocab_size is 18446744073709551615");
   EXPECT_SAYS(refusal(olmoe(), {{"hidden_size", int64_t{1} << 31}, {"vocab_size", int64_t{1} << 31}}),

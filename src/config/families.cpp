@@ -1,6 +1,7 @@
 #include "config/families.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -128,8 +129,12 @@ bool ModelConfig::is_sparse_layer(int64_t layer) const {
 }
 
 int64_t ModelConfig::num_sparse_layers() const {
-  int64_t count = 0;
-  for (int64_t layer = 0; layer < num_hidden_layers; ++layer) count += is_sparse_layer(layer);
+  if (!is_moe()) return 0;
+  // Counted without walking the layers: a damaged file may claim any number of them.
+  int64_t count = num_hidden_layers / decoder_sparse_step;
+  for (const int64_t layer : std::set<int64_t>(mlp_only_layers.begin(), mlp_only_layers.end())) {
+    if (layer >= 0 && layer < num_hidden_layers && (layer + 1) % decoder_sparse_step == 0) --count;
+  }
   return count;
 }
 

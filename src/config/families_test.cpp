@@ -60,6 +60,8 @@ TEST(Families, LayersWithoutExpertsFollowStepAndList) {
   std::vector<bool> sparse;
   for (int64_t layer = 0; layer < 6; ++layer) sparse.push_back(m.is_sparse_layer(layer));
   EXPECT_EQ(sparse, (std::vector<bool>{false, true, false, false, false, true}));
+  EXPECT_EQ(m.num_sparse_layers(), std::count(sparse.begin(), sparse.end(), true));
+  m.mlp_only_layers = {3, 3, 2};
   EXPECT_EQ(m.num_sparse_layers(), 2);
   EXPECT_TRUE(find_contradictions(m).empty());
   m.mlp_only_layers = {1, 3, 5, 6};

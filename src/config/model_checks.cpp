@@ -70,10 +70,15 @@ void check_layers(const Family& family, const ModelConfig& m, Findings& found) {
     found.require(m.mlp_only_layers.empty(), "model.mlp_only_layers is for {} alone", only);
     return;
   }
-  for (const int64_t layer : m.mlp_only_layers) {
-    found.require(layer >= 0 && layer < m.num_hidden_layers,
-                  "model.mlp_only_layers has {}: expected layers from 0 to {}", layer, m.num_hidden_layers - 1);
+  const auto& dense = m.mlp_only_layers;
+  const auto beyond = std::find_if(dense.begin(), dense.end(),
+                                   [&](int64_t layer) { return layer < 0 || layer >= m.num_hidden_layers; });
+  if (beyond != dense.end()) {
+    found.require(false, "model.mlp_only_layers has {}: expected layers from 0 to {}", *beyond,
+                  m.num_hidden_layers - 1);
   }
+  found.require(static_cast<int64_t>(dense.size()) <= m.num_hidden_layers,
+                "model.mlp_only_layers has {} entries for {} layers", dense.size(), m.num_hidden_layers);
   found.require(m.num_experts == 0 || m.num_sparse_layers() > 0,
                 "model.decoder_sparse_step ({}) and model.mlp_only_layers leave none of the {} layers with experts",
                 m.decoder_sparse_step, m.num_hidden_layers);

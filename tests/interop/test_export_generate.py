@@ -245,6 +245,31 @@ def test_a_damaged_folder_is_refused_by_file(athanor, tmp_path, spoil, words):
         assert word in done.stderr
 
 
+@pytest.mark.parametrize("family,change,words", [
+    ("llama", {"model_type": "gemma"}, ['model_type "gemma" is not supported', "olmo, olmoe, llama, qwen3, qwen3_moe"]),
+    ("llama", {"attention_bias": True}, ["attention_bias = true"]),
+    ("llama", {"mlp_bias": True, "hidden_act": "gelu"}, ["mlp_bias = true", 'hidden_act = "gelu"']),
+    ("llama", {"sliding_window": 16}, ["sliding_window = 16"]),
+    ("qwen3", {"use_sliding_window": True, "sliding_window": 16}, ["use_sliding_window = true"]),
+    ("qwen3", {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, ['rope_type "longrope"', "yarn"]),
+    ("qwen3_moe", {"partial_rotary_factor": 0.5}, ["partial_rotary_factor = 0.5"]),
+    ("llama", {"head_dim": 16}, ["q_proj.weight has shape [32, 32], expected [64, 32]"]),
+    ("qwen3", {"head_dim": 12}, ["q_norm.weight has shape [128], expected [12]"]),
+    ("qwen3_moe", {"mlp_only_layers": [1]}, ["model.layers.1.mlp.gate_proj.weight is missing", "and 14 more"]),
+    ("qwen3_moe", {"moe_intermediate_size": 20}, ["mlp.experts.0.gate_proj.weight has shape [768, 32], expected [20, 32]"]),
+    ("qwen3_moe", {"model_type": "olmoe", "architectures": ["OlmoeForCausalLM"]}, ["expected"]),
+])
+def test_a_config_that_is_not_computed_or_not_its_weights_is_refused(athanor, tmp_path, family, change, words):
+    make_hf(tmp_path / "hf", family)
+    config = json.loads((tmp_path / "hf" / "config.json").read_text()) | change
+    (tmp_path / "hf" / "config.json").write_text(json.dumps(config))
+    done = athanor.run("import", tmp_path / "hf", "--out", tmp_path / "run", check=False)
+    assert done.returncode == 2 and not (tmp_path / "run").exists(), done.stderr
+    assert done.stderr.count("\n") == 1
+    for word in words:
+        assert word in done.stderr
+
+
 @pytest.mark.parametrize("arguments,words", [
     (["generate", "nowhere", "--prompt", "x"], ["nowhere"]),
     (["export", "nowhere", "--out", "x"], ["nowhere"]),
