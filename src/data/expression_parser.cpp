@@ -10,13 +10,12 @@
 //   primary    number | string | "true" | "false" | function "(" ... ")" | path | "(" or ")"
 //   path       [ "$" ] [ "." ] name { "." name | "[" index or string "]" }
 
-#include <cctype>
-#include <cstdlib>
 #include <map>
 
 #include "base/text.h"
 #include "data/expression.h"
 #include "data/expression_node.h"
+#include "data/expression_scanner.h"
 
 namespace athanor {
 namespace {
@@ -28,10 +27,6 @@ using NodePtr = std::unique_ptr<ExpressionNode>;
 constexpr size_t kMaxNodes = 2000;
 constexpr int kMaxDepth = 100;
 constexpr size_t kMaxIndex = 1'000'000'000;
-
-bool is_name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || (c & 0x80); }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_name_char(char c) { return is_name_start(c) || is_digit(c); }
 
 const std::map<std::string_view, Kind>& functions() {
   static const std::map<std::string_view, Kind> all{
@@ -57,16 +52,16 @@ bool may_be_condition(const ExpressionNode& node) {
   return is_condition(node) || node.kind == Kind::kPath || node.kind == Kind::kDefault;
 }
 
-class Parser {
+class Parser : private ExpressionScanner {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit Parser(std::string_view text) : ExpressionScanner(text), text_(text) {}
 
   NodePtr parse() {
     if (const auto bad = find_invalid_utf8(text_)) fail_at(*bad, "invalid UTF-8");
     auto node = parse_or();
-    if (skip_blanks(); at_ < text_.size()) {
-      if (text_[at_] == '=') fail_at(at_, "comparing is written ==");
-      fail_at(at_, fmt::format("{} is not expected here", shown()));
+    if (skip_blanks(); !at_end()) {
+      if (peek() == '=') fail_at(here(), "comparing is written ==");
+      fail_at(here(), fmt::format("{} is not expected here", shown()));
     }
     must_be_condition(*node);
     return node;
@@ -74,51 +69,9 @@ class Parser {
   std::vector<std::vector<std::string>> paths;
 
  private:
-  [[noreturn]] static void fail_at(size_t offset, const std::string& message) {
-    throw ExpressionError(offset + 1, message);
-  }
   void must_be_condition(const ExpressionNode& node) const {
     if (may_be_condition(node)) return;
     fail_at(node.position - 1, "a condition is needed here (a comparison, or something true or false)");
-  }
-
-  // ---- Characters --------------------------------------------------------------------------------------------------
-
-  void skip_blanks() {
-    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
-  }
-  std::string shown() const {
-    if (at_ >= text_.size()) return "the end";
-    size_t end = at_ + 1;
-    if (is_name_char(text_[at_])) {
-      while (end < text_.size() && is_name_char(text_[end])) ++end;
-    }
-    while (end < text_.size() && (text_[end] & 0xC0) == 0x80) ++end;
-    return "\"" + printable(text_.substr(at_, std::min<size_t>(end - at_, 60))) + "\"";
-  }
-  // An operator made of signs.
-  bool take(std::string_view sign) {
-    skip_blanks();
-    if (!text_.substr(at_).starts_with(sign)) return false;
-    at_ += sign.size();
-    return true;
-  }
-  void expect(std::string_view sign) {
-    if (!take(sign)) fail_at(at_, fmt::format("\"{}\" is expected, not {}", sign, shown()));
-  }
-  bool take_word(std::string_view word) {
-    skip_blanks();
-    const auto rest = text_.substr(at_);
-    if (!rest.starts_with(word) || (rest.size() > word.size() && is_name_char(rest[word.size()]))) return false;
-    at_ += word.size();
-    return true;
-  }
-  std::string take_name() {
-    const size_t begin = at_;
-    if (at_ < text_.size() && is_name_start(text_[at_])) {
-      while (at_ < text_.size() && is_name_char(text_[at_])) ++at_;
-    }
-    return std::string(text_.substr(begin, at_ - begin));
   }
 
   NodePtr make(Kind kind, size_t offset) {
@@ -140,7 +93,7 @@ class Parser {
   // Counts how deep the grammar is in itself.
   struct Deeper {
     explicit Deeper(Parser& parser) : parser_(parser) {
-      if (++parser_.depth_ > kMaxDepth) fail_at(parser_.at_, "nested too deep");
+      if (++parser_.depth_ > kMaxDepth) fail_at(parser_.here(), "nested too deep");
     }
     ~Deeper() { --parser_.depth_; }
     Parser& parser_;
@@ -151,7 +104,7 @@ class Parser {
     auto left = parse_and();
     for (;;) {
       skip_blanks();
-      const size_t offset = at_;
+      const size_t offset = here();
       if (!take_word("or") && !take("||")) return left;
       left = join_conditions(Kind::kOr, offset, std::move(left), parse_and());
     }
@@ -160,7 +113,7 @@ class Parser {
     auto left = parse_not();
     for (;;) {
       skip_blanks();
-      const size_t offset = at_;
+      const size_t offset = here();
       if (!take_word("and") && !take("&&")) return left;
       left = join_conditions(Kind::kAnd, offset, std::move(left), parse_not());
     }
@@ -174,8 +127,8 @@ class Parser {
   NodePtr parse_not() {
     const Deeper deeper(*this);
     skip_blanks();
-    const size_t offset = at_;
-    const bool sign = text_.substr(at_).starts_with("!") && !text_.substr(at_).starts_with("!=") && take("!");
+    const size_t offset = here();
+    const bool sign = starts_with("!") && !starts_with("!=") && take("!");
     if (!sign && !take_word("not")) return parse_comparison();
     auto node = make(Kind::kNot, offset);
     node->children.push_back(parse_not());
@@ -197,13 +150,13 @@ class Parser {
   NodePtr parse_comparison() {
     auto left = parse_sum();
     skip_blanks();
-    const size_t offset = at_;
+    const size_t offset = here();
     if (take_word("in")) return parse_in(offset, std::move(left));
     const Kind kind = take_comparison();
     if (kind == Kind::kLiteral) return left;
     auto node = make(kind, offset, std::move(left), parse_sum());
     skip_blanks();
-    if (const size_t next = at_; take_comparison() != Kind::kLiteral) {
+    if (const size_t next = here(); take_comparison() != Kind::kLiteral) {
       fail_at(next, "comparisons do not chain; join two with \"and\"");
     }
     return node;
@@ -215,7 +168,7 @@ class Parser {
     expect("[");
     do {
       skip_blanks();
-      const size_t at = at_;
+      const size_t at = here();
       auto value = parse_unary();
       if (value->kind != Kind::kLiteral) fail_at(at, "a string or number is expected in the brackets after \"in\"");
       node->children.push_back(std::move(value));
@@ -228,7 +181,7 @@ class Parser {
     auto left = parse_product();
     for (;;) {
       skip_blanks();
-      const size_t offset = at_;
+      const size_t offset = here();
       const Kind kind = take("+") ? Kind::kAdd : take("-") ? Kind::kSubtract : Kind::kLiteral;
       if (kind == Kind::kLiteral) return left;
       left = make(kind, offset, std::move(left), parse_product());
@@ -238,7 +191,7 @@ class Parser {
     auto left = parse_unary();
     for (;;) {
       skip_blanks();
-      const size_t offset = at_;
+      const size_t offset = here();
       const Kind kind = take("*") ? Kind::kMultiply : take("/") ? Kind::kDivide : Kind::kLiteral;
       if (kind == Kind::kLiteral) return left;
       left = make(kind, offset, std::move(left), parse_unary());
@@ -247,7 +200,7 @@ class Parser {
   NodePtr parse_unary() {
     const Deeper deeper(*this);
     skip_blanks();
-    const size_t offset = at_;
+    const size_t offset = here();
     if (!take("-")) return parse_primary();
     auto value = parse_unary();
     if (value->kind == Kind::kLiteral && std::holds_alternative<double>(value->literal)) {
@@ -261,9 +214,13 @@ class Parser {
 
   NodePtr parse_primary() {
     skip_blanks();
-    const size_t offset = at_;
-    const char c = at_ < text_.size() ? text_[at_] : '\0';
-    if (is_digit(c)) return parse_number();
+    const size_t offset = here();
+    const char c = peek();
+    if (is_digit(c)) {
+      auto node = make(Kind::kLiteral, offset);
+      node->literal = take_number();
+      return node;
+    }
     if (c == '"' || c == '\'') {
       auto node = make(Kind::kLiteral, offset);
       node->literal = take_string();
@@ -280,7 +237,7 @@ class Parser {
   }
 
   NodePtr parse_word() {
-    const size_t offset = at_;
+    const size_t offset = here();
     const auto name = take_name();
     if (name == "true" || name == "false") {
       auto node = make(Kind::kLiteral, offset);
@@ -298,7 +255,7 @@ class Parser {
       }
       return parse_call(function->second, offset);
     }
-    at_ = offset;
+    go_back(offset);
     return parse_path();
   }
 
@@ -310,7 +267,7 @@ class Parser {
       node->children.push_back(parse_sum());
       expect(",");
       skip_blanks();
-      const size_t at = at_;
+      const size_t at = here();
       node->children.push_back(parse_sum());
       const auto& second = *node->children[1];
       if (kind == Kind::kMatches &&
@@ -330,7 +287,7 @@ class Parser {
     const bool needed = node.kind == Kind::kAny || node.kind == Kind::kAll;
     if (!needed && node.kind != Kind::kCount) return;
     skip_blanks();
-    const size_t offset = at_;
+    const size_t offset = here();
     node.comparison = take_comparison();
     if (node.comparison != Kind::kLiteral) {
       node.children.push_back(parse_sum());
@@ -339,68 +296,28 @@ class Parser {
     }
   }
 
-  NodePtr parse_number() {
-    auto node = make(Kind::kLiteral, at_);
-    const size_t begin = at_;
-    const auto digits = [&] {
-      while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
-    };
-    digits();
-    if (at_ + 1 < text_.size() && text_[at_] == '.' && is_digit(text_[at_ + 1])) {
-      ++at_;
-      digits();
-    }
-    if (at_ < text_.size() && (text_[at_] == 'e' || text_[at_] == 'E')) {
-      ++at_;
-      if (at_ < text_.size() && (text_[at_] == '+' || text_[at_] == '-')) ++at_;
-      if (at_ >= text_.size() || !is_digit(text_[at_])) fail_at(at_, "digits are expected after the e of a number");
-      digits();
-    }
-    if (at_ < text_.size() && is_name_char(text_[at_])) fail_at(at_, fmt::format("{} ends no number", shown()));
-    node->literal = std::strtod(std::string(text_.substr(begin, at_ - begin)).c_str(), nullptr);
-    return node;
-  }
-
-  std::string take_string() {
-    const size_t begin = at_;
-    const char quote = text_[at_++];
-    std::string value;
-    for (; at_ < text_.size() && text_[at_] != quote; ++at_) {
-      if (text_[at_] != '\\') {
-        value += text_[at_];
-        continue;
-      }
-      const char c = ++at_ < text_.size() ? text_[at_] : '\0';
-      if (c != '\\' && c != '"' && c != '\'' && c != 'n' && c != 't') {
-        fail_at(at_ - 1, "a backslash stands before a quote, a backslash, n or t only");
-      }
-      value += c == 'n' ? '\n' : c == 't' ? '\t' : c;
-    }
-    if (at_ >= text_.size()) fail_at(begin, "this quote is not closed");
-    ++at_;
-    return value;
-  }
-
   NodePtr parse_path() {
     skip_blanks();
-    auto node = make(Kind::kPath, at_);
+    auto node = make(Kind::kPath, here());
     const bool root = take("$");
-    const bool dotted = at_ < text_.size() && text_[at_] == '.' && ++at_;
-    if (!root || dotted || at_ >= text_.size() || text_[at_] != '[') {
-      const size_t offset = at_;
+    const bool dotted = peek() == '.';
+    if (dotted) skip();
+    if (!root || dotted || peek() != '[') {
+      const size_t offset = here();
       auto name = take_name();
       if (name.empty()) fail_at(offset, fmt::format("the name of a field is expected, not {}", shown()));
       node->steps.emplace_back(std::move(name));
     }
-    while (at_ < text_.size() && (text_[at_] == '.' || text_[at_] == '[')) take_step(*node);
+    while (peek() == '.' || peek() == '[') take_step(*node);
     keep_path(*node);
     return node;
   }
 
   void take_step(ExpressionNode& node) {
-    const char sign = text_[at_++];
+    const char sign = peek();
+    skip();
     if (sign == '.') {
-      const size_t offset = at_;
+      const size_t offset = here();
       auto name = take_name();
       if (name.empty()) {
         fail_at(offset, fmt::format("a name is expected after the dot, not {}; others go into [\"...\"]", shown()));
@@ -409,18 +326,18 @@ class Parser {
       return;
     }
     skip_blanks();
-    const char c = at_ < text_.size() ? text_[at_] : '\0';
+    const char c = peek();
     if (c == '"' || c == '\'') {
       node.steps.emplace_back(take_string());
     } else if (is_digit(c)) {
       size_t index = 0;
-      for (; at_ < text_.size() && is_digit(text_[at_]); ++at_) {
-        index = index * 10 + static_cast<size_t>(text_[at_] - '0');
-        if (index > kMaxIndex) fail_at(at_, "this index is too large");
+      for (; is_digit(peek()); skip()) {
+        index = index * 10 + static_cast<size_t>(peek() - '0');
+        if (index > kMaxIndex) fail_at(here(), "this index is too large");
       }
       node.steps.emplace_back(index);
     } else {
-      fail_at(at_, fmt::format("an index or a name in quotes is expected, not {}", shown()));
+      fail_at(here(), fmt::format("an index or a name in quotes is expected, not {}", shown()));
     }
     expect("]");
   }
@@ -436,7 +353,7 @@ class Parser {
   }
 
   std::string_view text_;
-  size_t at_ = 0, num_nodes_ = 0;
+  size_t num_nodes_ = 0;
   int depth_ = 0;
 };
 

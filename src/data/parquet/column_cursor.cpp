@@ -53,11 +53,8 @@ class TypedCursor : public ColumnCursor {
   bool fill() {
     at_level_ = 0;
     at_value_ = -1;
-    num_levels_ = 0;
-    // A page may have no values at all; there may be others after it.
-    while (num_levels_ == 0 && reader_->HasNext()) {
-      num_levels_ = reader_->ReadBatch(kBatch, levels_.data(), nullptr, values_.data(), &num_values_);
-    }
+    if (!reader_->HasNext()) return false;
+    num_levels_ = reader_->ReadBatch(kBatch, levels_.data(), nullptr, values_.data(), &num_values_);
     return num_levels_ > 0;
   }
 
