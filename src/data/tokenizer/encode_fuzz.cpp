@@ -20,7 +20,8 @@ json byte_words(json pre_tokenizer, json normalizer = nullptr) {
   auto file = byte_tokenizer_json({"Ġthe", "the", "ing", "ĠĠĠĠ", "123", "æĹ", "ĊĊ", "aaaaaaaa"});
   file["pre_tokenizer"] = std::move(pre_tokenizer);
   file["normalizer"] = std::move(normalizer);
-  file["added_tokens"] = {added_token_json(static_cast<uint32_t>(file["model"]["vocab"].size()), "<|x|>")};
+  const auto next_id = static_cast<uint32_t>(file["model"]["vocab"].size());
+  file["added_tokens"] = json::array({added_token_json(next_id, "<|x|>")});
   return file;
 }
 

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kJitStackBytes = 1 << 20;
 // Backtracking on a pathological pattern ends in an error after a second or so, and does not eat the machine's memory.
 constexpr uint32_t kMaxBacktracks = 10'000'000;
-constexpr uint32_t kMaxHeapKiB = 256 << 10;
+constexpr uint32_t kMaxHeapKiB = 4 << 20;  // a megabyte of alternatives that repeat takes some 500 MB
 
 PCRE2_SPTR bytes_of(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -128,6 +129,7 @@ class Translator {
   void character(char c) {
     if (c == '[') {
       in_class_ = true;
+      class_begin_ = out_.size();
       take(1);
       if (at_ < in_.size() && in_[at_] == '^') take(1);
       if (at_ < in_.size() && in_[at_] == ']') refuse("a class that begins with ] is not supported; write \\]");
@@ -152,7 +154,9 @@ class Translator {
   }
 
   void class_character(char c) {
-    if (c == ']') {
+    if (c == ']' && removed_from_) {
+      return end_of_difference();
+    } else if (c == ']') {
       if (depth_ > 0) {
         --depth_;
         return replace(1, "");
@@ -161,15 +165,32 @@ class Translator {
     } else if (c == '[') {
       return inner_class();
     } else if (c == '&' && in_.substr(at_, 2) == "&&") {
-      refuse("intersections of classes are not supported");
+      return begin_difference();
     }
     take(1);
+  }
+
+  // [a&&[^b]], the one intersection that tokenizers use: a member of the first that is not one of the second.
+  void begin_difference() {
+    const bool negated = out_.substr(class_begin_).starts_with("[^");
+    if (in_.substr(at_ + 2, 2) != "[^" || negated || depth_ > 0 || removed_from_ || out_.size() == class_begin_ + 1) {
+      refuse("intersections of classes are not supported, but for [...&&[^...]]");
+    }
+    removed_from_ = out_.substr(class_begin_ + 1);
+    out_.resize(class_begin_);
+    replace(4, "(?:(?![");
+  }
+  void end_of_difference() {
+    if (in_.substr(at_, 2) != "]]") refuse("intersections of classes are not supported, but for [...&&[^...]]");
+    in_class_ = false;
+    replace(2, fmt::format("])[{}])", *removed_from_));
+    removed_from_.reset();
   }
 
   // A class inside a class adds its members, so that its brackets can go.
   void inner_class() {
     const auto next = in_.substr(at_ + 1, 1);
-    if (next == "^" || next == ":" || next == "]" || out_.ends_with('-')) {
+    if (next == "^" || next == ":" || next == "]" || out_.ends_with('-') || removed_from_) {
       refuse("a class inside a class is supported only if it begins with a member that it adds");
     }
     ++depth_;
@@ -188,6 +209,7 @@ class Translator {
       case 'p':
       case 'P': return property();
       case 'x': return hexadecimal();
+      case 'u': return four_digits();
       case 'r':
       case 'n':
       case 't':
@@ -235,6 +257,17 @@ class Translator {
     take(4);
   }
 
+  // \u4e00
+  void four_digits() {
+    const auto digits = in_.substr(at_ + 2, 4);
+    const auto is_hex = [](unsigned char c) { return std::isxdigit(c) != 0; };
+    if (digits.size() != 4 || !std::all_of(digits.begin(), digits.end(), is_hex) || digits[0] == 'd' ||
+        digits[0] == 'D') {
+      refuse("expected \\u and four hexadecimal digits of a character");
+    }
+    replace(6, fmt::format("\\x{{{}}}", digits));
+  }
+
   void property() {
     const size_t end = in_.find('}', at_);
     if (in_.substr(at_ + 2, 1) != "{" || end == std::string_view::npos) refuse("expected \\p{{...}}");
@@ -264,7 +297,9 @@ class Translator {
   std::string_view in_;
   size_t at_ = 0;
   bool in_class_ = false;
-  int depth_ = 0;  // of classes inside the class
+  int depth_ = 0;                            // of classes inside the class
+  size_t class_begin_ = 0;                   // in out_
+  std::optional<std::string> removed_from_;  // the members of which those that are being read are none
   std::string out_;
 };
 

@@ -25,6 +25,10 @@ TEST(Regex, ClassesMeanWhatTheyMeanToOniguruma) {
   EXPECT_EQ(first_match("[\\w]", "\u00bca"), "a");
   EXPECT_EQ(first_match("\\p{Han}+", "\uff65\u6f22"), "\u6f22");  // a dot that scripts share is of none
   EXPECT_EQ(first_match("b$", "ab\nc"), "b");
+  EXPECT_EQ(first_match("[a[bc]d]+", "xabcdx"), "abcd");
+  EXPECT_EQ(first_match("[a-d&&[^b]]+", "abcd"), "a");
+  EXPECT_EQ(first_match("[\\u4e00-\\u9fff]+", "a\u6f22\u5b57"), "\u6f22\u5b57");
+  EXPECT_EQ(first_match("\\b.", "\u0301a b"), "\u0301");  // a mark is a part of a word
 }
 
 TEST(Regex, LiteralsAreEscaped) {
@@ -33,8 +37,10 @@ TEST(Regex, LiteralsAreEscaped) {
 }
 
 TEST(Regex, WhatCouldMeanSomethingElseIsRefused) {
-  for (const auto* pattern : {"a{2}+", "[a[b]]", "[a&&b]", "(?<n>a)", "\\h", "\\p{Foo}", "[\\W]", "(?m:a)", "a(?i)b",
-                              "\\1", "[]a]", "\\xff", "\\", "\\p{L", "\\G", "(*FAIL)", "[[:alpha:]]", "\\p{^L}"}) {
+  for (const auto* pattern :
+       {"a{2}+",   "[a[^b]]", "[[:alpha:]]", "[a-[b]]", "[a&&b]",  "[^a&&[^b]]", "[a&&[^b]c]", "\\ud800",
+        "(?<n>a)", "\\h",     "\\p{Foo}",    "[\\W]",   "(?m:a)",  "a(?i)b",     "\\1",        "[]a]",
+        "\\xff",   "\\",      "\\p{L",       "\\G",     "(*FAIL)", "\\p{^L}"}) {
     EXPECT_THROW(pcre2_from_oniguruma(pattern), DataError) << pattern;
   }
   EXPECT_THROW(Regex("(a"), DataError);
