@@ -2,14 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include "config/families.h"
 #include "model/initialize.h"
 
 namespace athanor {
 namespace {
 
-ModelConfig tiny(bool sparse) {
+ModelConfig tiny(const std::string& family) {
+  const bool sparse = find_family(family)->sparse;
   ModelConfig m;
-  m.family = sparse ? "olmoe" : "olmo";
+  m.family = family;
   m.hidden_size = 32;
   m.num_hidden_layers = 2;
   m.num_attention_heads = 4;
@@ -18,12 +20,21 @@ ModelConfig tiny(bool sparse) {
   m.num_experts_per_tok = sparse ? 2 : 0;
   m.vocab_size = 50;
   m.initializer_range = 0.1;
+  if (find_family(family)->free_head_dim) {
+    m.attention_head_dim = 10;
+    m.num_key_value_heads = 2;
+  }
+  if (find_family(family)->mixed_layers) {
+    m.moe_intermediate_size = 20;
+    m.num_hidden_layers = 4;
+    m.mlp_only_layers = {0, 2};
+  }
   return m;
 }
 
 struct Fixture {
-  explicit Fixture(bool sparse, moe::AuxScope scope = moe::AuxScope::kSequence)
-      : model(tiny(sparse)), parameters(make_bucket_entries(model), at::kFloat, ParameterStore::Use::kTraining),
+  explicit Fixture(const std::string& family, moe::AuxScope scope = moe::AuxScope::kSequence)
+      : model(tiny(family)), parameters(make_bucket_entries(model), at::kFloat, ParameterStore::Use::kTraining),
         decoder(model, parameters, {scope, 7}) {
     initialize_parameters(model, 1, parameters);
   }
@@ -45,9 +56,9 @@ struct Fixture {
   Decoder decoder;
 };
 
-class DecoderTest : public testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Families, DecoderTest, testing::Values(false, true),
-                         [](const auto& info) { return info.param ? "olmoe" : "olmo"; });
+class DecoderTest : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Families, DecoderTest, testing::ValuesIn(family_names()),
+                         [](const auto& info) { return info.param; });
 
 TEST_P(DecoderTest, MicrobatchesAddUpToTheBatch) {
   at::manual_seed(3);
@@ -58,7 +69,7 @@ TEST_P(DecoderTest, MicrobatchesAddUpToTheBatch) {
   EXPECT_NEAR(together.loss_sum, apart.loss_sum, 1e-6 * together.loss_sum);
   EXPECT_EQ(together.num_targets, apart.num_targets);
   EXPECT_NEAR(together.aux_sum, apart.aux_sum, 1e-5 * std::abs(together.aux_sum));
-  if (GetParam()) EXPECT_TRUE(at::equal(together.tokens_per_expert, apart.tokens_per_expert));
+  if (whole.model.is_moe()) EXPECT_TRUE(at::equal(together.tokens_per_expert, apart.tokens_per_expert));
   const Tensor difference = (whole.parameters.grad() - cut.parameters.grad()).abs().max();
   // Gradients are sums over 48 tokens: 48 · 2^-24 of the largest, and as much again for the layers below.
   EXPECT_LT(difference.item<double>(), 96 * std::ldexp(whole.parameters.grad().abs().max().item<double>(), -24));
@@ -101,7 +112,7 @@ TEST_P(DecoderTest, TwoRunsGiveTheSameBits) {
 }
 
 TEST(Initialize, DependsOnSeedAndNameAndNotOnThreads) {
-  Fixture a(true), b(true);
+  Fixture a("olmoe"), b("olmoe");
   at::set_num_threads(1);
   initialize_parameters(b.model, 1, b.parameters);
   at::set_num_threads(2);
@@ -112,7 +123,7 @@ TEST(Initialize, DependsOnSeedAndNameAndNotOnThreads) {
 }
 
 TEST(Initialize, WeightsHaveTheDeviationThatTheConfigurationSays) {
-  Fixture f(true);
+  Fixture f("olmoe");
   const Tensor weight = f.parameters.master_of("model.layers.0.mlp.experts.gate_proj.weight");
   const double n = static_cast<double>(weight.numel()), deviation = weight.std().item<double>();
   EXPECT_NEAR(deviation, 0.1, 5 * 0.1 / std::sqrt(2 * n));  // five standard errors
