@@ -8,8 +8,11 @@ set(ATHANOR_PYARROW "" CACHE PATH "Folder of the pyarrow wheel (with include/ an
 option(ATHANOR_PARQUET "Read Parquet files, where Arrow's libparquet is found" ON)
 
 function(athanor_find_parquet)
-  file(GLOB folders ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/pyarrow)
-  foreach(folder ${ATHANOR_PYARROW} ${folders})
+  set(folders ${ATHANOR_PYARROW})
+  if(NOT folders)
+    file(GLOB folders ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/pyarrow)
+  endif()
+  foreach(folder ${folders})
     file(GLOB parquet ${folder}/libparquet.so.*)
     file(GLOB arrow ${folder}/libarrow.so.*)
     if(parquet AND arrow AND EXISTS ${folder}/include/parquet/file_reader.h)
@@ -36,6 +39,8 @@ endfunction()
 # Fuzzers are built with a sanitizer that the wheel's containers know nothing of.
 if(ATHANOR_PARQUET AND NOT ATHANOR_FUZZ)
   athanor_find_parquet()
+else()
+  message(STATUS "Parquet: left out (ATHANOR_PARQUET=${ATHANOR_PARQUET}, ATHANOR_FUZZ=${ATHANOR_FUZZ})")
 endif()
 
 if(TARGET athanor_libparquet)

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "data/attribute_records.h"
 #include "data/document_error.h"
+#include "data/json_fields.h"
 
 namespace athanor {
 namespace {
@@ -76,15 +77,8 @@ std::vector<std::string> Selection::scalar_paths(const std::string& text_field) 
 json Selection::read_document(const Record& record, const std::filesystem::path& file) const {
   if (record.is_row) return record.fields.empty() ? json::object() : json::parse(record.fields);
   if (!record.is_json || fields_.empty()) return json::object();
-  // What no expression reads, the text above all, is not built.
-  const auto wanted = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth != 1 || event != json::parse_event_t::key) return true;
-    return std::binary_search(fields_.begin(), fields_.end(), parsed.get_ref<const std::string&>());
-  };
   try {
-    auto document = json::parse(record.bytes, wanted);
-    if (document.is_object()) return document;
-    return json::object();  // a plain string in an array
+    return read_json_fields(record.bytes, fields_);
   } catch (const json::exception& error) {
     throw DocumentError(kInvalidJson, fmt::format("{}: invalid JSON: {}", where_is(record, file), reason(error)));
   }
