@@ -22,18 +22,20 @@ constexpr uint64_t kReserve = 24 * kMiB;
 // Of each thread whatever the documents: the tokenizer's word cache, a decompressor's window, a chunk's records.
 constexpr uint64_t kThreadBytes = 16 * kMiB;
 
-// What a byte of a document takes at most while it is turned into tokens: the record and its text, each of which may
-// have grown to twice its size (4), ids of four bytes each that may have grown so too (8 where each byte is a token),
-// the spill's copy of them (2), and the merges of a word that is as long as the document.
-constexpr uint64_t kBytesPerByte = 16;
+// Of each byte of a chunk of small documents: the records and a text (3), and ids of four bytes, which may have grown
+// to twice their size, with the spill's copy of them (10), where each byte is a token.
+constexpr uint64_t kPerChunkByte = 16;
 
-constexpr uint64_t kMinDocumentBytes = kMiB;
+// Of each byte of one document while it is turned into tokens. Measured with documents of 5 MB: prose takes 5, one word
+// without an end 29, which the tokenizer must see as a whole; libsentencepiece takes 190 to 250.
+constexpr uint64_t kPerDocumentByte = 32, kPerDocumentByteOfSentencePiece = 256;
+
+// Of each byte of a document that is only read: a string that grows.
+constexpr uint64_t kPerReadByte = 3;
+
+constexpr uint64_t kMinDocumentBytes = uint64_t{256} << 10;
 
 std::string shown(uint64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
-
-uint64_t for_one_thread(uint64_t chunk_bytes, uint64_t document_bytes) {
-  return kThreadBytes + kBytesPerByte * (chunk_bytes + document_bytes);
-}
 
 }  // namespace
 
@@ -50,14 +52,18 @@ std::string MemoryBudget::large_document_remedy() const {
       shown(total), num_threads, num_threads == 1 ? "" : "s", num_threads == 1 ? "" : ", fewer --threads");
 }
 
-MemoryBudget plan_memory(uint64_t asked, int num_threads, uint64_t chunk_bytes, uint64_t table_bytes) {
+MemoryBudget plan_memory(const MemoryNeeds& needs) {
   const uint64_t here = resident_bytes(), available = available_memory_bytes();
   MemoryBudget budget;
-  budget.total = asked > 0 ? asked : here + available / 2;
-  if (asked > here + available)
-    log::warn("--memory {} is more than the {} there are", shown(asked), shown(here + available));
-  const uint64_t fixed = here + kReserve + table_bytes;
-  const uint64_t least = for_one_thread(chunk_bytes, kMinDocumentBytes);
+  budget.total = needs.asked > 0 ? needs.asked : here + available / 2;
+  if (needs.asked > here + available) {
+    log::warn("--memory {} is more than the {} there are", shown(needs.asked), shown(here + available));
+  }
+  const uint64_t fixed = here + kReserve + needs.table_bytes;
+  const uint64_t per_byte = needs.by_sentencepiece ? kPerDocumentByteOfSentencePiece : kPerDocumentByte;
+  const uint64_t per_thread = kThreadBytes + kPerChunkByte * needs.chunk_bytes;
+  // A thread, and one document at a time beside it, which is read and then turned into tokens.
+  const uint64_t least = per_thread + (per_byte + kPerReadByte) * kMinDocumentBytes;
   // What was taken at most so far, to read the tokenizer, is over: but it must have fitted too.
   const uint64_t needed = std::max(fixed + least, peak_resident_bytes());
   ATHANOR_CHECK(
@@ -65,11 +71,18 @@ MemoryBudget plan_memory(uint64_t asked, int num_threads, uint64_t chunk_bytes, 
       "--memory {} is too small: the program with this tokenizer and list of files needs at least {} MiB ({}M)",
       shown(budget.total), (needed + kMiB - 1) / kMiB, (needed + kMiB - 1) / kMiB);
   const uint64_t left = budget.total - fixed;
-  budget.num_threads = static_cast<int>(std::clamp<uint64_t>(left / least, 1, static_cast<uint64_t>(num_threads)));
-  const uint64_t each = left / static_cast<uint64_t>(budget.num_threads);
+  const uint64_t per_more_thread = per_thread + kPerReadByte * kMinDocumentBytes;
+  budget.num_threads = static_cast<int>(
+      std::clamp<uint64_t>(1 + (left - least) / per_more_thread, 1, static_cast<uint64_t>(needs.num_threads)));
+  // Half of what threads leave is for documents that each of them has, half for a larger one.
+  const auto threads = static_cast<uint64_t>(budget.num_threads);
+  const uint64_t for_documents = left - threads * per_thread;
+  budget.shared_document_bytes = for_documents / 2 / threads / per_byte;
+  const uint64_t largest =
+      (for_documents - threads * per_byte * budget.shared_document_bytes) / (threads * kPerReadByte + per_byte);
   // Rounded, so that the limit does not move with each page that the program happens to hold.
-  const uint64_t document = (each - kThreadBytes) / kBytesPerByte - chunk_bytes;
-  budget.max_document_bytes = std::min(kMaxDocumentBytes, document - document % (std::bit_floor(document) / 4));
+  const uint64_t rounded = largest - largest % std::max<uint64_t>(1, std::bit_floor(largest) / 4);
+  budget.max_document_bytes = std::min(kMaxDocumentBytes, rounded);
   return budget;
 }
 

@@ -36,7 +36,8 @@ class Preparing {
   Preparing(const PrepareOptions& options, PrepareJob job, PartialFolder& partial)
       : options_(options), job_(std::move(job)), partial_(partial), manifest_(job_.manifest),
         num_threads_(options.num_threads > 0 ? options.num_threads : cpu_count()), input_bytes_(sum_bytes(job_.files)),
-        budget_(plan_memory(options.memory_bytes, num_threads_, options.chunk_bytes, table_bytes())) {}
+        budget_(plan_memory({options.memory_bytes, num_threads_, options.chunk_bytes, table_bytes(),
+                             job_.tokenizer.file_name().ends_with(".model")})) {}
 
   DataManifest run() {
     open();
@@ -100,8 +101,13 @@ class Preparing {
   // Step 1. Fills in what the manifest says of the inputs.
   void tokenize() {
     check_disk();
-    TokenizeOptions tokenizing{job_.documents,       manifest_.eos_id,           budget_.num_threads,
-                               options_.chunk_bytes, budget_.max_document_bytes, budget_.large_document_remedy(),
+    TokenizeOptions tokenizing{job_.documents,
+                               manifest_.eos_id,
+                               budget_.num_threads,
+                               options_.chunk_bytes,
+                               budget_.max_document_bytes,
+                               budget_.shared_document_bytes,
+                               budget_.large_document_remedy(),
                                options_.stopping};
     ProgressBar progress("tokenizing", input_bytes_, "B");
     if (!tokenize_files(job_.tokenizer, tokenizing, *ledger_, progress)) throw PrepareStopped(kStopped);

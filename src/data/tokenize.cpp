@@ -143,7 +143,9 @@ class Tokenizing {
   void tokenize(Chunk& chunk) {
     std::vector<uint32_t> tokens;
     DocumentCounts counts;
+    std::unique_lock one_large(large_document_, std::defer_lock);
     for (auto& record : chunk.records) {
+      if (record.bytes.size() > options_.shared_document_bytes && !one_large) one_large.lock();
       const auto document = parse(std::move(record), chunk.key.first, counts);
       if (!document) continue;
       encode(*document, tokens);
@@ -198,7 +200,8 @@ class Tokenizing {
   ProgressBar& progress_;
   SkipLog skips_;
 
-  std::mutex mutex_;  // of all below
+  std::mutex large_document_;  // held while a chunk with one is turned into tokens
+  std::mutex mutex_;           // of all below
   std::condition_variable changed_;
   std::list<OpenFile> open_;
   uint64_t next_file_ = 0;

@@ -17,8 +17,9 @@ struct TokenizeOptions {
   int num_threads = 1;
   uint64_t chunk_bytes = uint64_t{1} << 19;  ///< what a thread takes at once: some 50 ms of work
   uint64_t max_document_bytes = kMaxDocumentBytes;
-  std::string large_document_remedy;  ///< what is said of a document beyond that
-  std::function<bool()> stopping;     ///< asked before each chunk: true ends the work early
+  uint64_t shared_document_bytes = kMaxDocumentBytes;  ///< larger ones are turned into tokens one at a time
+  std::string large_document_remedy;                   ///< what is said of a document beyond that
+  std::function<bool()> stopping;                      ///< asked before each chunk: true ends the work early
 };
 
 /// Each file becomes one token array, its documents in order with `eos_id` after each; the arrays follow one another

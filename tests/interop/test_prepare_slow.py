@@ -32,7 +32,8 @@ def test_two_gigabytes_are_prepared_within_256_mebibytes(athanor, tmp_path):
         pytest.skip(f"needs {6 * NUM_BYTES / 1e9:.0f} GB of disk in {tmp_path}")
     documents, text_bytes = write_documents(tmp_path / "in", NUM_BYTES)
     text = tmp_path / "text.txt"
-    text.write_text((tmp_path / "in" / "000.jsonl").read_text()[:300_000])
+    with open(tmp_path / "in" / "000.jsonl") as file:  # not all of it: a child's peak counts from its parent's memory on
+        text.write_text(file.read(300_000))
     athanor.run("tokenizer", "train", "--vocab-size", 8000, "--special-token", EOS, "--out", tmp_path / "tokenizer.json", text)
     arguments = ["--tokenizer", tmp_path / "tokenizer.json", "--seq-len", 2048, "--validation-fraction", 0.001, tmp_path / "in"]
 
@@ -40,7 +41,7 @@ def test_two_gigabytes_are_prepared_within_256_mebibytes(athanor, tmp_path):
     manifest = json.loads((tmp_path / "small" / "manifest.json").read_text())
     token_bytes = 2 * manifest["tokens"]
     print(f"{text_bytes / 1e9:.2f} GB of text, {token_bytes / 1e9:.2f} GB of tokens: {peak / 2**20:.0f} MiB, {elapsed:.0f} s")
-    assert peak < MEMORY and token_bytes > 1.5 * MEMORY * NUM_BYTES / 2e9
+    assert peak < MEMORY and token_bytes > 2 * MEMORY * NUM_BYTES / 2e9
     assert float(re.search(r"at most ([\d.]+)MiB of memory", output).group(1)) * 2**20 < MEMORY
     assert (manifest["documents"], manifest["text_bytes"]) == (documents, text_bytes)
     splits = manifest["splits"].values()
