@@ -183,7 +183,7 @@ def test_memory_that_is_too_small_names_what_is_enough(athanor, arguments, whole
 
 
 def test_a_document_beyond_the_budget_is_named_with_the_remedy_or_skipped(athanor, tokenizer, tmp_path):
-    large = "word " * 4_000_000
+    large = "word " * 2_000_000
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "small " * 100}) + "\n" + json.dumps({"text": large}) + "\n")
     arguments = ["--tokenizer", tokenizer, "--seq-len", 16, "--out", tmp_path / "out", tmp_path / "a.jsonl"]
     message = refused(athanor, *arguments, "--memory", "128M")
