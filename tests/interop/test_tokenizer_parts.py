@@ -5,10 +5,9 @@ Vocabularies are tiny and trained on the spot, so that the parts do the work; th
 
 import json
 import random
-import re
 
 import pytest
-from test_tokenizers import ATHANOR, TEXT, athanor, random_texts, refused
+from test_tokenizers import ATHANOR, TEXT, athanor, every_code_point, random_texts, refused
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 pytestmark = pytest.mark.skipif(not ATHANOR.exists(), reason=f"{ATHANOR} is not built; set ATHANOR_BIN")
@@ -334,6 +333,26 @@ IN_THE_WILD = {
 @pytest.mark.parametrize("name", IN_THE_WILD)
 def test_a_tokenizer_of_a_shape_in_the_wild_gives_the_same_ids_and_texts(name, tmp_path, texts):
     assert_alike(IN_THE_WILD[name](), texts, tmp_path)
+
+
+CHARACTER_BY_CHARACTER = {
+    "NFD": normalizers.NFD(),
+    "NFKC": normalizers.NFKC(),
+    "NFKD": normalizers.NFKD(),
+    "BERT": normalizers.BertNormalizer(),
+    "bare letters": normalizers.Sequence([normalizers.StripAccents(), normalizers.Nmt(), normalizers.Lowercase()]),
+}
+
+
+@pytest.mark.parametrize("name", CHARACTER_BY_CHARACTER)
+def test_every_code_point_is_normalised_as_there(name, tmp_path):
+    tokenizer = byte_model(byte_level(), CHARACTER_BY_CHARACTER[name])
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(str(path))
+    texts = every_code_point()
+    ids = athanor("encode", "--jsonl", "--tokenizer", path, lines=texts)
+    for text, ours, theirs in zip(texts, ids, tokenizer.encode_batch_fast(texts, add_special_tokens=False), strict=True):
+        assert ours == theirs.ids, hex(ord(text[0]))
 
 
 def some(draw, choices, most):
