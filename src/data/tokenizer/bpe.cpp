@@ -6,10 +6,12 @@
 namespace athanor {
 MergeTable::MergeTable(size_t num_merges)
     : slots_(std::bit_ceil(std::max<size_t>(16, num_merges * 2))), mask_(slots_.size() - 1),
-      shift_(64 - std::countr_zero(slots_.size())) {}
+      shift_(64 - std::countr_zero(slots_.size())), filter_(slots_.size() / 16), filter_shift_(shift_ - 2) {}
 
 void MergeTable::set(uint32_t left, uint32_t right, Merge merge) {
   const uint64_t key = uint64_t{left} << 32 | right;
+  const uint64_t bit = key * kMultiplier >> filter_shift_;
+  filter_[bit / 64] |= uint64_t{1} << (bit % 64);
   size_t i = slot_of(key);
   while (slots_[i].key != key && slots_[i].key != kEmpty) i = (i + 1) & mask_;
   slots_[i] = {key, merge};

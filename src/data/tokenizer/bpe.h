@@ -25,7 +25,7 @@ struct Merge {
   uint32_t rank, id;
 };
 
-/// Merges by pair: open addressing, one cache line a look-up.
+/// Merges by pair: open addressing, one cache line a look-up, and a filter before it.
 class MergeTable {
  public:
   explicit MergeTable(size_t num_merges = 0);
@@ -33,6 +33,8 @@ class MergeTable {
   void set(uint32_t left, uint32_t right, Merge merge);
   const Merge* find(uint32_t left, uint32_t right) const {
     const uint64_t key = uint64_t{left} << 32 | right;
+    const uint64_t bit = key * kMultiplier >> filter_shift_;
+    if (!(filter_[bit / 64] >> (bit % 64) & 1)) return nullptr;  // most pairs have no merge
     for (size_t i = slot_of(key);; i = (i + 1) & mask_) {
       if (slots_[i].key == key) return &slots_[i].merge;
       if (slots_[i].key == kEmpty) return nullptr;
@@ -45,11 +47,15 @@ class MergeTable {
     uint64_t key = kEmpty;
     Merge merge{};
   };
-  size_t slot_of(uint64_t key) const { return static_cast<size_t>((key * 0x9E3779B97F4A7C15ull) >> shift_); }
+  static constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15ull;
+  size_t slot_of(uint64_t key) const { return static_cast<size_t>(key * kMultiplier >> shift_); }
 
   std::vector<Slot> slots_;
   size_t mask_;
   int shift_;
+  // A bit for each of four times as many hashes: small enough to stay in the cache where the slots do not.
+  std::vector<uint64_t> filter_;
+  int filter_shift_;
 };
 
 class Bpe {

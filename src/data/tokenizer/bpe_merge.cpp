@@ -44,9 +44,13 @@ void Bpe::merge_short(Scratch& scratch) const {
   while (count > 1) {
     const size_t num_pairs = count - 1;
     size_t best = 0;
-    for (size_t i = 1; i < num_pairs; ++i) best = merges[i] < merges[best] ? i : best;
-    if (merges[best] == kNoMerge) break;
-    ids[best] = static_cast<uint32_t>(merges[best]);
+    uint64_t least = merges[0];
+    for (size_t i = 1; i < num_pairs; ++i) {
+      best = merges[i] < least ? i : best;
+      least = std::min(least, merges[i]);
+    }
+    if (least == kNoMerge) break;
+    ids[best] = static_cast<uint32_t>(least);
     std::copy(ids.begin() + static_cast<ptrdiff_t>(best) + 2, ids.begin() + static_cast<ptrdiff_t>(count),
               ids.begin() + static_cast<ptrdiff_t>(best) + 1);
     --count;
