@@ -16,7 +16,8 @@ struct InputFormat {
   Compression compression = Compression::kNone;
 };
 
-/// By the name's end: .txt .md .jsonl .ndjson .json, each also with .gz or .zst after it, and .parquet; none for any other.
+/// By the name's end: .txt .md .jsonl .ndjson .json, each also with .gz or .zst after it, and .parquet; none for any
+/// other.
 std::optional<InputFormat> input_format(const std::filesystem::path& file);
 
 /// The files that `inputs` name: files as they are, folders searched through, patterns (`*`, `?`, `[a-z]`, `**` for any
