@@ -41,6 +41,12 @@ void print_summary(const PrepareOptions& options, const DataManifest& manifest, 
     }
   }
   fmt::print("  at most {} of memory\n", format_bytes(static_cast<double>(peak_resident_bytes())));
+  if (options.add) {  // whose files may all have been there already
+    const auto& last = manifest.parts.back();
+    fmt::print("  added last: {} files, {} documents, {} tokens\n", last.inputs, count(last.documents),
+               count(last.tokens));
+    return;
+  }
   fmt::print("  {:.1f} MB of text in {:.1f} s: {:.1f} MB/s\n", bytes * 1e-6, elapsed_s, bytes * 1e-6 / elapsed_s);
 }
 
