@@ -32,6 +32,11 @@ std::string shown_token(const Tokenizer& tokenizer, uint32_t id) {
   return printable(tokenizer.decode(std::vector<uint32_t>{id}));
 }
 
+// "50256 (<|endoftext|>)"; a SentencePiece model's control token has no text.
+std::string shown_id(uint32_t id, const std::string& text) {
+  return text.empty() ? fmt::to_string(id) : fmt::format("{} ({})", id, text);
+}
+
 // ---- info ----------------------------------------------------------------------------------------------------------
 
 struct InfoArguments {
@@ -97,8 +102,8 @@ void info(const InfoArguments& arguments) {
   fmt::print("  an instance has {} tokens, {}; shuffled with seed {}\n", manifest.seq_len, manifest.dtype,
              manifest.seed);
   fmt::print("  left over: {} tokens, too few for an instance\n", shown_count(manifest.remainder_tokens));
-  fmt::print("  tokenizer: {}, {} tokens; a document ends with {} ({})\n", manifest.tokenizer_file,
-             shown_count(manifest.vocab_size), manifest.eos_id, eos);
+  fmt::print("  tokenizer: {}, {} tokens; a document ends with {}\n", manifest.tokenizer_file,
+             shown_count(manifest.vocab_size), shown_id(manifest.eos_id, eos));
   fmt::print("  text: {} ({:.2f} bytes a token)\n", shown_bytes(static_cast<uint64_t>(manifest.text_bytes)),
              static_cast<double>(manifest.text_bytes) / static_cast<double>(std::max<int64_t>(1, manifest.tokens)));
   print_selection(manifest.selection);
@@ -196,7 +201,7 @@ void show(const ShowArguments& arguments) {
              arguments.row, dataset.num_instances(), shard->file, row_in_shard, ids.size(), pieces.size());
   for (const auto& piece : pieces) {
     print_piece(tokenizer, ids, piece, arguments.ids);
-    if (piece.ends) fmt::print("── token {}: {} ({}) ends the document ──\n", piece.end, dataset.eos_id(), eos);
+    if (piece.ends) fmt::print("── token {}: {} ends the document ──\n", piece.end, shown_id(dataset.eos_id(), eos));
   }
   if (!pieces.empty() && !pieces.back().ends) fmt::print("── the instance ends within a document ──\n");
 }

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "config/dump.h"
+#include "config/test_config.h"
 
 namespace athanor {
 namespace {
@@ -17,15 +17,6 @@ num_experts_per_tok = 4
 lr = 1
 betas = [0.9, 0.95]
 )";
-
-std::string error_of(std::string_view toml, const std::vector<std::string>& overrides = {}) {
-  try {
-    parse_run_config(toml, "run.toml", overrides);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(TomlReader, ReadsWhatIsThereAndKeepsDefaultsElsewhere) {
   const auto config = parse_run_config(kTiny, "run.toml");

@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "config/dump.h"
-#include "config/toml_reader.h"
+#include "config/test_config.h"
 
 namespace athanor {
 namespace {
@@ -39,15 +38,6 @@ min_lr = 0
 path = "books"
 seq_len = 512
 )";
-
-std::string error_of(std::string_view toml, const std::vector<std::string>& overrides = {}) {
-  try {
-    parse_run_config(toml, "run.toml", overrides);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(TrainingStages, ARunWithoutStagesIsOneWithItsDataAsTheOnlySource) {
   const auto config = parse_run_config("[model]\nfamily = \"olmo\"\n[data]\npath = \"books\"\nseq_len = 512\n", "x");
