@@ -34,7 +34,7 @@ std::string shown_token(const Tokenizer& tokenizer, uint32_t id) {
 
 // "50256 (<|endoftext|>)"; a SentencePiece model's control token has no text.
 std::string shown_id(uint32_t id, const std::string& text) {
-  return text.empty() ? fmt::to_string(id) : fmt::format("{} ({})", id, text);
+  return text.empty() ? std::to_string(id) : fmt::format("{} ({})", id, text);
 }
 
 // ---- info ----------------------------------------------------------------------------------------------------------
