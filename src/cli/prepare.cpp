@@ -90,15 +90,18 @@ void add_prepare_command(CLI::App& app) {
           "--memory", options->memory_bytes,
           "What the whole process may take: 256M, 4G (default: half of what is available); the result does not "
           "depend on it")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(CLI::AsSizeValue(false).description(""))
+      ->type_name("SIZE");
   const std::map<std::string, OnError> choices{{"fail", OnError::kFail}, {"skip", OnError::kSkip}};
   command
       ->add_option("--on-error", options->documents.on_error,
                    "What a bad document does: fail ends with its file and line, skip counts it and goes on")
-      ->transform(CLI::CheckedTransformer(choices))
+      ->transform(CLI::CheckedTransformer(choices).description(""))
+      ->type_name("fail|skip")
       ->default_str("fail");
   command->add_option("--shard-bytes", options->shard_bytes, "Largest size of a shard")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(CLI::AsSizeValue(false).description(""))
+      ->type_name("SIZE")
       ->default_str("256M");
   command->add_flag("--overwrite", options->overwrite, "Replace prepared data that is in the folder already");
   command->add_flag("--add", options->add,
