@@ -9,7 +9,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <csignal>
-#include <map>
 #include <memory>
 
 #include "base/log.h"
@@ -92,11 +91,14 @@ void add_prepare_command(CLI::App& app) {
           "depend on it")
       ->transform(CLI::AsSizeValue(false).description(""))
       ->type_name("SIZE");
-  const std::map<std::string, OnError> choices{{"fail", OnError::kFail}, {"skip", OnError::kSkip}};
   command
-      ->add_option("--on-error", options->documents.on_error,
-                   "What a bad document does: fail ends with its file and line, skip counts it and goes on")
-      ->transform(CLI::CheckedTransformer(choices).description(""))
+      ->add_option_function<std::string>(
+          "--on-error",
+          [options](const std::string& choice) {
+            options->documents.on_error = choice == "skip" ? OnError::kSkip : OnError::kFail;
+          },
+          "What a bad document does: fail ends with its file and line, skip counts it and goes on")
+      ->check(CLI::IsMember({"fail", "skip"}).description(""))
       ->type_name("fail|skip")
       ->default_str("fail");
   command->add_option("--shard-bytes", options->shard_bytes, "Largest size of a shard")
