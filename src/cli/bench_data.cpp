@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/bench.h"
-#include "data/prepare.h"
+#include "data/prepare/prepare.h"
 #include "data/tokenizer/tokenizer_files.h"
 
 namespace athanor {

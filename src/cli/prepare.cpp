@@ -1,6 +1,6 @@
 // athanor prepare: documents to shuffled training instances.
 
-#include "data/prepare.h"
+#include "data/prepare/prepare.h"
 
 #include <fmt/core.h>
 
@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
-#include "data/selection.h"
+#include "data/documents/selection.h"
 #include "data/tokenizer/tokenizer_files.h"
 
 namespace athanor {

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "data/documents.h"
+#include "data/documents/documents.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/post_processor.h"
 #include "data/tokenizer/tokenizer.h"

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/document_error.h"
-#include "data/selection_options.h"
+#include "data/documents/document_error.h"
+#include "data/documents/selection_options.h"
 
 namespace athanor {
 

@@ -13,7 +13,7 @@
 
 #include "base/files.h"
 #include "data/dataset.h"
-#include "data/prepare.h"
+#include "data/prepare/prepare.h"
 #include "data/tokenizer/test_tokenizer_json.h"
 
 #define EXPECT_SAYS(message, part) EXPECT_NE(std::string(message).find(part), std::string::npos) << (message)

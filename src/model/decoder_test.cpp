@@ -58,7 +58,7 @@ struct Fixture {
 
 class DecoderTest : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Families, DecoderTest, testing::ValuesIn(family_names()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& instance) { return instance.param; });
 
 TEST_P(DecoderTest, MicrobatchesAddUpToTheBatch) {
   at::manual_seed(3);
@@ -69,7 +69,9 @@ TEST_P(DecoderTest, MicrobatchesAddUpToTheBatch) {
   EXPECT_NEAR(together.loss_sum, apart.loss_sum, 1e-6 * together.loss_sum);
   EXPECT_EQ(together.num_targets, apart.num_targets);
   EXPECT_NEAR(together.aux_sum, apart.aux_sum, 1e-5 * std::abs(together.aux_sum));
-  if (whole.model.is_moe()) EXPECT_TRUE(at::equal(together.tokens_per_expert, apart.tokens_per_expert));
+  if (whole.model.is_moe()) {
+    EXPECT_TRUE(at::equal(together.tokens_per_expert, apart.tokens_per_expert));
+  }
   const Tensor difference = (whole.parameters.grad() - cut.parameters.grad()).abs().max();
   // Gradients are sums over 48 tokens: 48 · 2^-24 of the largest, and as much again for the layers below.
   EXPECT_LT(difference.item<double>(), 96 * std::ldexp(whole.parameters.grad().abs().max().item<double>(), -24));

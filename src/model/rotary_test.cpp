@@ -40,9 +40,15 @@ TEST(Rotary, Llama3LeavesFastDimsAloneAndStretchesSlowOnes) {
   const auto r = ratios(m);
   for (size_t i = 0; i < r.size(); ++i) {
     const double turns = 512 * std::pow(1e4, -static_cast<double>(i) / 32) / (2 * std::numbers::pi);
-    if (turns >= 4) EXPECT_EQ(r[i], 1) << i;
-    if (turns <= 1) EXPECT_FLOAT_EQ(r[i], 0.125) << i;
-    if (turns > 1 && turns < 4) EXPECT_TRUE(r[i] > 0.125 && r[i] < 1) << i;
+    if (turns >= 4) {
+      EXPECT_EQ(r[i], 1) << i;
+    }
+    if (turns <= 1) {
+      EXPECT_FLOAT_EQ(r[i], 0.125) << i;
+    }
+    if (turns > 1 && turns < 4) {
+      EXPECT_TRUE(r[i] > 0.125 && r[i] < 1) << i;
+    }
   }
   EXPECT_EQ(r.front(), 1);
   EXPECT_FLOAT_EQ(r.back(), 0.125);

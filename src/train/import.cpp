@@ -33,7 +33,9 @@ void import_run(const fs::path& hf_folder, const fs::path& run_dir) {
 
   std::vector<PieceView> pieces;
   for (const ParameterSpec& spec : folder.parameters()) {
-    const auto read = [&folder, &spec](int64_t first, std::span<float> out) { folder.read(spec.name, first, out); };
+    const auto read = [&folder, &spec](int64_t first, std::span<float> values) {
+      folder.read(spec.name, first, values);
+    };
     pieces.push_back({"master/" + spec.name, whole_slice(spec.shape), nullptr, read});
   }
   nlohmann::json state = {

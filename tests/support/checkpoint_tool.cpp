@@ -80,14 +80,11 @@ void copy_hf(const Arguments& arguments) {
   HfExportOptions options;
   options.dtype = arguments.at(2) == "bfloat16" ? Dtype::kBF16 : Dtype::kF32;
   options.max_shard_bytes = std::stoull(arguments.at(3));
-  if (arguments.size() > 4) options.tokenizer_json = arguments[4];
-  std::vector<float> values;
-  const auto source = [&](const ParameterSpec& parameter) {
-    values.resize(static_cast<size_t>(parameter.num_elements()));
-    folder.read(parameter.name, values.data());
-    return std::span<const float>(values);
+  if (arguments.size() > 4) options.tokenizer = arguments[4];
+  const ParameterReader reader = [&](const ParameterSpec& parameter, int64_t first, std::span<float> values) {
+    folder.read(parameter.name, first, values);
   };
-  export_hf_folder(arguments.at(1), folder.config(), source, options);
+  export_hf_folder(arguments.at(1), folder.config(), reader, options);
 }
 
 template <class Action>

@@ -80,8 +80,8 @@ TEST_P(KnownPatterns, CutEveryCodePointAsTheEngineDoes) {
 TEST_P(KnownPatterns, CutNothingAsNothing) { EXPECT_EQ(by_hand(GetParam(), ""), Words{}); }
 
 INSTANTIATE_TEST_SUITE_P(All, KnownPatterns, testing::ValuesIn(known_patterns().begin(), known_patterns().end()),
-                         [](const auto& info) {
-                           std::string name(info.param.name);
+                         [](const auto& instance) {
+                           std::string name(instance.param.name);
                            std::erase_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); });
                            return name;
                          });

@@ -62,8 +62,8 @@ std::string text_of(std::span<const CodePointRange> ranges) {
 std::string missing_members(std::string_view name) {
   static const std::map<std::string, std::string, std::less<>> all = [] {
     std::map<std::string, std::string, std::less<>> missing;
-    const auto add = [&](std::string_view name, const std::string& members) {
-      missing.emplace(name, missing_from(fmt::format("\\P{{{}}}+", name), members));
+    const auto add = [&](std::string_view category, const std::string& members) {
+      missing.emplace(category, missing_from(fmt::format("\\P{{{}}}+", category), members));
     };
     add("L", text_of(kLetterRanges));
     add("N", text_of(kNumberRanges));

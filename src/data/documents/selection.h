@@ -1,0 +1,64 @@
+#pragma once
+// Which documents are kept: conditions on their own fields and on Dolma's attributes.
+
+#include <atomic>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/documents/expression.h"
+#include "data/documents/record_source.h"
+#include "data/documents/selection_options.h"
+
+namespace athanor {
+
+/// A document is kept if every `keep` holds and no `drop` does. Thread-safe.
+class Selection {
+ public:
+  /// @throws ConfigError naming flag, expression and position; attributes that nothing asks for are refused too.
+  explicit Selection(SelectionOptions options);
+
+  const SelectionOptions& options() const { return options_; }
+
+  /// Judges the document in `record`, whose text is `text`, of `file`.
+  /// @return empty if it is kept; else what dropped it: "dropped by --drop EXPRESSION", which lives as long as this.
+  /// @throws DataError if the attributes belong to another document; DocumentError if a row cannot be read, or holds
+  ///         what an expression cannot take. Both name file and line.
+  std::string_view judge(const Record& record, std::string_view text, const std::filesystem::path& file,
+                         const std::string& text_field) const;
+
+  /// The dotted paths of what tables have to read beside their text.
+  std::vector<std::string> scalar_paths(const std::string& text_field) const;
+
+  /// Paths that no document had, once some were judged: most likely mistyped.
+  std::vector<std::string> paths_never_found() const;
+
+ private:
+  struct Filter {
+    bool keeps;
+    std::string flag, text, name;
+    Expression expression;
+  };
+  struct SeenPath {
+    std::vector<std::string> steps;
+    std::unique_ptr<std::atomic<bool>> found;
+  };
+
+  void add_filter(bool keeps, const std::string& text);
+  nlohmann::json read_document(const Record& record, const std::filesystem::path& file) const;
+  void add_attributes(const Record& record, const std::filesystem::path& file, nlohmann::json& document) const;
+  void note_paths(const nlohmann::json& document, const std::string& text_field) const;
+
+  SelectionOptions options_;
+  std::vector<Filter> filters_;
+  std::vector<SeenPath> paths_;
+  std::vector<std::string> fields_;  // of the document's row that are read
+  mutable std::atomic<bool> any_judged_ = false;
+};
+
+/// Null if `options` selects nothing.
+std::shared_ptr<const Selection> make_selection(SelectionOptions options);
+
+}  // namespace athanor

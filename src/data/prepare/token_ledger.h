@@ -1,0 +1,62 @@
+#pragma once
+// Which chunks of the input files are tokens already: by an earlier run, or by this one.
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "data/manifest.h"
+#include "data/prepare/prepare_journal.h"
+#include "data/prepare/token_stream.h"
+
+namespace athanor {
+
+/// Writes tokens to the stream and then says so in the journal. Thread-safe but for the constructor.
+class TokenLedger {
+ public:
+  /// Takes over what the journal knows of the files that are still the same. File i of the list is file i + 1 of the
+  /// stream; its file 0 is for tokens that stand before all.
+  TokenLedger(std::vector<InputFile> files, TokenStream& stream, PrepareJournal& journal);
+
+  const std::vector<InputFile>& files() const { return files_; }
+  bool file_finished(size_t file) const { return states_[file].finished; }
+  bool chunk_done(size_t file, uint32_t chunk) const;
+  /// Before the first chunk of a file that is not finished. @throws IoError
+  void begin_file(size_t file);
+  /// @throws IoError
+  void add_chunk(size_t file, uint32_t chunk, std::span<const uint32_t> tokens, DocumentCounts counts);
+  /// @throws DataError if the file is not what it was when the run began.
+  void end_file(size_t file, uint32_t num_chunks);
+  /// Waits for the disk. @throws IoError
+  void sync();
+
+  /// One for each file, and of all files together.
+  std::vector<InputEntry> entries() const;
+  DocumentCounts totals() const;
+
+  /// What was taken over.
+  size_t num_files_before() const { return num_files_before_; }
+  int64_t text_bytes_before() const { return text_bytes_before_; }
+
+ private:
+  struct FileState {
+    DocumentCounts counts;
+    std::string fingerprint;
+    std::vector<bool> done;  // chunks of an earlier run
+    bool begun = false, finished = false;
+  };
+
+  std::vector<InputFile> files_;
+  TokenStream& stream_;
+  PrepareJournal& journal_;
+  std::mutex mutex_;
+  std::vector<FileState> states_;
+  size_t num_files_before_ = 0;
+  int64_t text_bytes_before_ = 0;
+  std::atomic<uint64_t> unsynced_bytes_ = 0;
+};
+
+}  // namespace athanor
