@@ -6,6 +6,7 @@ ATHANOR_SHARED  data of other people's, default ../shared beside the project; te
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
@@ -15,6 +16,16 @@ def pytest_configure(config):
 
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+# A small process between these tests and the program: the kernel lets a child's peak begin with its parent's memory, and
+# that of these tests, with torch in it, is large.
+MEASURE = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:]).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+sys.exit(code)
+"""
 
 
 class Program:
@@ -30,6 +41,14 @@ class Program:
         if check and done.returncode != 0:
             pytest.fail(f"{' '.join(command)}\nexited with {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
         return done
+
+    def measure(self, *arguments):
+        """Runs it; returns what it printed and the most memory, in bytes, that the kernel saw it hold."""
+        command = [sys.executable, "-c", MEASURE, str(self.path), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        output, _, peak = done.stdout.rstrip().rpartition("\n")
+        return output, int(peak)
 
 
 def find_program(name):

@@ -1,7 +1,5 @@
 """A model folder of any size is imported and exported in the same memory, and every bit comes through."""
 import json
-import os
-import subprocess
 
 import pytest
 import torch
@@ -49,16 +47,6 @@ def make_folder(folder, config, num_files):
     return total
 
 
-def peak_bytes(athanor, *arguments):
-    """Runs the program; the most memory it held at any time."""
-    with subprocess.Popen([str(athanor.path), *map(str, arguments)], stderr=subprocess.PIPE, text=True) as process:
-        errors = process.stderr.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, errors
-    return usage.ru_maxrss << 10
-
-
 def test_memory_does_not_grow_with_the_model_and_every_bit_comes_through(athanor, tmp_path):
     small = dict(CONFIG, hidden_size=64, intermediate_size=64, num_hidden_layers=1, vocab_size=256)
     make_folder(tmp_path / "small", small, 1)
@@ -66,9 +54,9 @@ def test_memory_does_not_grow_with_the_model_and_every_bit_comes_through(athanor
     assert large_bytes > 400 << 20
     peaks = {}
     for name in ("small", "large"):
-        peaks[name] = [peak_bytes(athanor, "import", tmp_path / name, "--out", tmp_path / f"{name}-run"),
-                       peak_bytes(athanor, "export", tmp_path / f"{name}-run", "--out", tmp_path / f"{name}-back", "--dtype", "bf16",
-                                  "--max-shard-size", "150MB")]
+        peaks[name] = [athanor.measure("import", tmp_path / name, "--out", tmp_path / f"{name}-run")[1],
+                       athanor.measure("export", tmp_path / f"{name}-run", "--out", tmp_path / f"{name}-back", "--dtype", "bf16",
+                                       "--max-shard-size", "150MB")[1]]
     for small_peak, large_peak in zip(peaks["small"], peaks["large"]):
         assert large_peak - small_peak < 64 << 20, f"{peaks}: of {large_bytes} bytes, too many were in memory"
 

@@ -169,9 +169,11 @@ def test_fused_experts_are_read(tmp_path):
 def test_a_model_with_options_of_another_kind_is_refused_by_name(tmp_path):
     random_model("olmo", attention_bias=True).save_pretrained(tmp_path / "bias")
     assert "attention_bias" in tool("copy-hf", tmp_path / "bias", tmp_path / "out", "float32", 1000, code=2)
-    random_model("olmo", rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}).save_pretrained(
-        tmp_path / "rope")
-    assert "rope_parameters" in tool("copy-hf", tmp_path / "rope", tmp_path / "out", "float32", 1000, code=2)
+    random_model("olmo").save_pretrained(tmp_path / "rope")
+    config = json.loads((tmp_path / "rope" / "config.json").read_text())
+    config["rope_parameters"] = {"rope_type": "longrope", "rope_theta": 1e4}
+    (tmp_path / "rope" / "config.json").write_text(json.dumps(config))
+    assert "longrope" in tool("copy-hf", tmp_path / "rope", tmp_path / "out", "float32", 1000, code=2)
     assert not (tmp_path / "out").exists()
 
 

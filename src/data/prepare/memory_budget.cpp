@@ -33,6 +33,8 @@ constexpr uint64_t kPerDocumentByte = 32, kPerDocumentByteOfSentencePiece = 256;
 // Of each byte of a document that is only read: a string that grows.
 constexpr uint64_t kPerReadByte = 3;
 
+constexpr uint64_t kConcurrentPart = 8;
+
 constexpr uint64_t kMinDocumentBytes = uint64_t{256} << 10;
 
 std::string shown(uint64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
@@ -74,10 +76,11 @@ MemoryBudget plan_memory(const MemoryNeeds& needs) {
   const uint64_t per_more_thread = per_thread + kPerReadByte * kMinDocumentBytes;
   budget.num_threads = static_cast<int>(
       std::clamp<uint64_t>(1 + (left - least) / per_more_thread, 1, static_cast<uint64_t>(needs.num_threads)));
-  // Half of what threads leave is for documents that each of them has, half for a larger one.
+  // Of what threads leave, a part is for documents that each of them has at the same time, and the rest for a larger
+  // one, so that 4G with one thread hold a document of 100 MB.
   const auto threads = static_cast<uint64_t>(budget.num_threads);
   const uint64_t for_documents = left - threads * per_thread;
-  budget.shared_document_bytes = for_documents / 2 / threads / per_byte;
+  budget.shared_document_bytes = for_documents / kConcurrentPart / threads / per_byte;
   const uint64_t largest =
       (for_documents - threads * per_byte * budget.shared_document_bytes) / (threads * kPerReadByte + per_byte);
   // Rounded, so that the limit does not move with each page that the program happens to hold.
