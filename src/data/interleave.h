@@ -20,7 +20,6 @@ class Interleave {
   /// @param weights  finite and above 0, at least one; only their ratios count.
   explicit Interleave(const std::vector<double>& weights);
 
-  size_t num_sources() const { return weights_.size(); }
   double share(size_t source) const;
   /// The weights in whole numbers, which is what is kept exactly: equal for equal ratios, to 1 part in 2^50.
   const std::vector<int64_t>& weights() const { return weights_; }

@@ -23,7 +23,7 @@ class Loading : public DataTest {
     text.pop_back();  // the end-of-document token stands there
     prepare(options({write("a.txt", text).string()}, 3));
     mixture_.emplace(std::vector<MixtureSource>{{"a", Dataset::open(folder_ / "out", "train")}});
-    ASSERT_EQ(mixture_->num_instances(), kNumInstances);
+    ASSERT_EQ(mixture_->sources()[0].dataset.num_instances(), kNumInstances);
   }
 
   std::vector<Batch> batches(int count, const DataLedger& start = {}, int64_t batch_size = 8, int num_threads = 1,

@@ -94,12 +94,6 @@ Mixture::Mixture(std::vector<MixtureSource> sources)
   }
 }
 
-int64_t Mixture::num_instances() const {
-  int64_t total = 0;
-  for (const auto& source : sources_) total += source.dataset.num_instances();
-  return total;
-}
-
 DataLedger Mixture::enter(const DataLedger& ledger) const {
   DataLedger entered{ledger.sources, {}};
   bool underway = ledger.mix.size() == sources_.size();

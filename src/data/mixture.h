@@ -67,7 +67,6 @@ class Mixture {
   const std::vector<MixtureSource>& sources() const { return sources_; }
   const Interleave& interleave() const { return interleave_; }
   int64_t seq_len() const { return sources_.front().dataset.seq_len(); }
-  int64_t num_instances() const;
 
   /// The ledger with which this mix goes on after `ledger`: where the mix is the one underway it goes on in it, else it
   /// begins anew, with each source at its own cursor. A source to which files were added goes on too.

@@ -18,8 +18,9 @@ class TokenizerBackend;
 /// Copies share what was loaded, and any number of threads may use one at a time.
 ///
 /// Of a tokenizer.json it reads added_tokens, normalizer, pre_tokenizer, model and decoder, and refuses a part it does
-/// not know. truncation, padding and post_processor do not matter: documents are encoded whole, with no tokens added.
-/// A SentencePiece model is read by libsentencepiece.
+/// not know. truncation, padding and post_processor do not matter: documents are encoded whole, with no tokens added
+/// (post_processor.h adds them where a user asks). A SentencePiece model is read by libsentencepiece, except that
+/// unigram pieces are found here (unigram.h).
 class Tokenizer {
  public:
   /// A tokenizer.json, a SentencePiece .model, GPT-2's vocab.json, or a folder with one of them: see tokenizer_files.h.
