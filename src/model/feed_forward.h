@@ -16,13 +16,16 @@ class FeedForward {
   FeedForward(const ModelConfig& model, const ParameterStore& parameters, int64_t layer, const std::string& prefix);
 
   /// x [B, T, D] (normed) → [B, T, D]. A sparse layer appends its routing to `routings` where that is not null.
-  Tensor forward(const Tensor& x, std::vector<moe::Routing>* routings) const;
+  /// @param saved  null, or what a sparse layer decided for the same x: used instead of routing again.
+  Tensor forward(const Tensor& x, std::vector<moe::Routing>* routings, const moe::Choices* saved = nullptr) const;
+  bool is_sparse() const { return sparse_; }
 
  private:
-  Tensor forward_sparse(const Tensor& x, std::vector<moe::Routing>* routings) const;
+  Tensor forward_sparse(const Tensor& x, std::vector<moe::Routing>* routings, const moe::Choices* saved) const;
 
-  bool sparse_, norm_topk_prob_;
-  int64_t num_experts_, k_;
+  bool sparse_;
+  int64_t num_experts_;
+  moe::RouterOptions router_options_;
   Weight gate_, up_, down_, router_;
   ops::ExpertWeights experts_;
 };

@@ -15,10 +15,12 @@ Weight random_router(int64_t seed) {
 
 Tensor random_tokens(int64_t num_sequences = kSequences) { return at::randn({num_sequences * kTokens, kHidden}); }
 
+RouterOptions options(bool norm_topk_prob = false) { return {.k = kTopK, .norm_topk_prob = norm_topk_prob}; }
+
 TEST(Router, ChosenWeightsAreTheLargestProbabilities) {
   const Weight router = random_router(1);
   const Tensor x = random_tokens();
-  const Routing routing = route(x, router, kSequences, kTopK, false);
+  const Routing routing = route(x, router, options(), kSequences);
   const auto [values, ids] = at::softmax(at::linear(x, router.value), -1).topk(kTopK);
   EXPECT_TRUE(at::equal(routing.expert_ids_TK, ids));
   EXPECT_TRUE(at::allclose(routing.weights_TK, values, 1e-6, 0));
@@ -27,20 +29,20 @@ TEST(Router, ChosenWeightsAreTheLargestProbabilities) {
 TEST(Router, RenormalisedWeightsSumToOneAndPlainOnesDoNot) {
   const Weight router = random_router(2);
   const Tensor x = random_tokens();
-  const Tensor sums = route(x, router, kSequences, kTopK, true).weights_TK.sum(1);
+  const Tensor sums = route(x, router, options(true), kSequences).weights_TK.sum(1);
   EXPECT_TRUE(at::allclose(sums, at::ones_like(sums), 1e-6, 0));
-  EXPECT_LT(route(x, router, kSequences, kTopK, false).weights_TK.sum(1).max().item<float>(), 1.0f);
+  EXPECT_LT(route(x, router, options(), kSequences).weights_TK.sum(1).max().item<float>(), 1.0f);
 }
 
 TEST(Router, EqualScoresGoToTheLowerIndex) {
   const Weight router{at::zeros({kExperts, kHidden}), at::zeros({kExperts, kHidden})};
-  const Routing routing = route(random_tokens(), router, kSequences, kTopK, false);
+  const Routing routing = route(random_tokens(), router, options(), kSequences);
   EXPECT_TRUE(at::equal(routing.expert_ids_TK, at::arange(kTopK).expand({kSequences * kTokens, kTopK})));
   EXPECT_NEAR(routing.entropy_sum.item<double>(), kSequences * kTokens * std::log(kExperts), 1e-4);
 }
 
 TEST(Router, CountsAreThoseOfTheChoicesOfEachSequence) {
-  const Routing routing = route(random_tokens(), random_router(3), kSequences, kTopK, false);
+  const Routing routing = route(random_tokens(), random_router(3), options(), kSequences);
   for (int64_t b = 0; b < kSequences; ++b) {
     const Tensor ids = routing.expert_ids_TK.narrow(0, b * kTokens, kTokens);
     for (int64_t e = 0; e < kExperts; ++e) {
@@ -69,7 +71,7 @@ TEST(BalanceLoss, OfASequenceDoesNotDependOnItsMicrobatch) {
   const Weight router = random_router(4);
   const Tensor x = random_tokens(2);
   const auto loss = [&](const Tensor& tokens, int64_t sequences) {
-    return balance_loss_sum(AuxScope::kSequence, {route(tokens, router, sequences, kTopK, false)}, kTokens, {})
+    return balance_loss_sum(AuxScope::kSequence, {route(tokens, router, options(), sequences)}, kTokens, {})
         .item<double>();
   };
   const double together = loss(x, 2);
@@ -82,7 +84,7 @@ TEST(BalanceLoss, OfTransformersDoesDependOnItsMicrobatch) {
   const Weight router = random_router(5);
   const Tensor x = random_tokens(2);
   const auto loss = [&](const Tensor& tokens, int64_t sequences) {
-    return balance_loss_sum(AuxScope::kTransformers, {route(tokens, router, sequences, kTopK, false)}, kTokens, {})
+    return balance_loss_sum(AuxScope::kTransformers, {route(tokens, router, options(), sequences)}, kTokens, {})
         .item<double>();
   };
   EXPECT_GT(std::abs(loss(x, 2) - loss(x.narrow(0, 0, kTokens), 1) - loss(x.narrow(0, kTokens, kTokens), 1)), 1e-3);

@@ -29,27 +29,38 @@ Tensor count_choices(const Tensor& ids_TK, int64_t num_sequences, int64_t num_ex
   return counts;
 }
 
-Tensor entropy(const Tensor& log_probs_TE, const Tensor& probs_TE) {
+Tensor entropy(const Tensor& probs_TE) {
   const at::NoGradGuard no_grad;
-  return -(probs_TE * log_probs_TE).sum();
+  return -at::xlogy(probs_TE, probs_TE).sum();  // 0 where a probability is
 }
 
 }  // namespace
 
-Routing route(const Tensor& x_TD, const Weight& weight_ED, int64_t num_sequences, int64_t k, bool norm_topk_prob) {
+RouterScore parse_router_score(const std::string& name) {
+  if (name == "softmax") return RouterScore::kSoftmax;
+  ATHANOR_CHECK(name == "sigmoid", "model.router_score: expected softmax or sigmoid, got {}", name);
+  return RouterScore::kSigmoid;
+}
+
+Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& options, int64_t num_sequences,
+              const Choices* saved) {
   const int64_t num_experts = weight_ED.value.size(0);
+  const bool sigmoid = options.score == RouterScore::kSigmoid;
   const Tensor logits_TE = ops::linear(x_TD, weight_ED).to(at::kFloat);
   const Tensor logsumexp_T1 = at::logsumexp(logits_TE, {-1}, /*keepdim=*/true);
-  const Tensor log_probs_TE = logits_TE - logsumexp_T1;
-  const Tensor probs_TE = at::softmax(logits_TE, -1);
+  const Tensor scores_TE = sigmoid ? at::sigmoid(logits_TE) : at::softmax(logits_TE, -1);
+  const Tensor probs_TE = sigmoid ? scores_TE / scores_TE.sum(-1, /*keepdim=*/true) : scores_TE;
   Routing r;
-  r.expert_ids_TK = choose(probs_TE, k);
-  r.weights_TK = at::gather(probs_TE, 1, r.expert_ids_TK);
-  if (norm_topk_prob) r.weights_TK = r.weights_TK / r.weights_TK.sum(-1, /*keepdim=*/true);
+  r.expert_ids_TK = saved ? saved->expert_ids_TK : choose(scores_TE, options.k);
+  r.weights_TK = at::gather(scores_TE, 1, r.expert_ids_TK);
+  if (options.norm_topk_prob) r.weights_TK = r.weights_TK / r.weights_TK.sum(-1, /*keepdim=*/true);
+  if (options.scaling_factor != 1) r.weights_TK = r.weights_TK * options.scaling_factor;
   r.prob_sum_BE = probs_TE.view({num_sequences, -1, num_experts}).sum(1);
-  r.count_BE = count_choices(r.expert_ids_TK, num_sequences, num_experts);
   r.z_sum = logsumexp_T1.pow(2).sum();
-  r.entropy_sum = entropy(log_probs_TE, probs_TE);
+  if (!saved) {
+    r.count_BE = count_choices(r.expert_ids_TK, num_sequences, num_experts);
+    r.entropy_sum = entropy(probs_TE);
+  }
   return r;
 }
 
