@@ -27,4 +27,23 @@ template <class T>
 void layer_norm_backward(const T* dy, const T* x, const float* mean, const float* rstd, T* dx, int64_t rows,
                          int64_t width);
 
+/// sum = x + branch, rounded as it is stored, then the norm of what was stored.
+template <class T>
+void add_rms_norm_forward(const T* x, const T* branch, const T* w, T* sum, T* y, float* rstd, int64_t rows,
+                          int64_t width, float eps);
+
+/// dx = dsum + the norm's dx, which is rounded before it is added, as where the two are ops of their own. `x` is the
+/// sum.
+template <class T>
+void add_rms_norm_backward(const T* dsum, const T* dy, const T* x, const T* w, const float* rstd, T* dx,
+                           float* dw_partial, int64_t rows, int64_t width);
+
+template <class T>
+void add_layer_norm_forward(const T* x, const T* branch, T* sum, T* y, float* mean, float* rstd, int64_t rows,
+                            int64_t width, float eps);
+
+template <class T>
+void add_layer_norm_backward(const T* dsum, const T* dy, const T* x, const float* mean, const float* rstd, T* dx,
+                             int64_t rows, int64_t width);
+
 }  // namespace athanor::kernels

@@ -15,79 +15,136 @@ constexpr int64_t kRowsPerPartial = 64;  // of the weight's gradient; fixes the 
 
 Tensor per_row(const Tensor& x) { return at::empty({num_rows(x)}, x.options().dtype(at::kFloat)); }
 
-Tensor rms_forward(const Tensor& x, const Tensor& weight, const Tensor& rstd, double eps) {
+template <class T>
+T* pointer_or_null(const Tensor& x) {
+  return x.defined() ? pointer<T>(x) : nullptr;
+}
+
+// With a branch: the norm of x + branch, which goes into `sum`.
+Tensor rms_forward(const Tensor& x, const Tensor& branch, const Tensor& sum, const Tensor& weight, const Tensor& rstd,
+                   double eps) {
   Tensor y = at::empty_like(x);
   const int64_t width = x.size(-1);
   with_element(x, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
-    const T* from = pointer<T>(x);
-    const T* scale = pointer<T>(weight);
-    T* to = pointer<T>(y);
+    const T *from = pointer<T>(x), *added = pointer_or_null<T>(branch), *scale = pointer<T>(weight);
+    T *to = pointer<T>(y), *total = pointer_or_null<T>(sum);
     float* r = pointer<float>(rstd);
     for_rows(num_rows(x), width, [&](int64_t begin, int64_t end) {
-      kernels::rms_norm_forward(from + begin * width, scale, to + begin * width, r + begin, end - begin, width,
-                                static_cast<float>(eps));
+      const int64_t at = begin * width, count = end - begin;
+      const auto epsilon = static_cast<float>(eps);
+      if (added) {
+        kernels::add_rms_norm_forward(from + at, added + at, scale, total + at, to + at, r + begin, count, width,
+                                      epsilon);
+      } else {
+        kernels::rms_norm_forward(from + at, scale, to + at, r + begin, count, width, epsilon);
+      }
     });
   });
   return y;
 }
+
+// Adds the weight's gradient into its bucket. `dsum`, where there is one, is added to the gradient of x.
+Tensor rms_backward(const Tensor& dsum, const Tensor& dy, const Tensor& x, const Tensor& rstd, const Weight& weight) {
+  Tensor dx = at::empty_like(x);
+  const int64_t rows = num_rows(x), width = x.size(-1), blocks = (rows + kRowsPerPartial - 1) / kRowsPerPartial;
+  const Tensor partials = at::zeros({blocks, width}, weight.grad.options());
+  float* partial = pointer<float>(partials);
+  with_element(x, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    const T *dsp = pointer_or_null<T>(dsum), *dyp = pointer<T>(dy), *xp = pointer<T>(x);
+    const T* wp = pointer<T>(weight.value);
+    T* dxp = pointer<T>(dx);
+    const float* rp = pointer<float>(rstd);
+    at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) {
+        const int64_t row = b * kRowsPerPartial, at = row * width, count = std::min(kRowsPerPartial, rows - row);
+        float* dw = partial + b * width;
+        if (dsp) {
+          kernels::add_rms_norm_backward(dsp + at, dyp + at, xp + at, wp, rp + row, dxp + at, dw, count, width);
+        } else {
+          kernels::rms_norm_backward(dyp + at, xp + at, wp, rp + row, dxp + at, dw, count, width);
+        }
+      }
+    });
+  });
+  for (int64_t b = 0; b < blocks; ++b) kernels::accumulate(pointer<float>(weight.grad), partial + b * width, width);
+  return dx;
+}
+
+Tensor layer_forward(const Tensor& x, const Tensor& branch, const Tensor& sum, const Tensor& mean, const Tensor& rstd,
+                     double eps) {
+  Tensor y = at::empty_like(x);
+  const int64_t width = x.size(-1);
+  with_element(x, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    const T *from = pointer<T>(x), *added = pointer_or_null<T>(branch);
+    T *to = pointer<T>(y), *total = pointer_or_null<T>(sum);
+    float *m = pointer<float>(mean), *r = pointer<float>(rstd);
+    for_rows(num_rows(x), width, [&](int64_t begin, int64_t end) {
+      const int64_t at = begin * width, count = end - begin;
+      const auto epsilon = static_cast<float>(eps);
+      if (added) {
+        kernels::add_layer_norm_forward(from + at, added + at, total + at, to + at, m + begin, r + begin, count, width,
+                                        epsilon);
+      } else {
+        kernels::layer_norm_forward(from + at, to + at, m + begin, r + begin, count, width, epsilon);
+      }
+    });
+  });
+  return y;
+}
+
+Tensor layer_backward(const Tensor& dsum, const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd) {
+  Tensor dx = at::empty_like(x);
+  const int64_t width = x.size(-1);
+  with_element(x, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    const T *dsp = pointer_or_null<T>(dsum), *dyp = pointer<T>(dy), *xp = pointer<T>(x);
+    T* dxp = pointer<T>(dx);
+    const float *m = pointer<float>(mean), *r = pointer<float>(rstd);
+    for_rows(num_rows(x), width, [&](int64_t begin, int64_t end) {
+      const int64_t at = begin * width, count = end - begin;
+      if (dsp) {
+        kernels::add_layer_norm_backward(dsp + at, dyp + at, xp + at, m + begin, r + begin, dxp + at, count, width);
+      } else {
+        kernels::layer_norm_backward(dyp + at, xp + at, m + begin, r + begin, dxp + at, count, width);
+      }
+    });
+  });
+  return dx;
+}
+
+void keep(AutogradContext* ctx, const Tensor& x, const Tensor& rstd, const Weight& weight) {
+  ctx->save_for_backward({x});
+  ctx->saved_data["rstd"] = rstd;
+  ctx->saved_data["weight"] = weight.value;
+  ctx->saved_data["grad"] = weight.grad;
+}
+Weight kept_weight(AutogradContext* ctx) {
+  return {ctx->saved_data["weight"].toTensor(), ctx->saved_data["grad"].toTensor()};
+}
+Tensor contiguous_or_none(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
 
 struct RmsNorm : torch::autograd::Function<RmsNorm> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Weight& weight, double eps) {
     const Tensor rstd = per_row(x);
-    Tensor y = rms_forward(x, weight.value, rstd, eps);
-    ctx->save_for_backward({x});
-    ctx->saved_data["rstd"] = rstd;
-    ctx->saved_data["weight"] = weight.value;
-    ctx->saved_data["grad"] = weight.grad;
+    Tensor y = rms_forward(x, {}, {}, weight.value, rstd, eps);
+    keep(ctx, x, rstd, weight);
     return y;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const Tensor x = ctx->get_saved_variables()[0], dy = grads[0].contiguous(), dx = at::empty_like(x);
-    const Tensor rstd = ctx->saved_data["rstd"].toTensor(), weight = ctx->saved_data["weight"].toTensor();
-    const Tensor grad = ctx->saved_data["grad"].toTensor();
-    const int64_t rows = num_rows(x), width = x.size(-1), blocks = (rows + kRowsPerPartial - 1) / kRowsPerPartial;
-    const Tensor partials = at::zeros({blocks, width}, grad.options());
-    float* partial = pointer<float>(partials);
-    with_element(x, [&](auto* tag) {
-      using T = std::decay_t<decltype(*tag)>;
-      const T *dyp = pointer<T>(dy), *xp = pointer<T>(x), *wp = pointer<T>(weight);
-      T* dxp = pointer<T>(dx);
-      const float* rp = pointer<float>(rstd);
-      at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t b = begin; b < end; ++b) {
-          const int64_t row = b * kRowsPerPartial, count = std::min(kRowsPerPartial, rows - row);
-          kernels::rms_norm_backward(dyp + row * width, xp + row * width, wp, rp + row, dxp + row * width,
-                                     partial + b * width, count, width);
-        }
-      });
-    });
-    for (int64_t b = 0; b < blocks; ++b) kernels::accumulate(pointer<float>(grad), partial + b * width, width);
+    const Tensor dx = rms_backward({}, grads[0].contiguous(), ctx->get_saved_variables()[0],
+                                   ctx->saved_data["rstd"].toTensor(), kept_weight(ctx));
     return {dx, Tensor(), Tensor()};
   }
 };
 
-Tensor layer_forward(const Tensor& x, const Tensor& mean, const Tensor& rstd, double eps) {
-  Tensor y = at::empty_like(x);
-  const int64_t width = x.size(-1);
-  with_element(x, [&](auto* tag) {
-    using T = std::decay_t<decltype(*tag)>;
-    const T* from = pointer<T>(x);
-    T* to = pointer<T>(y);
-    float *m = pointer<float>(mean), *r = pointer<float>(rstd);
-    for_rows(num_rows(x), width, [&](int64_t begin, int64_t end) {
-      kernels::layer_norm_forward(from + begin * width, to + begin * width, m + begin, r + begin, end - begin, width,
-                                  static_cast<float>(eps));
-    });
-  });
-  return y;
-}
-
 struct LayerNorm : torch::autograd::Function<LayerNorm> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, double eps) {
     const Tensor mean = per_row(x), rstd = per_row(x);
-    Tensor y = layer_forward(x, mean, rstd, eps);
+    Tensor y = layer_forward(x, {}, {}, mean, rstd, eps);
     ctx->save_for_backward({x});
     ctx->saved_data["mean"] = mean;
     ctx->saved_data["rstd"] = rstd;
@@ -95,20 +152,47 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const Tensor x = ctx->get_saved_variables()[0], dy = grads[0].contiguous(), dx = at::empty_like(x);
-    const Tensor mean = ctx->saved_data["mean"].toTensor(), rstd = ctx->saved_data["rstd"].toTensor();
-    const int64_t width = x.size(-1);
-    with_element(x, [&](auto* tag) {
-      using T = std::decay_t<decltype(*tag)>;
-      const T *dyp = pointer<T>(dy), *xp = pointer<T>(x);
-      T* dxp = pointer<T>(dx);
-      const float *m = pointer<float>(mean), *r = pointer<float>(rstd);
-      for_rows(num_rows(x), width, [&](int64_t begin, int64_t end) {
-        kernels::layer_norm_backward(dyp + begin * width, xp + begin * width, m + begin, r + begin, dxp + begin * width,
-                                     end - begin, width);
-      });
-    });
+    const Tensor dx = layer_backward({}, grads[0].contiguous(), ctx->get_saved_variables()[0],
+                                     ctx->saved_data["mean"].toTensor(), ctx->saved_data["rstd"].toTensor());
     return {dx, Tensor()};
+  }
+};
+
+// Either result may be used alone: a gradient that does not come is no tensor of zeros.
+struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
+  static variable_list forward(AutogradContext* ctx, const Tensor& x, const Tensor& branch, const Weight& weight,
+                               double eps) {
+    const Tensor rstd = per_row(x), sum = at::empty_like(x);
+    const Tensor normed = rms_forward(x, branch, sum, weight.value, rstd, eps);
+    keep(ctx, sum, rstd, weight);
+    ctx->set_materialize_grads(false);
+    return {sum, normed};
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    if (!grads[1].defined()) return {grads[0], grads[0], Tensor(), Tensor()};
+    const Tensor dx = rms_backward(contiguous_or_none(grads[0]), grads[1].contiguous(), ctx->get_saved_variables()[0],
+                                   ctx->saved_data["rstd"].toTensor(), kept_weight(ctx));
+    return {dx, dx, Tensor(), Tensor()};
+  }
+};
+
+struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
+  static variable_list forward(AutogradContext* ctx, const Tensor& x, const Tensor& branch, double eps) {
+    const Tensor mean = per_row(x), rstd = per_row(x), sum = at::empty_like(x);
+    const Tensor normed = layer_forward(x, branch, sum, mean, rstd, eps);
+    ctx->save_for_backward({sum});
+    ctx->saved_data["mean"] = mean;
+    ctx->saved_data["rstd"] = rstd;
+    ctx->set_materialize_grads(false);
+    return {sum, normed};
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    if (!grads[1].defined()) return {grads[0], grads[0], Tensor()};
+    const Tensor dx = layer_backward(contiguous_or_none(grads[0]), grads[1].contiguous(), ctx->get_saved_variables()[0],
+                                     ctx->saved_data["mean"].toTensor(), ctx->saved_data["rstd"].toTensor());
+    return {dx, dx, Tensor()};
   }
 };
 
@@ -116,14 +200,37 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
 
 Tensor rms_norm(const Tensor& x, const Weight& weight, double eps) {
   const Tensor rows = x.contiguous();
-  if (!at::GradMode::is_enabled() || !weight.grad.defined()) return rms_forward(rows, weight.value, per_row(rows), eps);
+  if (!at::GradMode::is_enabled() || !weight.grad.defined())
+    return rms_forward(rows, {}, {}, weight.value, per_row(rows), eps);
   return RmsNorm::apply(rows, weight, eps);
 }
 
 Tensor layer_norm(const Tensor& x, double eps) {
   const Tensor rows = x.contiguous();
-  if (!at::GradMode::is_enabled()) return layer_forward(rows, per_row(rows), per_row(rows), eps);
+  if (!at::GradMode::is_enabled()) return layer_forward(rows, {}, {}, per_row(rows), per_row(rows), eps);
   return LayerNorm::apply(rows, eps);
+}
+
+NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weight, double eps) {
+  ATHANOR_ASSERT(x.sizes() == branch.sizes());
+  const Tensor rows = x.contiguous(), added = branch.contiguous();
+  if (at::GradMode::is_enabled() && weight.grad.defined()) {
+    const auto results = AddRmsNorm::apply(rows, added, weight, eps);
+    return {results[0], results[1]};
+  }
+  const Tensor sum = at::empty_like(rows);
+  return {sum, rms_forward(rows, added, sum, weight.value, per_row(rows), eps)};
+}
+
+NormedSum add_layer_norm(const Tensor& x, const Tensor& branch, double eps) {
+  ATHANOR_ASSERT(x.sizes() == branch.sizes());
+  const Tensor rows = x.contiguous(), added = branch.contiguous();
+  if (at::GradMode::is_enabled()) {
+    const auto results = AddLayerNorm::apply(rows, added, eps);
+    return {results[0], results[1]};
+  }
+  const Tensor sum = at::empty_like(rows);
+  return {sum, layer_forward(rows, added, sum, per_row(rows), per_row(rows), eps)};
 }
 
 namespace portable {

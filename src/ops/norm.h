@@ -11,6 +11,16 @@ Tensor rms_norm(const Tensor& x, const Weight& weight, double eps);
 /// (x − mean) · rsqrt(var + eps), no parameters (OLMo).
 Tensor layer_norm(const Tensor& x, double eps);
 
+/// The residual stream after a branch, and its norm.
+struct NormedSum {
+  Tensor sum, normed;
+};
+
+/// sum = x + branch (of one shape), rounded to their type; normed = rms_norm(sum). One pass each way, the bits of the
+/// two ops apart. `sum` is kept for backward, x and branch are not.
+NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weight, double eps);
+NormedSum add_layer_norm(const Tensor& x, const Tensor& branch, double eps);
+
 namespace portable {
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps);
 Tensor layer_norm(const Tensor& x, double eps);

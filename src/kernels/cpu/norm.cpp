@@ -6,6 +6,23 @@ namespace athanor::kernels {
 namespace {
 
 template <class T>
+ATHANOR_INLINE void add(const T* x, const T* branch, T* sum, int64_t width) {
+  for (int64_t i = 0; i < width; ++i) store(sum[i], load(x[i]) + load(branch[i]));
+}
+
+// A norm's gradient goes into dx, or rounded and then added to what came to its input from elsewhere.
+template <bool kAdd, class T>
+ATHANOR_INLINE void put(T& dx, const T* dsum, int64_t i, float value) {
+  if constexpr (kAdd) {
+    T rounded;
+    store(rounded, value);
+    store(dx, load(dsum[i]) + load(rounded));
+  } else {
+    store(dx, value);
+  }
+}
+
+template <class T>
 ATHANOR_INLINE void rms_forward(const T* x, const T* w, T* y, float* rstd, int64_t rows, int64_t width, float eps) {
   for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
     const float squares = sum_over(width, [x](int64_t i) { return load(x[i]) * load(x[i]); });
@@ -16,17 +33,17 @@ ATHANOR_INLINE void rms_forward(const T* x, const T* w, T* y, float* rstd, int64
 }
 
 // With x̂ = x·r: dx = r · (g − x̂ · mean(g · x̂)), where g = dy · w.
-template <class T>
-ATHANOR_INLINE void rms_backward(const T* dy, const T* x, const T* w, const float* rstd, T* dx, float* dw, int64_t rows,
-                                 int64_t width) {
-  for (int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width) {
+template <bool kAdd, class T>
+ATHANOR_INLINE void rms_backward(const T* dsum, const T* dy, const T* x, const T* w, const float* rstd, T* dx,
+                                 float* dw, int64_t rows, int64_t width) {
+  for (int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width, dsum += kAdd ? width : 0) {
     const float r = rstd[row];
     const float dot = sum_over(width, [=](int64_t i) { return load(dy[i]) * load(w[i]) * (load(x[i]) * r); });
     const float mean = dot / static_cast<float>(width);
     for (int64_t i = 0; i < width; ++i) {
       const float normed = load(x[i]) * r, g = load(dy[i]);
       dw[i] += g * normed;
-      store(dx[i], r * (g * load(w[i]) - normed * mean));
+      put<kAdd>(dx[i], dsum, i, r * (g * load(w[i]) - normed * mean));
     }
   }
 }
@@ -45,16 +62,16 @@ ATHANOR_INLINE void layer_forward(const T* x, T* y, float* mean, float* rstd, in
 }
 
 // With x̂ = (x − m)·r: dx = r · (dy − mean(dy) − x̂ · mean(dy · x̂)).
-template <class T>
-ATHANOR_INLINE void layer_backward(const T* dy, const T* x, const float* mean, const float* rstd, T* dx, int64_t rows,
-                                   int64_t width) {
+template <bool kAdd, class T>
+ATHANOR_INLINE void layer_backward(const T* dsum, const T* dy, const T* x, const float* mean, const float* rstd, T* dx,
+                                   int64_t rows, int64_t width) {
   const auto n = static_cast<float>(width);
-  for (int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width) {
+  for (int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width, dsum += kAdd ? width : 0) {
     const float m = mean[row], r = rstd[row];
     const float mean_dy = sum_over(width, [dy](int64_t i) { return load(dy[i]); }) / n;
     const float mean_dot = sum_over(width, [=](int64_t i) { return load(dy[i]) * ((load(x[i]) - m) * r); }) / n;
     for (int64_t i = 0; i < width; ++i) {
-      store(dx[i], r * (load(dy[i]) - mean_dy - (load(x[i]) - m) * r * mean_dot));
+      put<kAdd>(dx[i], dsum, i, r * (load(dy[i]) - mean_dy - (load(x[i]) - m) * r * mean_dot));
     }
   }
 }
@@ -70,7 +87,7 @@ ATHANOR_INLINE void layer_backward(const T* dy, const T* x, const float* mean, c
   template <>                                                                                                          \
   ATHANOR_EACH_ISA void rms_norm_backward<T>(const T* dy, const T* x, const T* w, const float* rstd, T* dx, float* dw, \
                                              int64_t rows, int64_t width) {                                            \
-    rms_backward(dy, x, w, rstd, dx, dw, rows, width);                                                                 \
+    rms_backward<false, T>(nullptr, dy, x, w, rstd, dx, dw, rows, width);                                              \
   }                                                                                                                    \
   template <>                                                                                                          \
   ATHANOR_EACH_ISA void layer_norm_forward<T>(const T* x, T* y, float* mean, float* rstd, int64_t rows, int64_t width, \
@@ -80,10 +97,42 @@ ATHANOR_INLINE void layer_backward(const T* dy, const T* x, const float* mean, c
   template <>                                                                                                          \
   ATHANOR_EACH_ISA void layer_norm_backward<T>(const T* dy, const T* x, const float* mean, const float* rstd, T* dx,   \
                                                int64_t rows, int64_t width) {                                          \
-    layer_backward(dy, x, mean, rstd, dx, rows, width);                                                                \
+    layer_backward<false, T>(nullptr, dy, x, mean, rstd, dx, rows, width);                                             \
+  }
+
+#define ATHANOR_ADD_NORM(T)                                                                                            \
+  template <>                                                                                                          \
+  ATHANOR_EACH_ISA void add_rms_norm_forward<T>(const T* x, const T* branch, const T* w, T* sum, T* y, float* rstd,    \
+                                                int64_t rows, int64_t width, float eps) {                              \
+    for (int64_t row = 0; row < rows; ++row) {                                                                         \
+      const int64_t at = row * width;                                                                                  \
+      add(x + at, branch + at, sum + at, width);                                                                       \
+      rms_forward(sum + at, w, y + at, rstd + row, 1, width, eps);                                                     \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  template <>                                                                                                          \
+  ATHANOR_EACH_ISA void add_rms_norm_backward<T>(const T* dsum, const T* dy, const T* x, const T* w,                   \
+                                                 const float* rstd, T* dx, float* dw, int64_t rows, int64_t width) {   \
+    rms_backward<true>(dsum, dy, x, w, rstd, dx, dw, rows, width);                                                     \
+  }                                                                                                                    \
+  template <>                                                                                                          \
+  ATHANOR_EACH_ISA void add_layer_norm_forward<T>(const T* x, const T* branch, T* sum, T* y, float* mean, float* rstd, \
+                                                  int64_t rows, int64_t width, float eps) {                            \
+    for (int64_t row = 0; row < rows; ++row) {                                                                         \
+      const int64_t at = row * width;                                                                                  \
+      add(x + at, branch + at, sum + at, width);                                                                       \
+      layer_forward(sum + at, y + at, mean + row, rstd + row, 1, width, eps);                                          \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  template <>                                                                                                          \
+  ATHANOR_EACH_ISA void add_layer_norm_backward<T>(const T* dsum, const T* dy, const T* x, const float* mean,          \
+                                                   const float* rstd, T* dx, int64_t rows, int64_t width) {            \
+    layer_backward<true>(dsum, dy, x, mean, rstd, dx, rows, width);                                                    \
   }
 
 ATHANOR_NORM(float)
 ATHANOR_NORM(Bf16)
+ATHANOR_ADD_NORM(float)
+ATHANOR_ADD_NORM(Bf16)
 
 }  // namespace athanor::kernels

@@ -71,6 +71,16 @@ class IsaOutputs {
     layer_norm_backward(dy.data(), x.data(), mean.data(), rstd.data(), dx.data(), kRows, kWidth);
     keep(type + " layer_norm y", y), keep(type + " layer_norm mean", mean), keep(type + " layer_norm rstd", rstd);
     keep(type + " layer_norm dx", dx);
+
+    const auto branch = numbers<T>(kCount, 19);
+    std::vector<T> sum(kCount);
+    add_rms_norm_forward(x.data(), branch.data(), w.data(), sum.data(), y.data(), rstd.data(), kRows, kWidth, 1e-5f);
+    add_rms_norm_backward(x.data(), dy.data(), sum.data(), w.data(), rstd.data(), dx.data(), dw.data(), kRows, kWidth);
+    keep(type + " add_rms_norm sum", sum), keep(type + " add_rms_norm y", y), keep(type + " add_rms_norm dx", dx);
+    add_layer_norm_forward(x.data(), branch.data(), sum.data(), y.data(), mean.data(), rstd.data(), kRows, kWidth,
+                           1e-5f);
+    add_layer_norm_backward(x.data(), dy.data(), sum.data(), mean.data(), rstd.data(), dx.data(), kRows, kWidth);
+    keep(type + " add_layer_norm y", y), keep(type + " add_layer_norm dx", dx);
   }
 
   template <class T>
