@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/core.h"
 
 namespace athanor {
 
@@ -67,10 +68,21 @@ BenchRow measure_memory_copy(int rounds) {
   return row;
 }
 
+void add_bench_options(CLI::App& command, BenchArguments& arguments) {
+  command.add_option("--rounds", arguments.rounds, "How often each is measured, in turns with its limit")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command.add_option("--threads", arguments.num_threads, "0: one for each core")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  command.add_option("--json", arguments.json, "Write all figures to this file, too");
+}
+
 void add_bench_command(CLI::App& app) {
   auto* command = app.add_subcommand("bench", "Measure how fast parts of this program are on this machine");
   command->require_subcommand(1);
   add_bench_data_command(*command);
+  add_bench_moe_command(*command);
 }
 
 }  // namespace athanor

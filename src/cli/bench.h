@@ -13,6 +13,8 @@ class App;
 
 namespace athanor {
 
+struct BenchArguments;
+
 /// Seconds on a clock that only goes forward.
 double now_s();
 /// Seconds that this thread has computed.
@@ -38,6 +40,10 @@ nlohmann::json bench_rows_json(const std::vector<BenchRow>& rows);
 /// Bytes a second that one thread copies from memory to memory, in MB/s: read and written bytes count once.
 BenchRow measure_memory_copy(int rounds);
 
+/// --rounds, --threads and --json, which every benchmark of the core has.
+void add_bench_options(CLI::App& command, BenchArguments& arguments);
+
 void add_bench_data_command(CLI::App& bench);
+void add_bench_moe_command(CLI::App& bench);
 
 }  // namespace athanor

@@ -44,6 +44,20 @@ struct SmokeArguments {
   bool update = false;
 };
 
+/// Of every benchmark in the core.
+struct BenchArguments {
+  std::string json;
+  int rounds = 7;
+  int num_threads = 0;  ///< 0: one for each core
+};
+
+struct BenchMoeArguments : BenchArguments {
+  bool any_shape = false;  ///< one of the five was given; else the shapes of docs/performance.md
+  int64_t tokens = 4096, hidden = 2048, ffn = 1024, experts = 64, topk = 8;
+  std::string dtype;     ///< empty: both
+  bool uniform = false;  ///< the same number of tokens for each expert
+};
+
 /// Calls `athanor_core_<name>` in libathanor_core.so beside the program and answers the exit code.
 /// @throws Error if the library cannot be opened; what the function throws comes through.
 int call_core(const char* name, const void* arguments);

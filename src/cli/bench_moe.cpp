@@ -1,0 +1,34 @@
+// athanor bench moe: its options; what it does is in core/bench_moe.cpp.
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/bench.h"
+#include "cli/core.h"
+#include "cli/exit_code.h"
+
+namespace athanor {
+
+void add_bench_moe_command(CLI::App& bench) {
+  const auto arguments = std::make_shared<BenchMoeArguments>();
+  auto* command = bench.add_subcommand(
+      "moe", "The sparse block, forward and backward, as a share of the GEMM peak; without a shape, five of them");
+  const auto at_least_1 = CLI::Range(int64_t{1}, int64_t{1} << 24);
+  const auto shape = [&](const char* name, int64_t& value, const char* help) {
+    return command->add_option(name, value, help)->check(at_least_1)->capture_default_str();
+  };
+  const std::vector<CLI::Option*> options = {
+      shape("--tokens", arguments->tokens, "Tokens"), shape("--hidden", arguments->hidden, "Width of a token"),
+      shape("--ffn", arguments->ffn, "Width of an expert"), shape("--experts", arguments->experts, "Experts"),
+      shape("--topk", arguments->topk, "Experts of each token")};
+  command->add_option("--dtype", arguments->dtype, "bfloat16 or float32; default: both")
+      ->check(CLI::IsMember({"bfloat16", "float32"}));
+  command->add_flag("--uniform", arguments->uniform, "The same number of tokens for each expert");
+  add_bench_options(*command, *arguments);
+  command->callback([arguments, options] {
+    for (const auto* option : options) arguments->any_shape |= option->count() > 0;
+    if (const int code = call_core("bench_moe", arguments.get())) throw ExitCode{code};
+  });
+}
+
+}  // namespace athanor

@@ -1,0 +1,51 @@
+#pragma once
+// What was measured, as a table for people and as a list of JSON objects for scripts.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/core/bench_timer.h"
+
+namespace athanor::bench {
+
+/// What a rate is held against, in work per second.
+struct Limit {
+  std::string what;  ///< "bfloat16 GEMM peak"
+  std::string unit;  ///< of the work: "FLOP" or "bytes"
+  double rate = 0;   ///< per second
+};
+
+/// A line of the report.
+struct Result {
+  std::string name;
+  nlohmann::json shape;  ///< an object whose fields go into the JSON beside the figures
+  std::vector<double> seconds;
+  double work = 0;  ///< 0: time alone
+  Limit limit;
+  std::string note = {};
+
+  double median_s() const { return median(seconds); }
+  double rate() const { return work / median_s(); }
+  double limit_share() const { return limit.rate > 0 ? rate() / limit.rate : 0; }
+};
+
+class Report {
+ public:
+  /// Prints the head of the table, to which `add` adds lines.
+  void begin(const std::string& title);
+  void add(Result result);
+  /// One line for the whole of a subject, and where it has several parts one for each.
+  void add(const Subject& subject, const Samples& samples, const nlohmann::json& shape, const Limit& limit);
+  void say(const std::string& line) const;
+
+  /// A list of objects: name, the shape's fields, median_s, min_s, max_s, rounds, work, unit, rate, limit, limit_is,
+  /// limit_share (null where nothing bounds it). Writes nothing if `file` is empty.
+  void write(const std::string& file) const;
+  const std::vector<Result>& results() const { return results_; }
+
+ private:
+  std::vector<Result> results_;
+};
+
+}  // namespace athanor::bench

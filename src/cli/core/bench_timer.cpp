@@ -1,0 +1,133 @@
+#include "cli/core/bench_timer.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/process.h"
+
+namespace athanor::bench {
+
+double Laps::now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void Laps::end(size_t part) {
+  const double now = now_s();
+  seconds_.at(part) += now - last_s_;
+  last_s_ = now;
+}
+
+double Subject::work() const {
+  double sum = 0;
+  for (const Part& part : parts) sum += part.work;
+  return sum;
+}
+
+Subject simple_subject(std::string name, double work, std::function<void()> call) {
+  return {std::move(name), {{"", work}}, [call = std::move(call)](Laps& laps) {
+            call();
+            laps.end(0);
+          }};
+}
+
+namespace {
+
+double sum(const std::vector<double>& values) {
+  double total = 0;
+  for (const double value : values) total += value;
+  return total;
+}
+
+std::vector<double> time_once(const Subject& subject) {
+  Laps laps(subject.parts.size());
+  subject.call(laps);
+  return laps.seconds();
+}
+
+// Two calls: the first of a shape compiles kernels and finds memory.
+int calls_per_round(const Subject& subject) {
+  constexpr double kRound_s = 0.02;
+  constexpr double kMost = 10000;
+  time_once(subject);
+  const double once_s = sum(time_once(subject));
+  return static_cast<int>(std::clamp(std::ceil(kRound_s / std::max(once_s, 1e-9)), 1.0, kMost));
+}
+
+void add_round(const Subject& subject, int calls, Samples& samples) {
+  std::vector<double> parts(subject.parts.size(), 0.0);
+  for (int i = 0; i < calls; ++i) {
+    const auto once = time_once(subject);
+    for (size_t p = 0; p < parts.size(); ++p) parts[p] += once[p] / calls;
+  }
+  samples.total.push_back(sum(parts));
+  samples.parts.resize(parts.size());
+  for (size_t p = 0; p < parts.size(); ++p) samples.parts[p].push_back(parts[p]);
+}
+
+}  // namespace
+
+std::vector<Samples> measure_in_turns(const std::vector<Subject>& subjects, int rounds) {
+  std::vector<int> calls;
+  for (const Subject& subject : subjects) calls.push_back(calls_per_round(subject));
+  std::vector<Samples> samples(subjects.size());
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < subjects.size(); ++i) add_round(subjects[i], calls[i], samples[i]);
+  }
+  return samples;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+std::vector<Subject> gemm_yardsticks(at::ScalarType dtype) {
+  std::vector<Subject> subjects;
+  for (const int64_t n : {1024, 2048}) {
+    const at::Tensor a = at::randn({n, n}).to(dtype), b = at::randn({n, n}).to(dtype), c = at::empty({n, n}, dtype);
+    subjects.push_back(simple_subject("matmul " + std::to_string(n), 2.0 * static_cast<double>(n * n * n), [a, b, c] {
+      at::Tensor out = c;
+      at::mm_out(out, a, b);
+    }));
+  }
+  return subjects;
+}
+
+Subject copy_yardstick(int64_t bytes) {
+  const at::Tensor from = at::ones({bytes}, at::kByte), to = at::zeros({bytes}, at::kByte);
+  return simple_subject("copy", 2.0 * static_cast<double>(bytes), [from, to, bytes] {
+    const auto* source = from.const_data_ptr<uint8_t>();
+    auto* target = to.data_ptr<uint8_t>();
+    at::parallel_for(0, bytes, 1 << 20, [&](int64_t begin, int64_t end) {
+      std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
+    });
+  });
+}
+
+double best_rate(const std::vector<Subject>& subjects, const std::vector<Samples>& samples, size_t first,
+                 size_t count) {
+  double best = 0;
+  for (size_t i = first; i < first + count; ++i) {
+    best = std::max(best, subjects[i].work() / median(samples[i].total));
+  }
+  return best;
+}
+
+void set_up(const BenchArguments& given) {
+  ATHANOR_CHECK(given.rounds >= 1, "--rounds ({}) must be at least 1", given.rounds);
+  ATHANOR_CHECK(given.num_threads >= 0, "--threads ({}) must not be negative", given.num_threads);
+  at::set_num_threads(static_cast<int>(given.num_threads > 0 ? given.num_threads : cpu_count()));
+}
+
+at::ScalarType parse_dtype(const std::string& name) {
+  ATHANOR_CHECK(name == "bfloat16" || name == "float32", "--dtype ({}) must be bfloat16 or float32", name);
+  return name == "bfloat16" ? at::kBFloat16 : at::kFloat;
+}
+
+}  // namespace athanor::bench
