@@ -15,7 +15,11 @@
 #else
 #define ATHANOR_EACH_ISA
 #endif
+#ifdef __CUDACC__
+#define ATHANOR_INLINE __host__ __device__ inline __attribute__((always_inline))
+#else
 #define ATHANOR_INLINE inline __attribute__((always_inline))
+#endif
 
 namespace athanor::kernels {
 

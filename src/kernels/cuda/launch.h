@@ -1,0 +1,182 @@
+#pragma once
+// How a kernel's body runs: on a device, or by loops on the host. The only file with an #ifdef for it.
+//
+// A body is a lambda `[=] ATHANOR_BODY(...) { ... }` that captures by value. It is either one index (`for_each_index`)
+// or one team of threads (`for_each_team`). A team's threads meet only in the calls of Team, each of which ends with a
+// barrier, so that the host may run the threads one after the other between two barriers. Sums of a team have one fixed
+// order, the same on both; files are compiled without contraction: the host gives the device's bits but for libm's
+// functions.
+
+#include <cstdint>
+
+#include "kernels/cuda/stream.h"
+#include "kernels/element.h"
+
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#define ATHANOR_BODY __host__ __device__
+#else
+#define ATHANOR_BODY
+#endif
+
+namespace athanor::kernels::cuda {
+
+constexpr int kWarp = 32;
+constexpr int kThreads = 256;  // of a block, unless a team is larger
+
+/// Ends a launch that cannot be: the kernel's name, and what the device or the numbers say.
+[[noreturn]] void fail_launch(const char* kernel, const char* why);
+/// Checks what cudaGetLastError says of the launch just made.
+void check_launch(const char* kernel);
+
+template <class V>
+struct Sum {
+  ATHANOR_INLINE V operator()(V a, V b) const { return a + b; }
+};
+template <class V>
+struct Max {
+  ATHANOR_INLINE V operator()(V a, V b) const { return b > a ? b : a; }
+};
+
+/// kSize threads: a warp, or a whole block of several warps.
+template <int kSize>
+class Team {
+  static_assert(kSize == kWarp || (kSize % kWarp == 0 && kSize <= 1024));
+
+ public:
+  ATHANOR_INLINE explicit Team(int64_t index) : index_(index) {}
+  ATHANOR_INLINE int64_t index() const { return index_; }
+  static constexpr int size() { return kSize; }
+
+  /// f(thread) on each thread, then a barrier: what was written is seen by the whole team.
+  template <class F>
+  ATHANOR_INLINE void each(F f) const {
+#ifdef __CUDA_ARCH__
+    f(thread());
+    sync();
+#else
+    for (int t = 0; t < kSize; ++t) f(t);
+#endif
+  }
+
+  /// All f(thread) joined by `op`, known to every thread: a binary tree in each warp, then the warps in order.
+  template <class V, class Op, class F>
+  ATHANOR_INLINE V reduce(Op op, F f) const {
+#ifdef __CUDA_ARCH__
+    V value = f(thread());
+    for (int width = kWarp / 2; width > 0; width /= 2) value = op(value, __shfl_xor_sync(~0u, value, width));
+    if constexpr (kSize > kWarp) {
+      __shared__ V warps[kSize / kWarp];
+      __syncthreads();  // the result before this one has been read
+      if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
+      __syncthreads();
+      value = warps[0];
+      for (int w = 1; w < kSize / kWarp; ++w) value = op(value, warps[w]);
+    } else {
+      __syncwarp();
+    }
+    return value;
+#else
+    V values[kSize];
+    for (int t = 0; t < kSize; ++t) values[t] = f(t);
+    for (int warp = 0; warp < kSize; warp += kWarp) {
+      for (int width = kWarp / 2; width > 0; width /= 2) {
+        for (int l = 0; l < width; ++l) values[warp + l] = op(values[warp + l], values[warp + l + width]);
+      }
+      if (warp > 0) values[0] = op(values[0], values[warp]);
+    }
+    return values[0];
+#endif
+  }
+
+  template <class V, class F>
+  ATHANOR_INLINE V sum(F f) const {
+    return reduce<V>(Sum<V>(), f);
+  }
+  template <class V, class F>
+  ATHANOR_INLINE V max(F f) const {
+    return reduce<V>(Max<V>(), f);
+  }
+
+  /// Adds a number that every thread of the team knows, once. Of integers: the order of teams is not fixed.
+  ATHANOR_INLINE void add_once(int64_t* to, int64_t value) const {
+#ifdef __CUDA_ARCH__
+    if (thread() == 0) atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
+#else
+    *to += value;
+#endif
+  }
+
+ private:
+#ifdef __CUDA_ARCH__
+  ATHANOR_INLINE static int thread() { return static_cast<int>(threadIdx.x) % kSize; }
+  ATHANOR_INLINE static void sync() {
+    if constexpr (kSize == kWarp) {
+      __syncwarp();
+    } else {
+      __syncthreads();
+    }
+  }
+#endif
+  int64_t index_;
+};
+
+#ifdef __CUDACC__
+template <class Body>
+__global__ void __launch_bounds__(kThreads) run_indices(int64_t count, Body body) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i < count) body(i);
+}
+
+template <int kSize, class Body>
+__global__ void __launch_bounds__(kSize > kThreads ? kSize : kThreads) run_teams(int64_t count, Body body) {
+  // Warps beyond the last team leave whole: shuffles of the others are not touched. A larger team is its block.
+  const int64_t team = kSize == kWarp ? static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp
+                                      : static_cast<int64_t>(blockIdx.x);
+  if (team < count) body(Team<kSize>(team));
+}
+
+/// Blocks for `count` items, `per_block` of them in each; 2^31 − 1 is the most that a grid's first dimension holds.
+inline unsigned blocks_of(const char* kernel, int64_t count, int64_t per_block) {
+  const int64_t blocks = (count + per_block - 1) / per_block;
+  if (blocks > 0x7FFFFFFF) fail_launch(kernel, "more blocks than a grid holds");
+  return static_cast<unsigned>(blocks);
+}
+#endif
+
+/// body(i) for each i in [0, count), in any order. No launch for none.
+template <class Body>
+void for_each_index(const Stream& stream, const char* kernel, int64_t count, Body body) {
+  if (count <= 0) return;
+  if (stream.is_host()) {
+    for (int64_t i = 0; i < count; ++i) body(i);
+    return;
+  }
+#ifdef __CUDACC__
+  run_indices<<<blocks_of(kernel, count, kThreads), kThreads, 0, static_cast<cudaStream_t>(stream.handle())>>>(count,
+                                                                                                               body);
+  check_launch(kernel);
+#else
+  fail_launch(kernel, "this build has no CUDA kernels: nvcc was not found when it was configured");
+#endif
+}
+
+/// body(Team<kSize>(i)) for each i in [0, count), in any order.
+template <int kSize, class Body>
+void for_each_team(const Stream& stream, const char* kernel, int64_t count, Body body) {
+  if (count <= 0) return;
+  if (stream.is_host()) {
+    for (int64_t i = 0; i < count; ++i) body(Team<kSize>(i));
+    return;
+  }
+#ifdef __CUDACC__
+  constexpr int kBlock = kSize == kWarp ? kThreads : kSize;
+  run_teams<kSize><<<blocks_of(kernel, count, kBlock / kSize), kBlock, 0, static_cast<cudaStream_t>(stream.handle())>>>(
+      count, body);
+  check_launch(kernel);
+#else
+  fail_launch(kernel, "this build has no CUDA kernels: nvcc was not found when it was configured");
+#endif
+}
+
+}  // namespace athanor::kernels::cuda

@@ -1,0 +1,38 @@
+#pragma once
+// Loads and stores of 16 bytes: what a thread moves at once where rows are aligned for it, else one element.
+
+#include <cstdint>
+
+#include "kernels/element.h"
+
+namespace athanor::kernels::cuda {
+
+constexpr int64_t kPackBytes = 16;
+
+/// Elements of a full pack.
+template <class T>
+constexpr int kPack = static_cast<int>(kPackBytes / sizeof(T));
+
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  T at[N];
+};
+
+template <int N, class T>
+ATHANOR_INLINE Pack<T, N> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T, N>*>(from);
+}
+template <class T, int N>
+ATHANOR_INLINE void store_pack(T* to, const Pack<T, N>& pack) {
+  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+}
+
+inline bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kPackBytes == 0; }
+
+/// Whether rows of `width` elements from each of the pointers may be moved in packs; null pointers may.
+template <class T, class... Pointers>
+bool can_pack(int64_t width, Pointers... pointers) {
+  return width % kPack<T> == 0 && (is_aligned(pointers) && ...);
+}
+
+}  // namespace athanor::kernels::cuda

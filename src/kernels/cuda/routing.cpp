@@ -1,0 +1,235 @@
+#include "kernels/cuda/routing.h"
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/pack.h"
+
+namespace athanor::kernels::cuda {
+namespace {
+
+// Larger scores have larger keys; of equal scores (−0 is 0) the lower index has. 0 is below every key.
+ATHANOR_INLINE unsigned long long key_of(float score, int64_t index) {
+  const auto bits = std::bit_cast<uint32_t>(score + 0.0f);  // −0 + 0 = 0
+  const uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+  return static_cast<unsigned long long>(ordered) << 32 | (0xFFFFFFFFu - static_cast<uint32_t>(index));
+}
+
+ATHANOR_INLINE int64_t index_of(unsigned long long key) {
+  return static_cast<int64_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
+}
+
+// Choices that one thread walks in order. Shorter: more to scan; longer: fewer threads.
+constexpr int64_t kChunk = 512;
+
+int64_t chunks_of(int64_t choices) { return (choices + kChunk - 1) / kChunk; }
+
+ATHANOR_INLINE int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
+
+}  // namespace
+
+void top_k(const Stream& stream, const float* scores, int64_t* ids, int64_t rows, int64_t width, int64_t k) {
+  if (width > 0xFFFFFFFF) fail_launch("top_k", "a row is longer than an index of its keys");
+  for_each_team<kWarp>(stream, "top_k", rows, [=] ATHANOR_BODY(const Team<kWarp>& team) {
+    const float* row = scores + team.index() * width;
+    // k passes over a row that stays in the first cache; each takes the largest key below the one before.
+    unsigned long long last = ~0ull;
+    for (int64_t j = 0; j < k; ++j) {
+      last = team.max<unsigned long long>([=](int thread) {
+        unsigned long long best = 0;
+        for (int64_t e = thread; e < width; e += kWarp) {
+          const unsigned long long key = key_of(row[e], e);
+          if (key < last && key > best) best = key;
+        }
+        return best;
+      });
+      team.each([=](int thread) {
+        if (thread == 0) ids[team.index() * k + j] = index_of(last);
+      });
+    }
+  });
+}
+
+void count_choices(const Stream& stream, const int64_t* ids, int64_t groups, int64_t per_group, int64_t num_experts,
+                   int64_t* counts) {
+  for_each_team<kThreads>(stream, "count_choices", groups * num_experts, [=] ATHANOR_BODY(const Team<kThreads>& team) {
+    const int64_t expert = team.index() % num_experts, first = team.index() / num_experts * per_group;
+    const int64_t count = team.sum<int64_t>([=](int thread) {
+      int64_t mine = 0;
+      for (int64_t c = thread; c < per_group; c += kThreads) mine += ids[first + c] == expert ? 1 : 0;
+      return mine;
+    });
+    team.each([=](int thread) {
+      if (thread == 0) counts[team.index()] = count;
+    });
+  });
+}
+
+int64_t sort_choices_workspace(int64_t tokens, int64_t k, int64_t num_local_experts) {
+  return chunks_of(tokens * k) * num_local_experts;
+}
+
+void sort_choices(const Stream& stream, const int64_t* ids, int64_t tokens, int64_t k, int64_t first_local_expert,
+                  int64_t num_local_experts, int64_t* offsets, int64_t* choice_of_row, int64_t* row_of_choice,
+                  int64_t* workspace, int64_t row_alignment) {
+  const int64_t choices = tokens * k, chunks = chunks_of(choices), experts = num_local_experts;
+  const int64_t most = choices + experts * (row_alignment - 1);
+  for_each_index(stream, "sort_choices: clear rows", most, [=] ATHANOR_BODY(int64_t row) { choice_of_row[row] = -1; });
+  for_each_index(stream, "sort_choices: clear choices", choices,
+                 [=] ATHANOR_BODY(int64_t choice) { row_of_choice[choice] = -1; });
+
+  // next[chunk][expert], first the count. A thread for each expert walks the chunk: no atomics, and neighbours read the
+  // same ids.
+  int64_t* next = workspace;
+  for_each_index(stream, "sort_choices: count", chunks * experts, [=] ATHANOR_BODY(int64_t i) {
+    const int64_t wanted = first_local_expert + i % experts, begin = i / experts * kChunk;
+    const int64_t end = min_of(begin + kChunk, choices);
+    int64_t count = 0;
+    for (int64_t c = begin; c < end; ++c) count += ids[c] == wanted ? 1 : 0;
+    next[i] = count;
+  });
+
+  // One team: counts become the rows that the expert's earlier chunks fill, then where its rows begin is added.
+  for_each_team<kThreads>(stream, "sort_choices: scan", 1, [=] ATHANOR_BODY(const Team<kThreads>& team) {
+    team.each([=](int thread) {
+      for (int64_t e = thread; e < experts; e += kThreads) {
+        int64_t before = 0;
+        for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+          const int64_t count = next[chunk * experts + e];
+          next[chunk * experts + e] = before;
+          before += count;
+        }
+        offsets[e + 1] = (before + row_alignment - 1) / row_alignment * row_alignment;
+      }
+    });
+    team.each([=](int thread) {
+      if (thread != 0) return;
+      offsets[0] = 0;
+      for (int64_t e = 0; e < experts; ++e) offsets[e + 1] += offsets[e];
+    });
+  });
+
+  for_each_index(stream, "sort_choices: place", chunks * experts, [=] ATHANOR_BODY(int64_t i) {
+    const int64_t expert = i % experts, begin = i / experts * kChunk, end = min_of(begin + kChunk, choices);
+    int64_t row = offsets[expert] + next[i];
+    for (int64_t c = begin; c < end; ++c) {
+      if (ids[c] != first_local_expert + expert) continue;
+      row_of_choice[c] = row;
+      choice_of_row[row++] = c;
+    }
+  });
+}
+
+namespace {
+
+template <class T, int N>
+void gather_packs(const Stream& stream, const T* x, const int64_t* choice_of_row, T* out, int64_t rows, int64_t k,
+                  int64_t width) {
+  const int64_t packs = width / N;
+  for_each_index(stream, "gather_rows", rows * packs, [=] ATHANOR_BODY(int64_t i) {
+    const int64_t row = i / packs, at = i % packs * N, choice = choice_of_row[row];
+    Pack<T, N> pack{};
+    if (choice >= 0) pack = load_pack<N>(x + choice / k * width + at);
+    store_pack(out + row * width + at, pack);
+  });
+}
+
+template <class T, int N>
+void combine_packs(const Stream& stream, const T* y, const float* weights, const int64_t* row_of_choice, T* out,
+                   int64_t tokens, int64_t k, int64_t width) {
+  const int64_t packs = width / N;
+  for_each_index(stream, "combine_rows", tokens * packs, [=] ATHANOR_BODY(int64_t i) {
+    const int64_t token = i / packs, at = i % packs * N;
+    float sum[N] = {};
+    for (int64_t c = token * k; c < (token + 1) * k; ++c) {
+      const int64_t row = row_of_choice[c];
+      if (row < 0) continue;
+      const Pack<T, N> pack = load_pack<N>(y + row * width + at);
+      const float weight = weights ? weights[c] : 1.0f;
+      for (int l = 0; l < N; ++l) sum[l] += weight * load(pack.at[l]);
+    }
+    Pack<T, N> result;
+    for (int l = 0; l < N; ++l) store(result.at[l], sum[l]);
+    store_pack(out + token * width + at, result);
+  });
+}
+
+template <class T, int N>
+void weigh_packs(const Stream& stream, T* act, T* dact, const float* weights, const int64_t* choice_of_row,
+                 float* dweights, int64_t rows, int64_t width) {
+  for_each_team<kWarp>(stream, "weigh_rows", rows, [=] ATHANOR_BODY(const Team<kWarp>& team) {
+    T* a = act + team.index() * width;
+    T* d = dact + team.index() * width;
+    const int64_t choice = choice_of_row[team.index()];
+    if (choice < 0) {
+      team.each([=](int thread) {
+        for (int64_t i = thread * N; i < width; i += kWarp * N) {
+          store_pack(a + i, Pack<T, N>{});
+          store_pack(d + i, Pack<T, N>{});
+        }
+      });
+      return;
+    }
+    const float weight = weights[choice];
+    const float dot = team.sum<float>([=](int thread) {
+      float sum = 0;
+      for (int64_t i = thread * N; i < width; i += kWarp * N) {
+        const Pack<T, N> pa = load_pack<N>(a + i), pd = load_pack<N>(d + i);
+        for (int l = 0; l < N; ++l) sum += load(pa.at[l]) * load(pd.at[l]);
+      }
+      return sum;
+    });
+    team.each([=](int thread) {
+      if (thread == 0) dweights[choice] = dot;
+      for (int64_t i = thread * N; i < width; i += kWarp * N) {
+        Pack<T, N> pa = load_pack<N>(a + i), pd = load_pack<N>(d + i);
+        for (int l = 0; l < N; ++l) {
+          store(pa.at[l], weight * load(pa.at[l]));
+          store(pd.at[l], weight * load(pd.at[l]));
+        }
+        store_pack(a + i, pa);
+        store_pack(d + i, pd);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+template <class T>
+void gather_rows(const Stream& stream, const T* x, const int64_t* choice_of_row, T* out, int64_t rows, int64_t k,
+                 int64_t width) {
+  if (can_pack<T>(width, x, out)) {
+    gather_packs<T, kPack<T>>(stream, x, choice_of_row, out, rows, k, width);
+  } else {
+    gather_packs<T, 1>(stream, x, choice_of_row, out, rows, k, width);
+  }
+}
+
+template <class T>
+void combine_rows(const Stream& stream, const T* y, const float* weights, const int64_t* row_of_choice, T* out,
+                  int64_t tokens, int64_t k, int64_t width) {
+  if (can_pack<T>(width, y, out)) {
+    combine_packs<T, kPack<T>>(stream, y, weights, row_of_choice, out, tokens, k, width);
+  } else {
+    combine_packs<T, 1>(stream, y, weights, row_of_choice, out, tokens, k, width);
+  }
+}
+
+template <class T>
+void weigh_rows(const Stream& stream, T* act, T* dact, const float* weights, const int64_t* choice_of_row,
+                float* dweights, int64_t rows, int64_t width) {
+  if (can_pack<T>(width, act, dact)) {
+    weigh_packs<T, kPack<T>>(stream, act, dact, weights, choice_of_row, dweights, rows, width);
+  } else {
+    weigh_packs<T, 1>(stream, act, dact, weights, choice_of_row, dweights, rows, width);
+  }
+}
+
+#define ATHANOR_CUDA_ROUTING(T)                                                                                        \
+  template void gather_rows<T>(const Stream&, const T*, const int64_t*, T*, int64_t, int64_t, int64_t);                \
+  template void combine_rows<T>(const Stream&, const T*, const float*, const int64_t*, T*, int64_t, int64_t, int64_t); \
+  template void weigh_rows<T>(const Stream&, T*, T*, const float*, const int64_t*, float*, int64_t, int64_t);
+
+ATHANOR_CUDA_ROUTING(float)
+ATHANOR_CUDA_ROUTING(Bf16)
+
+}  // namespace athanor::kernels::cuda

@@ -1,0 +1,231 @@
+#include "kernels/routing.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/cuda/routing.h"
+#include "kernels/cuda/testing/device.h"
+
+namespace athanor::kernels {
+namespace {
+
+using namespace testing;
+using Ids = std::vector<int64_t>;
+
+struct Sorted {
+  Ids offsets, choice_of_row, row_of_choice;
+};
+
+class RoutingOn : public OnEachPlace {
+ protected:
+  Ids choose(const std::vector<float>& scores, int64_t rows, int64_t width, int64_t k) {
+    const auto from = put(scores);
+    const auto to = put(Ids(static_cast<size_t>(rows * k), -7));
+    if (is_cpu()) {
+      top_k(from.data(), to.data(), rows, width, k);
+    } else {
+      cuda::top_k(stream(), from.data(), to.data(), rows, width, k);
+    }
+    return to.values();
+  }
+
+  Sorted sort(const Ids& ids, int64_t k, int64_t first, int64_t experts, int64_t alignment) {
+    const int64_t tokens = static_cast<int64_t>(ids.size()) / k, most = max_rows(tokens, k, experts, alignment);
+    const auto from = put(ids);
+    const auto offsets = put(Ids(static_cast<size_t>(experts + 1), -7));
+    const auto choices = put(Ids(static_cast<size_t>(most), -7)), rows = put(Ids(ids.size(), -7));
+    if (is_cpu()) {
+      sort_choices(from.data(), tokens, k, first, experts, offsets.data(), choices.data(), rows.data(), alignment);
+    } else {
+      const auto space = put(Ids(static_cast<size_t>(cuda::sort_choices_workspace(tokens, k, experts)), -7));
+      cuda::sort_choices(stream(), from.data(), tokens, k, first, experts, offsets.data(), choices.data(), rows.data(),
+                         space.data(), alignment);
+      cuda::synchronize(stream());
+    }
+    Sorted sorted{offsets.values(), choices.values(), rows.values()};
+    sorted.choice_of_row.resize(static_cast<size_t>(sorted.offsets.back()));  // beyond it the CPU writes nothing
+    return sorted;
+  }
+};
+ATHANOR_ON_EACH_PLACE(RoutingOn);
+
+Ids random_ids(int64_t count, int64_t experts, unsigned salt) {
+  Ids ids(static_cast<size_t>(count));
+  const auto x = numbers<float>(count, salt, static_cast<float>(experts));
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(std::abs(x[i])) % experts;
+  return ids;
+}
+
+TEST_P(RoutingOn, TopKIsAStableSortWithTiesZerosAndInfinities) {
+  for (const auto& [width, k] : {std::pair<int64_t, int64_t>{1, 1}, {7, 7}, {33, 8}, {64, 8}, {128, 1}, {300, 5}}) {
+    constexpr int64_t kRows = 77;
+    auto scores = numbers<float>(kRows * width, 3, 4);
+    for (float& s : scores) s = std::trunc(s);  // −0 and 0 among them: ties everywhere
+    for (size_t i = 5; i < scores.size(); i += 11) scores[i] = i % 2 ? -INFINITY : INFINITY;
+    const Ids ids = choose(scores, kRows, width, k);
+    for (int64_t row = 0; row < kRows; ++row) {
+      const float* s = scores.data() + row * width;
+      Ids expected(static_cast<size_t>(width));
+      std::iota(expected.begin(), expected.end(), 0);
+      std::stable_sort(expected.begin(), expected.end(), [s](int64_t a, int64_t b) { return s[a] > s[b]; });
+      expected.resize(static_cast<size_t>(k));
+      ASSERT_EQ(Ids(ids.begin() + row * k, ids.begin() + (row + 1) * k), expected) << row << " of width " << width;
+    }
+  }
+}
+
+TEST_P(RoutingOn, SortingGroupsByExpertThenTokenWithPaddedGroups) {
+  for (const int64_t tokens : {0, 1, 40, 400, 1500}) {  // 1500 · 3 choices are nine chunks
+    for (const int64_t alignment : {1, 32}) {
+      constexpr int64_t kChoices = 3, kAll = 11, kFirst = 2, kLocal = 7;
+      Ids ids = random_ids(tokens * kChoices, kAll, 5);
+      for (int64_t& id : ids) id = id == 4 ? 5 : id;  // expert 4 gets none
+      const Sorted s = sort(ids, kChoices, kFirst, kLocal, alignment);
+      Sorted expected{{0}, {}, Ids(ids.size(), -1)};
+      for (int64_t e = kFirst; e < kFirst + kLocal; ++e) {
+        for (size_t c = 0; c < ids.size(); ++c) {
+          if (ids[c] != e) continue;
+          expected.row_of_choice[c] = static_cast<int64_t>(expected.choice_of_row.size());
+          expected.choice_of_row.push_back(static_cast<int64_t>(c));
+        }
+        while (expected.choice_of_row.size() % static_cast<size_t>(alignment) != 0)
+          expected.choice_of_row.push_back(-1);
+        expected.offsets.push_back(static_cast<int64_t>(expected.choice_of_row.size()));
+      }
+      ASSERT_EQ(s.offsets, expected.offsets) << tokens << " tokens, alignment " << alignment;
+      ASSERT_EQ(s.choice_of_row, expected.choice_of_row) << tokens << " tokens, alignment " << alignment;
+      ASSERT_EQ(s.row_of_choice, expected.row_of_choice) << tokens << " tokens, alignment " << alignment;
+    }
+  }
+}
+
+TEST_P(RoutingOn, SortingHandlesMoreExpertsThanATeamHasThreadsAndAllTokensOnOne) {
+  constexpr int64_t kExperts = 700;
+  const Ids spread = random_ids(3000, kExperts, 6);
+  EXPECT_EQ(sort(spread, 2, 0, kExperts, 1).offsets.back(), 3000);
+  const Sorted one = sort(Ids(2000, 699), 1, 0, kExperts, 1);
+  EXPECT_EQ(one.offsets[699], 0);
+  EXPECT_EQ(one.offsets[700], 2000);
+  Ids in_order(2000);
+  std::iota(in_order.begin(), in_order.end(), 0);
+  EXPECT_EQ(one.choice_of_row, in_order);
+}
+
+TEST_P(RoutingOn, CountsAreThoseOfALoop) {
+  if (is_cpu()) GTEST_SKIP() << "the router counts on the CPU";
+  constexpr int64_t kGroups = 3, kEach = 501, kExperts = 9;
+  const Ids ids = random_ids(kGroups * kEach, kExperts + 2, 7);  // some are of no expert
+  const auto from = put(ids), counts = put(Ids(kGroups * kExperts, -7));
+  cuda::count_choices(stream(), from.data(), kGroups, kEach, kExperts, counts.data());
+  Ids expected(kGroups * kExperts);
+  for (size_t c = 0; c < ids.size(); ++c) {
+    if (ids[c] < kExperts) ++expected[c / kEach * kExperts + static_cast<size_t>(ids[c])];
+  }
+  EXPECT_EQ(counts.values(), expected);
+}
+
+// 16 tokens, 3 choices of 6 experts, the last two elsewhere, groups padded to 4.
+struct Rows {
+  static constexpr int64_t kTokens = 16, kChoices = 3, kChosen = kTokens * kChoices;
+  Rows()
+      : offsets(5), choice_of_row(static_cast<size_t>(max_rows(kTokens, kChoices, 4, 4)), -1), row_of_choice(kChosen) {
+    const Ids ids = random_ids(kChosen, 6, 8);
+    sort_choices(ids.data(), kTokens, kChoices, 0, 4, offsets.data(), choice_of_row.data(), row_of_choice.data(), 4);
+  }
+  int64_t count() const { return static_cast<int64_t>(choice_of_row.size()); }  // rows after the last have −1, too
+  Ids offsets, choice_of_row, row_of_choice;
+};
+
+constexpr int64_t kWidths[] = {1, 37, 64, 520};  // packed and not; a team's stride and beyond
+
+TEST_P(RoutingOn, GatherAndCombineHaveTheBitsOfTheirDefinition) {
+  const Rows rows;
+  with_each_type([&](auto tag) {
+    using T = decltype(tag);
+    for (const int64_t width : kWidths) {
+      const auto x = numbers<T>(Rows::kTokens * width, 9);
+      const auto weights = numbers<float>(Rows::kChosen, 10);
+      const auto from = put(x), gathered = put(garbage<T>(rows.count() * width));
+      const auto combined = put(garbage<T>(Rows::kTokens * width)), summed = put(garbage<T>(Rows::kTokens * width));
+      const auto w = put(weights);
+      const auto choices = put(rows.choice_of_row), places = put(rows.row_of_choice);
+      if (is_cpu()) {
+        gather_rows(from.data(), choices.data(), gathered.data(), 0, rows.count(), Rows::kChoices, width);
+        combine_rows(gathered.data(), w.data(), places.data(), combined.data(), 0, Rows::kTokens, Rows::kChoices,
+                     width);
+        combine_rows<T>(gathered.data(), nullptr, places.data(), summed.data(), 0, Rows::kTokens, Rows::kChoices,
+                        width);
+      } else {
+        cuda::gather_rows(stream(), from.data(), choices.data(), gathered.data(), rows.count(), Rows::kChoices, width);
+        cuda::combine_rows(stream(), gathered.data(), w.data(), places.data(), combined.data(), Rows::kTokens,
+                           Rows::kChoices, width);
+        cuda::combine_rows<T>(stream(), gathered.data(), nullptr, places.data(), summed.data(), Rows::kTokens,
+                              Rows::kChoices, width);
+      }
+      std::vector<T> expected_rows(static_cast<size_t>(rows.count() * width)), expected, expected_sum;
+      for (int64_t r = 0; r < rows.count(); ++r) {
+        if (rows.choice_of_row[r] < 0) continue;
+        std::copy_n(x.begin() + rows.choice_of_row[r] / Rows::kChoices * width, width,
+                    expected_rows.begin() + r * width);
+      }
+      for (int64_t i = 0; i < Rows::kTokens * width; ++i) {
+        float weighted = 0, plain = 0;
+        for (int64_t c = i / width * Rows::kChoices; c < (i / width + 1) * Rows::kChoices; ++c) {
+          if (rows.row_of_choice[c] < 0) continue;
+          const float value = load(expected_rows[rows.row_of_choice[c] * width + i % width]);
+          weighted += weights[c] * value;
+          plain += value;
+        }
+        store(expected.emplace_back(), weighted);
+        store(expected_sum.emplace_back(), plain);
+      }
+      expect_same_bits(gathered.values(), expected_rows, "gathered");
+      expect_same_bits(combined.values(), expected, "combined");
+      expect_same_bits(summed.values(), expected_sum, "summed");
+    }
+  });
+}
+
+TEST_P(RoutingOn, WeighGivesEachChoiceItsProductAndScalesBothRows) {
+  const Rows rows;
+  with_each_type([&](auto tag) {
+    using T = decltype(tag);
+    for (const int64_t width : kWidths) {
+      const auto act = numbers<T>(rows.count() * width, 11), dact = numbers<T>(rows.count() * width, 12);
+      const auto weights = numbers<float>(Rows::kChosen, 13);
+      const auto a = put(act), d = put(dact);
+      const auto w = put(weights), dw = put(std::vector<float>(Rows::kChosen, 42.0f));
+      const auto choices = put(rows.choice_of_row);
+      if (is_cpu()) {
+        weigh_rows(a.data(), d.data(), w.data(), choices.data(), dw.data(), 0, rows.count(), width);
+      } else {
+        cuda::weigh_rows(stream(), a.data(), d.data(), w.data(), choices.data(), dw.data(), rows.count(), width);
+      }
+      auto expected_act = act, expected_dact = dact;
+      const auto dweights = dw.values();
+      for (int64_t r = 0; r < rows.count(); ++r) {
+        const int64_t c = rows.choice_of_row[r];
+        double exact = 0, norm = 0;
+        for (int64_t i = r * width; i < (r + 1) * width; ++i) {
+          exact += double{load(act[i])} * load(dact[i]);
+          norm += std::abs(double{load(act[i])} * load(dact[i]));
+          store(expected_act[i], c < 0 ? 0.0f : weights[c] * load(act[i]));
+          store(expected_dact[i], c < 0 ? 0.0f : weights[c] * load(dact[i]));
+        }
+        if (c >= 0) {
+          ASSERT_LE(std::abs(dweights[c] - exact), error_bound(norm, 0, width)) << "row " << r << " of " << width;
+        }
+      }
+      for (size_t c = 0; c < dweights.size(); ++c) {
+        if (rows.row_of_choice[c] < 0) {
+          ASSERT_EQ(dweights[c], 42.0f) << "an ignored choice was written";
+        }
+      }
+      expect_same_bits(a.values(), expected_act, "act");
+      expect_same_bits(d.values(), expected_dact, "dact");
+    }
+  });
+}
+
+}  // namespace
+}  // namespace athanor::kernels

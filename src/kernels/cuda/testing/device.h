@@ -1,0 +1,116 @@
+#pragma once
+// One test body for every place a kernel can run: the CPU's own kernels, the bodies of the CUDA kernels on the host,
+// and a CUDA device. Inputs are copied there, results back; a place that is not here is skipped with the reason.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/stream.h"
+#include "kernels/element.h"
+#include "kernels/error_bound.h"
+
+namespace athanor::kernels::testing {
+
+enum class Place { kCpu, kCudaOnHost, kCuda };
+
+inline std::string name_of(Place place) {
+  return place == Place::kCpu ? "Cpu" : place == Place::kCudaOnHost ? "CudaOnHost" : "Cuda";
+}
+
+/// Memory of a place, from a vector and back.
+template <class T>
+class Buffer {
+ public:
+  Buffer(const cuda::Stream& stream, const std::vector<T>& values)
+      : stream_(stream), count_(values.size()), data_(static_cast<T*>(cuda::allocate(stream, bytes()))) {
+    cuda::copy_in(stream_, data_, values.data(), bytes());
+  }
+  ~Buffer() { cuda::release(stream_, data_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  T* data() const { return data_; }
+  std::vector<T> values() const {
+    std::vector<T> result(count_);
+    cuda::copy_out(stream_, result.data(), data_, bytes());
+    return result;
+  }
+
+ private:
+  int64_t bytes() const { return static_cast<int64_t>(count_ * sizeof(T)); }
+  cuda::Stream stream_;
+  size_t count_;
+  T* data_;
+};
+
+class OnEachPlace : public ::testing::TestWithParam<Place> {
+ protected:
+  void SetUp() override {
+    if (GetParam() != Place::kCuda) return;
+    if (const char* why = cuda::why_no_device()) GTEST_SKIP() << "no CUDA device: " << why;
+  }
+  bool is_cpu() const { return GetParam() == Place::kCpu; }
+  cuda::Stream stream() const {
+    return GetParam() == Place::kCuda ? cuda::Stream::device(nullptr) : cuda::Stream::host();
+  }
+  template <class T>
+  Buffer<T> put(const std::vector<T>& values) const {
+    return Buffer<T>(stream(), values);
+  }
+};
+
+#define ATHANOR_ON_EACH_PLACE(Suite)                                                                  \
+  INSTANTIATE_TEST_SUITE_P(, Suite, ::testing::Values(Place::kCpu, Place::kCudaOnHost, Place::kCuda), \
+                           [](const ::testing::TestParamInfo<Place>& place) { return name_of(place.param); })
+
+/// Numbers in [−scale, scale) of no pattern, the same everywhere.
+template <class T>
+std::vector<T> numbers(int64_t count, unsigned salt, float scale = 1) {
+  std::vector<T> x(static_cast<size_t>(count));
+  unsigned state = salt * 2654435761u + 12345u;
+  for (T& value : x) {
+    state = state * 1664525u + 1013904223u;
+    store(value, (static_cast<float>(state >> 8) * 0x1p-23f - 1) * scale);
+  }
+  return x;
+}
+
+/// What a result is filled with before it is written, so that a gap shows.
+template <class T>
+std::vector<T> garbage(int64_t count) {
+  std::vector<T> x(static_cast<size_t>(count));
+  std::memset(static_cast<void*>(x.data()), 0x7F, x.size() * sizeof(T));
+  return x;
+}
+
+template <class T>
+void expect_same_bits(const std::vector<T>& actual, const std::vector<T>& expected, const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_EQ(std::memcmp(&actual[i], &expected[i], sizeof(T)), 0)
+        << what << "[" << i << "]: " << static_cast<double>(load(actual[i])) << ", expected "
+        << static_cast<double>(load(expected[i]));
+  }
+}
+inline void expect_same_bits(const std::vector<int64_t>& actual, const std::vector<int64_t>& expected,
+                             const std::string& what) {
+  ASSERT_EQ(actual, expected) << what;
+}
+
+template <class T>
+constexpr double kRoundoff = sizeof(T) == 2 ? kRoundoffBf16 : kRoundoffFp32;
+
+/// Runs f with a float and with a Bf16 as tag.
+template <class F>
+void with_each_type(F f) {
+  f(float{});
+  f(Bf16{});
+}
+
+}  // namespace athanor::kernels::testing
