@@ -5,9 +5,10 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "kernels/expert_activation.h"
 #include "kernels/routing.h"
-#include "ops/linear.h"
-#include "ops/swiglu.h"
+#include "ops/grouped_matmul.h"
+#include "ops/tiles.h"
 
 namespace athanor::ops {
 namespace {
@@ -24,27 +25,24 @@ struct Route {
   const int64_t* choices() const { return choice_of_row.const_data_ptr<int64_t>(); }
   const int64_t* rows() const { return row_of_choice.const_data_ptr<int64_t>(); }
 
-  template <class F>
-  void for_each_expert(F f) const {
+  GroupOffsets groups() const {
     const int64_t* offset = offsets.const_data_ptr<int64_t>();
-    for (int64_t e = 0; e + 1 < offsets.numel(); ++e) {
-      if (offset[e + 1] > offset[e]) f(e, offset[e], offset[e + 1] - offset[e]);
-    }
+    return {offset, offset + offsets.numel()};
   }
 };
 
-// The library compiles a kernel for each number of rows it meets and keeps a thousand of them: 0.2 s and 0.2 GiB a step
-// while every expert has another count. Padding to multiples of 32 leaves a few dozen counts, for 16 rows of zeros an
-// expert on average; experts with fewer rows than that anyway are left as they are.
-int64_t row_alignment(int64_t choices, int64_t num_local_experts) {
+// Tiles of ours take any number of rows. The library compiles a kernel for each number it meets and keeps a thousand of
+// them: 0.2 s and 0.2 GiB a step while every expert has another count. Padding to multiples of 32 leaves a few dozen
+// counts, for 16 rows of zeros an expert on average; experts with fewer rows than that anyway are left as they are.
+int64_t row_alignment(bool on_tiles, int64_t choices, int64_t num_local_experts) {
   constexpr int64_t kAlignment = 32;
-  return choices >= num_local_experts * kAlignment ? kAlignment : 1;
+  return !on_tiles && choices >= num_local_experts * kAlignment ? kAlignment : 1;
 }
 
-Route make_route(const Tensor& expert_ids_TK, int64_t first_local_expert, int64_t num_local_experts) {
+Route make_route(const Tensor& expert_ids_TK, bool on_tiles, int64_t first_local_expert, int64_t num_local_experts) {
   const auto options = expert_ids_TK.options();
   const int64_t tokens = expert_ids_TK.size(0), k = expert_ids_TK.size(1);
-  const int64_t alignment = row_alignment(tokens * k, num_local_experts);
+  const int64_t alignment = row_alignment(on_tiles, tokens * k, num_local_experts);
   Route route{at::empty({num_local_experts + 1}, options),
               at::empty({kernels::max_rows(tokens, k, num_local_experts, alignment)}, options),
               at::empty({tokens * k}, options), k};
@@ -83,16 +81,31 @@ Tensor combine(const Tensor& y_RD, const float* weights, const Route& route, int
   return out_TD;
 }
 
-// dweights from ⟨act, dact⟩; both rows are then scaled by their weight.
-void weigh(const Tensor& act_RF, const Tensor& dact_RF, const Tensor& weights_TK, const Tensor& dweights_TK,
-           const Route& route) {
-  const int64_t width = act_RF.size(1);
-  with_element(act_RF, [&](auto* tag) {
+// Row by row, silu(gate) · up, times the weight of the row's choice if `weights` is not null.
+void activate(const Tensor& gate_RF, const Tensor& up_RF, const float* weights, const Route& route,
+              const Tensor& act_RF) {
+  const int64_t width = gate_RF.size(1);
+  with_element(gate_RF, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
-    T *act = pointer<T>(act_RF), *dact = pointer<T>(dact_RF);
-    for_rows(act_RF.size(0), width, [&](int64_t begin, int64_t end) {
-      kernels::weigh_rows(act, dact, pointer<float>(weights_TK), route.choices(), pointer<float>(dweights_TK), begin,
-                          end, width);
+    const T *gate = pointer<T>(gate_RF), *up = pointer<T>(up_RF);
+    T* act = pointer<T>(act_RF);
+    for_rows(gate_RF.size(0), width, [&](int64_t begin, int64_t end) {
+      kernels::expert_activation(gate, up, weights, route.choices(), act, begin, end, width);
+    });
+  });
+}
+
+// dact becomes dgate; answers act · weight, dup and (in dweights) the weights' gradient.
+void activate_backward(const Tensor& gate_RF, const Tensor& up_RF, const Tensor& dact_RF, const Tensor& weights_TK,
+                       const Route& route, const Tensor& dup_RF, const Tensor& act_RF, const Tensor& dweights_TK) {
+  const int64_t width = gate_RF.size(1);
+  with_element(gate_RF, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    const T *gate = pointer<T>(gate_RF), *up = pointer<T>(up_RF);
+    T *dact = pointer<T>(dact_RF), *dup = pointer<T>(dup_RF), *act = pointer<T>(act_RF);
+    for_rows(gate_RF.size(0), width, [&](int64_t begin, int64_t end) {
+      kernels::expert_activation_backward(gate, up, dact, dup, act, pointer<float>(weights_TK), route.choices(),
+                                          pointer<float>(dweights_TK), begin, end, width);
     });
   });
 }
@@ -101,22 +114,18 @@ Tensor rows_like(const Tensor& x, int64_t rows, int64_t width) { return at::empt
 
 struct Experts : torch::autograd::Function<Experts> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x_TD, const Tensor& weights_TK, const Route& route,
-                        const ExpertWeights& w) {
+                        const ExpertWeights& w, bool weigh_before_down) {
     const int64_t rows = route.num_rows(), ffn = w.gate_LFD.value.size(1), hidden = x_TD.size(1);
-    const Tensor x_RD = gather(x_TD, route);
+    const float* weights = pointer<float>(weights_TK);
+    const GroupOffsets groups = route.groups();
     const Tensor gate_RF = rows_like(x_TD, rows, ffn), up_RF = rows_like(x_TD, rows, ffn);
+    {
+      const Tensor x_RD = gather(x_TD, route);
+      grouped_matmul(groups, {{x_RD, w.gate_LFD.value, true, gate_RF}, {x_RD, w.up_LFD.value, true, up_RF}});
+    }
     const Tensor act_RF = rows_like(x_TD, rows, ffn), y_RD = rows_like(x_TD, rows, hidden);
-    route.for_each_expert([&](int64_t e, int64_t begin, int64_t count) {
-      Tensor gate = gate_RF.narrow(0, begin, count), up = up_RF.narrow(0, begin, count);
-      const Tensor x = x_RD.narrow(0, begin, count);
-      at::mm_out(gate, x, w.gate_LFD.value[e].t());
-      at::mm_out(up, x, w.up_LFD.value[e].t());
-    });
-    swiglu_into(gate_RF, up_RF, act_RF);
-    route.for_each_expert([&](int64_t e, int64_t begin, int64_t count) {
-      Tensor y = y_RD.narrow(0, begin, count);
-      at::mm_out(y, act_RF.narrow(0, begin, count), w.down_LDF.value[e].t());
-    });
+    activate(gate_RF, up_RF, weigh_before_down ? weights : nullptr, route, act_RF);
+    grouped_matmul(groups, {{act_RF, w.down_LDF.value, true, y_RD}});
     if (ctx) {
       ctx->save_for_backward({x_TD, weights_TK, gate_RF, up_RF});
       ctx->saved_data["route"] = std::vector<Tensor>{route.offsets, route.choice_of_row, route.row_of_choice};
@@ -124,7 +133,7 @@ struct Experts : torch::autograd::Function<Experts> {
       ctx->saved_data["values"] = std::vector<Tensor>{w.gate_LFD.value, w.up_LFD.value, w.down_LDF.value};
       ctx->saved_data["grads"] = std::vector<Tensor>{w.gate_LFD.grad, w.up_LFD.grad, w.down_LDF.grad};
     }
-    return combine(y_RD, pointer<float>(weights_TK), route, x_TD.size(0));
+    return combine(y_RD, weigh_before_down ? nullptr : weights, route, x_TD.size(0));
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -133,48 +142,38 @@ struct Experts : torch::autograd::Function<Experts> {
     const auto route_parts = ctx->saved_data["route"].toTensorVector();
     const Route route{route_parts[0], route_parts[1], route_parts[2], ctx->saved_data["k"].toInt()};
     const auto value = ctx->saved_data["values"].toTensorVector(), grad = ctx->saved_data["grads"].toTensorVector();
-    const int64_t rows = route.num_rows(), ffn = gate_RF.size(1), hidden = x_TD.size(1);
+    const int64_t rows = route.num_rows(), ffn = gate_RF.size(1);
+    const GroupOffsets groups = route.groups();
 
-    const Tensor dy_RD = gather(grads[0].contiguous(), route);  // not yet weighted
-    const Tensor act_RF = rows_like(x_TD, rows, ffn), dact_RF = rows_like(x_TD, rows, ffn);
-    swiglu_into(gate_RF, up_RF, act_RF);
-    route.for_each_expert([&](int64_t e, int64_t begin, int64_t count) {
-      Tensor dact = dact_RF.narrow(0, begin, count);
-      at::mm_out(dact, dy_RD.narrow(0, begin, count), value[2][e]);
-    });
-    const Tensor dweights_TK = at::zeros_like(weights_TK);
-    weigh(act_RF, dact_RF, weights_TK, dweights_TK, route);
-    route.for_each_expert([&](int64_t e, int64_t begin, int64_t count) {
-      add_outer_product(grad[2][e], dy_RD.narrow(0, begin, count), act_RF.narrow(0, begin, count));
-    });
+    const Tensor dy_RD = gather(grads[0].contiguous(), route);  // not yet weighted: dact and act are
+    const Tensor dact_RF = rows_like(x_TD, rows, ffn), dup_RF = rows_like(x_TD, rows, ffn);
+    const Tensor act_RF = rows_like(x_TD, rows, ffn), dweights_TK = at::zeros_like(weights_TK);
+    grouped_matmul(groups, {{dy_RD, value[2], false, dact_RF}});
+    activate_backward(gate_RF, up_RF, dact_RF, weights_TK, route, dup_RF, act_RF, dweights_TK);
+    const Tensor& dgate_RF = dact_RF;
+    grouped_outer_product(groups, {{dy_RD, act_RF, grad[2]}});
 
-    const Tensor dgate_RF = act_RF, dup_RF = rows_like(x_TD, rows, ffn);  // the activation is no longer needed
-    swiglu_backward_into(dact_RF, gate_RF, up_RF, dgate_RF, dup_RF);
-    const Tensor x_RD = gather(x_TD, route), dx_RD = rows_like(x_TD, rows, hidden);
-    route.for_each_expert([&](int64_t e, int64_t begin, int64_t count) {
-      const Tensor dgate = dgate_RF.narrow(0, begin, count), dup = dup_RF.narrow(0, begin, count);
-      const Tensor x = x_RD.narrow(0, begin, count);
-      add_outer_product(grad[0][e], dgate, x);
-      add_outer_product(grad[1][e], dup, x);
-      Tensor dx = dx_RD.narrow(0, begin, count);
-      at::mm_out(dx, dgate, value[0][e]);
-      dx.addmm_(dup, value[1][e]);
-    });
-    return {combine(dx_RD, nullptr, route, x_TD.size(0)), dweights_TK, Tensor(), Tensor()};
+    const Tensor x_RD = gather(x_TD, route);
+    grouped_outer_product(groups, {{dgate_RF, x_RD, grad[0]}, {dup_RF, x_RD, grad[1]}});
+    const Tensor& dx_RD = dy_RD;  // no longer needed
+    grouped_matmul(groups, {{dgate_RF, value[0], false, dx_RD, dup_RF, value[1]}});
+    return {combine(dx_RD, nullptr, route, x_TD.size(0)), dweights_TK, Tensor(), Tensor(), Tensor()};
   }
 };
 
 }  // namespace
 
 Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const ExpertWeights& weights,
-               int64_t first_local_expert, int64_t num_local_experts) {
-  const Route route = make_route(expert_ids_TK.contiguous(), first_local_expert, num_local_experts);
+               int64_t first_local_expert, int64_t num_local_experts, CombineWeights combine) {
+  const Route route =
+      make_route(expert_ids_TK.contiguous(), multiplies_on_tiles(x_TD), first_local_expert, num_local_experts);
   const Tensor x = x_TD.contiguous(), gates = weights_TK.contiguous();
+  const bool before = combine == CombineWeights::kBeforeDown;
   if (!at::GradMode::is_enabled() || !weights.gate_LFD.grad.defined()) {
     const at::NoGradGuard no_grad;
-    return Experts::forward(nullptr, x, gates, route, weights);
+    return Experts::forward(nullptr, x, gates, route, weights, before);
   }
-  return Experts::apply(x, gates, route, weights);
+  return Experts::apply(x, gates, route, weights, before);
 }
 
 namespace portable {

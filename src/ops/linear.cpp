@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/accumulate.h"
+#include "ops/tiles.h"
 
 namespace athanor::ops {
 namespace {
@@ -11,6 +12,16 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr int64_t kProductElements = int64_t{1} << 23;  // 16 MiB of bf16: several times a core's cache, a few calls
+
+template <class T>
+void add_on_tiles(const Tensor& grad, const Tensor& a, const Tensor& b) {
+  kernels::Product<T> product;
+  product.m = a.size(1), product.n = b.size(1), product.k = a.size(0);
+  product.first = {{pointer<T>(a), a.size(1), true}, {pointer<T>(b), b.size(1), false}};
+  product.sum = pointer<float>(grad);
+  product.ld = b.size(1);
+  multiply_on_tiles<T>({product});
+}
 
 struct Linear : torch::autograd::Function<Linear> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Weight& weight) {
@@ -34,6 +45,10 @@ struct Linear : torch::autograd::Function<Linear> {
 void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b) {
   const at::NoGradGuard no_grad;
   if (a.size(0) == 0) return;
+  if (multiplies_on_tiles(a)) {
+    with_element(a, [&](auto* tag) { add_on_tiles<std::decay_t<decltype(*tag)>>(grad, a, b); });
+    return;
+  }
   if (a.scalar_type() == at::kFloat) {
     Tensor sum = grad;
     sum.addmm_(a.t(), b);

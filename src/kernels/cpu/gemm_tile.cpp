@@ -1,0 +1,152 @@
+#include "kernels/gemm_tile.h"
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace athanor::kernels {
+
+#if defined(__x86_64__)
+
+namespace {
+
+struct FloatStep {
+  using Element = float;
+  __attribute__((target("avx512f"), always_inline)) static inline __m512 broadcast(const float* a) {
+    return _mm512_set1_ps(*a);
+  }
+  __attribute__((target("avx512f"), always_inline)) static inline __m512 panel(const float* b) {
+    return _mm512_load_ps(b);
+  }
+  __attribute__((target("avx512f"), always_inline)) static inline __m512 multiply_add(__m512 sum, __m512 a, __m512 b) {
+    return _mm512_fmadd_ps(a, b, sum);
+  }
+};
+
+struct Bf16Step {
+  using Element = Bf16;
+  __attribute__((target("avx512f,avx512bf16"), always_inline)) static inline __m512bh broadcast(const Bf16* a) {
+    int32_t pair;
+    std::memcpy(&pair, a, sizeof pair);
+    return (__m512bh)_mm512_set1_epi32(pair);
+  }
+  __attribute__((target("avx512f,avx512bf16"), always_inline)) static inline __m512bh panel(const Bf16* b) {
+    return (__m512bh)_mm512_load_si512(b);
+  }
+  __attribute__((target("avx512f,avx512bf16"), always_inline)) static inline __m512 multiply_add(__m512 sum, __m512bh a,
+                                                                                                 __m512bh b) {
+    return _mm512_dpbf16_ps(sum, a, b);
+  }
+};
+
+template <class T>
+using Tile = void (*)(const T* a, int64_t row_stride, int64_t step_stride, const T* panel, int64_t steps, float* c,
+                      bool add, Ahead ahead);
+
+// The body of a tile of kRows rows. A macro, as GCC takes the instruction set of a function from its own attribute
+// only.
+#define ATHANOR_TILE(NAME, STEP, TARGET)                                                                       \
+  template <int kRows>                                                                                         \
+  __attribute__((target(TARGET))) void NAME(const STEP::Element* a, int64_t row_stride, int64_t step_stride,   \
+                                            const STEP::Element* panel, int64_t steps, float* c, bool add,     \
+                                            Ahead ahead) {                                                     \
+    using T = STEP::Element;                                                                                   \
+    __m512 sum[kRows][2];                                                                                      \
+    for (int i = 0; i < kRows; ++i) {                                                                          \
+      sum[i][0] = add ? _mm512_load_ps(c + i * kTileColumns) : _mm512_setzero_ps();                            \
+      sum[i][1] = add ? _mm512_load_ps(c + i * kTileColumns + 16) : _mm512_setzero_ps();                       \
+    }                                                                                                          \
+    const T* const end = panel + steps * kTileColumns * kStep<T>;                                              \
+    const T* const asking_end = panel + (ahead.pairs < steps ? ahead.pairs : steps) * kTileColumns * kStep<T>; \
+    const auto step = [&]() __attribute__((target(TARGET), always_inline)) {                                   \
+      const auto left = STEP::panel(panel), right = STEP::panel(panel + 16 * kStep<T>);                        \
+      _Pragma("GCC unroll 12") for (int i = 0; i < kRows; ++i) {                                               \
+        const auto x = STEP::broadcast(a + i * row_stride);                                                    \
+        sum[i][0] = STEP::multiply_add(sum[i][0], x, left);                                                    \
+        sum[i][1] = STEP::multiply_add(sum[i][1], x, right);                                                   \
+      }                                                                                                        \
+      panel += kTileColumns * kStep<T>;                                                                        \
+      a += step_stride;                                                                                        \
+    };                                                                                                         \
+    for (; panel < asking_end; ahead.lines += ahead.stride) {                                                  \
+      __builtin_prefetch(ahead.lines);                                                                         \
+      __builtin_prefetch(ahead.lines + 64);                                                                    \
+      step();                                                                                                  \
+    }                                                                                                          \
+    while (panel < end) step();                                                                                \
+    for (int i = 0; i < kRows; ++i) {                                                                          \
+      _mm512_store_ps(c + i * kTileColumns, sum[i][0]);                                                        \
+      _mm512_store_ps(c + i * kTileColumns + 16, sum[i][1]);                                                   \
+    }                                                                                                          \
+  }
+
+ATHANOR_TILE(float_tile, FloatStep, "avx512f")
+ATHANOR_TILE(bf16_tile, Bf16Step, "avx512f,avx512bf16")
+#undef ATHANOR_TILE
+
+template <int... kRows>
+constexpr auto float_tiles(std::integer_sequence<int, kRows...>) {
+  return std::array<Tile<float>, sizeof...(kRows)>{float_tile<kRows + 1>...};
+}
+template <int... kRows>
+constexpr auto bf16_tiles(std::integer_sequence<int, kRows...>) {
+  return std::array<Tile<Bf16>, sizeof...(kRows)>{bf16_tile<kRows + 1>...};
+}
+constexpr auto kFloatTiles = float_tiles(std::make_integer_sequence<int, kTileRows>());
+constexpr auto kBf16Tiles = bf16_tiles(std::make_integer_sequence<int, kTileRows>());
+
+// CPUID leaf 7: the compiler's own test knows no amx-bf16 in GCC 12.
+bool has_amx_bf16() {
+  uint32_t a = 7, b = 0, c = 0, d = 0;
+  __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+  return (d >> 22) & 1;
+}
+
+}  // namespace
+
+template <>
+bool has_gemm_tile<float>() {
+  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+  return has;
+}
+
+template <>
+bool has_gemm_tile<Bf16>() {
+  static const bool has = has_gemm_tile<float>() && __builtin_cpu_supports("avx512bf16") && !has_amx_bf16();
+  return has;
+}
+
+template <>
+void gemm_tile<float>(int64_t rows, const float* a, int64_t row_stride, int64_t step_stride, const float* panel,
+                      int64_t steps, float* c, bool add, Ahead ahead) {
+  kFloatTiles[static_cast<size_t>(rows - 1)](a, row_stride, step_stride, panel, steps, c, add, ahead);
+}
+
+template <>
+void gemm_tile<Bf16>(int64_t rows, const Bf16* a, int64_t row_stride, int64_t step_stride, const Bf16* panel,
+                     int64_t steps, float* c, bool add, Ahead ahead) {
+  kBf16Tiles[static_cast<size_t>(rows - 1)](a, row_stride, step_stride, panel, steps, c, add, ahead);
+}
+
+#else  // other processors: the library's matmul
+
+template <>
+bool has_gemm_tile<float>() {
+  return false;
+}
+template <>
+bool has_gemm_tile<Bf16>() {
+  return false;
+}
+template <>
+void gemm_tile<float>(int64_t, const float*, int64_t, int64_t, const float*, int64_t, float*, bool, Ahead) {}
+template <>
+void gemm_tile<Bf16>(int64_t, const Bf16*, int64_t, int64_t, const Bf16*, int64_t, float*, bool, Ahead) {}
+
+#endif
+
+}  // namespace athanor::kernels

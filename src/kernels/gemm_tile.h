@@ -1,0 +1,47 @@
+#pragma once
+// The innermost loop of every matrix product of ours: a tile of at most 12 × 32 results held in registers over all of
+// K.
+//
+// A step is what one instruction multiplies and adds in a lane: two bf16 values (vdpbf16ps), or one float. A is read a
+// step at a time and broadcast, so that it needs no packing where K is contiguous; B is a packed panel (gemm_pack.h).
+// A result is one sum over ascending k, whatever the shape around it: no bits depend on how a product is cut into
+// tiles.
+
+#include <cstdint>
+
+#include "kernels/element.h"
+
+namespace athanor::kernels {
+
+// 24 sums of 16 floats, 2 registers of B and 1 of A leave 5 of the 32 registers of AVX-512 free. 24 independent sums
+// hide the latency of an instruction (5 cycles, 2 a cycle) twice over, so that as few as 5 rows keep the units busy.
+constexpr int64_t kTileRows = 12;
+constexpr int64_t kTileColumns = 32;
+constexpr int64_t kPanelAlignment = 64;  // bytes
+
+/// k that one step covers: 2 for bf16, 1 for float.
+template <class T>
+constexpr int64_t kStep = 4 / static_cast<int64_t>(sizeof(T));
+
+/// Whether this CPU has the instructions: AVX-512 BF16 for bf16, AVX-512 for float. Chips with matrix units (AMX)
+/// answer no for bf16: their library's matmul is faster.
+template <class T>
+bool has_gemm_tile();
+
+/// Memory that will be wanted soon: `pairs` times two cache lines, `stride` bytes apart. A tile asks for one pair a
+/// step, so that reading it costs no time of its own: the units multiply meanwhile.
+struct Ahead {
+  const char* lines = nullptr;
+  int64_t stride = 0, pairs = 0;
+};
+
+/// c[i][j] (+)= Σ_s a[i, s] · b[s, j] for i < rows <= 12, j < 32.
+/// @param a            step s of row i begins at a + i · row_stride + s · step_stride, strides in elements.
+/// @param panel        [steps][32] steps, 64-byte aligned.
+/// @param c            [12][32] fp32, 64-byte aligned; `add` goes on from what it holds.
+/// bf16 products are exact, sums of pairs are rounded as vdpbf16ps does: to nearest even, subnormals as zero.
+template <class T>
+void gemm_tile(int64_t rows, const T* a, int64_t row_stride, int64_t step_stride, const T* panel, int64_t steps,
+               float* c, bool add, Ahead ahead = {});
+
+}  // namespace athanor::kernels

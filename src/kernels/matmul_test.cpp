@@ -1,0 +1,176 @@
+#include "kernels/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "kernels/gemm_tile.h"
+
+namespace athanor::kernels {
+namespace {
+
+struct Shape {
+  int64_t m, n, k;
+};
+
+// One row, one column, one k; edges of a tile (12 × 32), of a step (2), of a chunk (1024) and of a part (480 × 512).
+const std::vector<Shape> kShapes = {{1, 1, 1},    {12, 32, 2},   {13, 33, 3},   {5, 31, 64},     {24, 64, 33},
+                                    {11, 96, 40}, {37, 70, 129}, {481, 40, 17}, {25, 530, 1030}, {7, 1100, 2050}};
+
+template <class T>
+struct Values {
+  std::vector<T> data;
+  Values(int64_t count, uint32_t seed) : data(static_cast<size_t>(count)) {
+    std::minstd_rand random(seed);
+    std::normal_distribution<float> normal;
+    for (T& x : data) store(x, normal(random));
+  }
+};
+
+// A product over matrices of its own, with rows a little longer than they need be.
+template <class T>
+class Case {
+ public:
+  Case(Shape shape, bool a_transposed, bool b_transposed, bool two_factors)
+      : shape_(shape), a_{shape.m * shape.k + 3 * (shape.m + shape.k), 1}, b_{shape.k * shape.n +
+                                                                                  5 * (shape.k + shape.n),
+                                                                              2},
+        c_{a_.data.size() ? static_cast<int64_t>(a_.data.size()) : 1, 3}, d_{static_cast<int64_t>(b_.data.size()), 4} {
+    product.m = shape.m, product.n = shape.n, product.k = shape.k;
+    const int64_t a_ld = (a_transposed ? shape.m : shape.k) + 3, b_ld = (b_transposed ? shape.k : shape.n) + 5;
+    product.first = {{a_.data.data(), a_ld, a_transposed}, {b_.data.data(), b_ld, b_transposed}};
+    if (two_factors) product.second = {{c_.data.data(), a_ld, a_transposed}, {d_.data.data(), b_ld, b_transposed}};
+    product.ld = shape.n + 1;
+  }
+
+  // Σ a·b and Σ |a·b| of one result, in double.
+  std::pair<double, double> exact(int64_t i, int64_t j) const {
+    double sum = 0, norm = 0;
+    for (int f = 0; f < product.num_factors(); ++f) {
+      const auto& [a, b] = f == 0 ? product.first : product.second;
+      for (int64_t k = 0; k < product.k; ++k) {
+        const double term = static_cast<double>(load(a.data[a.transposed ? k * a.ld + i : i * a.ld + k])) *
+                            static_cast<double>(load(b.data[b.transposed ? j * b.ld + k : k * b.ld + j]));
+        sum += term;
+        norm += std::abs(term);
+      }
+    }
+    return {sum, norm};
+  }
+
+  Product<T> product;
+
+ private:
+  Shape shape_;
+  Values<T> a_, b_, c_, d_;
+};
+
+template <class T>
+void run(const std::vector<Product<T>>& products, const std::vector<ProductPart>& parts) {
+  std::vector<char> scratch(static_cast<size_t>(scratch_bytes(products)) + 64);
+  void* aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
+  for (size_t i = 0; i < parts.size(); ++i)
+    multiply(products, parts[i], i + 1 < parts.size() ? &parts[i + 1] : nullptr, aligned);
+}
+
+// fp32 sums of k terms, then one rounding to T.
+template <class T>
+double bound(const Product<T>& p, double norm, double result) {
+  const double terms = static_cast<double>(p.k * p.num_factors()) + 1, unit = std::ldexp(1.0, -24);
+  return terms * unit / (1 - terms * unit) * norm + std::ldexp(std::abs(result), sizeof(T) == 2 ? -8 : -24) + 1e-37;
+}
+
+template <class T>
+class Matmul : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_gemm_tile<T>()) GTEST_SKIP() << "this CPU has no AVX-512 for the element type: the library multiplies";
+  }
+};
+using Elements = testing::Types<float, Bf16>;
+TYPED_TEST_SUITE(Matmul, Elements);
+
+TYPED_TEST(Matmul, OfEveryLayoutAndEdgeIsTheProductToTheRoundingOfItsSums) {
+  for (const Shape shape : kShapes) {
+    for (int layout = 0; layout < 8; ++layout) {
+      Case<TypeParam> c(shape, layout & 1, layout & 2, layout & 4);
+      std::vector<TypeParam> out(static_cast<size_t>(shape.m * c.product.ld), TypeParam{});
+      c.product.out = out.data();
+      run<TypeParam>({c.product}, cut_into_parts<TypeParam>({c.product}));
+      for (int64_t i = 0; i < shape.m; i += 1 + shape.m / 40) {
+        for (int64_t j = 0; j < shape.n; j += 1 + shape.n / 40) {
+          const auto [sum, norm] = c.exact(i, j);
+          const double got = load(out[static_cast<size_t>(i * c.product.ld + j)]);
+          ASSERT_NEAR(got, sum, bound(c.product, norm, sum))
+              << shape.m << "x" << shape.n << "x" << shape.k << " layout " << layout << " at " << i << "," << j;
+        }
+        const auto beside = out[static_cast<size_t>(i * c.product.ld + shape.n)];
+        ASSERT_EQ(load(beside), 0.0f) << "wrote beside the matrix";
+      }
+    }
+  }
+}
+
+TYPED_TEST(Matmul, AddsToWhatTheSumHolds) {
+  for (const Shape shape : kShapes) {
+    Case<TypeParam> c(shape, true, false, false);
+    std::vector<float> sum(static_cast<size_t>(shape.m * c.product.ld), 2.0f);
+    c.product.sum = sum.data();
+    run<TypeParam>({c.product}, cut_into_parts<TypeParam>({c.product}));
+    for (int64_t i = 0; i < shape.m; i += 1 + shape.m / 40) {
+      for (int64_t j = 0; j < shape.n; j += 1 + shape.n / 40) {
+        const auto [exact, norm] = c.exact(i, j);
+        const double terms = static_cast<double>(shape.k) + 3;
+        ASSERT_NEAR(sum[static_cast<size_t>(i * c.product.ld + j)], 2.0 + exact, terms * std::ldexp(norm + 2, -24));
+      }
+      ASSERT_EQ(sum[static_cast<size_t>(i * c.product.ld + shape.n)], 2.0f) << "wrote beside the matrix";
+    }
+  }
+}
+
+TYPED_TEST(Matmul, HasTheSameBitsHoweverItIsCutIntoParts) {
+  for (const Shape shape : kShapes) {
+    for (const bool a_transposed : {false, true}) {
+      Case<TypeParam> c(shape, a_transposed, true, false);
+      std::vector<TypeParam> whole(static_cast<size_t>(shape.m * c.product.ld)), pieces = whole;
+      c.product.out = whole.data();
+      run<TypeParam>({c.product}, cut_into_parts<TypeParam>({c.product}));
+      c.product.out = pieces.data();
+      std::vector<ProductPart> parts;
+      for (int64_t m = 0; m < shape.m; m += 7) {
+        for (int64_t n = 0; n < shape.n; n += 50)
+          parts.push_back({0, m, std::min(m + 7, shape.m), n, std::min(n + 50, shape.n)});
+      }
+      run<TypeParam>({c.product}, parts);
+      EXPECT_EQ(std::memcmp(whole.data(), pieces.data(), whole.size() * sizeof(TypeParam)), 0);
+    }
+  }
+}
+
+TYPED_TEST(Matmul, OfEmptyGroupsDoesNothing) {
+  Case<TypeParam> none({0, 40, 8}, false, false, false), sum({12, 40, 0}, true, false, false);
+  std::vector<float> held(12 * 41, 1.0f);
+  sum.product.sum = held.data();
+  const std::vector<Product<TypeParam>> products = {none.product, sum.product};
+  run<TypeParam>(products, cut_into_parts(products));
+  EXPECT_EQ(held, std::vector<float>(12 * 41, 1.0f));
+}
+
+TYPED_TEST(Matmul, DoesNotReadBeyondAnOddRow) {
+  // A NaN behind each row of A would come through as NaN · 0.
+  const Shape shape{3, 5, 7};
+  std::vector<TypeParam> a(3 * 8), b(7 * 5), out(3 * 5);
+  for (auto& x : a) store(x, 1.0f);
+  for (auto& x : b) store(x, 1.0f);
+  for (int64_t i = 0; i < 3; ++i) store(a[static_cast<size_t>(i * 8 + 7)], std::nanf(""));
+  Product<TypeParam> product{shape.m, shape.n, shape.k, {{a.data(), 8, false}, {b.data(), 5, false}}};
+  product.out = out.data();
+  product.ld = 5;
+  run<TypeParam>({product}, cut_into_parts<TypeParam>({product}));
+  for (const auto x : out) EXPECT_EQ(load(x), 7.0f);
+}
+
+}  // namespace
+}  // namespace athanor::kernels
