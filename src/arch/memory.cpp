@@ -13,8 +13,8 @@ MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len) {
   const bool bf16 = config.train.dtype == "bfloat16";
   const double width = bf16 ? 2 : 4;  // bytes of an activation
   MemoryNeed need;
-  // fp32 master, two moments and gradient; the bf16 copy that forward and backward read.
-  need.state_bytes = parameters * (16 + (bf16 ? 2 : 0));
+  // fp32 master, two moments and gradient. In bf16 the master's upper half, rounded, is what forward and backward read.
+  need.state_bytes = parameters * 16;
 
   const double tokens = static_cast<double>(config.train.micro_batch_size) * static_cast<double>(seq_len);
   const auto d = static_cast<double>(m.hidden_size), f = static_cast<double>(m.intermediate_size);

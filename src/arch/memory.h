@@ -8,7 +8,7 @@
 namespace athanor {
 
 struct MemoryNeed {
-  double state_bytes = 0;       ///< master, moments, gradients, and the weights in the compute type
+  double state_bytes = 0;       ///< master (the weights are in it), moments, gradients
   double activation_bytes = 0;  ///< kept for backward, one microbatch
   double transient_bytes = 0;   ///< the largest scratch: a chunk of logits and its gradient, or one layer's backward
   double total() const { return state_bytes + activation_bytes + transient_bytes; }

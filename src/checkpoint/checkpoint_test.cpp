@@ -104,6 +104,20 @@ TEST_F(Checkpoint, WhatIsReadBlockByBlockHasTheBytesOfWhatIsInMemory) {
   }
 }
 
+TEST_F(Checkpoint, WhatIsNotKeptAsFp32IsReadBlockByBlock) {
+  std::vector<float> values(10'007), loaded(5'001, -1.0F);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  write_checkpoint(path_, {{"master/a", whole_slice({10'007}), values.data()}}, {}, {}, {.max_file_bytes = 20'000});
+  Slice middle = whole_slice({10'007});
+  middle.flat_begin = 2'500;
+  middle.flat_end = 7'501;
+  const auto write = [&](int64_t first, std::span<const float> run) {
+    std::copy(run.begin(), run.end(), loaded.begin() + first);
+  };
+  CheckpointReader::open(path_).load({{"master/a", middle, nullptr, write}});
+  for (size_t i = 0; i < loaded.size(); ++i) ASSERT_EQ(loaded[i], values[2'500 + i]) << i;
+}
+
 TEST_F(Checkpoint, AnySlicingReadsWhatAnyOtherWrote) {
   RandomSlices random(5);
   for (int round = 0; round < 25; ++round) {

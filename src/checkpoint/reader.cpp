@@ -1,5 +1,7 @@
 #include "checkpoint/reader.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/error.h"
@@ -29,6 +31,21 @@ std::string first_missing(const Slice& target, const std::vector<const Piece*>& 
   }
   const auto missing = std::find(held.begin(), held.end(), false) - held.begin();
   return shape_text(global_index(target, missing));
+}
+
+/// Elements [first, first + count) of a target from bytes of a file, which may lie at any address.
+void copy_run(const TargetView& target, int64_t first, const std::byte* from, int64_t count) {
+  if (target.data) {
+    std::memcpy(target.data + first, from, static_cast<size_t>(count) * sizeof(float));
+    return;
+  }
+  constexpr int64_t kBlock = 4096;  // 16 KiB: on the stack, and in the nearest cache until it is written on
+  std::array<float, kBlock> block;
+  for (int64_t at = 0; at < count; at += kBlock) {
+    const auto length = static_cast<size_t>(std::min(kBlock, count - at));
+    std::memcpy(block.data(), from + static_cast<size_t>(at) * sizeof(float), length * sizeof(float));
+    target.write(first + at, std::span(block).first(length));
+  }
 }
 
 }  // namespace
@@ -113,8 +130,7 @@ void CheckpointReader::load_one(const TargetView& target, const std::vector<cons
     const auto* source = bytes_of(*piece);
     int64_t first = -1, last = 0;  // read of the piece
     CommonRuns(piece->slice, target.slice).for_each([&](const CommonRun& run) {
-      std::memcpy(target.data + run.in_b, source + static_cast<size_t>(run.in_a) * sizeof(float),
-                  static_cast<size_t>(run.count) * sizeof(float));
+      copy_run(target, run.in_b, source + static_cast<size_t>(run.in_a) * sizeof(float), run.count);
       num_copied += run.count;
       if (first < 0) first = run.in_a;
       last = run.in_a + run.count;

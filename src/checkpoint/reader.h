@@ -2,7 +2,9 @@
 // Reads a checkpoint into any slicing: whatever sharding wrote it, a reader names the slices that it needs.
 
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,8 @@ struct TargetView {
   std::string tensor;  // KIND/NAME, see manifest.h
   Slice slice;
   float* data;
+  /// Where `data` is null: takes elements from `first` on, counted from flat_begin, in runs of any length and order.
+  std::function<void(int64_t first, std::span<const float> values)> write = {};
 };
 
 /// An open checkpoint. Its manifest has been checked and its files are there in full length; their bytes are compared

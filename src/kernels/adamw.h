@@ -11,13 +11,16 @@ struct AdamwStep {
   float lr, eps, weight_decay;
   double beta1, beta2;                       ///< double: 1 − 0.999 from an fp32 beta is off by 1.3e-5 of itself
   float bias_correction1, bias_correction2;  ///< 1 − betaᵗ
-  float grad_scale;                          ///< of clipping
+  float grad_scale;                          ///< of clipping, and of whatever gradients were scaled by
 };
 
-/// One step over n elements. `grad` is set to zero for the next step. `weight` (bf16) may be null: the master is the
-/// weight.
-/// @return how many weights changed, as forward reads them (bf16 where there is one).
-int64_t adamw(const AdamwStep& step, float* master, float* exp_avg, float* exp_avg_sq, float* grad, Bf16* weight,
+/// One step over n elements. `grad` is set to zero for the next step.
+/// @return how many weights changed, as forward reads them.
+int64_t adamw(const AdamwStep& step, float* master, float* exp_avg, float* exp_avg_sq, float* grad, int64_t n);
+
+/// The same where the master is kept as its bf16 rounding and its lower bits (master.h): the fp32 result is the one
+/// above, then stored.
+int64_t adamw(const AdamwStep& step, Bf16* weight, uint16_t* master_low, float* exp_avg, float* exp_avg_sq, float* grad,
               int64_t n);
 
 /// Σ x² in double over the fixed order of the lanes.

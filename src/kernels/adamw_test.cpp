@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/error_bound.h"
+#include "kernels/master.h"
 
 namespace athanor::kernels {
 namespace {
@@ -72,15 +73,29 @@ std::vector<float> normals(size_t n, uint32_t seed) {
 }
 
 struct State {
-  explicit State(size_t n) : master(normals(n, 1)), exp_avg(n), exp_avg_sq(n), grad(n), weight(n) {
-    for (size_t i = 0; i < n; ++i) store(weight[i], master[i]);
-  }
-  int64_t step(const AdamwStep& s, bool bf16) {
-    return adamw(s, master.data(), exp_avg.data(), exp_avg_sq.data(), grad.data(), bf16 ? weight.data() : nullptr,
-                 static_cast<int64_t>(master.size()));
+  explicit State(size_t n) : master(normals(n, 1)), exp_avg(n), exp_avg_sq(n), grad(n) {}
+  int64_t step(const AdamwStep& s) {
+    return adamw(s, master.data(), exp_avg.data(), exp_avg_sq.data(), grad.data(), static_cast<int64_t>(grad.size()));
   }
   std::vector<float> master, exp_avg, exp_avg_sq, grad;
+};
+
+// The same with the master in two halves.
+struct SplitState {
+  explicit SplitState(size_t n) : SplitState(State(n)) {}
+  explicit SplitState(const State& whole)
+      : weight(whole.grad.size()), low(whole.grad.size()), exp_avg(whole.exp_avg), exp_avg_sq(whole.exp_avg_sq),
+        grad(whole.grad) {
+    for (size_t i = 0; i < low.size(); ++i) split_master(whole.master[i], weight[i], low[i]);
+  }
+  int64_t step(const AdamwStep& s) {
+    return adamw(s, weight.data(), low.data(), exp_avg.data(), exp_avg_sq.data(), grad.data(),
+                 static_cast<int64_t>(grad.size()));
+  }
+  float master(size_t i) const { return join_master(weight[i], low[i]); }
   std::vector<Bf16> weight;
+  std::vector<uint16_t> low;
+  std::vector<float> exp_avg, exp_avg_sq, grad;
 };
 
 // Twice what running analysis allows: the kernel orders the same operations differently (m + (1−β)(g − m), and the bias
@@ -98,7 +113,7 @@ TEST(AdamwKernel, FollowsTheAlgorithmOverThreeStepsWithClippingAndDecay) {
     for (int64_t step = 1; step <= 3; ++step) {
       state.grad = normals(kCount, static_cast<uint32_t>(10 + step));
       for (size_t i = 0; i < kCount; ++i) reference[i].step(h, step, state.grad[i]);
-      state.step(h.at(step), false);
+      state.step(h.at(step));
       for (size_t i = 0; i < kCount; ++i) {
         expect_near(state.exp_avg[i], reference[i].exp_avg, "first moment");
         expect_near(state.exp_avg_sq[i], reference[i].exp_avg_sq, "second moment");
@@ -117,7 +132,7 @@ TEST(AdamwKernel, TheFirstStepIsLrInTheGradientsDirection) {
   state.master.assign(37, 0.0f);  // so that the update is seen in all its bits
   state.grad = normals(37, 5);
   const auto grad = state.grad;
-  state.step(h.at(1), false);
+  state.step(h.at(1));
   for (size_t i = 0; i < grad.size(); ++i) {
     // Constants: lr, both corrections, both 1 − β; g scaled and squared; then a product or quotient each.
     EXPECT_LE(std::abs(state.master[i] + std::copysign(h.lr, grad[i])), error_bound(h.lr, 0, 16)) << grad[i];
@@ -125,23 +140,38 @@ TEST(AdamwKernel, TheFirstStepIsLrInTheGradientsDirection) {
 }
 
 TEST(AdamwKernel, ZeroesTheGradientForTheNextStep) {
-  for (const bool bf16 : {false, true}) {
-    State state(19);
-    state.grad = normals(19, 6);
-    state.step(Hyper{}.at(1), bf16);
-    EXPECT_EQ(state.grad, std::vector<float>(19, 0.0f));
-  }
+  State whole(19);
+  whole.grad = normals(19, 6);
+  SplitState split(whole);
+  whole.step(Hyper{}.at(1));
+  split.step(Hyper{}.at(1));
+  EXPECT_EQ(whole.grad, std::vector<float>(19, 0.0f));
+  EXPECT_EQ(split.grad, std::vector<float>(19, 0.0f));
 }
 
-TEST(AdamwKernel, TheBf16WeightIsTheMasterRoundedOnceAndLeavesTheMasterAlone) {
-  State with(37), without(37);
+TEST(AdamwKernel, InTwoHalvesTheMasterHasTheBitsOfTheWholeOneAsItIsStored) {
+  constexpr size_t kCount = (1 << 17) + 5;  // some ties under odd halves are among so many
+  State whole(kCount);
+  for (float& x : whole.master) x = storable_master(x);
+  SplitState split(whole);
+  int64_t moved = 0;
   for (int64_t step = 1; step <= 3; ++step) {
-    with.grad = without.grad = normals(37, 7);
-    with.step(Hyper{}.at(step), true);
-    without.step(Hyper{}.at(step), false);
-    EXPECT_EQ(with.master, without.master);
-    for (size_t i = 0; i < 37; ++i) EXPECT_EQ(with.weight[i].bits, bf16_from_float(with.master[i]));
+    whole.grad = split.grad = normals(kCount, static_cast<uint32_t>(6 + step));
+    whole.step(Hyper{}.at(step));
+    split.step(Hyper{}.at(step));
+    for (float& x : whole.master) {
+      const float stored = storable_master(x);
+      moved += stored != x;
+      x = stored;
+    }
+    EXPECT_EQ(split.exp_avg, whole.exp_avg);
+    EXPECT_EQ(split.exp_avg_sq, whole.exp_avg_sq);
+    for (size_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(split.master(i), whole.master[i]) << i;
+      ASSERT_EQ(split.weight[i].bits, bf16_from_float(whole.master[i])) << i;
+    }
   }
+  EXPECT_GT(moved, 0);
 }
 
 TEST(AdamwKernel, CountsTheWeightsThatForwardSeesChange) {
@@ -149,21 +179,20 @@ TEST(AdamwKernel, CountsTheWeightsThatForwardSeesChange) {
   h.weight_decay = 0;
   State state(40);
   state.master.assign(40, 1.0f);
-  for (Bf16& w : state.weight) store(w, 1.0f);
   for (size_t i = 0; i < 13; ++i) state.grad[i] = 1;
   const auto grad = state.grad;
   h.lr = 0x1p-12;  // below half an ULP of bf16 under one (2^-9), above that of fp32
-  EXPECT_EQ(State(state).step(h.at(1), true), 0);
-  EXPECT_EQ(State(state).step(h.at(1), false), 13);
+  EXPECT_EQ(SplitState(state).step(h.at(1)), 0);
+  EXPECT_EQ(State(state).step(h.at(1)), 13);
   h.lr = 0x1p-6;
-  EXPECT_EQ(State(state).step(h.at(1), true), 13);
+  EXPECT_EQ(SplitState(state).step(h.at(1)), 13);
 }
 
 TEST(AdamwKernel, WithoutGradientOnlyDecays) {
   Hyper h;
   State state(21);
   const auto before = state.master;
-  state.step(h.at(1), false);
+  state.step(h.at(1));
   for (size_t i = 0; i < 21; ++i) {
     // lr · decay, one minus it, times the master, minus nothing.
     const double decayed = before[i] * (1 - double{static_cast<float>(h.lr)} * static_cast<float>(h.weight_decay));
@@ -173,7 +202,8 @@ TEST(AdamwKernel, WithoutGradientOnlyDecays) {
 }
 
 TEST(AdamwKernel, OfNothingChangesNothing) {
-  EXPECT_EQ(adamw(Hyper{}.at(1), nullptr, nullptr, nullptr, nullptr, nullptr, 0), 0);
+  EXPECT_EQ(State(0).step(Hyper{}.at(1)), 0);
+  EXPECT_EQ(SplitState(0).step(Hyper{}.at(1)), 0);
 }
 
 TEST(SumOfSquares, IsWithinItsBoundAcrossRuns) {

@@ -118,15 +118,15 @@ TEST(Initialize, DependsOnSeedAndNameAndNotOnThreads) {
   at::set_num_threads(1);
   initialize_parameters(b.model, 1, b.parameters);
   at::set_num_threads(2);
-  EXPECT_TRUE(at::equal(a.parameters.master(), b.parameters.master()));
+  EXPECT_TRUE(at::equal(a.parameters.compute(), b.parameters.compute()));
   initialize_parameters(b.model, 2, b.parameters);
-  EXPECT_FALSE(at::equal(a.parameters.master(), b.parameters.master()));
-  EXPECT_EQ(a.parameters.master_of("model.norm.weight").min().item<float>(), 1.0f);
+  EXPECT_FALSE(at::equal(a.parameters.compute(), b.parameters.compute()));
+  EXPECT_EQ(a.parameters.master_copy("model.norm.weight").min().item<float>(), 1.0f);
 }
 
 TEST(Initialize, WeightsHaveTheDeviationThatTheConfigurationSays) {
   Fixture f("olmoe");
-  const Tensor weight = f.parameters.master_of("model.layers.0.mlp.experts.gate_proj.weight");
+  const Tensor weight = f.parameters.master_copy("model.layers.0.mlp.experts.gate_proj.weight");
   const double n = static_cast<double>(weight.numel()), deviation = weight.std().item<double>();
   EXPECT_NEAR(deviation, 0.1, 5 * 0.1 / std::sqrt(2 * n));  // five standard errors
 }

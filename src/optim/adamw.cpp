@@ -4,12 +4,13 @@
 
 #include "base/text.h"
 #include "kernels/adamw.h"
+#include "ops/flat_memory.h"
 
 namespace athanor {
 
 AdamW::AdamW(const OptimizerConfig& config, const ParameterStore& parameters)
-    : config_(config), parameters_(parameters), exp_avg_(at::zeros({parameters.flat_size()}, at::kFloat)),
-      exp_avg_sq_(at::zeros({parameters.flat_size()}, at::kFloat)) {
+    : config_(config), parameters_(parameters), exp_avg_(ops::flat_zeros(parameters.flat_size(), at::kFloat)),
+      exp_avg_sq_(ops::flat_zeros(parameters.flat_size(), at::kFloat)) {
   std::vector<bool> used(config.no_weight_decay.size());
   for (const auto& entry : parameters.table()) {
     bool decayed = true;
@@ -41,18 +42,19 @@ int64_t AdamW::step(int64_t step, double lr, double grad_scale) {
   update.bias_correction2 = static_cast<float>(1 - std::pow(beta2, count));
   update.grad_scale = static_cast<float>(grad_scale);
 
-  auto* master = parameters_.master().data_ptr<float>();
   auto *m = exp_avg_.data_ptr<float>(), *v = exp_avg_sq_.data_ptr<float>(),
        *grad = parameters_.grad().data_ptr<float>();
-  const bool bf16 = parameters_.compute().scalar_type() == at::kBFloat16;
-  auto* weight = bf16 ? ops::pointer<kernels::Bf16>(parameters_.compute()) : nullptr;
+  const bool split = parameters_.master_low().defined();
+  auto* master = split ? nullptr : ops::pointer<float>(parameters_.compute());
+  auto* weight = split ? ops::pointer<kernels::Bf16>(parameters_.compute()) : nullptr;
+  auto* low = split ? ops::pointer<uint16_t>(parameters_.master_low()) : nullptr;
   std::atomic<int64_t> changed{0};
   for (const Segment& segment : segments_) {
     update.weight_decay = segment.decayed ? static_cast<float>(config_.weight_decay) : 0.0f;
     ops::for_rows(segment.end - segment.begin, 1, [&](int64_t begin, int64_t end) {
       const int64_t at = segment.begin + begin;
-      changed +=
-          kernels::adamw(update, master + at, m + at, v + at, grad + at, weight ? weight + at : nullptr, end - begin);
+      changed += split ? kernels::adamw(update, weight + at, low + at, m + at, v + at, grad + at, end - begin)
+                       : kernels::adamw(update, master + at, m + at, v + at, grad + at, end - begin);
     });
   }
   return changed;

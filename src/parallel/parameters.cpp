@@ -1,5 +1,8 @@
 #include "parallel/parameters.h"
 
+#include "kernels/master.h"
+#include "ops/flat_memory.h"
+
 namespace athanor {
 namespace {
 
@@ -11,12 +14,7 @@ int64_t product(const std::vector<int64_t>& extent) {
   return result;
 }
 
-void round_into(const Tensor& to, const float* from) {
-  auto* out = ops::pointer<kernels::Bf16>(to);
-  ops::for_rows(to.numel(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) kernels::store(out[i], from[i]);
-  });
-}
+int64_t size_of(const BucketEntry& entry) { return entry.flat_end - entry.flat_begin; }
 
 }  // namespace
 
@@ -29,10 +27,10 @@ ParameterStore::ParameterStore(std::vector<BucketEntry> entries, at::ScalarType 
     flat_size_ = (entry.flat_end + kAlignment - 1) / kAlignment * kAlignment;
     ATHANOR_ASSERT(by_name_.emplace(entry.name, i).second);
   }
-  const bool separate_compute = compute_type != at::kFloat;
-  if (use == Use::kTraining || !separate_compute) master_ = at::zeros({flat_size_}, at::kFloat);
-  if (use == Use::kTraining) grad_ = at::zeros({flat_size_}, at::kFloat);
-  compute_ = separate_compute ? at::zeros({flat_size_}, compute_type) : master_;
+  compute_ = ops::flat_zeros(flat_size_, compute_type);
+  if (use == Use::kInference) return;
+  grad_ = ops::flat_zeros(flat_size_, at::kFloat);
+  if (compute_type == at::kBFloat16) master_low_ = ops::flat_zeros(flat_size_, at::kUInt16);
 }
 
 const BucketEntry& ParameterStore::entry(const std::string& name) const {
@@ -43,12 +41,12 @@ const BucketEntry& ParameterStore::entry(const std::string& name) const {
 
 int64_t ParameterStore::num_elements() const {
   int64_t total = 0;
-  for (const auto& entry : table_) total += entry.flat_end - entry.flat_begin;
+  for (const auto& entry : table_) total += size_of(entry);
   return total;
 }
 
 Tensor ParameterStore::view(const Tensor& flat, const BucketEntry& entry) const {
-  return flat.narrow(0, entry.flat_begin, entry.flat_end - entry.flat_begin).view(entry.extent);
+  return flat.narrow(0, entry.flat_begin, size_of(entry)).view(entry.extent);
 }
 
 Weight ParameterStore::weight(const std::string& name) const {
@@ -56,20 +54,53 @@ Weight ParameterStore::weight(const std::string& name) const {
   return {view(compute_, e), grad_.defined() ? view(grad_, e) : Tensor()};
 }
 
-Tensor ParameterStore::master_of(const std::string& name) const { return view(master_, entry(name)); }
-
-void ParameterStore::refresh_compute() {
-  if (compute_.is_same(master_)) return;
-  round_into(compute_, master_.const_data_ptr<float>());
+void ParameterStore::read_master(const BucketEntry& entry, int64_t first, std::span<float> out) const {
+  const auto count = static_cast<int64_t>(out.size()), at = entry.flat_begin + first;
+  ATHANOR_ASSERT(first >= 0 && first + count <= size_of(entry));
+  if (compute_.scalar_type() == at::kFloat) {
+    std::copy_n(ops::pointer<float>(compute_) + at, count, out.begin());
+    return;
+  }
+  const auto* weight = ops::pointer<kernels::Bf16>(compute_) + at;
+  const auto* low = master_low_.defined() ? ops::pointer<uint16_t>(master_low_) + at : nullptr;
+  for (size_t i = 0; i < out.size(); ++i) out[i] = kernels::join_master(weight[i], low ? low[i] : uint16_t{0});
 }
 
-void ParameterStore::set_compute(const std::string& name, const float* values) {
-  const Tensor to = view(compute_, entry(name));
-  if (to.scalar_type() == at::kFloat) {
-    std::copy_n(values, to.numel(), to.data_ptr<float>());
-  } else {
-    round_into(to, values);
+void ParameterStore::write_master(const BucketEntry& entry, int64_t first, std::span<const float> values) {
+  const auto count = static_cast<int64_t>(values.size()), at = entry.flat_begin + first;
+  ATHANOR_ASSERT(first >= 0 && first + count <= size_of(entry));
+  if (compute_.scalar_type() == at::kFloat) {
+    std::copy_n(values.begin(), count, ops::pointer<float>(compute_) + at);
+    return;
   }
+  auto* weight = ops::pointer<kernels::Bf16>(compute_) + at;
+  auto* low = master_low_.defined() ? ops::pointer<uint16_t>(master_low_) + at : nullptr;
+  for (size_t i = 0; i < values.size(); ++i) {
+    uint16_t lower_bits = 0;
+    kernels::split_master(values[i], weight[i], lower_bits);
+    if (low) low[i] = lower_bits;
+  }
+}
+
+void ParameterStore::fill_master(const std::string& name, const Source& source) {
+  constexpr int64_t kBlock = int64_t{1} << 16;  // 256 KiB: what a core's cache holds between source and rounding
+  const BucketEntry& e = entry(name);
+  const int64_t size = size_of(e), blocks = (size + kBlock - 1) / kBlock;
+  at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
+    std::vector<float> block(static_cast<size_t>(std::min(kBlock, size)));
+    for (int64_t b = begin; b < end; ++b) {
+      const auto values = std::span(block).first(static_cast<size_t>(std::min(kBlock, size - b * kBlock)));
+      source(b * kBlock, values);
+      write_master(e, b * kBlock, values);
+    }
+  });
+}
+
+Tensor ParameterStore::master_copy(const std::string& name) const {
+  const BucketEntry& e = entry(name);
+  Tensor copy = at::empty(e.extent, at::kFloat);
+  read_master(e, 0, {copy.data_ptr<float>(), static_cast<size_t>(copy.numel())});
+  return copy;
 }
 
 }  // namespace athanor

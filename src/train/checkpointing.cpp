@@ -18,25 +18,19 @@ using nlohmann::json;
 
 constexpr const char* kProgressFile = "athanor.json";  // beside a model-only checkpoint
 
+constexpr const char* kMaster = "master";
+
+// The moments, which lie in memory as they are stored; the master does not (parallel/parameters.h).
 struct Kind {
   const char* name;
   Tensor flat;
 };
-
-std::vector<Kind> state_kinds(const TrainState& state) {
-  return {{"master", state.parameters.master()},
-          {"exp_avg", state.optimizer.exp_avg()},
-          {"exp_avg_sq", state.optimizer.exp_avg_sq()}};
+std::vector<Kind> moment_kinds(const TrainState& state) {
+  return {{"exp_avg", state.optimizer.exp_avg()}, {"exp_avg_sq", state.optimizer.exp_avg_sq()}};
 }
 
-// f(tensor name, slice, first element) for everything of one kind that is held here.
-template <class F>
-void for_each_held(const ParameterStore& parameters, const Kind& kind, F f) {
-  for (const BucketEntry& e : parameters.table()) {
-    f(std::string(kind.name) + "/" + e.name, box_slice(e.global_shape, e.offset, e.extent),
-      kind.flat.data_ptr<float>() + e.flat_begin);
-  }
-}
+std::string tensor_name(const char* kind, const BucketEntry& e) { return std::string(kind) + "/" + e.name; }
+Slice slice_of(const BucketEntry& e) { return box_slice(e.global_shape, e.offset, e.extent); }
 
 json ledger_json(const DataLedger& ledger) {
   json sources = json::object(), mix = json::object();
@@ -123,10 +117,15 @@ json state_json(const TrainState& state) {
 
 std::vector<PieceView> state_pieces(const TrainState& state) {
   std::vector<PieceView> pieces;
-  for (const Kind& kind : state_kinds(state)) {
-    for_each_held(state.parameters, kind, [&](std::string name, Slice slice, const float* data) {
-      pieces.push_back({std::move(name), std::move(slice), data});
-    });
+  const ParameterStore& parameters = state.parameters;
+  for (const BucketEntry& e : parameters.table()) {
+    const auto read = [&](int64_t first, std::span<float> out) { parameters.read_master(e, first, out); };
+    pieces.push_back({tensor_name(kMaster, e), slice_of(e), nullptr, read});
+  }
+  for (const Kind& kind : moment_kinds(state)) {
+    for (const BucketEntry& e : parameters.table()) {
+      pieces.push_back({tensor_name(kind.name, e), slice_of(e), kind.flat.data_ptr<float>() + e.flat_begin});
+    }
   }
   return pieces;
 }
@@ -140,17 +139,19 @@ void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint) {
   const std::string where = checkpoint.folder().string();
   check_same_model(checkpoint.manifest().model, state.config.model, where);
   std::vector<TargetView> targets;
-  for (const Kind& kind : state_kinds(state)) {
+  ParameterStore& parameters = state.parameters;
+  for (const BucketEntry& e : parameters.table()) {
+    const auto write = [&](int64_t first, std::span<const float> values) { parameters.write_master(e, first, values); };
+    targets.push_back({tensor_name(kMaster, e), slice_of(e), nullptr, write});
+  }
+  for (const Kind& kind : moment_kinds(state)) {
     // An imported model has no moments yet; the optimizer's are zero.
-    const bool stored =
-        checkpoint.manifest().tensors.contains(std::string(kind.name) + "/" + state.parameters.table()[0].name);
-    if (!stored && std::string_view(kind.name) != "master") continue;
-    for_each_held(state.parameters, kind, [&](std::string name, Slice slice, float* data) {
-      targets.push_back({std::move(name), std::move(slice), data});
-    });
+    if (!checkpoint.manifest().tensors.contains(tensor_name(kind.name, parameters.table()[0]))) continue;
+    for (const BucketEntry& e : parameters.table()) {
+      targets.push_back({tensor_name(kind.name, e), slice_of(e), kind.flat.data_ptr<float>() + e.flat_begin});
+    }
   }
   checkpoint.load(targets);
-  state.parameters.refresh_compute();
   apply_progress(state, checkpoint.state(), where);
   if (checkpoint.state().contains("router_previous_share")) {
     state.decoder.set_previous_share(share_from_json(checkpoint.state()["router_previous_share"]));
@@ -179,9 +180,8 @@ fs::path save_model(const TrainState& state) {
   config.router_aux_loss_coef = state.config.moe.router_aux_loss_coef;
   export_hf_folder(
       folder, config,
-      [&](const ParameterSpec& spec) {
-        const Tensor values = state.parameters.master_of(spec.name);
-        return std::span<const float>(values.const_data_ptr<float>(), static_cast<size_t>(values.numel()));
+      [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
+        state.parameters.read_master(state.parameters.entry(spec.name), first, out);
       },
       options);
   return folder;

@@ -19,7 +19,7 @@ std::vector<PieceView> state_pieces(const TrainState& state);
 /// Writes a full checkpoint into run_dir/checkpoints and keeps the newest two. @throws IoError, see save_rotating.
 void save_checkpoint(const TrainState& state);
 
-/// Reads tensors and numbers back; the weights that forward reads are rounded from the master.
+/// Reads tensors and numbers back; what forward reads is rounded from the master.
 /// @throws CheckpointError if it is of another model; ConfigError if train.seed differs, since the order of the data
 /// would change under the cursor.
 void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint);

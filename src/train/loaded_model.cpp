@@ -16,11 +16,9 @@ LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute
   if (source.config.eos_token_id) model.eos_id = static_cast<uint32_t>(*source.config.eos_token_id);
   model.parameters = std::make_unique<ParameterStore>(make_bucket_entries(model.config), compute_type,
                                                       ParameterStore::Use::kInference);
-  std::vector<float> values;
   for (const auto& spec : make_inventory(model.config)) {
-    values.resize(static_cast<size_t>(spec.num_elements()));
-    source.read(spec.name, 0, values);
-    model.parameters->set_compute(spec.name, values.data());
+    model.parameters->fill_master(spec.name,
+                                  [&](int64_t first, std::span<float> out) { source.read(spec.name, first, out); });
   }
   model.decoder = std::make_unique<Decoder>(model.config, *model.parameters, DecoderOptions{});
   return model;

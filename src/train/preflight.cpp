@@ -65,7 +65,7 @@ void check_memory(const RunConfig& config) {
 void refuse_zero_routers(const RunConfig& config, const ParameterStore& parameters) {
   for (const auto& spec : make_inventory(config.model)) {
     if (spec.role != Role::kRouter) continue;
-    ATHANOR_CHECK_CHECKPOINT(parameters.master_of(spec.name).count_nonzero().item<int64_t>() > 0,
+    ATHANOR_CHECK_CHECKPOINT(parameters.weight(spec.name).value.count_nonzero().item<int64_t>() > 0,
                              "{} is all zero: every token would go to the first {} experts and none would learn; "
                              "initialise it, or start from another folder",
                              spec.name, config.model.num_experts_per_tok);

@@ -20,9 +20,9 @@ namespace {
 
 void load_weights(TrainState& state, const HfFolder& folder) {
   for (const auto& spec : make_inventory(state.config.model)) {
-    folder.read(spec.name, state.parameters.master_of(spec.name).data_ptr<float>());
+    state.parameters.fill_master(spec.name,
+                                 [&](int64_t first, std::span<float> out) { folder.read(spec.name, first, out); });
   }
-  state.parameters.refresh_compute();
 }
 
 // checkpoint.resume names a folder: a full checkpoint, or a model-only one whose moments start fresh.

@@ -12,6 +12,7 @@
 #include "kernels/accumulate.h"
 #include "kernels/adamw.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/master.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 #include "kernels/routing.h"
@@ -136,10 +137,17 @@ class IsaOutputs {
     auto v = numbers<float>(kCount, 17);
     for (float& value : v) value *= value;
     std::vector<Bf16> weight(kCount);
+    std::vector<uint16_t> low(kCount);
+    for (size_t i = 0; i < weight.size(); ++i) split_master(master[i], weight[i], low[i]);
     keep("sum_of_squares", std::vector<double>{sum_of_squares(grad.data(), kCount)});
-    const int64_t changed = adamw(step, master.data(), m.data(), v.data(), grad.data(), weight.data(), kCount);
+    auto m_split = m, v_split = v, grad_split = grad;
+    const int64_t changed = adamw(step, master.data(), m.data(), v.data(), grad.data(), kCount);
     keep("adamw changed", std::vector<int64_t>{changed});
-    keep("adamw master", master), keep("adamw exp_avg", m), keep("adamw exp_avg_sq", v), keep("adamw weight", weight);
+    keep("adamw master", master), keep("adamw exp_avg", m), keep("adamw exp_avg_sq", v);
+    const int64_t changed_split =
+        adamw(step, weight.data(), low.data(), m_split.data(), v_split.data(), grad_split.data(), kCount);
+    keep("adamw split changed", std::vector<int64_t>{changed_split});
+    keep("adamw split weight", weight), keep("adamw split low", low), keep("adamw split exp_avg_sq", v_split);
   }
 
   std::vector<std::pair<std::string, std::vector<unsigned char>>> outputs_;

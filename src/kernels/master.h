@@ -1,0 +1,32 @@
+#pragma once
+// The fp32 master of a bf16 weight, kept as that weight and the master's 16 lower bits: four bytes for both.
+//
+// The weight is the master rounded to nearest, ties to even. It is the master's upper half, or one more where the lower
+// half rounded up: low > 0x8000, or low == 0x8000 under an odd upper half. From the weight alone the second case cannot
+// be told from a tie under an even half that rounded down. So it does not occur: such a master (one of 2^17) moves away
+// from zero by one ulp of fp32 when it is stored, which leaves its bf16 rounding as it is.
+
+#include <cstdint>
+
+#include "kernels/element.h"
+
+namespace athanor::kernels {
+
+/// What a master is stored as; storing that again changes nothing. A NaN stays one.
+ATHANOR_INLINE float storable_master(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  return std::bit_cast<float>((bits & 0x1FFFF) == 0x18000 ? bits | 1 : bits);
+}
+
+ATHANOR_INLINE void split_master(float x, Bf16& weight, uint16_t& low) {
+  const float stored = storable_master(x);
+  weight.bits = bf16_from_float(stored);
+  low = static_cast<uint16_t>(std::bit_cast<uint32_t>(stored));
+}
+
+ATHANOR_INLINE float join_master(Bf16 weight, uint16_t low) {
+  const uint32_t high = weight.bits - (low > 0x8000 ? 1u : 0u);
+  return std::bit_cast<float>(high << 16 | low);
+}
+
+}  // namespace athanor::kernels
