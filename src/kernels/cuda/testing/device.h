@@ -65,6 +65,11 @@ class OnEachPlace : public ::testing::TestWithParam<Place> {
   }
 };
 
+/// Where the CPU's kernel is the oracle, it need not be held against itself.
+#define ATHANOR_ON_CUDA_PLACES(Suite)                                                    \
+  INSTANTIATE_TEST_SUITE_P(, Suite, ::testing::Values(Place::kCudaOnHost, Place::kCuda), \
+                           [](const ::testing::TestParamInfo<Place>& place) { return name_of(place.param); })
+
 #define ATHANOR_ON_EACH_PLACE(Suite)                                                                  \
   INSTANTIATE_TEST_SUITE_P(, Suite, ::testing::Values(Place::kCpu, Place::kCudaOnHost, Place::kCuda), \
                            [](const ::testing::TestParamInfo<Place>& place) { return name_of(place.param); })

@@ -1,0 +1,28 @@
+#pragma once
+// Adds into fp32 gradient buckets on a device, in fixed orders: a matmul's result, experts' results, embedding rows.
+
+#include <cstdint>
+
+#include "kernels/cuda/stream.h"
+#include "kernels/element.h"
+
+namespace athanor::kernels::cuda {
+
+/// kernels::accumulate: sum[i] += x[i], n elements.
+template <class T>
+void accumulate(const Stream& stream, float* sum, const T* x, int64_t n);
+
+/// sum[g][i] += x[g][i] for the groups that have rows (offsets[g + 1] > offsets[g]); the others are not touched,
+/// whatever x holds there: a grouped matmul need not write what no row contributes to. sum, x [groups, size].
+template <class T>
+void accumulate_groups(const Stream& stream, float* sum, const T* x, const int64_t* offsets, int64_t groups,
+                       int64_t size);
+
+/// sum[ids[r]] += dy[r], r ascending for each id: the bits of a loop, without atomics. dy [rows, width]; ids in the
+/// table; `workspace` is 2 · rows int64. Finding the rows of one id reads the ids before it: for a microbatch (tens of
+/// thousands), not for millions.
+template <class T>
+void accumulate_rows(const Stream& stream, float* sum, const T* dy, const int64_t* ids, int64_t* workspace,
+                     int64_t rows, int64_t width);
+
+}  // namespace athanor::kernels::cuda

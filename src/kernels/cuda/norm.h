@@ -1,0 +1,30 @@
+#pragma once
+// RMSNorm on a device, with the residual add in front; definitions in kernels/norm.h. Sums over a row in a team's
+// order.
+
+#include <cstdint>
+
+#include "kernels/cuda/stream.h"
+#include "kernels/element.h"
+
+namespace athanor::kernels::cuda {
+
+/// kernels::rms_norm_forward; with `branch`, kernels::add_rms_norm_forward: `sum` = x + branch is written and normed.
+/// `branch` and `sum` are null otherwise.
+template <class T>
+void rms_norm_forward(const Stream& stream, const T* x, const T* branch, const T* w, T* sum, T* y, float* rstd,
+                      int64_t rows, int64_t width, float eps);
+
+/// Elements of `partials` below: a row of sums for every kRowsPerPartial rows.
+constexpr int64_t kRowsPerPartial = 64;
+inline int64_t norm_partials(int64_t rows, int64_t width) {
+  return (rows + kRowsPerPartial - 1) / kRowsPerPartial * width;
+}
+
+/// dx, and dw [width] += Σ_rows dy · x · rstd: over 64 rows in order, then over those sums in order, as the CPU's op
+/// does. With `dsum`, kernels::add_rms_norm_backward; null otherwise.
+template <class T>
+void rms_norm_backward(const Stream& stream, const T* dsum, const T* dy, const T* x, const T* w, const float* rstd,
+                       T* dx, float* dw, float* partials, int64_t rows, int64_t width);
+
+}  // namespace athanor::kernels::cuda
