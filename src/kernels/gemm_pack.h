@@ -21,6 +21,9 @@ void pack_panel(const T* b, int64_t ld, int64_t k, int64_t columns, T* panel);
 template <class T>
 void pack_panel_transposed(const T* b, int64_t ld, int64_t k, int64_t columns, T* panel);
 
+/// What pack_rows_transposed may write behind a block.
+constexpr int64_t kBlockSlackBytes = 64;
+
 /// block [steps][12] of rows [0, rows <= 12) of A, where element (m, k) is a[k · ld + m].
 template <class T>
 void pack_rows_transposed(const T* a, int64_t ld, int64_t k, int64_t rows, T* block);

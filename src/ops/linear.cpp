@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/accumulate.h"
+#include "kernels/gemm_tile.h"
 #include "ops/tiles.h"
 
 namespace athanor::ops {
@@ -23,20 +24,29 @@ void add_on_tiles(const Tensor& grad, const Tensor& a, const Tensor& b) {
   multiply_on_tiles<T>({product});
 }
 
+Tensor folded(const Tensor& x) { return x.reshape({-1, x.size(-1)}).contiguous(); }
+
+// x's shape with the last dim replaced.
+std::vector<int64_t> shape_with(const Tensor& x, int64_t width) {
+  auto shape = x.sizes().vec();
+  shape.back() = width;
+  return shape;
+}
+
 struct Linear : torch::autograd::Function<Linear> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Weight& weight) {
     ctx->save_for_backward({x});
     ctx->saved_data["weight"] = weight.value;
     ctx->saved_data["grad"] = weight.grad;
-    return at::linear(x, weight.value);
+    return matmul(folded(x), weight.value, /*transposed=*/true).view(shape_with(x, weight.value.size(0)));
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Tensor x = ctx->get_saved_variables()[0];
     const Tensor weight = ctx->saved_data["weight"].toTensor(), grad = ctx->saved_data["grad"].toTensor();
-    const Tensor dy = grads[0].contiguous();
-    add_outer_product(grad, dy.view({-1, dy.size(-1)}), x.reshape({-1, x.size(-1)}));
-    return {at::matmul(dy, weight), Tensor()};
+    const Tensor dy = folded(grads[0]);
+    add_outer_product(grad, dy, folded(x));
+    return {matmul(dy, weight, /*transposed=*/false).view(x.sizes()), Tensor()};
   }
 };
 
@@ -68,8 +78,10 @@ void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b) {
 }
 
 Tensor linear(const Tensor& x, const Weight& weight) {
-  if (!at::GradMode::is_enabled() || !weight.grad.defined()) return at::linear(x, weight.value);
-  return Linear::apply(x, weight);
+  if (at::GradMode::is_enabled() && weight.grad.defined()) return Linear::apply(x, weight);
+  // Packing a weight for a few rows (a token that is generated) costs more than multiplying by it.
+  if (num_rows(x) < kernels::kTileColumns) return at::linear(x, weight.value);
+  return matmul(folded(x), weight.value, /*transposed=*/true).view(shape_with(x, weight.value.size(0)));
 }
 
 }  // namespace athanor::ops

@@ -4,6 +4,7 @@
 
 #include "kernels/cross_entropy.h"
 #include "ops/linear.h"
+#include "ops/tiles.h"
 
 namespace athanor::ops {
 namespace {
@@ -52,10 +53,9 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
     for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
       const int64_t count = std::min(chunk_tokens, tokens - begin);
       const Tensor chunk = x.narrow(0, begin, count);
-      const Tensor logits = at::linear(chunk, weight.value);
+      const Tensor logits = matmul(chunk, weight.value, /*transposed=*/true);
       losses_of_chunk(logits, targets.narrow(0, begin, count), losses.data_ptr<float>() + begin, nullptr, grad_scale);
-      Tensor dx_chunk = dx.narrow(0, begin, count);
-      at::mm_out(dx_chunk, logits, weight.value);
+      matmul_into(dx.narrow(0, begin, count), logits, weight.value, /*transposed=*/false);
       add_outer_product(weight.grad, logits, chunk);
     }
     ctx->saved_data["dx"] = dx;
@@ -87,7 +87,7 @@ TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& ta
                      at::empty({tokens}, x.options().dtype(at::kBool))};
   for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
     const int64_t count = std::min(chunk_tokens, tokens - begin);
-    const Tensor logits = at::linear(x.narrow(0, begin, count), weight);
+    const Tensor logits = matmul(x.narrow(0, begin, count), weight, /*transposed=*/true);
     losses_of_chunk(logits, ids.narrow(0, begin, count), result.loss.data_ptr<float>() + begin,
                     result.is_greedy.data_ptr<bool>() + begin, 0);
   }

@@ -43,4 +43,27 @@ void multiply_on_tiles(const std::vector<kernels::Product<T>>& products) {
 template void multiply_on_tiles<float>(const std::vector<kernels::Product<float>>&);
 template void multiply_on_tiles<kernels::Bf16>(const std::vector<kernels::Product<kernels::Bf16>>&);
 
+void matmul_into(const Tensor& out, const Tensor& x, const Tensor& w, bool transposed) {
+  if (!multiplies_on_tiles(x)) {
+    Tensor result = out;
+    at::mm_out(result, x, transposed ? w.t() : w);
+    return;
+  }
+  with_element(x, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    kernels::Product<T> product;
+    product.m = x.size(0), product.k = x.size(1), product.n = out.size(1);
+    product.first = {{pointer<T>(x), product.k, false}, {pointer<T>(w), w.size(1), transposed}};
+    product.out = pointer<T>(out);
+    product.ld = product.n;
+    multiply_on_tiles<T>({product});
+  });
+}
+
+Tensor matmul(const Tensor& x, const Tensor& w, bool transposed) {
+  const Tensor out = at::empty({x.size(0), w.size(transposed ? 0 : 1)}, x.options());
+  matmul_into(out, x, w, transposed);
+  return out;
+}
+
 }  // namespace athanor::ops

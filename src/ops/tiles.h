@@ -18,4 +18,9 @@ bool multiplies_on_tiles(const Tensor& x);
 template <class T>
 void multiply_on_tiles(const std::vector<kernels::Product<T>>& products);
 
+/// x [T, K] · w [N, K]ᵀ → [T, N], or · w [K, N] if not `transposed`: the library's mm where tiles are not.
+Tensor matmul(const Tensor& x, const Tensor& w, bool transposed);
+/// The same into `out`.
+void matmul_into(const Tensor& out, const Tensor& x, const Tensor& w, bool transposed);
+
 }  // namespace athanor::ops

@@ -108,17 +108,20 @@ int64_t transpose_whole_blocks(const T* b, int64_t ld, int64_t steps, T* panel) 
   return s;
 }
 
+// 16 words are stored where 12 are meant: the next step overwrites the rest, and a block ends with room for it.
 ATHANOR_AVX512 void interleave_12(const Bf16* a, int64_t ld, int64_t pairs, __mmask16 columns, Bf16* block) {
+  alignas(64) uint16_t both[32];
+  for (uint16_t i = 0; i < 16; ++i) both[2 * i] = i, both[2 * i + 1] = static_cast<uint16_t>(32 + i);
+  const __m512i take = _mm512_load_si512(both);
   for (int64_t p = 0; p < pairs; ++p, a += 2 * ld, block += 24) {
-    const __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(columns, a));
-    const __m512i odd = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(columns, a + ld));
-    _mm512_mask_storeu_epi32(block, 0x0fff, _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
+    const __m512i even = _mm512_maskz_loadu_epi16(columns, a), odd = _mm512_maskz_loadu_epi16(columns, a + ld);
+    _mm512_storeu_si512(block, _mm512_permutex2var_epi16(even, take, odd));
   }
 }
 
 ATHANOR_AVX512 void copy_12(const float* a, int64_t ld, int64_t rows, __mmask16 columns, float* block) {
   for (int64_t k = 0; k < rows; ++k, a += ld, block += 12)
-    _mm512_mask_storeu_ps(block, 0x0fff, _mm512_maskz_loadu_ps(columns, a));
+    _mm512_storeu_ps(block, _mm512_maskz_loadu_ps(columns, a));
 }
 
 void pack_whole(const Bf16* b, int64_t ld, int64_t steps, Bf16* panel) { interleave_rows(b, ld, steps, panel); }

@@ -9,17 +9,26 @@ namespace athanor::kernels {
 namespace {
 
 // B's strip should stay in the second-level cache (1 MiB or more on chips with AVX-512) beside A's rows.
-constexpr int64_t kStripBytes = 256 << 10;
+constexpr int64_t kStripBytes = 512 << 10;
 constexpr int64_t kMostPanels = 16;
-constexpr int64_t kSumChunk = 1024;   // k of a sum that goes to memory: bounds the packed A
-constexpr int64_t kPartRows = 480;    // 40 blocks of 12
-constexpr int64_t kSumColumns = 512;  // a packed A is used for as many columns
+constexpr int64_t kSumChunk = 1024;    // k of a sum that goes to memory: bounds the packed A
+constexpr int64_t kLongK = 4096;       // beyond it a panel is too large for the second-level cache;
+constexpr int64_t kLongChunk = 2048;   // tiles are then kept as fp32 between chunks of k
+constexpr int64_t kPartRows = 960;     // 80 blocks of 12
+constexpr int64_t kSumColumns = 1024;  // a packed A is used for as many columns
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 template <class T>
 int64_t chunk_of(const Product<T>& p) {
-  return p.sum ? std::min(p.k, kSumChunk) : p.k;
+  if (p.sum) return std::min(p.k, kSumChunk);
+  return p.k > kLongK ? kLongChunk : p.k;
+}
+
+// Whether tiles wait for the next chunk in scratch memory.
+template <class T>
+bool keeps_tiles(const Product<T>& p) {
+  return p.out && p.k > kLongK;
 }
 
 template <class T>
@@ -61,9 +70,17 @@ int64_t a_elements(const Product<T>& p) {
   return packs_a(p) ? divide_up(part_rows(p), kTileRows) * kTileRows * steps_of<T>(chunk_of(p)) * kStep<T> : 0;
 }
 
+constexpr int64_t kTileElements = kTileRows * kTileColumns;
+
+template <class T>
+int64_t kept_elements(const Product<T>& p) {
+  if (!keeps_tiles(p)) return 0;
+  return divide_up(part_rows(p), kTileRows) * divide_up(part_columns(p), kTileColumns) * kTileElements;
+}
+
 template <class T>
 int64_t padded_bytes(int64_t elements) {
-  return divide_up(elements * static_cast<int64_t>(sizeof(T)), kPanelAlignment) * kPanelAlignment;
+  return divide_up(elements * static_cast<int64_t>(sizeof(T)) + kBlockSlackBytes, kPanelAlignment) * kPanelAlignment;
 }
 
 // What a tile reads of A: packed, or as it lies.
@@ -86,6 +103,7 @@ class Part {
       strip_[f] = reinterpret_cast<T*>(bytes);
       bytes += padded_bytes<T>(panels_in_strip(p_) * panel_elements<T>(chunk_));
     }
+    if (keeps_tiles(p_)) kept_ = reinterpret_cast<float*>(bytes);
   }
 
   void run() {
@@ -153,7 +171,13 @@ class Part {
   void tile(int f, int64_t block, int64_t rows, int64_t panel, float* c, Ahead ahead) const {
     const Rows<T> a = rows_of(f, block);
     gemm_tile(rows, a.data, a.row_stride, a.step_stride, strip_[f] + panel * panel_elements<T>(k_count_), steps_, c,
-              f > 0, ahead);
+              f > 0 || (kept_ && k_begin_ > 0), ahead);
+  }
+
+  // Where a tile lies between chunks of k.
+  float* kept(int64_t block, int64_t n) const {
+    const int64_t panels = divide_up(part_.n_end - part_.n_begin, kTileColumns);
+    return kept_ + (block * panels + (n - part_.n_begin) / kTileColumns) * kTileElements;
   }
 
   // The B of the strip after this one, in this part or the next. Its panel `panel` of factor f is asked for by the
@@ -191,19 +215,20 @@ class Part {
 
   void strip(int64_t n_begin, int64_t n_end) {
     pack_strip(n_begin, n_end);
-    alignas(kPanelAlignment) float c[kTileRows * kTileColumns];
+    alignas(kPanelAlignment) float own[kTileElements];
     const int64_t panels = divide_up(n_end - n_begin, kTileColumns);
     for (int64_t block = 0; block < blocks_.count; ++block) {
       const int64_t first = blocks_.first(block), rows = blocks_.first(block + 1) - first;
       for (int64_t panel = 0; panel < panels; ++panel) {
         const int64_t n = n_begin + panel * kTileColumns, columns = std::min(kTileColumns, n_end - n);
+        float* c = kept_ ? kept(block, n) : own;
         for (int f = 0; f < p_.num_factors(); ++f) {
           tile(f, block, rows, panel, c,
                p_.sum ? sum_ahead(block * panels + panel, panels, n_begin) : ahead_of(f, block, n_end, panel));
         }
         if (p_.sum) {
           add_tile(c, rows, columns, p_.sum + first * p_.ld + n, p_.ld);
-        } else {
+        } else if (k_begin_ + k_count_ == p_.k) {
           store_tile(c, rows, columns, p_.out + first * p_.ld + n, p_.ld);
         }
       }
@@ -217,6 +242,7 @@ class Part {
   RowBlocks blocks_;
   int64_t chunk_, k_begin_ = 0, k_count_ = 0, steps_ = 0;
   T *a_[2] = {}, *strip_[2] = {};
+  float* kept_ = nullptr;
 };
 
 }  // namespace
@@ -241,7 +267,8 @@ int64_t scratch_bytes(const std::vector<Product<T>>& products) {
   int64_t most = 0;
   for (const Product<T>& p : products) {
     const int64_t strip = panels_in_strip(p) * panel_elements<T>(chunk_of(p));
-    most = std::max(most, p.num_factors() * (padded_bytes<T>(a_elements(p)) + padded_bytes<T>(strip)));
+    most = std::max(most, p.num_factors() * (padded_bytes<T>(a_elements(p)) + padded_bytes<T>(strip)) +
+                              padded_bytes<float>(kept_elements(p)));
   }
   return most;
 }
