@@ -14,9 +14,6 @@ using namespace testing;
 class ElementwiseOn : public OnEachPlace {};
 ATHANOR_ON_EACH_PLACE(ElementwiseOn);
 
-class ElementwiseOnCuda : public OnEachPlace {};
-ATHANOR_ON_CUDA_PLACES(ElementwiseOnCuda);
-
 TEST_P(ElementwiseOn, SwigluHasTheBitsOfItsFormulaForwardAndBackwardInPlace) {
   with_each_type([&](auto tag) {
     using T = decltype(tag);
@@ -73,46 +70,6 @@ TEST_P(ElementwiseOn, RopeTurnsEachPairByItsTokensAngleInPlaceToo) {
       }
       expect_same_bits(to.values(), back, "backward");
       expect_same_bits(from.values(), forth, "forward in place");
-    }
-  });
-}
-
-TEST_P(ElementwiseOnCuda, WeightedSwigluRoundsOnceAndLeavesPaddingZero) {
-  with_each_type([&](auto tag) {
-    using T = decltype(tag);
-    const std::vector<int64_t> choices = {4, -1, 0, 2, -1, 1};  // choice 3 is nobody's
-    for (const int64_t width : {1, 37, 64, 520}) {
-      const auto rows = static_cast<int64_t>(choices.size()), n = rows * width;
-      const auto gate = numbers<T>(n, 7, 12), up = numbers<T>(n, 8), dout = numbers<T>(n, 9);
-      const auto weights = numbers<float>(5, 10);
-      const auto g = put(gate), u = put(up), d = put(dout), out = put(garbage<T>(n));
-      const auto w = put(weights), dw = put(std::vector<float>(5, 42.0f));
-      const auto c = put(choices);
-      cuda::weighted_swiglu_forward(stream(), g.data(), u.data(), w.data(), c.data(), out.data(), rows, width);
-      cuda::weighted_swiglu_backward(stream(), d.data(), g.data(), u.data(), w.data(), c.data(), g.data(), u.data(),
-                                     dw.data(), rows, width);
-      std::vector<T> y(gate.size()), dgate(gate.size()), dup(gate.size());
-      const auto dweights = dw.values();
-      EXPECT_EQ(dweights[3], 42.0f) << "an ignored choice was written";
-      for (int64_t r = 0; r < rows; ++r) {
-        if (choices[r] < 0) continue;
-        const float weight = weights[choices[r]];
-        double exact = 0, norm = 0;
-        for (int64_t i = r * width; i < (r + 1) * width; ++i) {
-          const float gi = load(gate[i]), ui = load(up[i]), s = sigmoid(gi), di = weight * load(dout[i]);
-          store(y[i], weight * (gi * s * ui));
-          store(dup[i], di * (gi * s));
-          store(dgate[i], di * ui * (s + gi * s * (1.0f - s)));
-          const double term = double{gi} * ui / (1 + std::exp(-double{gi})) * load(dout[i]);
-          exact += term;
-          norm += std::abs(term);
-        }
-        // The activation's own roundings: four of the exponential, three of σ, two products.
-        ASSERT_LE(std::abs(dweights[choices[r]] - exact), error_bound(norm, 0, width + 9)) << "row " << r;
-      }
-      expect_same_bits(out.values(), y, "out");
-      expect_same_bits(g.values(), dgate, "dgate");
-      expect_same_bits(u.values(), dup, "dup");
     }
   });
 }

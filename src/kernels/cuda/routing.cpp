@@ -152,46 +152,6 @@ void combine_packs(const Stream& stream, const T* y, const float* weights, const
   });
 }
 
-template <class T, int N>
-void weigh_packs(const Stream& stream, T* act, T* dact, const float* weights, const int64_t* choice_of_row,
-                 float* dweights, int64_t rows, int64_t width) {
-  for_each_team<kWarp>(stream, "weigh_rows", rows, [=] ATHANOR_BODY(const Team<kWarp>& team) {
-    T* a = act + team.index() * width;
-    T* d = dact + team.index() * width;
-    const int64_t choice = choice_of_row[team.index()];
-    if (choice < 0) {
-      team.each([=](int thread) {
-        for (int64_t i = thread * N; i < width; i += kWarp * N) {
-          store_pack(a + i, Pack<T, N>{});
-          store_pack(d + i, Pack<T, N>{});
-        }
-      });
-      return;
-    }
-    const float weight = weights[choice];
-    const float dot = team.sum<float>([=](int thread) {
-      float sum = 0;
-      for (int64_t i = thread * N; i < width; i += kWarp * N) {
-        const Pack<T, N> pa = load_pack<N>(a + i), pd = load_pack<N>(d + i);
-        for (int l = 0; l < N; ++l) sum += load(pa.at[l]) * load(pd.at[l]);
-      }
-      return sum;
-    });
-    team.each([=](int thread) {
-      if (thread == 0) dweights[choice] = dot;
-      for (int64_t i = thread * N; i < width; i += kWarp * N) {
-        Pack<T, N> pa = load_pack<N>(a + i), pd = load_pack<N>(d + i);
-        for (int l = 0; l < N; ++l) {
-          store(pa.at[l], weight * load(pa.at[l]));
-          store(pd.at[l], weight * load(pd.at[l]));
-        }
-        store_pack(a + i, pa);
-        store_pack(d + i, pd);
-      }
-    });
-  });
-}
-
 }  // namespace
 
 template <class T>
@@ -214,20 +174,9 @@ void combine_rows(const Stream& stream, const T* y, const float* weights, const 
   }
 }
 
-template <class T>
-void weigh_rows(const Stream& stream, T* act, T* dact, const float* weights, const int64_t* choice_of_row,
-                float* dweights, int64_t rows, int64_t width) {
-  if (can_pack<T>(width, act, dact)) {
-    weigh_packs<T, kPack<T>>(stream, act, dact, weights, choice_of_row, dweights, rows, width);
-  } else {
-    weigh_packs<T, 1>(stream, act, dact, weights, choice_of_row, dweights, rows, width);
-  }
-}
-
-#define ATHANOR_CUDA_ROUTING(T)                                                                                        \
-  template void gather_rows<T>(const Stream&, const T*, const int64_t*, T*, int64_t, int64_t, int64_t);                \
-  template void combine_rows<T>(const Stream&, const T*, const float*, const int64_t*, T*, int64_t, int64_t, int64_t); \
-  template void weigh_rows<T>(const Stream&, T*, T*, const float*, const int64_t*, float*, int64_t, int64_t);
+#define ATHANOR_CUDA_ROUTING(T)                                                                         \
+  template void gather_rows<T>(const Stream&, const T*, const int64_t*, T*, int64_t, int64_t, int64_t); \
+  template void combine_rows<T>(const Stream&, const T*, const float*, const int64_t*, T*, int64_t, int64_t, int64_t);
 
 ATHANOR_CUDA_ROUTING(float)
 ATHANOR_CUDA_ROUTING(Bf16)

@@ -38,9 +38,4 @@ template <class T>
 void combine_rows(const Stream& stream, const T* y, const float* weights, const int64_t* row_of_choice, T* out,
                   int64_t tokens, int64_t k, int64_t width);
 
-/// kernels::weigh_rows for rows [0, rows); the dot product in a team's order.
-template <class T>
-void weigh_rows(const Stream& stream, T* act, T* dact, const float* weights, const int64_t* choice_of_row,
-                float* dweights, int64_t rows, int64_t width);
-
 }  // namespace athanor::kernels::cuda

@@ -186,46 +186,5 @@ TEST_P(RoutingOn, GatherAndCombineHaveTheBitsOfTheirDefinition) {
   });
 }
 
-TEST_P(RoutingOn, WeighGivesEachChoiceItsProductAndScalesBothRows) {
-  const Rows rows;
-  with_each_type([&](auto tag) {
-    using T = decltype(tag);
-    for (const int64_t width : kWidths) {
-      const auto act = numbers<T>(rows.count() * width, 11), dact = numbers<T>(rows.count() * width, 12);
-      const auto weights = numbers<float>(Rows::kChosen, 13);
-      const auto a = put(act), d = put(dact);
-      const auto w = put(weights), dw = put(std::vector<float>(Rows::kChosen, 42.0f));
-      const auto choices = put(rows.choice_of_row);
-      if (is_cpu()) {
-        weigh_rows(a.data(), d.data(), w.data(), choices.data(), dw.data(), 0, rows.count(), width);
-      } else {
-        cuda::weigh_rows(stream(), a.data(), d.data(), w.data(), choices.data(), dw.data(), rows.count(), width);
-      }
-      auto expected_act = act, expected_dact = dact;
-      const auto dweights = dw.values();
-      for (int64_t r = 0; r < rows.count(); ++r) {
-        const int64_t c = rows.choice_of_row[r];
-        double exact = 0, norm = 0;
-        for (int64_t i = r * width; i < (r + 1) * width; ++i) {
-          exact += double{load(act[i])} * load(dact[i]);
-          norm += std::abs(double{load(act[i])} * load(dact[i]));
-          store(expected_act[i], c < 0 ? 0.0f : weights[c] * load(act[i]));
-          store(expected_dact[i], c < 0 ? 0.0f : weights[c] * load(dact[i]));
-        }
-        if (c >= 0) {
-          ASSERT_LE(std::abs(dweights[c] - exact), error_bound(norm, 0, width)) << "row " << r << " of " << width;
-        }
-      }
-      for (size_t c = 0; c < dweights.size(); ++c) {
-        if (rows.row_of_choice[c] < 0) {
-          ASSERT_EQ(dweights[c], 42.0f) << "an ignored choice was written";
-        }
-      }
-      expect_same_bits(a.values(), expected_act, "act");
-      expect_same_bits(d.values(), expected_dact, "dact");
-    }
-  });
-}
-
 }  // namespace
 }  // namespace athanor::kernels

@@ -1,0 +1,22 @@
+#pragma once
+// What happens between an expert's matrix products, on a device; definitions in kernels/expert_activation.h.
+
+#include <cstdint>
+
+#include "kernels/cuda/stream.h"
+#include "kernels/element.h"
+
+namespace athanor::kernels::cuda {
+
+/// kernels::expert_activation for rows [0, rows), the same bits.
+template <class T>
+void expert_activation(const Stream& stream, const T* gate, const T* up, const float* weights,
+                       const int64_t* choice_of_row, T* act, int64_t rows, int64_t width);
+
+/// kernels::expert_activation_backward for rows [0, rows): the same bits, but for dweights, summed in a team's order.
+template <class T>
+void expert_activation_backward(const Stream& stream, const T* gate, const T* up, T* dact, T* dup, T* act,
+                                const float* weights, const int64_t* choice_of_row, float* dweights, int64_t rows,
+                                int64_t width);
+
+}  // namespace athanor::kernels::cuda

@@ -1,0 +1,94 @@
+#include "kernels/expert_activation.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/expert_activation.h"
+#include "kernels/cuda/testing/device.h"
+
+namespace athanor::kernels {
+namespace {
+
+using namespace testing;
+
+class ExpertActivationOn : public OnEachPlace {};
+ATHANOR_ON_EACH_PLACE(ExpertActivationOn);
+
+const std::vector<int64_t> kChoices = {4, -1, 0, 2, -1, 1};  // choice 3 is of another rank's expert
+constexpr int64_t kRows = 6, kChosen = 5;
+
+TEST_P(ExpertActivationOn, RoundsOnceWithAWeightAndWithoutAndLeavesPaddingZero) {
+  with_each_type([&](auto tag) {
+    using T = decltype(tag);
+    for (const int64_t width : {1, 37, 64, 520}) {
+      const auto gate = numbers<T>(kRows * width, 7, 12), up = numbers<T>(kRows * width, 8);
+      const auto weights = numbers<float>(kChosen, 10);
+      const auto g = put(gate), u = put(up);
+      const auto w = put(weights);
+      const auto c = put(kChoices);
+      for (const bool weighted : {false, true}) {
+        const auto act = put(garbage<T>(kRows * width));
+        const float* scale = weighted ? w.data() : nullptr;
+        if (is_cpu()) {
+          expert_activation(g.data(), u.data(), scale, c.data(), act.data(), 0, kRows, width);
+        } else {
+          cuda::expert_activation(stream(), g.data(), u.data(), scale, c.data(), act.data(), kRows, width);
+        }
+        std::vector<T> expected(gate.size());
+        for (int64_t i = 0; i < kRows * width; ++i) {
+          const int64_t choice = kChoices[i / width];
+          if (choice < 0) continue;
+          const float product = load(gate[i]) * sigmoid(load(gate[i])) * load(up[i]);
+          store(expected[i], weighted ? weights[choice] * product : product);
+        }
+        expect_same_bits(act.values(), expected, "act");
+      }
+    }
+  });
+}
+
+TEST_P(ExpertActivationOn, BackwardGivesEachChoiceItsProductAndAllGradients) {
+  with_each_type([&](auto tag) {
+    using T = decltype(tag);
+    for (const int64_t width : {1, 37, 64, 520}) {
+      const int64_t n = kRows * width;
+      const auto gate = numbers<T>(n, 7, 12), up = numbers<T>(n, 8), dout = numbers<T>(n, 9);
+      const auto weights = numbers<float>(kChosen, 10);
+      const auto g = put(gate), u = put(up), d = put(dout), du = put(garbage<T>(n)), act = put(garbage<T>(n));
+      const auto w = put(weights), dw = put(std::vector<float>(kChosen, 42.0f));
+      const auto c = put(kChoices);
+      if (is_cpu()) {
+        expert_activation_backward(g.data(), u.data(), d.data(), du.data(), act.data(), w.data(), c.data(), dw.data(),
+                                   0, kRows, width);
+      } else {
+        cuda::expert_activation_backward(stream(), g.data(), u.data(), d.data(), du.data(), act.data(), w.data(),
+                                         c.data(), dw.data(), kRows, width);
+      }
+      std::vector<T> y(gate.size()), dgate(gate.size()), dup(gate.size());
+      const auto dweights = dw.values();
+      EXPECT_EQ(dweights[3], 42.0f) << "an ignored choice was written";
+      for (int64_t r = 0; r < kRows; ++r) {
+        if (kChoices[r] < 0) continue;
+        const float weight = weights[kChoices[r]];
+        double exact = 0, norm = 0;
+        for (int64_t i = r * width; i < (r + 1) * width; ++i) {
+          const float gi = load(gate[i]), ui = load(up[i]), s = sigmoid(gi), silu = gi * s;
+          const float weighted = weight * load(dout[i]);
+          store(y[i], weight * (silu * ui));
+          store(dup[i], weighted * silu);
+          store(dgate[i], weighted * ui * (s + silu * (1.0f - s)));
+          const double term = double{gi} * ui / (1 + std::exp(-double{gi})) * load(dout[i]);
+          exact += term;
+          norm += std::abs(term);
+        }
+        // The activation's own roundings: four of the exponential, three of σ, two products.
+        ASSERT_LE(std::abs(dweights[kChoices[r]] - exact), error_bound(norm, 0, width + 9)) << "row " << r;
+      }
+      expect_same_bits(act.values(), y, "act");
+      expect_same_bits(d.values(), dgate, "dgate");
+      expect_same_bits(du.values(), dup, "dup");
+    }
+  });
+}
+
+}  // namespace
+}  // namespace athanor::kernels
