@@ -1,131 +1,195 @@
 #include "ops/attention.h"
 
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <limits>
+#include <algorithm>
+#include <atomic>
+
+#include "kernels/attention.h"
+#include "ops/attention_spans.h"
 
 namespace athanor::ops {
 namespace {
 
+using kernels::AttentionShape;
+using kernels::HeadRows;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// A run of tokens of one sequence, or of all sequences at once.
-struct Span {
-  int64_t first_sequence, num_sequences, begin, length;
+// Tokens of one sequence that attend among themselves, and where their packed keys lie in units of one key's.
+struct Run {
+  int64_t sequence, begin, length;
 };
 
-std::vector<Span> spans_of(int64_t num_sequences, int64_t seq_len, const DocumentLengths& documents) {
-  if (num_sequences == 0 || seq_len == 0) return {};
-  if (documents.empty()) return {{0, num_sequences, 0, seq_len}};
-  ATHANOR_ASSERT(static_cast<int64_t>(documents.size()) == num_sequences);
-  std::vector<Span> spans;
-  for (int64_t b = 0; b < num_sequences; ++b) {
-    int64_t begin = 0;
-    for (const int32_t length : documents[static_cast<size_t>(b)]) {
-      if (length > 0) spans.push_back({b, 1, begin, length});
-      begin += length;
-    }
-    ATHANOR_ASSERT(begin == seq_len);
+// The longest first, so that none is left to one thread at the end.
+std::vector<Run> runs_of(const std::vector<Span>& spans) {
+  std::vector<Run> runs;
+  for (const Span& span : spans) {
+    for (int64_t b = 0; b < span.num_sequences; ++b) runs.push_back({span.first_sequence + b, span.begin, span.length});
   }
-  return spans;
+  std::ranges::stable_sort(runs, std::ranges::greater{}, &Run::length);
+  return runs;
 }
 
-// The kernel steps over all dims but the last one.
-Tensor with_dense_heads(const Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
-
-// [B, T, H, D] → the span as the kernel wants it, [b, H, t, D]; a view.
-Tensor cut(const Tensor& x, const Span& span) {
-  return x.narrow(0, span.first_sequence, span.num_sequences).narrow(1, span.begin, span.length).transpose(1, 2);
+template <class T>
+HeadRows<T> rows_of(const Tensor& x, const Run& run, int64_t head) {
+  ATHANOR_ASSERT(x.scalar_type() == scalar_type_of<std::remove_const_t<T>>() && x.stride(3) == 1 && x.is_cpu());
+  auto* data = static_cast<std::remove_const_t<T>*>(x.data_ptr());
+  return {data + run.sequence * x.stride(0) + run.begin * x.stride(1) + head * x.stride(2), x.stride(1)};
 }
 
-Tensor repeat_kv(const Tensor& x, int64_t num_heads) {
-  return x.size(2) == num_heads ? x : x.repeat_interleave(num_heads / x.size(2), 2);
+AttentionShape shape_of(const Tensor& q, const Run& run) {
+  return {run.length, q.size(3), static_cast<float>(1 / std::sqrt(static_cast<double>(q.size(3))))};
 }
 
-Tensor sum_kv(const Tensor& dx, int64_t kv_heads) {
-  if (dx.size(2) == kv_heads) return dx;
-  return dx.view({dx.size(0), dx.size(1), kv_heads, dx.size(2) / kv_heads, dx.size(3)}).sum(3);
+// f(index, scratch) for each of `count` pieces, whose cost may differ, on every thread.
+template <class F>
+void for_each_piece(int64_t count, int64_t scratch_bytes, F f) {
+  const int64_t slots = std::min<int64_t>(count, at::get_num_threads());
+  if (slots == 0) return;
+  const Tensor scratch = at::empty({slots, (scratch_bytes + 63) / 64 * 64}, at::kByte);
+  std::atomic<int64_t> next{0};
+  at::parallel_for(0, slots, 1, [&](int64_t slot, int64_t) {
+    for (int64_t i = next++; i < count; i = next++)
+      f(i, static_cast<char*>(scratch.data_ptr()) + slot * scratch.size(1));
+  });
+}
+
+// Σ exp of each query's scores, as a logarithm: [B, H, T].
+float* logsumexp_of(const Tensor& logsumexp, const Run& run, int64_t head) {
+  return pointer<float>(logsumexp) + (run.sequence * logsumexp.size(1) + head) * logsumexp.size(2) + run.begin;
+}
+
+// Keys and values of every run and key head, packed.
+template <class T>
+class PackedKeys {
+ public:
+  PackedKeys(const Tensor& k, const Tensor& v, const std::vector<Run>& runs) : num_heads_(k.size(2)) {
+    int64_t total = 0;
+    for (const Run& run : runs) {
+      const AttentionShape shape = shape_of(k, run);
+      first_.push_back(total);
+      keys_.push_back(kernels::packed_transposed_elements<T>(shape));
+      total += num_heads_ * (keys_.back() + kernels::packed_elements<T>(shape));
+      all_.push_back(total);
+    }
+    packed_ = at::empty({total}, k.options());
+    for_each_piece(static_cast<int64_t>(runs.size()) * num_heads_, 0, [&](int64_t i, void*) {
+      const Run& run = runs[static_cast<size_t>(i / num_heads_)];
+      const AttentionShape shape = shape_of(k, run);
+      kernels::pack_transposed(shape, rows_of<const T>(k, run, i % num_heads_), keys(i));
+      kernels::pack(shape, rows_of<const T>(v, run, i % num_heads_), values(i));
+    });
+  }
+
+  T* keys(int64_t piece) const {
+    const auto run = static_cast<size_t>(piece / num_heads_);
+    return pointer<T>(packed_) + first_[run] + piece % num_heads_ * ((all_[run] - first_[run]) / num_heads_);
+  }
+  T* values(int64_t piece) const { return keys(piece) + keys_[static_cast<size_t>(piece / num_heads_)]; }
+
+ private:
+  int64_t num_heads_;
+  std::vector<int64_t> first_, keys_, all_;
+  Tensor packed_;
+};
+
+template <class T>
+void forward_into(const Tensor& q, const Tensor& k, const Tensor& v, const std::vector<Run>& runs, const Tensor& out,
+                  const Tensor& logsumexp) {
+  constexpr int64_t kQueries = 8 * kernels::kTileRows;
+  struct Piece {
+    int64_t run, begin;
+  };
+  std::vector<Piece> pieces;
+  for (size_t r = 0; r < runs.size(); ++r) {
+    for (int64_t begin = 0; begin < runs[r].length; begin += kQueries)
+      pieces.push_back({static_cast<int64_t>(r), begin});
+  }
+  const int64_t heads = q.size(2), kv_heads = k.size(2);
+  const PackedKeys<T> packed(k, v, runs);
+  const int64_t scratch_bytes = kernels::attention_forward_scratch<T>({0, q.size(3)});
+  for_each_piece(static_cast<int64_t>(pieces.size()) * heads, scratch_bytes, [&](int64_t i, void* scratch) {
+    const int64_t per_head = static_cast<int64_t>(pieces.size()), head = i / per_head;
+    const Piece& piece = pieces[static_cast<size_t>(per_head - 1 - i % per_head)];
+    const Run& run = runs[static_cast<size_t>(piece.run)];
+    const int64_t kv = piece.run * kv_heads + head / (heads / kv_heads);
+    kernels::attention_forward<T>(shape_of(q, run), rows_of<const T>(q, run, head), packed.keys(kv), packed.values(kv),
+                                  rows_of<T>(out, run, head), logsumexp_of(logsumexp, run, head), piece.begin,
+                                  std::min(run.length, piece.begin + kQueries), scratch);
+  });
+}
+
+struct Inputs {
+  const Tensor &q, &k, &v, &out, &dout, &logsumexp;
+};
+struct Gradients {
+  Tensor dq, dk, dv;
+};
+
+template <class T>
+void backward_into(const Inputs& in, const std::vector<Run>& runs, const Gradients& grads) {
+  if (runs.empty()) return;
+  const int64_t kv_heads = in.k.size(2), group = in.q.size(2) / kv_heads;
+  const int64_t scratch_bytes = kernels::attention_backward_scratch<T>(shape_of(in.q, runs.front()));
+  for_each_piece(static_cast<int64_t>(runs.size()) * kv_heads, scratch_bytes, [&](int64_t i, void* scratch) {
+    const Run& run = runs[static_cast<size_t>(i / kv_heads)];
+    const int64_t kv = i % kv_heads;
+    std::vector<kernels::AttentionQueries<T>> queries;
+    for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+      queries.push_back({rows_of<const T>(in.q, run, h), rows_of<const T>(in.out, run, h),
+                         rows_of<const T>(in.dout, run, h), logsumexp_of(in.logsumexp, run, h),
+                         rows_of<T>(grads.dq, run, h)});
+    }
+    kernels::attention_backward<T>(shape_of(in.q, run), queries.data(), group, rows_of<const T>(in.k, run, kv),
+                                   rows_of<const T>(in.v, run, kv), rows_of<T>(grads.dk, run, kv),
+                                   rows_of<T>(grads.dv, run, kv), scratch);
+  });
 }
 
 struct Attention : torch::autograd::Function<Attention> {
   static Tensor forward(AutogradContext* ctx, const Tensor& q, const Tensor& k, const Tensor& v,
                         const std::vector<Span>& spans) {
-    const Tensor wide_k = repeat_kv(k, q.size(2)), wide_v = repeat_kv(v, q.size(2));
-    Tensor out = spans.size() == 1 ? Tensor() : at::empty(q.sizes(), q.options());
-    variable_list saved = {q, k, v};
+    Tensor out = at::empty(q.sizes(), q.options());
+    const Tensor logsumexp = at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::kFloat));
+    with_element(
+        q, [&](auto* tag) { forward_into<std::decay_t<decltype(*tag)>>(q, k, v, runs_of(spans), out, logsumexp); });
+    ctx->save_for_backward({q, k, v, out});
+    ctx->saved_data["logsumexp"] = logsumexp;
     std::vector<int64_t> flat_spans;
-    for (const Span& span : spans) {
-      const auto [part, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
-          cut(q, span), cut(wide_k, span), cut(wide_v, span), /*dropout_p=*/0.0, /*is_causal=*/true);
-      if (spans.size() == 1) {
-        out = part.transpose(1, 2).contiguous();
-      } else {
-        cut(out, span).copy_(part);
-      }
-      saved.push_back(logsumexp);
-      for (const int64_t number : {span.first_sequence, span.num_sequences, span.begin, span.length})
-        flat_spans.push_back(number);
+    for (const Span& s : spans) {
+      for (const int64_t number : {s.first_sequence, s.num_sequences, s.begin, s.length}) flat_spans.push_back(number);
     }
-    saved.push_back(out);
-    ctx->save_for_backward(saved);
     ctx->saved_data["spans"] = flat_spans;
     return out;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const Tensor &q = saved[0], &k = saved[1], &v = saved[2], &out = saved.back(), dout = grads[0].contiguous();
-    const Tensor wide_k = repeat_kv(k, q.size(2)), wide_v = repeat_kv(v, q.size(2));
-    const Tensor dq = at::empty_like(q), dk = at::empty_like(wide_k), dv = at::empty_like(wide_v);
+    const Tensor dout = with_dense_heads(grads[0]), logsumexp = ctx->saved_data["logsumexp"].toTensor();
+    const Inputs in{saved[0], saved[1], saved[2], saved[3], dout, logsumexp};
+    const auto empty = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
+    const Gradients into{empty(in.q), empty(in.k), empty(in.v)};
+    std::vector<Span> spans;
     const auto flat = ctx->saved_data["spans"].toIntVector();
-    for (size_t s = 0; s * 4 < flat.size(); ++s) {
-      const Span span{flat[s * 4], flat[s * 4 + 1], flat[s * 4 + 2], flat[s * 4 + 3]};
-      const auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-          cut(dout, span), cut(q, span), cut(wide_k, span), cut(wide_v, span), cut(out, span), saved[3 + s],
-          /*dropout_p=*/0.0, /*is_causal=*/true);
-      cut(dq, span).copy_(gq);
-      cut(dk, span).copy_(gk);
-      cut(dv, span).copy_(gv);
-    }
-    return {dq, sum_kv(dk, k.size(2)), sum_kv(dv, v.size(2)), Tensor()};
+    for (size_t s = 0; s < flat.size(); s += 4) spans.push_back({flat[s], flat[s + 1], flat[s + 2], flat[s + 3]});
+    with_element(in.q, [&](auto* tag) { backward_into<std::decay_t<decltype(*tag)>>(in, runs_of(spans), into); });
+    return {into.dq, into.dk, into.dv, Tensor()};
   }
 };
+
+bool has_tiles(const Tensor& q) {
+  bool has = false;
+  with_element(q, [&](auto* tag) { has = kernels::has_gemm_tile<std::decay_t<decltype(*tag)>>(); });
+  return has;
+}
 
 }  // namespace
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
+  if (!has_tiles(q)) return library::attention(q, k, v, documents);
   return Attention::apply(with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
                           spans_of(q.size(0), q.size(1), documents));
 }
 
-Tensor attention_over_cache(const Tensor& q, const Tensor& k, const Tensor& v) {
-  const at::NoGradGuard no_grad;
-  const auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
-      with_dense_heads(q).transpose(1, 2), with_dense_heads(repeat_kv(k, q.size(2))).transpose(1, 2),
-      with_dense_heads(repeat_kv(v, q.size(2))).transpose(1, 2), 0.0, /*is_causal=*/false);
-  return out.transpose(1, 2).contiguous();
-}
-
-namespace portable {
-
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
-  const int64_t seq_len = q.size(1);
-  const auto heads_first = [&](const Tensor& x) { return repeat_kv(x, q.size(2)).transpose(1, 2).to(wide_type(x)); };
-  Tensor allowed = at::zeros({q.size(0), 1, seq_len, seq_len}, q.options().dtype(at::kBool));
-  for (const Span& span : spans_of(q.size(0), seq_len, documents)) {
-    allowed.narrow(0, span.first_sequence, span.num_sequences)
-        .narrow(2, span.begin, span.length)
-        .narrow(3, span.begin, span.length)
-        .copy_(at::ones({span.length, span.length}, allowed.options()).tril());
-  }
-  const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
-  const Tensor scores = at::matmul(heads_first(q), heads_first(k).transpose(-1, -2)) * scale;
-  const Tensor masked = scores.masked_fill(allowed.logical_not(), -std::numeric_limits<float>::infinity());
-  return at::matmul(at::softmax(masked, -1), heads_first(v)).transpose(1, 2).to(q.scalar_type());
-}
-
-}  // namespace portable
 }  // namespace athanor::ops

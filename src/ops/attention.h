@@ -1,5 +1,6 @@
 #pragma once
-// Causal softmax attention through libtorch's flash kernel, over whole instances or document by document.
+// Causal softmax attention over whole instances or document by document: on tiles of ours (kernels/attention.h) where
+// the processor has them, else through libtorch's flash kernel.
 
 #include <vector>
 
@@ -11,12 +12,17 @@ namespace athanor::ops {
 using DocumentLengths = std::vector<std::vector<int32_t>>;
 
 /// q [B, T, heads, head_dim]; k, v [B, T, kv_heads, head_dim] → [B, T, heads, head_dim]. A token attends to itself and
-/// to the tokens before it in its document. The kernel has no form for many lengths: each document is a call of its
-/// own, which also skips the work between documents.
+/// to the tokens before it in its document; there is no work between documents. Weights of the sums are rounded to the
+/// inputs' type, every sum is fp32 in an order that no thread changes.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {});
 
 /// Without autograd, for generation: q [B, 1, …] attends to every row of k, v [B, past + 1, …].
 Tensor attention_over_cache(const Tensor& q, const Tensor& k, const Tensor& v);
+
+namespace library {
+/// Through libtorch's kernel, a call for each document.
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {});
+}  // namespace library
 
 namespace portable {
 /// Dense scores with a mask, in fp32.

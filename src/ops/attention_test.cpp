@@ -33,6 +33,7 @@ std::vector<Case> cases() {
           {2, 40, 4, 2, 16, {}},
           {1, 130, 2, 2, 64, {}},
           {1, 600, 1, 1, 16, {}},  // more than one block of keys
+          {1, 203, 4, 2, 34, {}},  // blocks of queries and keys, shared by heads
           {1, 9, 2, 2, 5, {{9}}},
           {2, 12, 2, 1, 8, {{5, 7}, {1, 1, 10}}},
           {1, 66, 2, 2, 16, {{0, 33, 1, 0, 32, 0}}}};
@@ -116,6 +117,20 @@ TEST(Attention, ForwardAndThreeGradientsAreWithinTheirBounds) {
       expect_within(fast.dx[2], dv, c.name(dtype) + " dv");
       const auto in = c.qkv(dtype);
       expect_within(portable::attention(in[0], in[1], in[2], c.documents), y, c.name(dtype) + " portable y");
+    }
+  }
+}
+
+TEST(Attention, OfTheLibraryIsWithinTheSameBounds) {
+  for (const auto dtype : kComputeTypes) {
+    for (const Case& c : cases()) {
+      const auto f = [&](const auto& in) { return library::attention(in[0], in[1], in[2], c.documents); };
+      const Outcome fast = run(f, c.qkv(dtype), c.dy(dtype));
+      const auto [y, dq, dk, dv] = reference(c, dtype);
+      expect_within(fast.y, y, c.name(dtype) + " y");
+      expect_within(fast.dx[0], dq, c.name(dtype) + " dq");
+      expect_within(fast.dx[1], dk, c.name(dtype) + " dk");
+      expect_within(fast.dx[2], dv, c.name(dtype) + " dv");
     }
   }
 }

@@ -16,6 +16,7 @@
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 #include "kernels/routing.h"
+#include "kernels/softmax_tile.h"
 #include "kernels/swiglu.h"
 
 namespace athanor::kernels::testing {
@@ -57,6 +58,7 @@ class IsaOutputs {
     run_norms<T>(type);
     run_elementwise<T>(type);
     run_rows<T>(type);
+    run_softmax<T>(type);
   }
 
   template <class T>
@@ -122,6 +124,27 @@ class IsaOutputs {
     std::vector<float> dweights(6);
     weigh_rows(rows.data(), out.data(), weights.data(), choice_of_row.data(), dweights.data(), 0, 3, kWidth);
     keep(type + " weigh act", rows), keep(type + " weigh dact", out), keep(type + " weigh dweights", dweights);
+  }
+
+  template <class T>
+  void run_softmax(const std::string& type) {
+    constexpr int64_t kTiles = 3, kLd = kTiles * kTileColumns, kQueries = 11;  // the last pair has one row
+    constexpr int64_t kScores = kTiles * kTileRows * kTileColumns;
+    auto scores = numbers<float>(kScores, 20, 6);
+    const auto dp = numbers<float>(kScores, 21), dot = numbers<float>(kTileRows, 22);
+    std::vector<float> rescale(kQueries), dots(kRows);
+    std::vector<T> p(kTileRows * kLd), p_steps(p.size()), ds_steps(p.size()), ds_rows(p.size());
+    const std::vector<float> logsumexp(kTileRows, 5.0f);
+    softmax_gradient_tiles(scores.data(), dp.data(), kQueries, kTiles, 70, 0.3f, logsumexp.data(), dot.data(),
+                           p_steps.data(), ds_steps.data(), ds_rows.data(), kLd);
+    keep(type + " softmax p", p_steps), keep(type + " softmax ds", ds_steps), keep(type + " softmax rows", ds_rows);
+    SoftmaxRows rows{};
+    softmax_tiles(scores.data(), kQueries, kTiles, 70, 0.3f, rows, rescale.data(), p.data(), kLd);
+    keep(type + " softmax weights", p), keep(type + " softmax rescale", rescale);
+    keep(type + " softmax sums", std::vector<SoftmaxRows>{rows});
+    const auto a = numbers<T>(kCount, 23), b = numbers<T>(kCount, 24);
+    row_dots(a.data(), kWidth, b.data(), kWidth, kRows, kWidth, dots.data());
+    keep(type + " row_dots", dots);
   }
 
   void run_adamw() {

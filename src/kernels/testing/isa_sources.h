@@ -7,6 +7,7 @@
 #include "kernels/cpu/norm.cpp"
 #include "kernels/cpu/rope.cpp"
 #include "kernels/cpu/routing.cpp"
+#include "kernels/cpu/softmax_tile.cpp"
 #include "kernels/cpu/swiglu.cpp"
 // NOLINTEND(bugprone-suspicious-include)
 #include "kernels/testing/isa_outputs.h"

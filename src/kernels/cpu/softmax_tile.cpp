@@ -1,0 +1,154 @@
+#include "kernels/softmax_tile.h"
+
+#include <cmath>
+
+namespace athanor::kernels {
+namespace {
+
+constexpr int64_t kWidth = kTileColumns, kTileSize = kTileRows * kTileColumns;
+
+ATHANOR_INLINE void hide(float* scores, int64_t num_rows, int64_t tiles, int64_t visible) {
+  for (int64_t i = 0; i < num_rows; ++i) {
+    for (int64_t t = (visible + i) / kWidth; t < tiles; ++t) {
+      float* row = scores + t * kTileSize + i * kWidth;
+      for (int64_t j = 0; j < kWidth; ++j) row[j] = t * kWidth + j < visible + i ? row[j] : -HUGE_VALF;
+    }
+  }
+}
+
+// The larger of two floats by their numbers alone: a NaN is left to the exponential.
+ATHANOR_INLINE float larger(float a, float b) { return a > b ? a : b; }
+
+ATHANOR_INLINE float largest_of_row(const float* row, int64_t tiles) {
+  float lanes[kWidth];
+  for (int64_t j = 0; j < kWidth; ++j) lanes[j] = row[j];
+  for (int64_t t = 1; t < tiles; ++t) {
+    for (int64_t j = 0; j < kWidth; ++j) lanes[j] = larger(lanes[j], row[t * kTileSize + j]);
+  }
+  for (int64_t width = kWidth / 2; width > 0; width /= 2) {
+    for (int64_t j = 0; j < width; ++j) lanes[j] = larger(lanes[j], lanes[j + width]);
+  }
+  return lanes[0];
+}
+
+// Σ of the unrounded weights, in the order of 32 lanes.
+template <class T>
+ATHANOR_INLINE float weigh_row(const float* row, int64_t tiles, float scale, float largest, T* weights) {
+  float lanes[kWidth] = {};
+  for (int64_t t = 0; t < tiles; ++t) {
+    for (int64_t j = 0; j < kWidth; ++j) {
+      const float p = exp_fast(row[t * kTileSize + j] * scale - largest);
+      lanes[j] += p;
+      store(weights[t * kWidth + j], p);
+    }
+  }
+  for (int64_t width = kWidth / 2; width > 0; width /= 2) {
+    for (int64_t j = 0; j < width; ++j) lanes[j] += lanes[j + width];
+  }
+  return lanes[0];
+}
+
+template <class T>
+ATHANOR_INLINE void softmax(float* scores, int64_t num_rows, int64_t tiles, int64_t visible, float scale,
+                            SoftmaxRows& rows, float* rescale, T* weights, int64_t ld) {
+  if (visible < tiles * kWidth) hide(scores, num_rows, tiles, visible);
+  for (int64_t i = 0; i < num_rows; ++i) {
+    const float* row = scores + i * kWidth;
+    const float largest = larger(rows.largest[i], largest_of_row(row, tiles) * scale);
+    rescale[i] = exp_fast(rows.largest[i] - largest);
+    rows.largest[i] = largest;
+    rows.sum[i] = rows.sum[i] * rescale[i] + weigh_row(row, tiles, scale, largest, weights + i * ld);
+  }
+}
+
+// Two values of a step side by side, or the one of fp32.
+ATHANOR_INLINE void store_step(Bf16* to, int64_t j, float first, float second) {
+  Bf16 low, high;
+  store(low, first);
+  store(high, second);
+  const uint32_t both = uint32_t{high.bits} << 16 | low.bits;
+  __builtin_memcpy(to + 2 * j, &both, sizeof both);
+}
+ATHANOR_INLINE void store_step(float* to, int64_t j, float first, float /*second*/) { to[j] = first; }
+
+struct GradientRow {
+  const float *score, *dp;
+  float scale, logsumexp, dot;
+  int64_t visible;
+
+  ATHANOR_INLINE float p(int64_t at, int64_t column) const {
+    const float weight = exp_fast(score[at] * scale - logsumexp);
+    return column < visible ? weight : 0.0f;
+  }
+  ATHANOR_INLINE float ds(int64_t at, float p) const { return p * (dp[at] - dot) * scale; }
+};
+
+template <class T>
+ATHANOR_INLINE void gradient(const float* scores, const float* dp, int64_t num_rows, int64_t tiles, int64_t visible,
+                             float scale, const float* logsumexp, const float* dot, T* p_steps, T* ds_steps, T* ds_rows,
+                             int64_t ld) {
+  constexpr int64_t kRows = kStep<T>;
+  for (int64_t i = 0; i < num_rows; i += kRows) {
+    // A missing second row sees nothing: its weights are zero whatever it reads of the first.
+    const bool has_next = kRows == 2 && i + 1 < num_rows;
+    const int64_t next = has_next ? i + 1 : i;
+    const GradientRow first{scores + i * kWidth, dp + i * kWidth, scale, logsumexp[i], dot[i], visible + i};
+    const GradientRow second{scores + next * kWidth, dp + next * kWidth, scale,
+                             logsumexp[next],        dot[next],          has_next ? visible + next : 0};
+    T *p_to = p_steps + i * ld, *ds_to = ds_steps + i * ld, *row = ds_rows + i * ld, *next_row = ds_rows + next * ld;
+    for (int64_t t = 0; t < tiles; ++t) {
+      float p[2][kWidth], ds[2][kWidth];
+      for (int64_t j = 0; j < kWidth; ++j) {
+        const int64_t at = t * kTileSize + j, column = t * kWidth + j;
+        p[0][j] = first.p(at, column);
+        ds[0][j] = first.ds(at, p[0][j]);
+        if constexpr (kRows == 2) {
+          p[1][j] = second.p(at, column);
+          ds[1][j] = second.ds(at, p[1][j]);
+        }
+      }
+      for (int64_t j = 0; j < kWidth; ++j) {
+        store_step(p_to + t * kWidth * kRows, j, p[0][j], p[kRows - 1][j]);
+        store_step(ds_to + t * kWidth * kRows, j, ds[0][j], ds[kRows - 1][j]);
+      }
+      if (has_next) {
+        for (int64_t j = 0; j < kWidth; ++j) store(next_row[t * kWidth + j], ds[kRows - 1][j]);
+      }
+      for (int64_t j = 0; j < kWidth; ++j) store(row[t * kWidth + j], ds[0][j]);
+    }
+  }
+}
+
+}  // namespace
+
+ATHANOR_EACH_ISA void scale_tiles(float* tiles, int64_t num_rows, int64_t num_tiles, const float* factor) {
+  for (int64_t t = 0; t < num_tiles; ++t, tiles += kTileSize) {
+    for (int64_t i = 0; i < num_rows; ++i) {
+      for (int64_t j = 0; j < kWidth; ++j) tiles[i * kWidth + j] *= factor[i];
+    }
+  }
+}
+
+#define ATHANOR_SOFTMAX(T)                                                                                             \
+  template <>                                                                                                          \
+  ATHANOR_EACH_ISA void softmax_tiles<T>(float* scores, int64_t num_rows, int64_t tiles, int64_t visible, float scale, \
+                                         SoftmaxRows& rows, float* rescale, T* weights, int64_t ld) {                  \
+    softmax(scores, num_rows, tiles, visible, scale, rows, rescale, weights, ld);                                      \
+  }                                                                                                                    \
+  template <>                                                                                                          \
+  ATHANOR_EACH_ISA void softmax_gradient_tiles<T>(const float* scores, const float* dp, int64_t num_rows,              \
+                                                  int64_t tiles, int64_t visible, float scale, const float* logsumexp, \
+                                                  const float* dot, T* p_steps, T* ds_steps, T* ds_rows, int64_t ld) { \
+    gradient(scores, dp, num_rows, tiles, visible, scale, logsumexp, dot, p_steps, ds_steps, ds_rows, ld);             \
+  }                                                                                                                    \
+  template <>                                                                                                          \
+  ATHANOR_EACH_ISA void row_dots<T>(const T* a, int64_t a_ld, const T* b, int64_t b_ld, int64_t rows, int64_t width,   \
+                                    float* dots) {                                                                     \
+    for (int64_t i = 0; i < rows; ++i, a += a_ld, b += b_ld)                                                           \
+      dots[i] = sum_over(width, [=](int64_t j) { return load(a[j]) * load(b[j]); });                                   \
+  }
+
+ATHANOR_SOFTMAX(float)
+ATHANOR_SOFTMAX(Bf16)
+
+}  // namespace athanor::kernels

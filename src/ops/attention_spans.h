@@ -1,0 +1,32 @@
+#pragma once
+// The runs of tokens that attend among themselves.
+
+#include "ops/attention.h"
+
+namespace athanor::ops {
+
+// A run of tokens of one sequence, or of all sequences at once.
+struct Span {
+  int64_t first_sequence, num_sequences, begin, length;
+};
+
+inline std::vector<Span> spans_of(int64_t num_sequences, int64_t seq_len, const DocumentLengths& documents) {
+  if (num_sequences == 0 || seq_len == 0) return {};
+  if (documents.empty()) return {{0, num_sequences, 0, seq_len}};
+  ATHANOR_ASSERT(static_cast<int64_t>(documents.size()) == num_sequences);
+  std::vector<Span> spans;
+  for (int64_t b = 0; b < num_sequences; ++b) {
+    int64_t begin = 0;
+    for (const int32_t length : documents[static_cast<size_t>(b)]) {
+      if (length > 0) spans.push_back({b, 1, begin, length});
+      begin += length;
+    }
+    ATHANOR_ASSERT(begin == seq_len);
+  }
+  return spans;
+}
+
+// A tensor whose heads are dense: kernels step over all dims but the last one.
+inline Tensor with_dense_heads(const Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
+
+}  // namespace athanor::ops
