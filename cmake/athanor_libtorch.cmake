@@ -36,3 +36,17 @@ target_compile_definitions(athanor_torch INTERFACE USE_DISTRIBUTED)
 target_link_libraries(athanor_torch INTERFACE
   -Wl,--no-as-needed ${ATHANOR_LIBTORCH}/lib/libtorch.so ${ATHANOR_LIBTORCH}/lib/libtorch_cpu.so -Wl,--as-needed
   ${ATHANOR_LIBTORCH}/lib/libc10.so)
+
+# at::parallel_for is a template in a header: compiled without OpenMP it runs every loop on one thread, silently. The
+# wheel's libtorch brings an OpenMP of its own, and two in one process would each start a thread for every core. Its
+# threads are unknown to the thread sanitizer.
+if(NOT ATHANOR_SANITIZE MATCHES thread)
+  target_compile_options(athanor_torch INTERFACE -fopenmp)
+  file(GLOB openmp ${ATHANOR_LIBTORCH}/lib/libgomp*.so*)
+  if(openmp)
+    list(GET openmp 0 openmp)
+  else()
+    set(openmp -fopenmp)
+  endif()
+  target_link_libraries(athanor_torch INTERFACE ${openmp})
+endif()

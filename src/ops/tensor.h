@@ -7,6 +7,10 @@
 #include "base/error.h"
 #include "kernels/element.h"
 
+#if !defined(_OPENMP) && !defined(__SANITIZE_THREAD__)
+#error "at::parallel_for is a serial loop without -fopenmp"
+#endif
+
 namespace athanor {
 
 using at::Tensor;

@@ -60,24 +60,21 @@ using Tile = void (*)(const T* a, int64_t row_stride, int64_t step_stride, const
       sum[i][0] = add ? _mm512_load_ps(c + i * kTileColumns) : _mm512_setzero_ps();                            \
       sum[i][1] = add ? _mm512_load_ps(c + i * kTileColumns + 16) : _mm512_setzero_ps();                       \
     }                                                                                                          \
-    const T* const end = panel + steps * kTileColumns * kStep<T>;                                              \
-    const T* const asking_end = panel + (ahead.pairs < steps ? ahead.pairs : steps) * kTileColumns * kStep<T>; \
-    const auto step = [&]() __attribute__((target(TARGET), always_inline)) {                                   \
-      const auto left = STEP::panel(panel), right = STEP::panel(panel + 16 * kStep<T>);                        \
-      _Pragma("GCC unroll 12") for (int i = 0; i < kRows; ++i) {                                               \
-        const auto x = STEP::broadcast(a + i * row_stride);                                                    \
-        sum[i][0] = STEP::multiply_add(sum[i][0], x, left);                                                    \
-        sum[i][1] = STEP::multiply_add(sum[i][1], x, right);                                                   \
-      }                                                                                                        \
-      panel += kTileColumns * kStep<T>;                                                                        \
-      a += step_stride;                                                                                        \
-    };                                                                                                         \
-    for (; panel < asking_end; ahead.lines += ahead.stride) {                                                  \
-      __builtin_prefetch(ahead.lines);                                                                         \
-      __builtin_prefetch(ahead.lines + 64);                                                                    \
-      step();                                                                                                  \
-    }                                                                                                          \
-    while (panel < end) step();                                                                                \
+    const T* const end = panel + steps * kTileColumns * kStep<T>;                                                    \
+    const T* const asking_end = panel + ahead.pairs * kTileColumns * kStep<T>;                                       \
+    for (; panel < end; panel += kTileColumns * kStep<T>, a += step_stride) {                                        \
+      if (panel < asking_end) {                                                                                      \
+        __builtin_prefetch(ahead.lines);                                                                             \
+        __builtin_prefetch(ahead.lines + 64);                                                                        \
+        ahead.lines += ahead.stride;                                                                                 \
+      }                                                                                                              \
+      const auto left = STEP::panel(panel), right = STEP::panel(panel + 16 * kStep<T>);                              \
+      _Pragma("GCC unroll 12") for (int i = 0; i < kRows; ++i) {                                                     \
+        const auto x = STEP::broadcast(a + i * row_stride);                                                          \
+        sum[i][0] = STEP::multiply_add(sum[i][0], x, left);                                                          \
+        sum[i][1] = STEP::multiply_add(sum[i][1], x, right);                                                         \
+      }                                                                                                              \
+    }                                                                                                                \
     for (int i = 0; i < kRows; ++i) {                                                                          \
       _mm512_store_ps(c + i * kTileColumns, sum[i][0]);                                                        \
       _mm512_store_ps(c + i * kTileColumns + 16, sum[i][1]);                                                   \
