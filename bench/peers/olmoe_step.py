@@ -5,80 +5,66 @@ The model of the comparison: 4 layers, hidden 1024, 8 heads, 32 experts of 512, 
 Weights in float32, forward and backward in bfloat16 autocast, experts by grouped_mm (the fastest form `transformers` has on
 a CPU), fused AdamW. No gradient clipping and no z-loss: ours does both, so the peer has a little less to do.
 
-Alone it runs --warmup and then --steps steps. With --paced it waits for a line on standard input before each batch of
-steps ("steps N") and answers with a line, so that bench/peers/run can let two programs take turns. The result is JSON on
+--experts  grouped_mm, eager (the loop that is the default today) or module_list (an expert a module, as in 4.x)
+--compile  under torch.compile, which compiles for a minute or more first
+--weights  bfloat16: no float32 weights and no autocast; updates below 1/256 of a weight are lost
+
+Alone it runs --warmup and then --steps steps. With --paced it waits for turns; see pacing.py. The result is JSON on
 standard output: median_s, min_s, max_s, tokens_per_s, tflops, share_of_gemm_peak, peak_rss_bytes.
 """
 import argparse
+import contextlib
 import json
 import statistics
-import sys
 import time
 
 import torch
 from transformers import OlmoeConfig, OlmoeForCausalLM
 
-SHAPE = dict(hidden_size=1024, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=8, intermediate_size=512,
-             num_experts=32, num_experts_per_tok=4, vocab_size=50304, max_position_embeddings=1024)
-BATCH, SEQ_LEN = 2, 1024
+import pacing
+import sparse_block
+from olmoe_model import BATCH, SEQ_LEN, SHAPE, with_rates
 
 
-def train_flops():
-    """2 FLOPs a multiply-add, 3 multiplications forward and backward; attention scores over the causal half only."""
-    d, f, layers = SHAPE["hidden_size"], SHAPE["intermediate_size"], SHAPE["num_hidden_layers"]
-    experts, k = SHAPE["num_experts"], SHAPE["num_experts_per_tok"]
-    active = layers * (4 * d * d + d * experts + k * 3 * d * f) + SHAPE["vocab_size"] * d
-    scores = layers * 2 * (SEQ_LEN * SEQ_LEN // 2) * d
-    return 6 * active * BATCH * SEQ_LEN + 6 * scores * BATCH
-
-
-def gemm_peak_flops():
-    """The best that the same threads reach on a square bfloat16 multiplication, in FLOP/s."""
-    best = 0.0
-    for n in (1024, 2048):
-        a, b = torch.randn(n, n).bfloat16(), torch.randn(n, n).bfloat16()
-        out = torch.empty(n, n, dtype=torch.bfloat16)
-        for _ in range(8):
-            start = time.perf_counter()
-            torch.mm(a, b, out=out)
-            best = max(best, 2 * n**3 / (time.perf_counter() - start))
-    return best
-
-
-def peak_rss_bytes():
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
+def make_model(options):
+    module_list = options.experts == "module_list"
+    config = OlmoeConfig(**SHAPE, router_aux_loss_coef=0.01, output_router_logits=not module_list, use_cache=False,
+                         pad_token_id=None, bos_token_id=None, eos_token_id=None)
+    model = OlmoeForCausalLM._from_config(config, experts_implementation="eager" if module_list else options.experts,
+                                          attn_implementation="sdpa")
+    if module_list:
+        for layer in model.model.layers:
+            layer.mlp = sparse_block.ModuleListBlock(SHAPE["hidden_size"], SHAPE["intermediate_size"],
+                                                     SHAPE["num_experts"], SHAPE["num_experts_per_tok"])
+    return model.to(getattr(torch, options.weights))
 
 
 class Peer:
-    def __init__(self, experts):
+    def __init__(self, options):
         torch.manual_seed(1)
-        config = OlmoeConfig(**SHAPE, router_aux_loss_coef=0.01, output_router_logits=True, use_cache=False,
-                             pad_token_id=None, bos_token_id=None, eos_token_id=None)
-        self.model = OlmoeForCausalLM._from_config(config, experts_implementation=experts, attn_implementation="sdpa")
+        self.model = make_model(options)
+        self.call = torch.compile(self.model) if options.compile else self.model
+        self.autocast = options.weights == "float32"
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=4e-4, betas=(0.9, 0.99), weight_decay=0.1, fused=True)
-        self.times_s, self.losses = [], []
+        self.losses, self.memory = [], 0
 
-    def step(self, timed):
+    def step(self):
         tokens = torch.randint(0, SHAPE["vocab_size"], (BATCH, SEQ_LEN))
         start = time.perf_counter()
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = self.model(input_ids=tokens, labels=tokens).loss
+        with torch.autocast("cpu", torch.bfloat16) if self.autocast else contextlib.nullcontext():
+            loss = self.call(input_ids=tokens, labels=tokens).loss
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.losses.append(loss.item())
-        if timed:
-            self.times_s.append(time.perf_counter() - start)
+        return time.perf_counter() - start
 
-    def result(self, peak):
-        median = statistics.median(self.times_s)
-        return {
-            "median_s": median, "min_s": min(self.times_s), "max_s": max(self.times_s), "times_s": self.times_s,
-            "tokens_per_s": BATCH * SEQ_LEN / median, "tflops": train_flops() / median / 1e12,
-            "gemm_peak_tflops": peak / 1e12, "share_of_gemm_peak": train_flops() / median / peak,
-            "first_loss": self.losses[0], "last_loss": self.losses[-1],
-        }
+    def result(self, options):
+        memory = pacing.peak_rss_bytes()  # before the multiplications below add to it
+        peak = pacing.gemm_peak_flops()
+        return {"gemm_peak_tflops": peak / 1e12, "peak_rss_bytes": memory, "first_loss": self.losses[0],
+                "last_loss": self.losses[-1], "threads": options.threads, "experts": options.experts,
+                "compile": options.compile, "weights": options.weights, "torch": torch.__version__}
 
 
 def main():
@@ -86,26 +72,22 @@ def main():
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--experts", default="grouped_mm", help="experts_implementation of transformers")
+    parser.add_argument("--experts", choices=("grouped_mm", "eager", "module_list"), default="grouped_mm")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--weights", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--paced", action="store_true", help="wait for 'steps N' lines on standard input")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
 
-    peer = Peer(options.experts)
-    for _ in range(options.warmup):
-        peer.step(timed=False)
+    peer = Peer(options)
     if options.paced:
-        print("ready", flush=True)
-        for line in sys.stdin:
-            for _ in range(int(line.split()[1])):
-                peer.step(timed=True)
-            print("done", flush=True)
-    else:
-        for _ in range(options.steps):
-            peer.step(timed=True)
-    memory = peak_rss_bytes()  # before the multiplications below add to it
-    print(json.dumps({**peer.result(gemm_peak_flops()), "peak_rss_bytes": memory, "threads": options.threads,
-                      "experts": options.experts, "torch": torch.__version__}))
+        pacing.serve(peer.step, options.warmup, lambda: peer.result(options))
+        return
+    for _ in range(options.warmup):
+        peer.step()
+    times_s = [peer.step() for _ in range(options.steps)]
+    print(json.dumps(with_rates({**peer.result(options), "times_s": times_s, "median_s": statistics.median(times_s),
+                                 "min_s": min(times_s), "max_s": max(times_s)})))
 
 
 if __name__ == "__main__":

@@ -76,13 +76,19 @@ void add_bench_options(CLI::App& command, BenchArguments& arguments) {
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   command.add_option("--json", arguments.json, "Write all figures to this file, too");
+  command.add_flag("--paced", arguments.paced,
+                   "Says \"ready\", then a round for each line of standard input and \"done\": for bench/peers");
 }
 
 void add_bench_command(CLI::App& app) {
   auto* command = app.add_subcommand("bench", "Measure how fast parts of this program are on this machine");
   command->require_subcommand(1);
   add_bench_data_command(*command);
+  add_bench_gemm_command(*command);
   add_bench_moe_command(*command);
+  add_bench_step_command(*command);
+  add_bench_optimizer_command(*command);
+  add_bench_overhead_command(*command);
 }
 
 }  // namespace athanor

@@ -44,6 +44,10 @@ BenchRow measure_memory_copy(int rounds);
 void add_bench_options(CLI::App& command, BenchArguments& arguments);
 
 void add_bench_data_command(CLI::App& bench);
+void add_bench_gemm_command(CLI::App& bench);
 void add_bench_moe_command(CLI::App& bench);
+void add_bench_optimizer_command(CLI::App& bench);
+void add_bench_overhead_command(CLI::App& bench);
+void add_bench_step_command(CLI::App& bench);
 
 }  // namespace athanor

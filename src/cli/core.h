@@ -49,6 +49,13 @@ struct BenchArguments {
   std::string json;
   int rounds = 7;
   int num_threads = 0;  ///< 0: one for each core
+  bool paced = false;   ///< a round for each line on standard input, for bench/peers
+};
+
+struct BenchGemmArguments : BenchArguments {
+  bool any_shape = false;
+  int64_t experts = 64, rows = 512, k = 2048, n = 1024;
+  std::string dtype;  ///< empty: both
 };
 
 struct BenchMoeArguments : BenchArguments {
@@ -56,6 +63,22 @@ struct BenchMoeArguments : BenchArguments {
   int64_t tokens = 4096, hidden = 2048, ffn = 1024, experts = 64, topk = 8;
   std::string dtype;     ///< empty: both
   bool uniform = false;  ///< the same number of tokens for each expert
+};
+
+struct BenchOptimizerArguments : BenchArguments {
+  int64_t parameters = int64_t{1} << 26;
+  std::string dtype;  ///< empty: both
+};
+
+struct BenchOverheadArguments : BenchArguments {
+  int64_t hidden = 64, tokens = 16;
+  std::string dtype;  ///< empty: both
+};
+
+struct BenchStepArguments : BenchArguments {
+  std::string config_file;
+  std::vector<std::string> overrides;
+  bool recompute = true;  ///< also each kind of recomputation
 };
 
 /// Calls `athanor_core_<name>` in libathanor_core.so beside the program and answers the exit code.

@@ -26,10 +26,9 @@ std::vector<MoeShape> shapes_of(const BenchMoeArguments& given) {
     ATHANOR_CHECK(given.topk <= given.experts, "--topk ({}) must be at most --experts ({})", given.topk, given.experts);
     shapes = {{given.tokens, given.hidden, given.ffn, given.experts, given.topk}};
   }
-  for (const std::string& dtype :
-       given.dtype.empty() ? std::vector<std::string>{"bfloat16", "float32"} : std::vector<std::string>{given.dtype}) {
+  for (const auto dtype : dtypes_of(given.dtype)) {
     for (MoeShape shape : shapes) {
-      shape.dtype = parse_dtype(dtype);
+      shape.dtype = dtype;
       typed.push_back(shape);
     }
   }
@@ -44,7 +43,7 @@ void measure(const MoeShape& shape, const BenchMoeArguments& given, Report& repo
   const std::string verified = block.verify();
   std::vector<Subject> subjects = {block.subject()};
   for (auto& yardstick : gemm_yardsticks(shape.dtype)) subjects.push_back(std::move(yardstick));
-  const auto samples = measure_in_turns(subjects, given.rounds);
+  const auto samples = measure_in_turns(subjects, given);
 
   const char* dtype = shape.dtype == at::kFloat ? "float32" : "bfloat16";
   const Limit limit{fmt::format("{} GEMM peak", dtype), "FLOP", best_rate(subjects, samples, 1, subjects.size() - 1)};

@@ -60,8 +60,9 @@ void Report::add(Result result) {
   results_.push_back(std::move(result));
 }
 
-void Report::add(const Subject& subject, const Samples& samples, const nlohmann::json& shape, const Limit& limit) {
-  add({subject.name, shape, samples.total, subject.work(), limit});
+void Report::add(const Subject& subject, const Samples& samples, const nlohmann::json& shape, const Limit& limit,
+                 const std::string& note) {
+  add({subject.name, shape, samples.total, subject.work(), limit, note});
   if (subject.parts.size() < 2) return;
   for (size_t p = 0; p < subject.parts.size(); ++p) {
     add({subject.name + ", " + subject.parts[p].name, shape, samples.parts[p], subject.parts[p].work, limit});

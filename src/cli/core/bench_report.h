@@ -36,7 +36,8 @@ class Report {
   void begin(const std::string& title);
   void add(Result result);
   /// One line for the whole of a subject, and where it has several parts one for each.
-  void add(const Subject& subject, const Samples& samples, const nlohmann::json& shape, const Limit& limit);
+  void add(const Subject& subject, const Samples& samples, const nlohmann::json& shape, const Limit& limit,
+           const std::string& note = {});
   void say(const std::string& line) const;
 
   /// A list of objects: name, the shape's fields, median_s, min_s, max_s, rounds, work, unit, rate, limit, limit_is,

@@ -6,9 +6,11 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <iostream>
 
 #include "base/error.h"
 #include "base/process.h"
+#include "ops/flat_memory.h"
 
 namespace athanor::bench {
 
@@ -71,13 +73,24 @@ void add_round(const Subject& subject, int calls, Samples& samples) {
 
 }  // namespace
 
-std::vector<Samples> measure_in_turns(const std::vector<Subject>& subjects, int rounds) {
+std::vector<Samples> measure_in_turns(const std::vector<Subject>& subjects, const BenchArguments& given) {
   std::vector<int> calls;
   for (const Subject& subject : subjects) calls.push_back(calls_per_round(subject));
   std::vector<Samples> samples(subjects.size());
-  for (int round = 0; round < rounds; ++round) {
+  const auto measure_round = [&] {
     for (size_t i = 0; i < subjects.size(); ++i) add_round(subjects[i], calls[i], samples[i]);
+  };
+  if (!given.paced) {
+    for (int round = 0; round < given.rounds; ++round) measure_round();
+    return samples;
   }
+  std::cout << "ready" << std::endl;
+  int rounds = 0;
+  for (std::string line; std::getline(std::cin, line); ++rounds) {
+    measure_round();
+    std::cout << "done" << std::endl;
+  }
+  ATHANOR_CHECK_DATA(rounds > 0, "--paced: standard input has no line to begin a round with");
   return samples;
 }
 
@@ -100,12 +113,29 @@ std::vector<Subject> gemm_yardsticks(at::ScalarType dtype) {
 }
 
 Subject copy_yardstick(int64_t bytes) {
-  const at::Tensor from = at::ones({bytes}, at::kByte), to = at::zeros({bytes}, at::kByte);
+  const at::Tensor from = ops::flat_zeros(bytes, at::kByte), to = ops::flat_zeros(bytes, at::kByte);
+  at::Tensor(from).fill_(1);  // memory that was never written is one page of zeros
   return simple_subject("copy", 2.0 * static_cast<double>(bytes), [from, to, bytes] {
     const auto* source = from.const_data_ptr<uint8_t>();
     auto* target = to.data_ptr<uint8_t>();
     at::parallel_for(0, bytes, 1 << 20, [&](int64_t begin, int64_t end) {
       std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
+    });
+  });
+}
+
+Subject read_yardstick(int64_t bytes) {
+  const int64_t words = bytes / static_cast<int64_t>(sizeof(uint64_t));
+  at::Tensor from = ops::flat_zeros(words, at::kLong);
+  from.fill_(1);  // memory that was never written is one page of zeros
+  const at::Tensor sums = at::zeros({at::get_num_threads()}, at::kLong);
+  return simple_subject("read", static_cast<double>(words) * sizeof(uint64_t), [from, sums, words] {
+    const auto* word = from.const_data_ptr<int64_t>();
+    auto* sum = sums.data_ptr<int64_t>();
+    at::parallel_for(0, words, 1 << 17, [&](int64_t begin, int64_t end) {
+      int64_t total = 0;
+      for (int64_t i = begin; i < end; ++i) total += word[i];
+      sum[at::get_thread_num()] += total;  // so that the loop is needed
     });
   });
 }
@@ -125,9 +155,10 @@ void set_up(const BenchArguments& given) {
   at::set_num_threads(static_cast<int>(given.num_threads > 0 ? given.num_threads : cpu_count()));
 }
 
-at::ScalarType parse_dtype(const std::string& name) {
+std::vector<at::ScalarType> dtypes_of(const std::string& name) {
+  if (name.empty()) return {at::kBFloat16, at::kFloat};
   ATHANOR_CHECK(name == "bfloat16" || name == "float32", "--dtype ({}) must be bfloat16 or float32", name);
-  return name == "bfloat16" ? at::kBFloat16 : at::kFloat;
+  return {name == "bfloat16" ? at::kBFloat16 : at::kFloat};
 }
 
 }  // namespace athanor::bench

@@ -17,6 +17,10 @@ class Laps {
   explicit Laps(size_t num_parts) : seconds_(num_parts, 0.0), last_s_(now_s()) {}
   /// Ends part `part`; a part that ends more than once is summed.
   void end(size_t part);
+  /// What the call has measured itself.
+  void add(size_t part, double seconds) { seconds_.at(part) += seconds; }
+  /// Leaves out what was done since then: preparation.
+  void skip() { last_s_ = now_s(); }
   const std::vector<double>& seconds() const { return seconds_; }
 
  private:
@@ -50,8 +54,9 @@ struct Samples {
   std::vector<std::vector<double>> parts;  ///< [part][round]
 };
 
-/// Warms each subject up, then times all in turns, `rounds` times.
-std::vector<Samples> measure_in_turns(const std::vector<Subject>& subjects, int rounds);
+/// Warms each subject up, then times all in turns: as often as `given` says, or for each line of standard input where
+/// it is paced.
+std::vector<Samples> measure_in_turns(const std::vector<Subject>& subjects, const BenchArguments& given);
 
 double median(std::vector<double> values);
 
@@ -61,12 +66,16 @@ std::vector<Subject> gemm_yardsticks(at::ScalarType dtype);
 /// The yardstick of memory: all threads copy `bytes` from one place to another; work counts what is read and written.
 Subject copy_yardstick(int64_t bytes);
 
+/// All threads read `bytes`.
+Subject read_yardstick(int64_t bytes);
+
 /// Work per second of the median round; of several subjects the best.
 double best_rate(const std::vector<Subject>& subjects, const std::vector<Samples>& samples, size_t first, size_t count);
 
 /// Sets libtorch's threads as `athanor train` does, and refuses what makes no sense.
 void set_up(const BenchArguments& given);
 
-at::ScalarType parse_dtype(const std::string& name);
+/// The type of that name, or both where there is none.
+std::vector<at::ScalarType> dtypes_of(const std::string& name);
 
 }  // namespace athanor::bench

@@ -1,0 +1,33 @@
+// athanor bench gemm: its options; what it does is in core/bench_gemm.cpp.
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/bench.h"
+#include "cli/core.h"
+#include "cli/exit_code.h"
+
+namespace athanor {
+
+void add_bench_gemm_command(CLI::App& bench) {
+  const auto arguments = std::make_shared<BenchGemmArguments>();
+  auto* command = bench.add_subcommand(
+      "gemm", "Matrix products, one for each expert, as a share of the GEMM peak; without a shape, five of them");
+  const auto shape = [&](const char* name, int64_t& value, const char* help) {
+    return command->add_option(name, value, help)
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+        ->capture_default_str();
+  };
+  const std::vector<CLI::Option*> options = {
+      shape("--experts", arguments->experts, "Experts"), shape("--rows", arguments->rows, "Rows of each expert"),
+      shape("--k", arguments->k, "Inputs"), shape("--n", arguments->n, "Outputs")};
+  command->add_option("--dtype", arguments->dtype, "bfloat16 or float32; default: both")
+      ->check(CLI::IsMember({"bfloat16", "float32"}));
+  add_bench_options(*command, *arguments);
+  command->callback([arguments, options] {
+    for (const auto* option : options) arguments->any_shape |= option->count() > 0;
+    if (const int code = call_core("bench_gemm", arguments.get())) throw ExitCode{code};
+  });
+}
+
+}  // namespace athanor

@@ -1,0 +1,26 @@
+// athanor bench optimizer: its options; what it does is in core/bench_optimizer.cpp.
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/bench.h"
+#include "cli/core.h"
+#include "cli/exit_code.h"
+
+namespace athanor {
+
+void add_bench_optimizer_command(CLI::App& bench) {
+  const auto arguments = std::make_shared<BenchOptimizerArguments>();
+  auto* command = bench.add_subcommand("optimizer", "AdamW and the gradient norm, as a share of what memory can do");
+  command->add_option("--parameters", arguments->parameters, "How many; more than caches hold")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 34))
+      ->capture_default_str();
+  command->add_option("--dtype", arguments->dtype, "Of the weights that forward reads; default: both")
+      ->check(CLI::IsMember({"bfloat16", "float32"}));
+  add_bench_options(*command, *arguments);
+  command->callback([arguments] {
+    if (const int code = call_core("bench_optimizer", arguments.get())) throw ExitCode{code};
+  });
+}
+
+}  // namespace athanor

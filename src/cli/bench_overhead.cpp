@@ -1,0 +1,30 @@
+// athanor bench overhead: its options; what it does is in core/bench_overhead.cpp.
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/bench.h"
+#include "cli/core.h"
+#include "cli/exit_code.h"
+
+namespace athanor {
+
+void add_bench_overhead_command(CLI::App& bench) {
+  const auto arguments = std::make_shared<BenchOverheadArguments>();
+  auto* command = bench.add_subcommand(
+      "overhead", "Forward and backward of one layer so small that nothing is left but what the program adds");
+  command->add_option("--hidden", arguments->hidden, "Width of a token, a multiple of 16")
+      ->check(CLI::Range(int64_t{16}, int64_t{1} << 16))
+      ->capture_default_str();
+  command->add_option("--tokens", arguments->tokens, "Tokens")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 20))
+      ->capture_default_str();
+  command->add_option("--dtype", arguments->dtype, "bfloat16 or float32; default: both")
+      ->check(CLI::IsMember({"bfloat16", "float32"}));
+  add_bench_options(*command, *arguments);
+  command->callback([arguments] {
+    if (const int code = call_core("bench_overhead", arguments.get())) throw ExitCode{code};
+  });
+}
+
+}  // namespace athanor
