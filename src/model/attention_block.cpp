@@ -1,9 +1,17 @@
 #include "model/attention_block.h"
 
 #include "ops/linear.h"
-#include "ops/norm.h"
+#include "ops/norm_rope.h"
 
 namespace athanor {
+namespace {
+
+ops::NormRope::Norm norm_of(QkNorm norm) {
+  if (norm == QkNorm::kNone) return ops::NormRope::Norm::kNone;
+  return norm == QkNorm::kWhole ? ops::NormRope::Norm::kWhole : ops::NormRope::Norm::kHead;
+}
+
+}  // namespace
 
 AttentionBlock::AttentionBlock(const ModelConfig& model, const ParameterStore& parameters, const std::string& prefix)
     : num_heads_(model.num_attention_heads), kv_heads_(model.kv_heads()), head_dim_(model.head_dim()),
@@ -20,24 +28,12 @@ AttentionBlock::AttentionBlock(const ModelConfig& model, const ParameterStore& p
 }
 
 AttentionBlock::Heads AttentionBlock::project(const Tensor& x, const ops::Rotation& rotation) const {
-  Tensor q = ops::linear(x, q_), k = ops::linear(x, k_), v = ops::linear(x, v_);
-  if (qk_norm_ == QkNorm::kWhole) {
-    q = ops::rms_norm(q, q_norm_, norm_eps_);
-    k = ops::rms_norm(k, k_norm_, norm_eps_);
-  }
-  if (clip_ > 0) {
-    q = q.clamp(-clip_, clip_);
-    k = k.clamp(-clip_, clip_);
-    v = v.clamp(-clip_, clip_);
-  }
-  const int64_t batch = x.size(0), tokens = x.size(1);
-  q = q.view({batch, tokens, num_heads_, head_dim_});
-  k = k.view({batch, tokens, kv_heads_, head_dim_});
-  if (qk_norm_ == QkNorm::kHead) {
-    q = ops::rms_norm(q, q_norm_, norm_eps_);
-    k = ops::rms_norm(k, k_norm_, norm_eps_);
-  }
-  return {ops::rope(q, rotation), ops::rope(k, rotation), v.view({batch, tokens, kv_heads_, head_dim_})};
+  const ops::NormRope how{norm_of(qk_norm_), norm_eps_, clip_};
+  Tensor v = ops::linear(x, v_);
+  if (clip_ > 0) v = v.clamp(-clip_, clip_);
+  return {ops::norm_rope(ops::linear(x, q_), q_norm_, how, rotation, num_heads_),
+          ops::norm_rope(ops::linear(x, k_), k_norm_, how, rotation, kv_heads_),
+          v.view({x.size(0), x.size(1), kv_heads_, head_dim_})};
 }
 
 Tensor AttentionBlock::output(const Tensor& attended) const {
