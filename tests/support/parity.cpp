@@ -74,8 +74,10 @@ void run(const Arguments& given) {
   config.moe.router_z_loss_coef = 0;
   config.data.attention_scope = given.eos_id >= 0 ? "document" : "instance";
   TrainState state(config, {});
-  for (const auto& spec : make_inventory(config.model))
-    folder.read(spec.name, state.parameters.master_of(spec.name).data_ptr<float>());
+  for (const auto& spec : make_inventory(config.model)) {
+    state.parameters.fill_master(
+        spec.name, [&](int64_t first, std::span<float> out) { folder.read(spec.name, first, out); });
+  }
 
   const auto microbatch = split_batch(batch, config, static_cast<uint32_t>(given.eos_id)).at(0);
   Named out = {{"logits", state.decoder.logits(microbatch.tokens, microbatch.labels.documents)}};
