@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 
 #include "base/error.h"
@@ -152,6 +153,10 @@ double best_rate(const std::vector<Subject>& subjects, const std::vector<Samples
 void set_up(const BenchArguments& given) {
   ATHANOR_CHECK(given.rounds >= 1, "--rounds ({}) must be at least 1", given.rounds);
   ATHANOR_CHECK(given.num_threads >= 0, "--threads ({}) must not be negative", given.num_threads);
+  if (!given.json.empty()) {
+    const auto folder = std::filesystem::absolute(given.json).parent_path();
+    ATHANOR_CHECK(std::filesystem::is_directory(folder), "--json: there is no folder {}", folder.string());
+  }
   at::set_num_threads(static_cast<int>(given.num_threads > 0 ? given.num_threads : cpu_count()));
 }
 
