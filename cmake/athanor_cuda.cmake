@@ -57,3 +57,9 @@ if(ATHANOR_TESTS)
   add_test(NAME kernels_cuda COMMAND kernels_cuda_test)
   set_tests_properties(kernels_cuda PROPERTIES LABELS unit ENVIRONMENT ATHANOR_SOURCE_DIR=${CMAKE_SOURCE_DIR})
 endif()
+
+# Not part of `all` where nvcc is missing: there is nothing for it to measure.
+if(ATHANOR_NVCC)
+  add_executable(kernels_cuda_bench ${CMAKE_SOURCE_DIR}/src/kernels/cuda/kernels_cuda_bench.cpp)
+  target_link_libraries(kernels_cuda_bench PRIVATE athanor_kernels_cuda)
+endif()

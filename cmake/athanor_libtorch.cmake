@@ -36,6 +36,11 @@ target_compile_definitions(athanor_torch INTERFACE USE_DISTRIBUTED)
 target_link_libraries(athanor_torch INTERFACE
   -Wl,--no-as-needed ${ATHANOR_LIBTORCH}/lib/libtorch.so ${ATHANOR_LIBTORCH}/lib/libtorch_cpu.so -Wl,--as-needed
   ${ATHANOR_LIBTORCH}/lib/libc10.so)
+if(EXISTS ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so)
+  # Nothing names libtorch_cuda.so: it registers its kernels when it is loaded.
+  target_link_libraries(athanor_torch INTERFACE -Wl,--no-as-needed ${ATHANOR_LIBTORCH}/lib/libtorch_cuda.so
+    ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so -Wl,--as-needed)
+endif()
 
 # at::parallel_for is a template in a header: compiled without OpenMP it runs every loop on one thread, silently. The
 # wheel's libtorch brings an OpenMP of its own, and two in one process would each start a thread for every core. Its

@@ -7,6 +7,7 @@
 
 #include "kernels/attention.h"
 #include "ops/attention_spans.h"
+#include "ops/device.h"
 
 namespace athanor::ops {
 namespace {
@@ -187,6 +188,7 @@ bool has_tiles(const Tensor& q) {
 }  // namespace
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
+  if (device::takes(q)) return device::attention(q, k, v, documents);
   if (!has_tiles(q)) return library::attention(q, k, v, documents);
   return Attention::apply(with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
                           spans_of(q.size(0), q.size(1), documents));

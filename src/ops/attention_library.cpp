@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "ops/attention_spans.h"
+#include "ops/device.h"
 
 namespace athanor::ops {
 namespace {
@@ -84,6 +85,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
 }  // namespace library
 
 Tensor attention_over_cache(const Tensor& q, const Tensor& k, const Tensor& v) {
+  if (device::takes(q)) return device::attention_over_cache(q, k, v);
   const at::NoGradGuard no_grad;
   const auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
       with_dense_heads(q).transpose(1, 2), with_dense_heads(repeat_kv(k, q.size(2))).transpose(1, 2),

@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/accumulate.h"
+#include "ops/device.h"
 
 namespace athanor::ops {
 namespace {
@@ -47,6 +48,7 @@ struct Embedding : torch::autograd::Function<Embedding> {
 }  // namespace
 
 Tensor embedding(const Tensor& tokens, const Weight& weight) {
+  if (device::takes(weight.value)) return device::embedding(tokens, weight);
   if (!at::GradMode::is_enabled() || !weight.grad.defined()) return look_up(tokens, weight.value);
   const Tensor anchor = at::empty({0}, weight.value.options()).requires_grad_();
   return Embedding::apply(anchor, tokens, weight);

@@ -7,6 +7,7 @@
 
 #include "kernels/expert_activation.h"
 #include "kernels/routing.h"
+#include "ops/device.h"
 #include "ops/grouped_matmul.h"
 #include "ops/tiles.h"
 
@@ -165,6 +166,8 @@ struct Experts : torch::autograd::Function<Experts> {
 
 Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const ExpertWeights& weights,
                int64_t first_local_expert, int64_t num_local_experts, CombineWeights combine) {
+  if (device::takes(x_TD))
+    return device::experts(x_TD, weights_TK, expert_ids_TK, weights, first_local_expert, num_local_experts, combine);
   const Route route =
       make_route(expert_ids_TK.contiguous(), multiplies_on_tiles(x_TD), first_local_expert, num_local_experts);
   const Tensor x = x_TD.contiguous(), gates = weights_TK.contiguous();

@@ -4,6 +4,7 @@
 
 #include "kernels/accumulate.h"
 #include "kernels/gemm_tile.h"
+#include "ops/device.h"
 #include "ops/tiles.h"
 
 namespace athanor::ops {
@@ -53,6 +54,7 @@ struct Linear : torch::autograd::Function<Linear> {
 }  // namespace
 
 void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b) {
+  if (device::takes(grad)) return device::add_outer_product(grad, a, b);
   const at::NoGradGuard no_grad;
   if (a.size(0) == 0) return;
   if (multiplies_on_tiles(a)) {

@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/cross_entropy.h"
+#include "ops/device.h"
 #include "ops/linear.h"
 #include "ops/tiles.h"
 
@@ -72,6 +73,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
 
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
                             int64_t chunk_tokens) {
+  if (device::takes(x)) return device::linear_cross_entropy(x, weight, targets, grad_scale, chunk_tokens);
   ATHANOR_ASSERT(grad_scale != 0 && weight.grad.defined());
   const Tensor ids = targets.contiguous();
   check(x, weight.value, ids, chunk_tokens);
@@ -79,6 +81,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor&
 }
 
 TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens) {
+  if (device::takes(x)) return device::token_losses(x, weight, targets, chunk_tokens);
   const at::NoGradGuard no_grad;
   const Tensor ids = targets.contiguous();
   check(x, weight, ids, chunk_tokens);

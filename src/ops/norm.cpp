@@ -4,6 +4,7 @@
 
 #include "kernels/accumulate.h"
 #include "kernels/norm.h"
+#include "ops/device.h"
 
 namespace athanor::ops {
 namespace {
@@ -199,6 +200,7 @@ struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Weight& weight, double eps) {
+  if (device::takes(x)) return device::rms_norm(x, weight, eps);
   const Tensor rows = x.contiguous();
   if (!at::GradMode::is_enabled() || !weight.grad.defined())
     return rms_forward(rows, {}, {}, weight.value, per_row(rows), eps);
@@ -206,12 +208,14 @@ Tensor rms_norm(const Tensor& x, const Weight& weight, double eps) {
 }
 
 Tensor layer_norm(const Tensor& x, double eps) {
+  if (device::takes(x)) return device::layer_norm(x, eps);
   const Tensor rows = x.contiguous();
   if (!at::GradMode::is_enabled()) return layer_forward(rows, {}, {}, per_row(rows), per_row(rows), eps);
   return LayerNorm::apply(rows, eps);
 }
 
 NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weight, double eps) {
+  if (device::takes(x)) return device::add_rms_norm(x, branch, weight, eps);
   ATHANOR_ASSERT(x.sizes() == branch.sizes());
   const Tensor rows = x.contiguous(), added = branch.contiguous();
   if (at::GradMode::is_enabled() && weight.grad.defined()) {
@@ -223,6 +227,7 @@ NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weig
 }
 
 NormedSum add_layer_norm(const Tensor& x, const Tensor& branch, double eps) {
+  if (device::takes(x)) return device::add_layer_norm(x, branch, eps);
   ATHANOR_ASSERT(x.sizes() == branch.sizes());
   const Tensor rows = x.contiguous(), added = branch.contiguous();
   if (at::GradMode::is_enabled()) {

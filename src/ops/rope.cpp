@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/rope.h"
+#include "ops/device.h"
 
 namespace athanor::ops {
 namespace {
@@ -61,6 +62,7 @@ Rotation make_rotation(const Tensor& positions, const Tensor& frequency, double 
 }
 
 Tensor rope(const Tensor& x, const Rotation& rotation) {
+  if (device::takes(x)) return device::rope(x, rotation);
   const Tensor heads = x.contiguous();
   if (!at::GradMode::is_enabled() || !heads.requires_grad()) return turn(heads, rotation.cos, rotation.sin, 1);
   return Rope::apply(heads, rotation.cos, rotation.sin);

@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/swiglu.h"
+#include "ops/device.h"
 
 namespace athanor::ops {
 namespace {
@@ -51,6 +52,7 @@ void swiglu_backward_into(const Tensor& dout, const Tensor& gate, const Tensor& 
 }
 
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
+  if (device::takes(gate)) return device::swiglu(gate, up);
   ATHANOR_ASSERT(gate.sizes() == up.sizes());
   const Tensor g = gate.contiguous(), u = up.contiguous();
   if (!at::GradMode::is_enabled()) {

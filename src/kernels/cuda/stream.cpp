@@ -100,6 +100,18 @@ void copy_out(const Stream& stream, void* to, const void* from, int64_t bytes) {
 #endif
 }
 
+void copy_on(const Stream& stream, void* to, const void* from, int64_t bytes) {
+  if (bytes <= 0) return;
+  if (stream.is_host()) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return;
+  }
+#ifdef __CUDACC__
+  check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, cuda_stream(stream)),
+        "copy_on");
+#endif
+}
+
 void synchronize(const Stream& stream) {
   if (stream.is_host()) return;
 #ifdef __CUDACC__

@@ -40,6 +40,9 @@ void release(const Stream& stream, void* memory);
 void copy_in(const Stream& stream, void* to, const void* from, int64_t bytes);
 void copy_out(const Stream& stream, void* to, const void* from, int64_t bytes);
 
+/// Within the place; comes back at once. For measuring what a copy takes.
+void copy_on(const Stream& stream, void* to, const void* from, int64_t bytes);
+
 /// Comes back when everything on the stream is done; fails with what the device says went wrong.
 void synchronize(const Stream& stream);
 

@@ -1,0 +1,29 @@
+# What CMake chooses for ops/device/: how the current CUDA stream is had from this libtorch, and the ops' own tests put
+# through the device forms.
+
+if(EXISTS ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so)
+  get_filename_component(nvcc_folder "${ATHANOR_NVCC}" DIRECTORY)
+  file(GLOB wheels ${ATHANOR_LIBTORCH}/../nvidia/*/include)
+  find_path(ATHANOR_CUDA_INCLUDE cuda_runtime_api.h
+    HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${nvcc_folder}/../include ENV CUDA_HOME ENV CUDA_PATH
+    PATHS /usr/local/cuda ${wheels} PATH_SUFFIXES include)
+  if(NOT ATHANOR_CUDA_INCLUDE)
+    message(FATAL_ERROR "This libtorch has CUDA, but cuda_runtime_api.h was not found: set CUDA_HOME or -DATHANOR_CUDA_INCLUDE=FOLDER")
+  endif()
+  target_sources(athanor_ops PRIVATE ${CMAKE_SOURCE_DIR}/src/ops/device/choices/libtorch_with_cuda.cpp)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/ops/device/choices/libtorch_with_cuda.cpp PROPERTIES
+    INCLUDE_DIRECTORIES ${ATHANOR_CUDA_INCLUDE})
+  message(STATUS "CUDA: ops on CUDA tensors, with libtorch's stream")
+else()
+  target_sources(athanor_ops PRIVATE ${CMAKE_SOURCE_DIR}/src/ops/device/choices/libtorch_without_cuda.cpp)
+  message(STATUS "CUDA: this libtorch has none (no libc10_cuda.so); ops run on CPU tensors only")
+endif()
+
+if(ATHANOR_TESTS)
+  add_executable(ops_device_test $<TARGET_OBJECTS:ops_test>
+    ${CMAKE_SOURCE_DIR}/src/ops/device/choices/takes_everything.cpp)
+  target_link_libraries(ops_device_test PRIVATE athanor_ops GTest::gtest GTest::gtest_main)
+  athanor_precompile(ops_device_test TRUE)
+  add_test(NAME ops_device COMMAND ops_device_test)
+  set_tests_properties(ops_device PROPERTIES LABELS unit ENVIRONMENT ATHANOR_SOURCE_DIR=${CMAKE_SOURCE_DIR})
+endif()

@@ -1,0 +1,50 @@
+#pragma once
+// The ops on tensors of an accelerator. Each op asks `takes` and hands its arguments over; no caller knows.
+//
+// Kernels are those of kernels/cuda/ where nvcc compiled them, else the portable forms in torch ops, which any device
+// of libtorch runs. Matrix products and attention are libtorch's. On a CPU tensor all of this runs, too, on the bodies
+// of the CUDA kernels in loops: ops_device_test puts the ops' own tests through it.
+
+#include "ops/attention.h"
+#include "ops/experts.h"
+#include "ops/linear_cross_entropy.h"
+#include "ops/norm.h"
+#include "ops/rope.h"
+#include "ops/tensor.h"
+
+namespace athanor::ops::device {
+
+/// Whether an op on `x` belongs here: x is not on the CPU. (ops_device_test links an answer of its own.)
+bool takes(const Tensor& x);
+
+// Each as the op of its name in ops/.
+Tensor rms_norm(const Tensor& x, const Weight& weight, double eps);
+Tensor layer_norm(const Tensor& x, double eps);
+NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weight, double eps);
+NormedSum add_layer_norm(const Tensor& x, const Tensor& branch, double eps);
+Tensor rope(const Tensor& x, const Rotation& rotation);
+Tensor swiglu(const Tensor& gate, const Tensor& up);
+Tensor embedding(const Tensor& tokens, const Weight& weight);
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents);
+Tensor attention_over_cache(const Tensor& q, const Tensor& k, const Tensor& v);
+void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b);
+Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
+                            int64_t chunk_tokens);
+TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens);
+
+/// Never waits for the number of rows: it works on the most there can be, padded to groups of 8, the rest left out by
+/// every product. In bf16 a product of weight gradients is rounded once before it is added to the fp32 bucket:
+/// libtorch's grouped matmul has no other result.
+Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const ExpertWeights& experts,
+               int64_t first_local_expert, int64_t num_local_experts, CombineWeights combine);
+
+namespace without_kernels {
+// What stands in where nvcc did not compile ours; any device, the CPU too.
+Tensor rms_norm(const Tensor& x, const Weight& weight, double eps);
+Tensor embedding(const Tensor& tokens, const Weight& weight);
+TokenLosses cross_entropy(const Tensor& logits, const Tensor& targets, double grad_scale);
+Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const ExpertWeights& experts,
+               int64_t first_local_expert, int64_t num_local_experts);
+}  // namespace without_kernels
+
+}  // namespace athanor::ops::device

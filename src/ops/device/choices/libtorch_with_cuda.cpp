@@ -1,0 +1,9 @@
+// Chosen by cmake/athanor_device.cmake where libtorch has CUDA.
+
+#include <c10/cuda/CUDAStream.h>
+
+#include "ops/device/on_stream.h"
+
+namespace athanor::ops::device {
+void* current_cuda_stream(const Tensor& x) { return c10::cuda::getCurrentCUDAStream(x.device().index()).stream(); }
+}  // namespace athanor::ops::device

@@ -1,0 +1,9 @@
+// Chosen by cmake/athanor_device.cmake where libtorch has no CUDA: then no tensor is on it either.
+
+#include "ops/device/on_stream.h"
+
+namespace athanor::ops::device {
+void* current_cuda_stream(const Tensor&) {
+  fail<Error>("bug: a CUDA tensor, but this libtorch has no CUDA; build against one that has (docs/gpu.md)");
+}
+}  // namespace athanor::ops::device

@@ -1,0 +1,20 @@
+#pragma once
+// Matrix products of groups of rows by libtorch: its CUTLASS kernel where shapes allow, else one product for each
+// group.
+
+#include "ops/tensor.h"
+
+namespace athanor::ops::device {
+
+/// Groups are multiples of 8 rows: 16 bytes of bf16, whichever operand's rows the kernel's copies run along.
+constexpr int64_t kGroupAlignment = 8;
+
+/// out[rows of e] = a[rows of e] · b[e]; rows [offsets[e], offsets[e + 1]) of [R, K], offsets int64 [L + 1] on the
+/// tensors' device, R no less than the last one. Rows after the last group are left unwritten or unspecified.
+/// @param b_LKN  may be a transposed view.
+Tensor grouped_matmul(const Tensor& a_RK, const Tensor& b_LKN, const Tensor& offsets);
+
+/// sum[e] += a[rows of e]ᵀ · b[rows of e]; sum [L, M, N] fp32. A group without rows leaves its sum exactly as it is.
+void add_grouped_outer_product(const Tensor& sum_LMN, const Tensor& a_RM, const Tensor& b_RN, const Tensor& offsets);
+
+}  // namespace athanor::ops::device

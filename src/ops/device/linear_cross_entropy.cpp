@@ -1,0 +1,121 @@
+#include "ops/linear_cross_entropy.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kernels/cuda/cross_entropy.h"
+#include "ops/device.h"
+#include "ops/device/on_stream.h"
+
+namespace athanor::ops::device {
+namespace {
+
+using kernels::kNoTarget;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+void check(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens) {
+  ATHANOR_ASSERT(chunk_tokens > 0 && x.dim() == 2 && targets.numel() == x.size(0));
+  const int64_t vocab = weight.size(0);
+  int64_t bad = -1;  // fetched once a microbatch: a wrong id would read beyond a row of logits
+  if (has_kernels(x)) {
+    const Tensor found = at::empty({1}, targets.options());
+    kernels::cuda::find_bad_target(OnStream(x), data<int64_t>(targets), targets.numel(), vocab, data<int64_t>(found));
+    bad = found.item<int64_t>();
+  } else if (targets.numel() > 0) {
+    const Tensor is_bad = (targets != kNoTarget).logical_and((targets < 0).logical_or(targets >= vocab));
+    const int64_t first = is_bad.to(at::kInt).argmax().item<int64_t>();
+    if (is_bad.reshape({-1})[first].item<bool>()) bad = first;
+  }
+  ATHANOR_CHECK_DATA(bad < 0,
+                     "target {} of position {} is no token of the model, which has {}; was the data prepared with "
+                     "another tokenizer?",
+                     targets.reshape({-1})[bad].item<int64_t>(), bad, vocab);
+}
+
+// Losses of one chunk; its logits become their gradient if grad_scale is not 0.
+TokenLosses losses_of_chunk(const Tensor& logits, const Tensor& targets, double grad_scale) {
+  if (!has_kernels(logits)) return without_kernels::cross_entropy(logits, targets, grad_scale);
+  const int64_t rows = logits.size(0);
+  const TokenLosses result{at::empty({rows}, logits.options().dtype(at::kFloat)),
+                           at::empty({rows}, logits.options().dtype(at::kBool))};
+  const OnStream stream(logits);
+  with_element(logits, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    kernels::cuda::cross_entropy<T>(stream, data<T>(logits), data<int64_t>(targets), data<float>(result.loss),
+                                    grad_scale == 0 ? data<bool>(result.is_greedy) : nullptr, rows, logits.size(1),
+                                    static_cast<float>(grad_scale));
+  });
+  return result;
+}
+
+struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Weight& weight, const Tensor& targets,
+                        double grad_scale, int64_t chunk_tokens) {
+    const int64_t tokens = x.size(0);
+    Tensor loss = at::zeros({}, x.options().dtype(at::kDouble));
+    const Tensor dx = at::empty_like(x);
+    for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
+      const int64_t count = std::min(chunk_tokens, tokens - begin);
+      const Tensor chunk = x.narrow(0, begin, count);
+      const Tensor logits = at::linear(chunk, weight.value);
+      loss.add_(losses_of_chunk(logits, targets.narrow(0, begin, count), grad_scale).loss.to(at::kDouble).sum());
+      Tensor dx_chunk = dx.narrow(0, begin, count);
+      at::mm_out(dx_chunk, logits, weight.value);
+      device::add_outer_product(weight.grad, logits, chunk);
+    }
+    ctx->saved_data["dx"] = dx;
+    return loss;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    ATHANOR_ASSERT(grads[0].item<double>() == 1);  // the weight's part was added in forward
+    return {ctx->saved_data["dx"].toTensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
+                            int64_t chunk_tokens) {
+  ATHANOR_ASSERT(grad_scale != 0 && weight.grad.defined());
+  const Tensor ids = targets.contiguous();
+  check(x, weight.value, ids, chunk_tokens);
+  return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens);
+}
+
+TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens) {
+  const at::NoGradGuard no_grad;
+  const Tensor ids = targets.contiguous();
+  check(x, weight, ids, chunk_tokens);
+  const int64_t tokens = x.size(0);
+  TokenLosses result{at::empty({tokens}, x.options().dtype(at::kFloat)),
+                     at::empty({tokens}, x.options().dtype(at::kBool))};
+  for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
+    const int64_t count = std::min(chunk_tokens, tokens - begin);
+    const Tensor logits = at::linear(x.narrow(0, begin, count), weight);
+    const TokenLosses chunk = losses_of_chunk(logits, ids.narrow(0, begin, count), 0);
+    result.loss.narrow(0, begin, count).copy_(chunk.loss);
+    result.is_greedy.narrow(0, begin, count).copy_(chunk.is_greedy);
+  }
+  return result;
+}
+
+namespace without_kernels {
+
+TokenLosses cross_entropy(const Tensor& logits, const Tensor& targets, double grad_scale) {
+  const Tensor has_target = targets != kNoTarget, index = targets.clamp_min(0).unsqueeze(1);
+  const Tensor log_probs = at::log_softmax(logits.to(at::kFloat), 1);
+  const Tensor loss = at::where(has_target, -log_probs.gather(1, index).squeeze(1), 0.0f);
+  // The first of the largest: of those that reach the largest, the lowest index.
+  const Tensor first = (logits == std::get<0>(logits.max(1, /*keepdim=*/true))).to(at::kInt).argmax(1);
+  if (grad_scale != 0) {
+    const Tensor ones = at::ones({index.size(0), 1}, log_probs.options());
+    const Tensor gradient = log_probs.exp().scatter_add(1, index, -ones) * grad_scale;
+    logits.copy_(at::where(has_target.unsqueeze(1), gradient, 0.0f));
+  }
+  return {loss, has_target.logical_and(first == targets)};
+}
+
+}  // namespace without_kernels
+
+}  // namespace athanor::ops::device
