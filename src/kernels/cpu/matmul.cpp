@@ -11,6 +11,7 @@ namespace {
 // B's strip should stay in the second-level cache (1 MiB or more on chips with AVX-512) beside A's rows.
 constexpr int64_t kStripBytes = 512 << 10;
 constexpr int64_t kMostPanels = 16;
+constexpr int64_t kShortPanelBytes = 32 << 10;
 constexpr int64_t kSumChunk = 1024;    // k of a sum that goes to memory: bounds the packed A
 constexpr int64_t kLongK = 4096;       // beyond it a panel is too large for the second-level cache;
 constexpr int64_t kLongChunk = 2048;   // tiles are then kept as fp32 between chunks of k
@@ -205,33 +206,43 @@ class Part {
   }
 
   // The lines that a later tile of this strip will add to. A few tiles ahead: one may take less time than they do.
-  Ahead sum_ahead(int64_t tile, int64_t panels, int64_t n_begin) const {
-    const int64_t later = tile + 4, block = later / panels;
-    if (block >= blocks_.count) return {};
-    const int64_t first = blocks_.first(block), rows = blocks_.first(block + 1) - first;
+  Ahead sum_ahead(int64_t block, int64_t panel, int64_t n_begin, int64_t n_end) const {
+    const int64_t panels = divide_up(n_end - n_begin, kTileColumns), later = block * panels + panel + 4;
+    if (later / panels >= blocks_.count) return {};
+    const int64_t first = blocks_.first(later / panels), rows = blocks_.first(later / panels + 1) - first;
     return {reinterpret_cast<const char*>(p_.sum + first * p_.ld + n_begin + later % panels * kTileColumns),
             p_.ld * static_cast<int64_t>(sizeof(float)), rows};
   }
 
+  // Tiles of a strip in the order that leaves most to the first-level cache: a short panel stays there while all rows
+  // pass; a long one passes under rows that stay. Sums go along rows of memory.
   void strip(int64_t n_begin, int64_t n_end) {
     pack_strip(n_begin, n_end);
-    alignas(kPanelAlignment) float own[kTileElements];
     const int64_t panels = divide_up(n_end - n_begin, kTileColumns);
-    for (int64_t block = 0; block < blocks_.count; ++block) {
-      const int64_t first = blocks_.first(block), rows = blocks_.first(block + 1) - first;
+    if (!p_.sum && panel_elements<T>(k_count_) * static_cast<int64_t>(sizeof(T)) <= kShortPanelBytes) {
       for (int64_t panel = 0; panel < panels; ++panel) {
-        const int64_t n = n_begin + panel * kTileColumns, columns = std::min(kTileColumns, n_end - n);
-        float* c = kept_ ? kept(block, n) : own;
-        for (int f = 0; f < p_.num_factors(); ++f) {
-          tile(f, block, rows, panel, c,
-               p_.sum ? sum_ahead(block * panels + panel, panels, n_begin) : ahead_of(f, block, n_end, panel));
-        }
-        if (p_.sum) {
-          add_tile(c, rows, columns, p_.sum + first * p_.ld + n, p_.ld);
-        } else if (k_begin_ + k_count_ == p_.k) {
-          store_tile(c, rows, columns, p_.out + first * p_.ld + n, p_.ld);
-        }
+        for (int64_t block = 0; block < blocks_.count; ++block) tile_to_memory(block, panel, n_begin, n_end);
       }
+    } else {
+      for (int64_t block = 0; block < blocks_.count; ++block) {
+        for (int64_t panel = 0; panel < panels; ++panel) tile_to_memory(block, panel, n_begin, n_end);
+      }
+    }
+  }
+
+  void tile_to_memory(int64_t block, int64_t panel, int64_t n_begin, int64_t n_end) const {
+    alignas(kPanelAlignment) float own[kTileElements];
+    const int64_t first = blocks_.first(block), rows = blocks_.first(block + 1) - first;
+    const int64_t n = n_begin + panel * kTileColumns, columns = std::min(kTileColumns, n_end - n);
+    float* c = kept_ ? kept(block, n) : own;
+    for (int f = 0; f < p_.num_factors(); ++f) {
+      tile(f, block, rows, panel, c,
+           p_.sum ? sum_ahead(block, panel, n_begin, n_end) : ahead_of(f, block, n_end, panel));
+    }
+    if (p_.sum) {
+      add_tile(c, rows, columns, p_.sum + first * p_.ld + n, p_.ld);
+    } else if (k_begin_ + k_count_ == p_.k) {
+      store_tile(c, rows, columns, p_.out + first * p_.ld + n, p_.ld);
     }
   }
 
