@@ -1,6 +1,6 @@
 # Thin on purpose: each target does all of its own set-up and hands over to a script that says what it does.
 
-.PHONY: setup build quickstart test check format bench bench-data clean
+.PHONY: setup build quickstart test check format bench bench-moe bench-overhead bench-data clean
 
 build:       ## build/athanor
 	@scripts/build
@@ -24,7 +24,17 @@ format:
 bench:       ## the same training step by transformers and by us, in one run
 	@scripts/setup --tests
 	@scripts/build
-	@bench/peers/run
+	@.venv/bin/python bench/peers/run
+
+bench-moe:   ## the sparse block by transformers and by us, in turns: five shapes
+	@scripts/setup --tests
+	@scripts/build
+	@.venv/bin/python bench/peers/moe
+
+bench-overhead:  ## one tiny layer by transformers and by us, in turns
+	@scripts/setup --tests
+	@scripts/build
+	@.venv/bin/python bench/peers/overhead
 
 bench-data:  ## encoding by `tokenizers` and by us in turns, on the shared texts
 	@scripts/setup --tests

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "ops/flat_memory.h"
+#include "ops/grouped_matmul.h"
 
 namespace athanor::bench {
 
@@ -110,19 +111,36 @@ std::vector<Subject> gemm_yardsticks(at::ScalarType dtype) {
       at::mm_out(out, a, b);
     }));
   }
+  constexpr int64_t kGroups = 4, kRows = 512, kWidth = 1024;
+  const at::Tensor a = at::randn({kGroups * kRows, kWidth}).to(dtype), c = at::empty_like(a);
+  const at::Tensor b = at::randn({kGroups, kWidth, kWidth}).to(dtype);
+  ops::GroupOffsets offsets;
+  for (int64_t g = 0; g <= kGroups; ++g) offsets.push_back(g * kRows);
+  const double flops = 2.0 * static_cast<double>(kGroups * kRows * kWidth * kWidth);
+  subjects.push_back(simple_subject("grouped 4 x 512, 1024", flops, [=] {
+    ops::grouped_matmul(offsets, {{a, b, /*b_transposed=*/true, c}});
+  }));
   return subjects;
 }
 
-Subject copy_yardstick(int64_t bytes) {
+std::vector<Subject> copy_yardsticks(int64_t bytes) {
   const at::Tensor from = ops::flat_zeros(bytes, at::kByte), to = ops::flat_zeros(bytes, at::kByte);
   at::Tensor(from).fill_(1);  // memory that was never written is one page of zeros
-  return simple_subject("copy", 2.0 * static_cast<double>(bytes), [from, to, bytes] {
+  const auto copy = [from, to, bytes] {
     const auto* source = from.const_data_ptr<uint8_t>();
     auto* target = to.data_ptr<uint8_t>();
     at::parallel_for(0, bytes, 1 << 20, [&](int64_t begin, int64_t end) {
       std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
     });
-  });
+  };
+  const auto change = [to, bytes] {
+    auto* word = reinterpret_cast<uint64_t*>(to.data_ptr<uint8_t>());
+    at::parallel_for(0, bytes / 8, 1 << 17, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) word[i] += 1;
+    });
+  };
+  const double work = 2.0 * static_cast<double>(bytes);
+  return {simple_subject("copy", work, copy), simple_subject("change in place", work, change)};
 }
 
 Subject read_yardstick(int64_t bytes) {
@@ -134,8 +152,13 @@ Subject read_yardstick(int64_t bytes) {
     const auto* word = from.const_data_ptr<int64_t>();
     auto* sum = sums.data_ptr<int64_t>();
     at::parallel_for(0, words, 1 << 17, [&](int64_t begin, int64_t end) {
-      int64_t total = 0;
-      for (int64_t i = begin; i < end; ++i) total += word[i];
+      // Several sums, so that none waits for its last addition.
+      constexpr int64_t kSums = 8;
+      int64_t totals[kSums] = {}, total = 0;
+      for (int64_t i = begin; i + kSums <= end; i += kSums) {
+        for (int64_t j = 0; j < kSums; ++j) totals[j] += word[i + j];
+      }
+      for (const int64_t one : totals) total += one;
       sum[at::get_thread_num()] += total;  // so that the loop is needed
     });
   });

@@ -60,11 +60,13 @@ std::vector<Samples> measure_in_turns(const std::vector<Subject>& subjects, cons
 
 double median(std::vector<double> values);
 
-/// The yardstick of multiplications: the library's own product of square matrices, 1024 and 2048 wide.
+/// The yardsticks of multiplications, of which the best is the limit: the library's own product of square matrices,
+/// 1024 and 2048 wide, and our grouped product of as many as there are groups.
 std::vector<Subject> gemm_yardsticks(at::ScalarType dtype);
 
-/// The yardstick of memory: all threads copy `bytes` from one place to another; work counts what is read and written.
-Subject copy_yardstick(int64_t bytes);
+/// The yardsticks of memory, of which the better is the limit; work counts what is read and written. All threads copy
+/// `bytes` from one place to another, and change them in place (which spares the reading of what will be overwritten).
+std::vector<Subject> copy_yardsticks(int64_t bytes);
 
 /// All threads read `bytes`.
 Subject read_yardstick(int64_t bytes);
