@@ -13,7 +13,7 @@
 #include "ops/linear.h"
 #include "ops/linear_cross_entropy.h"
 #include "ops/norm.h"
-#include "ops/rope.h"
+#include "ops/norm_rope.h"
 #include "ops/swiglu.h"
 #include "optim/clip.h"
 
@@ -100,31 +100,26 @@ StepPart projections_part(const Shapes& s) {
 }
 
 StepPart rotation_part(const Shapes& s) {
+  using Norm = ops::NormRope::Norm;
   const auto& model = s.config->model;
   const auto kind = family_of(model).qk_norm;
-  const double eps = norm_eps(model);
+  const Norm norm = kind == QkNorm::kNone ? Norm::kNone : kind == QkNorm::kWhole ? Norm::kWhole : Norm::kHead;
+  const ops::NormRope how{norm, norm_eps(model), model.clip_qkv};
   const auto rotation =
       ops::make_rotation(at::arange(s.T, at::kLong).expand({s.B, s.T}), ops::inverse_frequency(s.C, model.rope_theta));
-  const auto width = [&](int64_t heads) { return kind == QkNorm::kWhole ? heads * s.C : s.C; };
-  const auto scale = [&](int64_t heads) {
-    return Weight{at::ones({width(heads)}, s.dtype), at::zeros({width(heads)}, at::kFloat)};
-  };
-  const std::vector<Weight> scales = {scale(s.heads), scale(s.kv_heads)};
   const std::vector<int64_t> heads = {s.heads, s.kv_heads};
-  const int64_t B = s.B, T = s.T, C = s.C;
+  std::vector<Weight> scales(2);
+  for (size_t i = 0; norm != Norm::kNone && i < 2; ++i) {
+    const int64_t width = norm == Norm::kWhole ? heads[i] * s.C : s.C;
+    scales[i] = {at::ones({width}, s.dtype), at::zeros({width}, at::kFloat)};
+  }
   const auto forward = [=](const std::vector<Tensor>& in) {
     std::vector<Tensor> out;
-    for (size_t i = 0; i < 2; ++i) {
-      Tensor x = in[i];
-      if (kind == QkNorm::kWhole) x = ops::rms_norm(x, scales[i], eps);
-      x = x.view({B, T, heads[i], C});
-      if (kind == QkNorm::kHead) x = ops::rms_norm(x, scales[i], eps);
-      out.push_back(ops::rope(x, rotation));
-    }
+    for (size_t i = 0; i < 2; ++i) out.push_back(ops::norm_rope(in[i], scales[i], how, rotation, heads[i]));
     return out;
   };
   const double elements = double(s.N) * double((s.heads + s.kv_heads) * s.C);
-  // In one pass each way: forward reads and writes, backward reads gradient and input and writes.
+  // Forward reads and writes, backward reads gradient and input and writes.
   return {forward_backward("QK-norm and RoPE", elements * 5 * s.size,
                            {s.random({s.B, s.T, s.heads * s.C}), s.random({s.B, s.T, s.kv_heads * s.C})}, forward),
           s.calls * double(model.num_hidden_layers), Bound::kCopy};
