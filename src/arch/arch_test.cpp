@@ -76,6 +76,28 @@ TEST(Inventory, DenseLayersAmongSparseOnesHaveTheDenseWidth) {
   EXPECT_EQ(gate_of_layer, (std::map<int64_t, std::vector<int64_t>>{{0, dense}, {1, sparse}, {2, dense}, {3, dense}}));
 }
 
+TEST(Inventory, SharedExpertsAreOneDenseLayerBesideTheChosenOnes) {
+  auto model = recipe("qwen3-moe-tiny").model;
+  const int64_t without = count_parameters(model), active = count_active_parameters(model);
+  const double flops = count_forward_flops(model, 1, 64).feed_forward;
+  model.num_shared_experts = 3;
+  const int64_t f = 3 * model.moe_intermediate_size, d = model.hidden_size,
+                added = model.num_sparse_layers() * 3 * f * d;
+  EXPECT_EQ(count_parameters(model) - without, added);
+  EXPECT_EQ(count_active_parameters(model) - active, added);
+  EXPECT_DOUBLE_EQ(count_forward_flops(model, 1, 64).feed_forward - flops, 2.0 * 64 * static_cast<double>(added));
+  std::map<std::string, std::vector<int64_t>> shared;
+  for (const auto& spec : make_inventory(model)) {
+    if (spec.name.find("shared_experts") == std::string::npos) continue;
+    EXPECT_FALSE(spec.is_expert()) << spec.name;
+    if (spec.layer == 0) shared[spec.name] = spec.shape;
+  }
+  const std::string prefix = "model.layers.0.mlp.shared_experts.";
+  EXPECT_EQ(shared, (std::map<std::string, std::vector<int64_t>>{{prefix + "gate_proj.weight", {f, d}},
+                                                                 {prefix + "up_proj.weight", {f, d}},
+                                                                 {prefix + "down_proj.weight", {d, f}}}));
+}
+
 TEST(Inventory, NamesAreUniqueAndTiedOutputIsTheEmbedding) {
   auto model = recipe("olmoe-tiny").model;
   std::vector<std::string> names;

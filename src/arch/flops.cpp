@@ -21,8 +21,9 @@ FlopCount count_forward_flops(const ModelConfig& m, int64_t num_sequences, int64
   count.attention_scores = layers * 2 * matmul(tokens, attended, q);
   const auto sparse_layers = static_cast<double>(m.num_sparse_layers());
   const auto expert_f = static_cast<double>(m.expert_intermediate_size());
+  const auto passed = static_cast<double>(m.num_experts_per_tok + m.num_shared_experts);
   count.feed_forward = (layers - sparse_layers) * 3 * matmul(tokens, f, d) +
-                       sparse_layers * (static_cast<double>(m.num_experts_per_tok) * 3 * matmul(tokens, expert_f, d) +
+                       sparse_layers * (passed * 3 * matmul(tokens, expert_f, d) +
                                         matmul(tokens, static_cast<double>(m.num_experts), d));
   count.output = matmul(tokens, static_cast<double>(m.vocab_size), d);
   return count;

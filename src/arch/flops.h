@@ -13,7 +13,7 @@ namespace athanor {
 struct FlopCount {
   double attention_projections = 0;
   double attention_scores = 0;  ///< QKᵀ and PV over the causal half only
-  double feed_forward = 0;      ///< router and the k chosen experts, or the dense layer
+  double feed_forward = 0;      ///< router, the k chosen and the shared experts, or the dense layer
   double output = 0;            ///< the language-model head
   double total() const { return attention_projections + attention_scores + feed_forward + output; }
 };

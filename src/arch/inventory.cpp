@@ -22,21 +22,26 @@ void add_attention(const ModelConfig& m, int64_t layer, const std::string& prefi
   }
 }
 
+// One SwiGLU of width f.
+void add_dense(int64_t d, int64_t f, int64_t layer, const std::string& prefix, std::vector<ParameterSpec>& out) {
+  out.push_back({prefix + "gate_proj.weight", {f, d}, Role::kGate, layer, {.tensor = 0}});
+  out.push_back({prefix + "up_proj.weight", {f, d}, Role::kUp, layer, {.tensor = 0}});
+  out.push_back({prefix + "down_proj.weight", {d, f}, Role::kDown, layer, {.tensor = 1}});
+}
+
 void add_feed_forward(const ModelConfig& m, int64_t layer, const std::string& prefix, std::vector<ParameterSpec>& out) {
-  const int64_t d = m.hidden_size, e = m.num_experts;
+  const int64_t d = m.hidden_size, e = m.num_experts, f = m.expert_intermediate_size();
   const std::string mlp = prefix + "mlp.";
   if (!m.is_sparse_layer(layer)) {
-    const int64_t f = m.intermediate_size;
-    out.push_back({mlp + "gate_proj.weight", {f, d}, Role::kGate, layer, {.tensor = 0}});
-    out.push_back({mlp + "up_proj.weight", {f, d}, Role::kUp, layer, {.tensor = 0}});
-    out.push_back({mlp + "down_proj.weight", {d, f}, Role::kDown, layer, {.tensor = 1}});
+    add_dense(d, m.intermediate_size, layer, mlp, out);
     return;
   }
-  const int64_t f = m.expert_intermediate_size();
   out.push_back({mlp + "gate.weight", {e, d}, Role::kRouter, layer, {}});
   out.push_back({mlp + "experts.gate_proj.weight", {e, f, d}, Role::kExpertGate, layer, {.tensor = 1, .expert = 0}});
   out.push_back({mlp + "experts.up_proj.weight", {e, f, d}, Role::kExpertUp, layer, {.tensor = 1, .expert = 0}});
   out.push_back({mlp + "experts.down_proj.weight", {e, d, f}, Role::kExpertDown, layer, {.tensor = 2, .expert = 0}});
+  // Every token passes through the shared experts: together they are one dense layer.
+  if (m.num_shared_experts > 0) add_dense(d, m.shared_intermediate_size(), layer, mlp + "shared_experts.", out);
 }
 
 }  // namespace

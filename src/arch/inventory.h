@@ -19,7 +19,7 @@ enum class Role {
   kValue,         // [kv_heads * head_dim, D]
   kAttentionOut,  // [D, heads * head_dim]
   kRouter,        // [E, D]
-  kGate,          // [F, D]
+  kGate,          // [F, D], of a dense layer or of the shared experts together
   kUp,            // [F, D]
   kDown,          // [D, F]
   kExpertGate,    // [E, F, D]

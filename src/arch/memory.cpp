@@ -26,7 +26,8 @@ MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len) {
   // Kept by a feed-forward pass: norm's input and output, then gate, up and activation for each expert choice, and for
   // experts the gathered input and the output before the combine.
   const auto choices = static_cast<double>(m.num_experts_per_tok);
-  const double dense = 3 * f, sparse = choices * (3 * static_cast<double>(m.expert_intermediate_size()) + 2 * d);
+  const double dense = 3 * f, shared = 3 * static_cast<double>(m.shared_intermediate_size());
+  const double sparse = shared + choices * (3 * static_cast<double>(m.expert_intermediate_size()) + 2 * d);
   const auto layers = static_cast<double>(m.num_hidden_layers);
   const auto sparse_layers = static_cast<double>(m.num_sparse_layers());
   need.activation_bytes =

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "checkpoint/dtype.h"
+#include "checkpoint/router_rows.h"
 #include "config/model_config.h"
 
 namespace athanor {
@@ -20,6 +21,7 @@ struct HfConfig {
   /// Token ids; of several ends of text the first.
   std::optional<int64_t> bos_token_id, eos_token_id, pad_token_id;
   double router_aux_loss_coef = 0.01;
+  RouterRows router_bias;  ///< of a run of ours; config.json has no place for it, so that such a model is not exported
 };
 
 /// @throws CheckpointError that names everything at once: what is missing, of a wrong type or impossible, and every

@@ -8,10 +8,12 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/files.h"
+#include "base/text.h"
 #include "checkpoint/hf_layout.h"
 #include "checkpoint/hf_tokenizer.h"
 #include "checkpoint/moved_aside.h"
 #include "checkpoint/safetensors.h"
+#include "config/families.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
@@ -110,6 +112,16 @@ void write_weights(const fs::path& folder, const std::vector<ParameterSpec>& par
   write_file_atomically(folder / kHfIndexName, index.dump(2) + "\n");
 }
 
+void refuse_beyond_family(const HfConfig& config) {
+  auto beyond = beyond_family(config.model);
+  if (any_nonzero(config.router_bias)) beyond.push_back("a router bias (moe.bias_update_rate)");
+  ATHANOR_CHECK_CHECKPOINT(
+      beyond.empty(),
+      "cannot export: the model has {}, and the class of family {} in transformers ({}) nothing of "
+      "the kind",
+      join(beyond), config.model.family, family_of(config.model).architecture);
+}
+
 void write_generation_config(const fs::path& folder, const HfConfig& config) {
   nlohmann::json json{{"_from_model_config", true}};
   if (config.bos_token_id) json["bos_token_id"] = *config.bos_token_id;
@@ -130,6 +142,7 @@ void export_hf_folder(const fs::path& folder, const HfConfig& config, const Para
 void export_hf_folder(const fs::path& folder, const HfConfig& config, const ParameterReader& read,
                       const HfExportOptions& options) {
   ATHANOR_ASSERT(options.dtype == Dtype::kBF16 || options.dtype == Dtype::kF32);
+  refuse_beyond_family(config);
   const bool taken = fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder));
   ATHANOR_CHECK_CHECKPOINT(!taken || options.overwrite, "{}: is there already; choose another folder or overwrite it",
                            folder.string());

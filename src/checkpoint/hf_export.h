@@ -35,8 +35,8 @@ struct HfExportOptions {
 using ParameterReader = std::function<void(const ParameterSpec&, int64_t first, std::span<float> out)>;
 
 /// @param config  token ids in it go into config.json and generation_config.json.
-/// @throws CheckpointError if `folder` is there, not empty and not to be overwritten, or a source's length is wrong;
-/// IoError. Fault point: "export.before_commit".
+/// @throws CheckpointError if the model has what its family's class in `transformers` has not, if `folder` is there,
+/// not empty and not to be overwritten, or a source's length is wrong; IoError. Fault point: "export.before_commit".
 void export_hf_folder(const std::filesystem::path& folder, const HfConfig& config, const ParameterSource& source,
                       const HfExportOptions& options = {});
 void export_hf_folder(const std::filesystem::path& folder, const HfConfig& config, const ParameterReader& reader,

@@ -138,6 +138,24 @@ TEST_F(HfFolderTest, ExpertsLieOneByOneUnderTransformersNames) {
   FAIL();
 }
 
+TEST_F(HfFolderTest, WhatTheFamilyHasNotIsRefusedByNameAndNothingIsLeft) {
+  const auto refusal = [&](auto change) {
+    HfConfig config = small_model(true);
+    change(config);
+    const std::string message = message_of<CheckpointError>([&] { write(config); });
+    EXPECT_FALSE(fs::exists(path_));
+    EXPECT_SAYS(message, "OlmoeForCausalLM");
+    return message;
+  };
+  EXPECT_SAYS(refusal([](HfConfig& c) { c.model.num_shared_experts = 2; }), "model.num_shared_experts (2)");
+  EXPECT_SAYS(refusal([](HfConfig& c) { c.model.router_score = "sigmoid"; }), "model.router_score (sigmoid)");
+  EXPECT_SAYS(refusal([](HfConfig& c) { c.model.routed_scaling_factor = 2.5; }), "model.routed_scaling_factor (2.5)");
+  EXPECT_SAYS(refusal([](HfConfig& c) { c.router_bias = {{0, 0, 0}, {0, 0.5f, 0}}; }), "a router bias");
+  HfConfig balanced = small_model(true);
+  balanced.router_bias = {{0, 0, 0}, {0, 0, 0}};  // chooses as none does
+  write(balanced);
+}
+
 TEST_F(HfFolderTest, FusedExpertsAreRead) {
   const auto config = small_model(true);
   write(config, {.dtype = Dtype::kF32});

@@ -45,7 +45,8 @@ class JsonFields : public Fields {
 /// Fields that checkpoints may lack which were written before there were any others but the default.
 bool is_younger_than_checkpoints(const std::string& key) {
   return key.starts_with("rope_scaling.") || key == "head_dim" || key == "moe_intermediate_size" ||
-         key == "decoder_sparse_step" || key == "mlp_only_layers";
+         key == "decoder_sparse_step" || key == "mlp_only_layers" || key == "router_score" ||
+         key == "routed_scaling_factor" || key == "num_shared_experts";
 }
 
 }  // namespace

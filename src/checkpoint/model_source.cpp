@@ -27,6 +27,7 @@ ModelSource from_checkpoint(const std::shared_ptr<const CheckpointReader>& check
   ModelSource source;
   source.config.model = run.model;
   source.config.router_aux_loss_coef = run.moe.router_aux_loss_coef;
+  source.config.router_bias = read_router_rows(state, kRouterBias, run.model, where);
   if (state.contains("eos_id") && state["eos_id"].is_number_integer())
     source.config.eos_token_id = state["eos_id"].get<int64_t>();
   source.tokenizer = find_tokenizer_file(checkpoint->folder().parent_path().parent_path());

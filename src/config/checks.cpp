@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "base/text.h"
+#include "config/families.h"
 #include "config/findings.h"
 #include "config/training_stages.h"
 
@@ -38,6 +40,21 @@ void check_stage(const std::string& where, const RunConfig& config, Findings& fo
                 optimizer.warmup_steps, where.empty() ? "train.steps" : "its steps", train.steps);
   found.require(optimizer.min_lr <= optimizer.lr, "{}optimizer.min_lr ({}) is above optimizer.lr ({})", where,
                 optimizer.min_lr, optimizer.lr);
+  for (const auto& line : find_balance_contradictions(config)) found.require(false, "{}{}", where, line);
+}
+
+// A model-only checkpoint is a folder of `transformers`; what has no place there must not be found out at step 1,000.
+void check_exportable(const RunConfig& config, Findings& found) {
+  if (config.checkpoint.model_interval == 0) return;
+  auto beyond = beyond_family(config.model);
+  if (config.moe.bias_update_rate > 0) {
+    beyond.push_back(fmt::format("moe.bias_update_rate ({})", config.moe.bias_update_rate));
+  }
+  found.require(
+      beyond.empty(),
+      "{}: the class of family {} in transformers has nothing of the kind, so no model-only checkpoint can be "
+      "written; set checkpoint.model_interval to 0",
+      join(beyond), config.model.family);
 }
 
 void check_stages(const RunConfig& config, Findings& found) {
@@ -70,8 +87,30 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
   found.require(model.num_experts == 0 || model.num_experts % parallelism.expert_parallel_degree == 0,
                 "parallelism.expert_parallel_degree ({}) must divide model.num_experts ({})",
                 parallelism.expert_parallel_degree, model.num_experts);
+  check_exportable(config, found);
   for (auto& line : found.take()) lines.push_back(std::move(line));
   return lines;
+}
+
+std::vector<std::string> find_balance_contradictions(const RunConfig& config) {
+  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism] = config;
+  Findings found;
+  if (moe.balance != "none") {
+    found.require(train.micro_batch_size % moe.balance_group == 0,
+                  "moe.balance_group ({}) must divide train.micro_batch_size ({}): a group is evened out in one piece",
+                  moe.balance_group, train.micro_batch_size);
+  }
+  // The experts of a model that comes from a folder are known when it is read.
+  if (moe.balance == "swipe" && data.seq_len > 0 && model.num_experts > 0) {
+    const int64_t choices = moe.balance_group * data.seq_len * model.num_experts_per_tok;
+    found.require(
+        choices % model.num_experts == 0,
+        "moe.balance swipe: {} experts cannot have equal shares of the {} choices of a group "
+        "(moe.balance_group {} · data.seq_len {} · model.num_experts_per_tok {}); choose numbers whose product "
+        "model.num_experts divides",
+        model.num_experts, choices, moe.balance_group, data.seq_len, model.num_experts_per_tok);
+  }
+  return found.take();
 }
 
 }  // namespace athanor

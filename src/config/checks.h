@@ -14,4 +14,8 @@ std::vector<std::string> find_contradictions(const RunConfig& config);
 /// Those of the model alone (also for a model that comes from a folder).
 std::vector<std::string> find_contradictions(const ModelConfig& model);
 
+/// Whether moe.balance can do what it says on one stage's batches, whose data.seq_len is known (0: not yet; then what
+/// depends on it is passed over).
+std::vector<std::string> find_balance_contradictions(const RunConfig& config);
+
 }  // namespace athanor

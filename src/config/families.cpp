@@ -1,5 +1,7 @@
 #include "config/families.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <set>
 
@@ -116,6 +118,16 @@ const Family& family_of(const ModelConfig& model) {
   const Family* family = find_family(model.family);
   ATHANOR_CHECK(family, "model.family: expected {}, got {}", expected_families(), model.family);
   return *family;
+}
+
+std::vector<std::string> beyond_family(const ModelConfig& m) {
+  // No family of ours has any of these there.
+  std::vector<std::string> keys;
+  if (m.num_shared_experts > 0) keys.push_back(fmt::format("model.num_shared_experts ({})", m.num_shared_experts));
+  if (m.router_score != "softmax") keys.push_back(fmt::format("model.router_score ({})", m.router_score));
+  if (m.routed_scaling_factor != 1)
+    keys.push_back(fmt::format("model.routed_scaling_factor ({})", m.routed_scaling_factor));
+  return keys;
 }
 
 double norm_eps(const ModelConfig& model) {

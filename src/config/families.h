@@ -53,6 +53,10 @@ const Family& family_of(const ModelConfig& model);
 /// "one of olmo, olmoe, ..."
 std::string expected_families();
 
+/// What the model has that its family's class in `transformers` has not: "model.num_shared_experts (1)", ... Such a
+/// model trains, but cannot be exported.
+std::vector<std::string> beyond_family(const ModelConfig& model);
+
 /// Of every norm of the model.
 double norm_eps(const ModelConfig& model);
 

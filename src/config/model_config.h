@@ -29,6 +29,9 @@ struct ModelConfig {
   int64_t decoder_sparse_step = 1;
   std::vector<int64_t> mlp_only_layers;
   bool norm_topk_prob = false;
+  std::string router_score = "softmax";
+  double routed_scaling_factor = 1.0;
+  int64_t num_shared_experts = 0;
   int64_t vocab_size = 8192;
   int64_t max_position_embeddings = 2048;
   double rope_theta = 10000.0;
@@ -45,6 +48,8 @@ struct ModelConfig {
   int64_t expert_intermediate_size() const {
     return moe_intermediate_size > 0 ? moe_intermediate_size : intermediate_size;
   }
+  /// Of the one feed-forward layer that the shared experts make together.
+  int64_t shared_intermediate_size() const { return num_shared_experts * expert_intermediate_size(); }
   /// Has this layer experts?
   bool is_sparse_layer(int64_t layer) const;
   int64_t num_sparse_layers() const;
@@ -77,6 +82,17 @@ struct ModelConfig {
             "every so many layers one has experts, the others are dense (qwen3_moe)", at_least(1));
     f.field("mlp_only_layers", mlp_only_layers, "layers without experts, counted from 0 (qwen3_moe)");
     f.field("norm_topk_prob", norm_topk_prob, "scale the chosen router probabilities to sum to 1 (olmoe, qwen3_moe)");
+    f.field(
+        "router_score", router_score,
+        "from the router's logits to scores: a softmax over all experts, or each expert's sigmoid as in DeepSeek-V3 "
+        "(olmoe, qwen3_moe; sigmoid cannot be exported)",
+        one_of({"softmax", "sigmoid"}));
+    f.field("routed_scaling_factor", routed_scaling_factor,
+            "multiplies the weights of the chosen experts (olmoe, qwen3_moe; other than 1 cannot be exported)",
+            positive());
+    f.field("num_shared_experts", num_shared_experts,
+            "experts that every token passes through beside the chosen ones (olmoe, qwen3_moe; cannot be exported)",
+            at_least(0));
     f.field("vocab_size", vocab_size, "rows of the embedding; at least the tokenizer's", at_least(2));
     f.field("max_position_embeddings", max_position_embeddings, "the longest sequence the model is meant for",
             at_least(2));

@@ -169,7 +169,13 @@ struct MoeConfig {
   double router_aux_loss_coef = 0.01;
   double router_z_loss_coef = 0.001;
   std::string aux_scope = "sequence";
+  double bias_update_rate = 0.0;
+  double router_noise = 0.0;
   std::string balance = "none";
+  int64_t balance_group = 1;
+  double capacity_factor = 1.25;
+  std::string capacity_order = "score";
+  std::string combine_weights = "after";
   std::string dispatch = "auto";
 
   void describe(Fields& f) {
@@ -180,8 +186,31 @@ struct MoeConfig {
         "what the load-balancing loss is taken over: each sequence and layer by itself, the previous step's fractions, "
         "or all layers and the microbatch as `transformers` does",
         one_of({"sequence", "global", "transformers"}));
-    f.field("balance", balance, "how experts' loads are evened out beside the loss",
+    f.field("bias_update_rate", bias_update_rate,
+            "balancing without a loss: after each step an expert's bias, which counts for choosing only, moves by this "
+            "towards an even load (DeepSeek-V3 has 0.001); 0 turns it off",
+            not_negative());
+    f.field("router_noise", router_noise,
+            "standard deviation of noise on the logits that experts are chosen by, in training; 0 turns it off",
+            not_negative());
+    f.field("balance", balance,
+            "how experts' loads are evened out beside the loss, in training: none (an expert takes what comes), "
+            "capacity (the rest is dropped), swipe (exactly even, by re-assignment), forced_uniform (the same pattern "
+            "always, for measurements)",
             one_of({"none", "capacity", "swipe", "forced_uniform"}));
+    f.field("balance_group", balance_group,
+            "consecutive sequences of the global batch whose loads are evened out together; must divide "
+            "train.micro_batch_size",
+            at_least(1));
+    f.field("capacity_factor", capacity_factor, "capacity: an expert takes this times its even share", positive());
+    f.field("capacity_order", capacity_order,
+            "capacity: what a full expert keeps, the highest scores or the earliest tokens (then no token depends on "
+            "later ones)",
+            one_of({"score", "position"}));
+    f.field("combine_weights", combine_weights,
+            "the router's probability multiplies an expert's output after its down projection, or what goes into it "
+            "before",
+            one_of({"after", "before"}));
     f.field("dispatch", dispatch, "how tokens travel to their experts' ranks",
             one_of({"allgather", "all_to_all", "all_to_all_2d", "auto"}));
   }

@@ -2,10 +2,11 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
+
 #include "kernels/cross_entropy.h"
 #include "ops/embedding.h"
 #include "ops/linear_cross_entropy.h"
-#include "ops/norm.h"
 
 namespace athanor {
 namespace {
@@ -23,7 +24,11 @@ Tensor positions_of(int64_t batch, int64_t seq_len, const ops::DocumentLengths& 
   return positions;
 }
 
-int64_t count_targets(const Tensor& targets) { return (targets != kernels::kNoTarget).sum().item<int64_t>(); }
+int64_t count_targets(const Tensor& targets) {
+  const Tensor ids = targets.contiguous();
+  const auto* id = ids.const_data_ptr<int64_t>();
+  return ids.numel() - std::count(id, id + ids.numel(), kernels::kNoTarget);
+}
 
 }  // namespace
 
@@ -37,17 +42,10 @@ std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model) {
 }
 
 Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, DecoderOptions options)
-    : model_(model), norm_eps_(norm_eps(model)), rotary_(make_rotary(model)), options_(options) {
-  const bool scaled_norms = family_of(model).norm == NormKind::kRms;
-  const auto norm_weight = [&](const std::string& name) { return scaled_norms ? parameters.weight(name) : Weight{}; };
+    : model_(model), rotary_(make_rotary(model)), options_(options) {
   embedding_ = parameters.weight("model.embed_tokens.weight");
-  for (int64_t l = 0; l < model.num_hidden_layers; ++l) {
-    const std::string prefix = "model.layers." + std::to_string(l) + ".";
-    layers_.push_back({norm_weight(prefix + "input_layernorm.weight"),
-                       norm_weight(prefix + "post_attention_layernorm.weight"),
-                       AttentionBlock(model, parameters, prefix), FeedForward(model, parameters, l, prefix)});
-  }
-  final_norm_ = norm_weight("model.norm.weight");
+  for (int64_t l = 0; l < model.num_hidden_layers; ++l) layers_.emplace_back(model, parameters, l, options.routing);
+  final_norm_ = make_norm(model, parameters, "model.norm.weight");
   output_ = model.tie_word_embeddings ? embedding_ : parameters.weight("lm_head.weight");
   if (model.is_moe()) {
     const double uniform = static_cast<double>(model.num_experts_per_tok) / static_cast<double>(model.num_experts);
@@ -55,26 +53,29 @@ Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, Dec
   }
 }
 
-Tensor Decoder::norm(const Tensor& x, const Weight& weight) const {
-  return weight.defined() ? ops::rms_norm(x, weight, norm_eps_) : ops::layer_norm(x, norm_eps_);
+void Decoder::set_router_bias(const Tensor& bias_LE) {
+  ATHANOR_ASSERT(bias_LE.size(0) == model_.num_sparse_layers() && bias_LE.size(1) == model_.num_experts);
+  router_bias_ = bias_LE;
+  int64_t row = 0;
+  for (Layer& layer : layers_) {
+    if (layer.feed_forward().is_sparse()) layer.feed_forward().set_router_bias(bias_LE[row++]);
+  }
 }
 
 Tensor Decoder::hidden(const Tensor& tokens_BT, const ops::DocumentLengths& documents,
-                       std::vector<moe::Routing>* routings) const {
-  const auto rotation = ops::make_rotation(positions_of(tokens_BT.size(0), tokens_BT.size(1), documents),
-                                           rotary_.frequency, rotary_.scale);
-  Tensor x = ops::embedding(tokens_BT, embedding_);
-  for (const Layer& layer : layers_) {
-    x = x + layer.attention.forward(norm(x, layer.input_norm), rotation, documents);
-    x = x + layer.feed_forward.forward(norm(x, layer.post_attention_norm), routings);
-  }
-  return norm(x, final_norm_);
+                       std::vector<moe::Routing>* routings, const moe::BatchPosition& position) const {
+  const Tensor positions = positions_of(tokens_BT.size(0), tokens_BT.size(1), documents);
+  const auto context = std::make_shared<const LayerContext>(
+      LayerContext{ops::make_rotation(positions, rotary_.frequency, rotary_.scale), documents, options_.recompute, position});
+  Residual residual{ops::embedding(tokens_BT, embedding_), {}};
+  for (const Layer& layer : layers_) residual = layer.forward(residual, context, routings);
+  return final_norm_.of(residual).normed;
 }
 
 Tensor Decoder::forward(int microbatch, Tensor tokens_BT, const Labels* labels) {
   ATHANOR_ASSERT(labels && !pending_.contains(microbatch));
   std::vector<moe::Routing> routings;
-  const Tensor h = hidden(tokens_BT, labels->documents, &routings);
+  const Tensor h = hidden(tokens_BT, labels->documents, &routings, {labels->step, labels->first_sequence});
   Pending pending;
   const Tensor loss_sum =
       ops::linear_cross_entropy(h.reshape({-1, model_.hidden_size}), output_, labels->targets.reshape({-1}),
@@ -92,15 +93,10 @@ void Decoder::add_router_losses(const std::vector<moe::Routing>& routings, const
                                 Pending& pending) {
   const Tensor aux = moe::balance_loss_sum(options_.aux_scope, routings, seq_len, previous_share_);
   Tensor z;
-  std::vector<Tensor> counts;
-  for (const auto& routing : routings) {
-    z = z.defined() ? z + routing.z_sum : routing.z_sum;
-    counts.push_back(routing.count_BE.sum(0).to(at::kLong));
-    pending.parts.entropy_sum += routing.entropy_sum.item<double>();
-  }
+  for (const auto& routing : routings) z = z.defined() ? z + routing.z_sum : routing.z_sum;
   pending.parts.aux_sum = aux.item<double>();
   pending.parts.z_sum = z.item<double>();
-  pending.parts.tokens_per_expert = at::stack(counts);
+  pending.parts.routers = moe::count_routings(routings);
   const auto add_root = [&](const Tensor& root, double scale) {
     if (scale == 0) return;
     pending.roots.push_back(root);
@@ -142,13 +138,10 @@ Tensor Decoder::next_logits(const Tensor& tokens_BT, std::vector<KvCache>& cache
   const int64_t batch = tokens_BT.size(0), added = tokens_BT.size(1), past = caches.at(0).length;
   const Tensor positions = at::arange(past, past + added, at::kLong).expand({batch, added});
   const auto rotation = ops::make_rotation(positions, rotary_.frequency, rotary_.scale);
-  Tensor x = ops::embedding(tokens_BT, embedding_);
-  for (size_t l = 0; l < layers_.size(); ++l) {
-    const Layer& layer = layers_[l];
-    x = x + layer.attention.forward_cached(norm(x, layer.input_norm), rotation, caches[l]);
-    x = x + layer.feed_forward.forward(norm(x, layer.post_attention_norm), nullptr);
-  }
-  return at::linear(norm(x.narrow(1, added - 1, 1), final_norm_), output_.value).squeeze(1);
+  Residual residual{ops::embedding(tokens_BT, embedding_), {}};
+  for (size_t l = 0; l < layers_.size(); ++l) residual = layers_[l].forward_cached(residual, rotation, caches[l]);
+  const Tensor last = residual.sum().narrow(1, added - 1, 1);
+  return at::linear(final_norm_.of(last), output_.value).squeeze(1);
 }
 
 std::vector<KvCache> Decoder::make_caches(int64_t batch, int64_t capacity) const {

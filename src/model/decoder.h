@@ -4,11 +4,11 @@
 // embedding → (norm → attention → + → norm → feed-forward → +) × layers → norm → linear + cross entropy
 
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "arch/inventory.h"
-#include "model/attention_block.h"
-#include "model/feed_forward.h"
+#include "model/layer.h"
 #include "model/rotary.h"
 #include "moe/balance_loss.h"
 #include "parallel/stage.h"
@@ -21,6 +21,8 @@ std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model);
 struct DecoderOptions {
   moe::AuxScope aux_scope = moe::AuxScope::kSequence;
   int64_t loss_chunk_tokens = 1024;
+  moe::RoutingPolicy routing = {};
+  RecomputeKinds recompute = {};
 };
 
 class Decoder : public Stage {
@@ -43,33 +45,31 @@ class Decoder : public Stage {
   /// aux_scope "global": shares of choices per token of the previous step, [sparse layers, experts].
   void set_previous_share(Tensor share) { previous_share_ = std::move(share); }
   const Tensor& previous_share() const { return previous_share_; }
+  /// Of all sparse layers, [sparse layers, experts] fp32, added to scores for choosing only; undefined: none. Held, not
+  /// copied: changing it in place changes the routers.
+  void set_router_bias(const Tensor& bias_LE);
+  const Tensor& router_bias() const { return router_bias_; }
   const ModelConfig& config() const { return model_; }
 
  private:
-  struct Layer {
-    Weight input_norm, post_attention_norm;
-    AttentionBlock attention;
-    FeedForward feed_forward;
-  };
   // What backward starts from, and with which gradient.
   struct Pending {
     std::vector<Tensor> roots, grads;
     LossParts parts;
   };
 
-  Tensor norm(const Tensor& x, const Weight& weight) const;
   Tensor hidden(const Tensor& tokens_BT, const ops::DocumentLengths& documents,
-                std::vector<moe::Routing>* routings) const;
+                std::vector<moe::Routing>* routings, const moe::BatchPosition& position = {}) const;
   void add_router_losses(const std::vector<moe::Routing>& routings, const Labels& labels, int64_t seq_len,
                          Pending& pending);
 
   ModelConfig model_;
-  double norm_eps_;
   Rotary rotary_;
   DecoderOptions options_;
-  Weight embedding_, final_norm_, output_;
+  Weight embedding_, output_;
+  Norm final_norm_;
   std::vector<Layer> layers_;
-  Tensor previous_share_;
+  Tensor previous_share_, router_bias_;
   std::map<int, Pending> pending_;
 };
 

@@ -5,33 +5,49 @@
 
 namespace athanor {
 
+FeedForward::SwiGlu FeedForward::make_swiglu(const ParameterStore& parameters, const std::string& prefix) {
+  return {parameters.weight(prefix + "gate_proj.weight"), parameters.weight(prefix + "up_proj.weight"),
+          parameters.weight(prefix + "down_proj.weight")};
+}
+
+Tensor FeedForward::SwiGlu::forward(const Tensor& x) const {
+  return ops::linear(ops::swiglu(ops::linear(x, gate), ops::linear(x, up)), down);
+}
+
 FeedForward::FeedForward(const ModelConfig& model, const ParameterStore& parameters, int64_t layer,
-                         const std::string& prefix)
-    : sparse_(model.is_sparse_layer(layer)),
-      num_experts_(model.num_experts), router_options_{.k = model.num_experts_per_tok,
-                                                       .norm_topk_prob = model.norm_topk_prob} {
+                         const std::string& prefix, const moe::RoutingPolicy& policy)
+    : sparse_(model.is_sparse_layer(layer)), num_experts_(model.num_experts), combine_(policy.combine) {
   const std::string mlp = prefix + "mlp.";
-  if (sparse_) {
-    router_ = parameters.weight(mlp + "gate.weight");
-    experts_ = {parameters.weight(mlp + "experts.gate_proj.weight"), parameters.weight(mlp + "experts.up_proj.weight"),
-                parameters.weight(mlp + "experts.down_proj.weight")};
-  } else {
-    gate_ = parameters.weight(mlp + "gate_proj.weight");
-    up_ = parameters.weight(mlp + "up_proj.weight");
-    down_ = parameters.weight(mlp + "down_proj.weight");
+  if (!sparse_) {
+    dense_ = make_swiglu(parameters, mlp);
+    return;
   }
+  router_options_.k = model.num_experts_per_tok;
+  router_options_.score = moe::parse_router_score(model.router_score);
+  router_options_.norm_topk_prob = model.norm_topk_prob;
+  router_options_.scaling_factor = model.routed_scaling_factor;
+  router_options_.balance = policy.balance;
+  router_options_.noise = {policy.noise_stddev, policy.seed, layer, {}};
+  router_ = parameters.weight(mlp + "gate.weight");
+  experts_ = {parameters.weight(mlp + "experts.gate_proj.weight"), parameters.weight(mlp + "experts.up_proj.weight"),
+              parameters.weight(mlp + "experts.down_proj.weight")};
+  if (model.num_shared_experts > 0) shared_ = make_swiglu(parameters, mlp + "shared_experts.");
 }
 
-Tensor FeedForward::forward(const Tensor& x, std::vector<moe::Routing>* routings, const moe::Choices* saved) const {
-  if (sparse_) return forward_sparse(x, routings, saved);
-  return ops::linear(ops::swiglu(ops::linear(x, gate_), ops::linear(x, up_)), down_);
+Tensor FeedForward::forward(const Tensor& x, std::vector<moe::Routing>* routings, const moe::Choices* saved,
+                            const moe::BatchPosition& position) const {
+  return sparse_ ? forward_sparse(x, routings, saved, position) : dense_.forward(x);
 }
 
-Tensor FeedForward::forward_sparse(const Tensor& x, std::vector<moe::Routing>* routings,
-                                   const moe::Choices* saved) const {
+Tensor FeedForward::forward_sparse(const Tensor& x, std::vector<moe::Routing>* routings, const moe::Choices* saved,
+                                   const moe::BatchPosition& position) const {
   const Tensor x_TD = x.reshape({-1, x.size(-1)});
-  moe::Routing routing = moe::route(x_TD, router_, router_options_, x.size(0), saved);
-  const Tensor y_TD = ops::experts(x_TD, routing.weights_TK, routing.expert_ids_TK, experts_, 0, num_experts_);
+  moe::RouterOptions options = router_options_;
+  options.training = routings != nullptr;
+  options.noise.position = position;
+  moe::Routing routing = moe::route(x_TD, router_, options, x.size(0), saved);
+  Tensor y_TD = ops::experts(x_TD, routing.weights_TK, routing.expert_ids_TK, experts_, 0, num_experts_, combine_);
+  if (shared_.gate.defined()) y_TD = y_TD + shared_.forward(x_TD);
   if (routings) routings->push_back(std::move(routing));
   return y_TD.view(x.sizes());
 }

@@ -1,5 +1,6 @@
 #pragma once
-// The second half of a layer: one SwiGLU, or a router and its experts.
+// The second half of a layer: one SwiGLU; or a router and its experts, and beside them the shared experts, through
+// which every token passes.
 
 #include <vector>
 
@@ -12,21 +13,37 @@ namespace athanor {
 
 class FeedForward {
  public:
-  /// @param layer  says whether it has experts. @param prefix  of the layer's parameters.
-  FeedForward(const ModelConfig& model, const ParameterStore& parameters, int64_t layer, const std::string& prefix);
+  /// @param layer   says whether it has experts. @param prefix  of the layer's parameters.
+  /// @param policy  of its router in training.
+  FeedForward(const ModelConfig& model, const ParameterStore& parameters, int64_t layer, const std::string& prefix,
+              const moe::RoutingPolicy& policy = {});
 
-  /// x [B, T, D] (normed) → [B, T, D]. A sparse layer appends its routing to `routings` where that is not null.
-  /// @param saved  null, or what a sparse layer decided for the same x: used instead of routing again.
-  Tensor forward(const Tensor& x, std::vector<moe::Routing>* routings, const moe::Choices* saved = nullptr) const;
+  /// x [B, T, D] (normed) → [B, T, D]. A sparse layer in training appends its routing to `routings`; null in
+  /// evaluation, where nothing is balanced or counted.
+  /// @param saved     null, or what a sparse layer decided for the same x: used instead of routing again.
+  /// @param position  of x in the run, for the router's noise.
+  Tensor forward(const Tensor& x, std::vector<moe::Routing>* routings, const moe::Choices* saved = nullptr,
+                 const moe::BatchPosition& position = {}) const;
   bool is_sparse() const { return sparse_; }
 
+  /// [experts] fp32, added to the router's scores for choosing; held, not copied, so that it may change in place.
+  void set_router_bias(Tensor bias_E) { router_options_.bias_E = std::move(bias_E); }
+
  private:
-  Tensor forward_sparse(const Tensor& x, std::vector<moe::Routing>* routings, const moe::Choices* saved) const;
+  struct SwiGlu {
+    Weight gate, up, down;
+    Tensor forward(const Tensor& x) const;
+  };
+  static SwiGlu make_swiglu(const ParameterStore& parameters, const std::string& prefix);
+  Tensor forward_sparse(const Tensor& x, std::vector<moe::Routing>* routings, const moe::Choices* saved,
+                        const moe::BatchPosition& position) const;
 
   bool sparse_;
   int64_t num_experts_;
+  ops::CombineWeights combine_;
   moe::RouterOptions router_options_;
-  Weight gate_, up_, down_, router_;
+  SwiGlu dense_, shared_;  // of a dense layer; of the shared experts, undefined where there are none
+  Weight router_;
   ops::ExpertWeights experts_;
 };
 

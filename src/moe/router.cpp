@@ -1,37 +1,104 @@
 #include "moe/router.h"
 
+#include <fmt/core.h>
+
+#include <atomic>
+
+#include "base/random.h"
 #include "kernels/routing.h"
+#include "moe/scores.h"
 #include "ops/linear.h"
 
 namespace athanor::moe {
 namespace {
 
 Tensor choose(const Tensor& scores_TE, int64_t k) {
-  const at::NoGradGuard no_grad;
-  const Tensor scores = scores_TE.contiguous();
-  Tensor ids = at::empty({scores.size(0), k}, scores.options().dtype(at::kLong));
-  const float* from = scores.const_data_ptr<float>();
+  Tensor ids = at::empty({scores_TE.size(0), k}, at::kLong);
+  const float* from = ops::pointer<float>(scores_TE);
   auto* to = ids.data_ptr<int64_t>();
-  const int64_t width = scores.size(1);
-  ops::for_rows(scores.size(0), width, [&](int64_t begin, int64_t end) {
+  const int64_t width = scores_TE.size(1);
+  ops::for_rows(scores_TE.size(0), width, [&](int64_t begin, int64_t end) {
     kernels::top_k(from + begin * width, to + begin * k, end - begin, width, k);
   });
   return ids;
 }
 
 Tensor count_choices(const Tensor& ids_TK, int64_t num_sequences, int64_t num_experts) {
-  const at::NoGradGuard no_grad;
   Tensor counts = at::zeros({num_sequences, num_experts}, at::kFloat);
   const int64_t per_sequence = ids_TK.numel() / std::max<int64_t>(num_sequences, 1);
   const auto* id = ids_TK.const_data_ptr<int64_t>();
   auto* count = counts.data_ptr<float>();
-  for (int64_t c = 0; c < ids_TK.numel(); ++c) count[c / per_sequence * num_experts + id[c]] += 1;
+  for (int64_t b = 0; b < num_sequences; ++b, count += num_experts) {
+    for (int64_t c = 0; c < per_sequence; ++c) count[*id++] += 1;
+  }
   return counts;
 }
 
-Tensor entropy(const Tensor& probs_TE) {
+Tensor count_taken(const Tensor& ids_TK, int64_t num_experts) {
+  Tensor load = at::zeros({num_experts}, at::kLong);
+  const auto* id = ids_TK.const_data_ptr<int64_t>();
+  auto* count = load.data_ptr<int64_t>();
+  for (int64_t c = 0; c < ids_TK.numel(); ++c) {
+    if (id[c] >= 0) ++count[id[c]];
+  }
+  return load;
+}
+
+Tensor noise_like(const Tensor& logits_TE, const RouterNoise& noise, int64_t num_sequences) {
+  const CounterRandom random(noise.seed, fmt::format("router_noise/{}/{}", noise.layer, noise.position.step));
+  Tensor out = at::empty(logits_TE.sizes(), at::kFloat);
+  auto* value = out.data_ptr<float>();
+  const int64_t per_sequence = out.numel() / std::max<int64_t>(num_sequences, 1);
+  const int64_t first = noise.position.first_sequence * per_sequence;
+  ops::for_rows(out.numel(), 1, [&](int64_t begin, int64_t end) {
+    random.fill_normal(value + begin, static_cast<uint64_t>(first + begin), static_cast<uint64_t>(first + end),
+                       noise.stddev);
+  });
+  return out;
+}
+
+// What experts are chosen by: the scores, with what is added for choosing alone.
+Tensor choosing_scores(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOptions& options,
+                       const kernels::RouterRule& rule, int64_t num_sequences) {
+  Tensor scores = scores_TE;
+  if (options.training && options.noise.stddev > 0) {
+    const Tensor noisy = logits_TE.to(at::kFloat) + noise_like(logits_TE, options.noise, num_sequences);
+    scores = compute_scores(noisy, rule).scores_TE;
+  }
+  return options.bias_E.defined() ? scores + options.bias_E : scores;
+}
+
+void balance_groups(const BalanceOptions& options, const Tensor& scores_TE, int64_t num_sequences, Routing& r) {
+  if (options.kind == Balance::kNone) return;
+  ATHANOR_CHECK(num_sequences % options.group_sequences == 0,
+                "moe.balance_group ({}) must divide the {} sequences that are routed at once", options.group_sequences,
+                num_sequences);
+  const int64_t groups = num_sequences / options.group_sequences, k = r.expert_ids_TK.size(1),
+                num_experts = scores_TE.size(1), tokens = scores_TE.size(0) / std::max<int64_t>(groups, 1);
+  auto* id = r.expert_ids_TK.data_ptr<int64_t>();
+  const float* score = ops::pointer<float>(scores_TE);
+  std::atomic<int64_t> moved = 0, dropped = 0;
+  at::parallel_for(0, groups, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t group = begin; group < end; ++group) {
+      const auto counts = balance_group(
+          options, {id + group * tokens * k, static_cast<size_t>(tokens * k)},
+          {score + group * tokens * num_experts, static_cast<size_t>(tokens * num_experts)}, k, num_experts);
+      moved += counts.moved;
+      dropped += counts.dropped;
+    }
+  });
+  r.num_moved = moved;
+  r.num_dropped = dropped;
+}
+
+void decide(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOptions& options,
+            const kernels::RouterRule& rule, int64_t num_sequences, Routing& r) {
   const at::NoGradGuard no_grad;
-  return -at::xlogy(probs_TE, probs_TE).sum();  // 0 where a probability is
+  r.expert_ids_TK = choose(choosing_scores(logits_TE, scores_TE, options, rule, num_sequences), options.k);
+  if (!options.training) return;
+  r.count_BE = count_choices(r.expert_ids_TK, num_sequences, rule.width);
+  balance_groups(options.balance, scores_TE, num_sequences, r);
+  r.load_E = count_taken(r.expert_ids_TK, rule.width);
 }
 
 }  // namespace
@@ -42,26 +109,66 @@ RouterScore parse_router_score(const std::string& name) {
   return RouterScore::kSigmoid;
 }
 
+ops::CombineWeights parse_combine_weights(const std::string& name) {
+  if (name == "after") return ops::CombineWeights::kAfterDown;
+  ATHANOR_CHECK(name == "before", "moe.combine_weights: expected after or before, got {}", name);
+  return ops::CombineWeights::kBeforeDown;
+}
+
 Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& options, int64_t num_sequences,
               const Choices* saved) {
-  const int64_t num_experts = weight_ED.value.size(0);
-  const bool sigmoid = options.score == RouterScore::kSigmoid;
-  const Tensor logits_TE = ops::linear(x_TD, weight_ED).to(at::kFloat);
-  const Tensor logsumexp_T1 = at::logsumexp(logits_TE, {-1}, /*keepdim=*/true);
-  const Tensor scores_TE = sigmoid ? at::sigmoid(logits_TE) : at::softmax(logits_TE, -1);
-  const Tensor probs_TE = sigmoid ? scores_TE / scores_TE.sum(-1, /*keepdim=*/true) : scores_TE;
+  const kernels::RouterRule rule{weight_ED.value.size(0), options.k, options.score == RouterScore::kSigmoid,
+                                 options.norm_topk_prob, static_cast<float>(options.scaling_factor)};
+  const Tensor logits_TE = ops::linear(x_TD, weight_ED).contiguous();
+  const Scores scores = compute_scores(logits_TE, rule);
   Routing r;
-  r.expert_ids_TK = saved ? saved->expert_ids_TK : choose(scores_TE, options.k);
-  r.weights_TK = at::gather(scores_TE, 1, r.expert_ids_TK);
-  if (options.norm_topk_prob) r.weights_TK = r.weights_TK / r.weights_TK.sum(-1, /*keepdim=*/true);
-  if (options.scaling_factor != 1) r.weights_TK = r.weights_TK * options.scaling_factor;
-  r.prob_sum_BE = probs_TE.view({num_sequences, -1, num_experts}).sum(1);
-  r.z_sum = logsumexp_T1.pow(2).sum();
+  if (saved) {
+    r.expert_ids_TK = saved->expert_ids_TK;
+  } else {
+    decide(logits_TE, scores.scores_TE, options, rule, num_sequences, r);
+  }
+  if (!options.training) {
+    r.weights_TK = weights_of(scores, r.expert_ids_TK, rule);
+    return r;
+  }
+  const Weighed weighed = weigh(logits_TE, scores, r.expert_ids_TK, num_sequences, rule);
+  r.weights_TK = weighed.weights_TK;
+  r.prob_sum_BE = weighed.prob_sum_BE;
+  r.z_sum = weighed.z_sum;
   if (!saved) {
-    r.count_BE = count_choices(r.expert_ids_TK, num_sequences, num_experts);
-    r.entropy_sum = entropy(probs_TE);
+    r.entropy_sum = weighed.entropy_sum;
+    r.num_flat = weighed.num_flat;
   }
   return r;
+}
+
+RouterCounts count_routings(const std::vector<Routing>& layers) {
+  const auto num_layers = static_cast<int64_t>(layers.size());
+  std::vector<Tensor> chosen, taken;
+  RouterCounts counts;
+  for (Tensor RouterCounts::*sums : {&RouterCounts::moved, &RouterCounts::dropped, &RouterCounts::flat}) {
+    counts.*sums = at::empty({num_layers}, at::kLong);
+  }
+  counts.entropy_sum = at::empty({num_layers}, at::kDouble);
+  for (size_t l = 0; l < layers.size(); ++l) {
+    const Routing& r = layers[l];
+    chosen.push_back(r.count_BE.sum(0).to(at::kLong));
+    taken.push_back(r.load_E);
+    counts.entropy_sum.data_ptr<double>()[l] = r.entropy_sum;
+    counts.moved.data_ptr<int64_t>()[l] = r.num_moved;
+    counts.dropped.data_ptr<int64_t>()[l] = r.num_dropped;
+    counts.flat.data_ptr<int64_t>()[l] = r.num_flat;
+  }
+  counts.chosen = at::stack(chosen);
+  counts.taken = at::stack(taken);
+  return counts;
+}
+
+void update_router_bias(const Tensor& bias_LE, const Tensor& count_LE, double rate) {
+  const Tensor count = count_LE.to(at::kDouble);
+  const Tensor below = at::sign(count.mean(1, /*keepdim=*/true) - count);
+  Tensor bias = bias_LE;
+  bias.add_(below.to(at::kFloat), static_cast<float>(rate));
 }
 
 }  // namespace athanor::moe

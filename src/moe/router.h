@@ -1,7 +1,13 @@
 #pragma once
 // Which experts a token goes to, and with which weight.
 
+#include <string>
+#include <vector>
+
+#include "moe/balance.h"
+#include "ops/experts.h"
 #include "ops/tensor.h"
+#include "parallel/stage.h"
 
 namespace athanor::moe {
 
@@ -13,13 +19,44 @@ enum class RouterScore {
 
 RouterScore parse_router_score(const std::string& name);
 
+/// Where in the run tokens stand.
+struct BatchPosition {
+  int64_t step = 0;            ///< number of the update
+  int64_t first_sequence = 0;  ///< of the tokens' first sequence in the global batch
+};
+
+/// Normal noise on the logits by which experts are chosen. Each number is a function of seed, layer, step, the token's
+/// place in the global batch, and the expert.
+struct RouterNoise {
+  double stddev = 0;  ///< 0: none
+  uint64_t seed = 0;
+  int64_t layer = 0;
+  BatchPosition position;
+};
+
 /// How one layer routes.
 struct RouterOptions {
   int64_t k = 1;  ///< choices of each token
   RouterScore score = RouterScore::kSoftmax;
   bool norm_topk_prob = false;  ///< a token's chosen scores are scaled to sum to 1
   double scaling_factor = 1;    ///< then multiplied by this
+  Tensor bias_E{};              ///< fp32, added to the scores for choosing only; undefined: none
+  /// In training only. Evaluation neither balances nor draws noise, so that a token's result does not depend on others,
+  /// and counts nothing.
+  bool training = true;
+  BalanceOptions balance{};
+  RouterNoise noise{};
 };
+
+/// What of that a run decides, for all its layers.
+struct RoutingPolicy {
+  BalanceOptions balance{};
+  double noise_stddev = 0;
+  uint64_t seed = 0;
+  ops::CombineWeights combine = ops::CombineWeights::kAfterDown;
+};
+
+ops::CombineWeights parse_combine_weights(const std::string& name);
 
 /// What a routing decided. Saved by forward and handed back for the recomputation in backward, which decides nothing:
 /// it makes the same weights again, with gradients.
@@ -31,19 +68,35 @@ struct Choices {
 struct Routing {
   Tensor weights_TK;     ///< fp32, differentiable; 0 where dropped
   Tensor expert_ids_TK;  ///< as in Choices
-  Tensor prob_sum_BE;    ///< Σ over a sequence's tokens of the scores, made to sum to 1 over experts; differentiable
-  Tensor z_sum;          ///< Σ over tokens of logsumexp², differentiable
-  Tensor count_BE;       ///< choices of each expert in each sequence, fp32; undefined where choices were given
-  Tensor entropy_sum;    ///< Σ over tokens of the entropy of those scores, nats; undefined where choices were given
+
+  // Of training: differentiable sums for the losses, fp32. A probability is a score, divided by the sum of its token's.
+  Tensor prob_sum_BE;  ///< Σ over a sequence's tokens of the probabilities
+  Tensor z_sum;        ///< Σ over tokens of logsumexp²
+
+  // Of training, counted where it was decided: not where choices were given.
+  Tensor count_BE;          ///< choices of each expert in each sequence before balancing, fp32
+  Tensor load_E;            ///< choices that each expert takes, int64
+  double entropy_sum = 0;   ///< Σ over tokens of the entropy of their probabilities, nats
+  int64_t num_moved = 0;    ///< choices that balancing gave to another expert
+  int64_t num_dropped = 0;  ///< choices that no expert takes
+  int64_t num_flat = 0;     ///< tokens whose scores are all equal
 
   Choices choices() const { return {expert_ids_TK}; }
 };
 
-/// Scores in fp32, then the k largest (equal ones go to the lower index).
-/// @param x_TD   tokens of `num_sequences` sequences of equal length, in order.
+/// Scores in fp32; with noise and bias, the k largest (equal ones go to the lower index); balance.
+/// @param x_TD   tokens of `num_sequences` sequences of equal length, in order; whole balance groups of them.
 /// @param saved  null, or what an earlier call for the same tokens decided: nothing is chosen or counted again.
-/// Backward adds into weight.grad. Source: OLMoE §2; z-loss: ST-MoE, equation 5.
+/// Backward adds into weight.grad. Source: OLMoE §2; z-loss: ST-MoE, equation 5; bias: DeepSeek-V3, §2.1.2.
 Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& options, int64_t num_sequences,
               const Choices* saved = nullptr);
+
+/// The counts of all layers of a microbatch; of routings that decided.
+RouterCounts count_routings(const std::vector<Routing>& layers);
+
+/// Balancing without a loss: each bias goes up by `rate` where an expert was chosen less than the mean, down where
+/// more.
+/// @param bias_LE   [layers, experts] fp32, in place. @param count_LE  choices over the whole batch, int64.
+void update_router_bias(const Tensor& bias_LE, const Tensor& count_LE, double rate);
 
 }  // namespace athanor::moe

@@ -20,27 +20,45 @@ struct Labels {
   ops::DocumentLengths documents;     ///< empty: attention spans the instance
   double loss_scale = 1;              ///< 1 / targets in the global batch
   double aux_scale = 0, z_scale = 0;  ///< coefficient / (layers · sequences), coefficient / (layers · tokens), globally
+  int64_t step = 0;                   ///< number of the update, and the first sequence's place in its batch: what
+  int64_t first_sequence = 0;         ///< random numbers are drawn for
+};
+
+/// What the routers of a stage did, layer by layer, counted once and in training only.
+struct RouterCounts {
+  Tensor chosen;       ///< [layers, experts] int64: choices of each expert, before balancing
+  Tensor taken;        ///< [layers, experts] int64: choices that each expert took
+  Tensor entropy_sum;  ///< [layers] fp64: of the probabilities, over tokens, nats
+  Tensor moved;        ///< [layers] int64: choices that balancing gave to another expert
+  Tensor dropped;      ///< [layers] int64: choices that no expert took
+  Tensor flat;         ///< [layers] int64: tokens whose scores were all equal
+
+  bool defined() const { return taken.defined(); }  ///< not for dense models
+
+  RouterCounts& operator+=(const RouterCounts& other) {
+    for (Tensor RouterCounts::*counts : {&RouterCounts::chosen, &RouterCounts::taken, &RouterCounts::entropy_sum,
+                                         &RouterCounts::moved, &RouterCounts::dropped, &RouterCounts::flat}) {
+      if (!(other.*counts).defined()) continue;
+      this->*counts = (this->*counts).defined() ? this->*counts + other.*counts : other.*counts;
+    }
+    return *this;
+  }
 };
 
 /// Sums and counts of a microbatch, never means; each is taken once.
 struct LossParts {
   double loss_sum = 0;
   int64_t num_targets = 0;
-  double aux_sum = 0;        ///< over layers and sequences
-  double z_sum = 0;          ///< over layers and tokens
-  double entropy_sum = 0;    ///< of the router's distribution, over layers and tokens, nats
-  Tensor tokens_per_expert;  ///< [layers, experts] int64; undefined for dense models
+  double aux_sum = 0;  ///< over layers and sequences
+  double z_sum = 0;    ///< over layers and tokens
+  RouterCounts routers;
 
   LossParts& operator+=(const LossParts& other) {
     loss_sum += other.loss_sum;
     num_targets += other.num_targets;
     aux_sum += other.aux_sum;
     z_sum += other.z_sum;
-    entropy_sum += other.entropy_sum;
-    if (other.tokens_per_expert.defined()) {
-      tokens_per_expert =
-          tokens_per_expert.defined() ? tokens_per_expert + other.tokens_per_expert : other.tokens_per_expert;
-    }
+    routers += other.routers;
     return *this;
   }
 };

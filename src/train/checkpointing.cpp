@@ -8,6 +8,7 @@
 #include "checkpoint/model_identity.h"
 #include "checkpoint/rotation.h"
 #include "config/dump.h"
+#include "train/router_state.h"
 #include "train/run_folder.h"
 
 namespace athanor {
@@ -90,19 +91,17 @@ void apply_progress(TrainState& state, const json& progress, const std::string& 
   fail<CheckpointError>("{}: its numbers cannot be read ({}); take another checkpoint", where, error.what());
 }
 
-json to_json(const Tensor& share) {
-  json rows = json::array();
-  for (int64_t layer = 0; layer < share.size(0); ++layer) {
-    const Tensor row = share[layer].contiguous();
-    rows.push_back(std::vector<float>(row.const_data_ptr<float>(), row.const_data_ptr<float>() + row.numel()));
-  }
-  return rows;
-}
-
-Tensor share_from_json(const json& rows) {
-  std::vector<Tensor> layers;
-  for (const auto& row : rows) layers.push_back(at::tensor(row.get<std::vector<float>>(), at::kFloat));
-  return at::stack(layers);
+void load_routers(TrainState& state, const json& stored, const std::string& where) {
+  const ModelConfig& model = state.config.model;
+  const RouterRows share = read_router_rows(stored, kRouterPreviousShare, model, where);
+  if (!share.empty()) state.decoder.set_previous_share(tensor_of(share));
+  const RouterRows bias = read_router_rows(stored, kRouterBias, model, where);
+  if (bias.empty()) return;
+  ATHANOR_CHECK(!any_nonzero(bias) || state.config.checkpoint.model_interval == 0,
+                "{} has a router bias, which the class of family {} in transformers has not: no model-only checkpoint "
+                "can be written; set checkpoint.model_interval to 0",
+                where, model.family);
+  state.decoder.set_router_bias(tensor_of(bias));
 }
 
 }  // namespace
@@ -110,8 +109,9 @@ Tensor share_from_json(const json& rows) {
 json state_json(const TrainState& state) {
   json result = progress_json(state);
   result["config"] = dump_run_config(state.config);
-  if (state.decoder.previous_share().defined())
-    result["router_previous_share"] = to_json(state.decoder.previous_share());
+  const Decoder& decoder = state.decoder;
+  if (decoder.previous_share().defined()) result[kRouterPreviousShare] = rows_of(decoder.previous_share());
+  if (decoder.router_bias().defined()) result[kRouterBias] = rows_of(decoder.router_bias());
   return result;
 }
 
@@ -153,9 +153,7 @@ void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint) {
   }
   checkpoint.load(targets);
   apply_progress(state, checkpoint.state(), where);
-  if (checkpoint.state().contains("router_previous_share")) {
-    state.decoder.set_previous_share(share_from_json(checkpoint.state()["router_previous_share"]));
-  }
+  load_routers(state, checkpoint.state(), where);
 }
 
 void load_progress(TrainState& state, const fs::path& model_folder) {

@@ -10,7 +10,7 @@
 namespace athanor {
 
 /// Everything a checkpoint stores beside tensors: step, ledger of the data, seed, configuration, the router's previous
-/// shares.
+/// shares and bias.
 nlohmann::json state_json(const TrainState& state);
 
 /// The slices of master and moments that this process holds, as "master/NAME", "exp_avg/NAME", "exp_avg_sq/NAME".

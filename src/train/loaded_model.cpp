@@ -1,6 +1,7 @@
 #include "train/loaded_model.h"
 
 #include "checkpoint/model_source.h"
+#include "train/router_state.h"
 
 namespace athanor {
 
@@ -21,6 +22,7 @@ LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute
                                   [&](int64_t first, std::span<float> out) { source.read(spec.name, first, out); });
   }
   model.decoder = std::make_unique<Decoder>(model.config, *model.parameters, DecoderOptions{});
+  if (const auto& bias = source.config.router_bias; !bias.empty()) model.decoder->set_router_bias(tensor_of(bias));
   return model;
 }
 

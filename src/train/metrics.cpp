@@ -55,7 +55,17 @@ std::string to_json_line(const StepMetrics& m) {
   json["optimizer_s"] = m.optimizer_s;
   json["memory_bytes"] = m.memory_bytes;
   json["peak_memory_bytes"] = m.peak_memory_bytes;
-  json["expert_load_max_over_mean"] = m.expert_load_max_over_mean;
+  const auto each_layer = [&](auto RouterMetrics::*figure) {
+    auto figures = nlohmann::ordered_json::array();
+    for (const auto& router : m.routers) figures.push_back(router.*figure);
+    return figures;
+  };
+  json["expert_load_max_over_mean"] = each_layer(&RouterMetrics::load_max_over_mean);
+  json["expert_load_p95_over_mean"] = each_layer(&RouterMetrics::load_p95_over_mean);
+  json["dead_experts"] = each_layer(&RouterMetrics::dead_experts);
+  json["reassigned_share"] = each_layer(&RouterMetrics::reassigned_share);
+  json["dropped_share"] = each_layer(&RouterMetrics::dropped_share);
+  json["layer_router_entropy"] = each_layer(&RouterMetrics::entropy);
   json["time"] = unix_time_s();
   return json.dump();
 }

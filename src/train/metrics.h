@@ -9,6 +9,16 @@
 
 namespace athanor {
 
+/// One layer's routing. A load is how many choices an expert took in the step.
+struct RouterMetrics {
+  double load_max_over_mean = 0;
+  double load_p95_over_mean = 0;  ///< 95 of 100 experts have at most this
+  int64_t dead_experts = 0;       ///< without a single token
+  double reassigned_share = 0;    ///< of the choices, those that balancing gave to another expert
+  double dropped_share = 0;       ///< of the choices, those that no expert took
+  double entropy = 0;             ///< of the router's probabilities, mean over tokens, nats
+};
+
 /// One optimizer step. Losses are means by now; everything else is as its name and unit say.
 struct StepMetrics {
   int64_t step = 0;  ///< 1-based: the number of updates so far
@@ -26,7 +36,7 @@ struct StepMetrics {
   double gemm_peak_flops = 0;  ///< per second; what MFU is a share of
   double step_s = 0, data_s = 0, forward_s = 0, backward_s = 0, optimizer_s = 0;
   uint64_t memory_bytes = 0, peak_memory_bytes = 0;  ///< resident now, and at most so far
-  std::vector<double> expert_load_max_over_mean;     ///< each layer; empty for dense models
+  std::vector<RouterMetrics> routers;                ///< of each layer with experts; empty for dense models
   std::optional<double> validation_loss;
   std::string stage;                                ///< where the run has several
   std::map<std::string, int64_t> tokens_drawn;      ///< from each source since the start, where there are several

@@ -145,7 +145,7 @@ TEST_F(MetricsLogTest, ARunCutAndResumedLeavesEventsForTensorBoard) {
     m.lr = 4e-5;
     m.tokens = 1024;
     m.step_s = 0.5;
-    m.expert_load_max_over_mean = {1.25, 2.5};
+    m.routers = {{.load_max_over_mean = 1.25}, {.load_max_over_mean = 2.5}};
     if (step % 2 == 0) m.validation_loss = loss + 1;
     return m;
   };

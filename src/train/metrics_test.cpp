@@ -49,7 +49,7 @@ TEST(Metrics, WhatIsNotFiniteShowsInTheLineAndIsNullInJson) {
   StepMetrics m = example();
   m.loss = std::copysign(NAN, -1.0);
   m.grad_norm = INFINITY;
-  m.expert_load_max_over_mean = {1.5, NAN};
+  m.routers = {{.load_max_over_mean = 1.5}, {.load_max_over_mean = NAN}};
   EXPECT_NE(format_step_line(m).find("loss: nan  grad_norm: inf"), std::string::npos) << format_step_line(m);
   const auto json = nlohmann::json::parse(to_json_line(m));
   EXPECT_TRUE(json["loss"].is_null());
@@ -69,7 +69,7 @@ TEST(Metrics, TheJsonLineHoldsEveryFigureUnderItsName) {
   m.backward_s = 1;
   m.optimizer_s = 0.25;
   m.peak_memory_bytes = 8000000000;
-  m.expert_load_max_over_mean = {1.5, 2.5};
+  m.routers = {{1.5, 1.25, 0, 0, 0, 3}, {2.5, 2.25, 4, 0.5, 0.125, 2.5}};
   const std::string line = to_json_line(m);
   EXPECT_EQ(line.find('\n'), std::string::npos);
   auto json = nlohmann::json::parse(line);
@@ -79,7 +79,9 @@ TEST(Metrics, TheJsonLineHoldsEveryFigureUnderItsName) {
     "step": 10, "loss": 10.8213, "aux_loss": 1.25, "z_loss": 0.5, "router_entropy": 2.75, "grad_norm": 2.5495,
     "lr": 4e-5, "changed_share": 0.875, "tokens": 23272, "tokens_seen": 9007199254740992, "tps": 11636.0,
     "step_s": 2.0, "data_s": 0.125, "forward_s": 0.5, "backward_s": 1.0, "optimizer_s": 0.25,
-    "memory_bytes": 7870000000, "peak_memory_bytes": 8000000000, "expert_load_max_over_mean": [1.5, 2.5]})");
+    "memory_bytes": 7870000000, "peak_memory_bytes": 8000000000, "expert_load_max_over_mean": [1.5, 2.5],
+    "expert_load_p95_over_mean": [1.25, 2.25], "dead_experts": [0, 4], "reassigned_share": [0.0, 0.5],
+    "dropped_share": [0.0, 0.125], "layer_router_entropy": [3.0, 2.5]})");
   EXPECT_DOUBLE_EQ(json["tflops"], 202.78);
   EXPECT_DOUBLE_EQ(json["mfu"], 202.78 / 989.17);
   json.erase("tflops");

@@ -29,7 +29,7 @@ ops::DocumentLengths documents_of(const Batch& batch, int64_t first, int64_t cou
 
 }  // namespace
 
-std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id) {
+std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id, int64_t step) {
   const auto sequences = static_cast<double>(batch.num_sequences),
              layers = static_cast<double>(std::max<int64_t>(1, config.model.num_sparse_layers()));
   const auto tokens = sequences * static_cast<double>(batch.seq_len);
@@ -43,6 +43,8 @@ std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config,
     m.labels.loss_scale = 1 / (sequences * static_cast<double>(batch.seq_len - 1));
     m.labels.aux_scale = config.moe.router_aux_loss_coef / (layers * sequences);
     m.labels.z_scale = config.moe.router_z_loss_coef / (layers * tokens);
+    m.labels.step = step;
+    m.labels.first_sequence = first;
     microbatches.push_back(std::move(m));
   }
   return microbatches;

@@ -17,7 +17,8 @@ struct Microbatch {
 /// Cuts a batch into microbatches of config.train.micro_batch_size sequences (the last may be smaller). A token's
 /// target is the next token of its instance; the last has none. Scales divide by the whole batch's targets, tokens and
 /// sequences.
-/// @param eos_id  ends a document; used where data.attention_scope is "document".
-std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id);
+/// @param step  number of the update, for random numbers. @param eos_id  ends a document; used where
+/// data.attention_scope is "document".
+std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id, int64_t step = 0);
 
 }  // namespace athanor

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "config/checks.h"
 
 namespace athanor {
 
@@ -42,10 +43,6 @@ void refuse_unsupported(const RunConfig& config) {
                std::to_string(p.tensor_parallel_degree), "; set it to 1");
   need_default(p.pipeline_parallel_degree == 1, "parallelism.pipeline_parallel_degree",
                std::to_string(p.pipeline_parallel_degree), "; set it to 1");
-  need_default(p.recompute.empty(), "parallelism.recompute", "[" + join(p.recompute) + "]",
-               " and keeps all activations; set it to []");
-  need_default(config.moe.balance == "none", "moe.balance", config.moe.balance,
-               " with dropless routing; set it to \"none\"");
   if (!lines.empty()) throw ConfigError(join(lines, "\n"));
 }
 
@@ -70,6 +67,11 @@ void refuse_zero_routers(const RunConfig& config, const ParameterStore& paramete
                              "initialise it, or start from another folder",
                              spec.name, config.model.num_experts_per_tok);
   }
+}
+
+void refuse_unbalanceable(const RunConfig& config) {
+  const auto problems = find_balance_contradictions(config);
+  ATHANOR_CHECK(problems.empty(), "{}", join(problems, "\n"));
 }
 
 double expected_first_loss(const ModelConfig& model) {

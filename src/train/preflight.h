@@ -22,6 +22,9 @@ void check_memory(const RunConfig& config);
 /// @throws CheckpointError naming it.
 void refuse_zero_routers(const RunConfig& config, const ParameterStore& parameters);
 
+/// What moe.balance needs of the data's sequence length and of a model that came from a folder. @throws ConfigError.
+void refuse_unbalanceable(const RunConfig& config);
+
 /// The loss that a freshly initialised model should begin with: ln(vocabulary) + half the variance of its logits
 /// (the final norm leaves hidden_size elements of mean square 1, so that is initializer_range² · hidden_size).
 double expected_first_loss(const ModelConfig& model);

@@ -19,6 +19,7 @@
 #include "train/gemm_peak.h"
 #include "train/metrics_log.h"
 #include "train/preflight.h"
+#include "train/router_metrics.h"
 #include "train/run_folder.h"
 #include "train/start.h"
 #include "train/train_step.h"
@@ -42,16 +43,6 @@ bool try_to_save(const char* what, const std::function<void()>& save) {
     log::error("{} was not written: {}; what was there before is kept and the run goes on", what, error.what());
     return false;
   }
-}
-
-std::vector<double> load_max_over_mean(const Tensor& tokens_per_expert) {
-  std::vector<double> loads;
-  if (!tokens_per_expert.defined()) return loads;
-  const Tensor counts = tokens_per_expert.to(at::kDouble);
-  for (int64_t layer = 0; layer < counts.size(0); ++layer) {
-    loads.push_back(counts[layer].max().item<double>() / std::max(counts[layer].mean().item<double>(), 1e-300));
-  }
-  return loads;
 }
 
 class Run {
@@ -111,6 +102,8 @@ class Run {
     const double data_s = seconds_since(start);
     const StepReport report = train_step(*state_, batch);
     if (report.verdict == Verdict::kRefuse) refuse(report);
+    if (report.step == first_step_ + 1)
+      check_first_routing(state_->config.model, report.parts.routers, batch.num_sequences * batch.seq_len);
     if (from_scratch_ && report.step == 1)
       report_first_loss(state_->config.model, report.parts.loss_sum / static_cast<double>(report.parts.num_targets));
     StepMetrics metrics = summarize(report, batch);
@@ -129,7 +122,6 @@ class Run {
     m.loss = report.parts.loss_sum / static_cast<double>(report.parts.num_targets);
     m.aux_loss = report.parts.aux_sum / (layers * sequences);
     m.z_loss = report.parts.z_sum / (layers * tokens);
-    m.router_entropy = report.parts.entropy_sum / (layers * tokens);
     m.grad_norm = report.grad_norm;
     m.lr = report.lr;
     m.changed_share = static_cast<double>(report.changed) / static_cast<double>(state_->parameters.num_elements());
@@ -146,7 +138,7 @@ class Run {
     m.optimizer_s = report.optimizer_s;
     m.memory_bytes = resident_bytes();
     m.peak_memory_bytes = peak_resident_bytes();
-    m.expert_load_max_over_mean = load_max_over_mean(report.parts.tokens_per_expert);
+    describe_routers(report.parts.routers, m.tokens, m);
     return m;
   }
 

@@ -115,7 +115,7 @@ class Smoke {
       run_.findings.push_back(fmt::format("the first loss is {:.4f}, expected {:.4f}", loss, expected));
     if (!sparse_) return;
     const double routed = static_cast<double>(kSequences * kSeqLen * state_.config.model.num_hidden_layers);
-    const double entropy = report.parts.entropy_sum / routed,
+    const double entropy = report.parts.routers.entropy_sum.sum().item<double>() / routed,
                  full = std::log(static_cast<double>(state_.config.model.num_experts));
     if (entropy < 0.9 * full)
       run_.findings.push_back(

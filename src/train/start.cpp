@@ -114,6 +114,7 @@ StartedRun start_run(RunConfig config) {
   resolve_model(config);
   StartedRun run{open_run_data(config), nullptr, false};
   const DataIdentity identity = data_identity(run.stages);
+  for (const auto& data : run.stages) refuse_unbalanceable(data.stage.config);
   for (const auto& data : run.stages) check_memory(data.stage.config);
   // What is known to fail should leave no run folder behind.
   if (begins_anew(config)) plan_supply(run.stages, config, {}, 0).refuse_shortages();

@@ -142,14 +142,25 @@ void write_step(TensorBoardWriter& writer, const StepMetrics& m) {
   for (const auto& [source, loss] : m.validation_losses) tagged.emplace_back("loss/validation/" + source, loss);
   for (const auto& [source, tokens] : m.tokens_drawn)
     tagged.emplace_back("data/tokens_drawn/" + source, static_cast<double>(tokens));
-  if (!m.expert_load_max_over_mean.empty()) {  // a dense model has no router to speak of
-    const auto& loads = m.expert_load_max_over_mean;
+  if (!m.routers.empty()) {  // a dense model has no router to speak of
     tagged.emplace_back("loss/aux", m.aux_loss);
     tagged.emplace_back("loss/router_z", m.z_loss);
     tagged.emplace_back("router/entropy", m.router_entropy);
-    tagged.emplace_back("router/load_max_over_mean", *std::max_element(loads.begin(), loads.end()));
-    for (size_t layer = 0; layer < loads.size(); ++layer)
-      tagged.emplace_back(fmt::format("router/load_max_over_mean_layer_{:02}", layer), loads[layer]);
+    double worst = 0;
+    for (const auto& router : m.routers) worst = std::max(worst, router.load_max_over_mean);
+    tagged.emplace_back("router/load_max_over_mean", worst);
+    for (size_t layer = 0; layer < m.routers.size(); ++layer) {
+      const auto& router = m.routers[layer];
+      const auto add = [&](const char* name, double value) {
+        tagged.emplace_back(fmt::format("router/{}_layer_{:02}", name, layer), value);
+      };
+      add("load_max_over_mean", router.load_max_over_mean);
+      add("load_p95_over_mean", router.load_p95_over_mean);
+      add("dead_experts", static_cast<double>(router.dead_experts));
+      add("reassigned_share", router.reassigned_share);
+      add("dropped_share", router.dropped_share);
+      add("entropy", router.entropy);
+    }
   }
   writer.scalars(tagged, m.step);
 }

@@ -123,7 +123,7 @@ TEST_F(TensorBoard, TagsComeInGroupsAndRoutersOnlyWhereThereAreSome) {
   dense.step = 1;
   write_step(writer, dense);
   StepMetrics routed = dense;
-  routed.expert_load_max_over_mean = {1.5, 2.5};
+  routed.routers = {{1.5, 1.25, 0, 0, 0, 3}, {2.5, 2.25, 4, 0.5, 0.125, 2.5}};
   routed.validation_loss = 3;
   write_step(writer, routed);
   const auto found = events(writer);
@@ -132,7 +132,10 @@ TEST_F(TensorBoard, TagsComeInGroupsAndRoutersOnlyWhereThereAreSome) {
     EXPECT_NE(found[2].find(tag), std::string::npos) << tag;
     EXPECT_NE(found[3].find(tag), std::string::npos) << tag;
   }
-  for (const char* tag : {"loss/validation", "loss/aux", "router/entropy", "router/load_max_over_mean_layer_01"}) {
+  for (const char* tag :
+       {"loss/validation", "loss/aux", "router/entropy", "router/load_max_over_mean_layer_01",
+        "router/load_p95_over_mean_layer_00", "router/dead_experts_layer_01", "router/reassigned_share_layer_01",
+        "router/dropped_share_layer_01", "router/entropy_layer_00"}) {
     EXPECT_EQ(found[2].find(tag), std::string::npos) << tag;
     EXPECT_NE(found[3].find(tag), std::string::npos) << tag;
   }

@@ -25,7 +25,7 @@ class Stopwatch {
 
 void forward_backward(TrainState& s, const Batch& batch, StepReport& report, Stopwatch& watch) {
   int index = 0;
-  for (const Microbatch& microbatch : split_batch(batch, s.stage.config, s.data.eos_id)) {
+  for (const Microbatch& microbatch : split_batch(batch, s.stage.config, s.data.eos_id, report.step)) {
     s.decoder.forward(index, microbatch.tokens, &microbatch.labels);
     watch.add_to(report.forward_s);
     s.decoder.backward(index, {});
@@ -34,10 +34,12 @@ void forward_backward(TrainState& s, const Batch& batch, StepReport& report, Sto
   }
 }
 
-// aux_scope "global" weighs the next step by this one's shares.
-void keep_shares(TrainState& s, const LossParts& parts, int64_t tokens) {
-  if (!parts.tokens_per_expert.defined()) return;
-  s.decoder.set_previous_share(parts.tokens_per_expert.to(at::kFloat) / static_cast<double>(tokens));
+// What this step's choices change in the next one: the shares that aux_scope "global" weighs it by, and the biases.
+void learn_from_choices(TrainState& s, const RouterCounts& routers, int64_t tokens) {
+  if (!routers.defined()) return;
+  s.decoder.set_previous_share(routers.chosen.to(at::kFloat) / static_cast<double>(tokens));
+  const double rate = s.config.moe.bias_update_rate;
+  if (rate > 0) moe::update_router_bias(s.decoder.router_bias(), routers.chosen, rate);
 }
 
 }  // namespace
@@ -57,7 +59,7 @@ StepReport train_step(TrainState& s, const Batch& batch) {
     const double scale = clip_scale(config.optimizer, report.grad_norm, step_in_stage);
     report.changed = s.optimizer.step(report.step, report.lr, scale);
     const int64_t tokens = batch.num_sequences * batch.seq_len;
-    keep_shares(s, report.parts, tokens);
+    learn_from_choices(s, report.parts.routers, tokens);
     s.step = report.step;
     s.tokens_seen += tokens;
     s.ledger = batch.next;

@@ -78,7 +78,8 @@ class Run:
     def numbers(self):
         """What must not depend on when, where or in how many pieces the run ran."""
         names = ["step", "loss", "aux_loss", "z_loss", "grad_norm", "lr", "changed_share", "tokens_seen", "validation_loss",
-                 "expert_load_max_over_mean"]
+                 "expert_load_max_over_mean", "expert_load_p95_over_mean", "dead_experts", "reassigned_share", "dropped_share",
+                 "layer_router_entropy"]
         return [{name: line.get(name) for name in names} for line in self.metrics()]
 
     def checkpoints(self):

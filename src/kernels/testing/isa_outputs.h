@@ -15,6 +15,7 @@
 #include "kernels/master.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
+#include "kernels/router.h"
 #include "kernels/routing.h"
 #include "kernels/softmax_tile.h"
 #include "kernels/swiglu.h"
@@ -59,6 +60,8 @@ class IsaOutputs {
     run_elementwise<T>(type);
     run_rows<T>(type);
     run_softmax<T>(type);
+    run_router<T>(type, false);
+    run_router<T>(type, true);
   }
 
   template <class T>
@@ -124,6 +127,25 @@ class IsaOutputs {
     std::vector<float> dweights(6);
     weigh_rows(rows.data(), out.data(), weights.data(), choice_of_row.data(), dweights.data(), 0, 3, kWidth);
     keep(type + " weigh act", rows), keep(type + " weigh dact", out), keep(type + " weigh dweights", dweights);
+  }
+
+  template <class T>
+  void run_router(const std::string& type, bool sigmoid) {
+    const std::string name = type + (sigmoid ? " router sigmoid " : " router softmax ");
+    const RouterRule rule{kWidth, 2, sigmoid, true, 2.5f};
+    const auto logits = numbers<T>(kCount, 25, 4);
+    const std::vector<int64_t> ids = {5, 17, ~0, 102, 64, 3};
+    const auto dweights = numbers<float>(kRows * 2, 26), dprob_sum = numbers<float>(kWidth, 27);
+    std::vector<float> scores(kCount), logsumexp(kRows), weights(kRows * 2), prob_sum(kWidth);
+    std::vector<T> dlogits(kCount);
+    router_scores(logits.data(), scores.data(), logsumexp.data(), kRows, rule);
+    router_weights(scores.data(), ids.data(), weights.data(), kRows, rule);
+    const RouterSums sums = router_sums(logits.data(), scores.data(), logsumexp.data(), prob_sum.data(), kRows, rule);
+    router_backward(logits.data(), scores.data(), logsumexp.data(), ids.data(), dweights.data(), dprob_sum.data(), 0.3f,
+                    dlogits.data(), kRows, rule);
+    keep(name + "scores", scores), keep(name + "logsumexp", logsumexp), keep(name + "weights", weights);
+    keep(name + "sums", std::vector<double>{sums.z, sums.entropy}), keep(name + "prob_sum", prob_sum);
+    keep(name + "dlogits", dlogits);
   }
 
   template <class T>

@@ -6,6 +6,7 @@
 #include "kernels/cpu/cross_entropy.cpp"
 #include "kernels/cpu/norm.cpp"
 #include "kernels/cpu/rope.cpp"
+#include "kernels/cpu/router.cpp"
 #include "kernels/cpu/routing.cpp"
 #include "kernels/cpu/softmax_tile.cpp"
 #include "kernels/cpu/swiglu.cpp"

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include "moe/balance_loss.h"
-#include "moe/router.h"
 
 namespace athanor::moe {
 namespace {
@@ -15,41 +14,7 @@ Weight random_router(int64_t seed) {
 
 Tensor random_tokens(int64_t num_sequences = kSequences) { return at::randn({num_sequences * kTokens, kHidden}); }
 
-RouterOptions options(bool norm_topk_prob = false) { return {.k = kTopK, .norm_topk_prob = norm_topk_prob}; }
-
-TEST(Router, ChosenWeightsAreTheLargestProbabilities) {
-  const Weight router = random_router(1);
-  const Tensor x = random_tokens();
-  const Routing routing = route(x, router, options(), kSequences);
-  const auto [values, ids] = at::softmax(at::linear(x, router.value), -1).topk(kTopK);
-  EXPECT_TRUE(at::equal(routing.expert_ids_TK, ids));
-  EXPECT_TRUE(at::allclose(routing.weights_TK, values, 1e-6, 0));
-}
-
-TEST(Router, RenormalisedWeightsSumToOneAndPlainOnesDoNot) {
-  const Weight router = random_router(2);
-  const Tensor x = random_tokens();
-  const Tensor sums = route(x, router, options(true), kSequences).weights_TK.sum(1);
-  EXPECT_TRUE(at::allclose(sums, at::ones_like(sums), 1e-6, 0));
-  EXPECT_LT(route(x, router, options(), kSequences).weights_TK.sum(1).max().item<float>(), 1.0f);
-}
-
-TEST(Router, EqualScoresGoToTheLowerIndex) {
-  const Weight router{at::zeros({kExperts, kHidden}), at::zeros({kExperts, kHidden})};
-  const Routing routing = route(random_tokens(), router, options(), kSequences);
-  EXPECT_TRUE(at::equal(routing.expert_ids_TK, at::arange(kTopK).expand({kSequences * kTokens, kTopK})));
-  EXPECT_NEAR(routing.entropy_sum.item<double>(), kSequences * kTokens * std::log(kExperts), 1e-4);
-}
-
-TEST(Router, CountsAreThoseOfTheChoicesOfEachSequence) {
-  const Routing routing = route(random_tokens(), random_router(3), options(), kSequences);
-  for (int64_t b = 0; b < kSequences; ++b) {
-    const Tensor ids = routing.expert_ids_TK.narrow(0, b * kTokens, kTokens);
-    for (int64_t e = 0; e < kExperts; ++e) {
-      EXPECT_EQ(routing.count_BE[b][e].item<float>(), (ids == e).sum().item<float>());
-    }
-  }
-}
+RouterOptions options() { return {.k = kTopK}; }
 
 // A routing in which every expert gets the same number of choices and the same probability.
 Routing balanced() {

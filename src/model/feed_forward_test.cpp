@@ -1,0 +1,90 @@
+#include "model/feed_forward.h"
+
+#include <gtest/gtest.h>
+
+#include "model/decoder.h"
+#include "model/initialize.h"
+#include "ops/swiglu.h"
+
+namespace athanor {
+namespace {
+
+ModelConfig sparse_model() {
+  ModelConfig m;
+  m.hidden_size = 16;
+  m.num_hidden_layers = 1;
+  m.num_attention_heads = 2;
+  m.intermediate_size = 12;
+  m.num_experts = 4;
+  m.num_experts_per_tok = 2;
+  m.vocab_size = 20;
+  m.initializer_range = 0.3;
+  return m;
+}
+
+struct Fixture {
+  explicit Fixture(const ModelConfig& model, const moe::RoutingPolicy& policy = {})
+      : parameters(make_bucket_entries(model), at::kFloat, ParameterStore::Use::kTraining),
+        feed_forward(model, parameters, 0, "model.layers.0.", policy) {
+    initialize_parameters(model, 1, parameters);
+  }
+  Tensor weight(const std::string& name) const {
+    return parameters.weight("model.layers.0.mlp." + name + ".weight").value;
+  }
+
+  ParameterStore parameters;
+  FeedForward feed_forward;
+};
+
+Tensor some_tokens() {
+  at::manual_seed(1);
+  return at::randn({2, 8, 16});
+}
+
+TEST(FeedForward, SharedExpertsAreAddedForEveryToken) {
+  ModelConfig model = sparse_model();
+  const Tensor x = some_tokens();
+  const Tensor without = Fixture(model).feed_forward.forward(x, nullptr);
+  model.num_shared_experts = 2;
+  const Fixture f(model);
+  const Tensor shared = at::linear(
+      at::silu(at::linear(x, f.weight("shared_experts.gate_proj"))) * at::linear(x, f.weight("shared_experts.up_proj")),
+      f.weight("shared_experts.down_proj"));
+  // Sums of up to 24 products, none above 100 in all.
+  EXPECT_TRUE(at::allclose(f.feed_forward.forward(x, nullptr), without + shared, 0, 100 * 64 * 0x1p-24));
+  EXPECT_GT(shared.abs().max().item<double>(), 0.01);
+}
+
+TEST(FeedForward, ATokenWhoseChoicesAreDroppedPassesThrough) {
+  // One expert at most takes one choice: the last token of the group gets nothing from any.
+  const Fixture f(sparse_model(), {{moe::Balance::kCapacity, 1, 1e-9, moe::CapacityOrder::kPosition}});
+  std::vector<moe::Routing> routings;
+  const Tensor y = f.feed_forward.forward(some_tokens(), &routings);
+  ASSERT_EQ(routings.size(), 1u);
+  EXPECT_LE(routings[0].load_E.max().item<int64_t>(), 2);  // one for each of two groups
+  const Tensor lost = (routings[0].expert_ids_TK < 0).all(1);
+  ASSERT_GT(lost.sum().item<int64_t>(), 0);
+  EXPECT_TRUE((y.view({16, 16}).index({lost}) == 0).all().item<bool>());
+}
+
+TEST(FeedForward, BalancesAndCountsInTrainingOnly) {
+  const Fixture f(sparse_model(), {{.kind = moe::Balance::kForcedUniform}});
+  const Fixture plain(sparse_model());
+  const Tensor x = some_tokens();
+  std::vector<moe::Routing> routings;
+  const Tensor trained = f.feed_forward.forward(x, &routings);
+  EXPECT_TRUE(at::equal(f.feed_forward.forward(x, nullptr), plain.feed_forward.forward(x, nullptr)));
+  EXPECT_FALSE(at::equal(trained, plain.feed_forward.forward(x, nullptr)));
+}
+
+TEST(FeedForward, TheProbabilityBeforeOrAfterTheDownProjectionIsOneFunction) {
+  moe::RoutingPolicy before;
+  before.combine = ops::CombineWeights::kBeforeDown;
+  const Tensor x = some_tokens();
+  const Tensor a = Fixture(sparse_model()).feed_forward.forward(x, nullptr),
+               b = Fixture(sparse_model(), before).feed_forward.forward(x, nullptr);
+  EXPECT_TRUE(at::allclose(a, b, 0, 100 * 64 * 0x1p-24));
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,108 @@
+#include "moe/balance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+#include "moe/swipe.h"
+
+namespace athanor::moe {
+namespace {
+
+// Choices of each expert, expert by expert, tokens ascending within each: a counting sort.
+struct ByExpert {
+  std::vector<int64_t> begin;    // [num_experts + 1]
+  std::vector<int64_t> choices;  // [tokens · k]
+};
+
+ByExpert sort_by_expert(std::span<const int64_t> ids, int64_t num_experts) {
+  ByExpert sorted{std::vector<int64_t>(static_cast<size_t>(num_experts) + 1), std::vector<int64_t>(ids.size())};
+  for (const int64_t expert : ids) ++sorted.begin[static_cast<size_t>(expert) + 1];
+  for (size_t e = 1; e < sorted.begin.size(); ++e) sorted.begin[e] += sorted.begin[e - 1];
+  auto next = sorted.begin;
+  for (size_t c = 0; c < ids.size(); ++c) {
+    sorted.choices[static_cast<size_t>(next[static_cast<size_t>(ids[c])]++)] = static_cast<int64_t>(c);
+  }
+  return sorted;
+}
+
+int64_t drop_over_capacity(std::span<int64_t> ids, std::span<const float> scores, int64_t k, int64_t num_experts,
+                           int64_t capacity, CapacityOrder order) {
+  ByExpert sorted = sort_by_expert(ids, num_experts);
+  int64_t dropped = 0;
+  for (int64_t e = 0; e < num_experts; ++e) {
+    const auto first = sorted.choices.begin() + sorted.begin[static_cast<size_t>(e)];
+    const auto last = sorted.choices.begin() + sorted.begin[static_cast<size_t>(e) + 1];
+    if (last - first <= capacity) continue;
+    // No score is below 0; one that is no number would have no place in an order.
+    const auto score = [&](int64_t choice) {
+      const float s = scores[static_cast<size_t>(choice / k * num_experts + e)];
+      return std::isnan(s) ? -1.0f : s;
+    };
+    if (order == CapacityOrder::kScore) {  // a selection, so linear; a total order, so always the same one
+      std::nth_element(first, first + capacity, last,
+                       [&](int64_t a, int64_t b) { return score(a) != score(b) ? score(a) > score(b) : a < b; });
+    }
+    for (auto choice = first + capacity; choice != last; ++choice, ++dropped) ids[static_cast<size_t>(*choice)] = ~e;
+  }
+  return dropped;
+}
+
+// Token t's choices follow on those of token t − 1, around and around: equal shares wherever they can be.
+int64_t force_uniform(std::span<int64_t> ids, int64_t k, int64_t num_experts) {
+  int64_t moved = 0;
+  const auto num_choices = static_cast<int64_t>(ids.size());
+  std::vector<int64_t> chosen(static_cast<size_t>(k));
+  for (int64_t begin = 0; begin < num_choices; begin += k) {
+    const auto of_token = ids.subspan(static_cast<size_t>(begin), static_cast<size_t>(k));
+    std::ranges::copy(of_token, chosen.begin());
+    for (int64_t j = 0; j < k; ++j) {
+      const int64_t expert = (begin + j) % num_experts;
+      of_token[static_cast<size_t>(j)] = expert;
+      moved += std::ranges::find(chosen, expert) == chosen.end();
+    }
+  }
+  return moved;
+}
+
+}  // namespace
+
+Balance parse_balance(const std::string& name) {
+  if (name == "none") return Balance::kNone;
+  if (name == "capacity") return Balance::kCapacity;
+  if (name == "swipe") return Balance::kSwipe;
+  ATHANOR_CHECK(name == "forced_uniform", "moe.balance: expected none, capacity, swipe or forced_uniform, got {}",
+                name);
+  return Balance::kForcedUniform;
+}
+
+CapacityOrder parse_capacity_order(const std::string& name) {
+  if (name == "score") return CapacityOrder::kScore;
+  ATHANOR_CHECK(name == "position", "moe.capacity_order: expected score or position, got {}", name);
+  return CapacityOrder::kPosition;
+}
+
+int64_t expert_capacity(double factor, int64_t num_choices, int64_t num_experts) {
+  // 1.1 · 10 is a little above 11 in binary; that must not become 12.
+  const double exact = factor * static_cast<double>(num_choices) / static_cast<double>(num_experts);
+  // An infinite factor's product is no integer, and no expert takes more than all there are.
+  if (!(exact < static_cast<double>(num_choices))) return std::max<int64_t>(1, num_choices);
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(exact * (1 - 1e-12))));
+}
+
+BalanceCounts balance_group(const BalanceOptions& options, std::span<int64_t> ids, std::span<const float> scores,
+                            int64_t k, int64_t num_experts) {
+  switch (options.kind) {
+    case Balance::kNone: return {};
+    case Balance::kCapacity: {
+      const int64_t capacity = expert_capacity(options.capacity_factor, static_cast<int64_t>(ids.size()), num_experts);
+      return {.dropped = drop_over_capacity(ids, scores, k, num_experts, capacity, options.order)};
+    }
+    case Balance::kSwipe: return {.moved = swipe(ids, k, num_experts)};
+    case Balance::kForcedUniform: return {.moved = force_uniform(ids, k, num_experts)};
+  }
+  return {};
+}
+
+}  // namespace athanor::moe

@@ -1,0 +1,51 @@
+#pragma once
+// Evening out experts' loads by changing choices, beside or instead of a loss.
+//
+// It acts in training, on groups of consecutive sequences of the global batch, so that the layout cannot change it.
+// Choices are int64 ids [tokens, k]; one that is dropped becomes ~expert, which is negative: it names the expert that
+// it had, and no expert takes it.
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace athanor::moe {
+
+enum class Balance {
+  kNone,           ///< dropless: every expert takes whatever comes
+  kCapacity,       ///< an expert takes capacity_factor times its even share, the rest is dropped
+  kSwipe,          ///< every expert gets the same number, by re-assignment (swipe.h)
+  kForcedUniform,  ///< the same pattern everywhere and always, for measurements (FUR)
+};
+
+/// Which choices an expert beyond its capacity keeps.
+enum class CapacityOrder {
+  kScore,     ///< those with the highest scores, the earlier of equal ones; a token may lose its place to a later one
+  kPosition,  ///< the earliest tokens': no token depends on later ones
+};
+
+struct BalanceOptions {
+  Balance kind = Balance::kNone;
+  int64_t group_sequences = 1;
+  double capacity_factor = 1.25;
+  CapacityOrder order = CapacityOrder::kScore;
+};
+
+Balance parse_balance(const std::string& name);
+CapacityOrder parse_capacity_order(const std::string& name);
+
+struct BalanceCounts {
+  int64_t moved = 0;    ///< choices given to an expert that their token had not chosen
+  int64_t dropped = 0;  ///< choices that no expert takes
+};
+
+/// Balances one group.
+/// @param ids     [tokens, k], best first; rewritten.
+/// @param scores  [tokens, num_experts], what the capacity's order by score goes by.
+BalanceCounts balance_group(const BalanceOptions& options, std::span<int64_t> ids, std::span<const float> scores,
+                            int64_t k, int64_t num_experts);
+
+/// The most choices an expert takes of `num_choices`: ⌈factor · num_choices / num_experts⌉, at least 1.
+int64_t expert_capacity(double factor, int64_t num_choices, int64_t num_experts);
+
+}  // namespace athanor::moe

@@ -1,0 +1,128 @@
+#include "moe/swipe.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+
+namespace athanor::moe {
+namespace {
+
+constexpr int64_t kUnplaced = -1;
+
+class Walk {
+ public:
+  Walk(std::span<int64_t> ids, int64_t k, int64_t num_experts)
+      : ids_(ids), chosen_(ids.begin(), ids.end()), k_(k), tokens_(static_cast<int64_t>(ids.size()) / k),
+        room_(static_cast<size_t>(num_experts), static_cast<int64_t>(ids.size()) / num_experts) {}
+
+  int64_t run() {
+    place_chosen();
+    list_open_experts();
+    std::vector<int64_t> stuck;
+    for (const int64_t choice : overflow_) {
+      if (!place_in_room(choice)) stuck.push_back(choice);
+    }
+    for (const int64_t choice : stuck) exchange(choice);
+    return count_moved();
+  }
+
+ private:
+  int64_t& room(int64_t expert) { return room_[static_cast<size_t>(expert)]; }
+  std::span<int64_t> of_token(int64_t token) { return ids_.subspan(static_cast<size_t>(token * k_), size_t(k_)); }
+  std::span<const int64_t> chosen_by(int64_t token) const {
+    return std::span(chosen_).subspan(static_cast<size_t>(token * k_), static_cast<size_t>(k_));
+  }
+  int64_t& id(int64_t choice) { return ids_[static_cast<size_t>(choice)]; }
+  bool has(int64_t token, int64_t expert) {
+    return std::ranges::find(of_token(token), expert) != of_token(token).end();
+  }
+
+  // Chosen experts as far as they have room, best choices first; the rest is overflow.
+  void place_chosen() {
+    for (int64_t rank = 0; rank < k_; ++rank) {
+      for (int64_t choice = rank; choice < tokens_ * k_; choice += k_) {
+        if (room(id(choice)) > 0) {
+          --room(id(choice));
+        } else {
+          overflow_.push_back(choice);
+        }
+      }
+    }
+    for (const int64_t choice : overflow_) id(choice) = kUnplaced;
+  }
+
+  void list_open_experts() {
+    for (int64_t expert = 0; expert < static_cast<int64_t>(room_.size()); ++expert) {
+      if (room(expert) > 0) open_.push_back(expert);
+    }
+    std::ranges::reverse(open_);  // taken from the back, lowest first
+  }
+
+  void put(int64_t choice, size_t at) {
+    id(choice) = open_[at];
+    if (--room(open_[at]) == 0) open_.erase(open_.begin() + static_cast<int64_t>(at));
+  }
+
+  // The first open expert that the token has not. It has fewer than k, so fewer than k are passed over, and no more
+  // than that are behind the one that is erased.
+  bool place_in_room(int64_t choice) {
+    for (size_t at = open_.size(); at-- > 0;) {
+      if (has(choice / k_, open_[at])) continue;
+      put(choice, at);
+      return true;
+    }
+    return false;
+  }
+
+  // The token has every open expert. Fewer than all tokens have the first of them (it has room), and all those that do
+  // not are wholly placed, with k experts of which this token lacks two at least: one of them changes over.
+  //
+  // A token with an open expert never gives that one up, so the search for each goes on where it was: open experts are
+  // fewer than k here, and all searches together pass each token fewer than k times.
+  void exchange(int64_t choice) {
+    const int64_t token = choice / k_, expert = open_.back();
+    if (expert != searched_) {
+      searched_ = expert;
+      giver_ = 0;
+    }
+    while (has(giver_, expert)) ++giver_;
+    const int64_t wanted = chosen_[static_cast<size_t>(choice)];
+    int64_t given = kUnplaced;
+    for (int64_t c = giver_ * k_; c < (giver_ + 1) * k_; ++c) {
+      if (has(token, id(c))) continue;
+      given = c;                   // the giver's least choice,
+      if (id(c) == wanted) break;  // or the one that this token wanted in the first place
+    }
+    ATHANOR_ASSERT(given != kUnplaced);
+    id(choice) = id(given);
+    put(given, open_.size() - 1);
+  }
+
+  int64_t count_moved() {
+    int64_t moved = 0;
+    for (int64_t token = 0; token < tokens_; ++token) {
+      const auto chosen = chosen_by(token);
+      for (const int64_t expert : of_token(token)) moved += std::ranges::find(chosen, expert) == chosen.end();
+    }
+    return moved;
+  }
+
+  std::span<int64_t> ids_;
+  std::vector<int64_t> chosen_;
+  int64_t k_, tokens_;
+  std::vector<int64_t> room_;      // of each expert
+  std::vector<int64_t> overflow_;  // choices, in the order in which they are placed
+  std::vector<int64_t> open_;      // experts with room, descending
+  int64_t searched_ = kUnplaced, giver_ = 0;
+};
+
+}  // namespace
+
+int64_t swipe(std::span<int64_t> ids, int64_t k, int64_t num_experts) {
+  ATHANOR_CHECK_AS(Error, static_cast<int64_t>(ids.size()) % num_experts == 0,
+                   "swipe: {} experts cannot have equal shares of {} choices", num_experts, ids.size());
+  return Walk(ids, k, num_experts).run();
+}
+
+}  // namespace athanor::moe
