@@ -5,6 +5,7 @@
 #include "kernels/accumulate.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
+#include "ops/device.h"
 #include "ops/norm.h"
 
 namespace athanor::ops {
@@ -209,7 +210,7 @@ Tensor one_after_the_other(Tensor x, const NormRope& how, int64_t num_heads, Rms
 Tensor norm_rope(const Tensor& x, const Weight& weight, const NormRope& how, const Rotation& rotation,
                  int64_t num_heads) {
   ATHANOR_ASSERT(weight.defined() == (how.norm != Norm::kNone) && x.size(-1) % (2 * num_heads) == 0);
-  if (!x.is_cpu()) {
+  if (device::takes(x)) {
     return one_after_the_other(
         x, how, num_heads, [&](const Tensor& t) { return rms_norm(t, weight, how.eps); },
         [&](const Tensor& t) { return rope(t, rotation); });
