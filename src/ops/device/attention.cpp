@@ -16,7 +16,8 @@ Tensor repeat_kv(const Tensor& x, int64_t num_heads) {
 }
 
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal) {
-  return at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), {}, 0.0, is_causal)
+  const auto heads_first = [](const Tensor& x) { return x.contiguous().transpose(1, 2); };
+  return at::scaled_dot_product_attention(heads_first(q), heads_first(k), heads_first(v), {}, 0.0, is_causal)
       .transpose(1, 2);
 }
 

@@ -107,10 +107,10 @@ NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weig
 }
 
 // No kernels of ours: OLMo's norm has no parameters, and autograd knows the portable form.
-Tensor layer_norm(const Tensor& x, double eps) { return portable::layer_norm(x, eps); }
+Tensor layer_norm(const Tensor& x, double eps) { return portable::layer_norm(x.contiguous(), eps); }
 
 NormedSum add_layer_norm(const Tensor& x, const Tensor& branch, double eps) {
-  const Tensor sum = x + branch;
+  const Tensor sum = x.contiguous() + branch.contiguous();
   return {sum, portable::layer_norm(sum, eps)};
 }
 
