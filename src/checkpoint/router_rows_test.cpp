@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "checkpoint/test_folder.h"
 
 namespace athanor {
