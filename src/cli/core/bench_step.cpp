@@ -11,6 +11,7 @@
 #include "cli/core.h"
 #include "cli/core/bench_report.h"
 #include "cli/core/loss_check.h"
+#include "cli/core/recompute_cost.h"
 #include "cli/core/step_parts.h"
 #include "config/toml_reader.h"
 #include "model/initialize.h"
@@ -156,6 +157,9 @@ void measure(const RunConfig& config, const BenchStepArguments& given, Report& r
   report_step(config, memory, subjects, samples, parts, limits, report);
   report.say(loss_verified);
   if (!parts_verified.empty()) report.say(parts_verified);
+  if (given.recompute && !given.paced) {
+    report_recompute(state, batch, given, fields_of(config, memory), limits.gemm, report);
+  }
 }
 
 }  // namespace

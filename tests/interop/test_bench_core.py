@@ -1,0 +1,152 @@
+"""`athanor bench gemm|moe|step|optimizer|overhead`: the fields are there, what is wrong is not timed. Nothing here looks at how fast."""
+
+import json
+import os
+
+import pytest
+
+CONFIG = """\
+[model]
+family = "olmoe"
+hidden_size = 64
+num_hidden_layers = 2
+num_attention_heads = 4
+intermediate_size = 32
+num_experts = 8
+num_experts_per_tok = 2
+vocab_size = 256
+[data]
+path = "is-not-read"
+seq_len = 32
+[train]
+run_dir = "is-not-written"
+global_batch_size = 4
+micro_batch_size = 2
+"""
+MOE = ("moe", "--tokens", 48, "--hidden", 32, "--ffn", 16, "--experts", 4, "--topk", 2)
+GEMM = ("gemm", "--experts", 3, "--rows", 20, "--k", 32, "--n", 48)
+
+
+@pytest.fixture
+def bench(athanor, tmp_path):
+    """Runs a benchmark; returns the objects of its JSON by name, and what it printed."""
+    def run(*arguments):
+        file = tmp_path / "report.json"
+        done = athanor.run("bench", *arguments, "--rounds", 2, "--threads", 2, "--json", file, cwd=tmp_path)
+        objects = json.loads(file.read_text())
+        assert isinstance(objects, list)
+        for entry in objects:
+            assert 0 < entry["min_s"] <= entry["max_s"] or entry["name"] in ("everything else", "one layer")
+            assert entry["min_s"] <= entry["median_s"] <= entry["max_s"] and entry["rounds"] == 2
+            assert (entry["limit"] is None) == (entry["limit_share"] is None)
+            if entry["limit"]:
+                assert entry["limit_share"] == pytest.approx(entry["work"] / entry["median_s"] / entry["limit"])
+            assert entry["name"] in done.stdout
+        return {entry["name"]: entry for entry in objects}, done.stdout
+    return run
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_moe_says_what_it_verified_and_gives_the_shape(bench, dtype):
+    report, printed = bench(*MOE, "--dtype", dtype)
+    assert set(report) == {"moe", "moe, router", "moe, experts", "moe, backward", "matmul 1024", "matmul 2048",
+                           "grouped 4 x 512, 1024"}
+    block = report["moe"]
+    assert [block[field] for field in ("tokens", "hidden", "ffn", "experts", "topk", "dtype")] == [48, 32, 16, 4, 2, dtype]
+    assert block["work"] == 2 * 3 * 48 * (2 * 3 * 32 * 16 + 32 * 4) and block["unit"] == "FLOP/s"
+    assert block["limit_is"] == f"{dtype} GEMM peak" and block["max_over_mean"] >= 1
+    assert "verified at this shape against fp64" in printed
+
+
+def test_moe_can_be_given_the_same_load_for_each_expert(bench):
+    report, _ = bench(*MOE, "--dtype", "float32", "--uniform")
+    assert report["moe"]["max_over_mean"] == 1
+
+
+def test_gemm_measures_all_three_products_beside_the_library(bench):
+    report, printed = bench(*GEMM, "--dtype", "bfloat16")
+    assert set(report) >= {"grouped forward", "grouped input gradient", "grouped weight gradient", "library, one by one"}
+    entry = report["grouped weight gradient"]
+    assert entry["work"] == 2 * 3 * 20 * 32 * 48 and entry["rows"] == 20 and entry["k"] == 32 and entry["n"] == 48
+    assert "verified against fp64" in printed
+
+
+def test_optimizer_counts_bytes_against_a_copy_and_reading(bench):
+    report, printed = bench("optimizer", "--parameters", 1000, "--dtype", "bfloat16")
+    assert set(report) == {"copy", "change in place", "adamw", "read", "gradient norm"}
+    assert report["adamw"]["work"] == 32 * 1000 and report["adamw"]["limit_is"] == "copy, read + written"
+    assert report["gradient norm"]["work"] == 4 * 1000 and report["gradient norm"]["limit_is"] == "plain reading"
+    assert report["adamw"]["unit"] == "bytes/s" and "verified against fp64" in printed
+
+
+def test_overhead_times_one_layer(bench):
+    report, _ = bench("overhead", "--dtype", "float32")
+    assert set(report) == {"one layer", "one layer and the ends", "five layers and the ends"}
+    assert report["one layer"]["hidden"] == 64 and report["one layer"]["limit"] is None
+
+
+@pytest.fixture
+def config(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text(CONFIG)
+    return file
+
+
+def test_step_shows_each_part_and_what_they_leave(bench, config, tmp_path):
+    report, printed = bench("step", config)
+    parts = ["embedding", "residual add and norm", "q, k, v, o projections", "QK-norm and RoPE", "attention", "moe",
+             "head and loss", "gradient norm", "AdamW", "everything else"]
+    assert set(report) >= {"step", "step, forward", "step, backward", "moe, router", "moe, experts", *parts}
+    # Medians of two rounds are means, which add up.
+    assert sum(report[part]["step_share"] for part in parts) == pytest.approx(1)
+    step = report["step"]
+    assert step["parameters"] > 0 and step["seq_len"] == 32 and step["batch"] == 4 and step["dtype"] == "bfloat16"
+    assert 0 < step["state_bytes"] < step["peak_bytes"] and "verified" in printed
+    assert not (tmp_path / "is-not-written").exists()
+
+
+def test_step_shows_what_recomputation_saves_and_costs(bench, config):
+    report, _ = bench("step", config)
+    kept = report["nothing recomputed"]["activation_bytes"]
+    for kind in ("norm", "attention", "moe", "layer"):
+        entry = report[f"recompute {kind}"]
+        assert entry["saved_bytes"] == kept - entry["activation_bytes"] and "time_paid" in entry
+    assert report["recompute layer"]["saved_bytes"] > 0
+    assert not any(name.startswith("recompute") for name in bench("step", config, "--no-recompute")[0])
+
+
+@pytest.mark.parametrize("arguments", [(*MOE, "--dtype", "bfloat16"), (*GEMM, "--dtype", "float32"),
+                                       ("optimizer", "--parameters", 1000)])
+def test_a_wrong_result_is_refused_before_it_is_timed(athanor, tmp_path, arguments):
+    environment = {**os.environ, "ATHANOR_FAULT": "bench.result:eio@1"}
+    done = athanor.run("bench", *arguments, "--json", tmp_path / "report.json", check=False, env=environment)
+    assert done.returncode == 1 and "wrong, so not timed" in done.stderr
+    assert "median" not in done.stdout and not (tmp_path / "report.json").exists()
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (("moe", "--tokens", "0"), "--tokens"), (("moe", "--topk", "9", "--experts", "8"), "--topk (9)"),
+    (("moe", "--dtype", "int8"), "--dtype"), (("moe", "--rounds", "0"), "--rounds"),
+    (("moe", "--tokens", "16000000"), "of memory"), (("gemm", "--rows", "x"), "--rows"),
+    (("optimizer", "--parameters", "-1"), "--parameters"), (("optimizer", "--parameters", "10000000000"), "of memory"),
+    (("overhead", "--hidden", "65"), "--hidden (65)"), (("step",), "config"), (("step", "not-there.toml"), "not-there.toml"),
+    (("gemm", "--json"), "--json"), (("moe", "--tokens", "4", "--experts", "2", "--topk", "1", "--json", "no/such/file"),
+                                     "no/such")])
+def test_a_bad_option_ends_with_2_and_a_line_that_names_it(athanor, tmp_path, arguments, said):
+    done = athanor.run("bench", *arguments, check=False, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr and len(done.stderr.strip().splitlines()) == 1
+
+
+def test_step_needs_a_length_since_it_reads_no_data(athanor, config):
+    done = athanor.run("bench", "step", config, "--set", "data.seq_len=0", check=False)
+    assert done.returncode == 2 and "data.seq_len=1024" in done.stderr
+
+
+def test_paced_takes_a_round_for_each_line(athanor, tmp_path):
+    file = tmp_path / "report.json"
+    done = athanor.run("bench", *MOE, "--dtype", "float32", "--paced", "--json", file, input="steps 1\nsteps 1\nsteps 1\n")
+    assert done.stdout.splitlines()[:4] == ["ready", "done", "done", "done"]
+    assert json.loads(file.read_text())[0]["rounds"] == 3
+    done = athanor.run("bench", *MOE, "--dtype", "float32", "--paced", check=False, input="")
+    assert done.returncode == 2 and "standard input" in done.stderr
