@@ -90,7 +90,7 @@ std::vector<T> numbers(int64_t count, unsigned salt, float scale = 1) {
 template <class T>
 std::vector<T> garbage(int64_t count) {
   std::vector<T> x(static_cast<size_t>(count));
-  std::memset(static_cast<void*>(x.data()), 0x7F, x.size() * sizeof(T));
+  if (count > 0) std::memset(static_cast<void*>(x.data()), 0x7F, x.size() * sizeof(T));
   return x;
 }
 
