@@ -14,6 +14,10 @@ using ops::testing::normal;
 
 constexpr int64_t kSequences = 3, kTokens = 8, kHidden = 16, kExperts = 6, kTopK = 2;
 
+// A logit is a sum of 16 products that are below 64 together, in one of two orders; a probability's relative error is
+// the absolute one of the logits.
+constexpr double kRelative = 2 * kHidden * 64 * 0x1p-24;
+
 Weight random_router(uint64_t seed) { return ops::testing::weight_of(normal({kExperts, kHidden}, seed)); }
 Tensor random_tokens(uint64_t seed) { return normal({kSequences * kTokens, kHidden}, seed); }
 RouterOptions options(bool norm_topk_prob = false) { return {.k = kTopK, .norm_topk_prob = norm_topk_prob}; }
@@ -24,14 +28,14 @@ TEST(Router, ChosenWeightsAreTheLargestProbabilities) {
   const Routing routing = route(x, router, options(), kSequences);
   const auto [values, ids] = at::softmax(at::linear(x, router.value), -1).topk(kTopK);
   EXPECT_TRUE(at::equal(routing.expert_ids_TK, ids));
-  EXPECT_TRUE(at::allclose(routing.weights_TK, values, 1e-6, 0));
+  EXPECT_TRUE(at::allclose(routing.weights_TK, values, kRelative, 0));
 }
 
 TEST(Router, RenormalisedWeightsSumToOneAndPlainOnesDoNot) {
   const Weight router = random_router(2);
   const Tensor x = random_tokens(3);
   const Tensor sums = route(x, router, options(true), kSequences).weights_TK.sum(1);
-  EXPECT_TRUE(at::allclose(sums, at::ones_like(sums), 1e-6, 0));
+  EXPECT_TRUE(at::allclose(sums, at::ones_like(sums), kRelative, 0));
   EXPECT_LT(route(x, router, options(), kSequences).weights_TK.sum(1).max().item<float>(), 1.0f);
 }
 
@@ -67,7 +71,7 @@ TEST(Router, SigmoidScoresAreWeighedAsDeepSeekDoes) {
   const Tensor ids = std::get<1>((scores + o.bias_E).topk(kTopK));
   EXPECT_TRUE(at::equal(routing.expert_ids_TK, ids));
   const Tensor chosen = scores.gather(1, ids);
-  EXPECT_TRUE(at::allclose(routing.weights_TK, chosen / chosen.sum(-1, true) * 2.5, 1e-6, 0));
+  EXPECT_TRUE(at::allclose(routing.weights_TK, chosen / chosen.sum(-1, true) * 2.5, kRelative, 0));
 }
 
 TEST(Router, ABiasChangesTheChoiceAndNeverTheWeightOfAnExpert) {
@@ -80,7 +84,7 @@ TEST(Router, ABiasChangesTheChoiceAndNeverTheWeightOfAnExpert) {
   const Routing biased = route(x, router, o, kSequences);
   EXPECT_TRUE((biased.expert_ids_TK.select(1, 0) == 4).all().item<bool>());
   const Tensor probs = at::softmax(at::linear(x, router.value), -1);
-  EXPECT_TRUE(at::allclose(biased.weights_TK, probs.gather(1, biased.expert_ids_TK), 1e-6, 0));
+  EXPECT_TRUE(at::allclose(biased.weights_TK, probs.gather(1, biased.expert_ids_TK), kRelative, 0));
   EXPECT_FALSE(at::equal(plain.expert_ids_TK, biased.expert_ids_TK));
 }
 
@@ -170,7 +174,7 @@ TEST(Router, SwipeEvensEachGroupAndWeighsAMovedTokenByItsProbabilityForTheExpert
   EXPECT_GT(r.num_moved, 0);
   EXPECT_GT(r.count_BE.sum(0).max().item<float>(), 8);  // what the router asked for is what losses see
   const Tensor probs = at::softmax(at::linear(x, router.value), -1);
-  EXPECT_TRUE(at::allclose(r.weights_TK, probs.gather(1, r.expert_ids_TK), 1e-6, 0));
+  EXPECT_TRUE(at::allclose(r.weights_TK, probs.gather(1, r.expert_ids_TK), kRelative, 0));
   o.balance.group_sequences = 2;
   EXPECT_THROW(route(x, router, o, kSequences), ConfigError);
 }
