@@ -81,8 +81,9 @@ void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b) {
 
 Tensor linear(const Tensor& x, const Weight& weight) {
   if (at::GradMode::is_enabled() && weight.grad.defined()) return Linear::apply(x, weight);
-  // Packing a weight for a few rows (a token that is generated) costs more than multiplying by it.
-  if (num_rows(x) < kernels::kTileColumns) return at::linear(x, weight.value);
+  // Packing a weight for a few rows (a token that is generated) costs more than multiplying by it. Not in training,
+  // where a forward without gradients is computed again with them (parallel/recompute.h) and has to have the same bits.
+  if (num_rows(x) < kernels::kTileColumns && !weight.grad.defined()) return at::linear(x, weight.value);
   return matmul(folded(x), weight.value, /*transposed=*/true).view(shape_with(x, weight.value.size(0)));
 }
 
