@@ -7,6 +7,7 @@
 #include "cli/core.h"
 #include "cli/core/bench_report.h"
 #include "cli/core/bench_verify.h"
+#include "ops/cpu_allocator.h"
 #include "ops/grouped_matmul.h"
 
 namespace athanor::bench {
@@ -130,6 +131,7 @@ ATHANOR_CORE_ENTRY(bench_gemm) {
   using namespace athanor;
   const auto& given = *static_cast<const BenchGemmArguments*>(arguments);
   bench::set_up(given);
+  ops::install_caching_cpu_allocator();  // as training does
   bench::Report report;
   for (const auto& shape : bench::shapes_of(given)) bench::measure(shape, given, report);
   report.write(given.json);

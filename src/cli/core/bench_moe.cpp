@@ -7,6 +7,7 @@
 #include "cli/core.h"
 #include "cli/core/bench_report.h"
 #include "cli/core/moe_block.h"
+#include "ops/cpu_allocator.h"
 
 namespace athanor::bench {
 namespace {
@@ -68,6 +69,7 @@ ATHANOR_CORE_ENTRY(bench_moe) {
   using namespace athanor;
   const auto& given = *static_cast<const BenchMoeArguments*>(arguments);
   bench::set_up(given);
+  ops::install_caching_cpu_allocator();  // as training does
   bench::Report report;
   for (const auto& shape : bench::shapes_of(given)) bench::measure(shape, given, report);
   report.write(given.json);
