@@ -37,11 +37,4 @@ template <class T>
 void combine_rows(const T* y, const float* weights, const int64_t* row_of_choice, T* out, int64_t begin, int64_t end,
                   int64_t k, int64_t width);
 
-/// The weighted combine's backward on the expert side of the down projection, for rows [begin, end):
-/// dweights[c] = ⟨act[r], dact[r]⟩, then both rows are scaled by weights[c]; padding becomes zero. act, dact [rows,
-/// width]. (⟨down(act), dout⟩ = ⟨act, downᵀ(dout)⟩, so the expert outputs need not be kept.)
-template <class T>
-void weigh_rows(T* act, T* dact, const float* weights, const int64_t* choice_of_row, float* dweights, int64_t begin,
-                int64_t end, int64_t width);
-
 }  // namespace athanor::kernels

@@ -176,42 +176,5 @@ TYPED_TEST(Rows, CombineSumsEachTokensRowsByWeightOrPlainly) {
   }
 }
 
-TYPED_TEST(Rows, WeighGivesEachChoiceItsProductAndScalesBothRows) {
-  using F = Rows<TypeParam>;
-  const auto act = numbers<TypeParam>(this->received_ * F::kWidth, 7);
-  const auto dact = numbers<TypeParam>(this->received_ * F::kWidth, 8);
-  const auto weights = numbers<float>(F::kTokens * F::kChoices, 9);
-  auto scaled_act = act, scaled_dact = dact;
-  std::vector<float> dweights(weights.size(), 42.0f);
-  weigh_rows(scaled_act.data(), scaled_dact.data(), weights.data(), this->sorted_.choice_of_row.data(), dweights.data(),
-             0, this->received_, F::kWidth);
-  for (int64_t r = 0; r < this->received_; ++r) {
-    const int64_t c = this->sorted_.choice_of_row[r];
-    if (c < 0) {
-      for (int64_t i = r * F::kWidth; i < (r + 1) * F::kWidth; ++i) {
-        ASSERT_EQ(load(scaled_act[i]), 0.0f) << "padding";
-        ASSERT_EQ(load(scaled_dact[i]), 0.0f) << "padding";
-      }
-      continue;
-    }
-    double exact = 0, norm = 0;
-    for (int64_t i = r * F::kWidth; i < (r + 1) * F::kWidth; ++i) {
-      exact += double{load(act[i])} * load(dact[i]);
-      norm += std::abs(double{load(act[i])} * load(dact[i]));
-      TypeParam once;
-      store(once, weights[c] * load(act[i]));
-      ASSERT_EQ(load(scaled_act[i]), load(once));
-      store(once, weights[c] * load(dact[i]));
-      ASSERT_EQ(load(scaled_dact[i]), load(once));
-    }
-    ASSERT_LE(std::abs(dweights[c] - exact), error_bound(norm, 0, F::kWidth));
-  }
-  for (size_t c = 0; c < dweights.size(); ++c) {
-    if (this->sorted_.row_of_choice[c] < 0) {
-      EXPECT_EQ(dweights[c], 42.0f) << "an ignored choice was written";
-    }
-  }
-}
-
 }  // namespace
 }  // namespace athanor::kernels

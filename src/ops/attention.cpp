@@ -8,6 +8,7 @@
 #include "kernels/attention.h"
 #include "ops/attention_spans.h"
 #include "ops/device.h"
+#include "ops/tiles.h"
 
 namespace athanor::ops {
 namespace {
@@ -179,17 +180,11 @@ struct Attention : torch::autograd::Function<Attention> {
   }
 };
 
-bool has_tiles(const Tensor& q) {
-  bool has = false;
-  with_element(q, [&](auto* tag) { has = kernels::has_gemm_tile<std::decay_t<decltype(*tag)>>(); });
-  return has;
-}
-
 }  // namespace
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
   if (device::takes(q)) return device::attention(q, k, v, documents);
-  if (!has_tiles(q)) return library::attention(q, k, v, documents);
+  if (!multiplies_on_tiles(q)) return library::attention(q, k, v, documents);
   return Attention::apply(with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
                           spans_of(q.size(0), q.size(1), documents));
 }

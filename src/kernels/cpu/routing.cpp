@@ -73,27 +73,6 @@ ATHANOR_INLINE void combine(const T* y, const float* weights, const int64_t* row
   }
 }
 
-template <class T>
-ATHANOR_INLINE void weigh(T* act, T* dact, const float* weights, const int64_t* choice_of_row, float* dweights,
-                          int64_t begin, int64_t end, int64_t width) {
-  for (int64_t r = begin; r < end; ++r) {
-    const int64_t choice = choice_of_row[r];
-    T* a = act + r * width;
-    T* d = dact + r * width;
-    if (choice < 0) {
-      std::fill_n(a, width, T{});
-      std::fill_n(d, width, T{});
-      continue;
-    }
-    const float weight = weights[choice];
-    dweights[choice] = sum_over(width, [a, d](int64_t i) { return load(a[i]) * load(d[i]); });
-    for (int64_t i = 0; i < width; ++i) {
-      store(a[i], weight * load(a[i]));
-      store(d[i], weight * load(d[i]));
-    }
-  }
-}
-
 }  // namespace
 
 #define ATHANOR_ROUTING(T)                                                                                           \
@@ -106,11 +85,6 @@ ATHANOR_INLINE void weigh(T* act, T* dact, const float* weights, const int64_t* 
   ATHANOR_EACH_ISA void combine_rows<T>(const T* y, const float* weights, const int64_t* row_of_choice, T* out,      \
                                         int64_t begin, int64_t end, int64_t k, int64_t width) {                      \
     combine(y, weights, row_of_choice, out, begin, end, k, width);                                                   \
-  }                                                                                                                  \
-  template <>                                                                                                        \
-  ATHANOR_EACH_ISA void weigh_rows<T>(T * act, T * dact, const float* weights, const int64_t* choice_of_row,         \
-                                      float* dweights, int64_t begin, int64_t end, int64_t width) {                  \
-    weigh(act, dact, weights, choice_of_row, dweights, begin, end, width);                                           \
   }
 
 ATHANOR_ROUTING(float)

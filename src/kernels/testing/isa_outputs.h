@@ -12,6 +12,7 @@
 #include "kernels/accumulate.h"
 #include "kernels/adamw.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/expert_activation.h"
 #include "kernels/master.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
@@ -124,9 +125,15 @@ class IsaOutputs {
     gather_rows(x.data(), choice_of_row.data(), rows.data(), 0, 4, 2, kWidth);
     combine_rows(y.data(), weights.data(), row_of_choice.data(), out.data(), 0, kRows, 2, kWidth);
     keep(type + " gather", rows), keep(type + " combine", out);
+    const auto gate = numbers<T>(4 * kWidth, 28, 4), up = numbers<T>(4 * kWidth, 29);
+    auto dact = numbers<T>(4 * kWidth, 30);
+    std::vector<T> act(4 * kWidth), dup(4 * kWidth);
     std::vector<float> dweights(6);
-    weigh_rows(rows.data(), out.data(), weights.data(), choice_of_row.data(), dweights.data(), 0, 3, kWidth);
-    keep(type + " weigh act", rows), keep(type + " weigh dact", out), keep(type + " weigh dweights", dweights);
+    expert_activation(gate.data(), up.data(), weights.data(), choice_of_row.data(), act.data(), 0, 4, kWidth);
+    keep(type + " expert activation", act);
+    expert_activation_backward(gate.data(), up.data(), dact.data(), dup.data(), act.data(), weights.data(),
+                               choice_of_row.data(), dweights.data(), 0, 4, kWidth);
+    keep(type + " expert dgate", dact), keep(type + " expert dup", dup), keep(type + " expert dweights", dweights);
   }
 
   template <class T>

@@ -4,6 +4,7 @@
 #include "kernels/cpu/accumulate.cpp"
 #include "kernels/cpu/adamw.cpp"
 #include "kernels/cpu/cross_entropy.cpp"
+#include "kernels/cpu/expert_activation.cpp"
 #include "kernels/cpu/norm.cpp"
 #include "kernels/cpu/rope.cpp"
 #include "kernels/cpu/router.cpp"
