@@ -1,5 +1,6 @@
 #include "train/run_data.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -44,11 +45,14 @@ Mixture open_mixture(const TrainingStage& stage, OpenFolders& folders) {
   return Mixture(std::move(sources));
 }
 
+// By name, since the mean over them is a sum: the order of the configuration must not round it.
 std::vector<ValidationSource> open_validation(const TrainingStage& stage, OpenFolders& folders) {
+  auto sources = stage.config.data.sources;
+  std::ranges::sort(sources, {}, name_of);
   std::vector<ValidationSource> found;
   std::vector<std::string> without;
   double sum = 0;
-  for (const auto& source : stage.config.data.sources) {
+  for (const auto& source : sources) {
     const Dataset* dataset = folders.validation(source.path);
     if (!dataset) {
       without.push_back(name_of(source));
