@@ -5,7 +5,8 @@
 
 namespace athanor {
 
-/// FLOP/s of the library's own matrix product in `dtype` on the CPU, with the threads that libtorch is set to.
+/// FLOP/s of the faster of the library's matrix product and ours in `dtype` on the CPU, with the threads that libtorch
+/// is set to.
 ///
 /// Short on purpose (about 50 ms in all): it runs before every training. See the source for its spread.
 double measure_gemm_peak_flops(at::ScalarType dtype);
