@@ -1,0 +1,23 @@
+#pragma once
+// What a communicator has carried, counted where it is started.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace athanor::comm {
+
+struct Traffic {
+  int64_t calls = 0;
+  std::map<std::string, int64_t> calls_of;  ///< by collective: "all_reduce", "reduce_scatter", …
+  std::map<std::string, int64_t> bytes_of;  ///< sent by this rank, by collective
+  std::vector<int64_t> bytes_to;            ///< sent to each rank of the group
+  int64_t bytes_inside = 0;                 ///< sent within this rank's supernode
+  int64_t bytes_outside = 0;                ///< and out of it
+  double waited_s = 0;                      ///< in Pending::wait and barriers
+
+  int64_t bytes() const { return bytes_inside + bytes_outside; }
+};
+
+}  // namespace athanor::comm

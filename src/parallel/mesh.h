@@ -1,0 +1,30 @@
+#pragma once
+// The communicators of a layout, all made from one place, so that no sum can run over a group that no axis names.
+
+#include <map>
+#include <memory>
+
+#include "arch/layout.h"
+#include "comm/world.h"
+
+namespace athanor {
+
+class Mesh {
+ public:
+  /// Collective over the world, which must outlive the mesh.
+  Mesh(Layout layout, comm::World& world);
+
+  const Layout& layout() const { return layout_; }
+  comm::World& world() const { return world_; }
+  int rank() const { return world_.rank(); }
+  int data_rank() const { return layout_.data_rank(rank()); }
+  /// This rank's group of a kind; a group of one where the axis has one rank.
+  comm::Communicator& group(GroupKind kind) const { return *groups_.at(kind); }
+
+ private:
+  Layout layout_;
+  comm::World& world_;
+  std::map<GroupKind, std::unique_ptr<comm::Communicator>> groups_;
+};
+
+}  // namespace athanor
