@@ -15,6 +15,9 @@ struct Armed {
   long from = 1;
   bool onwards = false;
   long passed = 0;
+
+  /// Counts a pass; is this one of those that were meant?
+  bool pass() { return ++passed == from || (onwards && passed > from); }
 };
 
 std::vector<Armed> parse(const char* text) {
@@ -38,23 +41,31 @@ std::vector<Armed> parse(const char* text) {
       armed.from = std::strtol(count.c_str(), nullptr, 10);
       action = action.substr(0, at);
     }
+    if (action == "plant" && armed.from == 1) armed.onwards = true;
     armed.action = action;
     all.push_back(std::move(armed));
   }
   return all;
 }
 
+std::vector<Armed>& armed_faults() {
+  static std::vector<Armed> armed = parse(std::getenv("ATHANOR_FAULT"));
+  return armed;
+}
+
+std::mutex& faults_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 }  // namespace
 
 int fault_errno(std::string_view name) {
-  static std::vector<Armed> armed = parse(std::getenv("ATHANOR_FAULT"));
+  auto& armed = armed_faults();
   if (armed.empty()) return 0;
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(faults_mutex());
   for (auto& fault : armed) {
-    if (fault.name != name) continue;
-    ++fault.passed;
-    if (fault.passed != fault.from && !(fault.onwards && fault.passed > fault.from)) continue;
+    if (fault.name != name || !fault.pass()) continue;
     if (fault.action == "kill") std::raise(SIGKILL);
     if (fault.action == "term") std::raise(SIGTERM);
     if (fault.action == "int") std::raise(SIGINT);
@@ -65,5 +76,14 @@ int fault_errno(std::string_view name) {
 }
 
 void fault_point(std::string_view name) { fault_errno(name); }
+
+bool fault_planted(std::string_view name) {
+  auto& armed = armed_faults();
+  if (armed.empty()) return false;
+  const std::lock_guard lock(faults_mutex());
+  for (auto& fault : armed)
+    if (fault.name == name && fault.action == "plant" && fault.pass()) return true;
+  return false;
+}
 
 }  // namespace athanor
