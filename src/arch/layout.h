@@ -56,7 +56,11 @@ class Layout {
 
   /// Position of a rank along an axis.
   int coordinate(int rank, Axis axis) const;
-  /// Number of the rank among the data ranks that share its tensor and pipeline coordinates: the order of sequences.
+  /// Number of the rank among the data ranks that share its tensor and pipeline coordinates: the order of sequences, of
+  /// groups' members and so of every sum. It comes from coordinates alone, whatever the mapping, which only says where
+  /// in the world these coordinates are: ((replicate', shard'), e_r, e_s), row-major, so that an expert group is D / E's
+  /// consecutive run of E; with sharding = hierarchical ((replicate', e_r), (shard', e_s)), so that a shard group is a
+  /// consecutive run of `shard`. (Both are the same where E divides `shard`, or `shard` divides E.)
   int data_rank(int rank) const;
 
   /// All groups of a kind, a partition of the world. Members ascend by data rank (for kTensor, kPipeline: along the
