@@ -32,11 +32,20 @@ int64_t count_targets(const Tensor& targets) {
 
 }  // namespace
 
-std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model) {
+std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t expert_rank, int64_t expert_degree) {
+  ATHANOR_ASSERT(expert_rank >= 0 && expert_rank < expert_degree);
   std::vector<BucketEntry> entries;
   for (const auto& spec : make_inventory(model)) {
-    entries.push_back({spec.name, spec.is_expert() ? "expert" : "dense", spec.shape,
-                       std::vector<int64_t>(spec.shape.size(), 0), spec.shape});
+    BucketEntry entry{spec.name, spec.is_expert() ? "expert" : "dense", spec.shape,
+                      std::vector<int64_t>(spec.shape.size(), 0), spec.shape};
+    if (spec.is_expert()) {
+      const auto dim = static_cast<size_t>(spec.sharded.expert);
+      ATHANOR_CHECK(spec.shape[dim] % expert_degree == 0, "expert_parallel_degree ({}) must divide num_experts ({})",
+                    expert_degree, spec.shape[dim]);
+      entry.extent[dim] = spec.shape[dim] / expert_degree;
+      entry.offset[dim] = expert_rank * entry.extent[dim];
+    }
+    entries.push_back(std::move(entry));
   }
   return entries;
 }
@@ -65,8 +74,8 @@ void Decoder::set_router_bias(const Tensor& bias_LE) {
 Tensor Decoder::hidden(const Tensor& tokens_BT, const ops::DocumentLengths& documents,
                        std::vector<moe::Routing>* routings, const moe::BatchPosition& position) const {
   const Tensor positions = positions_of(tokens_BT.size(0), tokens_BT.size(1), documents);
-  const auto context = std::make_shared<const LayerContext>(
-      LayerContext{ops::make_rotation(positions, rotary_.frequency, rotary_.scale), documents, options_.recompute, position});
+  const auto context = std::make_shared<const LayerContext>(LayerContext{
+      ops::make_rotation(positions, rotary_.frequency, rotary_.scale), documents, options_.recompute, position});
   Residual residual{ops::embedding(tokens_BT, embedding_), {}};
   for (const Layer& layer : layers_) residual = layer.forward(residual, context, routings);
   return final_norm_.of(residual).normed;

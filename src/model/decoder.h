@@ -15,8 +15,10 @@
 
 namespace athanor {
 
-/// The bucket table of a whole model in one process.
-std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model);
+/// The bucket table of a rank that holds part `expert_rank` of `expert_degree` equal parts of each layer's experts, and
+/// everything else whole. One part: the whole model.
+std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t expert_rank = 0,
+                                             int64_t expert_degree = 1);
 
 struct DecoderOptions {
   moe::AuxScope aux_scope = moe::AuxScope::kSequence;
@@ -58,8 +60,8 @@ class Decoder : public Stage {
     LossParts parts;
   };
 
-  Tensor hidden(const Tensor& tokens_BT, const ops::DocumentLengths& documents,
-                std::vector<moe::Routing>* routings, const moe::BatchPosition& position = {}) const;
+  Tensor hidden(const Tensor& tokens_BT, const ops::DocumentLengths& documents, std::vector<moe::Routing>* routings,
+                const moe::BatchPosition& position = {}) const;
   void add_router_losses(const std::vector<moe::Routing>& routings, const Labels& labels, int64_t seq_len,
                          Pending& pending);
 
