@@ -1,0 +1,132 @@
+#include "ops/expert_rows.h"
+
+#include "kernels/expert_activation.h"
+#include "kernels/routing.h"
+#include "ops/tiles.h"
+
+namespace athanor::ops {
+namespace {
+
+// Tiles of ours take any number of rows. The library compiles a kernel for each number it meets and keeps a thousand of
+// them: 0.2 s and 0.2 GiB a step while every expert has another count. Padding to multiples of 32 leaves a few dozen
+// counts, for 16 rows of zeros an expert on average; experts with fewer rows than that anyway are left as they are.
+int64_t row_alignment(bool on_tiles, int64_t choices, int64_t num_local_experts) {
+  constexpr int64_t kAlignment = 32;
+  return !on_tiles && choices >= num_local_experts * kAlignment ? kAlignment : 1;
+}
+
+const float* pointer_if(const Tensor& weights_TK) {
+  return weights_TK.defined() ? pointer<float>(weights_TK) : nullptr;
+}
+
+Tensor rows_like(const Tensor& x, int64_t rows, int64_t width) { return at::empty({rows, width}, x.options()); }
+
+// Row by row, silu(gate) · up, times the weight of the row's choice if there are `weights`.
+void activate(const Tensor& gate_RF, const Tensor& up_RF, const float* weights, const ExpertRoute& route,
+              const Tensor& act_RF) {
+  const int64_t width = gate_RF.size(1);
+  with_element(gate_RF, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    const T *gate = pointer<T>(gate_RF), *up = pointer<T>(up_RF);
+    T* act = pointer<T>(act_RF);
+    for_rows(gate_RF.size(0), width, [&](int64_t begin, int64_t end) {
+      kernels::expert_activation(gate, up, weights, route.choices(), act, begin, end, width);
+    });
+  });
+}
+
+// dact becomes dgate; answers act · weight, dup and (in dweights) the weights' gradient.
+void activate_backward(const Tensor& gate_RF, const Tensor& up_RF, const Tensor& dact_RF, const Tensor& weights_TK,
+                       const ExpertRoute& route, const Tensor& dup_RF, const Tensor& act_RF,
+                       const Tensor& dweights_TK) {
+  const int64_t width = gate_RF.size(1);
+  with_element(gate_RF, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    const T *gate = pointer<T>(gate_RF), *up = pointer<T>(up_RF);
+    T *dact = pointer<T>(dact_RF), *dup = pointer<T>(dup_RF), *act = pointer<T>(act_RF);
+    for_rows(gate_RF.size(0), width, [&](int64_t begin, int64_t end) {
+      kernels::expert_activation_backward(gate, up, dact, dup, act, pointer<float>(weights_TK), route.choices(),
+                                          pointer<float>(dweights_TK), begin, end, width);
+    });
+  });
+}
+
+}  // namespace
+
+GroupOffsets ExpertRoute::groups() const {
+  const int64_t* offset = offsets.const_data_ptr<int64_t>();
+  return {offset, offset + offsets.numel()};
+}
+
+ExpertRoute make_expert_route(const Tensor& x, const Tensor& expert_ids_TK, int64_t first_local_expert,
+                              int64_t num_local_experts) {
+  const auto options = expert_ids_TK.options();
+  const int64_t tokens = expert_ids_TK.size(0), k = expert_ids_TK.size(1);
+  const int64_t alignment = row_alignment(multiplies_on_tiles(x), tokens * k, num_local_experts);
+  ExpertRoute route{at::empty({num_local_experts + 1}, options),
+                    at::empty({kernels::max_rows(tokens, k, num_local_experts, alignment)}, options),
+                    at::empty({tokens * k}, options), k};
+  kernels::sort_choices(pointer<int64_t>(expert_ids_TK), tokens, k, first_local_expert, num_local_experts,
+                        pointer<int64_t>(route.offsets), pointer<int64_t>(route.choice_of_row),
+                        pointer<int64_t>(route.row_of_choice), alignment);
+  return route;
+}
+
+Tensor gather_tokens(const Tensor& x_TD, const ExpertRoute& route) {
+  const int64_t width = x_TD.size(1);
+  Tensor rows_RD = rows_like(x_TD, route.num_rows(), width);
+  with_element(x_TD, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    const T* from = pointer<T>(x_TD);
+    T* to = pointer<T>(rows_RD);
+    for_rows(route.num_rows(), width, [&](int64_t begin, int64_t end) {
+      kernels::gather_rows(from, route.choices(), to, begin, end, route.k, width);
+    });
+  });
+  return rows_RD;
+}
+
+Tensor combine_rows(const Tensor& y_RD, const Tensor& weights_TK, const ExpertRoute& route, int64_t tokens) {
+  const int64_t width = y_RD.size(1);
+  const float* weights = pointer_if(weights_TK);
+  Tensor out_TD = rows_like(y_RD, tokens, width);
+  with_element(y_RD, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    const T* from = pointer<T>(y_RD);
+    T* to = pointer<T>(out_TD);
+    for_rows(tokens, width * route.k, [&](int64_t begin, int64_t end) {
+      kernels::combine_rows(from, weights, route.rows(), to, begin, end, route.k, width);
+    });
+  });
+  return out_TD;
+}
+
+ExpertRows multiply_rows(Tensor x_RD, const Tensor& weights_TK, const ExpertRoute& route, const ExpertWeights& w) {
+  const int64_t rows = route.num_rows(), ffn = w.gate_LFD.value.size(1), hidden = w.gate_LFD.value.size(2);
+  const GroupOffsets groups = route.groups();
+  ExpertRows result{{}, rows_like(x_RD, rows, ffn), rows_like(x_RD, rows, ffn)};
+  grouped_matmul(groups, {{x_RD, w.gate_LFD.value, true, result.gate_RF}, {x_RD, w.up_LFD.value, true, result.up_RF}});
+  x_RD.reset();
+  const Tensor act_RF = rows_like(result.gate_RF, rows, ffn);
+  result.y_RD = rows_like(result.gate_RF, rows, hidden);
+  activate(result.gate_RF, result.up_RF, pointer_if(weights_TK), route, act_RF);
+  grouped_matmul(groups, {{act_RF, w.down_LDF.value, true, result.y_RD}});
+  return result;
+}
+
+ExpertRowGradients backward_rows(const ExpertRows& rows, const Tensor& dy_RD, const Tensor& weights_TK,
+                                 const ExpertRoute& route, const ExpertWeights& w, const Tensor& dweights_TK) {
+  const int64_t num_rows = route.num_rows(), ffn = rows.gate_RF.size(1);
+  const Tensor dact_RF = rows_like(dy_RD, num_rows, ffn), dup_RF = rows_like(dy_RD, num_rows, ffn);
+  const Tensor act_RF = rows_like(dy_RD, num_rows, ffn);
+  grouped_matmul(route.groups(), {{dy_RD, w.down_LDF.value, false, dact_RF}});
+  activate_backward(rows.gate_RF, rows.up_RF, dact_RF, weights_TK, route, dup_RF, act_RF, dweights_TK);
+  return {dact_RF, dup_RF, act_RF};
+}
+
+void input_gradients(const ExpertRowGradients& rows, const ExpertRoute& route, const ExpertWeights& w,
+                     const Tensor& dx_RD) {
+  grouped_matmul(route.groups(), {{rows.dgate_RF, w.gate_LFD.value, false, dx_RD, rows.dup_RF, w.up_LFD.value}});
+}
+
+}  // namespace athanor::ops
