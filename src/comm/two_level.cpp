@@ -1,0 +1,175 @@
+#include "comm/two_level.h"
+
+#include <ATen/ATen.h>
+
+#include <bit>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace athanor::comm {
+
+struct Hops::State {
+  std::vector<std::function<Pending()>> steps;
+  size_t next = 0;
+  Pending underway;
+};
+
+Hops::Hops(std::vector<std::function<Pending()>> steps) : state_(std::make_shared<State>()) {
+  state_->steps = std::move(steps);
+  if (state_->steps.empty()) return;
+  state_->underway = state_->steps[0]();
+  state_->next = 1;
+}
+
+void Hops::wait() {
+  if (!state_) return;
+  const auto state = std::move(state_);  // what throws is over, too
+  for (;;) {
+    state->underway.wait();
+    if (state->next == state->steps.size()) return;
+    state->underway = state->steps[state->next++]();
+  }
+}
+
+namespace {
+
+// Fewer elements than this go whole through both all-reduces: two hops instead of three, and a few bytes more.
+constexpr int64_t kSmall = 1024;
+
+bool is_narrow(const Tensor& x) { return x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf; }
+
+// A mean's terms are scaled before they are added, so that their sum is finite: by the power of two that is no less
+// than their number, which costs no bits. What is left of the division comes last.
+double scale_before(Reduction reduction, int n) {
+  return reduction == Reduction::kMean ? 1.0 / static_cast<double>(std::bit_ceil(static_cast<unsigned>(n))) : 1.0;
+}
+double scale_after(Reduction reduction, int n) {
+  return reduction == Reduction::kMean ? static_cast<double>(std::bit_ceil(static_cast<unsigned>(n))) / n : 1.0;
+}
+
+void scale(const Tensor& x, double factor) {
+  if (factor != 1.0) Tensor(x).mul_(factor);
+}
+
+// The sum of rows [lo, hi) along the tree of communicator.h.
+Tensor tree_sum(const Tensor& rows, int64_t lo, int64_t hi) {
+  if (hi - lo == 1) return rows[lo];
+  const auto half = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(hi - lo - 1)));
+  return tree_sum(rows, lo, lo + half) + tree_sum(rows, lo + half, hi);
+}
+
+// The inner hop of a sum: from I parts to this rank's, in the wide type. Narrow parts travel as they are and are added
+// here, so that nothing is rounded between the hops.
+struct InnerSum {
+  Tensor narrow;  // parts of this rank from all, where they are narrow
+  Tensor sum;
+
+  Pending start(Communicator& inner, const Tensor& in, double factor, Reduction reduction) {
+    if (is_narrow(in) && reduction != Reduction::kMax) {
+      narrow = at::empty({inner.size(), in.numel() / inner.size()}, in.options());
+      return inner.all_to_all(narrow.view(-1), in);
+    }
+    sum = at::empty({in.numel() / inner.size()}, in.options());
+    return inner.reduce_scatter(sum, factor == 1.0 ? in : in * factor, reduction);
+  }
+  const Tensor& finish(double factor) {
+    if (narrow.defined()) sum = tree_sum(narrow.to(at::kFloat).mul_(factor), 0, narrow.size(0)).contiguous();
+    return sum;
+  }
+};
+
+// What Communicator is told: means are scaled here.
+Reduction plain(Reduction reduction) { return reduction == Reduction::kMean ? Reduction::kSum : reduction; }
+
+// [a, b, width] → [b, a, width]
+Tensor transposed(const Tensor& x, int64_t a, int64_t b) { return x.reshape({a, b, -1}).transpose(0, 1).reshape({-1}); }
+
+Hops small_all_reduce(Communicator& inner, Communicator& outer, const Tensor& x, Reduction reduction) {
+  const int n = inner.size() * outer.size();
+  const Tensor wide = is_narrow(x) ? x.to(at::kFloat) : x;
+  scale(wide, scale_before(reduction, n));
+  return Hops({[=, &inner] { return inner.all_reduce(wide, plain(reduction)); },
+               [=, &outer] { return outer.all_reduce(wide, plain(reduction)); },
+               [=] {
+                 scale(wide, scale_after(reduction, n));
+                 if (!wide.is_same(x)) Tensor(x).copy_(wide);
+                 return Pending();
+               }});
+}
+
+}  // namespace
+
+int TwoLevel::part(PartOrder order) const {
+  return order == PartOrder::kFlat ? rank() : inner_.rank() * outer_.size() + outer_.rank();
+}
+
+Hops TwoLevel::all_reduce(const Tensor& x, Reduction reduction) {
+  if (x.numel() == 0) return {};
+  if (x.numel() < kSmall) return small_all_reduce(inner_, outer_, x, reduction);
+  const int64_t places = inner_.size(), width = (x.numel() + places - 1) / places;
+  const bool padded = width * places != x.numel();
+  Tensor all = x.view(-1);
+  if (padded) {
+    all = at::zeros({width * places}, x.options());
+    all.narrow(0, 0, x.numel()).copy_(x.view(-1));
+  }
+  const double before = scale_before(reduction, size()), after = scale_after(reduction, size());
+  const auto sum = std::make_shared<InnerSum>();
+  const Tensor mine = all.narrow(0, inner_.rank() * width, width);
+  return Hops({[=, this] { return sum->start(inner_, all, before, plain(reduction)); },
+               [=, this] { return outer_.all_reduce(sum->finish(before), plain(reduction)); },
+               [=, this] {
+                 scale(sum->sum, after);
+                 Tensor(mine).copy_(sum->sum);
+                 return inner_.all_gather(all, mine);
+               },
+               [=] {
+                 if (padded) x.view(-1).copy_(all.narrow(0, 0, x.numel()));
+                 return Pending();
+               }});
+}
+
+Hops TwoLevel::reduce_scatter(const Tensor& out, const Tensor& in, Reduction reduction, PartOrder order) {
+  ATHANOR_ASSERT(in.numel() == out.numel() * size());
+  if (in.numel() == 0) return {};
+  const Tensor by_place = order == PartOrder::kFlat ? transposed(in, outer_.size(), inner_.size()) : in.view(-1);
+  const double before = scale_before(reduction, size()), after = scale_after(reduction, size());
+  const auto sum = std::make_shared<InnerSum>();
+  const Tensor mine = at::empty({out.numel()}, in.options().dtype(is_narrow(in) ? at::kFloat : in.scalar_type()));
+  const Tensor result = is_narrow(in) && reduction == Reduction::kMax ? at::empty({out.numel()}, in.options()) : mine;
+  return Hops({[=, this] { return sum->start(inner_, by_place, before, plain(reduction)); },
+               [=, this] { return outer_.reduce_scatter(result, sum->finish(before), plain(reduction)); },
+               [=] {
+                 scale(result, after);
+                 out.view(-1).copy_(result);
+                 return Pending();
+               }});
+}
+
+Hops TwoLevel::all_gather(const Tensor& out, const Tensor& in, PartOrder order) {
+  ATHANOR_ASSERT(out.numel() == in.numel() * size());
+  if (out.numel() == 0) return {};
+  const int64_t outer = outer_.size(), places = inner_.size();
+  const bool flat = order == PartOrder::kFlat;
+  const Tensor all = flat ? at::empty({out.numel()}, out.options()) : out.view(-1);  // [inner, outer, part]
+  const Tensor mine = all.narrow(0, inner_.rank() * outer * in.numel(), outer * in.numel());
+  return Hops({[=, this] { return outer_.all_gather(mine, in.view(-1)); },
+               [=, this] { return inner_.all_gather(all, mine); },
+               [=] {
+                 if (flat) out.view(-1).copy_(transposed(all, places, outer));
+                 return Pending();
+               }});
+}
+
+Hops TwoLevel::all_to_all(const Tensor& out, const Tensor& in) {
+  ATHANOR_ASSERT(out.numel() == in.numel() && in.numel() % size() == 0);
+  if (in.numel() == 0) return {};
+  const int64_t outer = outer_.size(), places = inner_.size();
+  const Tensor by_place = transposed(in, outer, places);  // [inner target, outer target, part]
+  const Tensor at_relay = at::empty_like(by_place);       // [inner source, outer target, part]
+  return Hops({[=, this] { return inner_.all_to_all(at_relay, by_place); },
+               [=, this] { return outer_.all_to_all(out.view(-1), transposed(at_relay, places, outer)); }});
+}
+
+}  // namespace athanor::comm
