@@ -7,7 +7,9 @@
 #include <exception>
 
 #include "base/error.h"
+#include "base/failure.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
@@ -54,7 +56,12 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);  // each subcommand runs in its callback
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    const bool failed = error.get_exit_code() != 0;
+    const auto me = athanor::launched();
+    if (failed) athanor::let_rank_0_speak(me);
+    app.exit(error);
+    if (failed && me.size > 1) athanor::end_job(me, 2);
+    return failed ? 2 : 0;
   } catch (const athanor::ExitCode& code) {
     return code.value;
   }
@@ -63,17 +70,18 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-// The one catch: what went wrong on one line (a line each, where there are several), and its exit code.
+// The one catch of what communication has no part in: what went wrong on one line (a line each, where there are
+// several), and its exit code. Where a launcher has started many of us, all have met the same, so that one speaks; what
+// is thrown among communicating ranks is caught with their world still open (core/in_world.h).
 int main(int argc, char** argv) {
   try {
     return run(argc, argv);
-  } catch (const athanor::Error& error) {
-    athanor::log::error("{}", error.what());
-    return error.exit_code();
-  } catch (const std::bad_alloc&) {
-    athanor::log::error("out of memory; a smaller train.micro_batch_size or model needs less");
-  } catch (const std::exception& error) {
-    athanor::log::error("{}", error.what());
+  } catch (...) {
+    const athanor::Failure failure = athanor::describe_failure(std::current_exception());
+    const athanor::Launched me = athanor::launched();
+    athanor::let_rank_0_speak(me);
+    athanor::log::error("{}", me.rank == 0 ? failure.message : failure_line(failure, me, athanor::host_name(), 0));
+    if (me.size > 1) athanor::end_job(me, failure.exit_code);
+    return failure.exit_code;
   }
-  return 1;
 }

@@ -1,0 +1,84 @@
+#include "base/failure.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace athanor {
+namespace {
+
+Failure of(const auto& error) { return describe_failure(std::make_exception_ptr(error)); }
+
+// Sets variables while it lives, without those of a launcher that runs this test.
+class Environment {
+ public:
+  explicit Environment(std::vector<std::pair<std::string, std::string>> set) {
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PMIX_RANK", "PMI_RANK",
+                             "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_PROCID"})
+      ::unsetenv(name);
+    for (const auto& [name, value] : set) ::setenv(name.c_str(), value.c_str(), 1);
+    names_ = std::move(set);
+  }
+  ~Environment() {
+    for (const auto& [name, value] : names_) ::unsetenv(name.c_str());
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> names_;
+};
+
+TEST(Failure, TheLineNamesRankHostAndStepOfAJob) {
+  const Launched me{3, 8, "Open MPI"};
+  EXPECT_EQ(failure_line(of(DataError("a.npy is short")), me, "node7", 12), "rank 3 (node7): step 12: a.npy is short");
+}
+
+TEST(Failure, ALoneProcessHasNoRankAndAMessageWithItsStepIsNotGivenItTwice) {
+  EXPECT_EQ(failure_line(of(Error("no")), {}, "node7", 0), "no");
+  EXPECT_EQ(failure_line(of(Error("step 4: the loss is nan")), {}, "node7", 4), "step 4: the loss is nan");
+  EXPECT_EQ(failure_line(of(Error("step 40: no")), {}, "node7", 4), "step 4: step 40: no");
+}
+
+TEST(Failure, ExitCodesTellTheUsersInputFromTheRest) {
+  EXPECT_EQ(of(ConfigError("")).exit_code, 2);
+  EXPECT_EQ(of(CommError("")).exit_code, 1);
+  EXPECT_EQ(of(std::runtime_error("x")).message, "x");
+  EXPECT_NE(of(std::bad_alloc()).message.find("micro_batch_size"), std::string::npos);
+  EXPECT_EQ(describe_failure(std::make_exception_ptr(7)).exit_code, 1);
+}
+
+TEST(Launched, EachLaunchersVariablesAreRead) {
+  {
+    const Environment none({{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "4"}});  // a batch script's own process
+    EXPECT_EQ(launched().size, 1);
+  }
+  {
+    const Environment mpirun({{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"PMIX_RANK", "3"}});
+    EXPECT_EQ(launched().rank, 3);
+    EXPECT_EQ(launched().size, 8);
+    EXPECT_EQ(launched().launcher, "Open MPI");
+  }
+  {
+    const Environment srun({{"PMIX_NAMESPACE", "slurm.1.0"}, {"PMIX_RANK", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}});
+    EXPECT_EQ(launched().rank, 1);
+    EXPECT_EQ(launched().size, 2);
+    EXPECT_EQ(launched().launcher, "Open MPI");
+  }
+  {
+    const Environment hydra({{"PMI_RANK", "5"}, {"PMI_SIZE", "6"}});
+    EXPECT_EQ(launched().rank, 5);
+    EXPECT_EQ(launched().launcher, "MPICH");
+  }
+}
+
+TEST(Launched, AnEnvironmentThatMakesNoSenseIsNoJob) {
+  const Environment wrong({{"PMI_RANK", "6"}, {"PMI_SIZE", "6"}});
+  EXPECT_EQ(launched().size, 1);
+  EXPECT_EQ(launched().launcher, "");
+}
+
+}  // namespace
+}  // namespace athanor

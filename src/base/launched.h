@@ -1,0 +1,31 @@
+#pragma once
+// Which process of which job this is, as its launcher has said in the environment; and how a job ends by a failure that
+// is found before, or without, communication.
+
+#include <span>
+#include <string>
+
+namespace athanor {
+
+/// {0, 1, ""} where no launcher was.
+struct Launched {
+  int rank = 0, size = 1;
+  std::string launcher;  ///< "Open MPI" or "MPICH": whose library can join the job
+};
+
+/// Knows mpirun of Open MPI and of MPICH, and Slurm's `srun --mpi=pmix` and `--mpi=pmi2`.
+Launched launched();
+
+/// Variables of the environment by which a launcher tells its processes who they are. A process that is to run by
+/// itself must not inherit them. Prefixes: "OMPI_", …
+std::span<const char* const> launcher_prefixes();
+
+/// Lets rank 0 speak first where all ranks have found the same: the others wait, and it usually ends the job meanwhile.
+/// A rank with news of its own is heard after a second or three.
+void let_rank_0_speak(const Launched& me);
+
+/// Ends this process and, as far as the launcher can be asked, the whole job with this exit code and without a word of
+/// the launcher's. For processes that have not begun to communicate.
+[[noreturn]] void end_job(const Launched& me, int exit_code);
+
+}  // namespace athanor
