@@ -43,6 +43,7 @@ BenchRow measure_memory_copy(int rounds);
 /// --rounds, --threads and --json, which every benchmark of the core has.
 void add_bench_options(CLI::App& command, BenchArguments& arguments);
 
+void add_bench_comm_command(CLI::App& bench);
 void add_bench_data_command(CLI::App& bench);
 void add_bench_gemm_command(CLI::App& bench);
 void add_bench_moe_command(CLI::App& bench);

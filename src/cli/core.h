@@ -44,12 +44,31 @@ struct SmokeArguments {
   bool update = false;
 };
 
+struct VerifyArguments {
+  std::string config_file;
+  std::vector<std::string> overrides;
+  int64_t steps = 3;
+  std::string dtype = "float32";
+  bool keep_size = false;
+  bool twice = false;
+  std::string keep;       ///< empty: traces are removed
+  std::string reference;  ///< the folder in which this is the process of one rank; empty: it is not
+};
+
 /// Of every benchmark in the core.
 struct BenchArguments {
   std::string json;
   int rounds = 7;
   int num_threads = 0;  ///< 0: one for each core
   bool paced = false;   ///< a round for each line on standard input, for bench/peers
+};
+
+struct BenchCommArguments : BenchArguments {
+  int64_t least_bytes = 1024, most_bytes = int64_t{1} << 26;
+  std::string dtype = "float32";
+  int inner = 0;  ///< ranks inside, of the two-level forms; 0: without them
+  int64_t hidden = 2048, topk = 8;
+  std::vector<int64_t> tokens = {256, 1024, 4096};
 };
 
 struct BenchGemmArguments : BenchArguments {
