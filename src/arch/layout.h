@@ -58,32 +58,46 @@ class Layout {
   int coordinate(int rank, Axis axis) const;
   /// Number of the rank among the data ranks that share its tensor and pipeline coordinates: the order of sequences, of
   /// groups' members and so of every sum. It comes from coordinates alone, whatever the mapping, which only says where
-  /// in the world these coordinates are: ((replicate', shard'), e_r, e_s), row-major, so that an expert group is D / E's
-  /// consecutive run of E; with sharding = hierarchical ((replicate', e_r), (shard', e_s)), so that a shard group is a
-  /// consecutive run of `shard`. (Both are the same where E divides `shard`, or `shard` divides E.)
+  /// in the world these coordinates are: ((replicate', shard'), e_r, e_s), row-major, so that an expert group is D /
+  /// E's consecutive run of E; with sharding = hierarchical ((replicate', e_r), (shard', e_s)), so that a shard group
+  /// is a consecutive run of `shard`. (Both are the same where E divides `shard`, or `shard` divides E.)
   int data_rank(int rank) const;
 
-  /// All groups of a kind, a partition of the world. Members ascend by data rank (for kTensor, kPipeline: along the
-  /// axis).
+  /// All groups of a kind, a partition of the world. Members ascend by data rank (in kTensor and kPipeline, whose
+  /// members share it: along the axis; in kWorld: they are 0, 1, 2, …).
   std::vector<std::vector<int>> groups(GroupKind kind) const;
   /// The one `rank` is in.
   std::vector<int> group_of(GroupKind kind, int rank) const;
 
   /// How many microbatches a data rank runs in a step.
   int64_t microbatches() const { return microbatches_; }
+  /// Consecutive data ranks whose microbatches `index` are one balance group: the size of kBalance; 1 where a group is
+  /// within a microbatch, or nothing is balanced.
+  int balance_ranks() const { return balance_ranks_; }
   /// Where in the global batch microbatch `index` of a data rank begins; it has train.micro_batch_size sequences.
   /// A data rank's sequences stand together, so that its sum is a branch of the tree over the batch; where a balance
   /// group spans r ranks, these r ranks take theirs in turn from one range.
   int64_t first_sequence(int data_rank, int64_t index) const;
 
  private:
+  struct Place;  // of a rank, along each factor of an axis
+  Place place_of(int rank) const;
+  Place shared_place(GroupKind kind, int rank) const;
+  void sort_members(GroupKind kind, std::vector<int>& group) const;
+
   int world_size_, replicate_, shard_, expert_, tensor_, pipeline_;
-  int balance_ranks_ = 1;
+  int expert_shard_;  // e_s
+  bool hierarchical_;
+  int balance_ranks_;
   int64_t micro_batch_size_, microbatches_;
   std::array<int, kNumAxes> size_{}, stride_{};
 };
 
-/// Every fault of the configuration's layout on `world_size` ranks, with numbers and remedies; none: empty.
+/// Every fault of the configuration's layout on `world_size` ranks, in each of its stages, with numbers and remedies;
+/// none: empty. A model that comes from a folder is to be resolved before; what depends on it is passed over otherwise.
 std::vector<std::string> find_layout_faults(const RunConfig& config, int world_size);
+
+/// Degrees that fit, and that no run of this version trains with.
+std::vector<std::string> find_unsupported_degrees(const ParallelismConfig& parallelism);
 
 }  // namespace athanor

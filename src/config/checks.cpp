@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "config/families.h"
 #include "config/findings.h"
+#include "config/mapping.h"
 #include "config/training_stages.h"
 
 namespace athanor {
@@ -27,7 +28,7 @@ void check_sources(const std::string& key, const std::string& path, const std::v
 
 // What must hold in each stage; `where` begins its messages.
 void check_stage(const std::string& where, const RunConfig& config, Findings& found) {
-  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism] = config;
+  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism, topology] = config;
   found.require(train.global_batch_size % train.micro_batch_size == 0,
                 "{}train.micro_batch_size ({}) must divide train.global_batch_size ({})", where, train.micro_batch_size,
                 train.global_batch_size);
@@ -77,7 +78,7 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
   // A model that comes from a folder brings its own fields; they are checked when it is read.
   auto lines = config.model.from.empty() ? find_contradictions(config.model) : std::vector<std::string>{};
   Findings found;
-  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism] = config;
+  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism, topology] = config;
   check_stages(config, found);
   found.require(
       moe.aux_scope != "transformers" || parallelism.pipeline_parallel_degree == 1,
@@ -88,16 +89,18 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
                 "parallelism.expert_parallel_degree ({}) must divide model.num_experts ({})",
                 parallelism.expert_parallel_degree, model.num_experts);
   check_exportable(config, found);
+  for (const auto& line : find_mapping_faults(parallelism.mapping)) found.require(false, "{}", line);
   for (auto& line : found.take()) lines.push_back(std::move(line));
   return lines;
 }
 
 std::vector<std::string> find_balance_contradictions(const RunConfig& config) {
-  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism] = config;
+  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism, topology] = config;
   Findings found;
   if (moe.balance != "none") {
-    found.require(train.micro_batch_size % moe.balance_group == 0,
-                  "moe.balance_group ({}) must divide train.micro_batch_size ({}): a group is evened out in one piece",
+    found.require(train.micro_batch_size % moe.balance_group == 0 || moe.balance_group % train.micro_batch_size == 0,
+                  "moe.balance_group ({}) must divide train.micro_batch_size ({}), or be a multiple of it, which spans "
+                  "data ranks",
                   moe.balance_group, train.micro_batch_size);
   }
   // The experts of a model that comes from a folder are known when it is read.

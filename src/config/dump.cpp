@@ -37,6 +37,10 @@ std::string to_toml(const std::vector<T>& list) {
   return "[" + join(items) + "]";
 }
 
+std::string to_toml(const NameOrNames& value) {
+  return std::visit([](const auto& held) { return to_toml(held); }, value);
+}
+
 class Dumper : public Fields {
  public:
   explicit Dumper(bool with_help) : with_help_(with_help) {}
@@ -58,6 +62,9 @@ class Dumper : public Fields {
   void field(const char* key, std::vector<std::string>& v, const char* help,
              const Check<std::vector<std::string>>& c) override {
     put(key, v, help, c.expected);
+  }
+  void field(const char* key, NameOrNames& v, const char* help, const Check<NameOrNames>&) override {
+    put(key, v, help, "");
   }
 
   std::string text;

@@ -11,11 +11,15 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/text.h"
 
 namespace athanor {
+
+/// One name that stands for a choice, or the choice spelled out.
+using NameOrNames = std::variant<std::string, std::vector<std::string>>;
 
 /// What a value must be: `expected` completes "expected …".
 template <class T>
@@ -37,6 +41,7 @@ class Fields {
                      const Check<std::vector<int64_t>>& check = {}) = 0;
   virtual void field(const char* key, std::vector<std::string>& value, const char* help,
                      const Check<std::vector<std::string>>& check = {}) = 0;
+  virtual void field(const char* key, NameOrNames& value, const char* help, const Check<NameOrNames>& check = {}) = 0;
 
   /// A sub-table: its fields are those that `section.describe` names. In a table, tables and lists come after the plain
   /// fields, as TOML wants it.

@@ -10,6 +10,7 @@
 
 #include "config/fields.h"
 #include "config/model_config.h"
+#include "config/parallelism_config.h"
 
 namespace athanor {
 
@@ -177,6 +178,7 @@ struct MoeConfig {
   std::string capacity_order = "score";
   std::string combine_weights = "after";
   std::string dispatch = "auto";
+  int64_t dispatch_chunks = 0;
 
   void describe(Fields& f) {
     f.field("router_aux_loss_coef", router_aux_loss_coef, "weight of the load-balancing loss", not_negative());
@@ -199,8 +201,8 @@ struct MoeConfig {
             "always, for measurements)",
             one_of({"none", "capacity", "swipe", "forced_uniform"}));
     f.field("balance_group", balance_group,
-            "consecutive sequences of the global batch whose loads are evened out together; must divide "
-            "train.micro_batch_size",
+            "consecutive sequences of the global batch whose loads are evened out together; divides "
+            "train.micro_batch_size, or is a multiple of it that spans data ranks",
             at_least(1));
     f.field("capacity_factor", capacity_factor, "capacity: an expert takes this times its even share", positive());
     f.field("capacity_order", capacity_order,
@@ -213,6 +215,10 @@ struct MoeConfig {
             one_of({"after", "before"}));
     f.field("dispatch", dispatch, "how tokens travel to their experts' ranks",
             one_of({"allgather", "all_to_all", "all_to_all_2d", "auto"}));
+    f.field("dispatch_chunks", dispatch_chunks,
+            "tokens travel in this many parts, one on its way while another is computed; 1: all at once; 0: what "
+            "measures fastest, with dispatch auto, else 1",
+            at_least(0));
   }
 };
 
@@ -221,6 +227,7 @@ struct CheckpointConfig {
   int64_t model_interval = 1000;
   std::string model_dtype = "bfloat16";
   std::string resume = "auto";
+  std::string load = "broadcast";
 
   void describe(Fields& f) {
     f.field("interval", interval, "steps between full checkpoints, of which the newest two are kept; 0 turns them off",
@@ -232,6 +239,10 @@ struct CheckpointConfig {
         "resume", resume,
         "auto: the newest checkpoint that verifies; never: refuse a folder that holds a run; or the path of a full or "
         "model-only checkpoint");
+    f.field("load", load,
+            "how weights that one rank of each replica has read reach the others: sent on, or as a sum with the "
+            "others' zeros",
+            one_of({"broadcast", "all_reduce"}));
   }
 };
 
@@ -246,36 +257,6 @@ struct MetricsConfig {
   }
 };
 
-struct ParallelismConfig {
-  int64_t data_parallel_replicate_degree = 1;
-  int64_t data_parallel_shard_degree = -1;
-  int64_t expert_parallel_degree = 1;
-  int64_t tensor_parallel_degree = 1;
-  int64_t pipeline_parallel_degree = 1;
-  std::string pipeline_schedule = "1f1b";
-  int64_t virtual_stages = 1;
-  std::string sharding = "ep_aware";
-  std::string mapping = "expert_inner";
-  std::vector<std::string> recompute = {};
-
-  void describe(Fields& f) {
-    f.field("data_parallel_replicate_degree", data_parallel_replicate_degree, "groups that hold copies of all state",
-            at_least(1));
-    f.field("data_parallel_shard_degree", data_parallel_shard_degree, "data ranks that share the optimizer state",
-            positive_or_minus_one());
-    f.field("expert_parallel_degree", expert_parallel_degree, "data ranks that share the experts", at_least(1));
-    f.field("tensor_parallel_degree", tensor_parallel_degree, "ranks that share each matrix", at_least(1));
-    f.field("pipeline_parallel_degree", pipeline_parallel_degree, "ranks that share the layers", at_least(1));
-    f.field("pipeline_schedule", pipeline_schedule, "order of microbatches through the pipeline",
-            one_of({"gpipe", "1f1b", "interleaved_1f1b"}));
-    f.field("virtual_stages", virtual_stages, "stages of each pipeline rank, for interleaved_1f1b", at_least(1));
-    f.field("sharding", sharding, "of the optimizer state", one_of({"none", "optimizer", "ep_aware", "hierarchical"}));
-    f.field("mapping", mapping, "which ranks are neighbours", one_of({"expert_inner", "data_inner"}));
-    f.field("recompute", recompute, "modules whose activations are computed again in backward",
-            each_one_of({"norm", "attention", "moe", "layer"}));
-  }
-};
-
 struct RunConfig {
   ModelConfig model;
   DataConfig data;
@@ -285,6 +266,7 @@ struct RunConfig {
   CheckpointConfig checkpoint;
   MetricsConfig metrics;
   ParallelismConfig parallelism;
+  TopologyConfig topology;
 
   void describe(Fields& f) {
     f.table("model", model, "The decoder.");
@@ -295,6 +277,7 @@ struct RunConfig {
     f.table("checkpoint", checkpoint, "What is kept.");
     f.table("metrics", metrics, "What is shown.");
     f.table("parallelism", parallelism, "How the work is spread.");
+    f.table("topology", topology, "How ranks are connected.");
   }
 };
 

@@ -63,6 +63,9 @@ class TomlReader : public Fields {
              const Check<std::vector<std::string>>& check) override {
     read(key, value, check);
   }
+  void field(const char* key, NameOrNames& value, const char*, const Check<NameOrNames>& check) override {
+    read(key, value, check);
+  }
 
   /// To be called when every field has been visited.
   void report_unknown_keys() {
@@ -155,6 +158,7 @@ class TomlReader : public Fields {
   static const char* expectation(const std::vector<double>&) { return "a list of numbers"; }
   static const char* expectation(const std::vector<int64_t>&) { return "a list of integers"; }
   static const char* expectation(const std::vector<std::string>&) { return "a list of strings"; }
+  static const char* expectation(const NameOrNames&) { return "a string in quotes or a list of them"; }
 
   template <class T>
   static bool convert(const toml::node& node, T& out) {
@@ -166,6 +170,15 @@ class TomlReader : public Fields {
       if (!node.is_number()) return false;
       out = *node.value<double>();
       return true;
+    } else if constexpr (std::is_same_v<T, NameOrNames>) {
+      if (std::string name; convert(node, name)) {
+        out = std::move(name);
+        return true;
+      }
+      std::vector<std::string> names;
+      const bool listed = convert(node, names);
+      out = std::move(names);
+      return listed;
     } else {
       const auto* array = node.as_array();
       if (!array) return false;

@@ -1,0 +1,134 @@
+#include "arch/layout_faults.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "arch/layout.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "config/toml_reader.h"
+
+namespace athanor {
+namespace {
+
+RunConfig config_with(const std::vector<std::string>& overrides) {
+  return parse_run_config("[model]\nfamily = \"olmoe\"\nnum_experts = 16\nnum_experts_per_tok = 4\n", "run.toml",
+                          overrides);
+}
+
+std::string faults_of(const std::vector<std::string>& overrides, int world_size) {
+  return join(find_layout_faults(config_with(overrides), world_size), "\n");
+}
+
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+TEST(LayoutFaults, WhatFitsHasNone) {
+  EXPECT_EQ(faults_of({}, 1), "");
+  EXPECT_EQ(faults_of({"parallelism.expert_parallel_degree=4"}, 4), "");
+  EXPECT_EQ(faults_of({"parallelism.data_parallel_replicate_degree=2", "parallelism.expert_parallel_degree=4"}, 4), "");
+}
+
+TEST(LayoutFaults, AWorldOfAnotherSizeIsToldWithTheProduct) {
+  const auto text = faults_of({"parallelism.data_parallel_shard_degree=3", "train.global_batch_size=12"}, 8);
+  EXPECT_EQ(text,
+            "this job has 8 ranks, and the degrees need 3 (pipeline 1 × replicate 1 × shard 3 × tensor 1): start 3, or "
+            "change a degree (data_parallel_shard_degree -1 takes what the others leave)");
+}
+
+TEST(LayoutFaults, WhatIsLeftMustBeWhole) {
+  EXPECT_HAS(faults_of({"parallelism.data_parallel_replicate_degree=3"}, 8),
+             "pipeline 1 × replicate 3 × tensor 1 = 3 does not divide the 8 ranks of this job: start a multiple of 3");
+}
+
+TEST(LayoutFaults, AllAreToldAtOnce) {
+  auto config = config_with({"parallelism.data_parallel_replicate_degree=2", "parallelism.data_parallel_shard_degree=3",
+                             "topology.ranks_per_node=5", "train.global_batch_size=16", "train.micro_batch_size=4"});
+  config.parallelism.expert_parallel_degree = 5;
+  config.parallelism.mapping = std::vector<std::string>{"pipeline", "pipeline", "shard", "expert", "tensr"};
+  config.moe.balance = "capacity";
+  config.moe.balance_group = 16;
+  const auto text = join(find_layout_faults(config, 8), "\n");
+  EXPECT_HAS(text, "this job has 8 ranks, and the degrees need 6");
+  EXPECT_HAS(text, "parallelism.expert_parallel_degree (5) must divide model.num_experts (16)");
+  EXPECT_HAS(text,
+             "parallelism.expert_parallel_degree (5) must divide the 6 data ranks (replicate 2 × shard 3): set it "
+             "to one of 1, 2");
+  EXPECT_HAS(text,
+             "train.global_batch_size (16) is no multiple of 6 data ranks × train.micro_batch_size (4) = 24: set it to "
+             "24");
+  EXPECT_HAS(text,
+             "moe.balance_group (16) spans 4 data ranks of train.micro_batch_size (4) each, which does not divide "
+             "the 6 data ranks");
+  EXPECT_HAS(text, "parallelism.mapping: \"tensr\" is no axis (did you mean \"tensor\"?)");
+  EXPECT_HAS(text, "parallelism.mapping lacks \"replicate\"");
+  EXPECT_HAS(text, "parallelism.mapping lacks \"tensor\"");
+  EXPECT_HAS(text, "parallelism.mapping has \"pipeline\" 2 times");
+  EXPECT_HAS(text, "topology.ranks_per_node (5) must divide the 8 ranks");
+  EXPECT_EQ(text.find("context\""), std::string::npos);  // may be left out
+  EXPECT_THROW(Layout(config, 8), ConfigError);
+}
+
+TEST(LayoutFaults, ADenseModelHasNoExpertsToShare) {
+  RunConfig config;
+  config.parallelism.expert_parallel_degree = 2;
+  EXPECT_HAS(join(find_layout_faults(config, 2)),
+             "parallelism.expert_parallel_degree (2): the model has no experts to share; set it to 1");
+  config.model.from = "a folder";  // not read yet
+  EXPECT_EQ(find_layout_faults(config, 2), std::vector<std::string>{});
+  config.model.num_hidden_layers = 2;  // read, and dense
+  EXPECT_EQ(find_layout_faults(config, 2).size(), 1u);
+}
+
+TEST(LayoutFaults, EachStageIsLookedAt) {
+  const auto config = parse_run_config(
+      "[model]\nfamily = \"olmo\"\n[optimizer]\nwarmup_steps = 1\n[[train.stages]]\nsteps = 1\n[[train.stages]]\nname "
+      "= \"long\"\nsteps = 1\nglobal_batch_size = 6\n"
+      "micro_batch_size = 3\n",
+      "run.toml");
+  EXPECT_EQ(find_layout_faults(config, 4),
+            std::vector<std::string>{"long: train.global_batch_size (6) is no multiple of 4 data ranks × "
+                                     "train.micro_batch_size (3) = 12: set it to 12"});
+}
+
+TEST(LayoutFaults, BalanceGroupsSpanTheSameRanksInEachStage) {
+  auto config = parse_run_config(
+      "[model]\nfamily = \"olmo\"\n[optimizer]\nwarmup_steps = 1\n[[train.stages]]\nsteps = 1\nmicro_batch_size = "
+      "2\n[[train.stages]]\nname = \"long\"\nsteps = 1\n"
+      "micro_batch_size = 1\n",
+      "run.toml");
+  config.moe.balance = "capacity";
+  config.moe.balance_group = 2;
+  EXPECT_HAS(join(find_layout_faults(config, 2)),
+             "long: moe.balance_group (2) spans 2 data ranks of train.micro_batch_size (1), and 1 in stage 1");
+}
+
+TEST(LayoutFaults, AJobWithinANodeNeedNotFillIt) {
+  EXPECT_EQ(faults_of({"topology.ranks_per_node=12"}, 1), "");
+  EXPECT_EQ(faults_of({"topology.ranks_per_node=12", "train.global_batch_size=96"}, 24), "");
+}
+
+TEST(LayoutFaults, AbsurdDegreesOverflowNowhere) {
+  RunConfig config;
+  auto& p = config.parallelism;
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  p.data_parallel_replicate_degree = p.tensor_parallel_degree = p.pipeline_parallel_degree = kHuge;
+  EXPECT_FALSE(find_layout_faults(config, 8).empty());
+  p.data_parallel_shard_degree = kHuge;
+  p.expert_parallel_degree = kHuge - 1;
+  EXPECT_FALSE(find_layout_faults(config, 8).empty());
+}
+
+TEST(LayoutFaults, DegreesOfLaterVersionsAreNamed) {
+  ParallelismConfig p;
+  EXPECT_TRUE(find_unsupported_degrees(p).empty());
+  p.tensor_parallel_degree = 2;
+  p.pipeline_parallel_degree = 4;
+  const auto lines = find_unsupported_degrees(p);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_HAS(lines[0], "parallelism.tensor_parallel_degree = 2: tensor parallelism comes with");
+  EXPECT_HAS(lines[1], "parallelism.pipeline_parallel_degree = 4: pipelines come with");
+}
+
+}  // namespace
+}  // namespace athanor

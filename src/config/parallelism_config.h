@@ -1,0 +1,76 @@
+#pragma once
+// How the work is spread over ranks, and how these are connected. What the degrees mean together: arch/layout.h.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/fields.h"
+
+namespace athanor {
+
+struct ParallelismConfig {
+  int64_t data_parallel_replicate_degree = 1;
+  int64_t data_parallel_shard_degree = -1;
+  int64_t expert_parallel_degree = 1;
+  int64_t tensor_parallel_degree = 1;
+  int64_t pipeline_parallel_degree = 1;
+  std::string pipeline_schedule = "1f1b";
+  int64_t virtual_stages = 1;
+  std::string sharding = "ep_aware";
+  NameOrNames mapping = "expert_inner";
+  std::vector<std::string> recompute = {};
+  double bucket_mb = 25.0;
+  bool check_collectives = false;
+  double collective_timeout_s = 1800.0;
+
+  void describe(Fields& f) {
+    f.field("data_parallel_replicate_degree", data_parallel_replicate_degree,
+            "data ranks are this times the shard degree; sharding hierarchical holds this many copies of the optimizer "
+            "state, the other kinds shard over all data ranks",
+            at_least(1));
+    f.field("data_parallel_shard_degree", data_parallel_shard_degree,
+            "data ranks of one replica; -1 is what the other degrees leave of the ranks", positive_or_minus_one());
+    f.field("expert_parallel_degree", expert_parallel_degree,
+            "data ranks that share the experts; divides replicate · shard and model.num_experts", at_least(1));
+    f.field("tensor_parallel_degree", tensor_parallel_degree, "ranks that share each matrix", at_least(1));
+    f.field("pipeline_parallel_degree", pipeline_parallel_degree, "ranks that share the layers", at_least(1));
+    f.field("pipeline_schedule", pipeline_schedule, "order of microbatches through the pipeline",
+            one_of({"gpipe", "1f1b", "interleaved_1f1b"}));
+    f.field("virtual_stages", virtual_stages, "stages of each pipeline rank, for interleaved_1f1b", at_least(1));
+    f.field("sharding", sharding,
+            "of the optimizer state: none (every rank has all of its parameters'), optimizer (SO: over the ranks that "
+            "hold equal experts), ep_aware (EPSO: experts over those, everything else over all data ranks), "
+            "hierarchical (ParO: within each replica)",
+            one_of({"none", "optimizer", "ep_aware", "hierarchical"}));
+    f.field("mapping", mapping,
+            "which ranks are neighbours: expert_inner (those that share experts), data_inner (those that hold equal "
+            "ones, MoDa), or the axes pipeline, replicate, shard, expert, tensor in a list, outermost first");
+    f.field("recompute", recompute, "modules whose activations are computed again in backward",
+            each_one_of({"norm", "attention", "moe", "layer"}));
+    f.field("bucket_mb", bucket_mb,
+            "gradients are reduced in parts of about this many MB (10^6 bytes, as fp32), while backward goes on",
+            positive());
+    f.field("check_collectives", check_collectives,
+            "before each collective the ranks compare what they are about to do; names who is out of order, and costs "
+            "time");
+    f.field("collective_timeout_s", collective_timeout_s,
+            "a collective that takes longer ends the run and names the ranks that are missing", positive());
+  }
+};
+
+struct TopologyConfig {
+  int64_t ranks_per_node = 0;
+  int64_t nodes_per_supernode = 0;
+
+  void describe(Fields& f) {
+    f.field("ranks_per_node", ranks_per_node, "consecutive ranks that share a node; 0 goes by the hosts' names",
+            at_least(0));
+    f.field("nodes_per_supernode", nodes_per_supernode,
+            "consecutive nodes with fast links among them; traffic inside and outside is counted apart, and two-level "
+            "collectives follow it; 0: all nodes are one",
+            at_least(0));
+  }
+};
+
+}  // namespace athanor
