@@ -71,13 +71,28 @@ void Decoder::set_router_bias(const Tensor& bias_LE) {
   }
 }
 
+// A place begins with a norm, the one reader of the residual stream there: when what it read has its gradient,
+// everything from here on has run backward. The branch's comes first, before the backward of what made it.
+void Decoder::enter(int64_t place, const Residual& residual) const {
+  if (options_.hooks.before_forward) options_.hooks.before_forward(place);
+  const Tensor& read = residual.branch.defined() ? residual.branch : residual.x;
+  if (!options_.hooks.after_backward || !read.defined() || !read.requires_grad()) return;
+  read.register_hook([&hooks = options_.hooks, place](const Tensor&) { hooks.after_backward(place); });
+}
+
 Tensor Decoder::hidden(const Tensor& tokens_BT, const ops::DocumentLengths& documents,
                        std::vector<moe::Routing>* routings, const moe::BatchPosition& position) const {
   const Tensor positions = positions_of(tokens_BT.size(0), tokens_BT.size(1), documents);
   const auto context = std::make_shared<const LayerContext>(LayerContext{
       ops::make_rotation(positions, rotary_.frequency, rotary_.scale), documents, options_.recompute, position});
+  enter(0, {});
   Residual residual{ops::embedding(tokens_BT, embedding_), {}};
-  for (const Layer& layer : layers_) residual = layer.forward(residual, context, routings);
+  int64_t place = 1;
+  for (const Layer& layer : layers_) {
+    enter(place++, residual);
+    residual = layer.forward(residual, context, routings);
+  }
+  enter(place, residual);
   return final_norm_.of(residual).normed;
 }
 
@@ -118,6 +133,7 @@ void Decoder::add_router_losses(const std::vector<moe::Routing>& routings, const
 Tensor Decoder::backward(int microbatch, Tensor /*dy*/) {
   Pending& pending = pending_.at(microbatch);
   torch::autograd::backward(pending.roots, pending.grads);
+  if (options_.hooks.after_backward) options_.hooks.after_backward(0);
   pending.roots.clear();
   pending.grads.clear();
   return {};

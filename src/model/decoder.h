@@ -25,6 +25,7 @@ struct DecoderOptions {
   int64_t loss_chunk_tokens = 1024;
   moe::RoutingPolicy routing = {};
   RecomputeKinds recompute = {};
+  StageHooks hooks = {};
 };
 
 class Decoder : public Stage {
@@ -62,6 +63,7 @@ class Decoder : public Stage {
 
   Tensor hidden(const Tensor& tokens_BT, const ops::DocumentLengths& documents, std::vector<moe::Routing>* routings,
                 const moe::BatchPosition& position = {}) const;
+  void enter(int64_t place, const Residual& residual) const;
   void add_router_losses(const std::vector<moe::Routing>& routings, const Labels& labels, int64_t seq_len,
                          Pending& pending);
 

@@ -1,11 +1,12 @@
 #pragma once
-// AdamW over flat buckets in one pass: fp32 master (or its two halves) and moments.
+// AdamW over flat buckets in one pass: fp32 master (or its two halves) and moments, of what this rank owns.
 // Source: Loshchilov and Hutter 2019; the paper's recipe decays all parameters (Optimus §2.1).
 
 #include <string>
 #include <vector>
 
 #include "config/run_config.h"
+#include "kernels/adamw.h"
 #include "parallel/parameters.h"
 
 namespace athanor {
@@ -15,20 +16,26 @@ class AdamW {
   /// `parameters` must outlive the optimizer. Moments are allocated here, zero.
   AdamW(const OptimizerConfig& config, const ParameterStore& parameters);
 
-  /// Update `step` (1-based). Gradients are multiplied by grad_scale, used and set to zero; the master moves, and what
-  /// forward reads is rounded from it. 28 or, in bf16, 32 bytes of memory traffic for each parameter.
+  /// Update `step` (1-based) of what is owned in `range` of flat memory. Gradients are multiplied by grad_scale, used
+  /// and set to zero; the master moves, and what forward reads is rounded from it. 28 or, in bf16, 32 bytes of memory
+  /// traffic for each parameter.
   /// @return how many weights changed, as forward reads them.
-  int64_t step(int64_t step, double lr, double grad_scale);
+  int64_t step(int64_t step, double lr, double grad_scale, FlatRange range);
+  /// Of all that is owned.
+  int64_t step(int64_t step, double lr, double grad_scale) {
+    return this->step(step, lr, grad_scale, {0, parameters_.flat_size()});
+  }
 
-  const Tensor& exp_avg() const { return exp_avg_; }        ///< [flat_size] fp32, laid out as the parameters
-  const Tensor& exp_avg_sq() const { return exp_avg_sq_; }  ///< [flat_size] fp32
+  const Tensor& exp_avg() const { return exp_avg_; }        ///< [state_size] fp32: ParameterStore::owned
+  const Tensor& exp_avg_sq() const { return exp_avg_sq_; }  ///< [state_size] fp32
 
  private:
   // Neighbouring parameters with equal weight decay.
   struct Segment {
-    int64_t begin, end;
+    FlatRange range;
     bool decayed;
   };
+  int64_t update(const kernels::AdamwStep& update, FlatRange range, int64_t state) const;
 
   OptimizerConfig config_;
   const ParameterStore& parameters_;

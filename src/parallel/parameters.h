@@ -5,6 +5,9 @@
 // ranges while layers see tensors. In fp32 what forward reads is the master. In bf16 it is the master's upper half,
 // rounded, and its 16 lower bits lie beside it (kernels/master.h): the master itself is nowhere in memory as fp32, and
 // is read and written by ranges.
+//
+// Of several ranks that hold the same parameters each may own a part: the state that only the update needs (the lower
+// bits here, the moments in the optimizer) is held for what is owned, one range after another.
 
 #include <functional>
 #include <map>
@@ -13,27 +16,31 @@
 #include <vector>
 
 #include "ops/tensor.h"
+#include "parallel/buckets.h"
 
 namespace athanor {
-
-/// One line of the bucket table.
-struct BucketEntry {
-  std::string name;
-  std::string group;  ///< parameters of one group are sharded alike: "dense" or "expert"
-  std::vector<int64_t> global_shape;
-  std::vector<int64_t> offset, extent;   ///< the slice of the global tensor that is held here
-  int64_t flat_begin = 0, flat_end = 0;  ///< elements in flat memory
-};
 
 class ParameterStore {
  public:
   enum class Use { kTraining, kInference };
 
-  /// Lays `entries` out in order (flat ranges are filled in here), each begun at a multiple of 64 elements; all zero.
-  /// Inference holds neither gradients nor, in bf16, the master's lower bits.
-  ParameterStore(std::vector<BucketEntry> entries, at::ScalarType compute_type, Use use);
+  /// Lays `entries` out (lay_out_buckets); all zero. Inference holds neither gradients nor, in bf16, the master's lower
+  /// bits.
+  ParameterStore(std::vector<BucketEntry> entries, at::ScalarType compute_type, Use use, const Sharding& sharding = {});
 
   const std::vector<BucketEntry>& table() const { return table_; }
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  const std::vector<OwnedRange>& owned() const { return owned_; }
+  /// Elements that are owned: the size of the optimizer's state.
+  int64_t state_size() const;
+  /// Calls visit(flat range, where it begins in the state) for what of `range` is owned, in order.
+  template <class Visit>
+  void for_each_owned(FlatRange range, Visit visit) const {
+    for (const OwnedRange& owned : owned_) {
+      const FlatRange common = intersect(range, owned.flat);
+      if (common.size() > 0) visit(common, owned.state_begin + common.begin - owned.flat.begin);
+    }
+  }
   const BucketEntry& entry(const std::string& name) const;
   int64_t flat_size() const { return flat_size_; }
   int64_t num_elements() const;
@@ -41,12 +48,13 @@ class ParameterStore {
   /// As layers see it: shape of the held slice. @throws Error if there is no such parameter.
   Weight weight(const std::string& name) const;
 
-  const Tensor& grad() const { return grad_; }              ///< [flat_size] fp32
-  const Tensor& compute() const { return compute_; }        ///< [flat_size], compute type
-  const Tensor& master_low() const { return master_low_; }  ///< [flat_size] uint16; undefined in fp32 and in inference
+  const Tensor& grad() const { return grad_; }        ///< [flat_size] fp32
+  const Tensor& compute() const { return compute_; }  ///< [flat_size], compute type
+  /// [state_size] uint16; undefined in fp32 and in inference.
+  const Tensor& master_low() const { return master_low_; }
 
   /// The fp32 master of elements [first, first + out.size()) of the held slice of a parameter. Any thread.
-  /// In bf16 inference, where there is no master, the weights themselves.
+  /// In bf16, where its lower bits are not held (in inference, or not owned), the weights themselves.
   void read_master(const BucketEntry& entry, int64_t first, std::span<float> out) const;
   /// Sets it, and with it what forward reads. Threads may write different ranges.
   void write_master(const BucketEntry& entry, int64_t first, std::span<const float> values);
@@ -62,6 +70,8 @@ class ParameterStore {
   Tensor view(const Tensor& flat, const BucketEntry& entry) const;
 
   std::vector<BucketEntry> table_;
+  std::vector<Bucket> buckets_;
+  std::vector<OwnedRange> owned_;
   std::map<std::string, size_t> by_name_;
   int64_t flat_size_ = 0;
   Tensor grad_, compute_, master_low_;

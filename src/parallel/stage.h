@@ -1,6 +1,7 @@
 #pragma once
 // What a pipeline schedule drives. One stage is the whole model; a pipeline has several.
 
+#include <functional>
 #include <vector>
 
 #include "ops/attention.h"
@@ -68,6 +69,13 @@ struct LossParts {
 struct TokenScores {
   Tensor log_probability;  ///< [B, T] fp32
   Tensor is_greedy;        ///< [B, T] bool
+};
+
+/// What a stage tells of its way through the parameters. Places are those of the bucket table (BucketEntry::place).
+struct StageHooks {
+  std::function<void(int64_t place)> before_forward;  ///< weights at this place are read next
+  /// Of this microbatch, all gradients at this place and beyond are in their buckets. Descending.
+  std::function<void(int64_t place)> after_backward;
 };
 
 struct Stage {

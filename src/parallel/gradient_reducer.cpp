@@ -1,0 +1,74 @@
+#include "parallel/gradient_reducer.h"
+
+#include "parallel/planted_faults.h"
+
+namespace athanor {
+namespace {
+
+Tensor slice(const Tensor& flat, FlatRange range) { return flat.narrow(0, range.begin, range.size()); }
+
+FlatRange within(FlatRange range, const Bucket& bucket) {
+  return {range.begin - bucket.range.begin, range.end - bucket.range.begin};
+}
+
+}  // namespace
+
+GradientReducer::GradientReducer(const ParameterStore& parameters, const ShardPlan& plan, at::ScalarType reduce_type)
+    : parameters_(parameters), plan_(plan), type_(reduce_type), left_(parameters.buckets().size()) {}
+
+void GradientReducer::ready(int64_t place) {
+  if (plan_.is_trivial()) return;
+  if (left_ == parameters_.buckets().size()) trace_ = {};
+  while (left_ > 0 && parameters_.buckets()[left_ - 1].first_place >= place) start(parameters_.buckets()[--left_]);
+}
+
+void GradientReducer::start(const Bucket& bucket) {
+  const GroupPlan& plan = plan_.of(bucket);
+  const Tensor gradient = slice(parameters_.grad(), bucket.range);
+  InFlight flight{&bucket, type_ == at::kFloat ? gradient : gradient.to(type_), {}};
+  plant_before_reduction(bucket, flight.values, plan_, parameters_.table());
+  if (plan.scatter) {
+    const FlatRange part = within(part_of(bucket.range, plan.scatter->size(), plan.scatter->rank()), bucket);
+    flight.pending = plan.scatter->reduce_scatter(slice(flight.values, part), flight.values);
+  } else {
+    flight.pending = plan.sum->all_reduce(flight.values);
+  }
+  trace_.bytes += static_cast<int64_t>(flight.values.nbytes());
+  in_flight_.push_back(std::move(flight));
+}
+
+void GradientReducer::start_second(InFlight& flight) {
+  const GroupPlan& plan = plan_.of(*flight.bucket);
+  const Tensor owned = slice(flight.values, within(plan_.owned(*flight.bucket), *flight.bucket));
+  if (plan.second == GroupPlan::Second::kAllGather)
+    flight.pending =
+        plan.with->all_gather(owned, slice(flight.values, within(plan_.unique(*flight.bucket), *flight.bucket)));
+  if (plan.second == GroupPlan::Second::kAllReduce) flight.pending = plan.with->all_reduce(owned);
+}
+
+void GradientReducer::keep_owned(const InFlight& flight) {
+  const FlatRange owned = plan_.owned(*flight.bucket);
+  if (type_ != at::kFloat) slice(parameters_.grad(), owned).copy_(slice(flight.values, within(owned, *flight.bucket)));
+  slice(parameters_.grad(), {flight.bucket->range.begin, owned.begin}).zero_();
+  slice(parameters_.grad(), {owned.end, flight.bucket->range.end}).zero_();
+}
+
+void GradientReducer::finish() {
+  if (plan_.is_trivial()) return;
+  for (const InFlight& flight : in_flight_) {
+    if (flight.pending.done()) trace_.bytes_sent_in_backward += static_cast<int64_t>(flight.values.nbytes());
+  }
+  ready(0);
+  for (InFlight& flight : in_flight_) {
+    flight.pending.wait();
+    start_second(flight);
+  }
+  for (InFlight& flight : in_flight_) {
+    flight.pending.wait();
+    keep_owned(flight);
+  }
+  in_flight_.clear();
+  left_ = parameters_.buckets().size();
+}
+
+}  // namespace athanor

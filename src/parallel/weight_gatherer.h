@@ -1,0 +1,33 @@
+#pragma once
+// Brings updated weights back to every rank that reads them, ahead of their use.
+
+#include <vector>
+
+#include "parallel/parameters.h"
+#include "parallel/shard_plan.h"
+
+namespace athanor {
+
+class WeightGatherer {
+ public:
+  WeightGatherer(const ParameterStore& parameters, const ShardPlan& plan) : parameters_(parameters), plan_(plan) {}
+
+  /// What this rank owns of the bucket has its new value. Collective; all ranks start buckets in one order. Goes on
+  /// while others are updated and forward has begun.
+  void start(const Bucket& bucket);
+  /// Until the weights at `place` (BucketEntry::place) and before it have arrived.
+  void wait(int64_t place);
+  void wait_all();
+
+ private:
+  struct InFlight {
+    int64_t first_place;
+    comm::Pending pending;
+  };
+
+  const ParameterStore& parameters_;
+  const ShardPlan& plan_;
+  std::vector<InFlight> in_flight_;
+};
+
+}  // namespace athanor
