@@ -1,11 +1,45 @@
 #include "arch/memory.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "arch/inventory.h"
+#include "base/error.h"
 #include "config/families.h"
 
 namespace athanor {
+
+HeldElements count_held_elements(const ModelConfig& model, int64_t expert_degree) {
+  HeldElements held;
+  for (const auto& spec : make_inventory(model)) {
+    if (spec.is_expert()) {
+      held.expert += spec.num_elements() / expert_degree;
+    } else {
+      held.dense += spec.num_elements();
+    }
+  }
+  return held;
+}
+
+StateShards count_state_shards(const ParallelismConfig& parallelism, const Layout& layout) {
+  const int64_t data = layout.data(), expert_data = layout.expert_data(), shard = layout.shard();
+  if (parallelism.sharding == "none") return {1, 1};
+  if (parallelism.sharding == "optimizer") return {expert_data, expert_data};
+  if (parallelism.sharding == "hierarchical") return {shard, shard / std::gcd(shard, int64_t{layout.expert()})};
+  ATHANOR_CHECK(parallelism.sharding == "ep_aware",
+                "parallelism.sharding: expected none, optimizer, ep_aware or hierarchical, got {}",
+                parallelism.sharding);
+  return {data, expert_data};
+}
+
+StateBytes count_state_bytes(HeldElements held, StateShards shards, bool bf16) {
+  const auto share = [](int64_t elements, int64_t ranks) { return (elements + ranks - 1) / ranks; };
+  const int64_t owned = share(held.dense, shards.dense) + share(held.expert, shards.expert);
+  return {.weights = held.total() * (bf16 ? 2 : 4),
+          .master = bf16 ? owned * 2 : 0,
+          .moments = owned * 8,
+          .gradient = held.total() * 4};
+}
 
 MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len) {
   const ModelConfig& m = config.model;
@@ -40,6 +74,15 @@ MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len) {
   const double layer_backward = tokens * (wider + 4 * d) * width;
   const double output_gradient = static_cast<double>(m.vocab_size) * d * width;  // before it is added into its bucket
   need.transient_bytes = std::max(logits + output_gradient, layer_backward);
+  return need;
+}
+
+MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout) {
+  MemoryNeed need = estimate_train_memory(config, seq_len);
+  const auto state =
+      count_state_bytes(count_held_elements(config.model, layout.expert()),
+                        count_state_shards(config.parallelism, layout), config.train.dtype == "bfloat16");
+  need.state_bytes = static_cast<double>(state.total());
   return need;
 }
 
