@@ -1,0 +1,43 @@
+# Which device collectives the comm room gets from this libtorch: NCCL, XCCL, or a file that stands for the absence of each.
+
+option(ATHANOR_NCCL "Use NCCL where libtorch brings it" ON)
+option(ATHANOR_XCCL "Use XCCL where libtorch brings it" ON)
+set(devices ${CMAKE_SOURCE_DIR}/src/comm/device)
+
+set(nccl ${devices}/nccl_absent.cpp)
+if(ATHANOR_NCCL AND EXISTS ${ATHANOR_LIBTORCH}/lib/libtorch_cuda.so)
+  file(GLOB wheels ${ATHANOR_LIBTORCH}/../nvidia/nccl/include ${ATHANOR_LIBTORCH}/../nvidia/*/include)
+  find_path(ATHANOR_NCCL_INCLUDE nccl.h HINTS ${wheels} ENV NCCL_HOME ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
+  if(ATHANOR_NCCL_INCLUDE)
+    set(nccl ${devices}/nccl.cpp)
+    # libtorch's header also wants those of cuBLAS, cuSPARSE and cuSOLVER, which lie beside cuda_runtime_api.h, or, in
+    # wheels, in a folder each. After all others, since among them may be another fmt.
+    set(includes "-idirafter ${ATHANOR_NCCL_INCLUDE}" "-idirafter ${ATHANOR_CUDA_INCLUDE}")
+    foreach(folder ${wheels})
+      list(APPEND includes "-idirafter ${folder}")
+    endforeach()
+    list(JOIN includes " " includes)
+    set_source_files_properties(${nccl} PROPERTIES COMPILE_DEFINITIONS USE_C10D_NCCL COMPILE_FLAGS "${includes}"
+      SKIP_PRECOMPILE_HEADERS ON)
+  endif()
+endif()
+target_sources(athanor_comm PRIVATE ${nccl})
+
+set(xccl ${devices}/xccl_absent.cpp)
+if(ATHANOR_XCCL AND EXISTS ${ATHANOR_LIBTORCH}/lib/libtorch_xpu.so)
+  # oneCCL's ccl.hpp, and the header of the process group, which is in the sources of torch-xpu-ops (src/).
+  find_path(ATHANOR_XCCL_INCLUDE xccl/ProcessGroupXCCL.hpp HINTS ${ATHANOR_LIBTORCH}/include)
+  find_path(ATHANOR_ONECCL_INCLUDE oneapi/ccl.hpp HINTS ENV CCL_ROOT PATH_SUFFIXES include)
+  if(ATHANOR_XCCL_INCLUDE AND ATHANOR_ONECCL_INCLUDE)
+    set(xccl ${devices}/xccl.cpp)
+    set_source_files_properties(${xccl} PROPERTIES COMPILE_DEFINITIONS USE_C10D_XCCL SKIP_PRECOMPILE_HEADERS ON
+      COMPILE_FLAGS "-idirafter ${ATHANOR_XCCL_INCLUDE} -idirafter ${ATHANOR_ONECCL_INCLUDE}")
+    target_link_libraries(athanor_torch INTERFACE
+      -Wl,--no-as-needed ${ATHANOR_LIBTORCH}/lib/libtorch_xpu.so ${ATHANOR_LIBTORCH}/lib/libc10_xpu.so -Wl,--as-needed)
+  endif()
+endif()
+target_sources(athanor_comm PRIVATE ${xccl})
+
+get_filename_component(nccl ${nccl} NAME_WE)
+get_filename_component(xccl ${xccl} NAME_WE)
+message(STATUS "Device collectives: ${nccl}, ${xccl}")

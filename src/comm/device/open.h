@@ -1,0 +1,34 @@
+#pragma once
+// What a file with a device backend, or one that stands for its absence, defines.
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+
+namespace athanor::comm {
+
+struct DeviceGroupStart {
+  c10::intrusive_ptr<c10d::Store> store;  ///< of this group alone
+  int rank, size;
+  std::chrono::milliseconds timeout;
+  c10::Device device;
+};
+
+bool have_nccl();
+bool have_xccl();
+/// @throws CommError where it is absent.
+c10::intrusive_ptr<c10d::Backend> open_nccl(const DeviceGroupStart& start);
+c10::intrusive_ptr<c10d::Backend> open_xccl(const DeviceGroupStart& start);
+
+/// libtorch's process groups of both kinds are made alike.
+template <class ProcessGroup>
+c10::intrusive_ptr<c10d::Backend> open_process_group(const DeviceGroupStart& start) {
+  auto options = ProcessGroup::Options::create();
+  options->timeout = start.timeout;
+  auto group = c10::make_intrusive<ProcessGroup>(start.store, start.rank, start.size, std::move(options));
+  group->setBoundDeviceId(start.device);  // a barrier has no tensor to learn it from
+  return group;
+}
+
+}  // namespace athanor::comm
