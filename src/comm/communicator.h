@@ -107,18 +107,21 @@ class Communicator {
   /// Every rank has come here. Waits.
   void barrier();
 
-  const Traffic& traffic() const { return traffic_; }
+  const Traffic& traffic() const { return *traffic_; }
   void reset_traffic();
 
  private:
   struct Call;
-  Pending start(const Call& call, const Tensor& out, const Tensor& in,
-                c10::intrusive_ptr<c10d::Work> (*run)(Communicator&, const Call&, Tensor, Tensor));
+  using Run = c10::intrusive_ptr<c10d::Work> (*)(c10d::Backend&, const Call&);
+  Pending start(Call call, Run run);
+  Pending start_pair(Call call, int peer, Run run);
+  void count(const Call& call);
 
   GroupOptions options_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   int rank_;
-  Traffic traffic_;
+  int64_t num_calls_ = 0, num_pair_calls_ = 0;  ///< pairs count for themselves: the others make no such call
+  std::shared_ptr<Traffic> traffic_;            ///< a Pending may outlive its group
 };
 
 }  // namespace athanor::comm

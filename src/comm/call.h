@@ -1,0 +1,55 @@
+#pragma once
+// A collective as its ranks have to agree on it: what messages say of it, what is compared in check mode, and the bytes
+// that each rank sends.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace athanor::comm {
+
+enum class Collective : int32_t {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kAllToAll,
+  kUnevenAllToAll,
+  kBroadcast,
+  kBarrier,
+  kSend,
+  kReceive,
+};
+
+/// "all_reduce"; both kinds of all-to-all have one name.
+const char* name_of(Collective collective);
+
+/// The part of a call that is the same on all ranks.
+struct CallRecord {
+  int64_t number = 0;  ///< of the call in its group, from 0
+  Collective collective = Collective::kBarrier;
+  int32_t type = 0;        ///< at::ScalarType
+  int64_t bytes = 0;       ///< of the larger tensor; of a row in an uneven all-to-all
+  int32_t root = -1;       ///< or -1
+  int32_t reduction = -1;  ///< or -1
+};
+
+/// "all_reduce of 4096 bytes (float), sum"
+std::string describe(const CallRecord& record);
+
+/// Bytes from `rank` to each rank of a group of `size`; rows count where the all-to-all is uneven.
+std::vector<int64_t> bytes_to_each(const CallRecord& record, int64_t element_bytes, int64_t wide_bytes,
+                                   std::span<const int64_t> in_rows, int rank, int size);
+
+// ---- Check mode
+// ------------------------------------------------------------------------------------------------------
+
+/// What a rank tells the others: its record and its rows (of an uneven all-to-all, zeros otherwise).
+std::vector<int64_t> packed(const CallRecord& record, std::span<const int64_t> out_rows,
+                            std::span<const int64_t> in_rows, int size);
+/// The first disagreement among all ranks' packed records, named with `who`; empty for none. The same on every rank.
+std::string disagreement(std::span<const int64_t> all, int size, const std::vector<std::string>& who);
+
+}  // namespace athanor::comm

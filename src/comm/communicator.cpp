@@ -1,0 +1,323 @@
+#include "comm/communicator.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <numeric>
+
+#include "base/error.h"
+#include "comm/call.h"
+#include "comm/host_backend.h"
+
+namespace athanor::comm {
+
+namespace {
+
+/// "rank 3 (host b)": members as users know them, by their rank in the world.
+std::vector<std::string> names_of_members(const GroupOptions& options) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < options.world_ranks.size(); ++i) {
+    std::string name = fmt::format("rank {}", options.world_ranks[i]);
+    if (i < options.hosts.size() && !options.hosts[i].empty()) name += fmt::format(" ({})", options.hosts[i]);
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+/// Text of the backend, in which "rank {3}" is the member of that index.
+std::string with_names(std::string text, const std::vector<std::string>& names) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string mark = fmt::format("rank {{{}}}", i);
+    for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark)) {
+      text.replace(at, mark.size(), names[i]);
+    }
+  }
+  return text;
+}
+
+std::string joined(const std::vector<int>& members, const std::vector<std::string>& names) {
+  constexpr size_t kShown = 16;
+  std::string text;
+  for (size_t i = 0; i < members.size() && i < kShown; ++i) {
+    text += (i > 0 ? ", " : "") + names[static_cast<size_t>(members[i])];
+  }
+  if (members.size() > kShown) text += fmt::format(" and {} more", members.size() - kShown);
+  return text;
+}
+
+}  // namespace
+
+// ---- Pending
+// ---------------------------------------------------------------------------------------------------------
+
+struct Pending::State {
+  using Work = c10::intrusive_ptr<c10d::Work>;
+
+  std::string group;
+  CallRecord record;
+  std::vector<std::string> names;  ///< of the members
+  std::chrono::milliseconds timeout;
+  std::shared_ptr<Traffic> traffic;
+  Work work;
+  Work check;             ///< of the records, in check mode
+  Tensor records;         ///< of all members, once `check` is over
+  std::string disagrees;  ///< what they say
+
+  std::string what() const { return fmt::format("{} (number {}) of group {}", describe(record), record.number, group); }
+
+  bool checked() {
+    if (!check) return true;
+    if (!check->isCompleted()) return false;
+    finish_check();
+    return true;
+  }
+
+  void finish_check() {
+    check.reset();
+    const Tensor words = records.cpu();
+    disagrees = disagreement({words.const_data_ptr<int64_t>(), static_cast<size_t>(words.numel())},
+                             static_cast<int>(names.size()), names);
+  }
+
+  void wait_for(Work& one) {
+    auto* host = dynamic_cast<HostWork*>(one.get());
+    if (!one->wait(timeout)) {
+      const std::vector<int> missing = host ? host->missing() : std::vector<int>{};
+      fail<CommError>("{}: not over after {:.3g} s; missing: {}; see what these ranks do, or raise the timeout", what(),
+                      std::chrono::duration<double>(timeout).count(),
+                      missing.empty() ? "unknown" : joined(missing, names));
+    }
+    if (host && !host->error().empty()) {
+      fail<CommError>("{}: {}; the ranks do not make the same call", what(), with_names(host->error(), names));
+    }
+  }
+};
+
+bool Pending::done() const {
+  if (!state_ || !state_->work) return true;
+  return state_->checked() && (!state_->disagrees.empty() || state_->work->isCompleted());
+}
+
+void Pending::wait() {
+  if (!state_) return;
+  State& state = *state_;
+  const auto begin = std::chrono::steady_clock::now();
+  if (state.check) {
+    state.wait_for(state.check);
+    state.finish_check();
+  }
+  if (!state.disagrees.empty()) {
+    fail<CommError>("ranks of group {} do not make the same call: {}", state.group, state.disagrees);
+  }
+  if (state.work) state.wait_for(state.work);
+  state.work.reset();
+  state.traffic->waited_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// ---- Communicator
+// ----------------------------------------------------------------------------------------------------
+
+struct Communicator::Call {
+  CallRecord record;
+  Tensor out, in;  ///< both the same where there is but one
+  std::vector<int64_t> out_rows = {}, in_rows = {};
+};
+
+Communicator::Communicator(GroupOptions options, c10::intrusive_ptr<c10d::Backend> backend, int rank)
+    : options_(std::move(options)), backend_(std::move(backend)), rank_(rank), traffic_(std::make_shared<Traffic>()) {
+  ATHANOR_ASSERT(rank >= 0 && rank < size() && (backend_ || size() == 1));
+  ATHANOR_ASSERT(!backend_ || (backend_->getSize() == size() && backend_->getRank() == rank));
+  reset_traffic();
+}
+
+Communicator::~Communicator() = default;
+
+void Communicator::reset_traffic() {
+  *traffic_ = Traffic{};
+  traffic_->bytes_to.assign(static_cast<size_t>(size()), 0);
+}
+
+namespace {
+
+void check_tensors(const std::string& group, const CallRecord& record, const Tensor& out, const Tensor& in,
+                   int64_t out_n, int64_t in_n) {
+  const char* name = name_of(record.collective);
+  if (!out.is_contiguous() || !in.is_contiguous())
+    fail<Error>("bug: {} of group {} needs contiguous tensors", name, group);
+  if (out.scalar_type() != in.scalar_type() || out.device() != in.device()) {
+    fail<Error>("bug: {} of group {} between tensors of different types or devices", name, group);
+  }
+  if (out.numel() * out_n != in.numel() * in_n) {
+    fail<Error>("bug: {} of group {}: {} elements in, {} out", name, group, in.numel(), out.numel());
+  }
+}
+
+CallRecord record_of(Collective collective, const Tensor& larger, int root = -1, int reduction = -1) {
+  return {0,    collective, static_cast<int32_t>(larger.scalar_type()), static_cast<int64_t>(larger.nbytes()),
+          root, reduction};
+}
+
+c10d::ReduceOp reduce_op(int32_t reduction) {
+  switch (static_cast<Reduction>(reduction)) {
+    case Reduction::kSum: return c10d::ReduceOp::SUM;
+    case Reduction::kMean: return c10d::ReduceOp::AVG;
+    case Reduction::kMax: return c10d::ReduceOp::MAX;
+  }
+  return c10d::ReduceOp::UNUSED;
+}
+
+}  // namespace
+
+void Communicator::count(const Call& call) {
+  const int64_t element = static_cast<int64_t>(call.in.defined() ? call.in.element_size() : 0);
+  const std::vector<int64_t> to =
+      bytes_to_each(call.record, element, std::max<int64_t>(element, 4), call.in_rows, rank_, size());
+  const std::string name = name_of(call.record.collective);
+  ++traffic_->calls;
+  ++traffic_->calls_of[name];
+  int64_t& bytes = traffic_->bytes_of[name];
+  const auto supernode = [&](size_t r) { return r < options_.supernode.size() ? options_.supernode[r] : 0; };
+  for (size_t r = 0; r < to.size(); ++r) {
+    bytes += to[r];
+    traffic_->bytes_to[r] += to[r];
+    (supernode(r) == supernode(static_cast<size_t>(rank_)) ? traffic_->bytes_inside : traffic_->bytes_outside) += to[r];
+  }
+}
+
+Pending Communicator::start(Call call, Run run) {
+  const bool between_two =
+      call.record.collective == Collective::kSend || call.record.collective == Collective::kReceive;
+  call.record.number = between_two ? num_pair_calls_++ : num_calls_++;
+  count(call);
+  if (!backend_) {
+    if (call.out.defined() && !call.out.is_same(call.in) && call.out.data_ptr() != call.in.data_ptr()) {
+      call.out.view({-1}).copy_(call.in.view({-1}));
+    }
+    return {};
+  }
+  auto state = std::make_shared<Pending::State>();
+  state->group = options_.name;
+  state->record = call.record;
+  state->names = names_of_members(options_);
+  state->timeout = options_.timeout;
+  state->traffic = traffic_;
+  if (options_.check && !between_two) {
+    Tensor words = at::tensor(packed(call.record, call.out_rows, call.in_rows, size()), at::kLong);
+    if (call.in.defined()) words = words.to(call.in.device());
+    state->records = at::empty({words.numel() * size()}, words.options());
+    state->check = backend_->_allgather_base(state->records, words, {});
+  }
+  state->work = run(*backend_, call);
+  return Pending(std::move(state));
+}
+
+Pending Communicator::all_reduce(const Tensor& x, Reduction reduction) {
+  Call call{record_of(Collective::kAllReduce, x, -1, static_cast<int>(reduction)), x, x};
+  check_tensors(name(), call.record, x, x, 1, 1);
+  return start(std::move(call), [](c10d::Backend& backend, const Call& c) {
+    c10d::AllreduceOptions options;
+    options.reduceOp = reduce_op(c.record.reduction);
+    std::vector<Tensor> tensors{c.out};
+    return backend.allreduce(tensors, options);
+  });
+}
+
+Pending Communicator::reduce_scatter(const Tensor& out, const Tensor& in, Reduction reduction) {
+  Call call{record_of(Collective::kReduceScatter, in, -1, static_cast<int>(reduction)), out, in};
+  check_tensors(name(), call.record, out, in, size(), 1);
+  return start(std::move(call), [](c10d::Backend& backend, const Call& c) {
+    c10d::ReduceScatterOptions options;
+    options.reduceOp = reduce_op(c.record.reduction);
+    Tensor to = c.out, from = c.in;
+    return backend._reduce_scatter_base(to, from, options);
+  });
+}
+
+Pending Communicator::all_gather(const Tensor& out, const Tensor& in) {
+  Call call{record_of(Collective::kAllGather, out), out, in};
+  check_tensors(name(), call.record, out, in, 1, size());
+  return start(std::move(call), [](c10d::Backend& backend, const Call& c) {
+    Tensor to = c.out, from = c.in;
+    return backend._allgather_base(to, from, {});
+  });
+}
+
+Pending Communicator::all_to_all(const Tensor& out, const Tensor& in) {
+  Call call{record_of(Collective::kAllToAll, in), out, in};
+  check_tensors(name(), call.record, out, in, 1, 1);
+  if (in.numel() % size() != 0) {
+    fail<Error>("bug: all_to_all of group {}: {} elements for {} ranks", name(), in.numel(), size());
+  }
+  return start(std::move(call), [](c10d::Backend& backend, const Call& c) {
+    Tensor to = c.out, from = c.in;
+    std::vector<int64_t> even_out, even_in;
+    return backend.alltoall_base(to, from, even_out, even_in, {});
+  });
+}
+
+Pending Communicator::all_to_all(const Tensor& out, const Tensor& in, std::span<const int64_t> out_rows,
+                                 std::span<const int64_t> in_rows) {
+  Call call{record_of(Collective::kUnevenAllToAll, in),
+            out,
+            in,
+            {out_rows.begin(), out_rows.end()},
+            {in_rows.begin(), in_rows.end()}};
+  const auto fits = [&](const Tensor& x, const std::vector<int64_t>& rows) {
+    return x.dim() > 0 && rows.size() == static_cast<size_t>(size()) &&
+           std::all_of(rows.begin(), rows.end(), [](int64_t r) { return r >= 0; }) &&
+           std::accumulate(rows.begin(), rows.end(), int64_t{0}) == x.size(0);
+  };
+  check_tensors(name(), call.record, out, in, 0, 0);
+  if (!fits(out, call.out_rows) || !fits(in, call.in_rows) || out.sizes().slice(1) != in.sizes().slice(1)) {
+    fail<Error>("bug: all_to_all of group {}: row counts do not add up to the tensors' rows ({} in, {} out)", name(),
+                in.dim() > 0 ? in.size(0) : 0, out.dim() > 0 ? out.size(0) : 0);
+  }
+  call.record.bytes = static_cast<int64_t>(in.element_size());
+  for (int64_t dim : in.sizes().slice(1)) call.record.bytes *= dim;
+  return start(std::move(call), [](c10d::Backend& backend, const Call& c) {
+    Tensor to = c.out, from = c.in;
+    std::vector<int64_t> out_counts = c.out_rows, in_counts = c.in_rows;
+    return backend.alltoall_base(to, from, out_counts, in_counts, {});
+  });
+}
+
+Pending Communicator::broadcast(const Tensor& x, int root) {
+  ATHANOR_ASSERT(root >= 0 && root < size());
+  Call call{record_of(Collective::kBroadcast, x, root), x, x};
+  check_tensors(name(), call.record, x, x, 1, 1);
+  return start(std::move(call), [](c10d::Backend& backend, const Call& c) {
+    c10d::BroadcastOptions options;
+    options.rootRank = c.record.root;
+    std::vector<Tensor> tensors{c.out};
+    return backend.broadcast(tensors, options);
+  });
+}
+
+Pending Communicator::send(const Tensor& x, int to) {
+  return start_pair({record_of(Collective::kSend, x, to), x, x}, to, [](c10d::Backend& backend, const Call& c) {
+    std::vector<Tensor> tensors{c.in};
+    return backend.send(tensors, c.record.root, 0);
+  });
+}
+
+Pending Communicator::receive(const Tensor& x, int from) {
+  return start_pair({record_of(Collective::kReceive, x, from), x, x}, from, [](c10d::Backend& backend, const Call& c) {
+    std::vector<Tensor> tensors{c.out};
+    return backend.recv(tensors, c.record.root, 0);
+  });
+}
+
+Pending Communicator::start_pair(Call call, int peer, Run run) {
+  check_tensors(name(), call.record, call.out, call.in, 1, 1);
+  if (peer < 0 || peer >= size() || peer == rank_) {
+    fail<Error>("bug: {} of group {} between rank {} and {}, which have to be two of its {}",
+                name_of(call.record.collective), name(), rank_, peer, size());
+  }
+  return start(std::move(call), run);
+}
+
+void Communicator::barrier() {
+  start({}, [](c10d::Backend& backend, const Call&) { return backend.barrier({}); }).wait();
+}
+
+}  // namespace athanor::comm

@@ -1,0 +1,218 @@
+#include "comm/host_backend.h"
+
+#include <bit>
+#include <cstring>
+
+#include "base/error.h"
+#include "comm/index_tree.h"
+#include "comm/phases.h"
+
+namespace athanor::comm {
+
+namespace {
+
+// A tag is the group's number, one bit for messages between pairs, and the collective's number in the group, modulo
+// what is never under way at once.
+constexpr int kSequenceBits = 10, kGroupShift = kSequenceBits + 1;
+constexpr int64_t kSequences = int64_t{1} << kSequenceBits;
+
+Element element_of(const at::Tensor& x) {
+  switch (x.scalar_type()) {
+    case at::kBFloat16: return Element::kBf16;
+    case at::kHalf: return Element::kF16;
+    case at::kFloat: return Element::kF32;
+    case at::kDouble: return Element::kF64;
+    case at::kLong: return Element::kI64;
+    default:
+      fail<CommError>("sums of {} between ranks are not there; convert it first", c10::toString(x.scalar_type()));
+  }
+}
+
+struct How {
+  Combine combine = Combine::kSum;
+  Scale scale;
+};
+
+How how_of(const c10d::ReduceOp& op, const at::Tensor& x, int size) {
+  switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
+    case c10d::ReduceOp::SUM: return {};
+    case c10d::ReduceOp::MAX: return {Combine::kMax, {}};
+    case c10d::ReduceOp::AVG:
+      if (x.scalar_type() == at::kLong)
+        fail<CommError>("a mean of integers between ranks is none; sum them and divide");
+      return {Combine::kSum, mean_scale(size)};
+    default: fail<CommError>("ranks can be summed, averaged or have their maximum taken, nothing else");
+  }
+}
+
+char* bytes_of(const at::Tensor& x) {
+  ATHANOR_ASSERT(x.is_contiguous() && x.is_cpu());
+  return static_cast<char*>(x.data_ptr());
+}
+
+std::vector<int64_t> equal_parts(int64_t each, int size) {
+  std::vector<int64_t> begins;
+  for (int i = 0; i <= size; ++i) begins.push_back(each * i);
+  return begins;
+}
+
+std::vector<int64_t> rows_to_begins(const std::vector<int64_t>& rows, int64_t row_bytes) {
+  std::vector<int64_t> begins{0};
+  for (int64_t count : rows) begins.push_back(begins.back() + count * row_bytes);
+  return begins;
+}
+
+/// Part p of `in` to p, part p of `out` from p; `begins` in bytes. The own part is copied where it is not there
+/// already.
+std::unique_ptr<Phase> exchange_parts(int me, char* in, const std::vector<int64_t>& in_begins, char* out,
+                                      const std::vector<int64_t>& out_begins) {
+  const int size = static_cast<int>(in_begins.size()) - 1;
+  const auto part = [](int peer, char* data, const std::vector<int64_t>& begins) {
+    const auto p = static_cast<size_t>(peer);
+    return Piece{peer, data + begins[p], begins[p + 1] - begins[p]};
+  };
+  std::vector<Piece> sends, receives;
+  for (int distance = 1; distance < size; ++distance) {
+    sends.push_back(part((me + distance) % size, in, in_begins));
+    receives.push_back(part((me - distance + size) % size, out, out_begins));
+  }
+  const Piece from = part(me, in, in_begins), to = part(me, out, out_begins);
+  return exchange(std::move(sends), std::move(receives), [from, to] {
+    if (from.data != to.data && from.bytes > 0) std::memcpy(to.data, from.data, static_cast<size_t>(from.bytes));
+  });
+}
+
+/// Each member's part of `x` to all others; `begins` in bytes.
+std::unique_ptr<Phase> gather_parts(int me, char* own, char* out, const std::vector<int64_t>& begins) {
+  const int size = static_cast<int>(begins.size()) - 1;
+  const auto begin = [&](int p) { return begins[static_cast<size_t>(p)]; };
+  const int64_t bytes = begin(me + 1) - begin(me);
+  std::vector<Piece> sends, receives;
+  for (int distance = 1; distance < size; ++distance) {
+    const int from = (me - distance + size) % size;
+    sends.push_back({(me + distance) % size, own, bytes});
+    receives.push_back({from, out + begin(from), begin(from + 1) - begin(from)});
+  }
+  char* to = out + begin(me);
+  return exchange(std::move(sends), std::move(receives), [own, to, bytes] {
+    if (own != to && bytes > 0) std::memcpy(to, own, static_cast<size_t>(bytes));
+  });
+}
+
+Operation::Phases phases(std::unique_ptr<Phase> first, std::unique_ptr<Phase> second = nullptr) {
+  Operation::Phases all;
+  all.push_back(std::move(first));
+  if (second) all.push_back(std::move(second));
+  return all;
+}
+
+}  // namespace
+
+bool HostWork::wait(std::chrono::milliseconds timeout) {
+  return progress_->wait(*operation_, timeout == kNoTimeout ? std::chrono::hours(24 * 365) : timeout);
+}
+
+HostBackend::HostBackend(std::shared_ptr<Progress> progress, std::vector<int> ranks, int index, int64_t group_id)
+    : Backend(index, static_cast<int>(ranks.size())), progress_(std::move(progress)),
+      members_(std::make_shared<Members>(std::move(ranks), index)), first_tag_(group_id << kGroupShift),
+      sends_to_(static_cast<size_t>(getSize())), receives_from_(static_cast<size_t>(getSize())) {
+  ATHANOR_ASSERT(getSize() > 1 && index >= 0 && index < getSize());
+  const int64_t max_tag = progress_->wire().max_tag();
+  if (first_tag_ + (int64_t{1} << kGroupShift) - 1 > max_tag) {
+    fail<CommError>("too many groups: this MPI has tags up to {}, which is enough for {}", max_tag,
+                    (max_tag + 1) >> kGroupShift);
+  }
+}
+
+std::vector<int64_t> HostBackend::bytes_sent() const {
+  return {members_->bytes_sent.get(), members_->bytes_sent.get() + getSize()};
+}
+
+int HostBackend::next_tag() { return static_cast<int>(first_tag_ + sequence_++ % kSequences); }
+
+int HostBackend::pair_tag(int64_t& sequence) const {
+  return static_cast<int>(first_tag_ + kSequences + sequence++ % kSequences);
+}
+
+HostBackend::Work HostBackend::start(int tag, Operation::Phases phases, std::vector<at::Tensor> held) {
+  auto operation = std::make_shared<Operation>(members_, tag, std::move(phases),
+                                               std::make_shared<std::vector<at::Tensor>>(std::move(held)));
+  progress_->start(operation);
+  return c10::make_intrusive<HostWork>(progress_, std::move(operation));
+}
+
+HostBackend::Work HostBackend::allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) {
+  const at::Tensor& x = tensors.at(0);
+  const Element element = element_of(x);
+  const How how = how_of(options.reduceOp, x, getSize());
+  char* data = bytes_of(x);
+  if (static_cast<int64_t>(x.nbytes()) <= kSmallAllReduceBytes) {
+    if (x.numel() == 0) return start(next_tag(), {}, {});
+    return start(next_tag(),
+                 phases(sum_to_first(element, how.combine, how.scale, data, x.numel()),
+                        spread(data, static_cast<int64_t>(x.nbytes()), 0)),
+                 {x});
+  }
+  std::vector<int64_t> begins;
+  for (int i = 0; i <= getSize(); ++i) begins.push_back(part_begin(x.numel(), getSize(), i));
+  std::vector<int64_t> in_bytes = begins;
+  for (int64_t& begin : in_bytes) begin *= element_bytes(element);
+  char* own = data + in_bytes[static_cast<size_t>(getRank())];
+  return start(next_tag(),
+               phases(sum_parts(element, how.combine, how.scale, data, begins, own),
+                      gather_parts(getRank(), own, data, in_bytes)),
+               {x});
+}
+
+HostBackend::Work HostBackend::_reduce_scatter_base(at::Tensor& out, at::Tensor& in,
+                                                    const c10d::ReduceScatterOptions& options) {
+  ATHANOR_ASSERT(in.numel() == out.numel() * getSize() && in.scalar_type() == out.scalar_type());
+  const How how = how_of(options.reduceOp, in, getSize());
+  return start(next_tag(),
+               phases(sum_parts(element_of(in), how.combine, how.scale, bytes_of(in),
+                                equal_parts(out.numel(), getSize()), bytes_of(out))),
+               {out, in});
+}
+
+HostBackend::Work HostBackend::_allgather_base(at::Tensor& out, at::Tensor& in, const c10d::AllgatherOptions&) {
+  ATHANOR_ASSERT(out.nbytes() == in.nbytes() * static_cast<size_t>(getSize()));
+  return start(next_tag(),
+               phases(gather_parts(getRank(), bytes_of(in), bytes_of(out),
+                                   equal_parts(static_cast<int64_t>(in.nbytes()), getSize()))),
+               {out, in});
+}
+
+HostBackend::Work HostBackend::alltoall_base(at::Tensor& out, at::Tensor& in, std::vector<int64_t>& out_rows,
+                                             std::vector<int64_t>& in_rows, const c10d::AllToAllOptions&) {
+  const auto begins = [&](const at::Tensor& x, const std::vector<int64_t>& rows) {
+    if (rows.empty()) return equal_parts(static_cast<int64_t>(x.nbytes()) / getSize(), getSize());
+    const int64_t total = x.size(0);
+    return rows_to_begins(rows, total == 0 ? 0 : static_cast<int64_t>(x.nbytes()) / total);
+  };
+  return start(
+      next_tag(),
+      phases(exchange_parts(getRank(), bytes_of(in), begins(in, in_rows), bytes_of(out), begins(out, out_rows))),
+      {out, in});
+}
+
+HostBackend::Work HostBackend::broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) {
+  const at::Tensor& x = tensors.at(0);
+  const auto bytes = static_cast<int64_t>(x.nbytes());
+  return start(next_tag(), phases(spread(bytes_of(x), bytes, static_cast<int>(options.rootRank))), {x});
+}
+
+HostBackend::Work HostBackend::send(std::vector<at::Tensor>& tensors, int to, int /*tag*/) {
+  const at::Tensor& x = tensors.at(0);
+  const Piece piece{to, bytes_of(x), static_cast<int64_t>(x.nbytes())};
+  return start(pair_tag(sends_to_.at(static_cast<size_t>(to))), phases(exchange({piece}, {}, nullptr)), {x});
+}
+
+HostBackend::Work HostBackend::recv(std::vector<at::Tensor>& tensors, int from, int /*tag*/) {
+  const at::Tensor& x = tensors.at(0);
+  const Piece piece{from, bytes_of(x), static_cast<int64_t>(x.nbytes())};
+  return start(pair_tag(receives_from_.at(static_cast<size_t>(from))), phases(exchange({}, {piece}, nullptr)), {x});
+}
+
+HostBackend::Work HostBackend::barrier(const c10d::BarrierOptions&) { return start(next_tag(), phases(meet()), {}); }
+
+}  // namespace athanor::comm

@@ -1,0 +1,33 @@
+#pragma once
+// The one binary tree over the ranks of a group, and how a tensor is cut among them.
+//
+// sum(lo, hi) = sum(lo, mid) + sum(mid, hi), where mid − lo is the largest power of two below hi − lo. As messages this
+// is the binomial tree: rank i adds what comes from i + 1, i + 2, i + 4, … (below its own lowest bit, while there are
+// such ranks), in this order, and hands the sum to i without its lowest bit.
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+namespace athanor::comm {
+
+inline int tree_parent(int index) { return index & (index - 1); }  ///< of index > 0
+
+/// In the order of the sum.
+inline std::vector<int> tree_children(int index, int size) {
+  std::vector<int> children;
+  for (int step = 1; index + step < size && (index & step) == 0; step <<= 1) children.push_back(index + step);
+  return children;
+}
+
+/// A tensor of `count` elements in `size` parts that differ by one element at most: part i begins at part_begin(i).
+inline int64_t part_begin(int64_t count, int size, int index) {
+  const int64_t each = count / size, longer = count % size;
+  return each * index + (index < longer ? index : longer);
+}
+
+/// All-reduces up to here go up and down the tree; larger ones are a reduce-scatter and an all-gather. 8 KB is where
+/// two ranks in shared memory need the same time for both.
+inline constexpr int64_t kSmallAllReduceBytes = 8 << 10;
+
+}  // namespace athanor::comm

@@ -1,0 +1,95 @@
+#include "comm/operation.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace athanor::comm {
+
+Members::Members(std::vector<int> ranks, int own_index)
+    : wire_ranks(std::move(ranks)), index(own_index),
+      bytes_sent(std::make_unique<std::atomic<int64_t>[]>(wire_ranks.size())) {}
+
+Operation::Operation(std::shared_ptr<Members> members, int tag, Phases phases, std::shared_ptr<void> held)
+    : members_(std::move(members)), tag_(tag), phases_(std::move(phases)), held_(std::move(held)) {}
+
+void Operation::send(int peer, const void* data, int64_t bytes, int64_t item) {
+  members_->bytes_sent[static_cast<size_t>(peer)].fetch_add(bytes, std::memory_order_relaxed);
+  post(true, peer, const_cast<void*>(data), bytes, item);
+}
+
+void Operation::receive(int peer, void* data, int64_t bytes, int64_t item) { post(false, peer, data, bytes, item); }
+
+void Operation::post(bool sending, int peer, void* data, int64_t bytes, int64_t item) {
+  ATHANOR_ASSERT(bytes > 0 && bytes <= Wire::kMaxMessage && peer != index());
+  if (free_.empty()) {
+    transfers_.emplace_back();
+    free_.push_back(&transfers_.back());
+  }
+  Transfer* transfer = free_.back();
+  free_.pop_back();
+  *transfer = {this, peer, sending, bytes, item, true};
+  ++in_flight_;
+  const int rank = members_->wire_ranks[static_cast<size_t>(peer)];
+  const auto token = reinterpret_cast<uint64_t>(transfer);
+  if (sending) {
+    wire_->send(rank, tag_, data, bytes, token);
+  } else {
+    wire_->receive(rank, tag_, data, bytes, token);
+  }
+}
+
+void Operation::begin(Wire& wire) {
+  wire_ = &wire;
+  if (!phases_.empty()) phases_[0]->start(*this);
+  go_on();
+}
+
+void Operation::finished(Transfer& transfer, int64_t bytes) {
+  const Transfer was = transfer;
+  transfer.in_flight = false;
+  free_.push_back(&transfer);
+  --in_flight_;
+  if (!was.sending && bytes != was.bytes && error_.empty()) {
+    error_ = bytes == Wire::kTooMuch
+                 ? fmt::format("rank {{{}}} sent more than the {} bytes that were expected of it", was.peer, was.bytes)
+                 : fmt::format("rank {{{}}} sent {} bytes where {} were expected of it", was.peer, bytes, was.bytes);
+  }
+  // After an error nothing new is posted; what is in flight still owns its memory.
+  if (error_.empty()) {
+    if (was.sending) {
+      phases_[phase_]->sent(*this, was.item);
+    } else {
+      phases_[phase_]->received(*this, was.item);
+    }
+  }
+  go_on();
+}
+
+void Operation::go_on() {
+  while (in_flight_ == 0 && !done()) {
+    if (!error_.empty() || phase_ + 1 >= phases_.size()) {
+      phases_.clear();
+      held_.reset();
+      done_.store(true, std::memory_order_release);
+      return;
+    }
+    phases_[++phase_]->start(*this);
+  }
+}
+
+std::vector<int> Operation::missing() const {
+  std::vector<int> members;
+  for (bool sending : {false, true}) {
+    for (const Transfer& transfer : transfers_) {
+      if (transfer.in_flight && transfer.sending == sending) members.push_back(transfer.peer);
+    }
+    if (!sending && phase_ < phases_.size()) phases_[phase_]->add_awaited(members);
+    if (!members.empty()) break;
+  }
+  std::sort(members.begin(), members.end());
+  members.erase(std::unique(members.begin(), members.end()), members.end());
+  return members;
+}
+
+}  // namespace athanor::comm

@@ -1,0 +1,87 @@
+#pragma once
+// One collective on its way: phases that run one after the other, each a small machine that posts messages and is told
+// when they are over. Everything here runs under the lock of Progress; only done() may be asked by anyone.
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/wire.h"
+
+namespace athanor::comm {
+
+/// The ranks of a group, and what they were really sent.
+struct Members {
+  Members(std::vector<int> ranks, int own_index);
+
+  std::vector<int> wire_ranks;
+  int index;  ///< of this process
+  std::unique_ptr<std::atomic<int64_t>[]> bytes_sent;
+
+  int size() const { return static_cast<int>(wire_ranks.size()); }
+};
+
+class Operation;
+
+/// A phase is over when nothing it has posted is in flight any more.
+class Phase {
+ public:
+  virtual ~Phase() = default;
+  virtual void start(Operation& operation) = 0;
+  /// A receive with this item is over. May post more.
+  virtual void received(Operation& /*operation*/, int64_t /*item*/) {}
+  virtual void sent(Operation& /*operation*/, int64_t /*item*/) {}
+  /// Members that this phase will not get past without, beyond those with a receive in flight.
+  virtual void add_awaited(std::vector<int>& /*members*/) const {}
+};
+
+class Operation {
+ public:
+  using Phases = std::vector<std::unique_ptr<Phase>>;
+  /// @param held  what has to live until the operation is over: its tensors.
+  Operation(std::shared_ptr<Members> members, int tag, Phases phases, std::shared_ptr<void> held);
+
+  // For phases. `peer` is an index of the group; an item is the phase's own name for a message.
+  int index() const { return members_->index; }
+  int size() const { return members_->size(); }
+  void send(int peer, const void* data, int64_t bytes, int64_t item);
+  void receive(int peer, void* data, int64_t bytes, int64_t item);
+
+  // For Progress.
+  struct Transfer {
+    Operation* operation;
+    int peer;
+    bool sending;
+    int64_t bytes, item;
+    bool in_flight;
+  };
+  void begin(Wire& wire);
+  void finished(Transfer& transfer, int64_t bytes);
+  /// Members whose messages have not come; those that have not taken ours where all have come.
+  std::vector<int> missing() const;
+  /// Nothing will be in flight any more, and what was received is in place. Then, and only then, error() may be read.
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  /// What a peer did wrong; empty for nothing. Members are written as "{3}", the caller knows their names.
+  const std::string& error() const { return error_; }
+
+ private:
+  void post(bool sending, int peer, void* data, int64_t bytes, int64_t item);
+  void go_on();
+
+  std::shared_ptr<Members> members_;
+  int tag_;
+  Phases phases_;
+  size_t phase_ = 0;
+  std::shared_ptr<void> held_;
+  Wire* wire_ = nullptr;
+  std::deque<Transfer> transfers_;
+  std::vector<Transfer*> free_;
+  int64_t in_flight_ = 0;
+  std::string error_;
+  std::atomic<bool> done_ = false;
+};
+
+}  // namespace athanor::comm

@@ -1,0 +1,116 @@
+#include "comm/wire_world.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+#include "base/error.h"
+#include "base/process.h"
+
+namespace athanor::comm {
+
+namespace {
+
+/// Every rank's text, cut where it is longer than any host name may be.
+std::vector<std::string> gathered(Communicator& all, const std::string& text) {
+  constexpr int64_t kLength = 256;
+  Tensor own = at::zeros({kLength}, at::kByte), everyone = at::zeros({all.size(), kLength}, at::kByte);
+  std::memcpy(own.data_ptr(), text.data(), std::min<size_t>(text.size(), kLength - 1));
+  all.all_gather(everyone, own).wait();
+  std::vector<std::string> texts;
+  for (int r = 0; r < all.size(); ++r) {
+    texts.emplace_back(reinterpret_cast<const char*>(everyone.const_data_ptr<uint8_t>()) + r * kLength);
+  }
+  return texts;
+}
+
+}  // namespace
+
+std::vector<int> supernodes_of(const std::vector<std::string>& hosts, int ranks_per_node, int nodes_per_supernode) {
+  std::vector<int> supernodes;
+  std::vector<std::string> seen;
+  for (size_t r = 0; r < hosts.size(); ++r) {
+    int node = 0;
+    if (ranks_per_node > 0) {
+      node = static_cast<int>(r) / ranks_per_node;
+    } else {
+      const auto found = std::find(seen.begin(), seen.end(), hosts[r]);
+      node = static_cast<int>(found - seen.begin());
+      if (found == seen.end()) seen.push_back(hosts[r]);
+    }
+    supernodes.push_back(nodes_per_supernode > 0 ? node / nodes_per_supernode : 0);
+  }
+  return supernodes;
+}
+
+std::vector<int> group_with(int rank, int world_size, const std::vector<std::vector<int>>& partition) {
+  std::vector<int> times(static_cast<size_t>(world_size));
+  std::vector<int> own;
+  for (const std::vector<int>& group : partition) {
+    for (int member : group) {
+      if (member < 0 || member >= world_size || times[static_cast<size_t>(member)]++ > 0) {
+        fail<Error>("bug: rank {} is twice in a partition of the world, or not in the world of {}", member, world_size);
+      }
+      if (member == rank) own = group;
+    }
+  }
+  const auto absent = std::find(times.begin(), times.end(), 0);
+  if (absent != times.end()) fail<Error>("bug: rank {} is in no group of a partition", absent - times.begin());
+  return own;
+}
+
+int index_in(const std::vector<int>& ranks, int rank) {
+  return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
+WireWorld::WireWorld(std::unique_ptr<Wire> wire, const WorldOptions& options)
+    : options_(options), progress_(std::make_shared<Progress>(std::move(wire))), rank_(progress_->wire().rank()),
+      size_(progress_->wire().size()), num_exceptions_(std::uncaught_exceptions()) {
+  std::vector<int> everyone;
+  for (int r = 0; r < size_; ++r) everyone.push_back(r);
+  hosts_ = gathered(*group_of(everyone, "world"), host_name());
+  supernodes_ = supernodes_of(hosts_, options.ranks_per_node, options.nodes_per_supernode);
+  all_ = group_of(everyone, "world");
+}
+
+WireWorld::~WireWorld() {
+  all_.reset();
+  if (std::uncaught_exceptions() > num_exceptions_ || !progress_->idle()) return;
+  try {
+    progress_->close();
+  } catch (const std::exception&) {
+    // Nobody is left to tell it to; the other ranks notice.
+  }
+}
+
+std::unique_ptr<Communicator> WireWorld::group_of(const std::vector<int>& ranks, const std::string& name) {
+  const int64_t id = num_groups_++;
+  GroupOptions options;
+  options.name = name;
+  options.world_ranks = ranks;
+  options.timeout = options_.timeout;
+  options.check = options_.check;
+  for (int r : ranks) {
+    if (!hosts_.empty()) options.hosts.push_back(hosts_[static_cast<size_t>(r)]);
+    if (!supernodes_.empty()) options.supernode.push_back(supernodes_[static_cast<size_t>(r)]);
+  }
+  const int index = index_in(ranks, rank_);
+  c10::intrusive_ptr<c10d::Backend> backend;
+  if (ranks.size() > 1) backend = c10::make_intrusive<HostBackend>(progress_, ranks, index, id);
+  return std::make_unique<Communicator>(std::move(options), std::move(backend), index);
+}
+
+void WireWorld::abort(int exit_code) {
+  progress_->wire().abort(exit_code);
+  std::abort();  // the compiler does not take a virtual function's word for it
+}
+
+std::unique_ptr<Communicator> WireWorld::make_group(const std::vector<std::vector<int>>& partition,
+                                                    const std::string& name) {
+  return group_of(group_with(rank_, size_, partition), name);
+}
+
+}  // namespace athanor::comm

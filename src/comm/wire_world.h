@@ -1,0 +1,52 @@
+#pragma once
+// A world over a Wire: MPI's, or that of threads in tests.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/host_backend.h"
+#include "comm/world.h"
+
+namespace athanor::comm {
+
+class WireWorld : public World {
+ public:
+  /// Collective over the wire: gathers the hosts' names.
+  WireWorld(std::unique_ptr<Wire> wire, const WorldOptions& options);
+  /// Leaves together with all other ranks, unless something has failed: then nothing is waited for, and the launcher
+  /// learns from this process's end that the job is over.
+  ~WireWorld() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const std::vector<std::string>& hosts() const override { return hosts_; }
+  const std::vector<int>& supernodes() const override { return supernodes_; }
+  Communicator& all() override { return *all_; }
+  std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition,
+                                           const std::string& name) override;
+  [[noreturn]] void abort(int exit_code) override;
+
+ private:
+  std::unique_ptr<Communicator> group_of(const std::vector<int>& ranks, const std::string& name);
+
+  WorldOptions options_;
+  std::shared_ptr<Progress> progress_;
+  int rank_, size_;
+  int num_exceptions_;
+  int64_t num_groups_ = 0;
+  std::vector<std::string> hosts_;
+  std::vector<int> supernodes_;
+  std::unique_ptr<Communicator> all_;
+};
+
+/// Which supernode each rank is in: 0, 1, … in the order of ranks. See WorldOptions.
+std::vector<int> supernodes_of(const std::vector<std::string>& hosts, int ranks_per_node, int nodes_per_supernode);
+
+/// The group of `partition` that `rank` is in. Throws Error unless it holds each rank of the world once.
+std::vector<int> group_with(int rank, int world_size, const std::vector<std::vector<int>>& partition);
+
+/// Index in `ranks` of `rank`.
+int index_in(const std::vector<int>& ranks, int rank);
+
+}  // namespace athanor::comm

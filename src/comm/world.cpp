@@ -1,0 +1,126 @@
+#include "comm/world.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "base/error.h"
+#include "base/process.h"
+#include "comm/fake/fake_backend.h"
+#include "comm/wire_world.h"
+
+namespace athanor::comm {
+
+namespace {
+
+std::optional<int> number_in(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  if (*end != '\0' || value < 0 || value > 1 << 24) fail<CommError>("{}={} is no number of ranks", variable, text);
+  return static_cast<int>(value);
+}
+
+/// One process, or one rank of a world without peers.
+class AloneWorld : public World {
+ public:
+  AloneWorld(const WorldOptions& options, int rank, int size) : options_(options), rank_(rank), size_(size) {
+    hosts_.assign(static_cast<size_t>(size), host_name());
+    supernodes_ = supernodes_of(hosts_, options.ranks_per_node, options.nodes_per_supernode);
+    std::vector<int> everyone;
+    for (int r = 0; r < size; ++r) everyone.push_back(r);
+    all_ = group_of(everyone, "world");
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const std::vector<std::string>& hosts() const override { return hosts_; }
+  const std::vector<int>& supernodes() const override { return supernodes_; }
+  Communicator& all() override { return *all_; }
+  std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition,
+                                           const std::string& name) override {
+    return group_of(group_with(rank_, size_, partition), name);
+  }
+  [[noreturn]] void abort(int exit_code) override { _exit(exit_code); }
+
+ private:
+  std::unique_ptr<Communicator> group_of(const std::vector<int>& ranks, const std::string& name) {
+    GroupOptions options;
+    options.name = name;
+    options.world_ranks = ranks;
+    options.timeout = options_.timeout;
+    for (int r : ranks) {
+      options.hosts.push_back(hosts_[static_cast<size_t>(r)]);
+      options.supernode.push_back(supernodes_[static_cast<size_t>(r)]);
+    }
+    const int index = index_in(ranks, rank_), size = static_cast<int>(ranks.size());
+    c10::intrusive_ptr<c10d::Backend> backend;
+    if (size > 1) backend = c10::make_intrusive<FakeBackend>(index, size);
+    return std::make_unique<Communicator>(std::move(options), std::move(backend), index);
+  }
+
+  WorldOptions options_;
+  int rank_, size_;
+  std::vector<std::string> hosts_;
+  std::vector<int> supernodes_;
+  std::unique_ptr<Communicator> all_;
+};
+
+/// The folder of the library or program that holds this code.
+std::filesystem::path own_folder() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&launched_as), &info) == 0) return ".";
+  return std::filesystem::absolute(info.dli_fname).parent_path();
+}
+
+std::unique_ptr<Wire> open_wire(const std::string& launcher) {
+  const bool open_mpi = launcher == "Open MPI";
+  const std::string library = own_folder() / (open_mpi ? "libathanor_mpi_openmpi.so" : "libathanor_mpi_mpich.so");
+  // MPI opens parts of itself later, which expect its symbols to be global.
+  void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (handle == nullptr) {
+    fail<CommError>("{} started this process, but its plugin cannot be opened: {}; install {} and build again",
+                    launcher, ::dlerror(), open_mpi ? "libopenmpi-dev" : "libmpich-dev");
+  }
+  const auto open = reinterpret_cast<OpenWire>(::dlsym(handle, kOpenWire));
+  if (open == nullptr) fail<CommError>("{} has no {}: it is of another build; build again", library, kOpenWire);
+  try {
+    return std::unique_ptr<Wire>(open());
+  } catch (const std::exception& error) {
+    fail<CommError>("{} cannot be started: {}", launcher, error.what());
+  }
+}
+
+}  // namespace
+
+LaunchedAs launched_as() {
+  const auto mpi = [](std::optional<int> rank, std::optional<int> size, const char* launcher) -> LaunchedAs {
+    if (!rank || !size || *size < 1 || *rank >= *size) return {};
+    return {*rank, *size, launcher};
+  };
+  if (const auto rank = number_in("OMPI_COMM_WORLD_RANK")) {
+    return mpi(rank, number_in("OMPI_COMM_WORLD_SIZE"), "Open MPI");
+  }
+  // srun --mpi=pmix starts Open MPI, whose own variables are set by its mpirun only.
+  if (const auto rank = number_in("PMIX_RANK")) return mpi(rank, number_in("SLURM_NTASKS"), "Open MPI");
+  if (const auto rank = number_in("PMI_RANK")) return mpi(rank, number_in("PMI_SIZE"), "MPICH");
+  return {};
+}
+
+std::unique_ptr<World> World::open(const WorldOptions& options) {
+  if (options.fake_size > 0) {
+    if (options.fake_rank < 0 || options.fake_rank >= options.fake_size) {
+      fail<ConfigError>("rank {} is not in a world of {} ranks", options.fake_rank, options.fake_size);
+    }
+    return std::make_unique<AloneWorld>(options, options.fake_rank, options.fake_size);
+  }
+  const LaunchedAs launched = launched_as();
+  if (launched.size == 1) return std::make_unique<AloneWorld>(options, 0, 1);
+  return std::make_unique<WireWorld>(open_wire(launched.launcher), options);
+}
+
+}  // namespace athanor::comm
