@@ -1,0 +1,178 @@
+#include "moe/dispatch.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "moe/dispatch_exchange.h"
+#include "moe/dispatch_local.h"
+
+namespace athanor::moe {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Adds the time that it lived, and what of it this thread waited for the group.
+class Stopwatch {
+ public:
+  Stopwatch(const comm::Communicator& group, double& total, double& waited, int64_t& count)
+      : group_(group), total_(total), waited_(waited), waited_before_(group.traffic().waited_s) {
+    ++count;
+  }
+  ~Stopwatch() {
+    total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    waited_ += group_.traffic().waited_s - waited_before_;
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  const comm::Communicator& group_;
+  double &total_, &waited_, waited_before_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+// One layer's exchange, from its forward to its backward.
+struct Call : torch::CustomClassHolder {
+  Call(const Choosing& choosing, const ops::ExpertWeights& experts, ops::CombineWeights combine,
+       std::shared_ptr<ExchangeTimes> exchange_times)
+      : group(choosing.group), in_flight(choosing.options.in_flight), times(std::move(exchange_times)),
+        exchange(make_exchange(choosing)), local(experts, choosing.group.rank() * choosing.experts_per_rank, combine) {}
+
+  comm::Communicator& group;
+  int64_t in_flight;
+  std::shared_ptr<ExchangeTimes> times;
+  std::unique_ptr<Exchange> exchange;
+  LocalExperts local;
+  Tensor x_ND;  // the received tokens, for the weights' gradients
+};
+
+// Sends in_TD, computes each chunk when it is there, and begins to send the result back. While one is computed,
+// `in_flight` chunks are on their way here, and as many back.
+template <class F>
+void pass_chunks(Exchange& exchange, int64_t in_flight, const Tensor& in_TD, const Tensor& in_ND, const Tensor& out_TD,
+                 F compute) {
+  const int64_t chunks = exchange.num_chunks();
+  for (int64_t c = 0; c < std::min(in_flight, chunks); ++c) exchange.begin_send(c, in_TD, in_ND);
+  const Received& received = exchange.received();
+  for (int64_t c = 0; c < chunks; ++c) {
+    exchange.finish_send(c);
+    if (in_flight > 1 && c + 1 < chunks) exchange.carry_on_send(c + 1);
+    if (c + in_flight < chunks) exchange.begin_send(c + in_flight, in_TD, in_ND);
+    exchange.begin_return(c, compute(received, c));
+    if (c > 0) exchange.carry_on_return(c - 1);
+    if (c >= in_flight) exchange.finish_return(c - in_flight, out_TD);
+  }
+}
+
+void finish_returns(Exchange& exchange, int64_t in_flight, const Tensor& out_TD) {
+  const int64_t chunks = exchange.num_chunks();
+  for (int64_t c = std::max<int64_t>(0, chunks - in_flight); c < chunks; ++c) exchange.finish_return(c, out_TD);
+}
+
+Tensor run_forward(Call& call, const Tensor& x_TD, bool keep) {
+  Exchange& exchange = *call.exchange;
+  const Tensor y_TD = at::empty_like(x_TD);
+  const Tensor x_ND = at::empty({exchange.num_received(), x_TD.size(1)}, x_TD.options());
+  pass_chunks(exchange, call.in_flight, x_TD, x_ND, y_TD, [&](const Received& received, int64_t c) {
+    return call.local.forward(received, c, received.chunk(x_ND, c), keep);
+  });
+  finish_returns(exchange, call.in_flight, y_TD);
+  if (keep) call.x_ND = x_ND;
+  return y_TD;
+}
+
+struct Dispatched : torch::autograd::Function<Dispatched> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x_TD, const Tensor& /*weights_TK*/,
+                        const c10::intrusive_ptr<Call>& call) {
+    ctx->saved_data["call"] = c10::IValue::make_capsule(call);
+    return run_forward(*call, x_TD, /*keep=*/true);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto capsule = ctx->saved_data["call"].toCapsule();
+    ctx->saved_data.clear();  // what it holds goes with it, not with the graph at the end of backward
+    auto& call = static_cast<Call&>(*capsule);
+    const Stopwatch stopwatch(call.group, call.times->backward_s, call.times->backward_wait_s, call.times->backwards);
+    Exchange& exchange = *call.exchange;
+    const Tensor dy_TD = grads[0].contiguous(), dy_ND = at::empty_like(call.x_ND), dx_TD = at::empty_like(dy_TD);
+    const Tensor dweights_NK = at::zeros_like(exchange.received().weights_NK);
+    pass_chunks(exchange, call.in_flight, dy_TD, dy_ND, dx_TD, [&](const Received& received, int64_t c) {
+      return call.local.backward(received, c, received.chunk(dy_ND, c), dweights_NK);
+    });
+    exchange.begin_return_weights(dweights_NK);
+    call.local.add_weight_gradients(call.x_ND, dy_ND);  // while the last dx are on their way
+    finish_returns(exchange, call.in_flight, dx_TD);
+    return {dx_TD, exchange.finish_return_weights(), Tensor()};
+  }
+};
+
+}  // namespace
+
+DispatchKind parse_dispatch(const std::string& name) {
+  for (const auto kind :
+       {DispatchKind::kAllGather, DispatchKind::kAllToAll, DispatchKind::kAllToAll2d, DispatchKind::kAuto}) {
+    if (name == dispatch_name(kind)) return kind;
+  }
+  fail<ConfigError>("moe.dispatch: expected allgather, all_to_all, all_to_all_2d or auto, got {}", name);
+}
+
+const char* dispatch_name(DispatchKind kind) {
+  switch (kind) {
+    case DispatchKind::kAllGather: return "allgather";
+    case DispatchKind::kAllToAll: return "all_to_all";
+    case DispatchKind::kAllToAll2d: return "all_to_all_2d";
+    case DispatchKind::kAuto: return "auto";
+  }
+  return "?";
+}
+
+std::unique_ptr<Exchange> make_exchange(const Choosing& choosing) {
+  if (choosing.options.kind == DispatchKind::kAllGather) return exchange_by_allgather(choosing);
+  if (choosing.options.kind == DispatchKind::kAllToAll) return exchange_by_all_to_all(choosing);
+  fail<Error>("bug: {} is no exchange", dispatch_name(choosing.options.kind));
+}
+
+Dispatch::Dispatch(comm::Communicator& group, const DispatchOptions& options)
+    : group_(group), options_(options), times_(std::make_shared<ExchangeTimes>()) {
+  ATHANOR_ASSERT(options.kind != DispatchKind::kAuto && options.chunks > 0 && options.in_flight > 0);
+  ATHANOR_CHECK(options.inner_ranks > 0 && group.size() % options.inner_ranks == 0,
+                "all_to_all_2d: {} ranks of a node must divide the {} of the expert group", options.inner_ranks,
+                group.size());
+}
+
+Tensor Dispatch::experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK,
+                         const ops::ExpertWeights& local, ops::CombineWeights combine) {
+  ATHANOR_CHECK(x_TD.is_cpu(), "expert parallelism runs on CPU tensors so far; set expert_parallel_degree = 1 on a {}",
+                x_TD.device().str());
+  const bool keep = at::GradMode::is_enabled() && local.gate_LFD.grad.defined();
+  const Tensor x = x_TD.contiguous(), weights = weights_TK.contiguous();
+  const Stopwatch stopwatch(group_, times_->forward_s, times_->forward_wait_s, times_->forwards);
+  const Choosing choosing{group_, options_, weights.detach(), expert_ids_TK.contiguous(), local.gate_LFD.value.size(0)};
+  const auto call = c10::make_intrusive<Call>(choosing, local, combine, times_);
+  if (keep) return Dispatched::apply(x, weights, call);
+  const at::NoGradGuard no_grad;
+  return run_forward(*call, x, /*keep=*/false);
+}
+
+ExchangeTimes Dispatch::take_times() { return std::exchange(*times_, {}); }
+
+Tensor tokens_per_dest_rank(const Tensor& expert_ids_TK, int64_t experts_per_rank, int64_t num_ranks) {
+  const Tensor ids = expert_ids_TK.contiguous(), counts = at::zeros({num_ranks}, at::kLong);
+  const auto* id = ops::pointer<int64_t>(ids);
+  auto* count = counts.data_ptr<int64_t>();
+  std::vector<int64_t> last_token(static_cast<size_t>(num_ranks), -1);
+  for (int64_t t = 0; t < ids.size(0); ++t) {
+    for (int64_t j = 0; j < ids.size(1); ++j, ++id) {
+      const int64_t rank = *id < 0 ? num_ranks : *id / experts_per_rank;
+      if (rank >= num_ranks || std::exchange(last_token[static_cast<size_t>(rank)], t) == t) continue;
+      ++count[rank];
+    }
+  }
+  return counts;
+}
+
+}  // namespace athanor::moe

@@ -1,0 +1,61 @@
+// A token goes once to each rank that owns one of its experts: one hop.
+
+#include <numeric>
+
+#include "moe/dispatch_hop.h"
+
+namespace athanor::moe {
+namespace {
+
+class AllToAll : public Exchange {
+ public:
+  explicit AllToAll(const Choosing& choosing)
+      : hop_(choosing.group, all_ranks(choosing.group), own_tokens(choosing), 0, choosing.experts_per_rank),
+        ranks_(static_cast<size_t>(choosing.group.size())), chunks_(choosing.options.chunks) {}
+
+  int64_t num_chunks() const override { return chunks_; }
+  int64_t num_received() const override { return hop_.num_received(); }
+
+  const Received& received() override {
+    if (received_.ids_NK.defined()) return received_;
+    const Tokens& tokens = hop_.received();
+    received_ = {tokens.chunk_begin, tokens.weights_TK, tokens.ids_TK, {}};
+    for (size_t source = 0; source < ranks_; ++source) {
+      for (int64_t c = 0; c < chunks_; ++c) {
+        int64_t begin = tokens.chunk_begin[static_cast<size_t>(c)];
+        for (size_t before = 0; before < source; ++before) begin += hop_.received_from(before, c);
+        if (const int64_t count = hop_.received_from(source, c)) received_.canonical.push_back({begin, count});
+      }
+    }
+    return received_;
+  }
+
+  void begin_send(int64_t chunk, const Tensor& x_TD, const Tensor& x_ND) override {
+    hop_.begin_send(chunk, x_TD, x_ND);
+  }
+  void finish_send(int64_t chunk) override { hop_.finish_send(chunk); }
+  void begin_return(int64_t chunk, const Tensor& partial_nD) override { hop_.begin_return(chunk, partial_nD); }
+  void finish_return(int64_t chunk, const Tensor& sum_TD) override { hop_.finish_return(chunk, sum_TD); }
+  void begin_return_weights(const Tensor& dweights_NK) override { hop_.begin_return_weights(dweights_NK); }
+  Tensor finish_return_weights() override { return hop_.finish_return_weights(); }
+
+ private:
+  static std::vector<int> all_ranks(const comm::Communicator& group) {
+    std::vector<int> ranks(static_cast<size_t>(group.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+
+  Hop hop_;
+  size_t ranks_;
+  int64_t chunks_;
+  Received received_;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> exchange_by_all_to_all(const Choosing& choosing) {
+  return std::make_unique<AllToAll>(choosing);
+}
+
+}  // namespace athanor::moe

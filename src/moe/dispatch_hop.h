@@ -1,0 +1,77 @@
+#pragma once
+// One hop of tokens to the peers that need them, and of their sums back: all_to_all is one, all_to_all_2d two in a row.
+//
+// n peers, of which peer p owns experts [first + p·M, first + (p + 1)·M). A token with one of these among its choices
+// has one row to p, however many there are; a token without has none. Rows go by peer, then position.
+
+#include <span>
+
+#include "moe/dispatch_exchange.h"
+
+namespace athanor::moe {
+
+/// A rank's tokens before a hop: chunk after chunk.
+struct Tokens {
+  std::vector<int64_t> chunk_begin;  ///< of each chunk, and their number
+  Tensor weights_TK, ids_TK;         ///< fp32, int64; contiguous
+};
+
+/// All of a rank's tokens, cut into chunks.
+Tokens own_tokens(const Choosing& choosing);
+
+class Hop {
+ public:
+  /// Collective over the group, as everything below: a hop is made, its choices are received, and then chunks go, in
+  /// the same order on every rank.
+  /// @param peers  ascending ranks of the group, this one among them; each of them names the same.
+  Hop(comm::Communicator& group, std::vector<int> peers, Tokens tokens, int64_t first_expert, int64_t experts_per_peer);
+
+  int64_t num_received() const { return come_begin_.back(); }
+  const std::vector<int64_t>& received_chunk_begin() const { return come_begin_; }
+  int64_t received_from(size_t peer, int64_t chunk) const { return come_[chunk_at(chunk)][peer]; }
+  /// Choices of the received tokens, chunk by chunk, in each by peer. Waits at the first call.
+  const Tokens& received();
+
+  /// x_TD: rows of all tokens; x_ND: of all received.
+  void begin_send(int64_t chunk, const Tensor& x_TD, const Tensor& x_ND);
+  void finish_send(int64_t chunk);
+
+  /// @param partial_nD  of the chunk's received tokens.
+  void begin_return(int64_t chunk, const Tensor& partial_nD);
+  /// The tree over peers, rounded to sum_TD's type, in the chunk's rows of it; 0 for a token that needs none.
+  void finish_return(int64_t chunk, const Tensor& sum_TD);
+
+  void begin_return_weights(const Tensor& dweights_NK);
+  /// [T, K]: each choice's from the peer that owns it, 0 where none does.
+  Tensor finish_return_weights();
+
+ private:
+  struct Flight {
+    Tensor there, here;  // what is sent, and what comes back
+    comm::Pending over;
+  };
+  using Counts = std::vector<int64_t>;  // by peer
+
+  static size_t chunk_at(int64_t chunk) { return static_cast<size_t>(chunk); }
+  int64_t num_chunks() const { return static_cast<int64_t>(tokens_.chunk_begin.size()) - 1; }
+  int64_t peer_of(int64_t id) const;
+  void plan();
+  void exchange_counts();
+  void begin_choices();
+  Counts total(const std::vector<Counts>& counts) const;
+  Flight exchange(const Tensor& rows, const Counts& there, const Counts& here, const Tensor& into);
+
+  comm::Communicator& group_;
+  std::vector<int> peers_;
+  Tokens tokens_;
+  int64_t first_expert_, experts_per_peer_;
+  std::vector<std::vector<int64_t>> rows_;  // of each chunk: the token of each row that goes
+  std::vector<Counts> go_, come_;           // of each chunk: rows to and from each peer
+  std::vector<int64_t> come_begin_;         // where each chunk begins among the received, and their number
+  std::vector<int32_t> row_of_;             // [T, n]: a token's row in its chunk, or −1
+  Flight choices_, dweights_;
+  Tokens received_;
+  std::vector<Flight> sends_, returns_;
+};
+
+}  // namespace athanor::moe

@@ -1,0 +1,106 @@
+#include "moe/dispatch_local.h"
+
+#include <cstring>
+
+namespace athanor::moe {
+namespace {
+
+// The route of all received tokens in canonical order, its choices numbered as they arrived.
+ops::ExpertRoute canonical_route(const Received& received, const Tensor& x, int64_t first, int64_t num) {
+  const int64_t n = received.num_tokens(), k = received.ids_NK.size(1);
+  std::vector<Tensor> ids;
+  std::vector<int64_t> arrival;  // of each token in canonical order
+  for (const auto& run : received.canonical) {
+    ids.push_back(received.ids_NK.narrow(0, run.begin, run.count));
+    for (int64_t i = 0; i < run.count; ++i) arrival.push_back(run.begin + i);
+  }
+  const Tensor ids_MK = ids.empty() ? received.ids_NK.narrow(0, 0, 0) : at::cat(ids);
+  ops::ExpertRoute route = ops::make_expert_route(x, ids_MK, first, num);
+  const Tensor row_of_choice = at::full({n * k}, -1, at::kLong);
+  auto* row_of = row_of_choice.data_ptr<int64_t>();
+  auto* choice_of = route.choice_of_row.data_ptr<int64_t>();
+  for (int64_t r = 0; r < route.num_rows(); ++r) {
+    if (choice_of[r] < 0) continue;
+    choice_of[r] = arrival[static_cast<size_t>(choice_of[r] / k)] * k + choice_of[r] % k;
+    row_of[choice_of[r]] = r;
+  }
+  route.row_of_choice = row_of_choice;
+  return route;
+}
+
+// Rows of a chunk to where they stand among those of all chunks.
+void place_rows(const Tensor& from, const ops::ExpertRoute& route, const int64_t* row_of_choice, const Tensor& to) {
+  const auto bytes = static_cast<int64_t>(from.size(1)) * from.element_size();
+  const auto* source = static_cast<const char*>(from.const_data_ptr());
+  auto* target = static_cast<char*>(to.data_ptr());
+  ops::for_rows(route.num_rows(), from.size(1), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t choice = route.choices()[r];
+      if (choice >= 0)
+        std::memcpy(target + row_of_choice[choice] * bytes, source + r * bytes, static_cast<size_t>(bytes));
+    }
+  });
+}
+
+}  // namespace
+
+LocalExperts::LocalExperts(const ops::ExpertWeights& experts, int64_t first, ops::CombineWeights combine)
+    : experts_(experts), first_(first), num_(experts.gate_LFD.value.size(0)),
+      weigh_before_down_(combine == ops::CombineWeights::kBeforeDown) {}
+
+Tensor LocalExperts::forward(const Received& received, int64_t chunk, const Tensor& x_nD, bool keep) {
+  const Tensor ids_nK = received.chunk(received.ids_NK, chunk), weights_nK = received.chunk(received.weights_NK, chunk);
+  const Tensor none;
+  Pass pass{ops::make_expert_route(x_nD, ids_nK, first_, num_), {}};
+  pass.rows = ops::multiply_rows(ops::gather_tokens(x_nD, pass.route), weigh_before_down_ ? weights_nK : none,
+                                 pass.route, experts_);
+  Tensor partial_nD =
+      ops::combine_rows(pass.rows.y_RD, weigh_before_down_ ? none : weights_nK, pass.route, x_nD.size(0));
+  pass.rows.y_RD.reset();
+  if (keep) passes_.push_back(std::move(pass));
+  return partial_nD;
+}
+
+Tensor LocalExperts::backward(const Received& received, int64_t chunk, const Tensor& dy_nD, const Tensor& dweights_NK) {
+  Pass& pass = passes_[static_cast<size_t>(chunk)];
+  const Tensor dy_RD = ops::gather_tokens(dy_nD, pass.route);  // not yet weighted: dact and act are
+  ops::ExpertRowGradients rows = ops::backward_rows(pass.rows, dy_RD, received.chunk(received.weights_NK, chunk),
+                                                    pass.route, experts_, received.chunk(dweights_NK, chunk));
+  pass.rows = {};
+  const Tensor& dx_RD = dy_RD;  // no longer needed
+  ops::input_gradients(rows, pass.route, experts_, dx_RD);
+  Tensor partial_nD = ops::combine_rows(dx_RD, {}, pass.route, dy_nD.size(0));
+  collect(received, chunk, pass, std::move(rows));
+  return partial_nD;
+}
+
+void LocalExperts::collect(const Received& received, int64_t chunk, const Pass& pass, ops::ExpertRowGradients rows) {
+  if (passes_.size() == 1 && received.arrived_in_order()) {
+    all_route_ = pass.route;
+    all_rows_ = std::move(rows);
+    return;
+  }
+  if (chunk == 0) {
+    all_route_ = canonical_route(received, rows.act_RF, first_, num_);
+    const std::vector<int64_t> shape = {all_route_.num_rows(), rows.act_RF.size(1)};
+    for (Tensor* all : {&all_rows_.dgate_RF, &all_rows_.dup_RF, &all_rows_.act_RF}) {
+      *all = at::zeros(shape, rows.act_RF.options());  // padding stays zero
+    }
+  }
+  const int64_t* row_of_choice = all_route_.rows() + received.chunk_begin[static_cast<size_t>(chunk)] * all_route_.k;
+  place_rows(rows.dgate_RF, pass.route, row_of_choice, all_rows_.dgate_RF);
+  place_rows(rows.dup_RF, pass.route, row_of_choice, all_rows_.dup_RF);
+  place_rows(rows.act_RF, pass.route, row_of_choice, all_rows_.act_RF);
+}
+
+void LocalExperts::add_weight_gradients(const Tensor& x_ND, const Tensor& dy_ND) {
+  const ops::GroupOffsets groups = all_route_.groups();
+  ops::grouped_outer_product(groups,
+                             {{ops::gather_tokens(dy_ND, all_route_), all_rows_.act_RF, experts_.down_LDF.grad}});
+  const Tensor x_RD = ops::gather_tokens(x_ND, all_route_);
+  ops::grouped_outer_product(
+      groups, {{all_rows_.dgate_RF, x_RD, experts_.gate_LFD.grad}, {all_rows_.dup_RF, x_RD, experts_.up_LFD.grad}});
+  all_rows_ = {};
+}
+
+}  // namespace athanor::moe

@@ -1,0 +1,114 @@
+// Expert parallelism gives what one process gives: to the bit, but for where a token's sum is cut.
+
+#include "moe/dispatch.h"
+
+#include "moe/testing/dispatch_case.h"
+
+namespace athanor::moe {
+namespace {
+
+using namespace testing;  // NOLINT
+
+std::vector<DispatchOptions> every_way() {
+  std::vector<DispatchOptions> all;
+  for (const auto kind : {DispatchKind::kAllGather, DispatchKind::kAllToAll}) {
+    for (const auto& [chunks, in_flight] : {std::pair{1, 1}, {2, 1}, {3, 2}, {5, 7}}) {
+      all.push_back({kind, chunks, in_flight});
+    }
+  }
+  return all;
+}
+
+std::string name_of(const DispatchOptions& o) {
+  return fmt::format("{} in {} chunks, {} in flight", dispatch_name(o.kind), o.chunks, o.in_flight);
+}
+
+void expect_the_definition(DispatchCase c) {
+  for (const auto dtype : kComputeTypes) {
+    c.dtype = dtype;
+    const auto expected = expected_of(c);
+    for (const DispatchOptions& options : every_way()) expect_same(run_case(c, options), expected, name_of(options));
+  }
+}
+
+TEST(Dispatch, EachKindAndChunkingHasTheBitsOfTheDefinitionOverTwoRanks) {
+  expect_the_definition({.tokens = {17, 17}, .num_experts = 8, .k = 3});
+}
+
+TEST(Dispatch, EachKindAndChunkingHasTheBitsOfTheDefinitionOverFourRanks) {
+  expect_the_definition({.tokens = {13, 13, 13, 13}, .num_experts = 8, .k = 4});
+}
+
+TEST(Dispatch, AnOddNumberOfRanksKeepsTheTree) {
+  expect_the_definition({.tokens = {7, 9, 8}, .num_experts = 9, .k = 5});
+}
+
+TEST(Dispatch, RanksWithoutTokensOrWithFewerTakePart) {
+  expect_the_definition({.tokens = {0, 11, 1, 4}, .num_experts = 8, .k = 2});
+  expect_the_definition({.tokens = {0, 0}, .num_experts = 4, .k = 2});
+}
+
+TEST(Dispatch, OneExpertARankOneChoiceAndOneRank) {
+  expect_the_definition({.tokens = {6, 5, 4, 3, 2}, .num_experts = 5, .k = 1});
+  expect_the_definition({.tokens = {6}, .num_experts = 5, .k = 2});
+}
+
+TEST(Dispatch, AllTokensToOneRankLeaveTheOthersWithoutAny) {
+  expect_the_definition({.tokens = {9, 9, 9}, .num_experts = 9, .k = 2, .lowest = 3, .highest = 5});
+}
+
+TEST(Dispatch, DroppedChoicesAndWeightsBeforeTheDownProjection) {
+  expect_the_definition(
+      {.tokens = {12, 10}, .num_experts = 6, .k = 3, .combine = ops::CombineWeights::kBeforeDown, .drops = true});
+}
+
+// Against all experts in one process: a token's K rows are added in E parts, each stored, then added: an addition more
+// for each part, and a rounding to the type.
+TEST(Dispatch, IsOneProcessUpToWhereATokensSumIsCut) {
+  for (const auto dtype : kComputeTypes) {
+    const DispatchCase c{.tokens = {40, 30}, .num_experts = 8, .k = 4, .dtype = dtype};
+    DispatchCase whole = c;
+    const ops::ExpertWeights w = whole.experts(0, 8);
+    const auto one = run(
+        [&](const auto& in) {
+          return ops::experts(in[0], in[1], at::cat({c.ids(0), c.ids(1)}), w, 0, 8);
+        },
+        {at::cat({c.x(0), c.x(1)}), at::cat({c.weights(0), c.weights(1)})}, at::cat({c.dy(0), c.dy(1)}));
+    const auto two = run_case(c, {DispatchKind::kAllToAll, 2});
+    const auto expect_near = [&](const Tensor& actual, const Tensor& expected, const char* what) {
+      // Each part is below the sum of its terms, which the largest results bound here within a factor of K · E.
+      const double largest = expected.abs().max().item<double>() * 8;
+      const Tensor bound = at::full(expected.sizes(), ops::error_bound(largest, dtype, 3), at::kDouble);
+      expect_within(actual, expected.to(at::kDouble), bound, what);
+    };
+    expect_near(at::cat({two[0].y, two[1].y}), one.y, "y");
+    expect_near(at::cat({two[0].dx, two[1].dx}), one.dx[0], "dx");
+    expect_same_bits(at::cat({two[0].dweights, two[1].dweights}), one.dx[1], "dweights");
+    for (size_t i = 0; i < 3; ++i)
+      expect_same_bits(at::cat({two[0].grads[i], two[1].grads[i]}), buckets(w)[i], "weights");
+  }
+}
+
+TEST(Dispatch, EvaluatesToTheSameBitsAndKeepsNothing) {
+  const DispatchCase c{.tokens = {9, 0, 5}, .num_experts = 6, .k = 2};
+  const auto expected = expected_of(c);
+  for (const DispatchOptions& options : every_way()) {
+    comm::run_ranks(3, [&](comm::World& world) {
+      const at::NoGradGuard no_grad;
+      const int rank = world.rank();
+      Dispatch dispatch(world.all(), options);
+      const Tensor y = dispatch.experts(c.x(rank), c.weights(rank), c.ids(rank), c.experts(rank * 2, 2));
+      expect_same_bits(y, expected[static_cast<size_t>(rank)].y, name_of(options));
+      EXPECT_FALSE(y.requires_grad());
+    });
+  }
+}
+
+TEST(Dispatch, CountsTheTokensOfEachRankOnce) {
+  // Of 2 experts each: rank 0 for tokens 0 and 1, once each; rank 1 for token 1; a dropped choice counts nowhere.
+  const Tensor ids = at::tensor(std::vector<int64_t>{0, 1, 1, 3, -1, ~int64_t{4}}, at::kLong).view({3, 2});
+  EXPECT_TRUE(at::equal(tokens_per_dest_rank(ids, 2, 3), at::tensor(std::vector<int64_t>{2, 1, 0}, at::kLong)));
+}
+
+}  // namespace
+}  // namespace athanor::moe

@@ -1,0 +1,134 @@
+#pragma once
+// What the tests of dispatch share: a layer over some ranks, run on threads, and the definition it is held against.
+
+#include <vector>
+
+#include "comm/thread_wire.h"
+#include "moe/dispatch.h"
+#include "ops/testing/op_testing.h"
+
+namespace athanor::moe::testing {
+
+using namespace ops::testing;  // NOLINT: normal, run, expect_same_bits
+
+struct DispatchCase {
+  std::vector<int64_t> tokens;  ///< of each rank
+  int64_t num_experts = 8, k = 2, hidden = 20, ffn = 12;
+  at::ScalarType dtype = at::kFloat;
+  ops::CombineWeights combine = ops::CombineWeights::kAfterDown;
+  int64_t lowest = 0, highest = -1;  ///< experts that are chosen; −1: all
+  bool drops = false;                ///< some choices
+
+  int ranks() const { return static_cast<int>(tokens.size()); }
+  int64_t per_rank() const { return num_experts / ranks(); }
+  uint64_t seed(int rank, uint64_t what) const { return static_cast<uint64_t>(rank) * 16 + what; }
+  Tensor x(int rank) const { return normal({tokens[static_cast<size_t>(rank)], hidden}, seed(rank, 1), dtype); }
+  Tensor dy(int rank) const { return normal({tokens[static_cast<size_t>(rank)], hidden}, seed(rank, 2), dtype); }
+  Tensor weights(int rank) const { return normal({tokens[static_cast<size_t>(rank)], k}, seed(rank, 3)).abs(); }
+  Tensor ids(int rank) const {
+    const int64_t last = highest < 0 ? num_experts - 1 : highest, t = tokens[static_cast<size_t>(rank)];
+    Tensor ids = std::get<1>(normal({t, last - lowest + 1}, seed(rank, 4)).topk(k, 1)) + lowest;
+    if (drops) ids = at::where(normal({t, k}, seed(rank, 5)) < -0.5, ids.bitwise_not(), ids);
+    return ids.contiguous();
+  }
+  /// Experts [first, first + count).
+  ops::ExpertWeights experts(int64_t first, int64_t count) const {
+    const auto part = [&](at::IntArrayRef shape, uint64_t seed) {
+      return weight_of(normal(shape, seed, dtype).narrow(0, first, count).clone(), 0.5);
+    };
+    return {part({num_experts, ffn, hidden}, 1001), part({num_experts, ffn, hidden}, 1002),
+            part({num_experts, hidden, ffn}, 1003)};
+  }
+};
+
+/// What a rank ends with.
+struct RankResult {
+  Tensor y, dx, dweights;
+  std::vector<Tensor> grads;  ///< of its experts: gate, up, down
+};
+
+inline std::vector<Tensor> buckets(const ops::ExpertWeights& w) {
+  return {w.gate_LFD.grad, w.up_LFD.grad, w.down_LDF.grad};
+}
+
+/// `all` rank by rank.
+inline std::vector<Tensor> by_rank(const Tensor& all, const DispatchCase& c) {
+  return all.split_with_sizes(at::IntArrayRef(c.tokens), 0);
+}
+
+inline Tensor tree(const std::vector<Tensor>& terms, size_t lo, size_t hi) {
+  if (hi - lo == 1) return terms[lo].to(at::kFloat);
+  size_t half = 1;
+  while (half * 2 < hi - lo) half *= 2;
+  return tree(terms, lo, lo + half) + tree(terms, lo + half, hi);
+}
+
+/// The definition: every rank's experts over the tokens of all ranks, in one process; then the tree over ranks.
+inline std::vector<RankResult> expected_of(const DispatchCase& c) {
+  std::vector<Tensor> x, dy, weights, ids;
+  for (int r = 0; r < c.ranks(); ++r) {
+    x.push_back(c.x(r)), dy.push_back(c.dy(r)), weights.push_back(c.weights(r)), ids.push_back(c.ids(r));
+  }
+  const Tensor all_ids = at::cat(ids);
+  std::vector<Tensor> y, dx, dweights;
+  std::vector<RankResult> results(x.size());
+  for (int r = 0; r < c.ranks(); ++r) {
+    const ops::ExpertWeights w = c.experts(r * c.per_rank(), c.per_rank());
+    const auto part = run(
+        [&](const auto& in) {
+          return ops::experts(in[0], in[1], all_ids, w, r * c.per_rank(), c.per_rank(), c.combine);
+        },
+        {at::cat(x), at::cat(weights)}, at::cat(dy));
+    y.push_back(part.y), dx.push_back(part.dx[0]), dweights.push_back(part.dx[1]);
+    results[static_cast<size_t>(r)].grads = buckets(w);
+  }
+  const auto sums = by_rank(tree(y, 0, y.size()).to(c.dtype), c), dsums = by_rank(tree(dx, 0, y.size()).to(c.dtype), c);
+  const auto wsums = by_rank(tree(dweights, 0, y.size()), c);
+  for (size_t r = 0; r < results.size(); ++r) {
+    results[r].y = sums[r], results[r].dx = dsums[r], results[r].dweights = wsums[r];
+  }
+  return results;
+}
+
+/// One rank of a case, forward and backward. Collective.
+inline RankResult run_rank(const DispatchCase& c, Dispatch& dispatch) {
+  const int rank = dispatch.group().rank();
+  const ops::ExpertWeights w = c.experts(rank * c.per_rank(), c.per_rank());
+  const auto outcome = run([&](const auto& in) { return dispatch.experts(in[0], in[1], c.ids(rank), w, c.combine); },
+                           {c.x(rank), c.weights(rank)}, c.dy(rank));
+  return {outcome.y, outcome.dx[0], outcome.dx[1], buckets(w)};
+}
+
+/// All ranks, each on a thread of its own; `look` sees each rank's dispatch afterwards.
+inline std::vector<RankResult> run_case(const DispatchCase& c, const DispatchOptions& options,
+                                        const std::function<void(Dispatch&)>& look = {}) {
+  std::vector<RankResult> results(static_cast<size_t>(c.ranks()));
+  comm::WorldOptions world_options;
+  world_options.check = true;  // a rank that goes its own way is named, where it would hang
+  world_options.timeout = std::chrono::seconds(60);
+  comm::run_ranks(
+      c.ranks(),
+      [&](comm::World& world) {
+        at::set_num_threads(1);
+        Dispatch dispatch(world.all(), options);
+        results[static_cast<size_t>(world.rank())] = run_rank(c, dispatch);
+        if (look) look(dispatch);
+      },
+      world_options);
+  return results;
+}
+
+inline void expect_same(const std::vector<RankResult>& actual, const std::vector<RankResult>& expected,
+                        const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t r = 0; r < actual.size(); ++r) {
+    const std::string at = what + ", rank " + std::to_string(r) + ": ";
+    expect_same_bits(actual[r].y, expected[r].y, at + "y");
+    expect_same_bits(actual[r].dx, expected[r].dx, at + "dx");
+    expect_same_bits(actual[r].dweights, expected[r].dweights, at + "dweights");
+    const char* names[] = {"gate", "up", "down"};
+    for (size_t i = 0; i < 3; ++i) expect_same_bits(actual[r].grads[i], expected[r].grads[i], at + names[i]);
+  }
+}
+
+}  // namespace athanor::moe::testing
