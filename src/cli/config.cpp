@@ -1,4 +1,4 @@
-// athanor config [CONFIG.toml] [--set a.b=c]...: the resolved configuration, each field with its meaning.
+// athanor config [CONFIG.toml] [--set a.b=c]... [--ranks N]: the resolved configuration, each field with its meaning.
 
 #include <fmt/core.h>
 
@@ -8,6 +8,7 @@
 #include "arch/flops.h"
 #include "arch/inventory.h"
 #include "cli/commands.h"
+#include "cli/layout_tables.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
 
@@ -18,6 +19,7 @@ struct Arguments {
   std::string file;
   std::vector<std::string> overrides;
   bool brief = false;
+  int ranks = 0;
 };
 
 // The default family has experts, whose number has no default; these are those of recipes/olmoe-tiny.toml.
@@ -26,7 +28,9 @@ constexpr const char* kDefaults = "[model]\nnum_experts = 16\nnum_experts_per_to
 void print(const Arguments& arguments) {
   const RunConfig config = arguments.file.empty() ? parse_run_config(kDefaults, "defaults", arguments.overrides)
                                                   : load_run_config(arguments.file, arguments.overrides);
+  const std::string tables = arguments.ranks > 0 ? layout_tables(config, arguments.ranks) : "";
   fmt::print("{}", dump_run_config(config, !arguments.brief));
+  if (arguments.ranks > 0) fmt::print("\n{}", tables);
   if (!config.model.from.empty()) return;
   fmt::print("\n# {:.4g} B parameters, {:.4g} B active for a token",
              static_cast<double>(count_parameters(config.model)) * 1e-9,
@@ -47,6 +51,10 @@ void add_config_command(CLI::App& app) {
   command->add_option("--set", arguments->overrides, "table.key=value: overrides a field; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--brief", arguments->brief, "Without the comments");
+  command
+      ->add_option("--ranks", arguments->ranks,
+                   "Also what the layout comes to on so many ranks: its faults, or state and traffic as tables")
+      ->check(CLI::Range(1, 1 << 20));
   command->callback([arguments] { print(*arguments); });
 }
 

@@ -1,0 +1,75 @@
+#include "cli/layout_tables.h"
+
+#include <fmt/core.h>
+
+#include "arch/layout.h"
+#include "arch/memory.h"
+#include "arch/traffic.h"
+#include "base/text.h"
+
+namespace athanor {
+namespace {
+
+std::string degrees_line(const Layout& layout, const RunConfig& config) {
+  return fmt::format(
+      "# {} ranks: pipeline {} × replicate {} × shard {} × tensor {}; {} data ranks, {} expert ranks, {} hold equal "
+      "experts;\n# {} microbatches of {} on each data rank in a step\n",
+      layout.world_size(), layout.pipeline(), layout.replicate(), layout.shard(), layout.tensor(), layout.data(),
+      layout.expert(), layout.expert_data(), layout.microbatches(), config.train.micro_batch_size);
+}
+
+std::string state_table(RunConfig config, int num_ranks, HeldElements held) {
+  const std::string chosen = config.parallelism.sharding;
+  std::string text = fmt::format("#\n# {:<24}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "state of a rank", "weights", "master",
+                                 "moments", "gradient", "total");
+  for (const char* sharding : {"none", "optimizer", "ep_aware", "hierarchical"}) {
+    config.parallelism.sharding = sharding;
+    const auto bytes = count_state_bytes(held, count_state_shards(config.parallelism, Layout(config, num_ranks)),
+                                         config.train.dtype == "bfloat16");
+    const auto cell = [](int64_t value) { return format_bytes(static_cast<double>(value)); };
+    text += fmt::format("# {:<24}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
+                        std::string("  sharding ") + sharding + (chosen == sharding ? " *" : ""), cell(bytes.weights),
+                        cell(bytes.master), cell(bytes.moments), cell(bytes.gradient), cell(bytes.total()));
+  }
+  return text;
+}
+
+std::string traffic_table(RunConfig config, int num_ranks, HeldElements held) {
+  const int64_t seq_len = config.data.seq_len;
+  if (seq_len == 0) return "#\n# set data.seq_len for what a step sends\n";
+  const auto supernode = supernodes_of(config.topology, num_ranks);
+  std::vector<NameOrNames> mappings = {"expert_inner", "data_inner"};
+  if (!std::holds_alternative<std::string>(config.parallelism.mapping)) mappings.push_back(config.parallelism.mapping);
+  std::string text = fmt::format("#\n# sent in a step by all ranks, within supernodes and between them ({} of them)\n",
+                                 supernode.back() + 1);
+  for (const auto& mapping : mappings) {
+    const auto* name = std::get_if<std::string>(&mapping);
+    const bool chosen = mapping == config.parallelism.mapping;
+    RunConfig mapped = config;
+    mapped.parallelism.mapping = mapping;
+    text += fmt::format("# {:<24}{:>12}{:>12}\n",
+                        "mapping " + (name ? *name : std::string("[…]")) + (chosen ? " *" : ""), "inside", "outside");
+    StepTraffic sum{.what = "together"};
+    auto lines = count_step_traffic(mapped, Layout(mapped, num_ranks), held, seq_len, supernode);
+    for (const auto& line : lines) sum.inside += line.inside, sum.outside += line.outside;
+    lines.push_back(sum);
+    for (const auto& line : lines) {
+      text += fmt::format("# {:<24}{:>12}{:>12}\n", "  " + line.what, format_bytes(line.inside),
+                          format_bytes(line.outside));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string layout_tables(const RunConfig& config, int num_ranks) {
+  const Layout layout(config, num_ranks);
+  std::string text = degrees_line(layout, config);
+  for (const auto& line : find_unsupported_degrees(config.parallelism)) text += "# " + line + "\n";
+  if (layout.pipeline() * layout.tensor() > 1 || !config.model.from.empty()) return text;
+  const HeldElements held = count_held_elements(config.model, layout.expert());
+  return text + state_table(config, num_ranks, held) + traffic_table(config, num_ranks, held);
+}
+
+}  // namespace athanor
