@@ -40,6 +40,7 @@ function(athanor_mpi_plugin wrapper)
       target_link_options(athanor_mpi_${kind} PRIVATE ${word})
     endif()
   endforeach()
+  add_dependencies(athanor_comm athanor_mpi_${kind})  # opened at run time: whoever links the room wants it built
   message(STATUS "MPI: a plugin for ${kind}, by ${wrapper}")
 endfunction()
 

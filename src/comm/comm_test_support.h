@@ -4,9 +4,10 @@
 #include <ATen/ATen.h>
 
 #include <cstring>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
-#include "base/random.h"
 #include "comm/communicator.h"
 
 namespace athanor::comm {
@@ -44,6 +45,11 @@ inline Tensor tree_of(const std::vector<Tensor>& terms, Reduction reduction) {
   Tensor all = tree_oracle(wides, 0, wides.size(), reduction == Reduction::kMax);
   if (reduction == Reduction::kMean) all = all * (up / n);
   return all.to(terms[0].scalar_type());
+}
+
+/// gtest's assertions are not for several threads at once: ranks say what is wrong by throwing.
+inline void require(bool right, const std::string& what) {
+  if (!right) throw std::runtime_error(what);
 }
 
 inline bool same_bits(const Tensor& a, const Tensor& b) {

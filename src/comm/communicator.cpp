@@ -35,11 +35,12 @@ std::string with_names(std::string text, const std::vector<std::string>& names) 
   return text;
 }
 
-std::string joined(const std::vector<int>& members, const std::vector<std::string>& names) {
+std::string joined(const std::vector<Progress::Missing>& members, const std::vector<std::string>& names) {
   constexpr size_t kShown = 16;
   std::string text;
   for (size_t i = 0; i < members.size() && i < kShown; ++i) {
-    text += (i > 0 ? ", " : "") + names[static_cast<size_t>(members[i])];
+    text += (i > 0 ? ", " : "") + names[static_cast<size_t>(members[i].member)];
+    if (!members[i].answers) text += ", which does not answer";
   }
   if (members.size() > kShown) text += fmt::format(" and {} more", members.size() - kShown);
   return text;
@@ -82,10 +83,11 @@ struct Pending::State {
   void wait_for(Work& one) {
     auto* host = dynamic_cast<HostWork*>(one.get());
     if (!one->wait(timeout)) {
-      const std::vector<int> missing = host ? host->missing() : std::vector<int>{};
-      fail<CommError>("{}: not over after {:.3g} s; missing: {}; see what these ranks do, or raise the timeout", what(),
-                      std::chrono::duration<double>(timeout).count(),
-                      missing.empty() ? "unknown" : joined(missing, names));
+      const std::vector<Progress::Missing> missing = host ? host->missing() : std::vector<Progress::Missing>{};
+      const std::string who =
+          missing.empty() ? "all have come, but the network is slow" : "missing: " + joined(missing, names);
+      fail<CommError>("{}: not over after {:.3g} s; {}; see what happens there, or raise the timeout", what(),
+                      std::chrono::duration<double>(timeout).count(), who);
     }
     if (host && !host->error().empty()) {
       fail<CommError>("{}: {}; the ranks do not make the same call", what(), with_names(host->error(), names));

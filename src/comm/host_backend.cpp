@@ -114,7 +114,7 @@ bool HostWork::wait(std::chrono::milliseconds timeout) {
 
 HostBackend::HostBackend(std::shared_ptr<Progress> progress, std::vector<int> ranks, int index, int64_t group_id)
     : Backend(index, static_cast<int>(ranks.size())), progress_(std::move(progress)),
-      members_(std::make_shared<Members>(std::move(ranks), index)), first_tag_(group_id << kGroupShift),
+      members_(std::make_shared<Members>(std::move(ranks), index, group_id)), first_tag_(group_id << kGroupShift),
       sends_to_(static_cast<size_t>(getSize())), receives_from_(static_cast<size_t>(getSize())) {
   ATHANOR_ASSERT(getSize() > 1 && index >= 0 && index < getSize());
   const int64_t max_tag = progress_->wire().max_tag();
@@ -122,23 +122,29 @@ HostBackend::HostBackend(std::shared_ptr<Progress> progress, std::vector<int> ra
     fail<CommError>("too many groups: this MPI has tags up to {}, which is enough for {}", max_tag,
                     (max_tag + 1) >> kGroupShift);
   }
+  progress_->enroll(members_);
 }
 
 std::vector<int64_t> HostBackend::bytes_sent() const {
   return {members_->bytes_sent.get(), members_->bytes_sent.get() + getSize()};
 }
 
-int HostBackend::next_tag() { return static_cast<int>(first_tag_ + sequence_++ % kSequences); }
-
-int HostBackend::pair_tag(int64_t& sequence) const {
-  return static_cast<int>(first_tag_ + kSequences + sequence++ % kSequences);
-}
-
-HostBackend::Work HostBackend::start(int tag, Operation::Phases phases, std::vector<at::Tensor> held) {
-  auto operation = std::make_shared<Operation>(members_, tag, std::move(phases),
-                                               std::make_shared<std::vector<at::Tensor>>(std::move(held)));
+HostBackend::Work HostBackend::launch(std::shared_ptr<Operation> operation) {
   progress_->start(operation);
   return c10::make_intrusive<HostWork>(progress_, std::move(operation));
+}
+
+HostBackend::Work HostBackend::start(Operation::Phases phases, std::vector<at::Tensor> held) {
+  const int64_t number = members_->num_started++;
+  return launch(std::make_shared<Operation>(members_, number, static_cast<int>(first_tag_ + number % kSequences),
+                                            std::move(phases),
+                                            std::make_shared<std::vector<at::Tensor>>(std::move(held))));
+}
+
+HostBackend::Work HostBackend::start_pair(int64_t& sequence, Operation::Phases phases, const at::Tensor& held) {
+  const int64_t tag = first_tag_ + kSequences + sequence++ % kSequences;
+  return launch(std::make_shared<Operation>(members_, Operation::kBetweenTwo, static_cast<int>(tag), std::move(phases),
+                                            std::make_shared<at::Tensor>(held)));
 }
 
 HostBackend::Work HostBackend::allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) {
@@ -147,9 +153,8 @@ HostBackend::Work HostBackend::allreduce(std::vector<at::Tensor>& tensors, const
   const How how = how_of(options.reduceOp, x, getSize());
   char* data = bytes_of(x);
   if (static_cast<int64_t>(x.nbytes()) <= kSmallAllReduceBytes) {
-    if (x.numel() == 0) return start(next_tag(), {}, {});
-    return start(next_tag(),
-                 phases(sum_to_first(element, how.combine, how.scale, data, x.numel()),
+    if (x.numel() == 0) return start({}, {});
+    return start(phases(sum_to_first(element, how.combine, how.scale, data, x.numel()),
                         spread(data, static_cast<int64_t>(x.nbytes()), 0)),
                  {x});
   }
@@ -158,8 +163,7 @@ HostBackend::Work HostBackend::allreduce(std::vector<at::Tensor>& tensors, const
   std::vector<int64_t> in_bytes = begins;
   for (int64_t& begin : in_bytes) begin *= element_bytes(element);
   char* own = data + in_bytes[static_cast<size_t>(getRank())];
-  return start(next_tag(),
-               phases(sum_parts(element, how.combine, how.scale, data, begins, own),
+  return start(phases(sum_parts(element, how.combine, how.scale, data, begins, own),
                       gather_parts(getRank(), own, data, in_bytes)),
                {x});
 }
@@ -168,16 +172,14 @@ HostBackend::Work HostBackend::_reduce_scatter_base(at::Tensor& out, at::Tensor&
                                                     const c10d::ReduceScatterOptions& options) {
   ATHANOR_ASSERT(in.numel() == out.numel() * getSize() && in.scalar_type() == out.scalar_type());
   const How how = how_of(options.reduceOp, in, getSize());
-  return start(next_tag(),
-               phases(sum_parts(element_of(in), how.combine, how.scale, bytes_of(in),
+  return start(phases(sum_parts(element_of(in), how.combine, how.scale, bytes_of(in),
                                 equal_parts(out.numel(), getSize()), bytes_of(out))),
                {out, in});
 }
 
 HostBackend::Work HostBackend::_allgather_base(at::Tensor& out, at::Tensor& in, const c10d::AllgatherOptions&) {
   ATHANOR_ASSERT(out.nbytes() == in.nbytes() * static_cast<size_t>(getSize()));
-  return start(next_tag(),
-               phases(gather_parts(getRank(), bytes_of(in), bytes_of(out),
+  return start(phases(gather_parts(getRank(), bytes_of(in), bytes_of(out),
                                    equal_parts(static_cast<int64_t>(in.nbytes()), getSize()))),
                {out, in});
 }
@@ -190,7 +192,6 @@ HostBackend::Work HostBackend::alltoall_base(at::Tensor& out, at::Tensor& in, st
     return rows_to_begins(rows, total == 0 ? 0 : static_cast<int64_t>(x.nbytes()) / total);
   };
   return start(
-      next_tag(),
       phases(exchange_parts(getRank(), bytes_of(in), begins(in, in_rows), bytes_of(out), begins(out, out_rows))),
       {out, in});
 }
@@ -198,21 +199,21 @@ HostBackend::Work HostBackend::alltoall_base(at::Tensor& out, at::Tensor& in, st
 HostBackend::Work HostBackend::broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) {
   const at::Tensor& x = tensors.at(0);
   const auto bytes = static_cast<int64_t>(x.nbytes());
-  return start(next_tag(), phases(spread(bytes_of(x), bytes, static_cast<int>(options.rootRank))), {x});
+  return start(phases(spread(bytes_of(x), bytes, static_cast<int>(options.rootRank))), {x});
 }
 
 HostBackend::Work HostBackend::send(std::vector<at::Tensor>& tensors, int to, int /*tag*/) {
   const at::Tensor& x = tensors.at(0);
   const Piece piece{to, bytes_of(x), static_cast<int64_t>(x.nbytes())};
-  return start(pair_tag(sends_to_.at(static_cast<size_t>(to))), phases(exchange({piece}, {}, nullptr)), {x});
+  return start_pair(sends_to_.at(static_cast<size_t>(to)), phases(exchange({piece}, {}, nullptr)), x);
 }
 
 HostBackend::Work HostBackend::recv(std::vector<at::Tensor>& tensors, int from, int /*tag*/) {
   const at::Tensor& x = tensors.at(0);
   const Piece piece{from, bytes_of(x), static_cast<int64_t>(x.nbytes())};
-  return start(pair_tag(receives_from_.at(static_cast<size_t>(from))), phases(exchange({}, {piece}, nullptr)), {x});
+  return start_pair(receives_from_.at(static_cast<size_t>(from)), phases(exchange({}, {piece}, nullptr)), x);
 }
 
-HostBackend::Work HostBackend::barrier(const c10d::BarrierOptions&) { return start(next_tag(), phases(meet()), {}); }
+HostBackend::Work HostBackend::barrier(const c10d::BarrierOptions&) { return start(phases(meet()), {}); }
 
 }  // namespace athanor::comm

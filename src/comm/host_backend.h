@@ -29,8 +29,8 @@ class HostWork : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   /// What a peer did wrong, once it is over; members of the group stand as "{3}".
   const std::string& error() const { return operation_->error(); }
-  /// Members of the group that this rank still waits for.
-  std::vector<int> missing() const { return progress_->missing(*operation_); }
+  /// Members of the group that have not come; to be asked where wait() was in vain.
+  std::vector<Progress::Missing> missing() const { return progress_->missing(*operation_); }
 
  private:
   std::shared_ptr<Progress> progress_;
@@ -61,14 +61,13 @@ class HostBackend : public c10d::Backend {
   Work barrier(const c10d::BarrierOptions& options) override;
 
  private:
-  Work start(int tag, Operation::Phases phases, std::vector<at::Tensor> held);
-  int next_tag();
-  int pair_tag(int64_t& sequence) const;
+  Work start(Operation::Phases phases, std::vector<at::Tensor> held);
+  Work start_pair(int64_t& sequence, Operation::Phases phases, const at::Tensor& held);
+  Work launch(std::shared_ptr<Operation> operation);
 
   std::shared_ptr<Progress> progress_;
   std::shared_ptr<Members> members_;
   int64_t first_tag_;
-  int64_t sequence_ = 0;
   std::vector<int64_t> sends_to_, receives_from_;  ///< messages between pairs have numbers of their own
 };
 

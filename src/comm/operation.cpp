@@ -6,12 +6,13 @@
 
 namespace athanor::comm {
 
-Members::Members(std::vector<int> ranks, int own_index)
-    : wire_ranks(std::move(ranks)), index(own_index),
+Members::Members(std::vector<int> ranks, int own_index, int64_t group_id)
+    : id(group_id), wire_ranks(std::move(ranks)), index(own_index),
       bytes_sent(std::make_unique<std::atomic<int64_t>[]>(wire_ranks.size())) {}
 
-Operation::Operation(std::shared_ptr<Members> members, int tag, Phases phases, std::shared_ptr<void> held)
-    : members_(std::move(members)), tag_(tag), phases_(std::move(phases)), held_(std::move(held)) {}
+Operation::Operation(std::shared_ptr<Members> members, int64_t number, int tag, Phases phases,
+                     std::shared_ptr<void> held)
+    : members_(std::move(members)), number_(number), tag_(tag), phases_(std::move(phases)), held_(std::move(held)) {}
 
 void Operation::send(int peer, const void* data, int64_t bytes, int64_t item) {
   members_->bytes_sent[static_cast<size_t>(peer)].fetch_add(bytes, std::memory_order_relaxed);
@@ -78,14 +79,10 @@ void Operation::go_on() {
   }
 }
 
-std::vector<int> Operation::missing() const {
+std::vector<int> Operation::peers() const {
   std::vector<int> members;
-  for (bool sending : {false, true}) {
-    for (const Transfer& transfer : transfers_) {
-      if (transfer.in_flight && transfer.sending == sending) members.push_back(transfer.peer);
-    }
-    if (!sending && phase_ < phases_.size()) phases_[phase_]->add_awaited(members);
-    if (!members.empty()) break;
+  for (const Transfer& transfer : transfers_) {
+    if (transfer.in_flight) members.push_back(transfer.peer);
   }
   std::sort(members.begin(), members.end());
   members.erase(std::unique(members.begin(), members.end()), members.end());

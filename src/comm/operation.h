@@ -15,11 +15,13 @@ namespace athanor::comm {
 
 /// The ranks of a group, and what they were really sent.
 struct Members {
-  Members(std::vector<int> ranks, int own_index);
+  Members(std::vector<int> ranks, int own_index, int64_t group_id);
 
+  int64_t id;  ///< of the group, the same on all its members
   std::vector<int> wire_ranks;
   int index;  ///< of this process
   std::unique_ptr<std::atomic<int64_t>[]> bytes_sent;
+  std::atomic<int64_t> num_started = 0;  ///< collectives, those between pairs not among them
 
   int size() const { return static_cast<int>(wire_ranks.size()); }
 };
@@ -34,19 +36,22 @@ class Phase {
   /// A receive with this item is over. May post more.
   virtual void received(Operation& /*operation*/, int64_t /*item*/) {}
   virtual void sent(Operation& /*operation*/, int64_t /*item*/) {}
-  /// Members that this phase will not get past without, beyond those with a receive in flight.
-  virtual void add_awaited(std::vector<int>& /*members*/) const {}
 };
 
 class Operation {
  public:
   using Phases = std::vector<std::unique_ptr<Phase>>;
-  /// @param held  what has to live until the operation is over: its tensors.
-  Operation(std::shared_ptr<Members> members, int tag, Phases phases, std::shared_ptr<void> held);
+  static constexpr int64_t kBetweenTwo = -1;
+
+  /// @param number  of the collective in its group, or kBetweenTwo.
+  /// @param held    what has to live until the operation is over: its tensors.
+  Operation(std::shared_ptr<Members> members, int64_t number, int tag, Phases phases, std::shared_ptr<void> held);
 
   // For phases. `peer` is an index of the group; an item is the phase's own name for a message.
   int index() const { return members_->index; }
   int size() const { return members_->size(); }
+  const Members& members() const { return *members_; }
+  int64_t number() const { return number_; }
   void send(int peer, const void* data, int64_t bytes, int64_t item);
   void receive(int peer, void* data, int64_t bytes, int64_t item);
 
@@ -60,8 +65,8 @@ class Operation {
   };
   void begin(Wire& wire);
   void finished(Transfer& transfer, int64_t bytes);
-  /// Members whose messages have not come; those that have not taken ours where all have come.
-  std::vector<int> missing() const;
+  /// Members with messages in flight.
+  std::vector<int> peers() const;
   /// Nothing will be in flight any more, and what was received is in place. Then, and only then, error() may be read.
   bool done() const { return done_.load(std::memory_order_acquire); }
   /// What a peer did wrong; empty for nothing. Members are written as "{3}", the caller knows their names.
@@ -72,6 +77,7 @@ class Operation {
   void go_on();
 
   std::shared_ptr<Members> members_;
+  int64_t number_;
   int tag_;
   Phases phases_;
   size_t phase_ = 0;

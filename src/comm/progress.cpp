@@ -12,25 +12,37 @@ namespace athanor::comm {
 namespace {
 
 using std::chrono::microseconds;
-constexpr microseconds kShortSleep{20}, kLongSleep{200};
-constexpr microseconds kEager{200};  // a waiting caller gives its core away only by sched_yield for so long
+constexpr microseconds kShortSleep{20}, kLongSleep{200};   // while the caller computes
+constexpr microseconds kShortestNap{5}, kLongestNap{100};  // of a caller that waits
+constexpr std::chrono::milliseconds kIdleLook{100};
+constexpr std::chrono::seconds kRollCall{2};
+// A waiting caller gives its core away by sched_yield for so long, or until one takes longer than this: then others
+// want the core, and a thread that sleeps gets it back sooner than one that yields, which waits for their time slices
+// to end.
+constexpr microseconds kEager{200}, kLongYield{40};
 
 /// Doubles while nothing moves.
 class Backoff {
  public:
-  void moved() { sleep_ = kShortSleep; }
+  Backoff(microseconds shortest, microseconds longest) : shortest_(shortest), longest_(longest), sleep_(shortest) {
+    prctl(PR_SET_TIMERSLACK, 1000UL);  // ns, of this thread; the usual 50 µs would treble the short sleeps
+  }
+  void moved() { sleep_ = shortest_; }
   void sleep() {
     std::this_thread::sleep_for(sleep_);
-    sleep_ = std::min(sleep_ * 2, kLongSleep);
+    sleep_ = std::min(sleep_ * 2, longest_);
   }
 
  private:
-  microseconds sleep_ = kShortSleep;
+  microseconds shortest_, longest_, sleep_;
 };
 
 }  // namespace
 
-Progress::Progress(std::unique_ptr<Wire> wire) : wire_(std::move(wire)), thread_([this] { run(); }) {}
+Progress::Progress(std::unique_ptr<Wire> wire) : wire_(std::move(wire)), roll_call_(*wire_) {
+  roll_call_.open();
+  thread_ = std::thread([this] { run(); });
+}
 
 Progress::~Progress() {
   stop();
@@ -78,6 +90,10 @@ bool Progress::advance() {
   try {
     wire_->poll(finished_);
     for (const Wire::Finished& one : finished_) {
+      if (RollCall::owns(one.token)) {
+        roll_call_.finished(one);
+        continue;
+      }
       auto* transfer = reinterpret_cast<Operation::Transfer*>(one.token);
       Operation* operation = transfer->operation;
       operation->finished(*transfer, one.bytes);
@@ -94,12 +110,16 @@ bool Progress::advance() {
 }
 
 void Progress::run() {
-  prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; the usual 50 µs would treble the short sleeps
-  Backoff backoff;
+  Backoff backoff(kShortSleep, kLongSleep);
   std::unique_lock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [&] { return stopping_ || (!active_.empty() && num_waiting_ == 0); });
+    const bool wanted =
+        wake_.wait_for(lock, kIdleLook, [&] { return stopping_ || (!active_.empty() && num_waiting_ == 0); });
     if (stopping_) return;
+    if (!wanted) {
+      if (num_waiting_ == 0) advance();
+      continue;
+    }
     if (advance()) {
       backoff.moved();
     } else {
@@ -114,7 +134,8 @@ bool Progress::wait(const Operation& operation, std::chrono::milliseconds timeou
   if (operation.done()) return true;
   const Clock::time_point begin = Clock::now();
   Clock::time_point last_move = begin;
-  Backoff backoff;
+  bool yields = true;
+  Backoff backoff(kShortestNap, kLongestNap);
   {
     std::lock_guard lock(mutex_);
     ++num_waiting_;
@@ -135,8 +156,9 @@ bool Progress::wait(const Operation& operation, std::chrono::milliseconds timeou
     } else if (now - begin > timeout) {
       in_time = false;
       break;
-    } else if (now - last_move < kEager) {
+    } else if (yields && now - last_move < kEager) {
       sched_yield();
+      yields = Clock::now() - now < kLongYield;
     } else {
       backoff.sleep();
     }
@@ -149,9 +171,33 @@ bool Progress::wait(const Operation& operation, std::chrono::milliseconds timeou
   return in_time || operation.done();
 }
 
-std::vector<int> Progress::missing(const Operation& operation) {
+void Progress::enroll(std::shared_ptr<const Members> members) {
   std::lock_guard lock(mutex_);
-  return operation.missing();
+  roll_call_.enroll(std::move(members));
+}
+
+std::vector<Progress::Missing> Progress::missing(const Operation& operation) {
+  std::unique_lock lock(mutex_);
+  std::vector<Missing> missing;
+  if (operation.number() == Operation::kBetweenTwo) {
+    for (int peer : operation.peers()) missing.push_back({peer, true});
+    return missing;
+  }
+  const int64_t question = roll_call_.ask(operation.members());
+  const Clock::time_point begin = Clock::now();
+  while (!roll_call_.answered(question) && Clock::now() - begin < kRollCall) {
+    advance();
+    lock.unlock();
+    std::this_thread::sleep_for(kLongSleep);
+    lock.lock();
+  }
+  const std::vector<int64_t> num_started = roll_call_.take(question);
+  for (size_t i = 0; i < num_started.size(); ++i) {
+    if (num_started[i] <= operation.number()) {
+      missing.push_back({static_cast<int>(i), num_started[i] != RollCall::kSilent});
+    }
+  }
+  return missing;
 }
 
 }  // namespace athanor::comm

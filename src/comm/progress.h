@@ -3,7 +3,8 @@
 //
 // MPI only moves while somebody calls it. The thread sleeps while nothing is under way, looks every 20–200 µs while the
 // caller computes (ranks may have one core each, or less), and leaves the work to a caller that waits: it then does
-// what the thread would do, without a switch between two threads for each message.
+// what the thread would do, without a switch between two threads for each message. Even idle it looks now and then
+// whether another rank calls the roll.
 
 #include <chrono>
 #include <condition_variable>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "comm/operation.h"
+#include "comm/roll_call.h"
 #include "comm/wire.h"
 
 namespace athanor::comm {
@@ -31,7 +33,14 @@ class Progress {
   void start(std::shared_ptr<Operation> operation);
   /// False where it is not over in time; it goes on then.
   bool wait(const Operation& operation, std::chrono::milliseconds timeout);
-  std::vector<int> missing(const Operation& operation);
+  struct Missing {
+    int member;
+    bool answers;  ///< its process is alive, but has not started this collective
+  };
+  /// Who has not come to it: asks, for a second or two. Between two ranks it is the other one.
+  std::vector<Missing> missing(const Operation& operation);
+  /// Of each group, before its first collective.
+  void enroll(std::shared_ptr<const Members> members);
   /// Nothing is under way.
   bool idle();
 
@@ -47,6 +56,7 @@ class Progress {
   std::unique_ptr<Wire> wire_;
   std::mutex mutex_;  ///< of the wire and of every operation
   std::condition_variable wake_;
+  RollCall roll_call_;
   std::vector<std::shared_ptr<Operation>> active_;
   std::vector<Wire::Finished> finished_;
   int num_waiting_ = 0;

@@ -48,6 +48,8 @@ class Meeting {
   };
   struct End {
     std::map<Key, Channel> from;
+    std::deque<std::pair<int, Message>> notes;  ///< with the control tag, by sender
+    std::deque<Room> note_rooms;
     std::vector<Late> over;
   };
 
@@ -61,18 +63,36 @@ class Meeting {
     std::lock_guard lock(mutex_);
     if (network_.delivers && !network_.delivers(from, to, tag)) return;
     message.polls_left = draw_delay();
+    if (tag == Wire::kControlTag) return end(to).notes.push_back({from, message});
     end(to).from[{from, tag}].messages.push_back(message);
   }
 
   void receive(int at, int from, int tag, Room room) {
     std::lock_guard lock(mutex_);
+    if (tag == Wire::kControlTag) return end(at).note_rooms.push_back(room);
     end(at).from[{from, tag}].rooms.push_back(room);
+  }
+
+  /// What it has on its way is forgotten: its memory goes with it.
+  void leave(int rank) {
+    std::lock_guard lock(mutex_);
+    end(rank) = {};
+    for (End& other : ends_) {
+      std::erase_if(other.notes, [&](const auto& note) { return note.first == rank; });
+      std::erase_if(other.from, [&](const auto& one) { return one.first.peer == rank; });
+    }
   }
 
   void poll(int at, std::vector<Wire::Finished>& finished) {
     std::lock_guard lock(mutex_);
     End& own = end(at);
     for (auto& [key, channel] : own.from) match(at, key, channel);
+    while (!own.notes.empty() && !own.note_rooms.empty()) {
+      const auto [from, note] = own.notes.front();
+      join(at, from, note, own.note_rooms.front());
+      own.notes.pop_front();
+      own.note_rooms.pop_front();
+    }
     std::erase_if(own.from, [](const auto& one) { return one.second.messages.empty() && one.second.rooms.empty(); });
     std::erase_if(own.over, [&](Late& late) {
       if (late.polls_left-- > 0) return false;
@@ -88,14 +108,17 @@ class Meeting {
     while (!channel.messages.empty() && !channel.rooms.empty()) {
       Message& message = channel.messages.front();
       if (message.polls_left-- > 0) return;
-      const Room& room = channel.rooms.front();
-      const bool fits = message.bytes <= room.bytes;
-      if (fits) std::memcpy(room.data, message.data, static_cast<size_t>(message.bytes));
-      end(at).over.push_back({{room.token, fits ? message.bytes : Wire::kTooMuch}, draw_delay()});
-      end(key.peer).over.push_back({{message.token, message.bytes}, draw_delay()});
+      join(at, key.peer, message, channel.rooms.front());
       channel.messages.pop_front();
       channel.rooms.pop_front();
     }
+  }
+
+  void join(int at, int from, const Message& message, const Room& room) {
+    const bool fits = message.bytes <= room.bytes;
+    if (fits) std::memcpy(room.data, message.data, static_cast<size_t>(message.bytes));
+    end(at).over.push_back({{room.token, fits ? message.bytes : Wire::kTooMuch, from}, draw_delay()});
+    end(from).over.push_back({{message.token, message.bytes, at}, draw_delay()});
   }
 
   ThreadNetwork network_;
@@ -108,6 +131,7 @@ class ThreadWire : public Wire {
  public:
   ThreadWire(std::shared_ptr<Meeting> all, int rank, int size) : all_(std::move(all)), rank_(rank), size_(size) {}
 
+  ~ThreadWire() override { all_->leave(rank_); }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   int max_tag() const override { return (1 << 23) - 1; }

@@ -14,9 +14,13 @@ class Wire {
   struct Finished {
     uint64_t token;
     int64_t bytes;  ///< what a receive got; kTooMuch where there was more than room for it
+    int peer;
   };
   static constexpr int64_t kTooMuch = -1;
   static constexpr int64_t kMaxMessage = int64_t{1} << 30;  ///< MPI counts with an int
+
+  static constexpr int kAnyPeer = -1;     ///< for receives with kControlTag only
+  static constexpr int kControlTag = -1;  ///< beside all others, so that it slows none of them down
 
   virtual ~Wire() = default;
   virtual int rank() const = 0;
@@ -31,7 +35,8 @@ class Wire {
   /// Lets messages go on, and appends those that are over.
   virtual void poll(std::vector<Finished>& finished) = 0;
 
-  /// The clean end: every process comes here. Without it the launcher is told, by the process's end, that it failed.
+  /// The clean end: every process comes here, with no messages under way but receives that nothing will come for.
+  /// Without it the launcher is told, by the process's end, that it failed.
   virtual void close() = 0;
   /// Ends all processes of the job.
   [[noreturn]] virtual void abort(int exit_code) = 0;

@@ -30,7 +30,10 @@ class MpiWire : public Wire {
           "this MPI was built without MPI_THREAD_MULTIPLE, which communication beside computation needs");
     }
     check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
-    check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
+    for (MPI_Comm comm : {comm_, control_}) {
+      check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    }
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
     int* limit = nullptr;
@@ -45,14 +48,20 @@ class MpiWire : public Wire {
 
   void send(int peer, int tag, const void* data, int64_t bytes, uint64_t token) override {
     MPI_Request request;
-    check(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm_, &request), "MPI_Isend");
+    const bool control = tag == kControlTag;
+    check(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, control ? 0 : tag, control ? control_ : comm_,
+                    &request),
+          "MPI_Isend");
     requests_.push_back(request);
     tokens_.push_back(token);
   }
 
   void receive(int peer, int tag, void* data, int64_t bytes, uint64_t token) override {
     MPI_Request request;
-    check(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm_, &request), "MPI_Irecv");
+    const bool control = tag == kControlTag;
+    check(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer == kAnyPeer ? MPI_ANY_SOURCE : peer,
+                    control ? 0 : tag, control ? control_ : comm_, &request),
+          "MPI_Irecv");
     requests_.push_back(request);
     tokens_.push_back(token);
   }
@@ -69,13 +78,20 @@ class MpiWire : public Wire {
     if (num_over == 0 || num_over == MPI_UNDEFINED) return;
     for (int i = 0; i < num_over; ++i) {
       const size_t index = static_cast<size_t>(indices_[static_cast<size_t>(i)]);
-      finished.push_back({tokens_[index], bytes_of(statuses_[static_cast<size_t>(i)], code == MPI_ERR_IN_STATUS)});
+      const MPI_Status& status = statuses_[static_cast<size_t>(i)];
+      finished.push_back({tokens_[index], bytes_of(status, code == MPI_ERR_IN_STATUS), status.MPI_SOURCE});
     }
     drop_finished(count);
   }
 
   void close() override {
     check(MPI_Barrier(comm_), "MPI_Barrier");
+    for (MPI_Request& request : requests_) {
+      check(MPI_Cancel(&request), "MPI_Cancel");
+      check(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait");
+    }
+    requests_.clear();
+    check(MPI_Comm_free(&control_), "MPI_Comm_free");
     check(MPI_Comm_free(&comm_), "MPI_Comm_free");
     check(MPI_Finalize(), "MPI_Finalize");
   }
@@ -110,7 +126,7 @@ class MpiWire : public Wire {
     tokens_.resize(kept);
   }
 
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Comm comm_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1, max_tag_ = 0;
   std::vector<MPI_Request> requests_;
   std::vector<uint64_t> tokens_;

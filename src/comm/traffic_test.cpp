@@ -1,0 +1,107 @@
+// The bytes that a communicator counts, against those that went over the wire.
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "comm/comm_test_support.h"
+#include "comm/host_backend.h"
+#include "comm/thread_wire.h"
+
+namespace athanor::comm {
+namespace {
+
+/// Runs `call` on n ranks and compares, for each, what was counted with what was sent.
+void expect_counted_as_sent(int n, const std::string& what, const std::function<void(Communicator&)>& call) {
+  std::vector<std::unique_ptr<Wire>> wires = thread_wires(n);
+  std::vector<std::vector<int64_t>> counted(static_cast<size_t>(n)), sent(static_cast<size_t>(n));
+  std::vector<std::thread> threads;
+  std::atomic<int> num_over = 0;
+  for (int r = 0; r < n; ++r) {
+    threads.emplace_back([&, r] {
+      const auto at = static_cast<size_t>(r);
+      auto progress = std::make_shared<Progress>(std::move(wires[at]));
+      GroupOptions options;
+      options.name = "test";
+      for (int i = 0; i < n; ++i) {
+        options.world_ranks.push_back(i);
+        options.supernode.push_back(i / 2);
+      }
+      auto backend = c10::make_intrusive<HostBackend>(progress, options.world_ranks, r, 0);
+      Communicator group(options, backend, r);
+      call(group);
+      counted[at] = group.traffic().bytes_to;
+      sent[at] = backend->bytes_sent();
+      const Traffic& traffic = group.traffic();
+      int64_t inside = 0, all = 0;
+      for (int i = 0; i < n; ++i) {
+        all += counted[at][static_cast<size_t>(i)];
+        if (i / 2 == r / 2) inside += counted[at][static_cast<size_t>(i)];
+      }
+      if (traffic.bytes() != all || traffic.bytes_inside != inside) counted[at] = {-1};
+      ++num_over;
+      while (num_over < n) std::this_thread::yield();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int r = 0; r < n; ++r) {
+    EXPECT_EQ(counted[static_cast<size_t>(r)], sent[static_cast<size_t>(r)]) << what << ", rank " << r << " of " << n;
+  }
+}
+
+TEST(Traffic, CountedBytesAreThoseOnTheWire) {
+  for (int n : {2, 3, 4, 6, 7}) {
+    for (int64_t count : {0, 1, 5, 100, 2048, 2049, 10'007}) {
+      for (at::ScalarType type : {at::kBFloat16, at::kFloat, at::kDouble}) {
+        const std::string what = fmt::format("{} {}", count, c10::toString(type));
+        expect_counted_as_sent(n, "all_reduce of " + what,
+                               [&](Communicator& group) { group.all_reduce(at::ones({count}, type)).wait(); });
+      }
+      const std::string what = fmt::format("{}", count);
+      expect_counted_as_sent(n, "reduce_scatter of " + what, [&](Communicator& group) {
+        group.reduce_scatter(at::ones({count}), at::ones({n, count})).wait();
+      });
+      expect_counted_as_sent(n, "all_gather of " + what, [&](Communicator& group) {
+        group.all_gather(at::ones({n, count}), at::ones({count})).wait();
+      });
+      expect_counted_as_sent(n, "all_to_all of " + what, [&](Communicator& group) {
+        group.all_to_all(at::ones({n, count}), at::ones({n, count})).wait();
+      });
+      expect_counted_as_sent(n, "broadcast of " + what,
+                             [&](Communicator& group) { group.broadcast(at::ones({count}), n - 1).wait(); });
+    }
+    expect_counted_as_sent(n, "barrier", [&](Communicator& group) { group.barrier(); });
+    expect_counted_as_sent(n, "send", [&](Communicator& group) {
+      if (group.rank() == 0) group.send(at::ones({7}), 1).wait();
+      if (group.rank() == 1) group.receive(at::ones({7}), 0).wait();
+    });
+  }
+}
+
+TEST(Traffic, TheHeadersFormulasHold) {
+  run_ranks(4, [](World& world) {
+    Communicator& group = world.all();
+    const int64_t b = 4 * 4 * 1000, n = 4;
+    const auto bytes_of = [&](const std::string& name) { return group.traffic().bytes_of.at(name); };
+    group.reset_traffic();
+    group.all_reduce(at::ones({4000})).wait();
+    require(bytes_of("all_reduce") == 2 * b * (n - 1) / n, "all_reduce");
+    group.reduce_scatter(at::ones({1000}), at::ones({4000})).wait();
+    require(bytes_of("reduce_scatter") == b * (n - 1) / n, "reduce_scatter");
+    group.all_gather(at::ones({4000}), at::ones({1000})).wait();
+    require(bytes_of("all_gather") == b * (n - 1) / n, "all_gather");
+    group.all_to_all(at::ones({4000}), at::ones({4000})).wait();
+    require(bytes_of("all_to_all") == b * (n - 1) / n, "all_to_all");
+    group.broadcast(at::ones({4000}), 1).wait();
+    require(bytes_of("broadcast") <= b * 2, "broadcast");
+    require(group.traffic().calls == 5 && group.traffic().calls_of.at("all_gather") == 1, "calls");
+    require(group.traffic().waited_s > 0, "time");
+    group.reset_traffic();
+    group.all_reduce(at::ones({100}, at::kBFloat16)).wait();
+    require(bytes_of("all_reduce") <= 2 * 400 * 2, "a small all_reduce");
+  });
+}
+
+}  // namespace
+}  // namespace athanor::comm
