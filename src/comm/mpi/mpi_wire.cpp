@@ -1,8 +1,10 @@
 // A Wire over MPI. Compiled once for each MPI that is found, into a plugin that needs nothing but that MPI.
 
+#include <fcntl.h>
 #include <mpi.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -23,6 +25,8 @@ void check(int code, const char* what) {
 class MpiWire : public Wire {
  public:
   MpiWire() {
+    // Open MPI has nothing to add to the line with which a job ends.
+    ::setenv("OMPI_MCA_orte_execute_quiet", "1", /*overwrite=*/0);
     int provided = MPI_THREAD_SINGLE;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
     if (provided < MPI_THREAD_MULTIPLE) {
@@ -97,6 +101,9 @@ class MpiWire : public Wire {
   }
 
   [[noreturn]] void abort(int exit_code) override {
+    // What went wrong has been said, and is to stay the last word: MPICH speaks here, through our standard error.
+    std::fflush(nullptr);
+    if (const int nowhere = ::open("/dev/null", O_WRONLY); nowhere >= 0) ::dup2(nowhere, STDERR_FILENO);
     MPI_Abort(MPI_COMM_WORLD, exit_code);
     _exit(exit_code);
   }
