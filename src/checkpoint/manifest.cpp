@@ -120,7 +120,7 @@ std::string manifest_text(const Manifest& manifest) {
   return std::string(kHashStart) + hash_hex(body) + std::string(kHashEnd) + body;
 }
 
-Manifest parse_manifest(std::string_view text, const std::string& where) {
+Manifest parse_manifest_part(std::string_view text, const std::string& where) {
   const auto body = checked_body(text, where);
   const auto json = parse_strict_json("{" + std::string(body), where, text.size() - body.size() - 1);
   const auto format = json_string(json, "format", where);
@@ -149,8 +149,24 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
     manifest.files[name] = static_cast<uint64_t>(json_size(files, name.c_str(), where));
   }
   for (size_t i = 0; i < pieces.size(); ++i) manifest.pieces.push_back(parse_piece(pieces[i], manifest, where, i));
+  return manifest;
+}
+
+Manifest parse_manifest(std::string_view text, const std::string& where) {
+  Manifest manifest = parse_manifest_part(text, where);
   check_counts(manifest, where);
   return manifest;
+}
+
+void join_manifests(Manifest& whole, Manifest part) {
+  for (auto& [name, shape] : part.tensors) {
+    const auto [known, added] = whole.tensors.emplace(name, shape);
+    ATHANOR_CHECK_CHECKPOINT(known->second == shape, "cannot write tensor {} with shape {} and again with shape {}",
+                             name, shape_text(known->second), shape_text(shape));
+  }
+  for (const auto& [name, size] : part.files)
+    ATHANOR_CHECK_CHECKPOINT(whole.files.emplace(name, size).second, "two writers wrote a file {}", name);
+  std::move(part.pieces.begin(), part.pieces.end(), std::back_inserter(whole.pieces));
 }
 
 }  // namespace athanor

@@ -52,4 +52,11 @@ std::string manifest_text(const Manifest& manifest);
 /// @throws CheckpointError; `where` names the file in it.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
+/// What one of several writers wrote: pieces that need not hold all of their tensors.
+Manifest parse_manifest_part(std::string_view text, const std::string& where);
+
+/// Adds the tensors, files and pieces of `part`. @throws CheckpointError for a tensor with two shapes or a file written
+/// twice.
+void join_manifests(Manifest& whole, Manifest part);
+
 }  // namespace athanor

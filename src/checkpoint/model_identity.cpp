@@ -25,6 +25,9 @@ class JsonFields : public Fields {
              const Check<std::vector<std::string>>&) override {
     at(key) = value;
   }
+  void field(const char* key, NameOrNames& value, const char*, const Check<NameOrNames>&) override {
+    std::visit([&](const auto& v) { at(key) = v; }, value);
+  }
 
  protected:
   bool enter(const char* key, const char*) override {

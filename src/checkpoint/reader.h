@@ -33,9 +33,9 @@ class CheckpointReader {
   const nlohmann::json& state() const { return manifest_.state; }
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// Compares every piece with its hash.
+  /// Compares every piece with its hash; or, of `shares` processes, those of share `share`.
   /// @throws CheckpointError naming the damaged tensor, file and bytes.
-  void verify() const;
+  void verify(int share = 0, int shares = 1) const;
 
   /// Fills every target. Each of their elements must be held by exactly one piece.
   /// @throws CheckpointError naming tensors that are missing, shapes that differ (both are shown), or the first

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/fault.h"
@@ -53,13 +54,16 @@ void remove_checkpoint(const fs::path& path) {
   remove_folder(hidden);
 }
 
-std::optional<CheckpointReader> open_verified(const fs::path& path) {
+std::optional<CheckpointReader> open_verified(const fs::path& path, const Team& team = {}) {
+  std::optional<CheckpointReader> reader;
   try {
-    auto reader = CheckpointReader::open(path);
-    reader.verify();
+    team.on_all([&] {
+      reader = CheckpointReader::open(path);
+      reader->verify(team.index, team.size);
+    });
     return reader;
   } catch (const Error& error) {
-    log::warn("passing over a checkpoint: {}", error.what());
+    if (team.is_first()) log::warn("passing over a checkpoint: {}", error.what());
     return std::nullopt;
   }
 }
@@ -108,7 +112,7 @@ void clean_leftovers(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) entries.push_back(entry.path());
   for (const auto& path : entries) {
     const auto name = path.filename().string();
-    if (matches_wildcard(".step-*.tmp", name)) {
+    if (name.starts_with('.') && matches_wildcard("*.step-*.tmp", name)) {
       log::info("removing {}, which a killed process left", path.string());
       remove_folder(path);
     } else if (matches_wildcard(".step-*.replaced", name)) {
@@ -123,24 +127,38 @@ void clean_leftovers(const fs::path& folder) {
   }
 }
 
-std::optional<CheckpointReader> open_newest_verified(const fs::path& folder) {
-  for (const auto& candidate : list_checkpoints(folder)) {
-    if (auto reader = open_verified(candidate.path)) return reader;
+std::optional<CheckpointReader> open_newest_verified(const fs::path& folder, const Team& team) {
+  // The first member looks: a network's folders need not look alike to all at one moment.
+  std::string found;
+  for (const auto& each : list_checkpoints(folder)) found += std::to_string(each.step) + "\n";
+  if (team.size > 1) found = team.hear_first(found);
+  std::istringstream steps(found);
+  for (int64_t step = 0; steps >> step;) {
+    if (auto reader = open_verified(folder / step_folder_name(step), team)) return reader;
   }
   return std::nullopt;
 }
 
 void save_rotating(const fs::path& folder, int64_t step, const std::vector<PieceView>& pieces,
                    const nlohmann::json& model, const nlohmann::json& state, const RotationOptions& options) {
-  const uint64_t needed = total_bytes(pieces) + kOverheadBytes + kOverheadPerPiece * pieces.size();
-  make_room(folder, step, needed, options);
+  const Team& team = options.team;
+  uint64_t needed = total_bytes(pieces) + kOverheadBytes + kOverheadPerPiece * pieces.size();
+  if (team.size > 1) {
+    const auto all = team.tell_first(std::to_string(needed));
+    needed = 0;
+    for (const auto& each : all) needed += std::stoull(each);
+  }
+  team.on_first([&] { make_room(folder, step, needed, options); });
   const auto path = folder / step_folder_name(step);
   {
     MovedAside predecessor(path);  // a folder cannot be renamed onto another
-    write_checkpoint(path, pieces, model, state, options.write, [&] { predecessor.move_now(); });
+    write_checkpoint(
+        path, pieces, model, state, options.write, [&] { predecessor.move_now(); }, team);
   }
-  const auto kept = list_until(folder, step);
-  for (size_t i = std::max<size_t>(1, options.keep); i < kept.size(); ++i) remove_checkpoint(kept[i].path);
+  team.on_first([&] {
+    const auto kept = list_until(folder, step);
+    for (size_t i = std::max<size_t>(1, options.keep); i < kept.size(); ++i) remove_checkpoint(kept[i].path);
+  });
 }
 
 }  // namespace athanor

@@ -33,13 +33,15 @@ std::vector<StepFolder> list_checkpoints(const std::filesystem::path& folder);
 void clean_leftovers(const std::filesystem::path& folder);
 
 /// The newest checkpoint whose every hash is right. One that is damaged is named by a warning and passed over.
-std::optional<CheckpointReader> open_newest_verified(const std::filesystem::path& folder);
+/// Each member of `team` verifies a share of the pieces; all agree.
+std::optional<CheckpointReader> open_newest_verified(const std::filesystem::path& folder, const Team& team = {});
 
 struct RotationOptions {
   size_t keep = 2;
   WriteOptions write;
   /// Bytes that a folder's disk still takes.
   std::function<uint64_t(const std::filesystem::path&)> free_bytes = free_disk_bytes;
+  Team team = {};  ///< all its members make the same calls
 };
 
 /// Writes the checkpoint of `step` into `folder` and then deletes all but the newest `keep` of those up to `step`.

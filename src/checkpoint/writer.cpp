@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/error.h"
@@ -142,20 +143,42 @@ void write_pieces(const std::filesystem::path& folder, const std::string& prefix
   }
 }
 
+namespace {
+
+// The manifests that all members wrote, on the first one.
+void join_team(const Team& team, Manifest& manifest) {
+  if (team.size == 1) return;
+  const auto texts = team.tell_first(manifest_text(manifest));
+  for (size_t i = 1; i < texts.size(); ++i)
+    join_manifests(manifest, parse_manifest_part(texts[i], fmt::format("what writer {} wrote", i)));
+}
+
+}  // namespace
+
 void write_checkpoint(const std::filesystem::path& folder, const std::vector<PieceView>& pieces,
                       const nlohmann::json& model, const nlohmann::json& state, const WriteOptions& options,
-                      const std::function<void()>& before_commit) {
-  AtomicFolder staged(folder);
+                      const std::function<void()>& before_commit, const Team& team) {
+  std::optional<AtomicFolder> staged;
+  std::string staging;
+  team.on_first([&] {
+    staged.emplace(folder);
+    staging = staged->staging().string();
+  });
+  if (team.size > 1) staging = team.hear_first(staging);
   Manifest manifest;
   if (!model.is_null()) manifest.model = model;
   if (!state.is_null()) manifest.state = state;
-  write_pieces(staged.staging(), "pieces", pieces, manifest, options);
-  const auto text = manifest_text(manifest);
-  parse_manifest(text, "cannot write " + (folder / kManifestName).string());  // what nobody could read is not kept
-  write_file_atomically(staged.staging() / kManifestName, text);
-  if (before_commit) before_commit();
-  fault_point("checkpoint.before_commit");
-  staged.commit();
+  const std::string prefix = team.size == 1 ? "pieces" : fmt::format("pieces-{:05}", team.index);
+  team.on_all([&] { write_pieces(staging, prefix, pieces, manifest, options); });
+  join_team(team, manifest);
+  team.on_first([&] {
+    const auto text = manifest_text(manifest);
+    parse_manifest(text, "cannot write " + (folder / kManifestName).string());  // what nobody could read is not kept
+    write_file_atomically(staged->staging() / kManifestName, text);
+    if (before_commit) before_commit();
+    fault_point("checkpoint.before_commit");
+    staged->commit();
+  });
 }
 
 uint64_t total_bytes(const std::vector<PieceView>& pieces) {

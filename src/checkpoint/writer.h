@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "checkpoint/manifest.h"
+#include "checkpoint/team.h"
 
 namespace athanor {
 
@@ -38,13 +39,15 @@ struct WriteOptions {
 void write_pieces(const std::filesystem::path& folder, const std::string& prefix, const std::vector<PieceView>& pieces,
                   Manifest& manifest, const WriteOptions& options = {});
 
-/// Writes the whole checkpoint `folder`; together the pieces must hold every element of their tensors once.
+/// Writes the whole checkpoint `folder`; together the pieces of all members of `team` must hold every element of their
+/// tensors once. Collective over the team: each writes files of its own; model, state and before_commit are the first
+/// member's. All throw if one does.
 /// Fault points: "checkpoint.piece" before each piece, "checkpoint.before_commit".
 /// @param before_commit  called when everything is written, right before the folder gets its name.
 /// @throws IoError (disk_full() among them): then nothing is left of it.
 void write_checkpoint(const std::filesystem::path& folder, const std::vector<PieceView>& pieces,
                       const nlohmann::json& model, const nlohmann::json& state, const WriteOptions& options = {},
-                      const std::function<void()>& before_commit = {});
+                      const std::function<void()>& before_commit = {}, const Team& team = {});
 
 /// Bytes of tensor data in `pieces`.
 uint64_t total_bytes(const std::vector<PieceView>& pieces);

@@ -1,5 +1,6 @@
 #include "data/loader.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <map>
@@ -22,6 +23,12 @@ void document_lengths(const int32_t* tokens, int64_t seq_len, uint32_t eos_id, s
   }
 }
 
+const int32_t* Batch::sequence(int64_t index) const {
+  const auto found = std::ranges::lower_bound(held, index);
+  ATHANOR_ASSERT(held.empty() ? index < num_sequences : found != held.end() && *found == index);
+  return tokens.data() + (held.empty() ? index : found - held.begin()) * seq_len;
+}
+
 namespace {
 
 // What one batch is read from, and the state after it.
@@ -33,13 +40,20 @@ struct Plan {
 }  // namespace
 
 struct Loader::Impl {
-  Impl(const Mixture& data, uint64_t data_seed, const DataLedger& start, int64_t batch_size, int prefetch)
+  Impl(const Mixture& data, uint64_t data_seed, const DataLedger& start, int64_t batch_size, int prefetch,
+       std::vector<int64_t> held_sequences)
       : mixture(data), seed(data_seed), global_batch_size(batch_size), max_ahead(prefetch),
-        position(mixture, mixture.enter(start)) {}
+        held(std::move(held_sequences)), position(mixture, mixture.enter(start)) {}
 
   Plan plan() {
     Plan plan;
-    for (int64_t b = 0; b < global_batch_size; ++b) plan.draws.push_back(position.next());
+    auto next_held = held.begin();
+    for (int64_t b = 0; b < global_batch_size; ++b) {
+      const Draw draw = position.next();
+      if (!held.empty() && (next_held == held.end() || *next_held != b)) continue;
+      plan.draws.push_back(draw);
+      if (!held.empty()) ++next_held;
+    }
     plan.next = position.ledger();
     return plan;
   }
@@ -47,8 +61,8 @@ struct Loader::Impl {
   // Called without the lock.
   Batch read(Plan plan) const {
     const int64_t seq_len = mixture.seq_len();
-    Batch batch{global_batch_size, seq_len, std::vector<int32_t>(static_cast<size_t>(global_batch_size * seq_len)),
-                std::move(plan.next)};
+    Batch batch{global_batch_size, seq_len, std::vector<int32_t>(plan.draws.size() * static_cast<size_t>(seq_len)),
+                std::move(plan.next), held};
     std::map<std::tuple<size_t, int64_t, int64_t>, Permutation> orders;  // by source, epoch and part of it
     int32_t* out = batch.tokens.data();
     for (const Draw& draw : plan.draws) {
@@ -91,6 +105,7 @@ struct Loader::Impl {
   const Mixture mixture;
   const uint64_t seed;
   const int64_t global_batch_size, max_ahead;
+  const std::vector<int64_t> held;
 
   std::mutex mutex;  // of all below
   std::condition_variable changed;
@@ -102,11 +117,12 @@ struct Loader::Impl {
 };
 
 Loader::Loader(const Mixture& mixture, uint64_t seed, const DataLedger& start, int64_t global_batch_size,
-               int num_threads, int prefetch) {
+               int num_threads, int prefetch, std::vector<int64_t> held) {
   ATHANOR_CHECK(global_batch_size >= 1, "global_batch_size ({}) must be at least 1", global_batch_size);
   ATHANOR_CHECK(num_threads >= 1 && prefetch >= 1, "data threads ({}) and prefetch ({}) must be at least 1",
                 num_threads, prefetch);
-  impl_ = std::make_unique<Impl>(mixture, seed, start, global_batch_size, prefetch);
+  ATHANOR_ASSERT(std::ranges::is_sorted(held) && (held.empty() || held.back() < global_batch_size));
+  impl_ = std::make_unique<Impl>(mixture, seed, start, global_batch_size, prefetch, std::move(held));
   for (int i = 0; i < num_threads; ++i) impl_->threads.emplace_back([impl = impl_.get()] { impl->work(); });
 }
 

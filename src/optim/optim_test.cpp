@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "optim/adamw.h"
 #include "optim/clip.h"
+#include "optim/gradient_norm.h"
 #include "optim/schedule.h"
 
 namespace athanor {

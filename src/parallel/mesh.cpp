@@ -11,4 +11,22 @@ Mesh::Mesh(Layout layout, comm::World& world) : layout_(std::move(layout)), worl
   }
 }
 
+double Mesh::waited_s() const {
+  double total = 0;
+  for (const auto& [kind, ranks] : groups_) total += ranks->traffic().waited_s;
+  return total;
+}
+
+namespace {
+
+std::unique_ptr<comm::World> world_of_one() {
+  comm::WorldOptions options;
+  options.fake_size = 1;
+  return comm::World::open(options);
+}
+
+}  // namespace
+
+OneRank::OneRank(const RunConfig& config) : world(world_of_one()), mesh(Layout(config, 1), *world) {}
+
 }  // namespace athanor

@@ -18,13 +18,25 @@ class Mesh {
   comm::World& world() const { return world_; }
   int rank() const { return world_.rank(); }
   int data_rank() const { return layout_.data_rank(rank()); }
+  bool is_first() const { return rank() == 0; }  ///< of the world: the one that speaks and writes what is written once
   /// This rank's group of a kind; a group of one where the axis has one rank.
   comm::Communicator& group(GroupKind kind) const { return *groups_.at(kind); }
+  const std::map<GroupKind, std::unique_ptr<comm::Communicator>>& groups() const { return groups_; }
+
+  /// What this process has waited for collectives so far, seconds.
+  double waited_s() const;
 
  private:
   Layout layout_;
   comm::World& world_;
   std::map<GroupKind, std::unique_ptr<comm::Communicator>> groups_;
+};
+
+/// A world and mesh of one process, under whatever launcher.
+struct OneRank {
+  explicit OneRank(const RunConfig& config);
+  std::unique_ptr<comm::World> world;
+  Mesh mesh;
 };
 
 }  // namespace athanor

@@ -1,6 +1,7 @@
 #pragma once
 // What a pipeline schedule drives. One stage is the whole model; a pipeline has several.
 
+#include <array>
 #include <functional>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct Labels {
 struct RouterCounts {
   Tensor chosen;       ///< [layers, experts] int64: choices of each expert, before balancing
   Tensor taken;        ///< [layers, experts] int64: choices that each expert took
+  Tensor to_rank;      ///< [layers, expert ranks] int64: tokens with a choice on each; undefined for one
   Tensor entropy_sum;  ///< [layers] fp64: of the probabilities, over tokens, nats
   Tensor moved;        ///< [layers] int64: choices that balancing gave to another expert
   Tensor dropped;      ///< [layers] int64: choices that no expert took
@@ -36,12 +38,17 @@ struct RouterCounts {
 
   bool defined() const { return taken.defined(); }  ///< not for dense models
 
+  /// The int64 ones.
+  static constexpr std::array kCounts = {&RouterCounts::chosen, &RouterCounts::taken,   &RouterCounts::to_rank,
+                                         &RouterCounts::moved,  &RouterCounts::dropped, &RouterCounts::flat};
+
   RouterCounts& operator+=(const RouterCounts& other) {
-    for (Tensor RouterCounts::*counts : {&RouterCounts::chosen, &RouterCounts::taken, &RouterCounts::entropy_sum,
-                                         &RouterCounts::moved, &RouterCounts::dropped, &RouterCounts::flat}) {
-      if (!(other.*counts).defined()) continue;
+    const auto add = [&](Tensor RouterCounts::*counts) {
+      if (!(other.*counts).defined()) return;
       this->*counts = (this->*counts).defined() ? this->*counts + other.*counts : other.*counts;
-    }
+    };
+    for (Tensor RouterCounts::*counts : kCounts) add(counts);
+    add(&RouterCounts::entropy_sum);
     return *this;
   }
 };

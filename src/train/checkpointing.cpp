@@ -10,6 +10,7 @@
 #include "config/dump.h"
 #include "train/router_state.h"
 #include "train/run_folder.h"
+#include "train/state_pieces.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
@@ -18,20 +19,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kProgressFile = "athanor.json";  // beside a model-only checkpoint
-
-constexpr const char* kMaster = "master";
-
-// The moments, which lie in memory as they are stored; the master does not (parallel/parameters.h).
-struct Kind {
-  const char* name;
-  Tensor flat;
-};
-std::vector<Kind> moment_kinds(const TrainState& state) {
-  return {{"exp_avg", state.optimizer.exp_avg()}, {"exp_avg_sq", state.optimizer.exp_avg_sq()}};
-}
-
-std::string tensor_name(const char* kind, const BucketEntry& e) { return std::string(kind) + "/" + e.name; }
-Slice slice_of(const BucketEntry& e) { return box_slice(e.global_shape, e.offset, e.extent); }
 
 json ledger_json(const DataLedger& ledger) {
   json sources = json::object(), mix = json::object();
@@ -115,43 +102,18 @@ json state_json(const TrainState& state) {
   return result;
 }
 
-std::vector<PieceView> state_pieces(const TrainState& state) {
-  std::vector<PieceView> pieces;
-  const ParameterStore& parameters = state.parameters;
-  for (const BucketEntry& e : parameters.table()) {
-    const auto read = [&](int64_t first, std::span<float> out) { parameters.read_master(e, first, out); };
-    pieces.push_back({tensor_name(kMaster, e), slice_of(e), nullptr, read});
-  }
-  for (const Kind& kind : moment_kinds(state)) {
-    for (const BucketEntry& e : parameters.table()) {
-      pieces.push_back({tensor_name(kind.name, e), slice_of(e), kind.flat.data_ptr<float>() + e.flat_begin});
-    }
-  }
-  return pieces;
-}
-
-void save_checkpoint(const TrainState& state) {
+void save_checkpoint(TrainState& state) {
+  state.gatherer.wait_all();
+  RotationOptions options;
+  options.team = team_of(state.mesh);
   save_rotating(RunFolder{state.config.train.run_dir}.checkpoints(), state.step, state_pieces(state),
-                model_identity(state.config.model), state_json(state));
+                model_identity(state.config.model), state_json(state), options);
 }
 
 void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint) {
   const std::string where = checkpoint.folder().string();
   check_same_model(checkpoint.manifest().model, state.config.model, where);
-  std::vector<TargetView> targets;
-  ParameterStore& parameters = state.parameters;
-  for (const BucketEntry& e : parameters.table()) {
-    const auto write = [&](int64_t first, std::span<const float> values) { parameters.write_master(e, first, values); };
-    targets.push_back({tensor_name(kMaster, e), slice_of(e), nullptr, write});
-  }
-  for (const Kind& kind : moment_kinds(state)) {
-    // An imported model has no moments yet; the optimizer's are zero.
-    if (!checkpoint.manifest().tensors.contains(tensor_name(kind.name, parameters.table()[0]))) continue;
-    for (const BucketEntry& e : parameters.table()) {
-      targets.push_back({tensor_name(kind.name, e), slice_of(e), kind.flat.data_ptr<float>() + e.flat_begin});
-    }
-  }
-  checkpoint.load(targets);
+  load_state_pieces(state, checkpoint);
   apply_progress(state, checkpoint.state(), where);
   load_routers(state, checkpoint.state(), where);
 }
@@ -164,24 +126,52 @@ void load_progress(TrainState& state, const fs::path& model_folder) {
   apply_progress(state, progress, file.string());
 }
 
-fs::path save_model(const TrainState& state) {
-  const RunFolder run{state.config.train.run_dir};
-  const fs::path folder = run.models() / step_folder_name(state.step);
+namespace {
+
+void export_model(const TrainState& state, const fs::path& folder, const ParameterReader& read) {
   HfExportOptions options;
   options.dtype = state.config.checkpoint.model_dtype == "float32" ? Dtype::kF32 : Dtype::kBF16;
-  options.tokenizer = run.tokenizer();
+  options.tokenizer = RunFolder{state.config.train.run_dir}.tokenizer();
   options.extra_files = {{kProgressFile, progress_json(state).dump(2) + "\n"}};
   options.overwrite = true;  // a run that was cut repeats its last steps
   HfConfig config;
   config.model = state.config.model;
   config.eos_token_id = state.data.eos_id;
   config.router_aux_loss_coef = state.config.moe.router_aux_loss_coef;
-  export_hf_folder(
-      folder, config,
-      [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
-        state.parameters.read_master(state.parameters.entry(spec.name), first, out);
-      },
-      options);
+  export_hf_folder(folder, config, read, options);
+}
+
+// No rank holds the whole model: they write what they have beside the place, and the first makes the folder of that.
+void export_together(const TrainState& state, const fs::path& folder) {
+  const Team team = team_of(state.mesh);
+  const fs::path parts = folder.parent_path() / ("." + folder.filename().string() + ".parts.tmp");
+  const auto remove_parts = [&] { fs::remove_all(parts); };
+  team.on_first(remove_parts);
+  write_checkpoint(parts, master_pieces(state), model_identity(state.config.model), {}, {}, {}, team);
+  team.on_first([&] {
+    const CheckpointReader reader = CheckpointReader::open(parts);
+    export_model(state, folder, [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
+      Slice slice = whole_slice(spec.shape);
+      slice.flat_begin = first;
+      slice.flat_end = first + static_cast<int64_t>(out.size());
+      reader.load({{"master/" + spec.name, slice, out.data()}});
+    });
+    remove_parts();
+  });
+}
+
+}  // namespace
+
+fs::path save_model(TrainState& state) {
+  state.gatherer.wait_all();
+  const fs::path folder = RunFolder{state.config.train.run_dir}.models() / step_folder_name(state.step);
+  if (state.mesh.world().size() > 1) {
+    export_together(state, folder);
+  } else {
+    export_model(state, folder, [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
+      state.parameters.read_master(state.parameters.entry(spec.name), first, out);
+    });
+  }
   return folder;
 }
 

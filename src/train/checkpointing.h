@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "checkpoint/reader.h"
-#include "checkpoint/writer.h"
 #include "train/train_state.h"
 
 namespace athanor {
@@ -13,13 +12,12 @@ namespace athanor {
 /// shares and bias.
 nlohmann::json state_json(const TrainState& state);
 
-/// The slices of master and moments that this process holds, as "master/NAME", "exp_avg/NAME", "exp_avg_sq/NAME".
-std::vector<PieceView> state_pieces(const TrainState& state);
+/// Writes a full checkpoint into run_dir/checkpoints and keeps the newest two. Collective: each rank writes what is its
+/// own (train/state_pieces.h). @throws IoError on every rank, see save_rotating.
+void save_checkpoint(TrainState& state);
 
-/// Writes a full checkpoint into run_dir/checkpoints and keeps the newest two. @throws IoError, see save_rotating.
-void save_checkpoint(const TrainState& state);
-
-/// Reads tensors and numbers back; what forward reads is rounded from the master.
+/// Reads tensors and numbers back, whatever layout wrote them; what forward reads is rounded from the master.
+/// Collective.
 /// @throws CheckpointError if it is of another model; ConfigError if train.seed differs, since the order of the data
 /// would change under the cursor.
 void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint);
@@ -28,7 +26,7 @@ void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint);
 void load_progress(TrainState& state, const std::filesystem::path& model_folder);
 
 /// Writes run_dir/models/step-… : a folder that transformers loads, with athanor.json (step, tokens, ledger) beside it.
-/// @return the folder. @throws IoError.
-std::filesystem::path save_model(const TrainState& state);
+/// Collective. @return the folder. @throws IoError on every rank.
+std::filesystem::path save_model(TrainState& state);
 
 }  // namespace athanor

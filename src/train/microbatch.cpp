@@ -7,7 +7,7 @@ namespace {
 
 Tensor tokens_of(const Batch& batch, int64_t first, int64_t count) {
   Tensor tokens = at::empty({count, batch.seq_len}, at::kLong);
-  std::copy_n(batch.tokens.data() + first * batch.seq_len, tokens.numel(), tokens.data_ptr<int64_t>());
+  std::copy_n(batch.sequence(first), tokens.numel(), tokens.data_ptr<int64_t>());
   return tokens;
 }
 
@@ -21,33 +21,55 @@ Tensor targets_of(const Tensor& tokens) {
 ops::DocumentLengths documents_of(const Batch& batch, int64_t first, int64_t count, uint32_t eos_id) {
   ops::DocumentLengths lengths(static_cast<size_t>(count));
   for (int64_t b = 0; b < count; ++b) {
-    document_lengths(batch.tokens.data() + (first + b) * batch.seq_len, batch.seq_len, eos_id,
-                     lengths[static_cast<size_t>(b)]);
+    document_lengths(batch.sequence(first + b), batch.seq_len, eos_id, lengths[static_cast<size_t>(b)]);
   }
   return lengths;
+}
+
+Microbatch make_microbatch(const Batch& batch, int64_t first, int64_t count, const RunConfig& config, uint32_t eos_id,
+                           int64_t step) {
+  const auto sequences = static_cast<double>(batch.num_sequences),
+             layers = static_cast<double>(std::max<int64_t>(1, config.model.num_sparse_layers()));
+  const auto tokens = sequences * static_cast<double>(batch.seq_len);
+  Microbatch m;
+  m.tokens = tokens_of(batch, first, count);
+  m.labels.targets = targets_of(m.tokens);
+  if (config.data.attention_scope == "document") m.labels.documents = documents_of(batch, first, count, eos_id);
+  m.labels.loss_scale = 1 / (sequences * static_cast<double>(batch.seq_len - 1));
+  m.labels.aux_scale = config.moe.router_aux_loss_coef / (layers * sequences);
+  m.labels.z_scale = config.moe.router_z_loss_coef / (layers * tokens);
+  m.labels.step = step;
+  m.labels.first_sequence = first;
+  return m;
 }
 
 }  // namespace
 
 std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id, int64_t step) {
-  const auto sequences = static_cast<double>(batch.num_sequences),
-             layers = static_cast<double>(std::max<int64_t>(1, config.model.num_sparse_layers()));
-  const auto tokens = sequences * static_cast<double>(batch.seq_len);
   std::vector<Microbatch> microbatches;
   for (int64_t first = 0; first < batch.num_sequences; first += config.train.micro_batch_size) {
     const int64_t count = std::min(config.train.micro_batch_size, batch.num_sequences - first);
-    Microbatch m;
-    m.tokens = tokens_of(batch, first, count);
-    m.labels.targets = targets_of(m.tokens);
-    if (config.data.attention_scope == "document") m.labels.documents = documents_of(batch, first, count, eos_id);
-    m.labels.loss_scale = 1 / (sequences * static_cast<double>(batch.seq_len - 1));
-    m.labels.aux_scale = config.moe.router_aux_loss_coef / (layers * sequences);
-    m.labels.z_scale = config.moe.router_z_loss_coef / (layers * tokens);
-    m.labels.step = step;
-    m.labels.first_sequence = first;
-    microbatches.push_back(std::move(m));
+    microbatches.push_back(make_microbatch(batch, first, count, config, eos_id, step));
   }
   return microbatches;
+}
+
+std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id, int64_t step,
+                                    const Layout& layout, int data_rank) {
+  std::vector<Microbatch> microbatches;
+  for (int64_t i = 0; i < layout.microbatches(); ++i) {
+    const int64_t first = layout.first_sequence(data_rank, i);
+    microbatches.push_back(make_microbatch(batch, first, config.train.micro_batch_size, config, eos_id, step));
+  }
+  return microbatches;
+}
+
+std::vector<int64_t> sequences_of(const Layout& layout, int data_rank, int64_t micro_batch_size) {
+  std::vector<int64_t> sequences;
+  for (int64_t i = 0; i < layout.microbatches(); ++i) {
+    for (int64_t b = 0; b < micro_batch_size; ++b) sequences.push_back(layout.first_sequence(data_rank, i) + b);
+  }
+  return sequences;
 }
 
 }  // namespace athanor

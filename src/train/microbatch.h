@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "arch/layout.h"
 #include "config/run_config.h"
 #include "data/loader.h"
 #include "parallel/stage.h"
@@ -20,5 +21,12 @@ struct Microbatch {
 /// @param step  number of the update, for random numbers. @param eos_id  ends a document; used where
 /// data.attention_scope is "document".
 std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id, int64_t step = 0);
+
+/// Those of one data rank, which must hold their sequences (sequences_of).
+std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id, int64_t step,
+                                    const Layout& layout, int data_rank);
+
+/// The sequences of a batch that a data rank trains on, ascending.
+std::vector<int64_t> sequences_of(const Layout& layout, int data_rank, int64_t micro_batch_size);
 
 }  // namespace athanor

@@ -6,6 +6,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "config/checks.h"
+#include "train/rank_share.h"
 
 namespace athanor {
 
@@ -25,38 +26,20 @@ void resolve_with_data(RunConfig& config, const Dataset& train) {
                 train.vocab_size(), config.model.vocab_size, train.vocab_size());
 }
 
-void refuse_unsupported(const RunConfig& config) {
-  const auto& p = config.parallelism;
-  std::vector<std::string> lines;
-  const auto need_default = [&](bool is_default, const std::string& key, const std::string& value,
-                                const std::string& remedy) {
-    if (!is_default) lines.push_back(fmt::format("{} = {}: this version trains in one process{}", key, value, remedy));
-  };
-  need_default(p.data_parallel_replicate_degree == 1, "parallelism.data_parallel_replicate_degree",
-               std::to_string(p.data_parallel_replicate_degree), "; set it to 1");
-  need_default(p.data_parallel_shard_degree == 1 || p.data_parallel_shard_degree == -1,
-               "parallelism.data_parallel_shard_degree", std::to_string(p.data_parallel_shard_degree),
-               "; set it to -1");
-  need_default(p.expert_parallel_degree == 1, "parallelism.expert_parallel_degree",
-               std::to_string(p.expert_parallel_degree), "; set it to 1");
-  need_default(p.tensor_parallel_degree == 1, "parallelism.tensor_parallel_degree",
-               std::to_string(p.tensor_parallel_degree), "; set it to 1");
-  need_default(p.pipeline_parallel_degree == 1, "parallelism.pipeline_parallel_degree",
-               std::to_string(p.pipeline_parallel_degree), "; set it to 1");
-  if (!lines.empty()) throw ConfigError(join(lines, "\n"));
-}
-
-void check_memory(const RunConfig& config) {
-  const auto need = estimate_train_memory(config, config.data.seq_len);
+void check_memory(const RunConfig& config, const comm::World& world, const Layout& layout) {
+  const auto need = estimate_train_memory(config, config.data.seq_len, layout);
   const auto available = static_cast<double>(available_memory_bytes());
+  const int ranks = count_ranks_of_host(world);
+  const std::string each = ranks > 1 ? fmt::format(" for each of {} ranks on {}", ranks, world.host()) : "";
   const std::string parts = fmt::format(
       "{} of weights, gradients and optimizer state, {} of activations, {} of scratch", format_bytes(need.state_bytes),
       format_bytes(need.activation_bytes), format_bytes(need.transient_bytes));
-  ATHANOR_CHECK(need.total() <= available,
-                "this run needs about {} of memory ({}), and {} are free; a smaller train.micro_batch_size lowers the "
-                "activations, a smaller model the rest",
-                format_bytes(need.total()), parts, format_bytes(available));
-  log::info("memory: about {} needed ({}), {} free", format_bytes(need.total()), parts, format_bytes(available));
+  ATHANOR_CHECK(need.total() * ranks <= available,
+                "this run needs about {} of memory{} ({}), and {} are free; a smaller train.micro_batch_size lowers "
+                "the activations, a smaller model the rest",
+                format_bytes(need.total()), each, parts, format_bytes(available));
+  log::info("memory: about {} needed{} ({}), {} free", format_bytes(need.total()), each, parts,
+            format_bytes(available));
 }
 
 void refuse_zero_routers(const RunConfig& config, const ParameterStore& parameters) {

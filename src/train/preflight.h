@@ -1,6 +1,8 @@
 #pragma once
 // What is checked before step 1, so that no run dies of it at step 1,000.
 
+#include "arch/layout.h"
+#include "comm/world.h"
 #include "config/run_config.h"
 #include "data/dataset.h"
 #include "parallel/parameters.h"
@@ -11,12 +13,9 @@ namespace athanor {
 /// @throws ConfigError with the numbers and the remedy: vocabulary, sequence length.
 void resolve_with_data(RunConfig& config, const Dataset& train);
 
-/// What this build does in one process. @throws ConfigError naming every key that asks for more.
-void refuse_unsupported(const RunConfig& config);
-
-/// Compares the memory this run will need with what the machine has free.
+/// Compares the memory that the ranks of this host will need with what it has free.
 /// @throws ConfigError with the parts of the need, if it cannot fit.
-void check_memory(const RunConfig& config);
+void check_memory(const RunConfig& config, const comm::World& world, const Layout& layout);
 
 /// A router whose weights are all zero sends every token to the first experts and learns nothing.
 /// @throws CheckpointError naming it.

@@ -15,9 +15,11 @@
 #include "base/process.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "parallel/share.h"
 #include "train/checkpointing.h"
 #include "train/gemm_peak.h"
 #include "train/metrics_log.h"
+#include "train/microbatch.h"
 #include "train/preflight.h"
 #include "train/router_metrics.h"
 #include "train/run_folder.h"
@@ -34,7 +36,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 bool due(int64_t step, int64_t interval) { return interval > 0 && step % interval == 0; }
 
-// A disk that is full costs what was to be written, never the run.
+// A disk that is full costs what was to be written, never the run. Every rank throws what one has met.
 bool try_to_save(const char* what, const std::function<void()>& save) {
   try {
     save();
@@ -47,11 +49,12 @@ bool try_to_save(const char* what, const std::function<void()>& save) {
 
 class Run {
  public:
-  explicit Run(StartedRun started)
-      : stages_(std::move(started.stages)), state_(std::move(started.state)), first_step_(state_->step),
-        from_scratch_(started.from_scratch),
-        metrics_(state_->config.train.run_dir, state_->config.metrics.tensorboard, first_step_) {
+  Run(StartedRun started, std::atomic<int64_t>& step_underway)
+      : stages_(std::move(started.stages)), mesh_(std::move(started.mesh)), state_(std::move(started.state)),
+        world_(mesh_->group(GroupKind::kWorld)), step_underway_(step_underway), first_step_(state_->step),
+        from_scratch_(started.from_scratch) {
     const auto& config = state_->config;
+    if (mesh_->is_first()) metrics_.emplace(config.train.run_dir, config.metrics.tensorboard, first_step_);
     gemm_peak_ = config_peak_unknown() ? measure_peak() : config.metrics.gemm_peak_tflops * 1e12;
   }
 
@@ -61,8 +64,10 @@ class Run {
     bool saved = true;
     while (state_->step < config.train.steps) {
       if (!loader_ || state_->step == state_->stage.end()) enter_stage();
+      step_underway_ = state_->step + 1;
       StepMetrics metrics = one_step();
-      const bool stopping = signals.stop_signal().has_value();
+      const int stop_signal = stop_signal_of_any(signals);
+      const bool stopping = stop_signal != 0;
       const bool last = state_->step == config.train.steps;
       if (due(state_->step, config.train.validation_interval) || (last && config.train.validation_interval > 0))
         validate(metrics);
@@ -73,7 +78,7 @@ class Run {
         saved = try_to_save("the checkpoint", [&] { save_checkpoint(*state_); });
       }
       fault_point("train.after_step");
-      if (stopping) return stop(*signals.stop_signal());
+      if (stopping) return stop(stop_signal);
     }
     if (!saved)
       log::error("the run is complete but its last checkpoint is not on disk: free some space and run it again");
@@ -86,10 +91,13 @@ class Run {
     const auto holds_next = [this](const StageData& data) { return state_->step < data.stage.end(); };
     data_ = &*std::find_if(stages_.begin(), stages_.end(), holds_next);
     const auto& config = data_->stage.config;
-    state_->stage = data_->stage;
+    state_->enter(data_->stage);
     if (stages_.size() > 1) log::info("step {}: {} begins", state_->step + 1, data_->stage.name);
+    std::vector<int64_t> held;  // all
+    if (!state_->plan.is_trivial())
+      held = sequences_of(state_->layout, mesh_->data_rank(), config.train.micro_batch_size);
     loader_.emplace(data_->train, static_cast<uint64_t>(config.train.seed), state_->ledger,
-                    config.train.global_batch_size, static_cast<int>(config.data.num_threads));
+                    config.train.global_batch_size, static_cast<int>(config.data.num_threads), 2, std::move(held));
     flops_per_step_ = count_train_flops(config.model, config.train.global_batch_size, config.data.seq_len);
     unigram_entropies_.clear();
   }
@@ -108,7 +116,7 @@ class Run {
     metrics.data_s = data_s;
     metrics.step_s = seconds_since(start);
     // Faster than the yardstick: that was taken beside other work.
-    if (config_peak_unknown() && metrics.flops > gemm_peak_ * metrics.step_s) {
+    if (world_.size() == 1 && config_peak_unknown() && metrics.flops > gemm_peak_ * metrics.step_s) {
       gemm_peak_ = std::max(gemm_peak_, measure_peak());
       metrics.gemm_peak_flops = gemm_peak_;
     }
@@ -116,8 +124,21 @@ class Run {
   }
 
   bool config_peak_unknown() const { return state_->config.metrics.gemm_peak_tflops == 0; }
+  // Of all ranks together, measured at the same time: they may share processors.
   double measure_peak() const {
-    return measure_gemm_peak_flops(state_->config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat);
+    world_.barrier();
+    const Tensor peak =
+        at::full({1}, measure_gemm_peak_flops(state_->config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat),
+                 at::kDouble);
+    world_.all_reduce(peak).wait();
+    return peak.item<double>();
+  }
+
+  // A signal that has reached one rank ends the run of all, after the same step. 0: none.
+  int stop_signal_of_any(const SignalGuard& signals) const {
+    const Tensor number = at::full({1}, signals.stop_signal().value_or(0), at::kLong);
+    world_.all_reduce(number, comm::Reduction::kMax).wait();
+    return static_cast<int>(number.item<int64_t>());
   }
 
   StepMetrics summarize(const StepReport& report, const Batch& batch) const {
@@ -132,7 +153,7 @@ class Run {
     m.z_loss = report.parts.z_sum / (layers * tokens);
     m.grad_norm = report.grad_norm;
     m.lr = report.lr;
-    m.changed_share = static_cast<double>(report.changed) / static_cast<double>(state_->parameters.num_elements());
+    m.changed_share = static_cast<double>(report.changed) / static_cast<double>(count_parameters(config.model));
     m.tokens = batch.num_sequences * batch.seq_len;
     m.tokens_seen = state_->tokens_seen;
     if (stages_.size() > 1) m.stage = state_->stage.name;
@@ -159,7 +180,7 @@ class Run {
       const auto sequences = static_cast<double>(state_->config.train.validation_sequences);
       const double source_loss =
           validation_loss(state_->decoder, dataset, std::max<int64_t>(1, std::llround(share * sequences)),
-                          state_->stage.config, state_->data.eos_id);
+                          state_->stage.config, state_->data.eos_id, mesh_->group(GroupKind::kData));
       if (i == unigram_entropies_.size()) unigram_entropies_.push_back(unigram_entropy(dataset));
       log::info("step {}: validation loss {:.4f}{} (unigram entropy of the same split: {:.4f})", metrics.step,
                 source_loss, validation.size() > 1 ? " of " + name : "", unigram_entropies_[i]);
@@ -172,9 +193,10 @@ class Run {
   }
 
   void show(const StepMetrics& metrics) {
+    if (!metrics_) return;
     fmt::print("{}\n", format_step_line(metrics));
     std::fflush(stdout);
-    metrics_.write(metrics);
+    metrics_->write(metrics);
   }
 
   void save_model_only() {
@@ -182,13 +204,20 @@ class Run {
   }
 
   [[noreturn]] void refuse(const StepReport& report) const {
-    const std::string where = first_non_finite_gradient(state_->parameters);
+    const std::string where = first_of_any(first_non_finite_gradient(state_->parameters));
     fail<Error>(
         "step {}: the loss is {} and the gradient norm {}; {}. Nothing was updated. Resume from the checkpoint "
         "before with a lower optimizer.lr, or look at the data of this step ({})",
         report.step, report.parts.loss_sum, report.grad_norm,
         where.empty() ? "every gradient is finite" : "the first gradient that is not finite is that of " + where,
         describe_position(state_->ledger));
+  }
+
+  // The first text that is not empty, by rank.
+  std::string first_of_any(const std::string& text) const {
+    const auto texts = texts_on_first(world_, text);
+    const auto found = std::ranges::find_if(texts, [](const std::string& each) { return !each.empty(); });
+    return text_of_first(world_, found == texts.end() ? "" : *found);
   }
 
   int stop(int signal_number) const {
@@ -198,10 +227,13 @@ class Run {
 
   std::vector<StageData> stages_;
   const StageData* data_ = nullptr;  // of the stage underway
+  std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<TrainState> state_;
+  comm::Communicator& world_;
+  std::atomic<int64_t>& step_underway_;
   int64_t first_step_;
   bool from_scratch_;
-  MetricsLog metrics_;
+  std::optional<MetricsLog> metrics_;  // of the first rank
   std::optional<Loader> loader_;
   double flops_per_step_ = 0, gemm_peak_ = 0;
   std::vector<double> unigram_entropies_;  // of the stage's validation sources, as far as they were needed
@@ -209,8 +241,8 @@ class Run {
 
 }  // namespace
 
-int run_training(RunConfig config) {
-  Run run(start_run(std::move(config)));
+int run_training(RunConfig config, comm::World& world, std::atomic<int64_t>& step) {
+  Run run(start_run(std::move(config), world), step);
   return run.loop();
 }
 

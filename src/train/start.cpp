@@ -12,24 +12,25 @@
 #include "model/initialize.h"
 #include "train/checkpointing.h"
 #include "train/preflight.h"
+#include "train/rank_share.h"
 #include "train/run_folder.h"
+#include "train/state_pieces.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
 void load_weights(TrainState& state, const HfFolder& folder) {
-  for (const auto& spec : make_inventory(state.config.model)) {
-    state.parameters.fill_master(spec.name,
-                                 [&](int64_t first, std::span<float> out) { folder.read(spec.name, first, out); });
-  }
+  load_master(state,
+              [&](const std::string& name, int64_t first, std::span<float> out) { folder.read(name, first, out); });
 }
 
 // checkpoint.resume names a folder: a full checkpoint, or a model-only one whose moments start fresh.
 void resume_from_path(TrainState& state, const fs::path& path) {
   if (fs::exists(path / kManifestName)) {
     const auto checkpoint = CheckpointReader::open(path);
-    checkpoint.verify();
+    const Team team = team_of(state.mesh);
+    team.on_all([&] { checkpoint.verify(team.index, team.size); });
     load_checkpoint(state, checkpoint);
     log::info("resumed from {} at step {}", path.string(), state.step);
     return;
@@ -49,7 +50,7 @@ void resume_from_path(TrainState& state, const fs::path& path) {
 bool resume(TrainState& state, const RunFolder& folder) {
   const std::string& how = state.config.checkpoint.resume;
   const bool from_path = how != "auto" && how != "never";
-  if (const auto newest = open_newest_verified(folder.checkpoints())) {
+  if (const auto newest = open_newest_verified(folder.checkpoints(), team_of(state.mesh))) {
     load_checkpoint(state, *newest);
     log::info("resumed from {} at step {}", newest->folder().string(), state.step);
     if (from_path)
@@ -106,28 +107,62 @@ void resolve_model(RunConfig& config) {
   ATHANOR_CHECK_AS(CheckpointError, problems.empty(), "{}: {}", from, join(problems, "; "));
 }
 
+// The folder is one for all ranks: the first makes it and keeps the log.
+void open_folder(const StartedRun& run, const RunConfig& config) {
+  const auto& tokenizer = run.stages.front().train.sources().front().dataset.tokenizer_file();
+  team_of(*run.mesh).on_first([&] { open_run_folder(config, tokenizer); });
+}
+
+void say_what_starts(const TrainState& state) {
+  const RunConfig& config = state.config;
+  log::info("{}: {} parameters ({} active for a token), {} threads{}", config.train.run_dir,
+            format_thousands(static_cast<double>(count_parameters(config.model))),
+            format_thousands(static_cast<double>(count_active_parameters(config.model))), at::get_num_threads(),
+            state.mesh.world().size() > 1 ? " on each rank" : "");
+  if (state.mesh.world().size() > 1) log::info("{}", describe_layout(state));
+}
+
 }  // namespace
 
-StartedRun start_run(RunConfig config) {
-  at::set_num_threads(static_cast<int>(config.train.num_threads > 0 ? config.train.num_threads : cpu_count()));
-  refuse_unsupported(config);
+void refuse_misfits(RunConfig config, int world_size) {
   resolve_model(config);
-  StartedRun run{open_run_data(config), nullptr, false};
+  std::vector<std::string> faults = find_unsupported_degrees(config.parallelism);
+  if (faults.empty()) faults = find_layout_faults(config, world_size);
+  ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
+}
+
+comm::WorldOptions world_options(const RunConfig& config) {
+  comm::WorldOptions options;
+  options.timeout = std::chrono::milliseconds(std::llround(config.parallelism.collective_timeout_s * 1000));
+  options.check = config.parallelism.check_collectives;
+  options.ranks_per_node = static_cast<int>(config.topology.ranks_per_node);
+  options.nodes_per_supernode = static_cast<int>(config.topology.nodes_per_supernode);
+  return options;
+}
+
+StartedRun start_run(RunConfig config, comm::World& world) {
+  at::set_num_threads(threads_of_rank(world, config.train.num_threads));
+  resolve_model(config);
+  StartedRun run;
+  run.mesh = std::make_unique<Mesh>(Layout(config, world.size()), world);
+  if (!run.mesh->is_first()) {
+    log::set_level(log::Level::kError);  // what all would say is said once
+    config.data.verify = false;
+  }
+  team_of(*run.mesh).on_all([&] { run.stages = open_run_data(config); });
   const DataIdentity identity = data_identity(run.stages);
   for (const auto& data : run.stages) refuse_unbalanceable(data.stage.config);
-  for (const auto& data : run.stages) check_memory(data.stage.config);
+  for (const auto& data : run.stages) check_memory(data.stage.config, world, Layout(data.stage.config, world.size()));
   // What is known to fail should leave no run folder behind.
   if (begins_anew(config)) plan_supply(run.stages, config, {}, 0).refuse_shortages();
-  const RunFolder folder = open_run_folder(config, run.stages.front().train.sources().front().dataset.tokenizer_file());
+  open_folder(run, config);
 
-  run.state = std::make_unique<TrainState>(config, identity);
-  const bool resumed = resume(*run.state, folder);
+  run.state = std::make_unique<TrainState>(config, identity, *run.mesh);
+  const bool resumed = resume(*run.state, RunFolder{config.train.run_dir});
   if (!resumed) start_fresh(*run.state);
   refuse_zero_routers(config, run.state->parameters);
   run.from_scratch = !resumed && config.model.from.empty();
-  log::info("{}: {} parameters ({} active for a token), {} threads", config.train.run_dir,
-            format_thousands(static_cast<double>(count_parameters(config.model))),
-            format_thousands(static_cast<double>(count_active_parameters(config.model))), at::get_num_threads());
+  say_what_starts(*run.state);
   const Supply supply = plan_supply(run.stages, config, run.state->ledger, run.state->step);
   for (const auto& line : supply.lines) log::info("{}", line);
   supply.refuse_shortages();

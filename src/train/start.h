@@ -11,11 +11,20 @@ namespace athanor {
 
 struct StartedRun {
   std::vector<StageData> stages;
+  std::unique_ptr<Mesh> mesh;
   std::unique_ptr<TrainState> state;
   bool from_scratch = false;  ///< freshly initialised, not resumed
 };
 
+/// What the configuration alone says is wrong with it on so many ranks, before any of them communicates.
+/// @throws ConfigError with every fault, a line each; CheckpointError for the folder of model.from.
+void refuse_misfits(RunConfig config, int world_size);
+
+/// How the world is to be opened for a run.
+comm::WorldOptions world_options(const RunConfig& config);
+
 /// Opens and verifies data, checks everything that can be checked, opens the run folder and fills the state.
-StartedRun start_run(RunConfig config);
+/// Collective; the world must outlive the run.
+StartedRun start_run(RunConfig config, comm::World& world);
 
 }  // namespace athanor

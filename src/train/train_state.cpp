@@ -4,7 +4,40 @@ namespace athanor {
 
 namespace {
 
-DecoderOptions decoder_options(const RunConfig& config) {
+// bucket_mb is in units of 10^6 bytes of fp32.
+int64_t bucket_elements(const RunConfig& config) {
+  return std::max<int64_t>(1, static_cast<int64_t>(config.parallelism.bucket_mb * 1e6 / sizeof(float)));
+}
+
+// Consecutive ranks of the expert group that share a node, where each node has as many; else 1.
+int ranks_of_a_node(const RunConfig& config, const Mesh& mesh) {
+  const auto& ranks = mesh.group(GroupKind::kExpert).options().world_ranks;
+  const int64_t per_node = config.topology.ranks_per_node;
+  const auto same_node = [&](int a, int b) {
+    return per_node > 0 ? a / per_node == b / per_node
+                        : mesh.world().hosts()[static_cast<size_t>(a)] == mesh.world().hosts()[static_cast<size_t>(b)];
+  };
+  size_t run = 1;
+  while (run < ranks.size() && same_node(ranks[0], ranks[run])) ++run;
+  for (size_t i = 1; i < ranks.size(); ++i) {
+    if (same_node(ranks[i - 1], ranks[i]) != (i % run != 0)) return 1;
+  }
+  return ranks.size() % run == 0 ? static_cast<int>(run) : 1;
+}
+
+std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh& mesh) {
+  if (mesh.layout().expert() == 1) return nullptr;
+  moe::DispatchOptions options;
+  options.kind = moe::parse_dispatch(config.moe.dispatch);
+  if (options.kind == moe::DispatchKind::kAuto) options.kind = moe::DispatchKind::kAllToAll;
+  options.chunks = std::max<int64_t>(1, config.moe.dispatch_chunks);
+  options.inner_ranks = ranks_of_a_node(config, mesh);
+  return std::make_shared<moe::Dispatch>(mesh.group(GroupKind::kExpert), options);
+}
+
+}  // namespace
+
+DecoderOptions TrainState::decoder_options() {
   const MoeConfig& moe = config.moe;
   DecoderOptions options;
   options.aux_scope = moe::parse_aux_scope(moe.aux_scope);
@@ -12,21 +45,47 @@ DecoderOptions decoder_options(const RunConfig& config) {
   options.recompute = parse_recompute(config.parallelism.recompute);
   options.routing.balance = {moe::parse_balance(moe.balance), moe.balance_group, moe.capacity_factor,
                              moe::parse_capacity_order(moe.capacity_order)};
+  options.routing.balance_ranks = &mesh.group(GroupKind::kBalance);
+  options.routing.expert_ranks = mesh.layout().expert();
   options.routing.noise_stddev = moe.router_noise;
   options.routing.seed = static_cast<uint64_t>(config.train.seed);
   options.routing.combine = moe::parse_combine_weights(moe.combine_weights);
+  options.dispatch = make_dispatch(config, mesh);
+  if (!plan.is_trivial()) {
+    options.hooks.before_forward = [this](int64_t place) { gatherer.wait(place); };
+    options.hooks.after_backward = [this](int64_t place) {
+      if (last_microbatch) reducer.ready(place);
+    };
+  }
   return options;
 }
 
-}  // namespace
+TrainState::TrainState(const RunConfig& run_config, DataIdentity data_identity, const Mesh& shared)
+    : TrainState(run_config, std::move(data_identity), nullptr, &shared) {}
 
 TrainState::TrainState(const RunConfig& run_config, DataIdentity data_identity)
+    : TrainState(run_config, std::move(data_identity), std::make_unique<OneRank>(run_config), nullptr) {}
+
+TrainState::TrainState(const RunConfig& run_config, DataIdentity data_identity, std::unique_ptr<OneRank> alone,
+                       const Mesh* shared)
     : config(run_config), stage(training_stages(config).front()), data(std::move(data_identity)),
-      parameters(make_bucket_entries(config.model), config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat,
-                 ParameterStore::Use::kTraining),
-      decoder(config.model, parameters, decoder_options(config)), optimizer(config.optimizer, parameters) {
+      alone_(std::move(alone)), mesh(shared ? *shared : alone_->mesh), layout(mesh.layout()),
+      plan(mesh, parse_sharding(config.parallelism.sharding)),
+      parameters(make_bucket_entries(config.model, mesh.layout().coordinate(mesh.rank(), Axis::kExpert),
+                                     mesh.layout().expert()),
+                 config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat, ParameterStore::Use::kTraining,
+                 plan.sharding(bucket_elements(config))),
+      reducer(parameters, plan, config.train.reduce_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat),
+      gatherer(parameters, plan), decoder(config.model, parameters, decoder_options()),
+      optimizer(config.optimizer, parameters) {
+  enter(stage);
   if (config.model.is_moe() && config.moe.bias_update_rate > 0)
     decoder.set_router_bias(at::zeros({config.model.num_sparse_layers(), config.model.num_experts}, at::kFloat));
+}
+
+void TrainState::enter(const TrainingStage& next_stage) {
+  stage = next_stage;
+  layout = Layout(stage.config, mesh.world().size());
 }
 
 }  // namespace athanor

@@ -2,12 +2,15 @@
 // Everything a run is: named fp32 tensors and a few numbers. What is not here cannot change the next step.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "config/training_stages.h"
 #include "data/mixture.h"
 #include "model/decoder.h"
 #include "optim/adamw.h"
+#include "parallel/gradient_reducer.h"
+#include "parallel/weight_gatherer.h"
 
 namespace athanor {
 
@@ -17,20 +20,43 @@ struct DataIdentity {
   uint32_t eos_id = 0;
 };
 
+/// As one rank holds it.
 struct TrainState {
   /// Allocates parameters, gradients and moments, all zero; initialise or load before the first step.
+  /// @param mesh  of the ranks that train; must outlive the state.
+  TrainState(const RunConfig& run_config, DataIdentity data_identity, const Mesh& mesh);
+  /// A process that trains alone, whoever started it.
   TrainState(const RunConfig& run_config, DataIdentity data_identity);
 
+  /// The stage that the next step is in.
+  void enter(const TrainingStage& next_stage);
+
   RunConfig config;
-  TrainingStage stage;  ///< the one that the next step is in
+  TrainingStage stage;
   DataIdentity data;
+
+ private:
+  std::unique_ptr<OneRank> alone_;
+
+ public:
+  const Mesh& mesh;
+  Layout layout;  ///< of the stage, whose batch size may be its own
+  ShardPlan plan;
   ParameterStore parameters;
+  GradientReducer reducer;
+  WeightGatherer gatherer;
+  bool last_microbatch = false;  ///< gradients are final when its backward has passed them
   Decoder decoder;
   AdamW optimizer;
 
   int64_t step = 0;  ///< updates so far
   int64_t tokens_seen = 0;
   DataLedger ledger;  ///< what has been drawn from each source
+
+ private:
+  TrainState(const RunConfig& run_config, DataIdentity data_identity, std::unique_ptr<OneRank> alone,
+             const Mesh* shared);
+  DecoderOptions decoder_options();
 };
 
 }  // namespace athanor

@@ -2,35 +2,48 @@
 
 #include <chrono>
 
+#include "base/fault.h"
 #include "optim/clip.h"
+#include "optim/gradient_norm.h"
 #include "optim/schedule.h"
+#include "parallel/loss_sum.h"
 #include "train/microbatch.h"
 
 namespace athanor {
 namespace {
 
-// Adds the time since it was last asked to one of the report's sums.
+// Adds the time since it was last asked to one of the report's sums, and what of it was waited for other ranks.
 class Stopwatch {
  public:
-  void add_to(double& seconds) {
+  explicit Stopwatch(const Mesh& mesh) : mesh_(mesh), waited_s_(mesh.waited_s()) {}
+
+  void add_to(double& seconds, double& wait_s) {
     const auto now = Clock::now();
     seconds += std::chrono::duration<double>(now - last_).count();
     last_ = now;
+    const double waited_s = mesh_.waited_s();
+    wait_s += waited_s - waited_s_;
+    waited_s_ = waited_s;
   }
 
  private:
   using Clock = std::chrono::steady_clock;
+  const Mesh& mesh_;
+  double waited_s_;
   Clock::time_point last_ = Clock::now();
 };
 
 void forward_backward(TrainState& s, const Batch& batch, StepReport& report, Stopwatch& watch) {
-  int index = 0;
-  for (const Microbatch& microbatch : split_batch(batch, s.stage.config, s.data.eos_id, report.step)) {
-    s.decoder.forward(index, microbatch.tokens, &microbatch.labels);
-    watch.add_to(report.forward_s);
+  const auto microbatches =
+      split_batch(batch, s.stage.config, s.data.eos_id, report.step, s.layout, s.mesh.data_rank());
+  for (size_t i = 0; i < microbatches.size(); ++i) {
+    const int index = static_cast<int>(i);
+    s.decoder.forward(index, microbatches[i].tokens, &microbatches[i].labels);
+    watch.add_to(report.forward_s, report.forward_wait_s);
+    s.last_microbatch = i + 1 == microbatches.size();
     s.decoder.backward(index, {});
-    watch.add_to(report.backward_s);
-    report.parts += s.decoder.take_parts(index++);
+    watch.add_to(report.backward_s, report.backward_wait_s);
+    report.parts += s.decoder.take_parts(index);
   }
 }
 
@@ -42,29 +55,59 @@ void learn_from_choices(TrainState& s, const RouterCounts& routers, int64_t toke
   if (rate > 0) moe::update_router_bias(s.decoder.router_bias(), routers.chosen, rate);
 }
 
+// Bucket by bucket in the order of forward, so that weights of the first layers travel while the rest is updated.
+int64_t update_and_gather(TrainState& s, const StepReport& report, double scale) {
+  if (s.plan.is_trivial()) return s.optimizer.step(report.step, report.lr, scale);
+  int64_t changed[2] = {0, 0};  // dense, experts
+  for (const Bucket& bucket : s.parameters.buckets()) {
+    changed[bucket.group == "expert"] += s.optimizer.step(report.step, report.lr, scale, bucket.range);
+    s.gatherer.start(bucket);
+  }
+  // Copies of a shard change alike: each counts for its share.
+  const Tensor all = at::tensor({changed[0], changed[1]}, at::kLong);
+  const auto copies = [&](const char* group) { return s.plan.of(group).copies ? s.plan.of(group).copies->size() : 1; };
+  s.mesh.group(GroupKind::kData).all_reduce(all).wait();
+  return all[0].item<int64_t>() / copies("dense") + all[1].item<int64_t>() / copies("expert");
+}
+
 }  // namespace
 
-StepReport train_step(TrainState& s, const Batch& batch) {
+StepReport compute_gradients(TrainState& s, const Batch& batch) {
   StepReport report;
-  Stopwatch watch;
+  Stopwatch watch(s.mesh);
   report.step = s.step + 1;
   forward_backward(s, batch, report, watch);
+  s.reducer.finish();
+  report.reduction = s.reducer.trace();
+  sum_over_ranks(s.mesh.group(GroupKind::kData), report.parts);
+  if (fault_planted("loss.divided_twice")) report.parts.loss_sum /= s.layout.data();
+  const GradientNorms norms = gradient_norms(s.parameters, s.plan);
+  report.grad_norm = norms.total;
+  report.expert_norms = norms.experts_of_rank;
+  watch.add_to(report.backward_s, report.backward_wait_s);
+  return report;
+}
 
-  report.grad_norm = gradient_norm(s.parameters.grad());
+void apply_update(TrainState& s, const Batch& batch, StepReport& report) {
+  Stopwatch watch(s.mesh);
   const auto& config = s.stage.config;
   const int64_t step_in_stage = report.step - s.stage.begin;
   report.lr = learning_rate(config.optimizer, step_in_stage, config.train.steps);
   report.verdict = judge(report.parts.loss_sum, report.grad_norm);
   if (report.verdict == Verdict::kApply) {
-    const double scale = clip_scale(config.optimizer, report.grad_norm, step_in_stage);
-    report.changed = s.optimizer.step(report.step, report.lr, scale);
+    report.changed = update_and_gather(s, report, clip_scale(config.optimizer, report.grad_norm, step_in_stage));
     const int64_t tokens = batch.num_sequences * batch.seq_len;
     learn_from_choices(s, report.parts.routers, tokens);
     s.step = report.step;
     s.tokens_seen += tokens;
     s.ledger = batch.next;
   }
-  watch.add_to(report.optimizer_s);
+  watch.add_to(report.optimizer_s, report.optimizer_wait_s);
+}
+
+StepReport train_step(TrainState& s, const Batch& batch) {
+  StepReport report = compute_gradients(s, batch);
+  apply_update(s, batch, report);
   return report;
 }
 

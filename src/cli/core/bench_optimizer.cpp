@@ -10,7 +10,7 @@
 #include "cli/core/bench_report.h"
 #include "cli/core/bench_verify.h"
 #include "optim/adamw.h"
-#include "optim/clip.h"
+#include "optim/gradient_norm.h"
 
 namespace athanor::bench {
 namespace {

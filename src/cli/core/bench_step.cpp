@@ -17,6 +17,7 @@
 #include "model/initialize.h"
 #include "ops/cpu_allocator.h"
 #include "train/preflight.h"
+#include "train/start.h"
 #include "train/train_step.h"
 
 namespace athanor::bench {
@@ -174,8 +175,9 @@ ATHANOR_CORE_ENTRY(bench_step) {
   BenchArguments settings = given;
   if (settings.num_threads == 0) settings.num_threads = static_cast<int>(config.train.num_threads);
   bench::set_up(settings);
-  refuse_unsupported(config);
-  check_memory(config);
+  refuse_misfits(config, 1);
+  const OneRank alone(config);
+  check_memory(config, *alone.world, alone.mesh.layout());
   ops::install_caching_cpu_allocator();
   bench::Report report;
   bench::measure(config, given, report);

@@ -15,7 +15,7 @@
 #include "ops/norm.h"
 #include "ops/norm_rope.h"
 #include "ops/swiglu.h"
-#include "optim/clip.h"
+#include "optim/gradient_norm.h"
 
 namespace athanor::bench {
 namespace {

@@ -1,10 +1,18 @@
+#include "base/launched.h"
 #include "cli/core.h"
+#include "cli/core/in_world.h"
 #include "config/toml_reader.h"
 #include "ops/cpu_allocator.h"
 #include "train/run.h"
+#include "train/start.h"
 
 ATHANOR_CORE_ENTRY(train) {
-  const auto& given = *static_cast<const athanor::TrainArguments*>(arguments);
-  athanor::ops::install_caching_cpu_allocator();
-  return athanor::run_training(athanor::load_run_config(given.config_file, given.overrides));
+  using namespace athanor;
+  const auto& given = *static_cast<const TrainArguments*>(arguments);
+  const RunConfig config = load_run_config(given.config_file, given.overrides);
+  refuse_misfits(config, launched().size);
+  ops::install_caching_cpu_allocator();
+  return in_world(world_options(config), [&](comm::World& world, Whereabouts& whereabouts) {
+    return run_training(config, world, whereabouts.step);
+  });
 }

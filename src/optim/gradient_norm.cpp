@@ -1,0 +1,70 @@
+#include "optim/gradient_norm.h"
+
+#include <cmath>
+
+#include "base/fault.h"
+#include "kernels/adamw.h"
+
+namespace athanor {
+namespace {
+
+// What is this rank's alone of the buckets of a group.
+std::vector<FlatRange> unique_ranges(const ParameterStore& parameters, const ShardPlan& plan,
+                                     const std::string& group) {
+  std::vector<FlatRange> ranges;
+  for (const Bucket& bucket : parameters.buckets()) {
+    if (bucket.group == group) ranges.push_back(plan.unique(bucket));
+  }
+  return ranges;
+}
+
+}  // namespace
+
+double sum_of_squares(const Tensor& flat_grad, std::span<const FlatRange> ranges) {
+  constexpr int64_t kBlock = int64_t{1} << 18;  // 1 MiB of fp32: fits a core's cache, leaves threads enough blocks
+  std::vector<FlatRange> blocks;
+  for (const FlatRange& range : ranges) {
+    for (int64_t at = range.begin; at < range.end; at += kBlock)
+      blocks.push_back({at, std::min(range.end, at + kBlock)});
+  }
+  const auto* grad = flat_grad.const_data_ptr<float>();
+  std::vector<double> sums(blocks.size());
+  at::parallel_for(0, static_cast<int64_t>(blocks.size()), 1, [&](int64_t begin, int64_t end) {
+    for (auto b = static_cast<size_t>(begin); b < static_cast<size_t>(end); ++b)
+      sums[b] = kernels::sum_of_squares(grad + blocks[b].begin, blocks[b].size());
+  });
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
+}
+
+double gradient_norm(const Tensor& flat_grad) {
+  const FlatRange all{0, flat_grad.numel()};
+  return std::sqrt(sum_of_squares(flat_grad, {&all, 1}));
+}
+
+GradientNorms gradient_norms(const ParameterStore& parameters, const ShardPlan& plan) {
+  if (plan.is_trivial()) return {gradient_norm(parameters.grad()), {}};
+  const double own[2] = {sum_of_squares(parameters.grad(), unique_ranges(parameters, plan, "dense")),
+                         sum_of_squares(parameters.grad(), unique_ranges(parameters, plan, "expert"))};
+  comm::Communicator& data = plan.mesh().group(GroupKind::kData);
+  const Tensor all = at::empty({data.size(), 2}, at::kDouble);
+  data.all_gather(all, at::tensor({own[0], own[1]}, at::kDouble)).wait();
+  const auto square = all.accessor<double, 2>();
+  GradientNorms norms;
+  if (plan.mesh().layout().expert() > 1)
+    norms.experts_of_rank.resize(static_cast<size_t>(plan.mesh().layout().expert()));
+  for (int i = 0; i < data.size(); ++i) {
+    if (i > 0 && fault_planted("norm.one_shard")) break;
+    norms.total += square[i][0] + square[i][1];
+    if (norms.experts_of_rank.empty()) continue;
+    const int world_rank = data.options().world_ranks[static_cast<size_t>(i)];
+    norms.experts_of_rank[static_cast<size_t>(plan.mesh().layout().coordinate(world_rank, Axis::kExpert))] +=
+        square[i][1];
+  }
+  norms.total = std::sqrt(norms.total);
+  for (double& norm : norms.experts_of_rank) norm = std::sqrt(norm);
+  return norms;
+}
+
+}  // namespace athanor

@@ -1,0 +1,65 @@
+#include "parallel/share.h"
+
+#include <cstring>
+
+namespace athanor {
+namespace {
+
+Tensor text_tensor(int64_t size) { return at::empty({size}, at::kByte); }
+
+int64_t size_of(const std::string& text) { return static_cast<int64_t>(text.size()); }
+
+}  // namespace
+
+SharedBy parse_shared_by(const std::string& name) {
+  if (name == "broadcast") return SharedBy::kBroadcast;
+  ATHANOR_CHECK(name == "all_reduce", "checkpoint.load: expected broadcast or all_reduce, got {}", name);
+  return SharedBy::kAllReduce;
+}
+
+void share_from_first(comm::Communicator& ranks, const Tensor& x, SharedBy how) {
+  if (ranks.size() == 1 || x.numel() == 0) return;
+  ATHANOR_ASSERT(x.is_contiguous() && x.nbytes() % sizeof(int64_t) == 0);
+  // As integers, so that no bit pattern is a number to be rounded.
+  const Tensor bits = at::from_blob(x.data_ptr(), {static_cast<int64_t>(x.nbytes() / sizeof(int64_t))}, at::kLong);
+  if (how == SharedBy::kBroadcast) {
+    ranks.broadcast(bits, 0).wait();
+  } else {
+    if (ranks.rank() != 0) bits.zero_();
+    ranks.all_reduce(bits).wait();
+  }
+}
+
+std::string text_of_first(comm::Communicator& ranks, const std::string& text) {
+  if (ranks.size() == 1) return text;
+  const Tensor size = at::full({1}, size_of(text), at::kLong);
+  ranks.broadcast(size, 0).wait();
+  const Tensor bytes = text_tensor(size.item<int64_t>());
+  if (ranks.rank() == 0) std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  if (bytes.numel() > 0) ranks.broadcast(bytes, 0).wait();
+  return {static_cast<const char*>(bytes.data_ptr()), static_cast<size_t>(bytes.numel())};
+}
+
+std::vector<std::string> texts_on_first(comm::Communicator& ranks, const std::string& text) {
+  if (ranks.size() == 1) return {text};
+  const Tensor sizes = at::empty({ranks.size()}, at::kLong);
+  ranks.all_gather(sizes, at::full({1}, size_of(text), at::kLong)).wait();
+  // Rows of one byte: all to the first rank, none to the others.
+  const auto n = static_cast<size_t>(ranks.size());
+  std::vector<int64_t> to(n, 0), from(n, 0);
+  to[0] = size_of(text);
+  int64_t total = 0;
+  if (ranks.rank() == 0) {
+    from.assign(sizes.const_data_ptr<int64_t>(), sizes.const_data_ptr<int64_t>() + sizes.numel());
+    for (const int64_t size : from) total += size;
+  }
+  const Tensor own = text_tensor(size_of(text)), all = text_tensor(total);
+  std::memcpy(own.data_ptr(), text.data(), text.size());
+  ranks.all_to_all(all, own, from, to).wait();
+  std::vector<std::string> texts;
+  const auto* at = static_cast<const char*>(all.data_ptr());
+  for (size_t i = 0; ranks.rank() == 0 && i < n; at += from[i++]) texts.emplace_back(at, static_cast<size_t>(from[i]));
+  return texts;
+}
+
+}  // namespace athanor

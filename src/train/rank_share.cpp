@@ -1,0 +1,83 @@
+#include "train/rank_share.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+
+#include "arch/memory.h"
+#include "base/process.h"
+#include "base/text.h"
+
+namespace athanor {
+namespace {
+
+constexpr int64_t kWords = CPU_SETSIZE / 64;
+
+// A bit for each processor this process is bound to.
+Tensor own_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof(set), &set);
+  Tensor words = at::zeros({kWords}, at::kLong);
+  auto* word = words.data_ptr<int64_t>();
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) word[cpu / 64] |= static_cast<int64_t>(uint64_t{1} << (cpu % 64));
+  }
+  return words;
+}
+
+int count_bits(const std::array<uint64_t, kWords>& words) {
+  int bits = 0;
+  for (const uint64_t word : words) bits += std::popcount(word);
+  return bits;
+}
+
+// Processors that any rank of this host is bound to.
+int count_processors_of_host(comm::World& world) {
+  const Tensor all = at::empty({world.size(), kWords}, at::kLong);
+  world.all().all_gather(all, own_processors()).wait();
+  std::array<uint64_t, kWords> together{};
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (world.hosts()[static_cast<size_t>(rank)] != world.host()) continue;
+    const int64_t* words = all[rank].const_data_ptr<int64_t>();
+    for (size_t i = 0; i < together.size(); ++i) together[i] |= static_cast<uint64_t>(words[i]);
+  }
+  return count_bits(together);
+}
+
+}  // namespace
+
+int count_ranks_of_host(const comm::World& world) {
+  return static_cast<int>(std::ranges::count(world.hosts(), world.host()));
+}
+
+int threads_of_rank(comm::World& world, int64_t wanted) {
+  if (wanted > 0) return static_cast<int>(wanted);
+  if (world.size() == 1) return cpu_count();
+  int processors = count_processors_of_host(world);
+  // Fewer than it is bound to: a control group's quota, which all ranks of the host share.
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  sched_getaffinity(0, sizeof(own), &own);
+  if (cpu_count() < CPU_COUNT(&own)) processors = std::min(processors, cpu_count());
+  return std::max(1, std::min(cpu_count(), processors / count_ranks_of_host(world)));
+}
+
+std::string describe_layout(const TrainState& state) {
+  const Layout& layout = state.mesh.layout();
+  HeldElements held;
+  for (const Bucket& bucket : state.parameters.buckets())
+    (bucket.group == "expert" ? held.expert : held.dense) += bucket.range.size();
+  const StateShards shards{state.plan.of("dense").shards, state.plan.of("expert").shards};
+  const StateBytes bytes = count_state_bytes(held, shards, state.config.train.dtype == "bfloat16");
+  const auto text = [](int64_t b) { return format_bytes(static_cast<double>(b)); };
+  return fmt::format(
+      "{} ranks: replicate {} x shard {}, expert {}; sharding {}: {} of state on each rank ({} weights, {} gradients, "
+      "{} "
+      "moments and what the master has beside the weights)",
+      layout.world_size(), layout.replicate(), layout.shard(), layout.expert(), state.config.parallelism.sharding,
+      text(bytes.total()), text(bytes.weights), text(bytes.gradient), text(bytes.moments + bytes.master));
+}
+
+}  // namespace athanor

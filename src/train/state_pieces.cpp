@@ -1,0 +1,181 @@
+#include "train/state_pieces.h"
+
+#include <functional>
+
+#include "parallel/share.h"
+
+namespace athanor {
+namespace {
+
+constexpr const char* kMaster = "master";
+
+// The moments, which lie in memory as they are stored; the master does not (parallel/parameters.h).
+struct Kind {
+  const char* name;
+  Tensor state;
+};
+std::vector<Kind> moment_kinds(const TrainState& state) {
+  return {{"exp_avg", state.optimizer.exp_avg()}, {"exp_avg_sq", state.optimizer.exp_avg_sq()}};
+}
+
+std::string tensor_name(const char* kind, const BucketEntry& e) { return std::string(kind) + "/" + e.name; }
+
+// Elements of flat memory that are an entry's, as a slice of its tensor.
+Slice slice_of(const BucketEntry& e, FlatRange range) {
+  Slice slice = box_slice(e.global_shape, e.offset, e.extent);
+  slice.flat_begin = range.begin - e.flat_begin;
+  slice.flat_end = range.end - e.flat_begin;
+  return slice;
+}
+
+using Visit = std::function<void(const BucketEntry& entry, FlatRange range)>;
+
+// What of each parameter lies in the ranges that `part` gives of each bucket.
+void for_each_part(const TrainState& state, const std::function<FlatRange(const Bucket&)>& part, const Visit& visit) {
+  auto bucket = state.parameters.buckets().begin();
+  for (const BucketEntry& e : state.parameters.table()) {
+    while (e.flat_begin >= bucket->range.end) ++bucket;
+    const FlatRange common = intersect(e.range(), part(*bucket));
+    if (common.size() > 0) visit(e, common);
+  }
+}
+
+void for_each_unique(const TrainState& state, const Visit& visit) {
+  for_each_part(
+      state, [&](const Bucket& bucket) { return state.plan.unique(bucket); }, visit);
+}
+
+// Where in the state an owned range lies; it is within one bucket, so in one piece.
+int64_t state_begin(const TrainState& state, FlatRange range) {
+  int64_t begin = -1;
+  state.parameters.for_each_owned(range, [&](FlatRange owned, int64_t at) {
+    ATHANOR_ASSERT(owned == range);
+    begin = at;
+  });
+  return begin;
+}
+
+void add_target(TrainState& state, const BucketEntry& e, FlatRange range, const CheckpointReader& checkpoint,
+                std::vector<TargetView>& targets) {
+  const auto write = [&state, &e, first = range.begin - e.flat_begin](int64_t at, std::span<const float> values) {
+    state.parameters.write_master(e, first + at, values);
+  };
+  targets.push_back({tensor_name(kMaster, e), slice_of(e, range), nullptr, write});
+  for (const Kind& kind : moment_kinds(state)) {
+    // An imported model has no moments yet; the optimizer's are zero.
+    if (!checkpoint.manifest().tensors.contains(tensor_name(kind.name, e))) continue;
+    targets.push_back(
+        {tensor_name(kind.name, e), slice_of(e, range), kind.state.data_ptr<float>() + state_begin(state, range)});
+  }
+}
+
+// What one of several equal owners has read.
+void share_with_copies(TrainState& state, SharedBy how) {
+  for (const Bucket& bucket : state.parameters.buckets()) {
+    comm::Communicator* copies = state.plan.of(bucket).copies;
+    if (!copies || copies->size() == 1) continue;
+    const FlatRange owned = state.plan.owned(bucket);
+    const int64_t begin = state_begin(state, owned);
+    share_from_first(*copies, state.parameters.compute().narrow(0, owned.begin, owned.size()), how);
+    for (const Kind& kind : moment_kinds(state))
+      share_from_first(*copies, kind.state.narrow(0, begin, owned.size()), how);
+    const Tensor& low = state.parameters.master_low();
+    if (low.defined()) share_from_first(*copies, low.narrow(0, begin, owned.size()), how);
+  }
+}
+
+void gather_weights(TrainState& state) {
+  for (const Bucket& bucket : state.parameters.buckets()) state.gatherer.start(bucket);
+  state.gatherer.wait_all();
+}
+
+// Elements [first, first + count) of the slice that is held, as runs of the whole tensor.
+void for_each_run(const BucketEntry& e, int64_t first, int64_t count,
+                  const std::function<void(int64_t global, int64_t at, int64_t count)>& visit) {
+  Slice held = box_slice(e.global_shape, e.offset, e.extent);
+  held.flat_begin = first;
+  held.flat_end = first + count;
+  const Slice whole = whole_slice(e.global_shape);
+  CommonRuns(held, whole).for_each([&](const CommonRun& run) { visit(run.in_b, run.in_a, run.count); });
+}
+
+}  // namespace
+
+Team team_of(const Mesh& mesh) {
+  comm::Communicator& world = mesh.group(GroupKind::kWorld);
+  return {world.rank(), world.size(), [&world](const std::string& own) { return texts_on_first(world, own); },
+          [&world](const std::string& of_first) { return text_of_first(world, of_first); }};
+}
+
+std::vector<PieceView> master_pieces(const TrainState& state) {
+  std::vector<PieceView> pieces;
+  for_each_unique(state, [&](const BucketEntry& e, FlatRange range) {
+    const auto read = [&parameters = state.parameters, &e, first = range.begin - e.flat_begin](
+                          int64_t at, std::span<float> out) { parameters.read_master(e, first + at, out); };
+    pieces.push_back({tensor_name(kMaster, e), slice_of(e, range), nullptr, read});
+  });
+  return pieces;
+}
+
+std::vector<PieceView> state_pieces(const TrainState& state) {
+  std::vector<PieceView> pieces = master_pieces(state);
+  for (const Kind& kind : moment_kinds(state)) {
+    for_each_unique(state, [&](const BucketEntry& e, FlatRange range) {
+      pieces.push_back(
+          {tensor_name(kind.name, e), slice_of(e, range), kind.state.data_ptr<float>() + state_begin(state, range)});
+    });
+  }
+  return pieces;
+}
+
+std::vector<PieceView> gradient_pieces(const TrainState& state) {
+  std::vector<PieceView> pieces;
+  for_each_unique(state, [&](const BucketEntry& e, FlatRange range) {
+    pieces.push_back(
+        {tensor_name("grad", e), slice_of(e, range), state.parameters.grad().data_ptr<float>() + range.begin});
+  });
+  return pieces;
+}
+
+void load_state_pieces(TrainState& state, const CheckpointReader& checkpoint) {
+  std::vector<TargetView> targets;
+  const auto owned = [&](const Bucket& bucket) { return state.plan.owned(bucket); };
+  for_each_part(state, owned, [&](const BucketEntry& e, FlatRange range) {
+    const comm::Communicator* copies = state.plan.of(e.group).copies;
+    if (!copies || copies->rank() == 0) add_target(state, e, range, checkpoint, targets);
+  });
+  team_of(state.mesh).on_all([&] { checkpoint.load(targets); });
+  share_with_copies(state, parse_shared_by(state.config.checkpoint.load));
+  gather_weights(state);
+}
+
+void load_master(TrainState& state,
+                 const std::function<void(const std::string& name, int64_t first, std::span<float> out)>& read) {
+  constexpr int64_t kBlock = int64_t{1} << 22;  // 16 MiB at a time on their way
+  const SharedBy how = parse_shared_by(state.config.checkpoint.load);
+  for (const BucketEntry& e : state.parameters.table()) {
+    comm::Communicator& holders = *state.plan.of(e.group).sum;
+    if (holders.size() == 1) {
+      state.parameters.fill_master(e.name, [&](int64_t first, std::span<float> out) {
+        for_each_run(e, first, static_cast<int64_t>(out.size()), [&](int64_t global, int64_t at, int64_t count) {
+          read(e.name, global, out.subspan(static_cast<size_t>(at), static_cast<size_t>(count)));
+        });
+      });
+      continue;
+    }
+    const Tensor block = at::zeros({kBlock}, at::kFloat);
+    for (int64_t first = 0; first < e.num_elements(); first += kBlock) {
+      const int64_t count = std::min(kBlock, e.num_elements() - first);
+      const std::span<float> values(block.data_ptr<float>(), static_cast<size_t>(count));
+      if (holders.rank() == 0) {
+        for_each_run(e, first, count, [&](int64_t global, int64_t at, int64_t length) {
+          read(e.name, global, values.subspan(static_cast<size_t>(at), static_cast<size_t>(length)));
+        });
+      }
+      share_from_first(holders, block.narrow(0, 0, (count + 1) / 2 * 2), how);
+      state.parameters.write_master(e, first, values);
+    }
+  }
+}
+
+}  // namespace athanor
