@@ -78,9 +78,7 @@ void check_experts(const RunConfig& config, std::optional<int64_t> data, Finding
   found.require(!known || experts > 0 || degree == 1,
                 "parallelism.expert_parallel_degree ({}): the model has no experts to share; set it to 1", degree);
   if (known && experts > 0) {
-    found.require(experts % degree == 0,
-                  "parallelism.expert_parallel_degree ({}) must divide model.num_experts ({}), so that every rank owns "
-                  "as many",
+    found.require(experts % degree == 0, "parallelism.expert_parallel_degree ({}) must divide model.num_experts ({})",
                   degree, experts);
   }
   if (data && *data % degree != 0) {

@@ -69,6 +69,23 @@ TEST(LayoutFaults, AllAreToldAtOnce) {
   EXPECT_THROW(Layout(config, 8), ConfigError);
 }
 
+TEST(LayoutFaults, TheReaderTellsThemTogetherWithItsOwn) {
+  try {
+    parse_run_config("[model]\nnum_experts = 16\nnum_experts_per_tok = 4\nhidden_size = 100\n", "run.toml",
+                     {"parallelism.expert_parallel_degree=3", "parallelism.data_parallel_shard_degree=3"},
+                     [](const RunConfig& config) { return find_layout_faults(config, 4); });
+    FAIL();
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    EXPECT_HAS(text, "must divide model.hidden_size (100)");
+    EXPECT_HAS(text, "run.toml: this job has 4 ranks, and the degrees need 3");
+    EXPECT_HAS(text, "no multiple of 3 data ranks");
+    const std::string once = "expert_parallel_degree (3) must divide model.num_experts (16)";
+    EXPECT_HAS(text, once);
+    EXPECT_EQ(text.find(once), text.rfind(once)) << text;
+  }
+}
+
 TEST(LayoutFaults, ADenseModelHasNoExpertsToShare) {
   RunConfig config;
   config.parallelism.expert_parallel_degree = 2;

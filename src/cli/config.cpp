@@ -7,6 +7,7 @@
 
 #include "arch/flops.h"
 #include "arch/inventory.h"
+#include "arch/layout.h"
 #include "cli/commands.h"
 #include "cli/layout_tables.h"
 #include "config/dump.h"
@@ -26,8 +27,12 @@ struct Arguments {
 constexpr const char* kDefaults = "[model]\nnum_experts = 16\nnum_experts_per_tok = 4\n";
 
 void print(const Arguments& arguments) {
-  const RunConfig config = arguments.file.empty() ? parse_run_config(kDefaults, "defaults", arguments.overrides)
-                                                  : load_run_config(arguments.file, arguments.overrides);
+  const FindMore misfits = [&](const RunConfig& config) {
+    return arguments.ranks > 0 ? find_layout_faults(config, arguments.ranks) : std::vector<std::string>{};
+  };
+  const RunConfig config = arguments.file.empty()
+                               ? parse_run_config(kDefaults, "defaults", arguments.overrides, misfits)
+                               : load_run_config(arguments.file, arguments.overrides, misfits);
   const std::string tables = arguments.ranks > 0 ? layout_tables(config, arguments.ranks) : "";
   fmt::print("{}", dump_run_config(config, !arguments.brief));
   if (arguments.ranks > 0) fmt::print("\n{}", tables);

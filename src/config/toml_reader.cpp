@@ -1,5 +1,7 @@
 #include "config/toml_reader.h"
 
+#include <algorithm>
+#include <iterator>
 #include <sstream>
 
 #define TOML_EXCEPTIONS 1
@@ -239,7 +241,8 @@ toml::table parse_toml(std::string_view text, const std::string& name) {
 
 }  // namespace
 
-RunConfig parse_run_config(std::string_view text, const std::string& name, const std::vector<std::string>& overrides) {
+RunConfig parse_run_config(std::string_view text, const std::string& name, const std::vector<std::string>& overrides,
+                           const FindMore& more) {
   toml::table root = parse_toml(text, name);
   for (const auto& override_text : overrides) merge(root, parse_override(override_text));
   RunConfig config;
@@ -251,14 +254,20 @@ RunConfig parse_run_config(std::string_view text, const std::string& name, const
     config.train.steps = training_stages(config).back().end();
   }
   if (errors.empty()) {
-    for (const auto& error : find_contradictions(config)) errors.push_back(name + ": " + error);
+    auto lines = find_contradictions(config);
+    if (more) std::ranges::move(more(config), std::back_inserter(lines));
+    for (const auto& line : lines) {
+      const std::string error = name + ": " + line;
+      if (std::ranges::find(errors, error) == errors.end()) errors.push_back(error);  // both may look at the same
+    }
   }
   if (!errors.empty()) throw ConfigError(join(errors, "\n"));
   return config;
 }
 
-RunConfig load_run_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
-  return parse_run_config(read_file(file), file.string(), overrides);
+RunConfig load_run_config(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                          const FindMore& more) {
+  return parse_run_config(read_file(file), file.string(), overrides, more);
 }
 
 }  // namespace athanor
