@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/fault.h"
 #include "kernels/cross_entropy.h"
 #include "ops/embedding.h"
 #include "ops/linear_cross_entropy.h"
@@ -53,7 +54,10 @@ std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t e
 Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, DecoderOptions options)
     : model_(model), rotary_(make_rotary(model)), options_(options) {
   embedding_ = parameters.weight("model.embed_tokens.weight");
-  for (int64_t l = 0; l < model.num_hidden_layers; ++l) layers_.emplace_back(model, parameters, l, options.routing);
+  for (int64_t l = 0; l < model.num_hidden_layers; ++l) {
+    layers_.emplace_back(model, parameters, l, options.routing);
+    if (options.dispatch) layers_.back().feed_forward().set_dispatch(options.dispatch);
+  }
   final_norm_ = make_norm(model, parameters, "model.norm.weight");
   output_ = model.tie_word_embeddings ? embedding_ : parameters.weight("lm_head.weight");
   if (model.is_moe()) {
@@ -121,6 +125,7 @@ void Decoder::add_router_losses(const std::vector<moe::Routing>& routings, const
   pending.parts.aux_sum = aux.item<double>();
   pending.parts.z_sum = z.item<double>();
   pending.parts.routers = moe::count_routings(routings);
+  if (fault_planted("router.count_twice")) pending.parts.routers += pending.parts.routers;  // as recomputation would
   const auto add_root = [&](const Tensor& root, double scale) {
     if (scale == 0) return;
     pending.roots.push_back(root);

@@ -25,6 +25,7 @@ struct DecoderOptions {
   int64_t loss_chunk_tokens = 1024;
   moe::RoutingPolicy routing = {};
   RecomputeKinds recompute = {};
+  std::shared_ptr<moe::Dispatch> dispatch = nullptr;  ///< of layers whose experts are shared among ranks; null: whole
   StageHooks hooks = {};
 };
 

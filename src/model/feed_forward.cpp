@@ -27,11 +27,20 @@ FeedForward::FeedForward(const ModelConfig& model, const ParameterStore& paramet
   router_options_.norm_topk_prob = model.norm_topk_prob;
   router_options_.scaling_factor = model.routed_scaling_factor;
   router_options_.balance = policy.balance;
+  router_options_.balance_ranks = policy.balance_ranks;
+  router_options_.expert_ranks = policy.expert_ranks;
   router_options_.noise = {policy.noise_stddev, policy.seed, layer, {}};
   router_ = parameters.weight(mlp + "gate.weight");
   experts_ = {parameters.weight(mlp + "experts.gate_proj.weight"), parameters.weight(mlp + "experts.up_proj.weight"),
               parameters.weight(mlp + "experts.down_proj.weight")};
   if (model.num_shared_experts > 0) shared_ = make_swiglu(parameters, mlp + "shared_experts.");
+}
+
+void FeedForward::set_dispatch(std::shared_ptr<moe::Dispatch> dispatch) {
+  if (!sparse_) return;
+  const int64_t local = experts_.gate_LFD.value.size(0), ranks = dispatch ? dispatch->group().size() : 1;
+  ATHANOR_ASSERT(local * ranks == num_experts_);
+  dispatch_ = std::move(dispatch);
 }
 
 Tensor FeedForward::forward(const Tensor& x, std::vector<moe::Routing>* routings, const moe::Choices* saved,
@@ -46,7 +55,9 @@ Tensor FeedForward::forward_sparse(const Tensor& x, std::vector<moe::Routing>* r
   options.training = routings != nullptr;
   options.noise.position = position;
   moe::Routing routing = moe::route(x_TD, router_, options, x.size(0), saved);
-  Tensor y_TD = ops::experts(x_TD, routing.weights_TK, routing.expert_ids_TK, experts_, 0, num_experts_, combine_);
+  Tensor y_TD =
+      dispatch_ ? dispatch_->experts(x_TD, routing.weights_TK, routing.expert_ids_TK, experts_, combine_)
+                : ops::experts(x_TD, routing.weights_TK, routing.expert_ids_TK, experts_, 0, num_experts_, combine_);
   if (shared_.gate.defined()) y_TD = y_TD + shared_.forward(x_TD);
   if (routings) routings->push_back(std::move(routing));
   return y_TD.view(x.sizes());

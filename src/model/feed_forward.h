@@ -2,9 +2,11 @@
 // The second half of a layer: one SwiGLU; or a router and its experts, and beside them the shared experts, through
 // which every token passes.
 
+#include <memory>
 #include <vector>
 
 #include "config/model_config.h"
+#include "moe/dispatch.h"
 #include "moe/router.h"
 #include "ops/experts.h"
 #include "parallel/parameters.h"
@@ -26,6 +28,10 @@ class FeedForward {
                  const moe::BatchPosition& position = {}) const;
   bool is_sparse() const { return sparse_; }
 
+  /// Experts are shared among the ranks of its group, of which this one's are in `parameters`; null: all of them are.
+  /// Then forward and its backward are collective.
+  void set_dispatch(std::shared_ptr<moe::Dispatch> dispatch);
+
   /// [experts] fp32, added to the router's scores for choosing; held, not copied, so that it may change in place.
   void set_router_bias(Tensor bias_E) { router_options_.bias_E = std::move(bias_E); }
 
@@ -45,6 +51,7 @@ class FeedForward {
   SwiGlu dense_, shared_;  // of a dense layer; of the shared experts, undefined where there are none
   Weight router_;
   ops::ExpertWeights experts_;
+  std::shared_ptr<moe::Dispatch> dispatch_;
 };
 
 }  // namespace athanor
