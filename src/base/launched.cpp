@@ -70,10 +70,10 @@ std::span<const char* const> launcher_prefixes() {
   return kPrefixes;
 }
 
-void let_rank_0_speak(const Launched& me) {
+void let_rank_0_speak(const Launched& me, std::chrono::milliseconds patience) {
   // One after another, so that of several ranks with the same news one is heard: a launcher needs about a tenth of a
   // second to end those on its own host.
-  if (me.rank > 0) std::this_thread::sleep_for(1s + std::min(me.rank, 10) * 200ms);
+  if (me.rank > 0) std::this_thread::sleep_for(patience + std::min(me.rank, 10) * 200ms);
 }
 
 void end_job(const Launched& me, int exit_code) {
@@ -82,7 +82,7 @@ void end_job(const Launched& me, int exit_code) {
     if (me.launcher == "Open MPI") abort_by_pmix(exit_code);
     if (me.launcher == "MPICH") abort_by_pmi(exit_code);
     // The launcher's signal is on its way; leaving first would have it say that a process failed.
-    std::this_thread::sleep_for(3s);
+    std::this_thread::sleep_for(10s);
   }
   std::_Exit(exit_code);
 }

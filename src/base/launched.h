@@ -2,6 +2,7 @@
 // Which process of which job this is, as its launcher has said in the environment; and how a job ends by a failure that
 // is found before, or without, communication.
 
+#include <chrono>
 #include <span>
 #include <string>
 
@@ -20,9 +21,9 @@ Launched launched();
 /// itself must not inherit them. Prefixes: "OMPI_", …
 std::span<const char* const> launcher_prefixes();
 
-/// Lets rank 0 speak first where all ranks have found the same: the others wait, and it usually ends the job meanwhile.
-/// A rank with news of its own is heard after a second or three.
-void let_rank_0_speak(const Launched& me);
+/// Lets rank 0 speak first where all ranks may have found the same: the others wait, and it ends the job meanwhile. A
+/// rank with news of its own is heard after `patience` and up to two seconds more.
+void let_rank_0_speak(const Launched& me, std::chrono::milliseconds patience);
 
 /// Ends this process and, as far as the launcher can be asked, the whole job with this exit code and without a word of
 /// the launcher's. For processes that have not begun to communicate.

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <exception>
 
 #include "base/error.h"
@@ -17,6 +18,9 @@
 namespace {
 
 constexpr const char* kVersion = "athanor " ATHANOR_VERSION;
+
+// Before communication all ranks meet the same errors, but for a host that lacks a file; a busy one may be late.
+constexpr std::chrono::seconds kPatience{6};
 
 // CLI11 would only say that a subcommand is required.
 void refuse_unknown_subcommand(const CLI::App& app, int argc, char** argv) {
@@ -51,6 +55,7 @@ int run(int argc, char** argv) {
   athanor::add_import_command(app);
   athanor::add_generate_command(app);
   athanor::add_smoke_command(app);
+  athanor::add_verify_command(app);
   athanor::add_bench_command(app);
   refuse_unknown_subcommand(app, argc, argv);
   try {
@@ -58,7 +63,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     const bool failed = error.get_exit_code() != 0;
     const auto me = athanor::launched();
-    if (failed) athanor::let_rank_0_speak(me);
+    if (failed) athanor::let_rank_0_speak(me, kPatience);
     app.exit(error);
     if (failed && me.size > 1) athanor::end_job(me, 2);
     return failed ? 2 : 0;
@@ -79,7 +84,7 @@ int main(int argc, char** argv) {
   } catch (...) {
     const athanor::Failure failure = athanor::describe_failure(std::current_exception());
     const athanor::Launched me = athanor::launched();
-    athanor::let_rank_0_speak(me);
+    athanor::let_rank_0_speak(me, kPatience);
     athanor::log::error("{}", me.rank == 0 ? failure.message : failure_line(failure, me, athanor::host_name(), 0));
     if (me.size > 1) athanor::end_job(me, failure.exit_code);
     return failure.exit_code;

@@ -1,0 +1,92 @@
+"""Starts jobs of several ranks under each MPI that this machine has, with a limit on their time."""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+
+class Launcher:
+    """An mpirun of one kind."""
+
+    def __init__(self, name, path, options):
+        self.name, self.path, self.options = name, path, options
+
+    def __repr__(self):
+        return self.name
+
+    def run(self, ranks, program, *arguments, timeout=120, env=None):
+        """Runs the job; returns (exit code, what it printed, what it said, seconds). Fails if it takes longer."""
+        command = [self.path, *self.options, "-n", str(ranks), str(program), *map(str, arguments)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}
+        start = time.monotonic()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+                                   start_new_session=True)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            end(process)
+            out, err = process.communicate()
+            raise AssertionError(f"{' '.join(command)}\nnot over after {timeout} s\n{out[-2000:]}{err[-4000:]}") from None
+        return process.returncode, out, err, time.monotonic() - start
+
+
+def end(process):
+    """TERM lets mpirun end its ranks; they end with it at the latest."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        os.killpg(process.pid, number)
+        try:
+            process.wait(timeout=10)
+            return
+        except subprocess.TimeoutExpired:
+            pass
+
+
+def kind_of(mpirun):
+    said = subprocess.run([mpirun, "--version"], capture_output=True, text=True).stdout
+    return "Open MPI" if "Open MPI" in said or "OpenRTE" in said else "MPICH" if "HYDRA" in said else None
+
+
+def find(kind):
+    """The launcher of that kind, or None: by Debian's name for it, or plain `mpirun`."""
+    suffix = {"Open MPI": "openmpi", "MPICH": "mpich"}[kind]
+    path = shutil.which(f"mpirun.{suffix}") or shutil.which("mpirun")
+    if not path or kind_of(path) != kind:
+        return None
+    options = []
+    if kind == "Open MPI":
+        # More ranks than cores: they have to let each other run.
+        options = ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
+        if os.geteuid() == 0:
+            options.append("--allow-run-as-root")
+    return Launcher(kind, path, options)
+
+
+def plugin(program, kind):
+    """Our plugin for that MPI, which lies beside the program if it was built."""
+    suffix = {"Open MPI": "openmpi", "MPICH": "mpich"}[kind]
+    return pathlib.Path(program).with_name(f"libathanor_mpi_{suffix}.so")
+
+
+SKIPPED = 77  # for ctest's SKIP_RETURN_CODE
+
+
+def main(arguments):
+    """launchers.py KIND RANKS PROGRAM [ARGUMENTS...]: one job, for ctest."""
+    kind, ranks, program, *rest = arguments
+    launcher = find(kind)
+    if launcher is None:
+        print(f"skipped: no mpirun of {kind} on the PATH")
+        return SKIPPED
+    if not plugin(program, kind).exists():
+        print(f"skipped: {plugin(program, kind).name} was not built")
+        return SKIPPED
+    code, out, err, seconds = launcher.run(ranks, program, *rest, timeout=240)
+    print(f"{out}{err}{seconds:.1f} s, exit code {code}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

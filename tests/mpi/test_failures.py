@@ -1,0 +1,59 @@
+"""What a user sees when one rank of many fails: the job ends within seconds, with one line that says why."""
+import re
+
+SECONDS = 20  # of a job that fails, from its start, on a machine with more ranks than cores
+
+
+def last_line(err):
+    return err.rstrip().rpartition("\n")[2]
+
+
+def without_clock(line):
+    return re.sub(r"^\d\d:\d\d:\d\d E ", "", line)
+
+
+def test_a_rank_that_throws_ends_the_job_and_has_the_last_word(mpi, program):
+    code, out, err, seconds = mpi.run(4, program("comm_ranks"), "throw", 2)
+    assert re.fullmatch(r"rank 2 \(\S+\): step 7: shard 3 is short", without_clock(last_line(err))), out + err
+    assert code == 2
+    assert seconds < SECONDS
+
+
+def test_what_all_ranks_throw_is_said_once(mpi, program):
+    code, out, err, seconds = mpi.run(4, program("comm_ranks"), "throw", "all")
+    assert re.fullmatch(r"rank 0 \(\S+\): step 7: shard 3 is short", without_clock(err.strip())), out + err
+    assert code == 2
+    assert seconds < SECONDS
+
+
+def test_a_rank_out_of_order_is_named_with_both_calls(mpi, program):
+    code, out, err, seconds = mpi.run(4, program("comm_ranks"), "disorder", 1)
+    line = last_line(err)
+    assert "rank 1 (" in line and "broadcast" in line and "all_reduce" in line and "step 7" in line, out + err
+    assert code == 1
+    assert seconds < SECONDS
+
+
+def test_a_frozen_rank_is_named_when_its_collective_is_overdue(mpi, program):
+    code, out, err, seconds = mpi.run(4, program("comm_ranks"), "freeze", 1)
+    line = last_line(err)
+    assert "missing: rank 1 (" in line and "rank 2" not in line.partition("missing:")[2], out + err
+    assert "step 7" in line and "all_reduce" in line
+    assert code == 1
+    assert seconds < SECONDS + 4
+
+
+def test_a_wrong_configuration_is_told_once_before_anything_is_opened(mpi, program, tmp_path):
+    config = tmp_path / "wrong.toml"
+    config.write_text("[model]\nhiden_size = 3\n")
+    code, out, err, seconds = mpi.run(4, program("athanor"), "train", config)
+    assert err.count("hiden_size") == 1 and len(err.strip().splitlines()) == 1, out + err
+    assert code == 2
+    assert seconds < SECONDS
+
+
+def test_a_wrong_command_line_is_told_once(mpi, program):
+    code, out, err, seconds = mpi.run(4, program("athanor"), "trian")
+    assert (out + err).count("trian") == 1, out + err
+    assert code == 2
+    assert seconds < SECONDS
