@@ -17,6 +17,7 @@
 #include "cli/core/comm_timer.h"
 #include "cli/core/in_world.h"
 #include "comm/two_level.h"
+#include "ops/cpu_allocator.h"
 
 namespace athanor::bench {
 namespace {
@@ -257,5 +258,6 @@ ATHANOR_CORE_ENTRY(bench_comm) {
   ATHANOR_CHECK(given.inner == 0 || size % given.inner == 0, "--inner ({}) must divide the number of ranks ({})",
                 given.inner, size);
   ATHANOR_CHECK(!given.paced, "--paced is for benchmarks of one process");
+  ops::install_caching_cpu_allocator();  // as training does: memory between the hops of two levels is found again
   return in_world({}, [&](comm::World& world, Whereabouts&) { return bench::run(world, given); });
 }
