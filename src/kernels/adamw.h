@@ -23,7 +23,7 @@ int64_t adamw(const AdamwStep& step, float* master, float* exp_avg, float* exp_a
 int64_t adamw(const AdamwStep& step, Bf16* weight, uint16_t* master_low, float* exp_avg, float* exp_avg_sq, float* grad,
               int64_t n);
 
-/// Σ x² in double over the fixed order of the lanes.
+/// Σ x², exact squares added in double in the fixed order of the lanes.
 double sum_of_squares(const float* x, int64_t n);
 
 }  // namespace athanor::kernels

@@ -75,14 +75,17 @@ ATHANOR_EACH_ISA int64_t adamw(const AdamwStep& step, Bf16* weight, uint16_t* ma
 }
 
 ATHANOR_EACH_ISA double sum_of_squares(const float* x, int64_t n) {
-  // fp32 within short runs, double between them: a run of 4,096 loses at most 4096/16 · 2^-24 of itself.
-  constexpr int64_t kRun = 4096;
-  double total = 0;
-  for (int64_t begin = 0; begin < n; begin += kRun) {
-    const float* run = x + begin;
-    total += sum_over(begin + kRun < n ? kRun : n - begin, [run](int64_t i) { return run[i] * run[i]; });
+  // A square of fp32 is exact in double, so that only the additions round, and a norm is the same however it is cut.
+  double lanes[kLanes] = {};
+  const int64_t whole = n / kLanes * kLanes;
+  for (int64_t begin = 0; begin < whole; begin += kLanes) {
+    for (int64_t l = 0; l < kLanes; ++l) lanes[l] += double{x[begin + l]} * double{x[begin + l]};
   }
-  return total;
+  for (int64_t i = whole; i < n; ++i) lanes[i - whole] += double{x[i]} * double{x[i]};
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (int64_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+  }
+  return lanes[0];
 }
 
 }  // namespace athanor::kernels
