@@ -44,26 +44,25 @@ double gradient_norm(const Tensor& flat_grad) {
 }
 
 GradientNorms gradient_norms(const ParameterStore& parameters, const ShardPlan& plan) {
-  if (plan.is_trivial()) return {gradient_norm(parameters.grad()), {}};
+  if (plan.is_trivial()) return {gradient_norm(parameters.grad()), {}, {}};
   const double own[2] = {sum_of_squares(parameters.grad(), unique_ranges(parameters, plan, "dense")),
                          sum_of_squares(parameters.grad(), unique_ranges(parameters, plan, "expert"))};
   comm::Communicator& data = plan.mesh().group(GroupKind::kData);
   const Tensor all = at::empty({data.size(), 2}, at::kDouble);
   data.all_gather(all, at::tensor({own[0], own[1]}, at::kDouble)).wait();
   const auto square = all.accessor<double, 2>();
+  const Layout& layout = plan.mesh().layout();
   GradientNorms norms;
-  if (plan.mesh().layout().expert() > 1)
-    norms.experts_of_rank.resize(static_cast<size_t>(plan.mesh().layout().expert()));
+  if (layout.expert() > 1) norms.experts.resize(static_cast<size_t>(layout.expert()));
   for (int i = 0; i < data.size(); ++i) {
-    if (i > 0 && fault_planted("norm.one_shard")) break;
-    norms.total += square[i][0] + square[i][1];
-    if (norms.experts_of_rank.empty()) continue;
+    norms.ranks.push_back(std::sqrt(square[i][0] + square[i][1]));
+    if (i == 0 || !fault_planted("norm.one_shard")) norms.total += square[i][0] + square[i][1];
+    if (norms.experts.empty()) continue;
     const int world_rank = data.options().world_ranks[static_cast<size_t>(i)];
-    norms.experts_of_rank[static_cast<size_t>(plan.mesh().layout().coordinate(world_rank, Axis::kExpert))] +=
-        square[i][1];
+    norms.experts[static_cast<size_t>(layout.coordinate(world_rank, Axis::kExpert))] += square[i][1];
   }
   norms.total = std::sqrt(norms.total);
-  for (double& norm : norms.experts_of_rank) norm = std::sqrt(norm);
+  for (double& norm : norms.experts) norm = std::sqrt(norm);
   return norms;
 }
 

@@ -17,8 +17,9 @@ double gradient_norm(const Tensor& flat_grad);
 
 struct GradientNorms {
   double total = 0;
-  /// Of the experts that each rank of an expert group holds; empty where one rank holds all.
-  std::vector<double> experts_of_rank;
+  // Empty for one rank:
+  std::vector<double> ranks;    ///< of what is each data rank's alone; together they make the total
+  std::vector<double> experts;  ///< of the experts of each expert rank; empty where all ranks hold all experts
 };
 
 /// Of gradients that GradientReducer has summed. Each element counts once, from the rank whose unique part it is in, so

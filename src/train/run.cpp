@@ -21,6 +21,7 @@
 #include "train/metrics_log.h"
 #include "train/microbatch.h"
 #include "train/preflight.h"
+#include "train/rank_metrics.h"
 #include "train/router_metrics.h"
 #include "train/run_folder.h"
 #include "train/start.h"
@@ -51,8 +52,8 @@ class Run {
  public:
   Run(StartedRun started, std::atomic<int64_t>& step_underway)
       : stages_(std::move(started.stages)), mesh_(std::move(started.mesh)), state_(std::move(started.state)),
-        world_(mesh_->group(GroupKind::kWorld)), step_underway_(step_underway), first_step_(state_->step),
-        from_scratch_(started.from_scratch) {
+        world_(mesh_->group(GroupKind::kWorld)), traffic_(*mesh_), step_underway_(step_underway),
+        first_step_(state_->step), from_scratch_(started.from_scratch) {
     const auto& config = state_->config;
     if (mesh_->is_first()) metrics_.emplace(config.train.run_dir, config.metrics.tensorboard, first_step_);
     gemm_peak_ = config_peak_unknown() ? measure_peak() : config.metrics.gemm_peak_tflops * 1e12;
@@ -141,7 +142,7 @@ class Run {
     return static_cast<int>(number.item<int64_t>());
   }
 
-  StepMetrics summarize(const StepReport& report, const Batch& batch) const {
+  StepMetrics summarize(const StepReport& report, const Batch& batch) {
     const auto& config = state_->config;
     const double sequences = static_cast<double>(batch.num_sequences),
                  layers = static_cast<double>(std::max<int64_t>(1, config.model.num_sparse_layers()));
@@ -168,7 +169,20 @@ class Run {
     m.memory_bytes = resident_bytes();
     m.peak_memory_bytes = peak_resident_bytes();
     describe_routers(report.parts.routers, m.tokens, m);
+    if (world_.size() > 1) describe_ranks(report, m);
     return m;
+  }
+
+  void describe_ranks(const StepReport& report, StepMetrics& m) {
+    m.rank_norms = report.rank_norms;
+    m.forward_comm_s = report.forward_wait_s;
+    m.backward_comm_s = report.backward_wait_s;
+    m.traffic = traffic_.take();
+    if (warned_of_imbalance_) return;
+    const auto imbalance = describe_imbalance(m, mesh_->layout(), mesh_->world().hosts());
+    if (!imbalance) return;
+    log::warn("step {}: {}", m.step, *imbalance);
+    warned_of_imbalance_ = true;
   }
 
   // Each source's held-out loss, and their mean by the shares of the mix.
@@ -230,6 +244,8 @@ class Run {
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<TrainState> state_;
   comm::Communicator& world_;
+  TrafficMeter traffic_;
+  bool warned_of_imbalance_ = false;
   std::atomic<int64_t>& step_underway_;
   int64_t first_step_;
   bool from_scratch_;

@@ -83,7 +83,7 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
   if (fault_planted("loss.divided_twice")) report.parts.loss_sum /= s.layout.data();
   const GradientNorms norms = gradient_norms(s.parameters, s.plan);
   report.grad_norm = norms.total;
-  report.expert_norms = norms.experts_of_rank;
+  report.rank_norms = {norms.ranks, norms.experts};
   watch.add_to(report.backward_s, report.backward_wait_s);
   return report;
 }

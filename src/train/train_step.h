@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "data/loader.h"
+#include "train/metrics.h"
 #include "train/step_guard.h"
 #include "train/train_state.h"
 
@@ -13,7 +14,7 @@ struct StepReport {
   int64_t step = 0;  ///< number of this update, 1-based
   LossParts parts;   ///< of the whole batch
   double grad_norm = 0;
-  std::vector<double> expert_norms;  ///< GradientNorms::experts_of_rank
+  RankNorms rank_norms;  ///< its parts, by data rank and by expert rank; empty for one rank
   double lr = 0;
   int64_t changed = 0;  ///< weights that the update changed, as forward reads them
   Verdict verdict = Verdict::kApply;

@@ -1,0 +1,228 @@
+// What several ranks hold, send and write together; ranks are threads. That they train as one does is `athanor
+// verify`'s to say (tests/mpi).
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "arch/memory.h"
+#include "base/random.h"
+#include "checkpoint/rotation.h"
+#include "checkpoint/test_folder.h"
+#include "comm/thread_wire.h"
+#include "model/initialize.h"
+#include "train/checkpointing.h"
+#include "train/run_folder.h"
+#include "train/state_pieces.h"
+#include "train/train_step.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kSeqLen = 16, kVocab = 64;
+
+struct Degrees {
+  int replicate, shard, expert;
+  const char* sharding;
+  int world() const { return replicate * shard; }
+};
+const Degrees kOne{1, 1, 1, "ep_aware"};
+const std::vector<Degrees> kLayouts = {
+    {1, 2, 1, "none"},         {1, 4, 2, "optimizer"},    {1, 4, 2, "ep_aware"},
+    {2, 2, 2, "hierarchical"}, {2, 2, 4, "hierarchical"}, {1, 3, 1, "ep_aware"},
+};
+
+class Ranks : public FolderTest {
+ protected:
+  RunConfig config(const Degrees& degrees, const std::string& run, const std::string& dtype = "bfloat16") const {
+    RunConfig c;
+    c.model.family = "olmoe";
+    c.model.hidden_size = 32;
+    c.model.num_hidden_layers = 3;
+    c.model.num_attention_heads = 2;
+    c.model.num_key_value_heads = 2;
+    c.model.intermediate_size = 16;
+    c.model.num_experts = 4;
+    c.model.num_experts_per_tok = 2;
+    c.model.vocab_size = kVocab;
+    c.data.seq_len = kSeqLen;
+    c.train.run_dir = (folder_ / run).string();
+    c.train.dtype = dtype;
+    c.train.global_batch_size = 12;
+    c.train.micro_batch_size = 1;
+    c.train.steps = 10;
+    c.optimizer.warmup_steps = 1;
+    c.moe.dispatch = "all_to_all";
+    c.parallelism.data_parallel_replicate_degree = degrees.replicate;
+    c.parallelism.data_parallel_shard_degree = degrees.shard;
+    c.parallelism.expert_parallel_degree = degrees.expert;
+    c.parallelism.sharding = degrees.sharding;
+    c.parallelism.bucket_mb = 0.004;  // several buckets of each group
+    fs::create_directories(RunFolder{c.train.run_dir}.checkpoints());
+    return c;
+  }
+
+  static Batch batch(int64_t step) {
+    const CounterRandom random(7, "batch");
+    Batch batch{12, kSeqLen, std::vector<int32_t>(12 * kSeqLen), {}, {}};
+    for (size_t i = 0; i < batch.tokens.size(); ++i)
+      batch.tokens[i] =
+          static_cast<int32_t>(random.u64(static_cast<uint64_t>(step) * batch.tokens.size() + i) % kVocab);
+    return batch;
+  }
+
+  // Runs `act` on every rank of the layout, one at a time where `act` locks.
+  static void on_ranks(const RunConfig& config, const std::function<void(TrainState&)>& act) {
+    const auto& p = config.parallelism;
+    const auto world_size = static_cast<int>(p.data_parallel_replicate_degree * p.data_parallel_shard_degree);
+    comm::run_ranks(world_size, [&](comm::World& world) {
+      const Mesh mesh(Layout(config, world_size), world);
+      TrainState state(config, {}, mesh);
+      act(state);
+    });
+  }
+
+  static void train(TrainState& state, int64_t steps) {
+    for (int64_t i = 0; i < steps; ++i) train_step(state, batch(state.step));
+  }
+  static void initialize(TrainState& state) { initialize_parameters(state.config.model, 1, state.parameters); }
+
+  fs::path checkpoint_of(const RunConfig& config, int64_t step) const {
+    return RunFolder{config.train.run_dir}.checkpoints() / step_folder_name(step);
+  }
+
+  // Every logical tensor of a checkpoint, whole.
+  static std::map<std::string, Tensor> tensors_of(const fs::path& checkpoint) {
+    const auto reader = CheckpointReader::open(checkpoint);
+    reader.verify();
+    std::map<std::string, Tensor> tensors;
+    for (const auto& [name, shape] : reader.manifest().tensors) {
+      Tensor whole = at::empty(shape, at::kFloat);
+      reader.load({{name, whole_slice(shape), whole.data_ptr<float>()}});
+      tensors.emplace(name, whole);
+    }
+    return tensors;
+  }
+
+  static void expect_equal(const std::map<std::string, Tensor>& a, const std::map<std::string, Tensor>& b,
+                           const std::string& where) {
+    ASSERT_EQ(a.size(), b.size()) << where;
+    for (const auto& [name, tensor] : a) EXPECT_TRUE(at::equal(tensor, b.at(name))) << where << ": " << name;
+  }
+};
+
+TEST_F(Ranks, AnyLayoutReadsTheCheckpointOfAnyOtherBitForBit) {
+  const RunConfig first = config(kOne, "one");
+  on_ranks(first, [](TrainState& state) {
+    initialize(state);
+    train(state, 2);
+    save_checkpoint(state);
+  });
+  fs::path before = checkpoint_of(first, 2);
+  const auto expected = tensors_of(before);
+  for (size_t i = 0; i < kLayouts.size(); ++i) {
+    RunConfig next = config(kLayouts[i], fmt::format("layout{}", i));
+    next.checkpoint.load = i % 2 ? "broadcast" : "all_reduce";
+    on_ranks(next, [&](TrainState& state) {
+      load_checkpoint(state, CheckpointReader::open(before));
+      save_checkpoint(state);
+    });
+    before = checkpoint_of(next, 2);
+    expect_equal(expected, tensors_of(before), fmt::format("layout {}", i));
+  }
+}
+
+TEST_F(Ranks, ACutRunGoesOnUnderItsLayoutWithTheSameBits) {
+  for (const Degrees& degrees : {kLayouts[1], kLayouts[3]}) {
+    const RunConfig whole = config(degrees, "whole"), cut = config(degrees, "cut");
+    on_ranks(whole, [](TrainState& state) {
+      initialize(state);
+      train(state, 4);
+      save_checkpoint(state);
+    });
+    on_ranks(cut, [](TrainState& state) {
+      initialize(state);
+      train(state, 2);
+      save_checkpoint(state);
+    });
+    on_ranks(cut, [&](TrainState& state) {
+      load_checkpoint(state, CheckpointReader::open(checkpoint_of(cut, 2)));
+      train(state, 2);
+      save_checkpoint(state);
+    });
+    expect_equal(tensors_of(checkpoint_of(whole, 4)), tensors_of(checkpoint_of(cut, 4)), degrees.sharding);
+  }
+}
+
+TEST_F(Ranks, EachHoldsTheBytesOfStateThatTheFormulaSays) {
+  for (const Degrees& degrees : kLayouts) {
+    for (const bool bf16 : {true, false}) {
+      on_ranks(config(degrees, "bytes", bf16 ? "bfloat16" : "float32"), [&](TrainState& state) {
+        HeldElements held;
+        for (const Bucket& bucket : state.parameters.buckets())
+          (bucket.group == "expert" ? held.expert : held.dense) += bucket.range.size();
+        const Layout& layout = state.mesh.layout();
+        const auto need = count_state_bytes(held, count_state_shards(state.config.parallelism, layout), bf16);
+        size_t bytes = state.parameters.grad().nbytes() + state.parameters.compute().nbytes() +
+                       state.optimizer.exp_avg().nbytes() + state.optimizer.exp_avg_sq().nbytes();
+        if (bf16) bytes += state.parameters.master_low().nbytes();
+        if (static_cast<int64_t>(bytes) != need.total())
+          throw std::runtime_error(fmt::format("{}: {} bytes held, {} said", degrees.sharding, bytes, need.total()));
+      });
+    }
+  }
+}
+
+// What is still to be sent when backward ends delays the update. The best of a few steps: the machine is not ours
+// alone.
+TEST_F(Ranks, MostOfTheReduceScatterIsSentBeforeBackwardEnds) {
+  RunConfig c = config({1, 2, 1, "ep_aware"}, "trace");
+  c.model.num_hidden_layers = 8;
+  c.train.micro_batch_size = 6;  // 96 tokens: layers take longer than their gradients' way
+  on_ranks(c, [](TrainState& state) {
+    initialize(state);
+    double best = 0;
+    for (int64_t step = 0; step < 6; ++step) {
+      const ReductionTrace trace = train_step(state, batch(step)).reduction;
+      best = std::max(best, static_cast<double>(trace.bytes_sent_in_backward) / static_cast<double>(trace.bytes));
+    }
+    if (!(best > 0.5)) throw std::runtime_error(fmt::format("{} of the bytes", best));
+  });
+}
+
+TEST_F(Ranks, TwoRunsOfOneLayoutHaveTheSameBits) {
+  for (const char* run : {"a", "b"}) {
+    on_ranks(config(kLayouts[2], run), [](TrainState& state) {
+      initialize(state);
+      train(state, 3);
+      save_checkpoint(state);
+    });
+  }
+  expect_equal(tensors_of(checkpoint_of(config(kLayouts[2], "a"), 3)),
+               tensors_of(checkpoint_of(config(kLayouts[2], "b"), 3)), "again");
+}
+
+TEST_F(Ranks, TheNormIsThatOfTheGradientsThatAreWrittenUnderEverySharding) {
+  for (const Degrees& degrees : kLayouts) {
+    std::mutex mutex;
+    double squares = 0, norm = 0;
+    on_ranks(config(degrees, "norm", "float32"), [&](TrainState& state) {
+      initialize(state);
+      const StepReport report = compute_gradients(state, batch(0));
+      double own = 0;
+      for (const PieceView& piece : gradient_pieces(state)) {
+        for (int64_t i = 0; i < piece.slice.num_elements(); ++i)
+          own += static_cast<double>(piece.data[i]) * static_cast<double>(piece.data[i]);
+      }
+      const std::lock_guard lock(mutex);
+      squares += own;
+      norm = report.grad_norm;
+    });
+    EXPECT_NEAR(norm, std::sqrt(squares), 1e-12 * norm) << degrees.sharding;  // fp64: 1e-16 for each of 1e4 terms
+  }
+}
+
+}  // namespace
+}  // namespace athanor
