@@ -1,6 +1,6 @@
 # Thin on purpose: each target does all of its own set-up and hands over to a script that says what it does.
 
-.PHONY: setup build quickstart test check format bench bench-moe bench-overhead bench-data clean
+.PHONY: setup build quickstart test fuzz-layouts check format bench bench-moe bench-overhead bench-data clean
 
 build:       ## build/athanor
 	@scripts/build
@@ -13,6 +13,11 @@ quickstart:  ## text, tokenizer, shards, a small model trained for five minutes,
 
 test:        ## every test that needs no GPU
 	@scripts/test
+
+fuzz-layouts:  ## N layouts drawn from seeds (100), each held against one rank by `athanor verify`
+	@scripts/setup --tests
+	@scripts/build
+	@scripts/fuzz_layouts $(or $(N),100)
 
 check:       ## format, includes, clang-tidy, fast tests
 	@scripts/check

@@ -53,6 +53,7 @@ struct VerifyArguments {
   bool twice = false;
   std::string keep;       ///< empty: traces are removed
   std::string reference;  ///< the folder in which this is the process of one rank; empty: it is not
+  uint64_t draw = 1;      ///< of the process of one rank: which data
 };
 
 /// Of every benchmark in the core.

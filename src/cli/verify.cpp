@@ -1,0 +1,38 @@
+// athanor verify CONFIG.toml [--set a.b=c]...
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/core.h"
+#include "cli/exit_code.h"
+
+namespace athanor {
+
+void add_verify_command(CLI::App& app) {
+  const auto arguments = std::make_shared<VerifyArguments>();
+  auto* command = app.add_subcommand(
+      "verify", "Run a small version of a model over the ranks of this job, and on one rank, and compare the two");
+  command->add_option("config", arguments->config_file, "The run's configuration, a TOML file");
+  command->add_option("--set", arguments->overrides, "table.key=value: overrides a field; may be repeated")
+      ->allow_extra_args(false);
+  command->add_option("--steps", arguments->steps, "Optimizer steps to compare")->check(CLI::Range(1, 1000));
+  command
+      ->add_option("--dtype", arguments->dtype,
+                   "Of forward and backward; float32 has tight bounds, whatever train.dtype says")
+      ->check(CLI::IsMember({"float32", "bfloat16"}));
+  command->add_flag("--keep-size", arguments->keep_size, "The model and batch as configured, not a small version");
+  command->add_flag("--twice", arguments->twice, "Run the layout twice: all bits must be equal");
+  command->add_option("--keep", arguments->keep, "A folder where the traces of all runs are left");
+  command->add_option("--reference", arguments->reference, "What one rank runs; verify starts this itself")->group("");
+  command->add_option("--draw", arguments->draw, "Which data that is")->group("");
+  command->footer(
+      "Ends with 0 if every number, gradient and parameter is within its bound, with 1 and their names if not.\n"
+      "Example: mpirun -n 8 athanor verify run.toml --set parallelism.expert_parallel_degree=4");
+  command->callback([arguments, command] {
+    if (arguments->config_file.empty() && arguments->reference.empty()) throw CLI::RequiredError("config");
+    if (const int code = call_core("verify", arguments.get())) throw ExitCode{code};
+  });
+}
+
+}  // namespace athanor

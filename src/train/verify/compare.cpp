@@ -1,0 +1,234 @@
+#include "train/verify/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "optim/clip.h"
+
+namespace athanor {
+namespace {
+
+constexpr const char* kNumbers = "loss and its parts";
+constexpr const char* kNorm = "gradient norm";
+constexpr const char* kCounts = "expert counts";
+constexpr const char* kFirstGradients = "gradients, step 1";
+constexpr const char* kLaterGradients = "gradients, later";
+constexpr const char* kFirstParameters = "initial parameters";
+constexpr const char* kParameters = "parameters";
+
+double norm_of(const float* x, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
+  return std::sqrt(sum);
+}
+
+double distance(const float* a, const float* b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+  return std::sqrt(sum);
+}
+
+class Comparer {
+ public:
+  Comparer(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one)
+      : config_(small), noise_(small, data_ranks), layout_(layout), one_(one), inventory_(make_inventory(small.model)) {
+    for (const auto& spec : inventory_) updates_.emplace_back(small.optimizer, spec.shape);
+  }
+
+  Comparisons run() {
+    for (const char* quantity :
+         {kFirstParameters, kNumbers, kNorm, kCounts, kFirstGradients, kLaterGradients, kParameters})
+      worst_[quantity].quantity = quantity;
+    result_.faults = layout_.faults();
+    const int64_t steps = std::min(layout_.num_steps(), one_.num_steps());
+    if (layout_.num_steps() != one_.num_steps()) {
+      result_.faults.push_back(
+          fmt::format("the layout took {} steps, one rank {}", layout_.num_steps(), one_.num_steps()));
+    }
+    compare_parameters(0);
+    for (int64_t step = 1; step <= steps; ++step) {
+      good_so_far_ = result_.faults.empty();
+      compare_numbers(step);
+      compare_gradients(step);
+      follow_update(step);
+      compare_parameters(step);
+    }
+    for (const char* quantity :
+         {kFirstParameters, kNumbers, kNorm, kCounts, kFirstGradients, kLaterGradients, kParameters})
+      if (worst_[quantity].compared > 0) result_.worst.push_back(worst_[quantity]);
+    return std::move(result_);
+  }
+
+ private:
+  void add(const char* quantity, const std::string& name, int64_t step, double error, double bound) {
+    if (!(error <= 1e300)) error = 1e300;  // not a number
+    Comparison& worst = worst_[quantity];
+    const Comparison here{quantity, name, step, error, bound, worst.compared + 1};
+    if (worst.compared == 0 || here.share() > worst.share()) {
+      worst = here;
+    } else {
+      ++worst.compared;
+    }
+    if (error <= bound) return;
+    result_.faults.push_back(
+        bound > 0
+            ? fmt::format("step {}: {}: {} is off by {:.1e} of its size; rounding explains {:.1e}", step, quantity,
+                          name, error, bound)
+            : fmt::format("step {}: {}: {} is not equal (off by {:.1e} of its size)", step, quantity, name, error));
+  }
+
+  void add_number(const char* quantity, const char* name, int64_t step, double a, double b, double bound) {
+    const double size = std::max(std::abs(b), 1e-300);
+    add(quantity, name, step, a == b ? 0 : std::abs(a - b) / size, bound);
+  }
+
+  void compare_numbers(int64_t step) {
+    const StepNumbers &a = layout_.step(step), &b = one_.step(step);
+    const double drift = noise_.of_parameters(parameter_difference_), bound = noise_.loss() + drift;
+    add_number(kNumbers, "loss", step, a.loss, b.loss, bound);
+    add_number(kNumbers, "targets", step, static_cast<double>(a.targets), static_cast<double>(b.targets), 0);
+    if (!b.chosen.empty()) {
+      add_number(kNumbers, "aux", step, a.aux, b.aux, bound);
+      add_number(kNumbers, "z", step, a.z, b.z, 2 * bound);  // a square
+      add_number(kNumbers, "router entropy", step, a.entropy, b.entropy, bound);
+      note_near_tie(a.chosen, b.chosen);
+      compare_counts(step, "chosen", a.chosen, b.chosen);
+      compare_counts(step, "taken", a.taken, b.taken);
+      compare_counts(step, "moved", a.moved, b.moved);
+      compare_counts(step, "dropped", a.dropped, b.dropped);
+    }
+    add_number(kNorm, "gradient norm", step, a.grad_norm, b.grad_norm, noise_.gradient() + drift);
+    add_number(kNorm, "learning rate", step, a.lr, b.lr, 0);
+  }
+
+  void note_near_tie(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+    constexpr int64_t kTokens = 2;
+    int64_t off = 0;
+    for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) off += std::abs(a[i] - b[i]);
+    if (good_so_far_ && off > 0 && off <= 2 * kTokens) result_.near_tie = true;
+  }
+
+  void compare_counts(int64_t step, const char* what, const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+    if (a.size() != b.size()) return add(kCounts, what, step, 1, 0);
+    double difference = 0, all = 0;
+    size_t first = a.size();
+    for (size_t i = 0; i < a.size(); ++i) {
+      difference += std::abs(static_cast<double>(a[i] - b[i]));
+      all += static_cast<double>(b[i]);
+      if (a[i] != b[i]) first = std::min(first, i);
+    }
+    std::string name = what;
+    if (first < a.size()) {
+      const size_t layers = static_cast<size_t>(config_.model.num_sparse_layers()), width = a.size() / layers;
+      name += width > 1 ? fmt::format(" (sparse layer {}, expert {}: {} instead of {})", first / width, first % width,
+                                      a[first], b[first])
+                        : fmt::format(" (sparse layer {}: {} instead of {})", first, a[first], b[first]);
+    }
+    add(kCounts, name, step, difference / std::max(all, 1.0), 0);
+  }
+
+  // Calls visit(name, begin, end) for a parameter or each of its experts.
+  template <class Visit>
+  static void for_parts(const ParameterSpec& spec, Visit visit) {
+    const int64_t parts = spec.is_expert() ? spec.shape[0] : 1, size = spec.num_elements() / parts;
+    for (int64_t part = 0; part < parts; ++part) {
+      visit(spec.is_expert() ? fmt::format("{}[{}]", spec.name, part) : spec.name, part * size, (part + 1) * size);
+    }
+  }
+
+  bool both_hold(const ParameterSpec& spec, const char* quantity, int64_t step, const std::vector<float>& a,
+                 const std::vector<float>& b) {
+    if (a.size() == b.size() && static_cast<int64_t>(b.size()) == spec.num_elements()) return true;
+    result_.faults.push_back(fmt::format("step {}: {}: {} has {} elements, with one rank {}", step, quantity, spec.name,
+                                         a.size(), b.size()));
+    return false;
+  }
+
+  void compare_gradients(int64_t step) {
+    const char* quantity = step == 1 ? kFirstGradients : kLaterGradients;
+    const StepNumbers& numbers = one_.step(step);
+    // A gradient that should vanish by cancellation has the errors of what cancels. So none is held against less than a
+    // thousandth of the mean over the model.
+    const double mean = numbers.grad_norm / std::sqrt(static_cast<double>(count_parameters(config_.model)));
+    const double bound = noise_.gradient() + noise_.of_parameters(parameter_difference_);
+    for (const auto& spec : inventory_) {
+      const auto &a = layout_.values(step, "grad", spec.name), &b = one_.values(step, "grad", spec.name);
+      if (!both_hold(spec, quantity, step, a, b)) continue;
+      for_parts(spec, [&](const std::string& name, int64_t begin, int64_t end) {
+        const double size = norm_of(b.data() + begin, end - begin),
+                     floor = 1e-3 * mean * std::sqrt(static_cast<double>(end - begin));
+        const double off = distance(a.data() + begin, b.data() + begin, end - begin);
+        add(quantity, name, step, off == 0 ? 0 : off / std::max(size, floor), bound);
+      });
+    }
+  }
+
+  void follow_update(int64_t step) {
+    const StepNumbers& numbers = one_.step(step);
+    const double scale = clip_scale(config_.optimizer, numbers.grad_norm, step);
+    // The norm's error scales all gradients alike, where they are clipped.
+    const double relative = (noise_.gradient() + noise_.of_parameters(parameter_difference_)) * (scale < 1 ? 2 : 1);
+    for (size_t i = 0; i < inventory_.size(); ++i) {
+      const std::string& name = inventory_[i].name;
+      const auto &grad = one_.values(step, "grad", name), &square = one_.values(step, "exp_avg_sq", name),
+                 &master = one_.values(step, "master", name);
+      if (grad.size() == square.size() && grad.size() == master.size())
+        updates_[i].add_step(step, numbers.lr, scale, relative, grad, square, master);
+    }
+  }
+
+  void compare_parameters(int64_t step) {
+    const char* quantity = step == 0 ? kFirstParameters : kParameters;
+    double differences = 0;
+    for (size_t i = 0; i < inventory_.size(); ++i) {
+      const ParameterSpec& spec = inventory_[i];
+      const auto &a = layout_.values(step, "master", spec.name), &b = one_.values(step, "master", spec.name);
+      if (!both_hold(spec, quantity, step, a, b)) continue;
+      const double whole = std::max(norm_of(b.data(), spec.num_elements()), 1e-300);
+      const double relative = distance(a.data(), b.data(), spec.num_elements()) / whole;
+      differences += relative * relative;
+      for_parts(spec, [&](const std::string& name, int64_t begin, int64_t end) {
+        const double size = std::max(norm_of(b.data() + begin, end - begin), 1e-300);
+        const double off = distance(a.data() + begin, b.data() + begin, end - begin);
+        add(quantity, name, step, off / size, step == 0 ? 0 : updates_[i].norm(begin, end) / size);
+      });
+    }
+    parameter_difference_ = std::sqrt(differences);
+  }
+
+  RunConfig config_;
+  Noise noise_;
+  const WholeTrace &layout_, &one_;
+  std::vector<ParameterSpec> inventory_;
+  std::vector<UpdateNoise> updates_;
+  bool good_so_far_ = true;          // before this step
+  double parameter_difference_ = 0;  // after the last step, as measured: √Σ(‖ΔW‖ / ‖W‖)²
+  std::map<std::string, Comparison> worst_;
+  Comparisons result_;
+};
+
+}  // namespace
+
+Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one) {
+  return Comparer(small, data_ranks, layout, one).run();
+}
+
+std::vector<std::string> find_bit_differences(const RunConfig& small, const WholeTrace& a, const WholeTrace& b) {
+  std::vector<std::string> lines;
+  for (int64_t step = 0; step <= std::min(a.num_steps(), b.num_steps()); ++step) {
+    if (step > 0 && a.step(step) != b.step(step)) lines.push_back(fmt::format("step {}: the reported numbers", step));
+    for (const auto& spec : make_inventory(small.model)) {
+      for (const char* kind : {"grad", "master"}) {
+        const auto &x = a.values(step, kind, spec.name), &y = b.values(step, kind, spec.name);
+        if (x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0) continue;
+        lines.push_back(fmt::format("step {}: {} of {}", step, kind, spec.name));
+      }
+    }
+    if (!lines.empty()) break;
+  }
+  return lines;
+}
+
+}  // namespace athanor

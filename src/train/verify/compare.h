@@ -1,0 +1,39 @@
+#pragma once
+// One run held against another: every number, every gradient, every parameter, each with its bound.
+
+#include <string>
+#include <vector>
+
+#include "arch/inventory.h"
+#include "train/verify/noise.h"
+#include "train/verify/trace.h"
+
+namespace athanor {
+
+/// The comparison of one quantity that came closest to its bound (or furthest beyond).
+struct Comparison {
+  std::string quantity;  ///< "gradients, step 1"
+  std::string name;      ///< the parameter or number; of experts, which one: "...gate_proj.weight[3]"
+  int64_t step = 0;
+  double error = 0;      ///< relative
+  double bound = 0;      ///< 0: must be equal
+  int64_t compared = 0;  ///< how many numbers or tensors
+
+  double share() const { return bound > 0 ? error / bound : error > 0 ? 1e300 : 0; }
+};
+
+struct Comparisons {
+  std::vector<Comparison> worst;    ///< one for each quantity, in the order of a step
+  std::vector<std::string> faults;  ///< a line for each comparison that failed, named; empty: the two runs agree
+  /// All is well up to a step in which at most two tokens chose other experts: as by scores that are equal but for
+  /// rounding. What is wrong does it again on other data.
+  bool near_tie = false;
+};
+
+/// @param small  the run that `layout` is a trace of; `one` is of the same run on one rank.
+Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one);
+
+/// Every difference of bits, a line each (at most a few).
+std::vector<std::string> find_bit_differences(const RunConfig& small, const WholeTrace& a, const WholeTrace& b);
+
+}  // namespace athanor

@@ -1,0 +1,141 @@
+#include "train/verify/noise.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "config/families.h"
+
+namespace athanor {
+namespace {
+
+constexpr double kDeviations = 7, kGain = 2, kTwoRuns = 1.4142135623730951;
+constexpr double kUnit32 = 0x1p-24, kUnit16 = 0x1p-8;
+constexpr int64_t kFewRoundings = 8;  // an activation function, a rotation
+
+// Operations by their inner lengths.
+struct Chain {
+  double roundings = 0, operations = 0;
+
+  void add(int64_t length) {
+    roundings += static_cast<double>(length);
+    operations += 1;
+  }
+  /// Of the relative error: sums in fp32, results stored with `unit`.
+  double variance(double unit) const { return (roundings * kUnit32 * kUnit32 + operations * unit * unit) / 3; }
+};
+
+// The lengths of a layer's products and sums; `back`: of their transposed forms.
+void add_layer(const ModelConfig& m, int64_t layer, int64_t seq_len, bool back, Chain& chain) {
+  const int64_t width = m.hidden_size, heads = m.num_attention_heads * m.head_dim(),
+                projected = heads + 2 * m.kv_heads() * m.head_dim();
+  chain.add(width);                     // norm
+  chain.add(back ? projected : width);  // queries, keys, values
+  if (family_of(m).qk_norm != QkNorm::kNone) chain.add(heads);
+  chain.add(kFewRoundings);                  // rotation
+  chain.add(back ? seq_len : m.head_dim());  // scores
+  chain.add(seq_len);                        // softmax
+  chain.add(back ? m.head_dim() : seq_len);  // weighted values
+  chain.add(back ? width : heads);           // output projection
+  chain.add(1);                              // residual
+  chain.add(width);                          // norm
+  const bool sparse = m.is_sparse_layer(layer);
+  const int64_t inner = sparse ? m.expert_intermediate_size() + m.shared_intermediate_size() : m.intermediate_size;
+  if (sparse) {
+    chain.add(back ? m.num_experts : width);  // router
+    chain.add(m.num_experts);                 // scores
+    chain.add(m.num_experts_per_tok);         // combine
+  }
+  chain.add(back ? 2 * inner : width);  // gate and up
+  chain.add(kFewRoundings);             // activation
+  chain.add(back ? width : inner);      // down
+  chain.add(1);                         // residual
+}
+
+Chain whole_pass(const RunConfig& config, bool back) {
+  const ModelConfig& m = config.model;
+  Chain chain;
+  for (int64_t layer = 0; layer < m.num_hidden_layers; ++layer) add_layer(m, layer, config.data.seq_len, back, chain);
+  chain.add(m.hidden_size);                        // norm
+  chain.add(back ? m.vocab_size : m.hidden_size);  // logits
+  chain.add(m.vocab_size);                         // softmax
+  return chain;
+}
+
+}  // namespace
+
+Noise::Noise(const RunConfig& small, int data_ranks) {
+  const double unit = small.train.dtype == "bfloat16" ? kUnit16 : kUnit32;
+  const Chain forward = whole_pass(small, false), backward = whole_pass(small, true);
+  Chain batch;
+  batch.add(small.train.global_batch_size * small.data.seq_len);
+  const double factor = kDeviations * kTwoRuns * kGain;
+  loss_ = factor * std::sqrt(forward.variance(unit) + batch.variance(kUnit32));
+  // Backward starts from what forward computed and multiplies with what it kept.
+  double variance = 2 * forward.variance(unit) + backward.variance(unit) + batch.variance(kUnit32);
+  gradient_ = factor * std::sqrt(variance);
+  if (small.train.reduce_dtype == "bfloat16" && data_ranks > 1) {
+    // Rounded before it is sent and after each of at most two sums; in one of the two runs alone.
+    gradient_ = std::hypot(gradient_, kDeviations * kUnit16 * std::sqrt(3.0 / 3));
+  }
+  sensitivity_ = 2 * kGain * std::sqrt(static_cast<double>(small.model.hidden_size));
+}
+
+UpdateNoise::UpdateNoise(const OptimizerConfig& config, std::vector<int64_t> shape)
+    : config_(config), shape_(std::move(shape)) {
+  size_t size = 1;
+  for (const int64_t dim : shape_) size *= static_cast<size_t>(dim);
+  delta_.resize(size);
+  bound_.resize(size);
+}
+
+// For each element the root mean square of its row or of its column, whichever is larger; of the whole for a vector.
+std::vector<double> UpdateNoise::scale_of(const std::vector<float>& grad) const {
+  const auto columns = static_cast<size_t>(shape_.back());
+  const size_t rows = shape_.size() > 1 ? static_cast<size_t>(shape_[shape_.size() - 2]) : 1, matrix = rows * columns,
+               count = matrix > 0 ? grad.size() / matrix : 0;
+  std::vector<double> scale(grad.size());
+  for (size_t m = 0; m < count; ++m) {
+    std::vector<double> row(rows), column(columns);
+    for (size_t i = 0; i < matrix; ++i) {
+      const double square = static_cast<double>(grad[m * matrix + i]) * grad[m * matrix + i];
+      row[i / columns] += square / static_cast<double>(columns);
+      column[i % columns] += square / static_cast<double>(rows);
+    }
+    for (size_t i = 0; i < matrix; ++i) {
+      // A row of zeros (a token that does not occur) is exact.
+      const double larger = row[i / columns] == 0 ? 0 : std::max(row[i / columns], column[i % columns]);
+      scale[m * matrix + i] = std::sqrt(larger);
+    }
+  }
+  return scale;
+}
+
+void UpdateNoise::add_step(int64_t step, double lr, double scale, double relative, const std::vector<float>& grad,
+                           const std::vector<float>& exp_avg_sq, const std::vector<float>& master) {
+  const double beta1 = config_.betas[0], beta2 = config_.betas[1], count = static_cast<double>(step);
+  const double correction1 = 1 - std::pow(beta1, count), correction2 = 1 - std::pow(beta2, count);
+  double largest = 0;  // |m̂| / √v̂
+  for (int64_t s = 0; s < step; ++s) {
+    const double a = (1 - beta1) * std::pow(beta1, static_cast<double>(s)) / correction1,
+                 b = (1 - beta2) * std::pow(beta2, static_cast<double>(s)) / correction2;
+    if (b > 0) largest += a * a / b;
+  }
+  largest = std::sqrt(largest);
+  const std::vector<double> sizes = scale_of(grad);
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    delta_[i] = std::max(delta_[i], relative * scale * sizes[i]);
+    const double root = std::sqrt(static_cast<double>(exp_avg_sq[i]) / correction2);
+    const double share = (1 + largest) * delta_[i] / (root + config_.eps);
+    // The update is computed, and the weight stored, in fp32 by both.
+    const double rounding = kDeviations * 2 * kUnit32 * (std::abs(static_cast<double>(master[i])) + 4 * lr);
+    bound_[i] += lr * std::min(2 * largest, share) + rounding;
+  }
+}
+
+double UpdateNoise::norm(int64_t begin, int64_t end) const {
+  double sum = 0;
+  for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) sum += bound_[i] * bound_[i];
+  return std::sqrt(sum);
+}
+
+}  // namespace athanor

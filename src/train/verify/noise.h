@@ -1,0 +1,64 @@
+#pragma once
+// How far apart two correct computations of one step may lie, because they round differently.
+//
+// A computation is a chain of operations. One with inner length n (a product's, a sum's) makes n roundings; a rounding
+// is about uniform in ±u of its number's size, and independent of the others, so its variance is u² / 3 and that of the
+// chain's relative error is the sum over all of its operations (the probabilistic analysis of Higham and Mary, SIAM J.
+// Sci. Comput. 2019, in its form with variances). u is 2^-24 where we add up (always fp32) and 2^-24 or 2^-8 where a
+// result is stored (fp32 or bf16). Chains are followed through the small model's own shapes: forward, backward (the
+// same products transposed), the sum over the batch's tokens, the sums over ranks.
+//
+// Errors are relative to a tensor's Euclidean norm. A linear map, a norm or a sum hands them on with a gain of about 1;
+// a product of two computed factors (attention's weights and values, the gated unit, an expert's weight) adds both of
+// theirs, and any path through a layer meets at most two: kGain = 2 = √2 · √2. Two runs that are compared each have
+// errors of their own: another √2. The bound is kDeviations = 7 standard deviations: a normal number lies beyond in
+// 2.6e-12 of all cases, so that of 10^4 comparisons one fails by chance in 4 of 10^8 verifications.
+//
+// What is wrong rather than rounded (a sum not taken, taken twice, over other ranks) is an error near 1.
+
+#include "config/run_config.h"
+
+namespace athanor {
+
+class Noise {
+ public:
+  /// @param data_ranks  over which gradients are summed in train.reduce_dtype; 1: none.
+  Noise(const RunConfig& small, int data_ranks);
+
+  /// Bounds on relative differences where both runs have the same parameters.
+  double loss() const { return loss_; }
+  double gradient() const { return gradient_; }
+  /// What a relative difference of the parameters, √Σ(‖ΔW‖ / ‖W‖)², adds to both. Each weight is met in forward and in
+  /// backward; a difference that lies in one row of a matrix has √hidden times the effect of one spread over all.
+  double of_parameters(double difference) const { return sensitivity_ * difference; }
+
+ private:
+  double loss_ = 0, gradient_ = 0, sensitivity_ = 0;
+};
+
+/// How far AdamW's update of one parameter may differ when its gradients do, summed over steps.
+///
+/// The update is lr · m̂ / (√v̂ + eps). Where gradients differ by at most δ, both moments' means differ by at most δ, so
+/// the update by lr · (1 + |m̂| / √v̂) · δ / (√v̂ + eps), and never by more than 2 · lr · c, since |m̂| ≤ c · √v̂ with
+/// c² = Σ a_s² / b_s over the steps' weights a in m̂ and b in v̂ (Cauchy and Schwarz).
+class UpdateNoise {
+ public:
+  UpdateNoise(const OptimizerConfig& config, std::vector<int64_t> shape);
+
+  /// @param grad, exp_avg_sq  of the step, the latter after it. @param scale  that clipping multiplied gradients with.
+  /// @param relative  bound of the gradient's error, relative to what its row or column has.
+  void add_step(int64_t step, double lr, double scale, double relative, const std::vector<float>& grad,
+                const std::vector<float>& exp_avg_sq, const std::vector<float>& master);
+
+  /// Bound on the Euclidean norm of elements [begin, end).
+  double norm(int64_t begin, int64_t end) const;
+
+ private:
+  std::vector<double> scale_of(const std::vector<float>& grad) const;
+
+  OptimizerConfig config_;
+  std::vector<int64_t> shape_;
+  std::vector<double> delta_, bound_;  // of each element: the largest δ so far; the summed bound
+};
+
+}  // namespace athanor

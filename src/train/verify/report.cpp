@@ -1,0 +1,55 @@
+#include "train/verify/report.h"
+
+#include "base/text.h"
+#include "train/verify/small_model.h"
+
+namespace athanor {
+namespace {
+
+constexpr size_t kMostFaults = 12;
+
+// Of a parameter's name the end says more.
+std::string shorten(const std::string& name, size_t length) {
+  if (name.size() <= length) return name;
+  return name.starts_with("model.") ? "…" + name.substr(name.size() - length + 1) : name.substr(0, length - 1) + "…";
+}
+
+std::string row(const Comparison& c) {
+  const std::string quantity = fmt::format("{} ({})", c.quantity, c.compared);
+  const std::string name = c.step > 0 ? fmt::format("{} @ {}", shorten(c.name, 46), c.step) : shorten(c.name, 46);
+  if (c.error == 0) return fmt::format("{:<30} {:<52} {:>9}\n", quantity, "", "equal");
+  if (c.bound == 0) return fmt::format("{:<30} {:<52} {:>9.1e} {:>9}\n", quantity, name, c.error, "equal");
+  return fmt::format("{:<30} {:<52} {:>9.1e} {:>9.1e} {:>8.3g}\n", quantity, name, c.error, c.bound, c.share());
+}
+
+}  // namespace
+
+std::string comparison_table(const Comparisons& comparisons) {
+  std::string text = fmt::format("{:<30} {:<52} {:>9} {:>9} {:>8}\n", "compared with one rank", "worst @ step", "error",
+                                 "bound", "share");
+  for (const auto& comparison : comparisons.worst) text += row(comparison);
+  const auto& faults = comparisons.faults;
+  for (size_t i = 0; i < std::min(faults.size(), kMostFaults); ++i) text += "FAIL " + faults[i] + "\n";
+  if (faults.size() > kMostFaults) text += fmt::format("FAIL … and {} more\n", faults.size() - kMostFaults);
+  return text;
+}
+
+std::string describe_small_run(const RunConfig& small, int world_size) {
+  const Layout layout(small, world_size);
+  const auto& [m, p] = std::tie(small.model, small.parallelism);
+  std::string text = fmt::format("{} ranks: replicate {} × shard {}, expert {}; sharding {}\n", world_size,
+                                 layout.replicate(), layout.shard(), layout.expert(), p.sharding);
+  text += fmt::format("{}: hidden {}, {} layers, {} heads, vocabulary {}", m.family, m.hidden_size, m.num_hidden_layers,
+                      m.num_attention_heads, m.vocab_size);
+  if (m.is_moe()) {
+    text += fmt::format(", {} experts of {}, {} for a token; balance {}, dispatch {}", m.num_experts,
+                        m.expert_intermediate_size(), m.num_experts_per_tok, small.moe.balance, small.moe.dispatch);
+  }
+  text +=
+      fmt::format("\n{} steps of {} sequences of {} tokens, {} microbatches on each data rank; {}", small.train.steps,
+                  small.train.global_batch_size, small.data.seq_len, layout.microbatches(), small.train.dtype);
+  if (small.train.reduce_dtype != "float32") text += ", gradients reduced in " + small.train.reduce_dtype;
+  return text + "\n";
+}
+
+}  // namespace athanor

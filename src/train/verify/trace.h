@@ -1,0 +1,81 @@
+#pragma once
+// What one run of the small model did, step by step: numbers, gradients, parameters. Each rank keeps the parts that it
+// holds and writes them into a file; they are joined there into whole tensors.
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "checkpoint/writer.h"
+#include "train/train_step.h"
+
+namespace athanor {
+
+/// What a rank reports of a step, of the whole batch. Every rank should report the same.
+struct StepNumbers {
+  double loss = 0, aux = 0, z = 0, entropy = 0;  ///< loss for each target, the others as sums
+  double grad_norm = 0, lr = 0;
+  int64_t targets = 0;
+  std::vector<int64_t> chosen, taken;   ///< [sparse layers · experts]
+  std::vector<int64_t> moved, dropped;  ///< [sparse layers]
+
+  bool operator==(const StepNumbers&) const = default;
+};
+StepNumbers numbers_of(const StepReport& report);
+
+/// The recording of one rank.
+class Trace {
+ public:
+  void add_step(const StepReport& report) { steps_.push_back(numbers_of(report)); }
+  /// Copies the pieces. @param step  0: before the first update.
+  void add_pieces(int64_t step, const std::vector<PieceView>& pieces);
+  /// Something that several ranks hold alike: their `bytes` must be equal.
+  void add_copy(const std::string& name, const void* bytes, size_t num_bytes);
+
+  void write(const std::filesystem::path& path) const;
+
+ private:
+  friend class WholeTrace;
+  struct Held {
+    std::string tensor;
+    Slice slice;
+    std::vector<float> values;
+  };
+  static Trace read(const std::filesystem::path& path);
+
+  std::vector<StepNumbers> steps_;
+  std::vector<Held> held_;
+  std::map<std::string, std::string> copies_;  // hashes
+};
+
+/// Of all ranks.
+class WholeTrace {
+ public:
+  /// Reads "rank-0.trace" … of `folder`. @throws IoError, DataError if one is missing or damaged.
+  static WholeTrace read(const std::filesystem::path& folder, int num_ranks);
+  static std::string file_name(int rank);
+
+  int64_t num_steps() const { return static_cast<int64_t>(steps_.size()); }
+  /// As rank 0 reported it, 1-based.
+  const StepNumbers& step(int64_t number) const { return steps_.at(static_cast<size_t>(number) - 1); }
+
+  /// A whole tensor. @param kind  "grad", "master", "exp_avg_sq". Empty if no rank holds any of it.
+  const std::vector<float>& values(int64_t step, const std::string& kind, const std::string& name) const;
+
+  /// What does not fit together, a line each: ranks that report different numbers, elements that no rank or two ranks
+  /// hold, copies that are not equal.
+  const std::vector<std::string>& faults() const { return faults_; }
+
+ private:
+  void join(const std::vector<Trace>& ranks);
+  void compare_reports(const std::vector<Trace>& ranks);
+  void compare_copies(const std::vector<Trace>& ranks);
+
+  std::vector<StepNumbers> steps_;
+  std::map<std::string, std::vector<float>> tensors_;
+  std::vector<std::string> faults_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,51 @@
+#include "train/verify/traced_run.h"
+
+#include "model/initialize.h"
+#include "train/state_pieces.h"
+#include "train/verify/small_model.h"
+
+namespace athanor {
+namespace {
+
+// What forward reads. Ranks that hold the same must hold the same bits.
+void add_copies(const TrainState& s, int64_t step, Trace& trace) {
+  const Tensor& compute = s.parameters.compute();
+  const auto size = static_cast<size_t>(compute.element_size());
+  const auto* bytes = static_cast<const std::byte*>(compute.const_data_ptr());
+  for (const BucketEntry& e : s.parameters.table()) {
+    trace.add_copy(fmt::format("step {}: {} from {}", step, e.name, shape_text(e.offset)),
+                   bytes + static_cast<size_t>(e.flat_begin) * size, static_cast<size_t>(e.num_elements()) * size);
+  }
+}
+
+void record_steps(TrainState& state, uint64_t draw, Trace& trace) {
+  const RunConfig& config = state.config;
+  initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.parameters);
+  trace.add_pieces(0, state_pieces(state));
+  for (int64_t step = 1; step <= config.train.steps; ++step) {
+    const Batch batch = make_verify_batch(config, step, draw);
+    StepReport report = compute_gradients(state, batch);
+    trace.add_pieces(step, gradient_pieces(state));
+    apply_update(state, batch, report);
+    state.gatherer.wait_all();
+    trace.add_step(report);
+    trace.add_pieces(step, state_pieces(state));
+    add_copies(state, step, trace);
+  }
+}
+
+}  // namespace
+
+Trace trace_run(const RunConfig& config, uint64_t draw, const Mesh* mesh) {
+  Trace trace;
+  if (mesh) {
+    TrainState state(config, {}, *mesh);
+    record_steps(state, draw, trace);
+  } else {
+    TrainState state(config, {});
+    record_steps(state, draw, trace);
+  }
+  return trace;
+}
+
+}  // namespace athanor

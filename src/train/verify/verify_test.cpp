@@ -1,0 +1,268 @@
+// One process: the small run, its trace, the bounds. What ranks do to it: tests/interop/test_verify.py.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/random.h"
+#include "checkpoint/test_folder.h"
+#include "config/dump.h"
+#include "config/toml_reader.h"
+#include "train/verify/compare.h"
+#include "train/verify/reference_process.h"
+#include "train/verify/small_model.h"
+#include "train/verify/traced_run.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+
+RunConfig large_moe() {
+  RunConfig config;
+  config.model.family = "olmoe";
+  config.model.hidden_size = 2048;
+  config.model.num_hidden_layers = 32;
+  config.model.num_attention_heads = 16;
+  config.model.intermediate_size = 1024;
+  config.model.num_experts = 96;
+  config.model.num_experts_per_tok = 8;
+  config.model.vocab_size = 50304;
+  config.data.seq_len = 2048;
+  config.train.global_batch_size = 3072;
+  config.train.micro_batch_size = 4;
+  config.parallelism.expert_parallel_degree = 12;
+  return config;
+}
+
+TEST(SmallModel, ItKeepsExpertsAndRulesAndShrinksWidths) {
+  RunConfig config = large_moe();
+  config.moe.balance = "capacity";
+  config.parallelism.recompute = {"moe"};
+  const RunConfig small = make_small_run(config, 12, {});
+  EXPECT_EQ(small.model.num_experts, 96);
+  EXPECT_EQ(small.model.num_experts_per_tok, 8);
+  EXPECT_EQ(small.moe.balance, "capacity");
+  EXPECT_EQ(small.parallelism.recompute, config.parallelism.recompute);
+  EXPECT_EQ(small.parallelism.expert_parallel_degree, 12);
+  EXPECT_EQ(small.train.dtype, "float32");
+  EXPECT_LE(count_parameters(small.model), 400'000);
+  EXPECT_EQ(Layout(small, 12).microbatches(), 2);
+  EXPECT_NEAR(small.model.initializer_range * std::sqrt(small.model.hidden_size), 0.02 * std::sqrt(2048), 1e-9);
+}
+
+TEST(SmallModel, ABalanceGroupOverRanksStaysOverAsMany) {
+  RunConfig config = large_moe();
+  config.moe.balance = "swipe";
+  config.moe.balance_group = 12;  // of three data ranks of 4 sequences
+  const RunConfig small = make_small_run(config, 12, {});
+  EXPECT_EQ(small.moe.balance_group, 3 * small.train.micro_batch_size);
+  EXPECT_EQ(small.moe.balance_group * small.data.seq_len * 8 % 96, 0);
+  const RunConfig one = make_reference_run(small, 12);
+  EXPECT_EQ(one.train.micro_batch_size, small.moe.balance_group);
+  EXPECT_EQ(one.train.global_batch_size, small.train.global_batch_size);
+  EXPECT_EQ(Layout(one, 1).data(), 1);
+}
+
+TEST(SmallModel, BothKindsOfLayersStay) {
+  RunConfig config = large_moe();
+  config.model.family = "qwen3_moe";
+  config.model.num_key_value_heads = 4;
+  config.model.moe_intermediate_size = 512;
+  config.model.decoder_sparse_step = 4;
+  config.model.mlp_only_layers = {7, 11};
+  const ModelConfig small = make_small_run(config, 12, {}).model;
+  EXPECT_EQ(small.num_hidden_layers, 4);
+  EXPECT_EQ(small.num_sparse_layers(), 1);
+  EXPECT_EQ(small.num_attention_heads / small.num_key_value_heads, 4);
+}
+
+TEST(SmallModel, ItComesBackFromItsText) {
+  const RunConfig one = make_reference_run(make_small_run(large_moe(), 12, {}), 12);
+  EXPECT_EQ(dump_run_config(parse_run_config(dump_run_config(one), "text")), dump_run_config(one));
+}
+
+TEST(VerifyBatch, TokensAreRareAndFrequentAndDocumentsEnd) {
+  const RunConfig small = make_small_run(large_moe(), 12, {});
+  const Batch batch = make_verify_batch(small, 1, 1);
+  std::vector<int> count(static_cast<size_t>(small.model.vocab_size));
+  for (const int32_t token : batch.tokens) ++count.at(static_cast<size_t>(token));
+  EXPECT_GT(count[0], 5 * count.back());
+  EXPECT_GT(count[0], 10);
+  EXPECT_NE(make_verify_batch(small, 2, 1).tokens, batch.tokens);
+  EXPECT_NE(make_verify_batch(small, 1, 2).tokens, batch.tokens);
+}
+
+TEST(ReferenceProcess, TheEnvironmentOfOneRankHasNothingOfTheLauncherAndNoFaults) {
+  std::vector<std::string> given = {
+      "PATH=/bin",        "OMPI_COMM_WORLD_RANK=3", "PMI_RANK=3", "PMIX_RANK=3", "ATHANOR_FAULT=grad.wrong_scale:plant",
+      "OMP_NUM_THREADS=1"};
+  std::vector<char*> pointers;
+  for (auto& variable : given) pointers.push_back(variable.data());
+  pointers.push_back(nullptr);
+  EXPECT_EQ(environment_outside_jobs(pointers.data()), (std::vector<std::string>{"PATH=/bin", "OMP_NUM_THREADS=1"}));
+}
+
+class TraceTest : public FolderTest {
+ protected:
+  static Slice part(int64_t begin, int64_t end) {
+    Slice slice = whole_slice({2, 3});
+    slice.flat_begin = begin;
+    slice.flat_end = end;
+    return slice;
+  }
+  WholeTrace join(const Trace& a, const Trace& b) {
+    a.write(folder_ / WholeTrace::file_name(0));
+    b.write(folder_ / WholeTrace::file_name(1));
+    return WholeTrace::read(folder_, 2);
+  }
+  static StepReport report(double loss) {
+    StepReport report;
+    report.parts.loss_sum = loss;
+    report.parts.num_targets = 1;
+    return report;
+  }
+  const std::vector<float> values_ = {1, 2, 3, 4, 5, 6};
+};
+
+TEST_F(TraceTest, PartsOfRanksMakeAWholeTensor) {
+  Trace a, b;
+  a.add_pieces(1, {{"grad/w", part(0, 2), values_.data()}});
+  b.add_pieces(1, {{"grad/w", part(2, 6), values_.data() + 2}});
+  const WholeTrace whole = join(a, b);
+  EXPECT_EQ(whole.values(1, "grad", "w"), values_);
+  EXPECT_TRUE(whole.values(2, "grad", "w").empty());
+  EXPECT_TRUE(whole.faults().empty());
+}
+
+TEST_F(TraceTest, ElementsOfNoRankAndOfTwoAreTold) {
+  Trace a, b;
+  a.add_pieces(1, {{"grad/w", part(0, 2), values_.data()}, {"grad/v", part(0, 4), values_.data()}});
+  b.add_pieces(1, {{"grad/w", part(3, 6), values_.data()}, {"grad/v", part(3, 6), values_.data()}});
+  const auto faults = join(a, b).faults();
+  ASSERT_EQ(faults.size(), 2u);
+  EXPECT_SAYS(faults[0], "1 grad/v: 1 of 6 elements are not held by exactly one rank; the first, 3, by 2");
+  EXPECT_SAYS(faults[1], "1 grad/w: 1 of 6 elements are not held by exactly one rank; the first, 2, by 0");
+}
+
+TEST_F(TraceTest, RanksThatReportDifferentNumbersAreTold) {
+  Trace a, b;
+  a.add_step(report(2)), b.add_step(report(3));
+  a.add_copy("w", "abc", 3), b.add_copy("w", "abd", 3);
+  const auto faults = join(a, b).faults();
+  ASSERT_EQ(faults.size(), 2u);
+  EXPECT_SAYS(faults[0], "step 1: rank 1 reports loss = 3.0, rank 0 2.0");
+  EXPECT_SAYS(faults[1], "w is not the same on ranks 0 and 1");
+}
+
+// The relative error of adding n numbers in fp32, against the deviations that the bound is made of.
+TEST(Noise, ASumOfManyTermsErrsAsTheModelOfRoundingsSays) {
+  const CounterRandom random(1, "sum");
+  constexpr int64_t kTerms = 1000, kSums = 200;
+  double squares = 0;
+  for (uint64_t s = 0; s < kSums; ++s) {
+    float sum = 0;
+    double exact = 0;
+    for (uint64_t i = 0; i < kTerms; ++i) {
+      const auto term = static_cast<float>(random.normal(s * kTerms + i));
+      sum += term, exact += term;
+    }
+    squares += (sum - exact) * (sum - exact) / kTerms;  // a sum's size is √n
+  }
+  const double deviation = std::sqrt(squares / kSums), expected = 0x1p-24 * std::sqrt(kTerms / 3.0);
+  EXPECT_LT(deviation, expected);
+  EXPECT_GT(deviation, expected / 4);
+}
+
+TEST(Noise, BoundsAreTightInFp32AndWiderInBf16) {
+  RunConfig small = make_small_run(large_moe(), 12, {});
+  const double tight = Noise(small, 12).gradient();
+  EXPECT_LT(tight, 1e-4);
+  EXPECT_EQ(Noise(small, 1).gradient(), tight);
+  small.train.reduce_dtype = "bfloat16";
+  EXPECT_GT(Noise(small, 12).gradient(), 0x1p-8);
+  EXPECT_EQ(Noise(small, 1).gradient(), tight);
+  small.train.dtype = "bfloat16";
+  EXPECT_LT(Noise(small, 12).gradient(), 0.5);  // half of what a sum taken twice is off by
+}
+
+// AdamW of one element in double precision.
+struct Adam {
+  double w = 0, m = 0, v = 0;
+  void step(const OptimizerConfig& c, int64_t t, double g) {
+    m = c.betas[0] * m + (1 - c.betas[0]) * g, v = c.betas[1] * v + (1 - c.betas[1]) * g * g;
+    const double count = static_cast<double>(t), hat = m / (1 - std::pow(c.betas[0], count)),
+                 root = std::sqrt(v / (1 - std::pow(c.betas[1], count)));
+    w -= c.lr * hat / (root + c.eps);
+  }
+};
+
+TEST(UpdateNoise, UpdatesByGradientsThatDifferStayWithinIt) {
+  OptimizerConfig config;
+  constexpr int64_t kElements = 400, kSteps = 6;
+  constexpr double kRelative = 1e-3;
+  const CounterRandom random(2, "gradients");
+  UpdateNoise noise(config, {kElements});
+  std::vector<Adam> a(kElements), b(kElements);
+  for (int64_t step = 1; step <= kSteps; ++step) {
+    std::vector<float> grad(kElements), square(kElements), master(kElements);
+    for (size_t i = 0; i < kElements; ++i) {
+      const uint64_t at = static_cast<uint64_t>(step) * kElements + i;
+      grad[i] = static_cast<float>(std::pow(random.normal(at), 3) / std::sqrt(15));  // many near zero
+      b[i].step(config, step, grad[i]);
+      a[i].step(config, step, grad[i] + kRelative * (random.uniform(at) < 0.5 ? -1 : 1));
+      square[i] = static_cast<float>(b[i].v);
+    }
+    noise.add_step(step, config.lr, 1, kRelative, grad, square, master);
+    double squares = 0;
+    for (size_t i = 0; i < kElements; ++i) squares += (a[i].w - b[i].w) * (a[i].w - b[i].w);
+    EXPECT_LE(std::sqrt(squares), noise.norm(0, kElements)) << step;
+    EXPECT_LE(noise.norm(0, kElements), 0.5 * config.lr * std::sqrt(kElements) * static_cast<double>(step)) << step;
+  }
+}
+
+class CompareTest : public FolderTest {
+ protected:
+  static RunConfig config(int64_t micro_batch_size) {
+    RunConfig c;
+    c.model.hidden_size = 24;
+    c.model.num_hidden_layers = 2;
+    c.model.num_attention_heads = 3;
+    c.model.intermediate_size = 20;
+    c.model.num_experts = 6;
+    c.model.num_experts_per_tok = 2;
+    c.model.vocab_size = 60;
+    c.model.initializer_range = 0.1;
+    c.data.seq_len = 12;
+    c.train.global_batch_size = 12;
+    c.train.micro_batch_size = micro_batch_size;
+    return make_small_run(c, 1, {.steps = 3, .dtype = "float32", .keep_size = true});
+  }
+  WholeTrace run(int64_t micro_batch_size, const char* name) {
+    fs::create_directories(folder_ / name);
+    trace_run(config(micro_batch_size), 1, nullptr).write(folder_ / name / WholeTrace::file_name(0));
+    return WholeTrace::read(folder_ / name, 1);
+  }
+};
+
+TEST_F(CompareTest, SumsOverOtherMicrobatchesStayWithinTheBounds) {
+  const WholeTrace one = run(12, "one");
+  for (const int64_t micro_batch_size : {1, 3, 4}) {
+    const auto found = compare_traces(config(micro_batch_size), 1, run(micro_batch_size, "other"), one);
+    for (const auto& fault : found.faults) ADD_FAILURE() << fault;
+    ASSERT_EQ(found.worst.size(), 7u);
+    for (const auto& c : found.worst) {
+      EXPECT_LE(c.share(), 0.3) << c.quantity << " " << c.name;  // room to spare
+      std::cout << micro_batch_size << " " << c.quantity << " " << c.name << " " << c.error << " of " << c.bound
+                << "\n";
+    }
+  }
+}
+
+TEST_F(CompareTest, OneRunTwiceHasTheSameBitsAndOtherDataHaveNot) {
+  const WholeTrace one = run(4, "one"), again = run(4, "again"), other = run(3, "other");
+  EXPECT_TRUE(find_bit_differences(config(4), again, one).empty());
+  EXPECT_FALSE(find_bit_differences(config(4), other, one).empty());
+}
+
+}  // namespace
+}  // namespace athanor
