@@ -27,8 +27,8 @@ ByExpert sort_by_expert(std::span<const int64_t> ids, int64_t num_experts) {
   return sorted;
 }
 
-int64_t drop_over_capacity(std::span<int64_t> ids, std::span<const float> scores, int64_t k, int64_t num_experts,
-                           int64_t capacity, CapacityOrder order) {
+int64_t drop_over_capacity(std::span<int64_t> ids, std::span<const float> scores, int64_t num_experts, int64_t capacity,
+                           CapacityOrder order) {
   ByExpert sorted = sort_by_expert(ids, num_experts);
   int64_t dropped = 0;
   for (int64_t e = 0; e < num_experts; ++e) {
@@ -37,7 +37,7 @@ int64_t drop_over_capacity(std::span<int64_t> ids, std::span<const float> scores
     if (last - first <= capacity) continue;
     // No score is below 0; one that is no number would have no place in an order.
     const auto score = [&](int64_t choice) {
-      const float s = scores[static_cast<size_t>(choice / k * num_experts + e)];
+      const float s = scores[static_cast<size_t>(choice)];
       return std::isnan(s) ? -1.0f : s;
     };
     if (order == CapacityOrder::kScore) {  // a selection, so linear; a total order, so always the same one
@@ -47,23 +47,6 @@ int64_t drop_over_capacity(std::span<int64_t> ids, std::span<const float> scores
     for (auto choice = first + capacity; choice != last; ++choice, ++dropped) ids[static_cast<size_t>(*choice)] = ~e;
   }
   return dropped;
-}
-
-// Token t's choices follow on those of token t − 1, around and around: equal shares wherever they can be.
-int64_t force_uniform(std::span<int64_t> ids, int64_t k, int64_t num_experts) {
-  int64_t moved = 0;
-  const auto num_choices = static_cast<int64_t>(ids.size());
-  std::vector<int64_t> chosen(static_cast<size_t>(k));
-  for (int64_t begin = 0; begin < num_choices; begin += k) {
-    const auto of_token = ids.subspan(static_cast<size_t>(begin), static_cast<size_t>(k));
-    std::ranges::copy(of_token, chosen.begin());
-    for (int64_t j = 0; j < k; ++j) {
-      const int64_t expert = (begin + j) % num_experts;
-      of_token[static_cast<size_t>(j)] = expert;
-      moved += std::ranges::find(chosen, expert) == chosen.end();
-    }
-  }
-  return moved;
 }
 
 }  // namespace
@@ -91,13 +74,29 @@ int64_t expert_capacity(double factor, int64_t num_choices, int64_t num_experts)
   return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(exact * (1 - 1e-12))));
 }
 
+int64_t force_uniform(std::span<int64_t> ids, int64_t k, int64_t num_experts, int64_t first_token) {
+  int64_t moved = 0;
+  const auto num_choices = static_cast<int64_t>(ids.size());
+  std::vector<int64_t> chosen(static_cast<size_t>(k));
+  for (int64_t begin = 0; begin < num_choices; begin += k) {
+    const auto of_token = ids.subspan(static_cast<size_t>(begin), static_cast<size_t>(k));
+    std::ranges::copy(of_token, chosen.begin());
+    for (int64_t j = 0; j < k; ++j) {
+      const int64_t expert = (first_token * k + begin + j) % num_experts;
+      of_token[static_cast<size_t>(j)] = expert;
+      moved += std::ranges::find(chosen, expert) == chosen.end();
+    }
+  }
+  return moved;
+}
+
 BalanceCounts balance_group(const BalanceOptions& options, std::span<int64_t> ids, std::span<const float> scores,
                             int64_t k, int64_t num_experts) {
   switch (options.kind) {
     case Balance::kNone: return {};
     case Balance::kCapacity: {
       const int64_t capacity = expert_capacity(options.capacity_factor, static_cast<int64_t>(ids.size()), num_experts);
-      return {.dropped = drop_over_capacity(ids, scores, k, num_experts, capacity, options.order)};
+      return {.dropped = drop_over_capacity(ids, scores, num_experts, capacity, options.order)};
     }
     case Balance::kSwipe: return {.moved = swipe(ids, k, num_experts)};
     case Balance::kForcedUniform: return {.moved = force_uniform(ids, k, num_experts)};

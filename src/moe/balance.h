@@ -29,6 +29,8 @@ struct BalanceOptions {
   int64_t group_sequences = 1;
   double capacity_factor = 1.25;
   CapacityOrder order = CapacityOrder::kScore;
+
+  bool needs_scores() const { return kind == Balance::kCapacity && order == CapacityOrder::kScore; }
 };
 
 Balance parse_balance(const std::string& name);
@@ -41,9 +43,13 @@ struct BalanceCounts {
 
 /// Balances one group.
 /// @param ids     [tokens, k], best first; rewritten.
-/// @param scores  [tokens, num_experts], what the capacity's order by score goes by.
+/// @param scores  [tokens, k] of the choices, what the capacity's order by score goes by; empty where nothing needs it.
 BalanceCounts balance_group(const BalanceOptions& options, std::span<int64_t> ids, std::span<const float> scores,
                             int64_t k, int64_t num_experts);
+
+/// Gives token t of the group, counted from `first_token` on, the k experts after those of token t − 1, around and
+/// around: equal shares wherever they can be. @return how many choices their token had not made.
+int64_t force_uniform(std::span<int64_t> ids, int64_t k, int64_t num_experts, int64_t first_token = 0);
 
 /// The most choices an expert takes of `num_choices`: ⌈factor · num_choices / num_experts⌉, at least 1.
 int64_t expert_capacity(double factor, int64_t num_choices, int64_t num_experts);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kExperts = 2;
 // Six tokens, k = 1, all to expert 0.
-const std::vector<float> kScores = {.6f, .4f, .9f, .1f, .7f, .3f, .9f, .1f, .8f, .2f, .5f, .5f};
+const std::vector<float> kScores = {.6f, .9f, .7f, .9f, .8f, .5f};  // of the choices
 
 TEST(Capacity, ByScoreKeepsTheHighestAndOfEqualOnesTheEarlier) {
   std::vector<int64_t> ids(6, 0);
@@ -37,7 +37,7 @@ TEST(Capacity, ByPositionKeepsTheEarliestSoThatNoTokenDependsOnLaterOnes) {
 
 TEST(Capacity, ADroppedChoiceStillNamesItsExpertAndNoExpertTakesIt) {
   std::vector<int64_t> ids = {1, 1};
-  balance_group({Balance::kCapacity, 1, 1.0, CapacityOrder::kPosition}, ids, std::vector<float>(4, .5f), 1, kExperts);
+  balance_group({Balance::kCapacity, 1, 1.0, CapacityOrder::kPosition}, ids, std::vector<float>(2, .5f), 1, kExperts);
   EXPECT_EQ(ids[1], ~1);
   EXPECT_LT(ids[1], 0);
 }
@@ -51,8 +51,8 @@ TEST(Capacity, IsRoundedUpAndNeverBelowOne) {
 
 TEST(Capacity, AScoreThatIsNoNumberIsDroppedFirst) {
   std::vector<int64_t> ids(40, 0);
-  std::vector<float> scores(80, .5f);
-  for (size_t t = 0; t < 40; t += 2) scores[t * 2] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> scores(40, .5f);
+  for (size_t t = 0; t < 40; t += 2) scores[t] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(balance_group({Balance::kCapacity, 1, 1.0, CapacityOrder::kScore}, ids, scores, 1, kExperts).dropped, 20);
   for (size_t t = 0; t < 40; ++t) EXPECT_EQ(ids[t], t % 2 == 0 ? ~0 : 0);
 }

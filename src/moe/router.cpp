@@ -5,7 +5,10 @@
 #include <atomic>
 
 #include "base/random.h"
+#include "comm/communicator.h"
 #include "kernels/routing.h"
+#include "moe/balance_ranks.h"
+#include "moe/dispatch.h"
 #include "moe/scores.h"
 #include "ops/linear.h"
 
@@ -68,21 +71,21 @@ Tensor choosing_scores(const Tensor& logits_TE, const Tensor& scores_TE, const R
   return options.bias_E.defined() ? scores + options.bias_E : scores;
 }
 
-void balance_groups(const BalanceOptions& options, const Tensor& scores_TE, int64_t num_sequences, Routing& r) {
-  if (options.kind == Balance::kNone) return;
+void balance_groups(const BalanceOptions& options, const Tensor& scores_TK, int64_t num_sequences, int64_t num_experts,
+                    Routing& r) {
   ATHANOR_CHECK(num_sequences % options.group_sequences == 0,
                 "moe.balance_group ({}) must divide the {} sequences that are routed at once", options.group_sequences,
                 num_sequences);
   const int64_t groups = num_sequences / options.group_sequences, k = r.expert_ids_TK.size(1),
-                num_experts = scores_TE.size(1), tokens = scores_TE.size(0) / std::max<int64_t>(groups, 1);
+                choices = r.expert_ids_TK.numel() / std::max<int64_t>(groups, 1);
   auto* id = r.expert_ids_TK.data_ptr<int64_t>();
-  const float* score = ops::pointer<float>(scores_TE);
+  const float* score = scores_TK.defined() ? scores_TK.const_data_ptr<float>() : nullptr;
   std::atomic<int64_t> moved = 0, dropped = 0;
   at::parallel_for(0, groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t group = begin; group < end; ++group) {
-      const auto counts = balance_group(
-          options, {id + group * tokens * k, static_cast<size_t>(tokens * k)},
-          {score + group * tokens * num_experts, static_cast<size_t>(tokens * num_experts)}, k, num_experts);
+      const auto size = static_cast<size_t>(choices);
+      const auto scores = score ? std::span(score + group * choices, size) : std::span<const float>();
+      const auto counts = balance_group(options, {id + group * choices, size}, scores, k, num_experts);
       moved += counts.moved;
       dropped += counts.dropped;
     }
@@ -91,14 +94,40 @@ void balance_groups(const BalanceOptions& options, const Tensor& scores_TE, int6
   r.num_dropped = dropped;
 }
 
+void balance_over_ranks(const RouterOptions& options, const Tensor& scores_TK, int64_t num_sequences,
+                        int64_t num_experts, Routing& r) {
+  comm::Communicator& ranks = *options.balance_ranks;
+  ATHANOR_CHECK(
+      num_sequences * ranks.size() == options.balance.group_sequences,
+      "moe.balance_group ({}) spans {} ranks, and this one routes {} sequences at once: their product must be "
+      "the group",
+      options.balance.group_sequences, ranks.size(), num_sequences);
+  const auto counts = balance_share(options.balance, share_of(ranks), r.expert_ids_TK, scores_TK, num_experts);
+  r.num_moved = counts.moved;
+  r.num_dropped = counts.dropped;
+}
+
+void balance_choices(const RouterOptions& options, const Tensor& scores_TE, int64_t num_sequences, Routing& r) {
+  if (options.balance.kind == Balance::kNone) return;
+  const Tensor scores_TK = options.balance.needs_scores() ? scores_TE.gather(1, r.expert_ids_TK) : Tensor();
+  if (options.balance_ranks && options.balance_ranks->size() > 1) {
+    balance_over_ranks(options, scores_TK, num_sequences, scores_TE.size(1), r);
+  } else {
+    balance_groups(options.balance, scores_TK, num_sequences, scores_TE.size(1), r);
+  }
+}
+
 void decide(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOptions& options,
             const kernels::RouterRule& rule, int64_t num_sequences, Routing& r) {
   const at::NoGradGuard no_grad;
   r.expert_ids_TK = choose(choosing_scores(logits_TE, scores_TE, options, rule, num_sequences), options.k);
   if (!options.training) return;
   r.count_BE = count_choices(r.expert_ids_TK, num_sequences, rule.width);
-  balance_groups(options.balance, scores_TE, num_sequences, r);
+  balance_choices(options, scores_TE, num_sequences, r);
   r.load_E = count_taken(r.expert_ids_TK, rule.width);
+  if (options.expert_ranks > 1) {
+    r.to_rank_R = tokens_per_dest_rank(r.expert_ids_TK, rule.width / options.expert_ranks, options.expert_ranks);
+  }
 }
 
 }  // namespace
@@ -144,7 +173,7 @@ Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& 
 
 RouterCounts count_routings(const std::vector<Routing>& layers) {
   const auto num_layers = static_cast<int64_t>(layers.size());
-  std::vector<Tensor> chosen, taken;
+  std::vector<Tensor> chosen, taken, to_rank;
   RouterCounts counts;
   for (Tensor RouterCounts::*sums : {&RouterCounts::moved, &RouterCounts::dropped, &RouterCounts::flat}) {
     counts.*sums = at::empty({num_layers}, at::kLong);
@@ -154,6 +183,7 @@ RouterCounts count_routings(const std::vector<Routing>& layers) {
     const Routing& r = layers[l];
     chosen.push_back(r.count_BE.sum(0).to(at::kLong));
     taken.push_back(r.load_E);
+    if (r.to_rank_R.defined()) to_rank.push_back(r.to_rank_R);
     counts.entropy_sum.data_ptr<double>()[l] = r.entropy_sum;
     counts.moved.data_ptr<int64_t>()[l] = r.num_moved;
     counts.dropped.data_ptr<int64_t>()[l] = r.num_dropped;
@@ -161,6 +191,7 @@ RouterCounts count_routings(const std::vector<Routing>& layers) {
   }
   counts.chosen = at::stack(chosen);
   counts.taken = at::stack(taken);
+  if (!to_rank.empty()) counts.to_rank = at::stack(to_rank);
   return counts;
 }
 

@@ -9,6 +9,10 @@
 #include "ops/tensor.h"
 #include "parallel/stage.h"
 
+namespace athanor::comm {
+class Communicator;
+}
+
 namespace athanor::moe {
 
 /// From a router's logits to scores in fp32. Everything else (weights, top-k, losses) is made of scores.
@@ -45,12 +49,17 @@ struct RouterOptions {
   /// and counts nothing.
   bool training = true;
   BalanceOptions balance{};
+  /// The ranks that a balance group spans, in its order; null, or one rank: groups are within what is routed at once.
+  comm::Communicator* balance_ranks = nullptr;
   RouterNoise noise{};
+  int64_t expert_ranks = 1;  ///< experts are shared by so many, for Routing::to_rank_R
 };
 
 /// What of that a run decides, for all its layers.
 struct RoutingPolicy {
   BalanceOptions balance{};
+  comm::Communicator* balance_ranks = nullptr;  ///< GroupKind::kBalance; outlives the model
+  int64_t expert_ranks = 1;                     ///< Layout::expert
   double noise_stddev = 0;
   uint64_t seed = 0;
   ops::CombineWeights combine = ops::CombineWeights::kAfterDown;
@@ -76,6 +85,7 @@ struct Routing {
   // Of training, counted where it was decided: not where choices were given.
   Tensor count_BE;          ///< choices of each expert in each sequence before balancing, fp32
   Tensor load_E;            ///< choices that each expert takes, int64
+  Tensor to_rank_R;         ///< tokens with a choice on each of several expert ranks, int64; undefined for one
   double entropy_sum = 0;   ///< Σ over tokens of the entropy of their probabilities, nats
   int64_t num_moved = 0;    ///< choices that balancing gave to another expert
   int64_t num_dropped = 0;  ///< choices that no expert takes
@@ -85,7 +95,9 @@ struct Routing {
 };
 
 /// Scores in fp32; with noise and bias, the k largest (equal ones go to the lower index); balance.
-/// @param x_TD   tokens of `num_sequences` sequences of equal length, in order; whole balance groups of them.
+/// @param x_TD   tokens of `num_sequences` sequences of equal length, in order; whole balance groups of them, or, where
+///               groups span ranks, this one's part of one. Then, unless `saved` is given, it is collective over
+///               balance_ranks: one all-gather (balance_ranks.h).
 /// @param saved  null, or what an earlier call for the same tokens decided: nothing is chosen or counted again.
 /// Backward adds into weight.grad. Source: OLMoE §2; z-loss: ST-MoE, equation 5; bias: DeepSeek-V3, §2.1.2.
 Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& options, int64_t num_sequences,

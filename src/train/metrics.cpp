@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -20,7 +21,34 @@ double unix_time_s() {
 // The processor's own NaN is a negative one; scripts look for "nan".
 double unsigned_nan(double value) { return std::isnan(value) ? NAN : value; }
 
+void add_ranks(const StepMetrics& m, nlohmann::ordered_json& json) {
+  if (m.rank_norms) {
+    json["rank_grad_norms"] = m.rank_norms->ranks;
+    json["rank_grad_norm_imbalance"] = RankNorms::imbalance(m.rank_norms->ranks);
+    if (!m.rank_norms->experts.empty()) {
+      json["expert_grad_norms"] = m.rank_norms->experts;
+      json["expert_grad_norm_imbalance"] = RankNorms::imbalance(m.rank_norms->experts);
+    }
+  }
+  if (m.tokens_per_dest_rank) {
+    const auto& tokens = *m.tokens_per_dest_rank;
+    json["tokens_per_dest_rank"] = {{"max", tokens.max}, {"mean", tokens.mean}, {"min", tokens.min}};
+  }
+  for (const auto& [name, group] : m.traffic) {
+    json["communication"][name] = {{"calls", group.calls},
+                                   {"bytes_inside", group.bytes_inside},
+                                   {"bytes_outside", group.bytes_outside},
+                                   {"waited_s", group.waited_s}};
+  }
+}
+
 }  // namespace
+
+double RankNorms::imbalance(const std::vector<double>& norms) {
+  if (norms.empty()) return 1;
+  const auto [least, most] = std::ranges::minmax(norms);
+  return least == most ? 1 : most / least;
+}
 
 std::string format_step_line(const StepMetrics& m) {
   return fmt::format(
@@ -53,6 +81,10 @@ std::string to_json_line(const StepMetrics& m) {
   json["forward_s"] = m.forward_s;
   json["backward_s"] = m.backward_s;
   json["optimizer_s"] = m.optimizer_s;
+  json["forward_compute_s"] = m.forward_compute_s();
+  json["forward_comm_s"] = m.forward_comm_s;
+  json["backward_compute_s"] = m.backward_compute_s();
+  json["backward_comm_s"] = m.backward_comm_s;
   json["memory_bytes"] = m.memory_bytes;
   json["peak_memory_bytes"] = m.peak_memory_bytes;
   const auto each_layer = [&](auto RouterMetrics::*figure) {
@@ -66,6 +98,7 @@ std::string to_json_line(const StepMetrics& m) {
   json["reassigned_share"] = each_layer(&RouterMetrics::reassigned_share);
   json["dropped_share"] = each_layer(&RouterMetrics::dropped_share);
   json["layer_router_entropy"] = each_layer(&RouterMetrics::entropy);
+  add_ranks(m, json);
   json["time"] = unix_time_s();
   return json.dump();
 }

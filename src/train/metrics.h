@@ -19,6 +19,28 @@ struct RouterMetrics {
   double entropy = 0;             ///< of the router's probabilities, mean over tokens, nats
 };
 
+/// Of gradients, over the ranks of a job.
+struct RankNorms {
+  std::vector<double> ranks;    ///< of what is each rank's alone; together they make the gradient norm
+  std::vector<double> experts;  ///< of the experts of each expert rank; empty where all ranks hold all experts
+
+  /// Largest by smallest; infinite where one is zero and another is not, 1 where there are none.
+  static double imbalance(const std::vector<double>& norms);
+};
+
+/// Over the layers and the expert ranks.
+struct TokensPerRank {
+  double max = 0, mean = 0, min = 0;
+};
+
+/// What one communicator of one rank carried: bytes that it sent within its supernode and out of it.
+struct GroupTraffic {
+  int64_t calls = 0, bytes_inside = 0, bytes_outside = 0;
+  double waited_s = 0;
+
+  bool operator==(const GroupTraffic&) const = default;
+};
+
 /// One optimizer step. Losses are means by now; everything else is as its name and unit say.
 struct StepMetrics {
   int64_t step = 0;  ///< 1-based: the number of updates so far
@@ -35,8 +57,12 @@ struct StepMetrics {
   double flops = 0;            ///< of this step, forward and backward
   double gemm_peak_flops = 0;  ///< per second; what MFU is a share of
   double step_s = 0, data_s = 0, forward_s = 0, backward_s = 0, optimizer_s = 0;
-  uint64_t memory_bytes = 0, peak_memory_bytes = 0;  ///< resident now, and at most so far
-  std::vector<RouterMetrics> routers;                ///< of each layer with experts; empty for dense models
+  double forward_comm_s = 0, backward_comm_s = 0;     ///< of them: waiting for other ranks; the rest is computation
+  uint64_t memory_bytes = 0, peak_memory_bytes = 0;   ///< resident now, and at most so far
+  std::vector<RouterMetrics> routers;                 ///< of each layer with experts; empty for dense models
+  std::optional<RankNorms> rank_norms;                ///< where there are several ranks, as what follows
+  std::optional<TokensPerRank> tokens_per_dest_rank;  ///< of a layer's tokens, those with a choice on an expert rank
+  std::map<std::string, GroupTraffic> traffic;        ///< of rank 0 in this step, by communicator
   std::optional<double> validation_loss;
   std::string stage;                                ///< where the run has several
   std::map<std::string, int64_t> tokens_drawn;      ///< from each source since the start, where there are several
@@ -44,6 +70,8 @@ struct StepMetrics {
 
   double tokens_per_second() const { return step_s > 0 ? static_cast<double>(tokens) / step_s : 0; }
   double flops_per_second() const { return step_s > 0 ? flops / step_s : 0; }
+  double forward_compute_s() const { return forward_s - forward_comm_s; }
+  double backward_compute_s() const { return backward_s - backward_comm_s; }
   double mfu() const { return gemm_peak_flops > 0 ? flops_per_second() / gemm_peak_flops : 0; }
 };
 

@@ -68,6 +68,8 @@ TEST(Metrics, TheJsonLineHoldsEveryFigureUnderItsName) {
   m.forward_s = 0.5;
   m.backward_s = 1;
   m.optimizer_s = 0.25;
+  m.forward_comm_s = 0.125;
+  m.backward_comm_s = 0.75;
   m.peak_memory_bytes = 8000000000;
   m.routers = {{1.5, 1.25, 0, 0, 0, 3}, {2.5, 2.25, 4, 0.5, 0.125, 2.5}};
   const std::string line = to_json_line(m);
@@ -79,6 +81,7 @@ TEST(Metrics, TheJsonLineHoldsEveryFigureUnderItsName) {
     "step": 10, "loss": 10.8213, "aux_loss": 1.25, "z_loss": 0.5, "router_entropy": 2.75, "grad_norm": 2.5495,
     "lr": 4e-5, "changed_share": 0.875, "tokens": 23272, "tokens_seen": 9007199254740992, "tps": 11636.0,
     "step_s": 2.0, "data_s": 0.125, "forward_s": 0.5, "backward_s": 1.0, "optimizer_s": 0.25,
+    "forward_compute_s": 0.375, "forward_comm_s": 0.125, "backward_compute_s": 0.25, "backward_comm_s": 0.75,
     "memory_bytes": 7870000000, "peak_memory_bytes": 8000000000, "expert_load_max_over_mean": [1.5, 2.5],
     "expert_load_p95_over_mean": [1.25, 2.25], "dead_experts": [0, 4], "reassigned_share": [0.0, 0.5],
     "dropped_share": [0.0, 0.125], "layer_router_entropy": [3.0, 2.5]})");
@@ -87,6 +90,30 @@ TEST(Metrics, TheJsonLineHoldsEveryFigureUnderItsName) {
   json.erase("tflops");
   json.erase("mfu");
   EXPECT_EQ(json, expected);
+}
+
+TEST(Metrics, RanksAreThereOnlyWhereThereAreSeveral) {
+  StepMetrics m = example();
+  const auto alone = nlohmann::json::parse(to_json_line(m));
+  for (const char* key : {"rank_grad_norms", "expert_grad_norms", "tokens_per_dest_rank", "communication"}) {
+    EXPECT_FALSE(alone.contains(key)) << key;
+  }
+  m.rank_norms = {.ranks = {1, 4, 2}, .experts = {3, 0}};
+  m.tokens_per_dest_rank = {12, 8, 4};
+  m.traffic["data"] = {.calls = 3, .bytes_inside = 100, .bytes_outside = 50, .waited_s = 0.25};
+  const auto json = nlohmann::json::parse(to_json_line(m));
+  EXPECT_EQ(json["rank_grad_norms"], (std::vector<double>{1, 4, 2}));
+  EXPECT_EQ(json["rank_grad_norm_imbalance"], 4);
+  EXPECT_TRUE(json["expert_grad_norm_imbalance"].is_null());  // infinite
+  EXPECT_EQ(json["tokens_per_dest_rank"], nlohmann::json::parse(R"({"max": 12.0, "mean": 8.0, "min": 4.0})"));
+  EXPECT_EQ(json["communication"]["data"], nlohmann::json::parse(R"({"calls": 3, "bytes_inside": 100,
+    "bytes_outside": 50, "waited_s": 0.25})"));
+}
+
+TEST(Metrics, EqualNormsAreBalancedEvenWhereAllAreZero) {
+  EXPECT_EQ(RankNorms::imbalance({0, 0}), 1);
+  EXPECT_EQ(RankNorms::imbalance({}), 1);
+  EXPECT_EQ(RankNorms::imbalance({2, 0}), INFINITY);
 }
 
 TEST(Metrics, ValidationLossIsThereOnlyWhenItWasMeasured) {

@@ -52,6 +52,10 @@ void describe_routers(const RouterCounts& counts, int64_t tokens, StepMetrics& m
     m.routers.push_back(router);
     entropy_sum += router.entropy;
   }
+  if (counts.to_rank.defined()) {
+    m.tokens_per_dest_rank = {counts.to_rank.max().item<double>(), counts.to_rank.to(at::kDouble).mean().item<double>(),
+                              counts.to_rank.min().item<double>()};
+  }
   m.router_entropy = entropy_sum / static_cast<double>(counts.taken.size(0));
 }
 

@@ -119,9 +119,34 @@ void TensorBoardWriter::scalars(const std::vector<std::pair<std::string, double>
   file_.append(frame_record(begin_event(step).bytes(event::kSummary, values.wire()).wire()));
 }
 
+namespace {
+
+using Tagged = std::vector<std::pair<std::string, double>>;
+
+void add_ranks(const StepMetrics& m, Tagged& tagged) {
+  if (m.rank_norms) {
+    const auto& norms = *m.rank_norms;
+    tagged.emplace_back("ranks/grad_norm_imbalance", RankNorms::imbalance(norms.ranks));
+    if (!norms.experts.empty())
+      tagged.emplace_back("ranks/expert_grad_norm_imbalance", RankNorms::imbalance(norms.experts));
+  }
+  if (m.tokens_per_dest_rank) {
+    tagged.emplace_back("ranks/tokens_per_dest_rank_max", m.tokens_per_dest_rank->max);
+    tagged.emplace_back("ranks/tokens_per_dest_rank_mean", m.tokens_per_dest_rank->mean);
+    tagged.emplace_back("ranks/tokens_per_dest_rank_min", m.tokens_per_dest_rank->min);
+  }
+  for (const auto& [name, group] : m.traffic) {
+    tagged.emplace_back("communication/" + name + "_mb_inside", static_cast<double>(group.bytes_inside) / 1e6);
+    tagged.emplace_back("communication/" + name + "_mb_outside", static_cast<double>(group.bytes_outside) / 1e6);
+    tagged.emplace_back("communication/" + name + "_waited_s", group.waited_s);
+  }
+}
+
+}  // namespace
+
 void write_step(TensorBoardWriter& writer, const StepMetrics& m) {
   constexpr double kGiB = 1024.0 * 1024 * 1024;
-  std::vector<std::pair<std::string, double>> tagged = {
+  Tagged tagged = {
       {"loss/train", m.loss},
       {"optimizer/grad_norm", m.grad_norm},
       {"optimizer/lr", m.lr},
@@ -135,9 +160,14 @@ void write_step(TensorBoardWriter& writer, const StepMetrics& m) {
       {"time/forward_s", m.forward_s},
       {"time/backward_s", m.backward_s},
       {"time/optimizer_s", m.optimizer_s},
+      {"time/forward_compute_s", m.forward_compute_s()},
+      {"time/forward_comm_s", m.forward_comm_s},
+      {"time/backward_compute_s", m.backward_compute_s()},
+      {"time/backward_comm_s", m.backward_comm_s},
       {"memory/now_gib", static_cast<double>(m.memory_bytes) / kGiB},
       {"memory/peak_gib", static_cast<double>(m.peak_memory_bytes) / kGiB},
   };
+  add_ranks(m, tagged);
   if (m.validation_loss) tagged.emplace_back("loss/validation", *m.validation_loss);
   for (const auto& [source, loss] : m.validation_losses) tagged.emplace_back("loss/validation/" + source, loss);
   for (const auto& [source, tokens] : m.tokens_drawn)

@@ -34,7 +34,8 @@ class TensorBoardWriter {
   AppendFile file_;
 };
 
-/// All that a step says, in groups: loss/, optimizer/, router/, throughput/, time/ (seconds), memory/ (GiB).
+/// All that a step says, in groups: loss/, optimizer/, router/, ranks/, communication/, throughput/, time/ (seconds),
+/// memory/ (GiB).
 void write_step(TensorBoardWriter& writer, const StepMetrics& metrics);
 
 }  // namespace athanor

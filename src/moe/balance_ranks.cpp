@@ -1,0 +1,68 @@
+#include "moe/balance_ranks.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/communicator.h"
+
+namespace athanor::moe {
+namespace {
+
+Tensor bytes_of(const Tensor& values) { return values.contiguous().view({-1}).view(at::kByte); }
+
+std::span<int64_t> span_of(const Tensor& ids) { return {ids.data_ptr<int64_t>(), static_cast<size_t>(ids.numel())}; }
+
+// A choice that is another expert than its token's before was moved; one that is none was dropped.
+BalanceCounts count_changes(std::span<const int64_t> before, std::span<const int64_t> after, size_t k) {
+  BalanceCounts counts;
+  for (size_t begin = 0; begin < after.size(); begin += k) {
+    const auto chosen = before.subspan(begin, k);
+    for (const int64_t expert : after.subspan(begin, k)) {
+      if (expert < 0) {
+        ++counts.dropped;
+      } else {
+        counts.moved += std::ranges::find(chosen, expert) == chosen.end();
+      }
+    }
+  }
+  return counts;
+}
+
+}  // namespace
+
+GroupShare share_of(comm::Communicator& ranks) {
+  return {ranks.size(), ranks.rank(), [&ranks](const Tensor& bytes) {
+            const Tensor all = at::empty({ranks.size(), bytes.numel()}, bytes.options());
+            ranks.all_gather(all, bytes).wait();
+            return all;
+          }};
+}
+
+BalanceCounts balance_share(const BalanceOptions& options, const GroupShare& share, const Tensor& ids_TK,
+                            const Tensor& scores_TK, int64_t num_experts) {
+  const int64_t tokens = ids_TK.size(0), k = ids_TK.size(1);
+  const Tensor before = ids_TK.clone();
+  if (options.kind == Balance::kForcedUniform) {
+    force_uniform(span_of(ids_TK), k, num_experts, share.index * tokens);
+  } else if (options.kind != Balance::kNone) {
+    const bool by_score = options.needs_scores();
+    Tensor mine = bytes_of(ids_TK.to(at::kInt));
+    if (by_score) mine = at::cat({mine, bytes_of(scores_TK)});
+    const Tensor all = share.gather(mine);
+    ATHANOR_ASSERT(all.size(0) == share.ranks && all.size(1) == mine.numel());
+    const auto part = [&](int64_t index, at::ScalarType type) {  // flat, as rows of no bytes cannot be seen as integers
+      return all.narrow(1, index * tokens * k * 4, tokens * k * 4).reshape({-1}).view(type);
+    };
+    const Tensor ids = part(0, at::kInt).to(at::kLong);
+    const Tensor scores = by_score ? part(1, at::kFloat) : Tensor();
+    balance_group(options, span_of(ids),
+                  by_score ? std::span(scores.const_data_ptr<float>(), static_cast<size_t>(scores.numel()))
+                           : std::span<const float>(),
+                  k, num_experts);
+    ids_TK.copy_(ids.narrow(0, share.index * tokens * k, tokens * k).view({tokens, k}));
+  }
+  return count_changes(span_of(before), span_of(ids_TK), static_cast<size_t>(k));
+}
+
+}  // namespace athanor::moe
