@@ -1,5 +1,8 @@
 """What a user sees when one rank of many fails: the job ends within seconds, with one line that says why."""
+import pathlib
 import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 SECONDS = 20  # of a job that fails, from its start, on a machine with more ranks than cores
 
@@ -56,4 +59,13 @@ def test_a_wrong_command_line_is_told_once(mpi, program):
     code, out, err, seconds = mpi.run(4, program("athanor"), "trian")
     assert (out + err).count("trian") == 1, out + err
     assert code == 2
+    assert seconds < SECONDS
+
+
+def test_every_fault_of_a_layout_is_told_once_before_anything_is_opened(mpi, program, tmp_path):
+    faulty = ["--set", "parallelism.expert_parallel_degree=8", "--set", "train.global_batch_size=12"]
+    data = ["--set", "data.path=none", "--set", f"train.run_dir={tmp_path / 'run'}"]
+    code, out, err, seconds = mpi.run(4, program("athanor"), "train", ROOT / "recipes/olmoe-tiny.toml", *faulty, *data)
+    assert err.count("expert_parallel_degree (8)") == 1 and err.count("12") == 1, out + err
+    assert code == 2 and not (tmp_path / "run").exists()
     assert seconds < SECONDS
