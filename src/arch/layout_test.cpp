@@ -197,6 +197,22 @@ TEST(Layout, WhatRunsConsecutivelyInTheOrderOfSequences) {
   });
 }
 
+// Who owns which experts goes by the place in the group.
+TEST(Layout, AnExpertGroupIsInTheOrderOfItsAxis) {
+  for_all_degrees(24, [&](const Degrees& d) {
+    for (const char* sharding : {"ep_aware", "hierarchical"}) {
+      auto config = config_of(d, "data_inner");
+      config.parallelism.sharding = sharding;
+      const Layout layout(config, d.world());
+      for (const auto& group : layout.groups(GroupKind::kExpert)) {
+        for (int i = 0; i < d.expert; ++i) {
+          ASSERT_EQ(layout.coordinate(group[static_cast<size_t>(i)], Axis::kExpert), i) << text_of(d);
+        }
+      }
+    }
+  });
+}
+
 TEST(Layout, DataRanksDoNotDependOnTheMapping) {
   const Degrees d{.pipeline = 2, .replicate = 2, .shard = 6, .expert = 4, .tensor = 2};
   const auto sequences_by_place = [&](const NameOrNames& mapping) {

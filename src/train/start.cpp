@@ -124,10 +124,15 @@ void say_what_starts(const TrainState& state) {
 
 }  // namespace
 
+std::vector<std::string> find_misfits(const RunConfig& config, int world_size) {
+  auto faults = find_unsupported_degrees(config.parallelism);
+  for (auto& fault : find_layout_faults(config, world_size)) faults.push_back(std::move(fault));
+  return faults;
+}
+
 void refuse_misfits(RunConfig config, int world_size) {
   resolve_model(config);
-  std::vector<std::string> faults = find_unsupported_degrees(config.parallelism);
-  if (faults.empty()) faults = find_layout_faults(config, world_size);
+  const auto faults = find_misfits(config, world_size);
   ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
 }
 

@@ -16,8 +16,10 @@ struct StartedRun {
   bool from_scratch = false;  ///< freshly initialised, not resumed
 };
 
-/// What the configuration alone says is wrong with it on so many ranks, before any of them communicates.
-/// @throws ConfigError with every fault, a line each; CheckpointError for the folder of model.from.
+/// What the configuration alone says is wrong with it on so many ranks, before any of them communicates; a line each.
+std::vector<std::string> find_misfits(const RunConfig& config, int world_size);
+
+/// The same once the model is known that model.from names. @throws ConfigError; CheckpointError for that folder.
 void refuse_misfits(RunConfig config, int world_size);
 
 /// How the world is to be opened for a run.

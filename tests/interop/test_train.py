@@ -211,7 +211,7 @@ def test_tensorboard_reads_the_run(whole):
     ("data.path=nowhere", ["nowhere"]),
     ("data.path=", ["data.path is empty"]),
     ("train.master_dtype=bfloat16", ["master", "below 1/256"]),
-    ("parallelism.expert_parallel_degree=4", ["expert_parallel_degree", "one process"]),
+    ("parallelism.expert_parallel_degree=4", ["expert_parallel_degree (4) must divide the 1 data ranks"]),
     ("train.micro_batch_size=3", ["micro_batch_size (3) must divide", "(4)"]),
     ("checkpoint.resume=nowhere", ["checkpoint.resume", "nowhere"]),
     ("optimizer.no_weight_decay=[\"*bias\"]", ["*bias", "matches no parameter"]),

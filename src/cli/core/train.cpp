@@ -9,7 +9,8 @@
 ATHANOR_CORE_ENTRY(train) {
   using namespace athanor;
   const auto& given = *static_cast<const TrainArguments*>(arguments);
-  const RunConfig config = load_run_config(given.config_file, given.overrides);
+  const RunConfig config = load_run_config(given.config_file, given.overrides,
+                                           [](const RunConfig& read) { return find_misfits(read, launched().size); });
   refuse_misfits(config, launched().size);
   ops::install_caching_cpu_allocator();
   return in_world(world_options(config), [&](comm::World& world, Whereabouts& whereabouts) {
