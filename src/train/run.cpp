@@ -38,12 +38,13 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 bool due(int64_t step, int64_t interval) { return interval > 0 && step % interval == 0; }
 
 // A disk that is full costs what was to be written, never the run. Every rank throws what one has met.
-bool try_to_save(const char* what, const std::function<void()>& save) {
+bool try_to_save(const char* what, bool speaks, const std::function<void()>& save) {
   try {
     save();
     return true;
   } catch (const IoError& error) {
-    log::error("{} was not written: {}; what was there before is kept and the run goes on", what, error.what());
+    if (speaks)
+      log::error("{} was not written: {}; what was there before is kept and the run goes on", what, error.what());
     return false;
   }
 }
@@ -76,12 +77,12 @@ class Run {
       if (due(state_->step, config.checkpoint.model_interval) || (last && config.checkpoint.model_interval > 0))
         save_model_only();
       if (due(state_->step, config.checkpoint.interval) || ((last || stopping) && config.checkpoint.interval > 0)) {
-        saved = try_to_save("the checkpoint", [&] { save_checkpoint(*state_); });
+        saved = try_to_save("the checkpoint", mesh_->is_first(), [&] { save_checkpoint(*state_); });
       }
       fault_point("train.after_step");
       if (stopping) return stop(stop_signal);
     }
-    if (!saved)
+    if (!saved && mesh_->is_first())
       log::error("the run is complete but its last checkpoint is not on disk: free some space and run it again");
     return saved ? 0 : 1;
   }
@@ -214,7 +215,8 @@ class Run {
   }
 
   void save_model_only() {
-    try_to_save("the model", [&] { log::info("model for transformers: {}", save_model(*state_).string()); });
+    try_to_save("the model", mesh_->is_first(),
+                [&] { log::info("model for transformers: {}", save_model(*state_).string()); });
   }
 
   [[noreturn]] void refuse(const StepReport& report) const {

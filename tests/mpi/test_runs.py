@@ -1,0 +1,185 @@
+"""Whole runs of `athanor train` on several ranks: the same training as one rank's, cut, moved to other layouts, attacked."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "interop"))
+from runs import CONFIG, make_data  # noqa: E402
+
+KEYS = ["loss", "aux_loss", "z_loss", "grad_norm", "validation_loss"]
+LAYOUTS = [
+    (2, ["parallelism.sharding=none"]),
+    (4, ["parallelism.sharding=optimizer", "parallelism.expert_parallel_degree=2", "moe.dispatch=allgather"]),
+    (4, ["parallelism.sharding=hierarchical", "parallelism.data_parallel_replicate_degree=2",
+         "parallelism.expert_parallel_degree=4", "parallelism.mapping=data_inner", "moe.dispatch=all_to_all"]),
+]
+
+
+class Athanor:
+    """What `make_data` wants of the program."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def run(self, *arguments, **options):
+        return subprocess.run([str(self.path), *map(str, arguments)], check=True, capture_output=True, text=True, **options)
+
+
+class RankRun:
+    def __init__(self, program, folder, data, name):
+        self.program, self.folder = program("athanor"), folder / name
+        self.config = folder / f"{name}.toml"
+        text = CONFIG.format(family="olmoe", experts=8, topk=2, data=data, run=self.folder)
+        text = text.replace("steps = 8", "steps = 8\nnum_threads = 1\ndtype = \"float32\"")
+        self.config.write_text(text.replace("micro_batch_size = 2", "micro_batch_size = 1"))
+
+    def words(self, overrides):
+        return [str(self.config), *(part for word in overrides for part in ("--set", word))]
+
+    def alone(self, *overrides):
+        done = subprocess.run([self.program, "train", *self.words(overrides)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return self
+
+    def on(self, mpi, ranks, *overrides, expect=0, env=None):
+        code, out, err, _ = mpi.run(ranks, self.program, "train", *self.words(overrides), env=env)
+        assert code == expect, out + err
+        self.said = err
+        return self
+
+    def metrics(self):
+        return [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+
+    def checkpoint(self, step):
+        return self.folder / "checkpoints" / f"step-{step:08}"
+
+
+@pytest.fixture(scope="module")
+def data(program, tmp_path_factory):
+    return make_data(Athanor(program("athanor")), tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def open_mpi(program):
+    import launchers
+    launcher = launchers.find("Open MPI") or launchers.find("MPICH")
+    if launcher is None:
+        pytest.skip("no mpirun on the PATH")
+    return launcher
+
+
+def assert_same_training(one, many):
+    lines = one.metrics(), many.metrics()
+    assert len(lines[0]) == len(lines[1])
+    for a, b in zip(*lines):
+        for key in KEYS:
+            if key in a:
+                # fp32 on a model of 20 k parameters: what verify bounds; here a digit that no fault would leave.
+                assert a[key] == pytest.approx(b[key], rel=2e-4), (key, a["step"])
+        assert a["tokens_seen"] == b["tokens_seen"]
+
+
+@pytest.mark.parametrize("ranks,layout", LAYOUTS)
+def test_ranks_train_as_one_does_and_their_model_is_their_checkpoint(open_mpi, program, data, tmp_path, ranks, layout):
+    one = RankRun(program, tmp_path, data, "one").alone()
+    many = RankRun(program, tmp_path, data, "many").on(open_mpi, ranks, *layout)
+    assert_same_training(one, many)
+    again = tmp_path / "exported"
+    subprocess.run([many.program, "export", many.folder, "--out", again], check=True, capture_output=True)
+    kept = many.folder / "models" / "step-00000008"
+    for file in again.glob("*.safetensors"):
+        assert file.read_bytes() == (kept / file.name).read_bytes(), file.name
+
+
+def test_a_run_moves_between_layouts_as_if_it_had_never_been_cut(open_mpi, program, data, tmp_path):
+    one = RankRun(program, tmp_path, data, "one").alone()
+    many = RankRun(program, tmp_path, data, "many")
+    for steps, (ranks, layout) in zip((3, 5, 6), LAYOUTS):
+        many.on(open_mpi, ranks, *layout, f"train.steps={steps}", "optimizer.decay_steps=0", "optimizer.schedule=constant")
+    many.alone("optimizer.schedule=constant")
+    one = RankRun(program, tmp_path, data, "constant").alone("optimizer.schedule=constant")
+    assert [line["step"] for line in many.metrics()] == list(range(1, 9))
+    for a, b in zip(one.metrics(), many.metrics()):
+        assert a["loss"] == pytest.approx(b["loss"], rel=2e-4), a["step"]
+
+
+@pytest.mark.parametrize("load", ["broadcast", "all_reduce"])
+def test_weights_that_one_rank_reads_reach_all(open_mpi, program, data, tmp_path, load):
+    first = RankRun(program, tmp_path, data, "first").alone()
+    model = first.folder / "models" / "step-00000008"
+    begins = f"checkpoint.resume={model}", "train.steps=12", f"checkpoint.load={load}"
+    one = RankRun(program, tmp_path, data, "one").alone(*begins)
+    many = RankRun(program, tmp_path, data, "many").on(open_mpi, 4, *begins, "parallelism.expert_parallel_degree=2")
+    assert_same_training(one, many)
+
+
+def test_a_full_disk_on_one_rank_costs_the_checkpoint_and_is_said_once(open_mpi, program, data, tmp_path):
+    run = RankRun(program, tmp_path, data, "run")
+    # A rank that has the variable cannot write its first piece.
+    script = tmp_path / "second_is_full"
+    script.write_text("#!/bin/sh\n[ \"${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\" = 1 ] && "
+                      f"export ATHANOR_FAULT=checkpoint.piece:enospc@1\nexec {run.program} \"$@\"\n")
+    script.chmod(0o755)
+    run.program = script
+    run.on(open_mpi, 2, "checkpoint.model_interval=0")
+    assert run.said.count("No space left on device") == 1, run.said
+    assert not run.checkpoint(3).exists() and run.checkpoint(6).exists()
+    assert len(run.metrics()) == 8
+
+
+def test_a_rank_killed_while_it_saves_leaves_the_checkpoint_before(open_mpi, program, data, tmp_path):
+    whole = RankRun(program, tmp_path, data, "whole").on(open_mpi, 2)
+    manifest = json.loads((whole.checkpoint(6) / "manifest.json").read_text())
+    own = sum(piece["file"].startswith("pieces-00001") for piece in manifest["pieces"])
+    run = RankRun(program, tmp_path, data, "run")
+    script = tmp_path / "second_dies"
+    script.write_text("#!/bin/sh\n[ \"${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\" = 1 ] && "
+                      f"export ATHANOR_FAULT=checkpoint.piece:kill@{own + 3}\nexec {run.program} \"$@\"\n")
+    script.chmod(0o755)
+    real, run.program = run.program, script
+    code, _, err, _ = open_mpi.run(2, run.program, "train", *run.words(["checkpoint.interval=1"]))
+    assert code != 0 and run.checkpoint(1).exists(), err
+    run.program = real
+    run.on(open_mpi, 2)
+    for a, b in zip(whole.metrics(), run.metrics()):
+        assert (a["step"], a["loss"], a["grad_norm"]) == (b["step"], b["loss"], b["grad_norm"])
+
+
+def rank_processes(config):
+    """Process ids of ranks that train by this configuration."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if str(config).encode() in words and b"train" in words and b"mpirun" not in words[0]:
+            found.append(int(folder.name))
+    return found
+
+
+def test_a_signal_to_one_rank_ends_all_after_the_same_step(open_mpi, program, data, tmp_path):
+    run = RankRun(program, tmp_path, data, "run")
+    environment = dict(os.environ, OMP_NUM_THREADS="1")
+    words = run.words(["train.steps=100000", "checkpoint.interval=50000", "checkpoint.model_interval=0",
+                       "train.validation_interval=0"])
+    process = subprocess.Popen([open_mpi.path, *open_mpi.options, "-n", "2", run.program, "train", *words], env=environment,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        metrics = run.folder / "metrics.jsonl"
+        deadline = time.monotonic() + 60
+        while not (metrics.exists() and metrics.read_text().count("\n") >= 3) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.kill(rank_processes(run.config)[-1], signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    last = run.metrics()[-1]["step"]
+    assert f"stopped by signal 15 after step {last}" in err, err
+    assert run.checkpoint(last).exists()
