@@ -56,7 +56,7 @@ struct Pending::State {
 
   std::string group;
   CallRecord record;
-  std::vector<std::string> names;  ///< of the members
+  std::shared_ptr<const std::vector<std::string>> names;  ///< of the members
   std::chrono::milliseconds timeout;
   std::shared_ptr<Traffic> traffic;
   Work work;
@@ -77,7 +77,7 @@ struct Pending::State {
     check.reset();
     const Tensor words = records.cpu();
     disagrees = disagreement({words.const_data_ptr<int64_t>(), static_cast<size_t>(words.numel())},
-                             static_cast<int>(names.size()), names);
+                             static_cast<int>(names->size()), *names);
   }
 
   void wait_for(Work& one) {
@@ -85,12 +85,12 @@ struct Pending::State {
     if (!one->wait(timeout)) {
       const std::vector<Progress::Missing> missing = host ? host->missing() : std::vector<Progress::Missing>{};
       const std::string who =
-          missing.empty() ? "all have come, but the network is slow" : "missing: " + joined(missing, names);
+          missing.empty() ? "all have come, but the network is slow" : "missing: " + joined(missing, *names);
       fail<CommError>("{}: not over after {:.3g} s; {}; see what happens there, or raise the timeout", what(),
                       std::chrono::duration<double>(timeout).count(), who);
     }
     if (host && !host->error().empty()) {
-      fail<CommError>("{}: {}; the ranks do not make the same call", what(), with_names(host->error(), names));
+      fail<CommError>("{}: {}; the ranks do not make the same call", what(), with_names(host->error(), *names));
     }
   }
 };
@@ -126,7 +126,9 @@ struct Communicator::Call {
 };
 
 Communicator::Communicator(GroupOptions options, c10::intrusive_ptr<c10d::Backend> backend, int rank)
-    : options_(std::move(options)), backend_(std::move(backend)), rank_(rank), traffic_(std::make_shared<Traffic>()) {
+    : options_(std::move(options)),
+      names_(std::make_shared<const std::vector<std::string>>(names_of_members(options_))),
+      backend_(std::move(backend)), rank_(rank), traffic_(std::make_shared<Traffic>()) {
   ATHANOR_ASSERT(rank >= 0 && rank < size() && (backend_ || size() == 1));
   ATHANOR_ASSERT(!backend_ || (backend_->getSize() == size() && backend_->getRank() == rank));
   reset_traffic();
@@ -200,7 +202,7 @@ Pending Communicator::start(Call call, Run run) {
   auto state = std::make_shared<Pending::State>();
   state->group = options_.name;
   state->record = call.record;
-  state->names = names_of_members(options_);
+  state->names = names_;
   state->timeout = options_.timeout;
   state->traffic = traffic_;
   if (options_.check && !between_two) {

@@ -118,6 +118,7 @@ class Communicator {
   void count(const Call& call);
 
   GroupOptions options_;
+  std::shared_ptr<const std::vector<std::string>> names_;  ///< of the members, for messages
   c10::intrusive_ptr<c10d::Backend> backend_;
   int rank_;
   int64_t num_calls_ = 0, num_pair_calls_ = 0;  ///< pairs count for themselves: the others make no such call

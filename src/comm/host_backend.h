@@ -22,13 +22,13 @@ class HostWork : public c10d::Work {
   HostWork(std::shared_ptr<Progress> progress, std::shared_ptr<Operation> operation)
       : progress_(std::move(progress)), operation_(std::move(operation)) {}
 
-  bool isCompleted() override { return operation_->done(); }
-  bool isSuccess() const override { return operation_->done() && operation_->error().empty(); }
+  bool isCompleted() override { return operation_->done() || operation_->failed(); }
+  bool isSuccess() const override { return operation_->done() && !operation_->failed(); }
   void synchronize() override {}
   /// False where the time is over before the collective is; 0: without limit.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
-  /// What a peer did wrong, once it is over; members of the group stand as "{3}".
-  const std::string& error() const { return operation_->error(); }
+  /// What a peer did wrong, once it is over, or nothing; members of the group stand as "{3}".
+  std::string error() const { return operation_->failed() ? operation_->error() : ""; }
   /// Members of the group that have not come; to be asked where wait() was in vain.
   std::vector<Progress::Missing> missing() const { return progress_->missing(*operation_); }
 

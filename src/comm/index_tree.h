@@ -26,8 +26,8 @@ inline int64_t part_begin(int64_t count, int size, int index) {
   return each * index + (index < longer ? index : longer);
 }
 
-/// All-reduces up to here go up and down the tree; larger ones are a reduce-scatter and an all-gather. 8 KB is where
-/// two ranks in shared memory need the same time for both.
+/// All-reduces up to here go up and down the tree, in 2·log₂ n steps of one message each; larger ones are a
+/// reduce-scatter and an all-gather, which send fewer bytes in 2·(n − 1) messages. The bits are the same.
 inline constexpr int64_t kSmallAllReduceBytes = 8 << 10;
 
 }  // namespace athanor::comm

@@ -55,6 +55,7 @@ void Operation::finished(Transfer& transfer, int64_t bytes) {
     error_ = bytes == Wire::kTooMuch
                  ? fmt::format("rank {{{}}} sent more than the {} bytes that were expected of it", was.peer, was.bytes)
                  : fmt::format("rank {{{}}} sent {} bytes where {} were expected of it", was.peer, bytes, was.bytes);
+    failed_.store(true, std::memory_order_release);
   }
   // After an error nothing new is posted; what is in flight still owns its memory.
   if (error_.empty()) {

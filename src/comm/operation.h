@@ -67,9 +67,11 @@ class Operation {
   void finished(Transfer& transfer, int64_t bytes);
   /// Members with messages in flight.
   std::vector<int> peers() const;
-  /// Nothing will be in flight any more, and what was received is in place. Then, and only then, error() may be read.
+  /// Nothing will be in flight any more, and what was received is in place.
   bool done() const { return done_.load(std::memory_order_acquire); }
-  /// What a peer did wrong; empty for nothing. Members are written as "{3}", the caller knows their names.
+  /// A peer did something else than expected. What is in flight may stay so for ever, and keeps its memory.
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  /// What it did, once failed(). Members are written as "{3}", the caller knows their names.
   const std::string& error() const { return error_; }
 
  private:
@@ -87,7 +89,7 @@ class Operation {
   std::vector<Transfer*> free_;
   int64_t in_flight_ = 0;
   std::string error_;
-  std::atomic<bool> done_ = false;
+  std::atomic<bool> done_ = false, failed_ = false;
 };
 
 }  // namespace athanor::comm

@@ -131,7 +131,7 @@ void Progress::run() {
 }
 
 bool Progress::wait(const Operation& operation, std::chrono::milliseconds timeout) {
-  if (operation.done()) return true;
+  if (operation.done() || operation.failed()) return true;
   const Clock::time_point begin = Clock::now();
   Clock::time_point last_move = begin;
   bool yields = true;
@@ -142,7 +142,7 @@ bool Progress::wait(const Operation& operation, std::chrono::milliseconds timeou
   }
   std::string failure;
   bool in_time = true;
-  while (!operation.done()) {
+  while (!operation.done() && !operation.failed()) {
     bool moved = false;
     if (std::unique_lock lock(mutex_, std::try_to_lock); lock) {
       moved = advance();
@@ -167,8 +167,9 @@ bool Progress::wait(const Operation& operation, std::chrono::milliseconds timeou
     std::lock_guard lock(mutex_);
     if (--num_waiting_ == 0 && !active_.empty()) wake_.notify_one();
   }
-  if (!operation.done() && !failure.empty()) fail<CommError>("the network failed: {}", failure);
-  return in_time || operation.done();
+  const bool over = operation.done() || operation.failed();
+  if (!over && !failure.empty()) fail<CommError>("the network failed: {}", failure);
+  return in_time || over;
 }
 
 void Progress::enroll(std::shared_ptr<const Members> members) {

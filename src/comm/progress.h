@@ -31,7 +31,7 @@ class Progress {
 
   /// Posts its first messages before it answers.
   void start(std::shared_ptr<Operation> operation);
-  /// False where it is not over in time; it goes on then.
+  /// Until it is done or has failed. False where the time is over before; it goes on then.
   bool wait(const Operation& operation, std::chrono::milliseconds timeout);
   struct Missing {
     int member;
