@@ -103,6 +103,11 @@ std::vector<std::string> find_balance_contradictions(const RunConfig& config) {
                   "data ranks",
                   moe.balance_group, train.micro_batch_size);
   }
+  found.require(
+      moe.balance == "none" || moe.aux_scope != "transformers" || moe.balance_group <= train.micro_batch_size,
+      "moe.aux_scope \"transformers\" pools over a microbatch, and moe.balance_group ({}) is more than "
+      "train.micro_batch_size ({}): no other layout would have the same pools; use \"sequence\" or \"global\"",
+      moe.balance_group, train.micro_batch_size);
   // The experts of a model that comes from a folder are known when it is read.
   if (moe.balance == "swipe" && data.seq_len > 0 && model.num_experts > 0) {
     const int64_t choices = moe.balance_group * data.seq_len * model.num_experts_per_tok;

@@ -41,10 +41,14 @@ TEST(RoutingChecks, SwipeIsRefusedWhereExpertsCannotHaveEqualShares) {
   EXPECT_EQ(error_of(kSparse, {"moe.balance=swipe", "data.seq_len=0"}), "");  // known when the data are opened
 }
 
-TEST(RoutingChecks, ABalanceGroupMustDivideTheMicrobatch) {
+TEST(RoutingChecks, ABalanceGroupIsAPartOfAMicrobatchOrSeveral) {
   expect_refused({"moe.balance=capacity", "moe.balance_group=3"},
                  "moe.balance_group (3) must divide train.micro_batch_size (4)");
   EXPECT_EQ(error_of(kSparse, {"moe.balance=capacity", "moe.balance_group=4"}), "");
+  EXPECT_EQ(error_of(kSparse, {"moe.balance=capacity", "moe.balance_group=8"}), "");  // of two data ranks
+  expect_refused({"moe.balance=capacity", "moe.balance_group=6"}, "or be a multiple of it, which spans data ranks");
+  expect_refused({"moe.balance=capacity", "moe.balance_group=8", "moe.aux_scope=transformers"},
+                 "pools over a microbatch, and moe.balance_group (8) is more than train.micro_batch_size (4)");
   EXPECT_EQ(error_of(kSparse, {"moe.balance_group=3"}), "");  // where nothing is balanced it is no group of anything
 }
 
