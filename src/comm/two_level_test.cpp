@@ -101,6 +101,29 @@ TEST(TwoLevel, ThreeInsideDoNotFollowTheTreeOrTheTestAboveWouldProveNothing) {
   });
 }
 
+// Large terms that cancel, so that what survives of the small ones in fp32 shows the order of additions, which rounding
+// to the narrow type would hide.
+TEST(TwoLevel, NarrowTermsAreAddedAlongTheTreeToo) {
+  const Shape shape{4, 2};
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    std::vector<Tensor> terms;
+    for (int rank = 0; rank < shape.size(); ++rank) {
+      const Tensor small = term_of(rank, 5, 2048, at::kFloat) * 0x1p-12;
+      terms.push_back((rank % 2 == 0 ? at::full({2048}, rank % 4 == 0 ? 0x1p15 : -0x1p15) : small).to(type));
+    }
+    std::vector<Tensor> wides;
+    for (const Tensor& term : terms) wides.push_back(term.to(at::kFloat));
+    Tensor in_turn = wides[0];
+    for (size_t i = 1; i < wides.size(); ++i) in_turn = in_turn + wides[i];
+    ASSERT_FALSE(same_bits(in_turn.to(type), tree_of(terms, Reduction::kSum)));
+    over(shape, [&](World& world, TwoLevel& two) {
+      const Tensor x = terms[static_cast<size_t>(world.rank())].clone();
+      two.all_reduce(x).wait();
+      EXPECT_TRUE(same_bits(x, tree_of(terms, Reduction::kSum)));
+    });
+  }
+}
+
 TEST(TwoLevel, ReduceScatterGivesEachRankThePartThatItsOrderSaysAndLeavesTheTermsAlone) {
   for (const Shape shape : kShapes) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
