@@ -133,6 +133,7 @@ const char* dispatch_name(DispatchKind kind) {
 std::unique_ptr<Exchange> make_exchange(const Choosing& choosing) {
   if (choosing.options.kind == DispatchKind::kAllGather) return exchange_by_allgather(choosing);
   if (choosing.options.kind == DispatchKind::kAllToAll) return exchange_by_all_to_all(choosing);
+  if (choosing.options.kind == DispatchKind::kAllToAll2d) return exchange_by_all_to_all_2d(choosing);
   fail<Error>("bug: {} is no exchange", dispatch_name(choosing.options.kind));
 }
 

@@ -83,6 +83,11 @@ std::unique_ptr<Exchange> exchange_by_allgather(const Choosing& choosing);
 /// weights' gradients.
 std::unique_ptr<Exchange> exchange_by_all_to_all(const Choosing& choosing);
 
+/// The calls of two all_to_all: the first among the ranks that stand at the same place of every node, the second among
+/// those of a node, with 8 (K + 1) bytes of choices there and 4 (K + 1) of weights' gradients. Of S_o tokens with an
+/// expert in node o, S_o · D elements cross to it, and S_o · D fp32 come back.
+std::unique_ptr<Exchange> exchange_by_all_to_all_2d(const Choosing& choosing);
+
 std::unique_ptr<Exchange> make_exchange(const Choosing& choosing);
 
 }  // namespace athanor::moe

@@ -101,7 +101,8 @@ Hop::Counts Hop::total(const std::vector<Counts>& counts) const {
 
 void Hop::exchange_counts() {
   const auto n = static_cast<int64_t>(peers_.size());
-  const Tensor go = at::empty({n * num_chunks()}, at::kLong), come = at::empty_like(go);
+  // In a dry run nothing comes, and nothing is what that has to mean.
+  const Tensor go = at::empty({n * num_chunks()}, at::kLong), come = at::zeros_like(go);
   auto* to = go.data_ptr<int64_t>();
   for (size_t p = 0; p < peers_.size(); ++p) {
     for (const Counts& chunk : go_) *to++ = chunk[p];

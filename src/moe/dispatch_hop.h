@@ -26,6 +26,7 @@ class Hop {
   /// @param peers  ascending ranks of the group, this one among them; each of them names the same.
   Hop(comm::Communicator& group, std::vector<int> peers, Tokens tokens, int64_t first_expert, int64_t experts_per_peer);
 
+  size_t num_peers() const { return peers_.size(); }
   int64_t num_received() const { return come_begin_.back(); }
   const std::vector<int64_t>& received_chunk_begin() const { return come_begin_; }
   int64_t received_from(size_t peer, int64_t chunk) const { return come_[chunk_at(chunk)][peer]; }

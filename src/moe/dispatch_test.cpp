@@ -9,25 +9,30 @@ namespace {
 
 using namespace testing;  // NOLINT
 
-std::vector<DispatchOptions> every_way() {
+std::vector<DispatchOptions> every_way(int ranks) {
   std::vector<DispatchOptions> all;
-  for (const auto kind : {DispatchKind::kAllGather, DispatchKind::kAllToAll}) {
-    for (const auto& [chunks, in_flight] : {std::pair{1, 1}, {2, 1}, {3, 2}, {5, 7}}) {
-      all.push_back({kind, chunks, in_flight});
+  for (const auto& [chunks, in_flight] : {std::pair{1, 1}, {2, 1}, {5, 3}}) {
+    all.push_back({DispatchKind::kAllGather, chunks, in_flight});
+    all.push_back({DispatchKind::kAllToAll, chunks, in_flight});
+    for (int inner = 1; inner <= ranks; inner *= 2) {  // a power of two: the same tree
+      if (ranks % inner == 0) all.push_back({DispatchKind::kAllToAll2d, chunks, in_flight, inner});
     }
   }
   return all;
 }
 
 std::string name_of(const DispatchOptions& o) {
-  return fmt::format("{} in {} chunks, {} in flight", dispatch_name(o.kind), o.chunks, o.in_flight);
+  return fmt::format("{} in {} chunks, {} in flight, {} ranks a node", dispatch_name(o.kind), o.chunks, o.in_flight,
+                     o.inner_ranks);
 }
 
 void expect_the_definition(DispatchCase c) {
+  const auto ways = every_way(c.ranks());
   for (const auto dtype : kComputeTypes) {
     c.dtype = dtype;
     const auto expected = expected_of(c);
-    for (const DispatchOptions& options : every_way()) expect_same(run_case(c, options), expected, name_of(options));
+    const auto results = run_case(c, ways);
+    for (size_t i = 0; i < ways.size(); ++i) expect_same(results[i], expected, name_of(ways[i]));
   }
 }
 
@@ -74,7 +79,7 @@ TEST(Dispatch, IsOneProcessUpToWhereATokensSumIsCut) {
           return ops::experts(in[0], in[1], at::cat({c.ids(0), c.ids(1)}), w, 0, 8);
         },
         {at::cat({c.x(0), c.x(1)}), at::cat({c.weights(0), c.weights(1)})}, at::cat({c.dy(0), c.dy(1)}));
-    const auto two = run_case(c, {DispatchKind::kAllToAll, 2});
+    const auto two = run_case(c, {{DispatchKind::kAllToAll, 2}})[0];
     const auto expect_near = [&](const Tensor& actual, const Tensor& expected, const char* what) {
       // Each part is below the sum of its terms, which the largest results bound here within a factor of K · E.
       const double largest = expected.abs().max().item<double>() * 8;
@@ -92,16 +97,16 @@ TEST(Dispatch, IsOneProcessUpToWhereATokensSumIsCut) {
 TEST(Dispatch, EvaluatesToTheSameBitsAndKeepsNothing) {
   const DispatchCase c{.tokens = {9, 0, 5}, .num_experts = 6, .k = 2};
   const auto expected = expected_of(c);
-  for (const DispatchOptions& options : every_way()) {
-    comm::run_ranks(3, [&](comm::World& world) {
-      const at::NoGradGuard no_grad;
-      const int rank = world.rank();
+  comm::run_ranks(3, [&](comm::World& world) {
+    const at::NoGradGuard no_grad;
+    const int rank = world.rank();
+    for (const DispatchOptions& options : every_way(3)) {
       Dispatch dispatch(world.all(), options);
       const Tensor y = dispatch.experts(c.x(rank), c.weights(rank), c.ids(rank), c.experts(rank * 2, 2));
       expect_same_bits(y, expected[static_cast<size_t>(rank)].y, name_of(options));
       EXPECT_FALSE(y.requires_grad());
-    });
-  }
+    }
+  });
 }
 
 TEST(Dispatch, CountsTheTokensOfEachRankOnce) {

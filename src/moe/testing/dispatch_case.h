@@ -99,10 +99,10 @@ inline RankResult run_rank(const DispatchCase& c, Dispatch& dispatch) {
   return {outcome.y, outcome.dx[0], outcome.dx[1], buckets(w)};
 }
 
-/// All ranks, each on a thread of its own; `look` sees each rank's dispatch afterwards.
-inline std::vector<RankResult> run_case(const DispatchCase& c, const DispatchOptions& options,
-                                        const std::function<void(Dispatch&)>& look = {}) {
-  std::vector<RankResult> results(static_cast<size_t>(c.ranks()));
+/// All ranks, each on a thread of its own, in each of these ways; `look` sees each rank's dispatch afterwards.
+inline std::vector<std::vector<RankResult>> run_case(const DispatchCase& c, const std::vector<DispatchOptions>& ways,
+                                                     const std::function<void(Dispatch&)>& look = {}) {
+  std::vector<std::vector<RankResult>> results(ways.size(), std::vector<RankResult>(static_cast<size_t>(c.ranks())));
   comm::WorldOptions world_options;
   world_options.check = true;  // a rank that goes its own way is named, where it would hang
   world_options.timeout = std::chrono::seconds(60);
@@ -110,9 +110,12 @@ inline std::vector<RankResult> run_case(const DispatchCase& c, const DispatchOpt
       c.ranks(),
       [&](comm::World& world) {
         at::set_num_threads(1);
-        Dispatch dispatch(world.all(), options);
-        results[static_cast<size_t>(world.rank())] = run_rank(c, dispatch);
-        if (look) look(dispatch);
+        for (size_t way = 0; way < ways.size(); ++way) {
+          world.all().reset_traffic();
+          Dispatch dispatch(world.all(), ways[way]);
+          results[way][static_cast<size_t>(world.rank())] = run_rank(c, dispatch);
+          if (look) look(dispatch);
+        }
       },
       world_options);
   return results;

@@ -1,0 +1,134 @@
+// A token crosses to each node that needs it once, to the rank that stands there where its own stands here, and from
+// there goes to the ranks of that node: two hops. Partial sums come back the same way, added up in the node before they
+// cross; they cross in fp32, so that a sum is rounded once.
+
+#include <algorithm>
+
+#include "moe/dispatch_hop.h"
+
+namespace athanor::moe {
+namespace {
+
+// ranks of [first, first + step, …]
+std::vector<int> every(int first, int step, int count) {
+  std::vector<int> ranks;
+  for (int i = 0; i < count; ++i) ranks.push_back(first + i * step);
+  return ranks;
+}
+
+class AllToAll2d : public Exchange {
+ public:
+  explicit AllToAll2d(const Choosing& choosing)
+      : inner_ranks_(choosing.options.inner_ranks), node_(choosing.group.rank() / inner_ranks_), k_(choosing.k()),
+        num_experts_(choosing.experts_per_rank * choosing.group.size()), chunks_(choosing.options.chunks),
+        across_(choosing.group,
+                every(choosing.group.rank() % inner_ranks_, inner_ranks_, choosing.group.size() / inner_ranks_),
+                own_tokens(choosing), 0, choosing.experts_per_rank * inner_ranks_),
+        inside_(choosing.group, every(node_ * inner_ranks_, 1, inner_ranks_),
+                with_sources(choosing.group.rank() % inner_ranks_), node_ * inner_ranks_ * choosing.experts_per_rank,
+                choosing.experts_per_rank) {}
+
+  int64_t num_chunks() const override { return chunks_; }
+  int64_t num_received() const override { return inside_.num_received(); }
+
+  const Received& received() override {
+    if (received_.ids_NK.defined()) return received_;
+    const Tokens& tokens = inside_.received();
+    received_ = {tokens.chunk_begin,
+                 tokens.weights_TK.narrow(1, 0, k_).contiguous(),
+                 tokens.ids_TK.narrow(1, 0, k_).contiguous(),
+                 {}};
+    std::vector<std::pair<int64_t, Received::Run>> runs;  // by source; within one they arrive in order
+    const auto* ids = tokens.ids_TK.const_data_ptr<int64_t>();
+    for (int64_t n = 0; n < inside_.num_received(); ++n) {
+      const int64_t source = ids[n * (k_ + 1) + k_] - num_experts_;
+      if (runs.empty() || runs.back().first != source) runs.push_back({source, {n, 0}});
+      ++runs.back().second.count;
+    }
+    std::ranges::stable_sort(runs, {}, [](const auto& run) { return run.first; });
+    for (const auto& run : runs) received_.canonical.push_back(run.second);
+    return received_;
+  }
+
+  void begin_send(int64_t chunk, const Tensor& x_TD, const Tensor& x_ND) override {
+    if (chunk == 0) {
+      crossed_ = at::empty({across_.num_received(), x_TD.size(1)}, x_TD.options());
+      target_ = x_ND;
+      next_send_ = 0;
+    }
+    across_.begin_send(chunk, x_TD, crossed_);
+  }
+  void carry_on_send(int64_t chunk) override {
+    if (chunk < next_send_) return;
+    next_send_ = chunk + 1;
+    across_.finish_send(chunk);
+    inside_.begin_send(chunk, crossed_, target_);
+  }
+  void finish_send(int64_t chunk) override {
+    carry_on_send(chunk);
+    inside_.finish_send(chunk);
+    if (chunk + 1 == chunks_) crossed_ = target_ = Tensor();
+  }
+
+  void begin_return(int64_t chunk, const Tensor& partial_nD) override {
+    if (chunk == 0) {
+      node_sums_ = at::empty({across_.num_received(), partial_nD.size(1)}, at::kFloat);
+      next_return_ = 0;
+    }
+    inside_.begin_return(chunk, partial_nD);
+  }
+  void carry_on_return(int64_t chunk) override {
+    if (chunk < next_return_) return;
+    next_return_ = chunk + 1;
+    inside_.finish_return(chunk, node_sums_);
+    const auto& begins = across_.received_chunk_begin();
+    const int64_t begin = begins[static_cast<size_t>(chunk)], end = begins[static_cast<size_t>(chunk + 1)];
+    across_.begin_return(chunk, node_sums_.narrow(0, begin, end - begin));
+  }
+  void finish_return(int64_t chunk, const Tensor& sum_TD) override {
+    carry_on_return(chunk);
+    across_.finish_return(chunk, sum_TD);
+    if (chunk + 1 == chunks_) node_sums_ = Tensor();
+  }
+
+  void begin_return_weights(const Tensor& dweights_NK) override {
+    inside_.begin_return_weights(at::constant_pad_nd(dweights_NK, {0, 1}).contiguous());
+  }
+  Tensor finish_return_weights() override {
+    across_.begin_return_weights(inside_.finish_return_weights().narrow(1, 0, k_).contiguous());
+    return across_.finish_return_weights();
+  }
+
+ private:
+  // What crossed to this rank, with one choice more, of no expert, that names the source.
+  Tokens with_sources(int64_t inner_rank) {
+    const Tokens& tokens = across_.received();
+    const Tensor source = at::empty({across_.num_received(), 1}, at::kLong);
+    for (int64_t c = 0; c < chunks_; ++c) {
+      int64_t begin = tokens.chunk_begin[static_cast<size_t>(c)];
+      for (size_t node = 0; node < across_.num_peers(); ++node) {
+        const int64_t count = across_.received_from(node, c),
+                      rank = static_cast<int64_t>(node) * inner_ranks_ + inner_rank;
+        source.narrow(0, begin, count).fill_(num_experts_ + rank);
+        begin += count;
+      }
+    }
+    return {tokens.chunk_begin, at::constant_pad_nd(tokens.weights_TK, {0, 1}).contiguous(),
+            at::cat({tokens.ids_TK, source}, 1).contiguous()};
+  }
+
+  int inner_ranks_, node_;
+  int64_t k_, num_experts_, chunks_;
+  Hop across_, inside_;
+  Received received_;
+  Tensor crossed_, target_, node_sums_;  // tokens between the hops, on their way and back
+  int64_t next_send_ = 0, next_return_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> exchange_by_all_to_all_2d(const Choosing& choosing) {
+  return std::make_unique<AllToAll2d>(choosing);
+}
+
+}  // namespace athanor::moe

@@ -1,0 +1,191 @@
+#include "moe/dispatch_auto.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/files.h"
+
+namespace athanor::moe {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kFinalists = 4, kRounds = 6;
+
+struct Trial {
+  DispatchOptions options;
+  std::vector<double> seconds;  // the slowest rank's, of each round
+
+  double median() const {
+    std::vector<double> sorted = seconds;
+    std::ranges::sort(sorted);
+    return sorted[sorted.size() / 2];
+  }
+};
+
+std::vector<Trial> candidates(const DispatchShape& shape, const DispatchOptions& given, int ranks) {
+  std::vector<DispatchKind> kinds = {given.kind};
+  if (given.kind == DispatchKind::kAuto) {
+    kinds = {DispatchKind::kAllGather, DispatchKind::kAllToAll};
+    // Another tree would make the bits of a run depend on what was measured.
+    const bool same_tree = std::has_single_bit(static_cast<unsigned>(given.inner_ranks));
+    if (same_tree && given.inner_ranks > 1 && given.inner_ranks < ranks) kinds.push_back(DispatchKind::kAllToAll2d);
+  }
+  std::vector<int64_t> chunks = {1, 2, 4, 8};
+  if (given.chunks > 0) chunks = {given.chunks};
+  std::vector<Trial> trials;
+  for (const DispatchKind kind : kinds) {
+    for (const int64_t c : chunks) {
+      if (c > std::max<int64_t>(shape.tokens, 1)) continue;
+      for (const int64_t in_flight : {1, 2}) {
+        if (in_flight < c || c == 1) trials.push_back({{kind, c, in_flight, given.inner_ranks}, {}});
+        if (c <= 2) break;  // two in flight is all there is
+      }
+    }
+  }
+  return trials;
+}
+
+// One layer of the run's shape with uniform choices, the same amount of work on every rank.
+struct Layer {
+  Tensor x, weights, ids, dy;
+  ops::ExpertWeights experts;
+};
+
+Layer make_layer(const DispatchShape& shape, int64_t ranks, int rank) {
+  const at::Generator random = at::detail::createCPUGenerator(static_cast<uint64_t>(rank) + 1);
+  const int64_t local = shape.num_experts / ranks;
+  const auto weight = [&](at::IntArrayRef sizes) -> Weight {
+    return {at::full(sizes, 0.01, shape.dtype), at::zeros(sizes, at::kFloat)};
+  };
+  const Tensor x = at::randn({shape.tokens, shape.hidden}, random, at::kFloat).to(shape.dtype);
+  const Tensor preference = at::rand({shape.tokens, shape.num_experts}, random, at::kFloat);
+  return {x.clone().requires_grad_(),
+          at::full({shape.tokens, shape.k}, 1.0 / static_cast<double>(shape.k), at::kFloat).requires_grad_(),
+          std::get<1>(preference.topk(shape.k, 1)).contiguous(),
+          x,
+          {weight({local, shape.intermediate, shape.hidden}), weight({local, shape.intermediate, shape.hidden}),
+           weight({local, shape.hidden, shape.intermediate})}};
+}
+
+void run_once(Layer& layer, comm::Communicator& experts, const DispatchOptions& options) {
+  const at::AutoGradMode with_gradients(true);
+  Dispatch dispatch(experts, options);
+  const Tensor y = dispatch.experts(layer.x, layer.weights, layer.ids, layer.experts);
+  torch::autograd::backward({y}, {layer.dy});
+  layer.x.mutable_grad().reset();
+  layer.weights.mutable_grad().reset();
+}
+
+// A round of all trials, one after the other, so that what else the machine does hits them alike.
+void run_round(std::vector<Trial*> trials, Layer& layer, comm::Communicator& world, comm::Communicator& experts) {
+  Tensor seconds = at::empty({static_cast<int64_t>(trials.size())}, at::kDouble);
+  for (size_t i = 0; i < trials.size(); ++i) {
+    world.barrier();
+    const auto begin = std::chrono::steady_clock::now();
+    run_once(layer, experts, trials[i]->options);
+    seconds.data_ptr<double>()[i] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+  world.all_reduce(seconds, comm::Reduction::kMax).wait();
+  for (size_t i = 0; i < trials.size(); ++i) trials[i]->seconds.push_back(seconds.const_data_ptr<double>()[i]);
+}
+
+std::string key_of(const DispatchShape& s, const DispatchOptions& given, int world, int experts) {
+  return fmt::format(
+      "{} tokens of {}, {} of {} experts of {}, {}; {} ranks, {} for the experts, {} a node; {}, {} chunks", s.tokens,
+      s.hidden, s.k, s.num_experts, s.intermediate, c10::toString(s.dtype), world, experts, given.inner_ranks,
+      dispatch_name(given.kind), given.chunks);
+}
+
+std::optional<DispatchOptions> read_cache(const std::filesystem::path& path, const std::string& key, int inner_ranks) {
+  if (path.empty() || !std::filesystem::exists(path)) return {};
+  try {
+    const json found = json::parse(read_file(path));
+    if (found.at("key") != key) return {};
+    const DispatchOptions options{parse_dispatch(found.at("dispatch")), found.at("chunks"), found.at("in_flight"),
+                                  inner_ranks};
+    if (options.kind == DispatchKind::kAuto || options.chunks < 1 || options.in_flight < 1) return {};
+    return options;
+  } catch (const std::exception&) {
+    return {};  // it is measured again, and written anew
+  }
+}
+
+void write_cache(const std::filesystem::path& path, const std::string& key, const DispatchOptions& best,
+                 const std::vector<Trial>& trials) {
+  if (path.empty()) return;
+  json all = json::array();
+  for (const Trial& t : trials) {
+    all.push_back({{"dispatch", dispatch_name(t.options.kind)},
+                   {"chunks", t.options.chunks},
+                   {"in_flight", t.options.in_flight},
+                   {"median_s", t.median()},
+                   {"rounds", t.seconds.size()}});
+  }
+  const json file = {{"key", key},
+                     {"dispatch", dispatch_name(best.kind)},
+                     {"chunks", best.chunks},
+                     {"in_flight", best.in_flight},
+                     {"measured", all}};
+  try {
+    write_file_atomically(path, file.dump(2) + "\n");
+  } catch (const std::exception&) {
+    // the next start measures again
+  }
+}
+
+std::string table_of(const std::vector<Trial>& trials, const DispatchOptions& best, const std::string& key) {
+  std::string table = fmt::format("dispatch, measured for {}\n{:>14} {:>7} {:>9} {:>12} {:>7}\n", key, "kind", "chunks",
+                                  "in flight", "median ms", "rounds");
+  for (const Trial& t : trials) {
+    const bool kept =
+        t.options.kind == best.kind && t.options.chunks == best.chunks && t.options.in_flight == best.in_flight;
+    table += fmt::format("{:>14} {:>7} {:>9} {:>12.3f} {:>7}{}\n", dispatch_name(t.options.kind), t.options.chunks,
+                         t.options.in_flight, 1e3 * t.median(), t.seconds.size(), kept ? "  kept" : "");
+  }
+  return table;
+}
+
+// Rank 0's word, to all.
+std::optional<DispatchOptions> agree(comm::Communicator& world, const std::optional<DispatchOptions>& own,
+                                     int inner_ranks) {
+  const Tensor word = at::zeros({4}, at::kLong);
+  auto* w = word.data_ptr<int64_t>();
+  if (own) w[0] = 1, w[1] = static_cast<int64_t>(own->kind), w[2] = own->chunks, w[3] = own->in_flight;
+  world.broadcast(word, 0).wait();
+  if (w[0] == 0) return {};
+  return DispatchOptions{static_cast<DispatchKind>(w[1]), w[2], w[3], inner_ranks};
+}
+
+}  // namespace
+
+TunedDispatch tune_dispatch(comm::Communicator& world, comm::Communicator& experts, const DispatchShape& shape,
+                            const DispatchOptions& given, const std::filesystem::path& cache) {
+  const std::string key = key_of(shape, given, world.size(), experts.size());
+  std::optional<DispatchOptions> own;
+  if (world.rank() == 0) own = read_cache(cache, key, given.inner_ranks);
+  if (const auto remembered = agree(world, own, given.inner_ranks)) return {*remembered, true, {}};
+
+  std::vector<Trial> trials = candidates(shape, given, experts.size());
+  ATHANOR_ASSERT(!trials.empty());
+  std::vector<Trial*> all;
+  for (Trial& trial : trials) all.push_back(&trial);
+  Layer layer = make_layer(shape, experts.size(), experts.rank());
+  run_once(layer, experts, trials.front().options);  // memory and code are touched for the first time
+  run_round(all, layer, world, experts);
+  std::ranges::stable_sort(all, {}, &Trial::median);  // the same on every rank: so are the times
+  all.resize(std::min<size_t>(all.size(), kFinalists));
+  for (int round = 0; round < kRounds && all.size() > 1; ++round) run_round(all, layer, world, experts);
+  const Trial* best = *std::ranges::min_element(all, {}, &Trial::median);
+  const DispatchOptions kept = *agree(world, best->options, given.inner_ranks);
+  if (world.rank() == 0) write_cache(cache, key, kept, trials);
+  return {kept, false, table_of(trials, kept, key)};
+}
+
+}  // namespace athanor::moe

@@ -1,0 +1,136 @@
+// What each kind sends, to whom, in how many calls: the formulas of moe/dispatch_exchange.h.
+
+#include "moe/dispatch_exchange.h"
+#include "moe/testing/dispatch_case.h"
+
+namespace athanor::moe {
+namespace {
+
+using namespace testing;  // NOLINT
+
+// Tokens of a rank with a choice among experts [first, first + count).
+int64_t tokens_for(const DispatchCase& c, int rank, int64_t first, int64_t count) {
+  const Tensor ids = c.ids(rank);
+  return ((ids >= first) & (ids < first + count)).any(1).sum().item<int64_t>();
+}
+int64_t tokens_for_rank(const DispatchCase& c, int from, int to) {
+  return tokens_for(c, from, to * c.per_rank(), c.per_rank());
+}
+
+int64_t element(const DispatchCase& c) { return static_cast<int64_t>(c10::elementSize(c.dtype)); }
+
+// Bytes from each rank to each other one in a forward and a backward, and each one's calls.
+struct Sent {
+  std::vector<std::vector<int64_t>> bytes;
+  std::vector<int64_t> calls;
+};
+
+Sent measure(const DispatchCase& c, const DispatchOptions& options) {
+  Sent sent{std::vector<std::vector<int64_t>>(c.tokens.size()), std::vector<int64_t>(c.tokens.size())};
+  run_case(c, {options}, [&](Dispatch& dispatch) {
+    const auto& traffic = dispatch.group().traffic();
+    const auto rank = static_cast<size_t>(dispatch.group().rank());
+    sent.bytes[rank] = traffic.bytes_to;
+    sent.calls[rank] = traffic.calls;
+  });
+  return sent;
+}
+
+template <class F>
+void expect_bytes(const DispatchCase& c, const Sent& sent, F expected, const std::string& what) {
+  for (int from = 0; from < c.ranks(); ++from) {
+    for (int to = 0; to < c.ranks(); ++to) {
+      EXPECT_EQ(sent.bytes[static_cast<size_t>(from)][static_cast<size_t>(to)], from == to ? 0 : expected(from, to))
+          << what << ", from rank " << from << " to " << to;
+    }
+  }
+}
+
+const std::vector<DispatchCase> kCases = {
+    {.tokens = {9, 0, 14, 5}, .num_experts = 8, .k = 2},
+    {.tokens = {9, 7, 14, 5}, .num_experts = 8, .k = 2, .dtype = at::kBFloat16, .lowest = 2, .highest = 4}};
+
+TEST(DispatchTraffic, AllToAllSendsATokenOnceToEachRankThatOwnsOneOfItsExpertsAndNoneToOthers) {
+  for (const DispatchCase& c : kCases) {
+    for (const int64_t chunks : {1, 3}) {
+      const Sent sent = measure(c, {DispatchKind::kAllToAll, chunks});
+      for (const int64_t calls : sent.calls) EXPECT_EQ(calls, 4 * chunks + 3);
+      const int64_t row = c.hidden * element(c);
+      expect_bytes(
+          c, sent,
+          [&](int from, int to) {
+            const int64_t there = tokens_for_rank(c, from, to), back = tokens_for_rank(c, to, from);
+            return 8 * chunks + there * (8 * c.k + 2 * row) + back * (2 * row + 4 * c.k);
+          },
+          fmt::format("{} chunks", chunks));
+    }
+  }
+  // Experts 2 to 4 are those of ranks 1 and 2: the others hear of counts alone from those that sent them nothing.
+  const DispatchCase& c = kCases[1];
+  EXPECT_EQ(tokens_for_rank(c, 0, 3) + tokens_for_rank(c, 3, 0), 0);
+  EXPECT_EQ(measure(c, {DispatchKind::kAllToAll, 1}).bytes[0][3], 8);
+}
+
+TEST(DispatchTraffic, AllGatherSendsAllTokensToAllAndPaddingWithThem) {
+  for (const DispatchCase& c : kCases) {
+    for (const int64_t chunks : {1, 3}) {
+      const Sent sent = measure(c, {DispatchKind::kAllGather, chunks});
+      for (const int64_t calls : sent.calls) EXPECT_EQ(calls, 4 * chunks + 3);
+      int64_t padded = 0;
+      for (int64_t i = 0; i < chunks; ++i) {
+        int64_t most = 0;
+        for (const int64_t t : c.tokens)
+          most = std::max(most, chunk_begin(t, chunks, i + 1) - chunk_begin(t, chunks, i));
+        padded += most;
+      }
+      const int64_t bytes = 8 + padded * (8 * c.k + 4 * c.hidden * element(c) + 4 * c.k);
+      expect_bytes(
+          c, sent, [&](int, int) { return bytes; }, fmt::format("{} chunks", chunks));
+    }
+  }
+}
+
+TEST(DispatchTraffic, AllToAll2dCrossesToANodeOnceForEachTokenThatNeedsIt) {
+  constexpr int kInner = 2;
+  for (const DispatchCase& c : kCases) {
+    const Sent sent = measure(c, {DispatchKind::kAllToAll2d, 3, 1, kInner});
+    for (const int64_t calls : sent.calls) EXPECT_EQ(calls, 2 * (4 * 3 + 3));
+    const int64_t row = c.hidden * element(c), node_experts = kInner * c.per_rank();
+    const auto crossing = [&](int from, int to) {  // to the node of `to`
+      return tokens_for(c, from, to / kInner * node_experts, node_experts);
+    };
+    const auto inside = [&](int from, int to) {  // of what `from` got across, and of its own
+      int64_t count = 0;
+      for (int source = from % kInner; source < c.ranks(); source += kInner) count += tokens_for_rank(c, source, to);
+      return count;
+    };
+    expect_bytes(
+        c, sent,
+        [&](int from, int to) -> int64_t {
+          if (from / kInner == to / kInner)
+            return 8 * 3 + inside(from, to) * (8 * (c.k + 1) + 2 * row) + inside(to, from) * (2 * row + 4 * (c.k + 1));
+          if (from % kInner != to % kInner) return 0;  // not even counts
+          return 8 * 3 + crossing(from, to) * (8 * c.k + 2 * row) + crossing(to, from) * (2 * c.hidden * 4 + 4 * c.k);
+        },
+        "2d");
+  }
+}
+
+TEST(DispatchTraffic, WithoutBackwardHalfOfTheCallsAreMade) {
+  const DispatchCase& c = kCases[0];
+  comm::run_ranks(c.ranks(), [&](comm::World& world) {
+    const at::NoGradGuard no_grad;
+    const int rank = world.rank();
+    Dispatch dispatch(world.all(), {DispatchKind::kAllToAll, 2});
+    dispatch.experts(c.x(rank), c.weights(rank), c.ids(rank), c.experts(rank * c.per_rank(), c.per_rank()));
+    EXPECT_EQ(world.all().traffic().calls, 2 + 2 * 2);
+    const ExchangeTimes times = dispatch.take_times();
+    EXPECT_EQ(times.forwards, 1);
+    EXPECT_EQ(times.backwards, 0);
+    EXPECT_GE(times.forward_s, times.forward_wait_s);
+    EXPECT_EQ(dispatch.take_times().forwards, 0);
+  });
+}
+
+}  // namespace
+}  // namespace athanor::moe
