@@ -65,9 +65,15 @@ void Progress::close() {
   wire_->close();
 }
 
-bool Progress::idle() {
-  std::lock_guard lock(mutex_);
-  return active_.empty();
+bool Progress::settle(std::chrono::milliseconds limit) {
+  const Clock::time_point begin = Clock::now();
+  std::unique_lock lock(mutex_);
+  while (!active_.empty() && !failed_ && Clock::now() - begin < limit) {
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lock.lock();
+  }
+  return active_.empty() && !failed_;
 }
 
 void Progress::start(std::shared_ptr<Operation> operation) {
@@ -165,6 +171,7 @@ bool Progress::wait(const Operation& operation, std::chrono::milliseconds timeou
   }
   {
     std::lock_guard lock(mutex_);
+    if (!operation.done()) failed_ = true;
     if (--num_waiting_ == 0 && !active_.empty()) wake_.notify_one();
   }
   const bool over = operation.done() || operation.failed();

@@ -41,11 +41,11 @@ class Progress {
   std::vector<Missing> missing(const Operation& operation);
   /// Of each group, before its first collective.
   void enroll(std::shared_ptr<const Members> members);
-  /// Nothing is under way.
-  bool idle();
+  /// Nothing is under way any more, and every wait was over in time. What nobody has waited for gets this long to end.
+  bool settle(std::chrono::milliseconds limit);
 
   Wire& wire() { return *wire_; }
-  /// Stops the thread and ends the job in agreement with all others. Only when idle.
+  /// Stops the thread and ends the job in agreement with all others. Only after settle().
   void close();
 
  private:
@@ -60,7 +60,7 @@ class Progress {
   std::vector<std::shared_ptr<Operation>> active_;
   std::vector<Wire::Finished> finished_;
   int num_waiting_ = 0;
-  bool stopping_ = false;
+  bool stopping_ = false, failed_ = false;
   std::string failure_;  ///< of the wire itself
   std::thread thread_;
 };

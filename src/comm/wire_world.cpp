@@ -71,14 +71,17 @@ WireWorld::WireWorld(std::unique_ptr<Wire> wire, const WorldOptions& options)
       size_(progress_->wire().size()), num_exceptions_(std::uncaught_exceptions()) {
   std::vector<int> everyone;
   for (int r = 0; r < size_; ++r) everyone.push_back(r);
+  options_.timeout = std::max<std::chrono::milliseconds>(options.timeout, std::chrono::minutes(1));  // hosts start late
   hosts_ = gathered(*group_of(everyone, "world"), host_name());
+  options_.timeout = options.timeout;
   supernodes_ = supernodes_of(hosts_, options.ranks_per_node, options.nodes_per_supernode);
   all_ = group_of(everyone, "world");
 }
 
 WireWorld::~WireWorld() {
   all_.reset();
-  if (std::uncaught_exceptions() > num_exceptions_ || !progress_->idle()) return;
+  if (std::uncaught_exceptions() > num_exceptions_) return;
+  if (!progress_->settle(std::chrono::seconds(2))) return;
   try {
     progress_->close();
   } catch (const std::exception&) {
