@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/launched.h"
 
 namespace athanor {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 // A handler reaches nothing but what is global. 0: no signal yet.
 std::atomic<int> first_signal{0};
 std::atomic<bool> listening{false};
-std::atomic<const char*> what_follows{""};
+std::atomic<const char*> what_follows{""};  // null: nothing is said
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void say(const char* text) { [[maybe_unused]] const ssize_t put = ::write(STDERR_FILENO, text, std::strlen(text)); }
@@ -24,9 +25,11 @@ void on_signal(int number) {
   const int saved_errno = errno;
   int none = 0;
   if (!first_signal.compare_exchange_strong(none, number)) ::_exit(128 + number);
-  say(number == SIGINT ? "\nSIGINT: " : "SIGTERM: ");  // after "^C"
-  say(what_follows);
-  say("; once more exits at once\n");
+  if (const char* follows = what_follows) {
+    say(number == SIGINT ? "\nSIGINT: " : "SIGTERM: ");  // after "^C"
+    say(follows);
+    say("; once more exits at once\n");
+  }
   errno = saved_errno;
 }
 
@@ -35,7 +38,7 @@ void on_signal(int number) {
 SignalGuard::SignalGuard(const char* said) {
   ATHANOR_ASSERT(!listening.exchange(true));
   first_signal = 0;
-  what_follows = said;
+  what_follows = launched().size == 1 ? said : nullptr;
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;  // reads and writes in other threads go on as if nothing had come

@@ -13,6 +13,8 @@ namespace athanor {
 class SignalGuard {
  public:
   /// `what_follows` is said when the first signal comes: "finishing the step and saving". It must outlive the guard.
+  /// Among the ranks of a job nothing is: when one has failed its launcher sends SIGTERM to the others, and the line
+  /// that says why is to stay the last.
   explicit SignalGuard(const char* what_follows);
   ~SignalGuard();
   SignalGuard(const SignalGuard&) = delete;

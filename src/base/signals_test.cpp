@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <functional>
 #include <string>
 
@@ -59,6 +60,18 @@ TEST(Signals, TheFirstSignalIsNotedAndSaysWhatHappensNext) {
         << ended.message;
     EXPECT_NE(ended.message.find(number == SIGINT ? "SIGINT" : "SIGTERM"), std::string::npos) << ended.message;
   }
+}
+
+TEST(Signals, AmongTheRanksOfAJobItIsNotedInSilence) {
+  const Ended ended = run_in_child([] {
+    ::setenv("PMI_RANK", "1", 1);
+    ::setenv("PMI_SIZE", "4", 1);
+    const SignalGuard guard("finishing the step and saving");
+    ::raise(SIGTERM);
+    return guard.stop_signal() == SIGTERM ? 42 : 1;
+  });
+  EXPECT_TRUE(exited_with(ended, 42)) << ended.status;
+  EXPECT_EQ(ended.message, "");
 }
 
 TEST(Signals, ASecondSignalExitsAtOnceWithItsOwnNumber) {
