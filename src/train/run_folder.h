@@ -4,7 +4,7 @@
 //   config.toml       the resolved configuration        metrics.jsonl   a line for each step
 //   tokenizer.json    of the data it reads, or .model    tensorboard/    the same as events
 //   checkpoints/      full, the newest two               log/            what the terminal saw
-//   models/           model-only, for transformers
+//   models/           model-only, for transformers     dispatch.json   which moe.dispatch = "auto" kept
 
 #include <filesystem>
 
@@ -21,6 +21,7 @@ struct RunFolder {
   std::filesystem::path tokenizer() const { return find_tokenizer_file(root); }
   std::filesystem::path checkpoints() const { return root / "checkpoints"; }
   std::filesystem::path models() const { return root / "models"; }
+  std::filesystem::path dispatch() const { return root / "dispatch.json"; }
   std::filesystem::path log_file() const { return root / "log" / "train.log"; }
 };
 

@@ -1,5 +1,8 @@
 #include "train/train_state.h"
 
+#include "moe/dispatch_auto.h"
+#include "train/run_folder.h"
+
 namespace athanor {
 
 namespace {
@@ -29,9 +32,22 @@ std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh
   if (mesh.layout().expert() == 1) return nullptr;
   moe::DispatchOptions options;
   options.kind = moe::parse_dispatch(config.moe.dispatch);
-  if (options.kind == moe::DispatchKind::kAuto) options.kind = moe::DispatchKind::kAllToAll;
-  options.chunks = std::max<int64_t>(1, config.moe.dispatch_chunks);
+  options.chunks = config.moe.dispatch_chunks;
   options.inner_ranks = ranks_of_a_node(config, mesh);
+  if (options.kind == moe::DispatchKind::kAuto) {
+    const ModelConfig& m = config.model;
+    const moe::DispatchShape shape{config.train.micro_batch_size * config.data.seq_len,
+                                   m.num_experts_per_tok,
+                                   m.hidden_size,
+                                   m.expert_intermediate_size(),
+                                   m.num_experts,
+                                   config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat};
+    const auto tuned = moe::tune_dispatch(mesh.world().all(), mesh.group(GroupKind::kExpert), shape, options,
+                                          RunFolder{config.train.run_dir}.dispatch());
+    if (mesh.rank() == 0 && !tuned.remembered) fmt::print("{}", tuned.table);
+    options = tuned.options;
+  }
+  options.chunks = std::max<int64_t>(1, options.chunks);
   return std::make_shared<moe::Dispatch>(mesh.group(GroupKind::kExpert), options);
 }
 
