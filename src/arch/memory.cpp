@@ -79,10 +79,19 @@ MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len) {
 
 MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout) {
   MemoryNeed need = estimate_train_memory(config, seq_len);
-  const auto state =
-      count_state_bytes(count_held_elements(config.model, layout.expert()),
-                        count_state_shards(config.parallelism, layout), config.train.dtype == "bfloat16");
-  need.state_bytes = static_cast<double>(state.total());
+  const bool bf16 = config.train.dtype == "bfloat16";
+  const HeldElements held = count_held_elements(config.model, layout.expert());
+  need.state_bytes =
+      static_cast<double>(count_state_bytes(held, count_state_shards(config.parallelism, layout), bf16).total());
+  if (layout.data() > 1 && config.train.reduce_dtype == "bfloat16")
+    need.transient_bytes += 2 * static_cast<double>(held.total());  // rounded gradients, until all of them are summed
+  if (layout.expert() > 1) {
+    // On their way: a rank's own rows and what it sends or gets, at most to and from all others.
+    const auto reached = std::min<int64_t>(config.model.num_experts_per_tok, layout.expert());
+    const auto copies = static_cast<double>(config.moe.dispatch == "allgather" ? layout.expert() : reached);
+    const auto tokens = static_cast<double>(config.train.micro_batch_size * seq_len);
+    need.transient_bytes += 2 * copies * tokens * static_cast<double>(config.model.hidden_size) * (bf16 ? 2 : 4);
+  }
   return need;
 }
 

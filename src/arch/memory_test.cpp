@@ -69,6 +69,22 @@ TEST(StateBytes, FollowTheTableOfShardings) {
   }
 }
 
+TEST(MemoryNeed, OfARankHasItsShareOfTheStateAndRoomForWhatTravels) {
+  auto config = olmoe(1, 8, 4, "ep_aware");
+  const MemoryNeed whole = estimate_train_memory(config, 512),
+                   share = estimate_train_memory(config, 512, Layout(config, 8));
+  EXPECT_EQ(share.state_bytes, static_cast<double>(state_of(config).total()));
+  EXPECT_LT(share.state_bytes, whole.state_bytes / 2);
+  EXPECT_EQ(share.activation_bytes, whole.activation_bytes);
+  const double rows = 2.0 * 4 * 512 * 256;  // of a microbatch
+  EXPECT_EQ(share.transient_bytes - whole.transient_bytes, 2 * 4 * rows);
+  config.train.reduce_dtype = "bfloat16";
+  const double held = static_cast<double>(count_held_elements(config.model, 4).total());
+  EXPECT_EQ(estimate_train_memory(config, 512, Layout(config, 8)).transient_bytes - share.transient_bytes, 2 * held);
+  const auto alone = olmoe(1, 1, 1, "ep_aware");
+  EXPECT_EQ(estimate_train_memory(alone, 512, Layout(alone, 1)).total(), estimate_train_memory(alone, 512).total());
+}
+
 // Optimus §3.2: with EPSO the dense state falls with E too, where SO keeps E copies of it.
 TEST(StateBytes, EpAwareShardingHoldsTheDenseStateOnceWhereTheOptimizersHoldsItETimes) {
   const auto so = state_of(olmoe(1, 8, 4, "optimizer")), epso = state_of(olmoe(1, 8, 4, "ep_aware"));
