@@ -28,8 +28,8 @@ struct TunedDispatch {
 /// @param given  inner_ranks is kept, and so are chunks unless they are 0.
 /// @param cache  a file that rank 0 reads and writes; one of another shape, world or layout of nodes is not used.
 ///               Empty: none. One that cannot be read or written costs a measurement, not the run.
-/// Counters of `experts` begin anew. Takes a forward and a backward of one layer for each of up to 18 ways, and four
-/// more for the four best of them.
+/// Counters of `experts` begin anew. Takes two forwards and backwards of one layer for each of up to 18 ways, and
+/// four more for the four best of them.
 TunedDispatch tune_dispatch(comm::Communicator& world, comm::Communicator& experts, const DispatchShape& shape,
                             const DispatchOptions& given, const std::filesystem::path& cache);
 
