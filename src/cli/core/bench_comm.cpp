@@ -53,7 +53,7 @@ void verify(const Ranks& ranks, at::ScalarType dtype) {
     ATHANOR_CHECK_AS(Error, right, "wrong, so not timed: {}", what);
   };
   const auto ones = [&](double value, int64_t size) { return at::full({size}, value, dtype); };
-  const double sum = static_cast<double>(n * (n + 1) / 2), mine = all.rank() + 1;
+  const double sum = static_cast<double>(n * (n + 1)) / 2, mine = all.rank() + 1;
   const Tensor x = ones(mine, n * part), y = at::empty({part}, dtype), z = at::empty_like(x);
   const Tensor rank_of = at::arange(n).repeat_interleave(part).to(dtype) + 1;
   all.reduce_scatter(y, x).wait();
