@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/files.h"
+#include "ops/tiles.h"
 
 namespace athanor::moe {
 namespace {
@@ -188,7 +189,14 @@ TunedDispatch tune_dispatch(comm::Communicator& world, comm::Communicator& exper
   const DispatchOptions kept = *agree(world, best->options, given.inner_ranks);
   if (world.rank() == 0) write_cache(cache, key, kept, trials);
   experts.reset_traffic();  // what the run counts begins after it
-  return {kept, false, table_of(trials, kept, key)};
+  std::string table = table_of(trials, kept, key);
+  if (!ops::multiplies_on_tiles(layer.x)) {
+    table +=
+        "matrix products are the library's here, so this choice may change the last bits of results; set moe.dispatch "
+        "and "
+        "moe.dispatch_chunks where two runs must be equal\n";
+  }
+  return {kept, false, table};
 }
 
 }  // namespace athanor::moe

@@ -3,6 +3,7 @@
 #include "moe/dispatch.h"
 
 #include "moe/testing/dispatch_case.h"
+#include "ops/tiles.h"
 
 namespace athanor::moe {
 namespace {
@@ -26,7 +27,13 @@ std::string name_of(const DispatchOptions& o) {
                      o.inner_ranks);
 }
 
+// Where the library multiplies, a row's bits may depend on how many rows come with it (docs/moe.md).
+bool has_exact_rows() {
+  return std::ranges::all_of(kComputeTypes, [](auto dtype) { return ops::multiplies_on_tiles(at::empty({1}, dtype)); });
+}
+
 void expect_the_definition(DispatchCase c) {
+  if (!has_exact_rows()) GTEST_SKIP() << "matrix products are the library's here: bits depend on chunks";
   const auto ways = every_way(c.ranks());
   for (const auto dtype : kComputeTypes) {
     c.dtype = dtype;
@@ -70,6 +77,7 @@ TEST(Dispatch, DroppedChoicesAndWeightsBeforeTheDownProjection) {
 // Against all experts in one process: a token's K rows are added in E parts, each stored, then added: an addition more
 // for each part, and a rounding to the type.
 TEST(Dispatch, IsOneProcessUpToWhereATokensSumIsCut) {
+  if (!has_exact_rows()) GTEST_SKIP() << "matrix products are the library's here: bits depend on chunks";
   for (const auto dtype : kComputeTypes) {
     const DispatchCase c{.tokens = {40, 30}, .num_experts = 8, .k = 4, .dtype = dtype};
     DispatchCase whole = c;
@@ -95,6 +103,7 @@ TEST(Dispatch, IsOneProcessUpToWhereATokensSumIsCut) {
 }
 
 TEST(Dispatch, EvaluatesToTheSameBitsAndKeepsNothing) {
+  if (!has_exact_rows()) GTEST_SKIP() << "matrix products are the library's here: bits depend on chunks";
   const DispatchCase c{.tokens = {9, 0, 5}, .num_experts = 6, .k = 2};
   const auto expected = expected_of(c);
   comm::run_ranks(3, [&](comm::World& world) {
