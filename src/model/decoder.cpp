@@ -37,8 +37,11 @@ std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t e
   ATHANOR_ASSERT(expert_rank >= 0 && expert_rank < expert_degree);
   std::vector<BucketEntry> entries;
   for (const auto& spec : make_inventory(model)) {
-    BucketEntry entry{spec.name, spec.is_expert() ? "expert" : "dense", spec.shape,
-                      std::vector<int64_t>(spec.shape.size(), 0), spec.shape};
+    const int64_t after_layers = 1 + model.num_hidden_layers;
+    const int64_t place = spec.layer >= 0 ? 1 + spec.layer : spec.role == Role::kEmbedding ? 0 : after_layers;
+    BucketEntry entry{spec.name,  spec.is_expert() ? "expert" : "dense",
+                      spec.shape, std::vector<int64_t>(spec.shape.size(), 0),
+                      spec.shape, place};
     if (spec.is_expert()) {
       const auto dim = static_cast<size_t>(spec.sharded.expert);
       ATHANOR_CHECK(spec.shape[dim] % expert_degree == 0, "expert_parallel_degree ({}) must divide num_experts ({})",

@@ -33,9 +33,9 @@ ModelConfig tiny(const std::string& family) {
 }
 
 struct Fixture {
-  explicit Fixture(const std::string& family, moe::AuxScope scope = moe::AuxScope::kSequence)
+  explicit Fixture(const std::string& family, DecoderOptions options = {.loss_chunk_tokens = 7})
       : model(tiny(family)), parameters(make_bucket_entries(model), at::kFloat, ParameterStore::Use::kTraining),
-        decoder(model, parameters, {scope, 7}) {
+        decoder(model, parameters, std::move(options)) {
     initialize_parameters(model, 1, parameters);
   }
 
@@ -111,6 +111,50 @@ TEST_P(DecoderTest, TwoRunsGiveTheSameBits) {
   Fixture a(GetParam()), b(GetParam());
   EXPECT_EQ(a.run(tokens, 4).loss_sum, b.run(tokens, 4).loss_sum);
   EXPECT_TRUE(at::equal(a.parameters.grad(), b.parameters.grad()));
+}
+
+// What is reduced while backward goes on must not be added to afterwards.
+TEST_P(DecoderTest, GradientsAreFinalWhereBackwardHasPassed) {
+  at::manual_seed(7);
+  const Tensor tokens = at::randint(0, 50, {2, 12}, at::kLong);
+  for (const RecomputeKinds recompute : {RecomputeKinds{}, {true, true, true, false}, {false, false, false, true}}) {
+    std::vector<int64_t> places;
+    std::map<std::string, Tensor> final_gradient;
+    Fixture* fixture = nullptr;
+    DecoderOptions options;
+    options.recompute = recompute;
+    options.hooks.after_backward = [&](int64_t place) {
+      places.push_back(place);
+      for (const BucketEntry& e : fixture->parameters.table()) {
+        if (e.place >= place) final_gradient.try_emplace(e.name, fixture->parameters.weight(e.name).grad.clone());
+      }
+    };
+    Fixture f(GetParam(), options);
+    fixture = &f;
+    f.run(tokens, 2);
+    std::vector<int64_t> head_to_embedding;
+    for (int64_t place = f.model.num_hidden_layers + 1; place >= 0; --place) head_to_embedding.push_back(place);
+    EXPECT_EQ(places, head_to_embedding);
+    for (const BucketEntry& e : f.parameters.table())
+      EXPECT_TRUE(at::equal(final_gradient.at(e.name), f.parameters.weight(e.name).grad)) << e.name;
+  }
+}
+
+TEST_P(DecoderTest, WeightsAreAskedForInTheOrderOfForward) {
+  std::vector<int64_t> places;
+  DecoderOptions options;
+  options.hooks.before_forward = [&](int64_t place) { places.push_back(place); };
+  Fixture f(GetParam(), options);
+  f.run(at::zeros({1, 4}, at::kLong), 1);
+  const int64_t last = f.model.num_hidden_layers + 1;
+  EXPECT_EQ(static_cast<int64_t>(places.size()), last + 1);
+  EXPECT_TRUE(std::ranges::is_sorted(places));
+  // And each is at its place.
+  EXPECT_EQ(f.parameters.entry("model.embed_tokens.weight").place, 0);
+  EXPECT_EQ(f.parameters.entry("model.layers.1.self_attn.q_proj.weight").place, 2);
+  for (const BucketEntry& e : f.parameters.table()) {
+    if (e.name == "lm_head.weight" || e.name == "model.norm.weight") EXPECT_EQ(e.place, last);
+  }
 }
 
 TEST(Initialize, DependsOnSeedAndNameAndNotOnThreads) {

@@ -64,9 +64,9 @@ class Ranks : public FolderTest {
     return c;
   }
 
-  static Batch batch(int64_t step) {
+  static Batch batch(int64_t step, int64_t seq_len = kSeqLen) {
     const CounterRandom random(7, "batch");
-    Batch batch{12, kSeqLen, std::vector<int32_t>(12 * kSeqLen), {}, {}};
+    Batch batch{12, seq_len, std::vector<int32_t>(static_cast<size_t>(12 * seq_len)), {}, {}};
     for (size_t i = 0; i < batch.tokens.size(); ++i)
       batch.tokens[i] =
           static_cast<int32_t>(random.u64(static_cast<uint64_t>(step) * batch.tokens.size() + i) % kVocab);
@@ -180,12 +180,13 @@ TEST_F(Ranks, EachHoldsTheBytesOfStateThatTheFormulaSays) {
 TEST_F(Ranks, MostOfTheReduceScatterIsSentBeforeBackwardEnds) {
   RunConfig c = config({1, 2, 1, "ep_aware"}, "trace");
   c.model.num_hidden_layers = 8;
-  c.train.micro_batch_size = 6;  // 96 tokens: layers take longer than their gradients' way
+  c.train.micro_batch_size = 6;  // 768 tokens: layers take several times longer than their gradients' way
+  c.data.seq_len = 128;
   on_ranks(c, [](TrainState& state) {
     initialize(state);
     double best = 0;
     for (int64_t step = 0; step < 6; ++step) {
-      const ReductionTrace trace = train_step(state, batch(step)).reduction;
+      const ReductionTrace trace = train_step(state, batch(step, 128)).reduction;
       best = std::max(best, static_cast<double>(trace.bytes_sent_in_backward) / static_cast<double>(trace.bytes));
     }
     if (!(best > 0.5)) throw std::runtime_error(fmt::format("{} of the bytes", best));

@@ -1,5 +1,6 @@
 #include "train/train_state.h"
 
+#include "base/log.h"
 #include "moe/dispatch_auto.h"
 #include "train/run_folder.h"
 
@@ -44,7 +45,7 @@ std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh
                                    config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat};
     const auto tuned = moe::tune_dispatch(mesh.world().all(), mesh.group(GroupKind::kExpert), shape, options,
                                           RunFolder{config.train.run_dir}.dispatch());
-    if (mesh.rank() == 0 && !tuned.remembered) fmt::print("{}", tuned.table);
+    if (mesh.is_first() && !tuned.remembered) log::info("{}", tuned.table);
     options = tuned.options;
   }
   options.chunks = std::max<int64_t>(1, options.chunks);
