@@ -5,21 +5,7 @@
 #include "cli/core/in_world.h"
 #include "config/toml_reader.h"
 #include "ops/cpu_allocator.h"
-
-namespace athanor {
-namespace {
-
-comm::WorldOptions world_options(const RunConfig& config) {
-  comm::WorldOptions options;
-  options.timeout = std::chrono::milliseconds(static_cast<int64_t>(1000 * config.parallelism.collective_timeout_s));
-  options.check = config.parallelism.check_collectives;
-  options.ranks_per_node = static_cast<int>(config.topology.ranks_per_node);
-  options.nodes_per_supernode = static_cast<int>(config.topology.nodes_per_supernode);
-  return options;
-}
-
-}  // namespace
-}  // namespace athanor
+#include "train/start.h"
 
 ATHANOR_CORE_ENTRY(verify) {
   using namespace athanor;
@@ -30,8 +16,11 @@ ATHANOR_CORE_ENTRY(verify) {
     return 0;
   }
   // What does not fit is told before anybody communicates.
-  const RunConfig small = make_small_run(load_run_config(given.config_file, given.overrides), launched().size,
-                                         {given.steps, given.dtype, given.keep_size});
+  const int ranks = launched().size;
+  const RunConfig config = load_run_config(given.config_file, given.overrides,
+                                           [&](const RunConfig& read) { return find_misfits(read, ranks); });
+  refuse_misfits(config, ranks);
+  const RunConfig small = make_small_run(config, ranks, {given.steps, given.dtype, given.keep_size});
   return in_world(world_options(small), [&](comm::World& world, Whereabouts&) {
     return run_verify(small, {given.twice, given.keep}, world);
   });

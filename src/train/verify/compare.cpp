@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 
 #include "optim/clip.h"
 
@@ -49,9 +50,10 @@ class Comparer {
     }
     compare_parameters(0);
     for (int64_t step = 1; step <= steps; ++step) {
-      good_so_far_ = result_.faults.empty();
+      const bool good_so_far = result_.faults.empty();
       compare_numbers(step);
       compare_gradients(step);
+      if (good_so_far && !result_.faults.empty()) note_near_tie(step);
       follow_update(step);
       compare_parameters(step);
     }
@@ -86,28 +88,72 @@ class Comparer {
 
   void compare_numbers(int64_t step) {
     const StepNumbers &a = layout_.step(step), &b = one_.step(step);
-    const double drift = noise_.of_parameters(parameter_difference_), bound = noise_.loss() + drift;
+    allow_other_choices(a, b);
+    const double drift = noise_.of_parameters(parameter_difference_),
+                 bound = noise_.loss() + drift + static_cast<double>(total_flips_) / static_cast<double>(b.targets);
     add_number(kNumbers, "loss", step, a.loss, b.loss, bound);
     add_number(kNumbers, "targets", step, static_cast<double>(a.targets), static_cast<double>(b.targets), 0);
     if (!b.chosen.empty()) {
       add_number(kNumbers, "aux", step, a.aux, b.aux, bound);
       add_number(kNumbers, "z", step, a.z, b.z, 2 * bound);  // a square
       add_number(kNumbers, "router entropy", step, a.entropy, b.entropy, bound);
-      note_near_tie(a.chosen, b.chosen);
       compare_counts(step, "chosen", a.chosen, b.chosen);
       compare_counts(step, "taken", a.taken, b.taken);
       compare_counts(step, "moved", a.moved, b.moved);
       compare_counts(step, "dropped", a.dropped, b.dropped);
     }
-    add_number(kNorm, "gradient norm", step, a.grad_norm, b.grad_norm, noise_.gradient() + drift);
+    add_number(kNorm, "gradient norm", step, a.grad_norm, b.grad_norm, gradient_bound());
     add_number(kNorm, "learning rate", step, a.lr, b.lr, 0);
   }
 
-  void note_near_tie(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  // Where scores are noisy (bf16; parameters that gradients of bf16 have moved), some tokens choose other experts in
+  // one run than in the other. How many may, and, as it seems, did.
+  void allow_other_choices(const StepNumbers& a, const StepNumbers& b) {
+    const auto layers = static_cast<size_t>(config_.model.num_sparse_layers());
+    flips_.assign(layers, 0);
+    total_flips_ = may_flip_ = 0;
+    if (b.chosen.empty() || a.chosen.size() != b.chosen.size()) return;
+    const size_t width = b.chosen.size() / layers;
+    choices_ = std::accumulate(b.chosen.begin(), b.chosen.begin() + static_cast<std::ptrdiff_t>(width), int64_t{0});
+    may_flip_ = static_cast<int64_t>(noise_.choices(parameter_difference_) * static_cast<double>(choices_));
+    constexpr int64_t kFew = 4;  // are better met by other data: all bounds stay tight
+    if (may_flip_ < kFew) may_flip_ = 0;
+    if (may_flip_ == 0) return;
+    for (size_t l = 0; l < layers; ++l) {
+      int64_t off = 0;
+      for (size_t e = l * width; e < (l + 1) * width; ++e) off += std::abs(a.chosen[e] - b.chosen[e]);
+      // Some may have changed places; what is balanced by scores goes on to move others.
+      flips_[l] = std::min(may_flip_, balanced_by_scores() ? may_flip_ : off + 2);
+      total_flips_ += flips_[l];
+    }
+  }
+  bool balanced_by_scores() const { return config_.moe.balance == "capacity" || config_.moe.balance == "swipe"; }
+
+  // A token that goes to another expert changes gradients as if it were another token, there and before.
+  double gradient_bound() const {
+    const double all =
+        static_cast<double>(std::max<int64_t>(1, choices_)) * static_cast<double>(std::max<size_t>(1, flips_.size()));
+    return noise_.gradient() + noise_.of_parameters(parameter_difference_) +
+           2 * std::sqrt(static_cast<double>(total_flips_) / all);
+  }
+  double expert_bound(const StepNumbers& numbers, int64_t layer, int64_t expert) const {
+    int64_t sparse = 0;
+    for (int64_t l = 0; l < layer; ++l) sparse += config_.model.is_sparse_layer(l);
+    const auto at = static_cast<size_t>(sparse * config_.model.num_experts + expert);
+    const double share = static_cast<double>(flips_.at(static_cast<size_t>(sparse))) /
+                         static_cast<double>(std::max<int64_t>(1, numbers.taken.at(at)));
+    return gradient_bound() + 2 * std::sqrt(share);
+  }
+
+  // Of a step in which something is off. One token elsewhere changes the loss by at most its own share of it.
+  void note_near_tie(int64_t step) {
     constexpr int64_t kTokens = 2;
+    const StepNumbers &a = layout_.step(step), &b = one_.step(step);
     int64_t off = 0;
-    for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) off += std::abs(a[i] - b[i]);
-    if (good_so_far_ && off > 0 && off <= 2 * kTokens) result_.near_tie = true;
+    for (size_t i = 0; i < std::min(a.chosen.size(), b.chosen.size()); ++i) off += std::abs(a.chosen[i] - b.chosen[i]);
+    const bool few = off <= 2 * kTokens && (off > 0 || (balanced_by_scores() && !b.chosen.empty()));
+    const double share = static_cast<double>(kTokens) / static_cast<double>(std::max<int64_t>(1, b.targets));
+    result_.near_tie = few && a.targets == b.targets && std::abs(a.loss - b.loss) <= share * b.loss;
   }
 
   void compare_counts(int64_t step, const char* what, const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
@@ -126,7 +172,9 @@ class Comparer {
                                       a[first], b[first])
                         : fmt::format(" (sparse layer {}: {} instead of {})", first, a[first], b[first]);
     }
-    add(kCounts, name, step, difference / std::max(all, 1.0), 0);
+    // One that flips leaves an expert and comes to another.
+    const double layers = static_cast<double>(flips_.size()), may = 2 * static_cast<double>(may_flip_) * layers;
+    add(kCounts, name, step, difference / std::max(all, 1.0), may / std::max(all, 1.0));
   }
 
   // Calls visit(name, begin, end) for a parameter or each of its experts.
@@ -146,19 +194,23 @@ class Comparer {
     return false;
   }
 
+  // A gradient that vanishes by cancellation has the errors of what cancels. So none is held against less than a
+  // thousandth of the model's root mean square.
+  double least_gradient(const StepNumbers& numbers) const {
+    return 1e-3 * numbers.grad_norm / std::sqrt(static_cast<double>(count_parameters(config_.model)));
+  }
+
   void compare_gradients(int64_t step) {
     const char* quantity = step == 1 ? kFirstGradients : kLaterGradients;
     const StepNumbers& numbers = one_.step(step);
-    // A gradient that should vanish by cancellation has the errors of what cancels. So none is held against less than a
-    // thousandth of the mean over the model.
-    const double mean = numbers.grad_norm / std::sqrt(static_cast<double>(count_parameters(config_.model)));
-    const double bound = noise_.gradient() + noise_.of_parameters(parameter_difference_);
     for (const auto& spec : inventory_) {
       const auto &a = layout_.values(step, "grad", spec.name), &b = one_.values(step, "grad", spec.name);
       if (!both_hold(spec, quantity, step, a, b)) continue;
       for_parts(spec, [&](const std::string& name, int64_t begin, int64_t end) {
+        const double bound =
+            spec.is_expert() ? expert_bound(numbers, spec.layer, begin / (end - begin)) : gradient_bound();
         const double size = norm_of(b.data() + begin, end - begin),
-                     floor = 1e-3 * mean * std::sqrt(static_cast<double>(end - begin));
+                     floor = least_gradient(numbers) * std::sqrt(static_cast<double>(end - begin));
         const double off = distance(a.data() + begin, b.data() + begin, end - begin);
         add(quantity, name, step, off == 0 ? 0 : off / std::max(size, floor), bound);
       });
@@ -169,13 +221,14 @@ class Comparer {
     const StepNumbers& numbers = one_.step(step);
     const double scale = clip_scale(config_.optimizer, numbers.grad_norm, step);
     // The norm's error scales all gradients alike, where they are clipped.
-    const double relative = (noise_.gradient() + noise_.of_parameters(parameter_difference_)) * (scale < 1 ? 2 : 1);
     for (size_t i = 0; i < inventory_.size(); ++i) {
+      double relative = gradient_bound() * (scale < 1 ? 2 : 1);
+      if (inventory_[i].is_expert() && total_flips_ > 0) relative += 2;  // as if all of a seldom expert's were others
       const std::string& name = inventory_[i].name;
       const auto &grad = one_.values(step, "grad", name), &square = one_.values(step, "exp_avg_sq", name),
                  &master = one_.values(step, "master", name);
       if (grad.size() == square.size() && grad.size() == master.size())
-        updates_[i].add_step(step, numbers.lr, scale, relative, grad, square, master);
+        updates_[i].add_step({step, numbers.lr, scale, relative, least_gradient(numbers)}, grad, square, master);
     }
   }
 
@@ -203,7 +256,9 @@ class Comparer {
   const WholeTrace &layout_, &one_;
   std::vector<ParameterSpec> inventory_;
   std::vector<UpdateNoise> updates_;
-  bool good_so_far_ = true;          // before this step
+  // Of this step: how many choices of a layer may differ, and seem to, in each layer and in all; a layer's choices.
+  int64_t may_flip_ = 0, total_flips_ = 0, choices_ = 0;
+  std::vector<int64_t> flips_;
   double parameter_difference_ = 0;  // after the last step, as measured: √Σ(‖ΔW‖ / ‖W‖)²
   std::map<std::string, Comparison> worst_;
   Comparisons result_;

@@ -25,8 +25,8 @@ struct Comparison {
 struct Comparisons {
   std::vector<Comparison> worst;    ///< one for each quantity, in the order of a step
   std::vector<std::string> faults;  ///< a line for each comparison that failed, named; empty: the two runs agree
-  /// All is well up to a step in which at most two tokens chose other experts: as by scores that are equal but for
-  /// rounding. What is wrong does it again on other data.
+  /// All is well up to a step that looks as if at most two tokens had gone to other experts, by scores that are equal
+  /// but for rounding. What is wrong does it again on other data.
   bool near_tie = false;
 };
 

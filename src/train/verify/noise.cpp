@@ -8,7 +8,7 @@
 namespace athanor {
 namespace {
 
-constexpr double kDeviations = 7, kGain = 2, kTwoRuns = 1.4142135623730951;
+constexpr double kGain = 2, kTwoRuns = 1.4142135623730951;
 constexpr double kUnit32 = 0x1p-24, kUnit16 = 0x1p-8;
 constexpr int64_t kFewRoundings = 8;  // an activation function, a rotation
 
@@ -77,6 +77,7 @@ Noise::Noise(const RunConfig& small, int data_ranks) {
     // Rounded before it is sent and after each of at most two sums; in one of the two runs alone.
     gradient_ = std::hypot(gradient_, kDeviations * kUnit16 * std::sqrt(3.0 / 3));
   }
+  num_experts_ = static_cast<double>(small.model.num_experts);
   sensitivity_ = 2 * kGain * std::sqrt(static_cast<double>(small.model.hidden_size));
 }
 
@@ -110,12 +111,12 @@ std::vector<double> UpdateNoise::scale_of(const std::vector<float>& grad) const 
   return scale;
 }
 
-void UpdateNoise::add_step(int64_t step, double lr, double scale, double relative, const std::vector<float>& grad,
-                           const std::vector<float>& exp_avg_sq, const std::vector<float>& master) {
-  const double beta1 = config_.betas[0], beta2 = config_.betas[1], count = static_cast<double>(step);
+void UpdateNoise::add_step(const Step& step, const std::vector<float>& grad, const std::vector<float>& exp_avg_sq,
+                           const std::vector<float>& master) {
+  const double beta1 = config_.betas[0], beta2 = config_.betas[1], count = static_cast<double>(step.number);
   const double correction1 = 1 - std::pow(beta1, count), correction2 = 1 - std::pow(beta2, count);
   double largest = 0;  // |m̂| / √v̂
-  for (int64_t s = 0; s < step; ++s) {
+  for (int64_t s = 0; s < step.number; ++s) {
     const double a = (1 - beta1) * std::pow(beta1, static_cast<double>(s)) / correction1,
                  b = (1 - beta2) * std::pow(beta2, static_cast<double>(s)) / correction2;
     if (b > 0) largest += a * a / b;
@@ -123,12 +124,13 @@ void UpdateNoise::add_step(int64_t step, double lr, double scale, double relativ
   largest = std::sqrt(largest);
   const std::vector<double> sizes = scale_of(grad);
   for (size_t i = 0; i < bound_.size(); ++i) {
-    delta_[i] = std::max(delta_[i], relative * scale * sizes[i]);
+    const double size = sizes[i] > 0 ? std::max(sizes[i], step.least) : 0;
+    delta_[i] = std::max(delta_[i], step.relative * step.scale * size);
     const double root = std::sqrt(static_cast<double>(exp_avg_sq[i]) / correction2);
     const double share = (1 + largest) * delta_[i] / (root + config_.eps);
     // The update is computed, and the weight stored, in fp32 by both.
-    const double rounding = kDeviations * 2 * kUnit32 * (std::abs(static_cast<double>(master[i])) + 4 * lr);
-    bound_[i] += lr * std::min(2 * largest, share) + rounding;
+    const double rounding = 7 * 2 * kUnit32 * (std::abs(static_cast<double>(master[i])) + 4 * step.lr);
+    bound_[i] += step.lr * std::min(2 * largest, share) + rounding;
   }
 }
 

@@ -16,6 +16,8 @@
 //
 // What is wrong rather than rounded (a sum not taken, taken twice, over other ranks) is an error near 1.
 
+#include <algorithm>
+
 #include "config/run_config.h"
 
 namespace athanor {
@@ -31,9 +33,15 @@ class Noise {
   /// What a relative difference of the parameters, √Σ(‖ΔW‖ / ‖W‖)², adds to both. Each weight is met in forward and in
   /// backward; a difference that lies in one row of a matrix has √hidden times the effect of one spread over all.
   double of_parameters(double difference) const { return sensitivity_ * difference; }
+  /// The share of a layer's choices that may fall on another expert: scores differ by a deviation, and within a score's
+  /// size lie as many others as there are experts. Mostly far less than one choice.
+  double choices(double difference) const {
+    return std::min(0.5, num_experts_ * (loss_ + of_parameters(difference)) / kDeviations);
+  }
 
  private:
-  double loss_ = 0, gradient_ = 0, sensitivity_ = 0;
+  static constexpr double kDeviations = 7;
+  double loss_ = 0, gradient_ = 0, sensitivity_ = 0, num_experts_ = 0;
 };
 
 /// How far AdamW's update of one parameter may differ when its gradients do, summed over steps.
@@ -45,10 +53,16 @@ class UpdateNoise {
  public:
   UpdateNoise(const OptimizerConfig& config, std::vector<int64_t> shape);
 
-  /// @param grad, exp_avg_sq  of the step, the latter after it. @param scale  that clipping multiplied gradients with.
-  /// @param relative  bound of the gradient's error, relative to what its row or column has.
-  void add_step(int64_t step, double lr, double scale, double relative, const std::vector<float>& grad,
-                const std::vector<float>& exp_avg_sq, const std::vector<float>& master);
+  struct Step {
+    int64_t number = 1;
+    double lr = 0;
+    double scale = 1;     ///< that clipping multiplied gradients with
+    double relative = 0;  ///< bound of a gradient's error, relative to what its row or column has
+    double least = 0;     ///< or to this, if they have less
+  };
+  /// @param grad, exp_avg_sq, master  of the step, the latter two after it.
+  void add_step(const Step& step, const std::vector<float>& grad, const std::vector<float>& exp_avg_sq,
+                const std::vector<float>& master);
 
   /// Bound on the Euclidean norm of elements [begin, end).
   double norm(int64_t begin, int64_t end) const;

@@ -3,8 +3,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "arch/layout_faults.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "checkpoint/hf_import.h"
 #include "config/checks.h"
 #include "config/families.h"
 #include "config/training_stages.h"
@@ -65,7 +67,6 @@ ModelConfig shrink_model(ModelConfig model, const ParallelismConfig& p) {
   model.vocab_size = std::min(model.vocab_size, std::lcm(kVocab, p.tensor_parallel_degree));
   // A product of `width` terms has the size it had.
   model.initializer_range *= std::sqrt(static_cast<double>(width) / static_cast<double>(model.hidden_size));
-  model.from.clear();
   return model;
 }
 
@@ -112,6 +113,7 @@ void leave_only_steps(RunConfig& config, int64_t steps) {
 
 RunConfig make_small_run(const RunConfig& config, int world_size, const VerifyOptions& options) {
   RunConfig small = training_stages(config).front().config;
+  if (!small.model.from.empty()) small.model = HfFolder::open(small.model.from).model();
   const Layout layout(small, world_size);
   leave_only_steps(small, options.steps);
   small.train.dtype = options.dtype;
@@ -124,15 +126,20 @@ RunConfig make_small_run(const RunConfig& config, int world_size, const VerifyOp
   } else if (small.data.seq_len == 0) {
     small.data.seq_len = std::min(kSeqLen, small.model.max_position_embeddings);
   }
-  small.model.from.clear();
+  const bool pooled_apart =
+      small.moe.aux_scope == "transformers" && small.model.is_moe() && count_balance_ranks(small) > 1;
+  ATHANOR_CHECK(
+      !pooled_apart,
+      "moe.aux_scope \"transformers\" pools over the microbatch of a rank, and moe.balance_group spans {} of "
+      "them: one rank, which has a whole group in a microbatch, computes another loss; set it to \"sequence\"",
+      count_balance_ranks(small));
   const auto problems = find_contradictions(small);
   ATHANOR_CHECK(problems.empty(), "the small model of this configuration cannot be built ({}); try --keep-size",
                 join(problems, "; "));
   return small;
 }
 
-RunConfig make_reference_run(const RunConfig& small, int world_size) {
-  const Layout layout(small, world_size);
+RunConfig make_reference_run(const RunConfig& small) {
   RunConfig one = small;
   ParallelismConfig& p = one.parallelism;
   p.data_parallel_replicate_degree = p.data_parallel_shard_degree = p.expert_parallel_degree = 1;

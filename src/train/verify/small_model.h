@@ -17,11 +17,11 @@ struct VerifyOptions {
 /// dispatch, sharding, mapping, degrees. Shrinks widths, heads, layers, vocabulary, sequences and batch, and leaves two
 /// microbatches to each data rank, so that gradients accumulate. Initial weights are widened so that activations are as
 /// large as in the model. The learning rate is constant from the first step on. Nothing is loaded, saved or measured.
-/// @throws ConfigError with every fault of the layout, if it does not fit.
+/// @throws ConfigError with every fault of the layout, if it does not fit, or if no rank can do alone what it does.
 RunConfig make_small_run(const RunConfig& config, int world_size, const VerifyOptions& options);
 
 /// The same run for one rank: degrees of 1; balance groups that spanned ranks lie within its microbatch.
-RunConfig make_reference_run(const RunConfig& small, int world_size);
+RunConfig make_reference_run(const RunConfig& small);
 
 /// The batch of an update (1-based): token ids from counters, as rare and frequent as words are, with document ends
 /// (token 0) among them. `draw` chooses one of many such data sets.

@@ -92,12 +92,12 @@ std::optional<bool> judge_traces(const RunConfig& small, int num_ranks, const fs
 enum Outcome : int64_t { kPassed, kFailed, kDrawAgain };
 
 // Collective. @param folder  of this draw.
-Outcome verify_draw(const RunConfig& small, const VerifyRequest& request, const Mesh& mesh, const fs::path& folder,
-                    int draw) {
+Outcome verify_draw(RunConfig small, const VerifyRequest& request, const Mesh& mesh, const fs::path& folder, int draw) {
+  small.train.run_dir = (folder / "run").string();  // nothing of this belongs into the user's
   std::unique_ptr<ReferenceProcess> reference;
   if (mesh.is_first()) {
     for (const char* part : {kReferenceFolder, kLayoutFolder, kSecondFolder}) fs::create_directories(folder / part);
-    const RunConfig one = make_reference_run(small, mesh.world().size());
+    const RunConfig one = make_reference_run(small);
     write_file_atomically(folder / kReferenceFile, dump_run_config(one, false));
     reference = std::make_unique<ReferenceProcess>(
         std::vector<std::string>{"verify", "--reference", folder.string(), "--draw", std::to_string(draw)});

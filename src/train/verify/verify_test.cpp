@@ -57,7 +57,7 @@ TEST(SmallModel, ABalanceGroupOverRanksStaysOverAsMany) {
   const RunConfig small = make_small_run(config, 12, {});
   EXPECT_EQ(small.moe.balance_group, 3 * small.train.micro_batch_size);
   EXPECT_EQ(small.moe.balance_group * small.data.seq_len * 8 % 96, 0);
-  const RunConfig one = make_reference_run(small, 12);
+  const RunConfig one = make_reference_run(small);
   EXPECT_EQ(one.train.micro_batch_size, small.moe.balance_group);
   EXPECT_EQ(one.train.global_batch_size, small.train.global_batch_size);
   EXPECT_EQ(Layout(one, 1).data(), 1);
@@ -77,7 +77,7 @@ TEST(SmallModel, BothKindsOfLayersStay) {
 }
 
 TEST(SmallModel, ItComesBackFromItsText) {
-  const RunConfig one = make_reference_run(make_small_run(large_moe(), 12, {}), 12);
+  const RunConfig one = make_reference_run(make_small_run(large_moe(), 12, {}));
   EXPECT_EQ(dump_run_config(parse_run_config(dump_run_config(one), "text")), dump_run_config(one));
 }
 
@@ -212,7 +212,7 @@ TEST(UpdateNoise, UpdatesByGradientsThatDifferStayWithinIt) {
       a[i].step(config, step, grad[i] + kRelative * (random.uniform(at) < 0.5 ? -1 : 1));
       square[i] = static_cast<float>(b[i].v);
     }
-    noise.add_step(step, config.lr, 1, kRelative, grad, square, master);
+    noise.add_step({step, config.lr, 1, kRelative, 0}, grad, square, master);
     double squares = 0;
     for (size_t i = 0; i < kElements; ++i) squares += (a[i].w - b[i].w) * (a[i].w - b[i].w);
     EXPECT_LE(std::sqrt(squares), noise.norm(0, kElements)) << step;

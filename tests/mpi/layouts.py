@@ -1,7 +1,6 @@
 """Layouts and odd shapes drawn from a seed, to be held against one rank by `athanor verify --keep-size`."""
 import dataclasses
 import random
-import shutil
 
 
 @dataclasses.dataclass
@@ -143,11 +142,3 @@ def draw_experts(r, f, ranks):
     if f["moe.balance"] == "swipe":  # shares of a group's choices must come out even
         while f["moe.balance_group"] * f["data.seq_len"] * k % experts:
             f["data.seq_len"] += 1
-
-
-def launcher():
-    """The command that starts ranks, or None."""
-    for name in ("mpirun.openmpi", "mpirun"):
-        if path := shutil.which(name):
-            return [path, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-    return None

@@ -1,14 +1,13 @@
 """`athanor verify`: every layout computes what one rank computes, and what is planted as wrong is named.
 
-Layouts are drawn from seeds (layouts.py); scripts/fuzz_layouts draws more.
+Layouts are drawn from seeds (layouts.py); `make fuzz-layouts` draws more.
 """
-import os
 import pathlib
 import re
-import subprocess
 
 import pytest
 
+import launchers
 import layouts
 
 SAMPLE = range(1, 33)
@@ -35,38 +34,46 @@ MOE = {
 }
 
 
-@pytest.fixture(scope="session")
-def verify(athanor, tmp_path_factory):
-    """Runs verify over ranks; returns the CompletedProcess."""
-    start = layouts.launcher()
-    if start is None:
-        pytest.skip("no mpirun of Open MPI; scripts/setup installs it")
-    if not list(athanor.path.parent.glob("libathanor_mpi_openmpi*")):
-        pytest.skip("this build has no plugin for Open MPI (libathanor_mpi_openmpi.so beside the program)")
+class Done:
+    """How a job ended."""
 
-    def run(configuration, ranks, *options, faults="", timeout=240):
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    def __str__(self):
+        return f"exit code {self.code}\n{self.out[-5000:]}{self.err[-3000:]}"
+
+    def failures(self):
+        return [line for line in self.out.splitlines() if line.startswith("FAIL ")]
+
+
+@pytest.fixture
+def verify(program, tmp_path):
+    """Runs verify over ranks. A dictionary stands for a configuration of small sizes of its own."""
+    launcher = next((found for found in map(launchers.find, ("Open MPI", "MPICH"))
+                     if found and launchers.plugin(program("athanor"), found.name).exists()), None)
+    if launcher is None:
+        pytest.skip("no MPI that has both an mpirun on the PATH and a plugin of ours (libathanor_mpi_*.so)")
+
+    def run(configuration, ranks, *options, faults=""):
         config = configuration
         if isinstance(configuration, dict):
-            config = tmp_path_factory.mktemp("verify") / "run.toml"
+            config = tmp_path / "run.toml"
             config.write_text(layouts.toml_of(configuration))
             options = ("--keep-size", *options)
-        command = [*start, "-n", str(ranks), str(athanor.path), "verify", str(config), *map(str, options)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "ATHANOR_FAULT": faults}
-        return subprocess.run(["timeout", str(timeout), *command], capture_output=True, text=True, env=environment)
+        code, out, err, _ = launcher.run(ranks, program("athanor"), "verify", config, *options, timeout=300,
+                                         env={"ATHANOR_FAULT": faults})
+        return Done(code, out, err)
 
     return run
-
-
-def said(done):
-    return f"{done.stdout[-5000:]}{done.stderr[-3000:]}"
 
 
 @pytest.mark.parametrize("seed", SAMPLE)
 def test_a_drawn_layout_computes_what_one_rank_computes(verify, seed):
     drawn = layouts.draw_layout(seed)
     done = verify(drawn.fields, drawn.ranks, "--steps", 3)
-    assert done.returncode == 0, f"seed {seed}, {drawn.ranks} ranks\n{drawn.toml()}\n{said(done)}"
-    assert "PASS" in done.stdout
+    assert done.code == 0, f"seed {seed}, {drawn.ranks} ranks\n{drawn.toml()}\n{done}"
+    assert "PASS" in done.out
 
 
 # What is planted, and what must be named for it.
@@ -88,15 +95,14 @@ def test_a_planted_fault_is_named(verify, fault):
     if fault == "router.count_twice":
         fields["parallelism.recompute"] = ["moe"]
     done = verify(fields, 4, "--steps", 2, faults=f"{fault}:plant")
-    assert done.returncode == 1, said(done)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("FAIL")]
-    assert any(re.search(PLANTED[fault], line) for line in lines), said(done)
+    assert done.code == 1, done
+    assert any(re.search(PLANTED[fault], line) for line in done.failures()), done
 
 
 def test_the_same_layout_without_faults_passes_and_repeats_its_bits(verify):
     done = verify(MOE, 4, "--steps", 3, "--twice")
-    assert done.returncode == 0, said(done)
-    assert "equal" in next(line for line in done.stdout.splitlines() if line.startswith("a second run"))
+    assert done.code == 0, done
+    assert "equal" in next(line for line in done.out.splitlines() if line.startswith("a second run"))
 
 
 def test_half_the_ranks_with_twice_the_microbatches_agree_with_one_rank_too(verify, tmp_path):
@@ -104,19 +110,19 @@ def test_half_the_ranks_with_twice_the_microbatches_agree_with_one_rank_too(veri
     for ranks in (4, 2):
         fields = {**MOE, "parallelism.data_parallel_shard_degree": ranks}
         done = verify(fields, ranks, "--steps", 3, "--keep", tmp_path / str(ranks))
-        assert done.returncode == 0, said(done)
+        assert done.code == 0, done
 
 
 def test_mula_20b_s_layout_of_twelve_expert_ranks(verify):
     recipe = pathlib.Path(__file__).resolve().parents[2] / "recipes" / "mula-20b-a2b.toml"
-    done = verify(recipe, 12, "--set", "train.num_threads=1")
-    assert done.returncode == 0, said(done)
-    assert "expert 12" in done.stdout
+    done = verify(recipe, 12, "--set", "train.num_threads=1", "--set", "moe.dispatch=all_to_all")
+    assert done.code == 0, done
+    assert "expert 12" in done.out
 
 
 def test_faults_of_a_layout_are_all_told_once(verify):
     fields = {**MOE, "parallelism.expert_parallel_degree": 3, "train.global_batch_size": 6}
     done = verify(fields, 4)
-    assert done.returncode == 2, said(done)
-    assert done.stderr.count("parallelism.expert_parallel_degree (3) must divide model.num_experts (8)") == 1
-    assert done.stderr.count("train.global_batch_size (6)") == 1
+    assert done.code == 2, done
+    assert done.err.count("parallelism.expert_parallel_degree (3) must divide model.num_experts (8)") == 1
+    assert done.err.count("train.global_batch_size (6)") == 1
