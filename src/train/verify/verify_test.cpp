@@ -45,7 +45,7 @@ TEST(SmallModel, ItKeepsExpertsAndRulesAndShrinksWidths) {
   EXPECT_EQ(small.parallelism.recompute, config.parallelism.recompute);
   EXPECT_EQ(small.parallelism.expert_parallel_degree, 12);
   EXPECT_EQ(small.train.dtype, "float32");
-  EXPECT_LE(count_parameters(small.model), 400'000);
+  EXPECT_LE(count_parameters(small.model), 500'000);  // of which 96 experts · 2 layers · 3 · 24 · 32 = 442,368
   EXPECT_EQ(Layout(small, 12).microbatches(), 2);
   EXPECT_NEAR(small.model.initializer_range * std::sqrt(small.model.hidden_size), 0.02 * std::sqrt(2048), 1e-9);
 }
@@ -216,7 +216,8 @@ TEST(UpdateNoise, UpdatesByGradientsThatDifferStayWithinIt) {
     double squares = 0;
     for (size_t i = 0; i < kElements; ++i) squares += (a[i].w - b[i].w) * (a[i].w - b[i].w);
     EXPECT_LE(std::sqrt(squares), noise.norm(0, kElements)) << step;
-    EXPECT_LE(noise.norm(0, kElements), 0.5 * config.lr * std::sqrt(kElements) * static_cast<double>(step)) << step;
+    // Half of what any two updates differ by at most, 2 · lr an element: an eighth of these gradients are below δ.
+    EXPECT_LE(noise.norm(0, kElements), config.lr * std::sqrt(kElements) * static_cast<double>(step)) << step;
   }
 }
 
@@ -252,8 +253,6 @@ TEST_F(CompareTest, SumsOverOtherMicrobatchesStayWithinTheBounds) {
     ASSERT_EQ(found.worst.size(), 7u);
     for (const auto& c : found.worst) {
       EXPECT_LE(c.share(), 0.3) << c.quantity << " " << c.name;  // room to spare
-      std::cout << micro_batch_size << " " << c.quantity << " " << c.name << " " << c.error << " of " << c.bound
-                << "\n";
     }
   }
 }
