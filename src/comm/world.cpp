@@ -3,11 +3,10 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <optional>
 
 #include "base/error.h"
+#include "base/launched.h"
 #include "base/process.h"
 #include "comm/fake/fake_backend.h"
 #include "comm/wire_world.h"
@@ -15,15 +14,6 @@
 namespace athanor::comm {
 
 namespace {
-
-std::optional<int> number_in(const char* variable) {
-  const char* text = std::getenv(variable);
-  if (text == nullptr || *text == '\0') return std::nullopt;
-  char* end = nullptr;
-  const long value = std::strtol(text, &end, 10);
-  if (*end != '\0' || value < 0 || value > 1 << 24) fail<CommError>("{}={} is no number of ranks", variable, text);
-  return static_cast<int>(value);
-}
 
 /// One process, or one rank of a world without peers.
 class AloneWorld : public World {
@@ -73,7 +63,7 @@ class AloneWorld : public World {
 /// The folder of the library or program that holds this code.
 std::filesystem::path own_folder() {
   Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&launched_as), &info) == 0) return ".";
+  if (::dladdr(reinterpret_cast<const void*>(&supernodes_of), &info) == 0) return ".";
   return std::filesystem::absolute(info.dli_fname).parent_path();
 }
 
@@ -97,20 +87,6 @@ std::unique_ptr<Wire> open_wire(const std::string& launcher) {
 
 }  // namespace
 
-LaunchedAs launched_as() {
-  const auto mpi = [](std::optional<int> rank, std::optional<int> size, const char* launcher) -> LaunchedAs {
-    if (!rank || !size || *size < 1 || *rank >= *size) return {};
-    return {*rank, *size, launcher};
-  };
-  if (const auto rank = number_in("OMPI_COMM_WORLD_RANK")) {
-    return mpi(rank, number_in("OMPI_COMM_WORLD_SIZE"), "Open MPI");
-  }
-  // srun --mpi=pmix starts Open MPI, whose own variables are set by its mpirun only.
-  if (const auto rank = number_in("PMIX_RANK")) return mpi(rank, number_in("SLURM_NTASKS"), "Open MPI");
-  if (const auto rank = number_in("PMI_RANK")) return mpi(rank, number_in("PMI_SIZE"), "MPICH");
-  return {};
-}
-
 std::unique_ptr<World> World::open(const WorldOptions& options) {
   if (options.fake_size > 0) {
     if (options.fake_rank < 0 || options.fake_rank >= options.fake_size) {
@@ -118,9 +94,9 @@ std::unique_ptr<World> World::open(const WorldOptions& options) {
     }
     return std::make_unique<AloneWorld>(options, options.fake_rank, options.fake_size);
   }
-  const LaunchedAs launched = launched_as();
-  if (launched.size == 1) return std::make_unique<AloneWorld>(options, 0, 1);
-  return std::make_unique<WireWorld>(open_wire(launched.launcher), options);
+  const Launched me = launched();
+  if (me.size == 1) return std::make_unique<AloneWorld>(options, 0, 1);
+  return std::make_unique<WireWorld>(open_wire(me.launcher), options);
 }
 
 }  // namespace athanor::comm

@@ -22,16 +22,9 @@ struct WorldOptions {
   int fake_rank = 0, fake_size = 0;  ///< size above 0: this rank of a world without peers, whose collectives do nothing
 };
 
-/// What the launcher says, before anything is opened. {0, 1} where there is none.
-struct LaunchedAs {
-  int rank = 0, size = 1;
-  std::string launcher;  ///< "Open MPI", "MPICH", "" for none
-};
-LaunchedAs launched_as();
-
 class World {
  public:
-  /// Collective over the job.
+  /// Collective over the job that base/launched.h says this process is of.
   /// @throws CommError naming what could not be opened, and how it is built.
   static std::unique_ptr<World> open(const WorldOptions& options);
   virtual ~World() = default;

@@ -33,21 +33,6 @@ class Launcher {
   std::map<std::string, std::string> names_;
 };
 
-TEST(World, TheLauncherIsKnownByWhatItSets) {
-  const auto as = [](const std::map<std::string, std::string>& variables) {
-    const Launcher launcher(variables);
-    const LaunchedAs launched = launched_as();
-    return fmt::format("{} {}/{}", launched.launcher, launched.rank, launched.size);
-  };
-  EXPECT_EQ(as({}), " 0/1");
-  EXPECT_EQ(as({{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"PMIX_RANK", "3"}}), "Open MPI 3/4");
-  EXPECT_EQ(as({{"PMIX_RANK", "1"}, {"SLURM_NTASKS", "2"}}), "Open MPI 1/2");
-  EXPECT_EQ(as({{"PMI_RANK", "0"}, {"PMI_SIZE", "8"}}), "MPICH 0/8");
-  // A batch script of one step is no parallel run.
-  EXPECT_EQ(as({{"SLURM_NTASKS", "8"}}), " 0/1");
-  EXPECT_THROW(as({{"PMI_RANK", "zero"}, {"PMI_SIZE", "8"}}), CommError);
-}
-
 TEST(World, WithoutALauncherThereIsOneRankWhoseCollectivesCopy) {
   const Launcher none({});
   const std::unique_ptr<World> world = World::open({});

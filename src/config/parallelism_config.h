@@ -64,11 +64,12 @@ struct TopologyConfig {
   int64_t nodes_per_supernode = 0;
 
   void describe(Fields& f) {
-    f.field("ranks_per_node", ranks_per_node, "consecutive ranks that share a node; 0 goes by the hosts' names",
+    f.field("ranks_per_node", ranks_per_node,
+            "consecutive ranks that share a node, which moe.dispatch all_to_all_2d follows; 0 goes by the hosts' names",
             at_least(0));
     f.field("nodes_per_supernode", nodes_per_supernode,
-            "consecutive nodes with fast links among them; traffic inside and outside is counted apart, and two-level "
-            "collectives follow it; 0: all nodes are one",
+            "consecutive nodes with fast links among them: traffic inside and outside is counted apart; 0: all nodes "
+            "are one",
             at_least(0));
   }
 };
