@@ -79,6 +79,8 @@ void let_rank_0_speak(const Launched& me, std::chrono::milliseconds patience) {
 void end_job(const Launched& me, int exit_code) {
   std::fflush(nullptr);
   if (me.size > 1) {
+    // A launcher may drop what it has not passed on when it is told to abort, and on a busy machine it reads late.
+    std::this_thread::sleep_for(300ms);
     if (me.launcher == "Open MPI") abort_by_pmix(exit_code);
     if (me.launcher == "MPICH") abort_by_pmi(exit_code);
     // The launcher's signal is on its way; leaving first would have it say that a process failed.

@@ -67,7 +67,7 @@ void run(const Arguments& given) {
   RunConfig config;
   config.model = folder.model();
   config.train.dtype = "float32";
-  config.train.micro_batch_size = batch.num_sequences;
+  config.train.micro_batch_size = config.train.global_batch_size = batch.num_sequences;
   config.train.loss_chunk_tokens = 17;  // several chunks, the last of another length
   config.moe.aux_scope = "transformers";
   config.moe.router_aux_loss_coef = folder.config().router_aux_loss_coef;
