@@ -1,0 +1,33 @@
+// One forward, one backward in turn (PipeDream-flush; Narayanan et al. 2021, section 2.2.1): a rank begins with as many
+// forwards as there are ranks behind it, so that it never holds more than ranks − rank microbatches.
+
+#include <algorithm>
+
+#include "arch/schedules/schedules.h"
+
+namespace athanor::schedules {
+namespace {
+
+std::vector<Action> actions_of(int rank, const Shape& shape) {
+  std::vector<Action> forwards, backwards;
+  for (int m = 0; m < shape.microbatches; ++m) {
+    forwards.push_back({Work::kForward, m, 0});
+    backwards.push_back({Work::kBackward, m, 0});
+  }
+  return one_in_turn(forwards, backwards, shape.ranks - 1 - rank);
+}
+
+void require(int ranks, int chunks, int64_t microbatches, Findings& found) {
+  require_one_chunk("1f1b", chunks, found);
+  found.require(microbatches >= ranks,
+                "pipeline_schedule \"1f1b\" fills {} ranks with at least {} microbatches, and there are {}: {}; raise "
+                "the first or lower the second, lower pipeline_parallel_degree, or set parallelism.pipeline_schedule = "
+                "\"gpipe\"",
+                ranks, ranks, microbatches, kMoreMicrobatches);
+}
+
+}  // namespace
+
+const Kind kOneForwardOneBackward{"1f1b", actions_of, require};
+
+}  // namespace athanor::schedules
