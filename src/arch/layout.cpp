@@ -41,6 +41,9 @@ const char* group_name(GroupKind kind) {
     case GroupKind::kBalance: return "balance";
     case GroupKind::kTensor: return "tensor";
     case GroupKind::kPipeline: return "pipeline";
+    case GroupKind::kModel: return "model";
+    case GroupKind::kKeyValue: return "key_value";
+    case GroupKind::kTied: return "tied";
   }
   return "";
 }
@@ -64,6 +67,8 @@ Layout::Layout(const RunConfig& config, int world_size) : world_size_(world_size
     stride_[axis] = stride;
     stride *= size_[axis];
   }
+  key_value_ = static_cast<int>(std::max<int64_t>(1, tensor_ / std::max<int64_t>(1, config.model.kv_heads())));
+  tied_ = config.model.tie_word_embeddings && pipeline_ > 1;
   hierarchical_ = p.sharding == "hierarchical";
   balance_ranks_ = static_cast<int>(count_balance_ranks(config));
   micro_batch_size_ = config.train.micro_batch_size;
@@ -135,6 +140,18 @@ Layout::Place Layout::shared_place(GroupKind kind, int rank) const {
       shared = at;
       shared.pipeline = 0;
       return shared;
+    case GroupKind::kModel:
+      shared = at;
+      shared.pipeline = shared.tensor = 0;
+      return shared;
+    case GroupKind::kKeyValue:
+      shared = at;
+      shared.tensor = at.tensor / key_value_;
+      return shared;
+    case GroupKind::kTied:
+      shared = at;
+      if (tied_ && at.pipeline == pipeline_ - 1) shared.pipeline = 0;
+      return shared;
   }
   return shared;
 }
@@ -161,10 +178,12 @@ std::vector<int> Layout::group_of(GroupKind kind, int rank) const {
   return group;
 }
 
-// From ascending ranks, along which tensor and pipeline coordinates ascend too.
+// From ascending ranks.
 void Layout::sort_members(GroupKind kind, std::vector<int>& group) const {
-  if (kind == GroupKind::kWorld || kind == GroupKind::kTensor || kind == GroupKind::kPipeline) return;
-  std::ranges::sort(group, {}, [&](int rank) { return data_rank(rank); });
+  if (kind == GroupKind::kWorld) return;
+  std::ranges::sort(group, {}, [&](int rank) {
+    return std::array{data_rank(rank), coordinate(rank, Axis::kPipeline), coordinate(rank, Axis::kTensor)};
+  });
 }
 
 int64_t Layout::first_sequence(int data_rank, int64_t index) const {

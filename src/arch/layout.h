@@ -33,8 +33,11 @@ enum class GroupKind {
   kExpertShard,      ///< shard': ranks of kShard that hold equal experts
   kExpertReplicate,  ///< replicate': ranks of kReplicate that hold equal experts
   kBalance,          ///< consecutive data ranks whose sequences are one balance group
-  kTensor,
-  kPipeline,
+  kTensor,           ///< ranks that share each matrix
+  kPipeline,         ///< ranks that share the layers
+  kModel,            ///< tensor × pipeline: ranks that share a data rank's sequences
+  kKeyValue,         ///< ranks of kTensor that hold the same key and value heads: alone where there are heads for all
+  kTied,             ///< first and last rank of kPipeline, where one table is embedding and output; otherwise alone
 };
 const char* group_name(GroupKind kind);
 
@@ -63,8 +66,9 @@ class Layout {
   /// is a consecutive run of `shard`. (Both are the same where E divides `shard`, or `shard` divides E.)
   int data_rank(int rank) const;
 
-  /// All groups of a kind, a partition of the world. Members ascend by data rank (in kTensor and kPipeline, whose
-  /// members share it: along the axis; in kWorld: they are 0, 1, 2, …).
+  /// All groups of a kind, a partition of the world. Members ascend by data rank (in kTensor, kPipeline, kKeyValue
+  /// and kTied, whose members share it: along the axis; in kModel: pipeline, then tensor; in kWorld: they are 0, 1, 2,
+  /// …).
   std::vector<std::vector<int>> groups(GroupKind kind) const;
   /// The one `rank` is in.
   std::vector<int> group_of(GroupKind kind, int rank) const;
@@ -87,6 +91,8 @@ class Layout {
 
   int world_size_, replicate_, shard_, expert_, tensor_, pipeline_;
   int expert_shard_;  // e_s
+  int key_value_;     // size of kKeyValue
+  bool tied_;         // embedding and output are one table in two stages
   bool hierarchical_;
   int balance_ranks_;
   int64_t micro_batch_size_, microbatches_;

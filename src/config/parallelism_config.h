@@ -17,6 +17,8 @@ struct ParallelismConfig {
   int64_t pipeline_parallel_degree = 1;
   std::string pipeline_schedule = "1f1b";
   int64_t virtual_stages = 1;
+  std::vector<int64_t> pipeline_split = {};
+  bool sequence_parallel = false;
   std::string sharding = "ep_aware";
   NameOrNames mapping = "expert_inner";
   std::vector<std::string> recompute = {};
@@ -38,6 +40,13 @@ struct ParallelismConfig {
     f.field("pipeline_schedule", pipeline_schedule, "order of microbatches through the pipeline",
             one_of({"gpipe", "1f1b", "interleaved_1f1b"}));
     f.field("virtual_stages", virtual_stages, "stages of each pipeline rank, for interleaved_1f1b", at_least(1));
+    f.field("pipeline_split", pipeline_split,
+            "layers of each stage, pipeline · virtual_stages numbers in the order of forward; empty: an even split by "
+            "cost, in which embedding and output count");
+    f.field(
+        "sequence_parallel", sequence_parallel,
+        "each tensor rank keeps its part of the tokens between the matrices that are shared: norms and the residual "
+        "stream take a tensor_parallel_degree-th of the memory");
     f.field("sharding", sharding,
             "of the optimizer state: none (every rank has all of its parameters'), optimizer (SO: over the ranks that "
             "hold equal experts), ep_aware (EPSO: experts over those, everything else over all data ranks), "
