@@ -1,6 +1,8 @@
 #include "model/decoder.h"
 
-#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 
@@ -33,46 +35,60 @@ int64_t count_targets(const Tensor& targets) {
 
 }  // namespace
 
-std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t expert_rank, int64_t expert_degree) {
-  ATHANOR_ASSERT(expert_rank >= 0 && expert_rank < expert_degree);
+std::vector<BucketEntry> make_bucket_entries(const std::vector<HeldParameter>& held) {
   std::vector<BucketEntry> entries;
-  for (const auto& spec : make_inventory(model)) {
-    const int64_t after_layers = 1 + model.num_hidden_layers;
-    const int64_t place = spec.layer >= 0 ? 1 + spec.layer : spec.role == Role::kEmbedding ? 0 : after_layers;
-    BucketEntry entry{spec.name,  spec.is_expert() ? "expert" : "dense",
-                      spec.shape, std::vector<int64_t>(spec.shape.size(), 0),
-                      spec.shape, place};
-    if (spec.is_expert()) {
-      const auto dim = static_cast<size_t>(spec.sharded.expert);
-      ATHANOR_CHECK(spec.shape[dim] % expert_degree == 0, "expert_parallel_degree ({}) must divide num_experts ({})",
-                    expert_degree, spec.shape[dim]);
-      entry.extent[dim] = spec.shape[dim] / expert_degree;
-      entry.offset[dim] = expert_rank * entry.extent[dim];
-    }
-    entries.push_back(std::move(entry));
-  }
+  for (const auto& p : held) entries.push_back({p.spec.name, p.group, p.spec.shape, p.offset, p.extent, p.place});
   return entries;
 }
 
+std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t expert_rank, int64_t expert_degree) {
+  ATHANOR_ASSERT(expert_rank >= 0 && expert_rank < expert_degree);
+  RunConfig config;
+  config.model = model;
+  config.train.micro_batch_size = 1;
+  config.train.global_batch_size = expert_degree;
+  config.parallelism.expert_parallel_degree = expert_degree;
+  const Layout layout(config, static_cast<int>(expert_degree));
+  return make_bucket_entries(held_parameters(model, config.parallelism, layout, static_cast<int>(expert_rank)));
+}
+
 Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, DecoderOptions options)
-    : model_(model), rotary_(make_rotary(model)), options_(options) {
-  embedding_ = parameters.weight("model.embed_tokens.weight");
-  for (int64_t l = 0; l < model.num_hidden_layers; ++l) {
-    layers_.emplace_back(model, parameters, l, options.routing);
-    if (options.dispatch) layers_.back().feed_forward().set_dispatch(options.dispatch);
+    : model_(model), rotary_(make_rotary(model)), options_(std::move(options)),
+      stage_(options_.stage.value_or(StageLayers{0, model.num_hidden_layers, true, true})),
+      compute_type_(parameters.compute().scalar_type()) {
+  for (int64_t l = 0; l < stage_.end; ++l) (l < stage_.first ? first_sparse_ : num_sparse_) += model.is_sparse_layer(l);
+  for (int64_t l = stage_.first; l < stage_.end; ++l) {
+    layers_.emplace_back(model, parameters, l, options_.routing);
+    if (options_.dispatch) layers_.back().feed_forward().set_dispatch(options_.dispatch);
   }
-  final_norm_ = make_norm(model, parameters, "model.norm.weight");
-  output_ = model.tie_word_embeddings ? embedding_ : parameters.weight("lm_head.weight");
+  const bool output_is_embedding = model.tie_word_embeddings && stage_.has_head;
+  if (stage_.embeds || output_is_embedding) embedding_ = parameters.weight("model.embed_tokens.weight");
+  if (stage_.has_head) {
+    final_norm_ = make_norm(model, parameters, "model.norm.weight");
+    output_ = model.tie_word_embeddings ? embedding_ : parameters.weight("lm_head.weight");
+  }
   if (model.is_moe()) {
     const double uniform = static_cast<double>(model.num_experts_per_tok) / static_cast<double>(model.num_experts);
-    previous_share_ = at::full({model.num_sparse_layers(), model.num_experts}, uniform, at::kFloat);
+    previous_share_ = at::full({num_sparse_, model.num_experts}, uniform, at::kFloat);
   }
+}
+
+void Decoder::expect(int64_t batch, int64_t seq_len) {
+  std::vector<int64_t> shape = {batch, seq_len, model_.hidden_size};
+  if (options_.tensor.shares_tokens()) shape = {1, batch * seq_len / options_.tensor.size(), model_.hidden_size};
+  const Spec hidden{shape, compute_type_};
+  in = stage_.embeds ? Spec{{}, compute_type_} : hidden;
+  out = stage_.has_head ? Spec{{}, compute_type_} : hidden;
+}
+
+void Decoder::set_previous_share(const Tensor& share) {
+  ATHANOR_ASSERT(share.size(0) == model_.num_sparse_layers() && share.size(1) == model_.num_experts);
+  previous_share_ = share.narrow(0, first_sparse_, num_sparse_);
 }
 
 void Decoder::set_router_bias(const Tensor& bias_LE) {
   ATHANOR_ASSERT(bias_LE.size(0) == model_.num_sparse_layers() && bias_LE.size(1) == model_.num_experts);
-  router_bias_ = bias_LE;
-  int64_t row = 0;
+  int64_t row = first_sparse_;
   for (Layer& layer : layers_) {
     if (layer.feed_forward().is_sparse()) layer.feed_forward().set_router_bias(bias_LE[row++]);
   }
@@ -83,68 +99,113 @@ void Decoder::set_router_bias(const Tensor& bias_LE) {
 void Decoder::enter(int64_t place, const Residual& residual) const {
   if (options_.hooks.before_forward) options_.hooks.before_forward(place);
   const Tensor& read = residual.branch.defined() ? residual.branch : residual.x;
-  if (!options_.hooks.after_backward || !read.defined() || !read.requires_grad()) return;
+  if (place == first_place() || !options_.hooks.after_backward || !read.defined() || !read.requires_grad()) return;
   read.register_hook([&hooks = options_.hooks, place](const Tensor&) { hooks.after_backward(place); });
 }
 
-Tensor Decoder::hidden(const Tensor& tokens_BT, const ops::DocumentLengths& documents,
-                       std::vector<moe::Routing>* routings, const moe::BatchPosition& position) const {
-  const Tensor positions = positions_of(tokens_BT.size(0), tokens_BT.size(1), documents);
-  const auto context = std::make_shared<const LayerContext>(LayerContext{
-      ops::make_rotation(positions, rotary_.frequency, rotary_.scale), documents, options_.recompute, position});
+Tensor Decoder::embed(const Tensor& tokens_BT) const {
   enter(0, {});
-  Residual residual{ops::embedding(tokens_BT, embedding_), {}};
-  int64_t place = 1;
+  return ops::embedding(tokens_BT, embedding_);
+}
+
+Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vector<moe::Routing>* routings) const {
+  const auto [batch, seq_len] = std::pair(labels.targets.size(0), labels.targets.size(1));
+  const Tensor positions = positions_of(batch, seq_len, labels.documents);
+  const auto context = std::make_shared<const LayerContext>(
+      LayerContext{ops::make_rotation(positions, rotary_.frequency, rotary_.scale), labels.documents,
+                   options_.recompute, moe::BatchPosition{labels.step, labels.first_sequence}});
+  int64_t place = 1 + stage_.first;
   for (const Layer& layer : layers_) {
     enter(place++, residual);
     residual = layer.forward(residual, context, routings);
   }
-  enter(place, residual);
+  return residual;
+}
+
+Tensor Decoder::final_norm(const Residual& residual) const {
+  enter(1 + stage_.end, residual);
   return final_norm_.of(residual).normed;
 }
 
-Tensor Decoder::forward(int microbatch, Tensor tokens_BT, const Labels* labels) {
+Tensor Decoder::loss_sum(const Residual& residual, const Labels& labels) const {
+  return ops::linear_cross_entropy(final_norm(residual).reshape({-1, model_.hidden_size}), output_,
+                                   labels.targets.reshape({-1}), labels.loss_scale, options_.loss_chunk_tokens);
+}
+
+void Decoder::add_root(Pending& pending, const Tensor& root, Tensor grad) {
+  pending.roots.push_back(torch::autograd::impl::gradient_edge(root));
+  pending.grads.push_back(std::move(grad));
+}
+
+Tensor Decoder::forward(int microbatch, Tensor x, const Labels* labels) {
   ATHANOR_ASSERT(labels && !pending_.contains(microbatch));
-  std::vector<moe::Routing> routings;
-  const Tensor h = hidden(tokens_BT, labels->documents, &routings, {labels->step, labels->first_sequence});
   Pending pending;
-  const Tensor loss_sum =
-      ops::linear_cross_entropy(h.reshape({-1, model_.hidden_size}), output_, labels->targets.reshape({-1}),
-                                labels->loss_scale, options_.loss_chunk_tokens);
-  pending.roots.push_back(loss_sum);
-  pending.grads.push_back(at::ones_like(loss_sum));  // linear_cross_entropy applied loss_scale already
-  pending.parts.loss_sum = loss_sum.item<double>();
-  pending.parts.num_targets = count_targets(labels->targets);
-  if (!routings.empty()) add_router_losses(routings, *labels, tokens_BT.size(1), pending);
+  if (!stage_.embeds) pending.input = x = x.detach().requires_grad_();
+  std::vector<moe::Routing> routings;
+  const Residual residual = run_layers({stage_.embeds ? embed(x) : x, {}}, *labels, &routings);
+  Tensor sent;
+  if (stage_.has_head) {
+    const Tensor loss = loss_sum(residual, *labels);
+    add_root(pending, loss, at::ones_like(loss));  // linear_cross_entropy applied loss_scale already
+    pending.parts.loss_sum = loss.item<double>();
+    pending.parts.num_targets = count_targets(labels->targets);
+  } else {
+    const Tensor y = residual.sum();
+    add_root(pending, y, {});
+    sent = y.detach();
+  }
+  if (model_.is_moe()) add_router_losses(routings, *labels, labels->targets.size(1), pending);
   pending_.emplace(microbatch, std::move(pending));
-  return {};
+  return sent;
 }
 
 void Decoder::add_router_losses(const std::vector<moe::Routing>& routings, const Labels& labels, int64_t seq_len,
                                 Pending& pending) {
+  pending.parts.routers = count_of_model(routings);
+  if (fault_planted("router.count_twice")) pending.parts.routers += pending.parts.routers;  // as recomputation would
+  if (routings.empty()) return;
   const Tensor aux = moe::balance_loss_sum(options_.aux_scope, routings, seq_len, previous_share_);
   Tensor z;
   for (const auto& routing : routings) z = z.defined() ? z + routing.z_sum : routing.z_sum;
   pending.parts.aux_sum = aux.item<double>();
   pending.parts.z_sum = z.item<double>();
-  pending.parts.routers = moe::count_routings(routings);
-  if (fault_planted("router.count_twice")) pending.parts.routers += pending.parts.routers;  // as recomputation would
-  const auto add_root = [&](const Tensor& root, double scale) {
-    if (scale == 0) return;
-    pending.roots.push_back(root);
-    pending.grads.push_back(at::full_like(root, scale));
-  };
-  add_root(aux, labels.aux_scale);
-  add_root(z, labels.z_scale);
+  if (!stage_.has_head && fault_planted("pipeline.aux_lost")) return;
+  if (labels.aux_scale != 0) add_root(pending, aux, at::full_like(aux, labels.aux_scale));
+  if (labels.z_scale != 0) add_root(pending, z, at::full_like(z, labels.z_scale));
 }
 
-Tensor Decoder::backward(int microbatch, Tensor /*dy*/) {
+// In the rows of the model's sparse layers.
+RouterCounts Decoder::count_of_model(const std::vector<moe::Routing>& routings) const {
+  const int64_t rows = model_.num_sparse_layers(), experts = model_.num_experts,
+                expert_ranks = options_.routing.expert_ranks;
+  if (num_sparse_ == rows) return moe::count_routings(routings);
+  RouterCounts counts;
+  for (Tensor RouterCounts::*sums : {&RouterCounts::chosen, &RouterCounts::taken})
+    counts.*sums = at::zeros({rows, experts}, at::kLong);
+  for (Tensor RouterCounts::*sums : {&RouterCounts::moved, &RouterCounts::dropped, &RouterCounts::flat})
+    counts.*sums = at::zeros({rows}, at::kLong);
+  counts.entropy_sum = at::zeros({rows}, at::kDouble);
+  if (expert_ranks > 1) counts.to_rank = at::zeros({rows, expert_ranks}, at::kLong);
+  if (routings.empty()) return counts;
+  const RouterCounts here = moe::count_routings(routings);
+  for (Tensor RouterCounts::*sums : RouterCounts::kCounts) {
+    if ((counts.*sums).defined()) (counts.*sums).narrow(0, first_sparse_, num_sparse_).copy_(here.*sums);
+  }
+  counts.entropy_sum.narrow(0, first_sparse_, num_sparse_).copy_(here.entropy_sum);
+  return counts;
+}
+
+Tensor Decoder::backward(int microbatch, Tensor dy) {
   Pending& pending = pending_.at(microbatch);
-  torch::autograd::backward(pending.roots, pending.grads);
-  if (options_.hooks.after_backward) options_.hooks.after_backward(0);
+  if (!stage_.has_head) pending.grads[0] = std::move(dy);
+  torch::autograd::Engine::get_default_engine().execute(pending.roots, pending.grads, /*keep_graph=*/false,
+                                                        /*create_graph=*/false, /*accumulate_grad=*/true);
+  if (options_.hooks.after_backward) options_.hooks.after_backward(first_place());
+  Tensor dx = stage_.embeds ? Tensor() : pending.input.grad();
+  pending.input = Tensor();
   pending.roots.clear();
   pending.grads.clear();
-  return {};
+  return dx;
 }
 
 LossParts Decoder::take_parts(int microbatch) {
@@ -153,17 +214,25 @@ LossParts Decoder::take_parts(int microbatch) {
   return node.mapped().parts;
 }
 
-TokenScores Decoder::score(Tensor tokens_BT, const Labels* labels) {
+Tensor Decoder::forward_only(Tensor x, const Labels* labels) {
   const at::NoGradGuard no_grad;
-  const Tensor h = hidden(tokens_BT, labels->documents, nullptr);
+  return run_layers({stage_.embeds ? embed(x) : x, {}}, *labels, nullptr).sum();
+}
+
+TokenScores Decoder::score(Tensor x, const Labels* labels) {
+  const at::NoGradGuard no_grad;
+  const Tensor h = final_norm(run_layers({stage_.embeds ? embed(x) : x, {}}, *labels, nullptr));
   const auto losses = ops::token_losses(h.reshape({-1, model_.hidden_size}), output_.value,
                                         labels->targets.reshape({-1}), options_.loss_chunk_tokens);
-  return {losses.loss.neg().view(tokens_BT.sizes()), losses.is_greedy.view(tokens_BT.sizes())};
+  return {losses.loss.neg().view(labels->targets.sizes()), losses.is_greedy.view(labels->targets.sizes())};
 }
 
 Tensor Decoder::logits(const Tensor& tokens_BT, const ops::DocumentLengths& documents) const {
   const at::NoGradGuard no_grad;
-  return at::linear(hidden(tokens_BT, documents, nullptr), output_.value);
+  Labels labels;
+  labels.targets = tokens_BT;  // for their shape
+  labels.documents = documents;
+  return at::linear(final_norm(run_layers({embed(tokens_BT), {}}, labels, nullptr)), output_.value);
 }
 
 Tensor Decoder::next_logits(const Tensor& tokens_BT, std::vector<KvCache>& caches) const {

@@ -1,22 +1,29 @@
 #pragma once
-// The decoder: one forward pass for every family, as a pipeline stage.
+// The decoder: one forward pass for every family, whole or cut between layers into pipeline stages.
 //
 // embedding → (norm → attention → + → norm → feed-forward → +) × layers → norm → linear + cross entropy
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "arch/inventory.h"
+#include <torch/csrc/autograd/edge.h>
+
+#include "arch/holding.h"
+#include "arch/stages.h"
 #include "model/layer.h"
 #include "model/rotary.h"
 #include "moe/balance_loss.h"
 #include "parallel/stage.h"
+#include "parallel/tensor_parallel.h"
 
 namespace athanor {
 
-/// The bucket table of a rank that holds part `expert_rank` of `expert_degree` equal parts of each layer's experts, and
-/// everything else whole. One part: the whole model.
+/// The bucket table of what a rank holds (arch/holding.h).
+std::vector<BucketEntry> make_bucket_entries(const std::vector<HeldParameter>& held);
+/// Of the whole model; or of a rank that holds part `expert_rank` of `expert_degree` equal parts of each layer's
+/// experts, and everything else whole.
 std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t expert_rank = 0,
                                              int64_t expert_degree = 1);
 
@@ -26,18 +33,30 @@ struct DecoderOptions {
   moe::RoutingPolicy routing = {};
   RecomputeKinds recompute = {};
   std::shared_ptr<moe::Dispatch> dispatch = nullptr;  ///< of layers whose experts are shared among ranks; null: whole
+  TensorRanks tensor = {};
+  std::optional<StageLayers> stage = {};  ///< of the model; none: all of it
   StageHooks hooks = {};
 };
 
 class Decoder : public Stage {
  public:
-  /// `parameters` must outlive the decoder.
+  /// `parameters`, which hold at least this stage's, must outlive the decoder.
   Decoder(const ModelConfig& model, const ParameterStore& parameters, DecoderOptions options);
 
-  Tensor forward(int microbatch, Tensor tokens_BT, const Labels* labels) override;
+  void expect(int64_t batch, int64_t seq_len) override;
+  Tensor forward(int microbatch, Tensor x, const Labels* labels) override;
   Tensor backward(int microbatch, Tensor dy) override;
   LossParts take_parts(int microbatch) override;
-  TokenScores score(Tensor tokens_BT, const Labels* labels) override;
+  Tensor forward_only(Tensor x, const Labels* labels) override;
+  TokenScores score(Tensor x, const Labels* labels) override;
+
+  /// aux_scope "global": shares of choices per token of the previous step, [sparse layers of the model, experts].
+  void set_previous_share(const Tensor& share);
+  /// Of all sparse layers of the model, [sparse layers, experts] fp32, added to scores for choosing only. Held, not
+  /// copied: changing it in place changes the routers.
+  void set_router_bias(const Tensor& bias_LE);
+
+  // The rest is of a decoder that is the whole model, on one rank.
 
   /// Logits [B, T, V] of a whole instance; for tests and small inputs.
   Tensor logits(const Tensor& tokens_BT, const ops::DocumentLengths& documents = {}) const;
@@ -46,35 +65,38 @@ class Decoder : public Stage {
   Tensor next_logits(const Tensor& tokens_BT, std::vector<KvCache>& caches) const;
   std::vector<KvCache> make_caches(int64_t batch, int64_t capacity) const;
 
-  /// aux_scope "global": shares of choices per token of the previous step, [sparse layers, experts].
-  void set_previous_share(Tensor share) { previous_share_ = std::move(share); }
-  const Tensor& previous_share() const { return previous_share_; }
-  /// Of all sparse layers, [sparse layers, experts] fp32, added to scores for choosing only; undefined: none. Held, not
-  /// copied: changing it in place changes the routers.
-  void set_router_bias(const Tensor& bias_LE);
-  const Tensor& router_bias() const { return router_bias_; }
   const ModelConfig& config() const { return model_; }
 
  private:
-  // What backward starts from, and with which gradient.
+  // What backward starts from, and with which gradient. The roots' values are not kept: they have been sent on.
   struct Pending {
-    std::vector<Tensor> roots, grads;
+    Tensor input;  // of stages that do not embed; its gradient is the answer
+    torch::autograd::edge_list roots;
+    std::vector<Tensor> grads;
     LossParts parts;
   };
+  static void add_root(Pending& pending, const Tensor& root, Tensor grad);
 
-  Tensor hidden(const Tensor& tokens_BT, const ops::DocumentLengths& documents, std::vector<moe::Routing>* routings,
-                const moe::BatchPosition& position = {}) const;
+  int64_t first_place() const { return stage_.embeds ? 0 : 1 + stage_.first; }
+  Tensor embed(const Tensor& tokens_BT) const;
+  Residual run_layers(Residual residual, const Labels& labels, std::vector<moe::Routing>* routings) const;
+  Tensor final_norm(const Residual& residual) const;
   void enter(int64_t place, const Residual& residual) const;
+  Tensor loss_sum(const Residual& residual, const Labels& labels) const;
   void add_router_losses(const std::vector<moe::Routing>& routings, const Labels& labels, int64_t seq_len,
                          Pending& pending);
+  RouterCounts count_of_model(const std::vector<moe::Routing>& routings) const;
 
   ModelConfig model_;
   Rotary rotary_;
   DecoderOptions options_;
+  StageLayers stage_;
+  at::ScalarType compute_type_;
+  int64_t first_sparse_ = 0, num_sparse_ = 0;  // of the model's sparse layers, those here
   Weight embedding_, output_;
   Norm final_norm_;
   std::vector<Layer> layers_;
-  Tensor previous_share_, router_bias_;
+  Tensor previous_share_;  // of the layers here
   std::map<int, Pending> pending_;
 };
 

@@ -1,33 +1,27 @@
 #include "model/initialize.h"
 
+#include <map>
+
+#include "arch/inventory.h"
 #include "base/random.h"
 
 namespace athanor {
-namespace {
-
-// Where the held slice begins in the whole tensor, in elements. A slice of the first dim is contiguous there.
-uint64_t first_element(const BucketEntry& entry) {
-  int64_t row = 1;
-  for (size_t d = 1; d < entry.global_shape.size(); ++d) {
-    ATHANOR_ASSERT(entry.offset[d] == 0 && entry.extent[d] == entry.global_shape[d]);
-    row *= entry.global_shape[d];
-  }
-  return static_cast<uint64_t>(entry.offset[0] * row);
-}
-
-}  // namespace
-
 void initialize_parameters(const ModelConfig& model, uint64_t seed, ParameterStore& parameters) {
-  for (const auto& spec : make_inventory(model)) {
-    const CounterRandom random(seed, spec.name);
-    const uint64_t slice = first_element(parameters.entry(spec.name));
-    parameters.fill_master(spec.name, [&](int64_t first, std::span<float> out) {
-      const uint64_t begin = slice + static_cast<uint64_t>(first);
-      if (spec.is_norm()) {
+  std::map<std::string, Role> roles;
+  for (const auto& spec : make_inventory(model)) roles.emplace(spec.name, spec.role);
+  for (const BucketEntry& entry : parameters.table()) {
+    const CounterRandom random(seed, entry.name);
+    const Role role = roles.at(entry.name);
+    const bool is_norm = role == Role::kNorm || role == Role::kQkNorm;
+    parameters.fill_master(entry.name, [&](int64_t first, std::span<float> out) {
+      if (is_norm) {
         std::ranges::fill(out, 1.0f);
-      } else {
-        random.fill_normal(out.data(), begin, begin + out.size(), model.initializer_range);
+        return;
       }
+      for_each_run(entry, first, static_cast<int64_t>(out.size()), [&](int64_t global, int64_t at, int64_t count) {
+        const auto begin = static_cast<uint64_t>(global);
+        random.fill_normal(out.data() + at, begin, begin + static_cast<uint64_t>(count), model.initializer_range);
+      });
     });
   }
 }

@@ -8,12 +8,11 @@
 namespace athanor {
 namespace {
 
-// What is this rank's alone of the buckets of a group.
-std::vector<FlatRange> unique_ranges(const ParameterStore& parameters, const ShardPlan& plan,
-                                     const std::string& group) {
+// What is this rank's alone of the buckets of experts, or of all others.
+std::vector<FlatRange> unique_ranges(const ParameterStore& parameters, const ShardPlan& plan, bool experts) {
   std::vector<FlatRange> ranges;
   for (const Bucket& bucket : parameters.buckets()) {
-    if (bucket.group == group) ranges.push_back(plan.unique(bucket));
+    if ((bucket.group == "expert") == experts) ranges.push_back(plan.unique(bucket));
   }
   return ranges;
 }
@@ -45,11 +44,13 @@ double gradient_norm(const Tensor& flat_grad) {
 
 GradientNorms gradient_norms(const ParameterStore& parameters, const ShardPlan& plan) {
   if (plan.is_trivial()) return {gradient_norm(parameters.grad()), {}, {}};
-  const double own[2] = {sum_of_squares(parameters.grad(), unique_ranges(parameters, plan, "dense")),
-                         sum_of_squares(parameters.grad(), unique_ranges(parameters, plan, "expert"))};
+  const Tensor own = at::tensor({sum_of_squares(parameters.grad(), unique_ranges(parameters, plan, false)),
+                                 sum_of_squares(parameters.grad(), unique_ranges(parameters, plan, true))},
+                                at::kDouble);
+  plan.mesh().group(GroupKind::kModel).all_reduce(own).wait();
   comm::Communicator& data = plan.mesh().group(GroupKind::kData);
   const Tensor all = at::empty({data.size(), 2}, at::kDouble);
-  data.all_gather(all, at::tensor({own[0], own[1]}, at::kDouble)).wait();
+  data.all_gather(all, own).wait();
   const auto square = all.accessor<double, 2>();
   const Layout& layout = plan.mesh().layout();
   GradientNorms norms;

@@ -18,13 +18,14 @@ double gradient_norm(const Tensor& flat_grad);
 struct GradientNorms {
   double total = 0;
   // Empty for one rank:
-  std::vector<double> ranks;    ///< of what is each data rank's alone; together they make the total
+  std::vector<double> ranks;    ///< of what is each data rank's alone, with all its tensor and pipeline ranks; together
+                                ///< they make the total
   std::vector<double> experts;  ///< of the experts of each expert rank; empty where all ranks hold all experts
 };
 
 /// Of gradients that GradientReducer has summed. Each element counts once, from the rank whose unique part it is in, so
-/// that no sharding changes the norm beyond fp64's rounding. Collective over the data ranks: one all-gather of two
-/// numbers.
+/// that no sharding changes the norm beyond fp64's rounding. Collective over the tensor and pipeline ranks, then the
+/// data ranks: an all-reduce and an all-gather of two numbers.
 GradientNorms gradient_norms(const ParameterStore& parameters, const ShardPlan& plan);
 
 }  // namespace athanor

@@ -1,6 +1,7 @@
 #include "parallel/buckets.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/error.h"
 
@@ -33,6 +34,32 @@ FlatRange part_of(FlatRange range, int64_t parts, int64_t index) {
   ATHANOR_ASSERT(range.size() % parts == 0 && index >= 0 && index < parts);
   const int64_t size = range.size() / parts;
   return {range.begin + index * size, range.begin + (index + 1) * size};
+}
+
+void for_each_run(const BucketEntry& entry, int64_t first, int64_t count,
+                  const std::function<void(int64_t global, int64_t at, int64_t count)>& visit) {
+  const auto& [shape, offset, extent] = std::tie(entry.global_shape, entry.offset, entry.extent);
+  // Dims from `inner` on are held whole but for the first of them, so that a run is a slice of that one.
+  size_t inner = shape.size();
+  int64_t run = 1, row = 1;  // elements of a run here, and of the whole tensor from one run's begin to the next
+  while (inner > 0 && (inner == shape.size() || run == row)) {
+    --inner;
+    run *= extent[inner];
+    row *= shape[inner];
+  }
+  const int64_t in_row = inner < shape.size() ? offset[inner] * (row / shape[inner]) : 0;
+  for (int64_t at = 0; at < count;) {
+    const int64_t element = first + at, in_run = element % run;
+    int64_t left = element / run, global = 0, stride = row;
+    for (size_t d = inner; d-- > 0;) {
+      global += (offset[d] + left % extent[d]) * stride;
+      left /= extent[d];
+      stride *= shape[d];
+    }
+    const int64_t length = std::min(run - in_run, count - at);
+    visit(global + in_row + in_run, at, length);
+    at += length;
+  }
 }
 
 std::vector<Bucket> lay_out_buckets(std::vector<BucketEntry>& entries, const Sharding& sharding) {

@@ -26,7 +26,7 @@ FlatRange part_of(FlatRange range, int64_t parts, int64_t index);
 /// One line of the bucket table.
 struct BucketEntry {
   std::string name;
-  std::string group;  ///< parameters of one group are sharded alike: "dense" or "expert"
+  std::string group;  ///< parameters of one group are sharded alike (arch/holding.h)
   std::vector<int64_t> global_shape;
   std::vector<int64_t> offset, extent;   ///< the slice of the global tensor that is held here
   int64_t place = 0;                     ///< in the forward pass: 0 embedding, 1 + l of layer l, then what follows
@@ -35,6 +35,11 @@ struct BucketEntry {
   FlatRange range() const { return {flat_begin, flat_end}; }
   int64_t num_elements() const { return flat_end - flat_begin; }
 };
+
+/// Calls visit(global, at, count) for elements [first, first + count) of an entry's held slice, row-major, run by run:
+/// where a run begins in the whole tensor, where after `first`, and how long it is.
+void for_each_run(const BucketEntry& entry, int64_t first, int64_t count,
+                  const std::function<void(int64_t global, int64_t at, int64_t count)>& visit);
 
 /// A run of neighbouring parameters of one group.
 struct Bucket {

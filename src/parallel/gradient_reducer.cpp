@@ -25,7 +25,8 @@ void GradientReducer::ready(int64_t place) {
 void GradientReducer::start(const Bucket& bucket) {
   const GroupPlan& plan = plan_.of(bucket);
   const Tensor gradient = slice(parameters_.grad(), bucket.range);
-  InFlight flight{&bucket, type_ == at::kFloat ? gradient : gradient.to(type_), {}};
+  const bool travels = plan.sum->size() > 1 || plan.beside;
+  InFlight flight{&bucket, travels ? gradient.to(type_) : gradient, {}};
   plant_before_reduction(bucket, flight.values, plan_, parameters_.table());
   if (plan.scatter) {
     const FlatRange part = within(part_of(bucket.range, plan.scatter->size(), plan.scatter->rank()), bucket);
@@ -46,9 +47,17 @@ void GradientReducer::start_second(InFlight& flight) {
   if (plan.second == GroupPlan::Second::kAllReduce) flight.pending = plan.with->all_reduce(owned);
 }
 
+void GradientReducer::start_beside(InFlight& flight) {
+  const GroupPlan& plan = plan_.of(*flight.bucket);
+  if (!plan.beside || plant_instead_of_adding(*flight.bucket)) return;
+  const Tensor owned = slice(flight.values, within(plan_.owned(*flight.bucket), *flight.bucket));
+  flight.pending = plan.beside_adds ? plan.beside->all_reduce(owned) : plan.beside->broadcast(owned, 0);
+}
+
 void GradientReducer::keep_owned(const InFlight& flight) {
   const FlatRange owned = plan_.owned(*flight.bucket);
-  if (type_ != at::kFloat) slice(parameters_.grad(), owned).copy_(slice(flight.values, within(owned, *flight.bucket)));
+  if (flight.values.scalar_type() != at::kFloat)
+    slice(parameters_.grad(), owned).copy_(slice(flight.values, within(owned, *flight.bucket)));
   slice(parameters_.grad(), {flight.bucket->range.begin, owned.begin}).zero_();
   slice(parameters_.grad(), {owned.end, flight.bucket->range.end}).zero_();
 }
@@ -62,6 +71,10 @@ void GradientReducer::finish() {
   for (InFlight& flight : in_flight_) {
     flight.pending.wait();
     start_second(flight);
+  }
+  for (InFlight& flight : in_flight_) {
+    flight.pending.wait();
+    start_beside(flight);
   }
   for (InFlight& flight : in_flight_) {
     flight.pending.wait();

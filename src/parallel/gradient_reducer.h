@@ -8,7 +8,7 @@
 
 namespace athanor {
 
-/// What a step's reduction sent, in the first of its two phases (shard_plan.h).
+/// What a step's reduction sent, in the first of its phases (shard_plan.h).
 struct ReductionTrace {
   int64_t bytes = 0;                   ///< of all buckets
   int64_t bytes_sent_in_backward = 0;  ///< of buckets whose sum was complete when backward ended
@@ -38,6 +38,7 @@ class GradientReducer {
 
   void start(const Bucket& bucket);
   void start_second(InFlight& flight);
+  void start_beside(InFlight& flight);
   void keep_owned(const InFlight& flight);
 
   const ParameterStore& parameters_;

@@ -1,5 +1,5 @@
 #pragma once
-// The losses and counts of all data ranks, added up.
+// The losses and counts of several ranks, added up.
 
 #include "comm/communicator.h"
 #include "parallel/stage.h"

@@ -6,7 +6,7 @@ Mesh::Mesh(Layout layout, comm::World& world) : layout_(std::move(layout)), worl
   for (const GroupKind kind :
        {GroupKind::kWorld, GroupKind::kData, GroupKind::kExpert, GroupKind::kExpertData, GroupKind::kShard,
         GroupKind::kReplicate, GroupKind::kExpertShard, GroupKind::kExpertReplicate, GroupKind::kBalance,
-        GroupKind::kTensor, GroupKind::kPipeline}) {
+        GroupKind::kTensor, GroupKind::kPipeline, GroupKind::kModel, GroupKind::kKeyValue, GroupKind::kTied}) {
     groups_[kind] = world.make_group(layout_.groups(kind), group_name(kind));
   }
 }

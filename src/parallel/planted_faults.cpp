@@ -28,4 +28,9 @@ void plant_before_reduction(const Bucket& bucket, const Tensor& values, const Sh
   }
 }
 
+bool plant_instead_of_adding(const Bucket& bucket) {
+  return (bucket.group == "partial" && fault_planted("sequence.norm_unsynchronised")) ||
+         (bucket.group == "tied" && fault_planted("pipeline.tied_once"));
+}
+
 }  // namespace athanor

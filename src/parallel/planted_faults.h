@@ -15,4 +15,9 @@ namespace athanor {
 void plant_before_reduction(const Bucket& bucket, const Tensor& values, const ShardPlan& plan,
                             const std::vector<BucketEntry>& table);
 
+/// Whether what is added up beside data ranks (ShardPlan) is left out.
+///   sequence.norm_unsynchronised  group partial
+///   pipeline.tied_once            group tied: of embedding and output one alone counts
+bool plant_instead_of_adding(const Bucket& bucket);
+
 }  // namespace athanor

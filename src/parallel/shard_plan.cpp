@@ -84,6 +84,16 @@ ShardPlan::ShardPlan(const Mesh& mesh, ShardingKind kind) : mesh_(mesh), kind_(k
   };
   groups_["dense"] = finished(plan(dense, true), dense, kind);
   groups_["expert"] = finished(plan(expert, false), expert, kind);
+  const auto held_beside = [&](const char* name, GroupKind kind_of_ranks, bool adds) {
+    GroupPlan held = groups_["dense"];
+    held.beside = &mesh.group(kind_of_ranks);
+    held.beside_adds = adds;
+    groups_[name] = held;
+  };
+  held_beside("replicated", GroupKind::kTensor, false);
+  held_beside("partial", GroupKind::kTensor, true);
+  held_beside("key_value", GroupKind::kKeyValue, true);
+  held_beside("tied", GroupKind::kTied, true);
 }
 
 FlatRange ShardPlan::owned(const Bucket& bucket) const {
@@ -91,6 +101,7 @@ FlatRange ShardPlan::owned(const Bucket& bucket) const {
 }
 
 FlatRange ShardPlan::unique(const Bucket& bucket) const {
+  if (!of(bucket).counts()) return {bucket.range.begin, bucket.range.begin};
   return part_of(bucket.range, of(bucket).parts, of(bucket).unique_part);
 }
 

@@ -11,6 +11,10 @@
 // Dense gradients are summed over all D data ranks, experts' over the D / E that hold the same experts. Every bucket is
 // cut in as many parts as ranks are summed over; a rank's `unique` part is its alone under every sharding, so that
 // norms count and checkpoints write each element once. What it owns (updates) is a run of parts that contains it.
+//
+// What tensor or pipeline ranks hold alike (arch/holding.h: groups replicated, partial, key_value, tied) is sharded
+// like everything dense by each of them. Their sums over data ranks are added up `beside` one another, or, where each
+// is the whole gradient already, taken from the first; `unique` is the first one's.
 
 #include <map>
 #include <string>
@@ -23,7 +27,7 @@ namespace athanor {
 enum class ShardingKind { kNone, kOptimizer, kEpAware, kHierarchical };
 ShardingKind parse_sharding(const std::string& name);
 
-/// Of one parameter group ("dense", "expert").
+/// Of one parameter group (arch/holding.h).
 struct GroupPlan {
   enum class Second { kNothing, kAllGather, kAllReduce };
 
@@ -35,7 +39,12 @@ struct GroupPlan {
   Second second = Second::kNothing;       ///< then, over `with`
   comm::Communicator* with = nullptr;
   comm::Communicator* gather = nullptr;  ///< whose shards make the bucket whole; null: every rank owns all
-  comm::Communicator* copies = nullptr;  ///< ranks that own the same
+  comm::Communicator* copies = nullptr;  ///< data ranks that own the same
+
+  comm::Communicator* beside = nullptr;  ///< tensor or pipeline ranks that hold the same; null: none
+  bool beside_adds = false;              ///< their gradients are parts of a sum; else they are equal
+
+  bool counts() const { return !beside || beside->rank() == 0; }
 };
 
 class ShardPlan {
@@ -47,10 +56,11 @@ class ShardPlan {
   ShardingKind kind() const { return kind_; }
   const GroupPlan& of(const std::string& group) const { return groups_.at(group); }
   const GroupPlan& of(const Bucket& bucket) const { return of(bucket.group); }
-  /// One data rank: nothing to reduce or gather.
-  bool is_trivial() const { return mesh_.layout().data() == 1; }
+  /// One rank: nothing to reduce or gather.
+  bool is_trivial() const { return mesh_.layout().world_size() == 1; }
 
   FlatRange owned(const Bucket& bucket) const;
+  /// Empty where another rank's counts.
   FlatRange unique(const Bucket& bucket) const;
   /// For the store. Holds a copy of the plan's numbers.
   Sharding sharding(int64_t bucket_elements) const;

@@ -26,7 +26,14 @@ struct Labels {
   int64_t first_sequence = 0;         ///< random numbers are drawn for
 };
 
-/// What the routers of a stage did, layer by layer, counted once and in training only.
+/// What one pass of a stage is for: as many sequences as fit in memory at once.
+struct Microbatch {
+  Tensor tokens;  ///< [B, T] int64
+  Labels labels;
+};
+
+/// What the routers of a stage did, layer by layer, counted once and in training only. The rows are the sparse layers
+/// of the whole model; those of other stages hold 0.
 struct RouterCounts {
   Tensor chosen;       ///< [layers, experts] int64: choices of each expert, before balancing
   Tensor taken;        ///< [layers, experts] int64: choices that each expert took
@@ -86,15 +93,20 @@ struct StageHooks {
 };
 
 struct Stage {
-  Spec in, out;
+  Spec in, out;  ///< of what is received and sent on; for the first stage `in`, and for the last `out`, is empty
 
   virtual ~Stage() = default;
+  /// Sets in and out for microbatches of this many sequences and tokens each.
+  virtual void expect(int64_t batch, int64_t seq_len) = 0;
   /// First stage: x is token ids [B, T]; others: hidden states [B, T, D]. The last stage answers an empty tensor: its
   /// loss waits for `backward`.
   virtual Tensor forward(int microbatch, Tensor x, const Labels* labels) = 0;
   /// Adds weight gradients into the buckets and returns dx (undefined from the first stage). The last stage ignores dy.
   virtual Tensor backward(int microbatch, Tensor dy) = 0;
   virtual LossParts take_parts(int microbatch) = 0;
+  /// Evaluation, without gradients: hidden states for the next stage.
+  virtual Tensor forward_only(Tensor x, const Labels* labels) = 0;
+  /// Of the last stage.
   virtual TokenScores score(Tensor x, const Labels* labels) = 0;
 };
 

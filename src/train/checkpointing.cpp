@@ -81,14 +81,14 @@ void apply_progress(TrainState& state, const json& progress, const std::string& 
 void load_routers(TrainState& state, const json& stored, const std::string& where) {
   const ModelConfig& model = state.config.model;
   const RouterRows share = read_router_rows(stored, kRouterPreviousShare, model, where);
-  if (!share.empty()) state.decoder.set_previous_share(tensor_of(share));
+  if (!share.empty()) state.set_previous_share(tensor_of(share));
   const RouterRows bias = read_router_rows(stored, kRouterBias, model, where);
   if (bias.empty()) return;
   ATHANOR_CHECK(!any_nonzero(bias) || state.config.checkpoint.model_interval == 0,
                 "{} has a router bias, which the class of family {} in transformers has not: no model-only checkpoint "
                 "can be written; set checkpoint.model_interval to 0",
                 where, model.family);
-  state.decoder.set_router_bias(tensor_of(bias));
+  state.set_router_bias(tensor_of(bias));
 }
 
 }  // namespace
@@ -96,9 +96,8 @@ void load_routers(TrainState& state, const json& stored, const std::string& wher
 json state_json(const TrainState& state) {
   json result = progress_json(state);
   result["config"] = dump_run_config(state.config);
-  const Decoder& decoder = state.decoder;
-  if (decoder.previous_share().defined()) result[kRouterPreviousShare] = rows_of(decoder.previous_share());
-  if (decoder.router_bias().defined()) result[kRouterBias] = rows_of(decoder.router_bias());
+  if (state.previous_share.defined()) result[kRouterPreviousShare] = rows_of(state.previous_share);
+  if (state.router_bias.defined()) result[kRouterBias] = rows_of(state.router_bias);
   return result;
 }
 

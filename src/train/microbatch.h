@@ -10,11 +10,6 @@
 
 namespace athanor {
 
-struct Microbatch {
-  Tensor tokens;  ///< [B, T] int64
-  Labels labels;
-};
-
 /// Cuts a batch into microbatches of config.train.micro_batch_size sequences (the last may be smaller). A token's
 /// target is the next token of its instance; the last has none. Scales divide by the whole batch's targets, tokens and
 /// sequences.

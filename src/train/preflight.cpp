@@ -43,12 +43,12 @@ void check_memory(const RunConfig& config, const comm::World& world, const Layou
 }
 
 void refuse_zero_routers(const RunConfig& config, const ParameterStore& parameters) {
-  for (const auto& spec : make_inventory(config.model)) {
-    if (spec.role != Role::kRouter) continue;
-    ATHANOR_CHECK_CHECKPOINT(parameters.weight(spec.name).value.count_nonzero().item<int64_t>() > 0,
+  for (const BucketEntry& entry : parameters.table()) {
+    if (!entry.name.ends_with("mlp.gate.weight")) continue;
+    ATHANOR_CHECK_CHECKPOINT(parameters.weight(entry.name).value.count_nonzero().item<int64_t>() > 0,
                              "{} is all zero: every token would go to the first {} experts and none would learn; "
                              "initialise it, or start from another folder",
-                             spec.name, config.model.num_experts_per_tok);
+                             entry.name, config.model.num_experts_per_tok);
   }
 }
 

@@ -11,9 +11,10 @@ namespace athanor {
 namespace {
 
 constexpr GroupKind kGroups[] = {
-    GroupKind::kWorld,   GroupKind::kData,      GroupKind::kExpert,      GroupKind::kExpertData,
-    GroupKind::kShard,   GroupKind::kReplicate, GroupKind::kExpertShard, GroupKind::kExpertReplicate,
-    GroupKind::kBalance, GroupKind::kTensor,    GroupKind::kPipeline};
+    GroupKind::kWorld,    GroupKind::kData,      GroupKind::kExpert,      GroupKind::kExpertData,
+    GroupKind::kShard,    GroupKind::kReplicate, GroupKind::kExpertShard, GroupKind::kExpertReplicate,
+    GroupKind::kBalance,  GroupKind::kTensor,    GroupKind::kPipeline,    GroupKind::kModel,
+    GroupKind::kKeyValue, GroupKind::kTied};
 
 std::vector<comm::Communicator*> groups_of(const Mesh& mesh) {
   std::vector<comm::Communicator*> groups = {&mesh.world().all()};

@@ -194,8 +194,8 @@ class Run {
       const auto& [name, share, dataset] = validation[i];
       const auto sequences = static_cast<double>(state_->config.train.validation_sequences);
       const double source_loss =
-          validation_loss(state_->decoder, dataset, std::max<int64_t>(1, std::llround(share * sequences)),
-                          state_->stage.config, state_->data.eos_id, mesh_->group(GroupKind::kData));
+          validation_loss(state_->pipeline, dataset, std::max<int64_t>(1, std::llround(share * sequences)),
+                          state_->stage.config, state_->data.eos_id, *mesh_);
       if (i == unigram_entropies_.size()) unigram_entropies_.push_back(unigram_entropy(dataset));
       log::info("step {}: validation loss {:.4f}{} (unigram entropy of the same split: {:.4f})", metrics.step,
                 source_loss, validation.size() > 1 ? " of " + name : "", unigram_entropies_[i]);

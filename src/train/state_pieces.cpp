@@ -89,16 +89,6 @@ void gather_weights(TrainState& state) {
   state.gatherer.wait_all();
 }
 
-// Elements [first, first + count) of the slice that is held, as runs of the whole tensor.
-void for_each_run(const BucketEntry& e, int64_t first, int64_t count,
-                  const std::function<void(int64_t global, int64_t at, int64_t count)>& visit) {
-  Slice held = box_slice(e.global_shape, e.offset, e.extent);
-  held.flat_begin = first;
-  held.flat_end = first + count;
-  const Slice whole = whole_slice(e.global_shape);
-  CommonRuns(held, whole).for_each([&](const CommonRun& run) { visit(run.in_b, run.in_a, run.count); });
-}
-
 }  // namespace
 
 Team team_of(const Mesh& mesh) {

@@ -40,7 +40,7 @@ std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh
     const moe::DispatchShape shape{config.train.micro_batch_size * config.data.seq_len,
                                    m.num_experts_per_tok,
                                    m.hidden_size,
-                                   m.expert_intermediate_size(),
+                                   m.expert_intermediate_size() / mesh.layout().tensor(),
                                    m.num_experts,
                                    config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat};
     const auto tuned = moe::tune_dispatch(mesh.world().all(), mesh.group(GroupKind::kExpert), shape, options,
@@ -68,6 +68,8 @@ DecoderOptions TrainState::decoder_options() {
   options.routing.seed = static_cast<uint64_t>(config.train.seed);
   options.routing.combine = moe::parse_combine_weights(moe.combine_weights);
   options.dispatch = make_dispatch(config, mesh);
+  options.tensor = {&mesh.group(GroupKind::kTensor), &mesh.group(GroupKind::kKeyValue),
+                    config.parallelism.sequence_parallel};
   if (!plan.is_trivial()) {
     options.hooks.before_forward = [this](int64_t place) { gatherer.wait(place); };
     options.hooks.after_backward = [this](int64_t place) {
@@ -88,21 +90,55 @@ TrainState::TrainState(const RunConfig& run_config, DataIdentity data_identity, 
     : config(run_config), stage(training_stages(config).front()), data(std::move(data_identity)),
       alone_(std::move(alone)), mesh(shared ? *shared : alone_->mesh), layout(mesh.layout()),
       plan(mesh, parse_sharding(config.parallelism.sharding)),
-      parameters(make_bucket_entries(config.model, mesh.layout().coordinate(mesh.rank(), Axis::kExpert),
-                                     mesh.layout().expert()),
+      parameters(make_bucket_entries(held_parameters(config.model, config.parallelism, mesh.layout(), mesh.rank())),
                  config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat, ParameterStore::Use::kTraining,
                  plan.sharding(bucket_elements(config))),
       reducer(parameters, plan, config.train.reduce_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat),
-      gatherer(parameters, plan), decoder(config.model, parameters, decoder_options()),
+      gatherer(parameters, plan), chunks(make_chunks()), pipeline(stages(), mesh.group(GroupKind::kPipeline)),
       optimizer(config.optimizer, parameters) {
   enter(stage);
-  if (config.model.is_moe() && config.moe.bias_update_rate > 0)
-    decoder.set_router_bias(at::zeros({config.model.num_sparse_layers(), config.model.num_experts}, at::kFloat));
+  const ModelConfig& model = config.model;
+  if (!model.is_moe()) return;
+  const double uniform = static_cast<double>(model.num_experts_per_tok) / static_cast<double>(model.num_experts);
+  set_previous_share(at::full({model.num_sparse_layers(), model.num_experts}, uniform, at::kFloat));
+  if (config.moe.bias_update_rate > 0) set_router_bias(at::zeros_like(previous_share));
+}
+
+std::vector<std::unique_ptr<Decoder>> TrainState::make_chunks() {
+  std::vector<std::unique_ptr<Decoder>> result;
+  DecoderOptions options = decoder_options();
+  const int pipeline_rank = mesh.layout().coordinate(mesh.rank(), Axis::kPipeline);
+  for (const StageLayers& layers : stages_of(config.model, config.parallelism, pipeline_rank)) {
+    options.stage = layers;
+    result.push_back(std::make_unique<Decoder>(config.model, parameters, options));
+  }
+  return result;
+}
+
+std::vector<Stage*> TrainState::stages() {
+  std::vector<Stage*> result;
+  for (const auto& chunk : chunks) result.push_back(chunk.get());
+  return result;
+}
+
+void TrainState::set_previous_share(Tensor share) {
+  previous_share = std::move(share);
+  for (const auto& chunk : chunks) chunk->set_previous_share(previous_share);
+}
+
+void TrainState::set_router_bias(Tensor bias) {
+  router_bias = std::move(bias);
+  for (const auto& chunk : chunks) chunk->set_router_bias(router_bias);
 }
 
 void TrainState::enter(const TrainingStage& next_stage) {
   stage = next_stage;
   layout = Layout(stage.config, mesh.world().size());
+  const auto& parallelism = stage.config.parallelism;
+  pipeline.set_schedule(make_schedule(parallelism.pipeline_schedule, layout.pipeline(),
+                                      static_cast<int>(parallelism.virtual_stages),
+                                      static_cast<int>(layout.microbatches())));
+  for (const auto& chunk : chunks) chunk->expect(stage.config.train.micro_batch_size, stage.config.data.seq_len);
 }
 
 }  // namespace athanor

@@ -10,6 +10,7 @@
 #include "model/decoder.h"
 #include "optim/adamw.h"
 #include "parallel/gradient_reducer.h"
+#include "parallel/pipeline.h"
 #include "parallel/weight_gatherer.h"
 
 namespace athanor {
@@ -28,8 +29,13 @@ struct TrainState {
   /// A process that trains alone, whoever started it.
   TrainState(const RunConfig& run_config, DataIdentity data_identity);
 
-  /// The stage that the next step is in.
+  /// The stage that the next step is in: its batch, microbatches and schedule.
   void enter(const TrainingStage& next_stage);
+
+  /// Of the previous step, [sparse layers, experts] (Decoder); undefined for dense models.
+  void set_previous_share(Tensor share);
+  /// Undefined: none. Changing it in place changes the routers.
+  void set_router_bias(Tensor bias);
 
   RunConfig config;
   TrainingStage stage;
@@ -45,9 +51,11 @@ struct TrainState {
   ParameterStore parameters;
   GradientReducer reducer;
   WeightGatherer gatherer;
-  bool last_microbatch = false;  ///< gradients are final when its backward has passed them
-  Decoder decoder;
+  bool last_microbatch = false;                  ///< gradients are final when its backward has passed them
+  std::vector<std::unique_ptr<Decoder>> chunks;  ///< this rank's pipeline stages; one, the whole model, without
+  Pipeline pipeline;
   AdamW optimizer;
+  Tensor previous_share, router_bias;
 
   int64_t step = 0;  ///< updates so far
   int64_t tokens_seen = 0;
@@ -57,6 +65,8 @@ struct TrainState {
   TrainState(const RunConfig& run_config, DataIdentity data_identity, std::unique_ptr<OneRank> alone,
              const Mesh* shared);
   DecoderOptions decoder_options();
+  std::vector<std::unique_ptr<Decoder>> make_chunks();
+  std::vector<Stage*> stages();
 };
 
 }  // namespace athanor

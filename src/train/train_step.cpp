@@ -36,23 +36,23 @@ class Stopwatch {
 void forward_backward(TrainState& s, const Batch& batch, StepReport& report, Stopwatch& watch) {
   const auto microbatches =
       split_batch(batch, s.stage.config, s.data.eos_id, report.step, s.layout, s.mesh.data_rank());
-  for (size_t i = 0; i < microbatches.size(); ++i) {
-    const int index = static_cast<int>(i);
-    s.decoder.forward(index, microbatches[i].tokens, &microbatches[i].labels);
-    watch.add_to(report.forward_s, report.forward_wait_s);
-    s.last_microbatch = i + 1 == microbatches.size();
-    s.decoder.backward(index, {});
-    watch.add_to(report.backward_s, report.backward_wait_s);
-    report.parts += s.decoder.take_parts(index);
-  }
+  PipelineHooks hooks;
+  hooks.before_last_backward = [&](int) { s.last_microbatch = true; };
+  hooks.after = [&](const Action& action) {
+    s.last_microbatch = false;
+    const bool forward = action.work == Work::kForward;
+    watch.add_to(forward ? report.forward_s : report.backward_s,
+                 forward ? report.forward_wait_s : report.backward_wait_s);
+  };
+  report.parts = s.pipeline.forward_backward(microbatches, hooks);
 }
 
 // What this step's choices change in the next one: the shares that aux_scope "global" weighs it by, and the biases.
 void learn_from_choices(TrainState& s, const RouterCounts& routers, int64_t tokens) {
   if (!routers.defined()) return;
-  s.decoder.set_previous_share(routers.chosen.to(at::kFloat) / static_cast<double>(tokens));
+  s.set_previous_share(routers.chosen.to(at::kFloat) / static_cast<double>(tokens));
   const double rate = s.config.moe.bias_update_rate;
-  if (rate > 0) moe::update_router_bias(s.decoder.router_bias(), routers.chosen, rate);
+  if (rate > 0) moe::update_router_bias(s.router_bias, routers.chosen, rate);
 }
 
 // Bucket by bucket in the order of forward, so that weights of the first layers travel while the rest is updated.
@@ -60,12 +60,14 @@ int64_t update_and_gather(TrainState& s, const StepReport& report, double scale)
   if (s.plan.is_trivial()) return s.optimizer.step(report.step, report.lr, scale);
   int64_t changed[2] = {0, 0};  // dense, experts
   for (const Bucket& bucket : s.parameters.buckets()) {
-    changed[bucket.group == "expert"] += s.optimizer.step(report.step, report.lr, scale, bucket.range);
+    const int64_t here = s.optimizer.step(report.step, report.lr, scale, bucket.range);
+    if (s.plan.of(bucket).counts()) changed[bucket.group == "expert"] += here;
     s.gatherer.start(bucket);
   }
   // Copies of a shard change alike: each counts for its share.
   const Tensor all = at::tensor({changed[0], changed[1]}, at::kLong);
   const auto copies = [&](const char* group) { return s.plan.of(group).copies ? s.plan.of(group).copies->size() : 1; };
+  s.mesh.group(GroupKind::kModel).all_reduce(all).wait();
   s.mesh.group(GroupKind::kData).all_reduce(all).wait();
   return all[0].item<int64_t>() / copies("dense") + all[1].item<int64_t>() / copies("expert");
 }
@@ -79,6 +81,7 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
   forward_backward(s, batch, report, watch);
   s.reducer.finish();
   report.reduction = s.reducer.trace();
+  sum_over_ranks(s.mesh.group(GroupKind::kPipeline), report.parts);
   sum_over_ranks(s.mesh.group(GroupKind::kData), report.parts);
   if (fault_planted("loss.divided_twice")) report.parts.loss_sum /= s.layout.data();
   const GradientNorms norms = gradient_norms(s.parameters, s.plan);

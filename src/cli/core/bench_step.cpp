@@ -136,7 +136,7 @@ void measure(const RunConfig& config, const BenchStepArguments& given, Report& r
   initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.parameters);
   const Batch batch = random_batch(config);
   const std::string loss_verified =
-      verify_loss(state.decoder, state.parameters,
+      verify_loss(*state.chunks.front(), state.parameters,
                   at::randint(config.model.vocab_size, {1, std::min<int64_t>(config.data.seq_len, 64)},
                               at::TensorOptions(at::kLong)));
   const Memory memory = measure_memory(state, batch);
