@@ -20,24 +20,36 @@ struct Chain {
     roundings += static_cast<double>(length);
     operations += 1;
   }
+  /// A sum that `ranks` ranks make: each part is rounded before it travels, each sum on the way up the tree after.
+  void add_over(int64_t ranks) {
+    if (ranks == 1) return;
+    add(1);
+    for (int64_t joined = 1; joined < ranks; joined *= 2) add(1);
+  }
   /// Of the relative error: sums in fp32, results stored with `unit`.
   double variance(double unit) const { return (roundings * kUnit32 * kUnit32 + operations * unit * unit) / 3; }
 };
 
-// The lengths of a layer's products and sums; `back`: of their transposed forms.
-void add_layer(const ModelConfig& m, int64_t layer, int64_t seq_len, bool back, Chain& chain) {
+// The lengths of a layer's products and sums; `back`: of their transposed forms. What one rank adds up in one product,
+// tensor ranks add up in two steps, and round between: leaving attention and the feed-forward layer in forward,
+// entering them in backward, and in both for the norm of queries and keys over all heads.
+void add_layer(const RunConfig& config, int64_t layer, bool back, Chain& chain) {
+  const ModelConfig& m = config.model;
+  const int64_t seq_len = config.data.seq_len, tensor = config.parallelism.tensor_parallel_degree;
   const int64_t width = m.hidden_size, heads = m.num_attention_heads * m.head_dim(),
                 projected = heads + 2 * m.kv_heads() * m.head_dim();
   chain.add(width);                     // norm
   chain.add(back ? projected : width);  // queries, keys, values
   if (family_of(m).qk_norm != QkNorm::kNone) chain.add(heads);
+  if (family_of(m).qk_norm == QkNorm::kWhole) chain.add_over(tensor);
   chain.add(kFewRoundings);                  // rotation
   chain.add(back ? seq_len : m.head_dim());  // scores
   chain.add(seq_len);                        // softmax
   chain.add(back ? m.head_dim() : seq_len);  // weighted values
   chain.add(back ? width : heads);           // output projection
-  chain.add(1);                              // residual
-  chain.add(width);                          // norm
+  chain.add_over(tensor);
+  chain.add(1);      // residual
+  chain.add(width);  // norm
   const bool sparse = m.is_sparse_layer(layer);
   const int64_t inner = sparse ? m.expert_intermediate_size() + m.shared_intermediate_size() : m.intermediate_size;
   if (sparse) {
@@ -48,16 +60,18 @@ void add_layer(const ModelConfig& m, int64_t layer, int64_t seq_len, bool back, 
   chain.add(back ? 2 * inner : width);  // gate and up
   chain.add(kFewRoundings);             // activation
   chain.add(back ? width : inner);      // down
-  chain.add(1);                         // residual
+  chain.add_over(tensor);
+  chain.add(1);  // residual
 }
 
 Chain whole_pass(const RunConfig& config, bool back) {
   const ModelConfig& m = config.model;
   Chain chain;
-  for (int64_t layer = 0; layer < m.num_hidden_layers; ++layer) add_layer(m, layer, config.data.seq_len, back, chain);
+  for (int64_t layer = 0; layer < m.num_hidden_layers; ++layer) add_layer(config, layer, back, chain);
   chain.add(m.hidden_size);                        // norm
   chain.add(back ? m.vocab_size : m.hidden_size);  // logits
   chain.add(m.vocab_size);                         // softmax
+  chain.add_over(config.parallelism.tensor_parallel_degree);
   return chain;
 }
 
@@ -73,9 +87,12 @@ Noise::Noise(const RunConfig& small, int data_ranks) {
   // Backward starts from what forward computed and multiplies with what it kept.
   double variance = 2 * forward.variance(unit) + backward.variance(unit) + batch.variance(kUnit32);
   gradient_ = factor * std::sqrt(variance);
-  if (small.train.reduce_dtype == "bfloat16" && data_ranks > 1) {
-    // Rounded before it is sent and after each of at most two sums; in one of the two runs alone.
-    gradient_ = std::hypot(gradient_, kDeviations * kUnit16 * std::sqrt(3.0 / 3));
+  if (small.train.reduce_dtype == "bfloat16") {
+    // Rounded before it is sent and after each of at most two sums over data ranks, and after that over ranks beside
+    // them (arch/holding.h); in one of the two runs alone.
+    const bool beside = small.parallelism.tensor_parallel_degree * small.parallelism.pipeline_parallel_degree > 1;
+    const double roundings = (data_ranks > 1 ? 3 : 0) + (beside ? 2 : 0);
+    gradient_ = std::hypot(gradient_, kDeviations * kUnit16 * std::sqrt(roundings / 3));
   }
   num_experts_ = static_cast<double>(small.model.num_experts);
   sensitivity_ = 2 * kGain * std::sqrt(static_cast<double>(small.model.hidden_size));

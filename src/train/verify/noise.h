@@ -6,7 +6,8 @@
 // chain's relative error is the sum over all of its operations (the probabilistic analysis of Higham and Mary, SIAM J.
 // Sci. Comput. 2019, in its form with variances). u is 2^-24 where we add up (always fp32) and 2^-24 or 2^-8 where a
 // result is stored (fp32 or bf16). Chains are followed through the small model's own shapes: forward, backward (the
-// same products transposed), the sum over the batch's tokens, the sums over ranks.
+// same products transposed), the sum over the batch's tokens, the sums over ranks. Where n tensor ranks share a
+// product, each rounds its part before it travels, and each of the log2(n) sums is rounded after.
 //
 // Errors are relative to a tensor's Euclidean norm. A linear map, a norm or a sum hands them on with a gain of about 1;
 // a product of two computed factors (attention's weights and values, the gated unit, an expert's weight) adds both of

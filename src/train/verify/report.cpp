@@ -1,5 +1,6 @@
 #include "train/verify/report.h"
 
+#include "arch/stages.h"
 #include "base/text.h"
 #include "train/verify/small_model.h"
 
@@ -22,6 +23,14 @@ std::string row(const Comparison& c) {
   return fmt::format("{:<30} {:<52} {:>9.1e} {:>9.1e} {:>8.3g}\n", quantity, name, c.error, c.bound, c.share());
 }
 
+// "pipeline 4 (1f1b, layers 2 1 1 2)"
+std::string describe_pipeline(const RunConfig& small) {
+  const ParallelismConfig& p = small.parallelism;
+  std::string layers;
+  for (const StageLayers& stage : split_stages(small.model, p)) layers += fmt::format(" {}", stage.num_layers());
+  return fmt::format("pipeline {} ({}, layers{})", p.pipeline_parallel_degree, p.pipeline_schedule, layers);
+}
+
 }  // namespace
 
 std::string comparison_table(const Comparisons& comparisons) {
@@ -37,10 +46,15 @@ std::string comparison_table(const Comparisons& comparisons) {
 std::string describe_small_run(const RunConfig& small, int world_size) {
   const Layout layout(small, world_size);
   const auto& [m, p] = std::tie(small.model, small.parallelism);
-  std::string text = fmt::format("{} ranks: replicate {} × shard {}, expert {}; sharding {}\n", world_size,
-                                 layout.replicate(), layout.shard(), layout.expert(), p.sharding);
-  text += fmt::format("{}: hidden {}, {} layers, {} heads, vocabulary {}", m.family, m.hidden_size, m.num_hidden_layers,
-                      m.num_attention_heads, m.vocab_size);
+  std::string text = fmt::format("{} ranks: replicate {} × shard {}, expert {}", world_size, layout.replicate(),
+                                 layout.shard(), layout.expert());
+  if (layout.tensor() > 1) {
+    text += fmt::format(", tensor {}{}", layout.tensor(), p.sequence_parallel ? " with sequence_parallel" : "");
+  }
+  if (layout.pipeline() > 1) text += ", " + describe_pipeline(small);
+  text += fmt::format("; sharding {}\n", p.sharding);
+  text += fmt::format("{}: hidden {}, {} layers, {} heads ({} of keys), vocabulary {}", m.family, m.hidden_size,
+                      m.num_hidden_layers, m.num_attention_heads, m.kv_heads(), m.vocab_size);
   if (m.is_moe()) {
     text += fmt::format(", {} experts of {}, {} for a token; balance {}, dispatch {}", m.num_experts,
                         m.expert_intermediate_size(), m.num_experts_per_tok, small.moe.balance, small.moe.dispatch);

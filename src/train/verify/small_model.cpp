@@ -10,6 +10,7 @@
 #include "config/checks.h"
 #include "config/families.h"
 #include "config/training_stages.h"
+#include "train/verify/small_layers.h"
 
 namespace athanor {
 namespace {
@@ -18,30 +19,22 @@ constexpr int64_t kHeads = 4, kHeadDim = 8, kIntermediate = 24, kVocab = 96, kSe
 constexpr int64_t kMicrobatches = 2;
 constexpr double kBucketMb = 0.05;  // of 13,000 gradients: a small model has several
 
-bool has_dense_layer(const ModelConfig& model) { return model.num_sparse_layers() < model.num_hidden_layers; }
-
-// Two layers, or the fewest that have both kinds where the model has both.
-void shrink_layers(ModelConfig& model, int64_t at_least) {
-  const ModelConfig whole = model;
-  const bool both = whole.is_moe() && has_dense_layer(whole) && whole.num_sparse_layers() > 0;
-  for (int64_t layers = std::min(whole.num_hidden_layers, at_least); layers < whole.num_hidden_layers; ++layers) {
-    model.num_hidden_layers = layers;
-    std::erase_if(model.mlp_only_layers = whole.mlp_only_layers, [&](int64_t l) { return l >= layers; });
-    const bool sparse = !whole.is_moe() || whole.num_sparse_layers() == 0 || model.num_sparse_layers() > 0;
-    if (sparse && (!both || has_dense_layer(model))) return;
-  }
-  model = whole;
-}
-
-// Query heads that a key head serves, where so many heads are left.
+// Query heads that a key head serves, where so many heads are left, and which ranks of a tensor group share a key head.
 void shrink_attention(ModelConfig& model, int64_t tensor_degree) {
-  const int64_t shared = model.num_attention_heads / std::max<int64_t>(1, model.kv_heads());
-  const int64_t heads = std::min(model.num_attention_heads, std::lcm(kHeads, tensor_degree));
+  const int64_t given_kv = model.kv_heads(), shared = model.num_attention_heads / given_kv;
+  int64_t heads = std::min(model.num_attention_heads, std::lcm(kHeads, tensor_degree)), kv = heads;
+  if (given_kv < tensor_degree) {
+    kv = given_kv;
+  } else if (shared > 1) {
+    kv = heads / shared;
+    if (heads % shared != 0 || kv % tensor_degree != 0) {
+      heads = std::min(model.num_attention_heads, std::max(heads, 2 * tensor_degree));
+      kv = std::gcd(heads, tensor_degree);
+    }
+  }
   const bool given_head_dim = model.attention_head_dim > 0;
   model.num_attention_heads = heads;
-  model.num_key_value_heads =
-      heads % shared == 0 && (heads / shared) % tensor_degree == 0 ? heads / shared : std::gcd(heads, tensor_degree);
-  if (shared == 1) model.num_key_value_heads = heads;
+  model.num_key_value_heads = kv;
   if (given_head_dim) model.attention_head_dim = kHeadDim;
   model.hidden_size = std::min(model.hidden_size, heads * kHeadDim);
 }
@@ -54,9 +47,15 @@ void shrink_experts(ModelConfig& model, int64_t expert_degree) {
   while (model.num_experts < needed) model.num_experts += unit;
 }
 
-ModelConfig shrink_model(ModelConfig model, const ParallelismConfig& p) {
+// Divided by the tensor degree as the whole one is, or not.
+int64_t shrink_vocabulary(int64_t size, int64_t tensor_degree) {
+  const int64_t even = std::lcm(kVocab, tensor_degree);
+  return std::min(size, size % tensor_degree == 0 ? even : even + 1);
+}
+
+ModelConfig shrink_model(ModelConfig model, ParallelismConfig& p) {
   const int64_t width = model.hidden_size;
-  shrink_layers(model, std::max<int64_t>(2, p.pipeline_parallel_degree * p.virtual_stages));
+  shrink_layers(model, p);
   shrink_attention(model, p.tensor_parallel_degree);
   shrink_experts(model, p.expert_parallel_degree);
   const int64_t cut = std::lcm(int64_t{8}, p.tensor_parallel_degree);
@@ -64,14 +63,22 @@ ModelConfig shrink_model(ModelConfig model, const ParallelismConfig& p) {
   if (model.moe_intermediate_size > 0) {
     model.moe_intermediate_size = std::min(model.moe_intermediate_size, kIntermediate / 8 * cut);
   }
-  model.vocab_size = std::min(model.vocab_size, std::lcm(kVocab, p.tensor_parallel_degree));
+  model.vocab_size = shrink_vocabulary(model.vocab_size, p.tensor_parallel_degree);
   // A product of `width` terms has the size it had.
   model.initializer_range *= std::sqrt(static_cast<double>(width) / static_cast<double>(model.hidden_size));
   return model;
 }
 
+// Two, or what a schedule needs so that a rank comes to take forward and backward in turn; no more than were asked for.
+int64_t count_microbatches(const ParallelismConfig& p, int64_t given) {
+  const int64_t ranks = p.pipeline_parallel_degree;
+  if (ranks == 1) return kMicrobatches;
+  const int64_t enough = p.pipeline_schedule == "interleaved_1f1b" ? 2 * ranks : ranks + 1;
+  return std::max(kMicrobatches, std::min(enough, given));
+}
+
 // Balance groups keep their place: within a microbatch, or over as many ranks as they span.
-void shrink_batch(RunConfig& config, int64_t data_ranks) {
+void shrink_batch(RunConfig& config, const Layout& layout) {
   TrainConfig& train = config.train;
   int64_t& group = config.moe.balance_group;
   const bool balanced = config.moe.balance != "none";
@@ -83,14 +90,17 @@ void shrink_batch(RunConfig& config, int64_t data_ranks) {
     if (balanced) group = std::min<int64_t>(group, 2);
     train.micro_batch_size = balanced ? group * std::min<int64_t>(groups, 2) : std::min<int64_t>(groups, 2);
   }
-  train.global_batch_size = data_ranks * train.micro_batch_size * kMicrobatches;
+  train.global_batch_size =
+      layout.data() * train.micro_batch_size * count_microbatches(config.parallelism, layout.microbatches());
 }
 
-// The shortest that moe.balance allows.
+// The shortest that moe.balance and sequence_parallel allow.
 void choose_seq_len(RunConfig& config) {
-  const int64_t longest = std::max<int64_t>(kSeqLen, config.data.seq_len);
-  for (config.data.seq_len = kSeqLen; config.data.seq_len < longest; ++config.data.seq_len) {
-    if (find_balance_contradictions(config).empty()) return;
+  const ParallelismConfig& p = config.parallelism;
+  const int64_t unit = p.sequence_parallel ? p.tensor_parallel_degree : 1, most = config.model.max_position_embeddings,
+                longest = config.data.seq_len > 0 ? std::min(config.data.seq_len, most) : most;
+  for (config.data.seq_len = std::min(kSeqLen, longest); config.data.seq_len < longest; ++config.data.seq_len) {
+    if (config.data.seq_len % unit == 0 && find_balance_contradictions(config).empty()) return;
   }
 }
 
@@ -119,12 +129,11 @@ RunConfig make_small_run(const RunConfig& config, int world_size, const VerifyOp
   small.train.dtype = options.dtype;
   if (!options.keep_size) {
     small.model = shrink_model(small.model, small.parallelism);
-    shrink_batch(small, layout.data());
-    small.data.seq_len = std::min(std::max<int64_t>(small.data.seq_len, kSeqLen), small.model.max_position_embeddings);
+    shrink_batch(small, layout);
     choose_seq_len(small);
     small.parallelism.bucket_mb = std::min(small.parallelism.bucket_mb, kBucketMb);
   } else if (small.data.seq_len == 0) {
-    small.data.seq_len = std::min(kSeqLen, small.model.max_position_embeddings);
+    choose_seq_len(small);
   }
   const bool pooled_apart =
       small.moe.aux_scope == "transformers" && small.model.is_moe() && count_balance_ranks(small) > 1;
@@ -144,6 +153,8 @@ RunConfig make_reference_run(const RunConfig& small) {
   ParallelismConfig& p = one.parallelism;
   p.data_parallel_replicate_degree = p.data_parallel_shard_degree = p.expert_parallel_degree = 1;
   p.tensor_parallel_degree = p.pipeline_parallel_degree = p.virtual_stages = 1;
+  p.pipeline_split.clear();
+  p.sequence_parallel = false;
   p.mapping = ParallelismConfig{}.mapping;
   one.topology = {};
   p.pipeline_schedule = ParallelismConfig{}.pipeline_schedule;

@@ -14,9 +14,11 @@ struct VerifyOptions {
 
 /// Keeps what decides how a step is computed: family, kinds of layers, tied or not, experts and choices (experts become
 /// the smallest multiple of the expert degree that does where they are many), routing, balance, recomputation,
-/// dispatch, sharding, mapping, degrees. Shrinks widths, heads, layers, vocabulary, sequences and batch, and leaves two
-/// microbatches to each data rank, so that gradients accumulate. Initial weights are widened so that activations are as
-/// large as in the model. The learning rate is constant from the first step on. Nothing is loaded, saved or measured.
+/// dispatch, sharding, mapping, degrees, schedule, which stage has which kinds of layers, whether tensor ranks share
+/// key heads or hold the same ones. Shrinks widths, heads, layers, vocabulary, sequences and batch, and leaves two
+/// microbatches to each data rank, so that gradients accumulate, or as many as a pipeline needs. Initial weights are
+/// widened so that activations are as large as in the model. The learning rate is constant from the first step on.
+/// Nothing is loaded, saved or measured.
 /// @throws ConfigError with every fault of the layout, if it does not fit, or if no rank can do alone what it does.
 RunConfig make_small_run(const RunConfig& config, int world_size, const VerifyOptions& options);
 

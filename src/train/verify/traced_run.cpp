@@ -18,6 +18,22 @@ void add_copies(const TrainState& s, int64_t step, Trace& trace) {
   }
 }
 
+// Summed gradients, of what this rank updates.
+void add_gradient_copies(const TrainState& s, int64_t step, Trace& trace) {
+  const auto* grad = s.parameters.grad().const_data_ptr<float>();
+  for (const Bucket& bucket : s.parameters.buckets()) {
+    const FlatRange owned = s.plan.owned(bucket);
+    for (const BucketEntry& e : s.parameters.table()) {
+      const FlatRange part = intersect(e.range(), owned);
+      if (part.size() == 0) continue;
+      const int64_t first = part.begin - e.flat_begin;
+      trace.add_copy(fmt::format("step {}: the summed gradient of {} from {}, elements {} to {}", step, e.name,
+                                 shape_text(e.offset), first, first + part.size()),
+                     grad + part.begin, static_cast<size_t>(part.size()) * sizeof(float));
+    }
+  }
+}
+
 void record_steps(TrainState& state, uint64_t draw, Trace& trace) {
   const RunConfig& config = state.config;
   initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.parameters);
@@ -26,6 +42,7 @@ void record_steps(TrainState& state, uint64_t draw, Trace& trace) {
     const Batch batch = make_verify_batch(config, step, draw);
     StepReport report = compute_gradients(state, batch);
     trace.add_pieces(step, gradient_pieces(state));
+    add_gradient_copies(state, step, trace);
     apply_update(state, batch, report);
     state.gatherer.wait_all();
     trace.add_step(report);
