@@ -19,6 +19,15 @@ LAYOUTS = [
     (4, ["parallelism.sharding=hierarchical", "parallelism.data_parallel_replicate_degree=2",
          "parallelism.expert_parallel_degree=4", "parallelism.mapping=data_inner", "moe.dispatch=all_to_all"]),
 ]
+# Ranks that share the model's matrices and layers. It has 2 layers, 4 heads, 2 of keys and values.
+PIPELINE = ["parallelism.pipeline_parallel_degree=2"]
+TENSOR = ["parallelism.tensor_parallel_degree=2"]
+SHARING = [
+    (2, [*PIPELINE, "parallelism.pipeline_schedule=gpipe"]),
+    (4, ["parallelism.tensor_parallel_degree=4", "model.tie_word_embeddings=true"]),
+    (4, [*PIPELINE, *TENSOR, "parallelism.sequence_parallel=true"]),
+    (8, [*PIPELINE, *TENSOR, "parallelism.expert_parallel_degree=2", "model.tie_word_embeddings=true"]),
+]
 
 
 class Athanor:
@@ -85,9 +94,9 @@ def assert_same_training(one, many):
         assert a["tokens_seen"] == b["tokens_seen"]
 
 
-@pytest.mark.parametrize("ranks,layout", LAYOUTS)
+@pytest.mark.parametrize("ranks,layout", LAYOUTS + SHARING)
 def test_ranks_train_as_one_does_and_their_model_is_their_checkpoint(open_mpi, program, data, tmp_path, ranks, layout):
-    one = RankRun(program, tmp_path, data, "one").alone()
+    one = RankRun(program, tmp_path, data, "one").alone(*(word for word in layout if word.startswith("model.")))
     many = RankRun(program, tmp_path, data, "many").on(open_mpi, ranks, *layout)
     assert_same_training(one, many)
     again = tmp_path / "exported"
@@ -109,14 +118,30 @@ def test_a_run_moves_between_layouts_as_if_it_had_never_been_cut(open_mpi, progr
         assert a["loss"] == pytest.approx(b["loss"], rel=2e-4), a["step"]
 
 
+def test_twelve_ranks_then_one_then_eight_train_as_one_rank_does(open_mpi, program, data, tmp_path):
+    both = ["model.num_hidden_layers=4", "model.num_experts=6", "train.global_batch_size=12", "optimizer.schedule=constant",
+            "model.tie_word_embeddings=true"]
+    twelve = ["parallelism.pipeline_schedule=interleaved_1f1b", "parallelism.virtual_stages=2", *PIPELINE, *TENSOR,
+              "parallelism.sequence_parallel=true", "parallelism.expert_parallel_degree=3", "moe.dispatch=all_to_all"]
+    eight = [*PIPELINE, *TENSOR, "parallelism.pipeline_split=[1, 3]", "parallelism.data_parallel_replicate_degree=2",
+             "parallelism.sharding=hierarchical", "parallelism.expert_parallel_degree=2", "moe.dispatch=all_to_all_2d",
+             "parallelism.mapping=[\"tensor\", \"shard\", \"expert\", \"pipeline\", \"replicate\", \"context\"]"]
+    one = RankRun(program, tmp_path, data, "one").alone(*both)
+    many = RankRun(program, tmp_path, data, "many").on(open_mpi, 12, *both, *twelve, "train.steps=3")
+    many.alone(*both, "train.steps=5").on(open_mpi, 8, *both, *eight)
+    assert [line["step"] for line in many.metrics()] == list(range(1, 9))
+    assert_same_training(one, many)
+
+
 @pytest.mark.parametrize("load", ["broadcast", "all_reduce"])
 def test_weights_that_one_rank_reads_reach_all(open_mpi, program, data, tmp_path, load):
     first = RankRun(program, tmp_path, data, "first").alone()
     model = first.folder / "models" / "step-00000008"
     begins = f"checkpoint.resume={model}", "train.steps=12", f"checkpoint.load={load}"
     one = RankRun(program, tmp_path, data, "one").alone(*begins)
-    many = RankRun(program, tmp_path, data, "many").on(open_mpi, 4, *begins, "parallelism.expert_parallel_degree=2")
-    assert_same_training(one, many)
+    for name, layout in [("experts", ["parallelism.expert_parallel_degree=2"]), ("stages", [*PIPELINE, *TENSOR])]:
+        many = RankRun(program, tmp_path, data, name).on(open_mpi, 4, *begins, *layout)
+        assert_same_training(one, many)
 
 
 def test_a_full_disk_on_one_rank_costs_the_checkpoint_and_is_said_once(open_mpi, program, data, tmp_path):
@@ -164,12 +189,16 @@ def rank_processes(config):
     return found
 
 
-def test_a_signal_to_one_rank_ends_all_after_the_same_step(open_mpi, program, data, tmp_path):
+ENDLESS = ["train.steps=100000", "checkpoint.interval=50000", "checkpoint.model_interval=0",
+           "train.validation_interval=0", "optimizer.schedule=constant"]
+
+
+@pytest.mark.parametrize("ranks,layout", [(2, []), (4, [*PIPELINE, *TENSOR])])
+def test_a_signal_to_one_rank_ends_all_after_the_same_step(open_mpi, program, data, tmp_path, ranks, layout):
     run = RankRun(program, tmp_path, data, "run")
     environment = dict(os.environ, OMP_NUM_THREADS="1")
-    words = run.words(["train.steps=100000", "checkpoint.interval=50000", "checkpoint.model_interval=0",
-                       "train.validation_interval=0"])
-    process = subprocess.Popen([open_mpi.path, *open_mpi.options, "-n", "2", run.program, "train", *words], env=environment,
+    process = subprocess.Popen([open_mpi.path, *open_mpi.options, "-n", str(ranks), run.program, "train",
+                                *run.words([*ENDLESS, *layout])], env=environment,
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         metrics = run.folder / "metrics.jsonl"
@@ -183,3 +212,8 @@ def test_a_signal_to_one_rank_ends_all_after_the_same_step(open_mpi, program, da
     last = run.metrics()[-1]["step"]
     assert f"stopped by signal 15 after step {last}" in err, err
     assert run.checkpoint(last).exists()
+    steps = f"train.steps={last + 2}"
+    run.on(open_mpi, ranks, *ENDLESS, *layout, steps)
+    whole = RankRun(program, tmp_path, data, "whole").on(open_mpi, ranks, *ENDLESS, *layout, steps)
+    for a, b in zip(whole.metrics(), run.metrics(), strict=True):
+        assert (a["step"], a["loss"], a["grad_norm"]) == (b["step"], b["loss"], b["grad_norm"])

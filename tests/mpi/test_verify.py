@@ -88,6 +88,44 @@ PLANTED = {
     "norm.one_shard": r"gradient norm: gradient norm|reports norm",
 }
 
+# Two tensor ranks in each of two stages, and what they share in other ways.
+SHARED = {
+    **MOE,
+    "model.num_key_value_heads": 2,
+    "model.num_hidden_layers": 3,
+    "parallelism.data_parallel_shard_degree": 1,
+    "parallelism.expert_parallel_degree": 1,
+    "parallelism.tensor_parallel_degree": 2,
+    "parallelism.pipeline_parallel_degree": 2,
+}
+TIED = {"model.tie_word_embeddings": True}
+SEQUENCE = {"parallelism.sequence_parallel": True}
+AUX = {"moe.router_aux_loss_coef": 0.5}
+PLANTED_IN_SHARED = {
+    "tensor.missing_all_reduce": ({}, r"gradients, step 1: model\.|loss and its parts: loss"),
+    "tensor.doubled_all_reduce": ({}, r"gradients, step 1: model\.|loss and its parts: loss"),
+    "tensor.vocabulary_offset": ({}, r"gradients, step 1: model\.embed_tokens"),
+    "sequence.norm_unsynchronised": (SEQUENCE, r"gradients, step 1: model\.(layers\.\d\..*)?norm"),
+    "pipeline.tied_once": (TIED, r"gradients, step 1: model\.embed_tokens"),
+    "pipeline.aux_lost": (AUX, r"loss and its parts: aux|gradients, step 1: model\.layers\.\d\.mlp\.gate"),
+    "pipeline.microbatch_swapped": ({}, r"loss and its parts: loss|gradients, step 1: model\."),
+    "pipeline.wrong_dtype": ({}, r"gradients, step 1: model\."),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED_IN_SHARED)
+def test_a_fault_planted_among_tensor_ranks_and_stages_is_named(verify, fault):
+    fields, named = PLANTED_IN_SHARED[fault]
+    done = verify({**SHARED, **fields}, 4, "--steps", 2, faults=f"{fault}:plant")
+    assert done.code == 1, done
+    assert any(re.search(named, line) for line in done.failures()), done
+
+
+@pytest.mark.parametrize("fields", [TIED, SEQUENCE, AUX], ids=["tied", "sequence", "aux"])
+def test_tensor_ranks_in_stages_without_faults_pass_and_repeat_their_bits(verify, fields):
+    done = verify({**SHARED, **fields}, 4, "--steps", 2, "--twice")
+    assert done.code == 0, done
+
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_fault_is_named(verify, fault):
@@ -118,6 +156,20 @@ def test_mula_20b_s_layout_of_twelve_expert_ranks(verify):
     done = verify(recipe, 12, "--set", "train.num_threads=1", "--set", "moe.dispatch=all_to_all")
     assert done.code == 0, done
     assert "expert 12" in done.out
+
+
+@pytest.mark.parametrize("recipe,pipeline,expert,layers", [
+    ("mula-100b-a7b", 4, 3, "layers 1 1 1 1"),
+    ("mula-100b-a7b", 2, 6, "layers 1 1"),
+    ("mula-220b-a10b", 8, 1, "layers 1 1 1 1 1 1 1 1"),
+    ("mula-220b-a10b", 4, 3, "layers 1 1 1 1"),
+])
+def test_the_layouts_of_mula_s_pipelines_with_fewer_expert_ranks(verify, recipe, pipeline, expert, layers):
+    path = pathlib.Path(__file__).resolve().parents[2] / "recipes" / f"{recipe}.toml"
+    done = verify(path, pipeline * expert, "--set", "train.num_threads=1", "--set", f"parallelism.expert_parallel_degree={expert}",
+                  "--set", f"parallelism.pipeline_parallel_degree={pipeline}")
+    assert done.code == 0, done
+    assert f"expert {expert}" in done.out and f"pipeline {pipeline} (1f1b, {layers})" in done.out, done
 
 
 def test_faults_of_a_layout_are_all_told_once(verify):
