@@ -164,9 +164,9 @@ TEST(Memory, StateIsEighteenBytesAParameterInBf16AndSixteenInFp32) {
   auto config = recipe("olmoe-tiny");
   const auto parameters = static_cast<double>(count_parameters(config.model));
   config.train.dtype = "bfloat16";
-  EXPECT_EQ(estimate_train_memory(config, 512).state_bytes, 16 * parameters);
+  EXPECT_EQ(estimate_train_memory(config, 512, Layout(config, 1), 0).state_bytes, 16 * parameters);
   config.train.dtype = "float32";
-  EXPECT_EQ(estimate_train_memory(config, 512).state_bytes, 16 * parameters);
+  EXPECT_EQ(estimate_train_memory(config, 512, Layout(config, 1), 0).state_bytes, 16 * parameters);
 }
 
 }  // namespace

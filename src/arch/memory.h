@@ -2,20 +2,27 @@
 // What a training process will hold, before it holds it.
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "arch/layout.h"
 #include "config/run_config.h"
 
 namespace athanor {
 
-/// Elements of flat memory that a rank holds: all dense parameters, and those experts that are its own.
+/// Elements of flat memory that a rank holds: experts that are its own, and everything else, whose state is shared
+/// alike.
 struct HeldElements {
   int64_t dense = 0, expert = 0;
   int64_t total() const { return dense + expert; }
 };
 
-/// Of each rank (tensor and pipeline degree 1), without the padding of buckets.
+/// Of each rank with a tensor and pipeline degree of 1, without the padding of buckets.
 HeldElements count_held_elements(const ModelConfig& model, int64_t expert_degree);
+
+/// Of any rank, by parameter group (arch/holding.h), without the padding of buckets.
+std::map<std::string, int64_t> count_held_groups(const RunConfig& config, const Layout& layout, int rank);
+HeldElements count_held_elements(const RunConfig& config, const Layout& layout, int rank);
 
 /// How many ranks share the state of what they all hold.
 ///
@@ -43,16 +50,19 @@ struct StateBytes {
 StateBytes count_state_bytes(HeldElements held, StateShards shards, bool bf16);
 
 struct MemoryNeed {
-  double state_bytes = 0;       ///< master (the weights are in it), moments, gradients
-  double activation_bytes = 0;  ///< kept for backward, one microbatch
-  double transient_bytes = 0;   ///< the largest scratch: a chunk of logits and its gradient, or one layer's backward
-  double total() const { return state_bytes + activation_bytes + transient_bytes; }
+  double state_bytes = 0;       ///< StateBytes::total
+  double activation_bytes = 0;  ///< kept for backward, of all microbatches in flight (arch/activations.h)
+  double transient_bytes = 0;   ///< what comes and goes on top of that
+  double buffer_bytes = 0;      ///< rounded gradients on their way: reduce_dtype bfloat16, more than one data rank
+  double total() const { return state_bytes + activation_bytes + transient_bytes + buffer_bytes; }
 };
 
-/// One process that holds the whole model; `seq_len` as resolved from the data.
-MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len);
+/// One rank of a layout, whose experts get an even share of the tokens; `seq_len` as resolved from the data.
+/// @param threads  that compute: each has scratch memory of its own.
+MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
+                                 int threads = 1);
 
-/// One rank of a layout, whose experts get an even share of the tokens.
-MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout);
+/// The rank that needs most, of those at data rank 0.
+int fullest_rank(const RunConfig& config, int64_t seq_len, const Layout& layout);
 
 }  // namespace athanor

@@ -22,8 +22,7 @@ RunConfig config_of(int shard, int expert, const std::string& mapping) {
 std::map<std::string, StepTraffic> table_of(const RunConfig& config, int world_size) {
   const Layout layout(config, world_size);
   std::map<std::string, StepTraffic> table;
-  for (auto& line : count_step_traffic(config, layout, count_held_elements(config.model, layout.expert()), 512,
-                                       supernodes_of(config.topology, world_size))) {
+  for (auto& line : count_step_traffic(config, layout, 512, supernodes_of(config.topology, world_size))) {
     table[line.what] = line;
   }
   return table;
@@ -73,17 +72,18 @@ TEST(Traffic, FollowsTheFormulas) {
   EXPECT_DOUBLE_EQ(total("dense weights"), 2.0 * static_cast<double>(held.dense) * 3);
   EXPECT_DOUBLE_EQ(total("expert gradients"), 2 * 4.0 * static_cast<double>(held.expert));
   const double reached = 1 - (8.0 * 7) / (16 * 15), tokens = 16 * 512;
-  EXPECT_DOUBLE_EQ(total("tokens"), 4 * 256 * 2.0 * tokens * reached * 4);
+  const double choices = 8 * 2 * 2 / 2 + 4 * 2;  // there, and their gradients back
+  EXPECT_NEAR(total("tokens"), (4 * 256 * 2.0 + choices) * tokens * reached * 4, 1e-3 * total("tokens"));
 }
 
 TEST(Traffic, NoShardingGathersNoWeightsAndReducesTwice) {
   auto config = config_of(4, 1, "expert_inner");
   config.parallelism.sharding = "none";
   const auto table = table_of(config, 4);
-  EXPECT_EQ(table.at("dense weights").inside, 0);
+  EXPECT_FALSE(table.contains("dense weights"));
   EXPECT_DOUBLE_EQ(table.at("dense gradients").inside,
                    2 * 4.0 * 3 * static_cast<double>(count_held_elements(config.model, 1).dense));
-  EXPECT_EQ(table.at("tokens").inside + table.at("tokens").outside, 0);
+  EXPECT_FALSE(table.contains("tokens"));
 }
 
 TEST(Traffic, AnyOfTheOwnedExpertsIsDrawnAsCombinatoricsSay) {

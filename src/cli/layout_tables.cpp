@@ -34,7 +34,7 @@ std::string state_table(RunConfig config, int num_ranks, HeldElements held) {
   return text;
 }
 
-std::string traffic_table(RunConfig config, int num_ranks, HeldElements held) {
+std::string traffic_table(const RunConfig& config, int num_ranks) {
   const int64_t seq_len = config.data.seq_len;
   if (seq_len == 0) return "#\n# set data.seq_len for what a step sends\n";
   const auto supernode = supernodes_of(config.topology, num_ranks);
@@ -50,7 +50,7 @@ std::string traffic_table(RunConfig config, int num_ranks, HeldElements held) {
     text += fmt::format("# {:<24}{:>12}{:>12}\n",
                         "mapping " + (name ? *name : std::string("[…]")) + (chosen ? " *" : ""), "inside", "outside");
     StepTraffic sum{.what = "together"};
-    auto lines = count_step_traffic(mapped, Layout(mapped, num_ranks), held, seq_len, supernode);
+    auto lines = count_step_traffic(mapped, Layout(mapped, num_ranks), seq_len, supernode);
     for (const auto& line : lines) sum.inside += line.inside, sum.outside += line.outside;
     lines.push_back(sum);
     for (const auto& line : lines) {
@@ -67,9 +67,9 @@ std::string layout_tables(const RunConfig& config, int num_ranks) {
   const Layout layout(config, num_ranks);
   std::string text = degrees_line(layout, config);
   for (const auto& line : find_unsupported_degrees(config.parallelism)) text += "# " + line + "\n";
-  if (layout.pipeline() * layout.tensor() > 1 || !config.model.from.empty()) return text;
-  const HeldElements held = count_held_elements(config.model, layout.expert());
-  return text + state_table(config, num_ranks, held) + traffic_table(config, num_ranks, held);
+  if (!config.model.from.empty()) return text;
+  const HeldElements held = count_held_elements(config, layout, 0);
+  return text + state_table(config, num_ranks, held) + traffic_table(config, num_ranks);
 }
 
 }  // namespace athanor

@@ -4,7 +4,8 @@
 
 namespace athanor::ops {
 
-Tensor flat_zeros(int64_t n, at::ScalarType dtype) {
+Tensor flat_zeros(int64_t n, at::ScalarType dtype, c10::Device device) {
+  if (!device.is_cpu()) return at::zeros({n}, at::TensorOptions(dtype).device(device));
   constexpr size_t kHugePage = size_t{2} << 20;
   const size_t bytes = static_cast<size_t>(n) * c10::elementSize(dtype);
   if (bytes < kHugePage) return at::zeros({n}, dtype);

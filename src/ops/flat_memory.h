@@ -7,7 +7,7 @@ namespace athanor::ops {
 
 /// A tensor [n] of zeros, from the system directly and on huge pages where it grants them: a pass over gigabytes then
 /// looks up one address for 2 MiB instead of 512. Memory is taken when it is first written.
-/// @throws Error if there is not enough.
-Tensor flat_zeros(int64_t n, at::ScalarType dtype);
+/// @param device  kMeta: a shape without memory. @throws Error if there is not enough.
+Tensor flat_zeros(int64_t n, at::ScalarType dtype, c10::Device device = at::kCPU);
 
 }  // namespace athanor::ops

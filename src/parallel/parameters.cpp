@@ -6,14 +6,14 @@
 namespace athanor {
 
 ParameterStore::ParameterStore(std::vector<BucketEntry> entries, at::ScalarType compute_type, Use use,
-                               const Sharding& sharding)
+                               const Sharding& sharding, c10::Device device)
     : table_(std::move(entries)), buckets_(lay_out_buckets(table_, sharding)),
       owned_(find_owned_ranges(buckets_, sharding)), flat_size_(buckets_.empty() ? 0 : buckets_.back().range.end) {
   for (size_t i = 0; i < table_.size(); ++i) ATHANOR_ASSERT(by_name_.emplace(table_[i].name, i).second);
-  compute_ = ops::flat_zeros(flat_size_, compute_type);
+  compute_ = ops::flat_zeros(flat_size_, compute_type, device);
   if (use == Use::kInference) return;
-  grad_ = ops::flat_zeros(flat_size_, at::kFloat);
-  if (compute_type == at::kBFloat16) master_low_ = ops::flat_zeros(state_size(), at::kUInt16);
+  grad_ = ops::flat_zeros(flat_size_, at::kFloat, device);
+  if (compute_type == at::kBFloat16) master_low_ = ops::flat_zeros(state_size(), at::kUInt16, device);
 }
 
 int64_t ParameterStore::state_size() const {

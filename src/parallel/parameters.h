@@ -25,8 +25,9 @@ class ParameterStore {
   enum class Use { kTraining, kInference };
 
   /// Lays `entries` out (lay_out_buckets); all zero. Inference holds neither gradients nor, in bf16, the master's lower
-  /// bits.
-  ParameterStore(std::vector<BucketEntry> entries, at::ScalarType compute_type, Use use, const Sharding& sharding = {});
+  /// bits. On kMeta there are shapes and no memory: for dry runs.
+  ParameterStore(std::vector<BucketEntry> entries, at::ScalarType compute_type, Use use, const Sharding& sharding = {},
+                 c10::Device device = at::kCPU);
 
   const std::vector<BucketEntry>& table() const { return table_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }

@@ -27,19 +27,27 @@ void resolve_with_data(RunConfig& config, const Dataset& train) {
 }
 
 void check_memory(const RunConfig& config, const comm::World& world, const Layout& layout) {
-  const auto need = estimate_train_memory(config, config.data.seq_len, layout);
+  // Ranks differ, by their stages: what counts is all that this host will hold.
+  const int threads = at::get_num_threads();
+  const MemoryNeed own = estimate_train_memory(config, config.data.seq_len, layout, world.rank(), threads);
+  double all = 0;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (world.hosts()[static_cast<size_t>(rank)] == world.host())
+      all += estimate_train_memory(config, config.data.seq_len, layout, rank, threads).total();
+  }
   const auto available = static_cast<double>(available_memory_bytes());
   const int ranks = count_ranks_of_host(world);
-  const std::string each = ranks > 1 ? fmt::format(" for each of {} ranks on {}", ranks, world.host()) : "";
+  const std::string each = ranks > 1 ? fmt::format(" on rank {}, {} on the {} ranks of {}", world.rank(),
+                                                   format_bytes(all), ranks, world.host())
+                                     : "";
   const std::string parts = fmt::format(
-      "{} of weights, gradients and optimizer state, {} of activations, {} of scratch", format_bytes(need.state_bytes),
-      format_bytes(need.activation_bytes), format_bytes(need.transient_bytes));
-  ATHANOR_CHECK(need.total() * ranks <= available,
-                "this run needs about {} of memory{} ({}), and {} are free; a smaller train.micro_batch_size lowers "
-                "the activations, a smaller model the rest",
-                format_bytes(need.total()), each, parts, format_bytes(available));
-  log::info("memory: about {} needed{} ({}), {} free", format_bytes(need.total()), each, parts,
-            format_bytes(available));
+      "{} of weights, gradients and optimizer state, {} of activations, {} of scratch", format_bytes(own.state_bytes),
+      format_bytes(own.activation_bytes), format_bytes(own.transient_bytes + own.buffer_bytes));
+  ATHANOR_CHECK(all <= available,
+                "this run needs about {} of memory{} ({}), and {} are free; a smaller train.micro_batch_size or "
+                "parallelism.recompute lowers the activations, a smaller model or more ranks the rest",
+                format_bytes(own.total()), each, parts, format_bytes(available));
+  log::info("memory: about {} needed{} ({}), {} free", format_bytes(own.total()), each, parts, format_bytes(available));
 }
 
 void refuse_zero_routers(const RunConfig& config, const ParameterStore& parameters) {

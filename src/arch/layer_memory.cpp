@@ -1,0 +1,324 @@
+#include "arch/layer_memory.h"
+
+#include <cmath>
+
+#include "arch/traffic.h"
+#include "config/families.h"
+
+namespace athanor {
+namespace {
+
+// Of kernels/cpu/matmul.cpp: strips of the right factor, and blocks of a left one that has to be packed.
+constexpr double kStripBytes = 512 << 10, kPanelColumns = 32, kMostPanels = 16, kPartRows = 960, kSumChunk = 1024,
+                 kLongK = 4096, kLongChunk = 2048;
+constexpr double kNormRowsPerPartial = 64;  // of ops/norm.cpp
+
+double strip_bytes(double k, double width) {
+  const double panel = k * kPanelColumns * width;
+  return std::clamp(std::floor(kStripBytes / std::max(panel, 1.0)), 1.0, kMostPanels) * panel;
+}
+
+}  // namespace
+
+LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& layout, int threads) {
+  const ModelConfig& m = config.model;
+  const auto number = [](int64_t n) { return static_cast<double>(n); };
+  const int64_t tensor = layout.tensor();
+  const QkNorm qk_norm = family_of(m).qk_norm;
+  LayerShape s{};
+  s.tokens = number(config.train.micro_batch_size * seq_len);
+  s.seq_len = number(seq_len);
+  s.tensor = tensor > 1;
+  s.shares_tokens = s.tensor && config.parallelism.sequence_parallel;
+  s.own_tokens = s.shares_tokens ? s.tokens / number(tensor) : s.tokens;
+  s.width = config.train.dtype == "bfloat16" ? 2 : 4;
+  s.hidden = number(m.hidden_size), s.head_dim = number(m.head_dim());
+  s.heads = number(m.num_attention_heads / tensor);
+  s.kv_heads = number(std::max<int64_t>(1, m.kv_heads() / tensor));
+  s.q = s.heads * s.head_dim, s.kv = s.kv_heads * s.head_dim;
+  s.ffn = number(m.intermediate_size) / number(tensor);
+  s.shared = number(m.shared_intermediate_size()) / number(tensor);
+  s.expert_ffn = number(m.expert_intermediate_size()) / number(tensor);
+  s.experts = number(m.num_experts), s.choices = number(m.num_experts_per_tok);
+  s.local = s.experts / layout.expert();
+  s.rows = s.tokens * s.choices;
+  s.dispatches = layout.expert() > 1;
+  s.allgather = config.moe.dispatch == "allgather";
+  if (s.dispatches) {
+    const double reached = probability_of_any(m.num_experts, m.num_experts / layout.expert(), m.num_experts_per_tok);
+    s.sent = s.received = s.tokens * layout.expert() * (s.allgather ? 1 : reached);
+  }
+  s.sigmoid = m.router_score == "sigmoid";
+  s.layer_norm = family_of(m).norm != NormKind::kRms;
+  s.norm_whole = qk_norm == QkNorm::kWhole, s.norm_head = qk_norm == QkNorm::kHead;
+  s.clip = m.clip_qkv > 0;
+  s.threads = threads;
+  return s;
+}
+
+Recomputed recomputed(const ParallelismConfig& parallelism) {
+  const auto has = [&](const char* kind) {
+    return std::ranges::find(parallelism.recompute, kind) != parallelism.recompute.end();
+  };
+  return {has("norm"), has("attention"), has("moe"), has("layer")};
+}
+
+// x · W, with rows of x as they lie.
+double LayerMemory::product_scratch(double k) const {
+  return s_.threads * strip_bytes(k > kLongK ? kLongChunk : k, s_.width);
+}
+
+// A weight's gradient over so many rows: both factors are packed.
+double LayerMemory::sum_scratch(double rows) const {
+  const double k = std::min(rows, kSumChunk);
+  return s_.threads * (kPartRows * k * s_.width + strip_bytes(k, s_.width));
+}
+
+// ---- norms
+
+void LayerMemory::norm_forward(Tape& t, bool branch) {
+  if (branch) t.take(s_.residual());
+  t.take(s_.residual() + statistics());
+  left_ += statistics();
+}
+
+// The gradients of the stream and of the normed tokens become one.
+void LayerMemory::norm_backward(Tape& t, bool /*branch*/) {
+  t.take(s_.residual());
+  if (!s_.layer_norm) t.pulse(s_.own_tokens / kNormRowsPerPartial * s_.hidden * 4);
+  t.give(2 * s_.residual());
+  t.give(s_.residual());  // what the norm read
+}
+
+// Under sequence_parallel matrices read the tokens of all ranks, which take the place of the rank's own.
+void LayerMemory::enter(Tape& t) {
+  if (s_.shares_tokens) t.swap(s_.stream(), s_.residual());
+}
+
+// ---- attention
+
+void LayerMemory::attention_forward(Tape& t, bool keep) {
+  const bool reads_x = s_.norm_whole || s_.norm_head || s_.clip;
+  const auto statistics_of = [&](double heads) {
+    return s_.tokens * 4 * (s_.norm_head ? heads : s_.norm_whole ? 1 : 0);
+  };
+  t.take(s_.of(s_.kv));
+  if (s_.clip) t.take(s_.of(s_.kv));
+  if (s_.clip && !keep) t.give(s_.of(s_.kv));
+  for (const auto& [columns, heads] : {std::pair{s_.q, s_.heads}, std::pair{s_.kv, s_.kv_heads}}) {
+    t.take(s_.of(columns));
+    t.take(s_.of(columns) + statistics_of(heads));
+    if (!keep || !reads_x) t.give(s_.of(columns));
+    keep ? void(left_ += statistics_of(heads)) : t.give(statistics_of(heads));
+  }
+  const double logsumexp = s_.tokens * s_.heads * 4;
+  t.take(s_.of(s_.q) + logsumexp);
+  t.pulse(2 * s_.of(s_.kv));  // packed keys and values
+  keep ? void(left_ += logsumexp) : t.give(logsumexp);
+  t.take(s_.stream());
+  if (!keep) t.give(s_.of(2 * s_.q + 2 * s_.kv));
+}
+
+void LayerMemory::attention_backward(Tape& t) {
+  const bool reads_x = s_.norm_whole || s_.norm_head || s_.clip;
+  const auto input_gradient = [&](double columns, bool first) {
+    t.pulse(sum_scratch(s_.tokens));
+    t.take(s_.stream());
+    t.give(s_.of(columns));
+    if (!first) t.give(s_.stream());  // added up
+  };
+  t.pulse(sum_scratch(s_.tokens));
+  t.take(s_.of(s_.q));              // of the heads' output
+  t.take(s_.of(s_.q + 2 * s_.kv));  // of q, k, v
+  const double per_head = s_.seq_len * s_.head_dim * (7 * s_.width + 12);
+  t.pulse(std::min(s_.threads, s_.kv_heads * s_.tokens / s_.seq_len) * per_head);
+  t.give(s_.of(2 * s_.q + 2 * s_.kv));  // q, k, v and the output
+  t.give(s_.of(s_.q));
+  for (const bool of_keys : {true, false}) {
+    const double columns = of_keys ? s_.kv : s_.q;
+    t.swap(s_.of(columns), s_.of(columns));
+    if (reads_x) t.give(s_.of(columns));
+    input_gradient(columns, of_keys);
+  }
+  if (s_.clip) t.swap(s_.of(s_.kv), s_.of(2 * s_.kv));
+  input_gradient(s_.kv, false);
+}
+
+// ---- feed-forward
+
+void LayerMemory::swiglu_forward(Tape& t, double ffn, bool keep) {
+  t.take(s_.of(3 * ffn));
+  t.pulse(product_scratch(s_.hidden));
+  t.take(s_.stream());
+  if (!keep) t.give(s_.of(3 * ffn));
+}
+
+void LayerMemory::swiglu_backward(Tape& t, double ffn) {
+  t.pulse(sum_scratch(s_.tokens));
+  t.swap(s_.of(ffn), s_.of(ffn));  // the activation and its gradient
+  t.take(s_.of(2 * ffn));
+  t.give(s_.of(3 * ffn));  // gate, up, and that gradient
+  t.take(s_.stream());
+  t.give(s_.of(ffn));
+  t.pulse(s_.stream());
+  t.give(s_.of(ffn));
+}
+
+void LayerMemory::route_forward(Tape& t, bool keep, bool decides) {
+  const double scores = s_.tokens * (4 * s_.experts + 4), ids = 8 * s_.tokens * s_.choices;
+  t.take(s_.of(s_.experts) + scores + (decides ? ids : 0) + ids / 2);
+  if (decides) left_ += ids;
+  if (!keep || !s_.sigmoid) t.give(s_.of(s_.experts));
+  keep ? void(left_ += scores) : t.give(scores);
+}
+
+void LayerMemory::route_backward(Tape& t) {
+  const double weights = 4 * s_.tokens * s_.choices;
+  t.swap(s_.of(s_.experts), weights);
+  if (s_.sigmoid) t.give(s_.of(s_.experts));
+  t.pulse(s_.stream());
+  t.give(s_.of(s_.experts));
+}
+
+void LayerMemory::experts_forward(Tape& t, bool keep) {
+  const double route = 8 * (choice_rows() * s_.choices * 2 + s_.local + 1), rows = s_.rows * s_.width;
+  t.take(route + rows * s_.hidden + 2 * rows * s_.expert_ffn);
+  t.pulse(product_scratch(s_.hidden));
+  t.give(rows * s_.hidden);
+  t.take(rows * s_.expert_ffn + rows * s_.hidden);
+  t.pulse(product_scratch(s_.expert_ffn));
+  t.give(rows * s_.expert_ffn);
+  t.swap(s_.dispatches ? s_.received * s_.hidden * s_.width : s_.stream(), rows * s_.hidden);
+  if (!keep) t.give(route + 2 * rows * s_.expert_ffn);
+  if (keep && !s_.dispatches) left_ += route;
+}
+
+void LayerMemory::experts_backward(Tape& t) {
+  const double rows = s_.rows * s_.width, weights = 4 * s_.tokens * s_.choices;
+  t.take(weights + rows * (s_.hidden + 3 * s_.expert_ffn));
+  t.pulse(sum_scratch(s_.rows / s_.local));
+  t.take(rows * s_.hidden);
+  t.pulse(sum_scratch(s_.rows / s_.local));
+  t.take(s_.stream());
+  t.give(rows * (2 * s_.hidden + 3 * s_.expert_ffn) + 2 * rows * s_.expert_ffn + weights);
+}
+
+void LayerMemory::dispatch_forward(Tape& t, bool keep) {
+  const double received = s_.received * s_.hidden * s_.width, sent = s_.allgather ? 0 : s_.sent * s_.hidden * s_.width;
+  const double travelling = 8 * s_.choices * ((s_.allgather ? s_.tokens : s_.sent) + s_.received),
+               choices = 12 * s_.received * s_.choices;
+  t.take(travelling + s_.stream() + received + sent);
+  t.swap(choices, travelling);
+  t.give(sent);
+  experts_forward(t, keep);
+  t.pulse(s_.allgather ? s_.stream() : sent);  // what comes back
+  t.give(received);                            // this rank's sums
+  if (!keep) t.give(received + choices);
+}
+
+void LayerMemory::dispatch_backward(Tape& t) {
+  const double received = s_.received * s_.hidden * s_.width, sent = s_.allgather ? 0 : s_.sent * s_.hidden * s_.width;
+  const double rows = s_.rows * s_.width, weights = 4 * s_.received * s_.choices,
+               own_weights = 4 * s_.tokens * s_.choices;
+  const double route = 8 * (s_.received * s_.choices * 2 + s_.local + 1);
+  t.take(received + s_.stream() + weights);
+  t.pulse(sent);
+  t.take(rows * (s_.hidden + 3 * s_.expert_ffn));
+  t.give(2 * rows * s_.expert_ffn);
+  t.take(received);
+  t.give(rows * s_.hidden);
+  const double back = s_.allgather ? s_.stream() : sent;
+  t.take(back + weights + own_weights);
+  t.pulse(rows * s_.hidden + sum_scratch(s_.rows / s_.local));
+  t.give(3 * rows * s_.expert_ffn);
+  t.give(back + received + weights);
+  t.give(2 * received + weights);  // tokens and their gradients, with dweights
+  t.give(12 * s_.received * s_.choices + route);
+  t.give(own_weights);  // those that forward held
+}
+
+void LayerMemory::feed_forward(Tape& t, bool keep, bool decides) {
+  if (!sparse_) return swiglu_forward(t, s_.ffn, keep);
+  route_forward(t, keep, decides);
+  s_.dispatches ? dispatch_forward(t, keep) : experts_forward(t, keep);
+  if (s_.shared > 0) {
+    swiglu_forward(t, s_.shared, keep);
+    t.swap(s_.stream(), 2 * s_.stream());
+  }
+  if (!keep) t.give(4 * s_.tokens * s_.choices);
+}
+
+void LayerMemory::feed_backward(Tape& t) {
+  if (!sparse_) return swiglu_backward(t, s_.ffn);
+  if (s_.shared > 0) swiglu_backward(t, s_.shared);
+  s_.dispatches ? dispatch_backward(t) : experts_backward(t);
+  t.take(4 * s_.tokens * s_.choices);
+  t.give(4 * s_.tokens * s_.choices);
+  route_backward(t);
+  if (s_.shared > 0) t.give(s_.stream());
+}
+
+// ---- the layer
+
+void LayerMemory::parts_forward(Tape& t, bool branch, const Recomputed& again, bool keep) {
+  const double read = s_.shares_tokens ? s_.stream() : s_.residual();
+  norm_forward(t, branch);
+  enter(t);
+  attention_forward(t, keep && !again.attention);
+  if (s_.shares_tokens) t.swap(s_.residual(), s_.stream());
+  if (again.norm || !keep) t.give(read);
+  norm_forward(t, true);
+  enter(t);
+  feed_forward(t, keep && !again.moe, true);
+  if (s_.shares_tokens) t.swap(s_.residual(), s_.stream());
+  if (again.norm || !keep) t.give(read);
+  t.give(s_.residual());              // attention's branch
+  if (branch) t.give(s_.residual());  // the one before it
+}
+
+void LayerMemory::forward(Tape& t, bool branch) {
+  if (!again_.layer) return parts_forward(t, branch, again_, true);
+  const double before = t.now(), had = left_;
+  parts_forward(t, branch, {}, false);
+  // What is left: the sum, and which experts were chosen.
+  t.take(s_.residual());
+  const double ids = sparse_ ? 8 * s_.tokens * s_.choices : 0;
+  t.give(t.now() - before - s_.residual() - ids);
+  left_ = had + ids;
+}
+
+void LayerMemory::parts_backward(Tape& t, bool branch, const Recomputed& again) {
+  const double read = s_.shares_tokens ? s_.stream() : s_.residual();
+  // A part computed again holds its output, and what only its own graph holds, until it is done.
+  const auto part = [&](bool computed_again, auto forward, auto backward) {
+    if (again.norm) t.take(read);
+    if (s_.shares_tokens) t.take(s_.stream());  // the gradient, of all tokens
+    const double had = left_;
+    if (computed_again) forward();
+    backward();
+    if (computed_again) t.give(s_.stream() + left_ - had);
+    if (computed_again) left_ = had;
+    if (s_.shares_tokens) t.give(s_.stream());
+    t.give(read);
+    if (s_.shares_tokens) t.swap(s_.residual(), s_.stream());
+  };
+  part(
+      again.moe, [&] { feed_forward(t, true, false); }, [&] { feed_backward(t); });
+  norm_backward(t, true);
+  part(
+      again.attention, [&] { attention_forward(t, true); }, [&] { attention_backward(t); });
+  norm_backward(t, branch);
+}
+
+void LayerMemory::backward(Tape& t, bool branch) {
+  if (!again_.layer) return parts_backward(t, branch, again_);
+  const double had = left_, ids = sparse_ ? 8 * s_.tokens * s_.choices : 0;
+  parts_forward(t, false, {}, true);
+  if (sparse_) t.give(ids), left_ -= ids;  // they are not chosen again
+  t.take(s_.residual());                   // the layer's output
+  parts_backward(t, false, {});
+  t.give(s_.residual() + left_ - had);
+  left_ = had;
+}
+
+}  // namespace athanor
