@@ -56,6 +56,13 @@ struct VerifyArguments {
   uint64_t draw = 1;      ///< of the process of one rank: which data
 };
 
+struct DryRunArguments {
+  std::string config_file;
+  std::vector<std::string> overrides;
+  int ranks = 1, rank = -1;  ///< −1: the rank that needs most
+  bool json = false;
+};
+
 /// Of every benchmark in the core.
 struct BenchArguments {
   std::string json;

@@ -1,0 +1,24 @@
+#include "train/dry_run.h"
+
+#include <fmt/core.h>
+
+#include "checkpoint/hf_import.h"
+#include "cli/core.h"
+#include "config/toml_reader.h"
+#include "config/training_stages.h"
+#include "train/start.h"
+
+ATHANOR_CORE_ENTRY(dry_run) {
+  using namespace athanor;
+  const auto& given = *static_cast<const DryRunArguments*>(arguments);
+  RunConfig config = load_run_config(given.config_file, given.overrides,
+                                     [&](const RunConfig& read) { return find_misfits(read, given.ranks); });
+  config = training_stages(config).front().config;
+  if (!config.model.from.empty()) config.model = HfFolder::open(config.model.from).model();
+  refuse_misfits(config, given.ranks);
+  ATHANOR_CHECK(config.data.seq_len > 0, "a dry run reads no data: set data.seq_len to the tokens of an instance");
+  ATHANOR_CHECK(given.rank < given.ranks, "rank {} is not among {} ranks", given.rank, given.ranks);
+  const DryRun run = dry_run(config, given.ranks, given.rank);
+  fmt::print("{}", given.json ? to_json(run, config, given.ranks) : report(run, config, given.ranks));
+  return 0;
+}

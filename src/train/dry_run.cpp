@@ -1,0 +1,100 @@
+#include "train/dry_run.h"
+
+#include "parallel/gradient_reducer.h"
+#include "parallel/weight_gatherer.h"
+#include "train/start.h"
+
+namespace athanor {
+namespace {
+
+// What the groups have sent since `before`, by collective.
+class Meter {
+ public:
+  explicit Meter(const Mesh& mesh) : mesh_(mesh) {
+    for (const auto& [kind, group] : mesh.groups()) group->reset_traffic();
+  }
+
+  void read(const std::string& what, std::vector<SentLine>& lines) const {
+    for (const auto& [kind, group] : mesh_.groups()) {
+      const comm::Traffic& traffic = group->traffic();
+      const double total = static_cast<double>(traffic.bytes()), inside = static_cast<double>(traffic.bytes_inside);
+      for (const auto& [collective, bytes] : traffic.bytes_of) {
+        if (group->size() < 2) continue;
+        const auto sent = static_cast<double>(bytes);
+        lines.push_back({what, collective, group_name(kind), group->size(),
+                         static_cast<double>(traffic.calls_of.at(collective)), sent,
+                         total > 0 ? sent * inside / total : 0});
+      }
+      group->reset_traffic();
+    }
+  }
+
+ private:
+  const Mesh& mesh_;
+};
+
+// Gradients and weights of one parameter group: what its buckets send.
+void send_buckets(const RunConfig& config, const ParameterStore& parameters, const ShardPlan& plan,
+                  std::vector<SentLine>& lines) {
+  const Meter meter(plan.mesh());
+  GradientReducer reducer(parameters, plan, config.train.reduce_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat);
+  reducer.finish();
+  meter.read("gradients", lines);
+  WeightGatherer gatherer(parameters, plan);
+  for (const Bucket& bucket : parameters.buckets()) gatherer.start(bucket);
+  gatherer.wait_all();
+  meter.read("weights", lines);
+}
+
+// What is no gradient and no weight.
+void add_formulas(const RunConfig& config, const Mesh& mesh, std::vector<SentLine>& lines) {
+  const Layout& layout = mesh.layout();
+  for (const RankTraffic& line : count_rank_traffic(config, layout, mesh.rank(), config.data.seq_len)) {
+    if (line.what.ends_with(" gradients") || line.what.ends_with(" weights")) continue;
+    const auto& group = mesh.group(line.group).options().world_ranks;
+    const double share = share_inside(line, group, mesh.rank(), mesh.world().supernodes());
+    lines.push_back({line.what, line.collective, group_name(line.group), static_cast<int>(group.size()), line.calls,
+                     line.bytes, line.bytes * share});
+  }
+}
+
+}  // namespace
+
+DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
+  const Layout layout(config, num_ranks);
+  const int64_t seq_len = config.data.seq_len;
+  DryRun run;
+  run.rank = rank >= 0 ? rank : fullest_rank(config, seq_len, layout);
+  run.threads = static_cast<int>(std::max<int64_t>(1, config.train.num_threads));
+  comm::WorldOptions options = world_options(config);
+  options.fake_rank = run.rank;
+  options.fake_size = num_ranks;
+  const auto world = comm::World::open(options);
+  const Mesh mesh(layout, *world);
+  const ShardPlan plan(mesh, parse_sharding(config.parallelism.sharding));
+  const bool bf16 = config.train.dtype == "bfloat16";
+  const auto bucket_elements =
+      std::max<int64_t>(1, static_cast<int64_t>(config.parallelism.bucket_mb * 1e6 / sizeof(float)));
+  const ParameterStore parameters(
+      make_bucket_entries(held_parameters(config.model, config.parallelism, layout, run.rank)),
+      bf16 ? at::kBFloat16 : at::kFloat, ParameterStore::Use::kTraining, plan.sharding(bucket_elements), at::kMeta);
+
+  run.held = count_held_groups(config, layout, run.rank);
+  run.flat_elements = parameters.flat_size();
+  run.num_buckets = parameters.buckets().size();
+  run.state = {.weights = static_cast<int64_t>(parameters.compute().nbytes()),
+               .master = bf16 ? static_cast<int64_t>(parameters.master_low().nbytes()) : 0,
+               .moments = 8 * parameters.state_size(),
+               .gradient = static_cast<int64_t>(parameters.grad().nbytes())};
+  run.activations = count_activations(config, seq_len, layout, run.rank, run.threads);
+  if (config.train.reduce_dtype == "bfloat16") {
+    for (const Bucket& bucket : parameters.buckets())
+      if (plan.of(bucket).sum->size() > 1 || plan.of(bucket).beside)
+        run.gradient_buffer_bytes += 2 * static_cast<double>(bucket.range.size());
+  }
+  send_buckets(config, parameters, plan, run.sent);
+  add_formulas(config, mesh, run.sent);
+  return run;
+}
+
+}  // namespace athanor

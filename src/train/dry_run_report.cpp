@@ -1,0 +1,134 @@
+// A dry run as text and as JSON.
+
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "arch/inventory.h"
+#include "arch/stages.h"
+#include "base/text.h"
+#include "train/dry_run.h"
+
+namespace athanor {
+namespace {
+
+std::string bytes(double value) { return format_bytes(value); }
+
+std::string where(const DryRun& run, const Layout& layout) {
+  std::vector<std::string> at;
+  for (const Axis axis : {Axis::kPipeline, Axis::kReplicate, Axis::kShard, Axis::kExpert, Axis::kTensor})
+    at.push_back(fmt::format("{} {}", axis_name(axis), layout.coordinate(run.rank, axis)));
+  return join(at);
+}
+
+std::string stages_text(const DryRun& run, const RunConfig& config, const Layout& layout) {
+  std::vector<std::string> stages;
+  for (const StageLayers& s :
+       stages_of(config.model, config.parallelism, layout.coordinate(run.rank, Axis::kPipeline))) {
+    stages.push_back(fmt::format("{}layers {} to {}{}", s.embeds ? "embedding, " : "", s.first, s.end - 1,
+                                 s.has_head ? ", norm and output" : ""));
+  }
+  return join(stages, "; ");
+}
+
+std::string line(const std::string& name, double value, const std::string& remark = "") {
+  return fmt::format("  {:<34}{:>12}{}\n", name, bytes(value), remark.empty() ? "" : "   " + remark);
+}
+
+std::string memory_table(const DryRun& run, const RunConfig& config) {
+  const ActivationNeed& a = run.activations;
+  std::vector<std::string> kept;
+  for (const StageMemory& stage : a.stages) kept.push_back(bytes(stage.kept_bytes));
+  const std::string again =
+      config.parallelism.recompute.empty() ? "" : "; computed again: " + join(config.parallelism.recompute);
+  std::string text = "memory\n";
+  text += line("weights", static_cast<double>(run.state.weights), config.train.dtype);
+  text += line("master beside them", static_cast<double>(run.state.master), "the lower bits of fp32, of what is owned");
+  text += line("moments", static_cast<double>(run.state.moments), "fp32, of what is owned");
+  text += line("gradients", static_cast<double>(run.state.gradient), "fp32");
+  text += line("activations kept", a.kept_bytes - a.batch_bytes - a.mail_bytes,
+               fmt::format("{} in flight, {} a microbatch{}", a.in_flight, join(kept), again));
+  text +=
+      line("activations that come and go", a.transient_bytes(), fmt::format("scratch of {} thread(s)", run.threads));
+  text += line("tokens and targets of a step", a.batch_bytes);
+  if (a.mail_bytes > 0) text += line("on the way between stages", a.mail_bytes);
+  if (run.gradient_buffer_bytes > 0)
+    text += line("rounded gradients on their way", run.gradient_buffer_bytes, config.train.reduce_dtype);
+  return text + line("total", run.total_bytes());
+}
+
+std::string held_table(const DryRun& run, const RunConfig& config) {
+  int64_t total = 0;
+  std::string text = "parameters\n";
+  for (const auto& [group, elements] : run.held) {
+    text += fmt::format("  {:<34}{:>20}\n", group, format_thousands(static_cast<double>(elements)));
+    total += elements;
+  }
+  return text + fmt::format("  {:<34}{:>20}   of {} in the model, in {} buckets of about {:.3g} MB\n", "held",
+                            format_thousands(static_cast<double>(total)),
+                            format_thousands(static_cast<double>(count_parameters(config.model))), run.num_buckets,
+                            config.parallelism.bucket_mb);
+}
+
+std::string traffic_table(const DryRun& run) {
+  std::string text = fmt::format("sent in a step by this rank\n  {:<14}{:<16}{:<18}{:>7}{:>10}{:>12}{:>12}{:>12}\n",
+                                 "what", "collective", "group", "ranks", "calls", "bytes", "inside", "outside");
+  SentLine sum{.what = "together"};
+  const auto row = [](const SentLine& l) {
+    return fmt::format("  {:<14}{:<16}{:<18}{:>7}{:>10.0f}{:>12}{:>12}{:>12}\n", l.what, l.collective, l.group, l.ranks,
+                       l.calls, bytes(l.bytes), bytes(l.inside), bytes(l.bytes - l.inside));
+  };
+  for (const SentLine& l : run.sent) {
+    text += row(l);
+    sum.calls += l.calls, sum.bytes += l.bytes, sum.inside += l.inside;
+  }
+  sum.ranks = 0;
+  return text + row(sum);
+}
+
+}  // namespace
+
+std::string report(const DryRun& run, const RunConfig& config, int num_ranks) {
+  const Layout layout(config, num_ranks);
+  std::string text = fmt::format(
+      "{} ranks: pipeline {} x replicate {} x shard {} x tensor {}, expert {}; sharding {}; {} microbatches of {} x {} "
+      "tokens, schedule {}\n",
+      num_ranks, layout.pipeline(), layout.replicate(), layout.shard(), layout.tensor(), layout.expert(),
+      config.parallelism.sharding, layout.microbatches(), config.train.micro_batch_size, config.data.seq_len,
+      layout.pipeline() > 1 ? config.parallelism.pipeline_schedule : "none");
+  text += fmt::format("rank {}: {}; {}\n\n", run.rank, where(run, layout), stages_text(run, config, layout));
+  return text + held_table(run, config) + "\n" + memory_table(run, config) + "\n" + traffic_table(run);
+}
+
+std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
+  const Layout layout(config, num_ranks);
+  nlohmann::ordered_json out;
+  out["ranks"] = num_ranks;
+  out["rank"] = run.rank;
+  for (const Axis axis : {Axis::kPipeline, Axis::kReplicate, Axis::kShard, Axis::kExpert, Axis::kTensor})
+    out["coordinates"][axis_name(axis)] = layout.coordinate(run.rank, axis);
+  for (const auto& [group, elements] : run.held) out["held_elements"][group] = elements;
+  out["buckets"] = run.num_buckets;
+  auto& memory = out["memory_bytes"];
+  memory["weights"] = run.state.weights;
+  memory["master"] = run.state.master;
+  memory["moments"] = run.state.moments;
+  memory["gradients"] = run.state.gradient;
+  memory["activations_kept"] = run.activations.kept_bytes;
+  memory["activations_transient"] = run.activations.transient_bytes();
+  memory["rounded_gradients"] = run.gradient_buffer_bytes;
+  memory["total"] = run.total_bytes();
+  out["in_flight"] = run.activations.in_flight;
+  for (const SentLine& l : run.sent) {
+    out["sent"].push_back({{"what", l.what},
+                           {"collective", l.collective},
+                           {"group", l.group},
+                           {"ranks", l.ranks},
+                           {"calls", l.calls},
+                           {"bytes", l.bytes},
+                           {"inside", l.inside}});
+  }
+  return out.dump(2) + "\n";
+}
+
+}  // namespace athanor
