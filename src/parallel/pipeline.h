@@ -1,6 +1,8 @@
 #pragma once
 // Runs a schedule over the ranks of a pipeline: microbatches through stages, and messages between.
 
+#include <array>
+#include <chrono>
 #include <functional>
 #include <span>
 #include <vector>
@@ -44,12 +46,17 @@ class Pipeline {
 
   /// Of the last forward_backward.
   const std::vector<TimedAction>& timeline() const { return timeline_; }
+  std::chrono::steady_clock::time_point began() const { return began_; }
 
  private:
+  class Pass;
+
   std::vector<Stage*> chunks_;
   comm::Communicator& ranks_;
   Schedule schedule_;
+  std::vector<std::array<int64_t, 2>> expected_;  ///< sequences and tokens that each chunk was told last
   std::vector<TimedAction> timeline_;
+  std::chrono::steady_clock::time_point began_;
 };
 
 }  // namespace athanor
