@@ -19,6 +19,25 @@ template <class T>
 void rms_norm_backward(const T* dy, const T* x, const T* w, const float* rstd, T* dx, float* dw_partial, int64_t rows,
                        int64_t width);
 
+// The same in two halves, for rows whose columns several ranks have: between them the sums are added up over ranks.
+
+/// sums [rows] = Σ x².
+template <class T>
+void square_sums(const T* x, float* sums, int64_t rows, int64_t width);
+
+/// y = x · rstd · w.
+template <class T>
+void rms_norm_scale(const T* x, const T* w, const float* rstd, T* y, int64_t rows, int64_t width);
+
+/// dots [rows] = Σ dy · w · x · rstd.
+template <class T>
+void rms_norm_dots(const T* dy, const T* x, const T* w, const float* rstd, float* dots, int64_t rows, int64_t width);
+
+/// As rms_norm_backward, given the means of the dots over the whole rows.
+template <class T>
+void rms_norm_backward_of_means(const T* dy, const T* x, const T* w, const float* rstd, const float* means, T* dx,
+                                float* dw_partial, int64_t rows, int64_t width);
+
 /// y = (x − mean) · rstd. mean and rstd [rows] are kept for backward.
 template <class T>
 void layer_norm_forward(const T* x, T* y, float* mean, float* rstd, int64_t rows, int64_t width, float eps);

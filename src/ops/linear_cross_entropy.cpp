@@ -15,14 +15,7 @@ using torch::autograd::variable_list;
 
 void check(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens) {
   ATHANOR_ASSERT(chunk_tokens > 0 && x.dim() == 2 && targets.numel() == x.size(0));
-  const auto* target = targets.const_data_ptr<int64_t>();
-  const int64_t vocab = weight.size(0);
-  for (int64_t i = 0; i < targets.numel(); ++i) {
-    ATHANOR_CHECK_DATA(target[i] == kernels::kNoTarget || (target[i] >= 0 && target[i] < vocab),
-                       "target {} of position {} is no token of the model, which has {}; was the data prepared with "
-                       "another tokenizer?",
-                       target[i], i, vocab);
-  }
+  check_targets(targets, weight.size(0));
 }
 
 // Losses of one chunk; its logits become their gradient if grad_scale is not 0.
@@ -70,6 +63,16 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
 };
 
 }  // namespace
+
+void check_targets(const Tensor& targets, int64_t vocab) {
+  const auto* target = targets.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < targets.numel(); ++i) {
+    ATHANOR_CHECK_DATA(target[i] == kernels::kNoTarget || (target[i] >= 0 && target[i] < vocab),
+                       "target {} of position {} is no token of the model, which has {}; was the data prepared with "
+                       "another tokenizer?",
+                       target[i], i, vocab);
+  }
+}
 
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
                             int64_t chunk_tokens) {

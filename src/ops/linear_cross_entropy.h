@@ -21,6 +21,10 @@ struct TokenLosses {
 };
 TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens);
 
+/// @param targets  int64 on the CPU, contiguous.
+/// @throws DataError naming the first that is neither −100 nor in [0, vocab).
+void check_targets(const Tensor& targets, int64_t vocab);
+
 namespace portable {
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets);
 }

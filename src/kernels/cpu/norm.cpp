@@ -23,28 +23,46 @@ ATHANOR_INLINE void put(T& dx, const T* dsum, int64_t i, float value) {
 }
 
 template <class T>
+ATHANOR_INLINE float squares_of(const T* x, int64_t width) {
+  return sum_over(width, [x](int64_t i) { return load(x[i]) * load(x[i]); });
+}
+
+template <class T>
+ATHANOR_INLINE void scale(const T* x, const T* w, float r, T* y, int64_t width) {
+  for (int64_t i = 0; i < width; ++i) store(y[i], load(x[i]) * r * load(w[i]));
+}
+
+template <class T>
 ATHANOR_INLINE void rms_forward(const T* x, const T* w, T* y, float* rstd, int64_t rows, int64_t width, float eps) {
   for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
-    const float squares = sum_over(width, [x](int64_t i) { return load(x[i]) * load(x[i]); });
-    const float r = 1.0f / std::sqrt(squares / static_cast<float>(width) + eps);
+    const float r = 1.0f / std::sqrt(squares_of(x, width) / static_cast<float>(width) + eps);
     rstd[row] = r;
-    for (int64_t i = 0; i < width; ++i) store(y[i], load(x[i]) * r * load(w[i]));
+    scale(x, w, r, y, width);
   }
 }
 
 // With x̂ = x·r: dx = r · (g − x̂ · mean(g · x̂)), where g = dy · w.
+template <class T>
+ATHANOR_INLINE float dot_of(const T* dy, const T* x, const T* w, float r, int64_t width) {
+  return sum_over(width, [=](int64_t i) { return load(dy[i]) * load(w[i]) * (load(x[i]) * r); });
+}
+
+template <bool kAdd, class T>
+ATHANOR_INLINE void rms_gradient(const T* dsum, const T* dy, const T* x, const T* w, float r, float mean, T* dx,
+                                 float* dw, int64_t width) {
+  for (int64_t i = 0; i < width; ++i) {
+    const float normed = load(x[i]) * r, g = load(dy[i]);
+    dw[i] += g * normed;
+    put<kAdd>(dx[i], dsum, i, r * (g * load(w[i]) - normed * mean));
+  }
+}
+
 template <bool kAdd, class T>
 ATHANOR_INLINE void rms_backward(const T* dsum, const T* dy, const T* x, const T* w, const float* rstd, T* dx,
                                  float* dw, int64_t rows, int64_t width) {
   for (int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width, dsum += kAdd ? width : 0) {
-    const float r = rstd[row];
-    const float dot = sum_over(width, [=](int64_t i) { return load(dy[i]) * load(w[i]) * (load(x[i]) * r); });
-    const float mean = dot / static_cast<float>(width);
-    for (int64_t i = 0; i < width; ++i) {
-      const float normed = load(x[i]) * r, g = load(dy[i]);
-      dw[i] += g * normed;
-      put<kAdd>(dx[i], dsum, i, r * (g * load(w[i]) - normed * mean));
-    }
+    const float mean = dot_of(dy, x, w, rstd[row], width) / static_cast<float>(width);
+    rms_gradient<kAdd>(dsum, dy, x, w, rstd[row], mean, dx, dw, width);
   }
 }
 
@@ -130,8 +148,36 @@ ATHANOR_INLINE void layer_backward(const T* dsum, const T* dy, const T* x, const
     layer_backward<true>(dsum, dy, x, mean, rstd, dx, rows, width);                                                    \
   }
 
+#define ATHANOR_NORM_HALVES(T)                                                                                \
+  template <>                                                                                                 \
+  ATHANOR_EACH_ISA void square_sums<T>(const T* x, float* sums, int64_t rows, int64_t width) {                \
+    for (int64_t row = 0; row < rows; ++row) sums[row] = squares_of(x + row * width, width);                  \
+  }                                                                                                           \
+  template <>                                                                                                 \
+  ATHANOR_EACH_ISA void rms_norm_scale<T>(const T* x, const T* w, const float* rstd, T* y, int64_t rows,      \
+                                          int64_t width) {                                                    \
+    for (int64_t row = 0; row < rows; ++row) scale(x + row * width, w, rstd[row], y + row * width, width);    \
+  }                                                                                                           \
+  template <>                                                                                                 \
+  ATHANOR_EACH_ISA void rms_norm_dots<T>(const T* dy, const T* x, const T* w, const float* rstd, float* dots, \
+                                         int64_t rows, int64_t width) {                                       \
+    for (int64_t row = 0; row < rows; ++row)                                                                  \
+      dots[row] = dot_of(dy + row * width, x + row * width, w, rstd[row], width);                             \
+  }                                                                                                           \
+  template <>                                                                                                 \
+  ATHANOR_EACH_ISA void rms_norm_backward_of_means<T>(const T* dy, const T* x, const T* w, const float* rstd, \
+                                                      const float* means, T* dx, float* dw, int64_t rows,     \
+                                                      int64_t width) {                                        \
+    for (int64_t row = 0; row < rows; ++row) {                                                                \
+      const int64_t at = row * width;                                                                         \
+      rms_gradient<false, T>(nullptr, dy + at, x + at, w, rstd[row], means[row], dx + at, dw, width);         \
+    }                                                                                                         \
+  }
+
 ATHANOR_NORM(float)
 ATHANOR_NORM(Bf16)
+ATHANOR_NORM_HALVES(float)
+ATHANOR_NORM_HALVES(Bf16)
 ATHANOR_ADD_NORM(float)
 ATHANOR_ADD_NORM(Bf16)
 

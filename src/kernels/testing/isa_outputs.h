@@ -74,6 +74,13 @@ class IsaOutputs {
     rms_norm_backward(dy.data(), x.data(), w.data(), rstd.data(), dx.data(), dw.data(), kRows, kWidth);
     keep(type + " rms_norm y", y), keep(type + " rms_norm rstd", rstd);
     keep(type + " rms_norm dx", dx), keep(type + " rms_norm dw", dw);
+    square_sums(x.data(), mean.data(), kRows, kWidth), keep(type + " square sums", mean);
+    rms_norm_scale(x.data(), w.data(), rstd.data(), y.data(), kRows, kWidth), keep(type + " rms_norm scale", y);
+    rms_norm_dots(dy.data(), x.data(), w.data(), rstd.data(), mean.data(), kRows, kWidth);
+    keep(type + " rms_norm dots", mean);
+    rms_norm_backward_of_means(dy.data(), x.data(), w.data(), rstd.data(), mean.data(), dx.data(), dw.data(), kRows,
+                               kWidth);
+    keep(type + " rms_norm dx of means", dx);
     layer_norm_forward(x.data(), y.data(), mean.data(), rstd.data(), kRows, kWidth, 1e-5f);
     layer_norm_backward(dy.data(), x.data(), mean.data(), rstd.data(), dx.data(), kRows, kWidth);
     keep(type + " layer_norm y", y), keep(type + " layer_norm mean", mean), keep(type + " layer_norm rstd", rstd);
@@ -117,6 +124,13 @@ class IsaOutputs {
     std::vector<float> losses(kRows);
     cross_entropy(logits.data(), targets.data(), losses.data(), nullptr, kRows, kWidth, 0.3f);
     keep(type + " cross_entropy losses", losses), keep(type + " cross_entropy gradient", logits);
+
+    auto part = numbers<T>(kCount, 31, 20);
+    std::vector<float> maxima(kRows), sums(kRows), at_target(kRows);
+    row_maxima(part.data(), targets.data(), maxima.data(), kRows, kWidth);
+    exp_sums(part.data(), targets.data(), maxima.data(), sums.data(), at_target.data(), nullptr, kRows, kWidth, 1);
+    softmax_gradient(part.data(), targets.data(), maxima.data(), sums.data(), kRows, kWidth, 1, 0.3f);
+    keep(type + " maxima", maxima), keep(type + " exp sums", sums), keep(type + " softmax gradient", part);
 
     const std::vector<int64_t> choice_of_row = {3, 0, 5, 2}, row_of_choice = {1, -1, 3, 0, -1, 2};  // 3 tokens, k = 2
     const auto x = numbers<T>(kCount, 12), y = numbers<T>(4 * kWidth, 13);

@@ -1,0 +1,128 @@
+#include "parallel/tensor_parallel.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
+
+namespace athanor {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct SavedRanks : torch::CustomClassHolder {
+  explicit SavedRanks(const TensorRanks& saved) : ranks(saved) {}
+  TensorRanks ranks;
+};
+
+void keep(AutogradContext* ctx, const TensorRanks& ranks) {
+  ctx->saved_data["ranks"] = c10::IValue::make_capsule(c10::make_intrusive<SavedRanks>(ranks));
+}
+TensorRanks kept(AutogradContext* ctx) {
+  const auto saved = ctx->saved_data["ranks"].toCapsule();
+  return static_cast<SavedRanks&>(*saved).ranks;
+}
+
+// x, or a copy where somebody else may still read it: to be summed in place.
+Tensor spent(const Tensor& x) {
+  const bool is_ours = x.is_contiguous() && x.use_count() == 1 && x.storage().use_count() == 1;
+  return is_ours ? x.detach() : x.clone(at::MemoryFormat::Contiguous);
+}
+
+Tensor all_reduced(const Tensor& x, const TensorRanks& ranks) {
+  ranks.group->all_reduce(x).wait();
+  return x;
+}
+
+std::vector<int64_t> shape_of_part(const Tensor& x, const TensorRanks& ranks) {
+  const int64_t tokens = x.size(0) * x.size(1);
+  ATHANOR_ASSERT(x.dim() == 3 && tokens % ranks.size() == 0);
+  return {1, tokens / ranks.size(), x.size(2)};
+}
+
+// The sum of all ranks' x [B, T, D], for this rank's tokens.
+Tensor reduce_scattered(const Tensor& x, const TensorRanks& ranks) {
+  const Tensor from = x.contiguous(), sum = at::empty(shape_of_part(x, ranks), x.options());
+  ranks.group->reduce_scatter(sum, from).wait();
+  return sum;
+}
+
+Tensor own_tokens(const Tensor& x, const TensorRanks& ranks) {
+  const auto shape = shape_of_part(x, ranks);
+  return x.reshape({-1, x.size(2)}).narrow(0, ranks.rank() * shape[1], shape[1]).unsqueeze(0);
+}
+
+struct Enter : torch::autograd::Function<Enter> {
+  static variable_list forward(AutogradContext* ctx, const Tensor& x, const TensorRanks& ranks, int64_t batch) {
+    keep(ctx, ranks);
+    ctx->set_materialize_grads(false);
+    const Tensor read = gather_tokens(x, ranks, batch);
+    return {read.detach(), read.detach()};
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const TensorRanks ranks = kept(ctx);
+    Tensor whole = std::move(grads[0]), split = std::move(grads[1]);
+    grads.clear();
+    if (whole.defined() && ranks.shares_tokens()) whole = own_tokens(whole, ranks);
+    if (!split.defined()) return {whole, Tensor(), Tensor()};
+    Tensor sum = ranks.shares_tokens() ? reduce_scattered(split, ranks) : all_reduced(spent(split), ranks);
+    if (whole.defined()) sum.add_(whole);
+    return {sum, Tensor(), Tensor()};
+  }
+};
+
+struct Leave : torch::autograd::Function<Leave> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& y, const TensorRanks& ranks, int sums) {
+    keep(ctx, ranks);
+    ctx->saved_data["batch"] = y.size(0);
+    const Tensor part = y.detach().contiguous();
+    for (int extra = 1; extra < sums; ++extra) all_reduced(part, ranks);
+    if (!ranks.shares_tokens()) return sums == 0 ? part : all_reduced(part, ranks);
+    return sums == 0 ? own_tokens(part, ranks).clone() : reduce_scattered(part, ranks);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    return {gather_tokens(grads[0], kept(ctx), ctx->saved_data["batch"].toInt()), Tensor(), Tensor()};
+  }
+};
+
+struct ShareGradient : torch::autograd::Function<ShareGradient> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const TensorRanks& ranks) {
+    keep(ctx, ranks);
+    return x.detach();
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const Tensor grad = std::move(grads[0]);
+    grads.clear();
+    return {all_reduced(spent(grad), kept(ctx)), Tensor()};
+  }
+};
+
+}  // namespace
+
+Tensor gather_tokens(const Tensor& x, const TensorRanks& ranks, int64_t batch) {
+  if (!ranks.shares_tokens()) return x;
+  const at::NoGradGuard no_grad;
+  const int64_t tokens = x.size(0) * x.size(1) * ranks.size();
+  ATHANOR_ASSERT(x.dim() == 3 && x.size(0) == 1 && tokens % batch == 0);
+  const Tensor own = x.detach().contiguous(), all = at::empty({batch, tokens / batch, x.size(2)}, x.options());
+  ranks.group->all_gather(all, own).wait();
+  return all;
+}
+
+Entered enter_tensor_parallel(const Tensor& x, const TensorRanks& ranks, int64_t batch) {
+  if (ranks.alone()) return {x, x};
+  const auto outputs = Enter::apply(x, ranks, batch);
+  return {outputs[0], outputs[1]};
+}
+
+Tensor leave_tensor_parallel(const Tensor& y, const TensorRanks& ranks, int sums) {
+  return ranks.alone() ? y : Leave::apply(y, ranks, sums);
+}
+
+Tensor share_gradient(const Tensor& x, const TensorRanks& ranks) {
+  return ranks.alone() ? x : ShareGradient::apply(x, ranks);
+}
+
+}  // namespace athanor
