@@ -5,6 +5,7 @@
 #include "ops/attention.h"
 #include "ops/rope.h"
 #include "parallel/parameters.h"
+#include "parallel/tensor_parallel.h"
 
 namespace athanor {
 
@@ -16,12 +17,18 @@ struct KvCache {
 
 class AttentionBlock {
  public:
-  AttentionBlock(const ModelConfig& model, const ParameterStore& parameters, const std::string& prefix);
+  /// @param ranks  share the heads: `parameters` hold this one's, and key and value heads that neighbours hold too
+  /// where
+  ///               there are fewer than ranks. They outlive this.
+  AttentionBlock(const ModelConfig& model, const ParameterStore& parameters, const std::string& prefix,
+                 const TensorRanks& ranks = {});
 
-  /// x [B, T, D] (normed) → [B, T, D].
+  /// x [B, T, D] (normed; of Entered::split) → [B, T, D], of several ranks a part of a sum. Then collective where
+  /// QK-norm is over the whole projection.
   Tensor forward(const Tensor& x, const ops::Rotation& rotation, const ops::DocumentLengths& documents) const;
 
-  /// The same for generation: T new tokens after cache.length old ones; T > 1 only into an empty cache.
+  /// The same for generation, of one rank alone: T new tokens after cache.length old ones; T > 1 only into an empty
+  /// cache.
   Tensor forward_cached(const Tensor& x, const ops::Rotation& rotation, KvCache& cache) const;
 
  private:
@@ -29,9 +36,12 @@ class AttentionBlock {
     Tensor q, k, v;  // [B, T, heads, head_dim], rotated
   };
   Heads project(const Tensor& x, const ops::Rotation& rotation) const;
+  Tensor values(const Tensor& x) const;
+  Heads project_sharing_norm(const Tensor& x, const ops::Rotation& rotation) const;
   Tensor output(const Tensor& attended) const;
 
-  int64_t num_heads_, kv_heads_, head_dim_;
+  TensorRanks ranks_;
+  int64_t num_heads_, kv_heads_, head_dim_;  // of this rank
   double clip_, norm_eps_;
   QkNorm qk_norm_;
   Weight q_, k_, v_, o_, q_norm_, k_norm_;

@@ -15,8 +15,8 @@ Tensor FeedForward::SwiGlu::forward(const Tensor& x) const {
 }
 
 FeedForward::FeedForward(const ModelConfig& model, const ParameterStore& parameters, int64_t layer,
-                         const std::string& prefix, const moe::RoutingPolicy& policy)
-    : sparse_(model.is_sparse_layer(layer)), num_experts_(model.num_experts), combine_(policy.combine) {
+                         const std::string& prefix, const moe::RoutingPolicy& policy, const TensorRanks& ranks)
+    : ranks_(ranks), sparse_(model.is_sparse_layer(layer)), num_experts_(model.num_experts), combine_(policy.combine) {
   const std::string mlp = prefix + "mlp.";
   if (!sparse_) {
     dense_ = make_swiglu(parameters, mlp);
@@ -43,24 +43,26 @@ void FeedForward::set_dispatch(std::shared_ptr<moe::Dispatch> dispatch) {
   dispatch_ = std::move(dispatch);
 }
 
-Tensor FeedForward::forward(const Tensor& x, std::vector<moe::Routing>* routings, const moe::Choices* saved,
+Tensor FeedForward::forward(const Entered& x, std::vector<moe::Routing>* routings, const moe::Choices* saved,
                             const moe::BatchPosition& position) const {
-  return sparse_ ? forward_sparse(x, routings, saved, position) : dense_.forward(x);
+  return sparse_ ? forward_sparse(x, routings, saved, position) : dense_.forward(x.split);
 }
 
-Tensor FeedForward::forward_sparse(const Tensor& x, std::vector<moe::Routing>* routings, const moe::Choices* saved,
+Tensor FeedForward::forward_sparse(const Entered& x, std::vector<moe::Routing>* routings, const moe::Choices* saved,
                                    const moe::BatchPosition& position) const {
-  const Tensor x_TD = x.reshape({-1, x.size(-1)});
+  const int64_t width = x.whole.size(-1);
+  const Tensor whole_TD = x.whole.reshape({-1, width});
+  const Tensor x_TD = ranks_.alone() ? whole_TD : x.split.reshape({-1, width});
   moe::RouterOptions options = router_options_;
   options.training = routings != nullptr;
   options.noise.position = position;
-  moe::Routing routing = moe::route(x_TD, router_, options, x.size(0), saved);
-  Tensor y_TD =
-      dispatch_ ? dispatch_->experts(x_TD, routing.weights_TK, routing.expert_ids_TK, experts_, combine_)
-                : ops::experts(x_TD, routing.weights_TK, routing.expert_ids_TK, experts_, 0, num_experts_, combine_);
+  moe::Routing routing = moe::route(whole_TD, router_, options, x.whole.size(0), saved);
+  const Tensor weights_TK = share_gradient(routing.weights_TK, ranks_), ids_TK = routing.expert_ids_TK;
+  Tensor y_TD = dispatch_ ? dispatch_->experts(x_TD, weights_TK, ids_TK, experts_, combine_)
+                          : ops::experts(x_TD, weights_TK, ids_TK, experts_, 0, num_experts_, combine_);
   if (shared_.gate.defined()) y_TD = y_TD + shared_.forward(x_TD);
   if (routings) routings->push_back(std::move(routing));
-  return y_TD.view(x.sizes());
+  return y_TD.view(x.whole.sizes());
 }
 
 }  // namespace athanor

@@ -10,6 +10,7 @@
 #include "moe/router.h"
 #include "ops/experts.h"
 #include "parallel/parameters.h"
+#include "parallel/tensor_parallel.h"
 
 namespace athanor {
 
@@ -17,15 +18,20 @@ class FeedForward {
  public:
   /// @param layer   says whether it has experts. @param prefix  of the layer's parameters.
   /// @param policy  of its router in training.
+  /// @param ranks   share the intermediate size of all matrices: `parameters` hold this one's part, and the whole
+  /// router.
+  ///                They outlive this.
   FeedForward(const ModelConfig& model, const ParameterStore& parameters, int64_t layer, const std::string& prefix,
-              const moe::RoutingPolicy& policy = {});
+              const moe::RoutingPolicy& policy = {}, const TensorRanks& ranks = {});
 
-  /// x [B, T, D] (normed) → [B, T, D]. A sparse layer in training appends its routing to `routings`; null in
-  /// evaluation, where nothing is balanced or counted.
+  /// x [B, T, D] (normed) → [B, T, D], of several ranks a part of a sum. A sparse layer in training appends its routing
+  /// to `routings`; null in evaluation, where nothing is balanced or counted.
   /// @param saved     null, or what a sparse layer decided for the same x: used instead of routing again.
   /// @param position  of x in the run, for the router's noise.
-  Tensor forward(const Tensor& x, std::vector<moe::Routing>* routings, const moe::Choices* saved = nullptr,
+  Tensor forward(const Entered& x, std::vector<moe::Routing>* routings, const moe::Choices* saved = nullptr,
                  const moe::BatchPosition& position = {}) const;
+  /// Of one rank alone.
+  Tensor forward(const Tensor& x, std::vector<moe::Routing>* routings) const { return forward({x, x}, routings); }
   bool is_sparse() const { return sparse_; }
 
   /// Experts are shared among the ranks of its group, of which this one's are in `parameters`; null: all of them are.
@@ -41,9 +47,10 @@ class FeedForward {
     Tensor forward(const Tensor& x) const;
   };
   static SwiGlu make_swiglu(const ParameterStore& parameters, const std::string& prefix);
-  Tensor forward_sparse(const Tensor& x, std::vector<moe::Routing>* routings, const moe::Choices* saved,
+  Tensor forward_sparse(const Entered& x, std::vector<moe::Routing>* routings, const moe::Choices* saved,
                         const moe::BatchPosition& position) const;
 
+  TensorRanks ranks_;
   bool sparse_;
   int64_t num_experts_;
   ops::CombineWeights combine_;

@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 
+#include "base/fault.h"
 #include "config/families.h"
 
 namespace athanor {
@@ -38,9 +39,10 @@ Tensor recompute_routed(const Tensor& x, RoutingPart part, std::vector<moe::Rout
   return outputs[0];
 }
 
-// The output of a norm is not kept for the backward of `consumer`, which was made of it.
-void forget_normed(const Norm& norm, const ops::NormedSum& in, const Tensor& consumer) {
-  forget_until_backward(in.normed, consumer, [norm, sum = in.sum.detach()] { return norm.of(sum); });
+// How often attention's parts are summed: once, as far as no test wants to see that noticed.
+int attention_sums() {
+  if (fault_planted("tensor.missing_all_reduce")) return 0;
+  return fault_planted("tensor.doubled_all_reduce") ? 2 : 1;
 }
 
 }  // namespace
@@ -61,11 +63,11 @@ Norm make_norm(const ModelConfig& model, const ParameterStore& parameters, const
 }
 
 Layer::Layer(const ModelConfig& model, const ParameterStore& parameters, int64_t index,
-             const moe::RoutingPolicy& routing)
-    : input_norm_(make_norm(model, parameters, layer_prefix(index) + "input_layernorm.weight")),
+             const moe::RoutingPolicy& routing, const TensorRanks& ranks)
+    : ranks_(ranks), input_norm_(make_norm(model, parameters, layer_prefix(index) + "input_layernorm.weight")),
       post_attention_norm_(make_norm(model, parameters, layer_prefix(index) + "post_attention_layernorm.weight")),
-      attention_(model, parameters, layer_prefix(index)),
-      feed_forward_(model, parameters, index, layer_prefix(index), routing) {}
+      attention_(model, parameters, layer_prefix(index), ranks),
+      feed_forward_(model, parameters, index, layer_prefix(index), routing, ranks) {}
 
 Residual Layer::forward(const Residual& in, const std::shared_ptr<const LayerContext>& context,
                         std::vector<moe::Routing>* routings) const {
@@ -78,33 +80,63 @@ Residual Layer::forward(const Residual& in, const std::shared_ptr<const LayerCon
   return {recompute_routed(in.sum(), whole, *routings), {}};
 }
 
-Residual Layer::forward_parts(const Residual& in, const std::shared_ptr<const LayerContext>& context,
-                              const RecomputeKinds& recompute, std::vector<moe::Routing>* routings,
-                              const moe::Choices* saved) const {
+Residual Layer::forward_parts(const Residual& in, const Context& context, const RecomputeKinds& recompute,
+                              std::vector<moe::Routing>* routings, const moe::Choices* saved) const {
   const ops::NormedSum before = input_norm_.of(in);
-  const Tensor attended = attend(before.normed, context, recompute.attention);
-  if (recompute.norm) forget_normed(input_norm_, before, attended);
-
+  const Tensor attended = attend(before, context, recompute);
   const ops::NormedSum between = post_attention_norm_.of(Residual{before.sum, attended});
-  const Tensor fed = feed(between.normed, context->position, recompute.moe, routings, saved);
-  if (recompute.norm) forget_normed(post_attention_norm_, between, fed);
-  return {between.sum, fed};
+  return {between.sum, feed(between, context, recompute, routings, saved)};
 }
 
-Tensor Layer::attend(const Tensor& normed, const std::shared_ptr<const LayerContext>& context, bool recompute) const {
-  const auto region = [this, context](const Tensor& x) -> std::vector<Tensor> {
-    return {attention_.forward(x, context->rotation, context->documents)};
+// A region that is computed again begins with what a rank keeps, its own tokens, and ends with the part that is then
+// summed: the sum is not made twice.
+Tensor Layer::attend(const ops::NormedSum& in, const Context& context, const RecomputeKinds& recompute) const {
+  const auto part = [this, context](const Entered& x) {
+    return attention_.forward(x.split, context->rotation, context->documents);
   };
-  return recompute ? checkpoint(normed, region)[0] : region(normed)[0];
+  Tensor read, y;
+  if (recompute.attention) {
+    read = in.normed;
+    y = checkpoint(read, [this, context, part](const Tensor& x) -> std::vector<Tensor> {
+      return {part(enter_tensor_parallel(x, ranks_, context->batch))};
+    })[0];
+  } else {
+    const Entered x = enter_tensor_parallel(in.normed, ranks_, context->batch);
+    read = x.split;
+    y = part(x);
+  }
+  if (recompute.norm) forget_normed(input_norm_, in.sum, read, y, context->batch);
+  return leave_tensor_parallel(y, ranks_, attention_sums());
 }
 
-Tensor Layer::feed(const Tensor& normed, const moe::BatchPosition& position, bool recompute,
+Tensor Layer::feed(const ops::NormedSum& in, const Context& context, const RecomputeKinds& recompute,
                    std::vector<moe::Routing>* routings, const moe::Choices* saved) const {
-  const auto region = [this, position](const Tensor& x, std::vector<moe::Routing>* routed,
-                                       const moe::Choices* choices) {
-    return feed_forward_.forward(x, routed, choices, position);
+  const auto part = [this, context](const Entered& x, std::vector<moe::Routing>* routed, const moe::Choices* choices) {
+    return feed_forward_.forward(x, routed, choices, context->position);
   };
-  return recompute ? recompute_routed(normed, region, *routings) : region(normed, routings, saved);
+  Tensor read, y;
+  if (recompute.moe) {
+    const auto region = [this, context, part](const Tensor& x, std::vector<moe::Routing>* routed,
+                                              const moe::Choices* choices) {
+      return part(enter_tensor_parallel(x, ranks_, context->batch), routed, choices);
+    };
+    read = in.normed;
+    y = recompute_routed(read, region, *routings);
+  } else {
+    const Entered x = enter_tensor_parallel(in.normed, ranks_, context->batch);
+    read = x.split;
+    y = part(x, routings, saved);
+  }
+  if (recompute.norm) forget_normed(post_attention_norm_, in.sum, read, y, context->batch);
+  return leave_tensor_parallel(y, ranks_);
+}
+
+// What was read of a norm, its output or all ranks' outputs, is not kept for the backward of `consumer`.
+void Layer::forget_normed(const Norm& norm, const Tensor& sum, const Tensor& read, const Tensor& consumer,
+                          int64_t batch) const {
+  const TensorRanks from = read.sizes() == sum.sizes() ? TensorRanks{} : ranks_;
+  forget_until_backward(read, consumer,
+                        [norm, sum = sum.detach(), from, batch] { return gather_tokens(norm.of(sum), from, batch); });
 }
 
 Residual Layer::forward_cached(const Residual& in, const ops::Rotation& rotation, KvCache& cache) const {

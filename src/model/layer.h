@@ -9,12 +9,13 @@
 #include "model/feed_forward.h"
 #include "ops/norm.h"
 #include "parallel/recompute.h"
+#include "parallel/tensor_parallel.h"
 
 namespace athanor {
 
 /// The residual stream, and the branch that is still to be added to it: the next norm does both in one pass.
 struct Residual {
-  Tensor x, branch;  ///< [B, T, D]; branch undefined: nothing to add
+  Tensor x, branch;  ///< [B, T, D], or a tensor rank's tokens [1, B·T/n, D]; branch undefined: nothing to add
 
   Tensor sum() const { return branch.defined() ? x + branch : x; }
 };
@@ -34,32 +35,36 @@ struct LayerContext {
   ops::DocumentLengths documents;
   RecomputeKinds recompute;
   moe::BatchPosition position;
+  int64_t batch = 1;  ///< B; read where ranks share tokens
 };
 
 class Layer {
  public:
-  /// @param index  of the layer in the model.
+  /// @param index  of the layer in the model. @param ranks  share each of its matrices; they outlive this.
   Layer(const ModelConfig& model, const ParameterStore& parameters, int64_t index,
-        const moe::RoutingPolicy& routing = {});
+        const moe::RoutingPolicy& routing = {}, const TensorRanks& ranks = {});
 
   FeedForward& feed_forward() { return feed_forward_; }
 
   /// A sparse layer in training appends its routing to `routings`; null in evaluation, which keeps nothing.
-  /// The layer must stay where it is until backward is done.
+  /// The layer must stay where it is until backward is done. Collective over tensor ranks, as is its backward.
   Residual forward(const Residual& in, const std::shared_ptr<const LayerContext>& context,
                    std::vector<moe::Routing>* routings) const;
 
-  /// Generation: new tokens after those in the cache.
+  /// Generation, of one rank alone: new tokens after those in the cache.
   Residual forward_cached(const Residual& in, const ops::Rotation& rotation, KvCache& cache) const;
 
  private:
-  Tensor attend(const Tensor& normed, const std::shared_ptr<const LayerContext>& context, bool recompute) const;
-  Tensor feed(const Tensor& normed, const moe::BatchPosition& position, bool recompute,
+  using Context = std::shared_ptr<const LayerContext>;
+  Tensor attend(const ops::NormedSum& in, const Context& context, const RecomputeKinds& recompute) const;
+  Tensor feed(const ops::NormedSum& in, const Context& context, const RecomputeKinds& recompute,
               std::vector<moe::Routing>* routings, const moe::Choices* saved) const;
-  Residual forward_parts(const Residual& in, const std::shared_ptr<const LayerContext>& context,
-                         const RecomputeKinds& recompute, std::vector<moe::Routing>* routings,
-                         const moe::Choices* saved) const;
+  void forget_normed(const Norm& norm, const Tensor& sum, const Tensor& read, const Tensor& consumer,
+                     int64_t batch) const;
+  Residual forward_parts(const Residual& in, const Context& context, const RecomputeKinds& recompute,
+                         std::vector<moe::Routing>* routings, const moe::Choices* saved) const;
 
+  TensorRanks ranks_;
   Norm input_norm_, post_attention_norm_;
   AttentionBlock attention_;
   FeedForward feed_forward_;
