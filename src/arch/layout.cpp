@@ -67,7 +67,8 @@ Layout::Layout(const RunConfig& config, int world_size) : world_size_(world_size
     stride_[axis] = stride;
     stride *= size_[axis];
   }
-  key_value_ = static_cast<int>(std::max<int64_t>(1, tensor_ / std::max<int64_t>(1, config.model.kv_heads())));
+  key_value_ =
+      static_cast<int>(is_resolved(config.model) ? std::max<int64_t>(1, tensor_ / config.model.kv_heads()) : 1);
   tied_ = config.model.tie_word_embeddings && pipeline_ > 1;
   hierarchical_ = p.sharding == "hierarchical";
   balance_ranks_ = static_cast<int>(count_balance_ranks(config));

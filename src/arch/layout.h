@@ -103,7 +103,4 @@ class Layout {
 /// none: empty. A model that comes from a folder is to be resolved before; what depends on it is passed over otherwise.
 std::vector<std::string> find_layout_faults(const RunConfig& config, int world_size);
 
-/// Degrees that fit, and that no run of this version trains with.
-std::vector<std::string> find_unsupported_degrees(const ParallelismConfig& parallelism);
-
 }  // namespace athanor

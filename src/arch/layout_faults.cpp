@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "arch/layout.h"
+#include "arch/schedule.h"
+#include "arch/stages.h"
 #include "base/text.h"
 #include "config/findings.h"
 #include "config/mapping.h"
@@ -14,6 +16,8 @@
 
 namespace athanor {
 namespace {
+
+constexpr int64_t kMostRanks = 1 << 20;
 
 // Of positive factors; what does not fit is as good as infinite.
 int64_t product(std::initializer_list<int64_t> factors) {
@@ -26,17 +30,6 @@ int64_t product(std::initializer_list<int64_t> factors) {
 
 int64_t other_degrees(const ParallelismConfig& p) {
   return product({p.data_parallel_replicate_degree, p.tensor_parallel_degree, p.pipeline_parallel_degree});
-}
-
-// Of what may be anything; past the size of a list that somebody reads, it says what it would have listed.
-std::string divisors_of(int64_t value) {
-  constexpr int64_t kLongList = 1 << 16;
-  if (value > kLongList) return fmt::format("the divisors of {}", value);
-  std::vector<std::string> divisors;
-  for (int64_t d = 1; d <= value; ++d) {
-    if (value % d == 0) divisors.push_back(std::to_string(d));
-  }
-  return join(divisors);
 }
 
 // "12 or 24": the multiples beside `value`.
@@ -64,12 +57,6 @@ void check_world(const ParallelismConfig& p, int64_t world_size, Findings& found
                 "start {}, or change a degree (data_parallel_shard_degree -1 takes what the others leave)",
                 world_size, needed, p.pipeline_parallel_degree, p.data_parallel_replicate_degree,
                 p.data_parallel_shard_degree, p.tensor_parallel_degree, needed);
-}
-
-bool is_resolved(const ModelConfig& model) {
-  ModelConfig untouched;
-  untouched.from = model.from;
-  return model.from.empty() || model != untouched;
 }
 
 void check_experts(const RunConfig& config, std::optional<int64_t> data, Findings& found) {
@@ -135,7 +122,69 @@ void check_topology(const TopologyConfig& topology, int64_t world_size, Findings
       per_node, world_size);
 }
 
+// Of each stage's microbatches. What is wrong in all stages is said once.
+void check_schedule(const ParallelismConfig& p, const std::vector<TrainingStage>& stages, std::optional<int64_t> data,
+                    Findings& found) {
+  const auto ranks = static_cast<int>(std::min<int64_t>(p.pipeline_parallel_degree, kMostRanks)),
+             chunks = static_cast<int>(std::min<int64_t>(p.virtual_stages, kMostRanks));
+  std::vector<std::vector<std::string>> lines;
+  for (const auto& stage : stages) {
+    const auto& train = stage.config.train;
+    const int64_t unit = data ? product({*data, train.micro_batch_size}) : 0;
+    const bool whole = unit > 0 && train.global_batch_size % unit == 0;
+    // Where the batch does not fit the ranks, which is said elsewhere, as many as any schedule takes.
+    lines.push_back(
+        find_schedule_faults(p.pipeline_schedule, ranks, chunks, whole ? train.global_batch_size / unit : ranks));
+  }
+  const auto in_all = [&](const std::string& line) {
+    return std::ranges::all_of(lines, [&](const auto& of) { return std::ranges::count(of, line) > 0; });
+  };
+  for (size_t i = 0; i < stages.size(); ++i) {
+    for (const auto& line : lines[i]) {
+      if (in_all(line)) {
+        found.require(i > 0, "{}", line);
+      } else {
+        found.require(false, "{}: {}", stages[i].name, line);
+      }
+    }
+  }
+}
+
+// What is cut among tensor ranks, and what among pipeline ranks.
+void check_cuts(const RunConfig& config, const std::vector<TrainingStage>& stages, Findings& found) {
+  const auto& p = config.parallelism;
+  if (is_resolved(config.model)) {
+    for (const auto& line : find_split_faults(config.model, p)) found.require(false, "{}", line);
+    for (const auto& line : find_tensor_faults(config.model, p.tensor_parallel_degree))
+      found.require(false, "{}", line);
+  }
+  std::vector<int64_t> looked_at;
+  for (const auto& stage : stages) {
+    const int64_t seq_len = stage.config.data.seq_len;
+    if (std::ranges::count(looked_at, seq_len) > 0) continue;
+    looked_at.push_back(seq_len);
+    for (const auto& line : find_sequence_faults(p, seq_len)) found.require(false, "{}", line);
+  }
+}
+
 }  // namespace
+
+bool is_resolved(const ModelConfig& model) {
+  ModelConfig untouched;
+  untouched.from = model.from;
+  return model.from.empty() || model != untouched;
+}
+
+// Of what may be anything; past the size of a list that somebody reads, it says what it would have listed.
+std::string divisors_of(int64_t value) {
+  constexpr int64_t kLongList = 1 << 16;
+  if (value > kLongList) return fmt::format("the divisors of {}", value);
+  std::vector<std::string> divisors;
+  for (int64_t d = 1; d <= value; ++d) {
+    if (value % d == 0) divisors.push_back(std::to_string(d));
+  }
+  return join(divisors);
+}
 
 std::optional<int64_t> resolve_shard_degree(const ParallelismConfig& p, int64_t world_size) {
   if (p.data_parallel_shard_degree != -1) return p.data_parallel_shard_degree;
@@ -163,18 +212,9 @@ std::vector<std::string> find_layout_faults(const RunConfig& config, int world_s
     if (data) check_batch(stage.name.empty() ? "" : stage.name + ": ", stage.config, *data, found);
   }
   check_balance_over_stages(stages, found);
+  check_cuts(config, stages, found);
+  check_schedule(p, stages, data, found);
   check_topology(config.topology, world_size, found);
-  return found.take();
-}
-
-std::vector<std::string> find_unsupported_degrees(const ParallelismConfig& p) {
-  Findings found;
-  found.require(p.tensor_parallel_degree == 1,
-                "parallelism.tensor_parallel_degree = {}: tensor parallelism comes with a later version; set it to 1",
-                p.tensor_parallel_degree);
-  found.require(p.pipeline_parallel_degree == 1,
-                "parallelism.pipeline_parallel_degree = {}: pipelines come with a later version; set it to 1",
-                p.pipeline_parallel_degree);
   return found.take();
 }
 

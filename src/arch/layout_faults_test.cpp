@@ -136,15 +136,116 @@ TEST(LayoutFaults, AbsurdDegreesOverflowNowhere) {
   EXPECT_FALSE(find_layout_faults(config, 8).empty());
 }
 
-TEST(LayoutFaults, DegreesOfLaterVersionsAreNamed) {
-  ParallelismConfig p;
-  EXPECT_TRUE(find_unsupported_degrees(p).empty());
-  p.tensor_parallel_degree = 2;
-  p.pipeline_parallel_degree = 4;
-  const auto lines = find_unsupported_degrees(p);
-  ASSERT_EQ(lines.size(), 2u);
-  EXPECT_HAS(lines[0], "parallelism.tensor_parallel_degree = 2: tensor parallelism comes with");
-  EXPECT_HAS(lines[1], "parallelism.pipeline_parallel_degree = 4: pipelines come with");
+TEST(LayoutFaults, TensorAndPipelineRanksCutWhatDivides) {
+  EXPECT_EQ(faults_of({"parallelism.tensor_parallel_degree=4", "parallelism.pipeline_parallel_degree=2",
+                       "parallelism.sequence_parallel=true", "data.seq_len=64"},
+                      16),
+            "");
+  EXPECT_EQ(faults_of({"parallelism.pipeline_parallel_degree=2", "parallelism.virtual_stages=2",
+                       "parallelism.pipeline_schedule=\"interleaved_1f1b\""},
+                      4),
+            "");
+}
+
+TEST(LayoutFaults, WhatTensorRanksCannotShareIsToldAtOnce) {
+  const auto text = faults_of({"parallelism.tensor_parallel_degree=3", "model.num_key_value_heads=2",
+                               "model.vocab_size=2", "parallelism.sequence_parallel=true", "data.seq_len=64"},
+                              3);
+  EXPECT_HAS(text,
+             "tensor_parallel_degree (3) must divide model.num_attention_heads (8): each rank has query heads of "
+             "its own; set it to one of 1, 2, 4, 8");
+  EXPECT_HAS(text, "tensor_parallel_degree (3) must divide model.num_key_value_heads (2), or be a multiple of it");
+  EXPECT_HAS(text, "tensor_parallel_degree (3) must divide model.intermediate_size (128), of which each rank has a");
+  EXPECT_HAS(text, "tensor_parallel_degree (3) is more than model.vocab_size (2)");
+  EXPECT_HAS(text, "sequence_parallel: parallelism.tensor_parallel_degree (3) must divide data.seq_len (64)");
+}
+
+TEST(LayoutFaults, KeyAndValueHeadsMayBeFewerThanTensorRanksIfAllHaveOne) {
+  EXPECT_EQ(faults_of({"parallelism.tensor_parallel_degree=8", "model.num_key_value_heads=2"}, 8), "");
+  EXPECT_HAS(faults_of({"parallelism.tensor_parallel_degree=6", "model.num_attention_heads=12", "model.hidden_size=768",
+                        "model.intermediate_size=192", "model.num_key_value_heads=4"},
+                       6),
+             "tensor_parallel_degree (6) must divide model.num_key_value_heads (4), or be a multiple of it");
+}
+
+TEST(LayoutFaults, EveryWidthThatTheModelHasIsLookedAt) {
+  RunConfig config;
+  config.model.family = "qwen3_moe";
+  config.model.num_experts = 8;
+  config.model.num_experts_per_tok = 2;
+  config.model.moe_intermediate_size = 36;
+  config.model.intermediate_size = 130;
+  config.parallelism.tensor_parallel_degree = 8;
+  auto text = join(find_layout_faults(config, 8), "\n");
+  EXPECT_HAS(text, "must divide model.moe_intermediate_size (36), of which each rank has a part in experts");
+  EXPECT_EQ(text.find("model.intermediate_size"), std::string::npos) << text;  // no dense layer
+  config.model.mlp_only_layers = {1};
+  text = join(find_layout_faults(config, 8), "\n");
+  EXPECT_HAS(text, "must divide model.intermediate_size (130), of which each rank has a part in dense layers");
+}
+
+TEST(LayoutFaults, SequencesOfUnknownLengthAreLookedAtWhenItIsKnown) {
+  const std::vector<std::string> shared = {"parallelism.tensor_parallel_degree=4",
+                                           "parallelism.sequence_parallel=true"};
+  auto config = config_with(shared);
+  EXPECT_EQ(find_layout_faults(config, 4), std::vector<std::string>{});
+  config.data.seq_len = 30;
+  EXPECT_HAS(join(find_layout_faults(config, 4)), "must divide data.seq_len (30)");
+  EXPECT_THROW(Layout(config, 4), ConfigError);
+  config.parallelism.sequence_parallel = false;
+  EXPECT_EQ(find_layout_faults(config, 4), std::vector<std::string>{});
+}
+
+TEST(LayoutFaults, SequenceParallelismOfOneRankIsHarmless) {
+  EXPECT_EQ(faults_of({"parallelism.sequence_parallel=true", "data.seq_len=31"}, 1), "");
+}
+
+TEST(LayoutFaults, WhatAPipelineLacksIsToldAtOnce) {
+  const auto text =
+      faults_of({"parallelism.pipeline_parallel_degree=3", "parallelism.virtual_stages=2",
+                 "parallelism.pipeline_split=[1, 2]", "train.global_batch_size=2", "train.micro_batch_size=1"},
+                3);
+  EXPECT_HAS(text, "pipeline_parallel_degree (3) · virtual_stages (2) = 6 stages, and the model has 4 layers");
+  EXPECT_HAS(text, "pipeline_split has 2 numbers for the 6 stages");
+  EXPECT_HAS(text, "pipeline_split (1, 2) adds up to 3 layers, and the model has 4");
+  EXPECT_HAS(text, "pipeline_schedule \"1f1b\" fills 3 ranks with at least 3 microbatches, and there are 2");
+  EXPECT_HAS(text, "virtual_stages is 2");
+}
+
+TEST(LayoutFaults, VirtualStagesNeedAPipeline) {
+  EXPECT_HAS(faults_of({"parallelism.virtual_stages=2", "parallelism.pipeline_schedule=\"interleaved_1f1b\""}, 1),
+             "parallelism.virtual_stages (2)");
+  EXPECT_EQ(faults_of({"parallelism.pipeline_schedule=\"interleaved_1f1b\""}, 1), "");  // nothing to schedule
+}
+
+TEST(LayoutFaults, WhatAllStagesLackIsSaidOnceAndWhatOneLacksNamesIt) {
+  auto config = parse_run_config(
+      "[model]\nfamily = \"olmo\"\n[optimizer]\nwarmup_steps = 1\n[[train.stages]]\nsteps = 1\n[[train.stages]]\nname "
+      "= \"long\"\nsteps = 1\nglobal_batch_size = 8\nmicro_batch_size = 4\n",
+      "run.toml");
+  config.parallelism.pipeline_parallel_degree = 4;
+  config.parallelism.virtual_stages = 3;
+  config.model.num_hidden_layers = 12;
+  const auto lines = find_layout_faults(config, 4);
+  ASSERT_EQ(lines.size(), 2u) << join(lines, "\n");
+  EXPECT_HAS(lines[0], "virtual_stages is 3");
+  EXPECT_EQ(lines[0].find("long"), std::string::npos) << lines[0];
+  EXPECT_EQ(
+      lines[1].find("long: pipeline_schedule \"1f1b\" fills 4 ranks with at least 4 microbatches, and there are 2"), 0u)
+      << lines[1];
+}
+
+TEST(LayoutFaults, AModelFromAFolderIsCutWhenItIsRead) {
+  RunConfig config;
+  config.model.from = "a folder";
+  config.parallelism.tensor_parallel_degree = 16;
+  config.parallelism.pipeline_parallel_degree = 5;
+  config.parallelism.pipeline_split = {1, 2, 3, 4, 5};
+  config.train.global_batch_size = 8;
+  config.train.micro_batch_size = 1;
+  EXPECT_EQ(find_layout_faults(config, 80), std::vector<std::string>{});
+  config.model.num_hidden_layers = 3;
+  EXPECT_EQ(find_layout_faults(config, 80).size(), 3u) << join(find_layout_faults(config, 80), "\n");
 }
 
 }  // namespace

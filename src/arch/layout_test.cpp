@@ -16,7 +16,8 @@ namespace {
 constexpr GroupKind kKinds[] = {
     GroupKind::kWorld,   GroupKind::kData,      GroupKind::kExpert,      GroupKind::kExpertData,
     GroupKind::kShard,   GroupKind::kReplicate, GroupKind::kExpertShard, GroupKind::kExpertReplicate,
-    GroupKind::kBalance, GroupKind::kTensor,    GroupKind::kPipeline};
+    GroupKind::kBalance, GroupKind::kTensor,    GroupKind::kPipeline,    GroupKind::kModel,
+    GroupKind::kKeyValue};
 
 struct Degrees {
   int pipeline = 1, replicate = 1, shard = 1, expert = 1, tensor = 1;
@@ -28,12 +29,16 @@ RunConfig config_of(const Degrees& d, const NameOrNames& mapping = "expert_inner
   RunConfig config;
   config.model.num_experts = 24 * d.expert;
   config.model.num_experts_per_tok = 2;
+  // What is cut divides.
+  config.model.num_hidden_layers = d.pipeline;
+  config.model.num_attention_heads = config.model.intermediate_size = 2 * d.tensor;
   auto& p = config.parallelism;
   p.pipeline_parallel_degree = d.pipeline;
   p.data_parallel_replicate_degree = d.replicate;
   p.data_parallel_shard_degree = d.shard;
   p.expert_parallel_degree = d.expert;
   p.tensor_parallel_degree = d.tensor;
+  p.pipeline_schedule = "gpipe";
   p.mapping = mapping;
   config.train.micro_batch_size = 2;
   config.train.global_batch_size = d.data() * config.train.micro_batch_size * microbatches;
@@ -67,7 +72,7 @@ std::string text_of(const Degrees& d) {
          std::to_string(d.shard) + " expert " + std::to_string(d.expert) + " tensor " + std::to_string(d.tensor);
 }
 
-size_t expected_size(const Degrees& d, GroupKind kind, int balance_ranks) {
+size_t expected_size(const Degrees& d, GroupKind kind, int balance_ranks, int key_value_copies) {
   const int expert_shard = std::gcd(d.expert, d.shard), expert_replicate = d.expert / expert_shard;
   switch (kind) {
     case GroupKind::kWorld: return static_cast<size_t>(d.world());
@@ -81,6 +86,9 @@ size_t expected_size(const Degrees& d, GroupKind kind, int balance_ranks) {
     case GroupKind::kBalance: return static_cast<size_t>(balance_ranks);
     case GroupKind::kTensor: return static_cast<size_t>(d.tensor);
     case GroupKind::kPipeline: return static_cast<size_t>(d.pipeline);
+    case GroupKind::kModel: return static_cast<size_t>(d.pipeline * d.tensor);
+    case GroupKind::kKeyValue: return static_cast<size_t>(key_value_copies);
+    case GroupKind::kTied: break;  // not of one size
   }
   return 0;
 }
@@ -165,16 +173,21 @@ TEST(Layout, GroupsOfAllLayoutsTo24RanksArePartitionsAndProductsOfAxes) {
     config.moe.balance = "swipe";
     config.moe.balance_group = balance_ranks * config.train.micro_batch_size;
     if (random.below(counter++, 2) == 1) config.parallelism.sharding = "hierarchical";
+    const auto copies = divisors(d.tensor);
+    const int key_value_copies = copies[random.below(counter++, copies.size())];
+    config.model.num_key_value_heads = d.tensor / key_value_copies;
     const Layout layout(config, d.world());
     SCOPED_TRACE(text_of(d));
     ++layouts;
     for (const auto kind : kKinds) {
-      ASSERT_NO_FATAL_FAILURE(expect_partition(layout, kind, expected_size(d, kind, balance_ranks)));
+      ASSERT_NO_FATAL_FAILURE(expect_partition(layout, kind, expected_size(d, kind, balance_ranks, key_value_copies)));
     }
     ASSERT_NO_FATAL_FAILURE(expect_product(layout, GroupKind::kExpert, GroupKind::kExpertData, GroupKind::kData));
     ASSERT_NO_FATAL_FAILURE(expect_product(layout, GroupKind::kShard, GroupKind::kReplicate, GroupKind::kData));
     ASSERT_NO_FATAL_FAILURE(
         expect_product(layout, GroupKind::kExpertShard, GroupKind::kExpertReplicate, GroupKind::kExpertData));
+    ASSERT_NO_FATAL_FAILURE(expect_product(layout, GroupKind::kTensor, GroupKind::kPipeline, GroupKind::kModel));
+    ASSERT_NO_FATAL_FAILURE(expect_product(layout, GroupKind::kData, GroupKind::kModel, GroupKind::kWorld));
     ASSERT_NO_FATAL_FAILURE(expect_data_ranks_numbered(layout));
     ASSERT_NO_FATAL_FAILURE(
         expect_every_sequence_once(layout, config.train.micro_batch_size, config.train.global_batch_size));
@@ -280,6 +293,37 @@ TEST(Layout, RanksOfABalanceGroupTakeTheirMicrobatchesInTurn) {
       }
     }
   });
+}
+
+TEST(Layout, RanksWithTheSameKeyAndValueHeadsAreNeighboursAlongTensor) {
+  auto config = config_of({.shard = 2, .tensor = 4});
+  config.model.num_key_value_heads = 2;
+  const Layout layout(config, 8);
+  EXPECT_EQ(layout.groups(GroupKind::kKeyValue), (std::vector<std::vector<int>>{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
+  config.model.num_key_value_heads = 4;
+  EXPECT_EQ(Layout(config, 8).groups(GroupKind::kKeyValue).size(), 8u);
+  config.model = {};
+  config.model.from = "a folder";  // its heads are not known yet
+  EXPECT_EQ(Layout(config, 8).groups(GroupKind::kKeyValue).size(), 8u);
+}
+
+TEST(Layout, ATiedTableIsSharedByTheFirstAndTheLastRankOfAPipeline) {
+  auto config = config_of({.pipeline = 3, .shard = 2});
+  EXPECT_EQ(Layout(config, 6).groups(GroupKind::kTied).size(), 6u);
+  config.model.tie_word_embeddings = true;
+  EXPECT_EQ(Layout(config, 6).groups(GroupKind::kTied), (std::vector<std::vector<int>>{{0, 4}, {1, 5}, {2}, {3}}));
+  EXPECT_EQ(Layout(config, 6).group_of(GroupKind::kTied, 5), (std::vector<int>{1, 5}));
+  config.parallelism.mapping = std::vector<std::string>{"replicate", "shard", "expert", "tensor", "pipeline"};
+  EXPECT_EQ(Layout(config, 6).groups(GroupKind::kTied), (std::vector<std::vector<int>>{{0, 2}, {1}, {3, 5}, {4}}));
+  config = config_of({.shard = 2});
+  config.model.tie_word_embeddings = true;  // in one stage
+  EXPECT_EQ(Layout(config, 2).groups(GroupKind::kTied).size(), 2u);
+}
+
+TEST(Layout, AModelsRanksAreInTheOrderOfPipelineThenTensor) {
+  const auto config = config_of({.pipeline = 2, .shard = 2, .tensor = 2},
+                                std::vector<std::string>{"tensor", "replicate", "shard", "expert", "pipeline"});
+  EXPECT_EQ(Layout(config, 8).group_of(GroupKind::kModel, 3), (std::vector<int>{2, 6, 3, 7}));
 }
 
 TEST(Layout, TheShardDegreeTakesWhatIsLeft) {

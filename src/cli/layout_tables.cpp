@@ -66,7 +66,6 @@ std::string traffic_table(const RunConfig& config, int num_ranks) {
 std::string layout_tables(const RunConfig& config, int num_ranks) {
   const Layout layout(config, num_ranks);
   std::string text = degrees_line(layout, config);
-  for (const auto& line : find_unsupported_degrees(config.parallelism)) text += "# " + line + "\n";
   if (!config.model.from.empty()) return text;
   const HeldElements held = count_held_elements(config, layout, 0);
   return text + state_table(config, num_ranks, held) + traffic_table(config, num_ranks);

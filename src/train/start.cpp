@@ -125,9 +125,7 @@ void say_what_starts(const TrainState& state) {
 }  // namespace
 
 std::vector<std::string> find_misfits(const RunConfig& config, int world_size) {
-  auto faults = find_unsupported_degrees(config.parallelism);
-  for (auto& fault : find_layout_faults(config, world_size)) faults.push_back(std::move(fault));
-  return faults;
+  return find_layout_faults(config, world_size);
 }
 
 void refuse_misfits(RunConfig config, int world_size) {
