@@ -38,10 +38,12 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
     if (branch) t.take(s.residual());
     t.take(s.residual() + statistics);
     if (branch) t.give(s.residual());
-    t.take(s.residual() + 4 * s.tokens);
+    if (s.shares_tokens) t.swap(s.stream(), s.residual());
+    t.take(s.stream() + 4 * s.tokens);  // the gradient, made at once
     t.pulse(logits_bytes(config, layout, s));
-    t.give(s.residual() + 4 * s.tokens);
-    left += s.residual() + statistics;
+    t.give(s.stream() + 4 * s.tokens);
+    left += statistics;
+    if (!s.tensor) left += s.stream();
   } else if (branch) {
     t.pulse(s.residual());  // the sum, which is sent
     t.give(s.residual());
@@ -52,10 +54,13 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
   t.reset_peak();
   t.take(s.residual());  // the gradient that arrives, or of the last norm
   if (stage.has_head) {
+    if (s.shares_tokens) t.take(s.residual());
+    if (s.tensor) t.give(s.stream());  // of the loss: it has become the norm's
     if (!s.layer_norm) t.pulse(s.own_tokens / 64 * s.hidden * 4);
     t.give(s.residual());  // the norm's input
+    if (s.shares_tokens) t.give(s.residual());
   }
-  for (size_t l = layers.size(); l-- > 0;) layers[l].backward(t, branches && l > 0);
+  for (size_t l = layers.size(); l-- > 0;) layers[l].backward(t);
   memory.backward_bytes = t.peak();
   return memory;
 }

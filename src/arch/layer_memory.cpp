@@ -83,44 +83,44 @@ void LayerMemory::norm_forward(Tape& t, bool branch) {
 }
 
 // The gradients of the stream and of the normed tokens become one.
-void LayerMemory::norm_backward(Tape& t, bool /*branch*/) {
+void LayerMemory::norm_backward(Tape& t) {
   t.take(s_.residual());
   if (!s_.layer_norm) t.pulse(s_.own_tokens / kNormRowsPerPartial * s_.hidden * 4);
   t.give(2 * s_.residual());
   t.give(s_.residual());  // what the norm read
 }
 
-// Under sequence_parallel matrices read the tokens of all ranks, which take the place of the rank's own.
-void LayerMemory::enter(Tape& t) {
-  if (s_.shares_tokens) t.swap(s_.stream(), s_.residual());
-}
-
 // ---- attention
 
+// Queries and keys as projected stay where a norm or a clip reads them; where tensor ranks share a norm, it is by
+// itself, and what a clip reads is its output.
 void LayerMemory::attention_forward(Tape& t, bool keep) {
-  const bool reads_x = s_.norm_whole || s_.norm_head || s_.clip;
-  const auto statistics_of = [&](double heads) {
-    return s_.tokens * 4 * (s_.norm_head ? heads : s_.norm_whole ? 1 : 0);
-  };
+  const double both = s_.of(s_.q + s_.kv);
+  const double norm_rows = s_.tokens * 4 * (s_.norm_head ? s_.heads + s_.kv_heads : s_.norm_whole ? 2 : 0);
   t.take(s_.of(s_.kv));
   if (s_.clip) t.take(s_.of(s_.kv));
   if (s_.clip && !keep) t.give(s_.of(s_.kv));
-  for (const auto& [columns, heads] : {std::pair{s_.q, s_.heads}, std::pair{s_.kv, s_.kv_heads}}) {
-    t.take(s_.of(columns));
-    t.take(s_.of(columns) + statistics_of(heads));
-    if (!keep || !reads_x) t.give(s_.of(columns));
-    keep ? void(left_ += statistics_of(heads)) : t.give(statistics_of(heads));
+  if (shares_norm()) {
+    t.take(3 * both + norm_rows);
+    if (!keep) t.give(both + norm_rows);
+    if (!keep || !s_.clip) t.give(both);
+    if (keep) left_ += norm_rows;
+  } else {
+    for (const double columns : {s_.q, s_.kv}) {
+      t.take(2 * s_.of(columns));
+      if (!keep || !reads_projections()) t.give(s_.of(columns));
+    }
+    if (keep) t.take(norm_rows), left_ += norm_rows;
   }
   const double logsumexp = s_.tokens * s_.heads * 4;
   t.take(s_.of(s_.q) + logsumexp);
   t.pulse(2 * s_.of(s_.kv));  // packed keys and values
   keep ? void(left_ += logsumexp) : t.give(logsumexp);
   t.take(s_.stream());
-  if (!keep) t.give(s_.of(2 * s_.q + 2 * s_.kv));
+  if (!keep) t.give(2 * both);
 }
 
 void LayerMemory::attention_backward(Tape& t) {
-  const bool reads_x = s_.norm_whole || s_.norm_head || s_.clip;
   const auto input_gradient = [&](double columns, bool first) {
     t.pulse(sum_scratch(s_.tokens));
     t.take(s_.stream());
@@ -134,10 +134,17 @@ void LayerMemory::attention_backward(Tape& t) {
   t.pulse(std::min(s_.threads, s_.kv_heads * s_.tokens / s_.seq_len) * per_head);
   t.give(s_.of(2 * s_.q + 2 * s_.kv));  // q, k, v and the output
   t.give(s_.of(s_.q));
+  if (shares_norm()) {
+    for (const double columns : {s_.q, s_.kv}) {
+      t.swap(s_.of(columns), s_.of(columns));
+      if (s_.clip) t.give(s_.of(columns));
+    }
+    t.swap(s_.of(s_.q + s_.kv), 2 * s_.of(s_.q + s_.kv));
+  }
   for (const bool of_keys : {true, false}) {
     const double columns = of_keys ? s_.kv : s_.q;
-    t.swap(s_.of(columns), s_.of(columns));
-    if (reads_x) t.give(s_.of(columns));
+    if (!shares_norm()) t.swap(s_.of(columns), s_.of(columns));
+    if (!shares_norm() && reads_projections()) t.give(s_.of(columns));
     input_gradient(columns, of_keys);
   }
   if (s_.clip) t.swap(s_.of(s_.kv), s_.of(2 * s_.kv));
@@ -173,11 +180,11 @@ void LayerMemory::route_forward(Tape& t, bool keep, bool decides) {
 }
 
 void LayerMemory::route_backward(Tape& t) {
-  const double weights = 4 * s_.tokens * s_.choices;
-  t.swap(s_.of(s_.experts), weights);
+  t.swap(s_.of(s_.experts), 4 * s_.tokens * s_.choices);
   if (s_.sigmoid) t.give(s_.of(s_.experts));
-  t.pulse(s_.stream());
+  t.take(s_.stream());
   t.give(s_.of(s_.experts));
+  if (!s_.tensor) t.give(s_.stream());  // added up; with tensor ranks it has a way of its own
 }
 
 void LayerMemory::experts_forward(Tape& t, bool keep) {
@@ -252,8 +259,7 @@ void LayerMemory::feed_backward(Tape& t) {
   if (!sparse_) return swiglu_backward(t, s_.ffn);
   if (s_.shared > 0) swiglu_backward(t, s_.shared);
   s_.dispatches ? dispatch_backward(t) : experts_backward(t);
-  t.take(4 * s_.tokens * s_.choices);
-  t.give(4 * s_.tokens * s_.choices);
+  t.take(4 * s_.tokens * s_.choices);  // of the weights
   route_backward(t);
   if (s_.shared > 0) t.give(s_.stream());
 }
@@ -261,17 +267,20 @@ void LayerMemory::feed_backward(Tape& t) {
 // ---- the layer
 
 void LayerMemory::parts_forward(Tape& t, bool branch, const Recomputed& again, bool keep) {
-  const double read = s_.shares_tokens ? s_.stream() : s_.residual();
+  const double all = s_.shares_tokens ? s_.stream() : 0;  // tokens of all ranks, which matrices read
+  const auto part = [&](bool computed_again, auto forward) {
+    // A region that is computed again begins with the rank's own tokens.
+    t.take(all);
+    if (all > 0 && !computed_again) t.give(s_.residual());
+    forward();
+    if (all > 0) t.swap(s_.residual(), s_.stream());
+    if (all > 0 && computed_again) t.give(all);
+    if (again.norm || !keep) t.give(all > 0 && !computed_again ? all : s_.residual());
+  };
   norm_forward(t, branch);
-  enter(t);
-  attention_forward(t, keep && !again.attention);
-  if (s_.shares_tokens) t.swap(s_.residual(), s_.stream());
-  if (again.norm || !keep) t.give(read);
+  part(again.attention, [&] { attention_forward(t, keep && !again.attention); });
   norm_forward(t, true);
-  enter(t);
-  feed_forward(t, keep && !again.moe, true);
-  if (s_.shares_tokens) t.swap(s_.residual(), s_.stream());
-  if (again.norm || !keep) t.give(read);
+  part(again.moe, [&] { feed_forward(t, keep && !again.moe, true); });
   t.give(s_.residual());              // attention's branch
   if (branch) t.give(s_.residual());  // the one before it
 }
@@ -287,36 +296,37 @@ void LayerMemory::forward(Tape& t, bool branch) {
   left_ = had + ids;
 }
 
-void LayerMemory::parts_backward(Tape& t, bool branch, const Recomputed& again) {
-  const double read = s_.shares_tokens ? s_.stream() : s_.residual();
+void LayerMemory::parts_backward(Tape& t, const Recomputed& again) {
+  const double all = s_.shares_tokens ? s_.stream() : 0, read = s_.shares_tokens ? all : s_.residual();
   // A part computed again holds its output, and what only its own graph holds, until it is done.
-  const auto part = [&](bool computed_again, auto forward, auto backward) {
-    if (again.norm) t.take(read);
-    if (s_.shares_tokens) t.take(s_.stream());  // the gradient, of all tokens
+  const auto part = [&](bool computed_again, bool routes, auto forward, auto backward) {
     const double had = left_;
-    if (computed_again) forward();
+    t.take(all);  // the gradient, of all tokens
+    if (again.norm) t.take(computed_again ? s_.residual() : read);
+    if (computed_again) t.take(all), forward();
     backward();
-    if (computed_again) t.give(s_.stream() + left_ - had);
-    if (computed_again) left_ = had;
-    if (s_.shares_tokens) t.give(s_.stream());
+    if (computed_again) t.give(s_.stream() + left_ - had), left_ = had;
+    t.give(all);
+    if (all > 0) t.swap(s_.residual(), s_.stream());  // what is added up goes to its own rank
+    if (s_.tensor && routes) t.give(s_.stream());
     t.give(read);
-    if (s_.shares_tokens) t.swap(s_.residual(), s_.stream());
+    if (all > 0 && computed_again) t.give(s_.residual());
   };
-  part(
-      again.moe, [&] { feed_forward(t, true, false); }, [&] { feed_backward(t); });
-  norm_backward(t, true);
-  part(
-      again.attention, [&] { attention_forward(t, true); }, [&] { attention_backward(t); });
-  norm_backward(t, branch);
+  const auto feed_again = [&] { feed_forward(t, true, false); };
+  const auto attend_again = [&] { attention_forward(t, true); };
+  part(again.moe, sparse_, feed_again, [&] { feed_backward(t); });
+  norm_backward(t);
+  part(again.attention, false, attend_again, [&] { attention_backward(t); });
+  norm_backward(t);
 }
 
-void LayerMemory::backward(Tape& t, bool branch) {
-  if (!again_.layer) return parts_backward(t, branch, again_);
+void LayerMemory::backward(Tape& t) {
+  if (!again_.layer) return parts_backward(t, again_);
   const double had = left_, ids = sparse_ ? 8 * s_.tokens * s_.choices : 0;
   parts_forward(t, false, {}, true);
   if (sparse_) t.give(ids), left_ -= ids;  // they are not chosen again
-  t.take(s_.residual());                   // the layer's output
-  parts_backward(t, false, {});
+  t.swap(s_.residual(), s_.residual());    // the layer's output, which its branch is added to
+  parts_backward(t, {});
   t.give(s_.residual() + left_ - had);
   left_ = had;
 }

@@ -68,16 +68,16 @@ class LayerMemory {
   /// @param branch  the layer before has left a branch beside the residual stream, which this one's norm adds.
   void forward(Tape& tape, bool branch);
   /// The gradient of the residual stream is on the tape, before and after.
-  void backward(Tape& tape, bool branch);
+  void backward(Tape& tape);
   double left() const { return left_; }
   /// Does the layer leave a branch to be added?
   bool leaves_branch() const { return !again_.layer; }
 
  private:
   void norm_forward(Tape& t, bool branch);
-  void norm_backward(Tape& t, bool branch);
+  void norm_backward(Tape& t);
   void parts_forward(Tape& t, bool branch, const Recomputed& again, bool keep);
-  void parts_backward(Tape& t, bool branch, const Recomputed& again);
+  void parts_backward(Tape& t, const Recomputed& again);
   void attention_forward(Tape& t, bool keep);
   void attention_backward(Tape& t);
   void swiglu_forward(Tape& t, double ffn, bool keep);
@@ -90,10 +90,11 @@ class LayerMemory {
   void dispatch_backward(Tape& t);
   void feed_forward(Tape& t, bool keep, bool decides);
   void feed_backward(Tape& t);
-  void enter(Tape& t);
   double statistics() const { return s_.own_tokens * (s_.layer_norm ? 8 : 4); }
   double product_scratch(double k) const;
   double sum_scratch(double rows) const;
+  bool reads_projections() const { return s_.norm_whole || s_.norm_head || s_.clip; }
+  bool shares_norm() const { return s_.tensor && s_.norm_whole; }
   double choice_rows() const { return s_.dispatches ? s_.received : s_.tokens; }
 
   const LayerShape& s_;
