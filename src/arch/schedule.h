@@ -37,13 +37,30 @@ struct ScheduleFacts {
 ///              (find_schedule_faults).
 Schedule make_schedule(const std::string& name, int ranks, int chunks, int microbatches);
 
+/// When an action ran, or would: in seconds, or in forwards of a stage.
+struct TimedAction {
+  Action action;
+  double begin_s = 0, end_s = 0;
+  double waited_s = 0;  ///< before `begin_s`, for its input
+};
+using Timeline = std::vector<std::vector<TimedAction>>;  ///< of each rank
+
+/// Of stages of equal cost, a backward twice a forward, and messages that take no time. @throws as check_schedule.
+Timeline play_schedule(const Schedule& schedule);
+
+/// Share of the ranks' time in which they wait, between the first begin and the last end of all.
+double bubble_of(const Timeline& timeline);
+
 /// Why there is no such schedule: too few microbatches, chunks that it does not know.
 std::vector<std::string> find_schedule_faults(const std::string& name, int ranks, int chunks, int64_t microbatches);
 
 /// @throws Error naming the actions: one that is missing or there twice, ranks that wait for one another for ever.
 ScheduleFacts check_schedule(const Schedule& schedule);
 
-/// A line for each rank: "rank 0: F0 F1 B0 ..."; with several chunks "F0.1" is microbatch 0 in chunk 1.
+/// "F0", or with several chunks "F0.1": microbatch 0 in chunk 1.
+std::string text_of(const Action& action, int chunks);
+
+/// A line for each rank: "rank 0: F0 F1 B0 ...".
 std::string describe(const Schedule& schedule);
 
 }  // namespace athanor

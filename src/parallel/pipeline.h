@@ -13,13 +13,6 @@
 
 namespace athanor {
 
-/// When an action ran, seconds since the pipeline's first action of this step.
-struct TimedAction {
-  Action action;
-  double begin_s = 0, end_s = 0;
-  double waited_s = 0;  ///< before `begin_s`, for its input
-};
-
 struct PipelineHooks {
   /// Before a chunk's backward that is its last of this step: its gradients become final on the way.
   std::function<void(int chunk)> before_last_backward;
@@ -44,9 +37,10 @@ class Pipeline {
   /// those of forward_backward). @return of each microbatch, on the rank of the last stage; elsewhere empty.
   std::vector<TokenScores> score(std::span<const Microbatch> microbatches);
 
-  /// Of the last forward_backward.
+  /// Of the last forward_backward, in seconds since it began.
   const std::vector<TimedAction>& timeline() const { return timeline_; }
   std::chrono::steady_clock::time_point began() const { return began_; }
+  const Schedule& schedule() const { return schedule_; }
 
  private:
   class Pass;
