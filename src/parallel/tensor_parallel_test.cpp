@@ -1,0 +1,222 @@
+// The ways in and out of what tensor ranks share, with threads as ranks.
+
+#include "parallel/tensor_parallel.h"
+
+#include <gtest/gtest.h>
+
+#include "comm/thread_wire.h"
+#include "ops/testing/op_testing.h"
+
+namespace athanor {
+namespace {
+
+using ops::testing::kComputeTypes;
+using ops::testing::normal;
+
+constexpr int64_t kBatch = 2, kSeqLen = 12, kWidth = 5, kTokens = kBatch * kSeqLen;
+
+struct Case {
+  int ranks;
+  bool sequence;
+  at::ScalarType dtype;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const int ranks : {2, 3, 4}) {
+    for (const bool sequence : {false, true}) {
+      for (const auto dtype : kComputeTypes) all.push_back({ranks, sequence, dtype});
+    }
+  }
+  return all;
+}
+
+std::string name_of(const Case& c) {
+  return std::to_string(c.ranks) + " ranks, " + ops::testing::name_of(c.dtype) + (c.sequence ? ", sequence" : "");
+}
+
+// What each rank's `body` answers, by rank.
+template <class F>
+std::vector<std::vector<Tensor>> on_ranks(const Case& c, F body) {
+  std::vector<std::vector<Tensor>> results(static_cast<size_t>(c.ranks));
+  comm::WorldOptions options;
+  options.check = true;
+  options.timeout = std::chrono::seconds(60);
+  comm::run_ranks(
+      c.ranks,
+      [&](comm::World& world) {
+        at::set_num_threads(1);
+        results[static_cast<size_t>(world.rank())] = body(TensorRanks{&world.all(), nullptr, c.sequence});
+      },
+      options);
+  return results;
+}
+
+// A rank's own numbers, which others know.
+Tensor part_of(int rank, uint64_t seed, at::ScalarType dtype) {
+  return normal({kBatch, kSeqLen, kWidth}, seed + static_cast<uint64_t>(rank), dtype);
+}
+
+// Along the tree over ranks, rounded once (comm/communicator.h).
+Tensor sum_of(const std::vector<Tensor>& terms, size_t low, size_t high) {
+  if (high - low == 1) return terms[low].to(at::kFloat);
+  size_t half = 1;
+  while (half * 2 < high - low) half *= 2;
+  return sum_of(terms, low, low + half) + sum_of(terms, low + half, high);
+}
+Tensor sum_of_parts(const Case& c, uint64_t seed) {
+  std::vector<Tensor> terms;
+  for (int r = 0; r < c.ranks; ++r) terms.push_back(part_of(r, seed, c.dtype));
+  return sum_of(terms, 0, terms.size()).to(c.dtype);
+}
+
+// Of all tokens, what a rank has between matrices.
+Tensor held_by(int rank, const Case& c, const Tensor& x) {
+  if (!c.sequence) return x;
+  const int64_t own = kTokens / c.ranks;
+  return x.reshape({kTokens, kWidth}).narrow(0, rank * own, own).unsqueeze(0);
+}
+
+TEST(TensorParallel, EveryReaderGetsAllTokensAndPartsOfTheirGradientsAreAddedUpOnce) {
+  for (const Case& c : cases()) {
+    const Tensor x = normal({kBatch, kSeqLen, kWidth}, 1, c.dtype), dwhole = normal(x.sizes(), 2, c.dtype);
+    const auto results = on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
+      const Tensor in = held_by(ranks.rank(), c, x).clone().requires_grad_();
+      const Entered read = enter_tensor_parallel(in, ranks, kBatch);
+      torch::autograd::backward({read.whole, read.split}, {dwhole.clone(), part_of(ranks.rank(), 10, c.dtype)});
+      return {read.whole.detach(), read.split.detach(), in.grad()};
+    });
+    const Tensor dx = sum_of_parts(c, 10) + dwhole;
+    for (int r = 0; r < c.ranks; ++r) {
+      const auto& result = results[static_cast<size_t>(r)];
+      ops::testing::expect_same_bits(result[0], x, name_of(c) + " whole");
+      ops::testing::expect_same_bits(result[1], x, name_of(c) + " split");
+      ops::testing::expect_same_bits(result[2], held_by(r, c, dx), name_of(c) + " gradient");
+    }
+  }
+}
+
+TEST(TensorParallel, AGradientThatOneReaderAloneGivesIsTheWholeGradient) {
+  for (const Case& c : cases()) {
+    const Tensor x = normal({kBatch, kSeqLen, kWidth}, 1, c.dtype), dwhole = normal(x.sizes(), 2, c.dtype);
+    const auto results = on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
+      const Tensor first = held_by(ranks.rank(), c, x).clone().requires_grad_(), second = first.detach().clone();
+      second.requires_grad_();
+      torch::autograd::backward({enter_tensor_parallel(first, ranks, kBatch).whole}, {dwhole.clone()});
+      torch::autograd::backward({enter_tensor_parallel(second, ranks, kBatch).split},
+                                {part_of(ranks.rank(), 10, c.dtype)});
+      return {first.grad(), second.grad()};
+    });
+    for (int r = 0; r < c.ranks; ++r) {
+      const auto& result = results[static_cast<size_t>(r)];
+      ops::testing::expect_same_bits(result[0], held_by(r, c, dwhole), name_of(c) + " of whole");
+      ops::testing::expect_same_bits(result[1], held_by(r, c, sum_of_parts(c, 10)), name_of(c) + " of split");
+    }
+  }
+}
+
+TEST(TensorParallel, PartsBecomeTheirSumAndEachGetsItsWholeGradient) {
+  for (const Case& c : cases()) {
+    const Tensor dsum = normal({kBatch, kSeqLen, kWidth}, 3, c.dtype);
+    const auto results = on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
+      const Tensor part = part_of(ranks.rank(), 20, c.dtype).requires_grad_();
+      const Tensor sum = leave_tensor_parallel(part * 1, ranks);
+      torch::autograd::backward({sum}, {held_by(ranks.rank(), c, dsum).clone()});
+      return {sum.detach(), part.grad()};
+    });
+    for (int r = 0; r < c.ranks; ++r) {
+      const auto& result = results[static_cast<size_t>(r)];
+      ops::testing::expect_same_bits(result[0], held_by(r, c, sum_of_parts(c, 20)), name_of(c) + " sum");
+      ops::testing::expect_same_bits(result[1], dsum, name_of(c) + " gradient");
+    }
+  }
+}
+
+TEST(TensorParallel, AFaultSumsNotAtAllOrTwice) {
+  for (const Case& c : cases()) {
+    const auto results = on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
+      const auto part = [&] { return part_of(ranks.rank(), 20, c.dtype); };
+      return {leave_tensor_parallel(part(), ranks, 0), leave_tensor_parallel(part(), ranks, 2)};
+    });
+    const Tensor twice = sum_of_parts(c, 20) * c.ranks;
+    for (int r = 0; r < c.ranks; ++r) {
+      const auto& result = results[static_cast<size_t>(r)];
+      ops::testing::expect_same_bits(result[0], held_by(r, c, part_of(r, 20, c.dtype)), name_of(c) + " missing");
+      EXPECT_TRUE(at::allclose(result[1], held_by(r, c, twice), 4 * ops::unit_roundoff(c.dtype))) << name_of(c);
+    }
+  }
+}
+
+TEST(TensorParallel, AValueThatAllHaveAlikeGetsTheSumOfItsGradients) {
+  for (const Case& c : cases()) {
+    const auto results = on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
+      const Tensor x = normal({kBatch, kSeqLen, kWidth}, 4, c.dtype).requires_grad_();
+      const Tensor y = share_gradient(x, ranks);
+      torch::autograd::backward({y}, {part_of(ranks.rank(), 30, c.dtype)});
+      return {y.detach(), x.grad()};
+    });
+    for (const auto& result : results) {
+      ops::testing::expect_same_bits(result[0], normal({kBatch, kSeqLen, kWidth}, 4, c.dtype), name_of(c));
+      ops::testing::expect_same_bits(result[1], sum_of_parts(c, 30), name_of(c));
+    }
+  }
+}
+
+// A gradient that somebody else holds is summed in a copy of it.
+TEST(TensorParallel, TheGradientThatWasHandedInIsLeftAsItWas) {
+  const Case c{2, false, at::kFloat};
+  const auto results = on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
+    const Tensor x = at::ones({1, 2, 3}).requires_grad_(), dy = at::ones({1, 2, 3});
+    torch::autograd::backward({enter_tensor_parallel(x, ranks, 1).split}, {dy});
+    torch::autograd::backward({share_gradient(x, ranks)}, {dy});
+    return {dy};
+  });
+  for (const auto& result : results) EXPECT_TRUE(at::equal(result[0], at::ones({1, 2, 3})));
+}
+
+TEST(TensorParallel, SendsWhatItsHeaderSays) {
+  for (const Case& c : cases()) {
+    using Calls = std::map<std::string, int64_t>;
+    std::vector<std::vector<Calls>> sent(static_cast<size_t>(c.ranks));
+    on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
+      comm::Communicator& group = *ranks.group;
+      const auto count = [&] {
+        sent[static_cast<size_t>(ranks.rank())].push_back(group.traffic().calls_of);
+        group.reset_traffic();
+      };
+      const Tensor x = held_by(ranks.rank(), c, normal({kBatch, kSeqLen, kWidth}, 1, c.dtype)).clone();
+      x.requires_grad_();
+      group.reset_traffic();
+      const Tensor read = enter_tensor_parallel(x, ranks, kBatch).split;
+      count();
+      const Tensor left = leave_tensor_parallel(read * 1, ranks);
+      count();
+      torch::autograd::backward({left.sum()});
+      count();
+      return {};
+    });
+    for (const auto& of_rank : sent) {
+      if (c.sequence) {
+        EXPECT_EQ(of_rank[0], (Calls{{"all_gather", 1}})) << name_of(c);
+        EXPECT_EQ(of_rank[1], (Calls{{"reduce_scatter", 1}})) << name_of(c);
+        EXPECT_EQ(of_rank[2], (Calls{{"all_gather", 1}, {"reduce_scatter", 1}})) << name_of(c);
+      } else {
+        EXPECT_EQ(of_rank[0], Calls{}) << name_of(c);
+        EXPECT_EQ(of_rank[1], (Calls{{"all_reduce", 1}})) << name_of(c);
+        EXPECT_EQ(of_rank[2], (Calls{{"all_reduce", 1}})) << name_of(c);
+      }
+    }
+  }
+}
+
+TEST(TensorParallel, OfOneRankItIsItsArgument) {
+  const Tensor x = normal({1, 2, 3}, 1).requires_grad_();
+  const Entered read = enter_tensor_parallel(x, {}, 1);
+  EXPECT_TRUE(read.whole.is_same(x));
+  EXPECT_TRUE(read.split.is_same(x));
+  EXPECT_TRUE(leave_tensor_parallel(x, {}).is_same(x));
+  EXPECT_TRUE(share_gradient(x, {}).is_same(x));
+}
+
+}  // namespace
+}  // namespace athanor
