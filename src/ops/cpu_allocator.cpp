@@ -85,6 +85,14 @@ class SmallBins {
   std::array<Free*, kNumClasses> free_{};
 };
 
+// Counted by threads for themselves: nobody locks for it.
+thread_local ThreadCpuMemory of_thread;
+
+void count_for_thread(size_t before, size_t after) {
+  of_thread.in_use_bytes += static_cast<std::ptrdiff_t>(after) - static_cast<std::ptrdiff_t>(before);
+  of_thread.peak_in_use_bytes = std::max(of_thread.peak_in_use_bytes, of_thread.in_use_bytes);
+}
+
 class CachingCpuAllocator final : public c10::Allocator {
  public:
   explicit CachingCpuAllocator(size_t reserved_bytes) : large_(reserved_bytes), small_(reserved_bytes) {}
@@ -97,11 +105,13 @@ class CachingCpuAllocator final : public c10::Allocator {
 
   void free(void* block) {
     const std::lock_guard lock(mutex_);
+    const size_t before = memory_.in_use_bytes;
     if (small_.contains(block)) {
       small_.free(block, memory_.in_use_bytes);
     } else {
       memory_.in_use_bytes -= large_.free(block);
     }
+    count_for_thread(before, memory_.in_use_bytes);
   }
 
   CpuMemory memory() const {
@@ -155,6 +165,7 @@ c10::DataPtr CachingCpuAllocator::allocate(size_t bytes) {
   const c10::Device cpu(c10::DeviceType::CPU);
   if (bytes == 0) return {nullptr, nullptr, &deleter, cpu};
   const std::lock_guard lock(mutex_);
+  const size_t before = memory_.in_use_bytes;
   void* block = allocate_locked(bytes);
   if (!block) {
     fail<Error>(
@@ -163,6 +174,7 @@ c10::DataPtr CachingCpuAllocator::allocate(size_t bytes) {
         bytes, memory_.in_use_bytes);
   }
   memory_.peak_in_use_bytes = std::max(memory_.peak_in_use_bytes, memory_.in_use_bytes);
+  count_for_thread(before, memory_.in_use_bytes);
   return {block, block, &deleter, cpu};
 }
 
@@ -179,6 +191,10 @@ bool install_caching_cpu_allocator() {
 CpuMemory cpu_memory() { return the_allocator().memory(); }
 
 void reset_peak_cpu_memory() { the_allocator().reset_peak(); }
+
+ThreadCpuMemory thread_cpu_memory() { return of_thread; }
+
+void reset_peak_thread_cpu_memory() { of_thread.peak_in_use_bytes = of_thread.in_use_bytes; }
 
 void release_cpu_memory(size_t keep_bytes) { the_allocator().release(keep_bytes); }
 

@@ -21,6 +21,15 @@ bool install_caching_cpu_allocator();
 CpuMemory cpu_memory();
 void reset_peak_cpu_memory();
 
+/// What the calling thread has allocated less what it has freed, whoever's that was: a rank's tensors, where ranks are
+/// threads (comm/thread_wire.h) and each frees its own.
+struct ThreadCpuMemory {
+  std::ptrdiff_t in_use_bytes = 0;
+  std::ptrdiff_t peak_in_use_bytes = 0;  ///< since start or `reset_peak_thread_cpu_memory`
+};
+ThreadCpuMemory thread_cpu_memory();
+void reset_peak_thread_cpu_memory();
+
 /// Gives free memory back to the system, if more than `keep_bytes` are held.
 void release_cpu_memory(size_t keep_bytes = 0);
 

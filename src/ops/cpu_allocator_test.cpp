@@ -60,6 +60,20 @@ TEST_F(CpuAllocatorTest, ThePeakIsOfWhatWasInUseAtOnce) {
   EXPECT_LT(peak, size_t{2} << 20);
 }
 
+TEST_F(CpuAllocatorTest, AThreadCountsItsOwnTensors) {
+  const Tensor others = at::empty({3 << 20}, at::kByte);
+  std::thread([] {
+    reset_peak_thread_cpu_memory();
+    const auto before = thread_cpu_memory().in_use_bytes;
+    {
+      const Tensor own = at::empty({1 << 20}, at::kByte);
+      EXPECT_EQ(thread_cpu_memory().in_use_bytes - before, 1 << 20);
+    }
+    EXPECT_EQ(thread_cpu_memory().in_use_bytes, before);
+    EXPECT_EQ(thread_cpu_memory().peak_in_use_bytes - before, 1 << 20);
+  }).join();
+}
+
 TEST_F(CpuAllocatorTest, ReleaseGivesBackWhatIsFreeUnlessItMayBeKept) {
   at::zeros({32 << 20}, at::kByte);
   const size_t held = cpu_memory().held_bytes;

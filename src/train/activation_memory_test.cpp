@@ -1,0 +1,93 @@
+// The activations of a step are the bytes that arch/activations.h says, within 5%: one rank, by the allocator's count.
+
+#include <gtest/gtest.h>
+
+#include "arch/activations.h"
+#include "base/random.h"
+#include "model/initialize.h"
+#include "ops/cpu_allocator.h"
+#include "ops/tiles.h"
+#include "train/train_step.h"
+
+namespace athanor {
+namespace {
+
+constexpr int64_t kSeqLen = 256, kVocab = 512;
+
+RunConfig config_of(const std::string& family, const std::vector<std::string>& recompute, const std::string& dtype) {
+  RunConfig config;
+  config.model.family = family;
+  config.model.hidden_size = 256;
+  config.model.num_hidden_layers = 4;
+  config.model.num_attention_heads = 4;
+  config.model.num_key_value_heads = family == "olmo" || family == "olmoe" ? 4 : 2;
+  config.model.intermediate_size = family == "olmoe" || family == "qwen3_moe" ? 192 : 704;
+  if (family == "olmoe" || family == "qwen3_moe") {
+    config.model.num_experts = 16;
+    config.model.num_experts_per_tok = 4;
+    config.model.moe_intermediate_size = family == "olmoe" ? 0 : 192;
+  }
+  config.model.vocab_size = kVocab;
+  config.data.seq_len = kSeqLen;
+  config.train.global_batch_size = 8;
+  config.train.micro_batch_size = 4;
+  config.train.dtype = dtype;
+  config.train.loss_chunk_tokens = 256;
+  config.parallelism.recompute = recompute;
+  return config;
+}
+
+Batch batch_of(const RunConfig& config) {
+  const CounterRandom random(1, "activations");
+  const int64_t sequences = config.train.global_batch_size;
+  Batch batch{sequences, kSeqLen, std::vector<int32_t>(static_cast<size_t>(sequences * kSeqLen)), {}, {}};
+  for (size_t i = 0; i < batch.tokens.size(); ++i) batch.tokens[i] = static_cast<int32_t>(random.u64(i) % kVocab);
+  return batch;
+}
+
+// Most bytes of a step beyond those before it.
+double measured_peak(const RunConfig& config) {
+  TrainState state(config, {});
+  initialize_parameters(config.model, 1, state.parameters);
+  const Batch batch = batch_of(config);
+  train_step(state, batch);
+  const auto before = ops::cpu_memory().in_use_bytes;
+  ops::reset_peak_cpu_memory();
+  train_step(state, batch);
+  return static_cast<double>(ops::cpu_memory().peak_in_use_bytes - before);
+}
+
+struct Case {
+  std::string family;
+  std::vector<std::string> recompute;
+  std::string dtype = "bfloat16";
+};
+
+class ActivationMemory : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (!ops::install_caching_cpu_allocator()) GTEST_SKIP() << "addresses are limited here (ulimit -v)";
+    if (!ops::multiplies_on_tiles(at::empty({1}, at::kBFloat16))) GTEST_SKIP() << "the library has scratch of its own";
+    at::set_num_threads(1);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Cases, ActivationMemory,
+                         testing::Values(Case{"olmo", {}}, Case{"llama", {}}, Case{"llama", {"layer"}},
+                                         Case{"llama", {"attention"}}, Case{"qwen3", {}, "float32"}, Case{"olmoe", {}},
+                                         Case{"olmoe", {"norm"}}, Case{"olmoe", {"attention"}}, Case{"olmoe", {"moe"}},
+                                         Case{"olmoe", {"layer"}}, Case{"olmoe", {"norm", "attention", "moe"}},
+                                         Case{"olmoe", {}, "float32"}, Case{"qwen3_moe", {}},
+                                         Case{"qwen3_moe", {"norm", "moe"}}));
+
+TEST_P(ActivationMemory, AtItsPeakIsThatOfTheFormulaWithinFivePercent) {
+  const RunConfig config = config_of(GetParam().family, GetParam().recompute, GetParam().dtype);
+  const auto need = count_activations(config, kSeqLen, Layout(config, 1), 0, 1);
+  const double measured = measured_peak(config);
+  EXPECT_NEAR(need.peak_bytes / measured, 1, 0.05) << need.peak_bytes << " said, " << measured << " measured";
+  RecordProperty("said", std::to_string(need.peak_bytes));
+  fmt::print("{} {}: said {:.3f} MB, measured {:.3f} MB, {:+.2f}%\n", GetParam().family, GetParam().recompute.size(),
+             need.peak_bytes / 1e6, measured / 1e6, 100 * (need.peak_bytes / measured - 1));
+}
+
+}  // namespace
+}  // namespace athanor
