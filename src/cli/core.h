@@ -59,6 +59,7 @@ struct VerifyArguments {
 struct DryRunArguments {
   std::string config_file;
   std::vector<std::string> overrides;
+  bool asked = false;        ///< for this instead of a run
   int ranks = 1, rank = -1;  ///< −1: the rank that needs most
   bool json = false;
 };

@@ -25,7 +25,8 @@ void add_verify_command(CLI::App& app) {
   command->add_flag("--twice", arguments->twice, "Run the layout twice: all bits must be equal");
   command->add_option("--keep", arguments->keep, "A folder where the traces of all runs are left");
   const auto dry = std::make_shared<DryRunArguments>();
-  auto* is_dry = command->add_flag("--dry-run", "Run nothing: say what one rank of a job would hold and send");
+  auto* is_dry =
+      command->add_flag("--dry-run", dry->asked, "Run nothing: say what one rank of a job would hold and send");
   command->add_option("--ranks", dry->ranks, "Of that job")->check(CLI::Range(1, 1 << 24))->needs(is_dry);
   command->add_option("--rank", dry->rank, "Which of them; without it the one that needs most memory")
       ->check(CLI::Range(0, (1 << 24) - 1))
@@ -37,9 +38,9 @@ void add_verify_command(CLI::App& app) {
       "Ends with 0 if every number, gradient and parameter is within its bound, with 1 and their names if not.\n"
       "Example: mpirun -n 8 athanor verify run.toml --set parallelism.expert_parallel_degree=4\n"
       "Example: athanor verify run.toml --dry-run --ranks 12288");
-  command->callback([arguments, dry, is_dry] {
+  command->callback([arguments, dry] {
     if (arguments->config_file.empty() && arguments->reference.empty()) throw CLI::RequiredError("config");
-    if (is_dry->count() > 0) {
+    if (dry->asked) {
       dry->config_file = arguments->config_file;
       dry->overrides = arguments->overrides;
       if (const int code = call_core("dry_run", dry.get())) throw ExitCode{code};

@@ -9,7 +9,7 @@
 #include "base/fault.h"
 #include "kernels/cross_entropy.h"
 #include "ops/embedding.h"
-#include "ops/linear_cross_entropy.h"
+#include "parallel/vocabulary.h"
 
 namespace athanor {
 namespace {
@@ -105,7 +105,7 @@ void Decoder::enter(int64_t place, const Residual& residual) const {
 
 Tensor Decoder::embed(const Tensor& tokens_BT) const {
   enter(0, {});
-  return ops::embedding(tokens_BT, embedding_);
+  return vocabulary_embedding(tokens_BT, embedding_, model_.vocab_size, options_.tensor);
 }
 
 Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vector<moe::Routing>* routings) const {
@@ -122,14 +122,16 @@ Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vecto
   return residual;
 }
 
-Tensor Decoder::final_norm(const Residual& residual) const {
+// What the output layer reads, [tokens, hidden].
+Tensor Decoder::final_hidden(const Residual& residual, int64_t batch) const {
   enter(1 + stage_.end, residual);
-  return final_norm_.of(residual).normed;
+  const Tensor normed = final_norm_.of(residual).normed;
+  return enter_tensor_parallel(normed, options_.tensor, batch).split.reshape({-1, model_.hidden_size});
 }
 
 Tensor Decoder::loss_sum(const Residual& residual, const Labels& labels) const {
-  return ops::linear_cross_entropy(final_norm(residual).reshape({-1, model_.hidden_size}), output_,
-                                   labels.targets.reshape({-1}), labels.loss_scale, options_.loss_chunk_tokens);
+  return vocabulary_cross_entropy(final_hidden(residual, labels.targets.size(0)), output_, labels.targets.reshape({-1}),
+                                  model_.vocab_size, labels.loss_scale, options_.loss_chunk_tokens, options_.tensor);
 }
 
 void Decoder::add_root(Pending& pending, const Tensor& root, Tensor grad) {
@@ -221,9 +223,10 @@ Tensor Decoder::forward_only(Tensor x, const Labels* labels) {
 
 TokenScores Decoder::score(Tensor x, const Labels* labels) {
   const at::NoGradGuard no_grad;
-  const Tensor h = final_norm(run_layers({stage_.embeds ? embed(x) : x, {}}, *labels, nullptr));
-  const auto losses = ops::token_losses(h.reshape({-1, model_.hidden_size}), output_.value,
-                                        labels->targets.reshape({-1}), options_.loss_chunk_tokens);
+  const Tensor h =
+      final_hidden(run_layers({stage_.embeds ? embed(x) : x, {}}, *labels, nullptr), labels->targets.size(0));
+  const auto losses = vocabulary_token_losses(h, output_.value, labels->targets.reshape({-1}), model_.vocab_size,
+                                              options_.loss_chunk_tokens, options_.tensor);
   return {losses.loss.neg().view(labels->targets.sizes()), losses.is_greedy.view(labels->targets.sizes())};
 }
 
@@ -232,7 +235,8 @@ Tensor Decoder::logits(const Tensor& tokens_BT, const ops::DocumentLengths& docu
   Labels labels;
   labels.targets = tokens_BT;  // for their shape
   labels.documents = documents;
-  return at::linear(final_norm(run_layers({embed(tokens_BT), {}}, labels, nullptr)), output_.value);
+  const Tensor h = final_hidden(run_layers({embed(tokens_BT), {}}, labels, nullptr), tokens_BT.size(0));
+  return at::linear(h, output_.value).view({tokens_BT.size(0), tokens_BT.size(1), -1});
 }
 
 Tensor Decoder::next_logits(const Tensor& tokens_BT, std::vector<KvCache>& caches) const {

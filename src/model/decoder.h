@@ -80,7 +80,7 @@ class Decoder : public Stage {
   int64_t first_place() const { return stage_.embeds ? 0 : 1 + stage_.first; }
   Tensor embed(const Tensor& tokens_BT) const;
   Residual run_layers(Residual residual, const Labels& labels, std::vector<moe::Routing>* routings) const;
-  Tensor final_norm(const Residual& residual) const;
+  Tensor final_hidden(const Residual& residual, int64_t batch) const;
   void enter(int64_t place, const Residual& residual) const;
   Tensor loss_sum(const Residual& residual, const Labels& labels) const;
   void add_router_losses(const std::vector<moe::Routing>& routings, const Labels& labels, int64_t seq_len,

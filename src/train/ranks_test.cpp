@@ -26,12 +26,14 @@ constexpr int64_t kSeqLen = 16, kVocab = 64;
 struct Degrees {
   int replicate, shard, expert;
   const char* sharding;
-  int world() const { return replicate * shard; }
+  int tensor = 1, pipeline = 1;
 };
 const Degrees kOne{1, 1, 1, "ep_aware"};
 const std::vector<Degrees> kLayouts = {
-    {1, 2, 1, "none"},         {1, 4, 2, "optimizer"},    {1, 4, 2, "ep_aware"},
-    {2, 2, 2, "hierarchical"}, {2, 2, 4, "hierarchical"}, {1, 3, 1, "ep_aware"},
+    {1, 2, 1, "none"},           {1, 4, 2, "optimizer"},          {1, 4, 2, "ep_aware"},
+    {2, 2, 2, "hierarchical"},   {2, 2, 4, "hierarchical"},       {1, 3, 1, "ep_aware"},
+    {1, 2, 2, "ep_aware", 2},    {1, 1, 1, "none", 4, 1},         {1, 2, 1, "optimizer", 2, 2},
+    {1, 2, 2, "ep_aware", 1, 3}, {2, 1, 2, "hierarchical", 4, 2},
 };
 
 class Ranks : public FolderTest {
@@ -41,8 +43,8 @@ class Ranks : public FolderTest {
     c.model.family = "olmoe";
     c.model.hidden_size = 32;
     c.model.num_hidden_layers = 3;
-    c.model.num_attention_heads = 2;
-    c.model.num_key_value_heads = 2;
+    c.model.num_attention_heads = 4;
+    c.model.num_key_value_heads = 2;  // fewer than tensor ranks in some layouts
     c.model.intermediate_size = 16;
     c.model.num_experts = 4;
     c.model.num_experts_per_tok = 2;
@@ -59,6 +61,9 @@ class Ranks : public FolderTest {
     c.parallelism.data_parallel_shard_degree = degrees.shard;
     c.parallelism.expert_parallel_degree = degrees.expert;
     c.parallelism.sharding = degrees.sharding;
+    c.parallelism.tensor_parallel_degree = degrees.tensor;
+    c.parallelism.pipeline_parallel_degree = degrees.pipeline;
+    c.parallelism.sequence_parallel = degrees.tensor == 2;
     c.parallelism.bucket_mb = 0.004;  // several buckets of each group
     fs::create_directories(RunFolder{c.train.run_dir}.checkpoints());
     return c;
@@ -76,7 +81,8 @@ class Ranks : public FolderTest {
   // Runs `act` on every rank of the layout, one at a time where `act` locks.
   static void on_ranks(const RunConfig& config, const std::function<void(TrainState&)>& act) {
     const auto& p = config.parallelism;
-    const auto world_size = static_cast<int>(p.data_parallel_replicate_degree * p.data_parallel_shard_degree);
+    const auto world_size = static_cast<int>(p.data_parallel_replicate_degree * p.data_parallel_shard_degree *
+                                             p.tensor_parallel_degree * p.pipeline_parallel_degree);
     comm::run_ranks(world_size, [&](comm::World& world) {
       const Mesh mesh(Layout(config, world_size), world);
       TrainState state(config, {}, mesh);
@@ -135,7 +141,7 @@ TEST_F(Ranks, AnyLayoutReadsTheCheckpointOfAnyOtherBitForBit) {
 }
 
 TEST_F(Ranks, ACutRunGoesOnUnderItsLayoutWithTheSameBits) {
-  for (const Degrees& degrees : {kLayouts[1], kLayouts[3]}) {
+  for (const Degrees& degrees : {kLayouts[1], kLayouts[3], kLayouts[8], kLayouts[9]}) {
     const RunConfig whole = config(degrees, "whole"), cut = config(degrees, "cut");
     on_ranks(whole, [](TrainState& state) {
       initialize(state);
@@ -164,6 +170,13 @@ TEST_F(Ranks, EachHoldsTheBytesOfStateThatTheFormulaSays) {
         for (const Bucket& bucket : state.parameters.buckets())
           (bucket.group == "expert" ? held.expert : held.dense) += bucket.range.size();
         const Layout& layout = state.mesh.layout();
+        const HeldElements said = count_held_elements(state.config, layout, state.mesh.rank());
+        int64_t dense = 0, expert = 0;
+        for (const BucketEntry& e : state.parameters.table())
+          (e.group == "expert" ? expert : dense) += e.num_elements();
+        if (said.dense != dense || said.expert != expert)
+          throw std::runtime_error(
+              fmt::format("{}: {} elements held, {} said", degrees.sharding, dense + expert, said.total()));
         const auto need = count_state_bytes(held, count_state_shards(state.config.parallelism, layout), bf16);
         size_t bytes = state.parameters.grad().nbytes() + state.parameters.compute().nbytes() +
                        state.optimizer.exp_avg().nbytes() + state.optimizer.exp_avg_sq().nbytes();
@@ -194,15 +207,18 @@ TEST_F(Ranks, MostOfTheReduceScatterIsSentBeforeBackwardEnds) {
 }
 
 TEST_F(Ranks, TwoRunsOfOneLayoutHaveTheSameBits) {
-  for (const char* run : {"a", "b"}) {
-    on_ranks(config(kLayouts[2], run), [](TrainState& state) {
-      initialize(state);
-      train(state, 3);
-      save_checkpoint(state);
-    });
+  for (const size_t i : {2, 10}) {
+    const std::string a = fmt::format("a{}", i), b = fmt::format("b{}", i);
+    for (const std::string& run : {a, b}) {
+      on_ranks(config(kLayouts[i], run), [](TrainState& state) {
+        initialize(state);
+        train(state, 3);
+        save_checkpoint(state);
+      });
+    }
+    expect_equal(tensors_of(checkpoint_of(config(kLayouts[i], a), 3)),
+                 tensors_of(checkpoint_of(config(kLayouts[i], b), 3)), fmt::format("layout {} again", i));
   }
-  expect_equal(tensors_of(checkpoint_of(config(kLayouts[2], "a"), 3)),
-               tensors_of(checkpoint_of(config(kLayouts[2], "b"), 3)), "again");
 }
 
 TEST_F(Ranks, TheNormIsThatOfTheGradientsThatAreWrittenUnderEverySharding) {
