@@ -249,11 +249,16 @@ struct CheckpointConfig {
 struct MetricsConfig {
   bool tensorboard = true;
   double gemm_peak_tflops = 0.0;
+  int64_t timeline_step = 0;
 
   void describe(Fields& f) {
     f.field("tensorboard", tensorboard, "write TensorBoard events into the run folder");
     f.field("gemm_peak_tflops", gemm_peak_tflops, "what MFU is a share of; 0 measures a matrix multiplication at start",
             not_negative());
+    f.field("timeline_step", timeline_step,
+            "the step whose time line is written, as JSON and as a picture: when each pipeline rank computed which "
+            "microbatch; 0: none",
+            at_least(0));
   }
 };
 

@@ -1,0 +1,22 @@
+#pragma once
+// Pictures of pipelines over time: what ranks ran, or what a schedule's play says that they would.
+
+#include <string>
+
+#include "arch/schedule.h"
+
+namespace athanor {
+
+struct TimelinePicture {
+  std::string title;
+  /// What the axis counts: seconds as milliseconds, or forwards of a stage.
+  enum class Unit { kMilliseconds, kForwards } unit = Unit::kMilliseconds;
+};
+
+/// An SVG: a row for each rank, a box with its microbatch for each action, later chunks darker; gaps are bubbles.
+std::string draw_timeline(const Timeline& timeline, const TimelinePicture& picture);
+
+/// "1f1b: 4 ranks, 8 microbatches; bubble 30.1%, by formula 27.3%".
+std::string timeline_title(const Schedule& schedule, const Timeline& timeline);
+
+}  // namespace athanor
