@@ -58,7 +58,7 @@ Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, Dec
       compute_type_(parameters.compute().scalar_type()) {
   for (int64_t l = 0; l < stage_.end; ++l) (l < stage_.first ? first_sparse_ : num_sparse_) += model.is_sparse_layer(l);
   for (int64_t l = stage_.first; l < stage_.end; ++l) {
-    layers_.emplace_back(model, parameters, l, options_.routing);
+    layers_.emplace_back(model, parameters, l, options_.routing, options_.tensor);
     if (options_.dispatch) layers_.back().feed_forward().set_dispatch(options_.dispatch);
   }
   const bool output_is_embedding = model.tie_word_embeddings && stage_.has_head;
@@ -113,7 +113,7 @@ Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vecto
   const Tensor positions = positions_of(batch, seq_len, labels.documents);
   const auto context = std::make_shared<const LayerContext>(
       LayerContext{ops::make_rotation(positions, rotary_.frequency, rotary_.scale), labels.documents,
-                   options_.recompute, moe::BatchPosition{labels.step, labels.first_sequence}});
+                   options_.recompute, moe::BatchPosition{labels.step, labels.first_sequence}, batch});
   int64_t place = 1 + stage_.first;
   for (const Layer& layer : layers_) {
     enter(place++, residual);

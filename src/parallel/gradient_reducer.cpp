@@ -43,7 +43,7 @@ void GradientReducer::start_second(InFlight& flight) {
   const Tensor owned = slice(flight.values, within(plan_.owned(*flight.bucket), *flight.bucket));
   if (plan.second == GroupPlan::Second::kAllGather)
     flight.pending =
-        plan.with->all_gather(owned, slice(flight.values, within(plan_.unique(*flight.bucket), *flight.bucket)));
+        plan.with->all_gather(owned, slice(flight.values, within(plan_.part(*flight.bucket), *flight.bucket)));
   if (plan.second == GroupPlan::Second::kAllReduce) flight.pending = plan.with->all_reduce(owned);
 }
 

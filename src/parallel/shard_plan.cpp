@@ -100,9 +100,12 @@ FlatRange ShardPlan::owned(const Bucket& bucket) const {
   return part_of(bucket.range, of(bucket).shards, of(bucket).owned_shard);
 }
 
-FlatRange ShardPlan::unique(const Bucket& bucket) const {
-  if (!of(bucket).counts()) return {bucket.range.begin, bucket.range.begin};
+FlatRange ShardPlan::part(const Bucket& bucket) const {
   return part_of(bucket.range, of(bucket).parts, of(bucket).unique_part);
+}
+
+FlatRange ShardPlan::unique(const Bucket& bucket) const {
+  return of(bucket).counts() ? part(bucket) : FlatRange{bucket.range.begin, bucket.range.begin};
 }
 
 Sharding ShardPlan::sharding(int64_t bucket_elements) const {

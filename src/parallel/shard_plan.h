@@ -60,7 +60,9 @@ class ShardPlan {
   bool is_trivial() const { return mesh_.layout().world_size() == 1; }
 
   FlatRange owned(const Bucket& bucket) const;
-  /// Empty where another rank's counts.
+  /// The part of it that no other data rank has.
+  FlatRange part(const Bucket& bucket) const;
+  /// The part of it that no other rank has: empty where a rank beside this one counts.
   FlatRange unique(const Bucket& bucket) const;
   /// For the store. Holds a copy of the plan's numbers.
   Sharding sharding(int64_t bucket_elements) const;
