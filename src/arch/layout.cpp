@@ -1,8 +1,9 @@
 #include "arch/layout.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
+#include <unordered_map>
+#include <utility>
 
 #include "arch/layout_faults.h"
 #include "base/error.h"
@@ -159,9 +160,9 @@ Layout::Place Layout::shared_place(GroupKind kind, int rank) const {
 
 std::vector<std::vector<int>> Layout::groups(GroupKind kind) const {
   std::vector<std::vector<int>> groups;
-  std::map<Place, size_t> number;
+  std::unordered_map<int64_t, size_t> number;
   for (int rank = 0; rank < world_size_; ++rank) {
-    const auto [found, is_new] = number.try_emplace(shared_place(kind, rank), groups.size());
+    const auto [found, is_new] = number.try_emplace(number_of(shared_place(kind, rank)), groups.size());
     if (is_new) groups.emplace_back();
     groups[found->second].push_back(rank);
   }
@@ -179,12 +180,29 @@ std::vector<int> Layout::group_of(GroupKind kind, int rank) const {
   return group;
 }
 
+// Digits of sizes whose product is the world's: it overflows nowhere.
+int64_t Layout::number_of(const Place& p) const {
+  const auto size = [&](Axis axis) { return int64_t{size_[index_of(axis)]}; };
+  int64_t number = p.pipeline;
+  number = number * size(Axis::kReplicate) + p.replicate;
+  number = number * size(Axis::kShard) + p.shard;
+  number = number * (expert_ / expert_shard_) + p.expert_replicate;
+  number = number * expert_shard_ + p.expert_shard;
+  number = number * size(Axis::kTensor) + p.tensor;
+  return number * data() + p.block;
+}
+
 // From ascending ranks.
 void Layout::sort_members(GroupKind kind, std::vector<int>& group) const {
-  if (kind == GroupKind::kWorld) return;
-  std::ranges::sort(group, {}, [&](int rank) {
-    return std::array{data_rank(rank), coordinate(rank, Axis::kPipeline), coordinate(rank, Axis::kTensor)};
-  });
+  if (kind == GroupKind::kWorld || group.size() == 1) return;
+  std::vector<std::pair<int64_t, int>> ordered;
+  ordered.reserve(group.size());
+  for (const int rank : group) {
+    const int64_t place = int64_t{data_rank(rank)} * pipeline_ + coordinate(rank, Axis::kPipeline);
+    ordered.emplace_back(place * tensor_ + coordinate(rank, Axis::kTensor), rank);
+  }
+  std::ranges::sort(ordered);
+  std::ranges::transform(ordered, group.begin(), &std::pair<int64_t, int>::second);
 }
 
 int64_t Layout::first_sequence(int data_rank, int64_t index) const {

@@ -87,6 +87,7 @@ class Layout {
   struct Place;  // of a rank, along each factor of an axis
   Place place_of(int rank) const;
   Place shared_place(GroupKind kind, int rank) const;
+  int64_t number_of(const Place& place) const;
   void sort_members(GroupKind kind, std::vector<int>& group) const;
 
   int world_size_, replicate_, shard_, expert_, tensor_, pipeline_;
