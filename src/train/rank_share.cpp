@@ -72,12 +72,21 @@ std::string describe_layout(const TrainState& state) {
   const StateShards shards{state.plan.of("dense").shards, state.plan.of("expert").shards};
   const StateBytes bytes = count_state_bytes(held, shards, state.config.train.dtype == "bfloat16");
   const auto text = [](int64_t b) { return format_bytes(static_cast<double>(b)); };
+  const auto& p = state.config.parallelism;
+  std::string cut;
+  if (layout.tensor() > 1)
+    cut += fmt::format(", tensor {}{}", layout.tensor(), p.sequence_parallel ? " with sequence parallelism" : "");
+  if (layout.pipeline() > 1) {
+    cut += fmt::format(", pipeline {}", layout.pipeline());
+    if (p.virtual_stages > 1) cut += fmt::format(" of {} stages each", p.virtual_stages);
+    cut += fmt::format(" ({}, {} microbatches)", p.pipeline_schedule, layout.microbatches());
+  }
   return fmt::format(
-      "{} ranks: replicate {} x shard {}, expert {}; sharding {}: {} of state on each rank ({} weights, {} gradients, "
-      "{} "
+      "{} ranks: replicate {} x shard {}, expert {}{}; sharding {}: {} of state on {} ({} weights, {} gradients, {} "
       "moments and what the master has beside the weights)",
-      layout.world_size(), layout.replicate(), layout.shard(), layout.expert(), state.config.parallelism.sharding,
-      text(bytes.total()), text(bytes.weights), text(bytes.gradient), text(bytes.moments + bytes.master));
+      layout.world_size(), layout.replicate(), layout.shard(), layout.expert(), cut, p.sharding, text(bytes.total()),
+      layout.tensor() * layout.pipeline() > 1 ? "the first rank" : "each rank", text(bytes.weights),
+      text(bytes.gradient), text(bytes.moments + bytes.master));
 }
 
 }  // namespace athanor

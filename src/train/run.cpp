@@ -15,6 +15,7 @@
 #include "base/process.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "parallel/pipeline_timeline.h"
 #include "parallel/share.h"
 #include "train/checkpointing.h"
 #include "train/gemm_peak.h"
@@ -114,6 +115,9 @@ class Run {
       check_first_routing(state_->config.model, report.parts.routers, batch.num_sequences * batch.seq_len);
     if (from_scratch_ && report.step == 1)
       report_first_loss(state_->config.model, report.parts.loss_sum / static_cast<double>(report.parts.num_targets));
+    if (report.step == state_->config.metrics.timeline_step && state_->layout.pipeline() > 1)
+      write_timeline(state_->pipeline, mesh_->group(GroupKind::kPipeline),
+                     RunFolder{state_->config.train.run_dir}.log(), report.step, mesh_->is_first());
     StepMetrics metrics = summarize(report, batch);
     metrics.data_s = data_s;
     metrics.step_s = seconds_since(start);

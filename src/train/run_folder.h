@@ -22,7 +22,8 @@ struct RunFolder {
   std::filesystem::path checkpoints() const { return root / "checkpoints"; }
   std::filesystem::path models() const { return root / "models"; }
   std::filesystem::path dispatch() const { return root / "dispatch.json"; }
-  std::filesystem::path log_file() const { return root / "log" / "train.log"; }
+  std::filesystem::path log() const { return root / "log"; }
+  std::filesystem::path log_file() const { return log() / "train.log"; }
 };
 
 /// Makes the folder and what a run needs in it: resolved configuration, tokenizer, log.
