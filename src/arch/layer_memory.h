@@ -92,7 +92,7 @@ class LayerMemory {
   void feed_backward(Tape& t);
   double statistics() const { return s_.own_tokens * (s_.layer_norm ? 8 : 4); }
   double product_scratch(double k) const;
-  double sum_scratch(double rows) const;
+  double sum_scratch(double columns, double tokens) const;
   bool reads_projections() const { return s_.norm_whole || s_.norm_head || s_.clip; }
   bool shares_norm() const { return s_.tensor && s_.norm_whole; }
   double choice_rows() const { return s_.dispatches ? s_.received : s_.tokens; }
