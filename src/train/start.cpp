@@ -120,6 +120,12 @@ void say_what_starts(const TrainState& state) {
             format_thousands(static_cast<double>(count_active_parameters(config.model))), at::get_num_threads(),
             state.mesh.world().size() > 1 ? " on each rank" : "");
   if (state.mesh.world().size() > 1) log::info("{}", describe_layout(state));
+  if (state.layout.microbatches() < state.layout.pipeline()) {
+    log::warn(
+        "{} microbatches do not fill {} pipeline ranks, which wait {:.0f}% of the time: raise "
+        "train.global_batch_size, or lower train.micro_batch_size or parallelism.pipeline_parallel_degree",
+        state.layout.microbatches(), state.layout.pipeline(), 100 * check_schedule(state.pipeline.schedule()).bubble);
+  }
 }
 
 }  // namespace

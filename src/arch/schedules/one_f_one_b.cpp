@@ -17,13 +17,9 @@ std::vector<Action> actions_of(int rank, const Shape& shape) {
   return one_in_turn(forwards, backwards, shape.ranks - 1 - rank);
 }
 
-void require(int ranks, int chunks, int64_t microbatches, Findings& found) {
+// Fewer microbatches than ranks never come to take turns, which costs time and nothing else: a run warns of it.
+void require(int /*ranks*/, int chunks, int64_t /*microbatches*/, Findings& found) {
   require_one_chunk("1f1b", chunks, found);
-  found.require(microbatches >= ranks,
-                "pipeline_schedule \"1f1b\" fills {} ranks with at least {} microbatches, and there are {}: {}; raise "
-                "the first or lower the second, lower pipeline_parallel_degree, or set parallelism.pipeline_schedule = "
-                "\"gpipe\"",
-                ranks, ranks, microbatches, kMoreMicrobatches);
 }
 
 }  // namespace
