@@ -89,6 +89,7 @@ void add_bench_command(CLI::App& app) {
   add_bench_step_command(*command);
   add_bench_optimizer_command(*command);
   add_bench_overhead_command(*command);
+  add_bench_pipeline_command(*command);
   add_bench_comm_command(*command);
 }
 

@@ -49,6 +49,7 @@ void add_bench_gemm_command(CLI::App& bench);
 void add_bench_moe_command(CLI::App& bench);
 void add_bench_optimizer_command(CLI::App& bench);
 void add_bench_overhead_command(CLI::App& bench);
+void add_bench_pipeline_command(CLI::App& bench);
 void add_bench_step_command(CLI::App& bench);
 
 }  // namespace athanor

@@ -103,6 +103,16 @@ struct BenchOverheadArguments : BenchArguments {
   std::string dtype;  ///< empty: both
 };
 
+struct BenchPipelineArguments : BenchArguments {
+  std::string schedule;  ///< empty: all of them
+  int ranks = 4, microbatches = 8;
+  int virtual_stages = 2;  ///< of interleaved_1f1b
+  double forward_ms = 10;  ///< of a rank's stages together; a backward takes twice that
+  int64_t activation_kib = 64;
+  bool actions = false;  ///< print them
+  std::string pictures;  ///< a folder; empty: none
+};
+
 struct BenchStepArguments : BenchArguments {
   std::string config_file;
   std::vector<std::string> overrides;
