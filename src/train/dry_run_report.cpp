@@ -64,7 +64,7 @@ std::string held_table(const DryRun& run, const RunConfig& config) {
     text += fmt::format("  {:<34}{:>20}\n", group, format_thousands(static_cast<double>(elements)));
     total += elements;
   }
-  return text + fmt::format("  {:<34}{:>20}   of {} in the model, in {} buckets of about {:.3g} MB\n", "held",
+  return text + fmt::format("  {:<34}{:>20}   of {} in the model, in {} buckets of {:.3g} MB or a parameter\n", "held",
                             format_thousands(static_cast<double>(total)),
                             format_thousands(static_cast<double>(count_parameters(config.model))), run.num_buckets,
                             config.parallelism.bucket_mb);
@@ -75,7 +75,8 @@ std::string traffic_table(const DryRun& run) {
                                  "what", "collective", "group", "ranks", "calls", "bytes", "inside", "outside");
   SentLine sum{.what = "together"};
   const auto row = [](const SentLine& l) {
-    return fmt::format("  {:<14}{:<16}{:<18}{:>7}{:>10.0f}{:>12}{:>12}{:>12}\n", l.what, l.collective, l.group, l.ranks,
+    const std::string ranks = l.ranks > 0 ? std::to_string(l.ranks) : "";
+    return fmt::format("  {:<14}{:<16}{:<18}{:>7}{:>10.0f}{:>12}{:>12}{:>12}\n", l.what, l.collective, l.group, ranks,
                        l.calls, bytes(l.bytes), bytes(l.inside), bytes(l.bytes - l.inside));
   };
   for (const SentLine& l : run.sent) {

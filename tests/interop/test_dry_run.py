@@ -1,0 +1,61 @@
+"""`athanor verify --dry-run`: one rank's view of a job of any size, on a small machine."""
+import json
+import pathlib
+import time
+
+import pytest
+
+RECIPES = pathlib.Path(__file__).resolve().parents[2] / "recipes"
+GIB = 1 << 30
+
+
+def dry_run(athanor, recipe, ranks, *arguments):
+    done = athanor.run("verify", RECIPES / f"{recipe}.toml", "--dry-run", "--ranks", ranks, "--json", *arguments)
+    return json.loads(done.stdout)
+
+
+def test_mula_220b_on_12288_ranks_takes_less_than_a_minute_and_a_gibibyte(athanor):
+    begin = time.monotonic()
+    output, peak = athanor.measure("verify", RECIPES / "mula-220b-a10b.toml", "--dry-run", "--ranks", 12288, "--json",
+                                   "--set", "train.global_batch_size=12288")
+    assert time.monotonic() - begin < 60
+    assert peak < GIB
+    run = json.loads(output)
+    held = run["held_elements"]
+    # 64 layers over 8 stages; 240 experts over 12 ranks.
+    assert held["expert"] == 64 // 8 * 240 // 12 * 3 * 3072 * 1536
+    assert run["in_flight"] == 8 - run["coordinates"]["pipeline"]
+    assert run["memory_bytes"]["total"] < 64e9
+    groups = {(line["what"], line["group"]) for line in run["sent"]}
+    assert {("gradients", "data"), ("gradients", "expert_data"), ("weights", "data"), ("tokens", "expert"),
+            ("stages", "pipeline")} <= groups
+
+
+def test_the_rank_that_needs_most_is_found(athanor):
+    arguments = ["--set", "train.global_batch_size=12288"]
+    fullest = dry_run(athanor, "mula-220b-a10b", 12288, *arguments)["memory_bytes"]["total"]
+    for rank in (0, 6144, 12287):
+        assert dry_run(athanor, "mula-220b-a10b", 12288, *arguments, "--rank", rank)["memory_bytes"]["total"] <= fullest
+
+
+def test_recomputation_and_sharding_lower_what_is_held(athanor):
+    def memory(*settings):
+        sets = [word for s in settings for word in ("--set", s)]
+        return dry_run(athanor, "mula-20b-a2b", 96, *sets)["memory_bytes"]
+
+    plain, again = memory("parallelism.recompute=[]"), memory('parallelism.recompute=["norm", "attention", "moe"]')
+    assert again["activations_kept"] < plain["activations_kept"] / 3
+    assert memory('parallelism.sharding="none"')["moments"] > 7 * plain["moments"]
+
+
+def test_the_report_says_where_the_rank_is_and_what_it_sends(athanor):
+    text = athanor.run("verify", RECIPES / "mula-100b-a7b.toml", "--dry-run", "--ranks", 3072, "--rank", 3071).stdout
+    for part in ("rank 3071", "norm and output", "activations kept", "in flight", "reduce_scatter", "expert_data"):
+        assert part in text
+
+
+@pytest.mark.parametrize("ranks, words", [(100, "ranks"), (12, "data_parallel_shard_degree")])
+def test_a_layout_that_does_not_fit_is_refused_as_in_training(athanor, ranks, words):
+    done = athanor.run("verify", RECIPES / "mula-220b-a10b.toml", "--dry-run", "--ranks", ranks, check=False)
+    assert done.returncode == 2
+    assert words in done.stderr
