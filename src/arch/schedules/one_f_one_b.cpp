@@ -18,8 +18,10 @@ std::vector<Action> actions_of(int rank, const Shape& shape) {
 }
 
 // Fewer microbatches than ranks never come to take turns, which costs time and nothing else: a run warns of it.
-void require(int /*ranks*/, int chunks, int64_t /*microbatches*/, Findings& found) {
+void require(int /*ranks*/, int chunks, int64_t microbatches, Findings& found) {
   require_one_chunk("1f1b", chunks, found);
+  found.require(microbatches >= 1, "pipeline_schedule \"1f1b\" needs a microbatch, and there are {}: {}", microbatches,
+                kMoreMicrobatches);
 }
 
 }  // namespace
