@@ -45,8 +45,17 @@ struct TimedAction {
 };
 using Timeline = std::vector<std::vector<TimedAction>>;  ///< of each rank
 
-/// Of stages of equal cost, a backward twice a forward, and messages that take no time. @throws as check_schedule.
-Timeline play_schedule(const Schedule& schedule);
+/// What a stage takes for a microbatch.
+struct StageCost {
+  double forward = 1, backward = 2;
+};
+
+/// When each action would run if messages took no time. @param costs  of each stage; empty: they all cost the same.
+/// @throws as check_schedule.
+Timeline play_schedule(const Schedule& schedule, const std::vector<StageCost>& costs = {});
+
+/// The mean of each stage.
+std::vector<StageCost> mean_costs(const Schedule& schedule, const Timeline& timeline);
 
 /// Share of the ranks' time in which they wait, between the first begin and the last end of all.
 double bubble_of(const Timeline& timeline);

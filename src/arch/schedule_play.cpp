@@ -44,8 +44,8 @@ void check_each_once(const Schedule& s, int rank) {
 /// Each rank does its actions in order, and each action begins when what it needs is there.
 class Play {
  public:
-  explicit Play(const Schedule& s)
-      : s_(s), played_(static_cast<size_t>(s.ranks)),
+  Play(const Schedule& s, const std::vector<StageCost>& costs)
+      : s_(s), costs_(costs), played_(static_cast<size_t>(s.ranks)),
         end_(2 * static_cast<size_t>(s.num_stages()) * static_cast<size_t>(s.microbatches), kNotYet) {}
 
   Timeline run() {
@@ -95,8 +95,10 @@ class Play {
       if (end == kNotYet) return false;
       begin = std::max(begin, end);
     }
-    const double end = begin + (a.work == Work::kForward ? 1 : 2);
-    end_of(a.work, s_.stage_of(rank, a.chunk), a.microbatch) = end;
+    const int stage = s_.stage_of(rank, a.chunk);
+    const StageCost cost = costs_.empty() ? StageCost{} : costs_[static_cast<size_t>(stage)];
+    const double end = begin + (a.work == Work::kForward ? cost.forward : cost.backward);
+    end_of(a.work, stage, a.microbatch) = end;
     played(rank).push_back({a, begin, end, begin - asked});
     return true;
   }
@@ -117,6 +119,7 @@ class Play {
   }
 
   const Schedule& s_;
+  const std::vector<StageCost>& costs_;
   Timeline played_;
   std::vector<double> end_;  ///< of work, stage, microbatch
 };
@@ -132,11 +135,12 @@ int most_in_flight(const std::vector<Action>& actions) {
 
 }  // namespace
 
-Timeline play_schedule(const Schedule& schedule) {
+Timeline play_schedule(const Schedule& schedule, const std::vector<StageCost>& costs) {
+  ATHANOR_ASSERT(costs.empty() || costs.size() == static_cast<size_t>(schedule.num_stages()));
   ATHANOR_ASSERT(schedule.ranks >= 1 && schedule.chunks >= 1 && schedule.microbatches >= 1);
   ATHANOR_ASSERT(schedule.actions.size() == static_cast<size_t>(schedule.ranks));
   for (int rank = 0; rank < schedule.ranks; ++rank) check_each_once(schedule, rank);
-  return Play(schedule).run();
+  return Play(schedule, costs).run();
 }
 
 ScheduleFacts check_schedule(const Schedule& schedule) {
@@ -145,6 +149,18 @@ ScheduleFacts check_schedule(const Schedule& schedule) {
   for (const auto& actions : schedule.actions) facts.in_flight.push_back(most_in_flight(actions));
   facts.bubble = bubble_of(played);
   return facts;
+}
+
+std::vector<StageCost> mean_costs(const Schedule& schedule, const Timeline& timeline) {
+  std::vector<StageCost> costs(static_cast<size_t>(schedule.num_stages()), {0, 0});
+  for (int rank = 0; rank < schedule.ranks; ++rank) {
+    for (const TimedAction& timed : timeline[static_cast<size_t>(rank)]) {
+      StageCost& cost = costs[static_cast<size_t>(schedule.stage_of(rank, timed.action.chunk))];
+      (timed.action.work == Work::kForward ? cost.forward : cost.backward) +=
+          (timed.end_s - timed.begin_s) / schedule.microbatches;
+    }
+  }
+  return costs;
 }
 
 double bubble_of(const Timeline& timeline) {

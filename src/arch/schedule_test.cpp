@@ -86,6 +86,17 @@ TEST(Schedule, HoldsWhatIsKnownOfInterleaved) {
   }
 }
 
+TEST(Schedule, OfUnequalStagesTheSlowestSetsThePace) {
+  const Schedule schedule = make_schedule("1f1b", 2, 1, 10);
+  const Timeline played = play_schedule(schedule, {{1, 2}, {2, 3}});
+  EXPECT_EQ(played[0].back().end_s, 1 + 10 * 5 + 2);
+  EXPECT_NEAR(bubble_of(played), 1 - 80.0 / (2 * 53), 1e-12);
+  const auto costs = mean_costs(schedule, played);
+  ASSERT_EQ(costs.size(), 2u);
+  EXPECT_NEAR(costs[0].backward, 2, 1e-12);
+  EXPECT_NEAR(costs[1].forward, 2, 1e-12);
+}
+
 TEST(Schedule, WhatCannotBeHadSaysWithWhichNumbersItCan) {
   EXPECT_EQ(faults("1f1b", 4, 1, 4), "");
   EXPECT_EQ(faults("gpipe", 4, 1, 1), "");

@@ -111,9 +111,11 @@ std::string draw_timeline(const Timeline& timeline, const TimelinePicture& pictu
 }
 
 std::string timeline_title(const Schedule& schedule, const Timeline& timeline) {
-  return fmt::format("{}: {} ranks{}, {} microbatches; bubble {:.1f}%, by formula {:.1f}%", schedule.name,
-                     schedule.ranks, schedule.chunks > 1 ? fmt::format(" of {} stages", schedule.chunks) : "",
-                     schedule.microbatches, 100 * bubble_of(timeline), 100 * check_schedule(schedule).bubble);
+  const Timeline of_these = play_schedule(schedule, mean_costs(schedule, timeline));
+  return fmt::format("{}: {} ranks{}, {} microbatches; bubble {:.1f}%, of these stages {:.1f}%, of equal ones {:.1f}%",
+                     schedule.name, schedule.ranks,
+                     schedule.chunks > 1 ? fmt::format(" of {} stages", schedule.chunks) : "", schedule.microbatches,
+                     100 * bubble_of(timeline), 100 * bubble_of(of_these), 100 * check_schedule(schedule).bubble);
 }
 
 }  // namespace athanor

@@ -53,6 +53,7 @@ std::string timeline_json(const Schedule& schedule, const Timeline& timeline, in
                                    {"microbatches", schedule.microbatches},
                                    {"step", step},
                                    {"bubble", bubble_of(timeline)},
+                                   {"own_bubble", bubble_of(play_schedule(schedule, mean_costs(schedule, timeline)))},
                                    {"ideal_bubble", check_schedule(schedule).bubble}};
   auto& ranks = report["timeline"] = nlohmann::ordered_json::array();
   for (const auto& rank : timeline) {

@@ -11,8 +11,9 @@ namespace athanor {
 /// between hosts a barrier says how clocks differ, to some 10 µs. Collective over `ranks`, those of the pipeline.
 Timeline gather_timeline(const Pipeline& pipeline, comm::Communicator& ranks);
 
-/// Of the pipeline's last step: {"schedule", "ranks", "chunks", "microbatches", "step", "bubble", "ideal_bubble",
-/// "timeline": of each rank [{"action": "F0", "begin_s", "end_s", "waited_s"}, …]}.
+/// Of the pipeline's last step: {"schedule", "ranks", "chunks", "microbatches", "step", "bubble", "own_bubble",
+/// "ideal_bubble", "timeline": of each rank [{"action": "F0", "begin_s", "end_s", "waited_s"}, …]}. The three bubbles
+/// are those of timeline_title.
 std::string timeline_json(const Schedule& schedule, const Timeline& timeline, int64_t step);
 
 /// Writes FOLDER/pipeline-step-N.json and .svg. Collective over `ranks`; their first writes if `writes`. A run has as
