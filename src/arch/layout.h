@@ -39,6 +39,11 @@ enum class GroupKind {
   kKeyValue,         ///< ranks of kTensor that hold the same key and value heads: alone where there are heads for all
   kTied,             ///< first and last rank of kPipeline, where one table is embedding and output; otherwise alone
 };
+inline constexpr std::array kGroupKinds = {
+    GroupKind::kWorld,    GroupKind::kData,      GroupKind::kExpert,      GroupKind::kExpertData,
+    GroupKind::kShard,    GroupKind::kReplicate, GroupKind::kExpertShard, GroupKind::kExpertReplicate,
+    GroupKind::kBalance,  GroupKind::kTensor,    GroupKind::kPipeline,    GroupKind::kModel,
+    GroupKind::kKeyValue, GroupKind::kTied};
 const char* group_name(GroupKind kind);
 
 class Layout {

@@ -6,6 +6,7 @@
 #include "arch/memory.h"
 #include "arch/traffic.h"
 #include "base/text.h"
+#include "cli/pipeline_tables.h"
 
 namespace athanor {
 namespace {
@@ -16,6 +17,38 @@ std::string degrees_line(const Layout& layout, const RunConfig& config) {
       "experts;\n# {} microbatches of {} on each data rank in a step\n",
       layout.world_size(), layout.pipeline(), layout.replicate(), layout.shard(), layout.tensor(), layout.data(),
       layout.expert(), layout.expert_data(), layout.microbatches(), config.train.micro_batch_size);
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i < 3 || i + 1 == ranks.size()) parts.push_back(std::to_string(ranks[i]));
+    if (i == 3 && ranks.size() > 4) parts.emplace_back("…");
+  }
+  return join(parts);
+}
+
+// Those of more than one rank.
+std::string group_table(const Layout& layout) {
+  std::string text = fmt::format("#\n# {:<20}{:>8}{:>8}  {}\n", "groups", "number", "ranks", "the first");
+  for (const auto kind : kGroupKinds) {
+    auto groups = layout.groups(kind);
+    std::erase_if(groups, [](const std::vector<int>& group) { return group.size() == 1; });
+    if (groups.empty()) continue;
+    text += fmt::format("# {:<20}{:>8}{:>8}  {}\n", std::string("  ") + group_name(kind), groups.size(),
+                        groups[0].size(), ranks_text(groups[0]));
+  }
+  return text;
+}
+
+// What the fullest rank of a data rank holds: stages differ.
+HeldElements most_held(const RunConfig& config, const Layout& layout) {
+  HeldElements most;
+  for (const int rank : layout.group_of(GroupKind::kModel, 0)) {
+    const auto held = count_held_elements(config, layout, rank);
+    if (held.total() > most.total()) most = held;
+  }
+  return most;
 }
 
 std::string state_table(RunConfig config, int num_ranks, HeldElements held) {
@@ -67,8 +100,8 @@ std::string layout_tables(const RunConfig& config, int num_ranks) {
   const Layout layout(config, num_ranks);
   std::string text = degrees_line(layout, config);
   if (!config.model.from.empty()) return text;
-  const HeldElements held = count_held_elements(config, layout, 0);
-  return text + state_table(config, num_ranks, held) + traffic_table(config, num_ranks);
+  return text + group_table(layout) + pipeline_tables(config, layout) +
+         state_table(config, num_ranks, most_held(config, layout)) + traffic_table(config, num_ranks);
 }
 
 }  // namespace athanor
