@@ -150,3 +150,25 @@ def test_paced_takes_a_round_for_each_line(athanor, tmp_path):
     assert json.loads(file.read_text())[0]["rounds"] == 3
     done = athanor.run("bench", *MOE, "--dtype", "float32", "--paced", check=False, input="")
     assert done.returncode == 2 and "standard input" in done.stderr
+
+
+def test_pipeline_has_every_schedule_with_its_formula_traffic_and_pictures(athanor, tmp_path):
+    file = tmp_path / "report.json"
+    done = athanor.run("bench", "pipeline", "--ranks", 2, "--microbatches", 4, "--forward-ms", 2, "--activation-kib", 3,
+                       "--rounds", 2, "--actions", "--pictures", tmp_path, "--json", file)
+    report = {entry["schedule"]: entry for entry in json.loads(file.read_text())}
+    assert set(report) == {"gpipe", "1f1b", "interleaved_1f1b"}
+    for entry in report.values():
+        p, v, m = entry["ranks"], entry["chunks"], entry["microbatches"]
+        assert entry["ideal_bubble"] == pytest.approx((p - 1) / (v * m + p - 1))
+        assert entry["bytes_sent"] == 2 * (p * v - 1) * m * 3 * 1024
+        assert entry["schedule"] in done.stdout
+        for suffix in ("", "-measured"):
+            assert (tmp_path / f"{entry['schedule']}{suffix}.svg").read_text().endswith("</svg>\n")
+    assert report["1f1b"]["in_flight"] == [2, 1] and report["gpipe"]["in_flight"] == [4, 4]
+    assert "rank 0: F0 F1 B0 F2 B1 F3 B2 B3" in done.stdout
+
+
+def test_a_pipeline_schedule_that_cannot_be_had_ends_with_2(athanor):
+    done = athanor.run("bench", "pipeline", "--schedule", "interleaved_1f1b", "--microbatches", 6, check=False)
+    assert done.returncode == 2 and "groups of 4, one for each pipeline rank, and there are 6" in done.stderr
