@@ -1,4 +1,4 @@
-"""`athanor bench gemm|moe|step|optimizer|overhead`: the fields are there, what is wrong is not timed. Nothing here looks at how fast."""
+"""`athanor bench gemm|moe|step|optimizer|overhead|pipeline`: the fields are there, what is wrong is not timed. Nothing here looks at how fast."""
 
 import json
 import os
