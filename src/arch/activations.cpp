@@ -8,10 +8,11 @@
 namespace athanor {
 namespace {
 
-// A rank's vocabulary, and the logits that are there at once.
-double logits_bytes(const RunConfig& config, const Layout& layout, const LayerShape& s) {
+// Logits of a chunk over a rank's vocabulary, and what their product with the chunk needs.
+double loss_bytes(const RunConfig& config, const Layout& layout, const LayerShape& s) {
   const double chunk = std::min(static_cast<double>(config.train.loss_chunk_tokens), s.tokens);
-  return chunk * static_cast<double>(config.model.vocab_size) / layout.tensor() * s.width;
+  const double vocab = static_cast<double>(config.model.vocab_size) / layout.tensor();
+  return chunk * vocab * s.width + sum_scratch(s, vocab, chunk);
 }
 
 }  // namespace
@@ -29,6 +30,12 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
   Tape t;
   double left = 4 * s.tokens * s.head_dim + 8 * s.seq_len;  // cos, sin, positions
   t.take(left + s.residual());                              // the embedding's output, or what was received
+  if (stage.embeds && s.tensor) {
+    // The rows of tokens that are a rank's own are saved by what puts them among the others'.
+    const double rows = (s.stream() + 16 * s.tokens) / layout.tensor();
+    t.take(rows);
+    left += rows;
+  }
   bool branch = false;
   for (LayerMemory& layer : layers) {
     layer.forward(t, branch);
@@ -37,11 +44,11 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
   if (stage.has_head) {
     if (branch) t.take(s.residual());
     t.take(s.residual() + statistics);
-    if (branch) t.give(s.residual());
     if (s.shares_tokens) t.swap(s.stream(), s.residual());
     t.take(s.stream() + 4 * s.tokens);  // the gradient, made at once
-    t.pulse(logits_bytes(config, layout, s));
+    t.pulse(loss_bytes(config, layout, s));
     t.give(s.stream() + 4 * s.tokens);
+    if (branch) t.give(s.residual());
     left += statistics;
     if (!s.tensor) left += s.stream();
   } else if (branch) {
@@ -82,8 +89,8 @@ ActivationNeed count_activations(const RunConfig& config, int64_t seq_len, const
     const int peers = layout.pipeline() > 2 && inner ? 2 : 1;
     need.mail_bytes = (std::min(2, microbatches) * peers + 1) * s.residual();
   }
-  const auto schedule = make_schedule(layout.pipeline() > 1 ? p.pipeline_schedule : "1f1b", layout.pipeline(),
-                                      static_cast<int>(p.virtual_stages), microbatches);
+  const auto schedule =
+      make_schedule(p.pipeline_schedule, layout.pipeline(), static_cast<int>(p.virtual_stages), microbatches);
   double kept = need.batch_bytes + need.mail_bytes;
   int in_flight = 0;
   for (const Action& action : schedule.actions[static_cast<size_t>(pipeline_rank)]) {

@@ -56,6 +56,11 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
   return s;
 }
 
+double sum_scratch(const LayerShape& s, double columns, double tokens) {
+  const double k = std::min(tokens, kSumChunk), rows = columns / std::ceil(columns / kPartRows);
+  return s.threads * (std::ceil(rows / kTileRows) * kTileRows * k * s.width + strip_bytes(k, s.width));
+}
+
 Recomputed recomputed(const ParallelismConfig& parallelism) {
   const auto has = [&](const char* kind) {
     return std::ranges::find(parallelism.recompute, kind) != parallelism.recompute.end();
@@ -66,12 +71,6 @@ Recomputed recomputed(const ParallelismConfig& parallelism) {
 // x · W, with rows of x as they lie.
 double LayerMemory::product_scratch(double k) const {
   return s_.threads * strip_bytes(k > kLongK ? kLongChunk : k, s_.width);
-}
-
-// The gradient of a weight of so many rows, over so many tokens: both factors are packed.
-double LayerMemory::sum_scratch(double columns, double tokens) const {
-  const double k = std::min(tokens, kSumChunk), rows = columns / std::ceil(columns / kPartRows);
-  return s_.threads * (std::ceil(rows / kTileRows) * kTileRows * k * s_.width + strip_bytes(k, s_.width));
 }
 
 // ---- norms
@@ -122,12 +121,12 @@ void LayerMemory::attention_forward(Tape& t, bool keep) {
 
 void LayerMemory::attention_backward(Tape& t) {
   const auto input_gradient = [&](double columns, bool first) {
-    t.pulse(sum_scratch(columns, s_.tokens));
+    t.pulse(sum_scratch(s_, columns, s_.tokens));
     t.take(s_.stream());
     t.give(s_.of(columns));
     if (!first) t.give(s_.stream());  // added up
   };
-  t.pulse(sum_scratch(s_.hidden, s_.tokens));
+  t.pulse(sum_scratch(s_, s_.hidden, s_.tokens));
   t.take(s_.of(s_.q));              // of the heads' output
   t.take(s_.of(s_.q + 2 * s_.kv));  // of q, k, v
   const double per_head = s_.seq_len * s_.head_dim * (7 * s_.width + 12);
@@ -161,14 +160,14 @@ void LayerMemory::swiglu_forward(Tape& t, double ffn, bool keep) {
 }
 
 void LayerMemory::swiglu_backward(Tape& t, double ffn) {
-  t.pulse(sum_scratch(s_.hidden, s_.tokens));
+  t.pulse(sum_scratch(s_, s_.hidden, s_.tokens));
   t.swap(s_.of(ffn), s_.of(ffn));  // the activation and its gradient
   t.take(s_.of(2 * ffn));
   t.give(s_.of(3 * ffn));  // gate, up, and that gradient
-  t.pulse(sum_scratch(ffn, s_.tokens));
+  t.pulse(sum_scratch(s_, ffn, s_.tokens));
   t.take(s_.stream());
   t.give(s_.of(ffn));
-  t.pulse(sum_scratch(ffn, s_.tokens));
+  t.pulse(sum_scratch(s_, ffn, s_.tokens));
   t.pulse(s_.stream());
   t.give(s_.of(ffn));
 }
@@ -205,9 +204,9 @@ void LayerMemory::experts_forward(Tape& t, bool keep) {
 void LayerMemory::experts_backward(Tape& t) {
   const double rows = s_.rows * s_.width, weights = 4 * s_.tokens * s_.choices;
   t.take(weights + rows * (s_.hidden + 3 * s_.expert_ffn));
-  t.pulse(sum_scratch(s_.hidden, s_.rows / s_.local));
+  t.pulse(sum_scratch(s_, s_.hidden, s_.rows / s_.local));
   t.take(rows * s_.hidden);
-  t.pulse(sum_scratch(s_.expert_ffn, s_.rows / s_.local));
+  t.pulse(sum_scratch(s_, s_.expert_ffn, s_.rows / s_.local));
   t.take(s_.stream());
   t.give(rows * (2 * s_.hidden + 3 * s_.expert_ffn) + 2 * rows * s_.expert_ffn + weights);
 }
@@ -238,7 +237,7 @@ void LayerMemory::dispatch_backward(Tape& t) {
   t.give(rows * s_.hidden);
   const double back = s_.allgather ? s_.stream() : sent;
   t.take(back + weights + own_weights);
-  t.pulse(rows * s_.hidden + sum_scratch(s_.hidden, s_.rows / s_.local));
+  t.pulse(rows * s_.hidden + sum_scratch(s_, s_.hidden, s_.rows / s_.local));
   t.give(3 * rows * s_.expert_ffn);
   t.give(back + received + weights);
   t.give(2 * received + weights);  // tokens and their gradients, with dweights

@@ -54,6 +54,10 @@ struct LayerShape {
 /// Experts take an even share of the choices, and tokens choose among them evenly.
 LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& layout, int threads);
 
+/// What threads need to add up the gradient of a weight of so many columns of the product, over so many tokens: both
+/// factors are packed.
+double sum_scratch(const LayerShape& shape, double columns, double tokens);
+
 struct Recomputed {
   bool norm = false, attention = false, moe = false, layer = false;
 };
@@ -92,7 +96,6 @@ class LayerMemory {
   void feed_backward(Tape& t);
   double statistics() const { return s_.own_tokens * (s_.layer_norm ? 8 : 4); }
   double product_scratch(double k) const;
-  double sum_scratch(double columns, double tokens) const;
   bool reads_projections() const { return s_.norm_whole || s_.norm_head || s_.clip; }
   bool shares_norm() const { return s_.tensor && s_.norm_whole; }
   double choice_rows() const { return s_.dispatches ? s_.received : s_.tokens; }
