@@ -84,9 +84,6 @@ TEST_P(ActivationMemory, AtItsPeakIsThatOfTheFormulaWithinFivePercent) {
   const auto need = count_activations(config, kSeqLen, Layout(config, 1), 0, 1);
   const double measured = measured_peak(config);
   EXPECT_NEAR(need.peak_bytes / measured, 1, 0.05) << need.peak_bytes << " said, " << measured << " measured";
-  RecordProperty("said", std::to_string(need.peak_bytes));
-  fmt::print("{} {}: said {:.3f} MB, measured {:.3f} MB, {:+.2f}%\n", GetParam().family, GetParam().recompute.size(),
-             need.peak_bytes / 1e6, measured / 1e6, 100 * (need.peak_bytes / measured - 1));
 }
 
 }  // namespace
