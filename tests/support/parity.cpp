@@ -49,9 +49,10 @@ void write(const std::string& path, const Named& tensors) {
 }
 
 LossParts forward_backward(TrainState& state, const Microbatch& microbatch) {
-  state.decoder.forward(0, microbatch.tokens, &microbatch.labels);
-  state.decoder.backward(0, {});
-  return state.decoder.take_parts(0);
+  Decoder& decoder = *state.chunks.front();
+  decoder.forward(0, microbatch.tokens, &microbatch.labels);
+  decoder.backward(0, {});
+  return decoder.take_parts(0);
 }
 
 void add_parameters(Named& out, const TrainState& state, const std::string& prefix, bool gradients) {
@@ -80,7 +81,7 @@ void run(const Arguments& given) {
   }
 
   const auto microbatch = split_batch(batch, config, static_cast<uint32_t>(given.eos_id)).at(0);
-  Named out = {{"logits", state.decoder.logits(microbatch.tokens, microbatch.labels.documents)}};
+  Named out = {{"logits", state.chunks.front()->logits(microbatch.tokens, microbatch.labels.documents)}};
   const LossParts parts = forward_backward(state, microbatch);
   out.emplace_back("loss", at::scalar_tensor(parts.loss_sum / static_cast<double>(parts.num_targets)));
   if (config.model.is_moe()) {
