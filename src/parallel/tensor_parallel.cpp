@@ -22,10 +22,13 @@ TensorRanks kept(AutogradContext* ctx) {
   return static_cast<SavedRanks&>(*saved).ranks;
 }
 
-// x, or a copy where somebody else may still read it: to be summed in place.
-Tensor spent(const Tensor& x) {
-  const bool is_ours = x.is_contiguous() && x.use_count() == 1 && x.storage().use_count() == 1;
-  return is_ours ? x.detach() : x.clone(at::MemoryFormat::Contiguous);
+// While a backward runs, its node holds a handle beside ours of each gradient.
+constexpr size_t kOwnHandles = 2;
+
+// A gradient, or a copy where somebody else may still read it: to be summed in place.
+Tensor spent(const Tensor& grad) {
+  const bool is_ours = grad.is_contiguous() && grad.use_count() <= kOwnHandles && grad.storage().use_count() == 1;
+  return is_ours ? grad.detach() : grad.clone(at::MemoryFormat::Contiguous);
 }
 
 Tensor all_reduced(const Tensor& x, const TensorRanks& ranks) {

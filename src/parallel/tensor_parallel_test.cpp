@@ -163,15 +163,37 @@ TEST(TensorParallel, AValueThatAllHaveAlikeGetsTheSumOfItsGradients) {
 }
 
 // A gradient that somebody else holds is summed in a copy of it.
-TEST(TensorParallel, TheGradientThatWasHandedInIsLeftAsItWas) {
+TEST(TensorParallel, AGradientThatOthersReadIsLeftAsItWas) {
   const Case c{2, false, at::kFloat};
   const auto results = on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
     const Tensor x = at::ones({1, 2, 3}).requires_grad_(), dy = at::ones({1, 2, 3});
     torch::autograd::backward({enter_tensor_parallel(x, ranks, 1).split}, {dy});
     torch::autograd::backward({share_gradient(x, ranks)}, {dy});
-    return {dy};
+    // The gradient of a sum is one tensor for both of its terms, whichever reads it first.
+    const auto beside = [&](bool first) {
+      const Tensor other = at::ones({1, 2, 3}).requires_grad_(), kept = other * 1;
+      const Tensor split = enter_tensor_parallel(x, ranks, 1).split;
+      torch::autograd::backward({(first ? kept + split : split + kept) * 1}, {dy.clone()});
+      return other.grad();
+    };
+    return {dy, beside(true), beside(false)};
   });
-  for (const auto& result : results) EXPECT_TRUE(at::equal(result[0], at::ones({1, 2, 3})));
+  for (const auto& result : results) {
+    for (const Tensor& grad : result) EXPECT_TRUE(at::equal(grad, at::ones({1, 2, 3})));
+  }
+}
+
+TEST(TensorParallel, AGradientThatNobodyElseReadsIsSummedWhereItLies) {
+  on_ranks({2, false, at::kFloat}, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
+    const Tensor x = at::ones({1, 2, 3}).requires_grad_(), in = x * 1;
+    const Tensor split = enter_tensor_parallel(in, ranks, 1).split;
+    const void *before = nullptr, *after = nullptr;
+    split.register_hook([&](const Tensor& grad) { before = grad.const_data_ptr(); });
+    in.register_hook([&](const Tensor& grad) { after = grad.const_data_ptr(); });
+    torch::autograd::backward({split * 2}, {at::ones({1, 2, 3})});
+    EXPECT_EQ(before, after);
+    return {};
+  });
 }
 
 TEST(TensorParallel, SendsWhatItsHeaderSays) {
