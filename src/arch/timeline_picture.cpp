@@ -79,6 +79,11 @@ std::string legend(const Timeline& timeline) {
   return text;
 }
 
+std::string of_ranks(const Schedule& schedule) {
+  return fmt::format("{}, {} ranks{}, {} microbatches", schedule.name, schedule.ranks,
+                     schedule.chunks > 1 ? fmt::format(" of {} stages", schedule.chunks) : "", schedule.microbatches);
+}
+
 }  // namespace
 
 std::string draw_timeline(const Timeline& timeline, const TimelinePicture& picture) {
@@ -110,11 +115,13 @@ std::string draw_timeline(const Timeline& timeline, const TimelinePicture& pictu
   return svg + ticks(axis, bottom, seconds ? "ms" : "forwards") + "</svg>\n";
 }
 
+std::string schedule_title(const Schedule& schedule) {
+  return fmt::format("{}: bubble {:.1f}%", of_ranks(schedule), 100 * check_schedule(schedule).bubble);
+}
+
 std::string timeline_title(const Schedule& schedule, const Timeline& timeline) {
   const Timeline of_these = play_schedule(schedule, mean_costs(schedule, timeline));
-  return fmt::format("{}: {} ranks{}, {} microbatches; bubble {:.1f}%, of these stages {:.1f}%, of equal ones {:.1f}%",
-                     schedule.name, schedule.ranks,
-                     schedule.chunks > 1 ? fmt::format(" of {} stages", schedule.chunks) : "", schedule.microbatches,
+  return fmt::format("{}: bubble {:.1f}%, of these stages {:.1f}%, of equal ones {:.1f}%", of_ranks(schedule),
                      100 * bubble_of(timeline), 100 * bubble_of(of_these), 100 * check_schedule(schedule).bubble);
 }
 

@@ -16,7 +16,9 @@ struct TimelinePicture {
 /// An SVG: a row for each rank, a box with its microbatch for each action, later chunks darker; gaps are bubbles.
 std::string draw_timeline(const Timeline& timeline, const TimelinePicture& picture);
 
-/// "1f1b: 4 ranks, 8 microbatches; bubble 30.1%, of these stages 28.9%, of equal ones 27.3%": what was measured, what
+/// "1f1b, 4 ranks, 8 microbatches: bubble 27.3%": of stages of equal cost.
+std::string schedule_title(const Schedule& schedule);
+/// "1f1b, 4 ranks, 8 microbatches: bubble 30.1%, of these stages 28.9%, of equal ones 27.3%": what was measured, what
 /// the schedule's play says of stages that take what these took on average, and of stages of equal cost.
 std::string timeline_title(const Schedule& schedule, const Timeline& timeline);
 

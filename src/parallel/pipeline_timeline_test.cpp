@@ -47,7 +47,7 @@ TEST(PipelineTimeline, IsOfAllRanksOnOneClockInWhichNothingBeginsBeforeItsInput)
   EXPECT_EQ(report["schedule"], "1f1b");
   EXPECT_EQ(report["timeline"][2][1]["action"], "B0");
   EXPECT_NEAR(report["ideal_bubble"].get<double>(), 2.0 / 6, 1e-12);
-  EXPECT_NE(read_file(folder / "pipeline-step-7.svg").find("1f1b: 3 ranks, 4 microbatches; bubble "),
+  EXPECT_NE(read_file(folder / "pipeline-step-7.svg").find("1f1b, 3 ranks, 4 microbatches: bubble "),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder / "pipeline-step-8.json"));
   std::filesystem::remove_all(folder);

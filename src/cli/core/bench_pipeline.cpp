@@ -114,7 +114,7 @@ void draw(const Schedule& schedule, const Timeline& measured, const std::string&
   const Timeline played = play_schedule(schedule);
   const auto stem = (std::filesystem::path(folder) / schedule.name).string();
   write_file_atomically(stem + ".svg",
-                        draw_timeline(played, {timeline_title(schedule, played), TimelinePicture::Unit::kForwards}));
+                        draw_timeline(played, {schedule_title(schedule), TimelinePicture::Unit::kForwards}));
   write_file_atomically(stem + "-measured.svg", draw_timeline(measured, {timeline_title(schedule, measured)}));
 }
 
