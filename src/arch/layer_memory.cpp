@@ -127,7 +127,8 @@ void LayerMemory::attention_backward(Tape& t) {
     if (!first) t.give(s_.stream());  // added up
   };
   t.pulse(sum_scratch(s_, s_.hidden, s_.tokens));
-  t.take(s_.of(s_.q));              // of the heads' output
+  t.take(s_.of(s_.q));  // of the heads' output
+  let_go_of_gathered(t);
   t.take(s_.of(s_.q + 2 * s_.kv));  // of q, k, v
   const double per_head = s_.seq_len * s_.head_dim * (7 * s_.width + 12);
   t.pulse(std::min(s_.threads, s_.kv_heads * s_.tokens / s_.seq_len) * per_head);
@@ -162,6 +163,7 @@ void LayerMemory::swiglu_forward(Tape& t, double ffn, bool keep) {
 void LayerMemory::swiglu_backward(Tape& t, double ffn) {
   t.pulse(sum_scratch(s_, s_.hidden, s_.tokens));
   t.swap(s_.of(ffn), s_.of(ffn));  // the activation and its gradient
+  if (!sparse_) let_go_of_gathered(t);
   t.take(s_.of(2 * ffn));
   t.give(s_.of(3 * ffn));  // gate, up, and that gradient
   t.pulse(sum_scratch(s_, ffn, s_.tokens));
@@ -267,6 +269,12 @@ void LayerMemory::feed_backward(Tape& t) {
 
 // ---- the layer
 
+// The product that a part ends with is the one reader of its gradient, but for experts and those beside them.
+void LayerMemory::let_go_of_gathered(Tape& t) {
+  t.give(gathered_);
+  gathered_ = 0;
+}
+
 void LayerMemory::parts_forward(Tape& t, bool branch, const Recomputed& again, bool keep) {
   const double all = s_.shares_tokens ? s_.stream() : 0;  // tokens of all ranks, which matrices read
   const auto part = [&](bool computed_again, auto forward) {
@@ -303,11 +311,12 @@ void LayerMemory::parts_backward(Tape& t, const Recomputed& again) {
   const auto part = [&](bool computed_again, bool routes, auto forward, auto backward) {
     const double had = left_;
     t.take(all);  // the gradient, of all tokens
+    gathered_ = all;
     if (again.norm) t.take(computed_again ? s_.residual() : read);
     if (computed_again) t.take(all), forward();
     backward();
     if (computed_again) t.give(s_.stream() + left_ - had), left_ = had;
-    t.give(all);
+    let_go_of_gathered(t);
     if (all > 0) t.swap(s_.residual(), s_.stream());  // what is added up goes to its own rank
     if (s_.tensor && routes) t.give(s_.stream());
     t.give(read);

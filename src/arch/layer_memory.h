@@ -94,6 +94,7 @@ class LayerMemory {
   void dispatch_backward(Tape& t);
   void feed_forward(Tape& t, bool keep, bool decides);
   void feed_backward(Tape& t);
+  void let_go_of_gathered(Tape& t);
   double statistics() const { return s_.own_tokens * (s_.layer_norm ? 8 : 4); }
   double product_scratch(double k) const;
   bool reads_projections() const { return s_.norm_whole || s_.norm_head || s_.clip; }
@@ -104,6 +105,7 @@ class LayerMemory {
   Recomputed again_;
   bool sparse_;
   double left_ = 0;
+  double gathered_ = 0;  // the gradient of all ranks' tokens, under sequence_parallel
 };
 
 }  // namespace athanor

@@ -38,7 +38,7 @@ struct RankTraffic {
 ///   choices
 ///              each; again in backward, with 4k of weights' gradients; forward once more under recompute moe or layer.
 ///              S = N·p to each other rank, p = 1 − C(N − N/E, k) / C(N, k) the probability that it has one of the
-///              token's experts if these are drawn evenly; dispatch allgather: all N
+///              token's experts if these are drawn evenly; dispatch allgather: all N; 2d and auto count as all_to_all
 ///   balance    over kBalance 4 or 8 bytes of each choice; losses: what is shown of a step, over kPipeline and kData
 std::vector<RankTraffic> count_rank_traffic(const RunConfig& config, const Layout& layout, int rank, int64_t seq_len);
 
