@@ -12,7 +12,15 @@ namespace athanor {
 void add_bench_overhead_command(CLI::App& bench) {
   const auto arguments = std::make_shared<BenchOverheadArguments>();
   auto* command = bench.add_subcommand(
-      "overhead", "Forward and backward of one layer so small that nothing is left but what the program adds");
+      "overhead",
+      "Forward and backward of one layer so small that nothing is left but what the program adds; with a "
+      "configuration, the share of a step that a layout's schedule and bookkeeping take of a rank's processor");
+  command->add_option("config", arguments->config_file, "A run's configuration; its data are not read");
+  command->add_option("--set", arguments->overrides, "table.key=value: overrides a field; may be repeated")
+      ->allow_extra_args(false);
+  command->add_option("--ranks", arguments->ranks, "Of the configuration's layout")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
   command->add_option("--hidden", arguments->hidden, "Width of a token, a multiple of 16")
       ->check(CLI::Range(int64_t{16}, int64_t{1} << 16))
       ->capture_default_str();

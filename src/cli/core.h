@@ -100,7 +100,10 @@ struct BenchOptimizerArguments : BenchArguments {
 
 struct BenchOverheadArguments : BenchArguments {
   int64_t hidden = 64, tokens = 16;
-  std::string dtype;  ///< empty: both
+  std::string dtype;        ///< empty: both
+  std::string config_file;  ///< empty: of one layer
+  std::vector<std::string> overrides;
+  int ranks = 8;
 };
 
 struct BenchPipelineArguments : BenchArguments {

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "cli/core.h"
+#include "cli/core/bench_overhead_ranks.h"
 #include "cli/core/bench_report.h"
 #include "cli/core/loss_check.h"
 #include "config/families.h"
@@ -91,9 +92,14 @@ ATHANOR_CORE_ENTRY(bench_overhead) {
   using namespace athanor;
   const auto& given = *static_cast<const BenchOverheadArguments*>(arguments);
   bench::set_up(given);
+  bench::Report report;
+  if (!given.config_file.empty()) {
+    bench::measure_overhead_of_ranks(given, report);
+    report.write(given.json);
+    return 0;
+  }
   ATHANOR_CHECK(given.hidden % 16 == 0, "--hidden ({}) must be a multiple of 16", given.hidden);
   ops::install_caching_cpu_allocator();
-  bench::Report report;
   for (const auto dtype : bench::dtypes_of(given.dtype)) bench::measure(dtype, given, report);
   report.write(given.json);
   return 0;
