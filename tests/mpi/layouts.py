@@ -156,7 +156,7 @@ def draw_batch(r, f, data, tensor):
     if pipeline > 1:
         schedule = f["parallelism.pipeline_schedule"]
         count = {"gpipe": r.choice([1, 2, pipeline, pipeline + 1]),
-                 "1f1b": pipeline + r.choice([0, 1, 3]),
+                 "1f1b": max(1, pipeline + r.choice([-1, 0, 1, 3])),
                  "interleaved_1f1b": pipeline * r.choice([1, 2, 3])}[schedule]
     f["train.micro_batch_size"] = micro
     f["train.global_batch_size"] = data * micro * count

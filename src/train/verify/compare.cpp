@@ -225,10 +225,10 @@ class Comparer {
       double relative = gradient_bound() * (scale < 1 ? 2 : 1);
       if (inventory_[i].is_expert() && total_flips_ > 0) relative += 2;  // as if all of a seldom expert's were others
       const std::string& name = inventory_[i].name;
-      const auto &grad = one_.values(step, "grad", name), &square = one_.values(step, "exp_avg_sq", name),
-                 &master = one_.values(step, "master", name);
-      if (grad.size() == square.size() && grad.size() == master.size())
-        updates_[i].add_step({step, numbers.lr, scale, relative, least_gradient(numbers)}, grad, square, master);
+      const auto &grad = one_.values(step, "grad", name), &other = layout_.values(step, "grad", name),
+                 &square = one_.values(step, "exp_avg_sq", name), &master = one_.values(step, "master", name);
+      if (grad.size() == other.size() && grad.size() == square.size() && grad.size() == master.size())
+        updates_[i].add_step({step, numbers.lr, scale, relative, least_gradient(numbers)}, grad, other, square, master);
     }
   }
 

@@ -107,29 +107,32 @@ UpdateNoise::UpdateNoise(const OptimizerConfig& config, std::vector<int64_t> sha
 }
 
 // For each element the root mean square of its row or of its column, whichever is larger; of the whole for a vector.
-std::vector<double> UpdateNoise::scale_of(const std::vector<float>& grad) const {
+// A row of zeros in both runs (a token that does not occur) is exact. In one of them it is what cancels there and
+// leaves a rounding in the other, such as the last position's token under balancing by equal shares.
+std::vector<double> UpdateNoise::scale_of(const std::vector<float>& grad, const std::vector<float>& other_grad) const {
   const auto columns = static_cast<size_t>(shape_.back());
   const size_t rows = shape_.size() > 1 ? static_cast<size_t>(shape_[shape_.size() - 2]) : 1, matrix = rows * columns,
                count = matrix > 0 ? grad.size() / matrix : 0;
   std::vector<double> scale(grad.size());
   for (size_t m = 0; m < count; ++m) {
     std::vector<double> row(rows), column(columns);
+    std::vector<bool> exact(rows, true);
     for (size_t i = 0; i < matrix; ++i) {
       const double square = static_cast<double>(grad[m * matrix + i]) * grad[m * matrix + i];
       row[i / columns] += square / static_cast<double>(columns);
       column[i % columns] += square / static_cast<double>(rows);
+      if (grad[m * matrix + i] != 0 || other_grad[m * matrix + i] != 0) exact[i / columns] = false;
     }
     for (size_t i = 0; i < matrix; ++i) {
-      // A row of zeros (a token that does not occur) is exact.
-      const double larger = row[i / columns] == 0 ? 0 : std::max(row[i / columns], column[i % columns]);
+      const double larger = exact[i / columns] ? 0 : std::max(row[i / columns], column[i % columns]);
       scale[m * matrix + i] = std::sqrt(larger);
     }
   }
   return scale;
 }
 
-void UpdateNoise::add_step(const Step& step, const std::vector<float>& grad, const std::vector<float>& exp_avg_sq,
-                           const std::vector<float>& master) {
+void UpdateNoise::add_step(const Step& step, const std::vector<float>& grad, const std::vector<float>& other_grad,
+                           const std::vector<float>& exp_avg_sq, const std::vector<float>& master) {
   const double beta1 = config_.betas[0], beta2 = config_.betas[1], count = static_cast<double>(step.number);
   const double correction1 = 1 - std::pow(beta1, count), correction2 = 1 - std::pow(beta2, count);
   double largest = 0;  // |m̂| / √v̂
@@ -139,7 +142,7 @@ void UpdateNoise::add_step(const Step& step, const std::vector<float>& grad, con
     if (b > 0) largest += a * a / b;
   }
   largest = std::sqrt(largest);
-  const std::vector<double> sizes = scale_of(grad);
+  const std::vector<double> sizes = scale_of(grad, other_grad);
   for (size_t i = 0; i < bound_.size(); ++i) {
     const double size = sizes[i] > 0 ? std::max(sizes[i], step.least) : 0;
     delta_[i] = std::max(delta_[i], step.relative * step.scale * size);

@@ -61,15 +61,16 @@ class UpdateNoise {
     double relative = 0;  ///< bound of a gradient's error, relative to what its row or column has
     double least = 0;     ///< or to this, if they have less
   };
-  /// @param grad, exp_avg_sq, master  of the step, the latter two after it.
-  void add_step(const Step& step, const std::vector<float>& grad, const std::vector<float>& exp_avg_sq,
-                const std::vector<float>& master);
+  /// @param grad, exp_avg_sq, master  of the step in the run that is held to be right, the latter two after it.
+  /// @param other_grad  in the other run.
+  void add_step(const Step& step, const std::vector<float>& grad, const std::vector<float>& other_grad,
+                const std::vector<float>& exp_avg_sq, const std::vector<float>& master);
 
   /// Bound on the Euclidean norm of elements [begin, end).
   double norm(int64_t begin, int64_t end) const;
 
  private:
-  std::vector<double> scale_of(const std::vector<float>& grad) const;
+  std::vector<double> scale_of(const std::vector<float>& grad, const std::vector<float>& other_grad) const;
 
   OptimizerConfig config_;
   std::vector<int64_t> shape_;

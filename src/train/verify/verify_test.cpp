@@ -212,13 +212,22 @@ TEST(UpdateNoise, UpdatesByGradientsThatDifferStayWithinIt) {
       a[i].step(config, step, grad[i] + kRelative * (random.uniform(at) < 0.5 ? -1 : 1));
       square[i] = static_cast<float>(b[i].v);
     }
-    noise.add_step({step, config.lr, 1, kRelative, 0}, grad, square, master);
+    noise.add_step({step, config.lr, 1, kRelative, 0}, grad, grad, square, master);
     double squares = 0;
     for (size_t i = 0; i < kElements; ++i) squares += (a[i].w - b[i].w) * (a[i].w - b[i].w);
     EXPECT_LE(std::sqrt(squares), noise.norm(0, kElements)) << step;
     // Half of what any two updates differ by at most, 2 · lr an element: an eighth of these gradients are below δ.
     EXPECT_LE(noise.norm(0, kElements), config.lr * std::sqrt(kElements) * static_cast<double>(step)) << step;
   }
+}
+
+TEST(UpdateNoise, ARowOfZerosIsExactWhereBothRunsHaveIt) {
+  OptimizerConfig config;
+  const std::vector<float> grad = {0, 0, 0, 0, 1, 1}, other = {0, 0, 1e-12f, 0, 1, 1}, square = {0, 0, 0, 0, 1, 1};
+  UpdateNoise noise(config, {3, 2});
+  noise.add_step({1, config.lr, 1, 1e-5, 0}, grad, other, square, std::vector<float>(6));
+  EXPECT_LT(noise.norm(0, 2), 1e-4 * config.lr);
+  EXPECT_GE(noise.norm(2, 4), config.lr) << "1e-12 moves a weight by lr, where nothing came before";
 }
 
 class CompareTest : public FolderTest {
