@@ -92,6 +92,22 @@ def config(tmp_path):
     return file
 
 
+def test_overhead_of_a_layout_is_a_share_of_each_ranks_step(bench, config):
+    report, _ = bench("overhead", config, "--ranks", 8, "--set", "parallelism.pipeline_parallel_degree=2",
+                      "--set", "parallelism.tensor_parallel_degree=2")
+    ranks = [0, 1, 4, 5]  # of the first data rank
+    assert set(report) == {f"rank {rank}: {what}" for rank in ranks for what in ("step", "framework")}
+    for rank in ranks:
+        step, framework = report[f"rank {rank}: step"], report[f"rank {rank}: framework"]
+        assert 0 < framework["share"] < 1 and framework["median_s"] < step["median_s"] and step["ranks"] == 8
+
+
+def test_overhead_of_a_layout_that_does_not_fit_says_why(athanor, config, tmp_path):
+    done = athanor.run("bench", "overhead", config, "--ranks", 8, "--set", "parallelism.pipeline_parallel_degree=4",
+                       "--rounds", 1, check=False, cwd=tmp_path)
+    assert done.returncode == 2 and "= 4 stages, and the model has 2 layers" in done.stderr, done.stderr
+
+
 def test_step_shows_each_part_and_what_they_leave(bench, config, tmp_path):
     report, printed = bench("step", config)
     parts = ["embedding", "residual add and norm", "q, k, v, o projections", "QK-norm and RoPE", "attention", "moe",

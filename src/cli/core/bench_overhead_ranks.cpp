@@ -12,6 +12,7 @@
 #include <fmt/core.h>
 #include <time.h>
 
+#include "comm/thread_wire.h"
 #include "config/toml_reader.h"
 #include "model/initialize.h"
 #include "ops/cpu_allocator.h"
@@ -23,7 +24,7 @@
 namespace athanor::bench {
 namespace {
 
-constexpr int kWarmUps = 2, kCalls = 2000;
+constexpr int kWarmUps = 2, kCalls = 1000;
 
 // What this thread has computed; kept from the processor it has not.
 double thread_s() {
@@ -82,6 +83,23 @@ class TimedStage : public Stage {
   Seconds& seconds_;
 };
 
+// Processor time of the thread that asks for a collective, until it may go on. Two threads are ranks.
+double time_of_asking() {
+  std::vector<double> seconds;
+  comm::run_ranks(2, [&](comm::World& world) {
+    const auto both = world.make_group({{0, 1}}, "both");
+    const Tensor few = at::zeros({64});
+    for (int i = 0; i < kCalls; ++i) {
+      const double began = thread_s();
+      auto pending = both->all_reduce(few);
+      const double asked = thread_s();
+      pending.wait();
+      if (world.rank() == 0) seconds.push_back(asked - began);
+    }
+  });
+  return median(seconds);
+}
+
 Batch random_batch(const RunConfig& config) {
   Batch batch;
   batch.num_sequences = config.train.global_batch_size;
@@ -108,17 +126,19 @@ class Rank {
 
   struct Step {
     double total_s = 0, framework_s = 0;
-    int64_t calls_inside = 0;
+    int64_t calls = 0;
   };
 
   Step step() {
     seconds_ = {};
     Step step;
+    const int64_t calls = num_calls();
     const double began = thread_s();
-    compute_gradients(step);
-    update(step);
+    compute_gradients();
+    update();
     step.total_s = thread_s() - began - seconds_.left_out;
-    step.framework_s = step.total_s - seconds_.arithmetic + static_cast<double>(step.calls_inside) * call_s();
+    step.framework_s = step.total_s - seconds_.arithmetic;
+    step.calls = num_calls() - calls;
     return step;
   }
 
@@ -140,29 +160,26 @@ class Rank {
     return stages;
   }
 
-  // Of tensor ranks, in the stages and nowhere else.
-  int64_t num_tensor_calls() const {
-    int64_t calls = mesh_.group(GroupKind::kTensor).traffic().calls;
-    if (mesh_.group(GroupKind::kKeyValue).size() > 1) calls += mesh_.group(GroupKind::kKeyValue).traffic().calls;
+  int64_t num_calls() const {
+    int64_t calls = 0;
+    for (const auto& [kind, group] : mesh_.groups()) {
+      if (group->size() > 1) calls += group->traffic().calls;
+    }
     return calls;
   }
 
-  void compute_gradients(Step& step) {
-    const int64_t calls = num_tensor_calls();
+  void compute_gradients() {
     const auto microbatches =
         split_batch(batch_, state_.config, state_.data.eos_id, state_.step + 1, state_.layout, mesh_.data_rank());
     LossParts parts = pipeline_.forward_backward(microbatches);
     state_.reducer.finish();
     sum_over_ranks(mesh_.group(GroupKind::kPipeline), parts);
     sum_over_ranks(mesh_.group(GroupKind::kData), parts);
-    step.calls_inside = num_tensor_calls() - calls;
-    constexpr int64_t kCallsOfNorms = 3;
     const Clock clock(seconds_.arithmetic);
     gradient_norms(state_.parameters, state_.plan);
-    step.calls_inside += kCallsOfNorms;
   }
 
-  void update(Step&) {
+  void update() {
     const double lr = state_.config.optimizer.lr;
     int64_t changed = 0;
     for (const Bucket& bucket : state_.parameters.buckets()) {
@@ -179,18 +196,6 @@ class Rank {
     ++state_.step;
   }
 
-  // A collective's own cost, without what it would bring.
-  double call_s() {
-    if (call_s_ > 0) return call_s_;
-    const Tensor one = at::zeros({1});
-    double sum = 0;
-    {
-      const Clock clock(sum);
-      for (int i = 0; i < kCalls; ++i) mesh_.group(GroupKind::kModel).all_reduce(one).wait();
-    }
-    return call_s_ = sum / kCalls;
-  }
-
   std::unique_ptr<comm::World> world_;
   Mesh mesh_;
   TrainState state_;
@@ -198,7 +203,6 @@ class Rank {
   std::vector<std::unique_ptr<TimedStage>> timed_;
   Pipeline pipeline_;
   Batch batch_;
-  double call_s_ = 0;
 };
 
 }  // namespace
@@ -214,19 +218,23 @@ void measure_overhead_of_ranks(const BenchOverheadArguments& given, Report& repo
       fmt::format("overhead in a step of {} ranks: pipeline {}, tensor {}, {} data ranks; processor time of "
                   "the main thread, nobody waited for",
                   given.ranks, layout.pipeline(), layout.tensor(), layout.data()));
+  const double asking_s = time_of_asking();
   for (const int number : layout.group_of(GroupKind::kModel, 0)) {
     Rank rank(config, number, given.ranks);
     for (int i = 0; i < kWarmUps; ++i) rank.step();
     std::vector<double> total, framework, share;
+    int64_t calls = 0;
     for (int i = 0; i < given.rounds; ++i) {
-      const auto step = rank.step();
+      auto step = rank.step();
+      const double asked_s = static_cast<double>(step.calls) * asking_s;
+      calls = step.calls, step.framework_s += asked_s, step.total_s += asked_s;
       total.push_back(step.total_s), framework.push_back(step.framework_s);
       share.push_back(step.framework_s / step.total_s);
     }
-    const nlohmann::json fields{{"rank", number}, {"ranks", given.ranks}, {"share", median(share)}};
+    const nlohmann::json fields{{"rank", number}, {"ranks", given.ranks}, {"calls", calls}, {"share", median(share)}};
     report.add({fmt::format("rank {}: step", number), fields, total, 0, {}});
     Result result{fmt::format("rank {}: framework", number), fields, framework, 0, {}};
-    result.note = fmt::format("{:.2f}% of the step", 100 * median(share));
+    result.note = fmt::format("{:.2f}% of the step, {} calls of {:.1f} us", 100 * median(share), calls, asking_s * 1e6);
     report.add(std::move(result));
   }
 }
