@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <random>
 #include <set>
 
 #include "base/error.h"
 #include "comm/thread_wire.h"
-#include "parallel/pipeline_mail.h"
 #include "parallel/toy_stage.h"
 
 namespace athanor {
@@ -70,16 +70,17 @@ Outcome one_process(const std::vector<Microbatch>& microbatches, int num_stages)
   return outcome;
 }
 
-Outcome pipelined(const Case& c, const std::vector<Microbatch>& microbatches, const comm::ThreadNetwork& network = {}) {
+Outcome pipelined(const Schedule& schedule, const std::vector<Microbatch>& microbatches,
+                  const comm::ThreadNetwork& network = {}) {
   Outcome outcome;
-  outcome.gradients.resize(static_cast<size_t>(c.ranks * c.chunks));
+  outcome.gradients.resize(static_cast<size_t>(schedule.num_stages()));
   std::mutex mutex;
   comm::run_ranks(
-      c.ranks,
+      schedule.ranks,
       [&](comm::World& world) {
-        auto stages = toy::stages_of(world.rank(), c.ranks, c.chunks);
+        auto stages = toy::stages_of(world.rank(), schedule.ranks, schedule.chunks);
         Pipeline pipeline(toy::pointers(stages), world.all());
-        pipeline.set_schedule(make_schedule(c.schedule, c.ranks, c.chunks, c.microbatches));
+        pipeline.set_schedule(schedule);
         const LossParts parts = pipeline.forward_backward(microbatches);
         std::lock_guard lock(mutex);
         outcome.parts += parts;
@@ -89,6 +90,34 @@ Outcome pipelined(const Case& c, const std::vector<Microbatch>& microbatches, co
       },
       impatient(), network);
   return outcome;
+}
+
+Outcome pipelined(const Case& c, const std::vector<Microbatch>& microbatches, const comm::ThreadNetwork& network = {}) {
+  return pipelined(make_schedule(c.schedule, c.ranks, c.chunks, c.microbatches), microbatches, network);
+}
+
+/// Whatever can be done next, in any order: forwards of each stage as they come, backwards ascending.
+Schedule any_schedule(int ranks, int chunks, int microbatches, std::mt19937& draw) {
+  Schedule schedule{"drawn", ranks, chunks, microbatches, {}};
+  schedule.actions.resize(static_cast<size_t>(ranks));
+  const int last = schedule.num_stages() - 1;
+  std::set<std::tuple<Work, int, int>> done;  // and stage, microbatch
+  const auto is_done = [&](Work work, int stage, int m) { return done.contains({work, stage, m}); };
+  const auto can_start = [&](Work work, int stage, int m) {
+    if (work == Work::kForward) return stage == 0 || is_done(work, stage - 1, m);
+    return is_done(Work::kForward, stage, m) && (stage == last || is_done(work, stage + 1, m)) &&
+           (m == 0 || is_done(work, stage, m - 1));
+  };
+  const size_t all = 2 * static_cast<size_t>(schedule.num_stages()) * static_cast<size_t>(microbatches);
+  while (done.size() < all) {
+    const auto drawn = [&](int count) { return static_cast<int>(draw() % static_cast<unsigned>(count)); };
+    const Work work = drawn(2) == 0 ? Work::kForward : Work::kBackward;
+    const int stage = drawn(last + 1), m = drawn(microbatches);
+    if (is_done(work, stage, m) || !can_start(work, stage, m)) continue;
+    done.insert({work, stage, m});
+    schedule.actions[static_cast<size_t>(stage % ranks)].push_back({work, m, stage / ranks});
+  }
+  return schedule;
 }
 
 void expect_equal(const Outcome& got, const Outcome& expected) {
@@ -116,6 +145,18 @@ TEST(Pipeline, MessagesMayTakeAsLongAsTheyWant) {
     SCOPED_TRACE(text_of(c));
     const auto microbatches = toy::microbatches(c.microbatches);
     expect_equal(pipelined(c, microbatches, slow), one_process(microbatches, c.ranks * c.chunks));
+  }
+}
+
+TEST(Pipeline, WhateverScheduleCanBePlayedRunsToTheEnd) {
+  std::mt19937 draw(1);
+  comm::ThreadNetwork slow;
+  slow.max_delay_polls = 5;
+  for (int i = 0; i < 24; ++i) {
+    const Schedule schedule = any_schedule(2 + i % 3, 1 + i % 2, 1 + i % 5, draw);
+    SCOPED_TRACE(describe(schedule));
+    const auto microbatches = toy::microbatches(schedule.microbatches);
+    expect_equal(pipelined(schedule, microbatches, slow), one_process(microbatches, schedule.num_stages()));
   }
 }
 
@@ -229,50 +270,6 @@ TEST(Pipeline, AScheduleThatNeverEndsIsRefusedBeforeItRuns) {
     auto stages = toy::stages_of(0, 1, 1);
     Pipeline pipeline(toy::pointers(stages), world.all());
     EXPECT_THROW(pipeline.set_schedule({"mine", 1, 1, 1, {{{Work::kBackward, 0, 0}, {Work::kForward, 0, 0}}}}), Error);
-  });
-}
-
-TEST(PipelineMail, MessagesBetweenTwoRanksComeInTheirSendersOrder) {
-  const Work F = Work::kForward, B = Work::kBackward;
-  const Schedule two = make_schedule("1f1b", 2, 1, 3);
-  EXPECT_EQ(messages_between(two, 0, 1), (std::vector<Message>{{F, 0, 1}, {F, 1, 1}, {F, 2, 1}}));
-  EXPECT_EQ(messages_between(two, 1, 0), (std::vector<Message>{{B, 0, 0}, {B, 1, 0}, {B, 2, 0}}));
-  // Around the corner from the last rank's first chunk to the first rank's second, among gradients.
-  const Schedule interleaved = make_schedule("interleaved_1f1b", 2, 2, 2);
-  EXPECT_EQ(messages_between(interleaved, 1, 0),
-            (std::vector<Message>{{F, 0, 2}, {F, 1, 2}, {B, 0, 2}, {B, 1, 2}, {B, 0, 0}, {B, 1, 0}}));
-  EXPECT_EQ(messages_between(interleaved, 0, 1),
-            (std::vector<Message>{{F, 0, 1}, {F, 1, 1}, {F, 0, 3}, {F, 1, 3}, {B, 0, 1}, {B, 1, 1}}));
-  EXPECT_TRUE(messages_between(make_schedule("1f1b", 3, 1, 3), 0, 2).empty());
-}
-
-TEST(PipelineMail, RoomIsGivenBeforeItIsAskedForAndToNoMoreThanThat) {
-  const Schedule schedule = make_schedule("gpipe", 2, 1, 8);
-  comm::run_ranks(2, [&](comm::World& world) {
-    int num_rooms = 0;
-    PipelineMail mail(schedule, world.all(), [&](const Message&) {
-      ++num_rooms;
-      return at::empty({4});
-    });
-    EXPECT_EQ(num_rooms, PipelineMail::kAhead);
-    for (int m = 0; m < 8; ++m) {
-      if (world.rank() == 0) {
-        mail.put({Work::kForward, m, 1}, at::full({4}, m, at::kFloat));
-      } else {
-        EXPECT_EQ(mail.take({Work::kForward, m, 1})[0].item<int>(), m);
-        EXPECT_EQ(num_rooms, std::min(8, m + 1 + PipelineMail::kAhead));
-      }
-    }
-    for (int m = 0; m < 8; ++m) {
-      if (world.rank() == 1) mail.put({Work::kBackward, m, 0}, at::full({4}, 10 + m, at::kFloat));
-    }
-    if (world.rank() == 0) {
-      // All at once and the last one first: those before it get room too.
-      EXPECT_EQ(mail.take({Work::kBackward, 7, 0})[0].item<int>(), 17);
-      EXPECT_EQ(mail.take({Work::kBackward, 0, 0})[0].item<int>(), 10);
-      for (int m = 1; m < 7; ++m) mail.take({Work::kBackward, m, 0});
-    }
-    mail.finish();
   });
 }
 
