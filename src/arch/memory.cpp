@@ -67,8 +67,12 @@ MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const
       static_cast<double>(count_state_bytes(held, count_state_shards(config.parallelism, layout), bf16).total());
   need.activation_bytes = activations.kept_bytes;
   need.transient_bytes = activations.transient_bytes();
-  if (layout.data() > 1 && config.train.reduce_dtype == "bfloat16")
-    need.buffer_bytes = 2 * static_cast<double>(held.total());
+  if (config.train.reduce_dtype == "bfloat16") {
+    for (const auto& [group, elements] : count_held_groups(config, layout, rank)) {
+      const bool alone = (group == "dense" && layout.data() == 1) || (group == "expert" && layout.expert_data() == 1);
+      if (!alone) need.buffer_bytes += 2 * static_cast<double>(elements);
+    }
+  }
   return need;
 }
 

@@ -53,7 +53,7 @@ struct MemoryNeed {
   double state_bytes = 0;       ///< StateBytes::total
   double activation_bytes = 0;  ///< kept for backward, of all microbatches in flight (arch/activations.h)
   double transient_bytes = 0;   ///< what comes and goes on top of that
-  double buffer_bytes = 0;      ///< rounded gradients on their way: reduce_dtype bfloat16, more than one data rank
+  double buffer_bytes = 0;      ///< rounded gradients on their way: reduce_dtype bfloat16, where several ranks sum
   double total() const { return state_bytes + activation_bytes + transient_bytes + buffer_bytes; }
 };
 
