@@ -272,6 +272,23 @@ TEST(Holding, GroupsAreThoseOfTheTable) {
   EXPECT_EQ(group(layer + "self_attn.k_norm.weight"), "key_value");
 }
 
+TEST(Holding, ATiedTableIsReadFirstInTheFirstStageAndLastInTheLast) {
+  Case c;
+  c.config.model = model_of("llama");
+  c.config.model.tie_word_embeddings = true;
+  c.config.parallelism.pipeline_parallel_degree = 2;
+  c.config.train.global_batch_size = 8, c.config.train.micro_batch_size = 1;
+  const Layout layout(c.config, 2);
+  const Held first(held_parameters(c.config.model, c.config.parallelism, layout, 0)),
+      last(held_parameters(c.config.model, c.config.parallelism, layout, 1));
+  const std::string table = "model.embed_tokens.weight";
+  EXPECT_EQ(find(first, table)->place, 0);
+  EXPECT_EQ(find(last, table)->place, 9);  // after 8 layers
+  EXPECT_EQ(find(first, "model.layers.1.mlp.up_proj.weight")->place, 2);
+  EXPECT_EQ(find(first, "model.norm.weight"), nullptr);
+  EXPECT_EQ(find(last, "model.norm.weight")->place, 9);
+}
+
 TEST(Holding, VocabularyRowsAreSharedUnevenly) {
   Case c;
   c.config.model = model_of("llama");
