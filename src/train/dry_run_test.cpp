@@ -1,0 +1,103 @@
+// What a dry run says of a rank is what that rank holds and sends.
+
+#include "train/dry_run.h"
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "comm/thread_wire.h"
+#include "model/initialize.h"
+#include "train/train_step.h"
+
+namespace athanor {
+namespace {
+
+RunConfig config_of(const std::string& sharding, const std::string& reduce_dtype) {
+  RunConfig config;
+  config.model.family = "olmoe";
+  config.model.hidden_size = 64;
+  config.model.num_hidden_layers = 4;
+  config.model.num_attention_heads = 4;
+  config.model.intermediate_size = 48;
+  config.model.num_experts = 8;
+  config.model.num_experts_per_tok = 2;
+  config.model.vocab_size = 300;
+  config.data.seq_len = 128;
+  config.train.micro_batch_size = 4;
+  config.train.global_batch_size = 16;
+  config.train.reduce_dtype = reduce_dtype;
+  config.train.num_threads = 1;
+  config.moe.dispatch = "all_to_all";
+  config.moe.balance = "swipe";
+  auto& p = config.parallelism;
+  p.data_parallel_shard_degree = 2;
+  p.expert_parallel_degree = 2;
+  p.tensor_parallel_degree = 2;
+  p.pipeline_parallel_degree = 2;
+  p.sharding = sharding;
+  p.bucket_mb = 0.05;
+  return config;
+}
+
+Batch batch_of(const RunConfig& config) {
+  const CounterRandom random(1, "dry run");
+  const int64_t sequences = config.train.global_batch_size, seq_len = config.data.seq_len;
+  Batch batch{sequences, seq_len, std::vector<int32_t>(static_cast<size_t>(sequences * seq_len)), {}, {}};
+  for (size_t i = 0; i < batch.tokens.size(); ++i) batch.tokens[i] = static_cast<int32_t>(random.u64(i) % 300);
+  return batch;
+}
+
+struct Real {
+  int64_t state_bytes = 0;
+  size_t num_buckets = 0;
+  std::map<std::string, double> sent;  // by group
+};
+
+std::vector<Real> run_ranks_of(const RunConfig& config, int world_size) {
+  std::vector<Real> ranks(static_cast<size_t>(world_size));
+  const Batch batch = batch_of(config);
+  comm::run_ranks(world_size, [&](comm::World& world) {
+    at::set_num_threads(1);
+    const Mesh mesh(Layout(config, world_size), world);
+    TrainState state(config, {}, mesh);
+    initialize_parameters(config.model, 1, state.parameters);
+    for (const auto& [kind, group] : mesh.groups()) group->reset_traffic();
+    train_step(state, batch);
+    state.gatherer.wait_all();
+    Real& own = ranks[static_cast<size_t>(world.rank())];
+    for (const Tensor& tensor : {state.parameters.compute(), state.parameters.grad(), state.parameters.master_low(),
+                                 state.optimizer.exp_avg(), state.optimizer.exp_avg_sq()})
+      own.state_bytes += static_cast<int64_t>(tensor.nbytes());
+    own.num_buckets = state.parameters.buckets().size();
+    for (const auto& [kind, group] : mesh.groups())
+      own.sent[group_name(kind)] = static_cast<double>(group->traffic().bytes());
+  });
+  return ranks;
+}
+
+TEST(DryRun, OfEachRankSaysWhatItHoldsAndSends) {
+  for (const auto& config : {config_of("ep_aware", "float32"), config_of("optimizer", "bfloat16")}) {
+    const auto ranks = run_ranks_of(config, 8);
+    for (int rank = 0; rank < 8; ++rank) {
+      const Real& real = ranks[static_cast<size_t>(rank)];
+      const DryRun dry = dry_run(config, 8, rank);
+      EXPECT_EQ(dry.state.total(), real.state_bytes) << rank;
+      EXPECT_EQ(dry.num_buckets, real.num_buckets) << rank;
+      std::map<std::string, double> sent;
+      for (const SentLine& line : dry.sent) sent[line.group] += line.bytes;
+      for (const auto& [group, bytes] : real.sent)
+        EXPECT_NEAR(sent[group], bytes, 0.05 * bytes + 1024) << "rank " << rank << ", " << group;
+    }
+  }
+}
+
+TEST(DryRun, FindsTheRankThatNeedsMostAndRefusesWhatDoesNotFit) {
+  const RunConfig config = config_of("ep_aware", "float32");
+  const DryRun fullest = dry_run(config, 8, -1);
+  for (int rank = 0; rank < 8; ++rank) EXPECT_LE(dry_run(config, 8, rank).total_bytes(), fullest.total_bytes());
+  EXPECT_THROW(dry_run(config, 12, -1), ConfigError);
+  EXPECT_THROW(dry_run(config, 8, 8), ConfigError);
+}
+
+}  // namespace
+}  // namespace athanor
