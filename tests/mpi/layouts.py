@@ -107,7 +107,7 @@ def draw_pipeline(r, f, pipeline):
     """Returns the number of stages."""
     if pipeline == 1:
         return 1
-    schedule = r.choice(["gpipe", "1f1b", "1f1b", "interleaved_1f1b"])
+    schedule = r.choice(["gpipe", "1f1b", "interleaved_1f1b", "interleaved_1f1b"])
     if schedule == "interleaved_1f1b" and pipeline > 4:
         schedule = "1f1b"  # twelve layers are enough for one test
     f["parallelism.pipeline_parallel_degree"] = pipeline

@@ -10,7 +10,7 @@ import pytest
 import launchers
 import layouts
 
-SAMPLE = range(1, 33)
+SAMPLE = range(1, 49)
 
 MOE = {
     "model.family": "olmoe",
