@@ -130,13 +130,9 @@ void say_what_starts(const TrainState& state) {
 
 }  // namespace
 
-std::vector<std::string> find_misfits(const RunConfig& config, int world_size) {
-  return find_layout_faults(config, world_size);
-}
-
 void refuse_misfits(RunConfig config, int world_size) {
   resolve_model(config);
-  const auto faults = find_misfits(config, world_size);
+  const auto faults = find_layout_faults(config, world_size);
   ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
 }
 

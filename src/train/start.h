@@ -16,10 +16,8 @@ struct StartedRun {
   bool from_scratch = false;  ///< freshly initialised, not resumed
 };
 
-/// What the configuration alone says is wrong with it on so many ranks, before any of them communicates; a line each.
-std::vector<std::string> find_misfits(const RunConfig& config, int world_size);
-
-/// The same once the model is known that model.from names. @throws ConfigError; CheckpointError for that folder.
+/// What is wrong with the layout on so many ranks (find_layout_faults), once the model is known that model.from names.
+/// @throws ConfigError; CheckpointError for that folder.
 void refuse_misfits(RunConfig config, int world_size);
 
 /// How the world is to be opened for a run.

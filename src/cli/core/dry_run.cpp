@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "arch/layout.h"
 #include "checkpoint/hf_import.h"
 #include "cli/core.h"
 #include "config/toml_reader.h"
@@ -12,7 +13,7 @@ ATHANOR_CORE_ENTRY(dry_run) {
   using namespace athanor;
   const auto& given = *static_cast<const DryRunArguments*>(arguments);
   RunConfig config = load_run_config(given.config_file, given.overrides,
-                                     [&](const RunConfig& read) { return find_misfits(read, given.ranks); });
+                                     [&](const RunConfig& read) { return find_layout_faults(read, given.ranks); });
   config = training_stages(config).front().config;
   if (!config.model.from.empty()) config.model = HfFolder::open(config.model.from).model();
   refuse_misfits(config, given.ranks);

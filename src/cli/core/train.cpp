@@ -1,3 +1,4 @@
+#include "arch/layout.h"
 #include "base/launched.h"
 #include "cli/core.h"
 #include "cli/core/in_world.h"
@@ -9,8 +10,9 @@
 ATHANOR_CORE_ENTRY(train) {
   using namespace athanor;
   const auto& given = *static_cast<const TrainArguments*>(arguments);
-  const RunConfig config = load_run_config(given.config_file, given.overrides,
-                                           [](const RunConfig& read) { return find_misfits(read, launched().size); });
+  const RunConfig config = load_run_config(given.config_file, given.overrides, [](const RunConfig& read) {
+    return find_layout_faults(read, launched().size);
+  });
   refuse_misfits(config, launched().size);
   ops::install_caching_cpu_allocator();
   return in_world(world_options(config), [&](comm::World& world, Whereabouts& whereabouts) {

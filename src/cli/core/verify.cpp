@@ -1,5 +1,6 @@
 #include "train/verify/verify.h"
 
+#include "arch/layout.h"
 #include "base/launched.h"
 #include "cli/core.h"
 #include "cli/core/in_world.h"
@@ -18,7 +19,7 @@ ATHANOR_CORE_ENTRY(verify) {
   // What does not fit is told before anybody communicates.
   const int ranks = launched().size;
   const RunConfig config = load_run_config(given.config_file, given.overrides,
-                                           [&](const RunConfig& read) { return find_misfits(read, ranks); });
+                                           [&](const RunConfig& read) { return find_layout_faults(read, ranks); });
   refuse_misfits(config, ranks);
   const RunConfig small = make_small_run(config, ranks, {given.steps, given.dtype, given.keep_size});
   return in_world(world_options(small), [&](comm::World& world, Whereabouts&) {
