@@ -197,13 +197,13 @@ TEST(TensorParallel, AGradientThatNobodyElseReadsIsSummedWhereItLies) {
 }
 
 TEST(TensorParallel, SendsWhatItsHeaderSays) {
+  using Calls = std::map<std::string, int64_t>;
   for (const Case& c : cases()) {
-    using Calls = std::map<std::string, int64_t>;
-    std::vector<std::vector<Calls>> sent(static_cast<size_t>(c.ranks));
+    std::vector<std::vector<comm::Traffic>> sent(static_cast<size_t>(c.ranks));
     on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
       comm::Communicator& group = *ranks.group;
       const auto count = [&] {
-        sent[static_cast<size_t>(ranks.rank())].push_back(group.traffic().calls_of);
+        sent[static_cast<size_t>(ranks.rank())].push_back(group.traffic());
         group.reset_traffic();
       };
       const Tensor x = held_by(ranks.rank(), c, normal({kBatch, kSeqLen, kWidth}, 1, c.dtype)).clone();
@@ -217,15 +217,21 @@ TEST(TensorParallel, SendsWhatItsHeaderSays) {
       count();
       return {};
     });
+    const int64_t bytes = kTokens * kWidth * c10::elementSize(c.dtype), share = bytes * (c.ranks - 1) / c.ranks;
     for (const auto& of_rank : sent) {
+      const auto &enter = of_rank[0], &leave = of_rank[1], &backward = of_rank[2];
       if (c.sequence) {
-        EXPECT_EQ(of_rank[0], (Calls{{"all_gather", 1}})) << name_of(c);
-        EXPECT_EQ(of_rank[1], (Calls{{"reduce_scatter", 1}})) << name_of(c);
-        EXPECT_EQ(of_rank[2], (Calls{{"all_gather", 1}, {"reduce_scatter", 1}})) << name_of(c);
+        EXPECT_EQ(enter.calls_of, (Calls{{"all_gather", 1}})) << name_of(c);
+        EXPECT_EQ(leave.calls_of, (Calls{{"reduce_scatter", 1}})) << name_of(c);
+        EXPECT_EQ(backward.calls_of, (Calls{{"all_gather", 1}, {"reduce_scatter", 1}})) << name_of(c);
+        EXPECT_EQ(enter.bytes(), share) << name_of(c);
+        EXPECT_EQ(leave.bytes(), share) << name_of(c);
+        EXPECT_EQ(backward.bytes(), 2 * share) << name_of(c);
       } else {
-        EXPECT_EQ(of_rank[0], Calls{}) << name_of(c);
-        EXPECT_EQ(of_rank[1], (Calls{{"all_reduce", 1}})) << name_of(c);
-        EXPECT_EQ(of_rank[2], (Calls{{"all_reduce", 1}})) << name_of(c);
+        EXPECT_EQ(enter.calls_of, Calls{}) << name_of(c);
+        EXPECT_EQ(leave.calls_of, (Calls{{"all_reduce", 1}})) << name_of(c);
+        EXPECT_EQ(backward.calls_of, (Calls{{"all_reduce", 1}})) << name_of(c);
+        EXPECT_EQ(leave.bytes(), backward.bytes()) << name_of(c);
       }
     }
   }
