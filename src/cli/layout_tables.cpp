@@ -53,8 +53,10 @@ HeldElements most_held(const RunConfig& config, const Layout& layout) {
 
 std::string state_table(RunConfig config, int num_ranks, HeldElements held) {
   const std::string chosen = config.parallelism.sharding;
-  std::string text = fmt::format("#\n# {:<24}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "state of a rank", "weights", "master",
-                                 "moments", "gradient", "total");
+  std::string text =
+      fmt::format("#\n# {:<25}{:>11}{:>12}{:>12}{:>12}{:>12}\n",
+                  config.parallelism.pipeline_parallel_degree > 1 ? "state of the fullest rank" : "state of a rank",
+                  "weights", "master", "moments", "gradient", "total");
   for (const char* sharding : {"none", "optimizer", "ep_aware", "hierarchical"}) {
     config.parallelism.sharding = sharding;
     const auto bytes = count_state_bytes(held, count_state_shards(config.parallelism, Layout(config, num_ranks)),
