@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/thread_wire.h"
 #include "ops/norm.h"
 #include "ops/testing/op_testing.h"
+#include "parallel/rank_results.h"
 
 namespace athanor {
 namespace {
@@ -48,32 +48,23 @@ Exact exact_of(const Inputs& in) {
 
 // By rank: y, dx, dw of queries, then of keys.
 std::vector<std::vector<Tensor>> run(const Case& c, const Inputs& q, const Inputs& k) {
-  std::vector<std::vector<Tensor>> results(static_cast<size_t>(c.ranks));
-  comm::WorldOptions options;
-  options.check = true;
-  options.timeout = std::chrono::seconds(60);
-  comm::run_ranks(
-      c.ranks,
-      [&](comm::World& world) {
-        at::set_num_threads(1);
-        const int r = world.rank();
-        const auto columns = [](const Tensor& x, int64_t part, int64_t parts) {
-          const int64_t width = x.size(-1) / parts;
-          return x.narrow(-1, part * width, width).contiguous();
-        };
-        const int part = r / c.copies, parts = c.ranks / c.copies;
-        const Weight wq{columns(q.weight, r, c.ranks), at::zeros({q.weight.size(0) / c.ranks}, at::kFloat)};
-        const Weight wk{columns(k.weight, part, parts), at::zeros({k.weight.size(0) / parts}, at::kFloat)};
-        const Tensor xq = columns(q.x, r, c.ranks).requires_grad_(), xk = columns(k.x, part, parts).requires_grad_();
-        const QueryKey y = rms_norm_over_ranks({xq, xk}, wq, wk, kEps, world.all());
-        // A rank that shares a key has a share of its gradient: here unequal ones.
-        const double share = c.copies == 1 ? 1 : r % c.copies == 0 ? 0.75 : 0.25 / (c.copies - 1);
-        const Tensor dk = columns(k.dy, part, parts) * share;
-        torch::autograd::backward({y.q, y.k}, {columns(q.dy, r, c.ranks).to(c.dtype), dk.to(c.dtype)});
-        results[static_cast<size_t>(r)] = {y.q.detach(), xq.grad(), wq.grad, y.k.detach(), xk.grad(), wk.grad};
-      },
-      options);
-  return results;
+  return results_of_ranks(c.ranks, [&](comm::World& world) {
+    const int r = world.rank();
+    const auto columns = [](const Tensor& x, int64_t part, int64_t parts) {
+      const int64_t width = x.size(-1) / parts;
+      return x.narrow(-1, part * width, width).contiguous();
+    };
+    const int part = r / c.copies, parts = c.ranks / c.copies;
+    const Weight wq{columns(q.weight, r, c.ranks), at::zeros({q.weight.size(0) / c.ranks}, at::kFloat)};
+    const Weight wk{columns(k.weight, part, parts), at::zeros({k.weight.size(0) / parts}, at::kFloat)};
+    const Tensor xq = columns(q.x, r, c.ranks).requires_grad_(), xk = columns(k.x, part, parts).requires_grad_();
+    const QueryKey y = rms_norm_over_ranks({xq, xk}, wq, wk, kEps, world.all());
+    // A rank that shares a key has a share of its gradient: here unequal ones.
+    const double share = c.copies == 1 ? 1 : r % c.copies == 0 ? 0.75 : 0.25 / (c.copies - 1);
+    const Tensor dk = columns(k.dy, part, parts) * share;
+    torch::autograd::backward({y.q, y.k}, {columns(q.dy, r, c.ranks).to(c.dtype), dk.to(c.dtype)});
+    return std::vector<Tensor>{y.q.detach(), xq.grad(), wq.grad, y.k.detach(), xk.grad(), wk.grad};
+  });
 }
 
 // Item of all ranks beside each other; those of copies are added up, or alike.

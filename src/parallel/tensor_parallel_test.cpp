@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/thread_wire.h"
 #include "ops/testing/op_testing.h"
+#include "parallel/rank_results.h"
 
 namespace athanor {
 namespace {
@@ -38,18 +38,9 @@ std::string name_of(const Case& c) {
 // What each rank's `body` answers, by rank.
 template <class F>
 std::vector<std::vector<Tensor>> on_ranks(const Case& c, F body) {
-  std::vector<std::vector<Tensor>> results(static_cast<size_t>(c.ranks));
-  comm::WorldOptions options;
-  options.check = true;
-  options.timeout = std::chrono::seconds(60);
-  comm::run_ranks(
-      c.ranks,
-      [&](comm::World& world) {
-        at::set_num_threads(1);
-        results[static_cast<size_t>(world.rank())] = body(TensorRanks{&world.all(), nullptr, c.sequence});
-      },
-      options);
-  return results;
+  return results_of_ranks(c.ranks, [&](comm::World& world) {
+    return body(TensorRanks{&world.all(), nullptr, c.sequence});
+  });
 }
 
 // A rank's own numbers, which others know.

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/thread_wire.h"
 #include "kernels/cross_entropy.h"
 #include "ops/embedding.h"
 #include "ops/testing/op_testing.h"
+#include "parallel/rank_results.h"
 
 namespace athanor {
 namespace {
@@ -42,18 +42,9 @@ std::string name_of(const Case& c) {
 using Results = std::vector<std::vector<Tensor>>;
 template <class F>
 Results on_ranks(const Case& c, F body) {
-  Results results(static_cast<size_t>(c.ranks));
-  comm::WorldOptions options;
-  options.check = true;
-  options.timeout = std::chrono::seconds(60);
-  comm::run_ranks(
-      c.ranks,
-      [&](comm::World& world) {
-        at::set_num_threads(1);
-        results[static_cast<size_t>(world.rank())] = body(TensorRanks{&world.all(), nullptr, c.sequence});
-      },
-      options);
-  return results;
+  return results_of_ranks(c.ranks, [&](comm::World& world) {
+    return body(TensorRanks{&world.all(), nullptr, c.sequence});
+  });
 }
 
 Tensor tokens() { return at::arange(kTokens).mul(17).remainder(kVocab).view({kBatch, kSeqLen}); }
