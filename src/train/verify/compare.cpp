@@ -209,7 +209,9 @@ class Comparer {
       for_parts(spec, [&](const std::string& name, int64_t begin, int64_t end) {
         const double bound =
             spec.is_expert() ? expert_bound(numbers, spec.layer, begin / (end - begin)) : gradient_bound();
-        const double size = norm_of(b.data() + begin, end - begin),
+        // An expert that got a token in one run alone has a gradient there alone.
+        const double moved = spec.is_expert() && total_flips_ > 0 ? norm_of(a.data() + begin, end - begin) : 0;
+        const double size = std::max(norm_of(b.data() + begin, end - begin), moved),
                      floor = least_gradient(numbers) * std::sqrt(static_cast<double>(end - begin));
         const double off = distance(a.data() + begin, b.data() + begin, end - begin);
         add(quantity, name, step, off == 0 ? 0 : off / std::max(size, floor), bound);

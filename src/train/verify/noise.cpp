@@ -107,8 +107,9 @@ UpdateNoise::UpdateNoise(const OptimizerConfig& config, std::vector<int64_t> sha
 }
 
 // For each element the root mean square of its row or of its column, whichever is larger; of the whole for a vector.
-// A row of zeros in both runs (a token that does not occur) is exact. In one of them it is what cancels there and
-// leaves a rounding in the other, such as the last position's token under balancing by equal shares.
+// A row of zeros in both runs (a token that does not occur) is exact: below zero. In one of them it is what cancels
+// there and leaves a rounding in the other, such as the last position's token under balancing by equal shares; or an
+// expert that noisy scores gave a token in one run alone.
 std::vector<double> UpdateNoise::scale_of(const std::vector<float>& grad, const std::vector<float>& other_grad) const {
   const auto columns = static_cast<size_t>(shape_.back());
   const size_t rows = shape_.size() > 1 ? static_cast<size_t>(shape_[shape_.size() - 2]) : 1, matrix = rows * columns,
@@ -124,8 +125,7 @@ std::vector<double> UpdateNoise::scale_of(const std::vector<float>& grad, const 
       if (grad[m * matrix + i] != 0 || other_grad[m * matrix + i] != 0) exact[i / columns] = false;
     }
     for (size_t i = 0; i < matrix; ++i) {
-      const double larger = exact[i / columns] ? 0 : std::max(row[i / columns], column[i % columns]);
-      scale[m * matrix + i] = std::sqrt(larger);
+      scale[m * matrix + i] = exact[i / columns] ? -1 : std::sqrt(std::max(row[i / columns], column[i % columns]));
     }
   }
   return scale;
@@ -144,7 +144,7 @@ void UpdateNoise::add_step(const Step& step, const std::vector<float>& grad, con
   largest = std::sqrt(largest);
   const std::vector<double> sizes = scale_of(grad, other_grad);
   for (size_t i = 0; i < bound_.size(); ++i) {
-    const double size = sizes[i] > 0 ? std::max(sizes[i], step.least) : 0;
+    const double size = sizes[i] < 0 ? 0 : std::max(sizes[i], step.least);
     delta_[i] = std::max(delta_[i], step.relative * step.scale * size);
     const double root = std::sqrt(static_cast<double>(exp_avg_sq[i]) / correction2);
     const double share = (1 + largest) * delta_[i] / (root + config_.eps);

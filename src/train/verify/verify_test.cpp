@@ -230,6 +230,15 @@ TEST(UpdateNoise, ARowOfZerosIsExactWhereBothRunsHaveIt) {
   EXPECT_GE(noise.norm(2, 4), config.lr) << "1e-12 moves a weight by lr, where nothing came before";
 }
 
+TEST(UpdateNoise, AMatrixThatIsZeroInOneRunAloneMayMove) {
+  OptimizerConfig config;
+  UpdateNoise noise(config, {2, 2});
+  noise.add_step({1, config.lr, 1, 2, 1e-6}, std::vector<float>(4), {0, 0, 1, 1}, std::vector<float>(4),
+                 std::vector<float>(4));
+  EXPECT_LT(noise.norm(0, 2), 1e-4 * config.lr);
+  EXPECT_GE(noise.norm(2, 4), config.lr) << "an expert that got a token in the other run";
+}
+
 class CompareTest : public FolderTest {
  protected:
   static RunConfig config(int64_t micro_batch_size) {
