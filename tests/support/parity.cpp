@@ -76,8 +76,8 @@ void run(const Arguments& given) {
   config.data.attention_scope = given.eos_id >= 0 ? "document" : "instance";
   TrainState state(config, {});
   for (const auto& spec : make_inventory(config.model)) {
-    state.parameters.fill_master(
-        spec.name, [&](int64_t first, std::span<float> out) { folder.read(spec.name, first, out); });
+    state.parameters.fill_master(spec.name,
+                                 [&](int64_t first, std::span<float> out) { folder.read(spec.name, first, out); });
   }
 
   const auto microbatch = split_batch(batch, config, static_cast<uint32_t>(given.eos_id)).at(0);

@@ -120,8 +120,7 @@ ATHANOR_AVX512 void interleave_12(const Bf16* a, int64_t ld, int64_t pairs, __mm
 }
 
 ATHANOR_AVX512 void copy_12(const float* a, int64_t ld, int64_t rows, __mmask16 columns, float* block) {
-  for (int64_t k = 0; k < rows; ++k, a += ld, block += 12)
-    _mm512_storeu_ps(block, _mm512_maskz_loadu_ps(columns, a));
+  for (int64_t k = 0; k < rows; ++k, a += ld, block += 12) _mm512_storeu_ps(block, _mm512_maskz_loadu_ps(columns, a));
 }
 
 void pack_whole(const Bf16* b, int64_t ld, int64_t steps, Bf16* panel) { interleave_rows(b, ld, steps, panel); }

@@ -49,36 +49,36 @@ using Tile = void (*)(const T* a, int64_t row_stride, int64_t step_stride, const
 
 // The body of a tile of kRows rows. A macro, as GCC takes the instruction set of a function from its own attribute
 // only.
-#define ATHANOR_TILE(NAME, STEP, TARGET)                                                                       \
-  template <int kRows>                                                                                         \
-  __attribute__((target(TARGET))) void NAME(const STEP::Element* a, int64_t row_stride, int64_t step_stride,   \
-                                            const STEP::Element* panel, int64_t steps, float* c, bool add,     \
-                                            Ahead ahead) {                                                     \
-    using T = STEP::Element;                                                                                   \
-    __m512 sum[kRows][2];                                                                                      \
-    for (int i = 0; i < kRows; ++i) {                                                                          \
-      sum[i][0] = add ? _mm512_load_ps(c + i * kTileColumns) : _mm512_setzero_ps();                            \
-      sum[i][1] = add ? _mm512_load_ps(c + i * kTileColumns + 16) : _mm512_setzero_ps();                       \
-    }                                                                                                          \
-    const T* const end = panel + steps * kTileColumns * kStep<T>;                                                    \
-    const T* const asking_end = panel + ahead.pairs * kTileColumns * kStep<T>;                                       \
-    for (; panel < end; panel += kTileColumns * kStep<T>, a += step_stride) {                                        \
-      if (panel < asking_end) {                                                                                      \
-        __builtin_prefetch(ahead.lines);                                                                             \
-        __builtin_prefetch(ahead.lines + 64);                                                                        \
-        ahead.lines += ahead.stride;                                                                                 \
-      }                                                                                                              \
-      const auto left = STEP::panel(panel), right = STEP::panel(panel + 16 * kStep<T>);                              \
-      _Pragma("GCC unroll 12") for (int i = 0; i < kRows; ++i) {                                                     \
-        const auto x = STEP::broadcast(a + i * row_stride);                                                          \
-        sum[i][0] = STEP::multiply_add(sum[i][0], x, left);                                                          \
-        sum[i][1] = STEP::multiply_add(sum[i][1], x, right);                                                         \
-      }                                                                                                              \
-    }                                                                                                                \
-    for (int i = 0; i < kRows; ++i) {                                                                          \
-      _mm512_store_ps(c + i * kTileColumns, sum[i][0]);                                                        \
-      _mm512_store_ps(c + i * kTileColumns + 16, sum[i][1]);                                                   \
-    }                                                                                                          \
+#define ATHANOR_TILE(NAME, STEP, TARGET)                                                                     \
+  template <int kRows>                                                                                       \
+  __attribute__((target(TARGET))) void NAME(const STEP::Element* a, int64_t row_stride, int64_t step_stride, \
+                                            const STEP::Element* panel, int64_t steps, float* c, bool add,   \
+                                            Ahead ahead) {                                                   \
+    using T = STEP::Element;                                                                                 \
+    __m512 sum[kRows][2];                                                                                    \
+    for (int i = 0; i < kRows; ++i) {                                                                        \
+      sum[i][0] = add ? _mm512_load_ps(c + i * kTileColumns) : _mm512_setzero_ps();                          \
+      sum[i][1] = add ? _mm512_load_ps(c + i * kTileColumns + 16) : _mm512_setzero_ps();                     \
+    }                                                                                                        \
+    const T* const end = panel + steps * kTileColumns * kStep<T>;                                            \
+    const T* const asking_end = panel + ahead.pairs * kTileColumns * kStep<T>;                               \
+    for (; panel < end; panel += kTileColumns * kStep<T>, a += step_stride) {                                \
+      if (panel < asking_end) {                                                                              \
+        __builtin_prefetch(ahead.lines);                                                                     \
+        __builtin_prefetch(ahead.lines + 64);                                                                \
+        ahead.lines += ahead.stride;                                                                         \
+      }                                                                                                      \
+      const auto left = STEP::panel(panel), right = STEP::panel(panel + 16 * kStep<T>);                      \
+      _Pragma("GCC unroll 12") for (int i = 0; i < kRows; ++i) {                                             \
+        const auto x = STEP::broadcast(a + i * row_stride);                                                  \
+        sum[i][0] = STEP::multiply_add(sum[i][0], x, left);                                                  \
+        sum[i][1] = STEP::multiply_add(sum[i][1], x, right);                                                 \
+      }                                                                                                      \
+    }                                                                                                        \
+    for (int i = 0; i < kRows; ++i) {                                                                        \
+      _mm512_store_ps(c + i * kTileColumns, sum[i][0]);                                                      \
+      _mm512_store_ps(c + i * kTileColumns + 16, sum[i][1]);                                                 \
+    }                                                                                                        \
   }
 
 ATHANOR_TILE(float_tile, FloatStep, "avx512f")

@@ -1,8 +1,8 @@
 #pragma once
 // The border to libathanor_parquet.so, which holds what needs Arrow's libparquet.
 //
-// The front opens the library when the first Parquet file is read (documents/parquet_records.h), so that it starts without it. Both
-// sides are built together: plain C++ types and exceptions pass.
+// The front opens the library when the first Parquet file is read (documents/parquet_records.h), so that it starts
+// without it. Both sides are built together: plain C++ types and exceptions pass.
 
 #include <cstdint>
 #include <string>
