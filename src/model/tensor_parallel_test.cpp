@@ -168,9 +168,8 @@ Shared run_shared(const ModelConfig& model, const Case& c) {
         at::set_num_threads(1);
         const auto rank = static_cast<size_t>(world.rank());
         const auto group = [&](GroupKind kind) { return world.make_group(layout.groups(kind), group_name(kind)); };
-        const auto tensor = group(GroupKind::kTensor), keys = group(GroupKind::kKeyValue),
-                   expert = group(GroupKind::kExpert);
-        const TensorRanks ranks{tensor.get(), keys.get(), c.sequence};
+        const auto tensor = group(GroupKind::kTensor), expert = group(GroupKind::kExpert);
+        const TensorRanks ranks{tensor.get(), c.sequence};
         const auto parameters = store_of(shared.held[rank], c.dtype);
         fill(model, shared.held[rank], c.dtype, *parameters);
         const auto dispatch =

@@ -13,14 +13,12 @@
 namespace athanor {
 
 struct TensorRanks {
-  comm::Communicator* group = nullptr;      ///< GroupKind::kTensor; null: alone
-  comm::Communicator* key_value = nullptr;  ///< GroupKind::kKeyValue
-  bool sequence = false;                    ///< tokens are shared between the matrices (parallelism.sequence_parallel)
+  comm::Communicator* group = nullptr;  ///< GroupKind::kTensor; null: alone
+  bool sequence = false;                ///< tokens are shared between the matrices (parallelism.sequence_parallel)
 
   int size() const { return group ? group->size() : 1; }
   int rank() const { return group ? group->rank() : 0; }
   bool alone() const { return size() == 1; }
-  int key_value_copies() const { return key_value ? key_value->size() : 1; }
   bool shares_tokens() const { return sequence && !alone(); }
 };
 

@@ -38,9 +38,7 @@ std::string name_of(const Case& c) {
 // What each rank's `body` answers, by rank.
 template <class F>
 std::vector<std::vector<Tensor>> on_ranks(const Case& c, F body) {
-  return results_of_ranks(c.ranks, [&](comm::World& world) {
-    return body(TensorRanks{&world.all(), nullptr, c.sequence});
-  });
+  return results_of_ranks(c.ranks, [&](comm::World& world) { return body(TensorRanks{&world.all(), c.sequence}); });
 }
 
 // A rank's own numbers, which others know.

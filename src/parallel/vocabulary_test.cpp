@@ -42,9 +42,7 @@ std::string name_of(const Case& c) {
 using Results = std::vector<std::vector<Tensor>>;
 template <class F>
 Results on_ranks(const Case& c, F body) {
-  return results_of_ranks(c.ranks, [&](comm::World& world) {
-    return body(TensorRanks{&world.all(), nullptr, c.sequence});
-  });
+  return results_of_ranks(c.ranks, [&](comm::World& world) { return body(TensorRanks{&world.all(), c.sequence}); });
 }
 
 Tensor tokens() { return at::arange(kTokens).mul(17).remainder(kVocab).view({kBatch, kSeqLen}); }

@@ -73,11 +73,10 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   const Mesh mesh(layout, *world);
   const ShardPlan plan(mesh, parse_sharding(config.parallelism.sharding));
   const bool bf16 = config.train.dtype == "bfloat16";
-  const auto bucket_elements =
-      std::max<int64_t>(1, static_cast<int64_t>(config.parallelism.bucket_mb * 1e6 / sizeof(float)));
   const ParameterStore parameters(
       make_bucket_entries(held_parameters(config.model, config.parallelism, layout, run.rank)),
-      bf16 ? at::kBFloat16 : at::kFloat, ParameterStore::Use::kTraining, plan.sharding(bucket_elements), at::kMeta);
+      bf16 ? at::kBFloat16 : at::kFloat, ParameterStore::Use::kTraining, plan.sharding(bucket_elements(config)),
+      at::kMeta);
 
   run.held = count_held_groups(config, layout, run.rank);
   run.flat_elements = parameters.flat_size();

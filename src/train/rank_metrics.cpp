@@ -10,15 +10,9 @@
 namespace athanor {
 namespace {
 
-constexpr GroupKind kGroups[] = {
-    GroupKind::kWorld,    GroupKind::kData,      GroupKind::kExpert,      GroupKind::kExpertData,
-    GroupKind::kShard,    GroupKind::kReplicate, GroupKind::kExpertShard, GroupKind::kExpertReplicate,
-    GroupKind::kBalance,  GroupKind::kTensor,    GroupKind::kPipeline,    GroupKind::kModel,
-    GroupKind::kKeyValue, GroupKind::kTied};
-
 std::vector<comm::Communicator*> groups_of(const Mesh& mesh) {
   std::vector<comm::Communicator*> groups = {&mesh.world().all()};
-  for (const GroupKind kind : kGroups) groups.push_back(&mesh.group(kind));
+  for (const GroupKind kind : kGroupKinds) groups.push_back(&mesh.group(kind));
   return groups;
 }
 

@@ -6,12 +6,11 @@
 
 namespace athanor {
 
-namespace {
-
-// bucket_mb is in units of 10^6 bytes of fp32.
 int64_t bucket_elements(const RunConfig& config) {
   return std::max<int64_t>(1, static_cast<int64_t>(config.parallelism.bucket_mb * 1e6 / sizeof(float)));
 }
+
+namespace {
 
 // Consecutive ranks of the expert group that share a node, where each node has as many; else 1.
 int ranks_of_a_node(const RunConfig& config, const Mesh& mesh) {
@@ -68,8 +67,7 @@ DecoderOptions TrainState::decoder_options() {
   options.routing.seed = static_cast<uint64_t>(config.train.seed);
   options.routing.combine = moe::parse_combine_weights(moe.combine_weights);
   options.dispatch = make_dispatch(config, mesh);
-  options.tensor = {&mesh.group(GroupKind::kTensor), &mesh.group(GroupKind::kKeyValue),
-                    config.parallelism.sequence_parallel};
+  options.tensor = {&mesh.group(GroupKind::kTensor), config.parallelism.sequence_parallel};
   if (!plan.is_trivial()) {
     options.hooks.before_forward = [this](int64_t place) { gatherer.wait(place); };
     options.hooks.after_backward = [this](int64_t place) {
@@ -138,7 +136,6 @@ void TrainState::enter(const TrainingStage& next_stage) {
   pipeline.set_schedule(make_schedule(parallelism.pipeline_schedule, layout.pipeline(),
                                       static_cast<int>(parallelism.virtual_stages),
                                       static_cast<int>(layout.microbatches())));
-  for (const auto& chunk : chunks) chunk->expect(stage.config.train.micro_batch_size, stage.config.data.seq_len);
 }
 
 }  // namespace athanor

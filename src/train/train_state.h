@@ -21,6 +21,9 @@ struct DataIdentity {
   uint32_t eos_id = 0;
 };
 
+/// Of a bucket: parallelism.bucket_mb is in units of 10^6 bytes of fp32.
+int64_t bucket_elements(const RunConfig& config);
+
 /// As one rank holds it.
 struct TrainState {
   /// Allocates parameters, gradients and moments, all zero; initialise or load before the first step.
