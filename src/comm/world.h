@@ -41,6 +41,10 @@ class World {
   virtual std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition,
                                                    const std::string& name) = 0;
 
+  /// Says that so many bytes or pieces of long work of this rank are done, which others wait for in a collective: while
+  /// the count grows they go on waiting, whatever the timeout. Any thread may call it.
+  virtual void note_work(int64_t /*amount*/) {}
+
   /// Ends the job, every rank of it, with this exit code. To be called when what went wrong has been said.
   [[noreturn]] virtual void abort(int exit_code) = 0;
 };

@@ -1,0 +1,20 @@
+#pragma once
+// What a process ends with, for launchers, schedulers and scripts. docs/exit-codes.md says what each asks of them.
+
+namespace athanor::exit_code {
+
+inline constexpr int kComplete = 0;
+inline constexpr int kUnforeseen = 1;         ///< failed in a way that nobody foresaw
+inline constexpr int kInput = 2;              ///< configuration, data, checkpoint or command line refused, nothing changed
+inline constexpr int kStoppedAndSaved = 10;   ///< as asked: run again to go on
+inline constexpr int kNotSaved = 11;          ///< stopped or complete, but the last save failed
+inline constexpr int kIo = 74;                ///< data or checkpoint could not be read or written during a run
+inline constexpr int kNumbersOfANode = 75;    ///< wrong on one node alone: swap it
+inline constexpr int kNumbersEverywhere = 76; ///< of the model or its data, wherever it is computed
+inline constexpr int kRule = 77;              ///< stopped by a rule of the configuration
+inline constexpr int kCollective = 78;        ///< a collective timed out or a peer was lost
+inline constexpr int kMemory = 79;            ///< out of memory, of host or device
+inline constexpr int kNoProgress = 124;       ///< the watchdog
+constexpr int of_signal(int number) { return 128 + number; }  ///< and saved
+
+}  // namespace athanor::exit_code
