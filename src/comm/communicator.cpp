@@ -35,14 +35,23 @@ std::string with_names(std::string text, const std::vector<std::string>& names) 
   return text;
 }
 
-std::string joined(const std::vector<Progress::Missing>& members, const std::vector<std::string>& names) {
+/// "rank 0 (a), which rank 1 (a) waits for in group expert, rank 5 (b), which does not answer"
+std::string named(const std::vector<Late>& late, const HostWork& work) {
   constexpr size_t kShown = 16;
   std::string text;
-  for (size_t i = 0; i < members.size() && i < kShown; ++i) {
-    text += (i > 0 ? ", " : "") + names[static_cast<size_t>(members[i].member)];
-    if (!members[i].answers) text += ", which does not answer";
+  for (size_t i = 0; i < late.size() && i < kShown; ++i) {
+    const Late& one = late[i];
+    text += (i > 0 ? ", " : "") + work.name_of(one.rank);
+    if (one.awaited_by >= 0) {
+      text += fmt::format(", which {} waits for in group {}", work.name_of(one.awaited_by), one.group);
+    }
+    if (!one.answers) {
+      text += ", which does not answer";
+    } else if (one.worked > 0) {
+      text += fmt::format(", whose work stands still since {:.3g} s", static_cast<double>(one.still_ms) / 1e3);
+    }
   }
-  if (members.size() > kShown) text += fmt::format(" and {} more", members.size() - kShown);
+  if (late.size() > kShown) text += fmt::format(" and {} more", late.size() - kShown);
   return text;
 }
 
@@ -82,12 +91,13 @@ struct Pending::State {
 
   void wait_for(Work& one) {
     auto* host = dynamic_cast<HostWork*>(one.get());
+    const auto begin = std::chrono::steady_clock::now();
     if (!one->wait(timeout)) {
-      const std::vector<Progress::Missing> missing = host ? host->missing() : std::vector<Progress::Missing>{};
-      const std::string who =
-          missing.empty() ? "all have come, but the network is slow" : "missing: " + joined(missing, *names);
+      const std::string who = host && !host->late().empty()
+                                  ? "missing: " + named(host->late(), *host)
+                                  : "nobody is late: the network is slow, or ranks wait for one another";
       fail<CommError>("{}: not over after {:.3g} s; {}; see what happens there, or raise the timeout", what(),
-                      std::chrono::duration<double>(timeout).count(), who);
+                      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), who);
     }
     if (host && !host->error().empty()) {
       fail<CommError>("{}: {}; the ranks do not make the same call", what(), with_names(host->error(), *names));

@@ -11,11 +11,6 @@ namespace athanor::comm {
 
 namespace {
 
-// A tag is the group's number, one bit for messages between pairs, and the collective's number in the group, modulo
-// what is never under way at once.
-constexpr int kSequenceBits = 10, kGroupShift = kSequenceBits + 1;
-constexpr int64_t kSequences = int64_t{1} << kSequenceBits;
-
 Element element_of(const at::Tensor& x) {
   switch (x.scalar_type()) {
     case at::kBFloat16: return Element::kBf16;
@@ -99,28 +94,28 @@ std::unique_ptr<Phase> gather_parts(int me, char* own, char* out, const std::vec
   });
 }
 
-Operation::Phases phases(std::unique_ptr<Phase> first, std::unique_ptr<Phase> second = nullptr) {
-  Operation::Phases all;
-  all.push_back(std::move(first));
-  if (second) all.push_back(std::move(second));
-  return all;
+/// Where the parts of a tensor that is cut among all members begin, in units of `unit`.
+std::vector<int64_t> cut_parts(int64_t count, int size, int64_t unit) {
+  std::vector<int64_t> begins;
+  for (int i = 0; i <= size; ++i) begins.push_back(part_begin(count, size, i) * unit);
+  return begins;
 }
 
 }  // namespace
 
 bool HostWork::wait(std::chrono::milliseconds timeout) {
-  return progress_->wait(*operation_, timeout == kNoTimeout ? std::chrono::hours(24 * 365) : timeout);
+  return progress_->wait(*operation_, timeout == kNoTimeout ? std::chrono::hours(24 * 365) : timeout, late_);
 }
 
-HostBackend::HostBackend(std::shared_ptr<Progress> progress, std::vector<int> ranks, int index, int64_t group_id)
+HostBackend::HostBackend(std::shared_ptr<Progress> progress, std::vector<int> ranks, int index, int64_t group_id,
+                         const std::string& name)
     : Backend(index, static_cast<int>(ranks.size())), progress_(std::move(progress)),
-      members_(std::make_shared<Members>(std::move(ranks), index, group_id)), first_tag_(group_id << kGroupShift),
-      sends_to_(static_cast<size_t>(getSize())), receives_from_(static_cast<size_t>(getSize())) {
-  ATHANOR_ASSERT(getSize() > 1 && index >= 0 && index < getSize());
-  const int64_t max_tag = progress_->wire().max_tag();
-  if (first_tag_ + (int64_t{1} << kGroupShift) - 1 > max_tag) {
-    fail<CommError>("too many groups: this MPI has tags up to {}, which is enough for {}", max_tag,
-                    (max_tag + 1) >> kGroupShift);
+      members_(std::make_shared<Members>(name, std::move(ranks), index, group_id)) {
+  ATHANOR_ASSERT(getSize() > 1 && index >= 0 && index < getSize() && group_id >= 0);
+  const int max_tag = progress_->wire().max_tag();
+  if (group_id >= Members::num_groups(max_tag)) {
+    fail<CommError>("too many groups: group {} is number {}, but this MPI has tags up to {}, which is enough for {}",
+                    name, group_id + 1, max_tag, Members::num_groups(max_tag));
   }
   progress_->enroll(members_);
 }
@@ -129,22 +124,10 @@ std::vector<int64_t> HostBackend::bytes_sent() const {
   return {members_->bytes_sent.get(), members_->bytes_sent.get() + getSize()};
 }
 
-HostBackend::Work HostBackend::launch(std::shared_ptr<Operation> operation) {
-  progress_->start(operation);
-  return c10::make_intrusive<HostWork>(progress_, std::move(operation));
-}
-
-HostBackend::Work HostBackend::start(Operation::Phases phases, std::vector<at::Tensor> held) {
-  const int64_t number = members_->num_started++;
-  return launch(std::make_shared<Operation>(members_, number, static_cast<int>(first_tag_ + number % kSequences),
-                                            std::move(phases),
-                                            std::make_shared<std::vector<at::Tensor>>(std::move(held))));
-}
-
-HostBackend::Work HostBackend::start_pair(int64_t& sequence, Operation::Phases phases, const at::Tensor& held) {
-  const int64_t tag = first_tag_ + kSequences + sequence++ % kSequences;
-  return launch(std::make_shared<Operation>(members_, Operation::kBetweenTwo, static_cast<int>(tag), std::move(phases),
-                                            std::make_shared<at::Tensor>(held)));
+HostBackend::Work HostBackend::start(Operation::Phases phases, std::vector<at::Tensor> held, Kind kind, int peer) {
+  return c10::make_intrusive<HostWork>(progress_,
+                                       progress_->start(members_, kind, peer, std::move(phases),
+                                                        std::make_shared<std::vector<at::Tensor>>(std::move(held))));
 }
 
 HostBackend::Work HostBackend::allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) {
@@ -152,19 +135,18 @@ HostBackend::Work HostBackend::allreduce(std::vector<at::Tensor>& tensors, const
   const Element element = element_of(x);
   const How how = how_of(options.reduceOp, x, getSize());
   char* data = bytes_of(x);
-  if (static_cast<int64_t>(x.nbytes()) <= kSmallAllReduceBytes) {
-    if (x.numel() == 0) return start({}, {});
-    return start(phases(sum_to_first(element, how.combine, how.scale, data, x.numel()),
-                        spread(data, static_cast<int64_t>(x.nbytes()), 0)),
+  const int64_t count = x.numel(), bytes = static_cast<int64_t>(x.nbytes());
+  if (count == 0) return start({}, {});
+  if (bytes <= kSmallAllReduceBytes) {
+    return start({[=] { return sum_to_first(element, how.combine, how.scale, data, count); },
+                  [=] { return spread(data, bytes, 0); }},
                  {x});
   }
-  std::vector<int64_t> begins;
-  for (int i = 0; i <= getSize(); ++i) begins.push_back(part_begin(x.numel(), getSize(), i));
-  std::vector<int64_t> in_bytes = begins;
-  for (int64_t& begin : in_bytes) begin *= element_bytes(element);
-  char* own = data + in_bytes[static_cast<size_t>(getRank())];
-  return start(phases(sum_parts(element, how.combine, how.scale, data, begins, own),
-                      gather_parts(getRank(), own, data, in_bytes)),
+  const int me = getRank(), size = getSize();
+  const int64_t width = element_bytes(element);
+  char* own = data + part_begin(count, size, me) * width;
+  return start({[=] { return sum_parts(element, how.combine, how.scale, data, cut_parts(count, size, 1), own); },
+                [=] { return gather_parts(me, own, data, cut_parts(count, size, width)); }},
                {x});
 }
 
@@ -172,15 +154,17 @@ HostBackend::Work HostBackend::_reduce_scatter_base(at::Tensor& out, at::Tensor&
                                                     const c10d::ReduceScatterOptions& options) {
   ATHANOR_ASSERT(in.numel() == out.numel() * getSize() && in.scalar_type() == out.scalar_type());
   const How how = how_of(options.reduceOp, in, getSize());
-  return start(phases(sum_parts(element_of(in), how.combine, how.scale, bytes_of(in),
-                                equal_parts(out.numel(), getSize()), bytes_of(out))),
-               {out, in});
+  return start(
+      {[element = element_of(in), how, from = bytes_of(in), to = bytes_of(out), each = out.numel(), size = getSize()] {
+        return sum_parts(element, how.combine, how.scale, from, equal_parts(each, size), to);
+      }},
+      {out, in});
 }
 
 HostBackend::Work HostBackend::_allgather_base(at::Tensor& out, at::Tensor& in, const c10d::AllgatherOptions&) {
   ATHANOR_ASSERT(out.nbytes() == in.nbytes() * static_cast<size_t>(getSize()));
-  return start(phases(gather_parts(getRank(), bytes_of(in), bytes_of(out),
-                                   equal_parts(static_cast<int64_t>(in.nbytes()), getSize()))),
+  return start({[me = getRank(), from = bytes_of(in), to = bytes_of(out), each = static_cast<int64_t>(in.nbytes()),
+                 size = getSize()] { return gather_parts(me, from, to, equal_parts(each, size)); }},
                {out, in});
 }
 
@@ -191,29 +175,32 @@ HostBackend::Work HostBackend::alltoall_base(at::Tensor& out, at::Tensor& in, st
     const int64_t total = x.size(0);
     return rows_to_begins(rows, total == 0 ? 0 : static_cast<int64_t>(x.nbytes()) / total);
   };
-  return start(
-      phases(exchange_parts(getRank(), bytes_of(in), begins(in, in_rows), bytes_of(out), begins(out, out_rows))),
-      {out, in});
+  return start({[me = getRank(), from = bytes_of(in), to = bytes_of(out), sent = begins(in, in_rows),
+                 received = begins(out, out_rows)] { return exchange_parts(me, from, sent, to, received); }},
+               {out, in});
 }
 
 HostBackend::Work HostBackend::broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) {
   const at::Tensor& x = tensors.at(0);
-  const auto bytes = static_cast<int64_t>(x.nbytes());
-  return start(phases(spread(bytes_of(x), bytes, static_cast<int>(options.rootRank))), {x});
+  return start({[data = bytes_of(x), bytes = static_cast<int64_t>(x.nbytes()),
+                 root = static_cast<int>(options.rootRank)] { return spread(data, bytes, root); }},
+               {x});
 }
 
 HostBackend::Work HostBackend::send(std::vector<at::Tensor>& tensors, int to, int /*tag*/) {
   const at::Tensor& x = tensors.at(0);
   const Piece piece{to, bytes_of(x), static_cast<int64_t>(x.nbytes())};
-  return start_pair(sends_to_.at(static_cast<size_t>(to)), phases(exchange({piece}, {}, nullptr)), x);
+  return start({[piece] { return exchange({piece}, {}, nullptr); }}, {x}, Kind::kSend, to);
 }
 
 HostBackend::Work HostBackend::recv(std::vector<at::Tensor>& tensors, int from, int /*tag*/) {
   const at::Tensor& x = tensors.at(0);
   const Piece piece{from, bytes_of(x), static_cast<int64_t>(x.nbytes())};
-  return start_pair(receives_from_.at(static_cast<size_t>(from)), phases(exchange({}, {piece}, nullptr)), x);
+  return start({[piece] { return exchange({}, {piece}, nullptr); }}, {x}, Kind::kReceive, from);
 }
 
-HostBackend::Work HostBackend::barrier(const c10d::BarrierOptions&) { return start(phases(meet()), {}); }
+HostBackend::Work HostBackend::barrier(const c10d::BarrierOptions&) {
+  return start({[] { return meet(); }}, {});
+}
 
 }  // namespace athanor::comm

@@ -3,8 +3,7 @@
 // messages.
 //
 // So bytes by peer are exact, pairs without bytes exchange nothing, sums have the tree's bits whatever the network, and
-// a timeout knows who has not come. Each collective has a tag of its own, so that those of one group may be under way
-// together without mixing.
+// a timeout knows who has not come. Those of one group may be under way together without mixing (sequence.h).
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -25,16 +24,19 @@ class HostWork : public c10d::Work {
   bool isCompleted() override { return operation_->done() || operation_->failed(); }
   bool isSuccess() const override { return operation_->done() && !operation_->failed(); }
   void synchronize() override {}
-  /// False where the time is over before the collective is; 0: without limit.
+  /// False where the time is over before the collective is, and those who are late() do not work; 0: without limit.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   /// What a peer did wrong, once it is over, or nothing; members of the group stand as "{3}".
   std::string error() const { return operation_->failed() ? operation_->error() : ""; }
-  /// Members of the group that have not come; to be asked where wait() was in vain.
-  std::vector<Progress::Missing> missing() const { return progress_->missing(*operation_); }
+  /// Ranks that have not come, where wait() was in vain.
+  const std::vector<Late>& late() const { return late_; }
+  /// "rank 3 (host b)", by the rank in the world.
+  std::string name_of(int rank) const { return progress_->name_of(rank); }
 
  private:
   std::shared_ptr<Progress> progress_;
   std::shared_ptr<Operation> operation_;
+  std::vector<Late> late_;
 };
 
 class HostBackend : public c10d::Backend {
@@ -43,7 +45,10 @@ class HostBackend : public c10d::Backend {
 
   /// @param ranks     of the members on the wire, at least two.
   /// @param group_id  another one for each group that this process is in, the same on all members.
-  HostBackend(std::shared_ptr<Progress> progress, std::vector<int> ranks, int index, int64_t group_id);
+  /// @param name      of the group, for messages of others.
+  /// @throws CommError if tags do not suffice for so many groups.
+  HostBackend(std::shared_ptr<Progress> progress, std::vector<int> ranks, int index, int64_t group_id,
+              const std::string& name = "");
 
   const std::string getBackendName() const override { return "athanor_host"; }
   /// What has really been sent to each member.
@@ -61,14 +66,10 @@ class HostBackend : public c10d::Backend {
   Work barrier(const c10d::BarrierOptions& options) override;
 
  private:
-  Work start(Operation::Phases phases, std::vector<at::Tensor> held);
-  Work start_pair(int64_t& sequence, Operation::Phases phases, const at::Tensor& held);
-  Work launch(std::shared_ptr<Operation> operation);
+  Work start(Operation::Phases phases, std::vector<at::Tensor> held, Kind kind = Kind::kCollective, int peer = -1);
 
   std::shared_ptr<Progress> progress_;
   std::shared_ptr<Members> members_;
-  int64_t first_tag_;
-  std::vector<int64_t> sends_to_, receives_from_;  ///< messages between pairs have numbers of their own
 };
 
 }  // namespace athanor::comm

@@ -3,16 +3,17 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "comm/sequence.h"
 
 namespace athanor::comm {
 
-Members::Members(std::vector<int> ranks, int own_index, int64_t group_id)
-    : id(group_id), wire_ranks(std::move(ranks)), index(own_index),
-      bytes_sent(std::make_unique<std::atomic<int64_t>[]>(wire_ranks.size())) {}
+Operation::Operation(std::shared_ptr<Members> members, Sequence& sequence, Phases phases, std::shared_ptr<void> held)
+    : members_(std::move(members)), sequence_(sequence), phases_(std::move(phases)), held_(std::move(held)) {
+  ATHANOR_ASSERT(phases_.size() <= static_cast<size_t>(sequence_.num_phases()));
+}
 
-Operation::Operation(std::shared_ptr<Members> members, int64_t number, int tag, Phases phases,
-                     std::shared_ptr<void> held)
-    : members_(std::move(members)), number_(number), tag_(tag), phases_(std::move(phases)), held_(std::move(held)) {}
+int Operation::index() const { return members_->index; }
+int Operation::size() const { return members_->size(); }
 
 void Operation::send(int peer, const void* data, int64_t bytes, int64_t item) {
   members_->bytes_sent[static_cast<size_t>(peer)].fetch_add(bytes, std::memory_order_relaxed);
@@ -32,18 +33,25 @@ void Operation::post(bool sending, int peer, void* data, int64_t bytes, int64_t 
   *transfer = {this, peer, sending, bytes, item, true};
   ++in_flight_;
   const int rank = members_->wire_ranks[static_cast<size_t>(peer)];
+  const int tag = sequence_.tag_of(*this, static_cast<int>(phase_index_));
   const auto token = reinterpret_cast<uint64_t>(transfer);
   if (sending) {
-    wire_->send(rank, tag_, data, bytes, token);
+    wire_->send(rank, tag, data, bytes, token);
   } else {
-    wire_->receive(rank, tag_, data, bytes, token);
+    wire_->receive(rank, tag, data, bytes, token);
   }
 }
 
 void Operation::begin(Wire& wire) {
   wire_ = &wire;
-  if (!phases_.empty()) phases_[0]->start(*this);
+  if (!phases_.empty()) start_phase();
   go_on();
+}
+
+void Operation::start_phase() {
+  phase_.reset();  // its memory is free before the next one takes its own
+  phase_ = phases_[phase_index_]();
+  phase_->start(*this);
 }
 
 void Operation::finished(Transfer& transfer, int64_t bytes) {
@@ -60,9 +68,9 @@ void Operation::finished(Transfer& transfer, int64_t bytes) {
   // After an error nothing new is posted; what is in flight still owns its memory.
   if (error_.empty()) {
     if (was.sending) {
-      phases_[phase_]->sent(*this, was.item);
+      phase_->sent(*this, was.item);
     } else {
-      phases_[phase_]->received(*this, was.item);
+      phase_->received(*this, was.item);
     }
   }
   go_on();
@@ -70,14 +78,21 @@ void Operation::finished(Transfer& transfer, int64_t bytes) {
 
 void Operation::go_on() {
   while (in_flight_ == 0 && !done()) {
-    if (!error_.empty() || phase_ + 1 >= phases_.size()) {
+    if (!error_.empty() || phase_index_ + 1 >= phases_.size()) {
+      phase_.reset();
       phases_.clear();
       held_.reset();
       done_.store(true, std::memory_order_release);
       return;
     }
-    phases_[++phase_]->start(*this);
+    ++phase_index_;
+    start_phase();
   }
+}
+
+void Operation::fail(const std::string& error) {
+  error_ = error;
+  failed_.store(true, std::memory_order_release);
 }
 
 std::vector<int> Operation::peers() const {

@@ -1,10 +1,11 @@
 #pragma once
 // One collective on its way: phases that run one after the other, each a small machine that posts messages and is told
-// when they are over. Everything here runs under the lock of Progress; only done() may be asked by anyone.
+// when they are over. Everything here runs under the lock of Progress; only done() and failed() may be asked by anyone.
 
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,19 +14,8 @@
 
 namespace athanor::comm {
 
-/// The ranks of a group, and what they were really sent.
-struct Members {
-  Members(std::vector<int> ranks, int own_index, int64_t group_id);
-
-  int64_t id;  ///< of the group, the same on all its members
-  std::vector<int> wire_ranks;
-  int index;  ///< of this process
-  std::unique_ptr<std::atomic<int64_t>[]> bytes_sent;
-  std::atomic<int64_t> num_started = 0;  ///< collectives, those between pairs not among them
-
-  int size() const { return static_cast<int>(wire_ranks.size()); }
-};
-
+struct Members;
+class Sequence;
 class Operation;
 
 /// A phase is over when nothing it has posted is in flight any more.
@@ -36,26 +26,27 @@ class Phase {
   /// A receive with this item is over. May post more.
   virtual void received(Operation& /*operation*/, int64_t /*item*/) {}
   virtual void sent(Operation& /*operation*/, int64_t /*item*/) {}
+  /// Bytes it holds beside the tensors, once started.
+  virtual int64_t scratch_bytes() const { return 0; }
 };
 
 class Operation {
  public:
-  using Phases = std::vector<std::unique_ptr<Phase>>;
-  static constexpr int64_t kBetweenTwo = -1;
+  /// Made when its turn comes: an operation that waits for its own holds no lists of pieces and no room for terms.
+  using MakePhase = std::function<std::unique_ptr<Phase>()>;
+  using Phases = std::vector<MakePhase>;
 
-  /// @param number  of the collective in its group, or kBetweenTwo.
-  /// @param held    what has to live until the operation is over: its tensors.
-  Operation(std::shared_ptr<Members> members, int64_t number, int tag, Phases phases, std::shared_ptr<void> held);
+  /// @param sequence  of `members`, in which it stands.
+  /// @param held      what has to live until the operation is over: its tensors.
+  Operation(std::shared_ptr<Members> members, Sequence& sequence, Phases phases, std::shared_ptr<void> held);
 
   // For phases. `peer` is an index of the group; an item is the phase's own name for a message.
-  int index() const { return members_->index; }
-  int size() const { return members_->size(); }
-  const Members& members() const { return *members_; }
-  int64_t number() const { return number_; }
+  int index() const;
+  int size() const;
   void send(int peer, const void* data, int64_t bytes, int64_t item);
   void receive(int peer, void* data, int64_t bytes, int64_t item);
 
-  // For Progress.
+  // For Progress and the sequence.
   struct Transfer {
     Operation* operation;
     int peer;
@@ -63,10 +54,17 @@ class Operation {
     int64_t bytes, item;
     bool in_flight;
   };
+  const std::shared_ptr<Members>& members() const { return members_; }
+  Sequence& sequence() const { return sequence_; }
+  int64_t number() const { return number_; }  ///< in the sequence
+  void set_number(int64_t number) { number_ = number; }
   void begin(Wire& wire);
   void finished(Transfer& transfer, int64_t bytes);
+  /// Ends one that has not begun.
+  void fail(const std::string& error);
   /// Members with messages in flight.
   std::vector<int> peers() const;
+  int64_t scratch_bytes() const { return phase_ ? phase_->scratch_bytes() : 0; }
   /// Nothing will be in flight any more, and what was received is in place.
   bool done() const { return done_.load(std::memory_order_acquire); }
   /// A peer did something else than expected. What is in flight may stay so for ever, and keeps its memory.
@@ -76,13 +74,15 @@ class Operation {
 
  private:
   void post(bool sending, int peer, void* data, int64_t bytes, int64_t item);
+  void start_phase();
   void go_on();
 
   std::shared_ptr<Members> members_;
-  int64_t number_;
-  int tag_;
+  Sequence& sequence_;
+  int64_t number_ = -1;
   Phases phases_;
-  size_t phase_ = 0;
+  size_t phase_index_ = 0;
+  std::unique_ptr<Phase> phase_;
   std::shared_ptr<void> held_;
   Wire* wire_ = nullptr;
   std::deque<Transfer> transfers_;

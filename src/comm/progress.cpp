@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 
@@ -15,7 +16,8 @@ using std::chrono::microseconds;
 constexpr microseconds kShortSleep{20}, kLongSleep{200};   // while the caller computes
 constexpr microseconds kShortestNap{5}, kLongestNap{100};  // of a caller that waits
 constexpr std::chrono::milliseconds kIdleLook{100};
-constexpr std::chrono::seconds kRollCall{2};
+// Nobody seems late: once more after this, before it is the network's fault. Somebody may just have come.
+constexpr std::chrono::seconds kSecondLook{5};
 // A waiting caller gives its core away by sched_yield for so long, or until one takes longer than this: then others
 // want the core, and a thread that sleeps gets it back sooner than one that yields, which waits for their time slices
 // to end.
@@ -39,16 +41,13 @@ class Backoff {
 
 }  // namespace
 
-Progress::Progress(std::unique_ptr<Wire> wire) : wire_(std::move(wire)), roll_call_(*wire_) {
+Progress::Progress(std::unique_ptr<Wire> wire)
+    : wire_(std::move(wire)), standing_(wire_->rank()), roll_call_(*wire_, standing_) {
   roll_call_.open();
   thread_ = std::thread([this] { run(); });
 }
 
-Progress::~Progress() {
-  stop();
-  // The network may still write to what is under way.
-  for (std::shared_ptr<Operation>& operation : active_) new std::shared_ptr<Operation>(std::move(operation));
-}
+Progress::~Progress() { stop(); }
 
 void Progress::stop() {
   if (!thread_.joinable()) return;
@@ -68,26 +67,30 @@ void Progress::close() {
 bool Progress::settle(std::chrono::milliseconds limit) {
   const Clock::time_point begin = Clock::now();
   std::unique_lock lock(mutex_);
-  while (!active_.empty() && !failed_ && Clock::now() - begin < limit) {
+  while (num_active_ > 0 && !failed_ && Clock::now() - begin < limit) {
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     lock.lock();
   }
-  return active_.empty() && !failed_;
+  return num_active_ == 0 && !failed_;
 }
 
-void Progress::start(std::shared_ptr<Operation> operation) {
+std::shared_ptr<Operation> Progress::start(const std::shared_ptr<Members>& members, Kind kind, int peer,
+                                           Operation::Phases phases, std::shared_ptr<void> held) {
   std::lock_guard lock(mutex_);
-  Operation& started = *operation;
-  active_.push_back(std::move(operation));  // first: what is posted has to outlive whatever begin() throws
+  Sequence& sequence = kind == Kind::kCollective ? members->collectives : members->between(kind, peer);
+  auto operation = std::make_shared<Operation>(members, sequence, std::move(phases), std::move(held));
+  members->thread = std::this_thread::get_id();
+  sequence.start(operation);  // first: what is posted has to outlive whatever advance() throws
+  ++num_active_;
   try {
-    started.begin(*wire_);
+    num_active_ -= sequence.advance(*wire_);
   } catch (const std::exception& error) {
     failure_ = error.what();
     fail<CommError>("the network failed: {}", error.what());
   }
-  if (started.done()) return active_.pop_back();
-  if (active_.size() == 1 && num_waiting_ == 0) wake_.notify_one();
+  if (num_active_ == 1 && num_waiting_ == 0) wake_.notify_one();
+  return operation;
 }
 
 bool Progress::advance() {
@@ -101,13 +104,9 @@ bool Progress::advance() {
         continue;
       }
       auto* transfer = reinterpret_cast<Operation::Transfer*>(one.token);
-      Operation* operation = transfer->operation;
-      operation->finished(*transfer, one.bytes);
-      if (operation->done()) {
-        const auto found = std::find_if(active_.begin(), active_.end(), [&](auto& a) { return a.get() == operation; });
-        std::swap(*found, active_.back());
-        active_.pop_back();
-      }
+      Operation& operation = *transfer->operation;
+      operation.finished(*transfer, one.bytes);
+      if (operation.done() || operation.failed()) end(operation);
     }
   } catch (const std::exception& error) {
     failure_ = error.what();  // whoever waits says it; nothing moves any more
@@ -115,15 +114,23 @@ bool Progress::advance() {
   return !finished_.empty();
 }
 
+void Progress::end(Operation& operation) {
+  const std::shared_ptr<Members> members = operation.members();  // which may go with the operation, and the sequence
+  Sequence& sequence = operation.sequence();
+  if (operation.failed()) sequence.fail(operation.error());
+  num_active_ -= sequence.advance(*wire_);
+}
+
 void Progress::run() {
   Backoff backoff(kShortSleep, kLongSleep);
   std::unique_lock lock(mutex_);
   while (true) {
     const bool wanted =
-        wake_.wait_for(lock, kIdleLook, [&] { return stopping_ || (!active_.empty() && num_waiting_ == 0); });
+        wake_.wait_for(lock, kIdleLook, [&] { return stopping_ || (num_active_ > 0 && num_waiting_ == 0); });
     if (stopping_) return;
     if (!wanted) {
-      if (num_waiting_ == 0) advance();
+      while (num_waiting_ == 0 && advance()) {  // many may ask at once
+      }
       continue;
     }
     if (advance()) {
@@ -136,32 +143,29 @@ void Progress::run() {
   }
 }
 
-bool Progress::wait(const Operation& operation, std::chrono::milliseconds timeout) {
+bool Progress::wait_for(const Operation& operation, std::chrono::milliseconds limit) {
   if (operation.done() || operation.failed()) return true;
   const Clock::time_point begin = Clock::now();
   Clock::time_point last_move = begin;
   bool yields = true;
   Backoff backoff(kShortestNap, kLongestNap);
-  {
-    std::lock_guard lock(mutex_);
-    ++num_waiting_;
-  }
   std::string failure;
-  bool in_time = true;
   while (!operation.done() && !operation.failed()) {
     bool moved = false;
     if (std::unique_lock lock(mutex_, std::try_to_lock); lock) {
       moved = advance();
       failure = failure_;
     }
-    if (!failure.empty()) break;
+    if (!failure.empty()) {
+      if (operation.done() || operation.failed()) return true;
+      fail<CommError>("the network failed: {}", failure);
+    }
     const Clock::time_point now = Clock::now();
     if (moved) {
       last_move = now;
       backoff.moved();
-    } else if (now - begin > timeout) {
-      in_time = false;
-      break;
+    } else if (now - begin > limit) {
+      return false;
     } else if (yields && now - last_move < kEager) {
       sched_yield();
       yields = Clock::now() - now < kLongYield;
@@ -169,43 +173,95 @@ bool Progress::wait(const Operation& operation, std::chrono::milliseconds timeou
       backoff.sleep();
     }
   }
+  return true;
+}
+
+namespace {
+
+bool works(const Late& one, std::chrono::milliseconds timeout) { return one.answers && one.still_ms < timeout.count(); }
+
+/// Until the first of those who work may have stopped for as long as `timeout`.
+std::chrono::milliseconds until_one_may_have_stopped(const std::vector<Late>& late, std::chrono::milliseconds timeout) {
+  std::chrono::milliseconds left = timeout;
+  for (const Late& one : late) left = std::min(left, timeout - std::chrono::milliseconds(one.still_ms));
+  return left;
+}
+
+/// A wait of one thread, for as long as it lives.
+class Waiting {
+ public:
+  Waiting(std::mutex& mutex, std::function<void()> end) : mutex_(mutex), end_(std::move(end)) {}
+  ~Waiting() {
+    std::lock_guard lock(mutex_);
+    end_();
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  std::mutex& mutex_;
+  std::function<void()> end_;
+};
+
+}  // namespace
+
+bool Progress::wait(const Operation& operation, std::chrono::milliseconds timeout, std::vector<Late>& late) {
+  if (operation.done() || operation.failed()) return true;
+  const Clock::time_point begin = Clock::now();
   {
     std::lock_guard lock(mutex_);
+    ++num_waiting_;
+    standing_.begin_wait(operation);
+  }
+  const Waiting waiting(mutex_, [&] {
+    // Whoever waited long may be waited for in its turn: that time was not its own.
+    standing_.end_wait(operation, Clock::now() - begin > timeout / 8);
     if (!operation.done()) failed_ = true;
-    if (--num_waiting_ == 0 && !active_.empty()) wake_.notify_one();
+    if (--num_waiting_ == 0 && num_active_ > 0) wake_.notify_one();
+  });
+  bool worked = false, looked = false;
+  for (std::chrono::milliseconds patience = timeout; !wait_for(operation, patience);) {
+    late = look(operation);
+    if (!late.empty()) {
+      patience = until_one_may_have_stopped(late, timeout);
+      if (std::erase_if(late, [&](const Late& one) { return works(one, timeout); }); !late.empty()) {
+        return wait_for(operation, std::chrono::milliseconds(0));
+      }
+      worked = true;
+    } else if (worked) {  // and now they have come: from here on it may take its time
+      patience = timeout;
+      worked = false;
+    } else if (!looked) {
+      patience = std::min<std::chrono::milliseconds>(timeout, kSecondLook);
+      looked = true;
+    } else {
+      return wait_for(operation, std::chrono::milliseconds(0));
+    }
   }
-  const bool over = operation.done() || operation.failed();
-  if (!over && !failure.empty()) fail<CommError>("the network failed: {}", failure);
-  return in_time || over;
+  return true;
 }
 
-void Progress::enroll(std::shared_ptr<const Members> members) {
-  std::lock_guard lock(mutex_);
-  roll_call_.enroll(std::move(members));
-}
-
-std::vector<Progress::Missing> Progress::missing(const Operation& operation) {
+std::vector<Late> Progress::look(const Operation& operation) {
   std::unique_lock lock(mutex_);
-  std::vector<Missing> missing;
-  if (operation.number() == Operation::kBetweenTwo) {
-    for (int peer : operation.peers()) missing.push_back({peer, true});
-    return missing;
-  }
-  const int64_t question = roll_call_.ask(operation.members());
-  const Clock::time_point begin = Clock::now();
-  while (!roll_call_.answered(question) && Clock::now() - begin < kRollCall) {
-    advance();
+  Look look(roll_call_, standing_, operation);
+  while (!look.over() && failure_.empty() && !operation.done()) {
+    if (advance()) continue;
     lock.unlock();
     std::this_thread::sleep_for(kLongSleep);
     lock.lock();
   }
-  const std::vector<int64_t> num_started = roll_call_.take(question);
-  for (size_t i = 0; i < num_started.size(); ++i) {
-    if (num_started[i] <= operation.number()) {
-      missing.push_back({static_cast<int>(i), num_started[i] != RollCall::kSilent});
-    }
-  }
-  return missing;
+  return look.late();
+}
+
+void Progress::enroll(const std::shared_ptr<Members>& members) {
+  std::lock_guard lock(mutex_);
+  standing_.enroll(members);
+}
+
+std::string Progress::name_of(int rank) const {
+  const auto at = static_cast<size_t>(rank);
+  if (at >= hosts_.size() || hosts_[at].empty()) return fmt::format("rank {}", rank);
+  return fmt::format("rank {} ({})", rank, hosts_[at]);
 }
 
 }  // namespace athanor::comm

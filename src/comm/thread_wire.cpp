@@ -53,6 +53,8 @@ class Meeting {
     std::vector<Late> over;
   };
 
+  int max_tag() const { return network_.max_tag; }
+
   int draw_delay() {
     if (network_.max_delay_polls == 0) return 0;
     state_ = state_ * 6364136223846793005u + 1442695040888963407u;
@@ -134,7 +136,7 @@ class ThreadWire : public Wire {
   ~ThreadWire() override { all_->leave(rank_); }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  int max_tag() const override { return (1 << 23) - 1; }
+  int max_tag() const override { return all_->max_tag(); }
   void send(int peer, int tag, const void* data, int64_t bytes, uint64_t token) override {
     all_->send(rank_, peer, tag, {data, bytes, token, 0});
   }

@@ -17,6 +17,7 @@ struct ThreadNetwork {
   /// Polls of the receiver that a message, and word of it, may take at most; drawn from a fixed seed. Messages of one
   /// sender, receiver and tag stay in order.
   int max_delay_polls = 0;
+  int max_tag = (1 << 23) - 1;  ///< of the wires; 32767 is what MPI promises
 };
 
 /// One wire for each rank. They may be used by one thread each.

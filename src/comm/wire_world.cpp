@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/process.h"
@@ -31,15 +32,13 @@ std::vector<std::string> gathered(Communicator& all, const std::string& text) {
 
 std::vector<int> supernodes_of(const std::vector<std::string>& hosts, int ranks_per_node, int nodes_per_supernode) {
   std::vector<int> supernodes;
-  std::vector<std::string> seen;
+  std::unordered_map<std::string, int> seen;
   for (size_t r = 0; r < hosts.size(); ++r) {
     int node = 0;
     if (ranks_per_node > 0) {
       node = static_cast<int>(r) / ranks_per_node;
     } else {
-      const auto found = std::find(seen.begin(), seen.end(), hosts[r]);
-      node = static_cast<int>(found - seen.begin());
-      if (found == seen.end()) seen.push_back(hosts[r]);
+      node = seen.try_emplace(hosts[r], static_cast<int>(seen.size())).first->second;
     }
     supernodes.push_back(nodes_per_supernode > 0 ? node / nodes_per_supernode : 0);
   }
@@ -72,10 +71,11 @@ WireWorld::WireWorld(std::unique_ptr<Wire> wire, const WorldOptions& options)
   std::vector<int> everyone;
   for (int r = 0; r < size_; ++r) everyone.push_back(r);
   options_.timeout = std::max<std::chrono::milliseconds>(options.timeout, std::chrono::minutes(1));  // hosts start late
-  hosts_ = gathered(*group_of(everyone, "world"), host_name());
+  hosts_ = gathered(*group_of(everyone, "world", num_groups_++), host_name());
   options_.timeout = options.timeout;
+  progress_->name_hosts(hosts_);
   supernodes_ = supernodes_of(hosts_, options.ranks_per_node, options.nodes_per_supernode);
-  all_ = group_of(everyone, "world");
+  all_ = group_of(everyone, "world", num_groups_++);
 }
 
 WireWorld::~WireWorld() {
@@ -89,8 +89,7 @@ WireWorld::~WireWorld() {
   }
 }
 
-std::unique_ptr<Communicator> WireWorld::group_of(const std::vector<int>& ranks, const std::string& name) {
-  const int64_t id = num_groups_++;
+std::unique_ptr<Communicator> WireWorld::group_of(const std::vector<int>& ranks, const std::string& name, int64_t id) {
   GroupOptions options;
   options.name = name;
   options.world_ranks = ranks;
@@ -102,7 +101,7 @@ std::unique_ptr<Communicator> WireWorld::group_of(const std::vector<int>& ranks,
   }
   const int index = index_in(ranks, rank_);
   c10::intrusive_ptr<c10d::Backend> backend;
-  if (ranks.size() > 1) backend = c10::make_intrusive<HostBackend>(progress_, ranks, index, id);
+  if (ranks.size() > 1) backend = c10::make_intrusive<HostBackend>(progress_, ranks, index, id, name);
   return std::make_unique<Communicator>(std::move(options), std::move(backend), index);
 }
 
@@ -113,7 +112,10 @@ void WireWorld::abort(int exit_code) {
 
 std::unique_ptr<Communicator> WireWorld::make_group(const std::vector<std::vector<int>>& partition,
                                                     const std::string& name) {
-  return group_of(group_with(rank_, size_, partition), name);
+  const std::vector<int> own = group_with(rank_, size_, partition);
+  // Groups have numbers for their tags, the same on all ranks; ranks that are alone need none.
+  const bool alone = partition.size() == static_cast<size_t>(size_);
+  return group_of(own, name, alone ? 0 : num_groups_++);
 }
 
 }  // namespace athanor::comm

@@ -25,16 +25,17 @@ class WireWorld : public World {
   Communicator& all() override { return *all_; }
   std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition,
                                            const std::string& name) override;
+  void note_work(int64_t amount) override { progress_->note_work(amount); }
   [[noreturn]] void abort(int exit_code) override;
 
  private:
-  std::unique_ptr<Communicator> group_of(const std::vector<int>& ranks, const std::string& name);
+  std::unique_ptr<Communicator> group_of(const std::vector<int>& ranks, const std::string& name, int64_t id);
 
   WorldOptions options_;
   std::shared_ptr<Progress> progress_;
   int rank_, size_;
   int num_exceptions_;
-  int64_t num_groups_ = 0;
+  int64_t num_groups_ = 0;  ///< of more than one rank somewhere
   std::vector<std::string> hosts_;
   std::vector<int> supernodes_;
   std::unique_ptr<Communicator> all_;

@@ -1,0 +1,174 @@
+// Who is waited for, and how long: ranks at work, ranks that stop working, ranks that only wait for others.
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/error.h"
+#include "comm/comm_test_support.h"
+#include "comm/thread_wire.h"
+
+namespace athanor::comm {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr milliseconds kTimeout{400};
+
+void nap(milliseconds time) { std::this_thread::sleep_for(time); }
+
+/// What each rank's CommError says; "" for a rank without one. All stay until the last is through.
+std::vector<std::string> messages_of(int n, const std::function<void(World&)>& rank, milliseconds timeout = kTimeout) {
+  std::vector<std::string> messages(static_cast<size_t>(n));
+  std::atomic<int> num_over = 0;
+  run_ranks(n,
+            [&](World& world) {
+              try {
+                rank(world);
+              } catch (const CommError& error) {
+                messages[static_cast<size_t>(world.rank())] = error.what();
+              }
+              ++num_over;
+              while (num_over < n) nap(milliseconds(1));
+            },
+            {.timeout = timeout});
+  return messages;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+void work(World& world, milliseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+    world.note_work(1);
+    nap(milliseconds(20));
+  }
+}
+
+TEST(LateRanks, ARankThatNotesItsWorkIsWaitedForThroughManyTimeouts) {
+  for (const std::string& message : messages_of(4, [](World& world) {
+         const Tensor x = at::ones({4});
+         if (world.rank() == 0) work(world, 5 * kTimeout);
+         world.all().all_reduce(x).wait();
+         require(x[0].item<float>() == 4, "the sum");
+       })) {
+    EXPECT_EQ(message, "");
+  }
+}
+
+TEST(LateRanks, OneThatStopsWorkingIsNamedWhoeverSpeaks) {
+  const auto messages = messages_of(4, [](World& world) {
+    if (world.rank() == 0) return work(world, 3 * kTimeout);
+    world.all().all_reduce(at::ones({4})).wait();
+  });
+  for (size_t r = 1; r < 4; ++r) {
+    EXPECT_TRUE(has(messages[r], "missing: rank 0 (") && has(messages[r], "whose work stands still since"))
+        << messages[r];
+    for (size_t other = 1; other < 4; ++other) EXPECT_FALSE(has(messages[r], fmt::format("rank {} (", other)));
+  }
+}
+
+TEST(LateRanks, WorkOfOneDoesNotExcuseAnother) {
+  const auto messages = messages_of(4, [](World& world) {
+    if (world.rank() == 0) return work(world, 4 * kTimeout);
+    if (world.rank() == 2) return nap(4 * kTimeout);
+    world.all().all_gather(at::ones({16}), at::ones({4})).wait();
+  });
+  for (const size_t r : {size_t{1}, size_t{3}}) EXPECT_TRUE(has(messages[r], "missing: rank 2 (")) << messages[r];
+}
+
+TEST(LateRanks, AChainOfGroupsLeadsToTheOneThatIsLate) {
+  const auto messages = messages_of(3, [](World& world) {
+    const auto a = world.make_group({{0, 1}, {2}}, "alpha"), b = world.make_group({{0}, {1, 2}}, "beta");
+    if (world.rank() == 0) return nap(6 * kTimeout);
+    if (world.rank() == 1) {
+      nap(kTimeout / 2);  // so that rank 2 is the first to speak
+      a->all_reduce(at::ones({4})).wait();
+    }
+    b->all_reduce(at::ones({4})).wait();
+  });
+  EXPECT_TRUE(has(messages[1], "missing: rank 0 (") && !has(messages[1], "rank 2")) << messages[1];
+  EXPECT_TRUE(has(messages[2], "group beta") && has(messages[2], "missing: rank 0 (") &&
+              has(messages[2], ", which rank 1 (") && has(messages[2], ") waits for in group alpha"))
+      << messages[2];
+}
+
+TEST(LateRanks, AChainEndsAtWorkAsWell) {
+  for (const std::string& message : messages_of(3, [](World& world) {
+         const auto a = world.make_group({{0, 1}, {2}}, "alpha"), b = world.make_group({{0}, {1, 2}}, "beta");
+         if (world.rank() == 0) work(world, 4 * kTimeout);
+         a->all_reduce(at::ones({4})).wait();
+         b->all_reduce(at::ones({4})).wait();
+       })) {
+    EXPECT_EQ(message, "");
+  }
+}
+
+TEST(LateRanks, AStageThatWaitsForAMessageNamesTheRankThatKeepsItsNeighbour) {
+  const auto messages = messages_of(4, [](World& world) {
+    // Two pipelines of two stages, whose first stages share a group.
+    const auto pipeline = world.make_group({{0, 2}, {1, 3}}, "pipeline"),
+               data = world.make_group({{0, 1}, {2, 3}}, "data");
+    const Tensor x = at::ones({4});
+    if (world.rank() == 1) return nap(6 * kTimeout);
+    if (world.rank() == 3) return;
+    if (world.rank() == 2) return pipeline->receive(x, 0).wait();
+    data->all_reduce(x).wait();
+    pipeline->send(x, 1).wait();
+  });
+  EXPECT_TRUE(has(messages[2], "receive of 16 bytes") && has(messages[2], "missing: rank 1 (") &&
+              has(messages[2], "which rank 0 ("))
+      << messages[2];
+}
+
+TEST(LateRanks, AnAnswerWaitsForNoThreadOfTheRankThatIsAsked) {
+  // Its caller computes all the time; hundreds of ranks' questions are answered meanwhile.
+  const auto begin = std::chrono::steady_clock::now();
+  const auto messages = messages_of(24, [](World& world) {
+    if (world.rank() == 5) return nap(5 * kTimeout);
+    world.all().all_gather(at::ones({24 * 4}), at::ones({4})).wait();
+  });
+  for (size_t r = 0; r < 24; ++r) {
+    if (r == 5) continue;
+    EXPECT_TRUE(has(messages[r], "missing: rank 5 (") && !has(messages[r], "does not answer")) << messages[r];
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+}
+
+TEST(LateRanks, RanksThatWaitForOneAnotherBlameNobody) {
+  const auto messages = messages_of(2, [](World& world) {
+    const auto a = world.make_group({{0, 1}}, "alpha"), b = world.make_group({{0, 1}}, "beta");
+    (world.rank() == 0 ? a : b)->all_reduce(at::ones({4})).wait();
+  });
+  for (const std::string& message : messages) {
+    EXPECT_TRUE(has(message, "nobody is late") && has(message, "wait for one another")) << message;
+  }
+}
+
+TEST(LateRanks, OneThatWasKeptWaitingItselfHasATimeoutOfItsOwnAfterwards) {
+  // Rank 1 is held up by rank 0's work, then computes; rank 2 has waited for rank 1 all the time.
+  for (const std::string& message : messages_of(3, [](World& world) {
+         const auto a = world.make_group({{0, 1}, {2}}, "alpha"), b = world.make_group({{0}, {1, 2}}, "beta");
+         if (world.rank() == 0) work(world, 3 * kTimeout);
+         a->all_reduce(at::ones({4})).wait();
+         if (world.rank() == 1) nap(kTimeout * 3 / 4);
+         b->all_reduce(at::ones({4})).wait();
+       })) {
+    EXPECT_EQ(message, "");
+  }
+}
+
+TEST(LateRanks, ACollectiveThatWaitsInLineNamesWhoHoldsUpThoseBeforeIt) {
+  const auto messages = messages_of(3, [](World& world) {
+    if (world.rank() == 2) return nap(6 * kTimeout);
+    std::vector<Pending> pending;
+    for (int i = 0; i < 100; ++i) pending.push_back(world.all().all_reduce(at::ones({4})));
+    pending.back().wait();
+  });
+  for (size_t r = 0; r < 2; ++r) {
+    EXPECT_TRUE(has(messages[r], "(number 99) of group world") && has(messages[r], "missing: rank 2 (")) << messages[r];
+  }
+}
+
+}  // namespace
+}  // namespace athanor::comm
