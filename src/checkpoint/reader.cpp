@@ -87,7 +87,7 @@ std::string CheckpointReader::hash_of(const Piece& piece) const {
 }
 
 void CheckpointReader::verify_files(int share, int shares) const {
-  int number = 0;
+  int64_t number = 0;
   for (const auto& row : manifest_.files) {
     if (number++ % shares != share) continue;
     const auto file = opened_->files.file(folder_, row);

@@ -16,6 +16,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kStepPrefix = "step-";
+constexpr size_t kMaxStepDigits = 18;
+constexpr int64_t kMaxStep = 1'000'000'000'000'000'000;
 constexpr std::string_view kReplacedSuffix = ".replaced";  // moved_aside.h
 constexpr uint64_t kOverheadBytes = 1 << 20;               // headers and manifest of a small checkpoint
 constexpr uint64_t kOverheadPerPiece = 1024;               // in header and manifest, long names included
@@ -23,7 +25,7 @@ constexpr uint64_t kOverheadPerPiece = 1024;               // in header and mani
 std::optional<int64_t> step_of(std::string_view name) {
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
   name.remove_prefix(kStepPrefix.size());
-  if (name.size() < 8 || name.size() > 18) return std::nullopt;
+  if (name.size() < 8 || name.size() > kMaxStepDigits) return std::nullopt;
   int64_t step = 0;
   for (const char digit : name) {
     if (digit < '0' || digit > '9') return std::nullopt;
@@ -125,7 +127,10 @@ void remove_older(const fs::path& folder, int64_t step, size_t keep) {
 
 }  // namespace
 
-std::string step_folder_name(int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
+std::string step_folder_name(int64_t step) {
+  ATHANOR_ASSERT(step >= 0 && step < kMaxStep);  // a longer name would not be found again
+  return fmt::format("{}{:08}", kStepPrefix, step);
+}
 
 std::vector<StepFolder> list_checkpoints(const fs::path& folder) {
   std::vector<StepFolder> found;
