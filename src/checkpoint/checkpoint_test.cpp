@@ -96,8 +96,8 @@ TEST_F(Checkpoint, WhatIsReadBlockByBlockHasTheBytesOfWhatIsInMemory) {
   ASSERT_EQ(in_memory.pieces.size(), 3u);
   ASSERT_EQ(in_memory.files, block_by_block.files);
   for (size_t i = 0; i < in_memory.pieces.size(); ++i) {
-    EXPECT_EQ(in_memory.pieces[i].hash, block_by_block.pieces[i].hash) << i;
-    EXPECT_EQ(in_memory.pieces[i].slice, block_by_block.pieces[i].slice) << i;
+    EXPECT_EQ(in_memory.pieces[i].hash.text(), block_by_block.pieces[i].hash.text()) << i;
+    EXPECT_EQ(in_memory.pieces[i].slice(), block_by_block.pieces[i].slice()) << i;
   }
   for (const auto& [name, size] : in_memory.files) {
     EXPECT_EQ(read_file(folder_ / "a" / name), read_file(folder_ / "b" / name)) << name;
@@ -171,7 +171,7 @@ TEST_F(Checkpoint, FilesKeepTheirBoundAndAreSafetensors) {
   EXPECT_EQ(reader.manifest().files.size(), 4u);
   for (const auto& piece : reader.manifest().pieces) {
     EXPECT_LE(piece.num_bytes(), 1024u);
-    const auto file = SafetensorsFile::open(path_ / piece.file);
+    const auto file = SafetensorsFile::open(path_ / piece.file_name());
     ASSERT_EQ(file.tensors().size(), 1u);
     EXPECT_EQ(file.tensors().begin()->first, "master/x#0");
     EXPECT_EQ(file.tensors().begin()->second.begin, piece.byte_offset);
@@ -206,10 +206,10 @@ TEST_F(Checkpoint, ADamagedPieceIsNamedWithTensorAndFile) {
   write_small();
   const auto reader = CheckpointReader::open(path_);
   const auto& piece = reader.manifest().pieces.at(1);
-  damage_byte(path_ / piece.file, piece.byte_offset + 5);
+  damage_byte(path_ / piece.file_name(), piece.byte_offset + 5);
   const auto message = message_of<CheckpointError>([&] { CheckpointReader::open(path_).verify(); });
   EXPECT_SAYS(message, "tensor master/a (offset [0, 2], extent [4, 4]");
-  EXPECT_SAYS(message, piece.file);
+  EXPECT_SAYS(message, piece.file_name());
 }
 
 TEST_F(Checkpoint, EveryDamagedByteOfTheManifestIsNoticed) {
@@ -229,10 +229,15 @@ TEST_F(Checkpoint, MissingAndTruncatedFilesAreNamed) {
   write_small();
   const auto file = path_ / "pieces-00000.safetensors";
   const auto bytes = read_file(file);
+  std::vector<float> out(24);
+  const auto expect_both_say = [&](const std::string& what) {  // whoever reads, and whoever verifies
+    EXPECT_SAYS(message_of<CheckpointError>([&] { CheckpointReader::open(path_).verify(); }), what);
+    EXPECT_SAYS(load_refusal({{"master/a", whole_slice({4, 6}), out.data()}}), what);
+  };
   write_raw(file, bytes.substr(0, bytes.size() - 1));
-  EXPECT_SAYS(open_refusal(), fmt::format("{} bytes expected, {} found", bytes.size(), bytes.size() - 1));
+  expect_both_say(fmt::format("{} bytes expected, {} found", bytes.size(), bytes.size() - 1));
   std::filesystem::remove(file);
-  EXPECT_SAYS(open_refusal(), "the file pieces-00000.safetensors is missing");
+  expect_both_say("the file pieces-00000.safetensors is missing");
   std::filesystem::remove(path_ / kManifestName);
   EXPECT_SAYS(open_refusal(), "has no manifest.json");
   std::filesystem::remove_all(path_);
@@ -252,6 +257,11 @@ TEST_F(Checkpoint, AManifestThatContradictsItselfIsRefused) {
       {"\"master/a\": [4,6]", "\"master/a\": [4,4611686018427387904]", "impossible"},
       {"\"version\": 1", "\"version\": 2", "version 2"},
       {"athanor-checkpoint", "other-checkpoint", "format is"},
+      {"\"hash\":\"", "\"hash\":\"0", "not a hash of 32 digits"},
+      {"\"file\":", "\"tensor\":\"a\",\"file\":", "the key \"tensor\" stands twice"},
+      {"\"files\": {", "\"filed\": {", "\"files\" is missing"},
+      {"\"model\": {", "\"models\": {", "\"model\" is missing"},
+      {"[\n{\"byte_offset\"", "[7,\n{\"byte_offset\"", "must be a list of objects, found number"},
       {"\"file\":\"pieces-00000.safetensors\"", "\"file\":\"x.safetensors\"", "no file x.safetensors"},
       {"\"pieces-00000.safetensors\": ", "\"../00000.safetensors\": ", "not the name of a safetensors file"},
       {"\"byte_offset\":", "\"byte_offset\":9", "do not fit into"},

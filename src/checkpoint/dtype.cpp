@@ -47,7 +47,7 @@ std::optional<Dtype> dtype_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-std::optional<int64_t> num_elements(const Shape& shape) {
+std::optional<int64_t> num_elements(std::span<const int64_t> shape) {
   int64_t product = 1;
   bool empty = false;
   for (const int64_t size : shape) {
@@ -63,7 +63,7 @@ std::optional<int64_t> num_elements(const Shape& shape) {
   return empty ? 0 : product;
 }
 
-std::string shape_text(const Shape& shape) {
+std::string shape_text(std::span<const int64_t> shape) {
   std::string text = "[";
   for (const int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
   return text + "]";

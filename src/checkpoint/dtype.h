@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,10 +22,10 @@ std::optional<Dtype> dtype_from_name(std::string_view name);
 uint64_t dtype_size(Dtype dtype);
 
 /// The product, 1 for a scalar; none if a dimension is negative or the non-zero ones overflow 2^63-1 elements.
-std::optional<int64_t> num_elements(const Shape& shape);
+std::optional<int64_t> num_elements(std::span<const int64_t> shape);
 
 /// "[16, 128, 256]".
-std::string shape_text(const Shape& shape);
+std::string shape_text(std::span<const int64_t> shape);
 
 /// Widens `count` elements at `source` (of any alignment) to fp32, exactly, except that F64 is rounded.
 /// @return false, and nothing is written, if `dtype` is not one of F32, BF16, F16, F64.

@@ -1,7 +1,9 @@
 #include "checkpoint/hf_export.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -75,7 +77,8 @@ ParameterReader reader_of(const ParameterSource& source) {
   };
 }
 
-void write_shard(const fs::path& path, std::span<const Part> parts, Dtype dtype, const ParameterReader& read) {
+void write_shard(const fs::path& path, std::span<const Part> parts, Dtype dtype, const ParameterReader& read,
+                 const Worked& worked) {
   constexpr int64_t kBlockElements = 1 << 20;
   std::vector<TensorSpec> specs;
   for (const auto& part : parts) specs.push_back({part.tensor.name, dtype, part.tensor.shape});
@@ -85,29 +88,49 @@ void write_shard(const fs::path& path, std::span<const Part> parts, Dtype dtype,
     for (int64_t at = 0; at < part.count; at += kBlockElements) {
       const auto values = std::span(block).first(static_cast<size_t>(std::min(kBlockElements, part.count - at)));
       read(*part.parameter, part.first + at, values);
+      if (const int injected = fault_errno("export.block")) {
+        errno = injected;
+        fail_errno("cannot write", path.string());
+      }
       writer.append_floats(dtype, values);
+      if (worked) worked(static_cast<int64_t>(values.size() * dtype_size(dtype)));
     }
   }
   writer.commit();
 }
 
-void write_weights(const fs::path& folder, const std::vector<ParameterSpec>& parameters, const ParameterReader& read,
-                   const HfExportOptions& options) {
-  const auto parts = list_parts(parameters);
-  const auto shards = plan_shards(parts, dtype_size(options.dtype), options.max_shard_bytes);
-  if (shards.size() == 1) return write_shard(folder / kHfWeightsName, parts, options.dtype, read);
+/// The files of a model's weights, planned alike by every member of a team.
+struct WeightFiles {
+  std::vector<Part> parts;
+  std::vector<std::span<const Part>> shards;  // of parts
 
+  WeightFiles(const std::vector<ParameterSpec>& parameters, const HfExportOptions& options)
+      : parts(list_parts(parameters)), shards(plan_shards(parts, dtype_size(options.dtype), options.max_shard_bytes)) {}
+
+  std::string name(size_t i) const {
+    return shards.size() == 1 ? kHfWeightsName : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+  }
+};
+
+/// Every team.size-th file.
+void write_own_weights(const fs::path& folder, const WeightFiles& files, const ParameterReader& read, Dtype dtype,
+                       const Team& team) {
+  for (size_t i = static_cast<size_t>(team.index); i < files.shards.size(); i += static_cast<size_t>(team.size))
+    write_shard(folder / files.name(i), files.shards[i], dtype, read, team.worked);
+}
+
+/// Which tensor is in which file; one file needs none.
+void write_index(const fs::path& folder, const WeightFiles& files, Dtype dtype) {
+  if (files.shards.size() == 1) return;
   nlohmann::json weight_map = nlohmann::json::object();
   int64_t num_elements_in_all = 0;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const auto name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-    write_shard(folder / name, shards[i], options.dtype, read);
-    for (const auto& part : shards[i]) {
-      weight_map[part.tensor.name] = name;
+  for (size_t i = 0; i < files.shards.size(); ++i) {
+    for (const auto& part : files.shards[i]) {
+      weight_map[part.tensor.name] = files.name(i);
       num_elements_in_all += part.count;
     }
   }
-  const auto total_size = static_cast<uint64_t>(num_elements_in_all) * dtype_size(options.dtype);
+  const auto total_size = static_cast<uint64_t>(num_elements_in_all) * dtype_size(dtype);
   const nlohmann::json index{{"metadata", {{"total_size", total_size}}}, {"weight_map", weight_map}};
   write_file_atomically(folder / kHfIndexName, index.dump(2) + "\n");
 }
@@ -139,26 +162,52 @@ void export_hf_folder(const fs::path& folder, const HfConfig& config, const Para
   export_hf_folder(folder, config, reader_of(source), options);
 }
 
-void export_hf_folder(const fs::path& folder, const HfConfig& config, const ParameterReader& read,
-                      const HfExportOptions& options) {
-  ATHANOR_ASSERT(options.dtype == Dtype::kBF16 || options.dtype == Dtype::kF32);
-  refuse_beyond_family(config);
+namespace {
+
+/// Answers whether a folder of weights is there, to be replaced.
+bool check_place(const fs::path& folder, bool overwrite) {
   const bool taken = fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder));
-  ATHANOR_CHECK_CHECKPOINT(!taken || options.overwrite, "{}: is there already; choose another folder or overwrite it",
+  ATHANOR_CHECK_CHECKPOINT(!taken || overwrite, "{}: is there already; choose another folder or overwrite it",
                            folder.string());
   ATHANOR_CHECK_CHECKPOINT(!taken || fs::is_regular_file(folder / kHfConfigName),
                            "{}: is not a transformers folder (it has no {}) and will not be overwritten",
                            folder.string(), kHfConfigName);
+  return taken;
+}
+
+void write_small_files(const fs::path& folder, const HfConfig& config, const HfExportOptions& options) {
+  write_file_atomically(folder / kHfConfigName, hf_config_text(config, options.dtype));
+  write_generation_config(folder, config);
+  if (!options.tokenizer.empty()) write_hf_tokenizer(folder, options.tokenizer, config);
+  for (const auto& [name, text] : options.extra_files) write_file_atomically(folder / name, text);
+}
+
+}  // namespace
+
+void export_hf_folder(const fs::path& folder, const HfConfig& config, const ParameterReader& read,
+                      const HfExportOptions& options, const Team& team) {
+  ATHANOR_ASSERT(options.dtype == Dtype::kBF16 || options.dtype == Dtype::kF32);
+  bool taken = false;
   MovedAside predecessor(folder);
-  AtomicFolder staged(folder);
-  write_file_atomically(staged.staging() / kHfConfigName, hf_config_text(config, options.dtype));
-  write_generation_config(staged.staging(), config);
-  if (!options.tokenizer.empty()) write_hf_tokenizer(staged.staging(), options.tokenizer, config);
-  for (const auto& [name, text] : options.extra_files) write_file_atomically(staged.staging() / name, text);
-  write_weights(staged.staging(), make_inventory(config.model), read, options);
-  if (taken) predecessor.move_now();
-  fault_point("export.before_commit");
-  staged.commit();
+  std::optional<AtomicFolder> staged;
+  std::string staging;
+  team.on_first([&] {
+    refuse_beyond_family(config);
+    taken = check_place(folder, options.overwrite);
+    staged.emplace(folder);
+    staging = staged->staging().string();
+    write_small_files(staging, config, options);
+  });
+  if (team.size > 1) staging = team.hear_first(staging);
+  const auto parameters = make_inventory(config.model);
+  const WeightFiles files(parameters, options);
+  team.on_all([&] { write_own_weights(staging, files, read, options.dtype, team); });
+  team.on_first([&] {
+    write_index(staging, files, options.dtype);
+    if (taken) predecessor.move_now();
+    fault_point("export.before_commit");
+    staged->commit();
+  });
 }
 
 }  // namespace athanor

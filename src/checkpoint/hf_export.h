@@ -11,6 +11,7 @@
 
 #include "arch/inventory.h"
 #include "checkpoint/hf_config.h"
+#include "checkpoint/team.h"
 
 namespace athanor {
 
@@ -36,10 +37,13 @@ using ParameterReader = std::function<void(const ParameterSpec&, int64_t first, 
 
 /// @param config  token ids in it go into config.json and generation_config.json.
 /// @throws CheckpointError if the model has what its family's class in `transformers` has not, if `folder` is there,
-/// not empty and not to be overwritten, or a source's length is wrong; IoError. Fault point: "export.before_commit".
+/// not empty and not to be overwritten, or a source's length is wrong; IoError. Fault points: "export.block" before
+/// each block of weights (enospc plays a full disk), "export.before_commit".
 void export_hf_folder(const std::filesystem::path& folder, const HfConfig& config, const ParameterSource& source,
                       const HfExportOptions& options = {});
+/// Collective over the team, each of whose members can read every parameter: they share the files of weights, and where
+/// one throws all do. The reader is called by one thread of each member.
 void export_hf_folder(const std::filesystem::path& folder, const HfConfig& config, const ParameterReader& reader,
-                      const HfExportOptions& options = {});
+                      const HfExportOptions& options = {}, const Team& team = {});
 
 }  // namespace athanor

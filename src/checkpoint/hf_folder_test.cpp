@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -14,6 +17,7 @@
 #include "checkpoint/hf_import.h"
 #include "checkpoint/hf_layout.h"
 #include "checkpoint/test_folder.h"
+#include "checkpoint/thread_team.h"
 
 namespace athanor {
 namespace {
@@ -85,6 +89,46 @@ class HfFolderTest : public FolderTest {
     writer.commit();
   }
 };
+
+TEST_F(HfFolderTest, ATeamSharesTheFilesAndWritesWhatOneProcessWrites) {
+  const auto config = small_model(true);
+  const HfExportOptions options{.dtype = Dtype::kBF16, .max_shard_bytes = 500, .extra_files = {{"a.json", "{}"}}};
+  const auto read = [](const ParameterSpec& parameter, int64_t first, std::span<float> out) {
+    std::copy_n(values_of(parameter).begin() + first, out.size(), out.begin());
+  };
+  export_hf_folder(folder_ / "one", config, read, options);
+  std::vector<int64_t> worked(3);
+  on_thread_team(3, [&](Team team) {
+    team.worked = [&](int64_t bytes) { worked[static_cast<size_t>(team.index)] += bytes; };
+    export_hf_folder(folder_ / "three", config, read, options, team);
+  });
+  size_t num_files = 0;
+  for (const auto& each : fs::directory_iterator(folder_ / "one")) {
+    EXPECT_EQ(read_file(each.path()), read_file(folder_ / "three" / each.path().filename())) << each.path();
+    ++num_files;
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "three"), {}), static_cast<int64_t>(num_files));
+  EXPECT_GT(num_files, 6u);
+  for (const int64_t bytes : worked) EXPECT_GT(bytes, 0);
+}
+
+TEST_F(HfFolderTest, AMemberThatCannotReadCostsAllTheExportAndLeavesNothing) {
+  int told = 0;
+  std::mutex mutex;
+  on_thread_team(3, [&](const Team& team) {
+    const auto read = [&](const ParameterSpec&, int64_t, std::span<float>) {
+      if (team.index == 2) throw IoError("the disk is gone", EIO);
+    };
+    try {
+      export_hf_folder(path_, small_model(true), read, {.max_shard_bytes = 500}, team);
+    } catch (const IoError& error) {
+      const std::lock_guard lock(mutex);
+      told += std::string(error.what()) == "the disk is gone";
+    }
+  });
+  EXPECT_EQ(told, 3);
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
 
 TEST_F(HfFolderTest, WhatIsExportedIsImportedBitForBit) {
   for (const bool moe : {false, true}) {

@@ -6,13 +6,20 @@
 // elements lie as fp32 from `byte_offset` on in `file`, and `hash` (base/hash.h) is that of these bytes. The pieces of
 // a tensor hold every element once. In its file a piece is a 1-D F32 tensor named KIND/NAME#N.
 //
-// The file's first line gives the hash of every byte after that line, so that a damaged manifest is noticed:
+// The file's first line gives the hash of every byte after that line, so that a damaged manifest is noticed; "pieces"
+// stands behind everything else:
 //   {"hash": "0123...",
 //   "format": "athanor-checkpoint", "version": 1, ...}
+//
+// A run on 12,288 ranks has a million pieces, so they are read one by one into a table, and refer to the names of
+// tensors and files. Time and memory are linear in their number: 120 bytes a piece.
 
+#include <array>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,25 +30,66 @@ namespace athanor {
 
 inline constexpr int64_t kCheckpointVersion = 1;
 inline constexpr const char* kManifestName = "manifest.json";
+inline constexpr size_t kMaxPieceDims = 4;  // a model's tensors have three at most: expert, row, column
 
-struct Piece {
-  std::string tensor;
-  Slice slice;
-  std::string file;  // in the checkpoint's folder
-  uint64_t byte_offset = 0;
-  std::string hash;
+using TensorTable = std::map<std::string, Shape>;
+using FileTable = std::map<std::string, uint64_t>;  // sizes in bytes
 
-  uint64_t num_bytes() const { return static_cast<uint64_t>(slice.num_elements()) * sizeof(float); }
+/// 128 bits, in text 32 hexadecimal digits.
+struct PieceHash {
+  uint64_t high = 0, low = 0;
+
+  /// None unless it is 32 lower-case digits.
+  static std::optional<PieceHash> parse(std::string_view hex);
+  std::string text() const;
+  bool operator==(const PieceHash&) const = default;
 };
 
+/// Of a manifest, to whose tables it points.
+struct Piece {
+  const TensorTable::value_type* tensor = nullptr;
+  const FileTable::value_type* file = nullptr;  // in the checkpoint's folder
+  std::array<int64_t, kMaxPieceDims> offset{}, extent{};
+  int64_t flat_begin = 0, flat_end = 0;
+  uint64_t byte_offset = 0;
+  PieceHash hash;
+
+  const std::string& tensor_name() const { return tensor->first; }
+  const std::string& file_name() const { return file->first; }
+  SliceRef slice_ref() const {
+    const size_t dims = tensor->second.size();
+    return {tensor->second, std::span(offset).first(dims), std::span(extent).first(dims), flat_begin, flat_end};
+  }
+  Slice slice() const;
+  int64_t num_elements() const { return flat_end - flat_begin; }
+  uint64_t num_bytes() const { return static_cast<uint64_t>(num_elements()) * sizeof(float); }
+};
+static_assert(sizeof(Piece) == 120, "a million of them are to fit into 120 MB");
+
+/// Moves, and never copies: pieces point to the tables.
 struct Manifest {
+  Manifest() = default;
+  Manifest(Manifest&&) = default;
+  Manifest& operator=(Manifest&&) = default;
+  Manifest(const Manifest&) = delete;
+  Manifest& operator=(const Manifest&) = delete;
+
   nlohmann::json model = nlohmann::json::object();  ///< which model (model_identity.h); another one is told by it
   nlohmann::json state =
       nlohmann::json::object();  ///< what the trainer needs beside tensors: step, cursors, seeds, ...
-  std::map<std::string, Shape> tensors;
-  std::map<std::string, uint64_t> files;  ///< sizes in bytes
+  TensorTable tensors;
+  FileTable files;
   std::vector<Piece> pieces;
+
+  /// Adds a tensor, or finds it. @throws CheckpointError if it is there with another shape.
+  const TensorTable::value_type* add_tensor(const std::string& name, const Shape& shape);
+  /// @throws CheckpointError if it has more dims than kMaxPieceDims.
+  void add_piece(const TensorTable::value_type* tensor, const FileTable::value_type* file, const SliceRef& slice,
+                 uint64_t byte_offset, PieceHash hash);
 };
+
+/// Called now and then with the number of bytes of a text that are read and not looked at again.
+using ReadBehind = std::function<void(size_t num_bytes)>;
 
 /// The text of manifest.json. Numbers in `model` and `state` must be finite, since JSON has no others.
 /// @throws CheckpointError naming a number that is not.
@@ -49,8 +97,12 @@ std::string manifest_text(const Manifest& manifest);
 
 /// Checks everything the text alone can tell: its hash, that each piece lies in its tensor and in its file, that the
 /// pieces of a tensor hold as many elements as it has.
+/// @param behind  of the pass that reads the hash, then of the one that reads the rest.
 /// @throws CheckpointError; `where` names the file in it.
-Manifest parse_manifest(std::string_view text, const std::string& where);
+Manifest parse_manifest(std::string_view text, const std::string& where, const ReadBehind& behind = {});
+
+/// The same checks without keeping the pieces.
+void check_manifest(std::string_view text, const std::string& where, const ReadBehind& behind = {});
 
 /// What one of several writers wrote: pieces that need not hold all of their tensors.
 Manifest parse_manifest_part(std::string_view text, const std::string& where);

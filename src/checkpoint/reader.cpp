@@ -5,8 +5,11 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "checkpoint/filled_elements.h"
+#include "checkpoint/opened_files.h"
 #include "checkpoint/safetensors.h"
 
 namespace athanor {
@@ -19,18 +22,6 @@ std::string summary(const std::vector<std::string>& problems) {
   std::vector<std::string> shown(problems.begin(), problems.begin() + std::min(problems.size(), kMaxNamed));
   if (problems.size() > kMaxNamed) shown.push_back(fmt::format("and {} more", problems.size() - kMaxNamed));
   return join(shown, "; ");
-}
-
-/// The first element of `target` that none of `pieces` holds; only for the message, so a flag for each will do.
-std::string first_missing(const Slice& target, const std::vector<const Piece*>& pieces) {
-  std::vector<bool> held(static_cast<size_t>(target.num_elements()));
-  for (const auto* piece : pieces) {
-    CommonRuns(piece->slice, target).for_each([&](const CommonRun& run) {
-      std::fill_n(held.begin() + run.in_b, run.count, true);
-    });
-  }
-  const auto missing = std::find(held.begin(), held.end(), false) - held.begin();
-  return shape_text(global_index(target, missing));
 }
 
 /// Elements [first, first + count) of a target from bytes of a file, which may lie at any address.
@@ -50,54 +41,76 @@ void copy_run(const TargetView& target, int64_t first, const std::byte* from, in
 
 }  // namespace
 
-CheckpointReader CheckpointReader::open(const fs::path& folder) {
+struct CheckpointReader::Opened {
+  explicit Opened(const Manifest& manifest) : indices(manifest.pieces) {}
+  OpenedFiles files;
+  PieceIndices indices;
+};
+
+CheckpointReader::CheckpointReader() = default;
+CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
+CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
+CheckpointReader::~CheckpointReader() = default;
+
+CheckpointReader CheckpointReader::open(const fs::path& folder, Worked worked) {
   ATHANOR_CHECK_CHECKPOINT(fs::is_directory(folder), "{}: there is no such checkpoint folder", folder.string());
   const auto manifest_path = folder / kManifestName;
   ATHANOR_CHECK_CHECKPOINT(fs::is_regular_file(manifest_path), "{}: not a checkpoint: it has no {}", folder.string(),
                            kManifestName);
   CheckpointReader reader;
   reader.folder_ = folder;
-  reader.manifest_ = parse_manifest(read_file(manifest_path), manifest_path.string());
-  for (const auto& [name, size] : reader.manifest_.files) {
-    const auto path = folder / name;
-    ATHANOR_CHECK_CHECKPOINT(fs::is_regular_file(path), "{}: the file {} is missing", folder.string(), name);
-    MappedFile file(path);
-    ATHANOR_CHECK_CHECKPOINT(file.size() == size, "{}: truncated or changed: {} bytes expected, {} found",
-                             path.string(), size, file.size());
-    reader.files_.emplace(name, std::move(file));
-  }
-  for (const auto& piece : reader.manifest_.pieces) reader.pieces_of_tensor_[piece.tensor].push_back(&piece);
+  reader.worked_ = std::move(worked);
+  const MappedFile text(manifest_path);
+  size_t released = 0;
+  reader.manifest_ = parse_manifest(text.text(), manifest_path.string(), [&](size_t read) {
+    if (read < released) released = 0;  // the second pass
+    text.release(text.data() + released, read - released);
+    reader.note(read - released);
+    released = read;
+  });
+  reader.opened_ = std::make_unique<Opened>(reader.manifest_);
   return reader;
-}
-
-const std::byte* CheckpointReader::bytes_of(const Piece& piece) const {
-  return files_.at(piece.file).data() + piece.byte_offset;
 }
 
 std::string CheckpointReader::hash_of(const Piece& piece) const {
   constexpr uint64_t kBlockBytes = 16 << 20;
+  const auto file = opened_->files.file(folder_, *piece.file);
+  const auto* bytes = file->data() + piece.byte_offset;
   Hasher hasher;
   for (uint64_t at = 0; at < piece.num_bytes(); at += kBlockBytes) {
     const auto count = std::min(kBlockBytes, piece.num_bytes() - at);
-    hasher.update(bytes_of(piece) + at, count);
-    files_.at(piece.file).release(bytes_of(piece) + at, count);
+    hasher.update(bytes + at, count);
+    file->release(bytes + at, count);
+    note(count);
   }
   return hasher.hex();
 }
 
-void CheckpointReader::verify(int share, int shares) const {
-  int number = 0;
-  for (const auto& [name, file] : files_) {
-    if (number++ % shares == share) SafetensorsFile::parse({file.data(), file.size()}, (folder_ / name).string());
-  }
-  number = 0;
-  for (const auto& piece : manifest_.pieces) {
+void CheckpointReader::verify_files(int share, int shares) const {
+  int64_t number = 0;
+  for (const auto& row : manifest_.files) {
     if (number++ % shares != share) continue;
-    const auto found = hash_of(piece);
-    ATHANOR_CHECK_CHECKPOINT(found == piece.hash,
+    const auto file = opened_->files.file(folder_, row);
+    SafetensorsFile::parse({file->data(), file->size()}, (folder_ / row.first).string());
+    note(1);
+  }
+}
+
+void CheckpointReader::verify(int share, int shares) const {
+  verify_files(share, shares);
+  uint64_t all = 0, before = 0;
+  for (const Piece& piece : manifest_.pieces) all += piece.num_bytes();
+  for (const Piece& piece : manifest_.pieces) {
+    // By where its middle lies among all bytes; one without bytes is checked as well.
+    const double middle = static_cast<double>(before) + static_cast<double>(piece.num_bytes()) / 2;
+    const auto owner = static_cast<int>(middle / static_cast<double>(std::max<uint64_t>(1, all)) * shares);
+    before += piece.num_bytes();
+    if (std::min(owner, shares - 1) != share) continue;
+    const auto found = hash_of(piece), expected = piece.hash.text();
+    ATHANOR_CHECK_CHECKPOINT(found == expected,
                              "{}: damaged: tensor {} ({}; bytes {} to {}) should have hash {} and has {}",
-                             (folder_ / piece.file).string(), piece.tensor, slice_text(piece.slice), piece.byte_offset,
-                             piece.byte_offset + piece.num_bytes(), piece.hash, found);
+                             (folder_ / piece.file_name()).string(), piece.tensor_name(), slice_text(piece.slice()),
+                             piece.byte_offset, piece.byte_offset + piece.num_bytes(), expected, found);
   }
 }
 
@@ -119,43 +132,43 @@ void CheckpointReader::check_targets(const std::vector<TargetView>& targets) con
 
 void CheckpointReader::load(const std::vector<TargetView>& targets) const {
   check_targets(targets);
-  static const std::vector<const Piece*> kNone;
-  for (const auto& target : targets) {
-    const auto pieces = pieces_of_tensor_.find(target.tensor);
-    load_one(target, pieces == pieces_of_tensor_.end() ? kNone : pieces->second);
-  }
+  for (const auto& target : targets) load_one(target);
 }
 
-void CheckpointReader::load_one(const TargetView& target, const std::vector<const Piece*>& pieces) const {
-  int64_t num_copied = 0;
+void CheckpointReader::load_one(const TargetView& target) const {
+  FilledElements filled(target.slice.num_elements());
   std::vector<const Piece*> used;
-  for (const auto* piece : pieces) {
-    const auto* source = bytes_of(*piece);
-    int64_t first = -1, last = 0;  // read of the piece
-    CommonRuns(piece->slice, target.slice).for_each([&](const CommonRun& run) {
+  const auto read = [&](const Piece& piece) {
+    const Slice slice = piece.slice();
+    const CommonRuns runs(slice, target.slice);
+    if (runs.empty()) return;
+    const auto file = opened_->files.file(folder_, *piece.file);
+    const auto* source = file->data() + piece.byte_offset;
+    int64_t first = INT64_MAX, last = 0;  // read of the piece
+    bool twice = false;
+    runs.for_each([&](const CommonRun& run) {
+      twice = twice || filled.fill(run.in_b, run.count) < run.count;
       copy_run(target, run.in_b, source + static_cast<size_t>(run.in_a) * sizeof(float), run.count);
-      num_copied += run.count;
-      if (first < 0) first = run.in_a;
+      first = std::min(first, run.in_a);
       last = run.in_a + run.count;
     });
-    if (first < 0) continue;
-    used.push_back(piece);
-    files_.at(piece->file)
-        .release(source + static_cast<size_t>(first) * sizeof(float),
-                 static_cast<size_t>(last - first) * sizeof(float));
-  }
-  // As many elements as wanted, from pieces without a common element, are every element once.
-  for (size_t i = 0; i < used.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      ATHANOR_CHECK_CHECKPOINT(CommonRuns(used[i]->slice, used[j]->slice).empty(),
+    for (size_t i = 0; twice && i < used.size(); ++i) {
+      const Slice other = used[i]->slice();
+      ATHANOR_CHECK_CHECKPOINT(CommonRuns(other, slice).empty(),
                                "{}: tensor {}: two pieces hold the same elements: {} and {}", folder_.string(),
-                               target.tensor, slice_text(used[j]->slice), slice_text(used[i]->slice));
+                               target.tensor, slice_text(other), slice_text(slice));
     }
-  }
-  ATHANOR_CHECK_CHECKPOINT(num_copied == target.slice.num_elements(),
-                           "{}: tensor {}: {} of the {} elements wanted ({}) are in no piece, the first at {}",
-                           folder_.string(), target.tensor, target.slice.num_elements() - num_copied,
-                           target.slice.num_elements(), slice_text(target.slice), first_missing(target.slice, used));
+    used.push_back(&piece);
+    const size_t num_bytes = static_cast<size_t>(last - first) * sizeof(float);
+    file->release(source + static_cast<size_t>(first) * sizeof(float), num_bytes);
+    note(num_bytes);
+  };
+  if (const auto* index = opened_->indices.of(&*manifest_.tensors.find(target.tensor)))
+    index->for_each_near(target.slice, read);
+  if (filled.num_missing() == 0) return;
+  fail<CheckpointError>("{}: tensor {}: {} of the {} elements wanted ({}) are in no piece, the first at {}",
+                        folder_.string(), target.tensor, filled.num_missing(), target.slice.num_elements(),
+                        slice_text(target.slice), shape_text(global_index(target.slice, filled.first_missing())));
 }
 
 }  // namespace athanor

@@ -3,13 +3,13 @@
 
 #include <filesystem>
 #include <functional>
-#include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "base/files.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/team.h"
 
 namespace athanor {
 
@@ -22,37 +22,50 @@ struct TargetView {
   std::function<void(int64_t first, std::span<const float> values)> write = {};
 };
 
-/// An open checkpoint. Its manifest has been checked and its files are there in full length; their bytes are compared
-/// with the hashes by `verify` alone. What has been read is released, so that a checkpoint may be larger than memory.
+/// An open checkpoint, whose manifest has been checked. A file is opened when something of it is read: on 12,288 ranks
+/// a checkpoint has as many files. What has been read is released, so that a checkpoint may be larger than memory.
+/// Several threads may read.
 class CheckpointReader {
  public:
-  /// @throws CheckpointError naming what is missing, too short or damaged; IoError.
-  static CheckpointReader open(const std::filesystem::path& folder);
+  /// @param worked  told of what this reader does, in bytes, when the checkpoint is opened and later.
+  /// @throws CheckpointError naming what is missing or damaged; IoError.
+  static CheckpointReader open(const std::filesystem::path& folder, Worked worked = {});
+  CheckpointReader(CheckpointReader&&) noexcept;
+  CheckpointReader& operator=(CheckpointReader&&) noexcept;
+  ~CheckpointReader();
 
   const Manifest& manifest() const { return manifest_; }
   const nlohmann::json& state() const { return manifest_.state; }
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// Compares every piece with its hash; or, of `shares` processes, those of share `share`.
-  /// @throws CheckpointError naming the damaged tensor, file and bytes.
+  /// Every file is there, in full length and with a header that is right, and every piece has its hash; or, of `shares`
+  /// processes, what is the share of `share`: neighbours, so that each opens few files, and about as many bytes.
+  /// @throws CheckpointError naming the file, or the damaged tensor, file and bytes.
   void verify(int share = 0, int shares = 1) const;
 
-  /// Fills every target. Each of their elements must be held by exactly one piece.
-  /// @throws CheckpointError naming tensors that are missing, shapes that differ (both are shown), or the first
-  ///         element that no piece or two pieces hold. Targets may then be half filled.
+  /// Fills every target. Each of their elements must be held by exactly one piece. Near linear in what is read, however
+  /// many pieces there are.
+  /// @throws CheckpointError naming tensors that are missing, shapes that differ (both are shown), a file that is
+  ///         missing or not as long as it was written, or the first element that no piece or two pieces hold. Targets
+  ///         may then be half filled.
   void load(const std::vector<TargetView>& targets) const;
 
  private:
-  CheckpointReader() = default;
-  const std::byte* bytes_of(const Piece& piece) const;
+  struct Opened;  // files and indices, as far as they were needed
+
+  CheckpointReader();
+  void verify_files(int share, int shares) const;
   std::string hash_of(const Piece& piece) const;
   void check_targets(const std::vector<TargetView>& targets) const;
-  void load_one(const TargetView& target, const std::vector<const Piece*>& pieces) const;
+  void load_one(const TargetView& target) const;
+  void note(size_t num_bytes) const {
+    if (worked_) worked_(static_cast<int64_t>(num_bytes));
+  }
 
   std::filesystem::path folder_;
+  Worked worked_;
   Manifest manifest_;
-  std::map<std::string, MappedFile> files_;
-  std::map<std::string, std::vector<const Piece*>> pieces_of_tensor_;
+  std::unique_ptr<Opened> opened_;
 };
 
 }  // namespace athanor

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <sstream>
 
 #include "base/error.h"
@@ -15,6 +16,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kStepPrefix = "step-";
+constexpr size_t kMaxStepDigits = 18;
+constexpr int64_t kMaxStep = 1'000'000'000'000'000'000;
 constexpr std::string_view kReplacedSuffix = ".replaced";  // moved_aside.h
 constexpr uint64_t kOverheadBytes = 1 << 20;               // headers and manifest of a small checkpoint
 constexpr uint64_t kOverheadPerPiece = 1024;               // in header and manifest, long names included
@@ -22,7 +25,7 @@ constexpr uint64_t kOverheadPerPiece = 1024;               // in header and mani
 std::optional<int64_t> step_of(std::string_view name) {
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
   name.remove_prefix(kStepPrefix.size());
-  if (name.size() < 8 || name.size() > 18) return std::nullopt;
+  if (name.size() < 8 || name.size() > kMaxStepDigits) return std::nullopt;
   int64_t step = 0;
   for (const char digit : name) {
     if (digit < '0' || digit > '9') return std::nullopt;
@@ -49,23 +52,25 @@ void rename_folder(const fs::path& from, const fs::path& to) {
 void remove_checkpoint(const fs::path& path) {
   const auto hidden = path.parent_path() / ("." + path.filename().string() + ".tmp");
   remove_folder(hidden);
+  if (const int injected = fault_errno("checkpoint.hide"))
+    throw IoError("cannot rename " + path.string() + ": " + std::strerror(injected), injected);
   rename_folder(path, hidden);
   fault_point("checkpoint.remove");
   remove_folder(hidden);
 }
 
-std::optional<CheckpointReader> open_verified(const fs::path& path, const Team& team = {}) {
-  std::optional<CheckpointReader> reader;
+std::optional<CheckpointReader> open_if_it_verifies(const fs::path& path, const Team& team) {
   try {
-    team.on_all([&] {
-      reader = CheckpointReader::open(path);
-      reader->verify(team.index, team.size);
-    });
-    return reader;
+    return open_verified(path, team);
   } catch (const Error& error) {
     if (team.is_first()) log::warn("passing over a checkpoint: {}", error.what());
     return std::nullopt;
   }
+}
+
+/// A path that the first member names, on all; "" for none.
+fs::path agree_on(const fs::path& of_first, const Team& team) {
+  return team.size == 1 ? of_first : fs::path(team.hear_first(of_first.string()));
 }
 
 /// Up to `step`, newest first.
@@ -75,25 +80,57 @@ std::vector<StepFolder> list_until(const fs::path& folder, int64_t step) {
   return all;
 }
 
+/// The newest of several, if the disk is short of room and the oldest would have to go; "" if not.
+fs::path newest_before_removal(const fs::path& folder, int64_t step, uint64_t needed, const RotationOptions& options) {
+  if (options.free_bytes(folder) >= needed) return {};
+  const auto older = list_until(folder, step);
+  return older.size() >= 2 && older.size() >= options.keep ? older.front().path : fs::path();
+}
+
+/// Collective: what is to be trusted is verified by all, since the rest wait for it.
 void make_room(const fs::path& folder, int64_t step, uint64_t needed, const RotationOptions& options) {
-  if (options.free_bytes(folder) >= needed) return;
-  auto older = list_until(folder, step);
-  if (older.size() >= 2 && older.size() >= options.keep && open_verified(older.front().path)) {
-    log::warn("the disk has no room for another checkpoint ({} needed): removing {} first", format_bytes(needed),
-              older.back().path.filename().string());
-    remove_checkpoint(older.back().path);
-  }
-  const uint64_t free = options.free_bytes(folder);
-  if (free < needed) {
-    throw IoError(fmt::format("cannot write checkpoint {}: {} needed, {} free on its disk", step_folder_name(step),
-                              format_bytes(static_cast<double>(needed)), format_bytes(static_cast<double>(free))),
-                  ENOSPC);
+  const Team& team = options.team;
+  fs::path newest;
+  team.on_first([&] { newest = newest_before_removal(folder, step, needed, options); });
+  newest = agree_on(newest, team);
+  const bool trusted = !newest.empty() && open_if_it_verifies(newest, team);
+  team.on_first([&] {
+    if (trusted) {
+      const auto oldest = list_until(folder, step).back().path;
+      log::warn("the disk has no room for another checkpoint ({} needed): removing {} first", format_bytes(needed),
+                oldest.filename().string());
+      remove_checkpoint(oldest);
+    }
+    const uint64_t free = options.free_bytes(folder);
+    if (free < needed) {
+      throw IoError(fmt::format("cannot write checkpoint {}: {} needed, {} free on its disk", step_folder_name(step),
+                                format_bytes(static_cast<double>(needed)), format_bytes(static_cast<double>(free))),
+                    ENOSPC);
+    }
+  });
+}
+
+/// All but the newest `keep`. What is written is written, also where an old one stays: no failure here is the save's.
+void remove_older(const fs::path& folder, int64_t step, size_t keep) {
+  fs::path at = folder;
+  try {
+    const auto kept = list_until(folder, step);
+    for (size_t i = std::max<size_t>(1, keep); i < kept.size(); ++i) {
+      at = kept[i].path;
+      remove_checkpoint(at);
+    }
+  } catch (const std::exception& error) {
+    log::warn("{}: old checkpoints are still there and take their room: {}; remove them by hand", at.string(),
+              error.what());
   }
 }
 
 }  // namespace
 
-std::string step_folder_name(int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
+std::string step_folder_name(int64_t step) {
+  ATHANOR_ASSERT(step >= 0 && step < kMaxStep);  // a longer name would not be found again
+  return fmt::format("{}{:08}", kStepPrefix, step);
+}
 
 std::vector<StepFolder> list_checkpoints(const fs::path& folder) {
   std::vector<StepFolder> found;
@@ -127,14 +164,25 @@ void clean_leftovers(const fs::path& folder) {
   }
 }
 
+CheckpointReader open_verified(const fs::path& path, const Team& team) {
+  std::optional<CheckpointReader> reader;
+  team.on_all([&] {
+    reader = CheckpointReader::open(path, team.worked);
+    reader->verify(team.index, team.size);
+  });
+  return std::move(*reader);
+}
+
 std::optional<CheckpointReader> open_newest_verified(const fs::path& folder, const Team& team) {
   // The first member looks: a network's folders need not look alike to all at one moment.
   std::string found;
-  for (const auto& each : list_checkpoints(folder)) found += std::to_string(each.step) + "\n";
+  team.on_first([&] {
+    for (const auto& each : list_checkpoints(folder)) found += std::to_string(each.step) + "\n";
+  });
   if (team.size > 1) found = team.hear_first(found);
   std::istringstream steps(found);
   for (int64_t step = 0; steps >> step;) {
-    if (auto reader = open_verified(folder / step_folder_name(step), team)) return reader;
+    if (auto reader = open_if_it_verifies(folder / step_folder_name(step), team)) return reader;
   }
   return std::nullopt;
 }
@@ -148,17 +196,14 @@ void save_rotating(const fs::path& folder, int64_t step, const std::vector<Piece
     needed = 0;
     for (const auto& each : all) needed += std::stoull(each);
   }
-  team.on_first([&] { make_room(folder, step, needed, options); });
+  make_room(folder, step, needed, options);
   const auto path = folder / step_folder_name(step);
   {
     MovedAside predecessor(path);  // a folder cannot be renamed onto another
     write_checkpoint(
         path, pieces, model, state, options.write, [&] { predecessor.move_now(); }, team);
   }
-  team.on_first([&] {
-    const auto kept = list_until(folder, step);
-    for (size_t i = std::max<size_t>(1, options.keep); i < kept.size(); ++i) remove_checkpoint(kept[i].path);
-  });
+  team.on_first([&] { remove_older(folder, step, options.keep); });
 }
 
 }  // namespace athanor

@@ -32,6 +32,10 @@ std::vector<StepFolder> list_checkpoints(const std::filesystem::path& folder);
 /// is put back. Call it at the start of a run, before anything else here.
 void clean_leftovers(const std::filesystem::path& folder);
 
+/// Opens a checkpoint and compares every piece with its hash. Collective: each member verifies a share; all agree.
+/// @throws Error on every member, naming what is damaged.
+CheckpointReader open_verified(const std::filesystem::path& path, const Team& team = {});
+
 /// The newest checkpoint whose every hash is right. One that is damaged is named by a warning and passed over.
 /// Each member of `team` verifies a share of the pieces; all agree.
 std::optional<CheckpointReader> open_newest_verified(const std::filesystem::path& folder, const Team& team = {});
@@ -45,7 +49,10 @@ struct RotationOptions {
 };
 
 /// Writes the checkpoint of `step` into `folder` and then deletes all but the newest `keep` of those up to `step`.
-/// Those of later steps (a run that went back) are left alone; one of the same step is replaced.
+/// Those of later steps (a run that went back) are left alone; one of the same step is replaced. An old one that cannot
+/// be deleted costs a warning: the new one is written.
+/// Fault points: "checkpoint.hide", where an old one loses its name (enospc and eio play a refusal), and
+/// "checkpoint.remove" after it.
 /// @throws IoError with disk_full() if there is no room: every older checkpoint is then still there, except one that
 /// had
 ///         to go first (see above).

@@ -152,6 +152,23 @@ TEST_F(Rotation, ADiskForTwoLetsTheOlderGoFirstIfTheNewerVerifies) {
   EXPECT_EQ(open_newest_verified(folder_)->state()["step"], 2);
 }
 
+TEST_F(Rotation, AnOldCheckpointThatCannotBeDeletedIsNamedAndTheNewOneCounts) {
+  if (!in_child_) {
+    save(1);
+    save(2);
+  }
+  ::setenv("ATHANOR_FAULT", "checkpoint.hide:eio@1", 1);
+  const auto save_and_tell = [&] {
+    save(3);  // throws nothing
+    std::_Exit(steps() == Steps{3, 2, 1} ? 0 : 1);
+  };
+  EXPECT_EXIT(save_and_tell(), testing::ExitedWithCode(0), "step-00000001: old checkpoints are still there");
+  ::unsetenv("ATHANOR_FAULT");
+  if (in_child_) return;
+  save(4);  // and the next save removes both
+  EXPECT_EQ(steps(), (Steps{4, 3}));
+}
+
 TEST_F(Rotation, ADiskThatFillsUpWhileWritingCostsTheNewOneAlone) {
   if (!in_child_) save(1);
   if (!in_child_) save(2);

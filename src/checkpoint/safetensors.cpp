@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "checkpoint/strict_json.h"
+#include "checkpoint/json_records.h"
 
 namespace athanor {
 namespace {
@@ -16,34 +16,66 @@ static_assert(std::endian::native == std::endian::little, "safetensors files are
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's limit
 
-TensorEntry parse_entry(const std::string& name, const nlohmann::json& description, const std::string& file,
-                        uint64_t data_begin, uint64_t file_size) {
-  const std::string where = file + ": tensor \"" + name + "\"";
-  const auto dtype_text = json_string(description, "dtype", where);
+TensorEntry parse_entry(const JsonRecord& description, uint64_t data_begin, uint64_t file_size) {
+  const auto& dtype_text = description.text("dtype");
   const auto dtype = dtype_from_name(dtype_text);
-  ATHANOR_CHECK_CHECKPOINT(dtype.has_value(), "{}: unknown dtype \"{}\"", where, dtype_text);
+  ATHANOR_CHECK_CHECKPOINT(dtype.has_value(), "unknown dtype \"{}\"", dtype_text);
 
-  TensorEntry entry{*dtype, json_sizes(description, "shape", where), 0, 0, 0};
+  TensorEntry entry{*dtype, description.sizes("shape"), 0, 0, 0};
   const auto count = num_elements(entry.shape);
   ATHANOR_CHECK_CHECKPOINT(count && static_cast<uint64_t>(*count) <= UINT64_MAX / 8,
-                           "{}: shape {} has more elements than can be counted", where, shape_text(entry.shape));
+                           "shape {} has more elements than can be counted", shape_text(entry.shape));
   entry.num_elements = *count;
 
-  const auto offsets = json_sizes(description, "data_offsets", where);
+  const auto& offsets = description.sizes("data_offsets");
   ATHANOR_CHECK_CHECKPOINT(offsets.size() == 2 && offsets[0] <= offsets[1],
-                           "{}: data_offsets must be two numbers, begin <= end", where);
+                           "data_offsets must be two numbers, begin <= end");
   const uint64_t num_bytes = static_cast<uint64_t>(offsets[1] - offsets[0]);
   const uint64_t needed = static_cast<uint64_t>(*count) * dtype_size(*dtype);
-  ATHANOR_CHECK_CHECKPOINT(num_bytes == needed, "{}: dtype {} and shape {} need {} bytes, data_offsets hold {}", where,
-                           dtype_text, shape_text(entry.shape), needed, num_bytes);
+  ATHANOR_CHECK_CHECKPOINT(num_bytes == needed, "dtype {} and shape {} need {} bytes, data_offsets hold {}", dtype_text,
+                           shape_text(entry.shape), needed, num_bytes);
   const uint64_t available = file_size - data_begin;
   ATHANOR_CHECK_CHECKPOINT(static_cast<uint64_t>(offsets[1]) <= available,
-                           "{}: ends at byte {}, but the file has {} bytes; it is truncated or its header is damaged",
-                           where, data_begin + static_cast<uint64_t>(offsets[1]), file_size);
+                           "ends at byte {}, but the file has {} bytes; it is truncated or its header is damaged",
+                           data_begin + static_cast<uint64_t>(offsets[1]), file_size);
   entry.begin = data_begin + static_cast<uint64_t>(offsets[0]);
   entry.end = data_begin + static_cast<uint64_t>(offsets[1]);
   return entry;
 }
+
+constexpr const char* kMetadata = "__metadata__";
+
+/// Takes a header's tensors one by one.
+class HeaderTaker : public JsonTaker {
+ public:
+  HeaderTaker(const std::string& where, uint64_t data_begin, uint64_t file_size,
+              std::map<std::string, TensorEntry>& tensors, std::map<std::string, std::string>& metadata)
+      : where_(where), data_begin_(data_begin), file_size_(file_size), tensors_(tensors), metadata_(metadata) {}
+
+  Form form_of(const std::string& key) override { return key == kMetadata ? Form::kValue : Form::kRecord; }
+
+  void take_record(const std::string& name, const JsonRecord& description) override try {
+    tensors_.emplace(name, parse_entry(description, data_begin_, file_size_));
+  } catch (const CheckpointError& error) {
+    fail<CheckpointError>("{}: tensor \"{}\": {}", where_, name, error.what());
+  }
+
+  void take_value(const std::string& key, nlohmann::json value) override {
+    ATHANOR_CHECK_CHECKPOINT(key == kMetadata, "{}: tensor \"{}\": expected an object with \"dtype\", found {}", where_,
+                             key, value.type_name());
+    ATHANOR_CHECK_CHECKPOINT(value.is_object(), "{}: {} must be an object of texts", where_, kMetadata);
+    for (const auto& [name, text] : value.items()) {
+      ATHANOR_CHECK_CHECKPOINT(text.is_string(), "{}: {} \"{}\" must be a text", where_, kMetadata, name);
+      metadata_[name] = text.get<std::string>();
+    }
+  }
+
+ private:
+  const std::string& where_;
+  uint64_t data_begin_, file_size_;
+  std::map<std::string, TensorEntry>& tensors_;
+  std::map<std::string, std::string>& metadata_;
+};
 
 /// No holes, no overlaps, nothing after the last tensor.
 void check_tiling(const std::map<std::string, TensorEntry>& tensors, const std::string& file, uint64_t data_begin,
@@ -101,20 +133,9 @@ void SafetensorsFile::parse_header() {
                            kLengthBytes + header_bytes, bytes_.size());
   const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + kLengthBytes, header_bytes);
   ATHANOR_CHECK_CHECKPOINT(text.starts_with('{'), "{}: byte 8 must be '{{', the start of the header", where_);
-  const auto header = parse_strict_json(text, where_, kLengthBytes);
-
   const uint64_t data_begin = kLengthBytes + header_bytes;
-  for (const auto& [name, description] : header.items()) {
-    if (name == "__metadata__") {
-      ATHANOR_CHECK_CHECKPOINT(description.is_object(), "{}: __metadata__ must be an object of texts", where_);
-      for (const auto& [key, value] : description.items()) {
-        ATHANOR_CHECK_CHECKPOINT(value.is_string(), "{}: __metadata__ \"{}\" must be a text", where_, key);
-        metadata_[key] = value.get<std::string>();
-      }
-    } else {
-      tensors_.emplace(name, parse_entry(name, description, where_, data_begin, bytes_.size()));
-    }
-  }
+  HeaderTaker taker(where_, data_begin, bytes_.size(), tensors_, metadata_);
+  read_json_records(text, where_, kLengthBytes, taker);
   check_tiling(tensors_, where_, data_begin, bytes_.size());
 }
 

@@ -23,7 +23,7 @@ std::string slice_text(const Slice& slice) {
                      slice.flat_begin, slice.flat_end);
 }
 
-void check_slice(const Slice& slice, const std::string& where) {
+void check_slice(const SliceRef& slice, std::string_view where) {
   const size_t dims = slice.global_shape.size();
   ATHANOR_CHECK_CHECKPOINT(num_elements(slice.global_shape).has_value(), "{}: shape {} is impossible", where,
                            shape_text(slice.global_shape));
@@ -51,6 +51,17 @@ Shape global_index(const Slice& slice, int64_t i) {
     rest /= slice.extent[d];
   }
   return index;
+}
+
+int64_t global_position(const SliceRef& slice, int64_t i) {
+  int64_t rest = slice.flat_begin + i, position = 0, stride = 1;
+  for (size_t d = slice.extent.size(); d-- > 0;) {
+    const int64_t extent = std::max<int64_t>(1, slice.extent[d]);
+    position += (slice.offset[d] + rest % extent) * stride;
+    rest /= extent;
+    stride *= slice.global_shape[d];
+  }
+  return position;
 }
 
 CommonRuns::CommonRuns(const Slice& a, const Slice& b) : a_(a), b_(b) {

@@ -4,7 +4,10 @@
 // cut along whatever dims, share runs of consecutive elements that this file finds.
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "checkpoint/dtype.h"
 
@@ -28,11 +31,25 @@ Slice box_slice(Shape global_shape, Shape offset, Shape extent);
 /// "offset [0, 4], extent [8, 2], elements 3 to 16".
 std::string slice_text(const Slice& slice);
 
+/// A slice that lies elsewhere, by reference.
+struct SliceRef {
+  std::span<const int64_t> global_shape, offset, extent;
+  int64_t flat_begin, flat_end;
+
+  SliceRef(std::span<const int64_t> shape, std::span<const int64_t> box_offset, std::span<const int64_t> box_extent,
+           int64_t begin, int64_t end)
+      : global_shape(shape), offset(box_offset), extent(box_extent), flat_begin(begin), flat_end(end) {}
+  SliceRef(const Slice& slice)  // NOLINT(google-explicit-constructor): a slice is one
+      : SliceRef(slice.global_shape, slice.offset, slice.extent, slice.flat_begin, slice.flat_end) {}
+};
+
 /// @throws CheckpointError "<where>: ..." unless the box lies in the tensor and the range in the box.
-void check_slice(const Slice& slice, const std::string& where);
+void check_slice(const SliceRef& slice, std::string_view where);
 
 /// The global index of the slice's element `i`, counted from flat_begin: "[3, 0, 7]".
 Shape global_index(const Slice& slice, int64_t i);
+/// The same as a row-major position in the tensor. It grows with `i`.
+int64_t global_position(const SliceRef& slice, int64_t i);
 
 /// `count` consecutive elements that stand together in both slices; positions count from each slice's flat_begin.
 struct CommonRun {

@@ -71,7 +71,7 @@ TEST(Slice, ABoxOrRangeOutsideIsRefused) {
   EXPECT_SAYS(refusal({{4}, {1}, {2}, 0, 3}), "elements 0 to 3");
   EXPECT_SAYS(refusal({{4}, {1}, {2}, 2, 1}), "elements 2 to 1");
   EXPECT_SAYS(refusal(box_slice({1LL << 40, 1LL << 40}, {0, 0}, {1, 1})), "impossible");
-  check_slice({{4}, {4}, {0}, 0, 0}, "an empty box at the end is fine");
+  check_slice(Slice{{4}, {4}, {0}, 0, 0}, "an empty box at the end is fine");
 }
 
 }  // namespace

@@ -2,16 +2,14 @@
 
 #include <limits>
 #include <optional>
-#include <unordered_set>
 
 #include "base/error.h"
+#include "checkpoint/json_events.h"
 
 namespace athanor {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr int kMaxDepth = 64;  // ours are at most 5 deep; a bound keeps every later walk over the tree bounded too
 
 std::optional<int64_t> as_size(const Json& value) {
   if (value.is_number_unsigned()) {
@@ -24,24 +22,9 @@ std::optional<int64_t> as_size(const Json& value) {
 }  // namespace
 
 Json parse_strict_json(std::string_view text, const std::string& where, uint64_t first_byte) {
-  std::vector<std::unordered_set<std::string>> open_objects;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    ATHANOR_CHECK_CHECKPOINT(depth <= kMaxDepth, "{}: JSON is nested deeper than {} levels", where, kMaxDepth);
-    if (event == Json::parse_event_t::object_start) open_objects.emplace_back();
-    if (event == Json::parse_event_t::object_end) open_objects.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      ATHANOR_CHECK_CHECKPOINT(open_objects.back().insert(key).second, "{}: the key \"{}\" stands twice", where, key);
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text.begin(), text.end(), watch);
-  } catch (const Json::parse_error& error) {
-    fail<CheckpointError>("{}: not valid JSON at byte {}", where, first_byte + (error.byte > 0 ? error.byte - 1 : 0));
-  } catch (const Json::exception&) {
-    fail<CheckpointError>("{}: JSON holds a number that is out of range", where);
-  }
+  JsonEvents events(where, first_byte, nullptr);
+  Json::sax_parse(text.begin(), text.end(), &events);
+  return events.take_whole();
 }
 
 const Json& json_member(const Json& object, const char* key, const std::string& where) {
@@ -59,19 +42,26 @@ std::string json_string(const Json& object, const char* key, const std::string& 
 }
 
 int64_t json_size(const Json& object, const char* key, const std::string& where) {
-  const auto size = as_size(json_member(object, key, where));
-  ATHANOR_CHECK_CHECKPOINT(size.has_value(), "{}: \"{}\" must be a whole number from 0 to 2^63-1", where, key);
-  return *size;
+  return as_json_size(json_member(object, key, where), key, where);
 }
 
 std::vector<int64_t> json_sizes(const Json& object, const char* key, const std::string& where) {
-  const auto& value = json_member(object, key, where);
-  ATHANOR_CHECK_CHECKPOINT(value.is_array(), "{}: \"{}\" must be a list of whole numbers", where, key);
+  return as_json_sizes(json_member(object, key, where), key, where);
+}
+
+int64_t as_json_size(const Json& value, std::string_view name, const std::string& where) {
+  const auto size = as_size(value);
+  ATHANOR_CHECK_CHECKPOINT(size.has_value(), "{}: \"{}\" must be a whole number from 0 to 2^63-1", where, name);
+  return *size;
+}
+
+std::vector<int64_t> as_json_sizes(const Json& value, std::string_view name, const std::string& where) {
+  ATHANOR_CHECK_CHECKPOINT(value.is_array(), "{}: \"{}\" must be a list of whole numbers", where, name);
   std::vector<int64_t> sizes;
   sizes.reserve(value.size());
   for (const auto& item : value) {
     const auto size = as_size(item);
-    ATHANOR_CHECK_CHECKPOINT(size.has_value(), "{}: \"{}\" must hold whole numbers from 0 to 2^63-1", where, key);
+    ATHANOR_CHECK_CHECKPOINT(size.has_value(), "{}: \"{}\" must hold whole numbers from 0 to 2^63-1", where, name);
     sizes.push_back(*size);
   }
   return sizes;

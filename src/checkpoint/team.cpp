@@ -1,6 +1,9 @@
 #include "checkpoint/team.h"
 
+#include <cerrno>
+#include <new>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -9,14 +12,32 @@ namespace {
 
 using nlohmann::json;
 
-// What `act` threw, so that another process can throw it; "" if nothing.
-std::string failure_of(const std::function<void()>& act) {
+// What a library throws becomes an error of ours: the system's refusals are IoErrors, which cost a checkpoint and not
+// the run.
+void run(const std::function<void()>& act) {
   try {
     act();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::system_error& error) {  // std::filesystem_error among them
+    throw IoError(error.what(), error.code().value());
+  } catch (const std::bad_alloc&) {
+    throw IoError("not enough memory for a checkpoint's work", ENOMEM);
+  } catch (const std::exception& error) {
+    throw Error(std::string("unexpected: ") + error.what());
+  }
+}
+
+// What `act` threw, so that another process can throw it; "" if nothing.
+std::string failure_of(const std::function<void()>& act) {
+  // A path in a message may hold any bytes.
+  const auto text = [](const json& failure) { return failure.dump(-1, ' ', false, json::error_handler_t::replace); };
+  try {
+    run(act);
   } catch (const IoError& error) {
-    return json{{"message", error.what()}, {"errno", error.error_number()}}.dump();
+    return text({{"message", error.what()}, {"errno", error.error_number()}});
   } catch (const Error& error) {
-    return json{{"message", error.what()}, {"exit_code", error.exit_code()}}.dump();
+    return text({{"message", error.what()}, {"exit_code", error.exit_code()}});
   }
   return "";
 }
@@ -32,12 +53,12 @@ void throw_failure(const std::string& text) {
 }  // namespace
 
 void Team::on_first(const std::function<void()>& act) const {
-  if (size == 1) return act();
+  if (size == 1) return run(act);
   throw_failure(hear_first(is_first() ? failure_of(act) : ""));
 }
 
 void Team::on_all(const std::function<void()>& act) const {
-  if (size == 1) return act();
+  if (size == 1) return run(act);
   std::string first_failure;
   for (const std::string& failure : tell_first(failure_of(act))) {
     if (first_failure.empty()) first_failure = failure;

@@ -40,9 +40,14 @@ struct Part {
 };
 
 struct PlannedFile {
+  /// What was written of a part.
+  struct Written {
+    uint64_t byte_offset;
+    std::string hash;
+  };
   std::string name;
   std::vector<Part> parts;
-  std::vector<Piece> pieces;  // what was written
+  std::vector<Written> written;
   uint64_t size = 0;
 };
 
@@ -68,7 +73,7 @@ std::vector<PlannedFile> plan_files(const std::vector<PieceView>& views, const s
   return files;
 }
 
-std::string write_part(SafetensorsWriter& writer, const Part& part, const std::string& file) {
+std::string write_part(SafetensorsWriter& writer, const Part& part, const std::string& file, const Worked& worked) {
   if (const int injected = fault_errno("checkpoint.piece")) {
     errno = injected;
     fail_errno("cannot write", file);
@@ -81,11 +86,12 @@ std::string write_part(SafetensorsWriter& writer, const Part& part, const std::s
     const float* block = part.elements(at, std::span(buffer).first(std::min(count, buffer.size())));
     hasher.update(block, count * sizeof(float));
     writer.append(block, count * sizeof(float));
+    if (worked) worked(static_cast<int64_t>(count * sizeof(float)));
   }
   return hasher.hex();
 }
 
-void write_one_file(const std::filesystem::path& folder, PlannedFile& file) {
+void write_one_file(const std::filesystem::path& folder, PlannedFile& file, const Worked& worked) {
   std::vector<TensorSpec> specs;
   for (size_t i = 0; i < file.parts.size(); ++i) {
     const auto& part = file.parts[i];
@@ -94,14 +100,14 @@ void write_one_file(const std::filesystem::path& folder, PlannedFile& file) {
   SafetensorsWriter writer(folder / file.name, specs, {{"format", "athanor-checkpoint"}});
   for (const auto& part : file.parts) {
     const uint64_t at = writer.position();
-    file.pieces.push_back({part.view->tensor, part.slice(), file.name, at, write_part(writer, part, file.name)});
+    file.written.push_back({at, write_part(writer, part, file.name, worked)});
   }
   file.size = writer.position();
   writer.commit();
 }
 
 /// Each thread takes the next file until there is none or one has failed; the first failure is thrown here.
-void write_files(const std::filesystem::path& folder, std::vector<PlannedFile>& files, int num_threads) {
+void write_files(const std::filesystem::path& folder, std::vector<PlannedFile>& files, const WriteOptions& options) {
   std::atomic<size_t> next{0};
   std::atomic<bool> failed{false};
   std::exception_ptr first_failure;
@@ -109,7 +115,7 @@ void write_files(const std::filesystem::path& folder, std::vector<PlannedFile>& 
   const auto work = [&] {
     for (size_t i = next++; i < files.size() && !failed; i = next++) {
       try {
-        write_one_file(folder, files[i]);
+        write_one_file(folder, files[i], options.worked);
       } catch (...) {
         const std::lock_guard lock(mutex);
         if (!failed.exchange(true)) first_failure = std::current_exception();
@@ -117,7 +123,7 @@ void write_files(const std::filesystem::path& folder, std::vector<PlannedFile>& 
     }
   };
   std::vector<std::thread> threads;
-  const auto wanted = std::min<size_t>(files.size(), static_cast<size_t>(std::max(1, num_threads)));
+  const auto wanted = std::min<size_t>(files.size(), static_cast<size_t>(std::max(1, options.num_threads)));
   for (size_t i = 1; i < wanted; ++i) threads.emplace_back(work);
   work();
   for (auto& thread : threads) thread.join();
@@ -130,27 +136,39 @@ void write_pieces(const std::filesystem::path& folder, const std::string& prefix
                   Manifest& manifest, const WriteOptions& options) {
   for (const auto& view : views) {
     check_slice(view.slice, "cannot write tensor " + view.tensor);
-    const auto [known, added] = manifest.tensors.emplace(view.tensor, view.slice.global_shape);
-    ATHANOR_CHECK_CHECKPOINT(known->second == view.slice.global_shape,
-                             "cannot write tensor {} with shape {} and again with shape {}", view.tensor,
-                             shape_text(known->second), shape_text(view.slice.global_shape));
+    manifest.add_tensor(view.tensor, view.slice.global_shape);
   }
   auto files = plan_files(views, prefix, options.max_file_bytes);
-  write_files(folder, files, options.num_threads);
-  for (auto& file : files) {
-    manifest.files[file.name] = file.size;
-    std::move(file.pieces.begin(), file.pieces.end(), std::back_inserter(manifest.pieces));
+  write_files(folder, files, options);
+  for (const auto& file : files) {
+    const auto* row = &*manifest.files.insert_or_assign(file.name, file.size).first;
+    for (size_t i = 0; i < file.parts.size(); ++i) {
+      const auto* tensor = &*manifest.tensors.find(file.parts[i].view->tensor);
+      const auto hash = PieceHash::parse(file.written[i].hash);
+      manifest.add_piece(tensor, row, file.parts[i].slice(), file.written[i].byte_offset, hash.value());
+    }
   }
 }
 
 namespace {
 
-// The manifests that all members wrote, on the first one.
-void join_team(const Team& team, Manifest& manifest) {
-  if (team.size == 1) return;
-  const auto texts = team.tell_first(manifest_text(manifest));
-  for (size_t i = 1; i < texts.size(); ++i)
-    join_manifests(manifest, parse_manifest_part(texts[i], fmt::format("what writer {} wrote", i)));
+// On the first member: adds to its own manifest what the others wrote.
+void join_texts(Manifest& manifest, std::vector<std::string> texts, const Worked& worked) {
+  for (size_t i = 1; i < texts.size(); ++i) {
+    const auto text = std::move(texts[i]);  // gone once it is read
+    join_manifests(manifest, parse_manifest_part(text, fmt::format("what writer {} wrote", i)));
+    if (worked) worked(static_cast<int64_t>(text.size()));
+  }
+}
+
+// What nobody could read is not kept.
+std::string readable_text(const Manifest& manifest, const std::filesystem::path& path, const Worked& worked) {
+  auto text = manifest_text(manifest);
+  if (worked) worked(static_cast<int64_t>(text.size()));
+  check_manifest(text, "cannot write " + path.string(), [&](size_t) {
+    if (worked) worked(1);
+  });
+  return text;
 }
 
 }  // namespace
@@ -169,12 +187,18 @@ void write_checkpoint(const std::filesystem::path& folder, const std::vector<Pie
   if (!model.is_null()) manifest.model = model;
   if (!state.is_null()) manifest.state = state;
   const std::string prefix = team.size == 1 ? "pieces" : fmt::format("pieces-{:05}", team.index);
-  team.on_all([&] { write_pieces(staging, prefix, pieces, manifest, options); });
-  join_team(team, manifest);
+  std::string own;
+  team.on_all([&] {
+    auto watched = options;
+    if (!watched.worked) watched.worked = team.worked;
+    write_pieces(staging, prefix, pieces, manifest, watched);
+    if (!team.is_first()) own = manifest_text(manifest);
+  });
+  auto texts = team.size > 1 ? team.tell_first(own) : std::vector<std::string>{};
   team.on_first([&] {
-    const auto text = manifest_text(manifest);
-    parse_manifest(text, "cannot write " + (folder / kManifestName).string());  // what nobody could read is not kept
-    write_file_atomically(staged->staging() / kManifestName, text);
+    join_texts(manifest, std::move(texts), team.worked);
+    write_file_atomically(staged->staging() / kManifestName,
+                          readable_text(manifest, folder / kManifestName, team.worked));
     if (before_commit) before_commit();
     fault_point("checkpoint.before_commit");
     staged->commit();

@@ -31,6 +31,8 @@ struct WriteOptions {
   uint64_t max_file_bytes = uint64_t{1} << 30;
   /// Files written at the same time.
   int num_threads = 2;
+  /// Told of every block that is written, in bytes.
+  Worked worked = {};
 };
 
 /// Writes `pieces` into files `<prefix>-00000.safetensors`, ... in `folder`, synced, and adds tensors, files and pieces

@@ -228,6 +228,7 @@ struct CheckpointConfig {
   std::string model_dtype = "bfloat16";
   std::string resume = "auto";
   std::string load = "broadcast";
+  bool fresh_moments = false;
 
   void describe(Fields& f) {
     f.field("interval", interval, "steps between full checkpoints, of which the newest two are kept; 0 turns them off",
@@ -243,6 +244,9 @@ struct CheckpointConfig {
             "how weights that one rank of each replica has read reach the others: sent on, or as a sum with the "
             "others' zeros",
             one_of({"broadcast", "all_reduce"}));
+    f.field("fresh_moments", fresh_moments,
+            "begin with zero moments, and count the optimizer's updates from there, where resume names a folder or a "
+            "checkpoint lacks moments; a run that goes on from its own checkpoints keeps its moments");
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "kernels/adamw.h"
 #include "ops/flat_memory.h"
@@ -29,23 +30,41 @@ AdamW::AdamW(const OptimizerConfig& config, const ParameterStore& parameters)
     ATHANOR_CHECK(used[i], "optimizer.no_weight_decay: \"{}\" matches no parameter of this model",
                   config.no_weight_decay[i]);
   }
+  set_fresh_since({});
+}
+
+void AdamW::set_fresh_since(const std::map<std::string, int64_t>& step_of_parameter) {
+  ages_ = {{{0, parameters_.flat_size()}, 0}};
+  for (const auto& entry : parameters_.table()) {
+    const auto found = step_of_parameter.find(entry.name);
+    const int64_t since = found == step_of_parameter.end() ? 0 : found->second;
+    if (since == ages_.back().since) continue;
+    ages_.back().range.end = entry.flat_begin;
+    ages_.push_back({{entry.flat_begin, parameters_.flat_size()}, since});
+  }
 }
 
 int64_t AdamW::step(int64_t step, double lr, double grad_scale, FlatRange range) {
-  const double beta1 = config_.betas[0], beta2 = config_.betas[1], count = static_cast<double>(step);
+  const double beta1 = config_.betas[0], beta2 = config_.betas[1];
   kernels::AdamwStep rule{};
   rule.lr = static_cast<float>(lr);
   rule.beta1 = beta1;
   rule.beta2 = beta2;
   rule.eps = static_cast<float>(config_.eps);
-  rule.bias_correction1 = static_cast<float>(1 - std::pow(beta1, count));
-  rule.bias_correction2 = static_cast<float>(1 - std::pow(beta2, count));
   rule.grad_scale = static_cast<float>(grad_scale);
   int64_t changed = 0;
   for (const Segment& segment : segments_) {
     rule.weight_decay = segment.decayed ? static_cast<float>(config_.weight_decay) : 0.0f;
-    parameters_.for_each_owned(intersect(range, segment.range),
-                               [&](FlatRange owned, int64_t state) { changed += update(rule, owned, state); });
+    for (const Age& age : ages_) {
+      const FlatRange common = intersect(intersect(range, segment.range), age.range);
+      if (common.size() <= 0) continue;
+      ATHANOR_ASSERT(step > age.since);
+      const auto updates = static_cast<double>(step - age.since);
+      rule.bias_correction1 = static_cast<float>(1 - std::pow(beta1, updates));
+      rule.bias_correction2 = static_cast<float>(1 - std::pow(beta2, updates));
+      parameters_.for_each_owned(common,
+                                 [&](FlatRange owned, int64_t state) { changed += update(rule, owned, state); });
+    }
   }
   return changed;
 }

@@ -2,6 +2,7 @@
 // AdamW over flat buckets in one pass: fp32 master (or its two halves) and moments, of what this rank owns.
 // Source: Loshchilov and Hutter 2019; the paper's recipe decays all parameters (Optimus §2.1).
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,14 @@ class AdamW {
   /// `parameters` must outlive the optimizer. Moments are allocated here, zero.
   AdamW(const OptimizerConfig& config, const ParameterStore& parameters);
 
-  /// Update `step` (1-based) of what is owned in `range` of flat memory. Gradients are multiplied by grad_scale, used
-  /// and set to zero; the master moves, and what forward reads is rounded from it. 28 or, in bf16, 32 bytes of memory
-  /// traffic for each parameter.
+  /// For each parameter whose moments have not been kept since the run's beginning: the step after which they were
+  /// zero. Its updates are counted from there. Of a parameter that this rank does not hold nothing is kept.
+  void set_fresh_since(const std::map<std::string, int64_t>& step_of_parameter);
+
+  /// Update `step` (1-based) of the run, of what is owned in `range` of flat memory. The bias of a parameter's moments
+  /// is corrected for as many updates as they hold. Gradients are multiplied by grad_scale, used and set to zero; the
+  /// master moves, and what forward reads is rounded from it. 28 or, in bf16, 32 bytes of memory traffic for each
+  /// parameter.
   /// @return how many weights changed, as forward reads them.
   int64_t step(int64_t step, double lr, double grad_scale, FlatRange range);
   /// Of all that is owned.
@@ -35,11 +41,17 @@ class AdamW {
     FlatRange range;
     bool decayed;
   };
+  // Neighbouring parameters with as many updates: the run's less `since`.
+  struct Age {
+    FlatRange range;
+    int64_t since;
+  };
   int64_t update(const kernels::AdamwStep& update, FlatRange range, int64_t state) const;
 
   OptimizerConfig config_;
   const ParameterStore& parameters_;
   std::vector<Segment> segments_;
+  std::vector<Age> ages_;
   Tensor exp_avg_, exp_avg_sq_;
 };
 

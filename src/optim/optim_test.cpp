@@ -92,6 +92,49 @@ TEST(AdamW, APatternThatMatchesNothingIsRefused) {
   EXPECT_THROW(AdamW(c, parameters), ConfigError);
 }
 
+TEST(AdamW, TheFirstUpdateAfterFreshMomentsIsThatOfAFreshRunAndOthersGoOn) {
+  OptimizerConfig c;
+  c.weight_decay = 0;
+  c.betas = {0.9, 0.999};
+  constexpr double kRate = 0.5;
+  const auto after_one = [&](int64_t step, const std::map<std::string, int64_t>& fresh_since) {
+    ParameterStore parameters(two_parameters(), at::kFloat, ParameterStore::Use::kTraining);
+    AdamW optimizer(c, parameters);
+    optimizer.set_fresh_since(fresh_since);
+    parameters.grad().fill_(-3);
+    optimizer.step(step, kRate, 1.0);
+    return std::pair(parameters.master_copy("a.norm.weight"), parameters.master_copy("b.weight"));
+  };
+  const auto fresh = after_one(1, {});
+  EXPECT_FLOAT_EQ(fresh.first.min().item<float>(), kRate);  // lr · sign(gradient)
+  const auto both = after_one(20'001, {{"a.norm.weight", 20'000}, {"b.weight", 20'000}, {"elsewhere", 7}});
+  EXPECT_TRUE(at::equal(both.first, fresh.first));
+  EXPECT_TRUE(at::equal(both.second, fresh.second));
+  const auto one = after_one(20'001, {{"b.weight", 20'000}});
+  EXPECT_TRUE(at::equal(one.second, fresh.second));
+  // Zero moments that are said to hold 20,000 updates: (1 − β1)/√(1 − β2) of lr. 1 − 0.999^20001 is 2e-9 from 1.
+  EXPECT_NEAR(one.first.min().item<float>(), kRate * 0.1 / std::sqrt(0.001), 1e-5);
+}
+
+TEST(AdamW, TheFirstUpdatesAfterFreshMomentsAreThoseOfTorch) {
+  // torch.optim.AdamW([w], lr=0.01, betas=(0.9, 0.95), weight_decay=0.1), w = 1, gradients 0.5, -0.25, 1, in float64.
+  constexpr double kTorch[3] = {0.9890000002, 0.9853273057873828, 0.9778545292435392};
+  OptimizerConfig c;
+  c.weight_decay = 0.1;
+  c.betas = {0.9, 0.95};
+  c.eps = 1e-8;
+  ParameterStore parameters(two_parameters(), at::kFloat, ParameterStore::Use::kTraining);
+  fill_with_ones(parameters);
+  AdamW optimizer(c, parameters);
+  optimizer.set_fresh_since({{"a.norm.weight", 20'000}, {"b.weight", 20'000}});
+  int64_t step = 20'000;
+  for (const auto& [gradient, expected] : {std::pair{0.5, kTorch[0]}, {-0.25, kTorch[1]}, {1.0, kTorch[2]}}) {
+    parameters.grad().fill_(gradient);
+    optimizer.step(++step, 0.01, 1.0);
+    EXPECT_NEAR(parameters.master_copy("b.weight").max().item<float>(), expected, 1e-6);  // a dozen roundings near 1
+  }
+}
+
 TEST(AdamW, UpdatesBelowHalfAnUlpOfBf16AreKeptInTheMaster) {
   ParameterStore parameters(two_parameters(), at::kBFloat16, ParameterStore::Use::kTraining);
   fill_with_ones(parameters);

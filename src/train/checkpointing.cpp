@@ -1,13 +1,18 @@
 #include "train/checkpointing.h"
 
+#include <exception>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "arch/inventory.h"
+#include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/model_identity.h"
 #include "checkpoint/rotation.h"
 #include "config/dump.h"
+#include "train/moment_ages.h"
 #include "train/router_state.h"
 #include "train/run_folder.h"
 #include "train/state_pieces.h"
@@ -18,6 +23,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kUpdates = "optimizer_updates";
 constexpr const char* kProgressFile = "athanor.json";  // beside a model-only checkpoint
 
 json ledger_json(const DataLedger& ledger) {
@@ -96,6 +102,7 @@ void load_routers(TrainState& state, const json& stored, const std::string& wher
 json state_json(const TrainState& state) {
   json result = progress_json(state);
   result["config"] = dump_run_config(state.config);
+  result[kUpdates] = updates_json(state);
   if (state.previous_share.defined()) result[kRouterPreviousShare] = rows_of(state.previous_share);
   if (state.router_bias.defined()) result[kRouterBias] = rows_of(state.router_bias);
   return result;
@@ -112,8 +119,14 @@ void save_checkpoint(TrainState& state) {
 void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint) {
   const std::string where = checkpoint.folder().string();
   check_same_model(checkpoint.manifest().model, state.config.model, where);
-  load_state_pieces(state, checkpoint);
   apply_progress(state, checkpoint.state(), where);
+  const Moments moments = choose_moments(state, checkpoint);
+  load_state_pieces(state, checkpoint, moments);
+  if (moments == Moments::kFresh) {
+    note_fresh_moments(state);
+  } else {
+    apply_updates(state, checkpoint.state().value(kUpdates, json()), where);
+  }
   load_routers(state, checkpoint.state(), where);
 }
 
@@ -123,11 +136,12 @@ void load_progress(TrainState& state, const fs::path& model_folder) {
   const json progress = json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
   ATHANOR_CHECK_CHECKPOINT(!progress.is_discarded(), "{} is not JSON; remove it to begin at step 0", file.string());
   apply_progress(state, progress, file.string());
+  note_fresh_moments(state);
 }
 
 namespace {
 
-void export_model(const TrainState& state, const fs::path& folder, const ParameterReader& read) {
+void export_model(const TrainState& state, const fs::path& folder, const ParameterReader& read, const Team& team) {
   HfExportOptions options;
   options.dtype = state.config.checkpoint.model_dtype == "float32" ? Dtype::kF32 : Dtype::kBF16;
   options.tokenizer = RunFolder{state.config.train.run_dir}.tokenizer();
@@ -137,26 +151,43 @@ void export_model(const TrainState& state, const fs::path& folder, const Paramet
   config.model = state.config.model;
   config.eos_token_id = state.data.eos_id;
   config.router_aux_loss_coef = state.config.moe.router_aux_loss_coef;
-  export_hf_folder(folder, config, read, options);
+  export_hf_folder(folder, config, read, options, team);
 }
 
-// No rank holds the whole model: they write what they have beside the place, and the first makes the folder of that.
+// Writes what all ranks have beside the place, and makes the folder of that.
+void export_from_parts(const TrainState& state, const fs::path& folder, const fs::path& parts, const Team& team) {
+  write_checkpoint(parts, master_pieces(state), model_identity(state.config.model), {}, {}, {}, team);
+  std::optional<CheckpointReader> reader;  // of those that write a file
+  const auto read = [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
+    if (!reader) reader = CheckpointReader::open(parts, team.worked);
+    Slice slice = whole_slice(spec.shape);
+    slice.flat_begin = first;
+    slice.flat_end = first + static_cast<int64_t>(out.size());
+    reader->load({{"master/" + spec.name, slice, out.data()}});
+  };
+  export_model(state, folder, read, team);
+}
+
+// No rank holds the whole model. The parts go whatever becomes of the export: they take as much room as the master.
 void export_together(const TrainState& state, const fs::path& folder) {
   const Team team = team_of(state.mesh);
-  const fs::path parts = folder.parent_path() / ("." + folder.filename().string() + ".parts.tmp");
-  const auto remove_parts = [&] { fs::remove_all(parts); };
-  team.on_first(remove_parts);
-  write_checkpoint(parts, master_pieces(state), model_identity(state.config.model), {}, {}, {}, team);
+  const fs::path parts = folder.parent_path() / fmt::format(".{}.parts.tmp", folder.filename().string());
+  team.on_first([&] { fs::remove_all(parts); });
+  std::exception_ptr failure;
+  try {
+    export_from_parts(state, folder, parts, team);
+  } catch (const CommError&) {
+    throw;  // there is nobody to agree with
+  } catch (const Error&) {
+    failure = std::current_exception();  // every rank's
+  }
+  team.on_all([] {});  // every rank has closed them: NFS keeps what is mapped
   team.on_first([&] {
-    const CheckpointReader reader = CheckpointReader::open(parts);
-    export_model(state, folder, [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
-      Slice slice = whole_slice(spec.shape);
-      slice.flat_begin = first;
-      slice.flat_end = first + static_cast<int64_t>(out.size());
-      reader.load({{"master/" + spec.name, slice, out.data()}});
-    });
-    remove_parts();
+    std::error_code error;
+    fs::remove_all(parts, error);
+    if (error) log::warn("cannot remove {}: {}; remove it by hand", parts.string(), error.message());
   });
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace
@@ -167,9 +198,12 @@ fs::path save_model(TrainState& state) {
   if (state.mesh.world().size() > 1) {
     export_together(state, folder);
   } else {
-    export_model(state, folder, [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
-      state.parameters.read_master(state.parameters.entry(spec.name), first, out);
-    });
+    export_model(
+        state, folder,
+        [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
+          state.parameters.read_master(state.parameters.entry(spec.name), first, out);
+        },
+        team_of(state.mesh));
   }
   return folder;
 }

@@ -8,8 +8,8 @@
 
 namespace athanor {
 
-/// Everything a checkpoint stores beside tensors: step, ledger of the data, seed, configuration, the router's previous
-/// shares and bias.
+/// Everything a checkpoint stores beside tensors: step, updates of each parameter, ledger of the data, seed,
+/// configuration, the router's previous shares and bias.
 nlohmann::json state_json(const TrainState& state);
 
 /// Writes a full checkpoint into run_dir/checkpoints and keeps the newest two. Collective: each rank writes what is its
@@ -18,15 +18,18 @@ void save_checkpoint(TrainState& state);
 
 /// Reads tensors and numbers back, whatever layout wrote them; what forward reads is rounded from the master.
 /// Collective.
-/// @throws CheckpointError if it is of another model; ConfigError if train.seed differs, since the order of the data
+/// @throws CheckpointError if it is of another model, or lacks moments and checkpoint.fresh_moments does not ask for
+/// fresh ones (moment_ages.h); ConfigError if train.seed differs, since the order of the data
 /// would change under the cursor.
 void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint);
 
-/// Step, tokens and data ledger of a model-only checkpoint (its athanor.json); moments stay fresh.
+/// Step, tokens and data ledger of a model-only checkpoint (its athanor.json); moments are fresh from there on.
 void load_progress(TrainState& state, const std::filesystem::path& model_folder);
 
 /// Writes run_dir/models/step-… : a folder that transformers loads, with athanor.json (step, tokens, ledger) beside it.
-/// Collective. @return the folder. @throws IoError on every rank.
+/// Collective: no rank may hold the whole model, so each writes its parts beside the place, the ranks share the files
+/// that are made of these, and the parts go, whether or not it could be written. @return the folder. @throws IoError on
+/// every rank.
 std::filesystem::path save_model(TrainState& state);
 
 }  // namespace athanor

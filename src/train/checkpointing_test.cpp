@@ -2,13 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include "arch/inventory.h"
+#include "base/error.h"
 #include "base/files.h"
 #include "base/random.h"
+#include "checkpoint/model_identity.h"
 #include "checkpoint/rotation.h"
 #include "checkpoint/test_folder.h"
 #include "kernels/master.h"
 #include "model/initialize.h"
+#include "train/moment_ages.h"
 #include "train/run_folder.h"
+#include "train/state_pieces.h"
 
 namespace athanor {
 namespace {
@@ -46,6 +51,34 @@ class Checkpointing : public FolderTest {
     }
     state->step = 3;
     return state;
+  }
+
+  /// Writes the state's checkpoint, changed, into another folder; answers its path.
+  fs::path write_changed(const TrainState& state, const std::function<bool(const std::string& tensor)>& keep,
+                         const std::function<void(nlohmann::json& numbers)>& change = {}) {
+    auto pieces = state_pieces(state);
+    std::erase_if(pieces, [&](const PieceView& piece) { return !keep(piece.tensor); });
+    auto numbers = state_json(state);
+    if (change) change(numbers);
+    const fs::path path = folder_ / "changed" / step_folder_name(state.step);
+    fs::remove_all(path);
+    fs::create_directories(path.parent_path());
+    write_checkpoint(path, pieces, model_identity(state.config.model), numbers);
+    return path;
+  }
+  static bool all(const std::string&) { return true; }
+  static bool masters(const std::string& tensor) { return tensor.starts_with("master/"); }
+
+  /// Takes a step of known gradients.
+  static void update(TrainState& state) {
+    CounterRandom(9, "gradients")
+        .fill_normal(state.parameters.grad().data_ptr<float>(), 0,
+                     static_cast<uint64_t>(state.parameters.grad().numel()), 1.0);
+    state.optimizer.step(state.step + 1, 1e-3, 1.0);
+  }
+  static void expect_equal_weights(const TrainState& a, const TrainState& b) {
+    for (const auto& entry : a.parameters.table())
+      EXPECT_TRUE(at::equal(a.parameters.master_copy(entry.name), b.parameters.master_copy(entry.name))) << entry.name;
   }
 
   static std::map<std::string, std::string> files_of(const fs::path& folder) {
@@ -96,6 +129,85 @@ TEST_F(Checkpointing, AnFp32CheckpointGoesOnInBf16WithEveryMasterItCanStore) {
     const Tensor wide = state->parameters.master_copy(entry.name), kept = narrow.parameters.master_copy(entry.name);
     for (int64_t i = 0; i < wide.numel(); ++i)
       ASSERT_EQ(kept.data_ptr<float>()[i], kernels::storable_master(wide.data_ptr<float>()[i])) << entry.name;
+  }
+}
+
+TEST_F(Checkpointing, TheFirstUpdateAfterFreshMomentsAtStep20000IsThatOfAFreshRun) {
+  const auto old = trained("float32", "old");
+  old->step = 20'000;
+  const fs::path path = write_changed(*old, masters);
+  TrainState fresh(config("float32", "fresh"), {}), resumed(config("float32", "resumed"), {});
+  resumed.config.checkpoint.fresh_moments = true;
+  load_checkpoint(resumed, CheckpointReader::open(path));
+  EXPECT_EQ(resumed.step, 20'000);
+  for (const auto& entry : fresh.parameters.table()) {
+    const Tensor master = old->parameters.master_copy(entry.name);
+    fresh.parameters.write_master(fresh.parameters.entry(entry.name), 0,
+                                  {master.data_ptr<float>(), static_cast<size_t>(master.numel())});
+  }
+  update(fresh);
+  update(resumed);
+  expect_equal_weights(fresh, resumed);
+  for (const auto& count : updates_json(resumed)) EXPECT_EQ(count, 0);
+}
+
+TEST_F(Checkpointing, AModelOnlyFolderGoesOnWithMomentsOfNoUpdates) {
+  const auto old = trained("float32", "old");
+  old->step = 300;
+  const fs::path model = save_model(*old);
+  TrainState resumed(config("float32", "resumed"), {});
+  load_progress(resumed, model);
+  EXPECT_EQ(resumed.step, 300);
+  EXPECT_EQ(resumed.fresh_since.size(), make_inventory(resumed.config.model).size());
+  for (const auto& [name, since] : resumed.fresh_since) EXPECT_EQ(since, 300) << name;
+}
+
+TEST_F(Checkpointing, MomentsThatACheckpointLacksAreRefusedByNameUnlessFreshOnesAreAskedFor) {
+  const auto state = trained("float32", "run");
+  const auto but_one = [](const std::string& tensor) { return tensor != "exp_avg_sq/model.norm.weight"; };
+  const auto load = [&](bool fresh, const fs::path& path) {
+    auto c = config("float32", "run");
+    c.checkpoint.fresh_moments = fresh;
+    auto loaded = std::make_unique<TrainState>(c, DataIdentity{});
+    load_checkpoint(*loaded, CheckpointReader::open(path));
+    return loaded;
+  };
+  const auto refusal = message_of<CheckpointError>([&] { load(false, write_changed(*state, but_one)); });
+  EXPECT_SAYS(refusal, "lacks 1 of the optimizer's moments (exp_avg_sq/model.norm.weight)");
+  EXPECT_SAYS(refusal, "checkpoint.fresh_moments = true");
+  EXPECT_SAYS(message_of<CheckpointError>([&] { load(false, write_changed(*state, masters)); }), "more");
+  const auto fresh = load(true, write_changed(*state, but_one));
+  EXPECT_EQ(fresh->optimizer.exp_avg().abs().max().item<float>(), 0);
+  // A folder that resume names begins anew as well; the run's own checkpoints keep what they have.
+  EXPECT_EQ(load(true, write_changed(*state, all))->optimizer.exp_avg().abs().max().item<float>(), 0);
+  save_checkpoint(*state);
+  const auto own = load(true, checkpoint_of(*state));
+  EXPECT_GT(own->optimizer.exp_avg().abs().max().item<float>(), 0);
+  EXPECT_TRUE(own->fresh_since.empty());
+  // An imported run has taken no step and has none.
+  state->step = 0;
+  EXPECT_EQ(load(false, write_changed(*state, masters))->step, 0);
+}
+
+TEST_F(Checkpointing, UpdatesOfEachParameterAreKeptAndOlderCheckpointsHaveHadAll) {
+  const auto state = trained("bfloat16", "run");
+  state->set_fresh_since({{"model.norm.weight", 2}});
+  const fs::path path = write_changed(*state, all);
+  TrainState loaded(state->config, {});
+  load_checkpoint(loaded, CheckpointReader::open(path));
+  EXPECT_EQ(loaded.fresh_since, state->fresh_since);
+  update(*state);
+  update(loaded);
+  expect_equal_weights(*state, loaded);
+  TrainState older(state->config, {});
+  load_checkpoint(older, CheckpointReader::open(write_changed(
+                             *state, all, [](auto& numbers) { ASSERT_EQ(numbers.erase("optimizer_updates"), 1u); })));
+  EXPECT_TRUE(older.fresh_since.empty());
+  for (const nlohmann::json& wrong : {nlohmann::json(4), nlohmann::json(-1), nlohmann::json("3"), nlohmann::json()}) {
+    const fs::path changed =
+        write_changed(*state, all, [&](auto& numbers) { numbers["optimizer_updates"]["model.norm.weight"] = wrong; });
+    EXPECT_SAYS(message_of<CheckpointError>([&] { load_checkpoint(older, CheckpointReader::open(changed)); }),
+                "the updates of model.norm.weight are");
   }
 }
 

@@ -3,15 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cmath>
 #include <mutex>
 
 #include "arch/memory.h"
+#include "base/error.h"
+#include "base/files.h"
 #include "base/random.h"
 #include "checkpoint/rotation.h"
 #include "checkpoint/test_folder.h"
 #include "comm/thread_wire.h"
 #include "model/initialize.h"
 #include "train/checkpointing.h"
+#include "train/moment_ages.h"
 #include "train/run_folder.h"
 #include "train/state_pieces.h"
 #include "train/train_step.h"
@@ -138,6 +143,92 @@ TEST_F(Ranks, AnyLayoutReadsTheCheckpointOfAnyOtherBitForBit) {
     before = checkpoint_of(next, 2);
     expect_equal(expected, tensors_of(before), fmt::format("layout {}", i));
   }
+}
+
+TEST_F(Ranks, UpdatesOfEachParameterAreTheSameUnderAnyLayout) {
+  const RunConfig first = config(kOne, "one");
+  const std::map<std::string, int64_t> fresh_since{{"model.norm.weight", 1},
+                                                   {"model.layers.2.mlp.experts.gate_proj.weight", 2}};
+  on_ranks(first, [&](TrainState& state) {
+    initialize(state);
+    train(state, 1);
+    for (const auto& [name, since] : fresh_since) state.parameters.entry(name);  // throws if there is none
+    state.set_fresh_since(fresh_since);
+    state.step = 2;
+    save_checkpoint(state);
+  });
+  fs::path before = checkpoint_of(first, 2);
+  const auto expected = CheckpointReader::open(before).state().at("optimizer_updates");
+  EXPECT_EQ(expected.at("model.norm.weight"), 1);
+  EXPECT_EQ(expected.at("lm_head.weight"), 2);
+  for (size_t i = 0; i < kLayouts.size(); i += 3) {
+    const RunConfig next = config(kLayouts[i], fmt::format("updates{}", i));
+    on_ranks(next, [&](TrainState& state) {
+      load_checkpoint(state, CheckpointReader::open(before));
+      if (state.fresh_since != fresh_since) throw std::runtime_error("other updates");
+      save_checkpoint(state);
+    });
+    before = checkpoint_of(next, 2);
+    EXPECT_EQ(CheckpointReader::open(before).state().at("optimizer_updates"), expected) << i;
+  }
+}
+
+TEST_F(Ranks, AStepThatTheGuardRefusesCountsNoUpdate) {
+  on_ranks(config(kOne, "guard"), [](TrainState& state) {
+    initialize(state);
+    train(state, 1);
+    StepReport report = compute_gradients(state, batch(1));
+    report.grad_norm = std::nan("");
+    apply_update(state, batch(1), report);
+    for (const auto& count : updates_json(state)) EXPECT_EQ(count, 1);
+  });
+}
+
+TEST_F(Ranks, ADiskThatFillsDuringAModelExportLeavesNothingAndTheNextExportWorks) {
+  // The first rank's and the second's part beside the place, then the model itself.
+  for (const char* fault : {"checkpoint.piece:enospc@1", "checkpoint.piece:enospc@9", "export.block:enospc@3"}) {
+    const auto export_twice = [&] {
+      const RunConfig c = config({1, 2, 2, "ep_aware"}, "export");
+      const fs::path models = RunFolder{c.train.run_dir}.models();
+      std::atomic<int> told{0};
+      on_ranks(c, [&](TrainState& state) {
+        initialize(state);
+        try {
+          save_model(state);
+        } catch (const IoError& error) {
+          told += error.disk_full();
+        }
+        const bool nothing_left = !fs::exists(models) || fs::is_empty(models);
+        team_of(state.mesh).on_all([] {});  // all have looked
+        save_model(state);
+        if (!nothing_left) throw std::runtime_error("something was left in " + models.string());
+      });
+      const auto entries = std::distance(fs::directory_iterator(models), {});
+      std::_Exit(told == 2 && entries == 1 && fs::exists(models / "step-00000000" / "config.json") ? 0 : 1);
+    };
+    ::setenv("ATHANOR_FAULT", fault, 1);
+    EXPECT_EXIT(export_twice(), testing::ExitedWithCode(0), "") << fault;
+    ::unsetenv("ATHANOR_FAULT");
+    fs::remove_all(folder_ / "export");
+  }
+}
+
+TEST_F(Ranks, RanksShareTheFilesOfAModel) {
+  // What one rank writes, byte for byte, whoever writes which file.
+  const RunConfig one = config(kOne, "export_one"), four = config({1, 4, 2, "ep_aware"}, "export_four");
+  for (const RunConfig& c : {one, four}) {
+    on_ranks(c, [](TrainState& state) {
+      initialize(state);
+      save_model(state);
+    });
+  }
+  const auto files_of = [](const RunConfig& c) {
+    std::map<std::string, std::string> files;
+    const fs::path folder = RunFolder{c.train.run_dir}.models() / step_folder_name(0);
+    for (const auto& each : fs::directory_iterator(folder)) files[each.path().filename()] = read_file(each.path());
+    return files;
+  };
+  EXPECT_EQ(files_of(one), files_of(four));
 }
 
 TEST_F(Ranks, ACutRunGoesOnUnderItsLayoutWithTheSameBits) {

@@ -28,10 +28,7 @@ void load_weights(TrainState& state, const HfFolder& folder) {
 // checkpoint.resume names a folder: a full checkpoint, or a model-only one whose moments start fresh.
 void resume_from_path(TrainState& state, const fs::path& path) {
   if (fs::exists(path / kManifestName)) {
-    const auto checkpoint = CheckpointReader::open(path);
-    const Team team = team_of(state.mesh);
-    team.on_all([&] { checkpoint.verify(team.index, team.size); });
-    load_checkpoint(state, checkpoint);
+    load_checkpoint(state, open_verified(path, team_of(state.mesh)));
     log::info("resumed from {} at step {}", path.string(), state.step);
     return;
   }

@@ -2,12 +2,13 @@
 
 #include <functional>
 
+#include "arch/inventory.h"
 #include "parallel/share.h"
 
 namespace athanor {
 namespace {
 
-constexpr const char* kMaster = "master";
+constexpr const char *kMaster = "master", *kExpAvg = "exp_avg", *kExpAvgSq = "exp_avg_sq";
 
 // The moments, which lie in memory as they are stored; the master does not (parallel/parameters.h).
 struct Kind {
@@ -15,7 +16,7 @@ struct Kind {
   Tensor state;
 };
 std::vector<Kind> moment_kinds(const TrainState& state) {
-  return {{"exp_avg", state.optimizer.exp_avg()}, {"exp_avg_sq", state.optimizer.exp_avg_sq()}};
+  return {{kExpAvg, state.optimizer.exp_avg()}, {kExpAvgSq, state.optimizer.exp_avg_sq()}};
 }
 
 std::string tensor_name(const char* kind, const BucketEntry& e) { return std::string(kind) + "/" + e.name; }
@@ -55,30 +56,31 @@ int64_t state_begin(const TrainState& state, FlatRange range) {
   return begin;
 }
 
-void add_target(TrainState& state, const BucketEntry& e, FlatRange range, const CheckpointReader& checkpoint,
-                std::vector<TargetView>& targets) {
+void add_targets(TrainState& state, const BucketEntry& e, FlatRange range, Moments moments,
+                 std::vector<TargetView>& targets) {
   const auto write = [&state, &e, first = range.begin - e.flat_begin](int64_t at, std::span<const float> values) {
     state.parameters.write_master(e, first + at, values);
   };
   targets.push_back({tensor_name(kMaster, e), slice_of(e, range), nullptr, write});
+  if (moments == Moments::kFresh) return;
   for (const Kind& kind : moment_kinds(state)) {
-    // An imported model has no moments yet; the optimizer's are zero.
-    if (!checkpoint.manifest().tensors.contains(tensor_name(kind.name, e))) continue;
     targets.push_back(
         {tensor_name(kind.name, e), slice_of(e, range), kind.state.data_ptr<float>() + state_begin(state, range)});
   }
 }
 
 // What one of several equal owners has read.
-void share_with_copies(TrainState& state, SharedBy how) {
+void share_with_copies(TrainState& state, Moments moments, SharedBy how) {
   for (const Bucket& bucket : state.parameters.buckets()) {
     comm::Communicator* copies = state.plan.of(bucket).copies;
     if (!copies || copies->size() == 1) continue;
     const FlatRange owned = state.plan.owned(bucket);
     const int64_t begin = state_begin(state, owned);
     share_from_first(*copies, state.parameters.compute().narrow(0, owned.begin, owned.size()), how);
-    for (const Kind& kind : moment_kinds(state))
+    for (const Kind& kind : moment_kinds(state)) {
+      if (moments == Moments::kFresh) continue;
       share_from_first(*copies, kind.state.narrow(0, begin, owned.size()), how);
+    }
     const Tensor& low = state.parameters.master_low();
     if (low.defined()) share_from_first(*copies, low.narrow(0, begin, owned.size()), how);
   }
@@ -94,7 +96,8 @@ void gather_weights(TrainState& state) {
 Team team_of(const Mesh& mesh) {
   comm::Communicator& world = mesh.group(GroupKind::kWorld);
   return {world.rank(), world.size(), [&world](const std::string& own) { return texts_on_first(world, own); },
-          [&world](const std::string& of_first) { return text_of_first(world, of_first); }};
+          [&world](const std::string& of_first) { return text_of_first(world, of_first); },
+          [&mesh](int64_t amount) { mesh.world().note_work(amount); }};
 }
 
 std::vector<PieceView> master_pieces(const TrainState& state) {
@@ -127,15 +130,26 @@ std::vector<PieceView> gradient_pieces(const TrainState& state) {
   return pieces;
 }
 
-void load_state_pieces(TrainState& state, const CheckpointReader& checkpoint) {
+std::vector<std::string> missing_moments(const ModelConfig& model, const CheckpointReader& checkpoint) {
+  std::vector<std::string> missing;
+  for (const ParameterSpec& spec : make_inventory(model)) {
+    for (const char* kind : {kExpAvg, kExpAvgSq}) {
+      auto name = std::string(kind) + "/" + spec.name;
+      if (!checkpoint.manifest().tensors.contains(name)) missing.push_back(std::move(name));
+    }
+  }
+  return missing;
+}
+
+void load_state_pieces(TrainState& state, const CheckpointReader& checkpoint, Moments moments) {
   std::vector<TargetView> targets;
   const auto owned = [&](const Bucket& bucket) { return state.plan.owned(bucket); };
   for_each_part(state, owned, [&](const BucketEntry& e, FlatRange range) {
     const comm::Communicator* copies = state.plan.of(e.group).copies;
-    if (!copies || copies->rank() == 0) add_target(state, e, range, checkpoint, targets);
+    if (!copies || copies->rank() == 0) add_targets(state, e, range, moments, targets);
   });
   team_of(state.mesh).on_all([&] { checkpoint.load(targets); });
-  share_with_copies(state, parse_shared_by(state.config.checkpoint.load));
+  share_with_copies(state, moments, parse_shared_by(state.config.checkpoint.load));
   gather_weights(state);
 }
 

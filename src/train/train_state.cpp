@@ -129,6 +129,11 @@ void TrainState::set_router_bias(Tensor bias) {
   for (const auto& chunk : chunks) chunk->set_router_bias(router_bias);
 }
 
+void TrainState::set_fresh_since(std::map<std::string, int64_t> step_of_parameter) {
+  fresh_since = std::move(step_of_parameter);
+  optimizer.set_fresh_since(fresh_since);
+}
+
 void TrainState::enter(const TrainingStage& next_stage) {
   stage = next_stage;
   layout = Layout(stage.config, mesh.world().size());

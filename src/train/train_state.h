@@ -2,6 +2,7 @@
 // Everything a run is: named fp32 tensors and a few numbers. What is not here cannot change the next step.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -37,6 +38,9 @@ struct TrainState {
 
   /// Of the previous step, [sparse layers, experts] (Decoder); undefined for dense models.
   void set_previous_share(Tensor share);
+  /// For each parameter of the model whose moments have not been kept since step 0, on whichever rank: the step after
+  /// which they were zero. Its updates are the steps since.
+  void set_fresh_since(std::map<std::string, int64_t> step_of_parameter);
   /// Undefined: none. Changing it in place changes the routers.
   void set_router_bias(Tensor bias);
 
@@ -59,6 +63,7 @@ struct TrainState {
   Pipeline pipeline;
   AdamW optimizer;
   Tensor previous_share, router_bias;
+  std::map<std::string, int64_t> fresh_since;  ///< set_fresh_since
 
   int64_t step = 0;  ///< updates so far
   int64_t tokens_seen = 0;

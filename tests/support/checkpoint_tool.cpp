@@ -8,17 +8,24 @@
 //   dim,
 //                                                             each as two flat ranges
 //   checkpoint_tool throughput FOLDER MEGABYTES [THREADS]     GB/s of writing, verifying and loading a checkpoint
+//   checkpoint_tool make-manifest FOLDER PIECES               a manifest of so many pieces, without their files
+//   checkpoint_tool open CHECKPOINT                           seconds and the peak of memory of opening it
+
+#include <sys/resource.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/hf_import.h"
+#include "checkpoint/large_manifest.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/writer.h"
@@ -116,12 +123,39 @@ void throughput(const Arguments& arguments) {
   });
 }
 
+// What is measured of manifests (docs/checkpoints.md): one process makes a folder, another reads it.
+void make_manifest(const Arguments& arguments) {
+  std::filesystem::create_directories(arguments.at(0));
+  const Manifest manifest = large_manifest(std::stoll(arguments.at(1)));
+  const auto start = std::chrono::steady_clock::now();
+  const std::string text = manifest_text(manifest);
+  const std::chrono::duration<double> written = std::chrono::steady_clock::now() - start;
+  check_manifest(text, "it");
+  const std::chrono::duration<double> checked = std::chrono::steady_clock::now() - start;
+  write_file_atomically(std::filesystem::path(arguments[0]) / kManifestName, text);
+  std::printf("text of %.0f MB: %.2f s, checked in %.2f s\n", static_cast<double>(text.size()) / 1e6, written.count(),
+              (checked - written).count());
+}
+
+void open_manifest(const Arguments& arguments) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto reader = CheckpointReader::open(arguments.at(0));
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  std::printf("%zu pieces: %.2f s, of which computing %.2f s, peak %.0f MB\n", reader.manifest().pieces.size(),
+              elapsed.count(), static_cast<double>(std::clock()) / CLOCKS_PER_SEC,
+              static_cast<double>(usage.ru_maxrss) / 1e3);
+}
+
 int run(const std::string& command, const Arguments& arguments) {
   if (command == "list") return list(arguments), 0;
   if (command == "copy") return copy(arguments), 0;
   if (command == "copy-hf") return copy_hf(arguments), 0;
   if (command == "reslice") return reslice(arguments), 0;
   if (command == "throughput") return throughput(arguments), 0;
+  if (command == "make-manifest") return make_manifest(arguments), 0;
+  if (command == "open") return open_manifest(arguments), 0;
   std::fprintf(stderr, "unknown command %s\n", command.c_str());
   return 2;
 }

@@ -1,0 +1,32 @@
+#include "checkpoint/opened_files.h"
+
+#include "base/error.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+
+std::shared_ptr<const MappedFile> OpenedFiles::file(const fs::path& folder, const FileTable::value_type& file) {
+  const std::lock_guard lock(mutex_);
+  if (const auto known = files_.find(&file); known != files_.end()) return known->second;
+  const auto& [name, size] = file;
+  const auto path = folder / name;
+  ATHANOR_CHECK_CHECKPOINT(fs::is_regular_file(path), "{}: the file {} is missing", folder.string(), name);
+  auto mapped = std::make_shared<const MappedFile>(path);
+  ATHANOR_CHECK_CHECKPOINT(mapped->size() == size, "{}: truncated or changed: {} bytes expected, {} found",
+                           path.string(), size, mapped->size());
+  if (files_.size() >= kMaxOpen) files_.clear();
+  return files_.emplace(&file, std::move(mapped)).first->second;
+}
+
+PieceIndices::PieceIndices(const std::vector<Piece>& pieces) {
+  for (const Piece& piece : pieces) pieces_[piece.tensor].push_back(&piece);
+}
+
+const PieceIndex* PieceIndices::of(const TensorTable::value_type* tensor) {
+  const std::lock_guard lock(mutex_);
+  if (const auto known = indices_.find(tensor); known != indices_.end()) return &known->second;
+  const auto pieces = pieces_.find(tensor);
+  return pieces == pieces_.end() ? nullptr : &indices_.emplace(tensor, PieceIndex(pieces->second)).first->second;
+}
+
+}  // namespace athanor

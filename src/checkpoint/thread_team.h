@@ -1,0 +1,52 @@
+#pragma once
+// For this room's tests: a team whose members are threads.
+
+#include <barrier>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "checkpoint/team.h"
+
+namespace athanor {
+
+/// Runs `act` as every member of a team; throws what the first of them threw.
+inline void on_thread_team(int size, const std::function<void(const Team&)>& act) {
+  std::vector<std::string> board(static_cast<size_t>(size));
+  std::barrier<> barrier(size);
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto member = [&](int index) {
+    Team team{index, size};
+    team.tell_first = [&, index](const std::string& own) {
+      board[static_cast<size_t>(index)] = own;
+      barrier.arrive_and_wait();
+      auto all = index == 0 ? board : std::vector<std::string>{};
+      barrier.arrive_and_wait();
+      return all;
+    };
+    team.hear_first = [&, index](const std::string& of_first) {
+      if (index == 0) board[0] = of_first;
+      barrier.arrive_and_wait();
+      std::string text = board[0];
+      barrier.arrive_and_wait();
+      return text;
+    };
+    try {
+      act(team);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int index = 1; index < size; ++index) threads.emplace_back(member, index);
+  member(0);
+  for (auto& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace athanor

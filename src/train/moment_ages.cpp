@@ -1,0 +1,81 @@
+#include "train/moment_ages.h"
+
+#include "arch/inventory.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "train/run_folder.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxNamed = 4;  // in a message; the rest is counted
+
+bool is_of_this_run(const TrainState& state, const fs::path& checkpoint) {
+  const auto own = RunFolder{state.config.train.run_dir}.checkpoints();
+  std::error_code unknown;
+  return fs::weakly_canonical(checkpoint.parent_path(), unknown) == fs::weakly_canonical(own, unknown);
+}
+
+std::string some_of(std::vector<std::string> names) {
+  const size_t count = names.size();
+  if (count > kMaxNamed) {
+    names.resize(kMaxNamed);
+    names.push_back(fmt::format("and {} more", count - kMaxNamed));
+  }
+  return join(names, ", ");
+}
+
+}  // namespace
+
+json updates_json(const TrainState& state) {
+  json updates = json::object();
+  for (const ParameterSpec& spec : make_inventory(state.config.model)) {
+    const auto since = state.fresh_since.find(spec.name);
+    updates[spec.name] = state.step - (since == state.fresh_since.end() ? 0 : since->second);
+  }
+  return updates;
+}
+
+void apply_updates(TrainState& state, const json& updates, const std::string& where) {
+  std::map<std::string, int64_t> fresh_since;
+  for (const ParameterSpec& spec : make_inventory(state.config.model)) {
+    if (updates.is_null()) break;
+    const auto found = updates.find(spec.name);
+    const bool counted = found != updates.end() && found->is_number_unsigned();
+    ATHANOR_CHECK_CHECKPOINT(counted && *found <= state.step,
+                             "{}: the updates of {} are {}, expected a whole number from 0 to {} (its step); take "
+                             "another checkpoint",
+                             where, spec.name, found == updates.end() ? "missing" : found->dump(), state.step);
+    const auto since = state.step - found->get<int64_t>();
+    if (since > 0) fresh_since[spec.name] = since;
+  }
+  state.set_fresh_since(std::move(fresh_since));
+}
+
+void note_fresh_moments(TrainState& state) {
+  std::map<std::string, int64_t> fresh_since;
+  for (const ParameterSpec& spec : make_inventory(state.config.model)) fresh_since[spec.name] = state.step;
+  state.set_fresh_since(std::move(fresh_since));
+}
+
+Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoint) {
+  const auto missing = missing_moments(state.config.model, checkpoint);
+  const bool own = is_of_this_run(state, checkpoint.folder());
+  if (state.config.checkpoint.fresh_moments && (!own || !missing.empty())) {
+    log::info("fresh moments from step {} on, as checkpoint.fresh_moments asks: those of {} are {}", state.step,
+              checkpoint.folder().string(), missing.empty() ? "not read" : "not all there");
+    return Moments::kFresh;
+  }
+  if (missing.empty()) return Moments::kLoad;
+  ATHANOR_CHECK_CHECKPOINT(state.step == 0,  // imported: there are none yet
+                           "{} is of step {} and lacks {} of the optimizer's moments ({}); to go on from its weights "
+                           "with zero moments, set checkpoint.fresh_moments = true",
+                           checkpoint.folder().string(), state.step, missing.size(), some_of(missing));
+  return Moments::kFresh;
+}
+
+}  // namespace athanor
