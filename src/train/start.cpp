@@ -1,6 +1,10 @@
 #include "train/start.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "arch/inventory.h"
+#include "arch/weight_decay.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -132,7 +136,8 @@ void say_what_starts(const TrainState& state) {
 
 void refuse_misfits(RunConfig config, int world_size) {
   resolve_model(config);
-  const auto faults = find_layout_faults(config, world_size);
+  auto faults = find_layout_faults(config, world_size);
+  std::ranges::move(find_unmatched_decay_patterns(config), std::back_inserter(faults));
   ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
 }
 
