@@ -1,6 +1,7 @@
 #include "config/defaults.h"
 
 #include <algorithm>
+#include <cfloat>
 
 namespace athanor {
 namespace {
@@ -11,7 +12,7 @@ int64_t largest_divisor(int64_t number, int64_t most) {
   return std::max<int64_t>(1, divisor);
 }
 
-double a_tenth_where_above(double min_lr, double lr) { return min_lr > lr ? lr / 10 : min_lr; }
+double a_tenth(double lr) { return lr / 10 >= FLT_MIN ? lr / 10 : 0; }  // what fp32 holds
 
 }  // namespace
 
@@ -26,9 +27,9 @@ void resolve_defaults(RunConfig& config, const std::function<bool(std::string_vi
     }
   }
   if (!is_set("optimizer.min_lr")) {
-    optimizer.min_lr = a_tenth_where_above(optimizer.min_lr, optimizer.lr);
+    if (optimizer.min_lr > optimizer.lr) optimizer.min_lr = a_tenth(optimizer.lr);
     for (auto& stage : train.stages) {
-      if (stage.min_lr < 0 && stage.lr > 0 && optimizer.min_lr > stage.lr) stage.min_lr = stage.lr / 10;
+      if (stage.min_lr < 0 && stage.lr > 0 && optimizer.min_lr > stage.lr) stage.min_lr = a_tenth(stage.lr);
     }
   }
   if (!is_set("optimizer.warmup_steps")) {

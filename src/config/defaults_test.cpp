@@ -43,6 +43,11 @@ TEST(Defaults, AMinLrThatNobodySetStaysBelowLr) {
             std::string::npos);
 }
 
+TEST(Defaults, ATenthOfTheSmallestLrIs0) {
+  EXPECT_EQ(with({"optimizer.lr=1.2e-38"}).optimizer.min_lr, 0);
+  EXPECT_EQ(with({"train.stages=[{steps = 5, lr = 1.2e-38}]"}).train.stages[0].min_lr, 0);
+}
+
 TEST(Defaults, AMicroBatchThatNobodySetDividesTheBatch) {
   EXPECT_EQ(with({}).train.micro_batch_size, 4);
   EXPECT_EQ(with({"train.global_batch_size=2"}).train.micro_batch_size, 2);

@@ -13,9 +13,9 @@
 #include "checkpoint/hf_tokenizer.h"
 #include "checkpoint/rotation.h"
 #include "config/checks.h"
-#include "config/toml_reader.h"
 #include "model/initialize.h"
 #include "train/checkpointing.h"
+#include "train/kept_warmup.h"
 #include "train/preflight.h"
 #include "train/rank_share.h"
 #include "train/run_folder.h"
@@ -111,37 +111,6 @@ void resolve_model(RunConfig& config) {
   config.model.from = from;
   const auto problems = find_contradictions(config.model);
   ATHANOR_CHECK_AS(CheckpointError, problems.empty(), "{}: {}", from, join(problems, "; "));
-}
-
-// The configuration of the attempt that this one goes on from; empty if there is none.
-fs::path find_earlier_config(const RunConfig& config) {
-  const std::string& how = config.checkpoint.resume;
-  const RunFolder own{config.train.run_dir};
-  if (how == "never") return {};
-  if (!list_checkpoints(own.checkpoints()).empty()) return own.config();
-  return how == "auto" ? fs::path() : fs::absolute(how).lexically_normal().parent_path().parent_path() / "config.toml";
-}
-
-// A warm-up that nobody set follows from the steps. Where these were raised since, a run that goes on would warm up
-// again: it keeps the one that it began with.
-void keep_warmup(RunConfig& config, const Team& team) {
-  if (!config.optimizer.warmup_not_set) return;
-  std::string kept;
-  team.on_first([&] {
-    const fs::path file = find_earlier_config(config);
-    if (file.empty() || !fs::exists(file)) return;
-    try {
-      kept = std::to_string(load_run_config(file).optimizer.warmup_steps);
-    } catch (const ConfigError&) {  // of another version: what is not understood is not kept
-    }
-  });
-  if (team.size > 1) kept = team.hear_first(kept);
-  if (kept.empty()) return;
-  const int64_t steps = std::stoll(kept), by_default = config.optimizer.warmup_steps;
-  if (steps == by_default || steps > training_stages(config).front().config.train.steps) return;
-  config.optimizer.warmup_steps = steps;
-  log::info("optimizer.warmup_steps stays {}, with which this run began (by its steps now it would be {})", steps,
-            by_default);
 }
 
 // The folder is one for all ranks: the first makes it and keeps the log.
