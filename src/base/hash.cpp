@@ -5,10 +5,10 @@
 
 #include <fmt/core.h>
 
-#include "base/files.h"
-
 namespace athanor {
 namespace {
+
+constexpr size_t kBlockBytes = size_t{1} << 20;  // hashed while it is in the cache
 
 std::string to_hex(XXH128_hash_t hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
 
@@ -25,9 +25,17 @@ std::string Hasher::hex() const { return to_hex(XXH3_128bits_digest(&state_->val
 
 std::string hash_hex(const void* data, size_t num_bytes) { return to_hex(XXH3_128bits(data, num_bytes)); }
 
-std::string hash_file(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  return hash_hex(file.data(), file.size());
+std::string hash_file(const std::filesystem::path& path, const Worked& worked) {
+  const FileReader file(path);
+  const auto block = std::make_unique_for_overwrite<std::byte[]>(kBlockBytes);
+  Hasher hasher;
+  for (uint64_t at = 0;;) {
+    const size_t got = file.read_up_to(at, block.get(), kBlockBytes);
+    if (got == 0) return hasher.hex();
+    hasher.update(block.get(), got);
+    at += got;
+    if (worked) worked(static_cast<int64_t>(got));
+  }
 }
 
 uint64_t hash_u64(std::string_view text, uint64_t seed) { return XXH3_64bits_withSeed(text.data(), text.size(), seed); }

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/file_reader.h"
+
 namespace athanor {
 
 class Hasher {
@@ -25,8 +27,9 @@ class Hasher {
 std::string hash_hex(const void* data, size_t num_bytes);
 inline std::string hash_hex(std::string_view text) { return hash_hex(text.data(), text.size()); }
 
-/// Reads the whole file.
-std::string hash_file(const std::filesystem::path& path);
+/// Reads the whole file, and tells `worked` the bytes as it goes.
+/// @throws IoError naming the byte that cannot be read.
+std::string hash_file(const std::filesystem::path& path, const Worked& worked = {});
 
 /// 64 bits for keys (random streams, hash tables); stable over versions and machines.
 uint64_t hash_u64(std::string_view text, uint64_t seed = 0);

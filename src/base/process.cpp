@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+
 namespace athanor {
 namespace fs = std::filesystem;
 namespace {
@@ -134,6 +136,17 @@ int cpu_count(const KernelFolders& folders) {
   const double quota = std::ceil(cgroup_cpus(folders));
   const int cpus = affinity_cpus();
   return quota < cpus ? std::max(1, static_cast<int>(quota)) : cpus;
+}
+
+int thread_count(const char* name, int64_t wanted) {
+  // Room for tests and for threads that wait, far below what exhausts a process's threads or the memory of their
+  // stacks.
+  constexpr int64_t kAlways = 64, kTimesProcessors = 4;
+  const int64_t processors = cpu_count(), most = std::max(kAlways, kTimesProcessors * processors);
+  ATHANOR_CHECK(wanted >= 0 && wanted <= most,
+                "{} ({}): this process may run on {} processors; use 0 for one thread on each, or at most {}", name,
+                wanted, processors, most);
+  return static_cast<int>(wanted > 0 ? wanted : processors);
 }
 
 std::string host_name() {

@@ -24,6 +24,10 @@ uint64_t available_memory_bytes(const KernelFolders& folders = {});
 /// Processors this process may run on: its affinity, or fewer where a control group's quota allows fewer. At least 1.
 int cpu_count(const KernelFolders& folders = {});
 
+/// How many threads to start where `wanted` were asked for by the setting `name`; 0 means cpu_count().
+/// @throws ConfigError, with the number of processors, for more than they could ever make use of.
+int thread_count(const char* name, int64_t wanted);
+
 std::string host_name();
 
 }  // namespace athanor

@@ -3,11 +3,14 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "arch/flops.h"
 #include "arch/inventory.h"
 #include "arch/layout.h"
+#include "arch/weight_decay.h"
 #include "cli/commands.h"
 #include "cli/layout_tables.h"
 #include "config/dump.h"
@@ -28,7 +31,9 @@ constexpr const char* kDefaults = "[model]\nnum_experts = 16\nnum_experts_per_to
 
 void print(const Arguments& arguments) {
   const FindMore misfits = [&](const RunConfig& config) {
-    return arguments.ranks > 0 ? find_layout_faults(config, arguments.ranks) : std::vector<std::string>{};
+    auto lines = arguments.ranks > 0 ? find_layout_faults(config, arguments.ranks) : std::vector<std::string>{};
+    if (config.model.from.empty()) std::ranges::move(find_unmatched_decay_patterns(config), std::back_inserter(lines));
+    return lines;
   };
   const RunConfig config = arguments.file.empty()
                                ? parse_run_config(kDefaults, "defaults", arguments.overrides, misfits)

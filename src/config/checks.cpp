@@ -1,5 +1,6 @@
 #include "config/checks.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/text.h"
@@ -26,6 +27,27 @@ void check_sources(const std::string& key, const std::string& path, const std::v
   }
 }
 
+void check_products(const std::string& where, const RunConfig& config, Findings& found) {
+  const auto& train = config.train;
+  const int64_t seq_len = config.data.seq_len;
+  const auto tokens = [&](int64_t sequences) { return static_cast<double>(sequences) * static_cast<double>(seq_len); };
+  const double choices =
+      tokens(train.micro_batch_size) * static_cast<double>(std::max<int64_t>(1, config.model.num_experts_per_tok));
+  found.require(choices <= static_cast<double>(kMaxMicrobatchTokens),
+                "{}train.micro_batch_size ({}) · data.seq_len ({}) · experts for each token are {:.4g} rows, more than "
+                "the {} that are indexed; use a smaller micro_batch_size",
+                where, train.micro_batch_size, seq_len, choices, kMaxMicrobatchTokens);
+  found.require(tokens(train.global_batch_size) <= kMaxStepTokens,
+                "{}train.global_batch_size ({}) · data.seq_len ({}) are {:.4g} tokens, more than the {:.4g} of a step",
+                where, train.global_batch_size, seq_len, tokens(train.global_batch_size), kMaxStepTokens);
+  const double all = tokens(train.global_batch_size) * static_cast<double>(train.steps);
+  found.require(
+      all <= kMaxRunTokens,
+      "{}train.steps ({}) · train.global_batch_size ({}) · data.seq_len ({}) are {:.4g} tokens, more than the "
+      "{:.4g} that are counted",
+      where, train.steps, train.global_batch_size, seq_len, all, kMaxRunTokens);
+}
+
 // What must hold in each stage; `where` begins its messages.
 void check_stage(const std::string& where, const RunConfig& config, Findings& found) {
   const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism, topology] = config;
@@ -33,6 +55,7 @@ void check_stage(const std::string& where, const RunConfig& config, Findings& fo
                 "{}train.micro_batch_size ({}) must divide train.global_batch_size ({})", where, train.micro_batch_size,
                 train.global_batch_size);
   found.require(data.seq_len != 1, "{}data.seq_len (1): an instance needs at least 2 tokens to have a target", where);
+  check_products(where, config, found);
   found.require(
       !model.from.empty() || data.seq_len <= model.max_position_embeddings,
       "{}data.seq_len ({}) is beyond model.max_position_embeddings ({}); raise that or prepare shorter instances",
@@ -64,6 +87,8 @@ void check_stages(const RunConfig& config, Findings& found) {
   found.require(config.train.steps <= stages.back().end(),
                 "train.steps ({}) is beyond the sum of the stages' steps ({}); leave it out, or lengthen a stage",
                 config.train.steps, stages.back().end());
+  found.require(stages.back().end() <= kMaxSteps, "the stages' steps come to {}, more than {}", stages.back().end(),
+                kMaxSteps);
   for (size_t i = 0; i < config.train.stages.size(); ++i) {
     const auto& stage = config.train.stages[i];
     found.require(stage.steps > 0, "train.stages[{}].steps is missing: set it to the stage's optimizer steps", i);
@@ -94,6 +119,12 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
   return lines;
 }
 
+std::vector<std::string> find_overflows(const RunConfig& config) {
+  Findings found;
+  check_products("", config, found);
+  return found.take();
+}
+
 std::vector<std::string> find_balance_contradictions(const RunConfig& config) {
   const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism, topology] = config;
   Findings found;
@@ -103,13 +134,17 @@ std::vector<std::string> find_balance_contradictions(const RunConfig& config) {
                   "data ranks",
                   moe.balance_group, train.micro_batch_size);
   }
+  const double group_tokens = static_cast<double>(moe.balance_group) * static_cast<double>(data.seq_len);
+  found.require(moe.balance == "none" || group_tokens <= kMaxStepTokens,
+                "moe.balance_group ({}) · data.seq_len ({}) are {:.4g} tokens, more than a step may have",
+                moe.balance_group, data.seq_len, group_tokens);
   found.require(
       moe.balance == "none" || moe.aux_scope != "transformers" || moe.balance_group <= train.micro_batch_size,
       "moe.aux_scope \"transformers\" pools over a microbatch, and moe.balance_group ({}) is more than "
       "train.micro_batch_size ({}): no other layout would have the same pools; use \"sequence\" or \"global\"",
       moe.balance_group, train.micro_batch_size);
   // The experts of a model that comes from a folder are known when it is read.
-  if (moe.balance == "swipe" && data.seq_len > 0 && model.num_experts > 0) {
+  if (moe.balance == "swipe" && data.seq_len > 0 && model.num_experts > 0 && group_tokens <= kMaxStepTokens) {
     const int64_t choices = moe.balance_group * data.seq_len * model.num_experts_per_tok;
     found.require(
         choices % model.num_experts == 0,

@@ -14,6 +14,10 @@ std::vector<std::string> find_contradictions(const RunConfig& config);
 /// Those of the model alone (also for a model that comes from a folder).
 std::vector<std::string> find_contradictions(const ModelConfig& model);
 
+/// Numbers of tokens of one stage, whose data.seq_len is known (0: not yet; then nothing is found), that would not fit
+/// the integers that count them.
+std::vector<std::string> find_overflows(const RunConfig& config);
+
 /// Whether moe.balance can do what it says on one stage's batches, whose data.seq_len is known (0: not yet; then what
 /// depends on it is passed over).
 std::vector<std::string> find_balance_contradictions(const RunConfig& config);

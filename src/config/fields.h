@@ -7,6 +7,9 @@
 //
 // A reader, a dumper and a lister of names are the visitors (toml_reader.h, dump.h).
 
+#include <fmt/core.h>
+
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -85,17 +88,45 @@ class Fields {
 inline Check<int64_t> at_least(int64_t low) {
   return {"an integer of at least " + std::to_string(low), [low](const int64_t& x) { return x >= low; }};
 }
-inline Check<int64_t> positive_or_minus_one() {
-  return {"a positive integer, or -1 for what is left", [](const int64_t& x) { return x > 0 || x == -1; }};
+inline Check<int64_t> between(int64_t low, int64_t high) {
+  return {fmt::format("an integer from {} to {}", low, high),
+          [low, high](const int64_t& x) { return x >= low && x <= high; }};
+}
+inline Check<int64_t> between_or_minus_one(int64_t low, int64_t high) {
+  return {fmt::format("an integer from {} to {}, or -1 for what is left", low, high),
+          [low, high](const int64_t& x) { return (x >= low && x <= high) || x == -1; }};
+}
+inline Check<std::vector<int64_t>> each_between(int64_t low, int64_t high) {
+  return {fmt::format("a list of integers from {} to {}", low, high), [low, high](const std::vector<int64_t>& list) {
+            for (const int64_t x : list) {
+              if (x < low || x > high) return false;
+            }
+            return true;
+          }};
+}
+// NaN is in no range: each comparison with it is false.
+inline Check<double> between(double low, double high) {
+  return {fmt::format("a number from {:g} to {:g}", low, high),
+          [low, high](const double& x) { return x >= low && x <= high; }};
+}
+/// For what is computed with in fp32: below its smallest normal number a value would become 0 there.
+inline Check<double> fp32_up_to(double high) {
+  return {fmt::format("a number from {:.3g} to {:.3g}, which fp32 holds", FLT_MIN, high),
+          [high](const double& x) { return x >= FLT_MIN && x <= high; }};
+}
+inline Check<double> zero_or_fp32_up_to(double high) {
+  return {fmt::format("0, or a number from {:.3g} to {:.3g}, which fp32 holds", FLT_MIN, high),
+          [high](const double& x) { return x == 0 || (x >= FLT_MIN && x <= high); }};
+}
+inline Check<double> zero_minus_one_or_fp32_up_to(double high) {
+  return {fmt::format("-1, 0, or a number from {:.3g} to {:.3g}, which fp32 holds", FLT_MIN, high),
+          [high](const double& x) { return x == -1 || x == 0 || (x >= FLT_MIN && x <= high); }};
 }
 inline Check<double> positive() {
   return {"a finite number above 0", [](const double& x) { return std::isfinite(x) && x > 0; }};
 }
 inline Check<double> not_negative() {
   return {"a finite number, 0 or more", [](const double& x) { return std::isfinite(x) && x >= 0; }};
-}
-inline Check<double> not_negative_or_minus_one() {
-  return {"a finite number, 0 or more, or -1", [](const double& x) { return std::isfinite(x) && (x >= 0 || x == -1); }};
 }
 inline Check<std::string> one_of(std::vector<std::string> allowed) {
   std::string expected = "one of " + join(allowed);

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "config/checks.h"
 #include "config/families.h"
+#include "config/field_faults.h"
 #include "config/findings.h"
 
 namespace athanor {
@@ -114,11 +115,35 @@ void check_rope_scaling(const ModelConfig& m, Findings& found) {
                 m.rope_theta);
 }
 
+// From above, in double: the exact count (arch/inventory.h) is in 64 bits.
+void check_size(const ModelConfig& m, Findings& found) {
+  const auto hidden = static_cast<double>(m.hidden_size), heads = static_cast<double>(m.num_attention_heads),
+             head_dim = m.attention_head_dim > 0 ? static_cast<double>(m.attention_head_dim) : hidden / heads;
+  const auto attention = 2 * hidden * head_dim * (heads + static_cast<double>(m.kv_heads()));
+  const auto experts = static_cast<double>(m.num_experts + m.num_shared_experts);
+  const auto feed_forward = 3 * hidden *
+                            (static_cast<double>(m.intermediate_size) +
+                             experts * static_cast<double>(std::max(m.intermediate_size, m.moe_intermediate_size)));
+  const double all = static_cast<double>(m.num_hidden_layers) * (attention + feed_forward + hidden * experts) +
+                     2 * hidden * static_cast<double>(m.vocab_size);
+  found.require(
+      all <= kMaxParameters,
+      "model: its sizes come to about {:.2g} parameters, more than the {:.2g} that are counted here; is one of "
+      "hidden_size ({}), intermediate_size ({}), num_experts ({}), num_hidden_layers ({}) or vocab_size ({}) "
+      "mistyped?",
+      all, kMaxParameters, m.hidden_size, m.intermediate_size, m.num_experts, m.num_hidden_layers, m.vocab_size);
+}
+
 }  // namespace
 
 std::vector<std::string> find_contradictions(const ModelConfig& model) {
+  FieldFaults fields("model.");
+  ModelConfig copy = model;  // describe() hands out references, since readers write through them
+  copy.describe(fields);
+  if (auto lines = fields.take(); !lines.empty()) return lines;
   Findings found;
   const Family& family = family_of(model);
+  check_size(model, found);
   check_heads(family, model, found);
   check_experts(family, model, found);
   check_layers(family, model, found);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/fields.h"
+#include "config/ranges.h"
 #include "config/rope_scaling.h"
 
 namespace athanor {
@@ -64,22 +65,24 @@ struct ModelConfig {
             "which decoder: olmo (dense, LayerNorm without weights), olmoe (experts, RMSNorm, QK-norm over all heads), "
             "llama (dense, RMSNorm), qwen3 and qwen3_moe (dense and with experts, RMSNorm, QK-norm in each head)",
             one_of(family_names()));
-    f.field("hidden_size", hidden_size, "width of the residual stream", at_least(1));
-    f.field("num_hidden_layers", num_hidden_layers, "decoder layers", at_least(1));
-    f.field("num_attention_heads", num_attention_heads, "query heads", at_least(1));
+    f.field("hidden_size", hidden_size, "width of the residual stream", between(1, kMaxWidth));
+    f.field("num_hidden_layers", num_hidden_layers, "decoder layers", between(1, kMaxLayers));
+    f.field("num_attention_heads", num_attention_heads, "query heads", between(1, kMaxWidth));
     f.field("num_key_value_heads", num_key_value_heads, "key and value heads; 0 means one for each query head",
-            at_least(0));
+            between(0, kMaxWidth));
     f.field("head_dim", attention_head_dim,
-            "width of a head (llama, qwen3, qwen3_moe); 0 means hidden_size / num_attention_heads", at_least(0));
+            "width of a head (llama, qwen3, qwen3_moe); 0 means hidden_size / num_attention_heads",
+            between(0, kMaxWidth));
     f.field("intermediate_size", intermediate_size,
-            "width of the feed-forward layer, or of each expert (olmoe); qwen3_moe: of its dense layers", at_least(1));
-    f.field("num_experts", num_experts, "experts in each sparse layer (olmoe, qwen3_moe)", at_least(0));
+            "width of the feed-forward layer, or of each expert (olmoe); qwen3_moe: of its dense layers",
+            between(1, kMaxWidth));
+    f.field("num_experts", num_experts, "experts in each sparse layer (olmoe, qwen3_moe)", between(0, kMaxExperts));
     f.field("num_experts_per_tok", num_experts_per_tok,
-            "experts chosen for each token, the k of top-k (olmoe, qwen3_moe)", at_least(0));
+            "experts chosen for each token, the k of top-k (olmoe, qwen3_moe)", between(0, kMaxExperts));
     f.field("moe_intermediate_size", moe_intermediate_size,
-            "width of each expert (qwen3_moe); 0 means intermediate_size", at_least(0));
+            "width of each expert (qwen3_moe); 0 means intermediate_size", between(0, kMaxWidth));
     f.field("decoder_sparse_step", decoder_sparse_step,
-            "every so many layers one has experts, the others are dense (qwen3_moe)", at_least(1));
+            "every so many layers one has experts, the others are dense (qwen3_moe)", between(1, kMaxLayers));
     f.field("mlp_only_layers", mlp_only_layers, "layers without experts, counted from 0 (qwen3_moe)");
     f.field("norm_topk_prob", norm_topk_prob, "scale the chosen router probabilities to sum to 1 (olmoe, qwen3_moe)");
     f.field(
@@ -89,19 +92,19 @@ struct ModelConfig {
         one_of({"softmax", "sigmoid"}));
     f.field("routed_scaling_factor", routed_scaling_factor,
             "multiplies the weights of the chosen experts (olmoe, qwen3_moe; other than 1 cannot be exported)",
-            positive());
+            fp32_up_to(kMaxScale));
     f.field("num_shared_experts", num_shared_experts,
             "experts that every token passes through beside the chosen ones (olmoe, qwen3_moe; cannot be exported)",
-            at_least(0));
-    f.field("vocab_size", vocab_size, "rows of the embedding; at least the tokenizer's", at_least(2));
+            between(0, kMaxExperts));
+    f.field("vocab_size", vocab_size, "rows of the embedding; at least the tokenizer's", between(2, kMaxVocabulary));
     f.field("max_position_embeddings", max_position_embeddings, "the longest sequence the model is meant for",
-            at_least(2));
-    f.field("rope_theta", rope_theta, "base of the rotary position embedding", positive());
-    f.field("rms_norm_eps", rms_norm_eps, "epsilon of RMSNorm (all but olmo, whose LayerNorm has 1e-5)", positive());
+            between(2, kMaxPositions));
+    f.field("rope_theta", rope_theta, "base of the rotary position embedding", between(1.0, 1e12));
+    f.field("rms_norm_eps", rms_norm_eps, "epsilon of RMSNorm (all but olmo, whose LayerNorm has 1e-5)", fp32_up_to(1));
     f.field("clip_qkv", clip_qkv, "clamp queries, keys and values to ±this (olmo, olmoe); 0 turns it off",
-            not_negative());
+            zero_or_fp32_up_to(kMaxFp32));
     f.field("tie_word_embeddings", tie_word_embeddings, "the output layer shares the embedding's weight");
-    f.field("initializer_range", initializer_range, "standard deviation of initial weights", positive());
+    f.field("initializer_range", initializer_range, "standard deviation of initial weights", fp32_up_to(100));
     f.table("rope_scaling", rope_scaling, "Rotary positions for longer contexts, as transformers names them.");
   }
 };

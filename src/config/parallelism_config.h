@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/fields.h"
+#include "config/ranges.h"
 
 namespace athanor {
 
@@ -30,19 +31,23 @@ struct ParallelismConfig {
     f.field("data_parallel_replicate_degree", data_parallel_replicate_degree,
             "data ranks are this times the shard degree; sharding hierarchical holds this many copies of the optimizer "
             "state, the other kinds shard over all data ranks",
-            at_least(1));
+            between(1, kMaxRanks));
     f.field("data_parallel_shard_degree", data_parallel_shard_degree,
-            "data ranks of one replica; -1 is what the other degrees leave of the ranks", positive_or_minus_one());
+            "data ranks of one replica; -1 is what the other degrees leave of the ranks",
+            between_or_minus_one(1, kMaxRanks));
     f.field("expert_parallel_degree", expert_parallel_degree,
-            "data ranks that share the experts; divides replicate · shard and model.num_experts", at_least(1));
-    f.field("tensor_parallel_degree", tensor_parallel_degree, "ranks that share each matrix", at_least(1));
-    f.field("pipeline_parallel_degree", pipeline_parallel_degree, "ranks that share the layers", at_least(1));
+            "data ranks that share the experts; divides replicate · shard and model.num_experts",
+            between(1, kMaxRanks));
+    f.field("tensor_parallel_degree", tensor_parallel_degree, "ranks that share each matrix", between(1, kMaxRanks));
+    f.field("pipeline_parallel_degree", pipeline_parallel_degree, "ranks that share the layers", between(1, kMaxRanks));
     f.field("pipeline_schedule", pipeline_schedule, "order of microbatches through the pipeline",
             one_of({"gpipe", "1f1b", "interleaved_1f1b"}));
-    f.field("virtual_stages", virtual_stages, "stages of each pipeline rank, for interleaved_1f1b", at_least(1));
+    f.field("virtual_stages", virtual_stages, "stages of each pipeline rank, for interleaved_1f1b",
+            between(1, kMaxLayers));
     f.field("pipeline_split", pipeline_split,
             "layers of each stage, pipeline · virtual_stages numbers in the order of forward; empty: an even split by "
-            "cost, in which embedding and output count");
+            "cost, in which embedding and output count",
+            each_between(0, kMaxLayers));
     f.field(
         "sequence_parallel", sequence_parallel,
         "each tensor rank keeps its part of the tokens between the matrices that are shared: norms and the residual "
@@ -59,12 +64,12 @@ struct ParallelismConfig {
             each_one_of({"norm", "attention", "moe", "layer"}));
     f.field("bucket_mb", bucket_mb,
             "gradients are reduced in parts of about this many MB (10^6 bytes, as fp32), while backward goes on",
-            positive());
+            between(4e-6, 1e6));
     f.field("check_collectives", check_collectives,
             "before each collective the ranks compare what they are about to do; names who is out of order, and costs "
             "time");
     f.field("collective_timeout_s", collective_timeout_s,
-            "a collective that takes longer ends the run and names the ranks that are missing", positive());
+            "a collective that takes longer ends the run and names the ranks that are missing", between(0.001, 1e8));
   }
 };
 
@@ -75,11 +80,11 @@ struct TopologyConfig {
   void describe(Fields& f) {
     f.field("ranks_per_node", ranks_per_node,
             "consecutive ranks that share a node, which moe.dispatch all_to_all_2d follows; 0 goes by the hosts' names",
-            at_least(0));
+            between(0, kMaxRanks));
     f.field("nodes_per_supernode", nodes_per_supernode,
             "consecutive nodes with fast links among them: traffic inside and outside is counted apart; 0: all nodes "
             "are one",
-            at_least(0));
+            between(0, kMaxRanks));
   }
 };
 

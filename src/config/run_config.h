@@ -11,6 +11,7 @@
 #include "config/fields.h"
 #include "config/model_config.h"
 #include "config/parallelism_config.h"
+#include "config/ranges.h"
 
 namespace athanor {
 
@@ -43,11 +44,12 @@ struct DataConfig {
   void describe(Fields& f) {
     f.field("path", path, "a folder that `athanor prepare` wrote, for as many epochs as it takes; or [[data.sources]]");
     f.field("seq_len", seq_len, "tokens in an instance (seq_len - 1 of them are targets); 0 takes the data's",
-            at_least(0));
+            between(0, kMaxPositions));
     f.field("attention_scope", attention_scope,
             "what a token may attend to: all of its instance before it, or only its own document there",
             one_of({"instance", "document"}));
-    f.field("num_threads", num_threads, "threads that read ahead; they never change the order", at_least(1));
+    f.field("num_threads", num_threads, "threads that read ahead; they never change the order",
+            between(1, kMaxThreads));
     f.field("verify", verify, "compare each shard with its checksum before step 1");
     f.list("sources", sources, "Several prepared folders, mixed by weight, in place of data.path.");
   }
@@ -71,21 +73,23 @@ struct StageConfig {
 
   void describe(Fields& f) {
     f.field("name", name, "what logs and metrics call it");
-    f.field("steps", steps, "optimizer steps of this stage", at_least(1));
-    f.field("seq_len", seq_len, "tokens in an instance; 0 takes the data's", at_least(0));
-    f.field("global_batch_size", global_batch_size, "sequences a step; 0 takes train.global_batch_size", at_least(0));
-    f.field("micro_batch_size", micro_batch_size, "sequences at once; 0 takes train.micro_batch_size", at_least(0));
-    f.field("lr", lr, "learning rate after the stage's warm-up; 0 takes optimizer.lr", not_negative());
+    f.field("steps", steps, "optimizer steps of this stage", between(1, kMaxSteps));
+    f.field("seq_len", seq_len, "tokens in an instance; 0 takes the data's", between(0, kMaxPositions));
+    f.field("global_batch_size", global_batch_size, "sequences a step; 0 takes train.global_batch_size",
+            between(0, kMaxSequences));
+    f.field("micro_batch_size", micro_batch_size, "sequences at once; 0 takes train.micro_batch_size",
+            between(0, kMaxSequences));
+    f.field("lr", lr, "learning rate after the stage's warm-up; 0 takes optimizer.lr", zero_or_fp32_up_to(kMaxFp32));
     f.field("min_lr", min_lr, "learning rate at the stage's last step; -1 takes optimizer.min_lr",
-            not_negative_or_minus_one());
+            zero_minus_one_or_fp32_up_to(kMaxFp32));
     f.field("schedule", schedule, "from lr to min_lr within the stage; \"\" takes optimizer.schedule",
             one_of({"", "cosine", "linear", "constant", "wsd", "inverse_sqrt"}));
     f.field("warmup_steps", warmup_steps,
             "steps of linear warm-up from 0 at the stage's begin; -1 takes optimizer.warmup_steps in the first stage "
             "and none in later ones",
-            at_least(-1));
+            between(-1, kMaxSteps));
     f.field("decay_steps", decay_steps, "wsd: steps of the stage's final decay; -1 takes optimizer.decay_steps",
-            at_least(-1));
+            between(-1, kMaxSteps));
     f.field("path", path, "a prepared folder for this stage; \"\" and no sources take the run's data");
     f.list("sources", sources, "The mix of this stage.");
   }
@@ -107,11 +111,16 @@ struct TrainConfig {
   std::vector<StageConfig> stages;
 
   void describe(Fields& f) {
-    f.field("run_dir", run_dir, "folder of the run: resolved configuration, metrics, checkpoints, models, log");
-    f.field("steps", steps, "optimizer steps in all; with [[train.stages]] it is their sum", at_least(1));
-    f.field("global_batch_size", global_batch_size, "sequences a step", at_least(1));
-    f.field("micro_batch_size", micro_batch_size, "sequences at once on a data rank; must divide global_batch_size",
-            at_least(1));
+    f.field("run_dir", run_dir, "folder of the run: resolved configuration, metrics, checkpoints, models, log",
+            {"the path of a folder; \".\" is the current one",
+             [](const std::string& x) { return !x.empty() && x.find('\0') == std::string::npos; }});
+    f.field("steps", steps, "optimizer steps in all; with [[train.stages]] it is their sum", between(1, kMaxSteps));
+    f.field("global_batch_size", global_batch_size, "sequences a step", between(1, kMaxSequences));
+    f.field(
+        "micro_batch_size", micro_batch_size,
+        "sequences at once on a data rank; must divide global_batch_size; not set: 4, or the largest number below it "
+        "that does",
+        between(1, kMaxSequences));
     f.field("dtype", dtype, "of forward and backward; the master is float32", one_of({"bfloat16", "float32"}));
     f.field(
         "master_dtype", master_dtype,
@@ -120,22 +129,25 @@ struct TrainConfig {
          [](const std::string& x) { return x == "float32"; }});
     f.field("reduce_dtype", reduce_dtype, "of gradients between ranks", one_of({"float32", "bfloat16"}));
     f.field("seed", seed, "of initialisation and data order", at_least(0));
-    f.field("num_threads", num_threads, "threads that compute; 0 takes every core", at_least(0));
+    f.field("num_threads", num_threads, "threads that compute; 0 takes every core", between(0, kMaxThreads));
     f.field("loss_chunk_tokens", loss_chunk_tokens, "logits of at most this many tokens are held at a time",
-            at_least(1));
+            between(1, kMaxMicrobatchTokens));
     f.field("validation_interval", validation_interval, "steps between validation losses; 0 turns them off",
             at_least(0));
-    f.field("validation_sequences", validation_sequences, "validation instances used each time, at most", at_least(1));
+    f.field("validation_sequences", validation_sequences, "validation instances used each time, at most",
+            between(1, kMaxSequences));
     f.list("stages", stages, "Parts of the run, one after another; where there are none, the run is one.");
   }
 };
+
+inline constexpr double kMaxBeta = 0.9999999;  ///< 1 − 2^-24 is the next fp32 below 1
 
 struct OptimizerConfig {
   std::string name = "adamw";
   double lr = 4e-4;
   double min_lr = 4e-5;
   std::string schedule = "cosine";
-  int64_t warmup_steps = 100;
+  int64_t warmup_steps = 100;  // kDefaultWarmupSteps
   int64_t decay_steps = 0;
   std::vector<double> betas = {0.9, 0.99};
   double eps = 1e-8;
@@ -143,25 +155,31 @@ struct OptimizerConfig {
   std::vector<std::string> no_weight_decay = {};
   double max_grad_norm = 1.0;
   bool clip_after_warmup = false;
+  bool warmup_not_set = false;  ///< no field: warmup_steps follows from the steps, unless a run goes on (defaults.h)
 
   void describe(Fields& f) {
     f.field("name", name, "which optimizer", one_of({"adamw"}));
-    f.field("lr", lr, "learning rate after warm-up", positive());
-    f.field("min_lr", min_lr, "learning rate at the last step", not_negative());
+    f.field("lr", lr, "learning rate after warm-up", fp32_up_to(kMaxFp32));
+    f.field("min_lr", min_lr, "learning rate at the last step; not set: 4e-05, or a tenth of lr where that is above lr",
+            zero_or_fp32_up_to(kMaxFp32));
     f.field("schedule", schedule, "from lr to min_lr after warm-up",
             one_of({"cosine", "linear", "constant", "wsd", "inverse_sqrt"}));
-    f.field("warmup_steps", warmup_steps, "steps of linear warm-up from 0", at_least(0));
+    f.field("warmup_steps", warmup_steps,
+            "steps of linear warm-up from 0; not set: 100, or a tenth of the (first stage's) steps where that is less; "
+            "a run "
+            "that goes on keeps what it began with",
+            between(0, kMaxSteps));
     f.field("decay_steps", decay_steps, "wsd: steps of the final linear decay; 0 means a tenth of all steps",
-            at_least(0));
+            between(0, kMaxSteps));
     f.field("betas", betas, "decay rates of the first and second moment",
-            {"two numbers in [0, 1)", [](const std::vector<double>& b) {
-               return b.size() == 2 && b[0] >= 0 && b[0] < 1 && b[1] >= 0 && b[1] < 1;
+            {"two numbers from 0 to 0.9999999, since closer to 1 they are 1 in fp32", [](const std::vector<double>& b) {
+               return b.size() == 2 && b[0] >= 0 && b[0] <= kMaxBeta && b[1] >= 0 && b[1] <= kMaxBeta;
              }});
-    f.field("eps", eps, "added to the root of the second moment", positive());
-    f.field("weight_decay", weight_decay, "decoupled; applied to all parameters", not_negative());
+    f.field("eps", eps, "added to the root of the second moment", fp32_up_to(kMaxFp32));
+    f.field("weight_decay", weight_decay, "decoupled; applied to all parameters", zero_or_fp32_up_to(kMaxScale));
     f.field("no_weight_decay", no_weight_decay, "names without weight decay, with * and ?: [\"*norm.weight\"]");
     f.field("max_grad_norm", max_grad_norm, "gradients are scaled down to this norm; 0 turns clipping off",
-            not_negative());
+            zero_or_fp32_up_to(kMaxFp32));
     f.field("clip_after_warmup", clip_after_warmup, "clip only after the warm-up steps");
   }
 };
@@ -181,8 +199,9 @@ struct MoeConfig {
   int64_t dispatch_chunks = 0;
 
   void describe(Fields& f) {
-    f.field("router_aux_loss_coef", router_aux_loss_coef, "weight of the load-balancing loss", not_negative());
-    f.field("router_z_loss_coef", router_z_loss_coef, "weight of the router z-loss", not_negative());
+    f.field("router_aux_loss_coef", router_aux_loss_coef, "weight of the load-balancing loss",
+            zero_or_fp32_up_to(kMaxScale));
+    f.field("router_z_loss_coef", router_z_loss_coef, "weight of the router z-loss", zero_or_fp32_up_to(kMaxScale));
     f.field(
         "aux_scope", aux_scope,
         "what the load-balancing loss is taken over: each sequence and layer by itself, the previous step's fractions, "
@@ -191,10 +210,10 @@ struct MoeConfig {
     f.field("bias_update_rate", bias_update_rate,
             "balancing without a loss: after each step an expert's bias, which counts for choosing only, moves by this "
             "towards an even load (DeepSeek-V3 has 0.001); 0 turns it off",
-            not_negative());
+            zero_or_fp32_up_to(kMaxScale));
     f.field("router_noise", router_noise,
             "standard deviation of noise on the logits that experts are chosen by, in training; 0 turns it off",
-            not_negative());
+            zero_or_fp32_up_to(kMaxScale));
     f.field("balance", balance,
             "how experts' loads are evened out beside the loss, in training: none (an expert takes what comes), "
             "capacity (the rest is dropped), swipe (exactly even, by re-assignment), forced_uniform (the same pattern "
@@ -203,7 +222,7 @@ struct MoeConfig {
     f.field("balance_group", balance_group,
             "consecutive sequences of the global batch whose loads are evened out together; divides "
             "train.micro_batch_size, or is a multiple of it that spans data ranks",
-            at_least(1));
+            between(1, kMaxSequences));
     f.field("capacity_factor", capacity_factor, "capacity: an expert takes this times its even share", positive());
     f.field("capacity_order", capacity_order,
             "capacity: what a full expert keeps, the highest scores or the earliest tokens (then no token depends on "
@@ -218,7 +237,7 @@ struct MoeConfig {
     f.field("dispatch_chunks", dispatch_chunks,
             "tokens travel in this many parts, one on its way while another is computed; 1: all at once; 0: what "
             "measures fastest, with dispatch auto, else 1",
-            at_least(0));
+            between(0, kMaxChunks));
   }
 };
 
@@ -258,7 +277,7 @@ struct MetricsConfig {
   void describe(Fields& f) {
     f.field("tensorboard", tensorboard, "write TensorBoard events into the run folder");
     f.field("gemm_peak_tflops", gemm_peak_tflops, "what MFU is a share of; 0 measures a matrix multiplication at start",
-            not_negative());
+            between(0.0, 1e9));
     f.field("timeline_step", timeline_step,
             "the step whose time line is written, as JSON and as a picture: when each pipeline rank computed which "
             "microbatch; 0: none",

@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "config/checks.h"
+#include "config/defaults.h"
 #include "config/training_stages.h"
 
 namespace athanor {
@@ -253,6 +254,7 @@ RunConfig parse_run_config(std::string_view text, const std::string& name, const
   if (!config.train.stages.empty() && !root.at_path("train.steps")) {
     config.train.steps = training_stages(config).back().end();
   }
+  if (errors.empty()) resolve_defaults(config, [&](std::string_view key) { return bool(root.at_path(key)); });
   if (errors.empty()) {
     auto lines = find_contradictions(config);
     if (more) std::ranges::move(more(config), std::back_inserter(lines));

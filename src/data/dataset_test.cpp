@@ -24,7 +24,10 @@ class DatasetFiles : public DataTest {
     out_ = made.out;
   }
   std::string refused_open(const std::string& split = "train") const {
-    return refusal<DataError>([&] { Dataset::open(out_, split); });
+    return refusal<DataError>([&] {
+      const auto dataset = Dataset::open(out_, split);
+      for (size_t i = 0; i < dataset.files().size(); ++i) dataset.check_file(i);
+    });
   }
   void change(const std::string& name, size_t offset, char value) const {
     auto bytes = read_file(out_ / name);
@@ -67,7 +70,7 @@ TEST_F(DatasetFiles, AMissingSplitShardOrFolderIsNamed) {
 
 TEST_F(DatasetFiles, AShardThatDiffersFromTheManifestIsNamed) {
   fs::copy_file(out_ / "train-00002.npy", out_ / "train-00000.npy", fs::copy_options::overwrite_existing);
-  EXPECT_SAYS(refused_open(), "train-00000.npy: shape [10, 10], the manifest says [40, 10]; prepare the data again");
+  EXPECT_SAYS(refused_open(), "train-00000.npy: shape [10, 10], the manifest says [40, 10]; get it again");
   replace("uint16", "uint32");
   fs::copy_file(out_ / "train-00001.npy", out_ / "train-00000.npy", fs::copy_options::overwrite_existing);
   EXPECT_SAYS(refused_open(), "train-00000.npy: ids of 2 bytes, the manifest says uint32");
@@ -86,6 +89,31 @@ TEST_F(DatasetFiles, AWrongChecksumIsFoundByVerify) {
   Dataset::open(out_, "validation").verify();
   change("tokenizer.json", 5, 'X');
   EXPECT_SAYS(refusal<DataError>([&] { Dataset::open(out_, "validation").verify(); }), "tokenizer.json: damaged");
+}
+
+TEST_F(DatasetFiles, AShardIsOpenedWhenItIsReadAndHeldAgainstTheManifestThen) {
+  fs::remove(out_ / "train-00001.npy");
+  const auto train = Dataset::open(out_, "train");
+  std::vector<int32_t> row(10);
+  train.read(0, row.data());
+  EXPECT_SAYS(refusal<DataError>([&] { train.read(40, row.data()); }), "train-00001.npy is missing");
+  fs::copy_file(out_ / "train-00002.npy", out_ / "train-00001.npy");
+  EXPECT_SAYS(refusal<DataError>([&] { train.read(40, row.data()); }), "train-00001.npy: shape [10, 10]");
+}
+
+TEST_F(DatasetFiles, AShardThatIsCutOffWhileItIsReadIsAnErrorWithItsByte) {
+  const auto train = Dataset::open(out_, "train");
+  std::vector<int32_t> row(10);
+  train.read(40, row.data());
+  fs::resize_file(out_ / "train-00001.npy", 300);
+  EXPECT_SAYS(refusal<IoError>([&] { train.read(79, row.data()); }),
+              "train-00001.npy at byte 908: it ends at byte 300 now and had 928");
+}
+
+TEST_F(DatasetFiles, FilesAreNamedWithTheBytesTheyHave) {
+  const auto train = Dataset::open(out_, "train");
+  ASSERT_EQ(train.files().size(), 4u);
+  for (size_t i = 1; i < 4; ++i) EXPECT_EQ(train.files()[i].num_bytes, fs::file_size(train.files()[i].path));
 }
 
 TEST_F(DatasetFiles, AnIdBeyondTheVocabularyIsNamedByRow) {
@@ -154,7 +182,11 @@ TEST_F(DatasetFiles, UnigramEntropyIsThatOfTheTargets) {
   manifest.dtype = "uint16";
   manifest.splits["validation"] = {2, 8, {{"s.npy", 2, hash_file(folder_ / "u/s.npy")}}};
   write("u/manifest.json", data_manifest_text(manifest));
-  EXPECT_NEAR(unigram_entropy(Dataset::open(folder_ / "u", "validation")), std::log(2.0), 1e-15);
+  const auto dataset = Dataset::open(folder_ / "u", "validation");
+  std::vector<int64_t> counts(257);
+  count_targets(dataset, 0, 1, counts);
+  count_targets(dataset, 1, 2, counts);  // any parts of it
+  EXPECT_NEAR(unigram_entropy(counts), std::log(2.0), 1e-15);
 }
 
 }  // namespace

@@ -102,6 +102,11 @@ struct Loader::Impl {
     std::exception_ptr error;
   };
 
+  Outcome& wait_for_next(std::unique_lock<std::mutex>& lock) {
+    changed.wait(lock, [&] { return ready.contains(to_give); });
+    return ready.at(to_give);
+  }
+
   const Mixture mixture;
   const uint64_t seed;
   const int64_t global_batch_size, max_ahead;
@@ -135,10 +140,14 @@ Loader::~Loader() {
   for (auto& thread : impl_->threads) thread.join();
 }
 
+std::exception_ptr Loader::failure() {
+  std::unique_lock lock(impl_->mutex);
+  return impl_->wait_for_next(lock).error;
+}
+
 Batch Loader::next() {
   std::unique_lock lock(impl_->mutex);
-  impl_->changed.wait(lock, [&] { return impl_->ready.contains(impl_->to_give); });
-  auto& outcome = impl_->ready.at(impl_->to_give);
+  auto& outcome = impl_->wait_for_next(lock);
   if (outcome.error) std::rethrow_exception(outcome.error);
   Batch batch = std::move(outcome.batch);
   impl_->ready.erase(impl_->to_give++);

@@ -2,6 +2,7 @@
 // Batches in an order that depends on data, seed, position and batch size alone, read ahead by threads.
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -39,6 +40,9 @@ class Loader {
   /// The next batch; waits if it is not read yet.
   /// @throws what reading it threw, also when called again.
   Batch next();
+
+  /// What reading the next batch threw, or null; waits until it is read. next() then has it at once.
+  std::exception_ptr failure();
 
  private:
   struct Impl;

@@ -106,9 +106,21 @@ TEST_F(Loading, WhatAThreadThrowsComesOutOfNext) {
   write_file_atomically(shard, bytes);
   const Mixture damaged({{"a", Dataset::open(folder_ / "out", "train")}});
   Loader loader(damaged, 5, {}, kNumInstances, 2);
+  EXPECT_TRUE(loader.failure());
   for (int i = 0; i < 2; ++i) {
     EXPECT_SAYS(refusal<DataError>([&] { loader.next(); }), "row 52, position 2: token id");
   }
+}
+
+TEST_F(Loading, WhetherTheNextBatchCanBeReadIsKnownBeforeItIsTaken) {
+  Loader loader(*mixture_, 5, {}, 8, 1, 1);
+  EXPECT_FALSE(loader.failure());
+  EXPECT_FALSE(loader.failure());
+  EXPECT_EQ(loader.next().tokens, batches(1)[0].tokens);
+  fs::resize_file(folder_ / "out" / "train-00000.npy", 128);
+  // One that was read ahead is still good.
+  while (!loader.failure()) loader.next();
+  EXPECT_SAYS(refusal<IoError>([&] { loader.next(); }), "it ends at byte 128 now");
 }
 
 TEST_F(Loading, ALoaderThatIsNotUsedEndsPromptly) {

@@ -254,14 +254,18 @@ DataManifest parse_data_manifest(std::string_view text, const std::string& name)
   return parse_root(JsonNode(json, name));
 }
 
-DataManifest read_data_manifest(const std::filesystem::path& folder) {
+std::string read_data_manifest_text(const std::filesystem::path& folder) {
   std::error_code ignored;
   const auto file = folder / kDataManifestName;
   ATHANOR_CHECK_DATA(std::filesystem::exists(folder, ignored),
                      "{} does not exist; write it with `athanor prepare --out {}`", folder.string(), folder.string());
   ATHANOR_CHECK_DATA(std::filesystem::exists(file, ignored), "{} has no {}; name a folder that `athanor prepare` wrote",
                      folder.string(), kDataManifestName);
-  return parse_data_manifest(read_file(file), file.string());
+  return read_file(file);
+}
+
+DataManifest read_data_manifest(const std::filesystem::path& folder) {
+  return parse_data_manifest(read_data_manifest_text(folder), (folder / kDataManifestName).string());
 }
 
 }  // namespace athanor

@@ -89,6 +89,10 @@ std::string data_manifest_text(const DataManifest& manifest);
 /// @throws DataError with the byte or the key; counts that contradict each other are refused too.
 DataManifest parse_data_manifest(std::string_view text, const std::string& name);
 
+/// The text of FOLDER/manifest.json.
+/// @throws DataError with the remedy if `folder` was not written by `athanor prepare`.
+std::string read_data_manifest_text(const std::filesystem::path& folder);
+
 /// Reads FOLDER/manifest.json.
 /// @throws DataError with the remedy if `folder` was not written by `athanor prepare`.
 DataManifest read_data_manifest(const std::filesystem::path& folder);

@@ -1,5 +1,6 @@
 #include "data/npy.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <optional>
@@ -15,6 +16,7 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kAlignment = 64;              // of the data, as numpy writes it
 constexpr size_t kMaxHeaderBytes = 64 * 1024;  // what we write takes 118
+constexpr size_t kFirstRead = 1024;
 
 // The Python literal in the header: {'descr': '<u2', 'fortran_order': False, 'shape': (3, 4), }
 class HeaderParser {
@@ -153,6 +155,17 @@ class HeaderParser {
 
 }  // namespace
 
+namespace {
+
+// Of a file of at least 12 bytes, as its length field says.
+size_t header_end(std::string_view file) {
+  const auto byte = [&](size_t at) { return static_cast<size_t>(static_cast<unsigned char>(file[at])); };
+  const size_t length = byte(8) | byte(9) << 8;
+  return byte(6) == 1 ? 10 + length : 12 + (length | byte(10) << 16 | byte(11) << 24);
+}
+
+}  // namespace
+
 std::string npy_header(int item_bytes, int64_t num_rows, int64_t num_cols) {
   ATHANOR_ASSERT(item_bytes == 2 || item_bytes == 4);
   std::string dict =
@@ -197,17 +210,27 @@ void check_npy_size(const NpyHeader& header, uint64_t file_bytes, const std::str
 }
 
 NpyMatrix NpyMatrix::open(const std::filesystem::path& file) {
-  MappedFile bytes(file);
-  const auto header = parse_npy_header(bytes.text(), file.string());
-  check_npy_size(header, bytes.size(), file.string());
-  return {std::move(bytes), header};
+  FileReader reader(file);
+  // Shards are opened again and again where there are more than may be open: a header of ours is in the first bytes.
+  std::string beginning;
+  for (const uint64_t wanted : {kFirstRead, 12 + kMaxHeaderBytes}) {
+    beginning.resize(std::min<uint64_t>(reader.size(), wanted));
+    reader.read_at(0, beginning.data(), beginning.size());
+    if (beginning.size() < 12 || header_end(beginning) <= beginning.size()) break;
+  }
+  const auto header = parse_npy_header(beginning, file.string());
+  check_npy_size(header, reader.size(), file.string());
+  return {std::move(reader), header};
 }
 
-const std::byte* NpyMatrix::row(int64_t row) const {
+uint64_t NpyMatrix::offset_of(int64_t row) const {
   ATHANOR_ASSERT(row >= 0 && row < header_.num_rows);
-  return bytes_.data() + header_.data_offset +
-         static_cast<uint64_t>(row) * static_cast<uint64_t>(header_.num_cols) *
-             static_cast<uint64_t>(header_.item_bytes);
+  return header_.data_offset + static_cast<uint64_t>(row) * static_cast<uint64_t>(header_.num_cols) *
+                                   static_cast<uint64_t>(header_.item_bytes);
+}
+
+void NpyMatrix::read_row(int64_t row, std::byte* out) const {
+  file_.read_at(offset_of(row), out, static_cast<size_t>(header_.num_cols) * static_cast<size_t>(header_.item_bytes));
 }
 
 }  // namespace athanor

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/files.h"
+#include "base/file_reader.h"
 
 namespace athanor {
 
@@ -27,23 +27,26 @@ std::string npy_header(int item_bytes, int64_t num_rows, int64_t num_cols);
 /// @throws DataError with the byte. Other dtypes, Fortran order and other numbers of axes are refused with the reason.
 NpyHeader parse_npy_header(std::string_view file, const std::string& name);
 
-/// A shard, mapped: rows are read from disk when they are touched.
+/// An open shard. Any number of threads may read rows at a time.
 class NpyMatrix {
  public:
-  /// @throws DataError if the header is wrong or the file's size is not the one that it tells.
+  /// @throws DataError if the header is wrong or the file's size is not the one that it tells; IoError.
   static NpyMatrix open(const std::filesystem::path& file);
 
   const NpyHeader& header() const { return header_; }
   int64_t num_rows() const { return header_.num_rows; }
   int64_t num_cols() const { return header_.num_cols; }
-  /// The row's num_cols items, little-endian, of item_bytes each; aligned to the item for files we wrote, not for all.
-  const std::byte* row(int64_t row) const;
-  const MappedFile& bytes() const { return bytes_; }
+  /// Where in the file the row begins.
+  uint64_t offset_of(int64_t row) const;
+  /// The row's num_cols items, little-endian, of item_bytes each.
+  /// @throws IoError naming file and byte.
+  void read_row(int64_t row, std::byte* out) const;
+  const FileReader& file() const { return file_; }
 
  private:
-  NpyMatrix(MappedFile bytes, NpyHeader header) : bytes_(std::move(bytes)), header_(header) {}
+  NpyMatrix(FileReader file, NpyHeader header) : file_(std::move(file)), header_(header) {}
 
-  MappedFile bytes_;
+  FileReader file_;
   NpyHeader header_;
 };
 

@@ -95,7 +95,28 @@ TEST_F(NpyFile, ATruncatedFileIsNamedByByte) {
 
 TEST_F(NpyFile, RowsLieOneAfterAnother) {
   const auto matrix = NpyMatrix::open(write("s.npy", npy_header(2, 2, 2) + "aabbccdd"));
-  EXPECT_EQ(std::string(reinterpret_cast<const char*>(matrix.row(1)), 4), "ccdd");
+  std::string row(4, '\0');
+  matrix.read_row(1, reinterpret_cast<std::byte*>(row.data()));
+  EXPECT_EQ(row, "ccdd");
+}
+
+TEST_F(NpyFile, ALongHeaderIsReadToItsEnd) {
+  auto header = npy_header(2, 2, 2);
+  header.insert(header.size() - 1, std::string(4096, ' '));
+  const size_t length = header.size() - 10;
+  header[8] = static_cast<char>(length & 0xFF);
+  header[9] = static_cast<char>(length >> 8);
+  const auto matrix = NpyMatrix::open(write("s.npy", header + "aabbccdd"));
+  EXPECT_EQ(matrix.header().data_offset, header.size());
+}
+
+TEST_F(NpyFile, AFileThatIsCutOffAfterItWasOpenedIsAnErrorWithItsByte) {
+  const auto path = write("s.npy", npy_header(2, 2, 2) + "aabbccdd");
+  const auto matrix = NpyMatrix::open(path);
+  std::filesystem::resize_file(path, 134);
+  std::vector<std::byte> row(4);
+  matrix.read_row(0, row.data());
+  EXPECT_SAYS(refusal<IoError>([&] { matrix.read_row(1, row.data()); }), "s.npy at byte 132: it ends at byte 134 now");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kRemedy = "get it again from a copy, or prepare the data again";
-constexpr int64_t kRowsAtOnce = 256;  // a megabyte or so: hashed while it is in the cache from looking at its ids
+constexpr int64_t kBlockBytes = int64_t{1} << 20;  // hashed while it is in the cache from looking at its ids
 
 void check_there(const fs::path& file) {
   std::error_code ignored;
@@ -27,51 +27,68 @@ void check_hash(const fs::path& file, const std::string& actual, const std::stri
 }
 
 template <class Item>
-uint32_t largest_id(const std::byte* items, int64_t count) {
-  uint32_t largest = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    Item id;
-    std::memcpy(&id, items + i * static_cast<int64_t>(sizeof(Item)), sizeof(Item));
-    largest = std::max(largest, uint32_t{id});
-  }
-  return largest;
+uint32_t id_at(const std::byte* items, int64_t i) {
+  Item id;
+  std::memcpy(&id, items + i * static_cast<int64_t>(sizeof(Item)), sizeof(Item));
+  return id;
 }
 
-// Shape, checksum and ids of `matrix`, read once.
-void check_matrix(const fs::path& file, int64_t rows, int64_t cols, const std::string& hash,
-                  const DataManifest& manifest) {
+// The first of `count` ids that is beyond the vocabulary, or -1.
+template <class Item>
+int64_t find_bad_id(const std::byte* items, int64_t count, uint32_t vocab_size) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < count; ++i) largest = std::max(largest, id_at<Item>(items, i));
+  if (largest < vocab_size) return -1;
+  int64_t i = 0;
+  while (id_at<Item>(items, i) < vocab_size) ++i;
+  return i;
+}
+
+NpyMatrix open_matrix(const fs::path& file, int64_t rows, int64_t cols, const DataManifest& manifest) {
   check_there(file);
-  const auto matrix = NpyMatrix::open(file);
+  auto matrix = NpyMatrix::open(file);
   ATHANOR_CHECK_DATA(matrix.num_rows() == rows && matrix.num_cols() == cols,
                      "{}: shape [{}, {}], the manifest says [{}, {}]; {}", file.string(), matrix.num_rows(),
                      matrix.num_cols(), rows, cols, kRemedy);
   ATHANOR_CHECK_DATA(matrix.header().item_bytes == manifest.item_bytes(),
                      "{}: ids of {} bytes, the manifest says {}; {}", file.string(), matrix.header().item_bytes,
                      manifest.dtype, kRemedy);
+  return matrix;
+}
+
+// Shape, checksum and ids of the matrix in `file`, read once.
+void check_matrix(const fs::path& file, int64_t rows, int64_t cols, const std::string& hash,
+                  const DataManifest& manifest, const Worked& worked) {
+  const auto matrix = open_matrix(file, rows, cols, manifest);
+  const int64_t item_bytes = manifest.item_bytes(), first = static_cast<int64_t>(matrix.header().data_offset);
+  std::vector<std::byte> block(static_cast<size_t>(std::max(first, kBlockBytes)));
   Hasher hasher;
-  hasher.update(matrix.bytes().data(), matrix.header().data_offset);
-  int64_t bad_row = -1;
+  const auto read = [&](int64_t at, int64_t num_bytes) {
+    matrix.file().read_at(static_cast<uint64_t>(at), block.data(), static_cast<size_t>(num_bytes));
+    hasher.update(block.data(), static_cast<size_t>(num_bytes));
+    if (worked) worked(num_bytes);
+  };
+  read(0, first);
+  int64_t bad = -1;
   uint32_t bad_id = 0;
-  for (int64_t row = 0; row < rows; row += kRowsAtOnce) {
-    const int64_t count = std::min(kRowsAtOnce, rows - row) * cols;
-    const auto* items = matrix.row(row);
-    hasher.update(items, static_cast<size_t>(count * manifest.item_bytes()));
-    const uint32_t largest =
-        manifest.item_bytes() == 2 ? largest_id<uint16_t>(items, count) : largest_id<uint32_t>(items, count);
-    if (largest >= manifest.vocab_size && bad_row < 0) {
-      bad_row = row;
-      bad_id = largest;
-    }
+  const int64_t items = rows * cols, at_once = kBlockBytes / item_bytes;
+  for (int64_t item = 0; item < items; item += at_once) {
+    const int64_t count = std::min(at_once, items - item);
+    read(first + item * item_bytes, count * item_bytes);
+    if (bad >= 0) continue;
+    const int64_t found = item_bytes == 2 ? find_bad_id<uint16_t>(block.data(), count, manifest.vocab_size)
+                                          : find_bad_id<uint32_t>(block.data(), count, manifest.vocab_size);
+    if (found < 0) continue;
+    bad = item + found;
+    bad_id = item_bytes == 2 ? id_at<uint16_t>(block.data(), found) : id_at<uint32_t>(block.data(), found);
   }
   check_hash(file, hasher.hex(), hash);
-  ATHANOR_CHECK_DATA(bad_row < 0,
-                     "{}: token id {} in row {} or one of the {} after it is beyond the vocabulary of {}; {}",
-                     file.string(), bad_id, bad_row, kRowsAtOnce - 1, manifest.vocab_size, kRemedy);
+  ATHANOR_CHECK_DATA(bad < 0, "{}: row {}, position {}: token id {} is beyond the vocabulary of {}; {}", file.string(),
+                     bad / cols, bad % cols, bad_id, manifest.vocab_size, kRemedy);
 }
 
 void check_tokenizer(const fs::path& file, const DataManifest& manifest) {
-  check_there(file);
-  check_hash(file, hash_file(file), manifest.tokenizer_hash);
+  verify_tokenizer_file(file, manifest);
   const auto size = Tokenizer::load(file).vocab_size();
   ATHANOR_CHECK_DATA(size == manifest.vocab_size, "{}: {} tokens, the manifest says {}; {}", file.string(), size,
                      manifest.vocab_size, kRemedy);
@@ -94,8 +111,17 @@ uint64_t listed_bytes(const fs::path& folder, const DataManifest& manifest) {
   return total;
 }
 
-void verify_shard(const fs::path& file, const ShardEntry& entry, const DataManifest& manifest) {
-  check_matrix(file, entry.instances, manifest.seq_len, entry.hash, manifest);
+NpyMatrix open_shard(const fs::path& file, const ShardEntry& entry, const DataManifest& manifest) {
+  return open_matrix(file, entry.instances, manifest.seq_len, manifest);
+}
+
+void verify_shard(const fs::path& file, const ShardEntry& entry, const DataManifest& manifest, const Worked& worked) {
+  check_matrix(file, entry.instances, manifest.seq_len, entry.hash, manifest, worked);
+}
+
+void verify_tokenizer_file(const fs::path& file, const DataManifest& manifest, const Worked& worked) {
+  check_there(file);
+  check_hash(file, hash_file(file, worked), manifest.tokenizer_hash);
 }
 
 VerifyReport verify_folder(const fs::path& folder, const DataManifest& manifest, ProgressBar& progress) {
@@ -118,7 +144,7 @@ VerifyReport verify_folder(const fs::path& folder, const DataManifest& manifest,
   }
   if (manifest.remainder) {
     check(folder / manifest.remainder->file, [&](const fs::path& file) {
-      check_matrix(file, 1, manifest.remainder_tokens, manifest.remainder->hash, manifest);
+      check_matrix(file, 1, manifest.remainder_tokens, manifest.remainder->hash, manifest, {});
     });
   }
   return report;

@@ -8,6 +8,7 @@
 
 #include "base/console.h"
 #include "data/manifest.h"
+#include "data/npy.h"
 
 namespace athanor {
 
@@ -25,7 +26,14 @@ uint64_t listed_bytes(const std::filesystem::path& folder, const DataManifest& m
 /// @throws DataError if the manifest itself cannot be read.
 VerifyReport verify_folder(const std::filesystem::path& folder, const DataManifest& manifest, ProgressBar& progress);
 
-/// One shard of it, as verify_folder does. @throws DataError naming the file.
-void verify_shard(const std::filesystem::path& file, const ShardEntry& entry, const DataManifest& manifest);
+/// Opens a shard and holds its header and size against the manifest. @throws DataError naming the file; IoError.
+NpyMatrix open_shard(const std::filesystem::path& file, const ShardEntry& entry, const DataManifest& manifest);
+
+/// One shard of it, as verify_folder does. @throws DataError naming the file; IoError if it cannot be read.
+void verify_shard(const std::filesystem::path& file, const ShardEntry& entry, const DataManifest& manifest,
+                  const Worked& worked = {});
+
+/// The tokenizer's checksum. @throws DataError naming the file.
+void verify_tokenizer_file(const std::filesystem::path& file, const DataManifest& manifest, const Worked& worked = {});
 
 }  // namespace athanor

@@ -1,5 +1,6 @@
 #include "optim/adamw.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "base/error.h"
@@ -12,23 +13,14 @@ namespace athanor {
 AdamW::AdamW(const OptimizerConfig& config, const ParameterStore& parameters)
     : config_(config), parameters_(parameters), exp_avg_(ops::flat_zeros(parameters.state_size(), at::kFloat)),
       exp_avg_sq_(ops::flat_zeros(parameters.state_size(), at::kFloat)) {
-  std::vector<bool> used(config.no_weight_decay.size());
   for (const auto& entry : parameters.table()) {
-    bool decayed = true;
-    for (size_t i = 0; i < config.no_weight_decay.size(); ++i) {
-      if (!matches_wildcard(config.no_weight_decay[i], entry.name)) continue;
-      decayed = false;
-      used[i] = true;
-    }
+    const bool decayed = std::ranges::none_of(
+        config.no_weight_decay, [&](const std::string& pattern) { return matches_wildcard(pattern, entry.name); });
     if (segments_.empty() || segments_.back().decayed != decayed) segments_.push_back({{entry.flat_begin, 0}, decayed});
   }
   // Each runs up to the next, over the padding between them: zeros there stay zeros.
   for (size_t i = 0; i < segments_.size(); ++i) {
     segments_[i].range.end = i + 1 < segments_.size() ? segments_[i + 1].range.begin : parameters.flat_size();
-  }
-  for (size_t i = 0; i < used.size(); ++i) {
-    ATHANOR_CHECK(used[i], "optimizer.no_weight_decay: \"{}\" matches no parameter of this model",
-                  config.no_weight_decay[i]);
   }
   set_fresh_since({});
 }

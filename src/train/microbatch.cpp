@@ -54,6 +54,17 @@ std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config,
   return microbatches;
 }
 
+std::vector<Microbatch> pick_microbatches(const Batch& batch, const std::vector<int64_t>& numbers,
+                                          const RunConfig& config, uint32_t eos_id) {
+  const int64_t size = config.train.micro_batch_size;
+  std::vector<Microbatch> microbatches;
+  for (const int64_t number : numbers) {
+    const int64_t first = number * size, count = std::min(size, batch.num_sequences - first);
+    microbatches.push_back(make_microbatch(batch, first, count, config, eos_id, 0));
+  }
+  return microbatches;
+}
+
 std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id, int64_t step,
                                     const Layout& layout, int data_rank) {
   std::vector<Microbatch> microbatches;

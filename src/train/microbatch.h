@@ -17,6 +17,10 @@ namespace athanor {
 /// data.attention_scope is "document".
 std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id, int64_t step = 0);
 
+/// Some of them, by their numbers; the batch must hold their sequences.
+std::vector<Microbatch> pick_microbatches(const Batch& batch, const std::vector<int64_t>& numbers,
+                                          const RunConfig& config, uint32_t eos_id);
+
 /// Those of one data rank, which must hold their sequences (sequences_of).
 std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id, int64_t step,
                                     const Layout& layout, int data_rank);

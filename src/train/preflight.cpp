@@ -24,6 +24,8 @@ void resolve_with_data(RunConfig& config, const Dataset& train) {
   ATHANOR_CHECK(static_cast<int64_t>(train.vocab_size()) <= config.model.vocab_size,
                 "the tokenizer of {} has {} tokens, more than model.vocab_size ({}); raise that to at least {}", path,
                 train.vocab_size(), config.model.vocab_size, train.vocab_size());
+  const auto overflows = find_overflows(config);
+  ATHANOR_CHECK(overflows.empty(), "{}", join(overflows, "\n"));
 }
 
 void check_memory(const RunConfig& config, const comm::World& world, const Layout& layout) {

@@ -53,7 +53,7 @@ int count_ranks_of_host(const comm::World& world) {
 }
 
 int threads_of_rank(comm::World& world, int64_t wanted) {
-  if (wanted > 0) return static_cast<int>(wanted);
+  if (wanted > 0) return thread_count("train.num_threads", wanted);
   if (world.size() == 1) return cpu_count();
   int processors = count_processors_of_host(world);
   // Fewer than it is bound to: a control group's quota, which all ranks of the host share.

@@ -10,6 +10,7 @@
 
 #include "arch/flops.h"
 #include "arch/inventory.h"
+#include "base/exit_codes.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -27,6 +28,7 @@
 #include "train/run_folder.h"
 #include "train/start.h"
 #include "train/train_step.h"
+#include "train/unread.h"
 #include "train/validation.h"
 
 namespace athanor {
@@ -62,6 +64,17 @@ class Run {
   }
 
   int loop() {
+    std::optional<UnreadData> unread;
+    try {
+      return steps();
+    } catch (const UnreadData& failure) {
+      unread = failure;
+    }
+    return end_unread(*unread);
+  }
+
+ private:
+  int steps() {
     const SignalGuard signals("finishing the step and saving");
     const auto& config = state_->config;
     bool saved = true;
@@ -79,16 +92,17 @@ class Run {
         save_model_only();
       if (due(state_->step, config.checkpoint.interval) || ((last || stopping) && config.checkpoint.interval > 0)) {
         saved = try_to_save("the checkpoint", mesh_->is_first(), [&] { save_checkpoint(*state_); });
+        if (saved) saved_step_ = state_->step;
       }
       fault_point("train.after_step");
       if (stopping) return stop(stop_signal);
+      if (unread_) throw UnreadData(*unread_);
     }
     if (!saved && mesh_->is_first())
       log::error("the run is complete but its last checkpoint is not on disk: free some space and run it again");
     return saved ? 0 : 1;
   }
 
- private:
   // The stage that the next step is in: its data, from where each source's cursor stands.
   void enter_stage() {
     const auto holds_next = [this](const StageData& data) { return state_->step < data.stage.end(); };
@@ -100,7 +114,9 @@ class Run {
     if (!state_->plan.is_trivial())
       held = sequences_of(state_->layout, mesh_->data_rank(), config.train.micro_batch_size);
     loader_.emplace(data_->train, static_cast<uint64_t>(config.train.seed), state_->ledger,
-                    config.train.global_batch_size, static_cast<int>(config.data.num_threads), 2, std::move(held));
+                    config.train.global_batch_size, static_cast<int>(config.data.num_threads),
+                    std::max<int>(2, static_cast<int>(config.data.num_threads)), std::move(held));
+    agree_on_reading(world_, failure_of_next_batch());
     flops_per_step_ = count_train_flops(config.model, config.train.global_batch_size, config.data.seq_len);
     unigram_entropies_.clear();
   }
@@ -108,7 +124,7 @@ class Run {
   StepMetrics one_step() {
     const auto start = Clock::now();
     const Batch batch = loader_->next();
-    const double data_s = seconds_since(start);
+    const double waited_s = std::exchange(waited_for_data_s_, 0), data_s = seconds_since(start) + waited_s;
     const StepReport report = train_step(*state_, batch);
     if (report.verdict == Verdict::kRefuse) refuse(report);
     if (report.step == first_step_ + 1)
@@ -120,7 +136,7 @@ class Run {
                      RunFolder{state_->config.train.run_dir}.log(), report.step, mesh_->is_first());
     StepMetrics metrics = summarize(report, batch);
     metrics.data_s = data_s;
-    metrics.step_s = seconds_since(start);
+    metrics.step_s = seconds_since(start) + waited_s;
     // Faster than the yardstick: that was taken beside other work.
     if (world_.size() == 1 && config_peak_unknown() && metrics.flops > gemm_peak_ * metrics.step_s) {
       gemm_peak_ = std::max(gemm_peak_, measure_peak());
@@ -140,11 +156,44 @@ class Run {
     return peak.item<double>();
   }
 
-  // A signal that has reached one rank ends the run of all, after the same step. 0: none.
-  int stop_signal_of_any(const SignalGuard& signals) const {
-    const Tensor number = at::full({1}, signals.stop_signal().value_or(0), at::kLong);
+  // A signal that has reached one rank ends the run of all, after the same step. 0: none. A batch that one rank cannot
+  // read does the same, and is known by now, since it is read ahead: it goes in the same number, above any signal's.
+  int stop_signal_of_any(const SignalGuard& signals) {
+    constexpr int64_t kSignals = 1024;
+    const std::exception_ptr failure = failure_of_next_batch();
+    const int64_t unread = failure ? world_.size() - world_.rank() : 0;  // the lowest rank has the largest number
+    const Tensor number = at::full({1}, unread * kSignals + signals.stop_signal().value_or(0), at::kLong);
     world_.all_reduce(number, comm::Reduction::kMax).wait();
-    return static_cast<int>(number.item<int64_t>());
+    const int64_t largest = number.item<int64_t>();
+    if (largest >= kSignals)
+      unread_.emplace(world_.size() - static_cast<int>(largest / kSignals), describe_unread(failure));
+    return static_cast<int>(largest % kSignals);
+  }
+
+  // Waits for the batch of the next step, if this stage has one more; null if it can be read.
+  std::exception_ptr failure_of_next_batch() {
+    if (state_->step == state_->config.train.steps || state_->step == state_->stage.end()) return nullptr;
+    const auto start = Clock::now();
+    std::exception_ptr failure = loader_->failure();
+    waited_for_data_s_ += seconds_since(start);
+    return failure;
+  }
+
+  // Data can no longer be read, and all ranks know: what they have is saved, and the rank that met it says so.
+  int end_unread(const UnreadData& failure) {
+    const int64_t step = state_->step;
+    if (saved_step_ != step && state_->config.checkpoint.interval > 0 &&
+        try_to_save("the checkpoint", mesh_->is_first(), [&] { save_checkpoint(*state_); }))
+      saved_step_ = step;
+    std::string kept = fmt::format("what came after step {} is not saved", saved_step_);
+    if (step == first_step_) kept = "no step was done since the run was started";
+    if (step > first_step_ && saved_step_ == step)
+      kept = fmt::format("step {} is saved, so run the same command again when it can be read", step);
+    step_underway_ = step + 1;
+    if (world_.rank() == failure.rank())
+      throw Error(fmt::format("step {}: {}; {}", step + 1, failure.what(), kept), exit_code::kIo);
+    log::warn("step {}: {}; {}", step + 1, failure.what(), kept);
+    return exit_code::kIo;
   }
 
   StepMetrics summarize(const StepReport& report, const Batch& batch) {
@@ -197,10 +246,17 @@ class Run {
     for (size_t i = 0; i < validation.size(); ++i) {
       const auto& [name, share, dataset] = validation[i];
       const auto sequences = static_cast<double>(state_->config.train.validation_sequences);
-      const double source_loss =
-          validation_loss(state_->pipeline, dataset, std::max<int64_t>(1, std::llround(share * sequences)),
-                          state_->stage.config, state_->data.eos_id, *mesh_);
-      if (i == unigram_entropies_.size()) unigram_entropies_.push_back(unigram_entropy(dataset));
+      double source_loss = 0;
+      try {
+        source_loss = validation_loss(state_->pipeline, dataset, std::max<int64_t>(1, std::llround(share * sequences)),
+                                      state_->stage.config, state_->data.eos_id, *mesh_);
+        if (i == unigram_entropies_.size())
+          unigram_entropies_.push_back(
+              unigram_entropy(dataset, *mesh_, [this](int64_t num_bytes) { mesh_->world().note_work(num_bytes); }));
+      } catch (const UnreadData& failure) {  // on all ranks: the step is shown and saved before the run ends
+        unread_ = failure;
+        return;
+      }
       log::info("step {}: validation loss {:.4f}{} (unigram entropy of the same split: {:.4f})", metrics.step,
                 source_loss, validation.size() > 1 ? " of " + name : "", unigram_entropies_[i]);
       if (validation.size() > 1) metrics.validation_losses[name] = source_loss;
@@ -255,6 +311,9 @@ class Run {
   std::atomic<int64_t>& step_underway_;
   int64_t first_step_;
   bool from_scratch_;
+  int64_t saved_step_ = first_step_;   // of the newest full checkpoint
+  double waited_for_data_s_ = 0;       // of the next step
+  std::optional<UnreadData> unread_;   // ends the run after this step
   std::optional<MetricsLog> metrics_;  // of the first rank
   std::optional<Loader> loader_;
   double flops_per_step_ = 0, gemm_peak_ = 0;

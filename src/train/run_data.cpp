@@ -1,8 +1,10 @@
 #include "train/run_data.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -11,27 +13,61 @@
 namespace athanor {
 namespace {
 
-// Stages often share their folders; a folder is opened, and verified, once.
+// What manifest.json of each folder says, read by the first member: there may be thousands of others.
+std::map<std::string, std::string> read_manifests(const RunConfig& config, const Team& team) {
+  std::map<std::string, std::string> texts;  // by path
+  for (const auto& stage : training_stages(config)) {
+    for (const auto& source : stage.config.data.sources) {
+      if (texts.contains(source.path)) continue;
+      std::string text;
+      team.on_first([&] { text = read_data_manifest_text(source.path); });
+      texts[source.path] = team.size > 1 ? team.hear_first(text) : text;
+    }
+  }
+  return texts;
+}
+
+// Stages often share their folders; a folder is opened, and looked at, once.
 class OpenFolders {
  public:
-  explicit OpenFolders(bool verify) : verify_(verify) {}
+  explicit OpenFolders(const std::map<std::string, std::string>& manifests) : texts_(manifests) {}
 
   const Dataset& train(const std::string& path) { return open(path, "train"); }
   /// Null where the folder has none.
   const Dataset* validation(const std::string& path) {
-    return train(path).manifest().splits.contains("validation") ? &open(path, "validation") : nullptr;
+    return manifest_of(path)->splits.contains("validation") ? &open(path, "validation") : nullptr;
+  }
+
+  /// Every file once, in one order on all ranks.
+  std::vector<std::pair<const Dataset*, size_t>> files() const {
+    std::vector<std::pair<const Dataset*, size_t>> found;
+    std::set<std::filesystem::path> known;  // splits of a folder have one tokenizer
+    for (const auto& [name, dataset] : open_) {
+      for (size_t i = 0; i < dataset.files().size(); ++i)
+        if (known.insert(dataset.files()[i].path).second) found.emplace_back(&dataset, i);
+    }
+    return found;
   }
 
  private:
+  const std::shared_ptr<const DataManifest>& manifest_of(const std::string& path) {
+    auto& manifest = manifests_[path];
+    if (!manifest) {
+      const auto name = std::filesystem::path(path) / kDataManifestName;
+      manifest = std::make_shared<DataManifest>(parse_data_manifest(texts_.at(path), name.string()));
+    }
+    return manifest;
+  }
+
   const Dataset& open(const std::string& path, const std::string& split) {
     const auto known = open_.find({path, split});
     if (known != open_.end()) return known->second;
-    auto dataset = Dataset::open(path, split);
-    if (verify_) dataset.verify();
-    return open_.emplace(std::pair{path, split}, std::move(dataset)).first->second;
+    return open_.emplace(std::pair{path, split}, Dataset::open(path, split, manifest_of(path), shards_)).first->second;
   }
 
-  bool verify_;
+  const std::map<std::string, std::string>& texts_;
+  std::map<std::string, std::shared_ptr<const DataManifest>> manifests_;
+  std::shared_ptr<OpenShards> shards_ = std::make_shared<OpenShards>();
   std::map<std::pair<std::string, std::string>, Dataset> open_;
 };
 
@@ -51,7 +87,7 @@ std::vector<ValidationSource> open_validation(const TrainingStage& stage, OpenFo
   std::ranges::sort(sources, {}, name_of);
   std::vector<ValidationSource> found;
   std::vector<std::string> without;
-  double sum = 0;
+  double largest = 0;
   for (const auto& source : sources) {
     const Dataset* dataset = folders.validation(source.path);
     if (!dataset) {
@@ -59,9 +95,11 @@ std::vector<ValidationSource> open_validation(const TrainingStage& stage, OpenFo
       continue;
     }
     found.push_back({name_of(source), source.weight, *dataset});
-    sum += source.weight;
+    largest = std::max(largest, source.weight);
   }
-  for (auto& source : found) source.share /= sum;
+  double sum = 0;  // of weights relative to the largest, which cannot overflow
+  for (const auto& source : found) sum += source.share / largest;
+  for (auto& source : found) source.share /= largest * sum;
   if (stage.config.train.validation_interval == 0) return found;
   ATHANOR_CHECK(!found.empty(),
                 "train.validation_interval is {} but {} has no validation split; prepare it with "
@@ -99,10 +137,7 @@ void add_source(const TrainingStage& stage, const MixtureSource& source, double 
       format_thousands(instances), epochs, source.max_epochs, std::ceil(10 * epochs) / 10));
 }
 
-}  // namespace
-
-std::vector<StageData> open_run_data(RunConfig& config) {
-  OpenFolders folders(config.data.verify);
+std::vector<StageData> open_stages(RunConfig& config, OpenFolders& folders) {
   std::vector<StageData> all;
   for (auto& stage : training_stages(config)) {
     ATHANOR_CHECK(!stage.config.data.sources.empty(),
@@ -117,6 +152,43 @@ std::vector<StageData> open_run_data(RunConfig& config) {
     all.push_back({std::move(stage), std::move(mixture), std::move(validation)});
   }
   return all;
+}
+
+// A file belongs to the member in whose part of all bytes its middle lies: the parts are of one size, members that have
+// none are spread evenly, and the first member that finds damage has the first damaged file.
+void look_at_files(const OpenFolders& folders, bool verify, const Team& team, const Worked& worked) {
+  const auto files = folders.files();
+  double total = 0;
+  for (const auto& [dataset, i] : files) total += static_cast<double>(dataset->files()[i].num_bytes);
+  const auto start = std::chrono::steady_clock::now();
+  team.on_all([&] {
+    double before = 0;
+    for (const auto& [dataset, i] : files) {
+      const auto bytes = static_cast<double>(dataset->files()[i].num_bytes);
+      const auto owner = static_cast<int>((before + bytes / 2) / total * team.size);
+      before += bytes;
+      if (std::min(owner, team.size - 1) != team.index) continue;
+      if (verify) {
+        dataset->verify_file(i, worked);
+      } else {
+        dataset->check_file(i);
+      }
+    }
+  });
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  log::info("data: {} in {} files {} ({:.1f} s)", format_bytes(total), files.size(),
+            verify ? "match their checksums" : "are there, not compared with their checksums", took.count());
+}
+
+}  // namespace
+
+std::vector<StageData> open_run_data(RunConfig& config, const Team& team, const Worked& worked) {
+  const auto manifests = read_manifests(config, team);
+  OpenFolders folders(manifests);
+  std::vector<StageData> stages;
+  team.on_all([&] { stages = open_stages(config, folders); });
+  look_at_files(folders, config.data.verify, team, worked);
+  return stages;
 }
 
 DataIdentity data_identity(const std::vector<StageData>& stages) {

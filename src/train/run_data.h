@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/team.h"
 #include "config/training_stages.h"
 #include "data/mixture.h"
 #include "train/train_state.h"
@@ -23,10 +24,12 @@ struct StageData {
   std::vector<ValidationSource> validation;  ///< of the sources that have some
 };
 
-/// Opens every source of every stage, each folder once, compares shards with their checksums where data.verify says so,
-/// and fills in sequence lengths that are 0, in `config` too.
-/// @throws ConfigError, DataError naming the source.
-std::vector<StageData> open_run_data(RunConfig& config);
+/// Opens every source of every stage, each folder once, and fills in sequence lengths that are 0, in `config` too. The
+/// first member reads the manifests for all. The members share the files among them by bytes: each looks at the headers
+/// of its share and, where data.verify says so, compares its files with their checksums.
+/// Collective over `team`. @param worked  is told the bytes read, while the others wait.
+/// @throws ConfigError, DataError naming the source or the first file that is not right: the same on all.
+std::vector<StageData> open_run_data(RunConfig& config, const Team& team = {}, const Worked& worked = {});
 
 /// What all sources have in common. @throws DataError naming two that differ.
 DataIdentity data_identity(const std::vector<StageData>& stages);

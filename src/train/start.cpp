@@ -1,6 +1,10 @@
 #include "train/start.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "arch/inventory.h"
+#include "arch/weight_decay.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -11,9 +15,11 @@
 #include "config/checks.h"
 #include "model/initialize.h"
 #include "train/checkpointing.h"
+#include "train/kept_warmup.h"
 #include "train/preflight.h"
 #include "train/rank_share.h"
 #include "train/run_folder.h"
+#include "train/run_place.h"
 #include "train/state_pieces.h"
 
 namespace athanor {
@@ -129,7 +135,8 @@ void say_what_starts(const TrainState& state) {
 
 void refuse_misfits(RunConfig config, int world_size) {
   resolve_model(config);
-  const auto faults = find_layout_faults(config, world_size);
+  auto faults = find_layout_faults(config, world_size);
+  std::ranges::move(find_unmatched_decay_patterns(config), std::back_inserter(faults));
   ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
 }
 
@@ -144,14 +151,14 @@ comm::WorldOptions world_options(const RunConfig& config) {
 
 StartedRun start_run(RunConfig config, comm::World& world) {
   at::set_num_threads(threads_of_rank(world, config.train.num_threads));
+  thread_count("data.num_threads", config.data.num_threads);
   resolve_model(config);
   StartedRun run;
   run.mesh = std::make_unique<Mesh>(Layout(config, world.size()), world);
-  if (!run.mesh->is_first()) {
-    log::set_level(log::Level::kError);  // what all would say is said once
-    config.data.verify = false;
-  }
-  team_of(*run.mesh).on_all([&] { run.stages = open_run_data(config); });
+  if (!run.mesh->is_first()) log::set_level(log::Level::kError);  // what all would say is said once
+  team_of(*run.mesh).on_first([&] { refuse_misplaced_run(config); });
+  keep_warmup(config, team_of(*run.mesh));
+  run.stages = open_run_data(config, team_of(*run.mesh), [&](int64_t num_bytes) { world.note_work(num_bytes); });
   const DataIdentity identity = data_identity(run.stages);
   for (const auto& data : run.stages) refuse_unbalanceable(data.stage.config);
   for (const auto& data : run.stages) check_memory(data.stage.config, world, Layout(data.stage.config, world.size()));

@@ -16,7 +16,8 @@ struct StartedRun {
   bool from_scratch = false;  ///< freshly initialised, not resumed
 };
 
-/// What is wrong with the layout on so many ranks (find_layout_faults), once the model is known that model.from names.
+/// What is wrong with the layout on so many ranks (find_layout_faults), or names parameters that are not there, once
+/// the model is known that model.from names.
 /// @throws ConfigError; CheckpointError for that folder.
 void refuse_misfits(RunConfig config, int world_size);
 

@@ -1,18 +1,52 @@
 #include "train/validation.h"
 
+#include <algorithm>
+#include <exception>
+#include <set>
+
 #include "train/microbatch.h"
+#include "train/unread.h"
 
 namespace athanor {
 
 namespace {
 
-Batch first_rows(const Dataset& validation, int64_t rows) {
+// The first `rows` rows as a batch that holds those of the microbatches `numbers` alone.
+Batch read_rows(const Dataset& validation, int64_t rows, const std::vector<int64_t>& numbers,
+                int64_t micro_batch_size) {
+  std::set<int64_t> held;
+  for (const int64_t number : numbers) {
+    for (int64_t b = 0; b < micro_batch_size; ++b) held.insert(std::min(number * micro_batch_size + b, rows - 1));
+  }
   Batch batch;
   batch.num_sequences = rows;
   batch.seq_len = validation.seq_len();
-  batch.tokens.resize(static_cast<size_t>(rows * batch.seq_len));
-  for (int64_t row = 0; row < rows; ++row) validation.read(row, batch.tokens.data() + row * batch.seq_len);
+  batch.held.assign(held.begin(), held.end());
+  batch.tokens.resize(held.size() * static_cast<size_t>(batch.seq_len));
+  int32_t* out = batch.tokens.data();
+  for (const int64_t row : held) {
+    validation.read(row, out);
+    out += batch.seq_len;
+  }
   return batch;
+}
+
+int64_t first_of_part(int64_t rows, int64_t part, int64_t parts) {
+  return rows / parts * part + std::min(part, rows % parts);
+}
+
+// What `read` gives, or UnreadData on every rank if it fails on one.
+template <class Read>
+auto read_together(const Mesh& mesh, Read read) {
+  decltype(read()) result;
+  std::exception_ptr failure;
+  try {
+    result = read();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  agree_on_reading(mesh.group(GroupKind::kWorld), failure);
+  return result;
 }
 
 }  // namespace
@@ -20,16 +54,17 @@ Batch first_rows(const Dataset& validation, int64_t rows) {
 double validation_loss(Pipeline& pipeline, const Dataset& validation, int64_t num_sequences, const RunConfig& config,
                        uint32_t eos_id, const Mesh& mesh) {
   const int64_t rows = std::min(num_sequences, validation.num_instances());
-  const auto all = split_batch(first_rows(validation, rows), config, eos_id);
-  const auto size = static_cast<size_t>(mesh.layout().data()), rank = static_cast<size_t>(mesh.data_rank());
-  std::vector<Microbatch> own;
+  const int64_t at_once = config.train.micro_batch_size, all = (rows + at_once - 1) / at_once;
+  std::vector<int64_t> numbers;
   size_t counted = 0;
-  for (size_t round = 0; round < all.size(); round += size) {
+  for (int64_t round = 0; round < all; round += mesh.layout().data()) {
     // Whose turn finds none left scores the first again, for the experts that it has for others.
-    const bool counts = round + rank < all.size();
-    own.push_back(all[counts ? round + rank : 0]);
+    const bool counts = round + mesh.data_rank() < all;
+    numbers.push_back(counts ? round + mesh.data_rank() : 0);
     counted += counts;
   }
+  const Batch batch = read_together(mesh, [&] { return read_rows(validation, rows, numbers, at_once); });
+  const auto own = pick_microbatches(batch, numbers, config, eos_id);
   const auto scores = pipeline.score(own);  // empty but for the last stage's rank
   double loss_sum = 0;
   for (size_t i = 0; i < std::min(counted, scores.size()); ++i)
@@ -38,6 +73,19 @@ double validation_loss(Pipeline& pipeline, const Dataset& validation, int64_t nu
   mesh.group(GroupKind::kPipeline).all_reduce(sum).wait();
   mesh.group(GroupKind::kData).all_reduce(sum).wait();
   return sum.item<double>() / static_cast<double>(rows * (validation.seq_len() - 1));
+}
+
+double unigram_entropy(const Dataset& dataset, const Mesh& mesh, const Worked& worked) {
+  comm::Communicator& world = mesh.group(GroupKind::kWorld);
+  const int64_t rows = dataset.num_instances(), rank = world.rank(), size = world.size();
+  // Counts of whole numbers: their sum is exact, whoever counts which rows.
+  auto counts = read_together(mesh, [&] {
+    std::vector<int64_t> own(dataset.vocab_size());
+    count_targets(dataset, first_of_part(rows, rank, size), first_of_part(rows, rank + 1, size), own, worked);
+    return own;
+  });
+  world.all_reduce(at::from_blob(counts.data(), {static_cast<int64_t>(counts.size())}, at::kLong)).wait();
+  return unigram_entropy(counts);
 }
 
 }  // namespace athanor

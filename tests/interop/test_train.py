@@ -1,5 +1,6 @@
 """A run gives the same bits however it is cut, and survives what happens to it."""
 import json
+import os
 import re
 import shutil
 import signal
@@ -226,6 +227,85 @@ def test_bad_input_is_one_clear_line_and_leaves_no_run(athanor, data, tmp_path, 
     for word in words:
         assert word in errors[0]
     assert not list(run.folder.rglob("*.safetensors"))
+
+
+def test_data_that_cannot_be_read_any_more_end_the_run_saved(athanor, data, tmp_path):
+    settings = ["train.validation_interval=0", "checkpoint.interval=100", "checkpoint.model_interval=0"]
+    (tmp_path / "whole").mkdir()
+    whole = Run(athanor, tmp_path / "whole", data)
+    whole.train(*settings)
+    run = Run(athanor, tmp_path, data)
+    done = run.train(*settings, fault="data.read:eio@20+", check=False)  # four sequences a step: in the fifth batch
+    assert done.returncode == 74, done.stderr
+    assert re.search(r"step 5: cannot read \S+train-00000.npy at byte \d+: Input/output error; step 4 is saved", done.stderr)
+    assert [line["step"] for line in run.metrics()] == [1, 2, 3, 4]
+    run.train(*settings)
+    assert run.hashes() == whole.hashes()
+
+
+def test_a_shard_that_is_cut_off_during_a_run_ends_it_saved(athanor, data, tmp_path):
+    copy = tmp_path / "data"
+    shutil.copytree(data, copy)
+    shard = copy / "train-00000.npy"
+    content = shard.read_bytes()
+    run = Run(athanor, tmp_path, copy)
+    settings = ["train.steps=100000", "optimizer.schedule=constant", "train.validation_interval=0", "checkpoint.interval=100000",
+                "checkpoint.model_interval=0"]
+    words = [part for setting in settings for part in ("--set", setting)]
+    process = subprocess.Popen([str(athanor.path), "train", run.config, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.readline()  # the first step is done
+    os.truncate(shard, 200)
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 74, said
+    assert re.search(r"step \d+: cannot read \d+ bytes of \S+train-00000.npy at byte \d+: it ends at byte 200 now", said)
+    last = run.metrics()[-1]["step"]
+    assert run.checkpoints() == [f"step-{last:08}"]
+    shard.write_bytes(content)
+    run.train(*settings, f"train.steps={last + 2}")
+    assert [line["step"] for line in run.metrics()] == list(range(1, last + 3))
+
+
+def test_held_out_data_that_cannot_be_read_end_the_run_after_the_step_that_wanted_them(athanor, data, tmp_path):
+    copy = tmp_path / "data"
+    shutil.copytree(data, copy)
+    shard = copy / "validation-00000.npy"
+    content = bytearray(shard.read_bytes())
+    content[-32 * 2 * 9:] = b"\xfe" * (32 * 2 * 9)
+    shard.write_bytes(content)
+    run = Run(athanor, tmp_path, copy)
+    done = run.train("data.verify=false", "checkpoint.interval=100", check=False)
+    assert done.returncode == 74, done.stderr
+    assert "validation-00000.npy: row" in done.stderr and "step 4 is saved" in done.stderr
+    assert [line["step"] for line in run.metrics()] == [1, 2, 3, 4]
+
+
+def test_a_warmup_that_nobody_set_stays_what_it_was_when_the_steps_are_raised(athanor, data, tmp_path):
+    run = Run(athanor, tmp_path, data)
+    run.config.write_text(run.config.read_text().replace("warmup_steps = 3\n", ""))
+    run.train("train.steps=20")  # two steps of warm-up
+    run.train("train.steps=40")  # by these it would be four
+    assert "warmup_steps = 2\n" in (run.folder / "config.toml").read_text()
+    (tmp_path / "other").mkdir()
+    other = Run(athanor, tmp_path / "other", data)
+    other.config.write_text(other.config.read_text().replace("warmup_steps = 3\n", ""))
+    other.train("train.steps=40")
+    assert "warmup_steps = 4\n" in (other.folder / "config.toml").read_text()
+
+
+def test_a_run_is_not_written_among_prepared_data(athanor, data, tmp_path):
+    run = Run(athanor, tmp_path, data)
+    for folder in (data, data / "run"):
+        done = run.train(f"train.run_dir={folder}", check=False)
+        assert done.returncode == 2 and "which holds prepared data" in done.stderr, done.stderr
+        assert not (data / "checkpoints").exists() and not (data / "run").exists()
+
+
+@pytest.mark.parametrize("key", ["train.num_threads", "data.num_threads"])
+def test_more_threads_than_a_machine_can_use_are_refused_with_its_processors(athanor, data, tmp_path, key):
+    for count in (5000, 100000):
+        done = Run(athanor, tmp_path, data).train(f"{key}={count}", check=False)
+        assert done.returncode == 2 and key in done.stderr, done.stderr
+    assert "processors" in Run(athanor, tmp_path, data).train(f"{key}=5000", check=False).stderr
 
 
 def test_a_damaged_shard_is_refused_by_name(athanor, data, tmp_path):

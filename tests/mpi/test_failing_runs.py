@@ -1,6 +1,6 @@
 """Whole runs in which a rank fails: what the user reads last, and how soon."""
 import re
-import shutil
+import subprocess
 
 from test_failures import SECONDS, last_line, without_clock
 from test_runs import RankRun, data  # noqa: F401
@@ -13,29 +13,59 @@ def start(mpi, program, data, folder, *overrides, env=None):  # noqa: F811
     return run, mpi.run(4, run.program, "train", *run.words([*LAYOUT, *overrides]), env=env)
 
 
-def spoil(data, folder):  # noqa: F811
-    """A copy of prepared data with the same manifest, whose tokens are beyond any vocabulary."""
-    shutil.copytree(data, folder)
-    for shard in folder.rglob("*.npy"):
-        content = bytearray(shard.read_bytes())
-        begin = 10 + int.from_bytes(content[8:10], "little")
-        content[begin:] = b"\xfe" * (len(content) - begin)
-        shard.chmod(0o644)
-        shard.write_bytes(content)
-    return folder
+def with_fault_on(run, rank, fault, script):
+    """A program that is `run`'s with a fault armed on one rank."""
+    script.write_text(f'#!/bin/sh\n[ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = {rank} ] && export ATHANOR_FAULT={fault}\n'
+                      f'exec {run.program} "$@"\n')
+    script.chmod(0o755)
+    return script
 
 
 def test_what_one_rank_meets_in_a_step_ends_all_and_names_rank_host_and_step(mpi, program, data, tmp_path):  # noqa: F811
     run = RankRun(program, tmp_path, data, "run")
-    bad = spoil(data, tmp_path / "spoilt")
-    script = tmp_path / "third_reads_elsewhere"
-    script.write_text('#!/bin/sh\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 2 ] && set -- "$@" --set data.path=' + f"{bad}\n"
-                      f'exec {run.program} "$@"\n')
-    script.chmod(0o755)
+    script = with_fault_on(run, 2, "data.read:eio@1+", tmp_path / "third_cannot_read")
     code, out, err, seconds = mpi.run(4, script, "train", *run.words(LAYOUT))
-    assert re.fullmatch(r"rank 2 \(\S+\): step 1: .*", without_clock(last_line(err))), out + err
-    assert code == 2
+    assert re.search(r"rank 2 \(\S+\): step 1: cannot read \S+train-00000.npy at byte \d+: ", err), out + err
+    assert code == 74
     assert seconds < 2 * SECONDS
+
+
+def test_data_that_one_rank_can_no_longer_read_end_the_run_saved(mpi, program, data, tmp_path):  # noqa: F811
+    settings = ["train.validation_interval=0", "checkpoint.interval=100", "checkpoint.model_interval=0"]
+    whole = RankRun(program, tmp_path, data, "whole").on(mpi, 2, *settings)
+    run = RankRun(program, tmp_path, data, "run")
+    # Two sequences of the four of a step are its own: the fifth batch.
+    script = with_fault_on(run, 1, "data.read:eio@9+", tmp_path / "second_cannot_read")
+    code, out, err, seconds = mpi.run(2, script, "train", *run.words(settings))
+    assert code == 74, out + err
+    assert re.search(r"rank 1 \(\S+\): step 5: cannot read \S+train-00000.npy at byte \d+: ", err), out + err
+    assert "step 4 is saved" in err
+    assert [line["step"] for line in run.metrics()] == [1, 2, 3, 4]
+    assert seconds < 2 * SECONDS
+    run.on(mpi, 2, *settings)
+    assert [line["loss"] for line in run.metrics()] == [line["loss"] for line in whole.metrics()]
+
+
+def test_ranks_share_the_files_to_verify_and_all_name_the_first_that_is_damaged(mpi, program, data, tmp_path):  # noqa: F811
+    several = tmp_path / "data"
+    source = data.parent
+    subprocess.run([program("athanor"), "prepare", "--tokenizer", source / "tokenizer.json", "--seq-len", "32", "--seed", "1",
+                    "--validation-fraction", "0.1", "--shard-bytes", "2000", "--out", several, source / "docs.jsonl"], check=True,
+                   capture_output=True)
+    shards = sorted(several.glob("train-*.npy"))
+    assert len(shards) > 8
+    for shard in (shards[2], shards[-1]):  # of the first rank's share, and of the last one's
+        content = bytearray(shard.read_bytes())
+        content[-2] ^= 1
+        shard.write_bytes(content)
+    run = RankRun(program, tmp_path, several, "run")
+    code, out, err, _ = mpi.run(2, run.program, "train", *run.words([]))
+    assert code == 2, out + err
+    assert err.count("damaged") == 1 and f"{shards[2].name}: damaged" in err, out + err
+    shards[2].write_bytes(bytes(bytearray(shards[2].read_bytes()[:-2]) + bytes([shards[2].read_bytes()[-2] ^ 1]) + shards[2].read_bytes()[-1:]))
+    code, out, err, _ = mpi.run(2, run.program, "train", *run.words([]))
+    assert code == 2 and f"{shards[-1].name}: damaged" in err, out + err
+    assert not (run.folder / "config.toml").exists()
 
 
 def test_a_loss_that_is_not_finite_is_told_once(mpi, program, data, tmp_path):  # noqa: F811

@@ -106,6 +106,16 @@ def test_ranks_train_as_one_does_and_their_model_is_their_checkpoint(open_mpi, p
         assert file.read_bytes() == (kept / file.name).read_bytes(), file.name
 
 
+def test_parameters_without_decay_are_named_across_a_pipeline(open_mpi, program, data, tmp_path):
+    # Embedding and output are on different ranks: neither has a match for the other's pattern.
+    decay = ["optimizer.no_weight_decay=[\"model.embed_tokens.weight\", \"lm_head.weight\"]", "optimizer.weight_decay=10"]
+    one = RankRun(program, tmp_path, data, "one").alone(*decay)
+    many = RankRun(program, tmp_path, data, "many").on(open_mpi, 2, *PIPELINE, *decay)
+    assert_same_training(one, many)
+    code, out, err, _ = open_mpi.run(2, many.program, "train", *many.words([*PIPELINE, "optimizer.no_weight_decay=[\"*bias\"]"]))
+    assert code == 2 and "\"*bias\" matches no parameter" in err, out + err
+
+
 def test_a_run_moves_between_layouts_as_if_it_had_never_been_cut(open_mpi, program, data, tmp_path):
     one = RankRun(program, tmp_path, data, "one").alone()
     many = RankRun(program, tmp_path, data, "many")

@@ -197,7 +197,7 @@ void set_up(const BenchArguments& given) {
     const auto folder = std::filesystem::absolute(given.json).parent_path();
     ATHANOR_CHECK(std::filesystem::is_directory(folder), "--json: there is no folder {}", folder.string());
   }
-  at::set_num_threads(static_cast<int>(given.num_threads > 0 ? given.num_threads : cpu_count()));
+  at::set_num_threads(thread_count("--threads", given.num_threads));
 }
 
 std::vector<at::ScalarType> dtypes_of(const std::string& name) {

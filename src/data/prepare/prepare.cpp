@@ -35,7 +35,7 @@ class Preparing {
  public:
   Preparing(const PrepareOptions& options, PrepareJob job, PartialFolder& partial)
       : options_(options), job_(std::move(job)), partial_(partial), manifest_(job_.manifest),
-        num_threads_(options.num_threads > 0 ? options.num_threads : cpu_count()), input_bytes_(sum_bytes(job_.files)),
+        num_threads_(thread_count("--threads", options.num_threads)), input_bytes_(sum_bytes(job_.files)),
         budget_(plan_memory({options.memory_bytes, num_threads_, options.chunk_bytes, table_bytes(),
                              job_.tokenizer.file_name().ends_with(".model")})) {}
 

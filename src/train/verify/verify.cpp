@@ -9,6 +9,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
 #include "train/verify/reference_process.h"
@@ -66,7 +67,7 @@ class TraceFolder {
 
 // A small model has nothing for more threads.
 void use_threads(const RunConfig& config) {
-  at::set_num_threads(static_cast<int>(std::max<int64_t>(1, config.train.num_threads)));
+  at::set_num_threads(thread_count("train.num_threads", std::max<int64_t>(1, config.train.num_threads)));
 }
 
 // What rank 0 finds in the traces of one draw, printed. Nothing: a token stood between two experts, so draw again.

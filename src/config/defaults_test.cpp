@@ -1,0 +1,72 @@
+#include "config/defaults.h"
+
+#include <gtest/gtest.h>
+
+#include "config/dump.h"
+#include "config/test_config.h"
+#include "config/training_stages.h"
+
+namespace athanor {
+namespace {
+
+constexpr const char* kBase = "[model]\nnum_experts = 16\nnum_experts_per_tok = 4\n";
+
+RunConfig with(const std::vector<std::string>& overrides) { return parse_run_config(kBase, "run.toml", overrides); }
+
+TEST(Defaults, AWarmupThatNobodySetIsATenthOfAShortRun) {
+  EXPECT_EQ(with({}).optimizer.warmup_steps, 100);
+  EXPECT_EQ(with({"train.steps=5000"}).optimizer.warmup_steps, 100);
+  EXPECT_EQ(with({"train.steps=500"}).optimizer.warmup_steps, 50);
+  EXPECT_EQ(with({"train.steps=19"}).optimizer.warmup_steps, 1);
+  EXPECT_EQ(with({"train.steps=1"}).optimizer.warmup_steps, 0);
+  EXPECT_TRUE(with({"train.steps=1"}).optimizer.warmup_not_set);
+  EXPECT_EQ(with({"train.stages=[{steps = 50}, {steps = 5000}]"}).optimizer.warmup_steps, 5);
+}
+
+TEST(Defaults, AWarmupThatSomebodySetIsTakenOrRefused) {
+  const auto config = with({"train.steps=50", "optimizer.warmup_steps=50"});
+  EXPECT_EQ(config.optimizer.warmup_steps, 50);
+  EXPECT_FALSE(config.optimizer.warmup_not_set);
+  EXPECT_NE(error_of(kBase, {"train.steps=50", "optimizer.warmup_steps=51"})
+                .find("optimizer.warmup_steps (51) is beyond train.steps (50)"),
+            std::string::npos);
+}
+
+TEST(Defaults, AMinLrThatNobodySetStaysBelowLr) {
+  EXPECT_EQ(with({}).optimizer.min_lr, 4e-5);
+  EXPECT_EQ(with({"optimizer.lr=5e-5"}).optimizer.min_lr, 4e-5);
+  EXPECT_EQ(with({"optimizer.lr=1e-5"}).optimizer.min_lr, 1e-5 / 10);
+  const auto stages = training_stages(with({"train.stages=[{steps = 5}, {steps = 5, lr = 1e-5}]"}));
+  EXPECT_EQ(stages[0].config.optimizer.min_lr, 4e-5);
+  EXPECT_EQ(stages[1].config.optimizer.min_lr, 1e-5 / 10);
+  EXPECT_NE(error_of(kBase, {"optimizer.lr=1e-5", "optimizer.min_lr=2e-5"}).find("is above optimizer.lr"),
+            std::string::npos);
+}
+
+TEST(Defaults, ATenthOfTheSmallestLrIs0) {
+  EXPECT_EQ(with({"optimizer.lr=1.2e-38"}).optimizer.min_lr, 0);
+  EXPECT_EQ(with({"train.stages=[{steps = 5, lr = 1.2e-38}]"}).train.stages[0].min_lr, 0);
+}
+
+TEST(Defaults, AMicroBatchThatNobodySetDividesTheBatch) {
+  EXPECT_EQ(with({}).train.micro_batch_size, 4);
+  EXPECT_EQ(with({"train.global_batch_size=2"}).train.micro_batch_size, 2);
+  EXPECT_EQ(with({"train.global_batch_size=6"}).train.micro_batch_size, 3);
+  EXPECT_EQ(with({"train.global_batch_size=7"}).train.micro_batch_size, 1);
+  const auto stages = training_stages(with({"train.stages=[{steps = 5}, {steps = 5, global_batch_size = 9}]"}));
+  EXPECT_EQ(stages[0].config.train.micro_batch_size, 4);
+  EXPECT_EQ(stages[1].config.train.micro_batch_size, 3);
+  EXPECT_NE(error_of(kBase, {"train.micro_batch_size=5"}).find("(5) must divide train.global_batch_size (16)"),
+            std::string::npos);
+}
+
+TEST(Defaults, WhatIsPrintedIsWhatRuns) {
+  for (const char* stages :
+       {"train.steps=30", "train.stages=[{steps = 5}, {steps = 5, lr = 1e-6, global_batch_size = 9}]"}) {
+    const auto text = dump_run_config(with({stages, "optimizer.lr=3e-5"}));
+    EXPECT_EQ(dump_run_config(parse_run_config(text, "dumped")), text);
+  }
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,60 @@
+#include "train/run_place.h"
+
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "base/error.h"
+#include "config/training_stages.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+// As the system sees it, whether it exists or not.
+fs::path resolved(const fs::path& path) {
+  std::error_code error;
+  auto found = fs::weakly_canonical(fs::absolute(path), error);
+  if (error) found = fs::absolute(path).lexically_normal();
+  return found.filename().empty() ? found.parent_path() : found;
+}
+
+bool holds(const fs::path& folder, const char* name) {
+  std::error_code ignored;
+  return fs::exists(folder / name, ignored);
+}
+
+// The folder that `path` is in below `root`; empty if it is not below it.
+std::string folder_below(const fs::path& root, const fs::path& path) {
+  const auto relative = path.lexically_relative(root);
+  if (relative.empty() || *relative.begin() == ".." || *relative.begin() == ".") return "";
+  return relative.begin()->string();
+}
+
+}  // namespace
+
+void refuse_misplaced_run(const RunConfig& config) {
+  const fs::path run = resolved(config.train.run_dir);
+  for (fs::path at = run;; at = at.parent_path()) {
+    ATHANOR_CHECK(!holds(at, "manifest.json"),
+                  "train.run_dir ({}) {} {}, which holds prepared data or a checkpoint (manifest.json); name another "
+                  "folder",
+                  config.train.run_dir, at == run ? "is" : "lies in", at.string());
+    ATHANOR_CHECK(at == run || !(holds(at, "metrics.jsonl") && holds(at, "config.toml")),
+                  "train.run_dir ({}) lies in {}, the folder of another run; name a folder beside it",
+                  config.train.run_dir, at.string());
+    if (at == at.parent_path()) break;
+  }
+  static const std::set<std::string> kOwn = {"checkpoints", "models",  "log",     "tensorboard",
+                                             "evals",       "configs", "attempts"};
+  for (const auto& stage : training_stages(config)) {
+    for (const auto& source : stage.config.data.sources) {
+      const auto own = folder_below(run, resolved(source.path));
+      ATHANOR_CHECK(!kOwn.contains(own),
+                    "the data in {} lie in {}, a folder that the run in train.run_dir ({}) writes; move one of them",
+                    source.path, (run / own).string(), config.train.run_dir);
+    }
+  }
+}
+
+}  // namespace athanor
