@@ -18,6 +18,7 @@ std::vector<std::string> family_names();
 /// the model.
 struct WrittenFields {
   std::vector<std::string> keys;
+  bool resolved = false;  ///< the fields are those of the model in `from` (checkpoint/model_identity.h)
   bool operator==(const WrittenFields&) const { return true; }
 };
 
