@@ -406,3 +406,26 @@ def test_events_tell_a_runs_history_and_metrics_the_attempt(run):
     assert events(run, "end")[0]["exit_code"] == 143 and events(run, "end")[1]["exit_code"] == 0
     assert events(run, "resume")[0]["from"].endswith("checkpoints/step-00000003")
     assert [line["kind"] for line in events(run, "save")][-2:] == ["model", "checkpoint"]
+
+
+# ---- athanor config
+
+
+def test_config_prints_the_model_that_model_from_names(athanor, model, tmp_path):
+    config = tmp_path / "from.toml"
+    config.write_text(f'[model]\nfrom = "{model}"\n')
+    shown = athanor.run("config", config, "--brief").stdout
+    assert "hidden_size = 32\n" in shown and "num_experts = 8\n" in shown and f'from = "{model}"' in shown
+    written = tmp_path / "written.toml"
+    written.write_text(shown.replace(f'from = "{model}"', 'from = ""').partition("\n# ")[0])
+    assert athanor.run("config", written, "--brief").stdout.rpartition("# ")[2] == shown.rpartition("# ")[2]  # parameters
+    assert "rank" in athanor.run("config", config, "--ranks", 2, "--set", "data.seq_len=32").stdout
+    done = athanor.run("config", config, "--set", "model.from=nowhere", check=False)
+    assert done.returncode == 2 and "there is no folder nowhere" in done.stderr
+    done = athanor.run("config", config, "--set", "model.rope_theta=5.0")
+    assert "rope_theta = 10000.0" in done.stdout and "not used" in done.stderr
+
+
+def test_an_empty_configuration_file_is_the_defaults(athanor, tmp_path):
+    (tmp_path / "empty.toml").write_text("")
+    assert athanor.run("config", tmp_path / "empty.toml").stdout == athanor.run("config").stdout
