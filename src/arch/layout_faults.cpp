@@ -169,11 +169,7 @@ void check_cuts(const RunConfig& config, const std::vector<TrainingStage>& stage
 
 }  // namespace
 
-bool is_resolved(const ModelConfig& model) {
-  ModelConfig untouched;
-  untouched.from = model.from;
-  return model.from.empty() || model != untouched;
-}
+bool is_resolved(const ModelConfig& model) { return model.from.empty() || model.written.resolved; }
 
 // Of what may be anything; past the size of a list that somebody reads, it says what it would have listed.
 std::string divisors_of(int64_t value) {

@@ -93,7 +93,7 @@ TEST(LayoutFaults, ADenseModelHasNoExpertsToShare) {
              "parallelism.expert_parallel_degree (2): the model has no experts to share; set it to 1");
   config.model.from = "a folder";  // not read yet
   EXPECT_EQ(find_layout_faults(config, 2), std::vector<std::string>{});
-  config.model.num_hidden_layers = 2;  // read, and dense
+  config.model.written.resolved = true;  // read, and dense
   EXPECT_EQ(find_layout_faults(config, 2).size(), 1u);
 }
 

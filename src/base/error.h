@@ -3,7 +3,8 @@
 //
 // A message carries the numbers and the remedy: "num_heads (12) must divide hidden_size (100); set
 // model.hidden_size to a multiple of 12". Assertions are for bugs; an expected absence is std::optional.
-// There is one catch, in main: it prints the message on one line and exits with `exit_code()`.
+// There is one catch, in main: it prints the message on one line and exits with what base/failure.h makes of
+// `exit_code()`.
 
 #include <fmt/core.h>
 
@@ -11,12 +12,16 @@
 #include <string>
 #include <utility>
 
+#include "base/exit_codes.h"
+
 namespace athanor {
 
-/// Base of everything we throw. `exit_code()` is what the process ends with: 2 is "your input", 1 is "the world".
+/// Base of everything we throw. `exit_code()` is what the process ends with (base/exit_codes.h), unless a run is
+/// underway that makes another of it (base/failure.h).
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& message, int exit_code = 1) : std::runtime_error(message), exit_code_(exit_code) {}
+  explicit Error(const std::string& message, int exit_code = exit_code::kUnforeseen)
+      : std::runtime_error(message), exit_code_(exit_code) {}
   int exit_code() const { return exit_code_; }
 
  private:
@@ -26,38 +31,51 @@ class Error : public std::runtime_error {
 /// The configuration or the command line is wrong.
 class ConfigError : public Error {
  public:
-  explicit ConfigError(const std::string& message) : Error(message, 2) {}
+  explicit ConfigError(const std::string& message) : Error(message, exit_code::kInput) {}
 };
 
 /// A document, a shard or a tokenizer is wrong.
 class DataError : public Error {
  public:
-  explicit DataError(const std::string& message) : Error(message, 2) {}
+  explicit DataError(const std::string& message) : Error(message, exit_code::kInput) {}
 };
 
 /// A checkpoint or a model folder is wrong.
 class CheckpointError : public Error {
  public:
-  explicit CheckpointError(const std::string& message) : Error(message, 2) {}
+  explicit CheckpointError(const std::string& message) : Error(message, exit_code::kInput) {}
 };
 
 /// Communication failed.
 class CommError : public Error {
  public:
-  explicit CommError(const std::string& message) : Error(message, 1) {}
+  explicit CommError(const std::string& message) : Error(message, exit_code::kCollective) {}
+};
+
+/// A loss, a gradient or a weight is not a number, or not the one it has to be.
+class NumbersError : public Error {
+ public:
+  /// @param tensor  the first that is wrong; "" where it is the loss.
+  NumbersError(const std::string& message, std::string tensor, int exit_code = exit_code::kNumbersEverywhere)
+      : Error(message, exit_code), tensor_(std::move(tensor)) {}
+  const std::string& tensor() const { return tensor_; }
+
+ private:
+  std::string tensor_;
 };
 
 /// The system refused an operation on a file; `disk_full()` tells the one case that a run survives.
 class IoError : public Error {
  public:
   IoError(const std::string& message, int error_number)
-      : Error(message, is_for_the_user(error_number) ? 2 : 1), error_number_(error_number) {}
+      : Error(message, is_for_the_user(error_number) ? exit_code::kInput : exit_code::kIo),
+        error_number_(error_number) {}
   int error_number() const { return error_number_; }
   bool disk_full() const;
 
  private:
   /// A path that is not there, not a file or not ours to open, a disk that is full: for the user to mend, unlike one
-  /// that fails.
+  /// that fails. Before a run has begun, that is; what happens to its files later is I/O that failed (base/failure.h).
   static bool is_for_the_user(int error_number);
 
   int error_number_;

@@ -4,17 +4,35 @@
 namespace athanor::exit_code {
 
 inline constexpr int kComplete = 0;
-inline constexpr int kUnforeseen = 1;         ///< failed in a way that nobody foresaw
-inline constexpr int kInput = 2;              ///< configuration, data, checkpoint or command line refused, nothing changed
-inline constexpr int kStoppedAndSaved = 10;   ///< as asked: run again to go on
-inline constexpr int kNotSaved = 11;          ///< stopped or complete, but the last save failed
-inline constexpr int kIo = 74;                ///< data or checkpoint could not be read or written during a run
-inline constexpr int kNumbersOfANode = 75;    ///< wrong on one node alone: swap it
-inline constexpr int kNumbersEverywhere = 76; ///< of the model or its data, wherever it is computed
-inline constexpr int kRule = 77;              ///< stopped by a rule of the configuration
-inline constexpr int kCollective = 78;        ///< a collective timed out or a peer was lost
-inline constexpr int kMemory = 79;            ///< out of memory, of host or device
-inline constexpr int kNoProgress = 124;       ///< the watchdog
+inline constexpr int kUnforeseen = 1;  ///< failed in a way that nobody foresaw
+inline constexpr int kInput = 2;       ///< configuration, data, checkpoint or command line refused, nothing changed
+inline constexpr int kStoppedAndSaved = 10;    ///< as asked: run again to go on
+inline constexpr int kNotSaved = 11;           ///< stopped or complete, but the last save failed
+inline constexpr int kIo = 74;                 ///< data or checkpoint could not be read or written during a run
+inline constexpr int kNumbersOfANode = 75;     ///< wrong on one node alone: swap it
+inline constexpr int kNumbersEverywhere = 76;  ///< of the model or its data, wherever it is computed
+inline constexpr int kRule = 77;               ///< stopped by a rule of the configuration
+inline constexpr int kCollective = 78;         ///< a collective timed out or a peer was lost
+inline constexpr int kMemory = 79;             ///< out of memory, of host or device
+inline constexpr int kNoProgress = 124;        ///< the watchdog
 constexpr int of_signal(int number) { return 128 + number; }  ///< and saved
+
+/// What it means in a word or two, for log/last-words.json and events.jsonl.
+constexpr const char* cause_of(int code) {
+  switch (code) {
+    case kComplete: return "complete";
+    case kInput: return "input";
+    case kStoppedAndSaved: return "stopped";
+    case kNotSaved: return "not saved";
+    case kIo: return "io";
+    case kNumbersOfANode: return "numbers of a node";
+    case kNumbersEverywhere: return "numbers";
+    case kRule: return "rule";
+    case kCollective: return "collective";
+    case kMemory: return "memory";
+    case kNoProgress: return "no progress";
+    default: return code > 128 ? "signal" : "unforeseen";
+  }
+}
 
 }  // namespace athanor::exit_code

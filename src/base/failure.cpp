@@ -2,23 +2,51 @@
 
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <new>
+#include <string_view>
 
 #include "base/error.h"
 
 namespace athanor {
 
-Failure describe_failure(const std::exception_ptr& exception) {
+namespace {
+
+constexpr const char* kOutOfMemory = "out of memory; a smaller train.micro_batch_size or model needs less";
+
+// libtorch has an exception of its own for a device and none for the host, and this room knows neither: their words.
+bool tells_of_memory(std::string_view text) {
+  for (const char* words : {"out of memory", "can't allocate memory", "not enough memory"})
+    if (text.find(words) != std::string_view::npos) return true;
+  return false;
+}
+
+// libtorch's messages go on with the stack, which is for its authors.
+std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+
+int code_in_run(int code, bool in_run) { return in_run && code == exit_code::kInput ? exit_code::kIo : code; }
+
+}  // namespace
+
+Failure describe_failure(const std::exception_ptr& exception, bool in_run) {
   try {
     std::rethrow_exception(exception);
-  } catch (const Error& error) {
+  } catch (const ConfigError& error) {
     return {error.what(), error.exit_code()};
+  } catch (const NumbersError& error) {
+    return {error.what(), error.exit_code(), error.tensor()};
+  } catch (const Error& error) {
+    return {error.what(), code_in_run(error.exit_code(), in_run)};
   } catch (const std::bad_alloc&) {
-    return {"out of memory; a smaller train.micro_batch_size or model needs less", 1};
+    return {kOutOfMemory, exit_code::kMemory};
+  } catch (const std::filesystem::filesystem_error& error) {
+    const IoError same(error.what(), error.code().value());
+    return {same.what(), code_in_run(same.exit_code(), in_run)};
   } catch (const std::exception& error) {
-    return {error.what(), 1};
+    if (!tells_of_memory(error.what())) return {error.what(), exit_code::kUnforeseen};
+    return {fmt::format("{} ({})", kOutOfMemory, first_line(error.what())), exit_code::kMemory};
   } catch (...) {
-    return {"something that is no exception was thrown", 1};
+    return {"something that is no exception was thrown", exit_code::kUnforeseen};
   }
 }
 

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -42,12 +44,45 @@ TEST(Failure, ALoneProcessHasNoRankAndAMessageWithItsStepIsNotGivenItTwice) {
   EXPECT_EQ(failure_line(of(Error("step 40: no")), {}, "node7", 4), "step 4: step 40: no");
 }
 
-TEST(Failure, ExitCodesTellTheUsersInputFromTheRest) {
-  EXPECT_EQ(of(ConfigError("")).exit_code, 2);
-  EXPECT_EQ(of(CommError("")).exit_code, 1);
+TEST(Failure, EachKindHasItsExitCode) {
+  EXPECT_EQ(of(ConfigError("")).exit_code, exit_code::kInput);
+  EXPECT_EQ(of(DataError("")).exit_code, exit_code::kInput);
+  EXPECT_EQ(of(CommError("")).exit_code, exit_code::kCollective);
+  EXPECT_EQ(of(IoError("", EIO)).exit_code, exit_code::kIo);
+  EXPECT_EQ(of(IoError("", ENOENT)).exit_code, exit_code::kInput);
+  EXPECT_EQ(of(NumbersError("", "")).exit_code, exit_code::kNumbersEverywhere);
+  EXPECT_EQ(of(NumbersError("", "model.norm.weight")).tensor, "model.norm.weight");
   EXPECT_EQ(of(std::runtime_error("x")).message, "x");
+  EXPECT_EQ(of(std::runtime_error("x")).exit_code, exit_code::kUnforeseen);
+  EXPECT_EQ(describe_failure(std::make_exception_ptr(7)).exit_code, exit_code::kUnforeseen);
+}
+
+TEST(Failure, FilesAndDataThatFailInARunAreIoWhateverTheSystemsReason) {
+  const auto in_run = [](const auto& error) {
+    return describe_failure(std::make_exception_ptr(error), true).exit_code;
+  };
+  EXPECT_EQ(in_run(IoError("", ENOENT)), exit_code::kIo);
+  EXPECT_EQ(in_run(IoError("", ENOSPC)), exit_code::kIo);
+  EXPECT_EQ(in_run(DataError("")), exit_code::kIo);
+  EXPECT_EQ(in_run(CheckpointError("")), exit_code::kIo);
+  EXPECT_EQ(in_run(Error("of another rank", exit_code::kInput)), exit_code::kIo);
+  EXPECT_EQ(in_run(ConfigError("")), exit_code::kInput);
+  EXPECT_EQ(in_run(Error("")), exit_code::kUnforeseen);
+  const std::filesystem::filesystem_error own("cannot remove", "x", std::error_code(EACCES, std::generic_category()));
+  EXPECT_EQ(in_run(own), exit_code::kIo);
+  EXPECT_EQ(of(own).exit_code, exit_code::kInput);
+}
+
+TEST(Failure, OutOfMemoryIsRecognisedWhoeverSaysIt) {
+  EXPECT_EQ(of(std::bad_alloc()).exit_code, exit_code::kMemory);
   EXPECT_NE(of(std::bad_alloc()).message.find("micro_batch_size"), std::string::npos);
-  EXPECT_EQ(describe_failure(std::make_exception_ptr(7)).exit_code, 1);
+  const auto host = of(std::runtime_error(
+      "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+      "8 bytes.\nframe #0: somewhere"));
+  EXPECT_EQ(host.exit_code, exit_code::kMemory);
+  EXPECT_NE(host.message.find("you tried to allocate 8 bytes"), std::string::npos);
+  EXPECT_EQ(host.message.find("frame"), std::string::npos);
+  EXPECT_EQ(of(std::runtime_error("CUDA out of memory. Tried to allocate 2 GiB")).exit_code, exit_code::kMemory);
 }
 
 TEST(Launched, EachLaunchersVariablesAreRead) {

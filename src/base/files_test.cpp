@@ -62,7 +62,7 @@ TEST_F(Files, AMissingFileIsNamedWithTheReason) {
 TEST_F(Files, WhatTheUserCanMendExitsWithTwoAndAFailingDiskWithOne) {
   EXPECT_EQ(IoError("full", ENOSPC).exit_code(), 2);
   EXPECT_EQ(IoError("read-only", EROFS).exit_code(), 2);
-  EXPECT_EQ(IoError("broken", EIO).exit_code(), 1);
+  EXPECT_EQ(IoError("broken", EIO).exit_code(), 74);
 }
 
 TEST_F(Files, MappedBytesEqualReadBytesAndTheirHash) {

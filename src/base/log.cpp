@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/ringbuffer_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -10,6 +11,9 @@
 
 namespace athanor::log {
 namespace {
+
+// A run's file is opened when all that may refuse the run has passed: what was said until then goes into it as well.
+constexpr size_t kLinesBeforeTheFile = 1000;
 
 spdlog::level::level_enum to_spdlog(Level level) {
   switch (level) {
@@ -25,6 +29,7 @@ spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
     auto made = std::make_shared<spdlog::logger>("athanor", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
     made->set_pattern("%H:%M:%S %^%L%$ %v");
+    made->sinks().push_back(std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(kLinesBeforeTheFile));
     if (const char* level = std::getenv("ATHANOR_LOG")) made->set_level(spdlog::level::from_str(level));
     return made;
   }();
@@ -37,10 +42,14 @@ void set_level(Level level) { logger().set_level(to_spdlog(level)); }
 
 void also_to_file(const std::string& path) {
   auto& sinks = logger().sinks();
-  sinks.resize(1);
-  if (path.empty()) return;
+  const auto said = sinks.size() > 1 ? std::dynamic_pointer_cast<spdlog::sinks::ringbuffer_sink_mt>(sinks[1]) : nullptr;
+  if (path.empty()) return sinks.resize(1);
   auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path, /*truncate=*/false);
+  sinks.resize(1);
   file->set_pattern("%Y-%m-%dT%H:%M:%S%z %L %v");
+  if (said) {
+    for (const auto& line : said->last_raw()) file->log(line);
+  }
   sinks.push_back(std::move(file));
   logger().flush_on(spdlog::level::info);
 }

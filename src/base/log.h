@@ -12,7 +12,8 @@ enum class Level { kDebug, kInfo, kWarn, kError };
 /// Lines below `level` are dropped. Default: kInfo, or what ATHANOR_LOG says (debug, info, warn, error).
 void set_level(Level level);
 
-/// Also appends every line to `path` (a run's log/ folder); an empty path ends that.
+/// Also appends every line to `path` (a run's log/ folder), first those that were said until now and went into no file
+/// yet; an empty path ends that.
 void also_to_file(const std::string& path);
 
 void line(Level level, std::string_view text);

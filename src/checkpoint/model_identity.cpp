@@ -1,8 +1,16 @@
 #include "checkpoint/model_identity.h"
 
-#include <vector>
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <variant>
 
 #include "base/error.h"
+#include "base/text.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/hf_import.h"
+#include "checkpoint/hf_layout.h"
+#include "config/checks.h"
 
 namespace athanor {
 namespace {
@@ -45,6 +53,56 @@ class JsonFields : public Fields {
   std::string prefix_;
 };
 
+using FieldPointer = std::variant<bool*, int64_t*, double*, std::string*, std::vector<double>*, std::vector<int64_t>*,
+                                  std::vector<std::string>*, NameOrNames*>;
+
+// Where each field lies, by its key: "rope_scaling.factor".
+class FieldPointers : public Fields {
+ public:
+  std::map<std::string, FieldPointer> pointers;
+
+  void field(const char* key, bool& value, const char*, const Check<bool>&) override { at(key) = &value; }
+  void field(const char* key, int64_t& value, const char*, const Check<int64_t>&) override { at(key) = &value; }
+  void field(const char* key, double& value, const char*, const Check<double>&) override { at(key) = &value; }
+  void field(const char* key, std::string& value, const char*, const Check<std::string>&) override { at(key) = &value; }
+  void field(const char* key, std::vector<double>& value, const char*, const Check<std::vector<double>>&) override {
+    at(key) = &value;
+  }
+  void field(const char* key, std::vector<int64_t>& value, const char*, const Check<std::vector<int64_t>>&) override {
+    at(key) = &value;
+  }
+  void field(const char* key, std::vector<std::string>& value, const char*,
+             const Check<std::vector<std::string>>&) override {
+    at(key) = &value;
+  }
+  void field(const char* key, NameOrNames& value, const char*, const Check<NameOrNames>&) override { at(key) = &value; }
+
+ protected:
+  bool enter(const char* key, const char*) override {
+    prefix_ = std::string(key) + ".";
+    return true;
+  }
+  void leave() override { prefix_.clear(); }
+  size_t enter_list(const char*, const char*, size_t) override { return 0; }
+  void enter_item() override {}
+  void leave_list() override {}
+
+ private:
+  FieldPointer& at(const char* key) { return pointers[prefix_ + key]; }
+
+  std::string prefix_;
+};
+
+void copy_fields(ModelConfig from, ModelConfig& to, const std::vector<std::string>& keys) {
+  FieldPointers there, here;
+  from.describe(there);
+  to.describe(here);
+  for (const auto& key : keys) {
+    const auto& source = there.pointers.at(key);
+    std::visit([&](auto* target) { *target = *std::get<decltype(target)>(source); }, here.pointers.at(key));
+  }
+}
+
 /// Fields that checkpoints may lack which were written before there were any others but the default.
 bool is_younger_than_checkpoints(const std::string& key) {
   return key.starts_with("rope_scaling.") || key == "head_dim" || key == "moe_intermediate_size" ||
@@ -68,24 +126,99 @@ nlohmann::json model_identity(const ModelConfig& model) {
   return fields.object;
 }
 
-void check_same_model(const nlohmann::json& stored, const ModelConfig& expected, const std::string& where) {
-  std::string differences;
-  const auto note = [&](const std::string& key, const std::string& there, const std::string& here) {
-    differences += (differences.empty() ? "" : "; ") + key + " is " + there + " there, " + here + " here";
+namespace {
+
+// The name under which checkpoint.allow_model_change has a field.
+std::string name_to_allow(const std::string& key) { return key.substr(0, key.find('.')); }
+
+bool may_be_allowed(const std::string& key) {
+  const std::string name = name_to_allow(key);
+  return name == "rope_theta" || name == "rope_scaling" || name == "vocab_size";
+}
+
+bool grows(const nlohmann::json& there, const nlohmann::json& here) {
+  return there.is_number_integer() && here.is_number_integer() && there.get<int64_t>() < here.get<int64_t>();
+}
+
+// How to have what was refused, if there is a way.
+std::string remedy_for(const std::vector<std::string>& refused) {
+  std::vector<std::string> names;
+  for (const auto& key : refused) {
+    if (!may_be_allowed(key)) return "choose another train.run_dir or make the model equal";
+    names.push_back("\"" + name_to_allow(key) + "\"");
+  }
+  return fmt::format("make the model equal, or, if that is meant, set checkpoint.allow_model_change to [{}]",
+                     join(names));
+}
+
+nlohmann::json fields_of(ModelConfig model) {
+  JsonFields fields;
+  model.describe(fields);
+  return fields.object;
+}
+
+std::string remedy_for_written(const std::string& key) {
+  if (!may_be_allowed(key) && key != "max_position_embeddings") return "";
+  return fmt::format(" (set checkpoint.allow_model_change = [\"{}\"] to change it)", name_to_allow(key));
+}
+
+}  // namespace
+
+std::vector<std::string> check_same_model(const nlohmann::json& stored, const ModelConfig& expected,
+                                          const std::string& where, const std::vector<std::string>& allowed) {
+  std::vector<std::string> differences, refused, changes;
+  const auto note = [&](const std::string& key, const nlohmann::json* there, const nlohmann::json& here) {
+    const std::string line =
+        fmt::format("{} is {} there, {} here", key, there ? there->dump() : "missing", here.dump());
+    const bool asked = std::ranges::find(allowed, name_to_allow(key)) != allowed.end();
+    if (asked && (key != "vocab_size" || (there && grows(*there, here)))) return changes.push_back(line);
+    differences.push_back(line);
+    refused.push_back(key);
   };
   const auto identity = model_identity(expected), defaults = model_identity(ModelConfig{});
   for (const auto& [key, value] : identity.items()) {
     const auto found = stored.find(key);
     if (found == stored.end()) {
-      if (is_younger_than_checkpoints(key) && value == defaults[key]) continue;
-      note(key, "missing", value.dump());
+      if (!is_younger_than_checkpoints(key) || value != defaults[key]) note(key, nullptr, value);
     } else if (*found != value) {
-      note(key, found->dump(), value.dump());
+      note(key, &*found, value);
     }
   }
-  ATHANOR_CHECK_CHECKPOINT(differences.empty(),
-                           "{} is of another model: {}; choose another train.run_dir or make the model equal", where,
-                           differences);
+  ATHANOR_CHECK_CHECKPOINT(differences.empty(), "{} is of another model: {}; {}", where, join(differences, "; "),
+                           remedy_for(refused));
+  return changes;
+}
+
+std::vector<std::string> resolve_model_from(RunConfig& config) {
+  if (config.model.from.empty()) return {};
+  const ModelConfig given = config.model;
+  const std::filesystem::path folder = given.from;
+  ATHANOR_CHECK_CHECKPOINT(std::filesystem::is_directory(folder), "model.from: there is no folder {}", given.from);
+  ATHANOR_CHECK_CHECKPOINT(is_hf_folder(folder), "model.from: {} is no transformers folder: it has no {}", given.from,
+                           kHfConfigName);
+  const ModelConfig there = read_hf_config(folder / kHfConfigName).model;
+  const auto values = fields_of(given), values_there = fields_of(there);
+  const auto& allowed = config.checkpoint.allow_model_change;
+  std::vector<std::string> taken, lines;
+  for (const auto& key : given.written.keys) {
+    if (values.at(key) == values_there.at(key)) continue;
+    const bool asked = std::ranges::find(allowed, name_to_allow(key)) != allowed.end();
+    if (asked) taken.push_back(key);
+    lines.push_back(fmt::format("model.{} is {} in {} and {} here: {}", key, values_there.at(key).dump(), given.from,
+                                values.at(key).dump(),
+                                asked ? "changed, as checkpoint.allow_model_change says"
+                                      : "not used, the model is that of the folder" + remedy_for_written(key)));
+  }
+  ModelConfig wanted = there;
+  copy_fields(given, wanted, taken);
+  check_same_model(model_identity(there), wanted, given.from, allowed);  // a vocabulary that shrinks
+  wanted.from = given.from;
+  wanted.written = given.written;
+  wanted.written.resolved = true;
+  const auto problems = find_contradictions(wanted);
+  ATHANOR_CHECK_CHECKPOINT(problems.empty(), "{}: {}", given.from, join(problems, "; "));
+  config.model = std::move(wanted);
+  return lines;
 }
 
 }  // namespace athanor

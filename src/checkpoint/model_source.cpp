@@ -1,9 +1,12 @@
 #include "checkpoint/model_source.h"
 
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "arch/inventory.h"
 #include "base/error.h"
+#include "base/files.h"
+#include "base/hash.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/hf_tokenizer.h"
 #include "checkpoint/rotation.h"
@@ -13,8 +16,23 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
+// Another tokenizer's text would be nonsense to the model, and nobody would be told. What has no hash is not of a run.
+void check_tokenizer(const nlohmann::json& progress, const fs::path& tokenizer, const std::string& where) {
+  if (tokenizer.empty() || !progress.is_object() || !progress.contains("tokenizer_hash")) return;
+  const auto& expected = progress["tokenizer_hash"];
+  if (!expected.is_string() || expected.get<std::string>().empty()) return;
+  const std::string found = hash_file(tokenizer);
+  ATHANOR_CHECK_CHECKPOINT(found == expected.get<std::string>(),
+                           "{} is not the tokenizer that {} was trained with (its hash is {}, expected {}); put that "
+                           "one back, from the folder the run's data lie in",
+                           tokenizer.string(), where, found, expected.get<std::string>());
+}
+
 ModelSource from_hf_folder(const fs::path& path) {
   const auto folder = std::make_shared<const HfFolder>(HfFolder::open(path));
+  if (const fs::path progress = path / "athanor.json"; fs::exists(progress))
+    check_tokenizer(nlohmann::json::parse(read_file(progress), nullptr, /*allow_exceptions=*/false),
+                    find_tokenizer_file(path), path.string());
   return {folder->config(), find_tokenizer_file(path), "model " + path.string(),
           [folder](const std::string& name, int64_t first, std::span<float> out) { folder->read(name, first, out); }};
 }
@@ -31,6 +49,7 @@ ModelSource from_checkpoint(const std::shared_ptr<const CheckpointReader>& check
   if (state.contains("eos_id") && state["eos_id"].is_number_integer())
     source.config.eos_token_id = state["eos_id"].get<int64_t>();
   source.tokenizer = find_tokenizer_file(checkpoint->folder().parent_path().parent_path());
+  check_tokenizer(state, source.tokenizer, checkpoint->folder().string());
   source.description = "checkpoint " + checkpoint->folder().string();
   source.read = [checkpoint](const std::string& name, int64_t first, std::span<float> out) {
     const std::string tensor = "master/" + name;

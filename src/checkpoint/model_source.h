@@ -20,7 +20,7 @@ struct ModelSource {
 };
 
 /// A run folder answers with its newest checkpoint that verifies, else with its newest model-only one.
-/// @throws CheckpointError naming what is missing or damaged.
+/// @throws CheckpointError naming what is missing or damaged, or a tokenizer that is not the one it was trained with.
 ModelSource open_model_source(const std::filesystem::path& path);
 
 }  // namespace athanor

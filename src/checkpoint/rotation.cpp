@@ -22,18 +22,6 @@ constexpr std::string_view kReplacedSuffix = ".replaced";  // moved_aside.h
 constexpr uint64_t kOverheadBytes = 1 << 20;               // headers and manifest of a small checkpoint
 constexpr uint64_t kOverheadPerPiece = 1024;               // in header and manifest, long names included
 
-std::optional<int64_t> step_of(std::string_view name) {
-  if (!name.starts_with(kStepPrefix)) return std::nullopt;
-  name.remove_prefix(kStepPrefix.size());
-  if (name.size() < 8 || name.size() > kMaxStepDigits) return std::nullopt;
-  int64_t step = 0;
-  for (const char digit : name) {
-    if (digit < '0' || digit > '9') return std::nullopt;
-    step = step * 10 + (digit - '0');
-  }
-  return step;
-}
-
 void remove_folder(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
@@ -127,6 +115,18 @@ void remove_older(const fs::path& folder, int64_t step, size_t keep) {
 
 }  // namespace
 
+std::optional<int64_t> step_of_folder_name(std::string_view name) {
+  if (!name.starts_with(kStepPrefix)) return std::nullopt;
+  name.remove_prefix(kStepPrefix.size());
+  if (name.size() < 8 || name.size() > kMaxStepDigits) return std::nullopt;
+  int64_t step = 0;
+  for (const char digit : name) {
+    if (digit < '0' || digit > '9') return std::nullopt;
+    step = step * 10 + (digit - '0');
+  }
+  return step;
+}
+
 std::string step_folder_name(int64_t step) {
   ATHANOR_ASSERT(step >= 0 && step < kMaxStep);  // a longer name would not be found again
   return fmt::format("{}{:08}", kStepPrefix, step);
@@ -136,8 +136,22 @@ std::vector<StepFolder> list_checkpoints(const fs::path& folder) {
   std::vector<StepFolder> found;
   if (!fs::is_directory(folder)) return found;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    const auto step = step_of(entry.path().filename().string());
+    const auto step = step_of_folder_name(entry.path().filename().string());
     if (step && entry.is_directory()) found.push_back({*step, entry.path()});
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
+  return found;
+}
+
+std::vector<StepFolder> list_recoverable(const fs::path& folder) {
+  auto found = list_checkpoints(folder);
+  if (!fs::is_directory(folder)) return found;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    std::string name = entry.path().filename().string();
+    if (!matches_wildcard(".step-*.replaced", name)) continue;
+    name = name.substr(1, name.size() - 1 - kReplacedSuffix.size());
+    const auto step = step_of_folder_name(name);
+    if (step && entry.is_directory() && !fs::exists(folder / name)) found.push_back({*step, entry.path()});
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
   return found;
@@ -177,12 +191,12 @@ std::optional<CheckpointReader> open_newest_verified(const fs::path& folder, con
   // The first member looks: a network's folders need not look alike to all at one moment.
   std::string found;
   team.on_first([&] {
-    for (const auto& each : list_checkpoints(folder)) found += std::to_string(each.step) + "\n";
+    for (const auto& each : list_recoverable(folder)) found += each.path.filename().string() + "\n";
   });
   if (team.size > 1) found = team.hear_first(found);
-  std::istringstream steps(found);
-  for (int64_t step = 0; steps >> step;) {
-    if (auto reader = open_if_it_verifies(folder / step_folder_name(step), team)) return reader;
+  std::istringstream names(found);
+  for (std::string name; names >> name;) {
+    if (auto reader = open_if_it_verifies(folder / name, team)) return reader;
   }
   return std::nullopt;
 }

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/files.h"
@@ -28,16 +29,23 @@ std::string step_folder_name(int64_t step);
 /// The checkpoints in `folder`, newest first; none if it is not there. What is in them is not looked at.
 std::vector<StepFolder> list_checkpoints(const std::filesystem::path& folder);
 
+/// As list_checkpoints, and those that were to be replaced when their process was killed, under the names they wait by:
+/// clean_leftovers is going to put them back.
+std::vector<StepFolder> list_recoverable(const std::filesystem::path& folder);
+
+/// The number in "step-00000500"; none if it is no such name.
+std::optional<int64_t> step_of_folder_name(std::string_view name);
+
 /// Ends what killed processes left in `folder`: unfinished checkpoints are removed, one that was about to be replaced
-/// is put back. Call it at the start of a run, before anything else here.
+/// is put back. Call it at the start of a run, before anything here that writes.
 void clean_leftovers(const std::filesystem::path& folder);
 
 /// Opens a checkpoint and compares every piece with its hash. Collective: each member verifies a share; all agree.
 /// @throws Error on every member, naming what is damaged.
 CheckpointReader open_verified(const std::filesystem::path& path, const Team& team = {});
 
-/// The newest checkpoint whose every hash is right. One that is damaged is named by a warning and passed over.
-/// Each member of `team` verifies a share of the pieces; all agree.
+/// The newest checkpoint (of list_recoverable) whose every hash is right. One that is damaged is named by a warning and
+/// passed over. Each member of `team` verifies a share of the pieces; all agree.
 std::optional<CheckpointReader> open_newest_verified(const std::filesystem::path& folder, const Team& team = {});
 
 struct RotationOptions {

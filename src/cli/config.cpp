@@ -11,8 +11,13 @@
 #include "arch/inventory.h"
 #include "arch/layout.h"
 #include "arch/weight_decay.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "checkpoint/model_identity.h"
 #include "cli/commands.h"
 #include "cli/layout_tables.h"
+#include "config/checks.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
 
@@ -26,22 +31,24 @@ struct Arguments {
   int ranks = 0;
 };
 
-// The default family has experts, whose number has no default; these are those of recipes/olmoe-tiny.toml.
-constexpr const char* kDefaults = "[model]\nnum_experts = 16\nnum_experts_per_tok = 4\n";
-
 void print(const Arguments& arguments) {
   const FindMore misfits = [&](const RunConfig& config) {
     auto lines = arguments.ranks > 0 ? find_layout_faults(config, arguments.ranks) : std::vector<std::string>{};
     if (config.model.from.empty()) std::ranges::move(find_unmatched_decay_patterns(config), std::back_inserter(lines));
     return lines;
   };
-  const RunConfig config = arguments.file.empty()
-                               ? parse_run_config(kDefaults, "defaults", arguments.overrides, misfits)
-                               : load_run_config(arguments.file, arguments.overrides, misfits);
+  RunConfig config = arguments.file.empty() ? parse_run_config("", "defaults", arguments.overrides, misfits)
+                                            : load_run_config(arguments.file, arguments.overrides, misfits);
+  for (const auto& line : resolve_model_from(config)) log::warn("{}", line);
+  if (!config.model.from.empty()) {
+    auto faults = find_contradictions(config);
+    std::ranges::move(misfits(config), std::back_inserter(faults));
+    std::ranges::move(find_unmatched_decay_patterns(config), std::back_inserter(faults));
+    ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
+  }
   const std::string tables = arguments.ranks > 0 ? layout_tables(config, arguments.ranks) : "";
   fmt::print("{}", dump_run_config(config, !arguments.brief));
   if (arguments.ranks > 0) fmt::print("\n{}", tables);
-  if (!config.model.from.empty()) return;
   fmt::print("\n# {:.4g} B parameters, {:.4g} B active for a token",
              static_cast<double>(count_parameters(config.model)) * 1e-9,
              static_cast<double>(count_active_parameters(config.model)) * 1e-9);

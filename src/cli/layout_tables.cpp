@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "arch/layout.h"
+#include "arch/layout_faults.h"
 #include "arch/memory.h"
 #include "arch/traffic.h"
 #include "base/text.h"
@@ -101,7 +102,7 @@ std::string traffic_table(const RunConfig& config, int num_ranks) {
 std::string layout_tables(const RunConfig& config, int num_ranks) {
   const Layout layout(config, num_ranks);
   std::string text = degrees_line(layout, config);
-  if (!config.model.from.empty()) return text;
+  if (!is_resolved(config.model)) return text;
   return text + group_table(layout) + pipeline_tables(config, layout) +
          state_table(config, num_ranks, most_held(config, layout)) + traffic_table(config, num_ranks);
 }

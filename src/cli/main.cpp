@@ -67,8 +67,8 @@ int run(int argc, char** argv) {
     const auto me = athanor::launched();
     if (failed) athanor::let_rank_0_speak(me, kPatience);
     app.exit(error);
-    if (failed && me.size > 1) athanor::end_job(me, 2);
-    return failed ? 2 : 0;
+    if (failed && me.size > 1) athanor::end_job(me, athanor::exit_code::kInput);
+    return failed ? athanor::exit_code::kInput : athanor::exit_code::kComplete;
   } catch (const athanor::ExitCode& code) {
     return code.value;
   }

@@ -18,6 +18,11 @@ void add_train_command(CLI::App& app) {
       ->allow_extra_args(false);
   command->footer(
       "A first SIGTERM or SIGINT finishes the step, saves and exits with 143 or 130; a second one exits at once.\n"
+      "Exit codes: 0 complete; 2 your input was refused, nothing was changed; 11 stopped or complete, but the last "
+      "save\n"
+      "failed; 74 I/O failed; 76 numbers that are not finite; 78 a collective timed out or a peer was lost; 79 out of\n"
+      "memory; 1 anything else. The rank that failed first writes RUN/log/last-words.json. See docs/exit-codes.md and\n"
+      "docs/run-folder.md.\n"
       "Example: athanor train recipes/olmoe-tiny.toml --set data.path=data/ --set train.steps=2000");
   command->callback([arguments] {
     if (const int code = call_core("train", arguments.get())) throw ExitCode{code};

@@ -15,6 +15,14 @@ namespace athanor {
 /// The names of families.h.
 std::vector<std::string> family_names();
 
+/// Fields that somebody wrote down beside `from`, by their keys: what they say must be true of that folder. No part of
+/// the model.
+struct WrittenFields {
+  std::vector<std::string> keys;
+  bool resolved = false;  ///< the fields are those of the model in `from` (checkpoint/model_identity.h)
+  bool operator==(const WrittenFields&) const { return true; }
+};
+
 struct ModelConfig {
   std::string from;
   std::string family = "olmoe";
@@ -41,6 +49,7 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
   RopeScaling rope_scaling;
+  WrittenFields written;  ///< filled by the reader where `from` is set
 
   bool is_moe() const { return num_experts > 0; }
   int64_t head_dim() const { return attention_head_dim > 0 ? attention_head_dim : hidden_size / num_attention_heads; }

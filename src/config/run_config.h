@@ -248,6 +248,7 @@ struct CheckpointConfig {
   std::string resume = "auto";
   std::string load = "broadcast";
   bool fresh_moments = false;
+  std::vector<std::string> allow_model_change;
 
   void describe(Fields& f) {
     f.field("interval", interval, "steps between full checkpoints, of which the newest two are kept; 0 turns them off",
@@ -257,8 +258,10 @@ struct CheckpointConfig {
     f.field("model_dtype", model_dtype, "of model-only checkpoints", one_of({"bfloat16", "float32"}));
     f.field(
         "resume", resume,
-        "auto: the newest checkpoint that verifies; never: refuse a folder that holds a run; or the path of a full or "
-        "model-only checkpoint");
+        "auto: the newest checkpoint that verifies, or the newest model-only one where there is no full one; never: "
+        "refuse a folder that holds a run; or the path of a full or model-only checkpoint: of another run to begin "
+        "from "
+        "it, of this run to go back to it");
     f.field("load", load,
             "how weights that one rank of each replica has read reach the others: sent on, or as a sum with the "
             "others' zeros",
@@ -266,6 +269,11 @@ struct CheckpointConfig {
     f.field("fresh_moments", fresh_moments,
             "begin with zero moments, and count the optimizer's updates from there, where resume names a folder or a "
             "checkpoint lacks moments; a run that goes on from its own checkpoints keeps its moments");
+    f.field("allow_model_change", allow_model_change,
+            "fields of the model that may differ from those of the checkpoint or folder it begins from (one of "
+            "rope_theta, rope_scaling, max_position_embeddings, vocab_size); a larger vocab_size gives new rows that "
+            "begin as a fresh model's, and no full checkpoint",
+            each_one_of({"rope_theta", "rope_scaling", "max_position_embeddings", "vocab_size"}));
   }
 };
 

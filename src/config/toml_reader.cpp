@@ -242,15 +242,44 @@ toml::table parse_toml(std::string_view text, const std::string& name) {
 
 }  // namespace
 
+namespace {
+
+// A configuration that says nothing of its model has the one that `athanor config` prints: the default family has
+// experts, and how many they are is the one thing that it cannot leave to a default (dense families have none). These
+// are those of recipes/olmoe-tiny.toml.
+void choose_default_experts(const toml::table& root, ModelConfig& model) {
+  const auto written = [&](const char* key) { return static_cast<bool>(root.at_path(std::string("model.") + key)); };
+  if (written("from") || written("family") || written("num_experts")) return;
+  model.num_experts = 16;
+  if (!written("num_experts_per_tok")) model.num_experts_per_tok = 4;
+}
+
+void note_written_fields(const toml::table& root, ModelConfig& model) {
+  const toml::table* table = root["model"].as_table();
+  if (model.from.empty() || !table) return;
+  for (const auto& [key, node] : *table) {
+    if (key.str() == "from") continue;
+    if (!node.is_table()) model.written.keys.emplace_back(key.str());
+    if (const auto* inner = node.as_table()) {
+      for (const auto& [inner_key, value] : *inner)
+        model.written.keys.push_back(std::string(key.str()) + "." + std::string(inner_key.str()));
+    }
+  }
+}
+
+}  // namespace
+
 RunConfig parse_run_config(std::string_view text, const std::string& name, const std::vector<std::string>& overrides,
                            const FindMore& more) {
   toml::table root = parse_toml(text, name);
   for (const auto& override_text : overrides) merge(root, parse_override(override_text));
   RunConfig config;
+  choose_default_experts(root, config.model);
   std::vector<std::string> errors;
   TomlReader reader(root, errors);
   config.describe(reader);
   reader.report_unknown_keys();
+  note_written_fields(root, config.model);
   if (!config.train.stages.empty() && !root.at_path("train.steps")) {
     config.train.steps = training_stages(config).back().end();
   }

@@ -26,6 +26,22 @@ TEST(TomlReader, ReadsWhatIsThereAndKeepsDefaultsElsewhere) {
   EXPECT_EQ(config.model.hidden_size, ModelConfig{}.hidden_size);
 }
 
+TEST(TomlReader, AnEmptyConfigurationIsTheDefaultsThatArePrinted) {
+  const auto config = parse_run_config("", "empty.toml");
+  EXPECT_EQ(config.model.num_experts, 16);
+  EXPECT_EQ(config.model.num_experts_per_tok, 4);
+  EXPECT_EQ(parse_run_config("[model]\nhidden_size = 512\n", "wide.toml").model.num_experts, 16);
+  EXPECT_EQ(parse_run_config("[model]\nfamily = \"olmo\"\n", "dense.toml").model.num_experts, 0);
+  EXPECT_NE(error_of("[model]\nfamily = \"olmoe\"\n").find("model.num_experts: family olmoe needs"), std::string::npos);
+}
+
+TEST(TomlReader, WhatIsWrittenBesideModelFromIsKnown) {
+  const auto config = parse_run_config("[model]\nfrom = \"x\"\nrope_theta = 5.0\n[model.rope_scaling]\nfactor = 2.0\n",
+                                       "from.toml", {"model.vocab_size=9"});
+  EXPECT_EQ(config.model.written.keys, (std::vector<std::string>{"rope_scaling.factor", "rope_theta", "vocab_size"}));
+  EXPECT_TRUE(parse_run_config(kTiny, "run.toml").model.written.keys.empty());
+}
+
 TEST(TomlReader, OverridesWinAndNeedNoQuotes) {
   const auto config = parse_run_config(kTiny, "run.toml",
                                        {"optimizer.lr=2e-3", "data.path=some/folder", "train.steps=7",

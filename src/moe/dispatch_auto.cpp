@@ -120,9 +120,7 @@ std::optional<DispatchOptions> read_cache(const std::filesystem::path& path, con
   }
 }
 
-void write_cache(const std::filesystem::path& path, const std::string& key, const DispatchOptions& best,
-                 const std::vector<Trial>& trials) {
-  if (path.empty()) return;
+std::string record_of(const std::string& key, const DispatchOptions& best, const std::vector<Trial>& trials) {
   json all = json::array();
   for (const Trial& t : trials) {
     all.push_back({{"dispatch", dispatch_name(t.options.kind)},
@@ -136,11 +134,7 @@ void write_cache(const std::filesystem::path& path, const std::string& key, cons
                      {"chunks", best.chunks},
                      {"in_flight", best.in_flight},
                      {"measured", all}};
-  try {
-    write_file_atomically(path, file.dump(2) + "\n");
-  } catch (const std::exception&) {
-    // the next start measures again
-  }
+  return file.dump(2) + "\n";
 }
 
 std::string table_of(const std::vector<Trial>& trials, const DispatchOptions& best, const std::string& key) {
@@ -187,7 +181,6 @@ TunedDispatch tune_dispatch(comm::Communicator& world, comm::Communicator& exper
   for (int round = 0; round < kRounds && all.size() > 1; ++round) run_round(all, layer, world, experts);
   const Trial* best = *std::ranges::min_element(all, {}, &Trial::median);
   const DispatchOptions kept = *agree(world, best->options, given.inner_ranks);
-  if (world.rank() == 0) write_cache(cache, key, kept, trials);
   experts.reset_traffic();  // what the run counts begins after it
   std::string table = table_of(trials, kept, key);
   if (!ops::multiplies_on_tiles(layer.x)) {
@@ -196,7 +189,7 @@ TunedDispatch tune_dispatch(comm::Communicator& world, comm::Communicator& exper
         "and "
         "moe.dispatch_chunks where two runs must be equal\n";
   }
-  return {kept, false, table};
+  return {kept, false, table, world.rank() == 0 ? record_of(key, kept, trials) : ""};
 }
 
 }  // namespace athanor::moe

@@ -21,13 +21,15 @@ struct TunedDispatch {
   DispatchOptions options;
   bool remembered = false;  ///< from the cache: nothing was measured
   std::string table;        ///< of what was measured, for people; the same on every rank
+  std::string record = {};  ///< what `cache` is to hold from now on; of rank 0, where something was measured
 };
 
 /// Collective over `world`, of which `experts` is this rank's expert group. Every rank answers the same: times are the
 /// slowest rank's, and rank 0's choice is broadcast.
 /// @param given  inner_ranks is kept, and so are chunks unless they are 0.
-/// @param cache  a file that rank 0 reads and writes; one of another shape, world or layout of nodes is not used.
-///               Empty: none. One that cannot be read or written costs a measurement, not the run.
+/// @param cache  a file that rank 0 reads; one of another shape, world or layout of nodes is not used, and one that
+///               cannot be read costs a measurement, not the run. Empty: none. Nothing is written: that is the caller's
+///               affair, when everything that may refuse a run has passed.
 /// Counters of `experts` begin anew. Takes two forwards and backwards of one layer for each of up to 18 ways, and
 /// four more for the four best of them.
 TunedDispatch tune_dispatch(comm::Communicator& world, comm::Communicator& experts, const DispatchShape& shape,

@@ -1,6 +1,8 @@
 #include "train/checkpointing.h"
 
+#include <algorithm>
 #include <exception>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -8,7 +10,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "checkpoint/hf_export.h"
+#include "checkpoint/hf_import.h"
 #include "checkpoint/model_identity.h"
 #include "checkpoint/rotation.h"
 #include "config/dump.h"
@@ -64,7 +68,23 @@ json progress_json(const TrainState& state) {
           {"data", ledger_json(state.ledger)}};
 }
 
-void apply_progress(TrainState& state, const json& progress, const std::string& where) try {
+void say_what_changes(const std::vector<std::string>& changes, const std::string& where) {
+  for (const auto& each : changes) log::info("{}: {}, as checkpoint.allow_model_change says", where, each);
+}
+
+// The weights of a smaller vocabulary are the first of a larger one's: rows are contiguous.
+void read_or_begin(const HfFolder& folder, const std::map<std::string, int64_t>& stored, const TrainState& state,
+                   const std::string& name, int64_t first, std::span<float> out) {
+  const int64_t there = std::clamp<int64_t>(stored.at(name) - first, 0, static_cast<int64_t>(out.size()));
+  if (there > 0) folder.read(name, first, out.first(static_cast<size_t>(there)));
+  const auto begin = static_cast<uint64_t>(first + there), end = static_cast<uint64_t>(first) + out.size();
+  if (begin < end)
+    CounterRandom(static_cast<uint64_t>(state.config.train.seed), name)
+        .fill_normal(out.data() + there, begin, end, state.config.model.initializer_range);
+}
+
+void apply_progress(TrainState& state, const json& progress, const std::string& where,
+                    bool vocabulary_may_change = false) try {
   state.step = progress.at("step").get<int64_t>();
   state.tokens_seen = progress.at("tokens_seen").get<int64_t>();
   if (state.step == 0) return;  // imported: nothing has been drawn yet
@@ -75,6 +95,10 @@ void apply_progress(TrainState& state, const json& progress, const std::string& 
                 "train.seed={}, or start another train.run_dir",
                 state.config.train.seed, where, seed, seed);
   const auto hash = progress.at("tokenizer_hash").get<std::string>();
+  if (vocabulary_may_change && hash != state.data.tokenizer_hash) {
+    log::warn("{} was trained on tokens of another tokenizer: its ids must mean the same in this one", where);
+    return;
+  }
   ATHANOR_CHECK_CHECKPOINT(
       hash == state.data.tokenizer_hash,
       "{} was trained on tokens of another tokenizer ({}) than the data have ({}); prepare the documents with "
@@ -118,7 +142,10 @@ void save_checkpoint(TrainState& state) {
 
 void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint) {
   const std::string where = checkpoint.folder().string();
-  check_same_model(checkpoint.manifest().model, state.config.model, where);
+  // Moments have the shapes of their time: a vocabulary grows from a model alone.
+  auto allowed = state.config.checkpoint.allow_model_change;
+  std::erase(allowed, "vocab_size");
+  say_what_changes(check_same_model(checkpoint.manifest().model, state.config.model, where, allowed), where);
   apply_progress(state, checkpoint.state(), where);
   const Moments moments = choose_moments(state, checkpoint);
   load_state_pieces(state, checkpoint, moments);
@@ -130,12 +157,25 @@ void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint) {
   load_routers(state, checkpoint.state(), where);
 }
 
+void load_model_weights(TrainState& state, const fs::path& path) {
+  const HfFolder folder = HfFolder::open(path);
+  say_what_changes(check_same_model(model_identity(folder.model()), state.config.model, path.string(),
+                                    state.config.checkpoint.allow_model_change),
+                   path.string());
+  std::map<std::string, int64_t> stored;
+  for (const auto& spec : folder.parameters()) stored[spec.name] = spec.num_elements();
+  load_master(state, [&](const std::string& name, int64_t first, std::span<float> out) {
+    read_or_begin(folder, stored, state, name, first, out);
+  });
+}
+
 void load_progress(TrainState& state, const fs::path& model_folder) {
   const fs::path file = model_folder / kProgressFile;
   if (!fs::exists(file)) return;  // a model from elsewhere: begins at step 0
   const json progress = json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
   ATHANOR_CHECK_CHECKPOINT(!progress.is_discarded(), "{} is not JSON; remove it to begin at step 0", file.string());
-  apply_progress(state, progress, file.string());
+  const auto& allowed = state.config.checkpoint.allow_model_change;
+  apply_progress(state, progress, file.string(), std::ranges::find(allowed, "vocab_size") != allowed.end());
   note_fresh_moments(state);
 }
 

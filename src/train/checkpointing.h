@@ -18,10 +18,15 @@ void save_checkpoint(TrainState& state);
 
 /// Reads tensors and numbers back, whatever layout wrote them; what forward reads is rounded from the master.
 /// Collective.
-/// @throws CheckpointError if it is of another model, or lacks moments and checkpoint.fresh_moments does not ask for
-/// fresh ones (moment_ages.h); ConfigError if train.seed differs, since the order of the data
-/// would change under the cursor.
+/// @throws CheckpointError if it is of another model than checkpoint.allow_model_change lets it be, or lacks moments and
+/// checkpoint.fresh_moments does not ask for fresh ones (moment_ages.h); ConfigError if train.seed differs, since the
+/// order of the data would change under the cursor.
 void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint);
+
+/// Weights of a model-only checkpoint or another folder of `transformers`, as far as the run's model has them; rows of
+/// a larger vocabulary begin as a fresh model's. Moments stay fresh. Collective.
+/// @throws CheckpointError if it is of another model than checkpoint.allow_model_change lets it be.
+void load_model_weights(TrainState& state, const std::filesystem::path& folder);
 
 /// Step, tokens and data ledger of a model-only checkpoint (its athanor.json); moments are fresh from there on.
 void load_progress(TrainState& state, const std::filesystem::path& model_folder);

@@ -99,6 +99,7 @@ std::string to_json_line(const StepMetrics& m) {
   json["dropped_share"] = each_layer(&RouterMetrics::dropped_share);
   json["layer_router_entropy"] = each_layer(&RouterMetrics::entropy);
   add_ranks(m, json);
+  json["attempt"] = m.attempt;
   json["time"] = unix_time_s();
   return json.dump();
 }

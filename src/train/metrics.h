@@ -43,8 +43,9 @@ struct GroupTraffic {
 
 /// One optimizer step. Losses are means by now; everything else is as its name and unit say.
 struct StepMetrics {
-  int64_t step = 0;  ///< 1-based: the number of updates so far
-  double loss = 0;   ///< cross entropy per target, nats; without the router losses
+  int64_t step = 0;     ///< 1-based: the number of updates so far
+  int64_t attempt = 1;  ///< of the run: how often it has been started
+  double loss = 0;      ///< cross entropy per target, nats; without the router losses
   double aux_loss =
       0;  ///< load-balancing loss, mean over layers and sequences; times its coefficient it is in the gradient
   double z_loss = 0;          ///< router z-loss, mean over layers and tokens

@@ -59,6 +59,7 @@ TEST(Metrics, WhatIsNotFiniteShowsInTheLineAndIsNullInJson) {
 
 TEST(Metrics, TheJsonLineHoldsEveryFigureUnderItsName) {
   StepMetrics m = example();
+  m.attempt = 3;
   m.aux_loss = 1.25;
   m.z_loss = 0.5;
   m.router_entropy = 2.75;
@@ -84,7 +85,7 @@ TEST(Metrics, TheJsonLineHoldsEveryFigureUnderItsName) {
     "forward_compute_s": 0.375, "forward_comm_s": 0.125, "backward_compute_s": 0.25, "backward_comm_s": 0.75,
     "memory_bytes": 7870000000, "peak_memory_bytes": 8000000000, "expert_load_max_over_mean": [1.5, 2.5],
     "expert_load_p95_over_mean": [1.25, 2.25], "dead_experts": [0, 4], "reassigned_share": [0.0, 0.5],
-    "dropped_share": [0.0, 0.125], "layer_router_entropy": [3.0, 2.5]})");
+    "dropped_share": [0.0, 0.125], "layer_router_entropy": [3.0, 2.5], "attempt": 3})");
   EXPECT_DOUBLE_EQ(json["tflops"], 202.78);
   EXPECT_DOUBLE_EQ(json["mfu"], 202.78 / 989.17);
   json.erase("tflops");

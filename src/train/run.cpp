@@ -16,16 +16,19 @@
 #include "base/process.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "checkpoint/rotation.h"
 #include "parallel/pipeline_timeline.h"
 #include "parallel/share.h"
 #include "train/checkpointing.h"
 #include "train/gemm_peak.h"
+#include "train/last_words.h"
 #include "train/metrics_log.h"
 #include "train/microbatch.h"
 #include "train/preflight.h"
 #include "train/rank_metrics.h"
 #include "train/router_metrics.h"
 #include "train/run_folder.h"
+#include "train/run_history.h"
 #include "train/start.h"
 #include "train/train_step.h"
 #include "train/unread.h"
@@ -40,26 +43,17 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 bool due(int64_t step, int64_t interval) { return interval > 0 && step % interval == 0; }
 
-// A disk that is full costs what was to be written, never the run. Every rank throws what one has met.
-bool try_to_save(const char* what, bool speaks, const std::function<void()>& save) {
-  try {
-    save();
-    return true;
-  } catch (const IoError& error) {
-    if (speaks)
-      log::error("{} was not written: {}; what was there before is kept and the run goes on", what, error.what());
-    return false;
-  }
-}
-
 class Run {
  public:
-  Run(StartedRun started, std::atomic<int64_t>& step_underway)
-      : stages_(std::move(started.stages)), mesh_(std::move(started.mesh)), state_(std::move(started.state)),
-        world_(mesh_->group(GroupKind::kWorld)), traffic_(*mesh_), step_underway_(step_underway),
+  Run(StartedRun started, Whereabouts& at)
+      : lock_(std::move(started.lock)), stages_(std::move(started.stages)), mesh_(std::move(started.mesh)),
+        state_(std::move(started.state)), world_(mesh_->group(GroupKind::kWorld)), traffic_(*mesh_), at_(at),
         first_step_(state_->step), from_scratch_(started.from_scratch) {
     const auto& config = state_->config;
-    if (mesh_->is_first()) metrics_.emplace(config.train.run_dir, config.metrics.tensorboard, first_step_);
+    if (mesh_->is_first()) {
+      metrics_.emplace(config.train.run_dir, config.metrics.tensorboard, first_step_);
+      history_.emplace(RunFolder{config.train.run_dir}.events(), at.attempt);
+    }
     gemm_peak_ = config_peak_unknown() ? measure_peak() : config.metrics.gemm_peak_tflops * 1e12;
   }
 
@@ -77,30 +71,33 @@ class Run {
   int steps() {
     const SignalGuard signals("finishing the step and saving");
     const auto& config = state_->config;
-    bool saved = true;
-    while (state_->step < config.train.steps) {
+    if (is_complete()) write_missing_model();
+    while (!is_complete()) {
       if (!loader_ || state_->step == state_->stage.end()) enter_stage();
-      step_underway_ = state_->step + 1;
+      at_.step = state_->step + 1;
       StepMetrics metrics = one_step();
       const int stop_signal = stop_signal_of_any(signals);
-      const bool stopping = stop_signal != 0;
-      const bool last = state_->step == config.train.steps;
-      if (due(state_->step, config.train.validation_interval) || (last && config.train.validation_interval > 0))
+      const bool ends = is_complete() || stop_signal != 0;
+      if (due(state_->step, config.train.validation_interval) ||
+          (is_complete() && config.train.validation_interval > 0))
         validate(metrics);
       show(metrics);
-      if (due(state_->step, config.checkpoint.model_interval) || (last && config.checkpoint.model_interval > 0))
-        save_model_only();
-      if (due(state_->step, config.checkpoint.interval) || ((last || stopping) && config.checkpoint.interval > 0)) {
-        saved = try_to_save("the checkpoint", mesh_->is_first(), [&] { save_checkpoint(*state_); });
-        if (saved) saved_step_ = state_->step;
-      }
+      if (due(state_->step, config.checkpoint.model_interval) || (ends && ends_with_a_model())) save_model_only();
+      if (due(state_->step, config.checkpoint.interval) || (ends && config.checkpoint.interval > 0)) save_full();
       fault_point("train.after_step");
-      if (stopping) return stop(stop_signal);
+      if (stop_signal != 0) return finish(stop(stop_signal));
       if (unread_) throw UnreadData(*unread_);
     }
-    if (!saved && mesh_->is_first())
-      log::error("the run is complete but its last checkpoint is not on disk: free some space and run it again");
-    return saved ? 0 : 1;
+    return finish(complete());
+  }
+
+  bool is_complete() const { return state_->step >= state_->config.train.steps; }
+
+  // The last step's model is written whatever the interval; after a signal only where no full checkpoint is, so that
+  // little is lost.
+  bool ends_with_a_model() const {
+    const auto& kept = state_->config.checkpoint;
+    return kept.model_interval > 0 && (is_complete() || kept.interval == 0);
   }
 
   // The stage that the next step is in: its data, from where each source's cursor stands.
@@ -123,7 +120,9 @@ class Run {
 
   StepMetrics one_step() {
     const auto start = Clock::now();
+    at_.phase = "data";
     const Batch batch = loader_->next();
+    at_.phase = "step";
     const double waited_s = std::exchange(waited_for_data_s_, 0), data_s = seconds_since(start) + waited_s;
     const StepReport report = train_step(*state_, batch);
     if (report.verdict == Verdict::kRefuse) refuse(report);
@@ -182,14 +181,15 @@ class Run {
   // Data can no longer be read, and all ranks know: what they have is saved, and the rank that met it says so.
   int end_unread(const UnreadData& failure) {
     const int64_t step = state_->step;
-    if (saved_step_ != step && state_->config.checkpoint.interval > 0 &&
-        try_to_save("the checkpoint", mesh_->is_first(), [&] { save_checkpoint(*state_); }))
-      saved_step_ = step;
+    const auto& keeps = state_->config.checkpoint;
+    if (saved_step_ != step && keeps.interval > 0) save_full();
+    if (saved_step_ != step && keeps.interval == 0 && keeps.model_interval > 0) save_model_only();
     std::string kept = fmt::format("what came after step {} is not saved", saved_step_);
     if (step == first_step_) kept = "no step was done since the run was started";
     if (step > first_step_ && saved_step_ == step)
       kept = fmt::format("step {} is saved, so run the same command again when it can be read", step);
-    step_underway_ = step + 1;
+    at_.step = step + 1;
+    at_.phase = "data";
     if (world_.rank() == failure.rank())
       throw Error(fmt::format("step {}: {}; {}", step + 1, failure.what(), kept), exit_code::kIo);
     log::warn("step {}: {}; {}", step + 1, failure.what(), kept);
@@ -203,6 +203,7 @@ class Run {
     const double tokens = sequences * static_cast<double>(batch.seq_len);
     StepMetrics m;
     m.step = report.step;
+    m.attempt = at_.attempt;
     m.loss = report.parts.loss_sum / static_cast<double>(report.parts.num_targets);
     m.aux_loss = report.parts.aux_sum / (layers * sequences);
     m.z_loss = report.parts.z_sum / (layers * tokens);
@@ -241,6 +242,7 @@ class Run {
 
   // Each source's held-out loss, and their mean by the shares of the mix.
   void validate(StepMetrics& metrics) {
+    at_.phase = "validate";
     const auto& validation = data_->validation;
     double loss = 0;
     for (size_t i = 0; i < validation.size(); ++i) {
@@ -269,24 +271,71 @@ class Run {
 
   void show(const StepMetrics& metrics) {
     if (!metrics_) return;
+    lock_->check_held();
     fmt::print("{}\n", format_step_line(metrics));
     std::fflush(stdout);
     metrics_->write(metrics);
   }
 
+  // A disk that is full costs what was to be written, never the run. Every rank throws what one has met.
+  bool try_to_save(const char* kind, const std::function<std::filesystem::path()>& save) {
+    const auto start = Clock::now();
+    at_.phase = "save";
+    try {
+      if (const int injected = fault_errno("train.save"))
+        throw IoError("no room for the " + std::string(kind), injected);
+      const std::filesystem::path path = save();
+      tell("save", {{"kind", kind}, {"path", path.string()}, {"seconds", seconds_since(start)}});
+      return true;
+    } catch (const IoError& error) {
+      if (mesh_->is_first())
+        log::error("the {} was not written: {}; what was there before is kept and the run goes on", kind, error.what());
+      tell("save_failed", {{"kind", kind}, {"text", error.what()}});
+      return false;
+    }
+  }
+
   void save_model_only() {
-    try_to_save("the model", mesh_->is_first(),
-                [&] { log::info("model for transformers: {}", save_model(*state_).string()); });
+    model_saved_ = try_to_save("model", [&] {
+      const auto path = save_model(*state_);
+      log::info("model for transformers: {}", path.string());
+      return path;
+    });
+    if (model_saved_ && state_->config.checkpoint.interval == 0) saved_step_ = state_->step;
+  }
+
+  void save_full() {
+    checkpoint_saved_ = try_to_save("checkpoint", [&] {
+      save_checkpoint(*state_);
+      return RunFolder{state_->config.train.run_dir}.checkpoints() / step_folder_name(state_->step);
+    });
+    if (checkpoint_saved_) saved_step_ = state_->step;
+  }
+
+  // A run that is complete is begun again to have what its end could not write.
+  void write_missing_model() {
+    const RunFolder folder{state_->config.train.run_dir};
+    bool missing = state_->config.checkpoint.model_interval > 0;
+    if (mesh_->is_first())
+      missing = missing && !std::filesystem::exists(folder.models() / step_folder_name(state_->step));
+    if (text_of_first(world_, missing ? "missing" : "") == "missing") save_model_only();
+  }
+
+  // Into the run's history, once for all ranks.
+  void tell(const char* event, nlohmann::ordered_json more = nlohmann::ordered_json::object()) {
+    if (history_) history_->add(event, state_->step, std::move(more));
   }
 
   [[noreturn]] void refuse(const StepReport& report) const {
     const std::string where = first_of_any(first_non_finite_gradient(state_->parameters));
-    fail<Error>(
-        "step {}: the loss is {} and the gradient norm {}; {}. Nothing was updated. Resume from the checkpoint "
-        "before with a lower optimizer.lr, or look at the data of this step ({})",
-        report.step, report.parts.loss_sum, report.grad_norm,
-        where.empty() ? "every gradient is finite" : "the first gradient that is not finite is that of " + where,
-        describe_position(state_->ledger));
+    throw NumbersError(
+        fmt::format(
+            "step {}: the loss is {} and the gradient norm {}; {}. Nothing was updated. Resume from the checkpoint "
+            "before with a lower optimizer.lr, or look at the data of this step ({})",
+            report.step, report.parts.loss_sum, report.grad_norm,
+            where.empty() ? "every gradient is finite" : "the first gradient that is not finite is that of " + where,
+            describe_position(state_->ledger)),
+        where);
   }
 
   // The first text that is not empty, by rank.
@@ -296,11 +345,51 @@ class Run {
     return text_of_first(world_, found == texts.end() ? "" : *found);
   }
 
-  int stop(int signal_number) const {
-    log::info("stopped by signal {} after step {}; run the same command again to go on", signal_number, state_->step);
-    return 128 + signal_number;
+  // How an attempt ended: its exit code and the line that says so.
+  struct Ending {
+    int exit_code;
+    std::string text;
+  };
+
+  Ending stop(int signal_number) {
+    tell("stop", {{"signal", signal_number}});
+    const auto& kept = state_->config.checkpoint;
+    const std::string stopped = fmt::format("stopped by signal {} after step {}", signal_number, state_->step);
+    if (kept.interval == 0 && kept.model_interval == 0)
+      return {exit_code::kNotSaved, stopped +
+                                        ", and nothing was saved: checkpoint.interval and "
+                                        "checkpoint.model_interval are 0, so the same command begins at step 0"};
+    if (!(kept.interval > 0 ? checkpoint_saved_ : model_saved_))
+      return {
+          exit_code::kNotSaved,
+          fmt::format("{}, and this step was NOT saved: what was saved before is all there is; free some space in {} "
+                      "and run the same command again, which repeats the steps since",
+                      stopped, state_->config.train.run_dir)};
+    return {exit_code::of_signal(signal_number),
+            stopped + (kept.interval > 0 ? "; run the same command again to go on"
+                                         : "; its model was saved (checkpoint.interval is 0): the same command goes on "
+                                           "from it with fresh moments")};
   }
 
+  Ending complete() const {
+    if (checkpoint_saved_ && model_saved_) return {exit_code::kComplete, ""};
+    return {exit_code::kNotSaved,
+            fmt::format("the run is complete but its last {} is not on disk: free some space in {} and run it again",
+                        checkpoint_saved_ ? "model" : "checkpoint", state_->config.train.run_dir)};
+  }
+
+  int finish(const Ending& ending) {
+    if (ending.exit_code != exit_code::kNotSaved) {
+      if (!ending.text.empty()) log::info("{}", ending.text);
+      tell("end", {{"exit_code", ending.exit_code}, {"cause", exit_code::cause_of(ending.exit_code)}});
+    } else if (mesh_->is_first()) {
+      log::error("{}", ending.text);
+      leave_last_words(at_, mesh_->rank(), mesh_->world().host(), {ending.text, ending.exit_code});
+    }
+    return ending.exit_code;
+  }
+
+  std::unique_ptr<FolderLock> lock_;  // of the first rank; given back when everything else is gone
   std::vector<StageData> stages_;
   const StageData* data_ = nullptr;  // of the stage underway
   std::unique_ptr<Mesh> mesh_;
@@ -308,13 +397,15 @@ class Run {
   comm::Communicator& world_;
   TrafficMeter traffic_;
   bool warned_of_imbalance_ = false;
-  std::atomic<int64_t>& step_underway_;
+  Whereabouts& at_;
   int64_t first_step_;
   bool from_scratch_;
-  int64_t saved_step_ = first_step_;   // of the newest full checkpoint
-  double waited_for_data_s_ = 0;       // of the next step
-  std::optional<UnreadData> unread_;   // ends the run after this step
-  std::optional<MetricsLog> metrics_;  // of the first rank
+  bool checkpoint_saved_ = true, model_saved_ = true;  // the last that was to be
+  int64_t saved_step_ = first_step_;                   // of the newest that the run can go on from
+  double waited_for_data_s_ = 0;                       // of the next step
+  std::optional<UnreadData> unread_;                   // ends the run after this step
+  std::optional<MetricsLog> metrics_;                  // of the first rank, as what follows
+  std::optional<EventLog> history_;
   std::optional<Loader> loader_;
   double flops_per_step_ = 0, gemm_peak_ = 0;
   std::vector<double> unigram_entropies_;  // of the stage's validation sources, as far as they were needed
@@ -322,8 +413,8 @@ class Run {
 
 }  // namespace
 
-int run_training(RunConfig config, comm::World& world, std::atomic<int64_t>& step) {
-  Run run(start_run(std::move(config), world), step);
+int run_training(RunConfig config, comm::World& world, Whereabouts& whereabouts) {
+  Run run(start_run(std::move(config), world, whereabouts), whereabouts);
   return run.loop();
 }
 

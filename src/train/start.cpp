@@ -1,5 +1,7 @@
 #include "train/start.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -9,16 +11,16 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "checkpoint/hf_import.h"
 #include "checkpoint/hf_tokenizer.h"
+#include "checkpoint/model_identity.h"
 #include "checkpoint/rotation.h"
-#include "config/checks.h"
 #include "model/initialize.h"
 #include "train/checkpointing.h"
 #include "train/kept_warmup.h"
 #include "train/preflight.h"
 #include "train/rank_share.h"
 #include "train/run_folder.h"
+#include "train/run_history.h"
 #include "train/run_place.h"
 #include "train/state_pieces.h"
 
@@ -26,58 +28,28 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-void load_weights(TrainState& state, const HfFolder& folder) {
-  load_master(state,
-              [&](const std::string& name, int64_t first, std::span<float> out) { folder.read(name, first, out); });
-}
-
-// checkpoint.resume names a folder: a full checkpoint, or a model-only one whose moments start fresh.
+// A full checkpoint, or a model-only one whose moments start fresh.
 void resume_from_path(TrainState& state, const fs::path& path) {
   if (fs::exists(path / kManifestName)) {
     load_checkpoint(state, open_verified(path, team_of(state.mesh)));
     log::info("resumed from {} at step {}", path.string(), state.step);
     return;
   }
-  ATHANOR_CHECK(
-      fs::exists(path / "config.json"),
-      "checkpoint.resume: {} is neither a checkpoint (manifest.json) nor a model folder (config.json); expected "
-      "\"auto\", \"never\" or one of those",
-      path.string());
-  load_weights(state, HfFolder::open(path));
+  load_model_weights(state, path);
   load_progress(state, path);
   log::info("restarted from the model in {} at step {}, with fresh moments", path.string(), state.step);
 }
 
-// Answers false if there is nothing to resume. A path is where a run begins; once the run has checkpoints of its own it
-// goes on from those, so that the same command may be repeated until it is done.
-bool resume(TrainState& state, const RunFolder& folder) {
-  const std::string& how = state.config.checkpoint.resume;
-  const bool from_path = how != "auto" && how != "never";
-  if (const auto newest = open_newest_verified(folder.checkpoints(), team_of(state.mesh))) {
-    load_checkpoint(state, *newest);
-    log::info("resumed from {} at step {}", newest->folder().string(), state.step);
-    if (from_path)
-      log::warn(
-          "checkpoint.resume ({}) was passed over: this run has gone on since; to branch off there, name another "
-          "train.run_dir",
-          how);
-    return true;
-  }
-  if (from_path) {
-    resume_from_path(state, how);
-    return true;
-  }
-  ATHANOR_CHECK_CHECKPOINT(
-      list_checkpoints(folder.checkpoints()).empty(),
-      "every checkpoint in {} is damaged; move them away to start anew, or set checkpoint.resume to a "
-      "folder in {}",
-      folder.checkpoints().string(), folder.models().string());
-  return false;
-}
-
-bool begins_anew(const RunConfig& config) {
-  const std::string& how = config.checkpoint.resume;
-  return (how == "auto" || how == "never") && list_checkpoints(RunFolder{config.train.run_dir}.checkpoints()).empty();
+// @return the folder it was loaded from.
+fs::path resume_from_newest(TrainState& state, const RunFolder& folder) {
+  const auto newest = open_newest_verified(folder.checkpoints(), team_of(state.mesh));
+  ATHANOR_CHECK_CHECKPOINT(newest.has_value(),
+                           "every checkpoint in {} is damaged; move them away to go on from a model alone or to start "
+                           "anew, or set checkpoint.resume to a folder in {}",
+                           folder.checkpoints().string(), folder.models().string());
+  load_checkpoint(state, *newest);
+  log::info("resumed from {} at step {}", newest->folder().string(), state.step);
+  return newest->folder();
 }
 
 // A model goes on in the tokens that it knows. The same tokenizer may be stored in other bytes, so this is no error.
@@ -94,26 +66,60 @@ void start_fresh(TrainState& state) {
   if (state.config.model.from.empty()) {
     initialize_parameters(state.config.model, static_cast<uint64_t>(state.config.train.seed), state.parameters);
   } else {
-    load_weights(state, HfFolder::open(state.config.model.from));
+    load_model_weights(state, state.config.model.from);
     log::info("weights from {}", state.config.model.from);
     warn_of_another_tokenizer(state, state.config.model.from);
   }
 }
 
-// The fields of a model that comes from a folder; `from` stays, so that the run folder says where it began.
-void resolve_model(RunConfig& config) {
-  if (config.model.from.empty()) return;
-  const std::string from = config.model.from;
-  config.model = HfFolder::open(from).model();
-  config.model.from = from;
-  const auto problems = find_contradictions(config.model);
-  ATHANOR_CHECK_AS(CheckpointError, problems.empty(), "{}: {}", from, join(problems, "; "));
+// What the first rank has seen in the folder, on all.
+Beginning agree_on_beginning(const RunConfig& config, const Team& team) {
+  std::string text;
+  team.on_first([&] { text = plan_beginning(config).to_text(); });
+  if (team.size > 1) text = team.hear_first(text);
+  Beginning begin = Beginning::from_text(text);
+  for (const auto& note : begin.notes) log::warn("{}", note);
+  return begin;
 }
 
-// The folder is one for all ranks: the first makes it and keeps the log.
-void open_folder(const StartedRun& run, const RunConfig& config) {
+// @return where the state came from; empty: from nothing, or from model.from.
+fs::path fill_state(TrainState& state, const Beginning& begin) {
+  switch (begin.from) {
+    case Beginning::From::kNewest: return resume_from_newest(state, RunFolder{state.config.train.run_dir});
+    case Beginning::From::kPath: resume_from_path(state, begin.path); return begin.path;
+    case Beginning::From::kNothing: break;
+  }
+  start_fresh(state);
+  return {};
+}
+
+// The first line of an attempt in the run's history.
+void tell_history(const TrainState& state, const Beginning& begin, const fs::path& from, const OpenedFolder& opened) {
+  const comm::World& world = state.mesh.world();
+  nlohmann::ordered_json more = {{"host", world.host()}, {"process", ::getpid()}, {"ranks", world.size()}};
+  if (!from.empty()) {
+    more["from"] = from.string();
+    more["moments"] = fs::exists(from / kManifestName) ? "kept" : "fresh";
+  }
+  if (!begin.asked.empty()) more["asked"] = begin.asked;
+  if (!opened.abandoned.empty()) more["abandoned"] = opened.abandoned;
+  if (!opened.changes.empty()) more["changes"] = opened.changes;
+  const char* event = from.empty() ? "start" : opened.abandoned.empty() ? "resume" : "went_back";
+  EventLog(RunFolder{state.config.train.run_dir}.events(), begin.attempt).add(event, state.step, more);
+}
+
+// The folder is one for all ranks: the first writes.
+void open_folder(const StartedRun& run, const Beginning& begin, const fs::path& from) {
+  const TrainState& state = *run.state;
   const auto& tokenizer = run.stages.front().train.sources().front().dataset.tokenizer_file();
-  team_of(*run.mesh).on_first([&] { open_run_folder(config, tokenizer); });
+  team_of(*run.mesh).on_first([&] {
+    const auto opened = open_run_folder({state.config, begin, tokenizer, state.dispatch_record});
+    tell_history(state, begin, from, opened);
+    for (const auto& each : opened.abandoned)
+      log::warn("went back to step {}: {} is of the course before and stays there; remove it when nobody wants it",
+                state.step, each);
+    for (const auto& each : opened.changes) log::info("{}", each);
+  });
 }
 
 void say_what_starts(const TrainState& state) {
@@ -134,7 +140,7 @@ void say_what_starts(const TrainState& state) {
 }  // namespace
 
 void refuse_misfits(RunConfig config, int world_size) {
-  resolve_model(config);
+  resolve_model_from(config);
   auto faults = find_layout_faults(config, world_size);
   std::ranges::move(find_unmatched_decay_patterns(config), std::back_inserter(faults));
   ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
@@ -149,32 +155,41 @@ comm::WorldOptions world_options(const RunConfig& config) {
   return options;
 }
 
-StartedRun start_run(RunConfig config, comm::World& world) {
+StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabouts) {
   at::set_num_threads(threads_of_rank(world, config.train.num_threads));
   thread_count("data.num_threads", config.data.num_threads);
-  resolve_model(config);
+  const auto beside_from = resolve_model_from(config);
   StartedRun run;
   run.mesh = std::make_unique<Mesh>(Layout(config, world.size()), world);
   if (!run.mesh->is_first()) log::set_level(log::Level::kError);  // what all would say is said once
-  team_of(*run.mesh).on_first([&] { refuse_misplaced_run(config); });
-  keep_warmup(config, team_of(*run.mesh));
-  run.stages = open_run_data(config, team_of(*run.mesh), [&](int64_t num_bytes) { world.note_work(num_bytes); });
+  for (const auto& line : beside_from) log::warn("{}", line);
+  const Team team = team_of(*run.mesh);
+  team.on_first([&] {
+    refuse_misplaced_run(config);
+    run.lock = std::make_unique<FolderLock>(config.train.run_dir);
+  });
+  const Beginning begin = agree_on_beginning(config, team);
+  keep_warmup(config, team);
+  run.stages = open_run_data(config, team, [&](int64_t num_bytes) { world.note_work(num_bytes); });
   const DataIdentity identity = data_identity(run.stages);
   for (const auto& data : run.stages) refuse_unbalanceable(data.stage.config);
   for (const auto& data : run.stages) check_memory(data.stage.config, world, Layout(data.stage.config, world.size()));
-  // What is known to fail should leave no run folder behind.
-  if (begins_anew(config)) plan_supply(run.stages, config, {}, 0).refuse_shortages();
-  open_folder(run, config);
+  // What is known to fail need not fill a state first.
+  if (begin.from == Beginning::From::kNothing) plan_supply(run.stages, config, {}, 0).refuse_shortages();
 
   run.state = std::make_unique<TrainState>(config, identity, *run.mesh);
-  const bool resumed = resume(*run.state, RunFolder{config.train.run_dir});
-  if (!resumed) start_fresh(*run.state);
+  const fs::path from = fill_state(*run.state, begin);
   refuse_zero_routers(config, run.state->parameters);
-  run.from_scratch = !resumed && config.model.from.empty();
-  say_what_starts(*run.state);
+  run.from_scratch = from.empty() && config.model.from.empty();
   const Supply supply = plan_supply(run.stages, config, run.state->ledger, run.state->step);
-  for (const auto& line : supply.lines) log::info("{}", line);
   supply.refuse_shortages();
+
+  // Every check has passed: from here on the folder changes.
+  open_folder(run, begin, from);
+  run.attempt = whereabouts.attempt = begin.attempt;
+  whereabouts.run_dir = config.train.run_dir;
+  say_what_starts(*run.state);
+  for (const auto& line : supply.lines) log::info("{}", line);
   return run;
 }
 

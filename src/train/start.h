@@ -4,12 +4,16 @@
 #include <memory>
 #include <vector>
 
+#include "base/folder_lock.h"
 #include "train/run_data.h"
 #include "train/train_state.h"
+#include "train/whereabouts.h"
 
 namespace athanor {
 
 struct StartedRun {
+  std::unique_ptr<FolderLock> lock;  ///< of the first rank: nobody else trains in the folder
+  int64_t attempt = 1;               ///< starts of this run so far
   std::vector<StageData> stages;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<TrainState> state;
@@ -24,8 +28,9 @@ void refuse_misfits(RunConfig config, int world_size);
 /// How the world is to be opened for a run.
 comm::WorldOptions world_options(const RunConfig& config);
 
-/// Opens and verifies data, checks everything that can be checked, opens the run folder and fills the state.
-/// Collective; the world must outlive the run.
-StartedRun start_run(RunConfig config, comm::World& world);
+/// Holds the run folder, opens and verifies data, fills the state, checks everything that can be checked, and only then
+/// writes into the folder (run_folder.h); from there on `whereabouts` names it. Collective; the world must outlive the
+/// run.
+StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabouts);
 
 }  // namespace athanor

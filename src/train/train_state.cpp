@@ -1,5 +1,7 @@
 #include "train/train_state.h"
 
+#include <limits>
+
 #include "base/log.h"
 #include "moe/dispatch_auto.h"
 #include "train/run_folder.h"
@@ -28,7 +30,7 @@ int ranks_of_a_node(const RunConfig& config, const Mesh& mesh) {
   return ranks.size() % run == 0 ? static_cast<int>(run) : 1;
 }
 
-std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh& mesh) {
+std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh& mesh, std::string& record) {
   if (mesh.layout().expert() == 1) return nullptr;
   moe::DispatchOptions options;
   options.kind = moe::parse_dispatch(config.moe.dispatch);
@@ -46,6 +48,7 @@ std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh
                                           RunFolder{config.train.run_dir}.dispatch());
     if (mesh.is_first() && !tuned.remembered) log::info("{}", tuned.table);
     options = tuned.options;
+    record = tuned.record;
   }
   options.chunks = std::max<int64_t>(1, options.chunks);
   return std::make_shared<moe::Dispatch>(mesh.group(GroupKind::kExpert), options);
@@ -66,7 +69,7 @@ DecoderOptions TrainState::decoder_options() {
   options.routing.noise_stddev = moe.router_noise;
   options.routing.seed = static_cast<uint64_t>(config.train.seed);
   options.routing.combine = moe::parse_combine_weights(moe.combine_weights);
-  options.dispatch = make_dispatch(config, mesh);
+  options.dispatch = make_dispatch(config, mesh, dispatch_record);
   options.tensor = {&mesh.group(GroupKind::kTensor), config.parallelism.sequence_parallel};
   if (!plan.is_trivial()) {
     options.hooks.before_forward = [this](int64_t place) { gatherer.wait(place); };
@@ -138,6 +141,7 @@ void TrainState::enter(const TrainingStage& next_stage) {
   stage = next_stage;
   layout = Layout(stage.config, mesh.world().size());
   const auto& parallelism = stage.config.parallelism;
+  ATHANOR_ASSERT(layout.microbatches() <= std::numeric_limits<int>::max());
   pipeline.set_schedule(make_schedule(parallelism.pipeline_schedule, layout.pipeline(),
                                       static_cast<int>(parallelism.virtual_stages),
                                       static_cast<int>(layout.microbatches())));

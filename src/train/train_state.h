@@ -58,6 +58,7 @@ struct TrainState {
   ParameterStore parameters;
   GradientReducer reducer;
   WeightGatherer gatherer;
+  std::string dispatch_record;                   ///< what dispatch.json is to hold, where it was measured; first rank's
   bool last_microbatch = false;                  ///< gradients are final when its backward has passed them
   std::vector<std::unique_ptr<Decoder>> chunks;  ///< this rank's pipeline stages; one, the whole model, without
   Pipeline pipeline;

@@ -1,4 +1,5 @@
 """Whole runs in which a rank fails: what the user reads last, and how soon."""
+import json
 import re
 import subprocess
 
@@ -21,12 +22,24 @@ def with_fault_on(run, rank, fault, script):
     return script
 
 
+def last_words(run):
+    return json.loads((run.folder / "log" / "last-words.json").read_text())
+
+
+def events(run):
+    return [json.loads(line) for line in (run.folder / "events.jsonl").read_text().splitlines()]
+
+
 def test_what_one_rank_meets_in_a_step_ends_all_and_names_rank_host_and_step(mpi, program, data, tmp_path):  # noqa: F811
     run = RankRun(program, tmp_path, data, "run")
     script = with_fault_on(run, 2, "data.read:eio@1+", tmp_path / "third_cannot_read")
     code, out, err, seconds = mpi.run(4, script, "train", *run.words(LAYOUT))
     assert re.search(r"rank 2 \(\S+\): step 1: cannot read \S+train-00000.npy at byte \d+: ", err), out + err
-    assert code == 74
+    assert code == 74  # data that fail in a run
+    words = last_words(run)
+    assert (words["rank"], words["step"], words["cause"], words["exit_code"]) == (2, 1, "io", 74)
+    ends = [line for line in events(run) if line["event"] == "end"]
+    assert len(ends) == 1 and ends[0]["rank"] == 2
     assert seconds < 2 * SECONDS
 
 
@@ -72,5 +85,6 @@ def test_a_loss_that_is_not_finite_is_told_once(mpi, program, data, tmp_path):  
     run, (code, out, err, seconds) = start(mpi, program, data, tmp_path, "optimizer.lr=1e30", "optimizer.min_lr=0", "optimizer.warmup_steps=0")
     assert re.match(r"rank 0 \(\S+\): step \d+: the loss is", without_clock(last_line(err))), out + err
     assert err.count("Nothing was updated") == 1
-    assert code == 1
+    assert code == 76
+    assert last_words(run)["cause"] == "numbers"
     assert seconds < 2 * SECONDS

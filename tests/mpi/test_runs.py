@@ -227,3 +227,31 @@ def test_a_signal_to_one_rank_ends_all_after_the_same_step(open_mpi, program, da
     whole = RankRun(program, tmp_path, data, "whole").on(open_mpi, ranks, *ENDLESS, *layout, steps)
     for a, b in zip(whole.metrics(), run.metrics(), strict=True):
         assert (a["step"], a["loss"], a["grad_norm"]) == (b["step"], b["loss"], b["grad_norm"])
+
+
+def test_a_second_job_in_one_folder_is_refused_once_and_told_who_holds_it(open_mpi, program, data, tmp_path):
+    run = RankRun(program, tmp_path, data, "run")
+    process = subprocess.Popen([open_mpi.path, *open_mpi.options, "-n", "2", run.program, "train", *run.words(ENDLESS)],
+                               env=dict(os.environ, OMP_NUM_THREADS="1"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not (run.folder / "metrics.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        before = {path for path in run.folder.rglob("*")}
+        run.on(open_mpi, 2, *ENDLESS, expect=2)
+        assert run.said.count("is in use: process ") == 1, run.said
+        assert {path for path in run.folder.rglob("*")} == before
+        os.kill(rank_processes(run.config)[-1], signal.SIGTERM)
+        process.wait(timeout=60)
+    finally:
+        process.kill()
+    assert not (run.folder / "lock").exists()
+
+
+def test_several_ranks_go_back_together(open_mpi, program, data, tmp_path):
+    run = RankRun(program, tmp_path, data, "run").on(open_mpi, 2)
+    back = f"checkpoint.resume={run.folder / 'models' / 'step-00000004'}"
+    run.on(open_mpi, 4, back, *LAYOUTS[1][1])
+    assert "went back to step 4" in run.said and "fresh moments" in run.said
+    assert [line["step"] for line in run.metrics()] == list(range(1, 9))
+    assert (run.folder / "checkpoints" / "abandoned-002" / "step-00000008" / "manifest.json").exists()

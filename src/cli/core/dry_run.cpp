@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "arch/layout.h"
-#include "checkpoint/hf_import.h"
+#include "checkpoint/model_identity.h"
 #include "cli/core.h"
 #include "config/toml_reader.h"
 #include "config/training_stages.h"
@@ -15,7 +15,8 @@ ATHANOR_CORE_ENTRY(dry_run) {
   RunConfig config = load_run_config(given.config_file, given.overrides,
                                      [&](const RunConfig& read) { return find_layout_faults(read, given.ranks); });
   config = training_stages(config).front().config;
-  if (!config.model.from.empty()) config.model = HfFolder::open(config.model.from).model();
+  resolve_model_from(config);
+  config.model.from.clear();
   refuse_misfits(config, given.ranks);
   ATHANOR_CHECK(config.data.seq_len > 0, "a dry run reads no data: set data.seq_len to the tokens of an instance");
   ATHANOR_CHECK(given.rank < given.ranks, "rank {} is not among {} ranks", given.rank, given.ranks);

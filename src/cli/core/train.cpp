@@ -16,6 +16,6 @@ ATHANOR_CORE_ENTRY(train) {
   refuse_misfits(config, launched().size);
   ops::install_caching_cpu_allocator();
   return in_world(world_options(config), [&](comm::World& world, Whereabouts& whereabouts) {
-    return run_training(config, world, whereabouts.step);
+    return run_training(config, world, whereabouts);
   });
 }

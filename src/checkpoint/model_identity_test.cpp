@@ -1,0 +1,94 @@
+#include "checkpoint/model_identity.h"
+
+#include "base/error.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/hf_layout.h"
+#include "checkpoint/test_folder.h"
+#include "config/toml_reader.h"
+
+namespace athanor {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+TEST(ModelChanges, WhatIsAllowedIsNamedAndNothingElseMayDiffer) {
+  ModelConfig model;
+  const auto stored = model_identity(model);
+  model.rope_theta = 5e5;
+  model.rope_scaling.rope_type = "linear";
+  model.rope_scaling.factor = 2;
+  EXPECT_EQ(check_same_model(stored, model, "run/", {"rope_theta", "rope_scaling"}),
+            (Lines{"rope_scaling.factor is 1.0 there, 2.0 here",
+                   "rope_scaling.rope_type is \"default\" there, \"linear\" here",
+                   "rope_theta is 10000.0 there, 500000.0 here"}));
+  const auto message = message_of<CheckpointError>([&] { check_same_model(stored, model, "run/", {"rope_scaling"}); });
+  EXPECT_SAYS(message, "rope_theta is 10000.0 there, 500000.0 here");
+  EXPECT_SAYS(message, "set checkpoint.allow_model_change to [\"rope_theta\"]");
+  model.hidden_size = 512;
+  EXPECT_SAYS(message_of<CheckpointError>([&] {
+                check_same_model(stored, model, "run/", {"rope_theta", "rope_scaling"});
+              }),
+              "make the model equal");
+}
+
+TEST(ModelChanges, AVocabularyGrowsAndNeverShrinks) {
+  ModelConfig model;
+  const auto stored = model_identity(model);
+  model.vocab_size += 64;
+  EXPECT_EQ(check_same_model(stored, model, "run/", {"vocab_size"}).size(), 1u);
+  model.vocab_size -= 65;
+  EXPECT_SAYS(message_of<CheckpointError>([&] { check_same_model(stored, model, "run/", {"vocab_size"}); }),
+              "vocab_size is");
+}
+
+class ModelFrom : public FolderTest {
+ protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    HfConfig there;
+    there.model.family = "llama";
+    there.model.hidden_size = 64;
+    there.model.vocab_size = 300;
+    there.model.num_key_value_heads = 8;
+    write_raw(folder_ / kHfConfigName, hf_config_text(there, Dtype::kF32));
+  }
+  RunConfig config(const std::string& beside, const std::string& rest = "") const {
+    return parse_run_config("[model]\nfrom = \"" + folder_.string() + "\"\n" + beside + rest, "run.toml");
+  }
+};
+
+TEST_F(ModelFrom, TheFoldersConfigIsTheModelAndWhatDiffersBesideItIsSaid) {
+  RunConfig run = config("hidden_size = 64\nnum_hidden_layers = 7\nrope_theta = 5.0\n");
+  EXPECT_EQ(resolve_model_from(run).size(), 2u);
+  EXPECT_EQ(run.model.family, "llama");
+  EXPECT_EQ(run.model.hidden_size, 64);
+  EXPECT_EQ(run.model.num_hidden_layers, ModelConfig{}.num_hidden_layers);
+  EXPECT_EQ(run.model.rope_theta, 10000);
+  EXPECT_EQ(run.model.from, folder_.string());
+}
+
+TEST_F(ModelFrom, AChangeThatIsAskedForIsTaken) {
+  RunConfig run = config("rope_theta = 5.0\nvocab_size = 320\nmax_position_embeddings = 4096\n",
+                         "[checkpoint]\nallow_model_change = [\"rope_theta\", \"vocab_size\"]\n");
+  const auto said = resolve_model_from(run);
+  ASSERT_EQ(said.size(), 3u);
+  EXPECT_SAYS(said[0], "not used");
+  EXPECT_SAYS(said[0], "allow_model_change = [\"max_position_embeddings\"]");
+  EXPECT_SAYS(said[1], "model.rope_theta is 10000.0 in ");
+  EXPECT_EQ(run.model.rope_theta, 5);
+  EXPECT_EQ(run.model.vocab_size, 320);
+  RunConfig less = config("vocab_size = 280\n", "[checkpoint]\nallow_model_change = [\"vocab_size\"]\n");
+  EXPECT_SAYS(message_of<CheckpointError>([&] { resolve_model_from(less); }), "vocab_size is 300 there, 280 here");
+}
+
+TEST_F(ModelFrom, AFolderThatIsNotThereOrNoModelIsRefused) {
+  RunConfig run = config("");
+  run.model.from = (folder_ / "nowhere").string();
+  EXPECT_SAYS(message_of<CheckpointError>([&] { resolve_model_from(run); }), "there is no folder");
+  std::filesystem::remove(folder_ / kHfConfigName);
+  run.model.from = folder_.string();
+  EXPECT_SAYS(message_of<CheckpointError>([&] { resolve_model_from(run); }), "is no transformers folder");
+}
+
+}  // namespace
+}  // namespace athanor

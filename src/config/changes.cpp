@@ -1,0 +1,75 @@
+#include "config/changes.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#define TOML_EXCEPTIONS 1
+#include <toml++/toml.h>
+
+#include "config/dump.h"
+
+namespace athanor {
+namespace {
+
+// Each field's value as text, by its name: "train.stages[1].lr".
+using Values = std::map<std::string, std::string>;
+
+void flatten(const toml::node& node, const std::string& name, Values& values) {
+  if (const auto* table = node.as_table()) {
+    for (const auto& [key, child] : *table)
+      flatten(child, (name.empty() ? "" : name + ".") + std::string(key.str()), values);
+    return;
+  }
+  const auto* array = node.as_array();
+  if (array && !array->empty() && array->is_homogeneous(toml::node_type::table)) {
+    for (size_t i = 0; i < array->size(); ++i) flatten(*array->get(i), fmt::format("{}[{}]", name, i), values);
+    return;
+  }
+  std::ostringstream text;
+  node.visit([&](const auto& concrete) { text << concrete; });
+  values[name] = text.str();
+}
+
+Values values_of(std::string_view toml_text) {
+  Values values;
+  const toml::table root = toml::parse(toml_text);
+  flatten(root, "", values);
+  return values;
+}
+
+// As somebody who wrote nothing would have it. Fields of lists of tables have no such value.
+std::string shown(const Values& values, const std::string& name, const Values& defaults) {
+  if (const auto found = values.find(name); found != values.end()) return found->second;
+  const auto found = defaults.find(name);
+  return found == defaults.end() ? "absent" : found->second;
+}
+
+}  // namespace
+
+std::vector<std::string> describe_config_changes(std::string_view before, const RunConfig& now) {
+  const Values defaults = values_of(dump_run_config(RunConfig{}, false)), is = values_of(dump_run_config(now, false));
+  Values was = {};
+  try {
+    was = values_of(before);
+  } catch (const toml::parse_error& error) {
+    return {fmt::format("the configuration before cannot be read ({})", std::string(error.description()))};
+  }
+  std::vector<std::string> names = run_config_keys();  // those of lists of tables come behind
+  for (const Values* values : {static_cast<const Values*>(&was), &is}) {
+    for (const auto& [name, value] : *values) {
+      const bool of_a_list = name.find("].") != std::string::npos;
+      if (of_a_list && std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+  }
+  std::vector<std::string> lines;
+  for (const std::string& name : names) {
+    const std::string there = shown(was, name, defaults), here = shown(is, name, defaults);
+    if (there != here) lines.push_back(fmt::format("{} was {}, is {}", name, there, here));
+  }
+  return lines;
+}
+
+}  // namespace athanor

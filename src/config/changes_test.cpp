@@ -1,0 +1,45 @@
+#include "config/changes.h"
+
+#include <gtest/gtest.h>
+
+#include "config/dump.h"
+
+namespace athanor {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+TEST(ConfigChanges, EachValueThatChangedIsNamedWithBothAndNothingElse) {
+  RunConfig before;
+  before.optimizer.lr = 0.002;
+  RunConfig now = before;
+  EXPECT_EQ(describe_config_changes(dump_run_config(before), now), Lines{});
+  now.optimizer.lr = 0.001;
+  now.optimizer.betas = {0.9, 0.95};
+  now.train.run_dir = "elsewhere";
+  now.model.rope_scaling.factor = 4;
+  EXPECT_EQ(describe_config_changes(dump_run_config(before), now),
+            (Lines{"model.rope_scaling.factor was 1.0, is 4.0", "train.run_dir was 'runs/default', is 'elsewhere'",
+                   "optimizer.lr was 0.002, is 0.001", "optimizer.betas was [ 0.9, 0.99 ], is [ 0.9, 0.95 ]"}));
+}
+
+TEST(ConfigChanges, SourcesAndStagesAreComparedOneByOne) {
+  RunConfig before;
+  before.data.sources = {{.path = "a", .weight = 1}, {.path = "b", .weight = 1}};
+  RunConfig now = before;
+  now.data.sources[1].weight = 3;
+  EXPECT_EQ(describe_config_changes(dump_run_config(before), now), Lines{"data.sources[1].weight was 1.0, is 3.0"});
+  now.data.sources.pop_back();
+  EXPECT_EQ(describe_config_changes(dump_run_config(before), now).front(),
+            "data.sources[1].max_epochs was 1.0, is absent");
+}
+
+TEST(ConfigChanges, AnOlderVersionsConfigurationHadTheDefaultsOfWhatItLacks) {
+  RunConfig now;
+  now.optimizer.lr = 1;
+  EXPECT_EQ(describe_config_changes("[optimizer]\nlr = 1.0\nno_longer = 3\n", now), Lines{});
+  EXPECT_EQ(describe_config_changes("[optimizer\n", now).size(), 1);
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,199 @@
+#include "train/beginning.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "checkpoint/hf_import.h"
+#include "checkpoint/rotation.h"
+#include "train/run_folder.h"
+#include "train/run_history.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+// What lies in the folder.
+struct Contents {
+  std::vector<StepFolder> full, models;  // newest first
+  bool metrics = false;
+  RunHistory history;
+
+  bool saved() const { return !full.empty() || !models.empty(); }
+  bool any() const { return saved() || metrics || history.known; }
+};
+
+Contents look_into(const RunFolder& folder) {
+  return {list_recoverable(folder.checkpoints()), list_recoverable(folder.models()), fs::exists(folder.metrics()),
+          read_history(folder.events())};
+}
+
+// "models/step-00001000" of a path inside the folder; "" of any other.
+std::string place_inside(const fs::path& root, const fs::path& path) {
+  auto relative = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(root));
+  if (relative.has_relative_path() && !relative.has_filename()) relative = relative.parent_path();  // "step-1/"
+  const std::string first = relative.empty() ? ".." : relative.begin()->string();
+  return first == ".." || first == "." ? "" : relative.generic_string();
+}
+
+bool is_full(const fs::path& path) { return fs::exists(path / kManifestName); }
+
+void require_checkpoint(const fs::path& path) {
+  ATHANOR_CHECK(
+      is_full(path) || is_hf_folder(path),
+      "checkpoint.resume: {} is neither a checkpoint (manifest.json) nor a model folder (config.json); expected "
+      "\"auto\", \"never\" or one of those",
+      path.string());
+}
+
+// Newer than the place: of another course of the run. Beside a model, the full checkpoint of its step is so too: it has
+// the moments that are not wanted.
+std::vector<fs::path> newer_than(const Contents& held, const fs::path& path, int64_t step) {
+  std::vector<fs::path> newer;
+  // Under the name that it will have when leftovers have been cleaned.
+  const auto add = [&](const StepFolder& each) {
+    newer.push_back(each.path.parent_path() / step_folder_name(each.step));
+  };
+  for (const auto& each : held.full)
+    if (each.step > step || (each.step == step && !is_full(path))) add(each);
+  for (const auto& each : held.models)
+    if (each.step > step) add(each);
+  return newer;
+}
+
+int64_t step_of_place(const fs::path& path) {
+  const auto step = step_of_folder_name(path.filename().string());
+  ATHANOR_CHECK(
+      step.has_value(),
+      "checkpoint.resume: {} lies in the run's own folder but its name is none of a checkpoint (step-00000500)",
+      path.string());
+  return *step;
+}
+
+void go_back(const RunConfig& config, const Contents& held, const std::string& place, Beginning& begin) {
+  const fs::path path = fs::path(config.train.run_dir) / place;
+  require_checkpoint(path);
+  begin.from = Beginning::From::kPath;
+  begin.path = path;
+  begin.asked = place;
+  begin.abandoned = newer_than(held, path, step_of_place(path));
+}
+
+// Nothing is there to go on from.
+void begin_at_nothing(const RunFolder& folder, const Contents& held) {
+  if (!held.any()) return;
+  const std::string root = folder.root.string(), instead = "move it away to begin anew, or name another train.run_dir";
+  ATHANOR_CHECK_CHECKPOINT(!held.history.saved,
+                           "{} is of a run whose checkpoints are gone ({} and {} hold none): put one back, {}", root,
+                           folder.checkpoints().string(), folder.models().string(), instead);
+  ATHANOR_CHECK_CHECKPOINT(!held.history.complete,
+                           "{} holds a run that is complete and kept nothing to go on from (checkpoint.interval and "
+                           "checkpoint.model_interval were 0): {}",
+                           root, instead);
+  ATHANOR_CHECK_CHECKPOINT(held.history.known,
+                           "{} holds the metrics of a run but no checkpoint to go on from: put one back, {}", root,
+                           instead);
+}
+
+void go_on(const RunConfig& config, const RunFolder& folder, const Contents& held, Beginning& begin) {
+  if (!held.saved()) return begin_at_nothing(folder, held);
+  // Full checkpoints may be of long ago: where none are kept any more, or none was written since the run went back.
+  const int64_t back_to = step_of_folder_name(fs::path(held.history.asked).filename().string()).value_or(-1);
+  const bool full_lag = !held.full.empty() && (config.checkpoint.interval == 0 || held.full.front().step < back_to);
+  const bool models_lead = full_lag && !held.models.empty() && held.models.front().step > held.full.front().step;
+  if (!held.full.empty() && !models_lead) {
+    begin.from = Beginning::From::kNewest;
+    return;
+  }
+  begin.from = Beginning::From::kPath;
+  begin.path = held.models.front().path;
+  begin.notes.push_back(
+      fmt::format("{} has {}: going on from the newest model, with FRESH MOMENTS; where that is not meant, stop the "
+                  "run, put a full "
+                  "checkpoint into {}, or name another train.run_dir",
+                  folder.root.string(), models_lead ? "no full checkpoint as new as its models" : "no full checkpoint",
+                  folder.checkpoints().string()));
+}
+
+}  // namespace
+
+Beginning plan_beginning(const RunConfig& config) {
+  const RunFolder folder{config.train.run_dir};
+  const Contents held = look_into(folder);
+  const std::string& how = config.checkpoint.resume;
+  Beginning begin;
+  begin.attempt = held.history.attempts + 1;
+  if (how == "never") {
+    ATHANOR_CHECK(
+        !held.any(),
+        "{} holds a run already and checkpoint.resume is \"never\"; name another train.run_dir, or resume with "
+        "\"auto\"",
+        folder.root.string());
+    return begin;
+  }
+  const std::string& asked = held.history.asked;
+  if (how == "auto") {
+    // Gone back, and cut before anything was saved: what was asked for still holds.
+    const fs::path path = folder.root / asked;
+    if (!asked.empty() && !held.history.saved_since_asked && (is_full(path) || is_hf_folder(path)))
+      go_back(config, held, asked, begin);
+    else
+      go_on(config, folder, held, begin);
+    return begin;
+  }
+  const std::string place = place_inside(folder.root, how);
+  if (!place.empty()) {
+    const bool taken = asked == place && held.history.saved_since_asked;
+    if (!taken) {
+      go_back(config, held, place, begin);
+      return begin;
+    }
+    go_on(config, folder, held, begin);
+    begin.notes.push_back(
+        fmt::format("checkpoint.resume ({}) was passed over: this run went back there before, and has "
+                    "saved since",
+                    how));
+    return begin;
+  }
+  if (held.saved()) {
+    go_on(config, folder, held, begin);
+    begin.notes.push_back(
+        fmt::format("checkpoint.resume ({}) was passed over: this run has gone on since; to branch off "
+                    "there, name another train.run_dir",
+                    how));
+    return begin;
+  }
+  require_checkpoint(how);
+  begin_at_nothing(folder, held);
+  begin.from = Beginning::From::kPath;
+  begin.path = how;
+  return begin;
+}
+
+std::string Beginning::to_text() const {
+  nlohmann::json paths = nlohmann::json::array();
+  for (const auto& each : abandoned) paths.push_back(each.string());
+  return nlohmann::json{{"from", static_cast<int>(from)},
+                        {"path", path.string()},
+                        {"asked", asked},
+                        {"abandoned", paths},
+                        {"attempt", attempt},
+                        {"notes", notes}}
+      .dump();
+}
+
+Beginning Beginning::from_text(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  Beginning begin;
+  begin.from = static_cast<From>(json.at("from").get<int>());
+  begin.path = json.at("path").get<std::string>();
+  begin.asked = json.at("asked");
+  for (const auto& each : json.at("abandoned")) begin.abandoned.emplace_back(each.get<std::string>());
+  begin.attempt = json.at("attempt");
+  begin.notes = json.at("notes");
+  return begin;
+}
+
+}  // namespace athanor

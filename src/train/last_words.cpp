@@ -1,0 +1,75 @@
+#include "train/last_words.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "train/run_folder.h"
+#include "train/run_history.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+std::string text_of(const Whereabouts& at, int rank, const std::string& host, const Failure& failure) {
+  const double time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const nlohmann::ordered_json words = {{"cause", exit_code::cause_of(failure.exit_code)},
+                                        {"rank", rank},
+                                        {"host", host},
+                                        {"step", at.step.load()},
+                                        {"phase", at.phase.load()},
+                                        {"tensor", failure.tensor},
+                                        {"exit_code", failure.exit_code},
+                                        {"text", failure.message},
+                                        {"attempt", at.attempt},
+                                        {"time", time}};
+  return words.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// Whole or absent, and never in another's place: a link is made only where there is nothing yet. Some file systems have
+// no links; there a rank that is as fast as another may replace its words by its own.
+bool put_first(const fs::path& path, int rank, const std::string& text) {
+  const fs::path mine = path.parent_path() / fmt::format(".{}.{}", path.filename().string(), rank);
+  write_file_atomically(mine, text);
+  const bool linked = ::link(mine.c_str(), path.c_str()) == 0;
+  if (!linked && errno != EEXIST && !fs::exists(path)) {
+    fs::rename(mine, path);
+    return true;
+  }
+  ::unlink(mine.c_str());
+  return linked;
+}
+
+}  // namespace
+
+void leave_last_words(const Whereabouts& at, int rank, const std::string& host, const Failure& failure) {
+  if (!at.in_run()) return;
+  const RunFolder folder{at.run_dir};
+  try {
+    if (!put_first(folder.last_words(), rank, text_of(at, rank, host, failure))) return;
+  } catch (const std::exception&) {
+    // A disk that is full, or away: the message on the terminal is what is left, and the history may still take a line.
+  }
+  EventLog(folder.events(), at.attempt)
+      .add("end", at.step,
+           {{"exit_code", failure.exit_code},
+            {"cause", exit_code::cause_of(failure.exit_code)},
+            {"rank", rank},
+            {"text", failure.message}});
+}
+
+void set_aside_last_words(const fs::path& run_dir, int64_t attempt_before) {
+  const fs::path path = RunFolder{run_dir}.last_words();
+  if (!fs::exists(path)) return;
+  const fs::path aside = path.parent_path() / fmt::format("last-words-{:03}.json", attempt_before);
+  std::error_code error;
+  fs::rename(path, aside, error);
+  if (error) throw IoError("cannot rename " + path.string() + ": " + error.message(), error.value());
+}
+
+}  // namespace athanor

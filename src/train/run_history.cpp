@@ -1,0 +1,81 @@
+#include "train/run_history.h"
+
+#include <chrono>
+#include <sstream>
+
+#include "base/files.h"
+#include "base/log.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+using nlohmann::json;
+
+double unix_time_s() {
+  using namespace std::chrono;
+  return static_cast<double>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count()) / 1000;
+}
+
+template <class T>
+T value_of(const json& line, const char* key, T otherwise) {
+  const auto found = line.find(key);
+  if (found == line.end()) return otherwise;
+  if constexpr (std::is_same_v<T, std::string>)
+    return found->is_string() ? found->get<T>() : otherwise;
+  else
+    return found->is_number_integer() ? found->get<T>() : otherwise;
+}
+
+void read_event(const json& line, RunHistory& history) {
+  const auto event = value_of<std::string>(line, "event", "");
+  history.known = true;
+  history.attempts = std::max(history.attempts, value_of<int64_t>(line, "attempt", 0));
+  history.complete = event == "end" && value_of<int64_t>(line, "exit_code", 1) == 0;
+  if (event == "save") history.saved = history.saved_since_asked = true;
+  const auto asked = value_of<std::string>(line, "asked", "");
+  if (asked.empty()) return;
+  history.asked = asked;
+  history.saved_since_asked = false;
+}
+
+// A process that was killed, or a disk that was full, may have left a line without its end.
+bool ends_within_a_line(const fs::path& path) {
+  std::error_code none;
+  const auto size = fs::file_size(path, none);
+  if (none || size == 0) return false;
+  return MappedFile(path).text().back() != '\n';
+}
+
+}  // namespace
+
+RunHistory read_history(const fs::path& events) {
+  RunHistory history;
+  if (!fs::is_regular_file(events)) return history;
+  std::istringstream lines(read_file(events));
+  for (std::string line; std::getline(lines, line);) {
+    const json parsed = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (parsed.is_object()) read_event(parsed, history);
+  }
+  return history;
+}
+
+EventLog::EventLog(fs::path path, int64_t attempt) : path_(std::move(path)), attempt_(attempt) {}
+
+void EventLog::add(const char* event, int64_t step, nlohmann::ordered_json more) {
+  nlohmann::ordered_json line = {{"event", event}, {"time", unix_time_s()}, {"attempt", attempt_}, {"step", step}};
+  line.update(more);
+  try {
+    const std::string text = line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+    if (!lines_) {
+      const bool torn = ends_within_a_line(path_);
+      lines_ = std::make_unique<AppendFile>(path_);
+      if (torn) lines_->append("\n");
+    }
+    lines_->append(text);
+  } catch (const std::exception& error) {
+    if (!std::exchange(warned_, true)) log::warn("{}: this run's history has a gap until that is mended", error.what());
+  }
+}
+
+}  // namespace athanor

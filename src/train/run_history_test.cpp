@@ -1,0 +1,158 @@
+#include "train/run_history.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <thread>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "checkpoint/test_folder.h"
+#include "train/beginning.h"
+#include "train/last_words.h"
+#include "train/run_folder.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class RunHistoryTest : public FolderTest {
+ protected:
+  fs::path events() const { return folder_ / "events.jsonl"; }
+  std::vector<json> lines() const {
+    std::istringstream text(read_file(events()));
+    std::vector<json> all;
+    for (std::string line; std::getline(text, line);) all.push_back(json::parse(line));
+    return all;
+  }
+  RunConfig config(const std::string& resume = "auto") const {
+    RunConfig c;
+    c.train.run_dir = folder_.string();
+    c.checkpoint.resume = resume;
+    return c;
+  }
+  void add_full(int64_t step) const { add(fmt::format("checkpoints/step-{:08}/manifest.json", step)); }
+  void add_model(int64_t step) const { add(fmt::format("models/step-{:08}/config.json", step)); }
+  void add(const std::string& name) const {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name) << "{}";
+  }
+  template <class E>
+  std::string refusal(const RunConfig& config) const {
+    try {
+      plan_beginning(config);
+    } catch (const E& error) {
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST_F(RunHistoryTest, LinesAreAddedAndReadBackWhateverWasTornBetween) {
+  EXPECT_FALSE(read_history(events()).known);
+  EventLog(events(), 1).add("start", 0, {{"asked", "models/step-00000004"}});
+  EXPECT_EQ(read_history(events()).asked, "models/step-00000004");
+  std::ofstream(events(), std::ios::app) << R"({"event":"sa)";
+  EventLog log(events(), 2);
+  log.add("resume", 4);
+  EXPECT_FALSE(read_history(events()).saved);
+  log.add("save", 6);
+  log.add("end", 8, {{"exit_code", 0}});
+  const RunHistory history = read_history(events());
+  EXPECT_TRUE(history.known && history.saved && history.saved_since_asked && history.complete);
+  EXPECT_EQ(history.attempts, 2);
+  EXPECT_EQ(history.asked, "models/step-00000004");
+}
+
+TEST_F(RunHistoryTest, ADiskThatTakesNoLineIsNoError) {
+  fs::create_directories(folder_);
+  fs::create_symlink("/dev/full", events());
+  EventLog log(events(), 1);
+  log.add("start", 0);
+  log.add("save", 3);
+}
+
+TEST_F(RunHistoryTest, OfRanksThatFailTheFirstHasTheLastWord) {
+  fs::create_directories(folder_ / "log");
+  Whereabouts at;
+  leave_last_words(at, 0, "node1", {"a start that is refused", 2});
+  EXPECT_TRUE(fs::is_empty(folder_ / "log"));
+  at.run_dir = folder_;
+  at.attempt = 3;
+  at.step = 12;
+  at.phase = "step";
+  leave_last_words(at, 5, "node7", {"step 12: the loss is nan", exit_code::kNumbersEverywhere, "model.norm.weight"});
+  leave_last_words(at, 0, "node1", {"rank 5 is gone", exit_code::kCollective});
+  const json words = json::parse(read_file(RunFolder{folder_}.last_words()));
+  EXPECT_EQ(words["rank"], 5);
+  EXPECT_EQ(words["host"], "node7");
+  EXPECT_EQ(words["cause"], "numbers");
+  EXPECT_EQ(words["tensor"], "model.norm.weight");
+  EXPECT_EQ(words["exit_code"], 76);
+  ASSERT_EQ(lines().size(), 1u);
+  EXPECT_EQ(lines()[0]["rank"], 5);
+  set_aside_last_words(folder_, 3);
+  EXPECT_FALSE(fs::exists(RunFolder{folder_}.last_words()));
+  EXPECT_TRUE(fs::exists(folder_ / "log" / "last-words-003.json"));
+}
+
+TEST_F(RunHistoryTest, WhatIsNewestAndFullIsResumedAndModelsAloneToo) {
+  EXPECT_EQ(plan_beginning(config()).from, Beginning::From::kNothing);
+  add_model(400);
+  const Beginning model = Beginning::from_text(plan_beginning(config()).to_text());
+  EXPECT_EQ(model.from, Beginning::From::kPath);
+  EXPECT_EQ(model.path.filename(), "step-00000400");
+  EXPECT_EQ(model.notes.size(), 1u);
+  add_full(300);
+  EXPECT_EQ(plan_beginning(config()).from, Beginning::From::kNewest);
+  RunConfig models_alone = config();
+  models_alone.checkpoint.interval = 0;
+  EXPECT_EQ(plan_beginning(models_alone).path.filename(), "step-00000400");
+}
+
+TEST_F(RunHistoryTest, AFolderWithoutAnythingToGoOnFromIsRefusedUnlessNothingWasEverSaved) {
+  add("metrics.jsonl");
+  EXPECT_NE(refusal<CheckpointError>(config()).find("no checkpoint to go on from"), std::string::npos);
+  EventLog log(events(), 1);
+  log.add("start", 0);
+  EXPECT_EQ(plan_beginning(config()).from, Beginning::From::kNothing);
+  EXPECT_EQ(plan_beginning(config()).attempt, 2);
+  log.add("save", 3);
+  EXPECT_NE(refusal<CheckpointError>(config()).find("checkpoints are gone"), std::string::npos);
+  EXPECT_NE(refusal<ConfigError>(config("never")).find("holds a run already"), std::string::npos);
+}
+
+TEST_F(RunHistoryTest, APlaceInsideIsGoneBackToOnceAndWhatIsNewerIsNamed) {
+  for (const int64_t step : {500, 1000, 1500}) add_model(step);
+  for (const int64_t step : {1000, 1500}) add_full(step);
+  const std::string place = (folder_ / "models" / "step-00001000").string();
+  const Beginning back = plan_beginning(config(place + "/"));
+  EXPECT_EQ(back.from, Beginning::From::kPath);
+  EXPECT_EQ(back.asked, "models/step-00001000");
+  EXPECT_EQ(back.abandoned.size(), 3u);  // the full ones of 1000 and 1500, the model of 1500
+  EventLog log(events(), 1);
+  log.add("went_back", 1000, {{"asked", back.asked}});
+  EXPECT_EQ(plan_beginning(config()).asked, back.asked);  // cut before it saved
+  log.add("save", 1500);
+  EXPECT_EQ(plan_beginning(config(place)).from, Beginning::From::kNewest);
+  const Beginning full = plan_beginning(config((folder_ / "checkpoints" / "step-00001000").string()));
+  EXPECT_EQ(full.abandoned.size(), 2u);  // both of 1500
+  EXPECT_NE(refusal<ConfigError>(config((folder_ / "models").string())).find("neither a checkpoint"),
+            std::string::npos);
+}
+
+TEST_F(RunHistoryTest, FullCheckpointsOfBeforeTheReturnDoNotCountUntilOneIsWritten) {
+  add_full(900);
+  for (const int64_t step : {1000, 1200}) add_model(step);
+  EventLog log(events(), 2);
+  log.add("went_back", 1000, {{"asked", "models/step-00001000"}});
+  log.add("save", 1200, {{"kind", "model"}});
+  EXPECT_EQ(plan_beginning(config()).path.filename(), "step-00001200");
+  add_full(1500);
+  EXPECT_EQ(plan_beginning(config()).from, Beginning::From::kNewest);
+}
+
+}  // namespace
+}  // namespace athanor
