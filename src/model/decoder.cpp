@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "base/fault.h"
 #include "kernels/cross_entropy.h"
 #include "ops/embedding.h"
 #include "parallel/vocabulary.h"
@@ -183,14 +182,12 @@ Tensor Decoder::forward(int microbatch, Tensor x, const Labels* labels) {
 void Decoder::add_router_losses(const std::vector<moe::Routing>& routings, const Labels& labels, int64_t seq_len,
                                 Pending& pending) {
   pending.parts.routers = count_of_model(routings);
-  if (fault_planted("router.count_twice")) pending.parts.routers += pending.parts.routers;  // as recomputation would
   if (routings.empty()) return;
   const Tensor aux = moe::balance_loss_sum(options_.aux_scope, routings, seq_len, previous_share_);
   Tensor z;
   for (const auto& routing : routings) z = z.defined() ? z + routing.z_sum : routing.z_sum;
   pending.parts.aux_sum = aux.item<double>();
   pending.parts.z_sum = z.item<double>();
-  if (!stage_.has_head && fault_planted("pipeline.aux_lost")) return;
   if (labels.aux_scale != 0) add_root(pending, aux, at::full_like(aux, labels.aux_scale));
   if (labels.z_scale != 0) add_root(pending, z, at::full_like(z, labels.z_scale));
 }

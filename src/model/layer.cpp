@@ -3,7 +3,6 @@
 #include <functional>
 #include <optional>
 
-#include "base/fault.h"
 #include "config/families.h"
 
 namespace athanor {
@@ -38,12 +37,6 @@ Tensor recompute_routed(const Tensor& x, RoutingPart part, std::vector<moe::Rout
     routings.push_back(std::move(routing));
   }
   return outputs[0];
-}
-
-// How often attention's parts are summed: once, as far as no test wants to see that noticed.
-int attention_sums() {
-  if (fault_planted("tensor.missing_all_reduce")) return 0;
-  return fault_planted("tensor.doubled_all_reduce") ? 2 : 1;
 }
 
 }  // namespace
@@ -124,7 +117,7 @@ Tensor Layer::attend(const ops::NormedSum& in, const Context& context, const Rec
     y = part(x);
   }
   if (recompute.norm) forget_normed(input_norm_, in.sum, read, y, context->batch);
-  return leave_tensor_parallel(y, ranks_, attention_sums());
+  return leave_tensor_parallel(y, ranks_);
 }
 
 Tensor Layer::feed(const ops::NormedSum& in, const Context& context, const RecomputeKinds& recompute,

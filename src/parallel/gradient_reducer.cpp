@@ -1,7 +1,5 @@
 #include "parallel/gradient_reducer.h"
 
-#include "parallel/planted_faults.h"
-
 namespace athanor {
 namespace {
 
@@ -14,7 +12,9 @@ FlatRange within(FlatRange range, const Bucket& bucket) {
 }  // namespace
 
 std::string bucket_place(const ParameterStore& parameters, const Bucket& bucket) {
-  return "buckets." + std::to_string(&bucket - parameters.buckets().data()) + "." + bucket.group;
+  const auto number = &bucket - parameters.buckets().data();
+  ATHANOR_ASSERT(number >= 0 && number < std::ssize(parameters.buckets()));
+  return "buckets." + std::to_string(number) + "." + bucket.group;
 }
 
 GradientReducer::GradientReducer(const ParameterStore& parameters, const ShardPlan& plan, at::ScalarType reduce_type,
@@ -44,7 +44,6 @@ void GradientReducer::start(const Bucket& bucket) {
   const bool travels = plan.sum->size() > 1 || plan.beside;
   InFlight flight{&bucket, travels ? gradient.to(type_) : gradient, {}};
   tell(bucket, Observation::Phase::kReduce, flight.values);
-  plant_before_reduction(bucket, flight.values, plan_, parameters_.table());
   if (plan.scatter) {
     const FlatRange part = within(part_of(bucket.range, plan.scatter->size(), plan.scatter->rank()), bucket);
     flight.pending = plan.scatter->reduce_scatter(slice(flight.values, part), flight.values);
@@ -67,7 +66,7 @@ void GradientReducer::start_second(InFlight& flight) {
 void GradientReducer::start_beside(InFlight& flight) {
   const GroupPlan& plan = plan_.of(*flight.bucket);
   tell(*flight.bucket, Observation::Phase::kReduced, owned_values(flight));
-  if (!plan.beside || plant_instead_of_adding(*flight.bucket)) return;
+  if (!plan.beside) return;
   const Tensor owned = owned_values(flight);
   flight.pending = plan.beside_adds ? plan.beside->all_reduce(owned) : plan.beside->broadcast(owned, 0);
 }

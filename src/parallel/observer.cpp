@@ -20,7 +20,8 @@ void Observers::tell(const Observation& observation) const {
 }
 
 void Watch::tell(const std::string& place, Phase phase, const Tensor& x) const {
-  observers_->tell({place, phase, microbatch_, x.detach()});
+  // With a version of its own: what is written into it is no business of autograd's, which refuses it for some views.
+  observers_->tell({place, phase, microbatch_, x.variable_data()});
 }
 
 void Watch::tell_gradient(const std::string& place, const Tensor& x) const {

@@ -3,19 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/fault.h"
 #include "parallel/pipeline_mail.h"
 
 namespace athanor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// Rounded where a test plants it. In bfloat16 that changes nothing.
-Tensor on_its_way(Tensor hidden) {
-  if (!fault_planted("pipeline.wrong_dtype")) return hidden;
-  return hidden.to(at::kBFloat16).to(hidden.scalar_type());
-}
 
 /// Forwards alone, of any number of microbatches, in the order of the interleaved schedule: in groups of as many as
 /// there are ranks, a group through one chunk after the other.
@@ -56,30 +49,19 @@ class Pipeline::Pass {
 
   /// Sends on what the next stage, or of a backward the one before, waits for.
   void output(const Action& a, Tensor content) {
-    if (a.work == Work::kForward ? is_last(a) : is_first(a)) return;
-    if (!swaps_ || a.work == Work::kBackward || !is_first(a) || a.microbatch > 1) return send(a, std::move(content));
-    if (a.microbatch == 0) {
-      held_ = std::move(content);
-      return;
-    }
-    send({a.work, 0, a.chunk}, std::move(content));
-    send(a, std::move(held_));
+    const bool forward = a.work == Work::kForward;
+    if (forward ? is_last(a) : is_first(a)) return;
+    const Spec& spec = forward ? stage(a).out : stage(a).in;
+    ATHANOR_ASSERT(content.defined() && content.sizes() == spec.shape && content.scalar_type() == spec.dtype);
+    const int to = number_of(a) + (forward ? 1 : -1);
+    if (observers_ && schedule_.ranks > 1) tell_of_sending(a, to, content);
+    mail_.put({a.work, a.microbatch, to}, std::move(content));
   }
 
   void finish() { mail_.finish(); }
 
  private:
   int number_of(const Action& a) const { return schedule_.stage_of(rank_, a.chunk); }
-
-  void send(const Action& a, Tensor content) {
-    const bool forward = a.work == Work::kForward;
-    const Spec& spec = forward ? stage(a).out : stage(a).in;
-    ATHANOR_ASSERT(content.defined() && content.sizes() == spec.shape && content.scalar_type() == spec.dtype);
-    if (forward && schedule_.ranks > 1) content = on_its_way(std::move(content));
-    const int to = number_of(a) + (forward ? 1 : -1);
-    if (observers_ && schedule_.ranks > 1) tell_of_sending(a, to, content);
-    mail_.put({a.work, a.microbatch, to}, std::move(content));
-  }
 
   void tell_of_sending(const Action& a, int to_stage, const Tensor& content) const {
     const std::string place = "pipeline.to_stage." + std::to_string(to_stage);
@@ -110,10 +92,6 @@ class Pipeline::Pass {
   const Observers* observers_;
   int rank_;
   PipelineMail mail_;
-  // A planted fault: the first microbatch's hidden states wait here, to be sent as the second's.
-  const bool swaps_ = schedule_.ranks > 1 && rank_ == 0 && microbatches_.size() > 1 &&
-                      fault_planted("pipeline.microbatch_swapped");
-  Tensor held_;
 };
 
 Pipeline::Pipeline(std::vector<Stage*> chunks, comm::Communicator& ranks, const Observers* observers)
