@@ -1,55 +1,87 @@
 #include "base/fault.h"
 
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <mutex>
-#include <string>
-#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
 
 namespace athanor {
 namespace {
 
-struct Armed {
-  std::string name, action;
-  long from = 1;
-  bool onwards = false;
-  long passed = 0;
+struct Action {
+  const char* name;
+  int signal = 0;        // that the process raises, or
+  int error_number = 0;  // that the place answers
+};
+constexpr Action kActions[] = {
+    {"kill", SIGKILL}, {"term", SIGTERM}, {"int", SIGINT}, {"enospc", 0, ENOSPC}, {"eio", 0, EIO},
+};
+
+template <class Table>
+std::vector<std::string> names_of(const Table& table) {
+  std::vector<std::string> names;
+  for (const auto& row : table) names.emplace_back(row.name);
+  return names;
+}
+
+const Action& find_action(std::string_view name, std::string_view item) {
+  for (const Action& action : kActions) {
+    if (action.name == name) return action;
+  }
+  const auto known = names_of(kActions);
+  fail<ConfigError>("ATHANOR_FAULT: \"{}\": there is no action \"{}\"{}; there are {}", item, name,
+                    did_you_mean(name, known), join(known));
+}
+
+// "checkpoint.piece:kill@3+".
+ArmedFault parse_item(std::string_view item) {
+  const auto colon = item.find(':');
+  ATHANOR_CHECK(colon != std::string_view::npos,
+                "ATHANOR_FAULT: \"{}\" is not NAME:ACTION or NAME:ACTION@COUNT; unset it, or see base/fault.h", item);
+  ArmedFault fault;
+  fault.point = item.substr(0, colon);
+  const FaultPoint* point = find_fault_point(fault.point);
+  const auto known = names_of(kFaultPoints);
+  ATHANOR_CHECK(point, "ATHANOR_FAULT: no fault point is called \"{}\"{}; there are {}", fault.point,
+                did_you_mean(fault.point, known), join(known));
+  const std::string_view act = item.substr(colon + 1);
+  const auto at = act.find('@');
+  fault.action = act.substr(0, at);
+  ATHANOR_CHECK(find_action(fault.action, item).error_number == 0 || point->answers_errno,
+                "ATHANOR_FAULT: \"{}\": {} answers no error; it plays signals alone: kill, term, int", item,
+                fault.point);
+  if (at == std::string_view::npos) return fault;
+  std::string_view count = act.substr(at + 1);
+  fault.onwards = count.ends_with('+');
+  if (fault.onwards) count.remove_suffix(1);
+  const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), fault.from);
+  ATHANOR_CHECK(error == std::errc{} && end == count.data() + count.size() && fault.from > 0,
+                "ATHANOR_FAULT: \"{}\": after @ comes the number of the pass that is meant, 1 or more, and + if all "
+                "after it are meant too",
+                item);
+  return fault;
+}
+
+struct Counted : ArmedFault {
+  int64_t passed = 0;
 
   /// Counts a pass; is this one of those that were meant?
   bool pass() { return ++passed == from || (onwards && passed > from); }
 };
 
-std::vector<Armed> parse(const char* text) {
-  std::vector<Armed> all;
-  std::string_view rest = text ? text : "";
-  while (!rest.empty()) {
-    const auto comma = rest.find(',');
-    const auto item = rest.substr(0, comma);
-    rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
-    const auto colon = item.find(':');
-    if (colon == std::string_view::npos) continue;
-    Armed armed;
-    armed.name = item.substr(0, colon);
-    auto action = item.substr(colon + 1);
-    if (const auto at = action.find('@'); at != std::string_view::npos) {
-      std::string count(action.substr(at + 1));
-      if (!count.empty() && count.back() == '+') {
-        armed.onwards = true;
-        count.pop_back();
-      }
-      armed.from = std::strtol(count.c_str(), nullptr, 10);
-      action = action.substr(0, at);
-    }
-    if (action == "plant" && armed.from == 1) armed.onwards = true;
-    armed.action = action;
-    all.push_back(std::move(armed));
-  }
+std::vector<Counted> armed_by_environment() {
+  const char* text = std::getenv("ATHANOR_FAULT");
+  std::vector<Counted> all;
+  for (ArmedFault& fault : parse_faults(text ? text : "")) all.push_back({std::move(fault)});
   return all;
 }
 
-std::vector<Armed>& armed_faults() {
-  static std::vector<Armed> armed = parse(std::getenv("ATHANOR_FAULT"));
+std::vector<Counted>& armed_faults() {
+  static std::vector<Counted> armed = armed_by_environment();
   return armed;
 }
 
@@ -58,32 +90,43 @@ std::mutex& faults_mutex() {
   return mutex;
 }
 
-}  // namespace
-
-int fault_errno(std::string_view name) {
+// The errno to pretend, or 0. A signal that is meant here is raised.
+int pass(std::string_view name) {
   auto& armed = armed_faults();
   if (armed.empty()) return 0;
   const std::lock_guard lock(faults_mutex());
-  for (auto& fault : armed) {
-    if (fault.name != name || !fault.pass()) continue;
-    if (fault.action == "kill") std::raise(SIGKILL);
-    if (fault.action == "term") std::raise(SIGTERM);
-    if (fault.action == "int") std::raise(SIGINT);
-    if (fault.action == "enospc") return ENOSPC;
-    if (fault.action == "eio") return EIO;
+  for (Counted& fault : armed) {
+    if (fault.point != name || !fault.pass()) continue;
+    const Action& action = find_action(fault.action, name);
+    if (action.signal != 0) std::raise(action.signal);
+    if (action.error_number != 0) return action.error_number;
   }
   return 0;
 }
 
-void fault_point(std::string_view name) { fault_errno(name); }
+}  // namespace
 
-bool fault_planted(std::string_view name) {
-  auto& armed = armed_faults();
-  if (armed.empty()) return false;
-  const std::lock_guard lock(faults_mutex());
-  for (auto& fault : armed)
-    if (fault.name == name && fault.action == "plant" && fault.pass()) return true;
-  return false;
+std::vector<ArmedFault> parse_faults(std::string_view text) {
+  std::vector<ArmedFault> all;
+  while (!text.empty()) {
+    const auto comma = text.find(',');
+    all.push_back(parse_item(text.substr(0, comma)));
+    text = comma == std::string_view::npos ? "" : text.substr(comma + 1);
+  }
+  return all;
 }
+
+std::string describe_armed_faults() {
+  std::string text;
+  for (const Counted& fault : armed_faults()) {
+    text += fmt::format("{}{}:{}@{}{}, which plays {}", text.empty() ? "" : "; ", fault.point, fault.action, fault.from,
+                        fault.onwards ? "+" : "", find_fault_point(fault.point)->plays);
+  }
+  return text.empty() ? text : "THIS PROCESS WILL FAIL ON PURPOSE, since ATHANOR_FAULT is set: " + text;
+}
+
+void fault_point(detail::PointName name) { pass(name.text); }
+
+int fault_errno(detail::ErrnoPointName name) { return pass(name.text); }
 
 }  // namespace athanor

@@ -52,6 +52,7 @@ struct VerifyArguments {
   bool keep_size = false;
   bool twice = false;
   std::string keep;       ///< empty: traces are removed
+  std::string plant;      ///< a fault to put into the layout's run; empty: none
   std::string reference;  ///< the folder in which this is the process of one rank; empty: it is not
   uint64_t draw = 1;      ///< of the process of one rank: which data
 };

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/failure.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
@@ -33,7 +34,14 @@ void refuse_unknown_subcommand(const CLI::App& app, int argc, char** argv) {
                 argv[1], athanor::did_you_mean(argv[1], known), athanor::join(known));
 }
 
+// Whoever armed faults, or inherits an environment in which somebody did, hears of it.
+void announce_armed_faults() {
+  const std::string armed = athanor::describe_armed_faults();
+  if (!armed.empty() && athanor::launched().rank == 0) fmt::print(stderr, "athanor: {}\n", armed);
+}
+
 int run(int argc, char** argv) {
+  announce_armed_faults();
   CLI::App app(
       "Pretrains language models: raw documents → tokens → training → a checkpoint that transformers loads.\n"
       "A first run, step by step:  athanor tokenizer train … → athanor prepare … → athanor train … → athanor generate "

@@ -1,13 +1,33 @@
-// athanor verify CONFIG.toml [--set a.b=c]... [--dry-run --ranks N [--rank R]]
+// athanor verify CONFIG.toml [--set a.b=c]... [--plant NAME] [--dry-run --ranks N [--rank R]]
+
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
+#include "train/verify/plants/names.h"
 
 namespace athanor {
+
+namespace {
+
+void list_plants() {
+  for (const auto& plant : plants::kPlantNames) fmt::print("{}: {} (needs {})\n", plant.name, plant.does, plant.needs);
+}
+
+void refuse_unknown_plant(const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& plant : plants::kPlantNames) known.emplace_back(plant.name);
+  ATHANOR_CHECK(plants::find_plant(name), "--plant {}: there is no such fault{}; there are {}", name,
+                did_you_mean(name, known), join(known));
+}
+
+}  // namespace
 
 void add_verify_command(CLI::App& app) {
   const auto arguments = std::make_shared<VerifyArguments>();
@@ -24,6 +44,8 @@ void add_verify_command(CLI::App& app) {
   command->add_flag("--keep-size", arguments->keep_size, "The model and batch as configured, not a small version");
   command->add_flag("--twice", arguments->twice, "Run the layout twice: all bits must be equal");
   command->add_option("--keep", arguments->keep, "A folder where the traces of all runs are left");
+  command->add_option("--plant", arguments->plant,
+                      "A fault to put into the layout's run, to see that it is named; \"list\" shows all");
   const auto dry = std::make_shared<DryRunArguments>();
   auto* is_dry =
       command->add_flag("--dry-run", dry->asked, "Run nothing: say what one rank of a job would hold and send");
@@ -39,7 +61,9 @@ void add_verify_command(CLI::App& app) {
       "Example: mpirun -n 8 athanor verify run.toml --set parallelism.expert_parallel_degree=4\n"
       "Example: athanor verify run.toml --dry-run --ranks 12288");
   command->callback([arguments, dry] {
+    if (arguments->plant == "list") return list_plants();
     if (arguments->config_file.empty() && arguments->reference.empty()) throw CLI::RequiredError("config");
+    if (!arguments->plant.empty()) refuse_unknown_plant(arguments->plant);
     if (dry->asked) {
       dry->config_file = arguments->config_file;
       dry->overrides = arguments->overrides;

@@ -6,13 +6,15 @@
 
 #include <algorithm>
 
-#include "base/fault.h"
 #include "kernels/cross_entropy.h"
 #include "ops/embedding.h"
 #include "parallel/vocabulary.h"
 
 namespace athanor {
 namespace {
+
+// As observers know them.
+const std::string kEmbedding = "model.embed_tokens", kFinalNorm = "model.norm";
 
 // Position of each token in its document (or its instance), [B, T].
 Tensor positions_of(int64_t batch, int64_t seq_len, const ops::DocumentLengths& documents) {
@@ -103,17 +105,21 @@ void Decoder::enter(int64_t place, const Residual& residual) const {
   read.register_hook([&hooks = options_.hooks, place](const Tensor&) { hooks.after_backward(place); });
 }
 
-Tensor Decoder::embed(const Tensor& tokens_BT) const {
+Tensor Decoder::embed(const Tensor& tokens_BT, const Watch& watch) const {
   enter(0, {});
-  return vocabulary_embedding(tokens_BT, embedding_, model_.vocab_size, options_.tensor);
+  const Tensor x = vocabulary_embedding(tokens_BT, embedding_, model_.vocab_size, options_.tensor);
+  watch.forward(kEmbedding, x);
+  watch.backward(kEmbedding, x);
+  return x;
 }
 
-Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vector<moe::Routing>* routings) const {
+Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vector<moe::Routing>* routings,
+                             const Watch& watch) const {
   const auto [batch, seq_len] = std::pair(labels.targets.size(0), labels.targets.size(1));
   const Tensor positions = positions_of(batch, seq_len, labels.documents);
   const auto context = std::make_shared<const LayerContext>(
       LayerContext{ops::make_rotation(positions, rotary_.frequency, rotary_.scale), labels.documents,
-                   options_.recompute, moe::BatchPosition{labels.step, labels.first_sequence}, batch});
+                   options_.recompute, moe::BatchPosition{labels.step, labels.first_sequence}, batch, watch});
   int64_t place = 1 + stage_.first;
   for (const Layer& layer : layers_) {
     enter(place++, residual);
@@ -123,15 +129,26 @@ Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vecto
 }
 
 // What the output layer reads, [tokens, hidden].
-Tensor Decoder::final_hidden(const Residual& residual, int64_t batch) const {
+Tensor Decoder::final_hidden(const Residual& residual, int64_t batch, const Watch& watch) const {
   enter(1 + stage_.end, residual);
-  const Tensor normed = final_norm_.of(residual).normed;
+  const auto [sum, normed] = final_norm_.of(residual);
+  if (residual.branch.defined()) watch.forward(layers_.back().name(), sum);
+  watch.forward(kFinalNorm, normed);
+  watch.backward(kFinalNorm, normed);
   return enter_tensor_parallel(normed, options_.tensor, batch).split.reshape({-1, model_.hidden_size});
 }
 
-Tensor Decoder::loss_sum(const Residual& residual, const Labels& labels) const {
-  return vocabulary_cross_entropy(final_hidden(residual, labels.targets.size(0)), output_, labels.targets.reshape({-1}),
-                                  model_.vocab_size, labels.loss_scale, options_.loss_chunk_tokens, options_.tensor);
+// What the next stage reads.
+Tensor Decoder::add_up(const Residual& residual, const Watch& watch) const {
+  const Tensor sum = residual.sum();
+  if (residual.branch.defined()) watch.forward(layers_.back().name(), sum);
+  return sum;
+}
+
+Tensor Decoder::loss_sum(const Residual& residual, const Labels& labels, const Watch& watch) const {
+  const Tensor h = final_hidden(residual, labels.targets.size(0), watch);
+  return vocabulary_cross_entropy(h, output_, labels.targets.reshape({-1}), model_.vocab_size, labels.loss_scale,
+                                  options_.loss_chunk_tokens, options_.tensor);
 }
 
 void Decoder::add_root(Pending& pending, const Tensor& root, Tensor grad) {
@@ -143,16 +160,17 @@ Tensor Decoder::forward(int microbatch, Tensor x, const Labels* labels) {
   ATHANOR_ASSERT(labels && !pending_.contains(microbatch));
   Pending pending;
   if (!stage_.embeds) pending.input = x = x.detach().requires_grad_();
+  const Watch watch(options_.observers, microbatch);
   std::vector<moe::Routing> routings;
-  const Residual residual = run_layers({stage_.embeds ? embed(x) : x, {}}, *labels, &routings);
+  const Residual residual = run_layers({stage_.embeds ? embed(x, watch) : x, {}}, *labels, &routings, watch);
   Tensor sent;
   if (stage_.has_head) {
-    const Tensor loss = loss_sum(residual, *labels);
+    const Tensor loss = loss_sum(residual, *labels, watch);
     add_root(pending, loss, at::ones_like(loss));  // linear_cross_entropy applied loss_scale already
     pending.parts.loss_sum = loss.item<double>();
     pending.parts.num_targets = count_targets(labels->targets);
   } else {
-    const Tensor y = residual.sum();
+    const Tensor y = add_up(residual, watch);
     add_root(pending, y, {});
     sent = y.detach();
   }
@@ -164,14 +182,12 @@ Tensor Decoder::forward(int microbatch, Tensor x, const Labels* labels) {
 void Decoder::add_router_losses(const std::vector<moe::Routing>& routings, const Labels& labels, int64_t seq_len,
                                 Pending& pending) {
   pending.parts.routers = count_of_model(routings);
-  if (fault_planted("router.count_twice")) pending.parts.routers += pending.parts.routers;  // as recomputation would
   if (routings.empty()) return;
   const Tensor aux = moe::balance_loss_sum(options_.aux_scope, routings, seq_len, previous_share_);
   Tensor z;
   for (const auto& routing : routings) z = z.defined() ? z + routing.z_sum : routing.z_sum;
   pending.parts.aux_sum = aux.item<double>();
   pending.parts.z_sum = z.item<double>();
-  if (!stage_.has_head && fault_planted("pipeline.aux_lost")) return;
   if (labels.aux_scale != 0) add_root(pending, aux, at::full_like(aux, labels.aux_scale));
   if (labels.z_scale != 0) add_root(pending, z, at::full_like(z, labels.z_scale));
 }

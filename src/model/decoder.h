@@ -36,6 +36,7 @@ struct DecoderOptions {
   TensorRanks tensor = {};
   std::optional<StageLayers> stage = {};  ///< of the model; none: all of it
   StageHooks hooks = {};
+  const Observers* observers = nullptr;  ///< of training; null: none. They outlive the decoder
 };
 
 class Decoder : public Stage {
@@ -78,11 +79,13 @@ class Decoder : public Stage {
   static void add_root(Pending& pending, const Tensor& root, Tensor grad);
 
   int64_t first_place() const { return stage_.embeds ? 0 : 1 + stage_.first; }
-  Tensor embed(const Tensor& tokens_BT) const;
-  Residual run_layers(Residual residual, const Labels& labels, std::vector<moe::Routing>* routings) const;
-  Tensor final_hidden(const Residual& residual, int64_t batch) const;
+  Tensor embed(const Tensor& tokens_BT, const Watch& watch = {}) const;
+  Residual run_layers(Residual residual, const Labels& labels, std::vector<moe::Routing>* routings,
+                      const Watch& watch = {}) const;
+  Tensor add_up(const Residual& residual, const Watch& watch) const;
+  Tensor final_hidden(const Residual& residual, int64_t batch, const Watch& watch = {}) const;
   void enter(int64_t place, const Residual& residual) const;
-  Tensor loss_sum(const Residual& residual, const Labels& labels) const;
+  Tensor loss_sum(const Residual& residual, const Labels& labels, const Watch& watch) const;
   void add_router_losses(const std::vector<moe::Routing>& routings, const Labels& labels, int64_t seq_len,
                          Pending& pending);
   RouterCounts count_of_model(const std::vector<moe::Routing>& routings) const;

@@ -3,13 +3,13 @@
 #include <functional>
 #include <optional>
 
-#include "base/fault.h"
 #include "config/families.h"
 
 namespace athanor {
 namespace {
 
-std::string layer_prefix(int64_t index) { return "model.layers." + std::to_string(index) + "."; }
+std::string layer_name(int64_t index) { return "model.layers." + std::to_string(index); }
+std::string layer_prefix(int64_t index) { return layer_name(index) + "."; }
 
 // A part of a layer that may route: with `saved` choices, or by itself, appending to `routings`.
 using RoutingPart =
@@ -39,12 +39,6 @@ Tensor recompute_routed(const Tensor& x, RoutingPart part, std::vector<moe::Rout
   return outputs[0];
 }
 
-// How often attention's parts are summed: once, as far as no test wants to see that noticed.
-int attention_sums() {
-  if (fault_planted("tensor.missing_all_reduce")) return 0;
-  return fault_planted("tensor.doubled_all_reduce") ? 2 : 1;
-}
-
 }  // namespace
 
 Tensor Norm::of(const Tensor& x) const {
@@ -64,7 +58,9 @@ Norm make_norm(const ModelConfig& model, const ParameterStore& parameters, const
 
 Layer::Layer(const ModelConfig& model, const ParameterStore& parameters, int64_t index,
              const moe::RoutingPolicy& routing, const TensorRanks& ranks)
-    : ranks_(ranks), input_norm_(make_norm(model, parameters, layer_prefix(index) + "input_layernorm.weight")),
+    : name_(layer_name(index)), previous_(layer_name(index - 1)), attention_name_(name_ + ".self_attn"),
+      feed_forward_name_(name_ + ".mlp"), ranks_(ranks),
+      input_norm_(make_norm(model, parameters, layer_prefix(index) + "input_layernorm.weight")),
       post_attention_norm_(make_norm(model, parameters, layer_prefix(index) + "post_attention_layernorm.weight")),
       attention_(model, parameters, layer_prefix(index), ranks),
       feed_forward_(model, parameters, index, layer_prefix(index), routing, ranks) {}
@@ -74,18 +70,33 @@ Residual Layer::forward(const Residual& in, const std::shared_ptr<const LayerCon
   const bool training = routings && at::GradMode::is_enabled();
   if (!training) return forward_parts(in, context, {}, routings, nullptr);
   if (!context->recompute.layer) return forward_parts(in, context, context->recompute, routings, nullptr);
-  const auto whole = [this, context](const Tensor& x, std::vector<moe::Routing>* routed, const moe::Choices* saved) {
-    return forward_parts({x, {}}, context, {}, routed, saved).sum();
+  const auto phase = std::make_shared<Phase>(Phase::kForward);
+  const auto whole = [this, context, phase](const Tensor& x, std::vector<moe::Routing>* routed,
+                                            const moe::Choices* saved) {
+    const Tensor y = forward_parts({x, {}}, context, {}, routed, saved, *phase).sum();
+    context->watch.forward(name_, y, *phase);
+    *phase = Phase::kRecompute;
+    return y;
   };
-  return {recompute_routed(in.sum(), whole, *routings), {}};
+  const Tensor y = recompute_routed(in.sum(), whole, *routings);
+  context->watch.backward(name_, y);
+  return {y, {}};
 }
 
 Residual Layer::forward_parts(const Residual& in, const Context& context, const RecomputeKinds& recompute,
-                              std::vector<moe::Routing>* routings, const moe::Choices* saved) const {
+                              std::vector<moe::Routing>* routings, const moe::Choices* saved, Phase phase) const {
+  const Watch& watch = context->watch;
   const ops::NormedSum before = input_norm_.of(in);
+  if (in.branch.defined()) watch.forward(previous_, before.sum, phase);
   const Tensor attended = attend(before, context, recompute);
+  watch.forward(attention_name_, attended, phase);
+  watch.backward(attention_name_, attended);
   const ops::NormedSum between = post_attention_norm_.of(Residual{before.sum, attended});
-  return {between.sum, feed(between, context, recompute, routings, saved)};
+  const Tensor fed = feed(between, context, recompute, routings, saved);
+  watch.forward(feed_forward_name_, fed, phase);
+  if (!context->recompute.layer) watch.backward(name_, fed);  // the sum has the gradient of each of its terms
+  watch.backward(feed_forward_name_, fed);
+  return {between.sum, fed};
 }
 
 // A region that is computed again begins with what a rank keeps, its own tokens, and ends with the part that is then
@@ -106,7 +117,7 @@ Tensor Layer::attend(const ops::NormedSum& in, const Context& context, const Rec
     y = part(x);
   }
   if (recompute.norm) forget_normed(input_norm_, in.sum, read, y, context->batch);
-  return leave_tensor_parallel(y, ranks_, attention_sums());
+  return leave_tensor_parallel(y, ranks_);
 }
 
 Tensor Layer::feed(const ops::NormedSum& in, const Context& context, const RecomputeKinds& recompute,

@@ -3,11 +3,13 @@
 // backward.
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "model/attention_block.h"
 #include "model/feed_forward.h"
 #include "ops/norm.h"
+#include "parallel/observer.h"
 #include "parallel/recompute.h"
 #include "parallel/tensor_parallel.h"
 
@@ -36,6 +38,7 @@ struct LayerContext {
   RecomputeKinds recompute;
   moe::BatchPosition position;
   int64_t batch = 1;  ///< B; read where ranks share tokens
+  Watch watch = {};   ///< of training
 };
 
 class Layer {
@@ -45,9 +48,12 @@ class Layer {
         const moe::RoutingPolicy& routing = {}, const TensorRanks& ranks = {});
 
   FeedForward& feed_forward() { return feed_forward_; }
+  const std::string& name() const { return name_; }  ///< "model.layers.3"
 
   /// A sparse layer in training appends its routing to `routings`; null in evaluation, which keeps nothing.
-  /// The layer must stay where it is until backward is done. Collective over tensor ranks, as is its backward.
+  /// Observers see the residual stream after the layer when whoever reads the Residual has added it up; in the layer
+  /// that is the next one. The layer must stay where it is until backward is done. Collective over tensor ranks, as is
+  /// its backward.
   Residual forward(const Residual& in, const std::shared_ptr<const LayerContext>& context,
                    std::vector<moe::Routing>* routings) const;
 
@@ -56,14 +62,17 @@ class Layer {
 
  private:
   using Context = std::shared_ptr<const LayerContext>;
+  using Phase = Observation::Phase;
   Tensor attend(const ops::NormedSum& in, const Context& context, const RecomputeKinds& recompute) const;
   Tensor feed(const ops::NormedSum& in, const Context& context, const RecomputeKinds& recompute,
               std::vector<moe::Routing>* routings, const moe::Choices* saved) const;
   void forget_normed(const Norm& norm, const Tensor& sum, const Tensor& read, const Tensor& consumer,
                      int64_t batch) const;
   Residual forward_parts(const Residual& in, const Context& context, const RecomputeKinds& recompute,
-                         std::vector<moe::Routing>* routings, const moe::Choices* saved) const;
+                         std::vector<moe::Routing>* routings, const moe::Choices* saved,
+                         Phase phase = Phase::kForward) const;
 
+  std::string name_, previous_, attention_name_, feed_forward_name_;  // as observers know them; of the layer before
   TensorRanks ranks_;
   Norm input_norm_, post_attention_norm_;
   AttentionBlock attention_;

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "base/fault.h"
 #include "kernels/adamw.h"
 
 namespace athanor {
@@ -57,7 +56,7 @@ GradientNorms gradient_norms(const ParameterStore& parameters, const ShardPlan& 
   if (layout.expert() > 1) norms.experts.resize(static_cast<size_t>(layout.expert()));
   for (int i = 0; i < data.size(); ++i) {
     norms.ranks.push_back(std::sqrt(square[i][0] + square[i][1]));
-    if (i == 0 || !fault_planted("norm.one_shard")) norms.total += square[i][0] + square[i][1];
+    norms.total += square[i][0] + square[i][1];
     if (norms.experts.empty()) continue;
     const int world_rank = data.options().world_ranks[static_cast<size_t>(i)];
     norms.experts[static_cast<size_t>(layout.coordinate(world_rank, Axis::kExpert))] += square[i][1];

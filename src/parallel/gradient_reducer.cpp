@@ -1,7 +1,5 @@
 #include "parallel/gradient_reducer.h"
 
-#include "parallel/planted_faults.h"
-
 namespace athanor {
 namespace {
 
@@ -13,8 +11,26 @@ FlatRange within(FlatRange range, const Bucket& bucket) {
 
 }  // namespace
 
-GradientReducer::GradientReducer(const ParameterStore& parameters, const ShardPlan& plan, at::ScalarType reduce_type)
-    : parameters_(parameters), plan_(plan), type_(reduce_type), left_(parameters.buckets().size()) {}
+std::string bucket_place(const ParameterStore& parameters, const Bucket& bucket) {
+  const auto number = &bucket - parameters.buckets().data();
+  ATHANOR_ASSERT(number >= 0 && number < std::ssize(parameters.buckets()));
+  return "buckets." + std::to_string(number) + "." + bucket.group;
+}
+
+GradientReducer::GradientReducer(const ParameterStore& parameters, const ShardPlan& plan, at::ScalarType reduce_type,
+                                 const Observers* observers)
+    : parameters_(parameters), plan_(plan), type_(reduce_type), observers_(observers),
+      left_(parameters.buckets().size()) {}
+
+void GradientReducer::tell(const Bucket& bucket, Observation::Phase phase, const Tensor& values) const {
+  if (!observers_ || observers_->empty()) return;
+  const std::string place = bucket_place(parameters_, bucket);
+  observers_->tell({place, phase, Observation::kAllMicrobatches, values});
+}
+
+Tensor GradientReducer::owned_values(const InFlight& flight) const {
+  return slice(flight.values, within(plan_.owned(*flight.bucket), *flight.bucket));
+}
 
 void GradientReducer::ready(int64_t place) {
   if (plan_.is_trivial()) return;
@@ -27,7 +43,7 @@ void GradientReducer::start(const Bucket& bucket) {
   const Tensor gradient = slice(parameters_.grad(), bucket.range);
   const bool travels = plan.sum->size() > 1 || plan.beside;
   InFlight flight{&bucket, travels ? gradient.to(type_) : gradient, {}};
-  plant_before_reduction(bucket, flight.values, plan_, parameters_.table());
+  tell(bucket, Observation::Phase::kReduce, flight.values);
   if (plan.scatter) {
     const FlatRange part = within(part_of(bucket.range, plan.scatter->size(), plan.scatter->rank()), bucket);
     flight.pending = plan.scatter->reduce_scatter(slice(flight.values, part), flight.values);
@@ -40,7 +56,7 @@ void GradientReducer::start(const Bucket& bucket) {
 
 void GradientReducer::start_second(InFlight& flight) {
   const GroupPlan& plan = plan_.of(*flight.bucket);
-  const Tensor owned = slice(flight.values, within(plan_.owned(*flight.bucket), *flight.bucket));
+  const Tensor owned = owned_values(flight);
   if (plan.second == GroupPlan::Second::kAllGather)
     flight.pending =
         plan.with->all_gather(owned, slice(flight.values, within(plan_.part(*flight.bucket), *flight.bucket)));
@@ -49,13 +65,15 @@ void GradientReducer::start_second(InFlight& flight) {
 
 void GradientReducer::start_beside(InFlight& flight) {
   const GroupPlan& plan = plan_.of(*flight.bucket);
-  if (!plan.beside || plant_instead_of_adding(*flight.bucket)) return;
-  const Tensor owned = slice(flight.values, within(plan_.owned(*flight.bucket), *flight.bucket));
+  tell(*flight.bucket, Observation::Phase::kReduced, owned_values(flight));
+  if (!plan.beside) return;
+  const Tensor owned = owned_values(flight);
   flight.pending = plan.beside_adds ? plan.beside->all_reduce(owned) : plan.beside->broadcast(owned, 0);
 }
 
 void GradientReducer::keep_owned(const InFlight& flight) {
   const FlatRange owned = plan_.owned(*flight.bucket);
+  if (plan_.of(*flight.bucket).beside) tell(*flight.bucket, Observation::Phase::kAddedBeside, owned_values(flight));
   if (flight.values.scalar_type() != at::kFloat)
     slice(parameters_.grad(), owned).copy_(slice(flight.values, within(owned, *flight.bucket)));
   slice(parameters_.grad(), {flight.bucket->range.begin, owned.begin}).zero_();

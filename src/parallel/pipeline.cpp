@@ -3,19 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/fault.h"
 #include "parallel/pipeline_mail.h"
 
 namespace athanor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// Rounded where a test plants it. In bfloat16 that changes nothing.
-Tensor on_its_way(Tensor hidden) {
-  if (!fault_planted("pipeline.wrong_dtype")) return hidden;
-  return hidden.to(at::kBFloat16).to(hidden.scalar_type());
-}
 
 /// Forwards alone, of any number of microbatches, in the order of the interleaved schedule: in groups of as many as
 /// there are ranks, a group through one chunk after the other.
@@ -34,8 +27,11 @@ Schedule forwards_alone(int ranks, int chunks, int microbatches) {
 /// One way through the microbatches.
 class Pipeline::Pass {
  public:
-  Pass(Pipeline& pipeline, const Schedule& schedule, std::span<const Microbatch> microbatches)
-      : schedule_(schedule), microbatches_(microbatches), pipeline_(pipeline), rank_(pipeline.ranks_.rank()),
+  /// @param observers  null: none, as in evaluation.
+  Pass(Pipeline& pipeline, const Schedule& schedule, std::span<const Microbatch> microbatches,
+       const Observers* observers)
+      : schedule_(schedule), microbatches_(microbatches), pipeline_(pipeline), observers_(observers),
+        rank_(pipeline.ranks_.rank()),
         mail_(schedule, pipeline.ranks_, [this](const Message& message) { return room_for(message); }) {}
 
   const std::vector<Action>& actions() const { return schedule_.actions[static_cast<size_t>(rank_)]; }
@@ -53,14 +49,13 @@ class Pipeline::Pass {
 
   /// Sends on what the next stage, or of a backward the one before, waits for.
   void output(const Action& a, Tensor content) {
-    if (a.work == Work::kForward ? is_last(a) : is_first(a)) return;
-    if (!swaps_ || a.work == Work::kBackward || !is_first(a) || a.microbatch > 1) return send(a, std::move(content));
-    if (a.microbatch == 0) {
-      held_ = std::move(content);
-      return;
-    }
-    send({a.work, 0, a.chunk}, std::move(content));
-    send(a, std::move(held_));
+    const bool forward = a.work == Work::kForward;
+    if (forward ? is_last(a) : is_first(a)) return;
+    const Spec& spec = forward ? stage(a).out : stage(a).in;
+    ATHANOR_ASSERT(content.defined() && content.sizes() == spec.shape && content.scalar_type() == spec.dtype);
+    const int to = number_of(a) + (forward ? 1 : -1);
+    if (observers_ && schedule_.ranks > 1) tell_of_sending(a, to, content);
+    mail_.put({a.work, a.microbatch, to}, std::move(content));
   }
 
   void finish() { mail_.finish(); }
@@ -68,12 +63,10 @@ class Pipeline::Pass {
  private:
   int number_of(const Action& a) const { return schedule_.stage_of(rank_, a.chunk); }
 
-  void send(const Action& a, Tensor content) {
-    const bool forward = a.work == Work::kForward;
-    const Spec& spec = forward ? stage(a).out : stage(a).in;
-    ATHANOR_ASSERT(content.defined() && content.sizes() == spec.shape && content.scalar_type() == spec.dtype);
-    if (forward && schedule_.ranks > 1) content = on_its_way(std::move(content));
-    mail_.put({a.work, a.microbatch, number_of(a) + (forward ? 1 : -1)}, std::move(content));
+  void tell_of_sending(const Action& a, int to_stage, const Tensor& content) const {
+    const std::string place = "pipeline.to_stage." + std::to_string(to_stage);
+    using Phase = Observation::Phase;
+    observers_->tell({place, a.work == Work::kForward ? Phase::kForward : Phase::kBackward, a.microbatch, content});
   }
 
   Stage& stage_for(int chunk, int microbatch) {
@@ -96,16 +89,13 @@ class Pipeline::Pass {
   const Schedule& schedule_;
   std::span<const Microbatch> microbatches_;
   Pipeline& pipeline_;
+  const Observers* observers_;
   int rank_;
   PipelineMail mail_;
-  // A planted fault: the first microbatch's hidden states wait here, to be sent as the second's.
-  const bool swaps_ = schedule_.ranks > 1 && rank_ == 0 && microbatches_.size() > 1 &&
-                      fault_planted("pipeline.microbatch_swapped");
-  Tensor held_;
 };
 
-Pipeline::Pipeline(std::vector<Stage*> chunks, comm::Communicator& ranks)
-    : chunks_(std::move(chunks)), ranks_(ranks), expected_(chunks_.size(), {-1, -1}) {
+Pipeline::Pipeline(std::vector<Stage*> chunks, comm::Communicator& ranks, const Observers* observers)
+    : chunks_(std::move(chunks)), ranks_(ranks), observers_(observers), expected_(chunks_.size(), {-1, -1}) {
   ATHANOR_ASSERT(!chunks_.empty());
 }
 
@@ -121,7 +111,7 @@ LossParts Pipeline::forward_backward(std::span<const Microbatch> microbatches, c
   std::vector<LossParts> parts(microbatches.size() * chunks_.size());
   began_ = Clock::now();
   const auto now = [&] { return std::chrono::duration<double>(Clock::now() - began_).count(); };
-  Pass pass(*this, schedule_, microbatches);
+  Pass pass(*this, schedule_, microbatches, observers_ && !observers_->empty() ? observers_ : nullptr);
   for (const Action& a : pass.actions()) {
     const double asked_s = now();
     Tensor input = pass.input(a);
@@ -151,7 +141,7 @@ std::vector<TokenScores> Pipeline::score(std::span<const Microbatch> microbatche
   if (ranks_.rank() == ranks_.size() - 1) scores.resize(microbatches.size());
   const Schedule schedule =
       forwards_alone(ranks_.size(), static_cast<int>(chunks_.size()), static_cast<int>(microbatches.size()));
-  Pass pass(*this, schedule, microbatches);
+  Pass pass(*this, schedule, microbatches, nullptr);
   for (const Action& a : pass.actions()) {
     Tensor input = pass.input(a);
     const Labels* labels = &pass.microbatch(a).labels;

@@ -9,6 +9,7 @@
 
 #include "arch/schedule.h"
 #include "comm/communicator.h"
+#include "parallel/observer.h"
 #include "parallel/stage.h"
 
 namespace athanor {
@@ -23,7 +24,8 @@ struct PipelineHooks {
 class Pipeline {
  public:
   /// @param chunks  this rank's stages, in order; they outlive this. @param ranks  GroupKind::kPipeline.
-  Pipeline(std::vector<Stage*> chunks, comm::Communicator& ranks);
+  /// @param observers  of what is sent in training; null: none.
+  Pipeline(std::vector<Stage*> chunks, comm::Communicator& ranks, const Observers* observers = nullptr);
 
   /// Of the steps to come. Checked here (arch/schedule.h); null before.
   void set_schedule(Schedule schedule);
@@ -47,6 +49,7 @@ class Pipeline {
 
   std::vector<Stage*> chunks_;
   comm::Communicator& ranks_;
+  const Observers* observers_;
   Schedule schedule_;
   std::vector<std::array<int64_t, 2>> expected_;  ///< sequences and tokens that each chunk was told last
   std::vector<TimedAction> timeline_;

@@ -75,17 +75,15 @@ struct Enter : torch::autograd::Function<Enter> {
 };
 
 struct Leave : torch::autograd::Function<Leave> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& y, const TensorRanks& ranks, int sums) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& y, const TensorRanks& ranks) {
     keep(ctx, ranks);
     ctx->saved_data["batch"] = y.size(0);
     const Tensor part = y.detach().contiguous();
-    for (int extra = 1; extra < sums; ++extra) all_reduced(part, ranks);
-    if (!ranks.shares_tokens()) return sums == 0 ? part : all_reduced(part, ranks);
-    return sums == 0 ? own_tokens(part, ranks).clone() : reduce_scattered(part, ranks);
+    return ranks.shares_tokens() ? reduce_scattered(part, ranks) : all_reduced(part, ranks);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    return {gather_tokens(grads[0], kept(ctx), ctx->saved_data["batch"].toInt()), Tensor(), Tensor()};
+    return {gather_tokens(grads[0], kept(ctx), ctx->saved_data["batch"].toInt()), Tensor()};
   }
 };
 
@@ -120,8 +118,8 @@ Entered enter_tensor_parallel(const Tensor& x, const TensorRanks& ranks, int64_t
   return {outputs[0], outputs[1]};
 }
 
-Tensor leave_tensor_parallel(const Tensor& y, const TensorRanks& ranks, int sums) {
-  return ranks.alone() ? y : Leave::apply(y, ranks, sums);
+Tensor leave_tensor_parallel(const Tensor& y, const TensorRanks& ranks) {
+  return ranks.alone() ? y : Leave::apply(y, ranks);
 }
 
 Tensor share_gradient(const Tensor& x, const TensorRanks& ranks) {

@@ -34,9 +34,8 @@ Entered enter_tensor_parallel(const Tensor& x, const TensorRanks& ranks, int64_t
 
 /// y [B, T, D], a part of a sum on each rank → the sum, as the rank's tokens under sequence parallelism. Every rank
 /// gets the same bits. Forward all-reduces, or reduce-scatters; backward sends nothing, or all-gathers.
-/// @param y     is spent: its memory may become the sum's. Nobody else reads it, and no backward has saved it.
-/// @param sums  how often it is summed: once, unless a fault is planted (0: not at all).
-Tensor leave_tensor_parallel(const Tensor& y, const TensorRanks& ranks, int sums = 1);
+/// @param y  is spent: its memory may become the sum's. Nobody else reads it, and no backward has saved it.
+Tensor leave_tensor_parallel(const Tensor& y, const TensorRanks& ranks);
 
 /// A value that all ranks have alike and each uses for its part: backward all-reduces its gradient.
 Tensor share_gradient(const Tensor& x, const TensorRanks& ranks);

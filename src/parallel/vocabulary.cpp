@@ -2,7 +2,6 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "base/fault.h"
 #include "ops/cross_entropy_parts.h"
 #include "ops/embedding.h"
 #include "ops/linear.h"
@@ -76,8 +75,7 @@ Head head_of(const Tensor& x, const Tensor& weight, const Tensor& targets, int64
   const int64_t first = first_vocabulary_row(vocab_size, ranks.rank(), ranks.size());
   ATHANOR_ASSERT(first + weight.size(0) == first_vocabulary_row(vocab_size, ranks.rank() + 1, ranks.size()));
   ops::check_targets(targets.cpu(), vocab_size);
-  const bool is_off = ranks.rank() == 1 && fault_planted("tensor.vocabulary_offset");
-  return {first + (is_off ? 1 : 0), chunk_tokens, ranks};
+  return {first, chunk_tokens, ranks};
 }
 
 }  // namespace

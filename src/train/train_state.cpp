@@ -71,6 +71,7 @@ DecoderOptions TrainState::decoder_options() {
   options.routing.combine = moe::parse_combine_weights(moe.combine_weights);
   options.dispatch = make_dispatch(config, mesh, dispatch_record);
   options.tensor = {&mesh.group(GroupKind::kTensor), config.parallelism.sequence_parallel};
+  options.observers = &observers;
   if (!plan.is_trivial()) {
     options.hooks.before_forward = [this](int64_t place) { gatherer.wait(place); };
     options.hooks.after_backward = [this](int64_t place) {
@@ -80,23 +81,25 @@ DecoderOptions TrainState::decoder_options() {
   return options;
 }
 
-TrainState::TrainState(const RunConfig& run_config, DataIdentity data_identity, const Mesh& shared)
-    : TrainState(run_config, std::move(data_identity), nullptr, &shared) {}
+TrainState::TrainState(const RunConfig& run_config, DataIdentity data_identity, const Mesh& shared,
+                       TrainStateOptions options)
+    : TrainState(run_config, std::move(data_identity), nullptr, &shared, std::move(options)) {}
 
-TrainState::TrainState(const RunConfig& run_config, DataIdentity data_identity)
-    : TrainState(run_config, std::move(data_identity), std::make_unique<OneRank>(run_config), nullptr) {}
+TrainState::TrainState(const RunConfig& run_config, DataIdentity data_identity, TrainStateOptions options)
+    : TrainState(run_config, std::move(data_identity), std::make_unique<OneRank>(run_config), nullptr,
+                 std::move(options)) {}
 
 TrainState::TrainState(const RunConfig& run_config, DataIdentity data_identity, std::unique_ptr<OneRank> alone,
-                       const Mesh* shared)
+                       const Mesh* shared, TrainStateOptions options)
     : config(run_config), stage(training_stages(config).front()), data(std::move(data_identity)),
       alone_(std::move(alone)), mesh(shared ? *shared : alone_->mesh), layout(mesh.layout()),
-      plan(mesh, parse_sharding(config.parallelism.sharding)),
+      observers(std::move(options.observers)), plan(mesh, parse_sharding(config.parallelism.sharding)),
       parameters(make_bucket_entries(held_parameters(config.model, config.parallelism, mesh.layout(), mesh.rank())),
                  config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat, ParameterStore::Use::kTraining,
                  plan.sharding(bucket_elements(config))),
-      reducer(parameters, plan, config.train.reduce_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat),
-      gatherer(parameters, plan), chunks(make_chunks()), pipeline(stages(), mesh.group(GroupKind::kPipeline)),
-      optimizer(config.optimizer, parameters) {
+      reducer(parameters, plan, config.train.reduce_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat, &observers),
+      gatherer(parameters, plan), chunks(make_chunks()), wrapped_(wrap(options)),
+      pipeline(stages(), mesh.group(GroupKind::kPipeline), &observers), optimizer(config.optimizer, parameters) {
   enter(stage);
   const ModelConfig& model = config.model;
   if (!model.is_moe()) return;
@@ -116,9 +119,18 @@ std::vector<std::unique_ptr<Decoder>> TrainState::make_chunks() {
   return result;
 }
 
+std::vector<std::unique_ptr<Stage>> TrainState::wrap(const TrainStateOptions& options) {
+  std::vector<std::unique_ptr<Stage>> result(chunks.size());
+  if (!options.wrap_stage) return result;
+  const int pipeline_rank = mesh.layout().coordinate(mesh.rank(), Axis::kPipeline);
+  const auto layers = stages_of(config.model, config.parallelism, pipeline_rank);
+  for (size_t c = 0; c < chunks.size(); ++c) result[c] = options.wrap_stage(*chunks[c], layers[c], mesh);
+  return result;
+}
+
 std::vector<Stage*> TrainState::stages() {
   std::vector<Stage*> result;
-  for (const auto& chunk : chunks) result.push_back(chunk.get());
+  for (size_t c = 0; c < chunks.size(); ++c) result.push_back(wrapped_[c] ? wrapped_[c].get() : chunks[c].get());
   return result;
 }
 

@@ -2,7 +2,6 @@
 
 #include <chrono>
 
-#include "base/fault.h"
 #include "optim/clip.h"
 #include "optim/gradient_norm.h"
 #include "optim/schedule.h"
@@ -83,7 +82,6 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
   report.reduction = s.reducer.trace();
   sum_over_ranks(s.mesh.group(GroupKind::kPipeline), report.parts);
   sum_over_ranks(s.mesh.group(GroupKind::kData), report.parts);
-  if (fault_planted("loss.divided_twice")) report.parts.loss_sum /= s.layout.data();
   const GradientNorms norms = gradient_norms(s.parameters, s.plan);
   report.grad_norm = norms.total;
   report.rank_norms = {norms.ranks, norms.experts};

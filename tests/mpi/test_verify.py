@@ -4,6 +4,7 @@ Layouts are drawn from seeds (layouts.py); `make fuzz-layouts` draws more.
 """
 import pathlib
 import re
+import subprocess
 
 import pytest
 
@@ -55,12 +56,14 @@ def verify(program, tmp_path):
     if launcher is None:
         pytest.skip("no MPI that has both an mpirun on the PATH and a plugin of ours (libathanor_mpi_*.so)")
 
-    def run(configuration, ranks, *options, faults=""):
+    def run(configuration, ranks, *options, faults="", plant=None):
         config = configuration
         if isinstance(configuration, dict):
             config = tmp_path / "run.toml"
             config.write_text(layouts.toml_of(configuration))
             options = ("--keep-size", *options)
+        if plant:
+            options = (*options, "--plant", plant)
         code, out, err, _ = launcher.run(ranks, program("athanor"), "verify", config, *options, timeout=300,
                                          env={"ATHANOR_FAULT": faults})
         return Done(code, out, err)
@@ -86,6 +89,7 @@ PLANTED = {
     "router.count_twice": r"expert counts: (chosen|taken) \(sparse layer 0, expert \d",
     "loss.divided_twice": r"loss and its parts: loss",
     "norm.one_shard": r"gradient norm: gradient norm|reports norm",
+    "grad.crossed_buckets": r"gradients, step 1: (model\.|lm_head)",
 }
 
 # Two tensor ranks in each of two stages, and what they share in other ways.
@@ -101,6 +105,7 @@ SHARED = {
 TIED = {"model.tie_word_embeddings": True}
 SEQUENCE = {"parallelism.sequence_parallel": True}
 AUX = {"moe.router_aux_loss_coef": 0.5}
+Z_LOSS = {"moe.router_z_loss_coef": 0.1}
 PLANTED_IN_SHARED = {
     "tensor.missing_all_reduce": ({}, r"gradients, step 1: model\.|loss and its parts: loss"),
     "tensor.doubled_all_reduce": ({}, r"gradients, step 1: model\.|loss and its parts: loss"),
@@ -110,13 +115,14 @@ PLANTED_IN_SHARED = {
     "pipeline.aux_lost": (AUX, r"loss and its parts: aux|gradients, step 1: model\.layers\.\d\.mlp\.gate"),
     "pipeline.microbatch_swapped": ({}, r"loss and its parts: loss|gradients, step 1: model\."),
     "pipeline.wrong_dtype": ({}, r"gradients, step 1: model\."),
+    "router.z_loss_lost_on_tensor_ranks": (Z_LOSS, r"gradients, step 1: model\.layers\.\d\.mlp\.gate\.weight"),
 }
 
 
 @pytest.mark.parametrize("fault", PLANTED_IN_SHARED)
 def test_a_fault_planted_among_tensor_ranks_and_stages_is_named(verify, fault):
     fields, named = PLANTED_IN_SHARED[fault]
-    done = verify({**SHARED, **fields}, 4, "--steps", 2, faults=f"{fault}:plant")
+    done = verify({**SHARED, **fields}, 4, "--steps", 2, plant=fault)
     assert done.code == 1, done
     assert any(re.search(named, line) for line in done.failures()), str(done)
 
@@ -132,9 +138,33 @@ def test_a_planted_fault_is_named(verify, fault):
     fields = dict(MOE)
     if fault == "router.count_twice":
         fields["parallelism.recompute"] = ["moe"]
-    done = verify(fields, 4, "--steps", 2, faults=f"{fault}:plant")
+    done = verify(fields, 4, "--steps", 2, plant=fault)
     assert done.code == 1, done
     assert any(re.search(PLANTED[fault], line) for line in done.failures()), done
+    assert f"planted on purpose: {fault}: " in done.err
+
+
+def test_every_plant_is_listed_and_has_a_test(program):
+    listed = subprocess.run([program("athanor"), "verify", "--plant", "list"], capture_output=True, text=True, check=True)
+    assert [line.split(":")[0] for line in listed.stdout.splitlines()] == sorted({**PLANTED, **PLANTED_IN_SHARED})
+
+
+def test_an_unknown_plant_is_refused_with_the_nearest(verify):
+    done = verify(MOE, 4, plant="grad.wrong_group_")
+    assert done.code == 2, done
+    assert 'did you mean "grad.wrong_group"?' in done.err and "norm.one_shard" in done.err, done
+
+
+def test_a_plant_that_a_layout_has_nothing_for_is_refused(verify):
+    done = verify(MOE, 4, "--steps", 1, plant="pipeline.tied_once")
+    assert done.code == 2, done
+    assert "--plant pipeline.tied_once: this layout has nothing for it; it needs a tied embedding, two stages" in done.err
+
+
+def test_no_fault_in_numerics_comes_from_the_environment(verify):
+    done = verify(MOE, 4, "--steps", 1, faults="grad.wrong_scale:plant")
+    assert done.code == 2, done
+    assert done.err.count('no fault point is called "grad.wrong_scale"') == 1, done
 
 
 def test_the_same_layout_without_faults_passes_and_repeats_its_bits(verify):

@@ -23,6 +23,6 @@ ATHANOR_CORE_ENTRY(verify) {
   refuse_misfits(config, ranks);
   const RunConfig small = make_small_run(config, ranks, {given.steps, given.dtype, given.keep_size});
   return in_world(world_options(small), [&](comm::World& world, Whereabouts&) {
-    return run_verify(small, {given.twice, given.keep}, world);
+    return run_verify(small, {given.twice, given.keep, given.plant}, world);
   });
 }

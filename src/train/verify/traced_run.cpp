@@ -53,10 +53,11 @@ void record_steps(TrainState& state, uint64_t draw, Trace& trace) {
 
 }  // namespace
 
-Trace trace_run(const RunConfig& config, uint64_t draw, const Mesh* mesh) {
+Trace trace_run(const RunConfig& config, uint64_t draw, const Mesh* mesh, plants::Plant* plant) {
   Trace trace;
   if (mesh) {
-    TrainState state(config, {}, *mesh);
+    TrainState state(config, {}, *mesh, plant ? plants::planted_options(*plant) : TrainStateOptions{});
+    if (plant) plant->watch(state);
     record_steps(state, draw, trace);
   } else {
     TrainState state(config, {});

@@ -12,6 +12,8 @@
 #include "base/process.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
+#include "train/verify/plants/names.h"
+#include "train/verify/plants/plant.h"
 #include "train/verify/reference_process.h"
 #include "train/verify/report.h"
 #include "train/verify/traced_run.h"
@@ -92,8 +94,9 @@ std::optional<bool> judge_traces(const RunConfig& small, int num_ranks, const fs
 
 enum Outcome : int64_t { kPassed, kFailed, kDrawAgain };
 
-// Collective. @param folder  of this draw.
-Outcome verify_draw(RunConfig small, const VerifyRequest& request, const Mesh& mesh, const fs::path& folder, int draw) {
+// Collective. @param folder  of this draw. @param plant  may be null.
+Outcome verify_draw(RunConfig small, const VerifyRequest& request, const Mesh& mesh, const fs::path& folder, int draw,
+                    plants::Plant* plant) {
   small.train.run_dir = (folder / "run").string();  // nothing of this belongs into the user's
   std::unique_ptr<ReferenceProcess> reference;
   if (mesh.is_first()) {
@@ -105,9 +108,10 @@ Outcome verify_draw(RunConfig small, const VerifyRequest& request, const Mesh& m
   }
   const std::string file = WholeTrace::file_name(mesh.rank());
   const auto data = static_cast<uint64_t>(draw);
-  const Trace trace = trace_run(small, data, &mesh);  // its first collective comes after rank 0 has made the folders
+  const Trace trace =
+      trace_run(small, data, &mesh, plant);  // its first collective comes after rank 0 has made the folders
   trace.write(folder / kLayoutFolder / file);
-  if (request.twice) trace_run(small, data, &mesh).write(folder / kSecondFolder / file);
+  if (request.twice) trace_run(small, data, &mesh, plant).write(folder / kSecondFolder / file);
   mesh.world().all().barrier();  // every trace is written
   Tensor outcome = at::zeros({1}, at::kLong);
   if (reference) {
@@ -119,14 +123,29 @@ Outcome verify_draw(RunConfig small, const VerifyRequest& request, const Mesh& m
   return static_cast<Outcome>(outcome.item<int64_t>());
 }
 
+// A fault that nothing met proves nothing. Collective.
+void refuse_idle(const std::string& name, const plants::Plant& plant, comm::World& world) {
+  const Tensor times = at::full({1}, plant.times(), at::kLong);
+  world.all().all_reduce(times).wait();
+  ATHANOR_CHECK(times.item<int64_t>() > 0, "--plant {}: this layout has nothing for it; it needs {}", name,
+                plants::find_plant(name)->needs);
+}
+
 }  // namespace
 
-int run_verify(const RunConfig& small, const VerifyRequest& request, comm::World& world) {
+int run_verify(const RunConfig& small, const VerifyRequest& request, comm::World& real_world) {
+  const std::unique_ptr<plants::Plant> plant = request.plant.empty() ? nullptr : plants::make_plant(request.plant);
+  const std::unique_ptr<comm::World> planted = plant ? plants::planted_world(real_world, *plant) : nullptr;
+  comm::World& world = planted ? *planted : real_world;
   const Mesh mesh(Layout(small, world.size()), world);
+  if (plant && mesh.is_first())
+    log::warn("planted on purpose: {}: {}", request.plant, plants::find_plant(request.plant)->does);
   const TraceFolder folder(world, request.keep);
   use_threads(small);
   for (int draw = 1;; ++draw) {
-    const Outcome outcome = verify_draw(small, request, mesh, folder.path() / fmt::format("draw-{}", draw), draw);
+    const Outcome outcome =
+        verify_draw(small, request, mesh, folder.path() / fmt::format("draw-{}", draw), draw, plant.get());
+    if (plant) refuse_idle(request.plant, *plant, world);
     if (outcome != kDrawAgain) return outcome == kPassed ? 0 : 1;
     if (mesh.is_first()) {
       log::info("data {}: a token stood between two experts, and rounding decided; drawing other data", draw);

@@ -2,6 +2,7 @@
 // athanor verify: does a layout compute what one rank computes?
 
 #include <filesystem>
+#include <string>
 
 #include "comm/world.h"
 #include "train/verify/small_model.h"
@@ -11,12 +12,14 @@ namespace athanor {
 struct VerifyRequest {
   bool twice = false;          ///< run the layout a second time: all bits must be equal
   std::filesystem::path keep;  ///< where the traces of all runs are left; empty: nowhere
+  std::string plant = {};      ///< a fault that is put into the layout's runs (plants/names.h); empty: none
 };
 
 /// Takes the steps of a small run (make_small_run) over the ranks of `world`; rank 0 has one rank take the same steps
 /// as a process of its own, compares, and prints what was found. Collective. Ranks on several hosts write their traces
 /// into the working directory, which they must share.
 /// @return on every rank: 0 if they agree within their bounds, 1 if they do not.
+/// @throws ConfigError if there is no such plant, or the layout has nothing for it.
 int run_verify(const RunConfig& small, const VerifyRequest& request, comm::World& world);
 
 /// What the process of one rank does: the run that `folder` describes, on data `draw`.

@@ -94,7 +94,7 @@ TEST(VerifyBatch, TokensAreRareAndFrequentAndDocumentsEnd) {
 
 TEST(ReferenceProcess, TheEnvironmentOfOneRankHasNothingOfTheLauncherAndNoFaults) {
   std::vector<std::string> given = {
-      "PATH=/bin",        "OMPI_COMM_WORLD_RANK=3", "PMI_RANK=3", "PMIX_RANK=3", "ATHANOR_FAULT=grad.wrong_scale:plant",
+      "PATH=/bin",        "OMPI_COMM_WORLD_RANK=3", "PMI_RANK=3", "PMIX_RANK=3", "ATHANOR_FAULT=train.after_step:kill",
       "OMP_NUM_THREADS=1"};
   std::vector<char*> pointers;
   for (auto& variable : given) pointers.push_back(variable.data());

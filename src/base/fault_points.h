@@ -1,0 +1,47 @@
+#pragma once
+// The places at which ATHANOR_FAULT (base/fault.h) can make the program fail, each with what a failure there plays.
+//
+// A new one is a line here, in the order of names; a call of fault_point or fault_errno under a name that is not here
+// does not compile.
+
+#include <string_view>
+
+namespace athanor {
+
+struct FaultPoint {
+  std::string_view name;
+  std::string_view plays;
+  bool answers_errno = false;  ///< fault_errno is called there: enospc and eio are possible, beside signals
+};
+
+inline constexpr bool kAnswersErrno = true;
+
+inline constexpr FaultPoint kFaultPoints[] = {
+    {"append.write", "a line of metrics or of a log that cannot be appended", kAnswersErrno},
+    {"bench.result", "a kernel whose result is wrong, so that its benchmark must refuse to time it", kAnswersErrno},
+    {"checkpoint.before_commit", "the end of a process when all pieces are written and the checkpoint is not yet one"},
+    {"checkpoint.piece", "a piece of a checkpoint that cannot be written, or the end of its writer", kAnswersErrno},
+    {"checkpoint.remove", "the end of a process while it removes an old checkpoint"},
+    {"export.before_commit", "the end of a process when a model folder is written and not yet in its place"},
+    {"files.write", "a file that cannot be written", kAnswersErrno},
+    {"folder.before_rename", "the end of a process between writing a folder and giving it its name"},
+    {"prepare.before_commit", "the end of prepare before the finished folder takes its place"},
+    {"prepare.before_gather", "the end of prepare between the token stream and the shards"},
+    {"prepare.chunk", "the end of prepare after a chunk of documents"},
+    {"prepare.committed", "the end of prepare after the manifest is in its place"},
+    {"prepare.moved", "the end of prepare after a shard was moved into its place"},
+    {"prepare.scatter", "the end of prepare while rows are scattered into buckets"},
+    {"prepare.scattered", "the end of prepare after all rows were scattered"},
+    {"prepare.shard", "the end of prepare after a shard"},
+    {"train.after_step", "the end of a run between two steps"},
+};
+
+/// Null: there is none of this name.
+constexpr const FaultPoint* find_fault_point(std::string_view name) {
+  for (const FaultPoint& point : kFaultPoints) {
+    if (point.name == name) return &point;
+  }
+  return nullptr;
+}
+
+}  // namespace athanor

@@ -1,0 +1,34 @@
+#include "parallel/observer.h"
+
+namespace athanor {
+
+const char* phase_name(Observation::Phase phase) {
+  switch (phase) {
+    case Observation::Phase::kForward: return "forward";
+    case Observation::Phase::kRecompute: return "recompute";
+    case Observation::Phase::kBackward: return "backward";
+    case Observation::Phase::kReduce: return "reduce";
+    case Observation::Phase::kReduced: return "reduced";
+    case Observation::Phase::kAddedBeside: return "added beside";
+  }
+  return "";
+}
+
+void Observers::tell(const Observation& observation) const {
+  const at::NoGradGuard no_grad;
+  for (const auto& observer : observers_) observer->observe(observation);
+}
+
+void Watch::tell(const std::string& place, Phase phase, const Tensor& x) const {
+  // With a version of its own: what is written into it is no business of autograd's, which refuses it for some views.
+  observers_->tell({place, phase, microbatch_, x.variable_data()});
+}
+
+void Watch::tell_gradient(const std::string& place, const Tensor& x) const {
+  if (!x.requires_grad()) return;
+  x.register_hook([observers = observers_, microbatch = microbatch_, &place](const Tensor& gradient) {
+    observers->tell({place, Phase::kBackward, microbatch, gradient.detach()});
+  });
+}
+
+}  // namespace athanor

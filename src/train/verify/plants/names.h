@@ -1,0 +1,49 @@
+#pragma once
+// The faults that `athanor verify --plant` puts into a run, to see that it names them: what each does, and what a
+// layout needs for it to make a difference. The front shows this table, so it needs no libtorch.
+
+#include <string_view>
+
+namespace athanor::plants {
+
+struct PlantName {
+  std::string_view name;
+  std::string_view does;
+  std::string_view needs;
+};
+
+inline constexpr PlantName kPlantNames[] = {
+    {"grad.crossed_buckets", "the sums of two buckets of one size change places", "two buckets of one group and size"},
+    {"grad.doubled_reduction", "the first bucket is summed twice", "two data ranks"},
+    {"grad.missing_reduction", "the first bucket's gradients of other ranks are lost", "two data ranks"},
+    {"grad.router_unsynchronised", "the routers' gradients of other ranks are lost", "experts, two data ranks"},
+    {"grad.wrong_group", "experts are summed over ranks that hold others", "two expert ranks"},
+    {"grad.wrong_scale", "the last bucket is averaged", "two data ranks"},
+    {"loss.divided_twice", "the loss is divided by the data ranks", "two data ranks"},
+    {"norm.one_shard", "the gradient norm is that of the first data rank's part", "two data ranks"},
+    {"pipeline.aux_lost", "balancing losses of all stages but the last are counted and not learned from",
+     "experts, two stages"},
+    {"pipeline.microbatch_swapped", "the second stage gets two microbatches in the wrong order",
+     "two stages, two microbatches"},
+    {"pipeline.tied_once", "embedding and output do not add up their gradients", "a tied embedding, two stages"},
+    {"pipeline.wrong_dtype",
+     "hidden states are sent in bfloat16; in a run in bfloat16 with 4 significant bits of its 8", "two stages"},
+    {"router.count_twice", "choices are counted again, as recomputation would", "experts"},
+    {"router.z_loss_lost_on_tensor_ranks",
+     "where tensor ranks share a layer, the z-loss is counted and not learned from",
+     "experts, two tensor ranks, moe.router_z_loss_coef"},
+    {"sequence.norm_unsynchronised", "a norm's gradient is that of a rank's own tokens", "sequence parallelism"},
+    {"tensor.doubled_all_reduce", "attention's parts are summed twice", "two tensor ranks"},
+    {"tensor.missing_all_reduce", "attention's parts are not summed", "two tensor ranks"},
+    {"tensor.vocabulary_offset", "the second tensor rank looks for targets one row off", "two tensor ranks"},
+};
+
+/// Null: there is none of this name.
+constexpr const PlantName* find_plant(std::string_view name) {
+  for (const PlantName& plant : kPlantNames) {
+    if (plant.name == name) return &plant;
+  }
+  return nullptr;
+}
+
+}  // namespace athanor::plants

@@ -1,0 +1,23 @@
+#pragma once
+// Which file makes which plant. Their names, with what they do, stand in names.h.
+
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "train/verify/plants/plant.h"
+
+namespace athanor::plants {
+
+struct Row {
+  std::string_view name;
+  std::function<std::unique_ptr<Plant>()> make;
+};
+
+std::vector<Row> gradient_plants();
+std::vector<Row> stage_plants();
+std::vector<Row> group_plants();
+std::vector<Row> pipeline_plants();
+
+}  // namespace athanor::plants

@@ -1,0 +1,44 @@
+"""ATHANOR_FAULT: what is armed is said at start, and what means nothing is refused before anything is done."""
+import os
+
+import pytest
+
+
+def run(athanor, faults, *arguments, **environment):
+    return athanor.run(*arguments, check=False, env={**os.environ, "ATHANOR_FAULT": faults, **environment})
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["config", "--help"], ["verify", "--plant", "list"]])
+def test_a_program_with_anything_armed_says_so_on_one_line(athanor, arguments):
+    done = run(athanor, "checkpoint.piece:kill@3,files.write:enospc@2+", *arguments)
+    assert done.returncode == 0
+    assert len(done.stderr.splitlines()) == 1
+    assert "FAIL ON PURPOSE" in done.stderr
+    assert "checkpoint.piece:kill@3" in done.stderr and "files.write:enospc@2+" in done.stderr
+
+
+def test_a_program_without_faults_says_nothing(athanor):
+    assert run(athanor, "", "--version").stderr == ""
+
+
+@pytest.mark.parametrize("faults, said", [
+    ("checkpoint.peice:kill", 'did you mean "checkpoint.piece"?'),
+    ("checkpoint.piece:kil", 'did you mean "kill"?'),
+    ("checkpoint.piece", "is not NAME:ACTION"),
+    ("checkpoint.piece:kill@many", "the number of the pass"),
+    ("train.after_step:enospc", "answers no error"),
+    ("norm.one_shard:plant", "no fault point is called"),
+])
+def test_what_means_nothing_is_refused_before_anything_is_done(athanor, tmp_path, faults, said):
+    text = tmp_path / "run.toml"
+    text.write_text("[model]\nfamily = \"olmo\"\n")
+    done = run(athanor, faults, "config", text)
+    assert done.returncode == 2
+    assert said in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_of_a_launched_job_rank_0_alone_speaks(athanor):
+    for rank, lines in ((0, 1), (1, 0)):
+        done = run(athanor, "train.after_step:kill@9", "--version", OMPI_COMM_WORLD_RANK=str(rank), OMPI_COMM_WORLD_SIZE="2")
+        assert len(done.stderr.splitlines()) == lines
