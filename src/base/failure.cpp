@@ -16,7 +16,7 @@ constexpr const char* kOutOfMemory = "out of memory; a smaller train.micro_batch
 
 // libtorch has an exception of its own for a device and none for the host, and this room knows neither: their words.
 bool tells_of_memory(std::string_view text) {
-  for (const char* words : {"out of memory", "can't allocate memory", "not enough memory"})
+  for (const char* words : {"out of memory", "can't allocate memory", "not enough memory", "no memory for"})
     if (text.find(words) != std::string_view::npos) return true;
   return false;
 }

@@ -82,6 +82,7 @@ TEST(Failure, OutOfMemoryIsRecognisedWhoeverSaysIt) {
   EXPECT_EQ(host.exit_code, exit_code::kMemory);
   EXPECT_NE(host.message.find("you tried to allocate 8 bytes"), std::string::npos);
   EXPECT_EQ(host.message.find("frame"), std::string::npos);
+  EXPECT_EQ(of(std::runtime_error("CUDA: allocate: no memory for 8 bytes")).exit_code, exit_code::kMemory);
   EXPECT_EQ(of(std::runtime_error("CUDA out of memory. Tried to allocate 2 GiB")).exit_code, exit_code::kMemory);
 }
 

@@ -168,10 +168,10 @@ c10::DataPtr CachingCpuAllocator::allocate(size_t bytes) {
   const size_t before = memory_.in_use_bytes;
   void* block = allocate_locked(bytes);
   if (!block) {
-    fail<Error>(
-        "out of memory: a tensor of {} bytes is needed, {} bytes are in use; a smaller train.micro_batch_size or "
-        "parallelism.recompute lowers the need",
-        bytes, memory_.in_use_bytes);
+    throw Error(fmt::format("out of memory: a tensor of {} bytes is needed, {} bytes are in use; a smaller "
+                            "train.micro_batch_size or parallelism.recompute lowers the need",
+                            bytes, memory_.in_use_bytes),
+                exit_code::kMemory);
   }
   memory_.peak_in_use_bytes = std::max(memory_.peak_in_use_bytes, memory_.in_use_bytes);
   count_for_thread(before, memory_.in_use_bytes);

@@ -11,7 +11,9 @@ Tensor flat_zeros(int64_t n, at::ScalarType dtype, c10::Device device) {
   if (bytes < kHugePage) return at::zeros({n}, dtype);
   const size_t mapped = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) fail<Error>("no memory for a buffer of {} bytes; a smaller model needs less", bytes);
+  if (memory == MAP_FAILED)
+    throw Error(fmt::format("no memory for a buffer of {} bytes; a smaller model needs less", bytes),
+                exit_code::kMemory);
   madvise(memory, mapped, MADV_HUGEPAGE);  // a wish: without it only speed is lost
   return at::from_blob(
       memory, {n}, [mapped](void* p) { munmap(p, mapped); }, at::TensorOptions().dtype(dtype));
