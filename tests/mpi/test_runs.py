@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -114,6 +115,14 @@ def test_parameters_without_decay_are_named_across_a_pipeline(open_mpi, program,
     assert_same_training(one, many)
     code, out, err, _ = open_mpi.run(2, many.program, "train", *many.words([*PIPELINE, "optimizer.no_weight_decay=[\"*bias\"]"]))
     assert code == 2 and "\"*bias\" matches no parameter" in err, out + err
+
+
+def test_ranks_count_the_tokens_of_the_unigram_entropy_together(open_mpi, program, data, tmp_path):
+    one, many = RankRun(program, tmp_path, data, "one"), RankRun(program, tmp_path, data, "many")
+    alone = subprocess.run([one.program, "train", *one.words(["train.steps=4"])], capture_output=True, text=True, check=True).stderr
+    said = many.on(open_mpi, 3, "train.steps=4", "train.global_batch_size=3").said
+    found = [re.findall(r"unigram entropy of the same split: ([\d.]+)", text) for text in (alone, said)]
+    assert len(found[0]) == 1 and found[0] == found[1], alone + said
 
 
 def test_a_run_moves_between_layouts_as_if_it_had_never_been_cut(open_mpi, program, data, tmp_path):
