@@ -58,7 +58,8 @@ struct ArmedFault {
 ///         the place does not play, a count that is not a positive number, an item without a colon.
 std::vector<ArmedFault> parse_faults(std::string_view text);
 
-/// What ATHANOR_FAULT arms in this process, on one line that says it is on purpose; empty: nothing. To be said at start.
+/// What ATHANOR_FAULT arms in this process, on one line that says it is on purpose; empty: nothing. To be said at
+/// start.
 /// @throws ConfigError, as parse_faults.
 std::string describe_armed_faults();
 
