@@ -20,11 +20,15 @@ inline constexpr FaultPoint kFaultPoints[] = {
     {"append.write", "a line of metrics or of a log that cannot be appended", kAnswersErrno},
     {"bench.result", "a kernel whose result is wrong, so that its benchmark must refuse to time it", kAnswersErrno},
     {"checkpoint.before_commit", "the end of a process when all pieces are written and the checkpoint is not yet one"},
+    {"checkpoint.hide", "an old checkpoint that cannot be removed", kAnswersErrno},
     {"checkpoint.piece", "a piece of a checkpoint that cannot be written, or the end of its writer", kAnswersErrno},
     {"checkpoint.remove", "the end of a process while it removes an old checkpoint"},
+    {"data.read", "a row of a shard that can no longer be read", kAnswersErrno},
     {"export.before_commit", "the end of a process when a model folder is written and not yet in its place"},
+    {"export.block", "a part of a model folder that cannot be written, or the end of its writer", kAnswersErrno},
     {"files.write", "a file that cannot be written", kAnswersErrno},
     {"folder.before_rename", "the end of a process between writing a folder and giving it its name"},
+    {"lock.take", "a file system that knows no locks", kAnswersErrno},
     {"prepare.before_commit", "the end of prepare before the finished folder takes its place"},
     {"prepare.before_gather", "the end of prepare between the token stream and the shards"},
     {"prepare.chunk", "the end of prepare after a chunk of documents"},
@@ -34,6 +38,7 @@ inline constexpr FaultPoint kFaultPoints[] = {
     {"prepare.scattered", "the end of prepare after all rows were scattered"},
     {"prepare.shard", "the end of prepare after a shard"},
     {"train.after_step", "the end of a run between two steps"},
+    {"train.save", "a checkpoint or a model for which there is no room", kAnswersErrno},
 };
 
 /// Null: there is none of this name.
