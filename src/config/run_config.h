@@ -193,8 +193,9 @@ struct MoeConfig {
             "towards an even load (DeepSeek-V3 has 0.001); 0 turns it off",
             not_negative());
     f.field("router_noise", router_noise,
-            "standard deviation of noise on the logits that experts are chosen by, in training; 0 turns it off",
-            not_negative());
+            "standard deviation of noise on the logits that experts are chosen by, in training; 0 turns it off; inf: "
+            "noise chooses alone, as in a test of layouts",
+            {"a number, 0 or more, or inf", [](const double& x) { return x >= 0; }});
     f.field("balance", balance,
             "how experts' loads are evened out beside the loss, in training: none (an expert takes what comes), "
             "capacity (the rest is dropped), swipe (exactly even, by re-assignment), forced_uniform (the same pattern "
