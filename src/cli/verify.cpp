@@ -18,8 +18,9 @@ void add_verify_command(CLI::App& app) {
       ->allow_extra_args(false);
   command->add_option("--steps", arguments->steps, "Optimizer steps to compare")->check(CLI::Range(1, 1000));
   command
-      ->add_option("--dtype", arguments->dtype,
-                   "Compare in this type alone; by default in float32, and in bfloat16 if that is the run's train.dtype")
+      ->add_option(
+          "--dtype", arguments->dtype,
+          "Compare in this type alone; by default in float32, and in bfloat16 if that is the run's train.dtype")
       ->check(CLI::IsMember({"float32", "bfloat16"}));
   command->add_option("--draws", arguments->draws, "Data sets that bfloat16 is compared on")->check(CLI::Range(1, 100));
   command->add_flag("--keep-size", arguments->keep_size, "The model and batch as configured, not a small version");

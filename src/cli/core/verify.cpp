@@ -21,10 +21,11 @@ ATHANOR_CORE_ENTRY(verify) {
   const RunConfig config = load_run_config(given.config_file, given.overrides,
                                            [&](const RunConfig& read) { return find_layout_faults(read, ranks); });
   refuse_misfits(config, ranks);
-  ATHANOR_CHECK(ranks > 1,
-                "verify: this is one rank, and one rank is what a layout is compared with; there is nothing to compare. "
-                "Start it as the job will be started, or smaller: mpirun -n 4 athanor verify {}",
-                given.config_file);
+  ATHANOR_CHECK(
+      ranks > 1,
+      "verify: this is one rank, and one rank is what a layout is compared with; there is nothing to compare. "
+      "Start it as the job will be started, or smaller: mpirun -n 4 athanor verify {}",
+      given.config_file);
   std::vector<RunConfig> smalls;
   for (const std::string& dtype : types_to_verify(config, given.dtype))
     smalls.push_back(make_small_run(config, ranks, {given.steps, dtype, given.keep_size}));

@@ -1,10 +1,10 @@
 #pragma once
 // What a small run in bf16 does otherwise than one in fp32, so that it can be compared closely.
 //
-// A token that stands near a tie between two experts goes to another one in one run than in the other, and changes every
-// gradient before it. In bf16 so many do that nothing could be told from it. So experts are chosen by counters there
-// (moe.router_noise = inf): in every run the same, whatever rounding does to scores. That scores choose alike is what
-// fp32 shows.
+// A token that stands near a tie between two experts goes to another one in one run than in the other, and changes
+// every gradient before it. In bf16 so many do that nothing could be told from it. So experts are chosen by counters
+// there (moe.router_noise = inf): in every run the same, whatever rounding does to scores. That scores choose alike is
+// what fp32 shows.
 
 #include "config/run_config.h"
 

@@ -195,7 +195,8 @@ class Comparer {
     const bool weight = spec.role == Role::kQuery || spec.role == Role::kKey, norm = spec.role == Role::kQkNorm;
     if (!weight && !norm) return 0;
     const auto& grad = one_.values(step, "grad", prefix + "v_proj.weight");
-    const double size = norm_of(grad.data(), static_cast<int64_t>(grad.size())) * projected_size(prefix + "v_proj", step);
+    const double size =
+        norm_of(grad.data(), static_cast<int64_t>(grad.size())) * projected_size(prefix + "v_proj", step);
     if (norm) return size / std::sqrt(static_cast<double>(config_.model.hidden_size));
     if (family_of(config_.model).qk_norm == QkNorm::kNone) {
       return size * projected_size(prefix + (spec.role == Role::kQuery ? "k_proj" : "q_proj"), step);
@@ -206,7 +207,8 @@ class Comparer {
   double projected_size(const std::string& projection, int64_t step) const {
     const auto& weight = one_.values(step - 1, "master", projection + ".weight");
     const double rows = static_cast<double>(weight.size()) / static_cast<double>(config_.model.hidden_size);
-    return std::max(norm_of(weight.data(), static_cast<int64_t>(weight.size())) / std::sqrt(std::max(1.0, rows)), 1e-30);
+    return std::max(norm_of(weight.data(), static_cast<int64_t>(weight.size())) / std::sqrt(std::max(1.0, rows)),
+                    1e-30);
   }
 
   void compare_gradients(int64_t step) {
@@ -240,8 +242,8 @@ class Comparer {
       const std::string& name = inventory_[i].name;
       const auto &grad = one_.values(step, "grad", name), &other = layout_.values(step, "grad", name),
                  &square = one_.values(step, "exp_avg_sq", name), &master = one_.values(step, "master", name);
-      const double least = std::max(least_gradient(numbers), cancelling_size(inventory_[i], step) /
-                                                                 std::sqrt(static_cast<double>(grad.size())));
+      const double least = std::max(least_gradient(numbers),
+                                    cancelling_size(inventory_[i], step) / std::sqrt(static_cast<double>(grad.size())));
       if (grad.size() == other.size() && grad.size() == square.size() && grad.size() == master.size())
         updates_[i].add_step({step, numbers.lr, scale, relative, least}, grad, other, square, master);
     }

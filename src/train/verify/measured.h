@@ -2,10 +2,10 @@
 // A layout in bf16 held against one rank in fp32, by the measure of one rank in bf16.
 //
 // A bound from worst cases has to be a few tenths in bf16, and much that is wrong is less. But how far bf16 is off need
-// not be bounded: one rank in bf16 shows it, for each tensor by itself, on the same data. What a layout does wrong comes
-// on top of that (noise_ratio.h). The run in fp32 that both are held against shares no rounding with either, and its
-// order of sums is one rank's: nothing of parallel/ takes part in it; that it computes what a layout does is what the
-// comparison in fp32 shows.
+// not be bounded: one rank in bf16 shows it, for each tensor by itself, on the same data. What a layout does wrong
+// comes on top of that (noise_ratio.h). The run in fp32 that both are held against shares no rounding with either, and
+// its order of sums is one rank's: nothing of parallel/ takes part in it; that it computes what a layout does is what
+// the comparison in fp32 shows.
 
 #include <map>
 
@@ -22,10 +22,12 @@ class MeasuredComparison {
   /// The runs on one data set: the layout's and one rank's in bf16, one rank's in fp32.
   void add(const WholeTrace& layout, const WholeTrace& one, const WholeTrace& truth);
 
-  /// What failed of the measured comparisons, by name; what must be equal is a fault at once.
+  /// What failed. Of measured comparisons by name, since they count if they fail on other data too (kChanceOnce); what
+  /// must be equal, or follows from the layout's own numbers, is a fault at once.
   struct Findings {
-    Comparisons comparisons;              ///< faults: of what must be equal
-    std::map<std::string, std::string> failed;  ///< a measured comparison and its line
+    Comparisons comparisons;  ///< faults: of what must be equal
+    /// Measured comparisons and their lines, in the order of a step.
+    std::vector<std::pair<std::string, std::string>> failed;
   };
   Findings finish();
 

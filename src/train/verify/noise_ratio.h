@@ -29,18 +29,23 @@ double freedom_of(int64_t elements, int64_t width);
 /// The sums that are compared: of one tensor or number over steps and data sets.
 class PooledNoise {
  public:
-  /// @param layout, one  squared errors. @param more  what the layout's own roundings add to one rank's.
+  /// One step on one data set. @param layout, one  squared errors. @param more  what the layout's own roundings add to
+  /// one rank's. @param size  the square of what is off. @param freedom  independent numbers in each error.
   void add(double layout, double one, double more, double size, double freedom) {
-    layout_ += layout, one_ += one + more, size_ += size;
-    if (size > 0 || layout > 0) freedom_ += freedom;
+    pool(layout, one + more, size, freedom, one + more);
   }
+  /// Of single numbers, whose errors do not tell how large these are as a rule: each counts alike.
+  void add_number(double layout, double one, double more, double size) { pool(layout, one + more, size, 1, 1); }
+
   /// Relative to the size; where that is nothing, as they are.
-  double error() const;
+  double error() const { return relative(layout_); }
   double bound() const;
 
  private:
+  void pool(double layout, double one, double size, double freedom, double weight);
   double relative(double square) const;
-  double layout_ = 0, one_ = 0, size_ = 0, freedom_ = 0;
+
+  double layout_ = 0, one_ = 0, size_ = 0, weights_ = 0, squared_weights_ = 0;
 };
 
 }  // namespace athanor

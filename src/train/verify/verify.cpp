@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
+#include <set>
 
 #include "base/fault.h"
 #include "base/files.h"
@@ -78,8 +78,7 @@ void use_threads(const RunConfig& config) {
 std::string draw_folder(int draw) { return fmt::format("draw-{}", draw); }
 
 // Of the layout's run on one data set.
-void trace_layout(RunConfig small, const VerifyRequest& request, const Mesh& mesh, const fs::path& root,
-                  int draw) {
+void trace_layout(RunConfig small, const VerifyRequest& request, const Mesh& mesh, const fs::path& root, int draw) {
   const fs::path folder = root / draw_folder(draw);
   const std::string file = WholeTrace::file_name(mesh.rank());
   const auto data = static_cast<uint64_t>(draw);
@@ -98,9 +97,8 @@ std::unique_ptr<ReferenceProcess> start_reference(const RunConfig& small, const 
   const RunConfig one = make_reference_run(small);
   write_file_atomically(root / kReferenceFile, dump_run_config(one, false));
   if (is_measured(small)) write_file_atomically(root / kTruthFile, dump_run_config(make_truth_run(one), false));
-  return std::make_unique<ReferenceProcess>(
-      std::vector<std::string>{"verify", "--reference", root.string(), "--draw", std::to_string(first), "--draws",
-                               std::to_string(count)});
+  return std::make_unique<ReferenceProcess>(std::vector<std::string>{
+      "verify", "--reference", root.string(), "--draw", std::to_string(first), "--draws", std::to_string(count)});
 }
 
 // "equal", or a fault for each difference of bits.
@@ -130,8 +128,8 @@ Outcome judge_traces(const RunConfig& small, int num_ranks, const fs::path& fold
   return found.faults.empty() ? kPassed : kFailed;
 }
 
-// A measured comparison that failed on the first data sets, by name, with its line.
-using Suspects = std::map<std::string, std::string>;
+// Measured comparisons that failed on the first data sets, by name.
+using Suspects = std::set<std::string>;
 
 // The same of draws [first, first + request.draws) of a run whose noise is measured. What fails must fail on other data
 // too. @param suspects  of the draws before these; then, what failed here.
@@ -155,7 +153,7 @@ Outcome judge_measured(const RunConfig& small, int num_ranks, const fs::path& ro
   }
   found.faults.insert(found.faults.end(), faults.begin(), faults.end());
   if (found.faults.empty() && !again && !failed.empty()) {
-    suspects = std::move(failed);
+    for (const auto& [name, line] : failed) suspects.insert(name);
     return kDrawAgain;
   }
   for (const auto& [name, line] : failed) found.faults.push_back(line);
@@ -182,9 +180,9 @@ Outcome verify_draws(RunConfig small, const VerifyRequest& request, const Mesh& 
   if (reference) {
     reference->wait();
     const int num_ranks = mesh.world().size();
-    outcome = is_measured(small) ? judge_measured(small, num_ranks, root, request, first, suspects)
-                                 : judge_traces(small, num_ranks, root / draw_folder(first), request.twice,
-                                                first == kMostDraws);
+    outcome = is_measured(small)
+                  ? judge_measured(small, num_ranks, root, request, first, suspects)
+                  : judge_traces(small, num_ranks, root / draw_folder(first), request.twice, first == kMostDraws);
   }
   return share_outcome(mesh, outcome);
 }
@@ -196,7 +194,8 @@ struct TypeVerdict {
 };
 
 // Of one type. Collective.
-TypeVerdict verify_type(const RunConfig& small, const VerifyRequest& request, comm::World& world, const fs::path& root) {
+TypeVerdict verify_type(const RunConfig& small, const VerifyRequest& request, comm::World& world,
+                        const fs::path& root) {
   const Mesh mesh(Layout(small, world.size()), world);
   const std::string& dtype = small.train.dtype;
   const int count = is_measured(small) ? request.draws : 1;
@@ -220,12 +219,14 @@ std::string summary(const RunConfig& small, int num_ranks, const std::vector<Typ
   for (const auto& [dtype, draws, passed] : verdicts) {
     const bool several = dtype == "bfloat16" && draws > 1;
     (passed ? agree : differ)
-        .push_back(fmt::format("{} (data {})", dtype, several ? fmt::format("1 to {}", draws) : fmt::format("{}", draws)));
+        .push_back(
+            fmt::format("{} (data {})", dtype, several ? fmt::format("1 to {}", draws) : fmt::format("{}", draws)));
   }
-  std::string text = fmt::format("{}: this layout ({})", differ.empty() ? "PASS" : "FAIL",
-                                 describe_layout(small, num_ranks));
+  std::string text =
+      fmt::format("{}: this layout ({})", differ.empty() ? "PASS" : "FAIL", describe_layout(small, num_ranks));
   if (!differ.empty()) text += " differs from one rank in " + join(differ, " and ");
-  if (!agree.empty()) text += fmt::format("{} in {}", differ.empty() ? " agrees with one rank" : "; agrees", join(agree, " and "));
+  if (!agree.empty())
+    text += fmt::format("{} in {}", differ.empty() ? " agrees with one rank" : "; agrees", join(agree, " and "));
   return text + fmt::format("; model seed {}, {} steps", small.train.seed, small.train.steps);
 }
 
