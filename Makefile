@@ -1,6 +1,6 @@
 # Thin on purpose: each target does all of its own set-up and hands over to a script that says what it does.
 
-.PHONY: setup build quickstart test fuzz-layouts check format bench bench-moe bench-overhead bench-data clean
+.PHONY: setup build quickstart test test-all fuzz-layouts check format bench bench-moe bench-overhead bench-data clean
 
 build:       ## build/athanor
 	@scripts/build
@@ -13,6 +13,11 @@ quickstart:  ## text, tokenizer, shards, a small model trained for five minutes,
 
 test:        ## every test that needs no GPU
 	@scripts/test
+
+test-all: test  ## and the slow ones, and 200 layouts drawn from seeds in each type
+	@ctest --test-dir build -L slow --no-tests=ignore --output-on-failure
+	@scripts/fuzz_layouts 200 --dtype float32
+	@scripts/fuzz_layouts 200 --dtype bfloat16
 
 fuzz-layouts:  ## N layouts drawn from seeds (100), each held against one rank by `athanor verify`
 	@scripts/setup --tests

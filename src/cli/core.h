@@ -48,13 +48,14 @@ struct VerifyArguments {
   std::string config_file;
   std::vector<std::string> overrides;
   int64_t steps = 3;
-  std::string dtype = "float32";
+  std::string dtype;  ///< empty: float32, and the run's own
+  int draws = 3;      ///< data sets in bfloat16
   bool keep_size = false;
   bool twice = false;
   std::string keep;       ///< empty: traces are removed
   std::string plant;      ///< a fault to put into the layout's run; empty: none
   std::string reference;  ///< the folder in which this is the process of one rank; empty: it is not
-  uint64_t draw = 1;      ///< of the process of one rank: which data
+  uint64_t draw = 1;      ///< of the process of one rank: the first of its data sets
 };
 
 struct DryRunArguments {

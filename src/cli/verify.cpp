@@ -38,9 +38,11 @@ void add_verify_command(CLI::App& app) {
       ->allow_extra_args(false);
   command->add_option("--steps", arguments->steps, "Optimizer steps to compare")->check(CLI::Range(1, 1000));
   command
-      ->add_option("--dtype", arguments->dtype,
-                   "Of forward and backward; float32 has tight bounds, whatever train.dtype says")
+      ->add_option(
+          "--dtype", arguments->dtype,
+          "Compare in this type alone; by default in float32, and in bfloat16 if that is the run's train.dtype")
       ->check(CLI::IsMember({"float32", "bfloat16"}));
+  command->add_option("--draws", arguments->draws, "Data sets that bfloat16 is compared on")->check(CLI::Range(1, 100));
   command->add_flag("--keep-size", arguments->keep_size, "The model and batch as configured, not a small version");
   command->add_flag("--twice", arguments->twice, "Run the layout twice: all bits must be equal");
   command->add_option("--keep", arguments->keep, "A folder where the traces of all runs are left");
@@ -55,7 +57,7 @@ void add_verify_command(CLI::App& app) {
       ->needs(is_dry);
   command->add_flag("--json", dry->json, "The dry run as JSON")->needs(is_dry);
   command->add_option("--reference", arguments->reference, "What one rank runs; verify starts this itself")->group("");
-  command->add_option("--draw", arguments->draw, "Which data that is")->group("");
+  command->add_option("--draw", arguments->draw, "The first of its data sets")->group("");
   command->footer(
       "Ends with 0 if every number, gradient and parameter is within its bound, with 1 and their names if not.\n"
       "Example: mpirun -n 8 athanor verify run.toml --set parallelism.expert_parallel_degree=4\n"

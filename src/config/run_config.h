@@ -212,8 +212,10 @@ struct MoeConfig {
             "towards an even load (DeepSeek-V3 has 0.001); 0 turns it off",
             zero_or_fp32_up_to(kMaxScale));
     f.field("router_noise", router_noise,
-            "standard deviation of noise on the logits that experts are chosen by, in training; 0 turns it off",
-            zero_or_fp32_up_to(kMaxScale));
+            "standard deviation of noise on the logits that experts are chosen by, in training; 0 turns it off; inf: "
+            "noise chooses alone, as in a test of layouts",
+            {fmt::format("0, inf, or a number from {:.3g} to {:.3g}, which fp32 holds", FLT_MIN, kMaxScale),
+             [](const double& x) { return x == 0 || x == INFINITY || (x >= FLT_MIN && x <= kMaxScale); }});
     f.field("balance", balance,
             "how experts' loads are evened out beside the loss, in training: none (an expert takes what comes), "
             "capacity (the rest is dropped), swipe (exactly even, by re-assignment), forced_uniform (the same pattern "

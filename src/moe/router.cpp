@@ -55,7 +55,7 @@ Tensor noise_like(const Tensor& logits_TE, const RouterNoise& noise, int64_t num
   const int64_t first = noise.position.first_sequence * per_sequence;
   ops::for_rows(out.numel(), 1, [&](int64_t begin, int64_t end) {
     random.fill_normal(value + begin, static_cast<uint64_t>(first + begin), static_cast<uint64_t>(first + end),
-                       noise.stddev);
+                       noise.decides_alone() ? 1.0 : noise.stddev);
   });
   return out;
 }
@@ -64,6 +64,7 @@ Tensor noise_like(const Tensor& logits_TE, const RouterNoise& noise, int64_t num
 Tensor choosing_scores(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOptions& options,
                        const kernels::RouterRule& rule, int64_t num_sequences) {
   Tensor scores = scores_TE;
+  if (options.training && options.noise.decides_alone()) return noise_like(logits_TE, options.noise, num_sequences);
   if (options.training && options.noise.stddev > 0) {
     const Tensor noisy = logits_TE.to(at::kFloat) + noise_like(logits_TE, options.noise, num_sequences);
     scores = compute_scores(noisy, rule).scores_TE;
@@ -120,10 +121,11 @@ void balance_choices(const RouterOptions& options, const Tensor& scores_TE, int6
 void decide(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOptions& options,
             const kernels::RouterRule& rule, int64_t num_sequences, Routing& r) {
   const at::NoGradGuard no_grad;
-  r.expert_ids_TK = choose(choosing_scores(logits_TE, scores_TE, options, rule, num_sequences), options.k);
+  const Tensor chosen_by_TE = choosing_scores(logits_TE, scores_TE, options, rule, num_sequences);
+  r.expert_ids_TK = choose(chosen_by_TE, options.k);
   if (!options.training) return;
   r.count_BE = count_choices(r.expert_ids_TK, num_sequences, rule.width);
-  balance_choices(options, scores_TE, num_sequences, r);
+  balance_choices(options, options.noise.decides_alone() ? chosen_by_TE : scores_TE, num_sequences, r);
   r.load_E = count_taken(r.expert_ids_TK, rule.width);
   if (options.expert_ranks > 1) {
     r.to_rank_R = tokens_per_dest_rank(r.expert_ids_TK, rule.width / options.expert_ranks, options.expert_ranks);

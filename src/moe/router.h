@@ -1,6 +1,7 @@
 #pragma once
 // Which experts a token goes to, and with which weight.
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,14 @@ struct BatchPosition {
 /// Normal noise on the logits by which experts are chosen. Each number is a function of seed, layer, step, the token's
 /// place in the global batch, and the expert.
 struct RouterNoise {
-  double stddev = 0;  ///< 0: none
+  /// 0: none. Infinity: logits count for nothing, so that choices, and what a capacity keeps by score, are functions of
+  /// counters alone; a rounding cannot change them (train/verify/bf16_run.h).
+  double stddev = 0;
   uint64_t seed = 0;
   int64_t layer = 0;
   BatchPosition position;
+
+  bool decides_alone() const { return std::isinf(stddev); }
 };
 
 /// How one layer routes.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <cmath>
 
 #include "base/random.h"
@@ -160,6 +162,19 @@ TEST(Router, NoiseIsThatOfTheTokenInItsStepHoweverTheBatchIsCut) {
   o.noise.position.first_sequence = 0;
   o.noise.layer = 2;
   EXPECT_FALSE(at::equal(whole, route(x, router, o, kSequences).expert_ids_TK));
+}
+
+TEST(Router, NoiseWithoutBoundDecidesAloneWhateverTheLogitsAre) {
+  const Tensor x = random_tokens(19);
+  RouterOptions o = options();
+  o.balance = {Balance::kCapacity, 1, 0.8, CapacityOrder::kScore};
+  o.noise = {std::numeric_limits<double>::infinity(), 5, 1, {.step = 7}};
+  const Routing a = route(x, random_router(18), o, kSequences), b = route(x, random_router(20), o, kSequences);
+  EXPECT_TRUE(at::equal(a.expert_ids_TK, b.expert_ids_TK)) << "and what an expert keeps";
+  EXPECT_GT(a.num_dropped, 0);
+  EXPECT_FALSE(at::equal(a.weights_TK, b.weights_TK)) << "weights are of the scores";
+  o.noise.position.step = 8;
+  EXPECT_FALSE(at::equal(a.expert_ids_TK, route(x, random_router(18), o, kSequences).expert_ids_TK));
 }
 
 TEST(Router, SwipeEvensEachGroupAndWeighsAMovedTokenByItsProbabilityForTheExpertItGot) {

@@ -11,11 +11,6 @@ class Drawn:
     ranks: int
     fields: dict
 
-    @property
-    def dtype(self):
-        """Every sixth is computed in bf16, whose bounds tell gross faults only."""
-        return "bfloat16" if self.seed % 6 == 0 else "float32"
-
     def toml(self):
         return toml_of(self.fields)
 

@@ -12,6 +12,8 @@ import launchers
 import layouts
 
 SAMPLE = range(1, 49)
+SAMPLE_IN_BF16 = range(101, 111)
+TYPES = ["float32", "bfloat16"]
 
 MOE = {
     "model.family": "olmoe",
@@ -47,6 +49,9 @@ class Done:
     def failures(self):
         return [line for line in self.out.splitlines() if line.startswith("FAIL ")]
 
+    def last_line(self):
+        return self.out.strip().splitlines()[-1]
+
 
 @pytest.fixture
 def verify(program, tmp_path):
@@ -74,9 +79,17 @@ def verify(program, tmp_path):
 @pytest.mark.parametrize("seed", SAMPLE)
 def test_a_drawn_layout_computes_what_one_rank_computes(verify, seed):
     drawn = layouts.draw_layout(seed)
-    done = verify(drawn.fields, drawn.ranks, "--steps", 3, "--dtype", drawn.dtype)
+    done = verify(drawn.fields, drawn.ranks, "--steps", 3, "--dtype", "float32")
     assert done.code == 0, f"seed {seed}, {drawn.ranks} ranks\n{drawn.toml()}\n{done}"
-    assert "PASS" in done.out
+    assert done.last_line().startswith("PASS: ")
+
+
+@pytest.mark.parametrize("seed", SAMPLE_IN_BF16)
+def test_a_drawn_layout_computes_in_bfloat16_what_one_rank_computes(verify, seed):
+    drawn = layouts.draw_layout(seed, most_ranks=8)
+    done = verify(drawn.fields, drawn.ranks, "--steps", 3, "--dtype", "bfloat16")
+    assert done.code == 0, f"seed {seed}, {drawn.ranks} ranks\n{drawn.toml()}\n{done}"
+    assert done.last_line().startswith("PASS: ")
 
 
 # What is planted, and what must be named for it.
@@ -119,26 +132,29 @@ PLANTED_IN_SHARED = {
 }
 
 
+@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("fault", PLANTED_IN_SHARED)
-def test_a_fault_planted_among_tensor_ranks_and_stages_is_named(verify, fault):
+def test_a_fault_planted_among_tensor_ranks_and_stages_is_named(verify, fault, dtype):
     fields, named = PLANTED_IN_SHARED[fault]
-    done = verify({**SHARED, **fields}, 4, "--steps", 2, plant=fault)
+    done = verify({**SHARED, **fields}, 4, "--steps", 2, "--dtype", dtype, plant=fault)
     assert done.code == 1, done
     assert any(re.search(named, line) for line in done.failures()), str(done)
 
 
+@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("fields", [TIED, SEQUENCE, AUX], ids=["tied", "sequence", "aux"])
-def test_tensor_ranks_in_stages_without_faults_pass_and_repeat_their_bits(verify, fields):
-    done = verify({**SHARED, **fields}, 4, "--steps", 2, "--twice")
+def test_tensor_ranks_in_stages_without_faults_pass_and_repeat_their_bits(verify, fields, dtype):
+    done = verify({**SHARED, **fields}, 4, "--steps", 2, "--twice", "--dtype", dtype)
     assert done.code == 0, done
 
 
+@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("fault", PLANTED)
-def test_a_planted_fault_is_named(verify, fault):
+def test_a_planted_fault_is_named(verify, fault, dtype):
     fields = dict(MOE)
     if fault == "router.count_twice":
         fields["parallelism.recompute"] = ["moe"]
-    done = verify(fields, 4, "--steps", 2, plant=fault)
+    done = verify(fields, 4, "--steps", 2, "--dtype", dtype, plant=fault)
     assert done.code == 1, done
     assert any(re.search(PLANTED[fault], line) for line in done.failures()), done
     assert f"planted on purpose: {fault}: " in done.err
@@ -167,8 +183,38 @@ def test_no_fault_in_numerics_comes_from_the_environment(verify):
     assert done.err.count('no fault point is called "grad.wrong_scale"') == 1, done
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_softmax_s_backward_rounds_is_not_held_against_the_gradient_that_it_leaves(verify, seed):
+    """Of two tokens the first sees itself alone and the last has no target: gradients of queries and keys nearly vanish."""
+    fields = {**MOE, "data.seq_len": 2, "train.seed": seed, "parallelism.data_parallel_shard_degree": 2,
+              "parallelism.tensor_parallel_degree": 2, "parallelism.sequence_parallel": True}
+    done = verify(fields, 4, "--steps", 3, "--dtype", "float32")
+    assert done.code == 0, done
+
+
+def test_a_run_in_bfloat16_is_compared_in_both_types_and_the_last_line_says_so(verify):
+    done = verify({**MOE, "train.dtype": "bfloat16"}, 4, "--steps", 2, "--draws", 2)
+    assert done.code == 0, done
+    assert re.match(r"PASS: this layout \(4 ranks: .*\) agrees with one rank in float32 \(data 1\) and bfloat16 \(data 1 to 2\)",
+                    done.last_line()), done
+    done = verify({**MOE, "train.dtype": "bfloat16"}, 4, "--steps", 2, "--dtype", "bfloat16", plant="loss.divided_twice")
+    assert done.code == 1, done
+    assert re.match(r"FAIL: this layout \(.*\) differs from one rank in bfloat16", done.last_line()), done
+
+
+def test_a_run_in_float32_is_compared_in_that_alone(verify):
+    done = verify({**MOE, "train.dtype": "float32"}, 4, "--steps", 2)
+    assert done.code == 0 and "bfloat16" not in done.out, done
+
+
+def test_one_rank_has_nothing_to_be_compared_with(verify):
+    done = verify({**MOE, "parallelism.data_parallel_shard_degree": 1, "parallelism.expert_parallel_degree": 1}, 1)
+    assert done.code == 2 and "PASS" not in done.out, done
+    assert "mpirun -n" in done.err, done
+
+
 def test_the_same_layout_without_faults_passes_and_repeats_its_bits(verify):
-    done = verify(MOE, 4, "--steps", 3, "--twice")
+    done = verify(MOE, 4, "--steps", 3, "--twice", "--dtype", "float32")
     assert done.code == 0, done
     assert "equal" in next(line for line in done.out.splitlines() if line.startswith("a second run"))
 
@@ -177,7 +223,7 @@ def test_half_the_ranks_with_twice_the_microbatches_agree_with_one_rank_too(veri
     """Gradient accumulation: 4 ranks of 2 microbatches and 2 ranks of 4 are the same batch."""
     for ranks in (4, 2):
         fields = {**MOE, "parallelism.data_parallel_shard_degree": ranks}
-        done = verify(fields, ranks, "--steps", 3, "--keep", tmp_path / str(ranks))
+        done = verify(fields, ranks, "--steps", 3, "--dtype", "float32", "--keep", tmp_path / str(ranks))
         assert done.code == 0, done
 
 

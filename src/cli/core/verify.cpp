@@ -4,16 +4,32 @@
 #include "base/launched.h"
 #include "cli/core.h"
 #include "cli/core/in_world.h"
+#include "config/dump.h"
 #include "config/toml_reader.h"
 #include "ops/cpu_allocator.h"
 #include "train/start.h"
 
+namespace {
+
+using namespace athanor;
+
+// The small run in one type, and the layout that resumes it, if one was asked for.
+TypedRun typed_run(const RunConfig& config, int ranks, const VerifyArguments& given, const std::string& dtype) {
+  TypedRun run{make_small_run(config, ranks, {given.steps, dtype, given.keep_size, given.keep_depth}), {}};
+  if (given.then.empty()) return run;
+  run.then = parse_run_config(dump_run_config(run.small, false), "--then", given.then,
+                              [&](const RunConfig& read) { return find_layout_faults(read, ranks); });
+  return run;
+}
+
+}  // namespace
+
 ATHANOR_CORE_ENTRY(verify) {
-  using namespace athanor;
   const auto& given = *static_cast<const VerifyArguments*>(arguments);
   ops::install_caching_cpu_allocator();
-  if (!given.reference.empty()) {
-    run_reference(given.reference, given.draw);
+  const Reference reference = parse_reference(given.reference);
+  if (!given.as_reference.empty()) {
+    run_reference(given.as_reference, given.draw, static_cast<uint64_t>(given.draws), reference);
     return 0;
   }
   // What does not fit is told before anybody communicates.
@@ -21,8 +37,17 @@ ATHANOR_CORE_ENTRY(verify) {
   const RunConfig config = load_run_config(given.config_file, given.overrides,
                                            [&](const RunConfig& read) { return find_layout_faults(read, ranks); });
   refuse_misfits(config, ranks);
-  const RunConfig small = make_small_run(config, ranks, {given.steps, given.dtype, given.keep_size});
-  return in_world(world_options(small), [&](comm::World& world, Whereabouts&) {
-    return run_verify(small, {given.twice, given.keep, given.plant}, world);
+  ATHANOR_CHECK(
+      ranks > 1 || reference == Reference::kPortable,
+      "verify: this is one rank, and one rank is what a layout is compared with; there is nothing to compare. Start it "
+      "as the job will be started, or smaller: mpirun -n 4 athanor verify {0}; or hold one rank against portable forms: "
+      "athanor verify {0} --reference portable",
+      given.config_file);
+  ATHANOR_CHECK(given.then.empty() || given.plant.empty(), "verify: --plant and --then do not go together; leave one out");
+  std::vector<TypedRun> runs;
+  for (const std::string& dtype : types_to_verify(config, given.dtype, reference))
+    runs.push_back(typed_run(config, ranks, given, dtype));
+  return in_world(world_options(runs.front().small), [&](comm::World& world, Whereabouts&) {
+    return run_verify(runs, {reference, given.twice, given.draws, given.keep, given.plant}, world);
   });
 }

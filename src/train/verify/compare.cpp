@@ -6,7 +6,9 @@
 #include <map>
 #include <numeric>
 
+#include "config/families.h"
 #include "optim/clip.h"
+#include "train/verify/parts.h"
 
 namespace athanor {
 namespace {
@@ -18,18 +20,6 @@ constexpr const char* kFirstGradients = "gradients, step 1";
 constexpr const char* kLaterGradients = "gradients, later";
 constexpr const char* kFirstParameters = "initial parameters";
 constexpr const char* kParameters = "parameters";
-
-double norm_of(const float* x, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
-  return std::sqrt(sum);
-}
-
-double distance(const float* a, const float* b, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
-  return std::sqrt(sum);
-}
 
 class Comparer {
  public:
@@ -177,15 +167,6 @@ class Comparer {
     add(kCounts, name, step, difference / std::max(all, 1.0), may / std::max(all, 1.0));
   }
 
-  // Calls visit(name, begin, end) for a parameter or each of its experts.
-  template <class Visit>
-  static void for_parts(const ParameterSpec& spec, Visit visit) {
-    const int64_t parts = spec.is_expert() ? spec.shape[0] : 1, size = spec.num_elements() / parts;
-    for (int64_t part = 0; part < parts; ++part) {
-      visit(spec.is_expert() ? fmt::format("{}[{}]", spec.name, part) : spec.name, part * size, (part + 1) * size);
-    }
-  }
-
   bool both_hold(const ParameterSpec& spec, const char* quantity, int64_t step, const std::vector<float>& a,
                  const std::vector<float>& b) {
     if (a.size() == b.size() && static_cast<int64_t>(b.size()) == spec.num_elements()) return true;
@@ -200,19 +181,51 @@ class Comparer {
     return 1e-3 * numbers.grad_norm / std::sqrt(static_cast<double>(count_parameters(config_.model)));
   }
 
+  // The size of what a parameter's gradient is made of, which keeps its errors where it cancels.
+  //
+  // Backward of attention's softmax takes two numbers of the size of dP = dO · V from each other. For a token that sees
+  // itself alone, or whose output only reaches a loss with a small coefficient, all that is left of the gradients of
+  // queries and keys is what they round: with two tokens in a sequence, the last of which has no target, they are 600
+  // times smaller than elsewhere and their errors are not. dV = Pᵀ · dO is made of the same dO and does not cancel. By
+  // its size: a score's gradient is ‖dV‖ · rms(V), and that of the weights behind it has, as they have, the factor x;
+  // the key that it is multiplied with has the size of a normed vector, or rms(K), over the root of head_dim; where the
+  // query was normed, its gradient is divided by rms(Q). A norm's weight lacks x, whose size is √hidden.
+  double cancelling_size(const ParameterSpec& spec, int64_t step) const {
+    const std::string prefix = spec.name.substr(0, spec.name.find("self_attn.") + 10);
+    const bool weight = spec.role == Role::kQuery || spec.role == Role::kKey, norm = spec.role == Role::kQkNorm;
+    if (!weight && !norm) return 0;
+    const auto& grad = one_.values(step, "grad", prefix + "v_proj.weight");
+    const double size =
+        norm_of(grad.data(), static_cast<int64_t>(grad.size())) * projected_size(prefix + "v_proj", step);
+    if (norm) return size / std::sqrt(static_cast<double>(config_.model.hidden_size));
+    if (family_of(config_.model).qk_norm == QkNorm::kNone) {
+      return size * projected_size(prefix + (spec.role == Role::kQuery ? "k_proj" : "q_proj"), step);
+    }
+    return size / projected_size(prefix + (spec.role == Role::kQuery ? "q_proj" : "k_proj"), step);
+  }
+  // Root mean square of what a projection makes of normed tokens.
+  double projected_size(const std::string& projection, int64_t step) const {
+    const auto& weight = one_.values(step - 1, "master", projection + ".weight");
+    const double rows = static_cast<double>(weight.size()) / static_cast<double>(config_.model.hidden_size);
+    return std::max(norm_of(weight.data(), static_cast<int64_t>(weight.size())) / std::sqrt(std::max(1.0, rows)),
+                    1e-30);
+  }
+
   void compare_gradients(int64_t step) {
     const char* quantity = step == 1 ? kFirstGradients : kLaterGradients;
     const StepNumbers& numbers = one_.step(step);
     for (const auto& spec : inventory_) {
       const auto &a = layout_.values(step, "grad", spec.name), &b = one_.values(step, "grad", spec.name);
       if (!both_hold(spec, quantity, step, a, b)) continue;
+      const double cancelling = cancelling_size(spec, step);
       for_parts(spec, [&](const std::string& name, int64_t begin, int64_t end) {
         const double bound =
             spec.is_expert() ? expert_bound(numbers, spec.layer, begin / (end - begin)) : gradient_bound();
         // An expert that got a token in one run alone has a gradient there alone.
         const double moved = spec.is_expert() && total_flips_ > 0 ? norm_of(a.data() + begin, end - begin) : 0;
         const double size = std::max(norm_of(b.data() + begin, end - begin), moved),
-                     floor = least_gradient(numbers) * std::sqrt(static_cast<double>(end - begin));
+                     floor =
+                         std::max(least_gradient(numbers) * std::sqrt(static_cast<double>(end - begin)), cancelling);
         const double off = distance(a.data() + begin, b.data() + begin, end - begin);
         add(quantity, name, step, off == 0 ? 0 : off / std::max(size, floor), bound);
       });
@@ -229,8 +242,10 @@ class Comparer {
       const std::string& name = inventory_[i].name;
       const auto &grad = one_.values(step, "grad", name), &other = layout_.values(step, "grad", name),
                  &square = one_.values(step, "exp_avg_sq", name), &master = one_.values(step, "master", name);
+      const double least = std::max(least_gradient(numbers),
+                                    cancelling_size(inventory_[i], step) / std::sqrt(static_cast<double>(grad.size())));
       if (grad.size() == other.size() && grad.size() == square.size() && grad.size() == master.size())
-        updates_[i].add_step({step, numbers.lr, scale, relative, least_gradient(numbers)}, grad, other, square, master);
+        updates_[i].add_step({step, numbers.lr, scale, relative, least}, grad, other, square, master);
     }
   }
 
@@ -241,8 +256,10 @@ class Comparer {
       const ParameterSpec& spec = inventory_[i];
       const auto &a = layout_.values(step, "master", spec.name), &b = one_.values(step, "master", spec.name);
       if (!both_hold(spec, quantity, step, a, b)) continue;
-      const double whole = std::max(norm_of(b.data(), spec.num_elements()), 1e-300);
-      const double relative = distance(a.data(), b.data(), spec.num_elements()) / whole;
+      // What is beyond its own bound must not widen those of later steps, where it would hide.
+      const double whole = std::max(norm_of(b.data(), spec.num_elements()), 1e-300),
+                   allowed = updates_[i].norm(0, spec.num_elements());
+      const double relative = std::min(distance(a.data(), b.data(), spec.num_elements()), allowed) / whole;
       differences += relative * relative;
       for_parts(spec, [&](const std::string& name, int64_t begin, int64_t end) {
         const double size = std::max(norm_of(b.data() + begin, end - begin), 1e-300);
@@ -261,7 +278,8 @@ class Comparer {
   // Of this step: how many choices of a layer may differ, and seem to, in each layer and in all; a layer's choices.
   int64_t may_flip_ = 0, total_flips_ = 0, choices_ = 0;
   std::vector<int64_t> flips_;
-  double parameter_difference_ = 0;  // after the last step, as measured: √Σ(‖ΔW‖ / ‖W‖)²
+  // After the last step, √Σ(‖ΔW‖ / ‖W‖)²: as measured, and no more than the bounds on the updates so far allowed.
+  double parameter_difference_ = 0;
   std::map<std::string, Comparison> worst_;
   Comparisons result_;
 };

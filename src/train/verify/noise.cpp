@@ -75,24 +75,31 @@ Chain whole_pass(const RunConfig& config, bool back) {
   return chain;
 }
 
+// Of forward and backward: backward starts from what forward computed and multiplies with what it kept.
+double pass_variance(const RunConfig& config, double unit) {
+  return 2 * whole_pass(config, false).variance(unit) + whole_pass(config, true).variance(unit);
+}
+
 }  // namespace
 
 Noise::Noise(const RunConfig& small, int data_ranks) {
   const double unit = small.train.dtype == "bfloat16" ? kUnit16 : kUnit32;
-  const Chain forward = whole_pass(small, false), backward = whole_pass(small, true);
+  const Chain forward = whole_pass(small, false);
   Chain batch;
   batch.add(small.train.global_batch_size * small.data.seq_len);
   const double factor = kDeviations * kTwoRuns * kGain;
   loss_ = factor * std::sqrt(forward.variance(unit) + batch.variance(kUnit32));
-  // Backward starts from what forward computed and multiplies with what it kept.
-  double variance = 2 * forward.variance(unit) + backward.variance(unit) + batch.variance(kUnit32);
-  gradient_ = factor * std::sqrt(variance);
+  gradient_ = factor * std::sqrt(pass_variance(small, unit) + batch.variance(kUnit32));
+  RunConfig whole = small;
+  whole.parallelism.tensor_parallel_degree = 1;
+  layout_factor_ = pass_variance(small, unit) / pass_variance(whole, unit);
   if (small.train.reduce_dtype == "bfloat16") {
     // Rounded before it is sent and after each of at most two sums over data ranks, and after that over ranks beside
     // them (arch/holding.h); in one of the two runs alone.
     const bool beside = small.parallelism.tensor_parallel_degree * small.parallelism.pipeline_parallel_degree > 1;
     const double roundings = (data_ranks > 1 ? 3 : 0) + (beside ? 2 : 0);
-    gradient_ = std::hypot(gradient_, kDeviations * kUnit16 * std::sqrt(roundings / 3));
+    reduction_variance_ = kUnit16 * kUnit16 * roundings / 3;
+    gradient_ = std::hypot(gradient_, kDeviations * std::sqrt(reduction_variance_));
   }
   num_experts_ = static_cast<double>(small.model.num_experts);
   sensitivity_ = 2 * kGain * std::sqrt(static_cast<double>(small.model.hidden_size));

@@ -34,6 +34,10 @@ class Noise {
   /// What a relative difference of the parameters, √Σ(‖ΔW‖ / ‖W‖)², adds to both. Each weight is met in forward and in
   /// backward; a difference that lies in one row of a matrix has √hidden times the effect of one spread over all.
   double of_parameters(double difference) const { return sensitivity_ * difference; }
+  /// The mean square of a layout's errors as a multiple of one rank's: tensor ranks round more often.
+  double layout_factor() const { return layout_factor_; }
+  /// The mean square, relative to a gradient's, of what its sums over ranks in bf16 round; 0 where they are in fp32.
+  double reduction_variance() const { return reduction_variance_; }
   /// The share of a layer's choices that may fall on another expert: scores differ by a deviation, and within a score's
   /// size lie as many others as there are experts. Mostly far less than one choice.
   double choices(double difference) const {
@@ -43,6 +47,7 @@ class Noise {
  private:
   static constexpr double kDeviations = 7;
   double loss_ = 0, gradient_ = 0, sensitivity_ = 0, num_experts_ = 0;
+  double layout_factor_ = 1, reduction_variance_ = 0;
 };
 
 /// How far AdamW's update of one parameter may differ when its gradients do, summed over steps.

@@ -43,16 +43,22 @@ std::string comparison_table(const Comparisons& comparisons) {
   return text;
 }
 
-std::string describe_small_run(const RunConfig& small, int world_size) {
+std::string describe_layout(const RunConfig& small, int world_size) {
   const Layout layout(small, world_size);
-  const auto& [m, p] = std::tie(small.model, small.parallelism);
+  const ParallelismConfig& p = small.parallelism;
   std::string text = fmt::format("{} ranks: replicate {} × shard {}, expert {}", world_size, layout.replicate(),
                                  layout.shard(), layout.expert());
   if (layout.tensor() > 1) {
     text += fmt::format(", tensor {}{}", layout.tensor(), p.sequence_parallel ? " with sequence_parallel" : "");
   }
   if (layout.pipeline() > 1) text += ", " + describe_pipeline(small);
-  text += fmt::format("; sharding {}\n", p.sharding);
+  return text + "; sharding " + p.sharding;
+}
+
+std::string describe_small_run(const RunConfig& small, int world_size) {
+  const Layout layout(small, world_size);
+  const ModelConfig& m = small.model;
+  std::string text = describe_layout(small, world_size) + "\n";
   text += fmt::format("{}: hidden {}, {} layers, {} heads ({} of keys), vocabulary {}", m.family, m.hidden_size,
                       m.num_hidden_layers, m.num_attention_heads, m.kv_heads(), m.vocab_size);
   if (m.is_moe()) {

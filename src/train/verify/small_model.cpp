@@ -10,6 +10,7 @@
 #include "config/checks.h"
 #include "config/families.h"
 #include "config/training_stages.h"
+#include "train/verify/bf16_run.h"
 #include "train/verify/small_layers.h"
 
 namespace athanor {
@@ -127,6 +128,7 @@ RunConfig make_small_run(const RunConfig& config, int world_size, const VerifyOp
   const Layout layout(small, world_size);
   leave_only_steps(small, options.steps);
   small.train.dtype = options.dtype;
+  if (is_measured(small)) prepare_measured_run(small);
   if (!options.keep_size) {
     small.model = shrink_model(small.model, small.parallelism);
     shrink_batch(small, layout);

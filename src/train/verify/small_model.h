@@ -8,7 +8,7 @@ namespace athanor {
 
 struct VerifyOptions {
   int64_t steps = 3;
-  std::string dtype = "float32";  ///< of forward and backward; fp32 makes the bounds tight, whatever train.dtype is
+  std::string dtype = "float32";  ///< of forward and backward, whatever train.dtype is
   bool keep_size = false;         ///< the configuration's own sizes
 };
 

@@ -143,7 +143,10 @@ void WholeTrace::join(const std::vector<Trace>& ranks) {
       times.resize(values.size());
       CommonRuns(held.slice, whole).for_each([&](const CommonRun& run) {
         std::copy_n(held.values.data() + run.in_a, run.count, values.data() + run.in_b);
-        for (int64_t i = 0; i < run.count; ++i) ++times[static_cast<size_t>(run.in_b + i)];
+        for (int64_t i = 0; i < run.count; ++i) {
+          uint8_t& count = times[static_cast<size_t>(run.in_b + i)];
+          if (count < 255) ++count;  // of thousands of ranks 257 would look like one
+        }
       });
     }
   }

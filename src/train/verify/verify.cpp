@@ -1,124 +1,81 @@
 #include "train/verify/verify.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 
 #include "base/files.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
+#include "train/verify/bf16_run.h"
+#include "train/verify/judge.h"
 #include "train/verify/plants/names.h"
 #include "train/verify/plants/plant.h"
+#include "train/verify/portable/portable_run.h"
 #include "train/verify/reference_process.h"
 #include "train/verify/report.h"
+#include "train/verify/trace_folder.h"
 #include "train/verify/traced_run.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kReferenceFile = "one_rank.toml";
-constexpr const char* kReferenceFolder = "one_rank";
-constexpr const char* kLayoutFolder = "layout";
-constexpr const char* kSecondFolder = "layout_again";
 constexpr int kMostDraws = 3;
-
-// The text of rank 0, on every rank.
-std::string broadcast_text(comm::World& world, const std::string& text) {
-  Tensor length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
-  world.all().broadcast(length, 0).wait();
-  Tensor bytes = at::empty({length.item<int64_t>()}, at::kByte);
-  if (world.rank() == 0) std::copy_n(text.data(), text.size(), static_cast<char*>(bytes.data_ptr()));
-  world.all().broadcast(bytes, 0).wait();
-  return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
-}
-
-// The folder of the traces, which all ranks see. It goes away again, unless it is to be kept.
-class TraceFolder {
- public:
-  TraceFolder(comm::World& world, const fs::path& keep) : kept_(!keep.empty()), first_(world.rank() == 0) {
-    std::string name = keep.string();
-    if (first_ && !kept_) name = make_temporary(world);
-    path_ = broadcast_text(world, name);
-  }
-  ~TraceFolder() {
-    std::error_code ignored;
-    if (first_ && !kept_) fs::remove_all(path_, ignored);
-  }
-  TraceFolder(const TraceFolder&) = delete;
-  TraceFolder& operator=(const TraceFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  static std::string make_temporary(comm::World& world) {
-    const bool one_host = std::ranges::all_of(world.hosts(), [&](const auto& host) { return host == world.host(); });
-    const fs::path parent = one_host ? fs::temp_directory_path() : fs::current_path();
-    std::string name = (parent / "athanor-verify-XXXXXX").string();
-    if (!::mkdtemp(name.data())) fail_errno("cannot make", name);
-    return name;
-  }
-
-  fs::path path_;
-  bool kept_, first_;
-};
 
 // A small model has nothing for more threads.
 void use_threads(const RunConfig& config) {
   at::set_num_threads(thread_count("train.num_threads", std::max<int64_t>(1, config.train.num_threads)));
 }
 
-// What rank 0 finds in the traces of one draw, printed. Nothing: a token stood between two experts, so draw again.
-std::optional<bool> judge_traces(const RunConfig& small, int num_ranks, const fs::path& folder, bool twice,
-                                 bool last_draw) {
-  const Layout layout(small, num_ranks);
-  const WholeTrace ours = WholeTrace::read(folder / kLayoutFolder, num_ranks),
-                   one = WholeTrace::read(folder / kReferenceFolder, 1);
-  Comparisons found = compare_traces(small, layout.data(), ours, one);
-  if (found.near_tie && !last_draw) return std::nullopt;
-  std::string second;
-  if (twice) {
-    const auto lines = find_bit_differences(small, ours, WholeTrace::read(folder / kSecondFolder, num_ranks));
-    for (const auto& line : lines) found.faults.push_back("a second run of this layout has other bits: " + line);
-    if (lines.empty()) second = "a second run of this layout: every bit is equal\n";
-  }
-  fmt::print("{}{}{}{}\n", describe_small_run(small, num_ranks), comparison_table(found), second,
-             found.faults.empty() ? "PASS" : "FAIL");
-  std::fflush(stdout);
-  return found.faults.empty();
+// What a verification runs in: the world and mesh of the layout, with what is planted there.
+struct Ground {
+  const VerifyRequest& request;
+  const Mesh& mesh;
+  plants::Plant* plant;
+  const fs::path& root;  // of this type's traces
+};
+
+// Of the layout's run on one data set, into the folder `name` of that.
+void trace_layout(const TypedRun& run, const Ground& ground, int draw, const char* name) {
+  const fs::path folder = ground.root / draw_folder(draw) / name;
+  const auto data = static_cast<uint64_t>(draw);
+  RunConfig small = run.small;
+  small.train.run_dir = (folder / "run").string();  // nothing of this belongs into the user's
+  const auto trace = [&] {
+    if (!run.then) return trace_run(small, data, &ground.mesh, ground.plant);
+    RunConfig then = *run.then;
+    then.train.run_dir = (folder / "resumed").string();
+    const Mesh second(Layout(then, ground.mesh.world().size()), ground.mesh.world());
+    return trace_resumed_run(small, ground.mesh, then, second, data);
+  };
+  trace().write(folder / WholeTrace::file_name(ground.mesh.rank()));
 }
 
-enum Outcome : int64_t { kPassed, kFailed, kDrawAgain };
+// Rank 0's, before anything collective: folders for draws [first, first + count), and the reference's process.
+std::unique_ptr<ReferenceProcess> start_reference(const RunConfig& small, const Ground& ground, int first, int count) {
+  const fs::path& root = ground.root;
+  for (int draw = first; draw < first + count; ++draw) {
+    for (const char* part : {kReferenceFolder, kTruthFolder, kLayoutFolder, kSecondFolder})
+      fs::create_directories(root / draw_folder(draw) / part);
+  }
+  const RunConfig one = make_reference_run(small);
+  write_file_atomically(root / kReferenceFile, dump_run_config(one, false));
+  if (is_measured(small)) write_file_atomically(root / kTruthFile, dump_run_config(make_truth_run(one), false));
+  std::vector<std::string> arguments = {
+      "verify", "--as-reference", root.string(), "--draw", std::to_string(first), "--draws", std::to_string(count)};
+  if (ground.request.reference == Reference::kPortable)
+    arguments.insert(arguments.end(), {"--reference", "portable"});
+  return std::make_unique<ReferenceProcess>(arguments);
+}
 
-// Collective. @param folder  of this draw. @param plant  may be null.
-Outcome verify_draw(RunConfig small, const VerifyRequest& request, const Mesh& mesh, const fs::path& folder, int draw,
-                    plants::Plant* plant) {
-  small.train.run_dir = (folder / "run").string();  // nothing of this belongs into the user's
-  std::unique_ptr<ReferenceProcess> reference;
-  if (mesh.is_first()) {
-    for (const char* part : {kReferenceFolder, kLayoutFolder, kSecondFolder}) fs::create_directories(folder / part);
-    const RunConfig one = make_reference_run(small);
-    write_file_atomically(folder / kReferenceFile, dump_run_config(one, false));
-    reference = std::make_unique<ReferenceProcess>(
-        std::vector<std::string>{"verify", "--reference", folder.string(), "--draw", std::to_string(draw)});
-  }
-  const std::string file = WholeTrace::file_name(mesh.rank());
-  const auto data = static_cast<uint64_t>(draw);
-  const Trace trace =
-      trace_run(small, data, &mesh, plant);  // its first collective comes after rank 0 has made the folders
-  trace.write(folder / kLayoutFolder / file);
-  if (request.twice) trace_run(small, data, &mesh, plant).write(folder / kSecondFolder / file);
-  mesh.world().all().barrier();  // every trace is written
-  Tensor outcome = at::zeros({1}, at::kLong);
-  if (reference) {
-    reference->wait();
-    const auto good = judge_traces(small, mesh.world().size(), folder, request.twice, draw == kMostDraws);
-    outcome.fill_(static_cast<int64_t>(!good ? kDrawAgain : *good ? kPassed : kFailed));
-  }
+// Rank 0's outcome, on every rank. Collective.
+Outcome share_outcome(const Mesh& mesh, Outcome of_first) {
+  const Tensor outcome = at::full({1}, static_cast<int64_t>(of_first), at::kLong);
   mesh.world().all().broadcast(outcome, 0).wait();
   return static_cast<Outcome>(outcome.item<int64_t>());
 }
@@ -131,32 +88,116 @@ void refuse_idle(const std::string& name, const plants::Plant& plant, comm::Worl
                 plants::find_plant(name)->needs);
 }
 
-}  // namespace
+// Draws [first, first + count) at once. Collective.
+Outcome verify_draws(const TypedRun& run, const Ground& ground, int first, int count, Suspects& suspects) {
+  const auto& [request, mesh, plant, root] = ground;
+  std::unique_ptr<ReferenceProcess> reference;
+  if (mesh.is_first()) reference = start_reference(run.small, ground, first, count);
+  mesh.world().all().barrier();  // rank 0 has made the folders
+  for (int draw = first; draw < first + count; ++draw) {
+    trace_layout(run, ground, draw, kLayoutFolder);
+    if (request.twice) trace_layout(run, ground, draw, kSecondFolder);
+  }
+  if (plant) refuse_idle(request.plant, *plant, mesh.world());
+  mesh.world().all().barrier();  // every trace is written
+  Outcome outcome = kPassed;
+  if (reference) {
+    reference->wait();
+    const int num_ranks = mesh.world().size();
+    outcome = is_measured(run.small) ? judge_measured(run, request, num_ranks, root, first, suspects)
+                                     : judge_bounded(run, request, num_ranks, root, first, first == kMostDraws);
+  }
+  return share_outcome(mesh, outcome);
+}
 
-int run_verify(const RunConfig& small, const VerifyRequest& request, comm::World& real_world) {
-  const std::unique_ptr<plants::Plant> plant = request.plant.empty() ? nullptr : plants::make_plant(request.plant);
-  const std::unique_ptr<comm::World> planted = plant ? plants::planted_world(real_world, *plant) : nullptr;
-  comm::World& world = planted ? *planted : real_world;
-  const Mesh mesh(Layout(small, world.size()), world);
-  if (plant && mesh.is_first())
-    log::warn("planted on purpose: {}: {}", request.plant, plants::find_plant(request.plant)->does);
-  const TraceFolder folder(world, request.keep);
-  use_threads(small);
-  for (int draw = 1;; ++draw) {
-    const Outcome outcome =
-        verify_draw(small, request, mesh, folder.path() / fmt::format("draw-{}", draw), draw, plant.get());
-    if (plant) refuse_idle(request.plant, *plant, world);
-    if (outcome != kDrawAgain) return outcome == kPassed ? 0 : 1;
-    if (mesh.is_first()) {
-      log::info("data {}: a token stood between two experts, and rounding decided; drawing other data", draw);
+struct TypeVerdict {
+  std::string dtype;
+  int last_draw = 1;
+  bool passed = false;
+};
+
+// Of one type. Collective.
+TypeVerdict verify_type(const TypedRun& run, const VerifyRequest& request, comm::World& world, plants::Plant* plant,
+                        const fs::path& root) {
+  const Mesh mesh(Layout(run.small, world.size()), world);
+  const Ground ground{request, mesh, plant, root};
+  const std::string& dtype = run.small.train.dtype;
+  const bool measured = is_measured(run.small);
+  const int count = measured ? request.draws : 1;
+  Suspects suspects;
+  for (int first = 1;; first += count) {
+    const Outcome outcome = verify_draws(run, ground, first, count, suspects);
+    if (outcome != kDrawAgain) return {dtype, first + count - 1, outcome == kPassed};
+    if (!mesh.is_first()) continue;
+    if (measured) {
+      log::info("data 1 to {}: {} comparisons failed; drawing other data to see whether they fail again", count,
+                suspects.size());
+    } else {
+      log::info("data {}: a token stood between two experts, and rounding decided; drawing other data", first);
     }
   }
 }
 
-void run_reference(const fs::path& folder, uint64_t draw) {
-  const RunConfig one = load_run_config(folder / kReferenceFile);
-  use_threads(one);
-  trace_run(one, draw, nullptr).write(folder / kReferenceFolder / WholeTrace::file_name(0));
+// "PASS: this layout (4 ranks: …) agrees with one rank in float32 (data 1) and bfloat16 (data 1 to 3)".
+std::string summary(const RunConfig& small, int num_ranks, Reference reference,
+                    const std::vector<TypeVerdict>& verdicts) {
+  std::vector<std::string> agree, differ;
+  for (const auto& [dtype, draws, passed] : verdicts) {
+    const bool several = dtype == "bfloat16" && draws > 1;
+    (passed ? agree : differ)
+        .push_back(
+            fmt::format("{} (data {})", dtype, several ? fmt::format("1 to {}", draws) : fmt::format("{}", draws)));
+  }
+  const char* with = describe(reference);
+  std::string text =
+      fmt::format("{}: this layout ({})", differ.empty() ? "PASS" : "FAIL", describe_layout(small, num_ranks));
+  if (!differ.empty()) text += fmt::format(" differs from {} in {}", with, join(differ, " and "));
+  if (!agree.empty())
+    text += differ.empty() ? fmt::format(" agrees with {} in {}", with, join(agree, " and "))
+                           : fmt::format("; agrees in {}", join(agree, " and "));
+  return text + fmt::format("; model seed {}, {} steps", small.train.seed, small.train.steps);
+}
+
+}  // namespace
+
+std::vector<std::string> types_to_verify(const RunConfig& config, const std::string& asked, Reference reference) {
+  if (reference == Reference::kPortable) {
+    ATHANOR_CHECK(asked != "bfloat16",
+                  "verify --reference portable: portable forms bound float32; leave --dtype bfloat16 out, and verify "
+                  "bfloat16 without --reference");
+    return {"float32"};
+  }
+  if (!asked.empty()) return {asked};
+  if (config.train.dtype == "float32") return {"float32"};
+  return {"float32", config.train.dtype};
+}
+
+int run_verify(const std::vector<TypedRun>& runs, const VerifyRequest& request, comm::World& real_world) {
+  const std::unique_ptr<plants::Plant> plant = request.plant.empty() ? nullptr : plants::make_plant(request.plant);
+  const std::unique_ptr<comm::World> planted = plant ? plants::planted_world(real_world, *plant) : nullptr;
+  comm::World& world = planted ? *planted : real_world;
+  if (plant && world.rank() == 0)
+    log::warn("planted on purpose: {}: {}", request.plant, plants::find_plant(request.plant)->does);
+  const TraceFolder folder(world, request.keep);
+  use_threads(runs.front().small);
+  std::vector<TypeVerdict> verdicts;
+  for (const TypedRun& run : runs)
+    verdicts.push_back(verify_type(run, request, world, plant.get(), folder.path() / run.small.train.dtype));
+  if (world.rank() == 0) fmt::print("{}\n", summary(runs.front().small, world.size(), request.reference, verdicts));
+  return std::ranges::all_of(verdicts, &TypeVerdict::passed) ? 0 : 1;
+}
+
+void run_reference(const fs::path& folder, uint64_t first, uint64_t count, Reference reference) {
+  for (const auto& [file, part] : {std::pair{kReferenceFile, kReferenceFolder}, {kTruthFile, kTruthFolder}}) {
+    if (!fs::exists(folder / file)) continue;
+    const RunConfig one = load_run_config(folder / file);
+    use_threads(one);
+    for (uint64_t draw = first; draw < first + count; ++draw) {
+      const Trace trace =
+          reference == Reference::kPortable ? trace_portable_run(one, draw) : trace_run(one, draw, nullptr);
+      trace.write(folder / draw_folder(static_cast<int>(draw)) / part / WholeTrace::file_name(0));
+    }
+  }
 }
 
 }  // namespace athanor

@@ -1,13 +1,16 @@
 // One process: the small run, its trace, the bounds. What ranks do to it: tests/interop/test_verify.py.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/random.h"
 #include "checkpoint/test_folder.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
+#include "train/verify/bf16_run.h"
 #include "train/verify/compare.h"
+#include "train/verify/measured.h"
 #include "train/verify/reference_process.h"
 #include "train/verify/small_model.h"
 #include "train/verify/traced_run.h"
@@ -74,6 +77,13 @@ TEST(SmallModel, BothKindsOfLayersStay) {
   EXPECT_EQ(small.num_hidden_layers, 4);
   EXPECT_EQ(small.num_sparse_layers(), 1);
   EXPECT_EQ(small.num_attention_heads / small.num_key_value_heads, 4);
+}
+
+TEST(SmallModel, InBf16ExpertsAreChosenByCounters) {
+  EXPECT_EQ(make_small_run(large_moe(), 12, {}).moe.router_noise, 0);
+  const RunConfig small = make_small_run(large_moe(), 12, {.dtype = "bfloat16"});
+  EXPECT_TRUE(std::isinf(small.moe.router_noise));
+  EXPECT_EQ(dump_run_config(parse_run_config(dump_run_config(small), "text")), dump_run_config(small));
 }
 
 TEST(SmallModel, ItComesBackFromItsText) {
@@ -241,7 +251,7 @@ TEST(UpdateNoise, AMatrixThatIsZeroInOneRunAloneMayMove) {
 
 class CompareTest : public FolderTest {
  protected:
-  static RunConfig config(int64_t micro_batch_size) {
+  static RunConfig config(int64_t micro_batch_size, const std::string& dtype = "float32") {
     RunConfig c;
     c.model.hidden_size = 24;
     c.model.num_hidden_layers = 2;
@@ -254,12 +264,24 @@ class CompareTest : public FolderTest {
     c.data.seq_len = 12;
     c.train.global_batch_size = 12;
     c.train.micro_batch_size = micro_batch_size;
-    return make_small_run(c, 1, {.steps = 3, .dtype = "float32", .keep_size = true});
+    return make_small_run(c, 1, {.steps = 3, .dtype = dtype, .keep_size = true});
   }
-  WholeTrace run(int64_t micro_batch_size, const char* name) {
+  WholeTrace run(const RunConfig& config, const char* name, uint64_t draw = 1) {
     fs::create_directories(folder_ / name);
-    trace_run(config(micro_batch_size), 1, nullptr).write(folder_ / name / WholeTrace::file_name(0));
+    trace_run(config, draw, nullptr).write(folder_ / name / WholeTrace::file_name(0));
     return WholeTrace::read(folder_ / name, 1);
+  }
+  WholeTrace run(int64_t micro_batch_size, const char* name) { return run(config(micro_batch_size), name); }
+  // Three data sets in bf16, of which `layout` is held against one rank.
+  MeasuredComparison::Findings measure(const RunConfig& layout) {
+    const RunConfig one = config(12, "bfloat16");
+    MeasuredComparison comparison(one, 1);
+    for (uint64_t draw = 1; draw <= 3; ++draw)
+      comparison.add(run(layout, "layout", draw), run(one, "one", draw), run(make_truth_run(one), "truth", draw));
+    return comparison.finish();
+  }
+  static bool any_says(const std::vector<std::string>& lines, const std::string& part) {
+    return std::ranges::any_of(lines, [&](const auto& line) { return line.find(part) != std::string::npos; });
   }
 };
 
@@ -273,6 +295,39 @@ TEST_F(CompareTest, SumsOverOtherMicrobatchesStayWithinTheBounds) {
       EXPECT_LE(c.share(), 0.3) << c.quantity << " " << c.name;  // room to spare
     }
   }
+}
+
+// A learning rate thirty times too large moves parameters by so much that later gradients are others altogether.
+TEST_F(CompareTest, WhatIsBeyondItsBoundDoesNotWidenTheBoundsOfLaterSteps) {
+  RunConfig wrong = config(3);
+  wrong.optimizer.lr *= 30;
+  const auto found = compare_traces(config(3), 1, run(wrong, "wrong"), run(12, "one"));
+  EXPECT_TRUE(any_says(found.faults, "step 1: parameters"));
+  EXPECT_TRUE(any_says(found.faults, "step 2: gradients, later"));
+}
+
+TEST_F(CompareTest, SumsOverOtherMicrobatchesStayWithinMeasuredNoise) {
+  for (const int64_t micro_batch_size : {1, 3}) {
+    const auto found = measure(config(micro_batch_size, "bfloat16"));
+    for (const auto& fault : found.comparisons.faults) ADD_FAILURE() << fault;
+    for (const auto& [name, line] : found.failed) ADD_FAILURE() << line;
+    EXPECT_EQ(found.comparisons.worst.size(), 9u);
+  }
+}
+
+TEST_F(CompareTest, ARouterSLossThatIsLostIsSeenThroughBf16) {
+  RunConfig wrong = config(3, "bfloat16");
+  wrong.moe.router_z_loss_coef = 0;
+  const auto found = measure(wrong);
+  EXPECT_TRUE(std::ranges::any_of(
+      found.failed, [](const auto& one) { return one.second.find("mlp.gate.weight") != std::string::npos; }));
+}
+
+// A hundredth of the decay: 4e-4 · 0.1 · 0.01 = 4e-7 of a weight.
+TEST_F(CompareTest, AnUpdateThatItsGradientsDoNotExplainIsSeenInBf16AsSharplyAsInFp32) {
+  RunConfig wrong = config(3, "bfloat16");
+  wrong.optimizer.weight_decay *= 1.01;
+  EXPECT_TRUE(any_says(measure(wrong).comparisons.faults, "step 1: parameters: "));
 }
 
 TEST_F(CompareTest, OneRunTwiceHasTheSameBitsAndOtherDataHaveNot) {

@@ -1,0 +1,41 @@
+#include "train/verify/adam_replay.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+
+namespace athanor {
+namespace {
+
+constexpr double kUnit = 0x1p-24;
+// Of an update: its five products and quotients, two roots and what they are made of, the rounded rates and
+// corrections.
+constexpr double kRoundings = 16;
+
+}  // namespace
+
+AdamReplay::AdamReplay(const OptimizerConfig& config, const std::string& name, const std::vector<float>& master)
+    : config_(config), master_(master.begin(), master.end()), exp_avg_(master.size()), exp_avg_sq_(master.size()),
+      bound_(master.size()) {
+  const auto exempt = [&](const std::string& pattern) { return matches_wildcard(pattern, name); };
+  if (std::ranges::any_of(config.no_weight_decay, exempt)) config_.weight_decay = 0;
+}
+
+void AdamReplay::add_step(int64_t step, double lr, double scale, const std::vector<float>& grad) {
+  const double beta1 = config_.betas[0], beta2 = config_.betas[1], count = static_cast<double>(step);
+  const double correction1 = 1 - std::pow(beta1, count), correction2 = 1 - std::pow(beta2, count);
+  for (size_t i = 0; i < std::min(grad.size(), master_.size()); ++i) {
+    const double g = grad[i] * scale;
+    exp_avg_[i] += (1 - beta1) * (g - exp_avg_[i]);
+    exp_avg_sq_[i] += (1 - beta2) * (g * g - exp_avg_sq_[i]);
+    const double root = std::sqrt(exp_avg_sq_[i] / correction2) + config_.eps;
+    const double update = lr * exp_avg_[i] / correction1 / root;
+    master_[i] = master_[i] * (1 - lr * config_.weight_decay) - update;
+    // A weight is rounded after decay and after the update, and a half-kept master moves by one bit (kernels/master.h).
+    // The mean's terms may cancel: its error is that of terms of the size of the root, lr each.
+    bound_[i] += kUnit * (4 * std::abs(master_[i]) + kRoundings * (std::abs(update) + lr));
+  }
+}
+
+}  // namespace athanor

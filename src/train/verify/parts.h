@@ -1,0 +1,38 @@
+#pragma once
+// A parameter as verify compares it: whole, or, if it stacks experts, expert by expert.
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <string>
+
+#include "arch/inventory.h"
+
+namespace athanor {
+
+/// Calls visit(name, begin, end) for a parameter or each of its experts.
+template <class Visit>
+void for_parts(const ParameterSpec& spec, Visit visit) {
+  const int64_t parts = spec.is_expert() ? spec.shape[0] : 1, size = spec.num_elements() / parts;
+  for (int64_t part = 0; part < parts; ++part) {
+    visit(spec.is_expert() ? fmt::format("{}[{}]", spec.name, part) : spec.name, part * size, (part + 1) * size);
+  }
+}
+
+inline double dot(const float* a, const float* b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+inline double norm_of(const float* x, int64_t n) { return std::sqrt(dot(x, x, n)); }
+
+inline double square_distance(const float* a, const float* b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+  return sum;
+}
+
+inline double distance(const float* a, const float* b, int64_t n) { return std::sqrt(square_distance(a, b, n)); }
+
+}  // namespace athanor
