@@ -33,8 +33,9 @@ double distance(const float* a, const float* b, int64_t n) {
 
 class Comparer {
  public:
-  Comparer(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one)
-      : config_(small), noise_(small, data_ranks), layout_(layout), one_(one), inventory_(make_inventory(small.model)) {
+  Comparer(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one, Reference reference)
+      : config_(small), noise_(small, data_ranks, reference), layout_(layout), one_(one),
+        inventory_(make_inventory(small.model)) {
     for (const auto& spec : inventory_) updates_.emplace_back(small.optimizer, spec.shape);
   }
 
@@ -268,8 +269,9 @@ class Comparer {
 
 }  // namespace
 
-Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one) {
-  return Comparer(small, data_ranks, layout, one).run();
+Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one,
+                           Reference reference) {
+  return Comparer(small, data_ranks, layout, one, reference).run();
 }
 
 std::vector<std::string> find_bit_differences(const RunConfig& small, const WholeTrace& a, const WholeTrace& b) {
