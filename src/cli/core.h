@@ -50,10 +50,13 @@ struct VerifyArguments {
   int64_t steps = 3;
   std::string dtype = "float32";
   bool keep_size = false;
+  bool keep_depth = false;
+  std::vector<std::string> then;  ///< overrides of the layout that resumes the run; empty: it is not resumed
   bool twice = false;
-  std::string keep;       ///< empty: traces are removed
-  std::string reference;  ///< the folder in which this is the process of one rank; empty: it is not
-  uint64_t draw = 1;      ///< of the process of one rank: which data
+  std::string keep;                    ///< empty: traces are removed
+  std::string reference = "one_rank";  ///< what the layout is held against; or portable
+  std::string as_reference;            ///< the folder in which this is the reference's process; empty: it is not
+  uint64_t draw = 1;                   ///< of the reference's process: which data
 };
 
 struct DryRunArguments {

@@ -23,7 +23,7 @@ class Meter {
         const auto sent = static_cast<double>(bytes);
         lines.push_back({what, collective, group_name(kind), group->size(),
                          static_cast<double>(traffic.calls_of.at(collective)), sent,
-                         total > 0 ? sent * inside / total : 0});
+                         total > 0 ? sent * inside / total : 0, traffic.most_in_flight});
       }
       group->reset_traffic();
     }
@@ -54,11 +54,19 @@ void add_formulas(const RunConfig& config, const Mesh& mesh, std::vector<SentLin
     const auto& group = mesh.group(line.group).options().world_ranks;
     const double share = share_inside(line, group, mesh.rank(), mesh.world().supernodes());
     lines.push_back({line.what, line.collective, group_name(line.group), static_cast<int>(group.size()), line.calls,
-                     line.bytes, line.bytes * share});
+                     line.bytes, line.bytes * share, 0});
   }
 }
 
 }  // namespace
+
+std::map<std::string, int64_t> DryRun::collectives_in_flight() const {
+  std::map<std::string, int64_t> most;
+  for (const SentLine& line : sent) {
+    if (line.in_flight > 0) most[line.group] = std::max(most[line.group], line.in_flight);
+  }
+  return most;
+}
 
 DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   const Layout layout(config, num_ranks);

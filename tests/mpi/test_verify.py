@@ -71,8 +71,8 @@ def verify(program, tmp_path):
 @pytest.mark.parametrize("seed", SAMPLE)
 def test_a_drawn_layout_computes_what_one_rank_computes(verify, seed):
     drawn = layouts.draw_layout(seed)
-    done = verify(drawn.fields, drawn.ranks, "--steps", 3, "--dtype", drawn.dtype)
-    assert done.code == 0, f"seed {seed}, {drawn.ranks} ranks\n{drawn.toml()}\n{done}"
+    done = verify(drawn.fields, drawn.ranks, "--steps", 3, *drawn.options)
+    assert done.code == 0, f"seed {seed}, {drawn.ranks} ranks\n{drawn.toml()}{drawn.options}\n{done}"
     assert "PASS" in done.out
 
 

@@ -75,9 +75,10 @@ Chain whole_pass(const RunConfig& config, bool back) {
   return chain;
 }
 
-// The angles of rotary positions are the same fp32 numbers in every layout, and errors of theirs show against exact ones
-// alone. An angle is position · frequency, at most its position, after four roundings (exponent, power, reciprocal,
-// product). It is no error of one layer that another's makes up for: all turn by the same angles, so layers add up.
+// The angles of rotary positions are the same fp32 numbers in every layout, and errors of theirs show against exact
+// ones alone. An angle is position · frequency, at most its position, after four roundings (exponent, power,
+// reciprocal, product). It is no error of one layer that another's makes up for: all turn by the same angles, so layers
+// add up.
 double angle_variance(const RunConfig& config) {
   const double angle = static_cast<double>(config.model.num_hidden_layers * config.data.seq_len) * kUnit32;
   return angle * angle * 4 / 3;

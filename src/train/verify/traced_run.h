@@ -9,4 +9,9 @@ namespace athanor {
 /// Collective over the mesh. @param mesh  null: one rank, whoever started it.
 Trace trace_run(const RunConfig& config, uint64_t draw, const Mesh* mesh);
 
+/// The same steps, half of them (rounded up) by `first`'s layout; then a full checkpoint into first.train.run_dir,
+/// which `second`'s layout, on the same ranks, loads and goes on from. Collective over both meshes, of one world.
+Trace trace_resumed_run(const RunConfig& first, const Mesh& first_mesh, const RunConfig& second,
+                        const Mesh& second_mesh, uint64_t draw);
+
 }  // namespace athanor

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
+#include "train/verify/portable/portable_run.h"
 #include "train/verify/reference_process.h"
 #include "train/verify/report.h"
 #include "train/verify/traced_run.h"
@@ -69,22 +70,42 @@ void use_threads(const RunConfig& config) {
   at::set_num_threads(static_cast<int>(std::max<int64_t>(1, config.train.num_threads)));
 }
 
+// What bounds follow from: where two layouts shared the work, the one that rounds more.
+RunConfig noisiest(const RunConfig& small, const VerifyRequest& request) {
+  RunConfig config = small;
+  if (!request.then) return config;
+  ParallelismConfig& own = config.parallelism;
+  const ParallelismConfig& other = request.then->parallelism;
+  own.tensor_parallel_degree = std::max(own.tensor_parallel_degree, other.tensor_parallel_degree);
+  own.pipeline_parallel_degree = std::max(own.pipeline_parallel_degree, other.pipeline_parallel_degree);
+  return config;
+}
+
+int most_data_ranks(const RunConfig& small, int num_ranks, const VerifyRequest& request) {
+  const int own = Layout(small, num_ranks).data();
+  return request.then ? std::max(own, Layout(*request.then, num_ranks).data()) : own;
+}
+
 // What rank 0 finds in the traces of one draw, printed. Nothing: a token stood between two experts, so draw again.
-std::optional<bool> judge_traces(const RunConfig& small, int num_ranks, const fs::path& folder, bool twice,
-                                 bool last_draw) {
-  const Layout layout(small, num_ranks);
+std::optional<bool> judge_traces(const RunConfig& small, int num_ranks, const fs::path& folder,
+                                 const VerifyRequest& request, bool last_draw) {
   const WholeTrace ours = WholeTrace::read(folder / kLayoutFolder, num_ranks),
                    one = WholeTrace::read(folder / kReferenceFolder, 1);
-  Comparisons found = compare_traces(small, layout.data(), ours, one);
+  Comparisons found = compare_traces(noisiest(small, request), most_data_ranks(small, num_ranks, request), ours, one,
+                                     request.reference);
   if (found.near_tie && !last_draw) return std::nullopt;
   std::string second;
-  if (twice) {
+  if (request.twice) {
     const auto lines = find_bit_differences(small, ours, WholeTrace::read(folder / kSecondFolder, num_ranks));
     for (const auto& line : lines) found.faults.push_back("a second run of this layout has other bits: " + line);
     if (lines.empty()) second = "a second run of this layout: every bit is equal\n";
   }
-  fmt::print("{}{}{}{}\n", describe_small_run(small, num_ranks), comparison_table(found), second,
-             found.faults.empty() ? "PASS" : "FAIL");
+  const std::string resumed =
+      request.then ? fmt::format("after step {} a checkpoint, resumed as\n{}", (small.train.steps + 1) / 2,
+                                 describe_small_run(*request.then, num_ranks))
+                   : "";
+  fmt::print("{}{}{}{}{}\n", describe_small_run(small, num_ranks), resumed, comparison_table(found, request.reference),
+             second, found.faults.empty() ? "PASS" : "FAIL");
   std::fflush(stdout);
   return found.faults.empty();
 }
@@ -99,19 +120,29 @@ Outcome verify_draw(RunConfig small, const VerifyRequest& request, const Mesh& m
     for (const char* part : {kReferenceFolder, kLayoutFolder, kSecondFolder}) fs::create_directories(folder / part);
     const RunConfig one = make_reference_run(small);
     write_file_atomically(folder / kReferenceFile, dump_run_config(one, false));
-    reference = std::make_unique<ReferenceProcess>(
-        std::vector<std::string>{"verify", "--reference", folder.string(), "--draw", std::to_string(draw)});
+    std::vector<std::string> arguments = {"verify", "--as-reference", folder.string(), "--draw", std::to_string(draw)};
+    if (request.reference == Reference::kPortable) arguments.insert(arguments.end(), {"--reference", "portable"});
+    reference = std::make_unique<ReferenceProcess>(arguments);
   }
   const std::string file = WholeTrace::file_name(mesh.rank());
   const auto data = static_cast<uint64_t>(draw);
-  const Trace trace = trace_run(small, data, &mesh);  // its first collective comes after rank 0 has made the folders
+  std::optional<Mesh> second;
+  if (request.then) second.emplace(Layout(*request.then, mesh.world().size()), mesh.world());
+  const auto run = [&](const char* name) {
+    if (!second) return trace_run(small, data, &mesh);
+    RunConfig then = *request.then;
+    small.train.run_dir = (folder / name / "run").string();
+    then.train.run_dir = (folder / name / "resumed").string();
+    return trace_resumed_run(small, mesh, then, *second, data);
+  };
+  const Trace trace = run(kLayoutFolder);  // its first collective comes after rank 0 has made the folders
   trace.write(folder / kLayoutFolder / file);
-  if (request.twice) trace_run(small, data, &mesh).write(folder / kSecondFolder / file);
+  if (request.twice) run(kSecondFolder).write(folder / kSecondFolder / file);
   mesh.world().all().barrier();  // every trace is written
   Tensor outcome = at::zeros({1}, at::kLong);
   if (reference) {
     reference->wait();
-    const auto good = judge_traces(small, mesh.world().size(), folder, request.twice, draw == kMostDraws);
+    const auto good = judge_traces(small, mesh.world().size(), folder, request, draw == kMostDraws);
     outcome.fill_(static_cast<int64_t>(!good ? kDrawAgain : *good ? kPassed : kFailed));
   }
   mesh.world().all().broadcast(outcome, 0).wait();
@@ -133,10 +164,11 @@ int run_verify(const RunConfig& small, const VerifyRequest& request, comm::World
   }
 }
 
-void run_reference(const fs::path& folder, uint64_t draw) {
+void run_reference(const fs::path& folder, uint64_t draw, Reference reference) {
   const RunConfig one = load_run_config(folder / kReferenceFile);
   use_threads(one);
-  trace_run(one, draw, nullptr).write(folder / kReferenceFolder / WholeTrace::file_name(0));
+  const Trace trace = reference == Reference::kPortable ? trace_portable_run(one, draw) : trace_run(one, draw, nullptr);
+  trace.write(folder / kReferenceFolder / WholeTrace::file_name(0));
 }
 
 }  // namespace athanor

@@ -87,8 +87,7 @@ class EvenShares {
   }
 
   void exchange(const Place& place) {
-    const auto open =
-        std::find_if(room_.begin(), room_.end(), [](int64_t room) { return room > 0; }) - room_.begin();
+    const auto open = std::find_if(room_.begin(), room_.end(), [](int64_t room) { return room > 0; }) - room_.begin();
     auto giver = std::find_if(placed_.begin(), placed_.end(),
                               [&](const std::vector<int64_t>& experts) { return !has(experts, open); });
     ATHANOR_ASSERT(giver != placed_.end());

@@ -52,8 +52,8 @@ double yarn_scale(const RopeScaling& r) {
 Rotation rotation_of(const ModelConfig& m) {
   const RopeScaling& r = m.rope_scaling;
   const auto dim = static_cast<double>(m.head_dim());
-  const auto length = static_cast<double>(
-      r.original_max_position_embeddings > 0 ? r.original_max_position_embeddings : m.max_position_embeddings);
+  const auto length = static_cast<double>(r.original_max_position_embeddings > 0 ? r.original_max_position_embeddings
+                                                                                 : m.max_position_embeddings);
   // The (fractional) pair of dims that makes so many turns over `length` tokens.
   const auto pair_with = [&](double turns) {
     return dim / 2 * std::log(length / (2 * std::numbers::pi * turns)) / std::log(m.rope_theta);

@@ -28,8 +28,8 @@ struct RouterMemory {
 
 /// Sums of a microbatch.
 struct Losses {
-  Tensor loss_sum;          ///< cross entropy over all targets
-  Tensor aux_sum, z_sum;    ///< undefined for dense models
+  Tensor loss_sum;        ///< cross entropy over all targets
+  Tensor aux_sum, z_sum;  ///< undefined for dense models
   int64_t num_targets = 0;
   std::vector<Routed> routers;  ///< of the sparse layers
 };

@@ -117,8 +117,8 @@ Tensor balancing_loss(const RunConfig& config, const std::vector<Routed>& layers
   }
   Tensor total = at::zeros({}, at::kDouble);
   for (size_t l = 0; l < layers.size(); ++l) {
-    const Tensor share = config.moe.aux_scope == "global" ? previous_share_LE[static_cast<int64_t>(l)]
-                                                          : layers[l].count_BE / tokens;
+    const Tensor share =
+        config.moe.aux_scope == "global" ? previous_share_LE[static_cast<int64_t>(l)] : layers[l].count_BE / tokens;
     total = total + experts * (share * (layers[l].prob_sum_BE / tokens)).sum();
   }
   return total;

@@ -1,6 +1,7 @@
 #pragma once
 // The router of one sparse layer in plain torch calls and fp64: scores, choices, weights, and the sums that the
-// balancing and z-losses are made of. Source: OLMoE §2; z-loss: ST-MoE, equation 5; sigmoid scores: DeepSeek-V3, §2.1.2.
+// balancing and z-losses are made of. Source: OLMoE §2; z-loss: ST-MoE, equation 5; sigmoid scores: DeepSeek-V3,
+// §2.1.2.
 
 #include <ATen/ATen.h>
 

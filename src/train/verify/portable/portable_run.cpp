@@ -134,8 +134,8 @@ class PortableRun {
       gradients_[name] = gradient_of(weight).clone();
       mean = beta1 * mean + (1 - beta1) * grad;
       square = beta2 * square + (1 - beta2) * grad.square();
-      const Tensor direction = mean / (1 - std::pow(beta1, count)) /
-                               (at::sqrt(square / (1 - std::pow(beta2, count))) + o.eps);
+      const Tensor direction =
+          mean / (1 - std::pow(beta1, count)) / (at::sqrt(square / (1 - std::pow(beta2, count))) + o.eps);
       const double decay = is_decayed(name) ? o.weight_decay : 0;
       weight = (weight.detach() * (1 - o.lr * decay) - o.lr * direction).requires_grad_();
     }
@@ -145,8 +145,7 @@ class PortableRun {
   // Shares for moe.aux_scope "global", and a bias that goes up where an expert was chosen less than the mean.
   void learn_from_choices(const StepNumbers& numbers) {
     if (numbers.chosen.empty()) return;
-    const Tensor chosen =
-        at::tensor(numbers.chosen, at::kLong).to(at::kDouble).view(memory_.previous_share.sizes());
+    const Tensor chosen = at::tensor(numbers.chosen, at::kLong).to(at::kDouble).view(memory_.previous_share.sizes());
     const auto tokens = static_cast<double>(config_.train.global_batch_size * config_.data.seq_len);
     memory_.previous_share = chosen / tokens;
     if (memory_.bias.defined())
