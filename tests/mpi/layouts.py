@@ -322,6 +322,7 @@ def draw_stages(r, f):
     first = {"steps": 3, "warmup_steps": 0, "lr": f["optimizer.lr"] * 2, "path": "first"}
     for key in ("global_batch_size", "micro_batch_size"):
         first[key] = f[f"train.{key}"]
+    first["seq_len"] = f["data.seq_len"]
     f["train.stages"] = [first, {"steps": 5, "schedule": r.choice(["constant", "wsd"]), "warmup_steps": 2}]
     f["train.steps"] = 8
 

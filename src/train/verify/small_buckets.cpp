@@ -30,7 +30,7 @@ int64_t count_buckets(const RunConfig& config, const Layout& layout) {
 double bucket_mb_for_as_many(const RunConfig& small, const RunConfig& whole, const Layout& layout) {
   const int64_t wanted = count_buckets(whole, layout);
   // Smaller buckets are never fewer; the largest that are enough. At one element each parameter has a bucket.
-  int64_t enough = 1, too_large = count_parameters(small.model) + 1;
+  int64_t enough = 1, too_large = 64 * count_parameters(small.model);  // with all padding, no bucket has more
   while (too_large - enough > 1) {
     const int64_t middle = enough + (too_large - enough) / 2;
     (count_buckets(with_bucket_elements(small, middle), layout) >= wanted ? enough : too_large) = middle;

@@ -127,8 +127,8 @@ TEST(SmallModel, WithKeepDepthAllLayersStayAndAsManyBucketsFormAsInTheRun) {
       EXPECT_LE(small.model.hidden_size, 64);
       const int64_t whole = count_buckets(config, layout), here = count_buckets(small, Layout(small, 4));
       EXPECT_GE(here, whole) << bucket_mb;
-      EXPECT_LE(static_cast<double>(here), 1.25 * static_cast<double>(whole)) << bucket_mb;
-      if (bucket_mb == 0.001) EXPECT_GE(whole, pipeline ? 880 : 1760) << "a bucket for each parameter";
+      EXPECT_LE(static_cast<double>(here), 1.5 * static_cast<double>(whole)) << bucket_mb;
+      if (bucket_mb == 0.001) EXPECT_GE(whole, pipeline ? 800 : 1600) << "a bucket for each matrix";
       if (bucket_mb == 1e6) EXPECT_EQ(here, 1);
     }
   }
