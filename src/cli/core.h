@@ -51,11 +51,14 @@ struct VerifyArguments {
   std::string dtype;  ///< empty: float32, and the run's own
   int draws = 3;      ///< data sets in bfloat16
   bool keep_size = false;
+  bool keep_depth = false;
+  std::vector<std::string> then;  ///< overrides of the layout that resumes the run; empty: it is not resumed
   bool twice = false;
-  std::string keep;       ///< empty: traces are removed
-  std::string plant;      ///< a fault to put into the layout's run; empty: none
-  std::string reference;  ///< the folder in which this is the process of one rank; empty: it is not
-  uint64_t draw = 1;      ///< of the process of one rank: the first of its data sets
+  std::string keep;                    ///< empty: traces are removed
+  std::string plant;                   ///< a fault to put into the layout's run; empty: none
+  std::string reference = "one_rank";  ///< what the layout is held against; or portable
+  std::string as_reference;            ///< the folder in which this is the reference's process; empty: it is not
+  uint64_t draw = 1;                   ///< of the reference's process: the first of its data sets
 };
 
 struct DryRunArguments {

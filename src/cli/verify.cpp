@@ -44,6 +44,19 @@ void add_verify_command(CLI::App& app) {
       ->check(CLI::IsMember({"float32", "bfloat16"}));
   command->add_option("--draws", arguments->draws, "Data sets that bfloat16 is compared on")->check(CLI::Range(1, 100));
   command->add_flag("--keep-size", arguments->keep_size, "The model and batch as configured, not a small version");
+  command->add_flag("--keep-depth", arguments->keep_depth,
+                    "All layers and as many buckets as configured; widths, vocabulary and sequences shrink");
+  command
+      ->add_option("--reference", arguments->reference,
+                   "What the layout is held against: the same code on one rank (default), or portable forms in fp64, "
+                   "which were written apart from it: those find what is wrong on one rank as well")
+      ->check(CLI::IsMember({"one_rank", "portable"}));
+  command
+      ->add_option(
+          "--then", arguments->then,
+          "table.key=value: after half of the steps a checkpoint, which the layout that this makes of the small "
+          "run resumes, on the same ranks; may be repeated")
+      ->allow_extra_args(false);
   command->add_flag("--twice", arguments->twice, "Run the layout twice: all bits must be equal");
   command->add_option("--keep", arguments->keep, "A folder where the traces of all runs are left");
   command->add_option("--plant", arguments->plant,
@@ -56,15 +69,17 @@ void add_verify_command(CLI::App& app) {
       ->check(CLI::Range(0, (1 << 24) - 1))
       ->needs(is_dry);
   command->add_flag("--json", dry->json, "The dry run as JSON")->needs(is_dry);
-  command->add_option("--reference", arguments->reference, "What one rank runs; verify starts this itself")->group("");
+  command->add_option("--as-reference", arguments->as_reference, "What the reference runs; verify starts this itself")
+      ->group("");
   command->add_option("--draw", arguments->draw, "The first of its data sets")->group("");
   command->footer(
       "Ends with 0 if every number, gradient and parameter is within its bound, with 1 and their names if not.\n"
       "Example: mpirun -n 8 athanor verify run.toml --set parallelism.expert_parallel_degree=4\n"
+      "Example: athanor verify run.toml --reference portable\n"
       "Example: athanor verify run.toml --dry-run --ranks 12288");
   command->callback([arguments, dry] {
     if (arguments->plant == "list") return list_plants();
-    if (arguments->config_file.empty() && arguments->reference.empty()) throw CLI::RequiredError("config");
+    if (arguments->config_file.empty() && arguments->as_reference.empty()) throw CLI::RequiredError("config");
     if (!arguments->plant.empty()) refuse_unknown_plant(arguments->plant);
     if (dry->asked) {
       dry->config_file = arguments->config_file;

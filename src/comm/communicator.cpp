@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
@@ -72,6 +73,22 @@ struct Pending::State {
   Work check;             ///< of the records, in check mode
   Tensor records;         ///< of all members, once `check` is over
   std::string disagrees;  ///< what they say
+  int64_t in_flight = 0;  ///< of Traffic::in_flight, these are its own
+
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { leave_flight(); }
+
+  void enter_flight() {
+    in_flight = check ? 2 : 1;
+    traffic->in_flight += in_flight;
+    traffic->most_in_flight = std::max(traffic->most_in_flight, traffic->in_flight);
+  }
+  void leave_flight() {
+    if (traffic) traffic->in_flight -= in_flight;
+    in_flight = 0;
+  }
 
   std::string what() const { return fmt::format("{} (number {}) of group {}", describe(record), record.number, group); }
 
@@ -123,6 +140,7 @@ void Pending::wait() {
   }
   if (state.work) state.wait_for(state.work);
   state.work.reset();
+  state.leave_flight();
   state.traffic->waited_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
@@ -147,7 +165,9 @@ Communicator::Communicator(GroupOptions options, c10::intrusive_ptr<c10d::Backen
 Communicator::~Communicator() = default;
 
 void Communicator::reset_traffic() {
+  const int64_t in_flight = traffic_->in_flight;
   *traffic_ = Traffic{};
+  traffic_->in_flight = traffic_->most_in_flight = in_flight;
   traffic_->bytes_to.assign(static_cast<size_t>(size()), 0);
 }
 
@@ -222,6 +242,7 @@ Pending Communicator::start(Call call, Run run) {
     state->check = backend_->_allgather_base(state->records, words, {});
   }
   state->work = run(*backend_, call);
+  if (!between_two) state->enter_flight();
   return Pending(std::move(state));
 }
 

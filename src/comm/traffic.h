@@ -16,6 +16,9 @@ struct Traffic {
   int64_t bytes_inside = 0;                 ///< sent within this rank's supernode
   int64_t bytes_outside = 0;                ///< and out of it
   double waited_s = 0;                      ///< in Pending::wait and barriers
+  /// Collectives that were started and not waited for, now and at most; those of check mode count too, sends and
+  /// receives between two do not.
+  int64_t in_flight = 0, most_in_flight = 0;
 
   int64_t bytes() const { return bytes_inside + bytes_outside; }
 };

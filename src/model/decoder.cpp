@@ -29,6 +29,8 @@ Tensor positions_of(int64_t batch, int64_t seq_len, const ops::DocumentLengths& 
   return positions;
 }
 
+constexpr int64_t kMostTokens = int64_t{1} << 24;  // of a microbatch
+
 int64_t count_targets(const Tensor& targets) {
   const Tensor ids = targets.contiguous();
   const auto* id = ids.const_data_ptr<int64_t>();
@@ -76,6 +78,11 @@ Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, Dec
 }
 
 void Decoder::expect(int64_t batch, int64_t seq_len) {
+  // Positions are turned into angles, and choices of experts counted, in fp32, which has whole numbers up to 2^24.
+  ATHANOR_CHECK(batch <= kMostTokens / seq_len,
+                "train.micro_batch_size ({}) of data.seq_len ({}) are more than {} tokens at once: lower "
+                "train.micro_batch_size",
+                batch, seq_len, kMostTokens);
   std::vector<int64_t> shape = {batch, seq_len, model_.hidden_size};
   if (options_.tensor.shares_tokens()) shape = {1, batch * seq_len / options_.tensor.size(), model_.hidden_size};
   const Spec hidden{shape, compute_type_};

@@ -157,6 +157,13 @@ TEST_P(DecoderTest, WeightsAreAskedForInTheOrderOfForward) {
   }
 }
 
+TEST_P(DecoderTest, MoreTokensAtOnceThanFp32CountsAreRefused) {
+  Fixture f(GetParam());
+  f.decoder.expect(1 << 10, 1 << 14);
+  EXPECT_THROW(f.decoder.expect((1 << 10) + 1, 1 << 14), ConfigError);
+  EXPECT_THROW(f.decoder.expect(int64_t{1} << 62, 2), ConfigError);
+}
+
 TEST(Initialize, DependsOnSeedAndNameAndNotOnThreads) {
   Fixture a("olmoe"), b("olmoe");
   at::set_num_threads(1);

@@ -10,7 +10,8 @@ namespace {
 // What the groups have sent since `before`, by collective.
 class Meter {
  public:
-  explicit Meter(const Mesh& mesh) : mesh_(mesh) {
+  /// @param checked  in check mode each collective has another one with it, which a world without peers leaves out.
+  Meter(const Mesh& mesh, bool checked) : mesh_(mesh), at_once_(checked ? 2 : 1) {
     for (const auto& [kind, group] : mesh.groups()) group->reset_traffic();
   }
 
@@ -23,7 +24,7 @@ class Meter {
         const auto sent = static_cast<double>(bytes);
         lines.push_back({what, collective, group_name(kind), group->size(),
                          static_cast<double>(traffic.calls_of.at(collective)), sent,
-                         total > 0 ? sent * inside / total : 0});
+                         total > 0 ? sent * inside / total : 0, at_once_ * traffic.most_in_flight});
       }
       group->reset_traffic();
     }
@@ -31,12 +32,13 @@ class Meter {
 
  private:
   const Mesh& mesh_;
+  int64_t at_once_;
 };
 
 // Gradients and weights of one parameter group: what its buckets send.
 void send_buckets(const RunConfig& config, const ParameterStore& parameters, const ShardPlan& plan,
                   std::vector<SentLine>& lines) {
-  const Meter meter(plan.mesh());
+  const Meter meter(plan.mesh(), config.parallelism.check_collectives);
   GradientReducer reducer(parameters, plan, config.train.reduce_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat);
   reducer.finish();
   meter.read("gradients", lines);
@@ -54,11 +56,19 @@ void add_formulas(const RunConfig& config, const Mesh& mesh, std::vector<SentLin
     const auto& group = mesh.group(line.group).options().world_ranks;
     const double share = share_inside(line, group, mesh.rank(), mesh.world().supernodes());
     lines.push_back({line.what, line.collective, group_name(line.group), static_cast<int>(group.size()), line.calls,
-                     line.bytes, line.bytes * share});
+                     line.bytes, line.bytes * share, 0});
   }
 }
 
 }  // namespace
+
+std::map<std::string, int64_t> DryRun::collectives_in_flight() const {
+  std::map<std::string, int64_t> most;
+  for (const SentLine& line : sent) {
+    if (line.in_flight > 0) most[line.group] = std::max(most[line.group], line.in_flight);
+  }
+  return most;
+}
 
 DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   const Layout layout(config, num_ranks);

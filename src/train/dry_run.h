@@ -22,6 +22,8 @@ struct SentLine {
   std::string what, collective, group;
   int ranks = 1;
   double calls = 0, bytes = 0, inside = 0;  ///< of a step; bytes within the rank's supernode
+  /// Of the group, when most were: collectives that had been started and not waited for. 0: a formula knows none.
+  int64_t in_flight = 0;
 };
 
 struct DryRun {
@@ -34,6 +36,8 @@ struct DryRun {
   double gradient_buffer_bytes = 0;  ///< rounded gradients on their way
   std::vector<SentLine> sent;
 
+  /// By group, over all that was counted where it was sent.
+  std::map<std::string, int64_t> collectives_in_flight() const;
   double total_bytes() const {
     return static_cast<double>(state.total()) + activations.peak_bytes + gradient_buffer_bytes;
   }

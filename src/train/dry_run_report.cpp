@@ -71,13 +71,15 @@ std::string held_table(const DryRun& run, const RunConfig& config) {
 }
 
 std::string traffic_table(const DryRun& run) {
-  std::string text = fmt::format("sent in a step by this rank\n  {:<14}{:<16}{:<18}{:>7}{:>10}{:>12}{:>12}{:>12}\n",
-                                 "what", "collective", "group", "ranks", "calls", "bytes", "inside", "outside");
+  std::string text =
+      fmt::format("sent in a step by this rank\n  {:<14}{:<16}{:<18}{:>7}{:>10}{:>12}{:>12}{:>12}{:>11}\n", "what",
+                  "collective", "group", "ranks", "calls", "bytes", "inside", "outside", "in flight");
   SentLine sum{.what = "together"};
   const auto row = [](const SentLine& l) {
     const std::string ranks = l.ranks > 0 ? std::to_string(l.ranks) : "";
-    return fmt::format("  {:<14}{:<16}{:<18}{:>7}{:>10.0f}{:>12}{:>12}{:>12}\n", l.what, l.collective, l.group, ranks,
-                       l.calls, bytes(l.bytes), bytes(l.inside), bytes(l.bytes - l.inside));
+    const std::string in_flight = l.in_flight > 0 ? fmt::format("{:>11}", l.in_flight) : "";
+    return fmt::format("  {:<14}{:<16}{:<18}{:>7}{:>10.0f}{:>12}{:>12}{:>12}{}\n", l.what, l.collective, l.group, ranks,
+                       l.calls, bytes(l.bytes), bytes(l.inside), bytes(l.bytes - l.inside), in_flight);
   };
   for (const SentLine& l : run.sent) {
     text += row(l);
@@ -127,8 +129,10 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
                            {"ranks", l.ranks},
                            {"calls", l.calls},
                            {"bytes", l.bytes},
-                           {"inside", l.inside}});
+                           {"inside", l.inside},
+                           {"in_flight", l.in_flight}});
   }
+  for (const auto& [group, most] : run.collectives_in_flight()) out["collectives_in_flight"][group] = most;
   return out.dump(2) + "\n";
 }
 

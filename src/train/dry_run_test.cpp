@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/random.h"
 #include "comm/thread_wire.h"
 #include "model/initialize.h"
@@ -50,7 +52,8 @@ Batch batch_of(const RunConfig& config) {
 struct Real {
   int64_t state_bytes = 0;
   size_t num_buckets = 0;
-  std::map<std::string, double> sent;  // by group
+  std::map<std::string, double> sent;        // by group
+  std::map<std::string, int64_t> in_flight;  // by group
 };
 
 std::vector<Real> run_ranks_of(const RunConfig& config, int world_size) {
@@ -69,8 +72,10 @@ std::vector<Real> run_ranks_of(const RunConfig& config, int world_size) {
                                  state.optimizer.exp_avg(), state.optimizer.exp_avg_sq()})
       own.state_bytes += static_cast<int64_t>(tensor.nbytes());
     own.num_buckets = state.parameters.buckets().size();
-    for (const auto& [kind, group] : mesh.groups())
+    for (const auto& [kind, group] : mesh.groups()) {
       own.sent[group_name(kind)] = static_cast<double>(group->traffic().bytes());
+      own.in_flight[group_name(kind)] = group->traffic().most_in_flight;
+    }
   });
   return ranks;
 }
@@ -87,6 +92,30 @@ TEST(DryRun, OfEachRankSaysWhatItHoldsAndSends) {
       for (const SentLine& line : dry.sent) sent[line.group] += line.bytes;
       for (const auto& [group, bytes] : real.sent)
         EXPECT_NEAR(sent[group], bytes, 0.05 * bytes + 1024) << "rank " << rank << ", " << group;
+    }
+  }
+}
+
+TEST(DryRun, SaysHowManyCollectivesOfAGroupAreInFlightAtMost) {
+  for (const bool check : {false, true}) {
+    RunConfig config = config_of("ep_aware", "float32");
+    config.parallelism.bucket_mb = 1e-6;  // a bucket for each parameter
+    config.parallelism.check_collectives = check;
+    const auto ranks = run_ranks_of(config, 8);
+    for (int rank = 0; rank < 8; ++rank) {
+      const DryRun dry = dry_run(config, 8, rank);
+      const auto in_flight = dry.collectives_in_flight();
+      ASSERT_TRUE(in_flight.contains("data")) << rank;
+      for (const auto& [group, most] : in_flight) {
+        // While weights are gathered a step adds up how many of them changed: one collective more.
+        const int64_t real = ranks[static_cast<size_t>(rank)].in_flight.at(group);
+        EXPECT_GE(real, most) << rank << ", " << group;
+        EXPECT_LE(real, most + (check ? 2 : 1)) << rank << ", " << group;
+      }
+      EXPECT_GE(in_flight.at("data"), check ? 16 : 8);
+      const auto json = nlohmann::json::parse(to_json(dry, config, 8));
+      EXPECT_EQ(json.at("collectives_in_flight").at("data"), in_flight.at("data"));
+      EXPECT_NE(report(dry, config, 8).find("in flight"), std::string::npos);
     }
   }
 }

@@ -5,11 +5,18 @@ import random
 
 @dataclasses.dataclass
 class Drawn:
-    """A configuration as `table.key` → value, and how many ranks it is for."""
+    """A configuration as `table.key` → value, how many ranks it is for, and the layout that resumes it, if any."""
 
     seed: int
     ranks: int
     fields: dict
+    then: dict
+
+    @property
+    def options(self):
+        """What `athanor verify` gets beside the configuration and the type."""
+        then = [word for key, value in self.then.items() for word in ("--then", f"{key}={toml_value(value)}")]
+        return ["--keep-size", *then]
 
     def toml(self):
         return toml_of(self.fields)
@@ -24,6 +31,7 @@ class Drawn:
             kinds.append("sequence_parallel")
         if "model.num_experts" in f:
             kinds += [f"{f['model.num_experts']} experts", f["moe.dispatch"], f["moe.balance"]]
+        kinds += features(self)
         return f"{self.ranks} ranks, {' × '.join(degrees) or 'data'}: {' '.join(kinds)}"
 
 
@@ -36,9 +44,18 @@ DEGREES = [("replicate", "parallelism.data_parallel_replicate_degree"),
 def toml_of(fields):
     tables = {}
     for key, value in fields.items():
-        table, name = key.split(".")
-        tables.setdefault(table, []).append(f"{name} = {toml_value(value)}")
-    return "\n".join(f"[{table}]\n" + "\n".join(lines) + "\n" for table, lines in tables.items())
+        table, name = key.rsplit(".", 1)
+        if isinstance(value, list) and value and isinstance(value[0], dict):  # of tables
+            entries = tables.setdefault(f"[{key}]", [])
+            for entry in value:
+                entries.append("\n".join(f"{name} = {toml_value(x)}" for name, x in entry.items()))
+        else:
+            tables.setdefault(table, []).append(f"{name} = {toml_value(value)}")
+    text = ""
+    for table, lines in tables.items():
+        for part in lines if table.startswith("[") else ["\n".join(lines)]:
+            text += f"[{table}]\n{part}\n\n"
+    return text
 
 
 def toml_value(value):
@@ -88,7 +105,15 @@ def draw_layout(seed, most_ranks=12):
     draw_batch(r, f, data, tensor)
     if sparse:
         draw_experts(r, f, data)
-    return Drawn(seed, ranks, f)
+    more = random.Random(f"more of layout {seed}")  # of its own, so that what comes above stays what it was
+    draw_optimizer(more, f)
+    draw_positions(more, f)
+    draw_edges(more, f, stages, tensor, data)
+    if sparse:
+        even_out_shares(f)
+    if more.random() < 0.15:
+        draw_stages(more, f)
+    return Drawn(seed, ranks, f, draw_resumption(more, f, ranks) if more.random() < 0.25 else {})
 
 
 def draw_degree(r, ranks):
@@ -197,7 +222,205 @@ def draw_experts(r, f, data):
         f["moe.balance_group"] = 1
     if f["moe.balance_group"] > micro:
         f["moe.aux_scope"] = r.choice(["sequence", "global"])
-    if f["moe.balance"] == "swipe":  # shares of a group's choices must come out even
-        unit = f["parallelism.tensor_parallel_degree"] if f.get("parallelism.sequence_parallel") else 1
-        while f["moe.balance_group"] * f["data.seq_len"] * k % experts or f["data.seq_len"] % unit:
-            f["data.seq_len"] += 1
+
+
+def even_out_shares(f):
+    """moe.balance swipe: shares of a group's choices must come out even."""
+    if f["moe.balance"] != "swipe":
+        return
+    unit = f["parallelism.tensor_parallel_degree"] if f.get("parallelism.sequence_parallel") else 1
+    choices, experts = f["moe.balance_group"] * f["model.num_experts_per_tok"], f["model.num_experts"]
+    while f["data.seq_len"] * choices % experts or f["data.seq_len"] % unit:
+        f["data.seq_len"] += 1
+
+
+# optimizer.no_weight_decay over the stages of a pipeline, where a rank has not every parameter that a pattern names.
+PATTERNS_WITH_PIPELINES = False
+
+
+def draw_optimizer(r, f):
+    f["optimizer.betas"] = r.choice([[0.9, 0.99], [0.9, 0.95], [0.9, 0.999], [0.0, 0.99], [0.8, 0.5]])
+    f["optimizer.eps"] = r.choice([1e-8, 1e-8, 1e-12, 1e-5, 1e-3])
+    f["optimizer.weight_decay"] = r.choice([0.0, 0.1, 1.0, 10.0])
+    f["optimizer.max_grad_norm"] = r.choice([0.0, 1e-3, 0.1, 1.0])
+    f["optimizer.clip_after_warmup"] = r.random() < 0.2
+    if r.random() < 0.4 and (PATTERNS_WITH_PIPELINES or "parallelism.pipeline_parallel_degree" not in f):
+        patterns = ["model.embed_tokens.weight", "*layers.0.*", "*proj.weight", "*"]
+        patterns += ["*norm.weight"] * 3 if f["model.family"] != "olmo" else []
+        patterns += ["lm_head.*"] if not f["model.tie_word_embeddings"] else []
+        f["optimizer.no_weight_decay"] = r.sample(patterns, r.choice([1, 1, 2]))
+
+
+def draw_positions(r, f):
+    """Clipping of queries, keys and values; rotary positions and their scalings."""
+    if f["model.family"].startswith("olmo") and r.random() < 0.3:
+        f["model.clip_qkv"] = r.choice([0.2, 0.5, 2.0])
+    f["model.rope_theta"] = r.choice([10000.0, 10000.0, 100.0, 1e6])
+    kind = r.choice(["default", "default", "default", "linear", "dynamic", "llama3", "yarn"])
+    if kind == "default":
+        return
+    f["model.rope_scaling.rope_type"] = kind
+    f["model.rope_scaling.factor"] = r.choice([1.5, 4.0])
+    if kind in ("llama3", "yarn"):
+        f["model.rope_scaling.original_max_position_embeddings"] = r.choice([8, 64, 1024])
+    if kind == "yarn":
+        f["model.rope_scaling.truncate"] = r.random() < 0.5
+        if r.random() < 0.3:
+            f["model.rope_scaling.attention_factor"] = 1.2
+
+
+def draw_edges(r, f, stages, tensor, data):
+    """What is as small, as large or as deep as it gets."""
+    f["parallelism.bucket_mb"] = r.choice([1e-6, f["parallelism.bucket_mb"], f["parallelism.bucket_mb"]])
+    if "model.num_experts" in f:
+        f["model.routed_scaling_factor"] = r.choice([1.0, 1.0, 2.5, 0.3])
+        if r.random() < 0.15 and f["model.num_experts"] <= 12:
+            f["model.num_experts_per_tok"] = f["model.num_experts"]
+        if r.random() < 0.15:
+            f["moe.dispatch"] = "auto"
+            f["moe.dispatch_chunks"] = 0
+    if r.random() < 0.1:  # one token that has a target
+        shares_tokens = f.get("parallelism.sequence_parallel")
+        f["data.seq_len"] = max(2, tensor) if shares_tokens else 2
+        f["train.micro_batch_size"], f["train.global_batch_size"] = 1, f["train.global_batch_size"] // f["train.micro_batch_size"]
+        if "model.num_experts" in f:
+            f["moe.balance_group"] = 1
+    elif r.random() < 0.12:
+        make_deep(r, f, stages, tensor)
+
+
+def make_deep(r, f, stages, tensor):
+    """Many layers, so thin that they are cheap, in small buckets: many collectives at once."""
+    layers = max(stages, r.choice([24, 40, 64]))
+    heads = tensor * r.choice([1, 2]) if tensor > 1 else r.choice([1, 2])
+    f["model.num_hidden_layers"] = layers
+    f["model.num_attention_heads"] = heads
+    f["model.num_key_value_heads"] = heads
+    f["model.hidden_size"] = heads * 4
+    if "model.head_dim" in f:
+        f["model.head_dim"] = 4
+    f["model.intermediate_size"] = tensor * 2
+    if "model.moe_intermediate_size" in f:
+        f["model.moe_intermediate_size"] = tensor * 2
+    if "model.mlp_only_layers" in f:
+        f["model.mlp_only_layers"] = sorted(r.sample(range(layers), layers // 3))
+    if "parallelism.pipeline_split" in f:
+        f["parallelism.pipeline_split"] = draw_split(r, layers, stages)
+    f["data.seq_len"] = min(f["data.seq_len"], 8)
+    if f.get("parallelism.sequence_parallel"):
+        f["data.seq_len"] = 2 * tensor
+    f["parallelism.bucket_mb"] = r.choice([1e-6, 0.001])
+
+
+def draw_stages(r, f):
+    """Verify runs the first, whose values take the place of the run's."""
+    first = {"steps": 3, "warmup_steps": 0, "lr": f["optimizer.lr"] * 2, "path": "first"}
+    for key in ("global_batch_size", "micro_batch_size"):
+        first[key] = f[f"train.{key}"]
+    first["seq_len"] = f["data.seq_len"]
+    f["train.stages"] = [first, {"steps": 5, "schedule": r.choice(["constant", "wsd"]), "warmup_steps": 2}]
+    f["train.steps"] = 8
+
+
+def draw_resumption(r, f, ranks):
+    """Another layout of the same model on the same ranks, which goes on from a checkpoint."""
+    then = {
+        "parallelism.sharding": r.choice(["none", "optimizer", "ep_aware", "hierarchical"]),
+        "parallelism.mapping": r.choice(["expert_inner", "data_inner"]),
+        "parallelism.bucket_mb": r.choice([1e-6, 0.01, 25.0]),
+        "parallelism.recompute": r.sample(["norm", "attention", "moe"], r.choice([0, 1])),
+    }
+    groups_span_ranks = f.get("moe.balance_group", 1) > f["train.micro_batch_size"]
+    pooled = f.get("moe.aux_scope") == "transformers"  # over the microbatch of a rank
+    if groups_span_ranks or pooled:
+        return then
+    # All ranks are data ranks, or half of them, each of which has a microbatch of one sequence.
+    batch, per_balance_group = f["train.global_batch_size"], f.get("moe.balance_group", 1)
+    data = next((d for d in (ranks, ranks // 2) if d > 0 and batch % (d * per_balance_group) == 0), None)
+    if data is None:
+        return then
+    heads, kv = f["model.num_attention_heads"], f["model.num_key_value_heads"]
+    layers = f["model.num_hidden_layers"]
+    rest = ranks // data
+    cuts = [cut for cut in ("tensor", "pipeline")
+            if rest == 1 or (cut == "pipeline" and layers >= rest) or
+            (cut == "tensor" and heads % rest == 0 and kv % rest == 0 and f["model.intermediate_size"] % rest == 0
+             and f.get("model.moe_intermediate_size", rest) % rest == 0)]
+    if not cuts:
+        return then
+    cut = r.choice(cuts)
+    if cut == "pipeline" and rest > 1 and "optimizer.no_weight_decay" in f and not PATTERNS_WITH_PIPELINES:
+        return then
+    then |= {
+        "parallelism.data_parallel_replicate_degree": 1,
+        "parallelism.data_parallel_shard_degree": -1,
+        "parallelism.tensor_parallel_degree": rest if cut == "tensor" else 1,
+        "parallelism.pipeline_parallel_degree": rest if cut == "pipeline" else 1,
+        "parallelism.pipeline_schedule": "1f1b",
+        "parallelism.virtual_stages": 1,
+        "parallelism.pipeline_split": [],
+        "parallelism.sequence_parallel": False,
+        "train.micro_batch_size": per_balance_group,
+    }
+    if "model.num_experts" in f:
+        experts = f["model.num_experts"]
+        then["parallelism.expert_parallel_degree"] = r.choice([d for d in divisors(data) if experts % d == 0])
+    return then
+
+
+# ---- What was drawn
+
+
+def features(drawn):
+    """What this draw has that not every one has: names for a summary and for a table of coverage."""
+    f = drawn.fields
+    found = []
+
+    def note(name, has):
+        if has:
+            found.append(name)
+
+    note("decay patterns", f.get("optimizer.no_weight_decay"))
+    note("clips", f["optimizer.max_grad_norm"] in (1e-3, 0.1))
+    note("clip_qkv", f.get("model.clip_qkv"))
+    note(f"rope {f.get('model.rope_scaling.rope_type')}", "model.rope_scaling.rope_type" in f)
+    note("scaling factor", f.get("model.routed_scaling_factor", 1) != 1)
+    note("k = E", "model.num_experts" in f and f["model.num_experts_per_tok"] == f["model.num_experts"])
+    note("one token", f["data.seq_len"] == 2)
+    note("deep", f["model.num_hidden_layers"] >= 24)
+    note("smallest buckets", f["parallelism.bucket_mb"] == 1e-6)
+    note("checked", f["parallelism.check_collectives"])
+    note("stages", "train.stages" in f)
+    note("resumed", drawn.then)
+    return found
+
+
+def coverage(draws):
+    """How many of the draws have what: (name, count), by kind of thing."""
+    counts = {}
+
+    def add(name):
+        counts[name] = counts.get(name, 0) + 1
+
+    for drawn in draws:
+        f = drawn.fields
+        for key in ("model.family", "parallelism.sharding", "parallelism.pipeline_schedule", "train.reduce_dtype",
+                    "data.attention_scope", "moe.dispatch", "moe.balance", "moe.aux_scope", "model.router_score"):
+            if key in f:
+                add(f"{key.split('.')[1]} {f[key]}")
+        for name, key in DEGREES:
+            if f.get(key, 1) > 1:
+                add(f"{name} ranks")
+        for flag in ("parallelism.sequence_parallel", "model.tie_word_embeddings", "parallelism.recompute"):
+            if f.get(flag):
+                add(flag.split(".")[1])
+        add(drawn.dtype)
+        for name in features(drawn):
+            add(name)
+    return sorted(counts.items())
+
+
+def coverage_table(draws):
+    cells = [f"{name:<28}{count:>4}" for name, count in coverage(draws)]
+    rows = -(-len(cells) // 3)
+    return "\n".join("   ".join(cells[row::rows]) for row in range(rows))

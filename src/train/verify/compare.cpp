@@ -23,8 +23,9 @@ constexpr const char* kParameters = "parameters";
 
 class Comparer {
  public:
-  Comparer(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one)
-      : config_(small), noise_(small, data_ranks), layout_(layout), one_(one), inventory_(make_inventory(small.model)) {
+  Comparer(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one, Reference reference)
+      : config_(small), noise_(small, data_ranks, reference), layout_(layout), one_(one),
+        inventory_(make_inventory(small.model)) {
     for (const auto& spec : inventory_) updates_.emplace_back(small.optimizer, spec.shape);
   }
 
@@ -286,8 +287,9 @@ class Comparer {
 
 }  // namespace
 
-Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one) {
-  return Comparer(small, data_ranks, layout, one).run();
+Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one,
+                           Reference reference) {
+  return Comparer(small, data_ranks, layout, one, reference).run();
 }
 
 std::vector<std::string> find_bit_differences(const RunConfig& small, const WholeTrace& a, const WholeTrace& b) {

@@ -30,8 +30,9 @@ struct Comparisons {
   bool near_tie = false;
 };
 
-/// @param small  the run that `layout` is a trace of; `one` is of the same run on one rank.
-Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one);
+/// @param small  the run that `layout` is a trace of; `one` is of the same run on one rank, or by portable forms.
+Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one,
+                           Reference reference = Reference::kOneRank);
 
 /// Every difference of bits, a line each (at most a few).
 std::vector<std::string> find_bit_differences(const RunConfig& small, const WholeTrace& a, const WholeTrace& b);

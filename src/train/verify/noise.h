@@ -20,13 +20,15 @@
 #include <algorithm>
 
 #include "config/run_config.h"
+#include "train/verify/reference.h"
 
 namespace athanor {
 
 class Noise {
  public:
   /// @param data_ranks  over which gradients are summed in train.reduce_dtype; 1: none.
-  Noise(const RunConfig& small, int data_ranks);
+  /// @param reference  what it is held against: kPortable has no errors of its own, but has exact angles as well.
+  Noise(const RunConfig& small, int data_ranks, Reference reference = Reference::kOneRank);
 
   /// Bounds on relative differences where both runs have the same parameters.
   double loss() const { return loss_; }

@@ -2,7 +2,7 @@
 
 #include "arch/stages.h"
 #include "base/text.h"
-#include "train/verify/small_model.h"
+#include "train/verify/small_buckets.h"
 
 namespace athanor {
 namespace {
@@ -33,9 +33,11 @@ std::string describe_pipeline(const RunConfig& small) {
 
 }  // namespace
 
-std::string comparison_table(const Comparisons& comparisons) {
-  std::string text = fmt::format("{:<30} {:<52} {:>9} {:>9} {:>8}\n", "compared with one rank", "worst @ step", "error",
-                                 "bound", "share");
+std::string comparison_table(const Comparisons& comparisons, Reference reference) {
+  std::string text =
+      fmt::format("{:<30} {:<52} {:>9} {:>9} {:>8}\n",
+                  fmt::format("compared with {}", reference == Reference::kPortable ? "portable" : "one rank"),
+                  "worst @ step", "error", "bound", "share");
   for (const auto& comparison : comparisons.worst) text += row(comparison);
   const auto& faults = comparisons.faults;
   for (size_t i = 0; i < std::min(faults.size(), kMostFaults); ++i) text += "FAIL " + faults[i] + "\n";
@@ -66,8 +68,9 @@ std::string describe_small_run(const RunConfig& small, int world_size) {
                         m.expert_intermediate_size(), m.num_experts_per_tok, small.moe.balance, small.moe.dispatch);
   }
   text +=
-      fmt::format("\n{} steps of {} sequences of {} tokens, {} microbatches on each data rank; {}", small.train.steps,
-                  small.train.global_batch_size, small.data.seq_len, layout.microbatches(), small.train.dtype);
+      fmt::format("\n{} steps of {} sequences of {} tokens, {} microbatches on each data rank, {} gradient buckets; {}",
+                  small.train.steps, small.train.global_batch_size, small.data.seq_len, layout.microbatches(),
+                  count_buckets(small, layout), small.train.dtype);
   if (small.train.reduce_dtype != "float32") text += ", gradients reduced in " + small.train.reduce_dtype;
   return text + "\n";
 }

@@ -8,7 +8,7 @@
 namespace athanor {
 
 /// The table: for each quantity what came closest to its bound.
-std::string comparison_table(const Comparisons& comparisons);
+std::string comparison_table(const Comparisons& comparisons, Reference reference);
 
 /// "12 ranks: replicate 1 × shard 12, expert 12".
 std::string describe_layout(const RunConfig& small, int world_size);

@@ -11,6 +11,7 @@
 #include "config/families.h"
 #include "config/training_stages.h"
 #include "train/verify/bf16_run.h"
+#include "train/verify/small_buckets.h"
 #include "train/verify/small_layers.h"
 
 namespace athanor {
@@ -54,9 +55,9 @@ int64_t shrink_vocabulary(int64_t size, int64_t tensor_degree) {
   return std::min(size, size % tensor_degree == 0 ? even : even + 1);
 }
 
-ModelConfig shrink_model(ModelConfig model, ParallelismConfig& p) {
+ModelConfig shrink_model(ModelConfig model, ParallelismConfig& p, bool keep_depth) {
   const int64_t width = model.hidden_size;
-  shrink_layers(model, p);
+  if (!keep_depth) shrink_layers(model, p);
   shrink_attention(model, p.tensor_parallel_degree);
   shrink_experts(model, p.expert_parallel_degree);
   const int64_t cut = std::lcm(int64_t{8}, p.tensor_parallel_degree);
@@ -130,10 +131,12 @@ RunConfig make_small_run(const RunConfig& config, int world_size, const VerifyOp
   small.train.dtype = options.dtype;
   if (is_measured(small)) prepare_measured_run(small);
   if (!options.keep_size) {
-    small.model = shrink_model(small.model, small.parallelism);
+    const RunConfig whole = small;
+    small.model = shrink_model(small.model, small.parallelism, options.keep_depth);
     shrink_batch(small, layout);
     choose_seq_len(small);
-    small.parallelism.bucket_mb = std::min(small.parallelism.bucket_mb, kBucketMb);
+    small.parallelism.bucket_mb = options.keep_depth ? bucket_mb_for_as_many(small, whole, layout)
+                                                     : std::min(whole.parallelism.bucket_mb, kBucketMb);
   } else if (small.data.seq_len == 0) {
     choose_seq_len(small);
   }

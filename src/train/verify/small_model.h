@@ -10,6 +10,7 @@ struct VerifyOptions {
   int64_t steps = 3;
   std::string dtype = "float32";  ///< of forward and backward, whatever train.dtype is
   bool keep_size = false;         ///< the configuration's own sizes
+  bool keep_depth = false;        ///< all of its layers, and as many buckets as the run has (small_buckets.h)
 };
 
 /// Keeps what decides how a step is computed: family, kinds of layers, tied or not, experts and choices (experts become

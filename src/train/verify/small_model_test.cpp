@@ -1,6 +1,7 @@
 // What a small run keeps of a layout with tensor ranks and pipelines.
 #include <gtest/gtest.h>
 
+#include "train/verify/small_buckets.h"
 #include "train/verify/small_model.h"
 
 namespace athanor {
@@ -111,6 +112,26 @@ TEST(SmallModel, AsManyLayersAsStagesStayAsTheyAre) {
   config.parallelism.pipeline_parallel_degree = 3;
   const RunConfig small = make_small_run(config, 3, {});
   EXPECT_EQ(small.model.num_hidden_layers, 3);
+}
+
+TEST(SmallModel, WithKeepDepthAllLayersStayAndAsManyBucketsFormAsInTheRun) {
+  for (const double bucket_mb : {0.001, 25.0, 100.0, 400.0, 1e6}) {
+    for (const bool pipeline : {false, true}) {
+      RunConfig config = large_dense();
+      config.model.num_hidden_layers = 160;
+      config.parallelism.bucket_mb = bucket_mb;
+      if (pipeline) config.parallelism.pipeline_parallel_degree = 2;
+      const Layout layout(config, 4);
+      const RunConfig small = make_small_run(config, 4, {.keep_depth = true});
+      EXPECT_EQ(small.model.num_hidden_layers, 160);
+      EXPECT_LE(small.model.hidden_size, 64);
+      const int64_t whole = count_buckets(config, layout), here = count_buckets(small, Layout(small, 4));
+      EXPECT_GE(here, whole) << bucket_mb;
+      EXPECT_LE(static_cast<double>(here), 1.5 * static_cast<double>(whole)) << bucket_mb;
+      if (bucket_mb == 0.001) EXPECT_GE(whole, pipeline ? 800 : 1600) << "a bucket for each matrix";
+      if (bucket_mb == 1e6) EXPECT_EQ(here, 1);
+    }
+  }
 }
 
 TEST(SmallModel, OneRankSharesNothing) {

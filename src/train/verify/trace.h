@@ -28,7 +28,8 @@ StepNumbers numbers_of(const StepReport& report);
 /// The recording of one rank.
 class Trace {
  public:
-  void add_step(const StepReport& report) { steps_.push_back(numbers_of(report)); }
+  void add_step(const StepReport& report) { add_step(numbers_of(report)); }
+  void add_step(StepNumbers numbers) { steps_.push_back(std::move(numbers)); }
   /// Copies the pieces. @param step  0: before the first update.
   void add_pieces(int64_t step, const std::vector<PieceView>& pieces);
   /// Something that several ranks hold alike: their `bytes` must be equal.

@@ -1,6 +1,9 @@
 #include "train/verify/traced_run.h"
 
+#include "checkpoint/rotation.h"
 #include "model/initialize.h"
+#include "train/checkpointing.h"
+#include "train/run_folder.h"
 #include "train/state_pieces.h"
 #include "train/verify/small_model.h"
 
@@ -34,11 +37,14 @@ void add_gradient_copies(const TrainState& s, int64_t step, Trace& trace) {
   }
 }
 
-void record_steps(TrainState& state, uint64_t draw, Trace& trace) {
-  const RunConfig& config = state.config;
-  initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.parameters);
+void initialize(TrainState& state, Trace& trace) {
+  initialize_parameters(state.config.model, static_cast<uint64_t>(state.config.train.seed), state.parameters);
   trace.add_pieces(0, state_pieces(state));
-  for (int64_t step = 1; step <= config.train.steps; ++step) {
+}
+
+void record_steps(TrainState& state, int64_t last, uint64_t draw, Trace& trace) {
+  const RunConfig& config = state.config;
+  for (int64_t step = state.step + 1; step <= last; ++step) {
     const Batch batch = make_verify_batch(config, step, draw);
     StepReport report = compute_gradients(state, batch);
     trace.add_pieces(step, gradient_pieces(state));
@@ -58,11 +64,32 @@ Trace trace_run(const RunConfig& config, uint64_t draw, const Mesh* mesh, plants
   if (mesh) {
     TrainState state(config, {}, *mesh, plant ? plants::planted_options(*plant) : TrainStateOptions{});
     if (plant) plant->watch(state);
-    record_steps(state, draw, trace);
+    initialize(state, trace);
+    record_steps(state, config.train.steps, draw, trace);
   } else {
     TrainState state(config, {});
-    record_steps(state, draw, trace);
+    initialize(state, trace);
+    record_steps(state, config.train.steps, draw, trace);
   }
+  return trace;
+}
+
+Trace trace_resumed_run(const RunConfig& first, const Mesh& first_mesh, const RunConfig& second,
+                        const Mesh& second_mesh, uint64_t draw) {
+  const int64_t half = (first.train.steps + 1) / 2;
+  Trace trace;
+  {
+    TrainState state(first, {}, first_mesh);
+    initialize(state, trace);
+    record_steps(state, half, draw, trace);
+    save_checkpoint(state);
+  }
+  TrainState state(second, {}, second_mesh);
+  const auto checkpoint = open_newest_verified(RunFolder{first.train.run_dir}.checkpoints(), team_of(second_mesh));
+  ATHANOR_CHECK_CHECKPOINT(checkpoint.has_value(), "{}: the checkpoint of step {} is not there", first.train.run_dir,
+                           half);
+  load_checkpoint(state, *checkpoint);
+  record_steps(state, second.train.steps, draw, trace);
   return trace;
 }
 

@@ -11,4 +11,9 @@ namespace athanor {
 /// @param plant  null, or what is put into the run; the mesh is then of a world with it (plants/plant.h).
 Trace trace_run(const RunConfig& config, uint64_t draw, const Mesh* mesh, plants::Plant* plant = nullptr);
 
+/// The same steps, half of them (rounded up) by `first`'s layout; then a full checkpoint into first.train.run_dir,
+/// which `second`'s layout, on the same ranks, loads and goes on from. Collective over both meshes, of one world.
+Trace trace_resumed_run(const RunConfig& first, const Mesh& first_mesh, const RunConfig& second,
+                        const Mesh& second_mesh, uint64_t draw);
+
 }  // namespace athanor

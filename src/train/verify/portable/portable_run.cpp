@@ -1,0 +1,185 @@
+#include "train/verify/portable/portable_run.h"
+
+#include <cmath>
+
+#include "arch/inventory.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "train/verify/portable/portable_model.h"
+#include "train/verify/small_model.h"
+
+namespace athanor {
+namespace {
+
+using portable::Losses;
+using portable::Parameters;
+
+constexpr int64_t kEndOfDocument = 0;  // of make_verify_batch
+
+// Normal numbers of (seed, name, element) in fp32; norms are 1.
+Parameters initial_parameters(const RunConfig& config) {
+  Parameters parameters;
+  for (const ParameterSpec& spec : make_inventory(config.model)) {
+    Tensor values = at::ones(spec.shape, at::kFloat);
+    if (!spec.is_norm()) {
+      const CounterRandom random(static_cast<uint64_t>(config.train.seed), spec.name);
+      random.fill_normal(values.data_ptr<float>(), 0, static_cast<uint64_t>(values.numel()),
+                         config.model.initializer_range);
+    }
+    parameters.emplace(spec.name, values.to(at::kDouble).requires_grad_());
+  }
+  return parameters;
+}
+
+// AdamW (Loshchilov and Hutter 2019) of one parameter.
+struct Moments {
+  Tensor mean, square;
+};
+
+class PortableRun {
+ public:
+  PortableRun(const RunConfig& config, uint64_t draw)
+      : config_(config), draw_(draw), parameters_(initial_parameters(config)) {
+    for (const auto& [name, weight] : parameters_)
+      moments_[name] = {at::zeros_like(weight.detach()), at::zeros_like(weight.detach())};
+    const ModelConfig& m = config.model;
+    if (!m.is_moe()) return;
+    const double even = static_cast<double>(m.num_experts_per_tok) / static_cast<double>(m.num_experts);
+    memory_.previous_share = at::full({m.num_sparse_layers(), m.num_experts}, even, at::kDouble);
+    if (config.moe.bias_update_rate > 0) memory_.bias = at::zeros_like(memory_.previous_share);
+  }
+
+  Trace run() {
+    record(0, false);
+    for (int64_t step = 1; step <= config_.train.steps; ++step) {
+      StepNumbers numbers = forward_backward(step);
+      update(step, numbers);
+      trace_.add_step(numbers);
+      record(step, true);
+    }
+    return std::move(trace_);
+  }
+
+ private:
+  StepNumbers forward_backward(int64_t step) {
+    const Batch batch = make_verify_batch(config_, step, draw_);
+    const Tensor tokens = at::tensor(at::ArrayRef<int32_t>(batch.tokens), at::kInt)
+                              .to(at::kLong)
+                              .view({batch.num_sequences, batch.seq_len});
+    const auto sequences = static_cast<double>(batch.num_sequences), length = static_cast<double>(batch.seq_len),
+               layers = static_cast<double>(std::max<int64_t>(1, config_.model.num_sparse_layers()));
+    StepNumbers numbers;
+    numbers.lr = config_.optimizer.lr;
+    // Microbatch by microbatch; balance groups stay whole.
+    const int64_t micro = std::max(config_.train.micro_batch_size,
+                                   config_.moe.balance == "none" ? int64_t{1} : config_.moe.balance_group);
+    for (int64_t first = 0; first < batch.num_sequences; first += micro) {
+      const int64_t count = std::min(micro, batch.num_sequences - first);
+      const Losses losses = portable::run_decoder(config_, parameters_, memory_, tokens.narrow(0, first, count),
+                                                  kEndOfDocument, first, step);
+      Tensor objective = losses.loss_sum / (sequences * (length - 1));
+      if (!losses.routers.empty()) {
+        objective = objective + losses.aux_sum * (config_.moe.router_aux_loss_coef / (layers * sequences)) +
+                    losses.z_sum * (config_.moe.router_z_loss_coef / (layers * sequences * length));
+      }
+      objective.backward();
+      add(losses, numbers);
+    }
+    numbers.loss /= static_cast<double>(numbers.targets);
+    double squares = 0;
+    for (const auto& [name, weight] : parameters_) {
+      if (weight.grad().defined()) squares += weight.grad().square().sum().item<double>();
+    }
+    numbers.grad_norm = std::sqrt(squares);
+    return numbers;
+  }
+
+  static void add(const Losses& losses, StepNumbers& numbers) {
+    numbers.loss += losses.loss_sum.item<double>();
+    numbers.targets += losses.num_targets;
+    if (losses.routers.empty()) return;
+    numbers.aux += losses.aux_sum.item<double>();
+    numbers.z += losses.z_sum.item<double>();
+    std::vector<int64_t> chosen, taken, moved, dropped;
+    for (const portable::Routed& router : losses.routers) {
+      chosen.insert(chosen.end(), router.chosen.begin(), router.chosen.end());
+      taken.insert(taken.end(), router.taken.begin(), router.taken.end());
+      moved.push_back(router.moved);
+      dropped.push_back(router.dropped);
+      numbers.entropy += router.entropy_sum;
+    }
+    const auto accumulate = [](std::vector<int64_t>& sum, const std::vector<int64_t>& part) {
+      sum.resize(part.size());
+      for (size_t i = 0; i < part.size(); ++i) sum[i] += part[i];
+    };
+    accumulate(numbers.chosen, chosen), accumulate(numbers.taken, taken);
+    accumulate(numbers.moved, moved), accumulate(numbers.dropped, dropped);
+  }
+
+  bool is_decayed(const std::string& name) const {
+    for (const std::string& pattern : config_.optimizer.no_weight_decay) {
+      if (matches_wildcard(pattern, name)) return false;
+    }
+    return true;
+  }
+
+  void update(int64_t step, const StepNumbers& numbers) {
+    const at::NoGradGuard no_grad;
+    const OptimizerConfig& o = config_.optimizer;
+    const double clip = o.max_grad_norm > 0 ? std::min(1.0, o.max_grad_norm / (numbers.grad_norm + 1e-6)) : 1.0;
+    const double beta1 = o.betas[0], beta2 = o.betas[1], count = static_cast<double>(step);
+    for (auto& [name, weight] : parameters_) {
+      auto& [mean, square] = moments_.at(name);
+      const Tensor grad = clip * gradient_of(weight);
+      gradients_[name] = gradient_of(weight).clone();
+      mean = beta1 * mean + (1 - beta1) * grad;
+      square = beta2 * square + (1 - beta2) * grad.square();
+      const Tensor direction =
+          mean / (1 - std::pow(beta1, count)) / (at::sqrt(square / (1 - std::pow(beta2, count))) + o.eps);
+      const double decay = is_decayed(name) ? o.weight_decay : 0;
+      weight = (weight.detach() * (1 - o.lr * decay) - o.lr * direction).requires_grad_();
+    }
+    learn_from_choices(numbers);
+  }
+
+  // Shares for moe.aux_scope "global", and a bias that goes up where an expert was chosen less than the mean.
+  void learn_from_choices(const StepNumbers& numbers) {
+    if (numbers.chosen.empty()) return;
+    const Tensor chosen = at::tensor(numbers.chosen, at::kLong).to(at::kDouble).view(memory_.previous_share.sizes());
+    const auto tokens = static_cast<double>(config_.train.global_batch_size * config_.data.seq_len);
+    memory_.previous_share = chosen / tokens;
+    if (memory_.bias.defined())
+      memory_.bias = memory_.bias + config_.moe.bias_update_rate * at::sign(chosen.mean(1, true) - chosen);
+  }
+
+  static Tensor gradient_of(const Tensor& weight) {
+    return weight.grad().defined() ? weight.grad() : at::zeros_like(weight.detach());
+  }
+
+  void record(int64_t step, bool gradients) {
+    for (const auto& [name, weight] : parameters_) {
+      add_tensor(step, "master/" + name, weight.detach());
+      add_tensor(step, "exp_avg_sq/" + name, moments_.at(name).square);
+      if (gradients) add_tensor(step, "grad/" + name, gradients_.at(name));
+    }
+  }
+
+  void add_tensor(int64_t step, const std::string& name, const Tensor& values) {
+    const Tensor rounded = values.to(at::kFloat).contiguous();
+    trace_.add_pieces(step, {{name, whole_slice(values.sizes().vec()), rounded.const_data_ptr<float>()}});
+  }
+
+  const RunConfig& config_;
+  uint64_t draw_;
+  Parameters parameters_;
+  std::map<std::string, Moments> moments_;
+  std::map<std::string, Tensor> gradients_;  // of this step, before clipping
+  portable::RouterMemory memory_;
+  Trace trace_;
+};
+
+}  // namespace
+
+Trace trace_portable_run(const RunConfig& config, uint64_t draw) { return PortableRun(config, draw).run(); }
+
+}  // namespace athanor
