@@ -235,7 +235,7 @@ def even_out_shares(f):
 
 
 # optimizer.no_weight_decay over the stages of a pipeline, where a rank has not every parameter that a pattern names.
-PATTERNS_WITH_PIPELINES = False
+PATTERNS_WITH_PIPELINES = True
 
 
 def draw_optimizer(r, f):
