@@ -12,6 +12,8 @@
 #include <optional>
 #include <thread>
 
+#include "base/error.h"
+
 namespace athanor {
 namespace {
 
@@ -64,9 +66,74 @@ Launched launched() {
   return me;
 }
 
+namespace {
+
+constexpr const char* kHydra = "`mpiexec` of MPICH, or `mpirun` of Open MPI";
+
+/// How a launcher numbers its processes. Where it does not say how many there are, only a number above the first says
+/// that there are several; the first one's copies then end its job.
+struct Signs {
+  const char *launcher, *size, *rank;
+  int first;  ///< number
+  const char* to_join;
+};
+constexpr Signs kSigns[] = {
+    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", 0,
+     "`srun --mpi=pmix` for Open MPI, `srun --mpi=pmi2` for MPICH, or `mpirun` in the batch script"},
+    {"mpiexec of Cray PALS", "PALS_SIZE", "PALS_RANKID", 0, "`mpiexec` with PMI (not --pmi=none)"},
+    {"aprun", nullptr, "ALPS_APP_PE", 0, "`mpiexec` or `mpirun`"},
+    {"jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK", 0, "`jsrun` with its MPI (not --smpiargs=none), or `mpirun`"},
+    {"flux run", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", 0, "`flux run -o mpi=none -o pmi=simple` for MPICH, or `mpirun`"},
+    {"mpirun_rsh of MVAPICH", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", 0, kHydra},
+    {"torchrun", "WORLD_SIZE", "RANK", 0, kHydra},
+    {"a PMIx server", nullptr, "PMIX_RANK", 0, "`mpirun` of Open MPI"},
+    {"a PMI server", nullptr, "PMI_RANK", 0, "`mpiexec` of MPICH"},
+    {"pbsdsh", nullptr, "PBS_TASKNUM", 1, "`mpiexec` or `mpirun` in the batch script"},
+};
+
+}  // namespace
+
+std::optional<UnseenLauncher> unseen_launcher() {
+  if (!launched().launcher.empty()) return {};
+  for (const Signs& signs : kSigns) {
+    const auto rank = variable(signs.rank), size = signs.size ? variable(signs.size) : std::nullopt;
+    if (!rank) continue;
+    if (size ? *size < 2 : *rank <= signs.first) continue;
+    if (!size && signs.launcher == std::string("torchrun")) continue;  // a name that anybody may use
+    std::string said = fmt::format("{}={}", signs.rank, *rank);
+    if (size) said = fmt::format("{}={} and {}", signs.size, *size, said);
+    return UnseenLauncher{signs.launcher, std::move(said), signs.to_join, size ? signs.size : signs.rank};
+  }
+  return {};
+}
+
+void refuse_unseen_launcher() {
+  if (const auto unseen = unseen_launcher()) {
+    fail<ConfigError>(
+        "{} started several copies of this program ({}) without a way to find one another; each would be a job of its "
+        "own. Start one with {}; if this process is to be alone, unset {}",
+        unseen->name, unseen->signs, unseen->to_join, unseen->variable);
+  }
+}
+
+void refuse_copies(const std::string& command) {
+  if (const Launched me = launched(); me.size > 1) {
+    fail<ConfigError>("athanor {} is one process, but the launcher of {} started {} of it; start it without a launcher",
+                      command, me.launcher, me.size);
+  }
+  if (const auto unseen = unseen_launcher()) {
+    fail<ConfigError>(
+        "athanor {} is one process, but {} started several of it ({}); start it without, or as one task; if this "
+        "process is to be alone, unset {}",
+        command, unseen->name, unseen->signs, unseen->variable);
+  }
+}
+
 std::span<const char* const> launcher_prefixes() {
-  static constexpr const char* kPrefixes[] = {"OMPI_", "PMIX_",     "PMI_",
-                                              "HYDI_", "MPI_LOCAL", "MPIR_CVAR_CH3_INTERFACE"};
+  static constexpr const char* kPrefixes[] = {
+      "OMPI_",       "PMIX_", "PMI_",        "HYDI_",       "MPI_LOCAL",    "MPIR_CVAR_CH3_INTERFACE",
+      "SLURM_STEP_", "PALS_", "ALPS_APP_PE", "MV2_COMM_",   "SLURM_PROCID", "JSM_NAMESPACE_",
+      "FLUX_TASK_",  "RANK=", "WORLD_SIZE=", "PBS_TASKNUM="};
   return kPrefixes;
 }
 

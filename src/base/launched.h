@@ -3,6 +3,7 @@
 // is found before, or without, communication.
 
 #include <chrono>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -16,6 +17,23 @@ struct Launched {
 
 /// Knows mpirun of Open MPI and of MPICH, and Slurm's `srun --mpi=pmix` and `--mpi=pmi2`.
 Launched launched();
+
+/// Something has started several copies of this program that cannot find one another: a step of Slurm without PMI, a
+/// launcher of another kind. Each would take itself for the whole job.
+struct UnseenLauncher {
+  std::string name;      ///< "srun"
+  std::string signs;     ///< "SLURM_STEP_NUM_TASKS=64 and SLURM_PROCID=3"
+  std::string to_join;   ///< what starts one job instead
+  std::string variable;  ///< whose absence says that this process is alone after all
+};
+/// None where launched() knows the job, and where nothing says that there is another copy: on a login node, in a batch
+/// script, in a step of one task.
+std::optional<UnseenLauncher> unseen_launcher();
+/// For commands that are one job on all ranks. @throws ConfigError with the remedy.
+void refuse_unseen_launcher();
+/// For commands that are one process and write: several copies would write into one folder, or race for one core.
+/// @throws ConfigError with the remedy if any launcher has started several.
+void refuse_copies(const std::string& command);
 
 /// Variables of the environment by which a launcher tells its processes who they are. A process that is to run by
 /// itself must not inherit them. Prefixes: "OMPI_", …

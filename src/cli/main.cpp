@@ -13,6 +13,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/copies.h"
 #include "cli/exit_code.h"
 
 namespace {
@@ -58,6 +59,7 @@ int run(int argc, char** argv) {
   athanor::add_verify_command(app);
   athanor::add_bench_command(app);
   refuse_unknown_subcommand(app, argc, argv);
+  app.parse_complete_callback([&app] { athanor::refuse_what_started_us(app); });
   try {
     app.parse(argc, argv);  // each subcommand runs in its callback
   } catch (const CLI::ParseError& error) {

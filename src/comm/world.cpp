@@ -94,6 +94,7 @@ std::unique_ptr<World> World::open(const WorldOptions& options) {
     }
     return std::make_unique<AloneWorld>(options, options.fake_rank, options.fake_size);
   }
+  refuse_unseen_launcher();
   const Launched me = launched();
   if (me.size == 1) return std::make_unique<AloneWorld>(options, 0, 1);
   return std::make_unique<WireWorld>(open_wire(me.launcher), options);

@@ -25,7 +25,8 @@ struct WorldOptions {
 class World {
  public:
   /// Collective over the job that base/launched.h says this process is of.
-  /// @throws CommError naming what could not be opened, and how it is built.
+  /// @throws CommError naming what could not be opened, and how it is built; ConfigError where copies of this process
+  ///         were started that it cannot find.
   static std::unique_ptr<World> open(const WorldOptions& options);
   virtual ~World() = default;
 

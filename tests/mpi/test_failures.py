@@ -73,3 +73,10 @@ def test_every_fault_of_a_layout_is_told_once_before_anything_is_opened(mpi, pro
     assert err.count("expert_parallel_degree (8)") == 1 and err.count("batch_size (12)") == 1, out + err
     assert code == 2 and not (tmp_path / "run").exists()
     assert seconds < SECONDS
+
+
+def test_several_copies_of_a_command_that_is_one_process_are_refused_once(mpi, program, tmp_path):
+    code, out, err, seconds = mpi.run(2, program("athanor"), "export", tmp_path / "run", "--out", tmp_path / "out")
+    assert err.count("is one process") == 1 and f"the launcher of {mpi.name} started 2" in err, out + err
+    assert code == 2 and not (tmp_path / "out").exists()
+    assert seconds < SECONDS

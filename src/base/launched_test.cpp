@@ -1,0 +1,166 @@
+#include "base/launched.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace athanor {
+namespace {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+/// Sets variables while it lives; those of whatever launcher runs this test are gone.
+class Environment {
+ public:
+  explicit Environment(Variables set) : set_(std::move(set)) {
+    std::vector<std::string> own;
+    for (char** variable = environ; *variable; ++variable) {
+      for (const char* prefix : launcher_prefixes()) {
+        if (std::string(*variable).starts_with(prefix)) own.emplace_back(*variable);
+      }
+    }
+    for (const auto& variable : own) ::unsetenv(variable.substr(0, variable.find('=')).c_str());
+    for (const auto& [name, value] : set_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Environment() {
+    for (const auto& [name, value] : set_) ::unsetenv(name.c_str());
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  Variables set_;
+};
+
+struct Case {
+  std::string what;
+  Variables variables;
+  std::string unseen;  ///< the launcher's name; empty: none, or it is known
+  int size = 1;        ///< of the job
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"a login node", {}, ""},
+      {"a batch script of Slurm",
+       {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "64"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}},
+       ""},
+      {"a step of one task", {{"SLURM_NTASKS", "64"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}, ""},
+      {"srun without --mpi, the first task",
+       {{"SLURM_NTASKS", "64"}, {"SLURM_STEP_NUM_TASKS", "64"}, {"SLURM_PROCID", "0"}},
+       "srun"},
+      {"srun without --mpi, another", {{"SLURM_STEP_NUM_TASKS", "64"}, {"SLURM_PROCID", "63"}}, "srun"},
+      {"srun --mpi=pmix",
+       {{"SLURM_STEP_NUM_TASKS", "64"}, {"SLURM_PROCID", "3"}, {"PMIX_NAMESPACE", "slurm.1.0"}, {"PMIX_RANK", "3"}},
+       "",
+       64},
+      {"srun --mpi=pmi2",
+       {{"SLURM_STEP_NUM_TASKS", "64"}, {"SLURM_PROCID", "3"}, {"PMI_RANK", "3"}, {"PMI_SIZE", "64"}, {"PMI_FD", "9"}},
+       "",
+       64},
+      {"mpirun of Open MPI in a batch script: a daemon on each of four nodes",
+       {{"SLURM_STEP_NUM_TASKS", "4"},
+        {"SLURM_PROCID", "1"},
+        {"OMPI_COMM_WORLD_RANK", "2"},
+        {"OMPI_COMM_WORLD_SIZE", "8"}},
+       "",
+       8},
+      {"mpirun -n 1 of Open MPI on one of two daemons",
+       {{"SLURM_STEP_NUM_TASKS", "2"},
+        {"SLURM_PROCID", "0"},
+        {"OMPI_COMM_WORLD_RANK", "0"},
+        {"OMPI_COMM_WORLD_SIZE", "1"}},
+       "",
+       1},
+      {"a batch script of PBS", {{"PBS_JOBID", "1.s"}, {"PBS_TASKNUM", "1"}, {"PBS_NODENUM", "0"}}, ""},
+      {"pbsdsh", {{"PBS_JOBID", "1.s"}, {"PBS_TASKNUM", "3"}, {"PBS_VNODENUM", "1"}}, "pbsdsh"},
+      {"mpirun over PBS", {{"PBS_TASKNUM", "2"}, {"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}}, "", 4},
+      {"PALS with PMI",
+       {{"PALS_RANKID", "5"}, {"PALS_LOCAL_RANKID", "1"}, {"PMI_RANK", "5"}, {"PMI_SIZE", "8"}},
+       "",
+       8},
+      {"PALS without", {{"PALS_RANKID", "5"}, {"PALS_NODEID", "1"}}, "mpiexec of Cray PALS"},
+      {"PALS, alone", {{"PALS_RANKID", "0"}, {"PALS_NODEID", "0"}}, ""},
+      {"aprun", {{"ALPS_APP_PE", "1"}}, "aprun"},
+      {"aprun -n 1", {{"ALPS_APP_PE", "0"}}, ""},
+      {"jsrun without MPI", {{"JSM_NAMESPACE_RANK", "0"}, {"JSM_NAMESPACE_SIZE", "6"}}, "jsrun"},
+      {"jsrun with its MPI",
+       {{"JSM_NAMESPACE_RANK", "1"},
+        {"JSM_NAMESPACE_SIZE", "6"},
+        {"OMPI_COMM_WORLD_RANK", "1"},
+        {"OMPI_COMM_WORLD_SIZE", "6"}},
+       "",
+       6},
+      {"flux run", {{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "2"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, "", 2},
+      {"flux run without PMI", {{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "2"}}, "flux run"},
+      {"MVAPICH", {{"MV2_COMM_WORLD_RANK", "0"}, {"MV2_COMM_WORLD_SIZE", "2"}}, "mpirun_rsh of MVAPICH"},
+      {"torchrun", {{"RANK", "0"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "0"}}, "torchrun"},
+      {"torchrun of one process", {{"RANK", "0"}, {"WORLD_SIZE", "1"}}, ""},
+      {"a variable of the user's", {{"RANK", "12"}}, ""},
+      {"Hydra", {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, "", 2},
+      {"PMIx without a size", {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "x"}}, "a PMIx server"},
+      {"PMI that makes no sense", {{"PMI_RANK", "6"}, {"PMI_SIZE", "6"}}, "a PMI server"},
+      {"no numbers", {{"SLURM_STEP_NUM_TASKS", "many"}, {"SLURM_PROCID", "0"}}, ""},
+  };
+  return all;
+}
+
+TEST(UnseenLauncher, IsFoundByItsVariablesWhereNobodyServesPmi) {
+  for (const Case& one : cases()) {
+    const Environment environment(one.variables);
+    const auto unseen = unseen_launcher();
+    EXPECT_EQ(unseen ? unseen->name : "", one.unseen) << one.what;
+    EXPECT_EQ(launched().size, one.size) << one.what;
+  }
+}
+
+TEST(UnseenLauncher, RefusesJobsWithTheRemedyAndCopiesOfOneProcessWhoeverStartedThem) {
+  for (const Case& one : cases()) {
+    const Environment environment(one.variables);
+    const bool several = !one.unseen.empty() || one.size > 1;
+    if (one.unseen.empty()) {
+      EXPECT_NO_THROW(refuse_unseen_launcher()) << one.what;
+    } else {
+      EXPECT_THROW(refuse_unseen_launcher(), ConfigError) << one.what;
+    }
+    if (several) {
+      EXPECT_THROW(refuse_copies("export"), ConfigError) << one.what;
+    } else {
+      EXPECT_NO_THROW(refuse_copies("export")) << one.what;
+    }
+  }
+}
+
+TEST(UnseenLauncher, TheMessageHasTheNumbersAndSaysWhatToDo) {
+  const Environment environment({{"SLURM_STEP_NUM_TASKS", "64"}, {"SLURM_PROCID", "3"}});
+  try {
+    refuse_unseen_launcher();
+    FAIL();
+  } catch (const ConfigError& error) {
+    for (const char* part : {"srun", "SLURM_STEP_NUM_TASKS=64", "SLURM_PROCID=3", "--mpi=pmix", "unset SLURM_STEP"})
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(UnseenLauncher, AProcessWithoutLauncherPrefixesIsAloneWhateverStartedItsParent) {
+  for (const Case& one : cases()) {
+    Variables kept;
+    for (const auto& [name, value] : one.variables) {
+      const std::string variable = name + "=" + value;
+      bool dropped = false;
+      for (const char* prefix : launcher_prefixes()) dropped = dropped || variable.starts_with(prefix);
+      if (!dropped) kept.emplace_back(name, value);
+    }
+    const Environment environment(kept);
+    EXPECT_FALSE(unseen_launcher()) << one.what;
+    EXPECT_EQ(launched().size, 1) << one.what;
+  }
+}
+
+}  // namespace
+}  // namespace athanor
