@@ -2,6 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
 #include "base/error.h"
 #include "comm/index_tree.h"
 
@@ -90,23 +94,64 @@ std::vector<int64_t> bytes_to_each(const CallRecord& record, int64_t element_byt
 
 namespace {
 
-constexpr int64_t kRecordWords = 6;
+constexpr size_t kRecordWords = 6;
 
 CallRecord unpacked(std::span<const int64_t> words) {
   return {words[0], static_cast<Collective>(words[1]), static_cast<int32_t>(words[2]),
           words[3], static_cast<int32_t>(words[4]),    static_cast<int32_t>(words[5])};
 }
 
+constexpr size_t kRowSums = 6;
+using RowSums = std::array<uint64_t, kRowSums>;
+
+/// `rows` from one rank to another: their number, and its products with both ranks and their squares, by which a rank
+/// that is wrong is found (as errors are in a code), and with a hash, by which no other mistake is missed.
+RowSums row_sums(int64_t rows, int from, int to) {
+  const auto count = static_cast<uint64_t>(rows), f = static_cast<uint64_t>(from), t = static_cast<uint64_t>(to);
+  uint64_t hash = (f << 32 | t) * 0x9E3779B97F4A7C15u;
+  hash = (hash ^ (hash >> 31)) * 0xBF58476D1CE4E5B9u;
+  return {count, count * f, count * f * f, count * t, count * t * t, count * (hash ^ (hash >> 29))};
+}
+
+/// The one number that all of a difference belongs to, by its products with the number and its square; −1: there is
+/// none.
+int number_of_all(uint64_t difference, uint64_t times, uint64_t times_square, int size) {
+  if (difference == 0) return -1;
+  const int64_t number = static_cast<int64_t>(times) / static_cast<int64_t>(difference);
+  const auto n = static_cast<uint64_t>(number);
+  return number >= 0 && number < size && n * difference == times && n * n * difference == times_square
+             ? static_cast<int>(number)
+             : -1;
+}
+
+std::string rows_disagree(const RowSums& sums, const CallRecord& record, int size,
+                          const std::vector<std::string>& who) {
+  const auto name = [&](int rank) { return who[static_cast<size_t>(rank)]; };
+  const int from = number_of_all(sums[0], sums[1], sums[2], size), to = number_of_all(sums[0], sums[3], sums[4], size);
+  const auto difference = static_cast<int64_t>(sums[0]);
+  const std::string call = describe(record);
+  const std::string rows = fmt::format("{} rows {}", std::abs(difference), difference > 0 ? "more" : "fewer");
+  if (from >= 0 && to >= 0) {
+    return fmt::format("{} calls {} with {} for {} than that one expects", name(from), call, rows, name(to));
+  }
+  if (from >= 0) return fmt::format("{} calls {} with {} than the others expect", name(from), call, rows);
+  if (to >= 0) return fmt::format("the others call {} with {} for {} than that one expects", call, rows, name(to));
+  return fmt::format("{} is called with other rows than several ranks expect", call);
+}
+
 }  // namespace
 
 std::vector<int64_t> packed(const CallRecord& record, std::span<const int64_t> out_rows,
-                            std::span<const int64_t> in_rows, int size) {
+                            std::span<const int64_t> in_rows, int rank) {
+  RowSums sums{};
+  for (size_t p = 0; p < in_rows.size(); ++p) {
+    const RowSums sent = row_sums(in_rows[p], rank, static_cast<int>(p));
+    const RowSums expected = row_sums(out_rows[p], static_cast<int>(p), rank);
+    for (size_t i = 0; i < kRowSums; ++i) sums[i] += sent[i] - expected[i];
+  }
   std::vector<int64_t> words = {
       record.number, static_cast<int64_t>(record.collective), record.type, record.bytes, record.root, record.reduction};
-  for (std::span<const int64_t> rows : {out_rows, in_rows}) {
-    words.insert(words.end(), rows.begin(), rows.end());
-    words.resize(words.size() + static_cast<size_t>(size) - rows.size());
-  }
+  for (const uint64_t sum : sums) words.push_back(static_cast<int64_t>(sum));
   return words;
 }
 
@@ -114,24 +159,17 @@ std::string disagreement(std::span<const int64_t> all, int size, const std::vect
   const size_t each = all.size() / static_cast<size_t>(size);
   const auto of = [&](int rank) { return all.subspan(static_cast<size_t>(rank) * each, each); };
   const auto first = of(0).first(kRecordWords);
-  for (int r = 1; r < size; ++r) {
+  RowSums sums{};
+  for (int r = 0; r < size; ++r) {
     const auto other = of(r).first(kRecordWords);
-    if (std::equal(first.begin(), first.end(), other.begin())) continue;
-    return fmt::format("{} calls {} (its number {}), but {} calls {} (its number {})", who[0],
-                       describe(unpacked(first)), first[0], who[static_cast<size_t>(r)], describe(unpacked(other)),
-                       other[0]);
-  }
-  for (int from = 0; from < size; ++from) {
-    for (int to = 0; to < size; ++to) {
-      const int64_t sent = of(from)[static_cast<size_t>(kRecordWords + size + to)];
-      const int64_t expected = of(to)[static_cast<size_t>(kRecordWords + from)];
-      if (sent == expected) continue;
-      return fmt::format("{} calls {} with {} rows for {}, which calls it with {} rows from there",
-                         who[static_cast<size_t>(from)], describe(unpacked(first)), sent, who[static_cast<size_t>(to)],
-                         expected);
+    if (!std::equal(first.begin(), first.end(), other.begin())) {
+      return fmt::format("{} calls {} (its number {}), but {} calls {} (its number {})", who[0],
+                         describe(unpacked(first)), first[0], who[static_cast<size_t>(r)], describe(unpacked(other)),
+                         other[0]);
     }
+    for (size_t i = 0; i < kRowSums; ++i) sums[i] += static_cast<uint64_t>(of(r)[kRecordWords + i]);
   }
-  return "";
+  return sums == RowSums{} ? "" : rows_disagree(sums, unpacked(first), size, who);
 }
 
 }  // namespace athanor::comm

@@ -46,9 +46,10 @@ std::vector<int64_t> bytes_to_each(const CallRecord& record, int64_t element_byt
 // ---- Check mode
 // ------------------------------------------------------------------------------------------------------
 
-/// What a rank tells the others: its record and its rows (of an uneven all-to-all, zeros otherwise).
+/// What a rank tells the others: its record, and sums over its rows (of an uneven all-to-all, zeros otherwise) that are
+/// zero in total where every rank expects what is sent to it. Of one size, whatever the group's.
 std::vector<int64_t> packed(const CallRecord& record, std::span<const int64_t> out_rows,
-                            std::span<const int64_t> in_rows, int size);
+                            std::span<const int64_t> in_rows, int rank);
 /// The first disagreement among all ranks' packed records, named with `who`; empty for none. The same on every rank.
 std::string disagreement(std::span<const int64_t> all, int size, const std::vector<std::string>& who);
 

@@ -216,7 +216,7 @@ Pending Communicator::start(Call call, Run run) {
   state->timeout = options_.timeout;
   state->traffic = traffic_;
   if (options_.check && !between_two) {
-    Tensor words = at::tensor(packed(call.record, call.out_rows, call.in_rows, size()), at::kLong);
+    Tensor words = at::tensor(packed(call.record, call.out_rows, call.in_rows, rank_), at::kLong);
     if (call.in.defined()) words = words.to(call.in.device());
     state->records = at::empty({words.numel() * size()}, words.options());
     state->check = backend_->_allgather_base(state->records, words, {});

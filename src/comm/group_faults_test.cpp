@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <thread>
 
 #include "base/error.h"
@@ -71,18 +72,33 @@ TEST(GroupFaults, ADifferentSizeTypeRootOrReductionIsNamed) {
   }
 }
 
-TEST(GroupFaults, RowsThatDoNotMatchAreNamedOnEveryRank) {
-  const auto messages = messages_of(3, kCheck, [](World& world) {
-    const int me = world.rank();
-    const std::vector<int64_t> in_rows{2, 2, 2};
-    std::vector<int64_t> out_rows{2, 2, 2};
-    if (me == 1) out_rows[2] = 5;
-    const int64_t total = out_rows[0] + out_rows[1] + out_rows[2];
-    world.all().all_to_all(at::empty({total, 4}), at::ones({6, 4}), out_rows, in_rows).wait();
+/// What all ranks of a checked uneven all-to-all say: 2 rows from each to each, but for what `change` makes of what a
+/// rank expects.
+std::vector<std::string> messages_of_rows(int n, const std::function<void(int, std::vector<int64_t>&)>& change) {
+  return messages_of(n, kCheck, [&](World& world) {
+    const std::vector<int64_t> in_rows(static_cast<size_t>(n), 2);
+    std::vector<int64_t> out_rows = in_rows;
+    change(world.rank(), out_rows);
+    const int64_t total = std::accumulate(out_rows.begin(), out_rows.end(), int64_t{0});
+    world.all().all_to_all(at::empty({total, 4}), at::ones({2 * n, 4}), out_rows, in_rows).wait();
   });
-  for (const std::string& message : messages) {
-    EXPECT_TRUE(has(message, "rank 2 (") && has(message, "with 2 rows for rank 1 (") && has(message, "with 5 rows"))
-        << message;
+}
+
+TEST(GroupFaults, RowsThatDoNotMatchAreNamedOnEveryRank) {
+  for (const std::string& message : messages_of_rows(5, [](int rank, auto&rows) { rows[2] += rank == 1 ? 3 : 0; })) {
+    EXPECT_TRUE(has(message, "rank 2 (") && has(message, "with 3 rows fewer for rank 1 (")) << message;
+  }
+  const auto several = [](int rank, auto& rows) {
+    if (rank == 3) rows = {2, 1, 0, 2, 1};
+  };
+  for (const std::string& message : messages_of_rows(5, several)) {
+    EXPECT_TRUE(has(message, "the others call") && has(message, "4 rows more for rank 3 (")) << message;
+  }
+  const auto exchanged = [](int rank, auto& rows) {
+    if (rank == 4) rows = {1, 3, 2, 2, 2};
+  };
+  for (const std::string& message : messages_of_rows(5, exchanged)) {
+    EXPECT_TRUE(has(message, "other rows than several ranks expect")) << message;
   }
 }
 

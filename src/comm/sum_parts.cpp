@@ -10,8 +10,8 @@ namespace athanor::comm {
 namespace {
 
 // Pieces are small enough for the cache to hold all terms of one, large enough for the network, and their slots stay
-// within kBuffer however many ranks there are.
-constexpr int64_t kPieceBytes = 512 << 10, kSmallestPiece = 16 << 10, kBuffer = 32 << 20;
+// within kBuffer up to 2,048 ranks; beyond, within 16 KiB for each (192 MiB of 12,288), and always within the tensor.
+constexpr int64_t kPieceBytes = 512 << 10, kSmallestPiece = 4 << 10, kBuffer = 32 << 20;
 constexpr int64_t kSlots = 4;  // pieces that may arrive while one is added
 constexpr int kWindow = 32;    // messages in flight each way
 
@@ -36,6 +36,8 @@ class SumParts : public Phase {
     for (int i = 0; i < kWindow; ++i) sent(operation, 0);
     post_receives(operation);
   }
+
+  int64_t scratch_bytes() const override { return static_cast<int64_t>(buffer_.size()); }
 
   void sent(Operation& operation, int64_t) override {
     while (send_piece_ < num_pieces_) {

@@ -1,6 +1,7 @@
 #include "moe/balance_ranks.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "base/error.h"
@@ -47,6 +48,7 @@ BalanceCounts balance_share(const BalanceOptions& options, const GroupShare& sha
     force_uniform(span_of(ids_TK), k, num_experts, share.index * tokens);
   } else if (options.kind != Balance::kNone) {
     const bool by_score = options.needs_scores();
+    ATHANOR_ASSERT(num_experts <= std::numeric_limits<int32_t>::max());  // ids travel as such
     Tensor mine = bytes_of(ids_TK.to(at::kInt));
     if (by_score) mine = at::cat({mine, bytes_of(scores_TK)});
     const Tensor all = share.gather(mine);
