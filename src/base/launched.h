@@ -21,9 +21,9 @@ Launched launched();
 /// Something has started several copies of this program that cannot find one another: a step of Slurm without PMI, a
 /// launcher of another kind. Each would take itself for the whole job.
 struct UnseenLauncher {
-  std::string name;    ///< "srun"
-  std::string signs;   ///< "SLURM_STEP_NUM_TASKS=64 and SLURM_PROCID=3"
-  std::string to_join; ///< what starts one job instead
+  std::string name;      ///< "srun"
+  std::string signs;     ///< "SLURM_STEP_NUM_TASKS=64 and SLURM_PROCID=3"
+  std::string to_join;   ///< what starts one job instead
   std::string variable;  ///< whose absence says that this process is alone after all
 };
 /// None where launched() knows the job, and where nothing says that there is another copy: on a login node, in a batch

@@ -124,7 +124,8 @@ int number_of_all(uint64_t difference, uint64_t times, uint64_t times_square, in
              : -1;
 }
 
-std::string rows_disagree(const RowSums& sums, const CallRecord& record, int size, const std::vector<std::string>& who) {
+std::string rows_disagree(const RowSums& sums, const CallRecord& record, int size,
+                          const std::vector<std::string>& who) {
   const auto name = [&](int rank) { return who[static_cast<size_t>(rank)]; };
   const int from = number_of_all(sums[0], sums[1], sums[2], size), to = number_of_all(sums[0], sums[3], sums[4], size);
   const auto difference = static_cast<int64_t>(sums[0]);

@@ -85,7 +85,7 @@ std::vector<std::string> messages_of_rows(int n, const std::function<void(int, s
 }
 
 TEST(GroupFaults, RowsThatDoNotMatchAreNamedOnEveryRank) {
-  for (const std::string& message : messages_of_rows(5, [](int rank, auto& rows) { rows[2] += rank == 1 ? 3 : 0; })) {
+  for (const std::string& message : messages_of_rows(5, [](int rank, auto&rows) { rows[2] += rank == 1 ? 3 : 0; })) {
     EXPECT_TRUE(has(message, "rank 2 (") && has(message, "with 3 rows fewer for rank 1 (")) << message;
   }
   const auto several = [](int rank, auto& rows) {

@@ -58,7 +58,8 @@ void Hop::plan() {
   const auto* ids = ops::pointer<int64_t>(tokens_.ids_TK);
   // Rows of a chunk, and experts on their way (dispatch_choices.h), are counted in 32 bits.
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  ATHANOR_ASSERT(tokens_.chunk_begin.back() * std::min(n, k) <= kMost && first_expert_ + n * experts_per_peer_ <= kMost);
+  ATHANOR_ASSERT(tokens_.chunk_begin.back() * std::min(n, k) <= kMost &&
+                 first_expert_ + n * experts_per_peer_ <= kMost);
   row_of_.assign(static_cast<size_t>(tokens_.chunk_begin.back() * n), -1);
   for (int64_t c = 0; c < num_chunks(); ++c) {
     const int64_t begin = tokens_.chunk_begin[chunk_at(c)], end = tokens_.chunk_begin[chunk_at(c + 1)];
