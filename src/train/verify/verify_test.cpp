@@ -251,6 +251,9 @@ TEST(UpdateNoise, AMatrixThatIsZeroInOneRunAloneMayMove) {
 
 class CompareTest : public FolderTest {
  protected:
+  CompareTest() { at::set_num_threads(1); }  // as run_verify: a small model has nothing for more
+  ~CompareTest() override { at::set_num_threads(threads_); }
+  const int threads_ = at::get_num_threads();
   static RunConfig config(int64_t micro_batch_size, const std::string& dtype = "float32") {
     RunConfig c;
     c.model.hidden_size = 24;
