@@ -121,21 +121,6 @@ TEST(TensorParallel, PartsBecomeTheirSumAndEachGetsItsWholeGradient) {
   }
 }
 
-TEST(TensorParallel, AFaultSumsNotAtAllOrTwice) {
-  for (const Case& c : cases()) {
-    const auto results = on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
-      const auto part = [&] { return part_of(ranks.rank(), 20, c.dtype); };
-      return {leave_tensor_parallel(part(), ranks, 0), leave_tensor_parallel(part(), ranks, 2)};
-    });
-    const Tensor twice = sum_of_parts(c, 20) * c.ranks;
-    for (int r = 0; r < c.ranks; ++r) {
-      const auto& result = results[static_cast<size_t>(r)];
-      ops::testing::expect_same_bits(result[0], held_by(r, c, part_of(r, 20, c.dtype)), name_of(c) + " missing");
-      EXPECT_TRUE(at::allclose(result[1], held_by(r, c, twice), 4 * ops::unit_roundoff(c.dtype))) << name_of(c);
-    }
-  }
-}
-
 TEST(TensorParallel, AValueThatAllHaveAlikeGetsTheSumOfItsGradients) {
   for (const Case& c : cases()) {
     const auto results = on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
