@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -56,9 +57,12 @@ size_t FileReader::read_up_to(uint64_t offset, void* out, size_t num_bytes) cons
 void FileReader::read_at(uint64_t offset, void* out, size_t num_bytes) const {
   const size_t got = read_up_to(offset, out, num_bytes);
   if (got == num_bytes) return;
+  struct stat now {};  // a row far behind the cut tells nothing of where that is
+  const uint64_t end =
+      ::fstat(fd_, &now) == 0 ? std::min(static_cast<uint64_t>(now.st_size), offset + got) : offset + got;
   throw IoError(fmt::format("cannot read {} bytes of {} at byte {}: it ends at byte {} now and had {} when it was "
                             "opened; get it again from a copy",
-                            num_bytes, path_, offset, offset + got, size_),
+                            num_bytes, path_, offset, end, size_),
                 EIO);
 }
 

@@ -17,10 +17,14 @@ namespace {
 // Each field's value as text, by its name: "train.stages[1].lr".
 using Values = std::map<std::string, std::string>;
 
-// "[ 0.9, 0.99 ]": by items, since a list as a whole is printed with all digits of its numbers.
+// Numbers as somebody would write them, "0.9", and not with all of their digits.
 std::string text_of(const toml::node& node) {
   std::ostringstream text;
-  if (const auto* array = node.as_array()) {
+  if (const auto* number = node.as_floating_point()) {
+    const std::string digits = fmt::format("{}", number->get());
+    const bool looks_whole = digits.find_first_not_of("-0123456789") == std::string::npos;
+    text << digits << (looks_whole ? ".0" : "");
+  } else if (const auto* array = node.as_array()) {
     text << "[ ";
     for (size_t i = 0; i < array->size(); ++i) text << (i > 0 ? ", " : "") << text_of(*array->get(i));
     text << " ]";

@@ -70,7 +70,7 @@ TEST_F(Shards, WhereTheSystemHasNoMoreFilesIdleOnesAreClosed) {
   for (int i = 0; i < 40; ++i) {
     EXPECT_EQ(first_of(*shards.get(paths[static_cast<size_t>(i)],
                                    [&] { return NpyMatrix::open(paths[static_cast<size_t>(i)]); })),
-              'a' + i);
+              static_cast<char>('a' + i));
   }
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
