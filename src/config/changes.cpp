@@ -9,6 +9,7 @@
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 
+#include "base/text.h"
 #include "config/dump.h"
 
 namespace athanor {
@@ -16,6 +17,23 @@ namespace {
 
 // Each field's value as text, by its name: "train.stages[1].lr".
 using Values = std::map<std::string, std::string>;
+
+// As the dump writes it: numbers in the shortest form that reads back as the same bits.
+std::string text_of(const toml::node& node) {
+  if (const auto* number = node.as_floating_point()) {
+    const std::string text = fmt::format("{}", number->get());
+    return text.find_first_of(".einf") == std::string::npos ? text + ".0" : text;
+  }
+  if (const auto* name = node.as_string()) return "\"" + name->get() + "\"";
+  if (const auto* array = node.as_array()) {
+    std::vector<std::string> items;
+    for (const auto& item : *array) items.push_back(text_of(item));
+    return "[" + join(items) + "]";
+  }
+  std::ostringstream text;
+  node.visit([&](const auto& concrete) { text << concrete; });
+  return text.str();
+}
 
 void flatten(const toml::node& node, const std::string& name, Values& values) {
   if (const auto* table = node.as_table()) {
@@ -28,9 +46,7 @@ void flatten(const toml::node& node, const std::string& name, Values& values) {
     for (size_t i = 0; i < array->size(); ++i) flatten(*array->get(i), fmt::format("{}[{}]", name, i), values);
     return;
   }
-  std::ostringstream text;
-  node.visit([&](const auto& concrete) { text << concrete; });
-  values[name] = text.str();
+  values[name] = text_of(node);
 }
 
 Values values_of(std::string_view toml_text) {
