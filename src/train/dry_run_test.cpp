@@ -59,7 +59,9 @@ struct Real {
 std::vector<Real> run_ranks_of(const RunConfig& config, int world_size) {
   std::vector<Real> ranks(static_cast<size_t>(world_size));
   const Batch batch = batch_of(config);
-  comm::run_ranks(world_size, [&](comm::World& world) {
+  comm::WorldOptions options;
+  options.check = config.parallelism.check_collectives;
+  const auto one_rank = [&](comm::World& world) {
     at::set_num_threads(1);
     const Mesh mesh(Layout(config, world_size), world);
     TrainState state(config, {}, mesh);
@@ -76,7 +78,8 @@ std::vector<Real> run_ranks_of(const RunConfig& config, int world_size) {
       own.sent[group_name(kind)] = static_cast<double>(group->traffic().bytes());
       own.in_flight[group_name(kind)] = group->traffic().most_in_flight;
     }
-  });
+  };
+  comm::run_ranks(world_size, one_rank, options);
   return ranks;
 }
 
