@@ -101,7 +101,7 @@ def test_earlier_configurations_are_kept_and_what_changed_is_said(run):
     run.train("train.steps=3", "optimizer.lr=0.002")
     first = (run.folder / "config.toml").read_text()
     done = run.train("optimizer.lr=0.001", "optimizer.schedule=constant")
-    for line in ["train.steps was 3, is 8", "optimizer.lr was 0.002, is 0.001", "optimizer.schedule was 'cosine', is 'constant'"]:
+    for line in ["train.steps was 3, is 8", "optimizer.lr was 0.002, is 0.001", 'optimizer.schedule was "cosine", is "constant"']:
         assert line in done.stderr
     assert done.stderr.count(" was ") == 3
     assert (run.folder / "configs" / "config-001.toml").read_text() == first
