@@ -271,7 +271,7 @@ def draw_positions(r, f):
 
 def draw_edges(r, f, stages, tensor, data):
     """What is as small, as large or as deep as it gets."""
-    f["parallelism.bucket_mb"] = r.choice([1e-6, f["parallelism.bucket_mb"], f["parallelism.bucket_mb"]])
+    f["parallelism.bucket_mb"] = r.choice([4e-6, f["parallelism.bucket_mb"], f["parallelism.bucket_mb"]])
     if "model.num_experts" in f:
         f["model.routed_scaling_factor"] = r.choice([1.0, 1.0, 2.5, 0.3])
         if r.random() < 0.15 and f["model.num_experts"] <= 12:
@@ -309,7 +309,7 @@ def make_deep(r, f, stages, tensor):
     f["data.seq_len"] = min(f["data.seq_len"], 8)
     if f.get("parallelism.sequence_parallel"):
         f["data.seq_len"] = 2 * tensor
-    f["parallelism.bucket_mb"] = r.choice([1e-6, 0.001])
+    f["parallelism.bucket_mb"] = r.choice([4e-6, 0.001])
 
 
 def draw_stages(r, f):
@@ -327,7 +327,7 @@ def draw_resumption(r, f, ranks):
     then = {
         "parallelism.sharding": r.choice(["none", "optimizer", "ep_aware", "hierarchical"]),
         "parallelism.mapping": r.choice(["expert_inner", "data_inner"]),
-        "parallelism.bucket_mb": r.choice([1e-6, 0.01, 25.0]),
+        "parallelism.bucket_mb": r.choice([4e-6, 0.01, 25.0]),
         "parallelism.recompute": r.sample(["norm", "attention", "moe"], r.choice([0, 1])),
     }
     groups_span_ranks = f.get("moe.balance_group", 1) > f["train.micro_batch_size"]
@@ -388,7 +388,7 @@ def features(drawn):
     note("k = E", "model.num_experts" in f and f["model.num_experts_per_tok"] == f["model.num_experts"])
     note("one token", f["data.seq_len"] == 2)
     note("deep", f["model.num_hidden_layers"] >= 24)
-    note("smallest buckets", f["parallelism.bucket_mb"] == 1e-6)
+    note("smallest buckets", f["parallelism.bucket_mb"] == 4e-6)
     note("checked", f["parallelism.check_collectives"])
     note("stages", "train.stages" in f)
     note("resumed", drawn.then)
