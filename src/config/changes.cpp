@@ -9,6 +9,7 @@
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 
+#include "base/text.h"
 #include "config/dump.h"
 
 namespace athanor {
@@ -17,20 +18,20 @@ namespace {
 // Each field's value as text, by its name: "train.stages[1].lr".
 using Values = std::map<std::string, std::string>;
 
-// Numbers as somebody would write them, "0.9", and not with all of their digits.
+// As the dump writes it: numbers in the shortest form that reads back as the same bits.
 std::string text_of(const toml::node& node) {
-  std::ostringstream text;
   if (const auto* number = node.as_floating_point()) {
-    const std::string digits = fmt::format("{}", number->get());
-    const bool looks_whole = digits.find_first_not_of("-0123456789") == std::string::npos;
-    text << digits << (looks_whole ? ".0" : "");
-  } else if (const auto* array = node.as_array()) {
-    text << "[ ";
-    for (size_t i = 0; i < array->size(); ++i) text << (i > 0 ? ", " : "") << text_of(*array->get(i));
-    text << " ]";
-  } else {
-    node.visit([&](const auto& concrete) { text << concrete; });
+    const std::string text = fmt::format("{}", number->get());
+    return text.find_first_of(".einf") == std::string::npos ? text + ".0" : text;
   }
+  if (const auto* name = node.as_string()) return "\"" + name->get() + "\"";
+  if (const auto* array = node.as_array()) {
+    std::vector<std::string> items;
+    for (const auto& item : *array) items.push_back(text_of(item));
+    return "[" + join(items) + "]";
+  }
+  std::ostringstream text;
+  node.visit([&](const auto& concrete) { text << concrete; });
   return text.str();
 }
 

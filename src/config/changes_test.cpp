@@ -19,8 +19,8 @@ TEST(ConfigChanges, EachValueThatChangedIsNamedWithBothAndNothingElse) {
   now.train.run_dir = "elsewhere";
   now.model.rope_scaling.factor = 4;
   EXPECT_EQ(describe_config_changes(dump_run_config(before), now),
-            (Lines{"model.rope_scaling.factor was 1.0, is 4.0", "train.run_dir was 'runs/default', is 'elsewhere'",
-                   "optimizer.lr was 0.002, is 0.001", "optimizer.betas was [ 0.9, 0.99 ], is [ 0.9, 0.95 ]"}));
+            (Lines{"model.rope_scaling.factor was 1.0, is 4.0", "train.run_dir was \"runs/default\", is \"elsewhere\"",
+                   "optimizer.lr was 0.002, is 0.001", "optimizer.betas was [0.9, 0.99], is [0.9, 0.95]"}));
 }
 
 TEST(ConfigChanges, SourcesAndStagesAreComparedOneByOne) {
