@@ -132,10 +132,23 @@ PLANTED_IN_SHARED = {
 }
 
 
+# In bf16 what is furthest beyond its bound is told first, after all that must be equal and is not.
+NAMED_IN_BF16 = {
+    "tensor.missing_all_reduce": r"rank \d reports (aux|entropy|z) =",
+    "tensor.vocabulary_offset": r"gradients.*: (lm_head|model\.embed_tokens)\.weight",
+    "pipeline.tied_once": r"the summed gradient of model\.embed_tokens\.weight",
+    "pipeline.aux_lost": r"gradients.*: model\.layers\.(\d|\*)\.mlp\.gate",
+    "pipeline.wrong_dtype": r"gradients.*: (lm_head|model\.)",
+    "router.z_loss_lost_on_tensor_ranks": r"gradients.*: model\.layers\.(\d|\*)\.mlp\.gate",
+}
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("fault", PLANTED_IN_SHARED)
 def test_a_fault_planted_among_tensor_ranks_and_stages_is_named(verify, fault, dtype):
     fields, named = PLANTED_IN_SHARED[fault]
+    if dtype == "bfloat16":
+        named = NAMED_IN_BF16.get(fault, named)
     done = verify({**SHARED, **fields}, 4, "--steps", 2, "--dtype", dtype, plant=fault)
     assert done.code == 1, done
     assert any(re.search(named, line) for line in done.failures()), str(done)

@@ -58,7 +58,7 @@ def test_layouts_compute_what_portable_forms_compute(verify, fields):  # noqa: F
 
 
 def test_a_planted_fault_is_named_against_portable_forms_too(verify):  # noqa: F811
-    done = verify(MOE, 4, "--steps", 2, "--reference", "portable", faults="grad.wrong_scale:plant")
+    done = verify(MOE, 4, "--steps", 2, "--reference", "portable", plant="grad.wrong_scale")
     assert done.code == 1, done
     assert any(re.search(r"gradients, step 1: (model\.|lm_head)", line) for line in done.failures()), done
 

@@ -76,7 +76,7 @@ void MeasuredComparison::add_bounded(const Comparison& comparison, const std::st
                                : fmt::format("{}: {}: {} is not equal (off by {:.1e} of its size)", step, here.quantity,
                                              here.name, here.error);
   if (measured) {
-    found_.failed.emplace_back(here.quantity + ": " + here.name, line);
+    failed_.push_back({here.share(), here.quantity + ": " + here.name, line});
   } else {
     found_.comparisons.faults.push_back(line);
   }
@@ -246,6 +246,8 @@ MeasuredComparison::Findings MeasuredComparison::finish() {
       found_.comparisons.worst.push_back(worst_[quantity]);
     }
   }
+  std::ranges::stable_sort(failed_, std::greater{}, &Failed::share);
+  for (Failed& one : failed_) found_.failed.emplace_back(std::move(one.name), std::move(one.line));
   return std::move(found_);
 }
 

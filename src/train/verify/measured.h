@@ -26,7 +26,7 @@ class MeasuredComparison {
   /// must be equal, or follows from the layout's own numbers, is a fault at once.
   struct Findings {
     Comparisons comparisons;  ///< faults: of what must be equal
-    /// Measured comparisons and their lines, in the order of a step.
+    /// Measured comparisons and their lines, the one that is furthest beyond its bound first.
     std::vector<std::pair<std::string, std::string>> failed;
   };
   Findings finish();
@@ -50,6 +50,11 @@ class MeasuredComparison {
   std::vector<ParameterSpec> inventory_;
   std::map<Key, PooledNoise> pooled_;
   std::map<std::string, Comparison> worst_;
+  struct Failed {
+    double share;
+    std::string name, line;
+  };
+  std::vector<Failed> failed_;
   Findings found_;
 };
 
