@@ -18,9 +18,9 @@ void save_checkpoint(TrainState& state);
 
 /// Reads tensors and numbers back, whatever layout wrote them; what forward reads is rounded from the master.
 /// Collective.
-/// @throws CheckpointError if it is of another model than checkpoint.allow_model_change lets it be, or lacks moments and
-/// checkpoint.fresh_moments does not ask for fresh ones (moment_ages.h); ConfigError if train.seed differs, since the
-/// order of the data would change under the cursor.
+/// @throws CheckpointError if it is of another model than checkpoint.allow_model_change lets it be, or lacks moments
+/// and checkpoint.fresh_moments does not ask for fresh ones (moment_ages.h); ConfigError if train.seed differs, since
+/// the order of the data would change under the cursor.
 void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint);
 
 /// Weights of a model-only checkpoint or another folder of `transformers`, as far as the run's model has them; rows of

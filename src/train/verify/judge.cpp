@@ -55,8 +55,7 @@ Outcome judge_bounded(const TypedRun& run, const VerifyRequest& request, int num
                    one = WholeTrace::read(folder / kReferenceFolder, 1);
   Comparisons found = compare_traces(noisiest(run), most_data_ranks(run, num_ranks), ours, one, request.reference);
   if (found.near_tie && !last) return kDrawAgain;
-  const std::string second =
-      request.twice ? compare_with_second(run.small, ours, folder, num_ranks, found.faults) : "";
+  const std::string second = request.twice ? compare_with_second(run.small, ours, folder, num_ranks, found.faults) : "";
   print_findings(run, request.reference, num_ranks, found, second);
   return found.faults.empty() ? kPassed : kFailed;
 }

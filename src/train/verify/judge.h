@@ -10,7 +10,8 @@ namespace athanor {
 
 enum Outcome : int64_t { kPassed, kFailed, kDrawAgain };
 
-/// In fp32, or held against portable forms: of one data set, by bounds. @param last  there is no other data set to draw.
+/// In fp32, or held against portable forms: of one data set, by bounds. @param last  there is no other data set to
+/// draw.
 /// @return kDrawAgain, and nothing printed, if a token stood between two experts.
 Outcome judge_bounded(const TypedRun& run, const VerifyRequest& request, int num_ranks,
                       const std::filesystem::path& root, int draw, bool last);

@@ -66,10 +66,9 @@ std::unique_ptr<ReferenceProcess> start_reference(const RunConfig& small, const 
   const RunConfig one = make_reference_run(small);
   write_file_atomically(root / kReferenceFile, dump_run_config(one, false));
   if (is_measured(small)) write_file_atomically(root / kTruthFile, dump_run_config(make_truth_run(one), false));
-  std::vector<std::string> arguments = {
-      "verify", "--as-reference", root.string(), "--draw", std::to_string(first), "--draws", std::to_string(count)};
-  if (ground.request.reference == Reference::kPortable)
-    arguments.insert(arguments.end(), {"--reference", "portable"});
+  std::vector<std::string> arguments = {"verify",  "--as-reference",     root.string(), "--draw", std::to_string(first),
+                                        "--draws", std::to_string(count)};
+  if (ground.request.reference == Reference::kPortable) arguments.insert(arguments.end(), {"--reference", "portable"});
   return std::make_unique<ReferenceProcess>(arguments);
 }
 

@@ -26,8 +26,8 @@ struct TypedRun {
   std::optional<RunConfig> then;  ///< another layout of it, which resumes it after half of the steps
 };
 
-/// The types that a run is verified in: the one that is asked for, or float32, whose bounds are tight, and the run's own;
-/// held against portable forms, float32 alone. @throws ConfigError for these in bfloat16.
+/// The types that a run is verified in: the one that is asked for, or float32, whose bounds are tight, and the run's
+/// own; held against portable forms, float32 alone. @throws ConfigError for these in bfloat16.
 std::vector<std::string> types_to_verify(const RunConfig& config, const std::string& asked, Reference reference);
 
 /// Takes the steps of small runs, one for each type, over the ranks of `world`; rank 0 has the reference (one rank, or
