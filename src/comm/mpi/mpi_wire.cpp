@@ -4,10 +4,12 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "comm/wire.h"
 
@@ -104,6 +106,8 @@ class MpiWire : public Wire {
     // What went wrong has been said, and is to stay the last word: MPICH speaks here, through our standard error.
     std::fflush(nullptr);
     if (const int nowhere = ::open("/dev/null", O_WRONLY); nowhere >= 0) ::dup2(nowhere, STDERR_FILENO);
+    // A launcher may drop what it has not passed on when it is told to abort, and on a busy machine it reads late.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
     MPI_Abort(MPI_COMM_WORLD, exit_code);
     _exit(exit_code);
   }
