@@ -99,7 +99,10 @@ void tell_history(const TrainState& state, const Beginning& begin, const fs::pat
   nlohmann::ordered_json more = {{"host", world.host()}, {"process", ::getpid()}, {"ranks", world.size()}};
   if (!from.empty()) {
     more["from"] = from.string();
-    more["moments"] = fs::exists(from / kManifestName) ? "kept" : "fresh";
+    const bool reset = !state.fresh_since.empty() && std::ranges::all_of(state.fresh_since, [&](const auto& parameter) {
+      return parameter.second == state.step;
+    });
+    more["moments"] = fs::exists(from / kManifestName) && !reset ? "kept" : "fresh";
   }
   if (!begin.asked.empty()) more["asked"] = begin.asked;
   if (!opened.abandoned.empty()) more["abandoned"] = opened.abandoned;
