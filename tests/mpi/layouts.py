@@ -414,7 +414,6 @@ def coverage(draws):
         for flag in ("parallelism.sequence_parallel", "model.tie_word_embeddings", "parallelism.recompute"):
             if f.get(flag):
                 add(flag.split(".")[1])
-        add(drawn.dtype)
         for name in features(drawn):
             add(name)
     return sorted(counts.items())

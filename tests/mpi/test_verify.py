@@ -209,6 +209,18 @@ def test_what_softmax_s_backward_rounds_is_not_held_against_the_gradient_that_it
     assert done.code == 0, done
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_an_only_choice_s_normed_weight_rounds_is_not_held_against_its_router_s_gradient(verify, seed):
+    """The one weight of a token is 1 whatever its score: nothing but rounding reaches the router."""
+    fields = {**MOE, "train.seed": seed, "model.num_experts_per_tok": 1, "model.norm_topk_prob": True,
+              "moe.router_aux_loss_coef": 0.0, "moe.router_z_loss_coef": 0.0, "model.num_hidden_layers": 4,
+              "model.hidden_size": 8, "model.intermediate_size": 64, "model.vocab_size": 104,
+              "model.initializer_range": 0.3, "model.routed_scaling_factor": 4.0, "checkpoint.model_interval": 0,
+              "parallelism.data_parallel_shard_degree": 2, "parallelism.tensor_parallel_degree": 2}
+    done = verify(fields, 4, "--steps", 3, "--dtype", "float32", "--keep-size")
+    assert done.code == 0, done
+
+
 def test_a_run_in_bfloat16_is_compared_in_both_types_and_the_last_line_says_so(verify):
     done = verify({**MOE, "train.dtype": "bfloat16"}, 4, "--steps", 2, "--draws", 2)
     assert done.code == 0, done

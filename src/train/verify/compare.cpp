@@ -8,6 +8,7 @@
 
 #include "config/families.h"
 #include "optim/clip.h"
+#include "train/verify/cancelling.h"
 #include "train/verify/parts.h"
 
 namespace athanor {
@@ -25,7 +26,7 @@ class Comparer {
  public:
   Comparer(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one, Reference reference)
       : config_(small), noise_(small, data_ranks, reference), layout_(layout), one_(one),
-        inventory_(make_inventory(small.model)) {
+        inventory_(make_inventory(small.model)), cancelling_(config_, one_) {
     for (const auto& spec : inventory_) updates_.emplace_back(small.optimizer, spec.shape);
   }
 
@@ -182,43 +183,13 @@ class Comparer {
     return 1e-3 * numbers.grad_norm / std::sqrt(static_cast<double>(count_parameters(config_.model)));
   }
 
-  // The size of what a parameter's gradient is made of, which keeps its errors where it cancels.
-  //
-  // Backward of attention's softmax takes two numbers of the size of dP = dO · V from each other. For a token that sees
-  // itself alone, or whose output only reaches a loss with a small coefficient, all that is left of the gradients of
-  // queries and keys is what they round: with two tokens in a sequence, the last of which has no target, they are 600
-  // times smaller than elsewhere and their errors are not. dV = Pᵀ · dO is made of the same dO and does not cancel. By
-  // its size: a score's gradient is ‖dV‖ · rms(V), and that of the weights behind it has, as they have, the factor x;
-  // the key that it is multiplied with has the size of a normed vector, or rms(K), over the root of head_dim; where the
-  // query was normed, its gradient is divided by rms(Q). A norm's weight lacks x, whose size is √hidden.
-  double cancelling_size(const ParameterSpec& spec, int64_t step) const {
-    const std::string prefix = spec.name.substr(0, spec.name.find("self_attn.") + 10);
-    const bool weight = spec.role == Role::kQuery || spec.role == Role::kKey, norm = spec.role == Role::kQkNorm;
-    if (!weight && !norm) return 0;
-    const auto& grad = one_.values(step, "grad", prefix + "v_proj.weight");
-    const double size =
-        norm_of(grad.data(), static_cast<int64_t>(grad.size())) * projected_size(prefix + "v_proj", step);
-    if (norm) return size / std::sqrt(static_cast<double>(config_.model.hidden_size));
-    if (family_of(config_.model).qk_norm == QkNorm::kNone) {
-      return size * projected_size(prefix + (spec.role == Role::kQuery ? "k_proj" : "q_proj"), step);
-    }
-    return size / projected_size(prefix + (spec.role == Role::kQuery ? "q_proj" : "k_proj"), step);
-  }
-  // Root mean square of what a projection makes of normed tokens.
-  double projected_size(const std::string& projection, int64_t step) const {
-    const auto& weight = one_.values(step - 1, "master", projection + ".weight");
-    const double rows = static_cast<double>(weight.size()) / static_cast<double>(config_.model.hidden_size);
-    return std::max(norm_of(weight.data(), static_cast<int64_t>(weight.size())) / std::sqrt(std::max(1.0, rows)),
-                    1e-30);
-  }
-
   void compare_gradients(int64_t step) {
     const char* quantity = step == 1 ? kFirstGradients : kLaterGradients;
     const StepNumbers& numbers = one_.step(step);
     for (const auto& spec : inventory_) {
       const auto &a = layout_.values(step, "grad", spec.name), &b = one_.values(step, "grad", spec.name);
       if (!both_hold(spec, quantity, step, a, b)) continue;
-      const double cancelling = cancelling_size(spec, step);
+      const double cancelling = cancelling_.size(spec, step);
       for_parts(spec, [&](const std::string& name, int64_t begin, int64_t end) {
         const double bound =
             spec.is_expert() ? expert_bound(numbers, spec.layer, begin / (end - begin)) : gradient_bound();
@@ -243,8 +214,8 @@ class Comparer {
       const std::string& name = inventory_[i].name;
       const auto &grad = one_.values(step, "grad", name), &other = layout_.values(step, "grad", name),
                  &square = one_.values(step, "exp_avg_sq", name), &master = one_.values(step, "master", name);
-      const double least = std::max(least_gradient(numbers),
-                                    cancelling_size(inventory_[i], step) / std::sqrt(static_cast<double>(grad.size())));
+      const double least = std::max(
+          least_gradient(numbers), cancelling_.size(inventory_[i], step) / std::sqrt(static_cast<double>(grad.size())));
       if (grad.size() == other.size() && grad.size() == square.size() && grad.size() == master.size())
         updates_[i].add_step({step, numbers.lr, scale, relative, least}, grad, other, square, master);
     }
@@ -276,6 +247,7 @@ class Comparer {
   const WholeTrace &layout_, &one_;
   std::vector<ParameterSpec> inventory_;
   std::vector<UpdateNoise> updates_;
+  CancellingSizes cancelling_;
   // Of this step: how many choices of a layer may differ, and seem to, in each layer and in all; a layer's choices.
   int64_t may_flip_ = 0, total_flips_ = 0, choices_ = 0;
   std::vector<int64_t> flips_;
