@@ -144,25 +144,16 @@ Beginning plan_beginning(const RunConfig& config) {
     return begin;
   }
   const std::string place = place_inside(folder.root, how);
-  if (!place.empty()) {
-    const bool taken = asked == place && held.history.saved_since_asked;
-    if (!taken) {
-      go_back(config, held, place, begin);
-      return begin;
-    }
-    go_on(config, folder, held, begin);
-    begin.notes.push_back(
-        fmt::format("checkpoint.resume ({}) was passed over: this run went back there before, and has "
-                    "saved since",
-                    how));
+  if (!place.empty() && (asked != place || !held.history.saved_since_asked)) {
+    go_back(config, held, place, begin);
     return begin;
   }
-  if (held.saved()) {
+  if (!place.empty() || held.saved()) {
     go_on(config, folder, held, begin);
-    begin.notes.push_back(
-        fmt::format("checkpoint.resume ({}) was passed over: this run has gone on since; to branch off "
-                    "there, name another train.run_dir",
-                    how));
+    begin.notes.push_back(fmt::format("checkpoint.resume ({}) was passed over: this run {}", how,
+                                      place.empty()
+                                          ? "has gone on since; to branch off there, name another train.run_dir"
+                                          : "went back there before, and has saved since"));
     return begin;
   }
   require_checkpoint(how);

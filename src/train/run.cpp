@@ -5,31 +5,23 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <functional>
 #include <optional>
 
-#include "arch/flops.h"
-#include "arch/inventory.h"
 #include "base/exit_codes.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/process.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "checkpoint/rotation.h"
 #include "parallel/pipeline_timeline.h"
 #include "parallel/share.h"
-#include "train/checkpointing.h"
-#include "train/gemm_peak.h"
-#include "train/last_words.h"
 #include "train/metrics_log.h"
 #include "train/microbatch.h"
 #include "train/preflight.h"
-#include "train/rank_metrics.h"
 #include "train/router_metrics.h"
 #include "train/run_folder.h"
-#include "train/run_history.h"
+#include "train/run_saves.h"
 #include "train/start.h"
+#include "train/step_summary.h"
 #include "train/train_step.h"
 #include "train/unread.h"
 #include "train/validation.h"
@@ -47,14 +39,12 @@ class Run {
  public:
   Run(StartedRun started, Whereabouts& at)
       : lock_(std::move(started.lock)), stages_(std::move(started.stages)), mesh_(std::move(started.mesh)),
-        state_(std::move(started.state)), world_(mesh_->group(GroupKind::kWorld)), traffic_(*mesh_), at_(at),
-        first_step_(state_->step), from_scratch_(started.from_scratch) {
+        state_(std::move(started.state)), world_(mesh_->group(GroupKind::kWorld)), at_(at), first_step_(state_->step),
+        from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at), summary_(*state_, *mesh_, stages_.size()) {
     const auto& config = state_->config;
     if (mesh_->is_first()) {
       metrics_.emplace(config.train.run_dir, config.metrics.tensorboard, first_step_);
-      history_.emplace(RunFolder{config.train.run_dir}.events(), at.attempt);
     }
-    gemm_peak_ = config_peak_unknown() ? measure_peak() : config.metrics.gemm_peak_tflops * 1e12;
   }
 
   int loop() {
@@ -71,7 +61,7 @@ class Run {
   int steps() {
     const SignalGuard signals("finishing the step and saving");
     const auto& config = state_->config;
-    if (is_complete()) write_missing_model();
+    if (is_complete()) saves_.write_missing_model();
     while (!is_complete()) {
       if (!loader_ || state_->step == state_->stage.end()) enter_stage();
       at_.step = state_->step + 1;
@@ -82,13 +72,14 @@ class Run {
           (is_complete() && config.train.validation_interval > 0))
         validate(metrics);
       show(metrics);
-      if (due(state_->step, config.checkpoint.model_interval) || (ends && ends_with_a_model())) save_model_only();
-      if (due(state_->step, config.checkpoint.interval) || (ends && config.checkpoint.interval > 0)) save_full();
+      if (due(state_->step, config.checkpoint.model_interval) || (ends && ends_with_a_model())) saves_.save_model();
+      if (due(state_->step, config.checkpoint.interval) || (ends && config.checkpoint.interval > 0))
+        saves_.save_checkpoint();
       fault_point("train.after_step");
-      if (stop_signal != 0) return finish(stop(stop_signal));
+      if (stop_signal != 0) return saves_.end_stopped(stop_signal);
       if (unread_) throw UnreadData(*unread_);
     }
-    return finish(complete());
+    return saves_.end_complete();
   }
 
   bool is_complete() const { return state_->step >= state_->config.train.steps; }
@@ -114,7 +105,6 @@ class Run {
                     config.train.global_batch_size, static_cast<int>(config.data.num_threads),
                     std::max<int>(2, static_cast<int>(config.data.num_threads)), std::move(held));
     agree_on_reading(world_, failure_of_next_batch());
-    flops_per_step_ = count_train_flops(config.model, config.train.global_batch_size, config.data.seq_len);
     unigram_entropies_.clear();
   }
 
@@ -133,26 +123,7 @@ class Run {
     if (report.step == state_->config.metrics.timeline_step && state_->layout.pipeline() > 1)
       write_timeline(state_->pipeline, mesh_->group(GroupKind::kPipeline),
                      RunFolder{state_->config.train.run_dir}.log(), report.step, mesh_->is_first());
-    StepMetrics metrics = summarize(report, batch);
-    metrics.data_s = data_s;
-    metrics.step_s = seconds_since(start) + waited_s;
-    // Faster than the yardstick: that was taken beside other work.
-    if (world_.size() == 1 && config_peak_unknown() && metrics.flops > gemm_peak_ * metrics.step_s) {
-      gemm_peak_ = std::max(gemm_peak_, measure_peak());
-      metrics.gemm_peak_flops = gemm_peak_;
-    }
-    return metrics;
-  }
-
-  bool config_peak_unknown() const { return state_->config.metrics.gemm_peak_tflops == 0; }
-  // Of all ranks together, measured at the same time: they may share processors.
-  double measure_peak() const {
-    world_.barrier();
-    const Tensor peak =
-        at::full({1}, measure_gemm_peak_flops(state_->config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat),
-                 at::kDouble);
-    world_.all_reduce(peak).wait();
-    return peak.item<double>();
+    return summary_.summarize(report, batch, at_, data_s, seconds_since(start) + waited_s);
   }
 
   // A signal that has reached one rank ends the run of all, after the same step. 0: none. A batch that one rank cannot
@@ -182,11 +153,11 @@ class Run {
   int end_unread(const UnreadData& failure) {
     const int64_t step = state_->step;
     const auto& keeps = state_->config.checkpoint;
-    if (saved_step_ != step && keeps.interval > 0) save_full();
-    if (saved_step_ != step && keeps.interval == 0 && keeps.model_interval > 0) save_model_only();
-    std::string kept = fmt::format("what came after step {} is not saved", saved_step_);
+    if (!saves_.is_saved() && keeps.interval > 0) saves_.save_checkpoint();
+    if (!saves_.is_saved() && keeps.interval == 0 && keeps.model_interval > 0) saves_.save_model();
+    std::string kept = fmt::format("what came after step {} is not saved", saves_.saved_step());
     if (step == first_step_) kept = "no step was done since the run was started";
-    if (step > first_step_ && saved_step_ == step)
+    if (step > first_step_ && saves_.is_saved())
       kept = fmt::format("step {} is saved, so run the same command again when it can be read", step);
     at_.step = step + 1;
     at_.phase = "data";
@@ -194,50 +165,6 @@ class Run {
       throw Error(fmt::format("step {}: {}; {}", step + 1, failure.what(), kept), exit_code::kIo);
     log::warn("step {}: {}; {}", step + 1, failure.what(), kept);
     return exit_code::kIo;
-  }
-
-  StepMetrics summarize(const StepReport& report, const Batch& batch) {
-    const auto& config = state_->config;
-    const double sequences = static_cast<double>(batch.num_sequences),
-                 layers = static_cast<double>(std::max<int64_t>(1, config.model.num_sparse_layers()));
-    const double tokens = sequences * static_cast<double>(batch.seq_len);
-    StepMetrics m;
-    m.step = report.step;
-    m.attempt = at_.attempt;
-    m.loss = report.parts.loss_sum / static_cast<double>(report.parts.num_targets);
-    m.aux_loss = report.parts.aux_sum / (layers * sequences);
-    m.z_loss = report.parts.z_sum / (layers * tokens);
-    m.grad_norm = report.grad_norm;
-    m.lr = report.lr;
-    m.changed_share = static_cast<double>(report.changed) / static_cast<double>(count_parameters(config.model));
-    m.tokens = batch.num_sequences * batch.seq_len;
-    m.tokens_seen = state_->tokens_seen;
-    if (stages_.size() > 1) m.stage = state_->stage.name;
-    if (state_->ledger.sources.size() > 1) {
-      for (const auto& [hash, source] : state_->ledger.sources) m.tokens_drawn[source.name] += source.tokens_drawn();
-    }
-    m.flops = flops_per_step_;
-    m.gemm_peak_flops = gemm_peak_;
-    m.forward_s = report.forward_s;
-    m.backward_s = report.backward_s;
-    m.optimizer_s = report.optimizer_s;
-    m.memory_bytes = resident_bytes();
-    m.peak_memory_bytes = peak_resident_bytes();
-    describe_routers(report.parts.routers, m.tokens, m);
-    if (world_.size() > 1) describe_ranks(report, m);
-    return m;
-  }
-
-  void describe_ranks(const StepReport& report, StepMetrics& m) {
-    m.rank_norms = report.rank_norms;
-    m.forward_comm_s = report.forward_wait_s;
-    m.backward_comm_s = report.backward_wait_s;
-    m.traffic = traffic_.take();
-    if (warned_of_imbalance_) return;
-    const auto imbalance = describe_imbalance(m, mesh_->layout(), mesh_->world().hosts());
-    if (!imbalance) return;
-    log::warn("step {}: {}", m.step, *imbalance);
-    warned_of_imbalance_ = true;
   }
 
   // Each source's held-out loss, and their mean by the shares of the mix.
@@ -277,55 +204,6 @@ class Run {
     metrics_->write(metrics);
   }
 
-  // A disk that is full costs what was to be written, never the run. Every rank throws what one has met.
-  bool try_to_save(const char* kind, const std::function<std::filesystem::path()>& save) {
-    const auto start = Clock::now();
-    at_.phase = "save";
-    try {
-      if (const int injected = fault_errno("train.save"))
-        throw IoError("no room for the " + std::string(kind), injected);
-      const std::filesystem::path path = save();
-      tell("save", {{"kind", kind}, {"path", path.string()}, {"seconds", seconds_since(start)}});
-      return true;
-    } catch (const IoError& error) {
-      if (mesh_->is_first())
-        log::error("the {} was not written: {}; what was there before is kept and the run goes on", kind, error.what());
-      tell("save_failed", {{"kind", kind}, {"text", error.what()}});
-      return false;
-    }
-  }
-
-  void save_model_only() {
-    model_saved_ = try_to_save("model", [&] {
-      const auto path = save_model(*state_);
-      log::info("model for transformers: {}", path.string());
-      return path;
-    });
-    if (model_saved_ && state_->config.checkpoint.interval == 0) saved_step_ = state_->step;
-  }
-
-  void save_full() {
-    checkpoint_saved_ = try_to_save("checkpoint", [&] {
-      save_checkpoint(*state_);
-      return RunFolder{state_->config.train.run_dir}.checkpoints() / step_folder_name(state_->step);
-    });
-    if (checkpoint_saved_) saved_step_ = state_->step;
-  }
-
-  // A run that is complete is begun again to have what its end could not write.
-  void write_missing_model() {
-    const RunFolder folder{state_->config.train.run_dir};
-    bool missing = state_->config.checkpoint.model_interval > 0;
-    if (mesh_->is_first())
-      missing = missing && !std::filesystem::exists(folder.models() / step_folder_name(state_->step));
-    if (text_of_first(world_, missing ? "missing" : "") == "missing") save_model_only();
-  }
-
-  // Into the run's history, once for all ranks.
-  void tell(const char* event, nlohmann::ordered_json more = nlohmann::ordered_json::object()) {
-    if (history_) history_->add(event, state_->step, std::move(more));
-  }
-
   [[noreturn]] void refuse(const StepReport& report) const {
     const std::string where = first_of_any(first_non_finite_gradient(state_->parameters));
     throw NumbersError(
@@ -345,69 +223,21 @@ class Run {
     return text_of_first(world_, found == texts.end() ? "" : *found);
   }
 
-  // How an attempt ended: its exit code and the line that says so.
-  struct Ending {
-    int exit_code;
-    std::string text;
-  };
-
-  Ending stop(int signal_number) {
-    tell("stop", {{"signal", signal_number}});
-    const auto& kept = state_->config.checkpoint;
-    const std::string stopped = fmt::format("stopped by signal {} after step {}", signal_number, state_->step);
-    if (kept.interval == 0 && kept.model_interval == 0)
-      return {exit_code::kNotSaved, stopped +
-                                        ", and nothing was saved: checkpoint.interval and "
-                                        "checkpoint.model_interval are 0, so the same command begins at step 0"};
-    if (!(kept.interval > 0 ? checkpoint_saved_ : model_saved_))
-      return {
-          exit_code::kNotSaved,
-          fmt::format("{}, and this step was NOT saved: what was saved before is all there is; free some space in {} "
-                      "and run the same command again, which repeats the steps since",
-                      stopped, state_->config.train.run_dir)};
-    return {exit_code::of_signal(signal_number),
-            stopped + (kept.interval > 0 ? "; run the same command again to go on"
-                                         : "; its model was saved (checkpoint.interval is 0): the same command goes on "
-                                           "from it with fresh moments")};
-  }
-
-  Ending complete() const {
-    if (checkpoint_saved_ && model_saved_) return {exit_code::kComplete, ""};
-    return {exit_code::kNotSaved,
-            fmt::format("the run is complete but its last {} is not on disk: free some space in {} and run it again",
-                        checkpoint_saved_ ? "model" : "checkpoint", state_->config.train.run_dir)};
-  }
-
-  int finish(const Ending& ending) {
-    if (ending.exit_code != exit_code::kNotSaved) {
-      if (!ending.text.empty()) log::info("{}", ending.text);
-      tell("end", {{"exit_code", ending.exit_code}, {"cause", exit_code::cause_of(ending.exit_code)}});
-    } else if (mesh_->is_first()) {
-      log::error("{}", ending.text);
-      leave_last_words(at_, mesh_->rank(), mesh_->world().host(), {ending.text, ending.exit_code});
-    }
-    return ending.exit_code;
-  }
-
   std::unique_ptr<FolderLock> lock_;  // of the first rank; given back when everything else is gone
   std::vector<StageData> stages_;
   const StageData* data_ = nullptr;  // of the stage underway
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<TrainState> state_;
   comm::Communicator& world_;
-  TrafficMeter traffic_;
-  bool warned_of_imbalance_ = false;
   Whereabouts& at_;
   int64_t first_step_;
   bool from_scratch_;
-  bool checkpoint_saved_ = true, model_saved_ = true;  // the last that was to be
-  int64_t saved_step_ = first_step_;                   // of the newest that the run can go on from
-  double waited_for_data_s_ = 0;                       // of the next step
-  std::optional<UnreadData> unread_;                   // ends the run after this step
-  std::optional<MetricsLog> metrics_;                  // of the first rank, as what follows
-  std::optional<EventLog> history_;
+  RunSaves saves_;
+  StepSummary summary_;
+  double waited_for_data_s_ = 0;       // of the next step
+  std::optional<UnreadData> unread_;   // ends the run after this step
+  std::optional<MetricsLog> metrics_;  // of the first rank
   std::optional<Loader> loader_;
-  double flops_per_step_ = 0, gemm_peak_ = 0;
   std::vector<double> unigram_entropies_;  // of the stage's validation sources, as far as they were needed
 };
 

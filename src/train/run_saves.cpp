@@ -1,0 +1,116 @@
+#include "train/run_saves.h"
+
+#include <fmt/core.h>
+
+#include <chrono>
+
+#include "base/error.h"
+#include "base/exit_codes.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "checkpoint/rotation.h"
+#include "parallel/share.h"
+#include "train/checkpointing.h"
+#include "train/last_words.h"
+#include "train/run_folder.h"
+
+namespace athanor {
+
+RunSaves::RunSaves(TrainState& state, Mesh& mesh, Whereabouts& at)
+    : state_(state), mesh_(mesh), at_(at), saved_step_(state.step) {
+  if (mesh.is_first()) history_.emplace(RunFolder{state.config.train.run_dir}.events(), at.attempt);
+}
+
+// A disk that is full costs what was to be written, never the run. Every rank throws what one has met.
+bool RunSaves::try_to_save(const char* kind, const std::function<std::filesystem::path()>& save) {
+  const auto start = std::chrono::steady_clock::now();
+  at_.phase = "save";
+  try {
+    if (const int injected = fault_errno("train.save")) throw IoError("no room for the " + std::string(kind), injected);
+    const std::filesystem::path path = save();
+    tell("save", {{"kind", kind},
+                  {"path", path.string()},
+                  {"seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()}});
+    return true;
+  } catch (const IoError& error) {
+    if (mesh_.is_first())
+      log::error("the {} was not written: {}; what was there before is kept and the run goes on", kind, error.what());
+    tell("save_failed", {{"kind", kind}, {"text", error.what()}});
+    return false;
+  }
+}
+
+void RunSaves::save_model() {
+  model_saved_ = try_to_save("model", [&] {
+    const auto path = athanor::save_model(state_);
+    log::info("model for transformers: {}", path.string());
+    return path;
+  });
+  if (model_saved_ && state_.config.checkpoint.interval == 0) saved_step_ = state_.step;
+}
+
+void RunSaves::save_checkpoint() {
+  checkpoint_saved_ = try_to_save("checkpoint", [&] {
+    athanor::save_checkpoint(state_);
+    return RunFolder{state_.config.train.run_dir}.checkpoints() / step_folder_name(state_.step);
+  });
+  if (checkpoint_saved_) saved_step_ = state_.step;
+}
+
+// A run that is complete is begun again to have what its end could not write.
+void RunSaves::write_missing_model() {
+  const RunFolder folder{state_.config.train.run_dir};
+  bool missing = state_.config.checkpoint.model_interval > 0;
+  if (mesh_.is_first()) missing = missing && !std::filesystem::exists(folder.models() / step_folder_name(state_.step));
+  if (text_of_first(mesh_.group(GroupKind::kWorld), missing ? "missing" : "") == "missing") save_model();
+}
+
+// Into the run's history, once for all ranks.
+void RunSaves::tell(const char* event, nlohmann::ordered_json more) {
+  if (history_) history_->add(event, state_.step, std::move(more));
+}
+
+RunSaves::Ending RunSaves::stopped(int signal_number) const {
+  const auto& kept = state_.config.checkpoint;
+  const std::string stopped = fmt::format("stopped by signal {} after step {}", signal_number, state_.step);
+  if (kept.interval == 0 && kept.model_interval == 0)
+    return {exit_code::kNotSaved, stopped +
+                                      ", and nothing was saved: checkpoint.interval and "
+                                      "checkpoint.model_interval are 0, so the same command begins at step 0"};
+  if (!(kept.interval > 0 ? checkpoint_saved_ : model_saved_))
+    return {exit_code::kNotSaved,
+            fmt::format("{}, and this step was NOT saved: what was saved before is all there is; free some space in {} "
+                        "and run the same command again, which repeats the steps since",
+                        stopped, state_.config.train.run_dir)};
+  return {exit_code::of_signal(signal_number),
+          stopped + (kept.interval > 0 ? "; run the same command again to go on"
+                                       : "; its model was saved (checkpoint.interval is 0): the same command goes on "
+                                         "from it with fresh moments")};
+}
+
+RunSaves::Ending RunSaves::complete() const {
+  if (checkpoint_saved_ && model_saved_) return {exit_code::kComplete, ""};
+  return {exit_code::kNotSaved,
+          fmt::format("the run is complete but its last {} is not on disk: free some space in {} and run it again",
+                      checkpoint_saved_ ? "model" : "checkpoint", state_.config.train.run_dir)};
+}
+
+int RunSaves::finish(const Ending& ending) {
+  if (ending.exit_code != exit_code::kNotSaved) {
+    if (!ending.text.empty()) log::info("{}", ending.text);
+    tell("end", {{"exit_code", ending.exit_code}, {"cause", exit_code::cause_of(ending.exit_code)}});
+  } else if (mesh_.is_first()) {
+    log::error("{}", ending.text);
+    leave_last_words(at_, mesh_.rank(), mesh_.world().host(), {ending.text, ending.exit_code});
+  }
+  return ending.exit_code;
+}
+
+int RunSaves::end_complete() { return finish(complete()); }
+
+int RunSaves::end_stopped(int signal_number) {
+  tell("stop", {{"signal", signal_number}});
+  return finish(stopped(signal_number));
+}
+
+}  // namespace athanor

@@ -1,0 +1,80 @@
+#include "train/step_summary.h"
+
+#include <algorithm>
+
+#include "arch/flops.h"
+#include "arch/inventory.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "train/gemm_peak.h"
+#include "train/router_metrics.h"
+
+namespace athanor {
+
+StepSummary::StepSummary(const TrainState& state, Mesh& mesh, size_t num_stages)
+    : state_(state), mesh_(mesh), traffic_(mesh), names_stages_(num_stages > 1),
+      gemm_peak_(state.config.metrics.gemm_peak_tflops * 1e12) {
+  if (gemm_peak_ == 0) gemm_peak_ = measure_peak();
+}
+
+// Of all ranks together, measured at the same time: they may share processors.
+double StepSummary::measure_peak() {
+  comm::Communicator& world = mesh_.group(GroupKind::kWorld);
+  world.barrier();
+  const at::Tensor peak = at::full(
+      {1}, measure_gemm_peak_flops(state_.config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat), at::kDouble);
+  world.all_reduce(peak).wait();
+  return peak.item<double>();
+}
+
+StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch, const Whereabouts& at, double data_s,
+                                   double step_s) {
+  const auto& config = state_.config;
+  const double sequences = static_cast<double>(batch.num_sequences),
+               layers = static_cast<double>(std::max<int64_t>(1, config.model.num_sparse_layers()));
+  const double tokens = sequences * static_cast<double>(batch.seq_len);
+  StepMetrics m;
+  m.step = report.step;
+  m.attempt = at.attempt;
+  m.loss = report.parts.loss_sum / static_cast<double>(report.parts.num_targets);
+  m.aux_loss = report.parts.aux_sum / (layers * sequences);
+  m.z_loss = report.parts.z_sum / (layers * tokens);
+  m.grad_norm = report.grad_norm;
+  m.lr = report.lr;
+  m.changed_share = static_cast<double>(report.changed) / static_cast<double>(count_parameters(config.model));
+  m.tokens = batch.num_sequences * batch.seq_len;
+  m.tokens_seen = state_.tokens_seen;
+  if (names_stages_) m.stage = state_.stage.name;
+  if (state_.ledger.sources.size() > 1) {
+    for (const auto& [hash, source] : state_.ledger.sources) m.tokens_drawn[source.name] += source.tokens_drawn();
+  }
+  m.flops = count_train_flops(state_.stage.config.model, batch.num_sequences, batch.seq_len);
+  m.data_s = data_s;
+  m.step_s = step_s;
+  m.forward_s = report.forward_s;
+  m.backward_s = report.backward_s;
+  m.optimizer_s = report.optimizer_s;
+  m.memory_bytes = resident_bytes();
+  m.peak_memory_bytes = peak_resident_bytes();
+  describe_routers(report.parts.routers, m.tokens, m);
+  if (mesh_.group(GroupKind::kWorld).size() > 1) describe_ranks(report, m);
+  // Faster than the yardstick: that was taken beside other work.
+  const bool measured = config.metrics.gemm_peak_tflops == 0 && mesh_.group(GroupKind::kWorld).size() == 1;
+  if (measured && m.flops > gemm_peak_ * step_s) gemm_peak_ = std::max(gemm_peak_, measure_peak());
+  m.gemm_peak_flops = gemm_peak_;
+  return m;
+}
+
+void StepSummary::describe_ranks(const StepReport& report, StepMetrics& m) {
+  m.rank_norms = report.rank_norms;
+  m.forward_comm_s = report.forward_wait_s;
+  m.backward_comm_s = report.backward_wait_s;
+  m.traffic = traffic_.take();
+  if (warned_of_imbalance_) return;
+  const auto imbalance = describe_imbalance(m, mesh_.layout(), mesh_.world().hosts());
+  if (!imbalance) return;
+  log::warn("step {}: {}", m.step, *imbalance);
+  warned_of_imbalance_ = true;
+}
+
+}  // namespace athanor
