@@ -58,7 +58,8 @@ struct VerifyArguments {
   std::string plant;                   ///< a fault to put into the layout's run; empty: none
   std::string reference = "one_rank";  ///< what the layout is held against; or portable
   std::string as_reference;            ///< the folder in which this is the reference's process; empty: it is not
-  uint64_t draw = 1;                   ///< of the reference's process: the first of its data sets
+  int of_ranks = 1;                    ///< of the reference's process: the layout's
+  uint64_t draw = 1;                   ///< likewise: the first of its data sets
 };
 
 struct DryRunArguments {

@@ -71,6 +71,7 @@ void add_verify_command(CLI::App& app) {
   command->add_flag("--json", dry->json, "The dry run as JSON")->needs(is_dry);
   command->add_option("--as-reference", arguments->as_reference, "What the reference runs; verify starts this itself")
       ->group("");
+  command->add_option("--of-ranks", arguments->of_ranks, "How many ranks' traces it follows")->group("");
   command->add_option("--draw", arguments->draw, "The first of its data sets")->group("");
   command->footer(
       "Ends with 0 if every number, gradient and parameter is within its bound, with 1 and their names if not.\n"

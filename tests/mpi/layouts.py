@@ -336,7 +336,7 @@ def draw_resumption(r, f, ranks):
         return then
     # All ranks are data ranks, or half of them, each of which has a microbatch of one sequence.
     batch, per_balance_group = f["train.global_batch_size"], f.get("moe.balance_group", 1)
-    data = next((d for d in (ranks, ranks // 2) if d > 0 and batch % (d * per_balance_group) == 0), None)
+    data = next((d for d in (ranks, ranks // 2) if d > 0 and ranks % d == 0 and batch % (d * per_balance_group) == 0), None)
     if data is None:
         return then
     heads, kv = f["model.num_attention_heads"], f["model.num_key_value_heads"]

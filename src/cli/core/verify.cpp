@@ -29,7 +29,7 @@ ATHANOR_CORE_ENTRY(verify) {
   ops::install_caching_cpu_allocator();
   const Reference reference = parse_reference(given.reference);
   if (!given.as_reference.empty()) {
-    run_reference(given.as_reference, given.draw, static_cast<uint64_t>(given.draws), reference);
+    run_reference(given.as_reference, given.of_ranks, given.draw, static_cast<uint64_t>(given.draws), reference);
     return 0;
   }
   // What does not fit is told before anybody communicates.

@@ -22,7 +22,9 @@ AdamReplay::AdamReplay(const OptimizerConfig& config, const std::string& name, c
   if (std::ranges::any_of(config.no_weight_decay, exempt)) config_.weight_decay = 0;
 }
 
-void AdamReplay::add_step(int64_t step, double lr, double scale, const std::vector<float>& grad) {
+// Small runs have no warm-up, in which clipping might be off.
+void AdamReplay::add_step(int64_t step, double lr, double grad_norm, const std::vector<float>& grad) {
+  const double scale = config_.max_grad_norm > 0 ? std::min(1.0, config_.max_grad_norm / (grad_norm + 1e-6)) : 1;
   const double beta1 = config_.betas[0], beta2 = config_.betas[1], count = static_cast<double>(step);
   const double correction1 = 1 - std::pow(beta1, count), correction2 = 1 - std::pow(beta2, count);
   for (size_t i = 0; i < std::min(grad.size(), master_.size()); ++i) {

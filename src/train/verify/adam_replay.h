@@ -17,8 +17,8 @@ class AdamReplay {
   /// @param name  which optimizer.no_weight_decay may match. @param master  initial.
   AdamReplay(const OptimizerConfig& config, const std::string& name, const std::vector<float>& master);
 
-  /// Update `step` (1-based). @param scale  that clipping multiplied gradients with.
-  void add_step(int64_t step, double lr, double scale, const std::vector<float>& grad);
+  /// Update `step` (1-based). @param grad_norm  of the whole model, by which gradients are clipped.
+  void add_step(int64_t step, double lr, double grad_norm, const std::vector<float>& grad);
 
   const std::vector<double>& master() const { return master_; }
   /// Of each element: what fp32 rounds off, summed over the steps.

@@ -21,10 +21,12 @@
 
 namespace athanor {
 
-/// @param small, one  the configuration that verify runs, and its trace by one rank; both outlive this.
+/// Of the gradients of `one`, by the parameters that both runs had before a step, which `layout` has recorded. All
+/// outlive this.
 class CancellingSizes {
  public:
-  CancellingSizes(const RunConfig& small, const WholeTrace& one) : config_(small), one_(one) {}
+  CancellingSizes(const RunConfig& small, const WholeTrace& layout, const WholeTrace& one)
+      : config_(small), layout_(layout), one_(one) {}
 
   /// Euclidean norm over the whole tensor; 0 where nothing is known to cancel.
   double size(const ParameterSpec& spec, int64_t step) const;
@@ -35,7 +37,7 @@ class CancellingSizes {
   double projected_size(const std::string& projection, int64_t step) const;
 
   const RunConfig& config_;
-  const WholeTrace& one_;
+  const WholeTrace &layout_, &one_;
 };
 
 }  // namespace athanor

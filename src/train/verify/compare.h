@@ -1,5 +1,9 @@
 #pragma once
-// One run held against another: every number, every gradient, every parameter, each with its bound.
+// A layout's run held against the reference's: every number, every gradient, every parameter, each with its bound.
+//
+// The reference takes each step from the parameters that the layout had before it. So a step's bounds are those of one
+// step, whatever came before, and what the layout carries from step to step is compared with its own gradients
+// (own_gradients.h).
 
 #include <string>
 #include <vector>
@@ -9,6 +13,9 @@
 #include "train/verify/trace.h"
 
 namespace athanor {
+
+inline constexpr const char* kNormQuantity = "gradient norm";
+inline constexpr const char* kParametersQuantity = "parameters";
 
 /// The comparison of one quantity that came closest to its bound (or furthest beyond).
 struct Comparison {
@@ -30,7 +37,8 @@ struct Comparisons {
   bool near_tie = false;
 };
 
-/// @param small  the run that `layout` is a trace of; `one` is of the same run on one rank, or by portable forms.
+/// @param small  the run that `layout` is a trace of. @param one  of the same run on one rank, or by portable forms,
+/// which follows `layout`.
 Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one,
                            Reference reference = Reference::kOneRank);
 

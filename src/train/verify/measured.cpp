@@ -2,20 +2,21 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
-#include "optim/clip.h"
+#include "train/verify/expert_counts.h"
+#include "train/verify/own_gradients.h"
 #include "train/verify/parts.h"
 
 namespace athanor {
 namespace {
 
 constexpr const char *kFirstParameters = "initial parameters", *kNumbers = "loss and its parts",
-                     *kNorm = "gradient norm", *kCounts = "expert counts", *kFirstGradients = "gradients, step 1",
+                     *kCounts = "expert counts", *kFirstGradients = "gradients, step 1",
                      *kLaterGradients = "gradients, later", *kGroups = "gradients of all layers",
-                     *kScale = "gradients' scale", *kParameters = "parameters";
-constexpr std::array kQuantities = {kFirstParameters, kNumbers, kNorm,  kCounts,    kFirstGradients,
-                                    kLaterGradients,  kGroups,  kScale, kParameters};
+                     *kScale = "gradients' scale";
+constexpr std::array kQuantities = {kFirstParameters, kNumbers,        kNormQuantity,
+                                    kCounts,          kFirstGradients, kLaterGradients,
+                                    kGroups,          kScale,          kParametersQuantity};
 
 // A gradient that nothing but rounding makes: below a rounding of a thousandth of the model's root mean square.
 constexpr double kLeast = 1e-3 * 0x1p-8;
@@ -53,9 +54,9 @@ void MeasuredComparison::add(const WholeTrace& layout, const WholeTrace& one, co
     add_numbers(step, layout.step(step), one.step(step), truth.step(step));
     add_counts(step, layout.step(step), one.step(step), truth.step(step));
     add_gradients(step, layout, one, truth);
-    compare_norm(step, layout);
   }
-  compare_updates(layout);
+  for (const Comparison& own : compare_with_own_gradients(config_, layout))
+    add_bounded(own, fmt::format("step {}", own.step), false);
 }
 
 // @param step  as told: "step 1", or of several "steps 2 to 3".
@@ -94,9 +95,9 @@ void MeasuredComparison::add_numbers(int64_t step, const StepNumbers& layout, co
     pooled_[{quantity, name}].add_number(ours * ours, theirs * theirs * noise_.layout_factor(), kLeastScale, 1);
   };
   pool(kNumbers, "loss", layout.loss, one.loss, truth.loss);
-  pool(kNorm, "gradient norm", layout.grad_norm, one.grad_norm, truth.grad_norm);
+  pool(kNormQuantity, "gradient norm", layout.grad_norm, one.grad_norm, truth.grad_norm);
   add_equal(kNumbers, "targets", step, layout.targets == truth.targets && one.targets == truth.targets, 1);
-  add_equal(kNorm, "learning rate", step, layout.lr == truth.lr, 1);
+  add_equal(kNormQuantity, "learning rate", step, layout.lr == truth.lr, 1);
   if (truth.chosen.empty()) return;
   pool(kNumbers, "aux", layout.aux, one.aux, truth.aux);
   pool(kNumbers, "z", layout.z, one.z, truth.z);
@@ -106,26 +107,15 @@ void MeasuredComparison::add_numbers(int64_t step, const StepNumbers& layout, co
 void MeasuredComparison::add_counts(int64_t step, const StepNumbers& layout, const StepNumbers& one,
                                     const StepNumbers& truth) {
   if (truth.chosen.empty()) return;
-  const auto layers = static_cast<size_t>(config_.model.num_sparse_layers());
   for (const auto& [what, counts] : {std::pair{"chosen", &StepNumbers::chosen},
                                      {"taken", &StepNumbers::taken},
                                      {"moved", &StepNumbers::moved},
                                      {"dropped", &StepNumbers::dropped}}) {
-    const auto &a = layout.*counts, &b = truth.*counts;
-    ATHANOR_CHECK_AS(Error, one.*counts == b, "step {}: one rank counts other choices in bfloat16 than in float32 ({})",
-                     step, what);
-    std::string name = what;
-    const auto first = static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
-    if (first < std::min(a.size(), b.size())) {
-      const size_t width = b.size() / layers;
-      name += width > 1 ? fmt::format(" (sparse layer {}, expert {}: {} instead of {})", first / width, first % width,
-                                      a[first], b[first])
-                        : fmt::format(" (sparse layer {}: {} instead of {})", first, a[first], b[first]);
-    }
-    double off = 0, all = 0;
-    for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-      off += std::abs(static_cast<double>(a[i] - b[i])), all += static_cast<double>(b[i]);
-    add_equal(kCounts, name, step, a == b, std::max(off / std::max(all, 1.0), 1e-9));
+    ATHANOR_CHECK_AS(Error, one.*counts == truth.*counts,
+                     "step {}: one rank counts other choices in bfloat16 than in float32 ({})", step, what);
+    const auto difference =
+        compare_expert_counts(what, layout.*counts, truth.*counts, config_.model.num_sparse_layers());
+    add_equal(kCounts, difference.name, step, difference.error == 0, difference.error);
   }
 }
 
@@ -192,43 +182,6 @@ void MeasuredComparison::compare_initial(const WholeTrace& layout, const WholeTr
     for (size_t i = 0; i < b.size(); ++i) {
       ATHANOR_CHECK_AS(Error, std::abs(b[i] - t[i]) <= 0x1p-22F * std::abs(t[i]),
                        "{}[{}] begins at {} in bfloat16 and at {} in float32", spec.name, i, b[i], t[i]);
-    }
-  }
-}
-
-// The layout's number against its own gradients. Squares are exact and added in double by both.
-void MeasuredComparison::compare_norm(int64_t step, const WholeTrace& layout) {
-  double sum = 0;
-  for (const auto& spec : inventory_) {
-    const auto& grad = layout.values(step, "grad", spec.name);
-    sum += dot(grad.data(), grad.data(), static_cast<int64_t>(grad.size()));
-  }
-  const double norm = std::sqrt(sum), bound = 0x1p-52 * static_cast<double>(count_parameters(config_.model));
-  add_bounded({kNorm, "gradient norm, by its own gradients", step,
-               std::abs(layout.step(step).grad_norm - norm) / std::max(norm, 1e-300), bound},
-              fmt::format("step {}", step), false);
-}
-
-void MeasuredComparison::compare_updates(const WholeTrace& layout) {
-  for (const auto& spec : inventory_) {
-    AdamReplay replay(config_.optimizer, spec.name, layout.values(0, "master", spec.name));
-    for (int64_t step = 1; step <= layout.num_steps(); ++step) {
-      const StepNumbers& numbers = layout.step(step);
-      const auto& master = layout.values(step, "master", spec.name);
-      replay.add_step(step, numbers.lr, clip_scale(config_.optimizer, numbers.grad_norm, step),
-                      layout.values(step, "grad", spec.name));
-      if (master.size() != replay.master().size()) continue;  // told of its gradients
-      for_parts(spec, [&](const std::string& name, int64_t begin, int64_t end) {
-        double off = 0, bound = 0, size = 0;
-        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-          const double error = master[i] - replay.master()[i];
-          off += error * error, bound += replay.bound()[i] * replay.bound()[i],
-              size += replay.master()[i] * replay.master()[i];
-        }
-        const double whole = std::sqrt(std::max(size, 1e-300));
-        add_bounded({kParameters, name, step, std::sqrt(off) / whole, std::sqrt(bound) / whole},
-                    fmt::format("step {}", step), false);
-      });
     }
   }
 }

@@ -9,7 +9,6 @@
 
 #include <map>
 
-#include "train/verify/adam_replay.h"
 #include "train/verify/compare.h"
 #include "train/verify/noise_ratio.h"
 
@@ -38,8 +37,6 @@ class MeasuredComparison {
   void add_counts(int64_t step, const StepNumbers& layout, const StepNumbers& one, const StepNumbers& truth);
   void add_gradients(int64_t step, const WholeTrace& layout, const WholeTrace& one, const WholeTrace& truth);
   void compare_initial(const WholeTrace& layout, const WholeTrace& one, const WholeTrace& truth);
-  void compare_norm(int64_t step, const WholeTrace& layout);
-  void compare_updates(const WholeTrace& layout);
 
   struct Key {
     std::string quantity, name;

@@ -1,6 +1,5 @@
 #include "train/verify/noise.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "config/families.h"
@@ -111,70 +110,6 @@ Noise::Noise(const RunConfig& small, int data_ranks, Reference reference) {
     reduction_variance_ = kUnit16 * kUnit16 * roundings / 3;
     gradient_ = std::hypot(gradient_, kDeviations * std::sqrt(reduction_variance_));
   }
-  num_experts_ = static_cast<double>(small.model.num_experts);
-  sensitivity_ = 2 * kGain * std::sqrt(static_cast<double>(small.model.hidden_size));
-}
-
-UpdateNoise::UpdateNoise(const OptimizerConfig& config, std::vector<int64_t> shape)
-    : config_(config), shape_(std::move(shape)) {
-  size_t size = 1;
-  for (const int64_t dim : shape_) size *= static_cast<size_t>(dim);
-  delta_.resize(size);
-  bound_.resize(size);
-}
-
-// For each element the root mean square of its row or of its column, whichever is larger; of the whole for a vector.
-// A row of zeros in both runs (a token that does not occur) is exact: below zero. In one of them it is what cancels
-// there and leaves a rounding in the other, such as the last position's token under balancing by equal shares; or an
-// expert that noisy scores gave a token in one run alone.
-std::vector<double> UpdateNoise::scale_of(const std::vector<float>& grad, const std::vector<float>& other_grad) const {
-  const auto columns = static_cast<size_t>(shape_.back());
-  const size_t rows = shape_.size() > 1 ? static_cast<size_t>(shape_[shape_.size() - 2]) : 1, matrix = rows * columns,
-               count = matrix > 0 ? grad.size() / matrix : 0;
-  std::vector<double> scale(grad.size());
-  for (size_t m = 0; m < count; ++m) {
-    std::vector<double> row(rows), column(columns);
-    std::vector<bool> exact(rows, true);
-    for (size_t i = 0; i < matrix; ++i) {
-      const double square = static_cast<double>(grad[m * matrix + i]) * grad[m * matrix + i];
-      row[i / columns] += square / static_cast<double>(columns);
-      column[i % columns] += square / static_cast<double>(rows);
-      if (grad[m * matrix + i] != 0 || other_grad[m * matrix + i] != 0) exact[i / columns] = false;
-    }
-    for (size_t i = 0; i < matrix; ++i) {
-      scale[m * matrix + i] = exact[i / columns] ? -1 : std::sqrt(std::max(row[i / columns], column[i % columns]));
-    }
-  }
-  return scale;
-}
-
-void UpdateNoise::add_step(const Step& step, const std::vector<float>& grad, const std::vector<float>& other_grad,
-                           const std::vector<float>& exp_avg_sq, const std::vector<float>& master) {
-  const double beta1 = config_.betas[0], beta2 = config_.betas[1], count = static_cast<double>(step.number);
-  const double correction1 = 1 - std::pow(beta1, count), correction2 = 1 - std::pow(beta2, count);
-  double largest = 0;  // |m̂| / √v̂
-  for (int64_t s = 0; s < step.number; ++s) {
-    const double a = (1 - beta1) * std::pow(beta1, static_cast<double>(s)) / correction1,
-                 b = (1 - beta2) * std::pow(beta2, static_cast<double>(s)) / correction2;
-    if (b > 0) largest += a * a / b;
-  }
-  largest = std::sqrt(largest);
-  const std::vector<double> sizes = scale_of(grad, other_grad);
-  for (size_t i = 0; i < bound_.size(); ++i) {
-    const double size = sizes[i] < 0 ? 0 : std::max(sizes[i], step.least);
-    delta_[i] = std::max(delta_[i], step.relative * step.scale * size);
-    const double root = std::sqrt(static_cast<double>(exp_avg_sq[i]) / correction2);
-    const double share = (1 + largest) * delta_[i] / (root + config_.eps);
-    // The update is computed, and the weight stored, in fp32 by both.
-    const double rounding = 7 * 2 * kUnit32 * (std::abs(static_cast<double>(master[i])) + 4 * step.lr);
-    bound_[i] += step.lr * std::min(2 * largest, share) + rounding;
-  }
-}
-
-double UpdateNoise::norm(int64_t begin, int64_t end) const {
-  double sum = 0;
-  for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) sum += bound_[i] * bound_[i];
-  return std::sqrt(sum);
 }
 
 }  // namespace athanor

@@ -17,8 +17,6 @@
 //
 // What is wrong rather than rounded (a sum not taken, taken twice, over other ranks) is an error near 1.
 
-#include <algorithm>
-
 #include "config/run_config.h"
 #include "train/verify/reference.h"
 
@@ -33,55 +31,15 @@ class Noise {
   /// Bounds on relative differences where both runs have the same parameters.
   double loss() const { return loss_; }
   double gradient() const { return gradient_; }
-  /// What a relative difference of the parameters, √Σ(‖ΔW‖ / ‖W‖)², adds to both. Each weight is met in forward and in
-  /// backward; a difference that lies in one row of a matrix has √hidden times the effect of one spread over all.
-  double of_parameters(double difference) const { return sensitivity_ * difference; }
   /// The mean square of a layout's errors as a multiple of one rank's: tensor ranks round more often.
   double layout_factor() const { return layout_factor_; }
   /// The mean square, relative to a gradient's, of what its sums over ranks in bf16 round; 0 where they are in fp32.
   double reduction_variance() const { return reduction_variance_; }
-  /// The share of a layer's choices that may fall on another expert: scores differ by a deviation, and within a score's
-  /// size lie as many others as there are experts. Mostly far less than one choice.
-  double choices(double difference) const {
-    return std::min(0.5, num_experts_ * (loss_ + of_parameters(difference)) / kDeviations);
-  }
 
  private:
   static constexpr double kDeviations = 7;
-  double loss_ = 0, gradient_ = 0, sensitivity_ = 0, num_experts_ = 0;
+  double loss_ = 0, gradient_ = 0;
   double layout_factor_ = 1, reduction_variance_ = 0;
-};
-
-/// How far AdamW's update of one parameter may differ when its gradients do, summed over steps.
-///
-/// The update is lr · m̂ / (√v̂ + eps). Where gradients differ by at most δ, both moments' means differ by at most δ, so
-/// the update by lr · (1 + |m̂| / √v̂) · δ / (√v̂ + eps), and never by more than 2 · lr · c, since |m̂| ≤ c · √v̂ with
-/// c² = Σ a_s² / b_s over the steps' weights a in m̂ and b in v̂ (Cauchy and Schwarz).
-class UpdateNoise {
- public:
-  UpdateNoise(const OptimizerConfig& config, std::vector<int64_t> shape);
-
-  struct Step {
-    int64_t number = 1;
-    double lr = 0;
-    double scale = 1;     ///< that clipping multiplied gradients with
-    double relative = 0;  ///< bound of a gradient's error, relative to what its row or column has
-    double least = 0;     ///< or to this, if they have less
-  };
-  /// @param grad, exp_avg_sq, master  of the step in the run that is held to be right, the latter two after it.
-  /// @param other_grad  in the other run.
-  void add_step(const Step& step, const std::vector<float>& grad, const std::vector<float>& other_grad,
-                const std::vector<float>& exp_avg_sq, const std::vector<float>& master);
-
-  /// Bound on the Euclidean norm of elements [begin, end).
-  double norm(int64_t begin, int64_t end) const;
-
- private:
-  std::vector<double> scale_of(const std::vector<float>& grad, const std::vector<float>& other_grad) const;
-
-  OptimizerConfig config_;
-  std::vector<int64_t> shape_;
-  std::vector<double> delta_, bound_;  // of each element: the largest δ so far; the summed bound
 };
 
 }  // namespace athanor

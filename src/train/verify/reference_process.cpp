@@ -4,10 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <csignal>
+#include <ctime>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <string_view>
+#include <thread>
 
 #include "base/error.h"
 #include "base/launched.h"
@@ -53,12 +56,24 @@ ReferenceProcess::~ReferenceProcess() {
   ::waitpid(pid_, nullptr, 0);
 }
 
-void ReferenceProcess::wait() {
+// All threads'; 0 if it has ended.
+double ReferenceProcess::cpu_seconds() const {
+  clockid_t clock;
+  timespec time{};
+  if (::clock_getcpuclockid(pid_, &clock) != 0 || ::clock_gettime(clock, &time) != 0) return 0;
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+void ReferenceProcess::wait(const std::function<void()>& on_work) {
   int status = 0;
   pid_t ended;
-  do {
-    ended = ::waitpid(pid_, &status, 0);
-  } while (ended < 0 && errno == EINTR);
+  double worked = 0;
+  while ((ended = ::waitpid(pid_, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
+    const double now = cpu_seconds();
+    if (now > worked) on_work();
+    worked = now;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
   pid_ = -1;
   if (ended < 0) fail_errno("cannot wait for", "the process of one rank");
   if (WIFSIGNALED(status)) fail<Error>("the process of one rank was ended by signal {}", WTERMSIG(status));

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,13 @@ class ReferenceProcess {
   ReferenceProcess(const ReferenceProcess&) = delete;
   ReferenceProcess& operator=(const ReferenceProcess&) = delete;
 
+  /// @param on_work  called again and again as long as it computes.
   /// @throws Error if it did not end with 0; what was wrong stands in its own lines.
-  void wait();
+  void wait(const std::function<void()>& on_work);
 
  private:
+  double cpu_seconds() const;
+
   pid_t pid_ = -1;
 };
 

@@ -1,5 +1,7 @@
 #include "train/verify/traced_run.h"
 
+#include <algorithm>
+
 #include "checkpoint/rotation.h"
 #include "model/initialize.h"
 #include "train/checkpointing.h"
@@ -70,6 +72,29 @@ Trace trace_run(const RunConfig& config, uint64_t draw, const Mesh* mesh, plants
     TrainState state(config, {});
     initialize(state, trace);
     record_steps(state, config.train.steps, draw, trace);
+  }
+  return trace;
+}
+
+Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& layout) {
+  Trace trace;
+  TrainState state(config, {});
+  initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.parameters);
+  trace.add_pieces(0, master_pieces(state));
+  for (int64_t step = 1; step <= std::min(config.train.steps, layout.num_steps()); ++step) {
+    load_master(state, [&](const std::string& name, int64_t first, std::span<float> out) {
+      const auto& values = layout.values(step - 1, "master", name);
+      // What no rank holds is told as such; it is zero here.
+      for (size_t i = 0; i < out.size(); ++i) {
+        const size_t at = static_cast<size_t>(first) + i;
+        out[i] = at < values.size() ? values[at] : 0;
+      }
+    });
+    const Batch batch = make_verify_batch(config, step, draw);
+    StepReport report = compute_gradients(state, batch);
+    trace.add_pieces(step, gradient_pieces(state));
+    apply_update(state, batch, report);  // for what routers carry to the next step
+    trace.add_step(report);
   }
   return trace;
 }

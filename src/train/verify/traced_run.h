@@ -7,9 +7,13 @@
 namespace athanor {
 
 /// Initialises, takes config.train.steps steps on batches of `draw`, and records numbers, gradients and parameters.
-/// Collective over the mesh. @param mesh  null: one rank, whoever started it.
+/// Collective over the mesh. @param mesh  null: one rank.
 /// @param plant  null, or what is put into the run; the mesh is then of a world with it (plants/plant.h).
 Trace trace_run(const RunConfig& config, uint64_t draw, const Mesh* mesh, plants::Plant* plant = nullptr);
+
+/// The reference on one rank, whoever started it: the same initial parameters and batches, but each step begins with
+/// the parameters that `layout` had before it. Records initial parameters, and numbers and gradients of each step.
+Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& layout);
 
 /// The same steps, half of them (rounded up) by `first`'s layout; then a full checkpoint into first.train.run_dir,
 /// which `second`'s layout, on the same ranks, loads and goes on from. Collective over both meshes, of one world.

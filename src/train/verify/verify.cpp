@@ -25,7 +25,7 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int kMostDraws = 3;
+constexpr int kMostDraws = 5;
 
 // A small model has nothing for more threads.
 void use_threads(const RunConfig& config) {
@@ -56,20 +56,26 @@ void trace_layout(const TypedRun& run, const Ground& ground, int draw, const cha
   trace().write(folder / WholeTrace::file_name(ground.mesh.rank()));
 }
 
-// Rank 0's, before anything collective: folders for draws [first, first + count), and the reference's process.
-std::unique_ptr<ReferenceProcess> start_reference(const RunConfig& small, const Ground& ground, int first, int count) {
-  const fs::path& root = ground.root;
+// Rank 0's, before anything collective.
+void make_folders(const Ground& ground, int first, int count) {
   for (int draw = first; draw < first + count; ++draw) {
     for (const char* part : {kReferenceFolder, kTruthFolder, kLayoutFolder, kSecondFolder})
-      fs::create_directories(root / draw_folder(draw) / part);
+      fs::create_directories(ground.root / draw_folder(draw) / part);
   }
+}
+
+// Rank 0's, where the layout's traces are. Others wait for as long as the process computes.
+void take_reference(const RunConfig& small, const Ground& ground, int first, int count) {
+  const fs::path& root = ground.root;
+  comm::World& world = ground.mesh.world();
   const RunConfig one = make_reference_run(small);
   write_file_atomically(root / kReferenceFile, dump_run_config(one, false));
   if (is_measured(small)) write_file_atomically(root / kTruthFile, dump_run_config(make_truth_run(one), false));
-  std::vector<std::string> arguments = {"verify",  "--as-reference",     root.string(), "--draw", std::to_string(first),
-                                        "--draws", std::to_string(count)};
+  std::vector<std::string> arguments = {
+      "verify", "--as-reference",      root.string(), "--of-ranks",         std::to_string(world.size()),
+      "--draw", std::to_string(first), "--draws",     std::to_string(count)};
   if (ground.request.reference == Reference::kPortable) arguments.insert(arguments.end(), {"--reference", "portable"});
-  return std::make_unique<ReferenceProcess>(arguments);
+  ReferenceProcess(arguments).wait([&] { world.note_work(1); });
 }
 
 // Rank 0's outcome, on every rank. Collective.
@@ -90,9 +96,8 @@ void refuse_idle(const std::string& name, const plants::Plant& plant, comm::Worl
 // Draws [first, first + count) at once. Collective.
 Outcome verify_draws(const TypedRun& run, const Ground& ground, int first, int count, Suspects& suspects) {
   const auto& [request, mesh, plant, root] = ground;
-  std::unique_ptr<ReferenceProcess> reference;
-  if (mesh.is_first()) reference = start_reference(run.small, ground, first, count);
-  mesh.world().all().barrier();  // rank 0 has made the folders
+  if (mesh.is_first()) make_folders(ground, first, count);
+  mesh.world().all().barrier();
   for (int draw = first; draw < first + count; ++draw) {
     trace_layout(run, ground, draw, kLayoutFolder);
     if (request.twice) trace_layout(run, ground, draw, kSecondFolder);
@@ -100,8 +105,8 @@ Outcome verify_draws(const TypedRun& run, const Ground& ground, int first, int c
   if (plant) refuse_idle(request.plant, *plant, mesh.world());
   mesh.world().all().barrier();  // every trace is written
   Outcome outcome = kPassed;
-  if (reference) {
-    reference->wait();
+  if (mesh.is_first()) {
+    take_reference(run.small, ground, first, count);
     const int num_ranks = mesh.world().size();
     outcome = is_measured(run.small) ? judge_measured(run, request, num_ranks, root, first, suspects)
                                      : judge_bounded(run, request, num_ranks, root, first, first == kMostDraws);
@@ -186,15 +191,17 @@ int run_verify(const std::vector<TypedRun>& runs, const VerifyRequest& request, 
   return std::ranges::all_of(verdicts, &TypeVerdict::passed) ? 0 : 1;
 }
 
-void run_reference(const fs::path& folder, uint64_t first, uint64_t count, Reference reference) {
+void run_reference(const fs::path& folder, int num_ranks, uint64_t first, uint64_t count, Reference reference) {
   for (const auto& [file, part] : {std::pair{kReferenceFile, kReferenceFolder}, {kTruthFile, kTruthFolder}}) {
     if (!fs::exists(folder / file)) continue;
     const RunConfig one = load_run_config(folder / file);
     use_threads(one);
     for (uint64_t draw = first; draw < first + count; ++draw) {
-      const Trace trace =
-          reference == Reference::kPortable ? trace_portable_run(one, draw) : trace_run(one, draw, nullptr);
-      trace.write(folder / draw_folder(static_cast<int>(draw)) / part / WholeTrace::file_name(0));
+      const fs::path traces = folder / draw_folder(static_cast<int>(draw));
+      const WholeTrace layout = WholeTrace::read(traces / kLayoutFolder, num_ranks);
+      const Trace trace = reference == Reference::kPortable ? trace_portable_run(one, draw, layout)
+                                                            : trace_reference(one, draw, layout);
+      trace.write(traces / part / WholeTrace::file_name(0));
     }
   }
 }

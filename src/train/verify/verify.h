@@ -38,7 +38,9 @@ std::vector<std::string> types_to_verify(const RunConfig& config, const std::str
 /// @throws ConfigError if there is no such plant, or the layout has nothing for it.
 int run_verify(const std::vector<TypedRun>& runs, const VerifyRequest& request, comm::World& world);
 
-/// What the reference's process does: the runs that `folder` describes, on data `first` and those after it.
-void run_reference(const std::filesystem::path& folder, uint64_t first, uint64_t count, Reference reference);
+/// What the reference's process does: the runs that `folder` describes, along those of the layout's `num_ranks` ranks
+/// that it finds there, on data `first` and those after it.
+void run_reference(const std::filesystem::path& folder, int num_ranks, uint64_t first, uint64_t count,
+                   Reference reference);
 
 }  // namespace athanor

@@ -195,60 +195,6 @@ TEST(Noise, BoundsAreTightInFp32AndWiderInBf16) {
   EXPECT_LT(Noise(small, 12).gradient(), 0.5);  // half of what a sum taken twice is off by
 }
 
-// AdamW of one element in double precision.
-struct Adam {
-  double w = 0, m = 0, v = 0;
-  void step(const OptimizerConfig& c, int64_t t, double g) {
-    m = c.betas[0] * m + (1 - c.betas[0]) * g, v = c.betas[1] * v + (1 - c.betas[1]) * g * g;
-    const double count = static_cast<double>(t), hat = m / (1 - std::pow(c.betas[0], count)),
-                 root = std::sqrt(v / (1 - std::pow(c.betas[1], count)));
-    w -= c.lr * hat / (root + c.eps);
-  }
-};
-
-TEST(UpdateNoise, UpdatesByGradientsThatDifferStayWithinIt) {
-  OptimizerConfig config;
-  constexpr int64_t kElements = 400, kSteps = 6;
-  constexpr double kRelative = 1e-3;
-  const CounterRandom random(2, "gradients");
-  UpdateNoise noise(config, {kElements});
-  std::vector<Adam> a(kElements), b(kElements);
-  for (int64_t step = 1; step <= kSteps; ++step) {
-    std::vector<float> grad(kElements), square(kElements), master(kElements);
-    for (size_t i = 0; i < kElements; ++i) {
-      const uint64_t at = static_cast<uint64_t>(step) * kElements + i;
-      grad[i] = static_cast<float>(std::pow(random.normal(at), 3) / std::sqrt(15));  // many near zero
-      b[i].step(config, step, grad[i]);
-      a[i].step(config, step, grad[i] + kRelative * (random.uniform(at) < 0.5 ? -1 : 1));
-      square[i] = static_cast<float>(b[i].v);
-    }
-    noise.add_step({step, config.lr, 1, kRelative, 0}, grad, grad, square, master);
-    double squares = 0;
-    for (size_t i = 0; i < kElements; ++i) squares += (a[i].w - b[i].w) * (a[i].w - b[i].w);
-    EXPECT_LE(std::sqrt(squares), noise.norm(0, kElements)) << step;
-    // Half of what any two updates differ by at most, 2 · lr an element: an eighth of these gradients are below δ.
-    EXPECT_LE(noise.norm(0, kElements), config.lr * std::sqrt(kElements) * static_cast<double>(step)) << step;
-  }
-}
-
-TEST(UpdateNoise, ARowOfZerosIsExactWhereBothRunsHaveIt) {
-  OptimizerConfig config;
-  const std::vector<float> grad = {0, 0, 0, 0, 1, 1}, other = {0, 0, 1e-12f, 0, 1, 1}, square = {0, 0, 0, 0, 1, 1};
-  UpdateNoise noise(config, {3, 2});
-  noise.add_step({1, config.lr, 1, 1e-5, 0}, grad, other, square, std::vector<float>(6));
-  EXPECT_LT(noise.norm(0, 2), 1e-4 * config.lr);
-  EXPECT_GE(noise.norm(2, 4), config.lr) << "1e-12 moves a weight by lr, where nothing came before";
-}
-
-TEST(UpdateNoise, AMatrixThatIsZeroInOneRunAloneMayMove) {
-  OptimizerConfig config;
-  UpdateNoise noise(config, {2, 2});
-  noise.add_step({1, config.lr, 1, 2, 1e-6}, std::vector<float>(4), {0, 0, 1, 1}, std::vector<float>(4),
-                 std::vector<float>(4));
-  EXPECT_LT(noise.norm(0, 2), 1e-4 * config.lr);
-  EXPECT_GE(noise.norm(2, 4), config.lr) << "an expert that got a token in the other run";
-}
-
 class CompareTest : public FolderTest {
  protected:
   CompareTest() { at::set_num_threads(1); }  // as run_verify: a small model has nothing for more
@@ -275,12 +221,24 @@ class CompareTest : public FolderTest {
     return WholeTrace::read(folder_ / name, 1);
   }
   WholeTrace run(int64_t micro_batch_size, const char* name) { return run(config(micro_batch_size), name); }
+  // The reference's, along `layout`.
+  WholeTrace follow(const RunConfig& config, const WholeTrace& layout, const char* name, uint64_t draw = 1) {
+    fs::create_directories(folder_ / name);
+    trace_reference(config, draw, layout).write(folder_ / name / WholeTrace::file_name(0));
+    return WholeTrace::read(folder_ / name, 1);
+  }
+  // By the configuration that is right, of which `layout` is taken for a layout.
+  Comparisons compare(const RunConfig& right, const WholeTrace& layout) {
+    return compare_traces(right, 1, layout, follow(config(12), layout, "one"));
+  }
   // Three data sets in bf16, of which `layout` is held against one rank.
   MeasuredComparison::Findings measure(const RunConfig& layout) {
     const RunConfig one = config(12, "bfloat16");
     MeasuredComparison comparison(one, 1);
-    for (uint64_t draw = 1; draw <= 3; ++draw)
-      comparison.add(run(layout, "layout", draw), run(one, "one", draw), run(make_truth_run(one), "truth", draw));
+    for (uint64_t draw = 1; draw <= 3; ++draw) {
+      const WholeTrace ours = run(layout, "layout", draw);
+      comparison.add(ours, follow(one, ours, "one", draw), follow(make_truth_run(one), ours, "truth", draw));
+    }
     return comparison.finish();
   }
   static bool any_says(const std::vector<std::string>& lines, const std::string& part) {
@@ -289,9 +247,8 @@ class CompareTest : public FolderTest {
 };
 
 TEST_F(CompareTest, SumsOverOtherMicrobatchesStayWithinTheBounds) {
-  const WholeTrace one = run(12, "one");
   for (const int64_t micro_batch_size : {1, 3, 4}) {
-    const auto found = compare_traces(config(micro_batch_size), 1, run(micro_batch_size, "other"), one);
+    const auto found = compare(config(micro_batch_size), run(micro_batch_size, "other"));
     for (const auto& fault : found.faults) ADD_FAILURE() << fault;
     ASSERT_EQ(found.worst.size(), 7u);
     for (const auto& c : found.worst) {
@@ -300,12 +257,20 @@ TEST_F(CompareTest, SumsOverOtherMicrobatchesStayWithinTheBounds) {
   }
 }
 
-// A learning rate thirty times too large moves parameters by so much that later gradients are others altogether.
-TEST_F(CompareTest, WhatIsBeyondItsBoundDoesNotWidenTheBoundsOfLaterSteps) {
+// Weight decay thirty times too large moves all parameters, and leaves each step's gradients what these make them.
+TEST_F(CompareTest, WhatAnUpdateDoesWrongIsNamedAsTheUpdatesAndNotAsLaterGradients) {
   RunConfig wrong = config(3);
-  wrong.optimizer.lr *= 30;
-  const auto found = compare_traces(config(3), 1, run(wrong, "wrong"), run(12, "one"));
+  wrong.optimizer.weight_decay *= 30;
+  const auto found = compare(config(3), run(wrong, "wrong"));
   EXPECT_TRUE(any_says(found.faults, "step 1: parameters"));
+  EXPECT_FALSE(any_says(found.faults, "gradients")) << found.faults.back();
+}
+
+// Forward that reads what the parameters were a step before.
+TEST_F(CompareTest, AStepThatDoesNotBeginWithTheParametersOfTheOneBeforeIsNamed) {
+  const WholeTrace ours = run(3, "ours"), other = run(config(3), "other", 2);
+  const auto found = compare_traces(config(3), 1, ours, follow(config(12), other, "one"));
+  EXPECT_FALSE(any_says(found.faults, "step 1: gradients"));
   EXPECT_TRUE(any_says(found.faults, "step 2: gradients, later"));
 }
 

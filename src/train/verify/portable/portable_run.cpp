@@ -1,10 +1,10 @@
 #include "train/verify/portable/portable_run.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "arch/inventory.h"
 #include "base/random.h"
-#include "base/text.h"
 #include "train/verify/portable/portable_model.h"
 #include "train/verify/small_model.h"
 
@@ -31,17 +31,10 @@ Parameters initial_parameters(const RunConfig& config) {
   return parameters;
 }
 
-// AdamW (Loshchilov and Hutter 2019) of one parameter.
-struct Moments {
-  Tensor mean, square;
-};
-
 class PortableRun {
  public:
-  PortableRun(const RunConfig& config, uint64_t draw)
-      : config_(config), draw_(draw), parameters_(initial_parameters(config)) {
-    for (const auto& [name, weight] : parameters_)
-      moments_[name] = {at::zeros_like(weight.detach()), at::zeros_like(weight.detach())};
+  PortableRun(const RunConfig& config, uint64_t draw, const WholeTrace& layout)
+      : config_(config), draw_(draw), layout_(layout), parameters_(initial_parameters(config)) {
     const ModelConfig& m = config.model;
     if (!m.is_moe()) return;
     const double even = static_cast<double>(m.num_experts_per_tok) / static_cast<double>(m.num_experts);
@@ -50,17 +43,28 @@ class PortableRun {
   }
 
   Trace run() {
-    record(0, false);
-    for (int64_t step = 1; step <= config_.train.steps; ++step) {
-      StepNumbers numbers = forward_backward(step);
-      update(step, numbers);
+    for (const auto& [name, weight] : parameters_) add_tensor(0, "master/" + name, weight.detach());
+    for (int64_t step = 1; step <= std::min(config_.train.steps, layout_.num_steps()); ++step) {
+      follow_layout(step);
+      const StepNumbers numbers = forward_backward(step);
+      for (const auto& [name, weight] : parameters_) add_tensor(step, "grad/" + name, gradient_of(weight));
+      learn_from_choices(numbers);
       trace_.add_step(numbers);
-      record(step, true);
     }
     return std::move(trace_);
   }
 
  private:
+  void follow_layout(int64_t step) {
+    for (auto& [name, weight] : parameters_) {
+      const auto& values = layout_.values(step - 1, "master", name);
+      const Tensor held = static_cast<int64_t>(values.size()) == weight.numel()
+                              ? at::tensor(at::ArrayRef<float>(values), at::kFloat).view(weight.sizes())
+                              : at::zeros(weight.sizes(), at::kFloat);  // what no rank holds is told as such
+      weight = held.to(at::kDouble).requires_grad_();
+    }
+  }
+
   StepNumbers forward_backward(int64_t step) {
     const Batch batch = make_verify_batch(config_, step, draw_);
     const Tensor tokens = at::tensor(at::ArrayRef<int32_t>(batch.tokens), at::kInt)
@@ -116,32 +120,6 @@ class PortableRun {
     accumulate(numbers.moved, moved), accumulate(numbers.dropped, dropped);
   }
 
-  bool is_decayed(const std::string& name) const {
-    for (const std::string& pattern : config_.optimizer.no_weight_decay) {
-      if (matches_wildcard(pattern, name)) return false;
-    }
-    return true;
-  }
-
-  void update(int64_t step, const StepNumbers& numbers) {
-    const at::NoGradGuard no_grad;
-    const OptimizerConfig& o = config_.optimizer;
-    const double clip = o.max_grad_norm > 0 ? std::min(1.0, o.max_grad_norm / (numbers.grad_norm + 1e-6)) : 1.0;
-    const double beta1 = o.betas[0], beta2 = o.betas[1], count = static_cast<double>(step);
-    for (auto& [name, weight] : parameters_) {
-      auto& [mean, square] = moments_.at(name);
-      const Tensor grad = clip * gradient_of(weight);
-      gradients_[name] = gradient_of(weight).clone();
-      mean = beta1 * mean + (1 - beta1) * grad;
-      square = beta2 * square + (1 - beta2) * grad.square();
-      const Tensor direction =
-          mean / (1 - std::pow(beta1, count)) / (at::sqrt(square / (1 - std::pow(beta2, count))) + o.eps);
-      const double decay = is_decayed(name) ? o.weight_decay : 0;
-      weight = (weight.detach() * (1 - o.lr * decay) - o.lr * direction).requires_grad_();
-    }
-    learn_from_choices(numbers);
-  }
-
   // Shares for moe.aux_scope "global", and a bias that goes up where an expert was chosen less than the mean.
   void learn_from_choices(const StepNumbers& numbers) {
     if (numbers.chosen.empty()) return;
@@ -156,14 +134,6 @@ class PortableRun {
     return weight.grad().defined() ? weight.grad() : at::zeros_like(weight.detach());
   }
 
-  void record(int64_t step, bool gradients) {
-    for (const auto& [name, weight] : parameters_) {
-      add_tensor(step, "master/" + name, weight.detach());
-      add_tensor(step, "exp_avg_sq/" + name, moments_.at(name).square);
-      if (gradients) add_tensor(step, "grad/" + name, gradients_.at(name));
-    }
-  }
-
   void add_tensor(int64_t step, const std::string& name, const Tensor& values) {
     const Tensor rounded = values.to(at::kFloat).contiguous();
     trace_.add_pieces(step, {{name, whole_slice(values.sizes().vec()), rounded.const_data_ptr<float>()}});
@@ -171,15 +141,16 @@ class PortableRun {
 
   const RunConfig& config_;
   uint64_t draw_;
+  const WholeTrace& layout_;
   Parameters parameters_;
-  std::map<std::string, Moments> moments_;
-  std::map<std::string, Tensor> gradients_;  // of this step, before clipping
   portable::RouterMemory memory_;
   Trace trace_;
 };
 
 }  // namespace
 
-Trace trace_portable_run(const RunConfig& config, uint64_t draw) { return PortableRun(config, draw).run(); }
+Trace trace_portable_run(const RunConfig& config, uint64_t draw, const WholeTrace& layout) {
+  return PortableRun(config, draw, layout).run();
+}
 
 }  // namespace athanor

@@ -45,12 +45,14 @@ RunConfig sparse(const std::string& family = "olmoe") {
 class PortableTest : public FolderTest {
  protected:
   PortableTest() { at::set_num_threads(1); }  // small models have nothing for more
-  // `ours` by the code that trains, `portable` by portable forms; other data where a token stands between two experts.
-  Comparisons compare(const RunConfig& ours, const RunConfig& portable) {
+  // `ours` by the code that trains, against portable forms of what is right; other data where a token stands between
+  // two experts.
+  Comparisons compare(const RunConfig& ours, const RunConfig& right) {
     Comparisons found;
     for (const uint64_t draw : {1, 2, 3}) {
-      found = compare_traces(small(ours), 1, read(trace_run(small(ours), draw, nullptr), "ours"),
-                             read(trace_portable_run(small(portable), draw), "portable"), Reference::kPortable);
+      const WholeTrace layout = read(trace_run(small(ours), draw, nullptr), "ours");
+      found = compare_traces(small(right), 1, layout, read(trace_portable_run(small(right), draw, layout), "portable"),
+                             Reference::kPortable);
       if (!found.near_tie) break;
     }
     return found;
@@ -69,9 +71,9 @@ class PortableTest : public FolderTest {
     for (const auto& c : found.worst) EXPECT_LE(c.share(), 0.5) << what << ": " << c.quantity << " " << c.name;
   }
   void expect_named(RunConfig config, const std::string& name, const Change& change) {
-    const RunConfig ours = config;
+    const RunConfig right = config;
     change(config);
-    const auto faults = compare(ours, config).faults;
+    const auto faults = compare(config, right).faults;
     EXPECT_TRUE(std::ranges::any_of(faults, [&](const auto& f) { return f.find(name) != std::string::npos; }))
         << "nothing names " << name << "; " << (faults.empty() ? "no faults" : faults[0]);
   }
@@ -174,7 +176,7 @@ TEST_F(PortableTest, EveryWayOfRoutingAndBalancingDoesToo) {
   }
 }
 
-// What a mistake in one rank's code would look like: portable forms of another configuration.
+// What a mistake in one rank's code would look like: a run of another configuration.
 TEST_F(PortableTest, WhatOneOfTheTwoDoesOtherwiseIsNamed) {
   RunConfig scaled = sparse();
   scaled.model.routed_scaling_factor = 2.5;

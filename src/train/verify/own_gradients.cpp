@@ -1,0 +1,57 @@
+#include "train/verify/own_gradients.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "train/verify/adam_replay.h"
+#include "train/verify/parts.h"
+
+namespace athanor {
+namespace {
+
+// Squares are exact and added in double by both.
+Comparison compare_norm(const RunConfig& small, const std::vector<ParameterSpec>& inventory, const WholeTrace& run,
+                        int64_t step) {
+  double sum = 0;
+  for (const auto& spec : inventory) {
+    const auto& grad = run.values(step, "grad", spec.name);
+    sum += dot(grad.data(), grad.data(), static_cast<int64_t>(grad.size()));
+  }
+  const double norm = std::sqrt(sum), bound = 0x1p-52 * static_cast<double>(count_parameters(small.model));
+  return {kNormQuantity, "gradient norm, by its own gradients", step,
+          std::abs(run.step(step).grad_norm - norm) / std::max(norm, 1e-300), bound};
+}
+
+Comparison compare_part(const AdamReplay& replay, const std::vector<float>& master, const std::string& name,
+                        int64_t step, int64_t begin, int64_t end) {
+  double off = 0, bound = 0, size = 0;
+  for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+    const double expected = replay.master()[i], error = master[i] - expected;
+    off += error * error, bound += replay.bound()[i] * replay.bound()[i], size += expected * expected;
+  }
+  const double whole = std::sqrt(std::max(size, 1e-300));
+  return {kParametersQuantity, name, step, std::sqrt(off) / whole, std::sqrt(bound) / whole};
+}
+
+}  // namespace
+
+std::vector<Comparison> compare_with_own_gradients(const RunConfig& small, const WholeTrace& run) {
+  const auto inventory = make_inventory(small.model);
+  std::vector<Comparison> all;
+  for (int64_t step = 1; step <= run.num_steps(); ++step) all.push_back(compare_norm(small, inventory, run, step));
+  for (const auto& spec : inventory) {
+    AdamReplay replay(small.optimizer, spec.name, run.values(0, "master", spec.name));
+    for (int64_t step = 1; step <= run.num_steps(); ++step) {
+      const StepNumbers& numbers = run.step(step);
+      replay.add_step(step, numbers.lr, numbers.grad_norm, run.values(step, "grad", spec.name));
+      const auto& master = run.values(step, "master", spec.name);
+      if (master.size() != replay.master().size()) continue;  // a fault of its own: not all of it is held
+      for_parts(spec, [&](const std::string& name, int64_t begin, int64_t end) {
+        all.push_back(compare_part(replay, master, name, step, begin, end));
+      });
+    }
+  }
+  return all;
+}
+
+}  // namespace athanor
