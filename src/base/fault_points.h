@@ -21,6 +21,7 @@ inline constexpr FaultPoint kFaultPoints[] = {
     {"bench.result", "a kernel whose result is wrong, so that its benchmark must refuse to time it", kAnswersErrno},
     {"checkpoint.before_commit", "the end of a process when all pieces are written and the checkpoint is not yet one"},
     {"checkpoint.hide", "an old checkpoint that cannot be removed", kAnswersErrno},
+    {"checkpoint.open", "a file of a checkpoint that cannot be opened for reading", kAnswersErrno},
     {"checkpoint.piece", "a piece of a checkpoint that cannot be written, or the end of its writer", kAnswersErrno},
     {"checkpoint.remove", "the end of a process while it removes an old checkpoint"},
     {"data.read", "a row of a shard that can no longer be read", kAnswersErrno},

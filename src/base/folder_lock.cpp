@@ -121,7 +121,10 @@ FolderLock::FolderLock(fs::path folder, FolderLockOptions options)
   try {
     take();
   } catch (...) {
-    if (fd_ >= 0) ::close(fd_);
+    if (fd_ >= 0) {
+      if (made_lock_ && is_file_at(fd_, path_)) ::unlink(path_.c_str());
+      ::close(fd_);
+    }
     remove_what_was_made();
     throw;
   }
@@ -160,8 +163,11 @@ void FolderLock::take() {
     make_folder();
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     const bool is_new = fd_ >= 0;
+    made_lock_ = is_new;
     if (!is_new && errno == EEXIST) fd_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
     if (fd_ < 0) {
+      if (errno == ENOENT && fs::is_symlink(path_))
+        fail<ConfigError>("{} is a link to nothing: remove it", path_.string());
       if (errno == ENOENT) continue;  // removed in between
       fail_errno("cannot open", path_.string());
     }
@@ -249,13 +255,42 @@ void FolderLock::renew(const std::stop_token& stop) {
   }
 }
 
-void FolderLock::check_held() const {
+void FolderLock::check_held() {
+  if (!is_lease()) {
+    if (!is_file_at(fd_, path_)) take_again();
+    return;
+  }
   const std::lock_guard lock(mutex_);
-  if (taken_over_by_.empty()) return;
-  const ProcessIdentity holder = holder_in(taken_over_by_);
-  throw IoError(fmt::format("process {} on {} has taken over {}, since this process stood still for longer than its "
-                            "lease: it writes there now, and this one ends",
-                            holder.pid, holder.host, folder_.string()),
+  if (!taken_over_by_.empty()) fail_taken_over(taken_over_by_, "this process stood still for longer than its lease");
+}
+
+// Somebody tidied up, or another run saw no lock and began.
+void FolderLock::take_again() {
+  const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0) {
+    const auto now = errno == EEXIST ? content_of(path_) : std::nullopt;
+    if (now && holder_in(*now) != own_)
+      fail_taken_over(*now, path_.string() + " was removed while this process held it");
+    return;  // a disk that is full or away for a while: we look again
+  }
+  if (try_lock(fd) != 0) {  // whoever came in between is seen at the next look
+    ::close(fd);
+    return;
+  }
+  ::close(std::exchange(fd_, fd));
+  log::warn("{} was removed under this run and is held again; leave it there, it keeps a second run out",
+            path_.string());
+  try {
+    put(fd_, lease_text(0), path_);
+  } catch (const IoError&) {
+    // Held, if without a name in it.
+  }
+}
+
+void FolderLock::fail_taken_over(const std::string& content, const std::string& since) const {
+  const ProcessIdentity holder = holder_in(content);
+  throw IoError(fmt::format("process {} on {} has taken over {}, since {}: it writes there now, and this one ends",
+                            holder.pid, holder.host, folder_.string(), since),
                 EBUSY);
 }
 

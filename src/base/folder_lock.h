@@ -48,9 +48,9 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  /// A lease can be lost: to whoever saw this process stand still for long.
-  /// @throws IoError naming who holds it now.
-  void check_held() const;
+  /// A lease can be lost to whoever saw this process stand still for long; a lock whose file was removed is taken
+  /// again, or lost to whoever came first. @throws IoError naming who holds it now.
+  void check_held();
   bool is_lease() const { return renewing_.joinable(); }
 
  private:
@@ -60,6 +60,8 @@ class FolderLock {
   /// @return it is stale. @throws ConfigError: it is held.
   bool watch(const std::string& seen) const;
   void take_over();
+  void take_again();
+  [[noreturn]] void fail_taken_over(const std::string& content, const std::string& since) const;
   void begin_renewing();
   void renew(const std::stop_token& stop);
   std::string lease_text(int64_t beat) const;
@@ -71,6 +73,7 @@ class FolderLock {
   ProcessIdentity own_;
   std::vector<std::filesystem::path> made_;  // folders, outermost first
   int fd_ = -1;
+  bool made_lock_ = false;  // its file is ours: it was not there before
   mutable std::mutex mutex_;
   std::string taken_over_by_;  // content of the lease that replaced ours; guarded
   std::condition_variable_any wake_;

@@ -68,7 +68,7 @@ class WithoutLocks {
 };
 
 TEST_F(FolderLockTest, TheSecondIsRefusedAndToldWhoHoldsIt) {
-  const FolderLock first(folder_);
+  FolderLock first(folder_);
   EXPECT_FALSE(first.is_lease());
   const std::string said = refusal();
   EXPECT_NE(said.find("process " + std::to_string(::getpid()) + " on "), std::string::npos) << said;
@@ -76,16 +76,44 @@ TEST_F(FolderLockTest, TheSecondIsRefusedAndToldWhoHoldsIt) {
   first.check_held();
 }
 
+TEST_F(FolderLockTest, OneThatWasRemovedIsTakenAgain) {
+  FolderLock lock(folder_);
+  fs::remove(folder_ / "lock");
+  lock.check_held();
+  EXPECT_NE(refusal().find("process " + std::to_string(::getpid()) + " on "), std::string::npos);
+  lock.check_held();
+}
+
+TEST_F(FolderLockTest, OneThatWasRemovedAndTakenByAnotherEndsTheFirst) {
+  FolderLock lock(folder_);
+  fs::remove(folder_ / "lock");
+  std::ofstream(folder_ / "lock") << "host node7\npid 4711\nstarted 1\n";
+  try {
+    lock.check_held();
+    ADD_FAILURE() << "two runs in one folder";
+  } catch (const IoError& error) {
+    EXPECT_NE(std::string(error.what()).find("process 4711 on node7 has taken over"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_TRUE(fs::exists(folder_ / "lock"));
+}
+
+TEST_F(FolderLockTest, ALinkToNothingIsNamed) {
+  fs::create_directories(folder_);
+  fs::create_symlink(root_ / "nowhere" / "lock", folder_ / "lock");
+  EXPECT_NE(refusal().find("is a link to nothing"), std::string::npos) << refusal();
+}
+
 TEST_F(FolderLockTest, WhatItMadeGoesWithItAndWhatWasThereStays) {
   fs::create_directories(root_);
-  { const FolderLock lock(folder_); }
+  { FolderLock lock(folder_); }
   EXPECT_TRUE(fs::exists(root_));
   EXPECT_FALSE(fs::exists(root_ / "runs"));
   fs::create_directories(folder_);
-  { const FolderLock lock(folder_); }
+  { FolderLock lock(folder_); }
   EXPECT_TRUE(fs::is_empty(folder_));
   {
-    const FolderLock lock(folder_);
+    FolderLock lock(folder_);
     std::ofstream(folder_ / "a") << "b";
   }
   EXPECT_TRUE(fs::exists(folder_ / "a"));
@@ -122,7 +150,7 @@ class FolderLeaseTest : public FolderLockTest {
 
 TEST_F(FolderLeaseTest, WithoutLocksTheSecondIsRefusedAllTheSame) {
   without_locks([&] {
-    const FolderLock first(folder_, quick_);
+    FolderLock first(folder_, quick_);
     EXPECT_TRUE(first.is_lease());
     EXPECT_NE(refusal().find("process " + std::to_string(::getpid()) + " on "), std::string::npos);
   });
@@ -134,7 +162,7 @@ TEST_F(FolderLeaseTest, ALeaseOfAProcessThatIsGoneIsTakenOver) {
     fs::create_directories(folder_);
     std::ofstream(folder_ / "lock") << "host " << gone.host << "\npid " << gone.pid << "\nstarted " << gone.started - 1
                                     << "\nboot_id " << gone.boot_id << "\npid_namespace " << gone.pid_namespace << "\n";
-    const FolderLock lock(folder_, quick_);
+    FolderLock lock(folder_, quick_);
     lock.check_held();
     EXPECT_NE(read_file(folder_ / "lock").find("pid " + std::to_string(::getpid())), std::string::npos);
   });
@@ -144,7 +172,7 @@ TEST_F(FolderLeaseTest, ALeaseOfAnotherMachineIsTakenOverOnceItHasStoodStillForL
   without_locks([&] {
     write_lease("node7", 3);
     const auto start = std::chrono::steady_clock::now();
-    const FolderLock lock(folder_, quick_);
+    FolderLock lock(folder_, quick_);
     EXPECT_GE(std::chrono::steady_clock::now() - start, 5 * 40ms);
     lock.check_held();
   });
@@ -165,7 +193,7 @@ TEST_F(FolderLeaseTest, ALeaseThatIsRenewedIsRefusedWhateverItsClock) {
 
 TEST_F(FolderLeaseTest, WhoeverLostItsLeaseIsToldWhoHasIt) {
   without_locks([&] {
-    const FolderLock lock(folder_, quick_);
+    FolderLock lock(folder_, quick_);
     fs::remove(folder_ / "lock");
     write_lease("node7", 1);
     std::string said;
@@ -183,7 +211,7 @@ TEST_F(FolderLeaseTest, WhoeverLostItsLeaseIsToldWhoHasIt) {
 
 TEST_F(FolderLeaseTest, ALeaseIsRenewedWhileItIsHeld) {
   without_locks([&] {
-    const FolderLock lock(folder_, quick_);
+    FolderLock lock(folder_, quick_);
     const std::string first = read_file(folder_ / "lock");
     std::string later = first;
     for (int i = 0; i < 200 && later == first; ++i) {

@@ -58,4 +58,13 @@ std::optional<int> SignalGuard::stop_signal() const {
   return number ? std::optional(number) : std::nullopt;
 }
 
+BrokenPipeGuard::BrokenPipeGuard() {
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  ::sigemptyset(&ignore.sa_mask);
+  ::sigaction(SIGPIPE, &ignore, &old_);
+}
+
+BrokenPipeGuard::~BrokenPipeGuard() { ::sigaction(SIGPIPE, &old_, nullptr); }
+
 }  // namespace athanor

@@ -1,5 +1,6 @@
 #pragma once
 // How a process is asked to stop: the first SIGTERM or SIGINT lets it come to a good end, a second one ends it at once.
+// And how it lives on where nobody reads what it prints.
 
 #include <csignal>
 #include <optional>
@@ -25,6 +26,19 @@ class SignalGuard {
 
  private:
   struct sigaction old_term_, old_int_;
+};
+
+/// While it lives, writing to a pipe whose reader is gone is an error of that write (EPIPE) rather than the end of the
+/// process: a terminal that was closed, or a `tee` that a Ctrl-C ended, must not cost a run its last steps.
+class BrokenPipeGuard {
+ public:
+  BrokenPipeGuard();
+  ~BrokenPipeGuard();
+  BrokenPipeGuard(const BrokenPipeGuard&) = delete;
+  BrokenPipeGuard& operator=(const BrokenPipeGuard&) = delete;
+
+ private:
+  struct sigaction old_;
 };
 
 }  // namespace athanor

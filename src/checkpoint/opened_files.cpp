@@ -1,6 +1,9 @@
 #include "checkpoint/opened_files.h"
 
+#include <cstring>
+
 #include "base/error.h"
+#include "base/fault.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
@@ -11,6 +14,8 @@ std::shared_ptr<const MappedFile> OpenedFiles::file(const fs::path& folder, cons
   const auto& [name, size] = file;
   const auto path = folder / name;
   ATHANOR_CHECK_CHECKPOINT(fs::is_regular_file(path), "{}: the file {} is missing", folder.string(), name);
+  if (const int injected = fault_errno("checkpoint.open"))
+    throw IoError("cannot open " + path.string() + ": " + std::strerror(injected), injected);
   auto mapped = std::make_shared<const MappedFile>(path);
   ATHANOR_CHECK_CHECKPOINT(mapped->size() == size, "{}: truncated or changed: {} bytes expected, {} found",
                            path.string(), size, mapped->size());

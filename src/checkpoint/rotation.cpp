@@ -47,11 +47,16 @@ void remove_checkpoint(const fs::path& path) {
   remove_folder(hidden);
 }
 
-std::optional<CheckpointReader> open_if_it_verifies(const fs::path& path, const Team& team) {
+/// @param unread  where it could not be read (rather than being damaged), the system's reason.
+std::optional<CheckpointReader> open_if_it_verifies(const fs::path& path, const Team& team,
+                                                    std::optional<IoError>* unread = nullptr) {
   try {
     return open_verified(path, team);
+  } catch (const CommError&) {
+    throw;  // says nothing of the checkpoint
   } catch (const Error& error) {
     if (team.is_first()) log::warn("passing over a checkpoint: {}", error.what());
+    if (const auto* io = dynamic_cast<const IoError*>(&error); io && unread) *unread = *io;
     return std::nullopt;
   }
 }
@@ -195,9 +200,11 @@ std::optional<CheckpointReader> open_newest_verified(const fs::path& folder, con
   });
   if (team.size > 1) found = team.hear_first(found);
   std::istringstream names(found);
+  std::optional<IoError> unread;
   for (std::string name; names >> name;) {
-    if (auto reader = open_if_it_verifies(folder / name, team)) return reader;
+    if (auto reader = open_if_it_verifies(folder / name, team, &unread)) return reader;
   }
+  if (unread) throw *unread;
   return std::nullopt;
 }
 

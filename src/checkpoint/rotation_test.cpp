@@ -76,6 +76,14 @@ TEST_F(Rotation, ADamagedCheckpointIsPassedOver) {
   EXPECT_EQ(steps(), (Steps{2, 1}));  // nothing is deleted for being damaged
 }
 
+TEST_F(Rotation, APeerThatIsGoneSaysNothingOfTheCheckpoint) {
+  save(1);
+  Team team{.index = 0, .size = 2};
+  team.hear_first = [](const std::string& text) { return text; };
+  team.tell_first = [](const std::string&) -> std::vector<std::string> { throw CommError("rank 1 is missing"); };
+  EXPECT_THROW(open_newest_verified(folder_, team), CommError);
+}
+
 TEST_F(Rotation, ARunThatWentBackLeavesLaterCheckpointsAlone) {
   save(10);
   save(20);

@@ -1,5 +1,6 @@
 // athanor: the front. It links no libtorch, so that login nodes answer at once; see core.h for what needs tensors.
 
+#include <fcntl.h>
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -38,6 +39,13 @@ void refuse_unknown_subcommand(const CLI::App& app, int argc, char** argv) {
 void announce_armed_faults() {
   const std::string armed = athanor::describe_armed_faults();
   if (!armed.empty() && athanor::launched().rank == 0) fmt::print(stderr, "athanor: {}\n", armed);
+}
+
+// Where standard streams are closed (`>&-`), the next file that is opened would take their place, and get their lines.
+void open_standard_streams() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) return;  // the lowest free one is taken
+  }
 }
 
 int run(int argc, char** argv) {
@@ -89,6 +97,7 @@ int run(int argc, char** argv) {
 // several), and its exit code. Where a launcher has started many of us, all have met the same, so that one speaks; what
 // is thrown among communicating ranks is caught with their world still open (core/in_world.h).
 int main(int argc, char** argv) {
+  open_standard_streams();
   try {
     return run(argc, argv);
   } catch (...) {

@@ -97,7 +97,15 @@ std::unique_ptr<World> World::open(const WorldOptions& options) {
   refuse_unseen_launcher();
   const Launched me = launched();
   if (me.size == 1) return std::make_unique<AloneWorld>(options, 0, 1);
-  return std::make_unique<WireWorld>(open_wire(me.launcher), options);
+  auto world = std::make_unique<WireWorld>(open_wire(me.launcher), options);
+  // Processes that do not find each other are a world of one each, and each would train alone.
+  if (world->size() != me.size || world->rank() != me.rank) {
+    fail<ConfigError>(
+        "{} started rank {} of {}, but its library opened rank {} of {}: mpirun and the MPI that athanor's plugin is "
+        "built with are of different installations; start it with the mpirun of that one",
+        me.launcher, me.rank, me.size, world->rank(), world->size());
+  }
+  return world;
 }
 
 }  // namespace athanor::comm

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <system_error>
 
 #include "base/exit_codes.h"
 #include "base/fault.h"
@@ -37,10 +38,11 @@ bool due(int64_t step, int64_t interval) { return interval > 0 && step % interva
 
 class Run {
  public:
-  Run(StartedRun started, Whereabouts& at)
-      : lock_(std::move(started.lock)), stages_(std::move(started.stages)), mesh_(std::move(started.mesh)),
-        state_(std::move(started.state)), world_(mesh_->group(GroupKind::kWorld)), at_(at), first_step_(state_->step),
-        from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at), summary_(*state_, *mesh_, stages_.size()) {
+  Run(StartedRun started, Whereabouts& at, const SignalGuard& signals)
+      : signals_(signals), lock_(std::move(started.lock)), stages_(std::move(started.stages)),
+        mesh_(std::move(started.mesh)), state_(std::move(started.state)), world_(mesh_->group(GroupKind::kWorld)),
+        at_(at), first_step_(state_->step), from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at),
+        summary_(*state_, *mesh_, stages_.size()) {
     const auto& config = state_->config;
     if (mesh_->is_first()) {
       metrics_.emplace(config.train.run_dir, config.metrics.tensorboard, first_step_);
@@ -59,14 +61,14 @@ class Run {
 
  private:
   int steps() {
-    const SignalGuard signals("finishing the step and saving");
     const auto& config = state_->config;
+    if (const int early = stop_signal_of_any()) return saves_.end_stopped(early);  // it came while the run was started
     if (is_complete()) saves_.write_missing_model();
     while (!is_complete()) {
       if (!loader_ || state_->step == state_->stage.end()) enter_stage();
       at_.step = state_->step + 1;
       StepMetrics metrics = one_step();
-      const int stop_signal = stop_signal_of_any(signals);
+      const int stop_signal = stop_signal_of_any();
       const bool ends = is_complete() || stop_signal != 0;
       if (due(state_->step, config.train.validation_interval) ||
           (is_complete() && config.train.validation_interval > 0))
@@ -128,11 +130,11 @@ class Run {
 
   // A signal that has reached one rank ends the run of all, after the same step. 0: none. A batch that one rank cannot
   // read does the same, and is known by now, since it is read ahead: it goes in the same number, above any signal's.
-  int stop_signal_of_any(const SignalGuard& signals) {
+  int stop_signal_of_any() {
     constexpr int64_t kSignals = 1024;
     const std::exception_ptr failure = failure_of_next_batch();
     const int64_t unread = failure ? world_.size() - world_.rank() : 0;  // the lowest rank has the largest number
-    const Tensor number = at::full({1}, unread * kSignals + signals.stop_signal().value_or(0), at::kLong);
+    const Tensor number = at::full({1}, unread * kSignals + signals_.stop_signal().value_or(0), at::kLong);
     world_.all_reduce(number, comm::Reduction::kMax).wait();
     const int64_t largest = number.item<int64_t>();
     if (largest >= kSignals)
@@ -142,7 +144,7 @@ class Run {
 
   // Waits for the batch of the next step, if this stage has one more; null if it can be read.
   std::exception_ptr failure_of_next_batch() {
-    if (state_->step == state_->config.train.steps || state_->step == state_->stage.end()) return nullptr;
+    if (!loader_ || state_->step == state_->config.train.steps || state_->step == state_->stage.end()) return nullptr;
     const auto start = Clock::now();
     std::exception_ptr failure = loader_->failure();
     waited_for_data_s_ += seconds_since(start);
@@ -196,11 +198,25 @@ class Run {
     if (validation.size() > 1) log::info("step {}: validation loss {:.4f} of the mix", metrics.step, loss);
   }
 
+  // A terminal that is gone costs its lines, not the run.
+  void print_step(const StepMetrics& metrics) {
+    if (!printing_) return;
+    try {
+      fmt::print("{}\n", format_step_line(metrics));
+      printing_ = std::fflush(stdout) == 0;
+    } catch (const std::system_error&) {
+      printing_ = false;
+    }
+    if (!printing_)
+      log::warn(
+          "this run's output cannot be written any more (a terminal or pipe is gone); its steps stand in "
+          "metrics.jsonl");
+  }
+
   void show(const StepMetrics& metrics) {
     if (!metrics_) return;
     lock_->check_held();
-    fmt::print("{}\n", format_step_line(metrics));
-    std::fflush(stdout);
+    print_step(metrics);
     metrics_->write(metrics);
   }
 
@@ -223,6 +239,7 @@ class Run {
     return text_of_first(world_, found == texts.end() ? "" : *found);
   }
 
+  const SignalGuard& signals_;
   std::unique_ptr<FolderLock> lock_;  // of the first rank; given back when everything else is gone
   std::vector<StageData> stages_;
   const StageData* data_ = nullptr;  // of the stage underway
@@ -234,7 +251,8 @@ class Run {
   bool from_scratch_;
   RunSaves saves_;
   StepSummary summary_;
-  double waited_for_data_s_ = 0;       // of the next step
+  double waited_for_data_s_ = 0;  // of the next step
+  bool printing_ = true;
   std::optional<UnreadData> unread_;   // ends the run after this step
   std::optional<MetricsLog> metrics_;  // of the first rank
   std::optional<Loader> loader_;
@@ -244,8 +262,15 @@ class Run {
 }  // namespace
 
 int run_training(RunConfig config, comm::World& world, Whereabouts& whereabouts) {
-  Run run(start_run(std::move(config), world, whereabouts), whereabouts);
-  return run.loop();
+  const SignalGuard signals("finishing the step and saving");
+  try {
+    Run run(start_run(std::move(config), world, whereabouts, signals), whereabouts, signals);
+    return run.loop();
+  } catch (const StoppedAtStart& stop) {
+    log::info("stopped by signal {} before the first step; nothing was changed: run the same command again",
+              stop.signal_number);
+    return exit_code::of_signal(stop.signal_number);
+  }
 }
 
 }  // namespace athanor

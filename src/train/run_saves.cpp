@@ -17,7 +17,7 @@
 namespace athanor {
 
 RunSaves::RunSaves(TrainState& state, Mesh& mesh, Whereabouts& at)
-    : state_(state), mesh_(mesh), at_(at), saved_step_(state.step) {
+    : state_(state), mesh_(mesh), at_(at), first_step_(state.step), saved_step_(state.step) {
   if (mesh.is_first()) history_.emplace(RunFolder{state.config.train.run_dir}.events(), at.attempt);
 }
 
@@ -73,19 +73,21 @@ void RunSaves::tell(const char* event, nlohmann::ordered_json more) {
 RunSaves::Ending RunSaves::stopped(int signal_number) const {
   const auto& kept = state_.config.checkpoint;
   const std::string stopped = fmt::format("stopped by signal {} after step {}", signal_number, state_.step);
+  if (is_saved()) {
+    const bool as_model = kept.interval == 0 && kept.model_interval > 0 && state_.step > first_step_;
+    return {exit_code::of_signal(signal_number),
+            stopped + (as_model ? "; its model was saved (checkpoint.interval is 0): the same command goes on from it "
+                                  "with fresh moments"
+                                : "; run the same command again to go on")};
+  }
   if (kept.interval == 0 && kept.model_interval == 0)
     return {exit_code::kNotSaved, stopped +
                                       ", and nothing was saved: checkpoint.interval and "
                                       "checkpoint.model_interval are 0, so the same command begins at step 0"};
-  if (!(kept.interval > 0 ? checkpoint_saved_ : model_saved_))
-    return {exit_code::kNotSaved,
-            fmt::format("{}, and this step was NOT saved: what was saved before is all there is; free some space in {} "
-                        "and run the same command again, which repeats the steps since",
-                        stopped, state_.config.train.run_dir)};
-  return {exit_code::of_signal(signal_number),
-          stopped + (kept.interval > 0 ? "; run the same command again to go on"
-                                       : "; its model was saved (checkpoint.interval is 0): the same command goes on "
-                                         "from it with fresh moments")};
+  return {exit_code::kNotSaved,
+          fmt::format("{}, and this step was NOT saved: what was saved before is all there is; free some space in {} "
+                      "and run the same command again, which repeats the steps since",
+                      stopped, state_.config.train.run_dir)};
 }
 
 RunSaves::Ending RunSaves::complete() const {

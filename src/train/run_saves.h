@@ -49,7 +49,7 @@ class RunSaves {
   Whereabouts& at_;
   std::optional<EventLog> history_;                    // of the first rank
   bool checkpoint_saved_ = true, model_saved_ = true;  // the last that was to be
-  int64_t saved_step_;
+  int64_t first_step_, saved_step_;
 };
 
 }  // namespace athanor

@@ -125,6 +125,13 @@ void open_folder(const StartedRun& run, const Beginning& begin, const fs::path& 
   });
 }
 
+// Long parts of a start end here where a signal has come meanwhile. Collective.
+void stop_if_asked(comm::World& world, const SignalGuard& signals) {
+  const Tensor number = at::full({1}, signals.stop_signal().value_or(0), at::kLong);
+  world.all().all_reduce(number, comm::Reduction::kMax).wait();
+  if (number.item<int64_t>() != 0) throw StoppedAtStart{static_cast<int>(number.item<int64_t>())};
+}
+
 void say_what_starts(const TrainState& state) {
   const RunConfig& config = state.config;
   log::info("{}: {} parameters ({} active for a token), {} threads{}", config.train.run_dir,
@@ -158,7 +165,7 @@ comm::WorldOptions world_options(const RunConfig& config) {
   return options;
 }
 
-StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabouts) {
+StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabouts, const SignalGuard& signals) {
   at::set_num_threads(threads_of_rank(world, config.train.num_threads));
   thread_count("data.num_threads", config.data.num_threads);
   const auto beside_from = resolve_model_from(config);
@@ -174,6 +181,7 @@ StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabo
   const Beginning begin = agree_on_beginning(config, team);
   keep_warmup(config, team);
   run.stages = open_run_data(config, team, [&](int64_t num_bytes) { world.note_work(num_bytes); });
+  stop_if_asked(world, signals);
   const DataIdentity identity = data_identity(run.stages);
   for (const auto& data : run.stages) refuse_unbalanceable(data.stage.config);
   for (const auto& data : run.stages) check_memory(data.stage.config, world, Layout(data.stage.config, world.size()));
@@ -182,15 +190,16 @@ StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabo
 
   run.state = std::make_unique<TrainState>(config, identity, *run.mesh);
   const fs::path from = fill_state(*run.state, begin);
+  stop_if_asked(world, signals);
   refuse_zero_routers(config, run.state->parameters);
   run.from_scratch = from.empty() && config.model.from.empty();
   const Supply supply = plan_supply(run.stages, config, run.state->ledger, run.state->step);
   supply.refuse_shortages();
 
   // Every check has passed: from here on the folder changes.
-  open_folder(run, begin, from);
   run.attempt = whereabouts.attempt = begin.attempt;
   whereabouts.run_dir = config.train.run_dir;
+  open_folder(run, begin, from);
   say_what_starts(*run.state);
   for (const auto& line : supply.lines) log::info("{}", line);
   return run;

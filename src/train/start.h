@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/folder_lock.h"
+#include "base/signals.h"
 #include "train/run_data.h"
 #include "train/train_state.h"
 #include "train/whereabouts.h"
@@ -20,6 +21,11 @@ struct StartedRun {
   bool from_scratch = false;  ///< freshly initialised, not resumed
 };
 
+/// A signal that came before everything was checked: the run's folder is as it was.
+struct StoppedAtStart {
+  int signal_number;
+};
+
 /// What is wrong with the layout on so many ranks (find_layout_faults), or names parameters that are not there, once
 /// the model is known that model.from names.
 /// @throws ConfigError; CheckpointError for that folder.
@@ -30,7 +36,7 @@ comm::WorldOptions world_options(const RunConfig& config);
 
 /// Holds the run folder, opens and verifies data, fills the state, checks everything that can be checked, and only then
 /// writes into the folder (run_folder.h); from there on `whereabouts` names it. Collective; the world must outlive the
-/// run.
-StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabouts);
+/// run. @throws StoppedAtStart on every rank, if a signal has reached one.
+StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabouts, const SignalGuard& signals);
 
 }  // namespace athanor

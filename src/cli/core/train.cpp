@@ -1,5 +1,6 @@
 #include "arch/layout.h"
 #include "base/launched.h"
+#include "base/signals.h"
 #include "cli/core.h"
 #include "cli/core/in_world.h"
 #include "config/toml_reader.h"
@@ -9,6 +10,7 @@
 
 ATHANOR_CORE_ENTRY(train) {
   using namespace athanor;
+  const BrokenPipeGuard pipes;
   const auto& given = *static_cast<const TrainArguments*>(arguments);
   const RunConfig config = load_run_config(given.config_file, given.overrides, [](const RunConfig& read) {
     return find_layout_faults(read, launched().size);

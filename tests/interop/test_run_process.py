@@ -1,0 +1,112 @@
+"""What a run makes of what happens to its process: pipes that break, signals while it starts, closed streams, a full disk."""
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+
+import pytest
+
+import runs
+
+
+@pytest.fixture(scope="module")
+def data(athanor, tmp_path_factory):
+    return runs.make_data(athanor, tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def run(athanor, tmp_path, data):
+    return runs.Run(athanor, tmp_path, data)
+
+
+def start(run, *overrides, **options):
+    settings = [part for override in overrides for part in ("--set", override)]
+    return subprocess.Popen([str(run.athanor.path), "train", str(run.config), *settings], text=True, **options)
+
+
+def events(run):
+    return [json.loads(line) for line in (run.folder / "events.jsonl").read_text().splitlines()]
+
+
+ENDLESS = ["train.steps=1000000", "checkpoint.interval=100000", "checkpoint.model_interval=0", "train.validation_interval=0",
+           "optimizer.schedule=constant"]
+
+
+def test_a_run_whose_reader_is_gone_goes_on_to_its_end(run):
+    process = start(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.readline().startswith("step: ")
+    process.stdout.close()
+    said = process.stderr.read()
+    assert process.wait(60) == 0, said
+    assert said.count("cannot be written any more") == 1 and len(run.metrics()) == 8
+
+
+def test_an_interrupt_that_ends_the_reader_as_well_saves_the_step(run):
+    """Ctrl-C reaches every process of `athanor train | tee log`."""
+    process = start(run, *ENDLESS, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout.readline().startswith("step: ")
+    process.stdout.close()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert len(run.checkpoints()) == 1 and events(run)[-1]["exit_code"] == 130
+
+
+def test_files_do_not_take_the_place_of_closed_streams(run):
+    settings = " ".join(f"--set {each}" for each in ("train.steps=3", "checkpoint.interval=3"))
+    done = subprocess.run(["bash", "-c", f"{run.athanor.path} train {run.config} {settings} <&- >&- 2>&-"], check=False)
+    assert done.returncode == 0
+    assert "step: " not in (run.folder / "log" / "train.log").read_text()
+    assert all(json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines())
+
+
+def test_a_signal_while_a_run_starts_ends_it_before_its_folder_is_made(run):
+    process = start(run, *ENDLESS, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while not (run.folder / "lock").exists() and process.poll() is None:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    if (run.folder / "events.jsonl").exists():  # it was past its checks by then
+        assert events(run)[-1]["event"] == "end" and events(run)[-1]["exit_code"] == 143
+    else:
+        assert "nothing was changed" in err and not run.folder.exists()
+    run.train()
+
+
+def test_a_disk_that_fills_while_the_folder_is_opened_is_an_io_failure_and_not_a_refusal(run):
+    def leave_one_kibibyte():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+
+    process = start(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=leave_one_kibibyte)
+    assert process.wait(60) == 74, process.stderr.read()
+    assert events(run)[-1] | {"event": "end", "exit_code": 74} == events(run)[-1]
+
+
+def test_a_disk_without_room_for_the_lock_leaves_nothing(run):
+    def leave_nothing():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    process = start(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=leave_nothing)
+    assert process.wait(60) in (2, 74) and not run.folder.exists(), process.stderr.read()
+
+
+def test_a_rank_that_a_library_does_not_see_is_refused_and_does_not_train_alone(run):
+    """As where mpirun and the library of MPI are of two installations: each process is a world of one."""
+    environment = {**os.environ, "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "OMPI_MCA_ess": "singleton",
+                   "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = run.athanor.run("train", run.config, env=environment, check=False)
+    if "its plugin cannot be opened" in done.stderr:
+        pytest.skip("no plugin for Open MPI")
+    assert done.returncode == 2 and "of different installations" in done.stderr, done.stderr
+    assert not run.folder.exists()
+
+
+def test_checkpoints_that_cannot_be_read_are_not_called_damaged(run):
+    run.train("train.steps=6")
+    done = run.train(fault="checkpoint.open:eio@1+", check=False)
+    assert done.returncode == 74 and "cannot open" in done.stderr and "move them away" not in done.stderr, done.stderr
+    run.train()
