@@ -13,7 +13,7 @@ namespace athanor {
 /// Whether rounding is measured (measured.h) rather than bounded (noise.h).
 bool is_measured(const RunConfig& small);
 
-/// Makes choices those of counters.
+/// Makes choices those of counters, and clips nothing.
 void prepare_measured_run(RunConfig& small);
 
 /// The run in fp32 that both the layout and one rank are held against.

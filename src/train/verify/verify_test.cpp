@@ -86,6 +86,15 @@ TEST(SmallModel, InBf16ExpertsAreChosenByCounters) {
   EXPECT_EQ(dump_run_config(parse_run_config(dump_run_config(small), "text")), dump_run_config(small));
 }
 
+TEST(SmallModel, InBf16NothingIsClippedByABoundThatRoundingCrosses) {
+  RunConfig config = large_moe();
+  config.model.clip_qkv = 0.2;
+  EXPECT_EQ(make_small_run(config, 12, {}).model.clip_qkv, 0.2);
+  EXPECT_EQ(make_small_run(config, 12, {.dtype = "bfloat16"}).model.clip_qkv, 1e3);
+  config.model.clip_qkv = 0;
+  EXPECT_EQ(make_small_run(config, 12, {.dtype = "bfloat16"}).model.clip_qkv, 0);
+}
+
 TEST(SmallModel, ItComesBackFromItsText) {
   const RunConfig one = make_reference_run(make_small_run(large_moe(), 12, {}));
   EXPECT_EQ(dump_run_config(parse_run_config(dump_run_config(one), "text")), dump_run_config(one));
