@@ -73,11 +73,11 @@ std::unique_ptr<Wire> open_wire(const std::string& launcher) {
   // MPI opens parts of itself later, which expect its symbols to be global.
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (handle == nullptr) {
-    fail<CommError>("{} started this process, but its plugin cannot be opened: {}; install {} and build again",
-                    launcher, ::dlerror(), open_mpi ? "libopenmpi-dev" : "libmpich-dev");
+    fail<ConfigError>("{} started this process, but its plugin cannot be opened: {}; install {} and build again",
+                      launcher, ::dlerror(), open_mpi ? "libopenmpi-dev" : "libmpich-dev");
   }
   const auto open = reinterpret_cast<OpenWire>(::dlsym(handle, kOpenWire));
-  if (open == nullptr) fail<CommError>("{} has no {}: it is of another build; build again", library, kOpenWire);
+  if (open == nullptr) fail<ConfigError>("{} has no {}: it is of another build; build again", library, kOpenWire);
   try {
     return std::unique_ptr<Wire>(open());
   } catch (const std::exception& error) {

@@ -30,6 +30,7 @@ std::string type_name(const toml::node& node) {
 }
 
 std::string shown(const toml::node& node) {
+  if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());  // 1e-06, not 17 digits
   std::ostringstream text;
   node.visit([&](const auto& concrete) { text << concrete; });
   std::string value = text.str();
