@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/rotation.h"
+#include "train/own_place.h"
 #include "train/run_folder.h"
 #include "train/run_history.h"
 
@@ -28,14 +29,6 @@ struct Contents {
 Contents look_into(const RunFolder& folder) {
   return {list_recoverable(folder.checkpoints()), list_recoverable(folder.models()), fs::exists(folder.metrics()),
           read_history(folder.events())};
-}
-
-// "models/step-00001000" of a path inside the folder; "" of any other.
-std::string place_inside(const fs::path& root, const fs::path& path) {
-  auto relative = fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(root));
-  if (relative.has_relative_path() && !relative.has_filename()) relative = relative.parent_path();  // "step-1/"
-  const std::string first = relative.empty() ? ".." : relative.begin()->string();
-  return first == ".." || first == "." ? "" : relative.generic_string();
 }
 
 bool is_full(const fs::path& path) { return fs::exists(path / kManifestName); }
@@ -63,22 +56,29 @@ std::vector<fs::path> newer_than(const Contents& held, const fs::path& path, int
   return newer;
 }
 
-int64_t step_of_place(const fs::path& path) {
-  const auto step = step_of_folder_name(path.filename().string());
-  ATHANOR_CHECK(
-      step.has_value(),
-      "checkpoint.resume: {} lies in the run's own folder but its name is none of a checkpoint (step-00000500)",
-      path.string());
-  return *step;
+// "checkpoint.resume = RUN" would name no course at all.
+std::string asked_place(const RunFolder& folder, const std::string& how) {
+  const std::string place = place_in_run(folder.root, how);
+  ATHANOR_CHECK(place != ".",
+                "checkpoint.resume ({}) is the run's own folder; name one of its checkpoints to go back to (as {}), or "
+                "\"auto\" to go on from the newest",
+                how, (folder.models() / step_folder_name(1000)).string());
+  return place;
 }
 
 void go_back(const RunConfig& config, const Contents& held, const std::string& place, Beginning& begin) {
   const fs::path path = fs::path(config.train.run_dir) / place;
   require_checkpoint(path);
+  ATHANOR_CHECK(is_own_step(place),
+                "checkpoint.resume: {} lies in the run's own folder but is not one of {} or {} that the run goes on "
+                "from: the checkpoints and metrics of the steps before it are of another course; to go on from it, "
+                "name another train.run_dir",
+                path.string(), (fs::path("checkpoints") / step_folder_name(500)).string(),
+                (fs::path("models") / step_folder_name(500)).string());
   begin.from = Beginning::From::kPath;
   begin.path = path;
   begin.asked = place;
-  begin.abandoned = newer_than(held, path, step_of_place(path));
+  begin.abandoned = newer_than(held, path, *step_of_folder_name(path.filename().string()));
 }
 
 // Nothing is there to go on from.
@@ -137,13 +137,13 @@ Beginning plan_beginning(const RunConfig& config) {
   if (how == "auto") {
     // Gone back, and cut before anything was saved: what was asked for still holds.
     const fs::path path = folder.root / asked;
-    if (!asked.empty() && !held.history.saved_since_asked && (is_full(path) || is_hf_folder(path)))
+    if (is_own_step(asked) && !held.history.saved_since_asked && (is_full(path) || is_hf_folder(path)))
       go_back(config, held, asked, begin);
     else
       go_on(config, folder, held, begin);
     return begin;
   }
-  const std::string place = place_inside(folder.root, how);
+  const std::string place = asked_place(folder, how);
   if (!place.empty() && (asked != place || !held.history.saved_since_asked)) {
     go_back(config, held, place, begin);
     return begin;

@@ -143,6 +143,32 @@ TEST_F(RunHistoryTest, APlaceInsideIsGoneBackToOnceAndWhatIsNewerIsNamed) {
             std::string::npos);
 }
 
+TEST_F(RunHistoryTest, ModelsOnAnotherDiskAreGoneBackTo) {
+  for (const char* model : {"step-00000004", "step-00000008"}) add(fmt::format("disk/{}/config.json", model));
+  fs::create_directories(folder_ / "run");
+  fs::create_directory_symlink(folder_ / "disk", folder_ / "run" / "models");
+  for (const char* path : {"run/models/step-00000004", "disk/step-00000004/"}) {
+    RunConfig run = config((folder_ / path).string());
+    run.train.run_dir = (folder_ / "run").string();
+    const Beginning back = plan_beginning(run);
+    EXPECT_EQ(back.asked, "models/step-00000004") << path;
+    EXPECT_EQ(back.abandoned, std::vector<fs::path>{folder_ / "run" / "models" / "step-00000008"});
+  }
+}
+
+TEST_F(RunHistoryTest, TheRunsFolderItselfIsNoPlaceToGoBackTo) {
+  add_model(4);
+  for (const auto& path : {folder_, folder_ / "models" / ".."})
+    EXPECT_SAYS(refusal<ConfigError>(config(path.string())), "is the run's own folder");
+}
+
+TEST_F(RunHistoryTest, WhatWasLeftBehindAtAReturnIsOfAnotherCourse) {
+  add_model(4);
+  add("checkpoints/abandoned-002/step-00000008/manifest.json");
+  const auto path = (folder_ / "checkpoints" / "abandoned-002" / "step-00000008").string();
+  EXPECT_SAYS(refusal<ConfigError>(config(path)), "are of another course");
+}
+
 TEST_F(RunHistoryTest, FullCheckpointsOfBeforeTheReturnDoNotCountUntilOneIsWritten) {
   add_full(900);
   for (const int64_t step : {1000, 1200}) add_model(step);
