@@ -17,6 +17,8 @@
 #include "checkpoint/rotation.h"
 #include "config/dump.h"
 #include "train/moment_ages.h"
+#include "train/own_place.h"
+#include "train/progress.h"
 #include "train/router_state.h"
 #include "train/run_folder.h"
 #include "train/state_pieces.h"
@@ -29,44 +31,6 @@ using nlohmann::json;
 
 constexpr const char* kUpdates = "optimizer_updates";
 constexpr const char* kProgressFile = "athanor.json";  // beside a model-only checkpoint
-
-json ledger_json(const DataLedger& ledger) {
-  json sources = json::object(), mix = json::object();
-  for (const auto& [hash, s] : ledger.sources) {
-    sources[hash] = {{"name", s.name},
-                     {"instances", s.num_instances},
-                     {"seq_len", s.seq_len},
-                     {"epoch", s.cursor.epoch},
-                     {"next", s.cursor.next},
-                     {"drawn", s.drawn},
-                     {"grown_from", s.grown_from},
-                     {"tokens_drawn", s.tokens_drawn()}};
-  }
-  for (const auto& [hash, share] : ledger.mix) mix[hash] = {{"weight", share.weight}, {"drawn", share.drawn}};
-  return {{"sources", std::move(sources)}, {"mix", std::move(mix)}};
-}
-
-DataLedger ledger_from_json(const json& data) {
-  DataLedger ledger;
-  for (const auto& [hash, s] : data.at("sources").items()) {
-    ledger.sources[hash] = {s.at("name"),  s.at("instances"), s.at("seq_len"), {s.at("epoch"), s.at("next")},
-                            s.at("drawn"), s.at("grown_from")};
-  }
-  for (const auto& [hash, share] : data.at("mix").items()) {
-    ledger.mix[hash] = {share.at("weight"), share.at("drawn")};
-    if (!ledger.sources.contains(hash)) data.at("sources").at(hash);  // throws, naming it
-  }
-  return ledger;
-}
-
-json progress_json(const TrainState& state) {
-  return {{"step", state.step},
-          {"tokens_seen", state.tokens_seen},
-          {"seed", state.config.train.seed},
-          {"tokenizer_hash", state.data.tokenizer_hash},
-          {"eos_id", state.data.eos_id},
-          {"data", ledger_json(state.ledger)}};
-}
 
 void say_what_changes(const std::vector<std::string>& changes, const std::string& where) {
   for (const auto& each : changes) log::info("{}: {}, as checkpoint.allow_model_change says", where, each);
@@ -81,31 +45,6 @@ void read_or_begin(const HfFolder& folder, const std::map<std::string, int64_t>&
   if (begin < end)
     CounterRandom(static_cast<uint64_t>(state.config.train.seed), name)
         .fill_normal(out.data() + there, begin, end, state.config.model.initializer_range);
-}
-
-void apply_progress(TrainState& state, const json& progress, const std::string& where,
-                    bool vocabulary_may_change = false) try {
-  state.step = progress.at("step").get<int64_t>();
-  state.tokens_seen = progress.at("tokens_seen").get<int64_t>();
-  if (state.step == 0) return;  // imported: nothing has been drawn yet
-  state.ledger = ledger_from_json(progress.at("data"));
-  const auto seed = progress.at("seed").get<int64_t>();
-  ATHANOR_CHECK(seed == state.config.train.seed,
-                "train.seed is {} but {} was written with {}: the order of the data would change under its cursor; set "
-                "train.seed={}, or start another train.run_dir",
-                state.config.train.seed, where, seed, seed);
-  const auto hash = progress.at("tokenizer_hash").get<std::string>();
-  if (vocabulary_may_change && hash != state.data.tokenizer_hash) {
-    log::warn("{} was trained on tokens of another tokenizer: its ids must mean the same in this one", where);
-    return;
-  }
-  ATHANOR_CHECK_CHECKPOINT(
-      hash == state.data.tokenizer_hash,
-      "{} was trained on tokens of another tokenizer ({}) than the data have ({}); prepare the documents with "
-      "the run's own tokenizer",
-      where, hash, state.data.tokenizer_hash);
-} catch (const json::exception& error) {
-  fail<CheckpointError>("{}: its numbers cannot be read ({}); take another checkpoint", where, error.what());
 }
 
 void load_routers(TrainState& state, const json& stored, const std::string& where) {
@@ -146,7 +85,7 @@ void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint) {
   auto allowed = state.config.checkpoint.allow_model_change;
   std::erase(allowed, "vocab_size");
   say_what_changes(check_same_model(checkpoint.manifest().model, state.config.model, where, allowed), where);
-  apply_progress(state, checkpoint.state(), where);
+  apply_progress(state, checkpoint.state(), checkpoint.folder());
   const Moments moments = choose_moments(state, checkpoint);
   load_state_pieces(state, checkpoint, moments);
   if (moments == Moments::kFresh) {
@@ -171,11 +110,17 @@ void load_model_weights(TrainState& state, const fs::path& path) {
 
 void load_progress(TrainState& state, const fs::path& model_folder) {
   const fs::path file = model_folder / kProgressFile;
-  if (!fs::exists(file)) return;  // a model from elsewhere: begins at step 0
+  if (!fs::exists(file)) {
+    ATHANOR_CHECK_CHECKPOINT(place_in_run(state.config.train.run_dir, model_folder).empty(),
+                             "{} is of this run and lacks {}, which says how far it had come: the run would begin at "
+                             "step 0 and replace its later models; put the file back, or take another checkpoint",
+                             model_folder.string(), kProgressFile);
+    return;  // a model from elsewhere: begins at step 0
+  }
   const json progress = json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
-  ATHANOR_CHECK_CHECKPOINT(!progress.is_discarded(), "{} is not JSON; remove it to begin at step 0", file.string());
+  ATHANOR_CHECK_CHECKPOINT(!progress.is_discarded(), "{} is not JSON; take another checkpoint", file.string());
   const auto& allowed = state.config.checkpoint.allow_model_change;
-  apply_progress(state, progress, file.string(), std::ranges::find(allowed, "vocab_size") != allowed.end());
+  apply_progress(state, progress, model_folder, std::ranges::find(allowed, "vocab_size") != allowed.end());
   note_fresh_moments(state);
 }
 

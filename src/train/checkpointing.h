@@ -28,7 +28,9 @@ void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint);
 /// @throws CheckpointError if it is of another model than checkpoint.allow_model_change lets it be.
 void load_model_weights(TrainState& state, const std::filesystem::path& folder);
 
-/// Step, tokens and data ledger of a model-only checkpoint (its athanor.json); moments are fresh from there on.
+/// Step, tokens and data ledger of a model-only checkpoint (its athanor.json, see progress.h); moments are fresh from
+/// there on. A folder from elsewhere that has none begins at step 0. @throws CheckpointError if one of this run has
+/// none.
 void load_progress(TrainState& state, const std::filesystem::path& model_folder);
 
 /// Writes run_dir/models/step-… : a folder that transformers loads, with athanor.json (step, tokens, ledger) beside it.

@@ -12,6 +12,7 @@
 #include "kernels/master.h"
 #include "model/initialize.h"
 #include "train/moment_ages.h"
+#include "train/progress.h"
 #include "train/run_folder.h"
 #include "train/state_pieces.h"
 
@@ -209,6 +210,80 @@ TEST_F(Checkpointing, UpdatesOfEachParameterAreKeptAndOlderCheckpointsHaveHadAll
     EXPECT_SAYS(message_of<CheckpointError>([&] { load_checkpoint(older, CheckpointReader::open(changed)); }),
                 "the updates of model.norm.weight are");
   }
+}
+
+class ProgressTest : public Checkpointing {
+ protected:
+  static constexpr const char* kHash = "0123";
+
+  void SetUp() override {
+    Checkpointing::SetUp();
+    state_ = std::make_unique<TrainState>(config("float32", "run"), DataIdentity{"tokenizer", 7});
+    state_->step = 40;
+    state_->tokens_seen = 5120;
+    state_->ledger.sources[kHash] = {"web", 100, 32, {1, 60}, 160, {}};
+    state_->ledger.mix[kHash] = {int64_t{1} << 50, 160};
+    right_ = progress_json(*state_);
+  }
+  nlohmann::json changed(const std::string& place, const nlohmann::json& value) const {
+    auto progress = right_;
+    progress[nlohmann::json::json_pointer(place)] = value;
+    return progress;
+  }
+  std::string refusal(const nlohmann::json& progress) {
+    return message_of<CheckpointError>([&] { apply_progress(*state_, progress, folder_ / "step-00000040"); });
+  }
+
+  std::unique_ptr<TrainState> state_;
+  nlohmann::json right_;
+};
+
+TEST_F(ProgressTest, IsReadBackAsItWasWritten) {
+  TrainState read(state_->config, state_->data);
+  for (const char* name : {"step-00000040", "renamed"}) {
+    apply_progress(read, right_, folder_ / name);
+    EXPECT_EQ(read.step, 40);
+    EXPECT_EQ(read.tokens_seen, 5120);
+    EXPECT_EQ(read.ledger, state_->ledger);
+  }
+}
+
+TEST_F(ProgressTest, NumbersThatNoRunHasAreRefusedByName) {
+  const int64_t huge = int64_t{1} << 62;
+  for (const nlohmann::json& step : {nlohmann::json(-4), nlohmann::json(huge), nlohmann::json(4.5), nlohmann::json()})
+    EXPECT_SAYS(refusal(changed("/step", step)), "step is");
+  EXPECT_SAYS(refusal(changed("/step", 41)), "its name says 40");
+  EXPECT_SAYS(refusal(changed("/tokens_seen", -1)), "tokens_seen is -1");
+  EXPECT_SAYS(refusal(changed("/eos_id", 8)), "end with token 8");
+  const std::string source = std::string("/data/sources/") + kHash, mix = std::string("/data/mix/") + kHash;
+  for (const auto& [key, value] : std::vector<std::pair<std::string, nlohmann::json>>{{"drawn", -160},
+                                                                                      {"drawn", 60.5},
+                                                                                      {"epoch", huge},
+                                                                                      {"epoch", 0},
+                                                                                      {"next", 100},
+                                                                                      {"instances", 0},
+                                                                                      {"seq_len", huge},
+                                                                                      {"grown_from", {50, 40}},
+                                                                                      {"grown_from", {1.5}}}) {
+    EXPECT_SAYS(refusal(changed(source + "/" + key, value)), kHash) << key;
+  }
+  EXPECT_SAYS(refusal(changed(mix + "/weight", 0)), "weight is 0");
+  EXPECT_SAYS(refusal(changed(mix + "/drawn", 161)), "drawn is 161");
+  EXPECT_SAYS(refusal(changed("/data/mix/4567", {{"weight", 1}, {"drawn", 0}})), "none of those");
+  EXPECT_SAYS(refusal(changed("/data", {{"sources", nlohmann::json::object()}, {"mix", nlohmann::json::object()}})),
+              "names no data");
+  EXPECT_SAYS(refusal(nlohmann::json::array()), "step is missing");
+}
+
+TEST_F(ProgressTest, AModelOfThisRunThatDoesNotSayHowFarItCameIsRefused) {
+  const fs::path own = save_model(*state_), elsewhere = folder_ / "elsewhere" / own.filename();
+  fs::remove(own / "athanor.json");
+  EXPECT_SAYS(message_of<CheckpointError>([&] { load_progress(*state_, own); }), "lacks athanor.json");
+  fs::create_directories(elsewhere.parent_path());
+  fs::rename(own, elsewhere);
+  TrainState other(state_->config, state_->data);
+  load_progress(other, elsewhere);
+  EXPECT_EQ(other.step, 0);
 }
 
 }  // namespace
