@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "train/numbered.h"
 #include "train/run_folder.h"
 #include "train/run_history.h"
 
@@ -66,7 +67,8 @@ void leave_last_words(const Whereabouts& at, int rank, const std::string& host, 
 void set_aside_last_words(const fs::path& run_dir, int64_t attempt_before) {
   const fs::path path = RunFolder{run_dir}.last_words();
   if (!fs::exists(path)) return;
-  const fs::path aside = path.parent_path() / fmt::format("last-words-{:03}.json", attempt_before);
+  const fs::path aside =
+      of_attempt(path, free_number(attempt_before, [&](int64_t number) { return is_taken(of_attempt(path, number)); }));
   std::error_code error;
   fs::rename(path, aside, error);
   if (error) throw IoError("cannot rename " + path.string() + ": " + error.message(), error.value());

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -9,6 +11,7 @@
 #include "config/changes.h"
 #include "config/dump.h"
 #include "train/last_words.h"
+#include "train/numbered.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
@@ -27,17 +30,53 @@ void rename_to(const fs::path& from, const fs::path& to) {
     throw IoError("cannot rename " + from.string() + " to " + to.string() + ": " + error.message(), error.value());
 }
 
-// "metrics.jsonl" → "metrics-004.jsonl": what the attempts up to that one have told.
-fs::path of_attempt(const fs::path& path, int64_t attempt) {
-  return path.parent_path() / fmt::format("{}-{:03}{}", path.stem().string(), attempt, path.extension().string());
+// A process that was killed on the way may have written the same already.
+fs::path free_name(const fs::path& path, int64_t attempt, const std::string& text) {
+  return of_attempt(path, free_number(attempt, [&](int64_t number) {
+                      const fs::path name = of_attempt(path, number);
+                      return is_taken(name) && !(fs::is_regular_file(name) && read_file(name) == text);
+                    }));
 }
 
-// Beside the others, since either folder may be a link to another disk; under a name that no rotation knows.
-std::vector<std::string> move_aside(const Beginning& begin) {
+// "abandoned-004", under which nothing lies yet of what is to go there. Beside each, since either folder may be a link
+// to another disk; under a name that no rotation knows.
+std::string name_for_abandoned(const Beginning& begin) {
+  const auto name = [](int64_t number) { return fmt::format("abandoned-{:03}", number); };
+  return name(free_number(begin.attempt, [&](int64_t number) {
+    return std::ranges::any_of(begin.abandoned, [&](const fs::path& each) {
+      const fs::path folder = each.parent_path() / name(number);
+      return is_taken(folder) && (!fs::is_directory(folder) || is_taken(folder / each.filename()));
+    });
+  }));
+}
+
+// What is kept of the attempts before, and where: read and named before anything changes.
+struct Kept {
+  std::string abandoned;
+  fs::path metrics;               // empty: none are kept
+  std::string config, config_is;  // before, and now; empty: there was none
+  fs::path config_name;
+};
+
+Kept choose_what_is_kept(const FolderOpening& opening, const RunFolder& folder) {
+  const Beginning& begin = opening.begin;
+  Kept kept;
+  kept.abandoned = name_for_abandoned(begin);
+  const bool from_nothing = begin.from == Beginning::From::kNothing;
+  // Lines of another course are not told again, and lines of a run that begins at step 0 again not at all: both stay.
+  if (fs::exists(folder.metrics()) && (from_nothing || !begin.abandoned.empty()))
+    kept.metrics = free_name(folder.metrics(), begin.attempt - 1, read_file(folder.metrics()));
+  kept.config_is = dump_run_config(opening.config);
+  if (fs::exists(folder.config())) kept.config = read_file(folder.config());
+  kept.config_name = free_name(folder.configs() / "config.toml", begin.attempt - 1, kept.config);
+  return kept;
+}
+
+std::vector<std::string> move_aside(const Beginning& begin, const std::string& name) {
   std::vector<std::string> moved;
   for (const fs::path& each : begin.abandoned) {
     if (!fs::exists(each)) continue;  // clean_leftovers gave it its name back
-    const fs::path folder = each.parent_path() / fmt::format("abandoned-{:03}", begin.attempt);
+    const fs::path folder = each.parent_path() / name;
     make_folder(folder);
     rename_to(each, folder / each.filename());
     moved.push_back((folder / each.filename()).string());
@@ -45,27 +84,21 @@ std::vector<std::string> move_aside(const Beginning& begin) {
   return moved;
 }
 
-// Lines of another course are not told again, and lines of a run that begins at step 0 again not at all: both stay.
-void keep_metrics(const RunFolder& folder, const Beginning& begin, bool goes_back) {
-  if (!fs::exists(folder.metrics())) return;
-  const fs::path kept = of_attempt(folder.metrics(), begin.attempt - 1);
-  if (begin.from == Beginning::From::kNothing) return rename_to(folder.metrics(), kept);
-  if (goes_back) write_file_atomically(kept, read_file(folder.metrics()));
+void keep_metrics(const RunFolder& folder, const Beginning& begin, const fs::path& name) {
+  if (name.empty()) return;
+  if (begin.from == Beginning::From::kNothing) return rename_to(folder.metrics(), name);
+  write_file_atomically(name, read_file(folder.metrics()));
 }
 
-std::vector<std::string> keep_configuration(const RunFolder& folder, const RunConfig& config, int64_t attempt) {
-  const std::string now = dump_run_config(config);
+std::vector<std::string> keep_configuration(const RunFolder& folder, const RunConfig& config, const Kept& kept) {
+  if (kept.config == kept.config_is) return {};
   std::vector<std::string> changes;
-  if (fs::exists(folder.config())) {
-    const std::string before = read_file(folder.config());
-    if (before == now) return {};
-    changes = describe_config_changes(before, config);
-    if (!changes.empty()) {
-      make_folder(folder.configs());
-      write_file_atomically(of_attempt(folder.configs() / "config.toml", attempt - 1), before);
-    }
+  if (!kept.config.empty()) changes = describe_config_changes(kept.config, config);
+  if (!changes.empty()) {
+    make_folder(folder.configs());
+    write_file_atomically(kept.config_name, kept.config);
   }
-  write_file_atomically(folder.config(), now);
+  write_file_atomically(folder.config(), kept.config_is);
   return changes;
 }
 
@@ -81,14 +114,15 @@ void keep_tokenizer(const RunFolder& folder, const fs::path& tokenizer) {
 OpenedFolder open_run_folder(const FolderOpening& opening) {
   const auto& [config, begin, tokenizer, dispatch_record] = opening;
   const RunFolder folder{config.train.run_dir};
+  const Kept kept = choose_what_is_kept(opening, folder);
   for (const auto& path : {folder.checkpoints(), folder.models(), folder.log()}) make_folder(path);
   clean_leftovers(folder.checkpoints());
   clean_leftovers(folder.models());
   OpenedFolder opened;
-  keep_metrics(folder, begin, !begin.abandoned.empty());
-  opened.abandoned = move_aside(begin);
+  keep_metrics(folder, begin, kept.metrics);
+  opened.abandoned = move_aside(begin, kept.abandoned);
   set_aside_last_words(folder.root, begin.attempt - 1);
-  opened.changes = keep_configuration(folder, config, begin.attempt);
+  opened.changes = keep_configuration(folder, config, kept);
   keep_tokenizer(folder, tokenizer);
   if (!dispatch_record.empty()) write_file_atomically(folder.dispatch(), dispatch_record);
   log::also_to_file(folder.log_file().string());

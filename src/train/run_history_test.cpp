@@ -98,6 +98,34 @@ TEST_F(RunHistoryTest, OfRanksThatFailTheFirstHasTheLastWord) {
   EXPECT_TRUE(fs::exists(folder_ / "log" / "last-words-003.json"));
 }
 
+TEST_F(RunHistoryTest, WhatWasKeptStaysWhereTheCountOfAttemptsWasLost) {
+  for (const int64_t step : {4, 8}) add_model(step);
+  const auto write = [&](const char* name, const char* text) { write_file_atomically(folder_ / name, text); };
+  add("models/abandoned-001/step-00000008/config.json");
+  add("log/last-words.json");
+  for (const char* name : {"metrics-000.jsonl", "log/last-words-000.json", "configs/config-000.toml"}) {
+    add(name);
+    write(name, "earlier");
+  }
+  write("metrics.jsonl", "{\"step\":8}\n");
+  write("config.toml", "[optimizer]\nlr = 0.5\n");
+  const RunConfig back = config((folder_ / "models" / "step-00000004").string());
+  const auto opened = open_run_folder({back, plan_beginning(back), {}, ""});
+  EXPECT_EQ(opened.abandoned, std::vector{(folder_ / "models/abandoned-002/step-00000008").string()});
+  for (const char* name : {"metrics-000.jsonl", "log/last-words-000.json", "configs/config-000.toml"})
+    EXPECT_EQ(read_file(folder_ / name), "earlier") << name;
+  for (const char* name : {"metrics-001.jsonl", "log/last-words-001.json", "configs/config-001.toml"})
+    EXPECT_TRUE(fs::exists(folder_ / name)) << name;
+}
+
+TEST_F(RunHistoryTest, AConfigurationThatCannotBeReadIsFoundBeforeTheFolderChanges) {
+  for (const int64_t step : {4, 8}) add_model(step);
+  fs::create_directories(folder_ / "config.toml");
+  const RunConfig back = config((folder_ / "models" / "step-00000004").string());
+  EXPECT_SAYS(message_of<IoError>([&] { open_run_folder({back, plan_beginning(back), {}, ""}); }), "config.toml");
+  EXPECT_FALSE(fs::exists(folder_ / "models" / "abandoned-001") || fs::exists(folder_ / "checkpoints"));
+}
+
 TEST_F(RunHistoryTest, WhatIsNewestAndFullIsResumedAndModelsAloneToo) {
   EXPECT_EQ(plan_beginning(config()).from, Beginning::From::kNothing);
   add_model(400);
