@@ -78,6 +78,7 @@ void go_back(const RunConfig& config, const Contents& held, const std::string& p
   begin.from = Beginning::From::kPath;
   begin.path = path;
   begin.asked = place;
+  begin.anew = true;
   begin.abandoned = newer_than(held, path, *step_of_folder_name(path.filename().string()));
 }
 
@@ -160,6 +161,7 @@ Beginning plan_beginning(const RunConfig& config) {
   begin_at_nothing(folder, held);
   begin.from = Beginning::From::kPath;
   begin.path = how;
+  begin.anew = true;
   return begin;
 }
 
@@ -170,6 +172,7 @@ std::string Beginning::to_text() const {
                         {"path", path.string()},
                         {"asked", asked},
                         {"abandoned", paths},
+                        {"anew", anew},
                         {"attempt", attempt},
                         {"notes", notes}}
       .dump();
@@ -182,6 +185,7 @@ Beginning Beginning::from_text(const std::string& text) {
   begin.path = json.at("path").get<std::string>();
   begin.asked = json.at("asked");
   for (const auto& each : json.at("abandoned")) begin.abandoned.emplace_back(each.get<std::string>());
+  begin.anew = json.at("anew");
   begin.attempt = json.at("attempt");
   begin.notes = json.at("notes");
   return begin;

@@ -46,6 +46,12 @@ void drop_redone_lines(const fs::path& path, int64_t resume_step) {
 
 }  // namespace
 
+bool tells_more_than(const fs::path& metrics, int64_t step) {
+  if (!fs::is_regular_file(metrics) || fs::file_size(metrics) == 0) return false;
+  const MappedFile file(metrics);
+  return length_up_to(file.text(), step) < file.text().size();
+}
+
 MetricsLog::MetricsLog(fs::path run_dir, bool tensorboard, int64_t resume_step)
     : run_dir_(std::move(run_dir)), wants_tensorboard_(tensorboard), resume_step_(resume_step) {
   attempt([this] { open_lines(); });

@@ -37,4 +37,7 @@ class MetricsLog {
   std::unique_ptr<TensorBoardWriter> events_;  // likewise
 };
 
+/// Would going on behind `step` drop lines of metrics.jsonl? @throws IoError
+bool tells_more_than(const std::filesystem::path& metrics, int64_t step);
+
 }  // namespace athanor

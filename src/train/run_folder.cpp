@@ -11,6 +11,7 @@
 #include "config/changes.h"
 #include "config/dump.h"
 #include "train/last_words.h"
+#include "train/metrics_log.h"
 #include "train/numbered.h"
 
 namespace athanor {
@@ -62,9 +63,9 @@ Kept choose_what_is_kept(const FolderOpening& opening, const RunFolder& folder) 
   const Beginning& begin = opening.begin;
   Kept kept;
   kept.abandoned = name_for_abandoned(begin);
-  const bool from_nothing = begin.from == Beginning::From::kNothing;
   // Lines of another course are not told again, and lines of a run that begins at step 0 again not at all: both stay.
-  if (fs::exists(folder.metrics()) && (from_nothing || !begin.abandoned.empty()))
+  const bool from_nothing = begin.from == Beginning::From::kNothing && fs::exists(folder.metrics());
+  if (from_nothing || (begin.anew && tells_more_than(folder.metrics(), opening.step)))
     kept.metrics = free_name(folder.metrics(), begin.attempt - 1, read_file(folder.metrics()));
   kept.config_is = dump_run_config(opening.config);
   if (fs::exists(folder.config())) kept.config = read_file(folder.config());
@@ -112,7 +113,7 @@ void keep_tokenizer(const RunFolder& folder, const fs::path& tokenizer) {
 }  // namespace
 
 OpenedFolder open_run_folder(const FolderOpening& opening) {
-  const auto& [config, begin, tokenizer, dispatch_record] = opening;
+  const auto& [config, begin, step, tokenizer, dispatch_record] = opening;
   const RunFolder folder{config.train.run_dir};
   const Kept kept = choose_what_is_kept(opening, folder);
   for (const auto& path : {folder.checkpoints(), folder.models(), folder.log()}) make_folder(path);

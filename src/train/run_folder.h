@@ -39,6 +39,7 @@ struct RunFolder {
 struct FolderOpening {
   const RunConfig& config;
   const Beginning& begin;
+  int64_t step;                     ///< that it goes on behind
   std::filesystem::path tokenizer;  ///< the file that the data was prepared with
   std::string dispatch_record;      ///< for dispatch.json; empty: it stays
 };

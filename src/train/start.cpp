@@ -116,7 +116,7 @@ void open_folder(const StartedRun& run, const Beginning& begin, const fs::path& 
   const TrainState& state = *run.state;
   const auto& tokenizer = run.stages.front().train.sources().front().dataset.tokenizer_file();
   team_of(*run.mesh).on_first([&] {
-    const auto opened = open_run_folder({state.config, begin, tokenizer, state.dispatch_record});
+    const auto opened = open_run_folder({state.config, begin, state.step, tokenizer, state.dispatch_record});
     tell_history(state, begin, from, opened);
     for (const auto& each : opened.abandoned)
       log::warn("went back to step {}: {} is of the course before and stays there; remove it when nobody wants it",
