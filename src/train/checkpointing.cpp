@@ -16,7 +16,6 @@
 #include "checkpoint/model_identity.h"
 #include "checkpoint/rotation.h"
 #include "config/dump.h"
-#include "train/moment_ages.h"
 #include "train/own_place.h"
 #include "train/progress.h"
 #include "train/router_state.h"
@@ -79,14 +78,14 @@ void save_checkpoint(TrainState& state) {
                 model_identity(state.config.model), state_json(state), options);
 }
 
-void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint) {
+void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint, Chosen chosen) {
   const std::string where = checkpoint.folder().string();
   // Moments have the shapes of their time: a vocabulary grows from a model alone.
   auto allowed = state.config.checkpoint.allow_model_change;
   std::erase(allowed, "vocab_size");
   say_what_changes(check_same_model(checkpoint.manifest().model, state.config.model, where, allowed), where);
   apply_progress(state, checkpoint.state(), checkpoint.folder());
-  const Moments moments = choose_moments(state, checkpoint);
+  const Moments moments = choose_moments(state, checkpoint, chosen);
   load_state_pieces(state, checkpoint, moments);
   if (moments == Moments::kFresh) {
     note_fresh_moments(state);

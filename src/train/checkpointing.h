@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "checkpoint/reader.h"
+#include "train/moment_ages.h"
 #include "train/train_state.h"
 
 namespace athanor {
@@ -21,7 +22,7 @@ void save_checkpoint(TrainState& state);
 /// @throws CheckpointError if it is of another model than checkpoint.allow_model_change lets it be, or lacks moments
 /// and checkpoint.fresh_moments does not ask for fresh ones (moment_ages.h); ConfigError if train.seed differs, since
 /// the order of the data would change under the cursor.
-void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint);
+void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint, Chosen chosen = Chosen::kAsNewest);
 
 /// Weights of a model-only checkpoint or another folder of `transformers`, as far as the run's model has them; rows of
 /// a larger vocabulary begin as a fresh model's. Moments stay fresh. Collective.

@@ -139,7 +139,7 @@ TEST_F(Checkpointing, TheFirstUpdateAfterFreshMomentsAtStep20000IsThatOfAFreshRu
   const fs::path path = write_changed(*old, masters);
   TrainState fresh(config("float32", "fresh"), {}), resumed(config("float32", "resumed"), {});
   resumed.config.checkpoint.fresh_moments = true;
-  load_checkpoint(resumed, CheckpointReader::open(path));
+  load_checkpoint(resumed, CheckpointReader::open(path), Chosen::kByName);
   EXPECT_EQ(resumed.step, 20'000);
   for (const auto& entry : fresh.parameters.table()) {
     const Tensor master = old->parameters.master_copy(entry.name);
@@ -166,11 +166,11 @@ TEST_F(Checkpointing, AModelOnlyFolderGoesOnWithMomentsOfNoUpdates) {
 TEST_F(Checkpointing, MomentsThatACheckpointLacksAreRefusedByNameUnlessFreshOnesAreAskedFor) {
   const auto state = trained("float32", "run");
   const auto but_one = [](const std::string& tensor) { return tensor != "exp_avg_sq/model.norm.weight"; };
-  const auto load = [&](bool fresh, const fs::path& path) {
+  const auto load = [&](bool fresh, const fs::path& path, Chosen chosen = Chosen::kByName) {
     auto c = config("float32", "run");
     c.checkpoint.fresh_moments = fresh;
     auto loaded = std::make_unique<TrainState>(c, DataIdentity{});
-    load_checkpoint(*loaded, CheckpointReader::open(path));
+    load_checkpoint(*loaded, CheckpointReader::open(path), chosen);
     return loaded;
   };
   const auto refusal = message_of<CheckpointError>([&] { load(false, write_changed(*state, but_one)); });
@@ -179,10 +179,12 @@ TEST_F(Checkpointing, MomentsThatACheckpointLacksAreRefusedByNameUnlessFreshOnes
   EXPECT_SAYS(message_of<CheckpointError>([&] { load(false, write_changed(*state, masters)); }), "more");
   const auto fresh = load(true, write_changed(*state, but_one));
   EXPECT_EQ(fresh->optimizer.exp_avg().abs().max().item<float>(), 0);
-  // A folder that resume names begins anew as well; the run's own checkpoints keep what they have.
+  // What resume names begins anew, also where the run goes back to a checkpoint of its own; a run that goes on from its
+  // newest keeps what that has.
   EXPECT_EQ(load(true, write_changed(*state, all))->optimizer.exp_avg().abs().max().item<float>(), 0);
   save_checkpoint(*state);
-  const auto own = load(true, checkpoint_of(*state));
+  EXPECT_EQ(load(true, checkpoint_of(*state))->optimizer.exp_avg().abs().max().item<float>(), 0);
+  const auto own = load(true, checkpoint_of(*state), Chosen::kAsNewest);
   EXPECT_GT(own->optimizer.exp_avg().abs().max().item<float>(), 0);
   EXPECT_TRUE(own->fresh_since.empty());
   // An imported run has taken no step and has none.

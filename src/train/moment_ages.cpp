@@ -4,21 +4,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "train/run_folder.h"
 
 namespace athanor {
-namespace fs = std::filesystem;
 namespace {
 
 using nlohmann::json;
 
 constexpr size_t kMaxNamed = 4;  // in a message; the rest is counted
-
-bool is_of_this_run(const TrainState& state, const fs::path& checkpoint) {
-  const auto own = RunFolder{state.config.train.run_dir}.checkpoints();
-  std::error_code unknown;
-  return fs::weakly_canonical(checkpoint.parent_path(), unknown) == fs::weakly_canonical(own, unknown);
-}
 
 std::string some_of(std::vector<std::string> names) {
   const size_t count = names.size();
@@ -62,10 +54,9 @@ void note_fresh_moments(TrainState& state) {
   state.set_fresh_since(std::move(fresh_since));
 }
 
-Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoint) {
+Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoint, Chosen chosen) {
   const auto missing = missing_moments(state.config.model, checkpoint);
-  const bool own = is_of_this_run(state, checkpoint.folder());
-  if (state.config.checkpoint.fresh_moments && (!own || !missing.empty())) {
+  if (state.config.checkpoint.fresh_moments && (chosen == Chosen::kByName || !missing.empty())) {
     log::info("fresh moments from step {} on, as checkpoint.fresh_moments asks: those of {} are {}", state.step,
               checkpoint.folder().string(), missing.empty() ? "not read" : "not all there");
     return Moments::kFresh;

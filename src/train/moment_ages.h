@@ -19,9 +19,15 @@ void apply_updates(TrainState& state, const nlohmann::json& updates, const std::
 /// The moments of all parameters are zero now.
 void note_fresh_moments(TrainState& state);
 
+/// How a start came by its checkpoint.
+enum class Chosen {
+  kByName,   ///< checkpoint.resume names it, of this run or of another
+  kAsNewest  ///< the run goes on
+};
+
 /// Are the moments to be read, or to begin at zero? They begin where checkpoint.fresh_moments asks for it (of a run
-/// that goes on from its own checkpoints only if these lack some), and in a run that has not taken a step.
-/// @throws CheckpointError naming the moments that the checkpoint lacks, if nobody asked.
-Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoint);
+/// that goes on, whose request was met before, only if its checkpoint lacks some), and in a run that has not taken a
+/// step. @throws CheckpointError naming the moments that the checkpoint lacks, if nobody asked.
+Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoint, Chosen chosen);
 
 }  // namespace athanor

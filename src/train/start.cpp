@@ -31,7 +31,7 @@ namespace {
 // A full checkpoint, or a model-only one whose moments start fresh.
 void resume_from_path(TrainState& state, const fs::path& path) {
   if (fs::exists(path / kManifestName)) {
-    load_checkpoint(state, open_verified(path, team_of(state.mesh)));
+    load_checkpoint(state, open_verified(path, team_of(state.mesh)), Chosen::kByName);
     log::info("resumed from {} at step {}", path.string(), state.step);
     return;
   }

@@ -236,6 +236,16 @@ def test_a_run_goes_back_to_an_older_full_checkpoint_of_its_own(run):
     assert "step-00000008" in [path.name for path in (run.folder / "checkpoints" / "abandoned-002").iterdir()]
 
 
+def test_fresh_moments_are_given_to_a_return_to_a_full_checkpoint_and_not_to_its_resume(run):
+    run.train("optimizer.schedule=constant")
+    back = [f"checkpoint.resume={run.folder}/checkpoints/step-00000006", "checkpoint.fresh_moments=true", "optimizer.schedule=constant"]
+    done = run.train(*back, "train.steps=7")
+    assert "fresh moments from step 6 on" in done.stderr
+    assert events(run, "went_back")[0]["moments"] == "fresh"
+    done = run.train(*back)
+    assert "passed over" in done.stderr and events(run, "resume")[-1]["moments"] == "kept"
+
+
 # ---- the model of a model-only folder
 
 
