@@ -6,8 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/rotation.h"
+#include "train/course.h"
 #include "train/own_place.h"
 #include "train/run_folder.h"
 #include "train/run_history.h"
@@ -118,6 +120,25 @@ void go_on(const RunConfig& config, const RunFolder& folder, const Contents& hel
                   folder.checkpoints().string()));
 }
 
+// A job that is queued again gives the same command: it goes back once, and then on from what it saved. Another course
+// from the same place is another request.
+void answer_request(const RunConfig& config, const RunFolder& folder, const Contents& held, const std::string& place,
+                    Beginning& begin) {
+  if (held.history.asked != place || !held.history.saved_since_asked) return go_back(config, held, place, begin);
+  if (const auto changes = changes_of_course(config); !changes.empty()) {
+    go_back(config, held, place, begin);
+    begin.notes.push_back(
+        fmt::format("going back to {} once more, for another course: {}", begin.path.string(), join(changes)));
+    return;
+  }
+  go_on(config, folder, held, begin);
+  begin.notes.push_back(fmt::format(
+      "checkpoint.resume ({}) was passed over: this run went back there before with the same configuration, "
+      "and has saved since; to go back once more, change what the new course is to differ in (optimizer.lr, "
+      "say), or begin it in another train.run_dir",
+      config.checkpoint.resume));
+}
+
 }  // namespace
 
 Beginning plan_beginning(const RunConfig& config) {
@@ -145,16 +166,16 @@ Beginning plan_beginning(const RunConfig& config) {
     return begin;
   }
   const std::string place = asked_place(folder, how);
-  if (!place.empty() && (asked != place || !held.history.saved_since_asked)) {
-    go_back(config, held, place, begin);
+  if (!place.empty()) {
+    answer_request(config, folder, held, place, begin);
     return begin;
   }
-  if (!place.empty() || held.saved()) {
+  if (held.saved()) {
     go_on(config, folder, held, begin);
-    begin.notes.push_back(fmt::format("checkpoint.resume ({}) was passed over: this run {}", how,
-                                      place.empty()
-                                          ? "has gone on since; to branch off there, name another train.run_dir"
-                                          : "went back there before, and has saved since"));
+    begin.notes.push_back(
+        fmt::format("checkpoint.resume ({}) was passed over: this run has gone on since; to branch off there, name "
+                    "another train.run_dir",
+                    how));
     return begin;
   }
   require_checkpoint(how);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "checkpoint/test_folder.h"
+#include "config/dump.h"
 #include "train/beginning.h"
 #include "train/last_words.h"
 #include "train/run_folder.h"
@@ -216,6 +217,27 @@ TEST_F(RunHistoryTest, WhatWasLeftBehindAtAReturnIsOfAnotherCourse) {
   add("checkpoints/abandoned-002/step-00000008/manifest.json");
   const auto path = (folder_ / "checkpoints" / "abandoned-002" / "step-00000008").string();
   EXPECT_SAYS(refusal<ConfigError>(config(path)), "are of another course");
+}
+
+TEST_F(RunHistoryTest, AnotherCourseFromTheSamePlaceIsAnotherRequest) {
+  for (const int64_t step : {4, 8}) add_model(step);
+  RunConfig run = config((folder_ / "models" / "step-00000004").string());
+  EventLog log(events(), 2);
+  log.add("went_back", 4, {{"asked", "models/step-00000004"}});
+  log.add("save", 8);
+  write_file_atomically(folder_ / "config.toml", dump_run_config(run));
+  const Beginning same = plan_beginning(run);
+  EXPECT_TRUE(same.asked.empty());
+  EXPECT_SAYS(same.notes.back(), "to go back once more");
+  run.train.steps += 10;  // longer, elsewhere and with what the data say: the same course
+  run.train.num_threads = 3;
+  run.data.seq_len = 0;
+  EXPECT_TRUE(plan_beginning(run).asked.empty());
+  run.optimizer.lr = 0.25;
+  const Beginning other = plan_beginning(run);
+  EXPECT_EQ(other.asked, "models/step-00000004");
+  EXPECT_EQ(other.abandoned.size(), 1u);
+  EXPECT_SAYS(other.notes.back(), "for another course: optimizer.lr was");
 }
 
 TEST_F(RunHistoryTest, FullCheckpointsOfBeforeTheReturnDoNotCountUntilOneIsWritten) {

@@ -236,6 +236,21 @@ def test_a_run_goes_back_to_an_older_full_checkpoint_of_its_own(run):
     assert "step-00000008" in [path.name for path in (run.folder / "checkpoints" / "abandoned-002").iterdir()]
 
 
+def test_one_place_is_gone_back_to_with_several_learning_rates_and_once_with_each(run):
+    run.train("optimizer.schedule=constant", "checkpoint.model_interval=2")
+    back = ["optimizer.schedule=constant", "checkpoint.model_interval=2", f"checkpoint.resume={run.folder / 'models' / 'step-00000004'}"]
+    run.train(*back, "optimizer.lr=0.005")
+    first = run.metrics()
+    done = run.train(*back, "optimizer.lr=0.003")
+    assert "once more, for another course: optimizer.lr was 0.005, is 0.003" in done.stderr and "went back to step 4" in done.stderr
+    assert steps(run) == list(range(1, 9)) and run.metrics()[5]["loss"] != first[5]["loss"]
+    assert sorted(path.name for path in (run.folder / "models").glob("abandoned-*")) == ["abandoned-002", "abandoned-003"]
+    for settings in (["optimizer.lr=0.003"], ["optimizer.lr=0.003", "train.steps=9", "train.num_threads=1"]):
+        done = run.train(*back, *settings)
+        assert "passed over" in done.stderr and "change what the new course is to differ in" in done.stderr
+    assert len(events(run, "went_back")) == 2 and steps(run) == list(range(1, 10))
+
+
 def test_fresh_moments_are_given_to_a_return_to_a_full_checkpoint_and_not_to_its_resume(run):
     run.train("optimizer.schedule=constant")
     back = [f"checkpoint.resume={run.folder}/checkpoints/step-00000006", "checkpoint.fresh_moments=true", "optimizer.schedule=constant"]
