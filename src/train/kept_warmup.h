@@ -8,7 +8,8 @@ namespace athanor {
 
 /// A warm-up that nobody set follows from the steps (config/defaults.h). Where these were raised since, a run that goes
 /// on would warm up again, so it keeps the one in the configuration of the attempt before: in train.run_dir, or in the
-/// run that checkpoint.resume names a checkpoint of. Collective over `team`.
+/// run that checkpoint.resume names a checkpoint of. A configuration that cannot be read is named by a warning.
+/// Collective over `team`.
 void keep_warmup(RunConfig& config, const Team& team);
 
 }  // namespace athanor
