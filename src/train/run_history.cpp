@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int64_t kMaxAttempts = 1'000'000'000;  // a start each second for thirty years; more was never counted here
+
 double unix_time_s() {
   using namespace std::chrono;
   return static_cast<double>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count()) / 1000;
@@ -30,7 +32,8 @@ T value_of(const json& line, const char* key, T otherwise) {
 void read_event(const json& line, RunHistory& history) {
   const auto event = value_of<std::string>(line, "event", "");
   history.known = true;
-  history.attempts = std::max(history.attempts, value_of<int64_t>(line, "attempt", 0));
+  if (const auto attempt = value_of<int64_t>(line, "attempt", 0); attempt <= kMaxAttempts)
+    history.attempts = std::max(history.attempts, attempt);
   history.complete = event == "end" && value_of<int64_t>(line, "exit_code", 1) == 0;
   if (event == "save") history.saved = history.saved_since_asked = true;
   const auto asked = value_of<std::string>(line, "asked", "");

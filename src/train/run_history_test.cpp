@@ -67,6 +67,14 @@ TEST_F(RunHistoryTest, LinesAreAddedAndReadBackWhateverWasTornBetween) {
   EXPECT_EQ(history.asked, "models/step-00000004");
 }
 
+TEST_F(RunHistoryTest, AnAttemptThatNobodyCountedToIsNotGoneOnFrom) {
+  EventLog(events(), 2).add("start", 0);
+  EventLog(events(), INT64_MAX).add("resume", 4);
+  std::ofstream(events(), std::ios::app) << R"({"event":"resume","attempt":18446744073709551615,"step":4})"
+                                         << "\n";
+  EXPECT_EQ(plan_beginning(config()).attempt, 3);
+}
+
 TEST_F(RunHistoryTest, ADiskThatTakesNoLineIsNoError) {
   fs::create_directories(folder_);
   fs::create_symlink("/dev/full", events());
