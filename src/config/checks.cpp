@@ -114,6 +114,8 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
                 "parallelism.expert_parallel_degree ({}) must divide model.num_experts ({})",
                 parallelism.expert_parallel_degree, model.num_experts);
   check_exportable(config, found);
+  found.require(!checkpoint.resume.empty(),
+                "checkpoint.resume is \"\": set it to \"auto\", \"never\" or the path of a checkpoint");
   for (const auto& line : find_mapping_faults(parallelism.mapping)) found.require(false, "{}", line);
   for (auto& line : found.take()) lines.push_back(std::move(line));
   return lines;

@@ -173,6 +173,12 @@ TEST(Numbers, AModelThatNoTextWasReadForIsHeldToTheSameBounds) {
       << lines[1];
 }
 
+TEST(Numbers, AnEmptyPathIsNoPlaceToResumeFrom) {
+  EXPECT_NE(refusal_of("checkpoint.resume", "\"\"").find("set it to \"auto\", \"never\" or the path"),
+            std::string::npos);
+  EXPECT_EQ(refusal_of("checkpoint.resume", "never"), "");
+}
+
 TEST(Numbers, ARunNeedsAFolder) {
   EXPECT_NE(refusal_of("train.run_dir", "\"\"").find("train.run_dir: expected the path of a folder"),
             std::string::npos);
