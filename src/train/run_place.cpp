@@ -1,6 +1,7 @@
 #include "train/run_place.h"
 
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 
@@ -24,6 +25,16 @@ bool holds(const fs::path& folder, const char* name) {
   return fs::exists(folder / name, ignored);
 }
 
+// Of data or of a checkpoint, by the format that its beginning names: others call files so, too.
+bool holds_our_manifest(const fs::path& folder) {
+  constexpr size_t kBeginning = 4096;  // a checkpoint's may have 250 MB
+  std::string text(kBeginning, '\0');
+  std::ifstream file(folder / "manifest.json", std::ios::binary);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text.find("\"athanor-data\"") != std::string::npos || text.find("\"athanor-checkpoint\"") != std::string::npos;
+}
+
 // The folder that `path` is in below `root`; empty if it is not below it.
 std::string folder_below(const fs::path& root, const fs::path& path) {
   const auto relative = path.lexically_relative(root);
@@ -36,7 +47,7 @@ std::string folder_below(const fs::path& root, const fs::path& path) {
 void refuse_misplaced_run(const RunConfig& config) {
   const fs::path run = resolved(config.train.run_dir);
   for (fs::path at = run;; at = at.parent_path()) {
-    ATHANOR_CHECK(!holds(at, "manifest.json"),
+    ATHANOR_CHECK(!holds_our_manifest(at),
                   "train.run_dir ({}) {} {}, which holds prepared data or a checkpoint (manifest.json); name another "
                   "folder",
                   config.train.run_dir, at == run ? "is" : "lies in", at.string());

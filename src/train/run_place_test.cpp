@@ -17,7 +17,7 @@ class RunPlace : public FolderTest {
     FolderTest::SetUp();
     for (const char* folder : {"data", "run/checkpoints/step-00000001", "runs"})
       fs::create_directories(folder_ / folder);
-    write_file_atomically(folder_ / "data/manifest.json", "{}");
+    write_file_atomically(folder_ / "data/manifest.json", R"({"format": "athanor-data", "version": 2})");
     write_file_atomically(folder_ / "run/metrics.jsonl", "");
     write_file_atomically(folder_ / "run/config.toml", "");
   }
@@ -40,6 +40,18 @@ TEST_F(RunPlace, ARunIsNotWrittenIntoDataACheckpointOrAnotherRun) {
   EXPECT_NE(refused("run/second").find("the folder of another run"), std::string::npos);
   fs::create_directory_symlink(folder_ / "data", folder_ / "link");
   EXPECT_NE(refused("link/run").find("which holds prepared data"), std::string::npos);
+}
+
+TEST_F(RunPlace, AManifestOfSomethingElseIsInNobodysWay) {
+  for (const char* text : {"{}", "", R"({"format": "other", "name": "athanor"})"}) {
+    write_file_atomically(folder_ / "runs/manifest.json", text);
+    EXPECT_EQ(refused("runs/new"), "") << text;
+  }
+  write_file_atomically(folder_ / "runs/manifest.json", "{\"hash\": \"0\",\n\"format\": \"athanor-checkpoint\"");
+  EXPECT_SAYS(refused("runs/new"), "a checkpoint (manifest.json)");
+  fs::remove(folder_ / "runs/manifest.json");
+  fs::create_directories(folder_ / "runs/manifest.json");
+  EXPECT_EQ(refused("runs/new"), "");
 }
 
 TEST_F(RunPlace, DataDoNotLieWhereARunWrites) {
