@@ -21,15 +21,32 @@ namespace {
 // What lies in the folder.
 struct Contents {
   std::vector<StepFolder> full, models;  // newest first
-  bool metrics = false;
+  std::string remains;                   // the name of what only a run leaves; "" if nothing does
   RunHistory history;
 
   bool saved() const { return !full.empty() || !models.empty(); }
-  bool any() const { return saved() || metrics || history.known; }
+  bool any() const { return saved() || !remains.empty() || history.known; }
 };
 
+// A configuration alone is none: people put theirs there. Nor are empty folders.
+std::string find_remains(const RunFolder& folder) {
+  const fs::path tokenizer = folder.tokenizer();
+  for (const fs::path& path : {folder.metrics(), tokenizer, folder.log_file(), folder.last_words(), folder.dispatch()})
+    if (!path.empty() && fs::exists(path)) return path.lexically_relative(folder.root).string();
+  if (!fs::is_directory(folder.root)) return "";
+  for (const fs::path& parent : {folder.root, folder.checkpoints(), folder.models(), folder.configs()}) {
+    if (!fs::is_directory(parent)) continue;
+    for (const auto& entry : fs::directory_iterator(parent)) {
+      const std::string name = entry.path().filename().string();
+      for (const char* kept : {"metrics-*.jsonl", "abandoned-*", "config-*.toml"})
+        if (matches_wildcard(kept, name)) return entry.path().lexically_relative(folder.root).string();
+    }
+  }
+  return "";
+}
+
 Contents look_into(const RunFolder& folder) {
-  return {list_recoverable(folder.checkpoints()), list_recoverable(folder.models()), fs::exists(folder.metrics()),
+  return {list_recoverable(folder.checkpoints()), list_recoverable(folder.models()), find_remains(folder),
           read_history(folder.events())};
 }
 
@@ -95,9 +112,11 @@ void begin_at_nothing(const RunFolder& folder, const Contents& held) {
                            "{} holds a run that is complete and kept nothing to go on from (checkpoint.interval and "
                            "checkpoint.model_interval were 0): {}",
                            root, instead);
-  ATHANOR_CHECK_CHECKPOINT(held.history.known,
-                           "{} holds the metrics of a run but no checkpoint to go on from: put one back, {}", root,
-                           instead);
+  ATHANOR_CHECK_CHECKPOINT(
+      held.history.known,
+      "{} holds {} of a run, but no history (events.jsonl) and no checkpoint to go on from: put one "
+      "back, {}",
+      root, held.remains, instead);
 }
 
 void go_on(const RunConfig& config, const RunFolder& folder, const Contents& held, Beginning& begin) {

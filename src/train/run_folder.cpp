@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -116,6 +117,9 @@ OpenedFolder open_run_folder(const FolderOpening& opening) {
   const auto& [config, begin, step, tokenizer, dispatch_record] = opening;
   const RunFolder folder{config.train.run_dir};
   const Kept kept = choose_what_is_kept(opening, folder);
+  make_folder(folder.root);
+  // First, so that a process which is killed on the way leaves a run that has begun rather than remains of one.
+  std::ofstream(folder.events(), std::ios::app);
   for (const auto& path : {folder.checkpoints(), folder.models(), folder.log()}) make_folder(path);
   clean_leftovers(folder.checkpoints());
   clean_leftovers(folder.models());

@@ -31,7 +31,6 @@ T value_of(const json& line, const char* key, T otherwise) {
 
 void read_event(const json& line, RunHistory& history) {
   const auto event = value_of<std::string>(line, "event", "");
-  history.known = true;
   if (const auto attempt = value_of<int64_t>(line, "attempt", 0); attempt <= kMaxAttempts)
     history.attempts = std::max(history.attempts, attempt);
   history.complete = event == "end" && value_of<int64_t>(line, "exit_code", 1) == 0;
@@ -54,7 +53,8 @@ bool ends_within_a_line(const fs::path& path) {
 
 RunHistory read_history(const fs::path& events) {
   RunHistory history;
-  if (!fs::is_regular_file(events)) return history;
+  history.known = fs::is_regular_file(events);
+  if (!history.known) return history;
   std::istringstream lines(read_file(events));
   for (std::string line; std::getline(lines, line);) {
     const json parsed = json::parse(line, nullptr, /*allow_exceptions=*/false);

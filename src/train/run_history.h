@@ -23,7 +23,7 @@ namespace athanor {
 
 /// What a start needs to know of those before it.
 struct RunHistory {
-  bool known = false;     ///< there is a history: a folder of an older version has none
+  bool known = false;     ///< there is a history, if an empty one: a folder of an older version has none
   int64_t attempts = 0;   ///< so far
   bool saved = false;     ///< anything, ever
   bool complete = false;  ///< the last attempt ended with everything done

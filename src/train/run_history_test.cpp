@@ -172,7 +172,7 @@ TEST_F(RunHistoryTest, WhatIsNewestAndFullIsResumedAndModelsAloneToo) {
 
 TEST_F(RunHistoryTest, AFolderWithoutAnythingToGoOnFromIsRefusedUnlessNothingWasEverSaved) {
   add("metrics.jsonl");
-  EXPECT_NE(refusal<CheckpointError>(config()).find("no checkpoint to go on from"), std::string::npos);
+  EXPECT_NE(refusal<CheckpointError>(config()).find("and no checkpoint to go on from"), std::string::npos);
   EventLog log(events(), 1);
   log.add("start", 0);
   EXPECT_EQ(plan_beginning(config()).from, Beginning::From::kNothing);
@@ -180,6 +180,26 @@ TEST_F(RunHistoryTest, AFolderWithoutAnythingToGoOnFromIsRefusedUnlessNothingWas
   log.add("save", 3);
   EXPECT_NE(refusal<CheckpointError>(config()).find("checkpoints are gone"), std::string::npos);
   EXPECT_NE(refusal<ConfigError>(config("never")).find("holds a run already"), std::string::npos);
+}
+
+TEST_F(RunHistoryTest, WhatOnlyARunLeavesIsNotBegunUpon) {
+  for (const char* name : {"tokenizer.json", "log/train.log", "metrics-001.jsonl", "configs/config-001.toml",
+                           "models/abandoned-002/step-00000008/config.json"}) {
+    add(name);
+    EXPECT_SAYS(refusal<CheckpointError>(config()), "of a run, but no history") << name;
+    EXPECT_SAYS(refusal<ConfigError>(config("never")), "holds a run already") << name;
+    fs::remove_all(folder_ / *fs::path(name).begin());
+  }
+  for (const char* name : {"config.toml", "log/of-mine.txt", "notes.txt"}) add(name);
+  EXPECT_EQ(plan_beginning(config()).from, Beginning::From::kNothing);
+}
+
+TEST_F(RunHistoryTest, AStartThatIsCutWhileItOpensTheFolderMayBeRepeated) {
+  add("data/tokenizer.json");
+  const RunConfig run = config();
+  open_run_folder({run, plan_beginning(run), 0, folder_ / "data/tokenizer.json", ""});
+  EXPECT_TRUE(fs::exists(folder_ / "tokenizer.json"));  // and killed here, before its first event
+  EXPECT_EQ(plan_beginning(run).from, Beginning::From::kNothing);
 }
 
 TEST_F(RunHistoryTest, APlaceInsideIsGoneBackToOnceAndWhatIsNewerIsNamed) {
