@@ -131,6 +131,7 @@ void go_on(const RunConfig& config, const RunFolder& folder, const Contents& hel
   }
   begin.from = Beginning::From::kPath;
   begin.path = held.models.front().path;
+  if (held.models.size() > 1) begin.older = held.models[1].path;
   begin.notes.push_back(
       fmt::format("{} has {}: going on from the newest model, with FRESH MOMENTS; where that is not meant, stop the "
                   "run, put a full "
@@ -208,13 +209,9 @@ Beginning plan_beginning(const RunConfig& config) {
 std::string Beginning::to_text() const {
   nlohmann::json paths = nlohmann::json::array();
   for (const auto& each : abandoned) paths.push_back(each.string());
-  return nlohmann::json{{"from", static_cast<int>(from)},
-                        {"path", path.string()},
-                        {"asked", asked},
-                        {"abandoned", paths},
-                        {"anew", anew},
-                        {"attempt", attempt},
-                        {"notes", notes}}
+  return nlohmann::json{
+      {"from", static_cast<int>(from)}, {"path", path.string()}, {"asked", asked},     {"abandoned", paths},
+      {"older", older.string()},        {"anew", anew},          {"attempt", attempt}, {"notes", notes}}
       .dump();
 }
 
@@ -225,6 +222,7 @@ Beginning Beginning::from_text(const std::string& text) {
   begin.path = json.at("path").get<std::string>();
   begin.asked = json.at("asked");
   for (const auto& each : json.at("abandoned")) begin.abandoned.emplace_back(each.get<std::string>());
+  begin.older = json.at("older").get<std::string>();
   begin.anew = json.at("anew");
   begin.attempt = json.at("attempt");
   begin.notes = json.at("notes");

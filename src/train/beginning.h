@@ -26,6 +26,7 @@ struct Beginning {
   std::filesystem::path path;
   std::string asked;                             ///< checkpoint.resume as a place inside the folder, where it is taken
   std::vector<std::filesystem::path> abandoned;  ///< of its own, newer than `path`: to be moved aside
+  std::filesystem::path older;                   ///< the model before, where `path` is the run's newest
   bool anew = false;                             ///< not from the newest of its own: another course begins there
   int64_t attempt = 1;                           ///< of this start
   std::vector<std::string> notes;                ///< for the log: what was passed over, and why

@@ -40,6 +40,16 @@ void resume_from_path(TrainState& state, const fs::path& path) {
   log::info("restarted from the model in {} at step {}, with fresh moments", path.string(), state.step);
 }
 
+// The newest model of a run that keeps no full checkpoint may be damaged; what is older is gone back to on request.
+void resume_from_newest_model(TrainState& state, const Beginning& begin) {
+  try {
+    resume_from_path(state, begin.path);
+  } catch (const CheckpointError& error) {
+    fail<CheckpointError>("{}; to go on from the model before, set checkpoint.resume = \"{}\"", error.what(),
+                          begin.older.string());
+  }
+}
+
 // @return the folder it was loaded from.
 fs::path resume_from_newest(TrainState& state, const RunFolder& folder) {
   const auto newest = open_newest_verified(folder.checkpoints(), team_of(state.mesh));
@@ -86,7 +96,9 @@ Beginning agree_on_beginning(const RunConfig& config, const Team& team) {
 fs::path fill_state(TrainState& state, const Beginning& begin) {
   switch (begin.from) {
     case Beginning::From::kNewest: return resume_from_newest(state, RunFolder{state.config.train.run_dir});
-    case Beginning::From::kPath: resume_from_path(state, begin.path); return begin.path;
+    case Beginning::From::kPath:
+      begin.older.empty() ? resume_from_path(state, begin.path) : resume_from_newest_model(state, begin);
+      return begin.path;
     case Beginning::From::kNothing: break;
   }
   start_fresh(state);

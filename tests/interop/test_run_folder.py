@@ -154,6 +154,21 @@ def test_a_run_whose_checkpoints_were_emptied_goes_on_from_its_newest_model(run)
     assert [line["attempt"] for line in run.metrics()] == [1] * 5 + [2] * 3
 
 
+@pytest.mark.parametrize("damage", ["model.safetensors", "athanor.json"])
+def test_where_the_newest_model_is_damaged_the_one_before_is_named(run, damage):
+    run.train(*MODELS_ALONE, "train.steps=4", "optimizer.schedule=constant")
+    path = run.folder / "models" / "step-00000004" / damage
+    path.write_bytes(path.read_bytes()[:100])
+    before = contents(run.folder)
+    done = run.train(*MODELS_ALONE, "optimizer.schedule=constant", check=False)
+    older = run.folder / "models" / "step-00000002"
+    assert done.returncode == 2 and f'checkpoint.resume = "{older}"' in errors(done)[0], done.stderr
+    assert contents(run.folder) == before
+    run.train(*MODELS_ALONE, "optimizer.schedule=constant", f"checkpoint.resume={older}")
+    assert steps(run) == list(range(1, 9))
+    assert (run.folder / "models" / "abandoned-002" / "step-00000004").exists()
+
+
 def test_a_run_that_lost_all_it_had_saved_is_refused(run):
     run.train("train.steps=5")
     for name in ("checkpoints", "models"):
