@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -139,7 +140,8 @@ inline Check<std::string> one_of(std::vector<std::string> allowed) {
 }
 inline Check<std::vector<std::string>> each_one_of(std::vector<std::string> allowed) {
   const auto single = one_of(std::move(allowed));
-  return {"a list of " + single.expected.substr(4), [single](const std::vector<std::string>& list) {
+  return {"a list of " + single.expected.substr(std::string_view("one of ").size()),
+          [single](const std::vector<std::string>& list) {
             for (const auto& item : list) {
               if (!single.holds(item)) return false;
             }

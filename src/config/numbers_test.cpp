@@ -179,6 +179,12 @@ TEST(Numbers, AnEmptyPathIsNoPlaceToResumeFrom) {
   EXPECT_EQ(refusal_of("checkpoint.resume", "never"), "");
 }
 
+TEST(Numbers, AListOfNamesSaysWhichTheyMayBe) {
+  EXPECT_NE(
+      refusal_of("checkpoint.allow_model_change", "[\"width\"]").find("expected a list of rope_theta, rope_scaling"),
+      std::string::npos);
+}
+
 TEST(Numbers, ARunNeedsAFolder) {
   EXPECT_NE(refusal_of("train.run_dir", "\"\"").find("train.run_dir: expected the path of a folder"),
             std::string::npos);
