@@ -13,6 +13,7 @@ bool IoError::is_for_the_user(int error_number) {
     case ENOTDIR:
     case EISDIR:
     case EACCES:
+    case EPERM:
     case EROFS:
     case ENOSPC:
     case EDQUOT: return true;

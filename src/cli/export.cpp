@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
+#include "cli/whole_number.h"
 
 namespace athanor {
 
@@ -25,6 +26,7 @@ void add_export_command(CLI::App& app) {
       ->add_option("--max-shard-size", arguments->max_shard_bytes,
                    "Weights beyond it go into several files with an index; 500MB, 5GB, …")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true).description(""))
+      ->transform(without_sign())
       ->check(CLI::PositiveNumber.description(""))
       ->capture_default_str();
   command->add_flag("--overwrite", arguments->overwrite, "Replace the folder if it is there");

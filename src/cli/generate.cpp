@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
+#include "cli/whole_number.h"
 
 namespace athanor {
 
@@ -33,6 +34,7 @@ void add_generate_command(CLI::App& app) {
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command->add_option("--seed", arguments->seed, "Of the sampling; the same seed gives the same text")
+      ->transform(without_sign())
       ->capture_default_str();
   command->add_option("--dtype", arguments->dtype, "Of the computation")
       ->check(CLI::IsMember({"bfloat16", "float32"}))

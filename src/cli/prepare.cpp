@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/whole_number.h"
 #include "data/documents/selection.h"
 #include "data/tokenizer/tokenizer_files.h"
 
@@ -72,7 +73,9 @@ void add_prepare_command(CLI::App& app) {
   auto* command = app.add_subcommand("prepare", "Turn documents into shuffled training instances");
   command->add_option("--tokenizer", options->tokenizer, kTokenizerHelp);
   command->add_option("--seq-len", options->seq_len, "Tokens of an instance");
-  command->add_option("--seed", options->seed, "Of the permutation of the instances")->default_str("1");
+  command->add_option("--seed", options->seed, "Of the permutation of the instances")
+      ->transform(without_sign())
+      ->default_str("1");
   command->add_option("--out", options->out, "The folder to write, whole or not at all")->required();
   auto* text_field =
       command->add_option("--text-field", options->documents.text_field, "The field of JSON rows that holds the text");
@@ -90,6 +93,7 @@ void add_prepare_command(CLI::App& app) {
           "What the whole process may take: 256M, 4G (default: half of what is available); the result does not "
           "depend on it")
       ->transform(CLI::AsSizeValue(false).description(""))
+      ->transform(without_sign())
       ->type_name("SIZE");
   command
       ->add_option_function<std::string>(
@@ -103,6 +107,7 @@ void add_prepare_command(CLI::App& app) {
       ->default_str("fail");
   command->add_option("--shard-bytes", options->shard_bytes, "Largest size of a shard")
       ->transform(CLI::AsSizeValue(false).description(""))
+      ->transform(without_sign())
       ->type_name("SIZE")
       ->default_str("256M");
   command->add_flag("--overwrite", options->overwrite, "Replace prepared data that is in the folder already");

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/whole_number.h"
 #include "data/documents/documents.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/post_processor.h"
@@ -79,6 +80,7 @@ void add_train(CLI::App& parent) {
       ->allow_extra_args(false)  // or it would swallow the inputs
       ->capture_default_str();
   command->add_option("--min-frequency", arguments->training.min_frequency, "How often a pair must occur to be joined")
+      ->transform(without_sign())
       ->capture_default_str();
   command->add_option("--text-field", arguments->documents.text_field, "The field of JSON rows that holds the text")
       ->capture_default_str();

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/rotation.h"
+#include "config/toml_reader.h"
 #include "train/course.h"
 #include "train/own_place.h"
 #include "train/run_folder.h"
@@ -140,6 +141,15 @@ void go_on(const RunConfig& config, const RunFolder& folder, const Contents& hel
                   folder.checkpoints().string()));
 }
 
+// Where the run began elsewhere, that may be gone by now; a place that is nothing and was never named is a mistake.
+bool names_what_it_did(const RunFolder& folder, const std::string& how) {
+  try {
+    return load_run_config(folder.config()).checkpoint.resume == how;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // A job that is queued again gives the same command: it goes back once, and then on from what it saved. Another course
 // from the same place is another request.
 void answer_request(const RunConfig& config, const RunFolder& folder, const Contents& held, const std::string& place,
@@ -191,6 +201,7 @@ Beginning plan_beginning(const RunConfig& config) {
     return begin;
   }
   if (held.saved()) {
+    if (!names_what_it_did(folder, how)) require_checkpoint(how);
     go_on(config, folder, held, begin);
     begin.notes.push_back(
         fmt::format("checkpoint.resume ({}) was passed over: this run has gone on since; to branch off there, name "

@@ -68,4 +68,13 @@ void refuse_misplaced_run(const RunConfig& config) {
   }
 }
 
+void refuse_moved_run(const std::string& config_file, const RunConfig& config) {
+  const fs::path folder = resolved(config_file).parent_path();
+  const bool is_kept = fs::path(config_file).filename() == "config.toml" && holds(folder, "events.jsonl");
+  ATHANOR_CHECK(!is_kept || resolved(config.train.run_dir) == folder,
+                "{} is of the run in {}, but says train.run_dir = \"{}\", where it was before: add --set "
+                "train.run_dir={} to go on with it, or name another train.run_dir to begin a run like it",
+                config_file, folder.string(), config.train.run_dir, folder.string());
+}
+
 }  // namespace athanor

@@ -233,3 +233,10 @@ def test_a_killed_prepare_leaves_no_output_and_the_next_one_works(athanor, small
     athanor.run("prepare", *arguments)
     assert not list(tmp_path.glob(".*"))
     assert len(shards(tmp_path / "out")) > 0
+
+
+@pytest.mark.parametrize("option, value", [("--seed", -1), ("--seed", 10**20), ("--shard-bytes", -1), ("--memory", "-5M")])
+def test_a_number_that_does_not_fit_is_refused_and_not_wrapped_around(athanor, tmp_path, option, value):
+    done = athanor.run("prepare", "--tokenizer", "t.json", "--seq-len", 64, "--out", tmp_path / "out", f"{option}={value}", "d.jsonl",
+                       check=False)
+    assert done.returncode == 2 and str(value) in done.stderr and not (tmp_path / "out").exists(), done.stderr

@@ -469,3 +469,23 @@ def test_config_prints_the_model_that_model_from_names(athanor, model, tmp_path)
 def test_an_empty_configuration_file_is_the_defaults(athanor, tmp_path):
     (tmp_path / "empty.toml").write_text("")
     assert athanor.run("config", tmp_path / "empty.toml").stdout == athanor.run("config").stdout
+
+
+def test_a_place_to_resume_from_that_is_nothing_is_refused_though_the_run_has_saved(run):
+    run.train()
+    before = contents(run.folder)
+    for place in (str(run.folder.parent / "rnu" / "checkpoints" / "step-00000006"), "lastest"):
+        done = run.train("train.steps=9", f"checkpoint.resume={place}", check=False)
+        assert done.returncode == 2 and "is neither a checkpoint" in done.stderr, done.stderr
+    assert contents(run.folder) == before
+
+
+def test_a_run_that_was_moved_is_not_begun_again_in_its_old_place(athanor, run):
+    run.train()
+    moved = run.folder.parent / "moved"
+    run.folder.rename(moved)
+    done = athanor.run("train", moved / "config.toml", check=False)
+    assert done.returncode == 2 and f"--set train.run_dir={moved}" in done.stderr, done.stderr
+    assert not run.folder.exists()
+    athanor.run("train", moved / "config.toml", "--set", f"train.run_dir={moved}", "--set", "train.steps=9")
+    assert (moved / "checkpoints" / "step-00000009").exists()

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "arch/layout.h"
 #include "base/launched.h"
 #include "base/signals.h"
@@ -6,6 +8,7 @@
 #include "config/toml_reader.h"
 #include "ops/cpu_allocator.h"
 #include "train/run.h"
+#include "train/run_place.h"
 #include "train/start.h"
 
 ATHANOR_CORE_ENTRY(train) {
@@ -15,6 +18,9 @@ ATHANOR_CORE_ENTRY(train) {
   const RunConfig config = load_run_config(given.config_file, given.overrides, [](const RunConfig& read) {
     return find_layout_faults(read, launched().size);
   });
+  const bool names_folder =
+      std::ranges::any_of(given.overrides, [](const std::string& each) { return each.starts_with("train.run_dir"); });
+  if (!names_folder) refuse_moved_run(given.config_file, config);
   refuse_misfits(config, launched().size);
   ops::install_caching_cpu_allocator();
   return in_world(world_options(config), [&](comm::World& world, Whereabouts& whereabouts) {
