@@ -2,8 +2,8 @@
 // Causal attention of one head over one document, on tiles (gemm_tile.h): scores are never all in memory.
 //
 // Forward packs the keys and values of a head once; then each tile of 12 queries is a piece of work by itself. Backward
-// does a head at a time, blocks of keys against blocks of queries, all sums in fp32 in a fixed order. Weights are rounded
-// to what is packed (gemm_pack.h): to bf16 on avx512_bf16 only.
+// does a head at a time, blocks of keys against blocks of queries, all sums in fp32 in a fixed order. Weights are
+// rounded to what is packed (gemm_pack.h): to bf16 on avx512_bf16 only.
 
 #include <cstdint>
 
@@ -22,7 +22,7 @@ struct HeadRows {
 
 struct AttentionShape {
   int64_t length = 0, head_dim = 0;
-  float scale = 1;                       ///< of scores
+  float scale = 1;                        ///< of scores
   MatmulPath path = MatmulPath::kAvx512;  ///< any but the library's
 };
 
@@ -41,7 +41,8 @@ void pack(const AttentionShape& shape, HeadRows<const T> rows, void* panels);
 /// @param scratch  attention_forward_scratch bytes, aligned to 64.
 template <class T>
 void attention_forward(const AttentionShape& shape, HeadRows<const T> q, const void* keys_transposed,
-                       const void* values, HeadRows<T> out, float* logsumexp, int64_t begin, int64_t end, void* scratch);
+                       const void* values, HeadRows<T> out, float* logsumexp, int64_t begin, int64_t end,
+                       void* scratch);
 template <class T>
 int64_t attention_forward_scratch(const AttentionShape& shape);
 

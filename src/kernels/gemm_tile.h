@@ -2,10 +2,10 @@
 // The innermost loop of every matrix product of ours: a tile of at most 12 × 32 results held in registers over all of
 // K.
 //
-// A step is what one instruction multiplies and adds in a lane: two bf16 values (vdpbf16ps), or one float, which may be a
-// bf16 that packing has widened. A is read a step at a time and broadcast; B is a packed panel (gemm_pack.h). A result
-// is one sum over ascending k, whatever the shape around it: no bits depend on how a product is cut into tiles, nor on
-// how many lanes a register has.
+// A step is what one instruction multiplies and adds in a lane: two bf16 values (vdpbf16ps), or one float, which may be
+// a bf16 that packing has widened. A is read a step at a time and broadcast; B is a packed panel (gemm_pack.h). A
+// result is one sum over ascending k, whatever the shape around it: no bits depend on how a product is cut into tiles,
+// nor on how many lanes a register has.
 
 #include <cstdint>
 

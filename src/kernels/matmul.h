@@ -2,8 +2,8 @@
 // Matrix products in parts that threads can take in any order: C = A B or C += A B, over tiles (gemm_tile.h).
 //
 // Nothing is packed ahead. B is packed a strip of columns at a time into a core's second-level cache just before it is
-// used, and read from memory once; so is A, unless it can be read where it lies (cpu/matmul_cut.h). What packing costs is
-// 1/(2 · rows) of the arithmetic on what was packed, and no second copy of any weight is ever held.
+// used, and read from memory once; so is A, unless it can be read where it lies (cpu/matmul_cut.h). What packing costs
+// is 1/(2 · rows) of the arithmetic on what was packed, and no second copy of any weight is ever held.
 
 #include <cstdint>
 #include <vector>
@@ -50,7 +50,8 @@ template <class T>
 int64_t scratch_bytes(MatmulPath path, const std::vector<Product<T>>& products);
 
 /// Computes products[part.index] within the part.
-/// @param path     any but the library's that this CPU has, the same in all three. avx512_bf16 multiplies bf16 in pairs;
+/// @param path     any but the library's that this CPU has, the same in all three. avx512_bf16 multiplies bf16 in
+/// pairs;
 ///                 the others do one fused multiply-add for each k.
 /// @param next     what this thread will probably do next, or null: its B is fetched meanwhile.
 /// @param scratch  64-byte aligned, of scratch_bytes(products).

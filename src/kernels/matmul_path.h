@@ -1,9 +1,9 @@
 #pragma once
 // The ways in which this program can multiply matrices on a CPU, and which of them this CPU has.
 //
-// avx512_bf16 multiplies pairs of bf16 in one instruction. avx512 and avx2 widen bf16 to fp32 while they pack, and do one
-// fused multiply-add for each k, ascending: these two give the same bits. fp32 has no narrow form: avx512_bf16 takes the
-// tile of avx512 for it.
+// avx512_bf16 multiplies pairs of bf16 in one instruction. avx512 and avx2 widen bf16 to fp32 while they pack, and do
+// one fused multiply-add for each k, ascending: these two give the same bits. fp32 has no narrow form: avx512_bf16
+// takes the tile of avx512 for it.
 
 #include <optional>
 #include <string>

@@ -18,8 +18,8 @@ struct Shape {
 
 // One row, one column, one k; edges of a tile (12 × 32), of a step (2), of chunks (1024, 2048)
 // of a slice (192, 256), and of a part (720 × 768, 960 × 1024).
-const std::vector<Shape> kShapes = {{1, 1, 1},       {12, 32, 2},     {13, 33, 3},   {5, 31, 64},
-                                    {24, 64, 33},    {11, 96, 40},    {37, 70, 129}, {970, 40, 17},
+const std::vector<Shape> kShapes = {{1, 1, 1},       {12, 32, 2},     {13, 33, 3},    {5, 31, 64},
+                                    {24, 64, 33},    {11, 96, 40},    {37, 70, 129},  {970, 40, 17},
                                     {25, 530, 1030}, {7, 1100, 2050}, {14, 70, 4101}, {150, 140, 700}};
 
 template <class T>

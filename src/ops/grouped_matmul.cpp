@@ -71,8 +71,9 @@ void grouped_matmul(const GroupOffsets& offsets, const std::vector<GroupedProduc
     for (const GroupedProduct& p : products) multiply_by_library(offsets, p);
     return;
   }
-  with_element(products.front().a_RK,
-               [&](auto* tag) { multiply_on_tiles(path, tile_products<std::decay_t<decltype(*tag)>>(offsets, products)); });
+  with_element(products.front().a_RK, [&](auto* tag) {
+    multiply_on_tiles(path, tile_products<std::decay_t<decltype(*tag)>>(offsets, products));
+  });
 }
 
 void grouped_outer_product(const GroupOffsets& offsets, const std::vector<GroupedOuterProduct>& products) {
@@ -85,8 +86,9 @@ void grouped_outer_product(const GroupOffsets& offsets, const std::vector<Groupe
     }
     return;
   }
-  with_element(products.front().a_RM,
-               [&](auto* tag) { multiply_on_tiles(path, tile_products<std::decay_t<decltype(*tag)>>(offsets, products)); });
+  with_element(products.front().a_RM, [&](auto* tag) {
+    multiply_on_tiles(path, tile_products<std::decay_t<decltype(*tag)>>(offsets, products));
+  });
 }
 
 }  // namespace athanor::ops

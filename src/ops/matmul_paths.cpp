@@ -37,11 +37,13 @@ std::optional<MatmulPaths> asked_matmul_paths() {
   if (!name || !*name) return std::nullopt;
   if (std::string_view(name) == "default") return widest_paths();
   const auto path = kernels::path_named(name);
-  ATHANOR_CHECK(path, "ATHANOR_MATMUL = \"{}\" is no way to multiply matrices; there are library, avx2, avx512, avx512_bf16 "
+  ATHANOR_CHECK(path,
+                "ATHANOR_MATMUL = \"{}\" is no way to multiply matrices; there are library, avx2, avx512, avx512_bf16 "
                 "and default, and this CPU has {}",
                 name, kernels::names_of(kernels::paths_here()));
-  ATHANOR_CHECK(kernels::has_path(*path), "ATHANOR_MATMUL = \"{}\" asks for instructions that this CPU lacks; it has {}",
-                name, kernels::names_of(kernels::paths_here()));
+  ATHANOR_CHECK(kernels::has_path(*path),
+                "ATHANOR_MATMUL = \"{}\" asks for instructions that this CPU lacks; it has {}", name,
+                kernels::names_of(kernels::paths_here()));
   return all_on(*path);
 }
 

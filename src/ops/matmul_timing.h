@@ -27,7 +27,8 @@ struct PathRate {
 std::vector<PathRate> measure_matmul_paths(at::ScalarType type, const std::vector<ProductKind>& kinds,
                                            const SampleShape& shape);
 
-/// The fastest of each kind; the default stays unless another is at least a fifth faster, so that noise chooses nothing.
+/// The fastest of each kind; the default stays unless another is at least a fifth faster, so that noise chooses
+/// nothing.
 MatmulPaths::OfType fastest_paths(const std::vector<PathRate>& rates, MatmulPaths::OfType otherwise);
 
 const char* name_of(ProductKind kind);

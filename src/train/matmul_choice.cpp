@@ -67,16 +67,15 @@ std::string figures_of(const std::vector<ops::PathRate>& rates) {
   for (const ProductKind kind : kKinds) {
     std::string of_kind;
     for (const auto& rate : rates) {
-      if (rate.kind == kind) of_kind += fmt::format("{} {} {:.0f}", of_kind.empty() ? "" : ",", name_of(rate.path), rate.gflops);
+      if (rate.kind == kind)
+        of_kind += fmt::format("{} {} {:.0f}", of_kind.empty() ? "" : ",", name_of(rate.path), rate.gflops);
     }
     if (!of_kind.empty()) text += fmt::format("{}{}{}", text.empty() ? "" : "; ", ops::name_of(kind), of_kind);
   }
   return text;
 }
 
-at::ScalarType type_of(const RunConfig& config) {
-  return config.train.dtype == "float32" ? at::kFloat : at::kBFloat16;
-}
+at::ScalarType type_of(const RunConfig& config) { return config.train.dtype == "float32" ? at::kFloat : at::kBFloat16; }
 
 MatmulChoice measured(const RunConfig& config) {
   const ModelConfig& model = config.model;
@@ -89,10 +88,10 @@ MatmulChoice measured(const RunConfig& config) {
     rows = tokens * model.num_experts_per_tok / model.num_experts;
   }
   const auto start = std::chrono::steady_clock::now();
-  const auto rates = ops::measure_matmul_paths(
-      type, kinds,
-      ops::sample_shape(model.hidden_size, model.intermediate_size, rows,
-                        model.hidden_size / model.num_attention_heads, config.data.seq_len));
+  const auto rates =
+      ops::measure_matmul_paths(type, kinds,
+                                ops::sample_shape(model.hidden_size, model.intermediate_size, rows,
+                                                  model.hidden_size / model.num_attention_heads, config.data.seq_len));
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
   MatmulChoice choice{ops::default_matmul_paths(), "", ""};
   choice.paths.of(type) = ops::fastest_paths(rates, choice.paths.of(type));
@@ -142,10 +141,11 @@ MatmulChoice choose_matmul_paths(const RunConfig& config, const Beginning& begin
   }
   if (kept) {
     const std::string lacks = lacking(*kept);
-    ATHANOR_CHECK(lacks.empty(),
-                  "this run multiplies its matrices with {} ({}), which this CPU lacks; it has {}. Resume it where that "
-                  "is there, or set ATHANOR_MATMUL to one of these: the last bits of what follows then differ",
-                  lacks, file.string(), kernels::names_of(kernels::paths_here()));
+    ATHANOR_CHECK(
+        lacks.empty(),
+        "this run multiplies its matrices with {} ({}), which this CPU lacks; it has {}. Resume it where that "
+        "is there, or set ATHANOR_MATMUL to one of these: the last bits of what follows then differ",
+        lacks, file.string(), kernels::names_of(kernels::paths_here()));
     return {*kept, "", fmt::format("{}, as before", described(kept->of(type), type))};
   }
   if (goes_on) {

@@ -1,6 +1,6 @@
 #pragma once
-// How a run multiplies its matrices: measured where it begins, the same on all ranks, and kept by every resume, since the
-// last bits of its numbers depend on it. matmul.json in its folder says what, and why.
+// How a run multiplies its matrices: measured where it begins, the same on all ranks, and kept by every resume, since
+// the last bits of its numbers depend on it. matmul.json in its folder says what, and why.
 
 #include <filesystem>
 #include <string>

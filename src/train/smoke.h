@@ -27,8 +27,9 @@ bool on_widening_path();
 /// falling loss.
 std::vector<SmokeRun> run_smoke();
 
-/// Bits depend on how matrices are multiplied and on the library. The paths that widen have one file for all machines with
-/// AVX2 and FMA, "x86_64-v3-widening-libtorch2.13.0"; else each kind has its own: "x86_64-amd-avx512_bf16-libtorch2.13.0".
+/// Bits depend on how matrices are multiplied and on the library. The paths that widen have one file for all machines
+/// with AVX2 and FMA, "x86_64-v3-widening-libtorch2.13.0"; else each kind has its own:
+/// "x86_64-amd-avx512_bf16-libtorch2.13.0".
 std::string machine_kind();
 
 /// Golden files hold each number as its bits, with the decimal form beside it for people.

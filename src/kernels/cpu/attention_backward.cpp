@@ -94,10 +94,10 @@ class Backward {
     const int64_t panel = panel_elements<P>(shape_.head_dim), at = key / kTileColumns * panel;
     const P *q = query_rows_ + first * row_width(), *dout = dout_rows_ + first * row_width();
     for (int64_t t = 0; t < tiles; ++t) {
-      gemm_tile(shape_.path, rows, q, row_width(), kStep<P>, keys_transposed_ + at + t * panel, dim_steps_, scores_ + t * kTileSize,
-                false);
-      gemm_tile(shape_.path, rows, dout, row_width(), kStep<P>, values_transposed_ + at + t * panel, dim_steps_, dp_ + t * kTileSize,
-                false);
+      gemm_tile(shape_.path, rows, q, row_width(), kStep<P>, keys_transposed_ + at + t * panel, dim_steps_,
+                scores_ + t * kTileSize, false);
+      gemm_tile(shape_.path, rows, dout, row_width(), kStep<P>, values_transposed_ + at + t * panel, dim_steps_,
+                dp_ + t * kTileSize, false);
     }
     softmax_gradient_tiles(scores_, dp_, rows, tiles, diagonal ? row + 1 : kBlock, shape_.scale, logsumexp_ + first,
                            dot_ + first, p_steps_ + row * kBlock, ds_steps_ + row * kBlock, ds_rows_, kBlock);
@@ -117,8 +117,10 @@ class Backward {
       const int64_t sums = (key + row) / kTileRows * dim_tiles_ * kTileSize;
       for (int64_t d = 0; d < dim_tiles_; ++d) {
         const int64_t right = panel + d * panel_elements<P>(shape_.length), to = sums + d * kTileSize;
-        gemm_tile(shape_.path, rows, p_steps_ + from, kStep<P>, kBlock * kStep<P>, douts_ + right, steps, dv_ + to, !sums_begin);
-        gemm_tile(shape_.path, rows, ds_steps_ + from, kStep<P>, kBlock * kStep<P>, queries_ + right, steps, dk_ + to, !sums_begin);
+        gemm_tile(shape_.path, rows, p_steps_ + from, kStep<P>, kBlock * kStep<P>, douts_ + right, steps, dv_ + to,
+                  !sums_begin);
+        gemm_tile(shape_.path, rows, ds_steps_ + from, kStep<P>, kBlock * kStep<P>, queries_ + right, steps, dk_ + to,
+                  !sums_begin);
       }
     }
   }

@@ -131,13 +131,13 @@ int64_t attention_forward_scratch(const AttentionShape& shape) {
   return with_packed<T>(shape.path, [&]<class P>(P*) { return Workspace<P>(shape, nullptr).size; });
 }
 
-#define ATHANOR_ATTENTION(T)                                                                                 \
-  template int64_t packed_transposed_bytes<T>(const AttentionShape&);                                        \
-  template int64_t packed_bytes<T>(const AttentionShape&);                                                   \
-  template void pack_transposed<T>(const AttentionShape&, HeadRows<const T>, void*);                         \
-  template void pack<T>(const AttentionShape&, HeadRows<const T>, void*);                                    \
-  template void attention_forward<T>(const AttentionShape&, HeadRows<const T>, const void*, const void*,     \
-                                     HeadRows<T>, float*, int64_t, int64_t, void*);                          \
+#define ATHANOR_ATTENTION(T)                                                                                          \
+  template int64_t packed_transposed_bytes<T>(const AttentionShape&);                                                 \
+  template int64_t packed_bytes<T>(const AttentionShape&);                                                            \
+  template void pack_transposed<T>(const AttentionShape&, HeadRows<const T>, void*);                                  \
+  template void pack<T>(const AttentionShape&, HeadRows<const T>, void*);                                             \
+  template void attention_forward<T>(const AttentionShape&, HeadRows<const T>, const void*, const void*, HeadRows<T>, \
+                                     float*, int64_t, int64_t, void*);                                                \
   template int64_t attention_forward_scratch<T>(const AttentionShape&);
 ATHANOR_ATTENTION(float)
 ATHANOR_ATTENTION(Bf16)

@@ -105,10 +105,10 @@ void pack_rows([[maybe_unused]] MatmulPath path, const T* a, int64_t ld, int64_t
   pack_plainly(Strides<T>{a, 1, ld}, whole, k, rows, kTileRows, block);
 }
 
-#define ATHANOR_PACK(T, P)                                                                                       \
-  template void pack_panel<T, P>(MatmulPath, const T*, int64_t, int64_t, int64_t, P*);                           \
-  template void pack_panel_transposed<T, P>(MatmulPath, const T*, int64_t, int64_t, int64_t, P*);                \
-  template void pack_rows_transposed<T, P>(MatmulPath, const T*, int64_t, int64_t, int64_t, int64_t, P*);        \
+#define ATHANOR_PACK(T, P)                                                                                \
+  template void pack_panel<T, P>(MatmulPath, const T*, int64_t, int64_t, int64_t, P*);                    \
+  template void pack_panel_transposed<T, P>(MatmulPath, const T*, int64_t, int64_t, int64_t, P*);         \
+  template void pack_rows_transposed<T, P>(MatmulPath, const T*, int64_t, int64_t, int64_t, int64_t, P*); \
   template void pack_rows<T, P>(MatmulPath, const T*, int64_t, int64_t, int64_t, P*);
 ATHANOR_PACK(float, float)
 ATHANOR_PACK(Bf16, Bf16)

@@ -41,8 +41,8 @@ ATHANOR_AVX2_INLINE void transpose_4_by_8(const T* r0, const T* r1, const T* r2,
 }
 
 // Rows become the columns of [k][kWidth], 4 at a time for a line of the cache each: rows may lie so far apart that all
-// of their lines want the same place in it. Where there are fewer than kWidth, the last fills the others' columns, which
-// no tile reads.
+// of their lines want the same place in it. Where there are fewer than kWidth, the last fills the others' columns,
+// which no tile reads.
 template <int64_t kWidth, class T>
 ATHANOR_AVX2_INLINE int64_t columns_to(const T* from, int64_t ld, int64_t k, int64_t rows, float* to) {
   constexpr int64_t kOfLine = kLine / static_cast<int64_t>(sizeof(T));
@@ -101,10 +101,10 @@ void rows_to_block(const T* a, int64_t ld, int64_t rows, float* block) {
   widen_12_columns(a, ld, rows, block);
 }
 
-#define ATHANOR_FORMS(T)                                                                     \
-  template void rows_to_panel<T>(const T*, int64_t, int64_t, float*);                        \
-  template int64_t columns_to_panel<T>(const T*, int64_t, int64_t, float*);                  \
-  template int64_t columns_to_block<T>(const T*, int64_t, int64_t, int64_t, float*);         \
+#define ATHANOR_FORMS(T)                                                             \
+  template void rows_to_panel<T>(const T*, int64_t, int64_t, float*);                \
+  template int64_t columns_to_panel<T>(const T*, int64_t, int64_t, float*);          \
+  template int64_t columns_to_block<T>(const T*, int64_t, int64_t, int64_t, float*); \
   template void rows_to_block<T>(const T*, int64_t, int64_t, float*);
 ATHANOR_FORMS(float)
 ATHANOR_FORMS(Bf16)

@@ -124,8 +124,8 @@ void gemm_tile<Bf16>(MatmulPath, int64_t rows, const Bf16* a, int64_t row_stride
 #else  // other processors have no path but the library's
 
 template <>
-void gemm_tile<float>(MatmulPath, int64_t, const float*, int64_t, int64_t, const float*, int64_t, float*, bool,
-                      Ahead) {}
+void gemm_tile<float>(MatmulPath, int64_t, const float*, int64_t, int64_t, const float*, int64_t, float*, bool, Ahead) {
+}
 template <>
 void gemm_tile<Bf16>(MatmulPath, int64_t, const Bf16*, int64_t, int64_t, const Bf16*, int64_t, float*, bool, Ahead) {}
 

@@ -32,8 +32,9 @@ class Part {
  public:
   Part(MatmulPath path, const std::vector<Product<T>>& products, const ProductPart& part, const ProductPart* next,
        void* scratch)
-      : path_(path), p_(at(products, part)), part_(part), next_(next), next_p_(next ? &at(products, *next) : nullptr),
-        blocks_{part.m_begin, part.m_end}, cut_(p_), packs_a_(cut_.packs_a()) {
+      : path_(path), p_(at(products, part)), part_(part), next_(next),
+        next_p_(next ? &at(products, *next) : nullptr), blocks_{part.m_begin, part.m_end}, cut_(p_),
+        packs_a_(cut_.packs_a()) {
     auto* bytes = static_cast<char*>(scratch);
     for (int f = 0; f < cut_.factors_of_pass(); ++f) {
       a_[f] = reinterpret_cast<P*>(bytes);

@@ -34,7 +34,9 @@ template <class T, class P>
 class Cut {
  public:
   explicit Cut(const Product<T>& p)
-      : p_(p), region_(std::max<int64_t>(1, p.sum ? std::min(p.k, kSumChunk) : p.k > kLongK ? kLongChunk : p.k)),
+      : p_(p), region_(std::max<int64_t>(1, p.sum          ? std::min(p.k, kSumChunk)
+                                            : p.k > kLongK ? kLongChunk
+                                                           : p.k)),
         slices_(kSlices && rows() >= kFewRows && region_ > kLongestSlice ? divide_up(region_, kSlice) : 1),
         slice_(divide_up(region_, slices_)) {}
 
@@ -43,7 +45,11 @@ class Cut {
     const int64_t region = index / passes_of_region(), within = index % passes_of_region();
     const int64_t begin = region * region_, count = std::min(region_, p_.k - begin);
     const int64_t first = within % slices_ * slice_;
-    Pass pass{begin + first, std::clamp<int64_t>(count - first, 0, slice_), 0, p_.num_factors(), within == 0,
+    Pass pass{begin + first,
+              std::clamp<int64_t>(count - first, 0, slice_),
+              0,
+              p_.num_factors(),
+              within == 0,
               within + 1 == passes_of_region()};
     if (slices_ > 1) {
       pass.first_factor = static_cast<int>(within / slices_);
@@ -97,10 +103,10 @@ class Cut {
   static constexpr bool kSlices = std::is_same_v<P, float>;
   static constexpr int64_t kStripBytes = 512 << 10;
   static constexpr int64_t kMostPanels = 16;
-  static constexpr int64_t kSumChunk = 1024;    // k of a sum that goes to memory: bounds the packed A
-  static constexpr int64_t kLongK = 4096;       // beyond it a panel is too large for the second-level cache;
-  static constexpr int64_t kLongChunk = 2048;   // tiles are then kept as fp32 between chunks of k
-  static constexpr int64_t kSlice = 192;        // a panel of 24 KiB, and room for two blocks of A
+  static constexpr int64_t kSumChunk = 1024;     // k of a sum that goes to memory: bounds the packed A
+  static constexpr int64_t kLongK = 4096;        // beyond it a panel is too large for the second-level cache;
+  static constexpr int64_t kLongChunk = 2048;    // tiles are then kept as fp32 between chunks of k
+  static constexpr int64_t kSlice = 192;         // a panel of 24 KiB, and room for two blocks of A
   static constexpr int64_t kLongestSlice = 256;  // up to which one more slice costs more than a longer panel
   static constexpr int64_t kFewRows = 128;
   static constexpr int64_t kManyColumns = 128;
