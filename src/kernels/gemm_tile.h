@@ -2,14 +2,15 @@
 // The innermost loop of every matrix product of ours: a tile of at most 12 × 32 results held in registers over all of
 // K.
 //
-// A step is what one instruction multiplies and adds in a lane: two bf16 values (vdpbf16ps), or one float. A is read a
-// step at a time and broadcast, so that it needs no packing where K is contiguous; B is a packed panel (gemm_pack.h).
-// A result is one sum over ascending k, whatever the shape around it: no bits depend on how a product is cut into
-// tiles.
+// A step is what one instruction multiplies and adds in a lane: two bf16 values (vdpbf16ps), or one float, which may be
+// a bf16 that packing has widened. A is read a step at a time and broadcast; B is a packed panel (gemm_pack.h). A
+// result is one sum over ascending k, whatever the shape around it: no bits depend on how a product is cut into tiles,
+// nor on how many lanes a register has.
 
 #include <cstdint>
 
 #include "kernels/element.h"
+#include "kernels/matmul_path.h"
 
 namespace athanor::kernels {
 
@@ -23,11 +24,6 @@ constexpr int64_t kPanelAlignment = 64;  // bytes
 template <class T>
 constexpr int64_t kStep = 4 / static_cast<int64_t>(sizeof(T));
 
-/// Whether this CPU has the instructions: AVX-512 BF16 for bf16, AVX-512 for float. Chips with matrix units (AMX)
-/// answer no for bf16: their library's matmul is faster.
-template <class T>
-bool has_gemm_tile();
-
 /// Memory that will be wanted soon: `pairs` times two cache lines, `stride` bytes apart. A tile asks for one pair a
 /// step, so that reading it costs no time of its own: the units multiply meanwhile.
 struct Ahead {
@@ -37,11 +33,18 @@ struct Ahead {
 
 /// c[i][j] (+)= Σ_s a[i, s] · b[s, j] for i < rows <= 12, j < 32.
 /// @param a            step s of row i begins at a + i · row_stride + s · step_stride, strides in elements.
+/// @param path         whose instructions: T is Bf16 on avx512_bf16 only, float everywhere but on the library's.
 /// @param panel        [steps][32] steps, 64-byte aligned.
 /// @param c            [12][32] fp32, 64-byte aligned; `add` goes on from what it holds.
 /// bf16 products are exact, sums of pairs are rounded as vdpbf16ps does: to nearest even, subnormals as zero.
 template <class T>
-void gemm_tile(int64_t rows, const T* a, int64_t row_stride, int64_t step_stride, const T* panel, int64_t steps,
-               float* c, bool add, Ahead ahead = {});
+void gemm_tile(MatmulPath path, int64_t rows, const T* a, int64_t row_stride, int64_t step_stride, const T* panel,
+               int64_t steps, float* c, bool add, Ahead ahead = {});
+
+namespace avx2 {
+/// gemm_tile<float> on AVX2 and FMA: (12 × 32) as four tiles of 6 × 16, the registers there are.
+void gemm_tile(int64_t rows, const float* a, int64_t row_stride, int64_t step_stride, const float* panel, int64_t steps,
+               float* c, bool add, Ahead ahead);
+}  // namespace avx2
 
 }  // namespace athanor::kernels

@@ -2,13 +2,14 @@
 // Matrix products in parts that threads can take in any order: C = A B or C += A B, over tiles (gemm_tile.h).
 //
 // Nothing is packed ahead. B is packed a strip of columns at a time into a core's second-level cache just before it is
-// used, and read from memory once; A is read where it lies if its k are contiguous. What packing costs is 1/(2 · rows)
-// of the arithmetic on what was packed, and no second copy of any weight is ever held.
+// used, and read from memory once; so is A, unless it can be read where it lies (cpu/matmul_cut.h). What packing costs
+// is 1/(2 · rows) of the arithmetic on what was packed, and no second copy of any weight is ever held.
 
 #include <cstdint>
 #include <vector>
 
 #include "kernels/element.h"
+#include "kernels/matmul_path.h"
 
 namespace athanor::kernels {
 
@@ -42,16 +43,20 @@ struct ProductPart {
 
 /// Cuts products into parts of about equal work; the cut changes no bits.
 template <class T>
-std::vector<ProductPart> cut_into_parts(const std::vector<Product<T>>& products);
+std::vector<ProductPart> cut_into_parts(MatmulPath path, const std::vector<Product<T>>& products);
 
 /// Bytes of scratch memory that any part of these products needs, a multiple of 64.
 template <class T>
-int64_t scratch_bytes(const std::vector<Product<T>>& products);
+int64_t scratch_bytes(MatmulPath path, const std::vector<Product<T>>& products);
 
 /// Computes products[part.index] within the part.
+/// @param path     any but the library's that this CPU has, the same in all three. avx512_bf16 multiplies bf16 in
+/// pairs;
+///                 the others do one fused multiply-add for each k.
 /// @param next     what this thread will probably do next, or null: its B is fetched meanwhile.
-/// @param scratch  64-byte aligned, of scratch_bytes(products). Only where has_gemm_tile<T>().
+/// @param scratch  64-byte aligned, of scratch_bytes(products).
 template <class T>
-void multiply(const std::vector<Product<T>>& products, const ProductPart& part, const ProductPart* next, void* scratch);
+void multiply(MatmulPath path, const std::vector<Product<T>>& products, const ProductPart& part,
+              const ProductPart* next, void* scratch);
 
 }  // namespace athanor::kernels

@@ -41,7 +41,8 @@ HeadRows<T> rows_of(const Tensor& x, const Run& run, int64_t head) {
 }
 
 AttentionShape shape_of(const Tensor& q, const Run& run) {
-  return {run.length, q.size(3), static_cast<float>(1 / std::sqrt(static_cast<double>(q.size(3))))};
+  return {run.length, q.size(3), static_cast<float>(1 / std::sqrt(static_cast<double>(q.size(3)))),
+          matmul_path(q, ProductKind::kAttention)};
 }
 
 // f(index, scratch) for each of `count` pieces, whose cost may differ, on every thread.
@@ -62,7 +63,7 @@ float* logsumexp_of(const Tensor& logsumexp, const Run& run, int64_t head) {
   return pointer<float>(logsumexp) + (run.sequence * logsumexp.size(1) + head) * logsumexp.size(2) + run.begin;
 }
 
-// Keys and values of every run and key head, packed.
+// Keys and values of every run and key head, packed; in bytes.
 template <class T>
 class PackedKeys {
  public:
@@ -71,11 +72,11 @@ class PackedKeys {
     for (const Run& run : runs) {
       const AttentionShape shape = shape_of(k, run);
       first_.push_back(total);
-      keys_.push_back(kernels::packed_transposed_elements<T>(shape));
-      total += num_heads_ * (keys_.back() + kernels::packed_elements<T>(shape));
+      keys_.push_back(kernels::packed_transposed_bytes<T>(shape));
+      total += num_heads_ * (keys_.back() + kernels::packed_bytes<T>(shape));
       all_.push_back(total);
     }
-    packed_ = at::empty({total}, k.options());
+    packed_ = at::empty({total}, k.options().dtype(at::kByte));
     for_each_piece(static_cast<int64_t>(runs.size()) * num_heads_, 0, [&](int64_t i, void*) {
       const Run& run = runs[static_cast<size_t>(i / num_heads_)];
       const AttentionShape shape = shape_of(k, run);
@@ -84,11 +85,11 @@ class PackedKeys {
     });
   }
 
-  T* keys(int64_t piece) const {
+  uint8_t* keys(int64_t piece) const {
     const auto run = static_cast<size_t>(piece / num_heads_);
-    return pointer<T>(packed_) + first_[run] + piece % num_heads_ * ((all_[run] - first_[run]) / num_heads_);
+    return packed_.data_ptr<uint8_t>() + first_[run] + piece % num_heads_ * ((all_[run] - first_[run]) / num_heads_);
   }
-  T* values(int64_t piece) const { return keys(piece) + keys_[static_cast<size_t>(piece / num_heads_)]; }
+  uint8_t* values(int64_t piece) const { return keys(piece) + keys_[static_cast<size_t>(piece / num_heads_)]; }
 
  private:
   int64_t num_heads_;
@@ -110,7 +111,7 @@ void forward_into(const Tensor& q, const Tensor& k, const Tensor& v, const std::
   }
   const int64_t heads = q.size(2), kv_heads = k.size(2);
   const PackedKeys<T> packed(k, v, runs);
-  const int64_t scratch_bytes = kernels::attention_forward_scratch<T>({0, q.size(3)});
+  const int64_t scratch_bytes = kernels::attention_forward_scratch<T>(shape_of(q, {0, 0, 0}));
   for_each_piece(static_cast<int64_t>(pieces.size()) * heads, scratch_bytes, [&](int64_t i, void* scratch) {
     const int64_t per_head = static_cast<int64_t>(pieces.size()), head = i / per_head;
     const Piece& piece = pieces[static_cast<size_t>(per_head - 1 - i % per_head)];
@@ -184,7 +185,7 @@ struct Attention : torch::autograd::Function<Attention> {
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
   if (device::takes(q)) return device::attention(q, k, v, documents);
-  if (!multiplies_on_tiles(q)) return library::attention(q, k, v, documents);
+  if (!multiplies_on_tiles(q, ProductKind::kAttention)) return library::attention(q, k, v, documents);
   return Attention::apply(with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
                           spans_of(q.size(0), q.size(1), documents));
 }

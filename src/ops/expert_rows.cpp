@@ -62,7 +62,7 @@ ExpertRoute make_expert_route(const Tensor& x, const Tensor& expert_ids_TK, int6
                               int64_t num_local_experts) {
   const auto options = expert_ids_TK.options();
   const int64_t tokens = expert_ids_TK.size(0), k = expert_ids_TK.size(1);
-  const int64_t alignment = row_alignment(multiplies_on_tiles(x), tokens * k, num_local_experts);
+  const int64_t alignment = row_alignment(multiplies_on_tiles(x, ProductKind::kGrouped), tokens * k, num_local_experts);
   ExpertRoute route{at::empty({num_local_experts + 1}, options),
                     at::empty({kernels::max_rows(tokens, k, num_local_experts, alignment)}, options),
                     at::empty({tokens * k}, options), k};

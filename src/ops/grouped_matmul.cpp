@@ -18,9 +18,7 @@ void for_each_group(const GroupOffsets& offsets, F f) {
   }
 }
 
-namespace library {
-
-void multiply(const GroupOffsets& offsets, const GroupedProduct& p) {
+void multiply_by_library(const GroupOffsets& offsets, const GroupedProduct& p) {
   for_each_group(offsets, [&](size_t e, int64_t index, int64_t, int64_t) {
     const auto factor = [&](const Tensor& b) { return p.b_transposed ? b[index].t() : b[index]; };
     Tensor out = rows_of(p.out_RN, offsets, e);
@@ -28,8 +26,6 @@ void multiply(const GroupOffsets& offsets, const GroupedProduct& p) {
     if (p.second_a_RK.defined()) out.addmm_(rows_of(p.second_a_RK, offsets, e), factor(p.second_b_LKN));
   });
 }
-
-}  // namespace library
 
 template <class T>
 std::vector<kernels::Product<T>> tile_products(const GroupOffsets& offsets, const std::vector<GroupedProduct>& all) {
@@ -70,25 +66,29 @@ std::vector<kernels::Product<T>> tile_products(const GroupOffsets& offsets,
 }  // namespace
 
 void grouped_matmul(const GroupOffsets& offsets, const std::vector<GroupedProduct>& products) {
-  if (!multiplies_on_tiles(products.front().a_RK)) {
-    for (const GroupedProduct& p : products) library::multiply(offsets, p);
+  const MatmulPath path = matmul_path(products.front().a_RK, ProductKind::kGrouped);
+  if (path == MatmulPath::kLibrary) {
+    for (const GroupedProduct& p : products) multiply_by_library(offsets, p);
     return;
   }
-  with_element(products.front().a_RK,
-               [&](auto* tag) { multiply_on_tiles(tile_products<std::decay_t<decltype(*tag)>>(offsets, products)); });
+  with_element(products.front().a_RK, [&](auto* tag) {
+    multiply_on_tiles(path, tile_products<std::decay_t<decltype(*tag)>>(offsets, products));
+  });
 }
 
 void grouped_outer_product(const GroupOffsets& offsets, const std::vector<GroupedOuterProduct>& products) {
-  if (!multiplies_on_tiles(products.front().a_RM)) {
+  const MatmulPath path = matmul_path(products.front().a_RM, ProductKind::kGrouped);
+  if (path == MatmulPath::kLibrary) {
     for (const GroupedOuterProduct& p : products) {
       for_each_group(offsets, [&](size_t e, int64_t index, int64_t, int64_t) {
-        add_outer_product(p.sum_LMN[index], rows_of(p.a_RM, offsets, e), rows_of(p.b_RN, offsets, e));
+        library::add_outer_product(p.sum_LMN[index], rows_of(p.a_RM, offsets, e), rows_of(p.b_RN, offsets, e));
       });
     }
     return;
   }
-  with_element(products.front().a_RM,
-               [&](auto* tag) { multiply_on_tiles(tile_products<std::decay_t<decltype(*tag)>>(offsets, products)); });
+  with_element(products.front().a_RM, [&](auto* tag) {
+    multiply_on_tiles(path, tile_products<std::decay_t<decltype(*tag)>>(offsets, products));
+  });
 }
 
 }  // namespace athanor::ops

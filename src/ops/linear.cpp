@@ -16,13 +16,13 @@ using torch::autograd::variable_list;
 constexpr int64_t kProductElements = int64_t{1} << 23;  // 16 MiB of bf16: several times a core's cache, a few calls
 
 template <class T>
-void add_on_tiles(const Tensor& grad, const Tensor& a, const Tensor& b) {
+void add_on_tiles(MatmulPath path, const Tensor& grad, const Tensor& a, const Tensor& b) {
   kernels::Product<T> product;
   product.m = a.size(1), product.n = b.size(1), product.k = a.size(0);
   product.first = {{pointer<T>(a), a.size(1), true}, {pointer<T>(b), b.size(1), false}};
   product.sum = pointer<float>(grad);
   product.ld = b.size(1);
-  multiply_on_tiles<T>({product});
+  multiply_on_tiles<T>(path, {product});
 }
 
 Tensor folded(const Tensor& x) { return x.reshape({-1, x.size(-1)}).contiguous(); }
@@ -57,10 +57,16 @@ void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b) {
   if (device::takes(grad)) return device::add_outer_product(grad, a, b);
   const at::NoGradGuard no_grad;
   if (a.size(0) == 0) return;
-  if (multiplies_on_tiles(a)) {
-    with_element(a, [&](auto* tag) { add_on_tiles<std::decay_t<decltype(*tag)>>(grad, a, b); });
-    return;
-  }
+  const MatmulPath path = matmul_path(a, ProductKind::kDense);
+  if (path == MatmulPath::kLibrary) return library::add_outer_product(grad, a, b);
+  with_element(a, [&](auto* tag) { add_on_tiles<std::decay_t<decltype(*tag)>>(path, grad, a, b); });
+}
+
+namespace library {
+
+void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b) {
+  const at::NoGradGuard no_grad;
+  if (a.size(0) == 0) return;
   if (a.scalar_type() == at::kFloat) {
     Tensor sum = grad;
     sum.addmm_(a.t(), b);
@@ -78,6 +84,8 @@ void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b) {
              [&](int64_t begin, int64_t end) { kernels::accumulate(into + begin, term + begin, end - begin); });
   }
 }
+
+}  // namespace library
 
 Tensor linear(const Tensor& x, const Weight& weight) {
   if (at::GradMode::is_enabled() && weight.grad.defined()) return Linear::apply(x, weight);

@@ -12,4 +12,9 @@ Tensor linear(const Tensor& x, const Weight& weight);
 /// library multiplies bf16, the product is rounded once before it is added, as it has no fp32 result for bf16 operands.
 void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b);
 
+namespace library {
+/// The same by the library, whatever is chosen.
+void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b);
+}  // namespace library
+
 }  // namespace athanor::ops

@@ -1,34 +1,17 @@
 #include "ops/tiles.h"
 
 #include <atomic>
-#include <cstdlib>
-#include <cstring>
-
-#include "kernels/gemm_tile.h"
-
 namespace athanor::ops {
-namespace {
 
-bool asks_for_library() {
-  const char* choice = std::getenv("ATHANOR_MATMUL");
-  return choice && std::strcmp(choice, "library") == 0;
-}
-
-}  // namespace
-
-bool multiplies_on_tiles(const Tensor& x) {
-  static const bool wanted = !asks_for_library();
-  if (!wanted || !x.is_cpu()) return false;
-  if (x.scalar_type() == at::kFloat) return kernels::has_gemm_tile<float>();
-  return x.scalar_type() == at::kBFloat16 && kernels::has_gemm_tile<kernels::Bf16>();
-}
+bool multiplies_on_tiles(const Tensor& x, ProductKind kind) { return matmul_path(x, kind) != MatmulPath::kLibrary; }
 
 template <class T>
-void multiply_on_tiles(const std::vector<kernels::Product<T>>& products) {
-  const auto parts = kernels::cut_into_parts(products);
+void multiply_on_tiles(MatmulPath path, const std::vector<kernels::Product<T>>& products) {
+  const auto parts = kernels::cut_into_parts(path, products);
   const auto num_parts = static_cast<int64_t>(parts.size());
   if (num_parts == 0) return;
-  const int64_t threads = std::min<int64_t>(at::get_num_threads(), num_parts), bytes = kernels::scratch_bytes(products);
+  const int64_t threads = std::min<int64_t>(at::get_num_threads(), num_parts);
+  const int64_t bytes = kernels::scratch_bytes(path, products);
   const Tensor scratch = at::empty({threads * bytes}, at::kByte);
   std::atomic<int64_t> next{
       0};  // who is done takes the next part: parts differ, and so do the cores of a shared machine
@@ -36,15 +19,16 @@ void multiply_on_tiles(const std::vector<kernels::Product<T>>& products) {
     void* own = scratch.data_ptr<uint8_t>() + begin * bytes;
     for (int64_t i = next++; i < num_parts; i = next++) {
       const auto at = [&](int64_t part) { return &parts[static_cast<size_t>(part)]; };
-      kernels::multiply(products, *at(i), i + threads < num_parts ? at(i + threads) : nullptr, own);
+      kernels::multiply(path, products, *at(i), i + threads < num_parts ? at(i + threads) : nullptr, own);
     }
   });
 }
-template void multiply_on_tiles<float>(const std::vector<kernels::Product<float>>&);
-template void multiply_on_tiles<kernels::Bf16>(const std::vector<kernels::Product<kernels::Bf16>>&);
+template void multiply_on_tiles<float>(MatmulPath, const std::vector<kernels::Product<float>>&);
+template void multiply_on_tiles<kernels::Bf16>(MatmulPath, const std::vector<kernels::Product<kernels::Bf16>>&);
 
 void matmul_into(const Tensor& out, const Tensor& x, const Tensor& w, bool transposed) {
-  if (!multiplies_on_tiles(x)) {
+  const MatmulPath path = matmul_path(x, ProductKind::kDense);
+  if (path == MatmulPath::kLibrary) {
     Tensor result = out;
     at::mm_out(result, x, transposed ? w.t() : w);
     return;
@@ -56,7 +40,7 @@ void matmul_into(const Tensor& out, const Tensor& x, const Tensor& w, bool trans
     product.first = {{pointer<T>(x), product.k, false}, {pointer<T>(w), w.size(1), transposed}};
     product.out = pointer<T>(out);
     product.ld = product.n;
-    multiply_on_tiles<T>({product});
+    multiply_on_tiles<T>(path, {product});
   });
 }
 

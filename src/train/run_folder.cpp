@@ -114,7 +114,7 @@ void keep_tokenizer(const RunFolder& folder, const fs::path& tokenizer) {
 }  // namespace
 
 OpenedFolder open_run_folder(const FolderOpening& opening) {
-  const auto& [config, begin, step, tokenizer, dispatch_record] = opening;
+  const auto& [config, begin, step, tokenizer, dispatch_record, matmul_record] = opening;
   const RunFolder folder{config.train.run_dir};
   const Kept kept = choose_what_is_kept(opening, folder);
   make_folder(folder.root);
@@ -130,6 +130,7 @@ OpenedFolder open_run_folder(const FolderOpening& opening) {
   opened.changes = keep_configuration(folder, config, kept);
   keep_tokenizer(folder, tokenizer);
   if (!dispatch_record.empty()) write_file_atomically(folder.dispatch(), dispatch_record);
+  if (!matmul_record.empty()) write_file_atomically(folder.matmul(), matmul_record);
   log::also_to_file(folder.log_file().string());
   return opened;
 }

@@ -6,7 +6,8 @@
 //   checkpoints/      full, the newest two               tensorboard/     the same as events
 //   models/           model-only, for transformers     events.jsonl     what happened (run_history.h)
 //   log/              what the terminal saw,             dispatch.json    which moe.dispatch = "auto" kept
-//                     last-words.json                    lock             while a process trains in it
+//                     last-words.json                    matmul.json      how it multiplies matrices
+//                                                        lock             while a process trains in it
 
 #include <filesystem>
 #include <string>
@@ -30,6 +31,7 @@ struct RunFolder {
   std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
   std::filesystem::path events() const { return root / "events.jsonl"; }
   std::filesystem::path dispatch() const { return root / "dispatch.json"; }
+  std::filesystem::path matmul() const { return root / "matmul.json"; }
   std::filesystem::path log() const { return root / "log"; }
   std::filesystem::path log_file() const { return log() / "train.log"; }
   std::filesystem::path last_words() const { return log() / "last-words.json"; }
@@ -42,6 +44,7 @@ struct FolderOpening {
   int64_t step;                     ///< that it goes on behind
   std::filesystem::path tokenizer;  ///< the file that the data was prepared with
   std::string dispatch_record;      ///< for dispatch.json; empty: it stays
+  std::string matmul_record = {};   ///< for matmul.json, likewise
 };
 
 struct OpenedFolder {

@@ -2,7 +2,7 @@
 // What has happened to a run, over all of its attempts: events.jsonl, to which lines are only added.
 //
 // Each line is an object with `event`, `time` (seconds since 1970), `attempt`, `step`, and what belongs to the event:
-//   start      from nothing, or from model.from      host, process, ranks
+//   start      from nothing, or from model.from      host, process, ranks, matmul (the path of each kind of product)
 //   resume     from a checkpoint                     the same and from, moments ("fresh" or "kept"); asked
 //   went_back  to an older checkpoint of its own     the same and abandoned: what was moved aside
 //   save       something was written                 kind ("checkpoint" or "model"), path, seconds

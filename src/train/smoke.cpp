@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/random.h"
 #include "model/initialize.h"
+#include "ops/matmul_paths.h"
 #include "train/preflight.h"
 #include "train/train_step.h"
 
@@ -19,7 +20,7 @@ namespace {
 constexpr int64_t kSteps = 50, kSequences = 8, kSeqLen = 64, kVocab = 256;
 constexpr int kThreads = 2;
 
-RunConfig smoke_config(bool sparse) {
+RunConfig smoke_config(bool sparse, const char* dtype) {
   RunConfig config;
   config.model.family = sparse ? "olmoe" : "olmo";
   config.model.hidden_size = 128;
@@ -35,7 +36,7 @@ RunConfig smoke_config(bool sparse) {
   config.train.steps = kSteps;
   config.train.global_batch_size = kSequences;
   config.train.micro_batch_size = 4;
-  config.train.dtype = sparse ? "bfloat16" : "float32";
+  config.train.dtype = dtype;
   config.train.loss_chunk_tokens = 100;
   config.optimizer.lr = 1e-2;
   config.optimizer.min_lr = 1e-3;
@@ -72,8 +73,8 @@ void check_each(const TrainState& state, const std::string& what,
 
 class Smoke {
  public:
-  explicit Smoke(bool sparse) : state_(smoke_config(sparse), {}), sparse_(sparse) {
-    run_.model = sparse ? "sparse" : "dense";
+  Smoke(const char* name, bool sparse, const char* dtype) : state_(smoke_config(sparse, dtype), {}), sparse_(sparse) {
+    run_.model = name;
     initialize_parameters(state_.config.model, 1, state_.parameters);
     for (const auto& spec : make_inventory(state_.config.model)) {
       initial_.emplace(spec.name, state_.parameters.master_copy(spec.name).view({-1}));
@@ -137,12 +138,28 @@ bool SmokeStep::operator==(const SmokeStep& other) const {
          std::bit_cast<uint64_t>(grad_norm) == std::bit_cast<uint64_t>(other.grad_norm);
 }
 
+bool on_widening_path() {
+  const ops::MatmulPaths& paths = ops::matmul_paths();
+  for (const auto path : {kernels::MatmulPath::kAvx2, kernels::MatmulPath::kAvx512}) {
+    if (paths == ops::all_on(path)) return true;
+  }
+  return false;
+}
+
 std::vector<SmokeRun> run_smoke() {
   at::set_num_threads(kThreads);
-  return {Smoke(false).run(), Smoke(true).run()};
+  std::vector<SmokeRun> runs = {Smoke("dense", false, "float32").run(), Smoke("sparse", true, "bfloat16").run()};
+  if (on_widening_path()) {
+    runs.push_back(Smoke("dense-bfloat16", false, "bfloat16").run());
+    runs.push_back(Smoke("sparse-float32", true, "float32").run());
+  }
+  return runs;
 }
 
 std::string machine_kind() {
+  if (on_widening_path())
+    return fmt::format("x86_64-v3-widening-libtorch{}.{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR,
+                       TORCH_VERSION_PATCH);
   // What the libraries choose their code by.
   const std::string cpu = read_file("/proc/cpuinfo");
   const auto has = [&](const char* flag) { return cpu.find(std::string(" ") + flag) != std::string::npos; };

@@ -17,6 +17,7 @@
 #include "model/initialize.h"
 #include "train/checkpointing.h"
 #include "train/kept_warmup.h"
+#include "train/matmul_choice.h"
 #include "train/preflight.h"
 #include "train/rank_share.h"
 #include "train/run_folder.h"
@@ -106,7 +107,8 @@ fs::path fill_state(TrainState& state, const Beginning& begin) {
 }
 
 // The first line of an attempt in the run's history.
-void tell_history(const TrainState& state, const Beginning& begin, const fs::path& from, const OpenedFolder& opened) {
+void tell_history(const TrainState& state, const Beginning& begin, const fs::path& from, const OpenedFolder& opened,
+                  const MatmulChoice& matmul) {
   const comm::World& world = state.mesh.world();
   nlohmann::ordered_json more = {{"host", world.host()}, {"process", ::getpid()}, {"ranks", world.size()}};
   if (!from.empty()) {
@@ -116,6 +118,7 @@ void tell_history(const TrainState& state, const Beginning& begin, const fs::pat
     });
     more["moments"] = fs::exists(from / kManifestName) && !reset ? "kept" : "fresh";
   }
+  more["matmul"] = nlohmann::ordered_json::parse(text_of(matmul.paths));
   if (!begin.asked.empty()) more["asked"] = begin.asked;
   if (!opened.abandoned.empty()) more["abandoned"] = opened.abandoned;
   if (!opened.changes.empty()) more["changes"] = opened.changes;
@@ -124,12 +127,13 @@ void tell_history(const TrainState& state, const Beginning& begin, const fs::pat
 }
 
 // The folder is one for all ranks: the first writes.
-void open_folder(const StartedRun& run, const Beginning& begin, const fs::path& from) {
+void open_folder(const StartedRun& run, const Beginning& begin, const fs::path& from, const MatmulChoice& matmul) {
   const TrainState& state = *run.state;
   const auto& tokenizer = run.stages.front().train.sources().front().dataset.tokenizer_file();
   team_of(*run.mesh).on_first([&] {
-    const auto opened = open_run_folder({state.config, begin, state.step, tokenizer, state.dispatch_record});
-    tell_history(state, begin, from, opened);
+    const auto opened =
+        open_run_folder({state.config, begin, state.step, tokenizer, state.dispatch_record, matmul.record});
+    tell_history(state, begin, from, opened, matmul);
     for (const auto& each : opened.abandoned)
       log::warn("went back to step {}: {} is of the course before and stays there; remove it when nobody wants it",
                 state.step, each);
@@ -192,6 +196,7 @@ StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabo
   });
   const Beginning begin = agree_on_beginning(config, team);
   keep_warmup(config, team);
+  const MatmulChoice matmul = settle_matmul_paths(config, begin, team);
   run.stages = open_run_data(config, team, [&](int64_t num_bytes) { world.note_work(num_bytes); });
   stop_if_asked(world, signals);
   const DataIdentity identity = data_identity(run.stages);
@@ -211,8 +216,9 @@ StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabo
   // Every check has passed: from here on the folder changes.
   run.attempt = whereabouts.attempt = begin.attempt;
   whereabouts.run_dir = config.train.run_dir;
-  open_folder(run, begin, from);
+  open_folder(run, begin, from, matmul);
   say_what_starts(*run.state);
+  if (!matmul.line.empty()) log::info("{}", matmul.line);
   for (const auto& line : supply.lines) log::info("{}", line);
   return run;
 }

@@ -11,6 +11,9 @@ import launchers  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KINDS = ["Open MPI", "MPICH"]
 
+# Tests compare bits of one run with another's: both are to multiply alike, not by what measures faster at the moment.
+os.environ.setdefault("ATHANOR_MATMUL", "default")
+
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "mpi: starts jobs of several ranks; -m 'not mpi' leaves it out")

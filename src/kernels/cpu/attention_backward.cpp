@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "kernels/attention.h"
+#include "kernels/cpu/attention_pack.h"
 #include "kernels/gemm_store.h"
 #include "kernels/softmax_tile.h"
 
@@ -12,43 +12,37 @@ constexpr int64_t kTileSize = kTileRows * kTileColumns;
 // is worth the reading and writing of its sums.
 constexpr int64_t kBlock = 96;
 
-constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-template <class T>
-constexpr int64_t panel_elements(int64_t k) {
-  return steps_of<T>(k) * kStep<T> * kTileColumns;
-}
-
-template <class T>
+template <class T, class P>
 class Backward {
  public:
   Backward(const AttentionShape& shape, void* scratch)
-      : shape_(shape), dim_steps_(steps_of<T>(shape.head_dim)), dim_tiles_(divide_up(shape.head_dim, kTileColumns)),
+      : shape_(shape), dim_steps_(steps_of<P>(shape.head_dim)), dim_tiles_(divide_up(shape.head_dim, kTileColumns)),
         start_(reinterpret_cast<uintptr_t>(scratch)), next_(start_) {
-    const int64_t transposed = packed_transposed_elements<T>(shape), plain = packed_elements<T>(shape);
-    for (T** panels : {&keys_transposed_, &values_transposed_}) *panels = take<T>(transposed);
-    for (T** panels : {&keys_, &queries_, &douts_}) *panels = take<T>(plain);
-    for (T** rows : {&query_rows_, &dout_rows_}) *rows = take<T>(shape.length * dim_steps_ * kStep<T>);
+    const int64_t transposed = divide_up(shape.length, kTileColumns) * panel_elements<P>(shape.head_dim);
+    const int64_t plain = dim_tiles_ * panel_elements<P>(shape.length);
+    for (P** panels : {&keys_transposed_, &values_transposed_}) *panels = take<P>(transposed);
+    for (P** panels : {&keys_, &queries_, &douts_}) *panels = take<P>(plain);
+    for (P** rows : {&query_rows_, &dout_rows_}) *rows = take<P>(shape.length * dim_steps_ * kStep<P>);
     for (float** sums : {&dq_, &dk_, &dv_}) *sums = take<float>(row_tiles() * dim_tiles_ * kTileSize);
     dot_ = take<float>(shape.length);
     for (float** tiles : {&scores_, &dp_}) *tiles = take<float>(kTileRows * kBlock);
-    for (T** weights : {&p_steps_, &ds_steps_}) *weights = take<T>(kBlock * kBlock);
-    ds_rows_ = take<T>(kTileRows * kBlock);
+    for (P** weights : {&p_steps_, &ds_steps_}) *weights = take<P>(kBlock * kBlock);
+    ds_rows_ = take<P>(kTileRows * kBlock);
   }
   int64_t scratch_bytes() const { return static_cast<int64_t>(next_ - start_); }
 
   void set_keys(HeadRows<const T> k, HeadRows<const T> v) {
-    pack_transposed(shape_, k, keys_transposed_);
-    pack_transposed(shape_, v, values_transposed_);
-    pack(shape_, k, keys_);
+    pack_head_transposed(shape_, k, keys_transposed_);
+    pack_head_transposed(shape_, v, values_transposed_);
+    pack_head(shape_, k, keys_);
   }
 
   /// Of a key's first head sums begin, of others they go on.
   void add_head(const AttentionQueries<T>& head, bool is_first) {
-    pack(shape_, head.q, queries_);
-    pack(shape_, head.dout, douts_);
-    copy_rows(head.q, query_rows_);
-    copy_rows(head.dout, dout_rows_);
+    pack_head(shape_, head.q, queries_);
+    pack_head(shape_, head.dout, douts_);
+    copy_whole_steps(head.q, 0, shape_.length, shape_.head_dim, query_rows_);
+    copy_whole_steps(head.dout, 0, shape_.length, shape_.head_dim, dout_rows_);
     row_dots(head.dout.data, head.dout.ld, head.out.data, head.out.ld, shape_.length, shape_.head_dim, dot_);
     logsumexp_ = head.logsumexp;
     for (int64_t key = 0; key < shape_.length; key += kBlock) {
@@ -73,14 +67,7 @@ class Backward {
     return reinterpret_cast<U*>(at);
   }
   int64_t row_tiles() const { return divide_up(shape_.length, kTileRows); }
-  int64_t row_width() const { return dim_steps_ * kStep<T>; }
-
-  void copy_rows(HeadRows<const T> from, T* to) const {
-    for (int64_t t = 0; t < shape_.length; ++t, to += row_width()) {
-      to[row_width() - 1] = T{};
-      std::copy_n(from.row(t), shape_.head_dim, to);
-    }
-  }
+  int64_t row_width() const { return dim_steps_ * kStep<P>; }
 
   void store_sums(const float* sums, HeadRows<T> out) const {
     for (int64_t tile = 0; tile < row_tiles(); ++tile) {
@@ -104,20 +91,20 @@ class Backward {
   // Scores and their gradient for a tile of queries, and what that gives to the queries.
   void add_to_queries(int64_t key, int64_t first, int64_t row, int64_t rows, bool diagonal) {
     const int64_t num_keys = diagonal ? row + rows : kBlock, tiles = divide_up(num_keys, kTileColumns);
-    const int64_t panel = panel_elements<T>(shape_.head_dim), at = key / kTileColumns * panel;
-    const T *q = query_rows_ + first * row_width(), *dout = dout_rows_ + first * row_width();
+    const int64_t panel = panel_elements<P>(shape_.head_dim), at = key / kTileColumns * panel;
+    const P *q = query_rows_ + first * row_width(), *dout = dout_rows_ + first * row_width();
     for (int64_t t = 0; t < tiles; ++t) {
-      gemm_tile(rows, q, row_width(), kStep<T>, keys_transposed_ + at + t * panel, dim_steps_, scores_ + t * kTileSize,
-                false);
-      gemm_tile(rows, dout, row_width(), kStep<T>, values_transposed_ + at + t * panel, dim_steps_, dp_ + t * kTileSize,
-                false);
+      gemm_tile(shape_.path, rows, q, row_width(), kStep<P>, keys_transposed_ + at + t * panel, dim_steps_,
+                scores_ + t * kTileSize, false);
+      gemm_tile(shape_.path, rows, dout, row_width(), kStep<P>, values_transposed_ + at + t * panel, dim_steps_,
+                dp_ + t * kTileSize, false);
     }
     softmax_gradient_tiles(scores_, dp_, rows, tiles, diagonal ? row + 1 : kBlock, shape_.scale, logsumexp_ + first,
                            dot_ + first, p_steps_ + row * kBlock, ds_steps_ + row * kBlock, ds_rows_, kBlock);
-    const T* keys = keys_ + key * kTileColumns;
+    const P* keys = keys_ + key * kTileColumns;
     float* dq = dq_ + first / kTileRows * dim_tiles_ * kTileSize;
-    for (int64_t d = 0; d < dim_tiles_; ++d, keys += panel_elements<T>(shape_.length), dq += kTileSize)
-      gemm_tile(rows, ds_rows_, kBlock, kStep<T>, keys, steps_of<T>(num_keys), dq, key > 0);
+    for (int64_t d = 0; d < dim_tiles_; ++d, keys += panel_elements<P>(shape_.length), dq += kTileSize)
+      gemm_tile(shape_.path, rows, ds_rows_, kBlock, kStep<P>, keys, steps_of<P>(num_keys), dq, key > 0);
   }
 
   // What the block's queries give to its keys and values. A tile of keys on the diagonal is seen from itself on.
@@ -125,13 +112,15 @@ class Backward {
     const int64_t num_keys = std::min(kBlock, shape_.length - key);
     for (int64_t row = 0; row < num_keys; row += kTileRows) {
       const int64_t unseen = key == query ? row : 0, rows = std::min(kTileRows, num_keys - row);
-      const int64_t from = unseen * kBlock + row * kStep<T>, steps = steps_of<T>(num_queries) - unseen / kStep<T>;
+      const int64_t from = unseen * kBlock + row * kStep<P>, steps = steps_of<P>(num_queries) - unseen / kStep<P>;
       const int64_t panel = (query + unseen) * kTileColumns;
       const int64_t sums = (key + row) / kTileRows * dim_tiles_ * kTileSize;
       for (int64_t d = 0; d < dim_tiles_; ++d) {
-        const int64_t right = panel + d * panel_elements<T>(shape_.length), to = sums + d * kTileSize;
-        gemm_tile(rows, p_steps_ + from, kStep<T>, kBlock * kStep<T>, douts_ + right, steps, dv_ + to, !sums_begin);
-        gemm_tile(rows, ds_steps_ + from, kStep<T>, kBlock * kStep<T>, queries_ + right, steps, dk_ + to, !sums_begin);
+        const int64_t right = panel + d * panel_elements<P>(shape_.length), to = sums + d * kTileSize;
+        gemm_tile(shape_.path, rows, p_steps_ + from, kStep<P>, kBlock * kStep<P>, douts_ + right, steps, dv_ + to,
+                  !sums_begin);
+        gemm_tile(shape_.path, rows, ds_steps_ + from, kStep<P>, kBlock * kStep<P>, queries_ + right, steps, dk_ + to,
+                  !sums_begin);
       }
     }
   }
@@ -139,8 +128,8 @@ class Backward {
   const AttentionShape& shape_;
   int64_t dim_steps_, dim_tiles_;
   uintptr_t start_, next_;
-  T *keys_transposed_, *values_transposed_, *keys_, *queries_, *douts_, *query_rows_, *dout_rows_;
-  T *p_steps_, *ds_steps_, *ds_rows_;
+  P *keys_transposed_, *values_transposed_, *keys_, *queries_, *douts_, *query_rows_, *dout_rows_;
+  P *p_steps_, *ds_steps_, *ds_rows_;
   float *dq_, *dk_, *dv_, *dot_, *scores_, *dp_;
   const float* logsumexp_ = nullptr;
 };
@@ -150,15 +139,17 @@ class Backward {
 template <class T>
 void attention_backward(const AttentionShape& shape, const AttentionQueries<T>* queries, int64_t num_heads,
                         HeadRows<const T> k, HeadRows<const T> v, HeadRows<T> dk, HeadRows<T> dv, void* scratch) {
-  Backward<T> backward(shape, scratch);
-  backward.set_keys(k, v);
-  for (int64_t h = 0; h < num_heads; ++h) backward.add_head(queries[h], h == 0);
-  backward.store_keys(dk, dv);
+  with_packed<T>(shape.path, [&]<class P>(P*) {
+    Backward<T, P> backward(shape, scratch);
+    backward.set_keys(k, v);
+    for (int64_t h = 0; h < num_heads; ++h) backward.add_head(queries[h], h == 0);
+    backward.store_keys(dk, dv);
+  });
 }
 
 template <class T>
 int64_t attention_backward_scratch(const AttentionShape& shape) {
-  return Backward<T>(shape, nullptr).scratch_bytes();
+  return with_packed<T>(shape.path, [&]<class P>(P*) { return Backward<T, P>(shape, nullptr).scratch_bytes(); });
 }
 
 #define ATHANOR_ATTENTION(T)                                                                                         \

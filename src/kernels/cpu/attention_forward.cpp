@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/attention.h"
+#include "kernels/cpu/attention_pack.h"
 #include "kernels/gemm_store.h"
 #include "kernels/softmax_tile.h"
 
@@ -14,19 +14,13 @@ constexpr int64_t kTileSize = kTileRows * kTileColumns;
 // weights stay in the first cache.
 constexpr int64_t kKeys = 384;
 
-constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t aligned(int64_t bytes) { return divide_up(bytes, kPanelAlignment) * kPanelAlignment; }
 
-template <class T>
-constexpr int64_t panel_elements(int64_t k) {
-  return steps_of<T>(k) * kStep<T> * kTileColumns;
-}
-
 // A tile's memory, cut from scratch.
-template <class T>
+template <class P>
 struct Workspace {
   float *scores, *out;
-  T *weights, *queries;
+  P *weights, *queries;
 
   Workspace(const AttentionShape& shape, void* scratch) {
     const auto start = reinterpret_cast<uintptr_t>(scratch);
@@ -38,22 +32,23 @@ struct Workspace {
     };
     scores = reinterpret_cast<float*>(take(kTileRows * kKeys * 4));
     out = reinterpret_cast<float*>(take(divide_up(shape.head_dim, kTileColumns) * kTileSize * 4));
-    weights = reinterpret_cast<T*>(take(kTileRows * kKeys * static_cast<int64_t>(sizeof(T))));
-    queries = reinterpret_cast<T*>(take(kTileRows * steps_of<T>(shape.head_dim) * 4));
+    weights = reinterpret_cast<P*>(take(kTileRows * kKeys * static_cast<int64_t>(sizeof(P))));
+    queries = reinterpret_cast<P*>(take(kTileRows * steps_of<P>(shape.head_dim) * 4));
     size = static_cast<int64_t>(next - start);
   }
   int64_t size;
 };
 
-template <class T>
+template <class T, class P>
 class QueryTile {
  public:
-  QueryTile(const AttentionShape& shape, const T* keys_transposed, const T* values, const Workspace<T>& work)
-      : shape_(shape), keys_(keys_transposed), values_(values), work_(work), dim_steps_(steps_of<T>(shape.head_dim)),
+  QueryTile(const AttentionShape& shape, const void* keys_transposed, const void* values, void* scratch)
+      : shape_(shape), keys_(static_cast<const P*>(keys_transposed)), values_(static_cast<const P*>(values)),
+        work_(shape, scratch), dim_steps_(steps_of<P>(shape.head_dim)),
         dim_tiles_(divide_up(shape.head_dim, kTileColumns)) {}
 
   void run(HeadRows<const T> q, HeadRows<T> out, float* logsumexp, int64_t first, int64_t rows) {
-    copy_queries(q, first, rows);
+    copy_whole_steps(q, first, rows, shape_.head_dim, work_.queries);
     std::fill_n(softmax_.largest, kTileRows, -std::numeric_limits<float>::infinity());
     std::fill_n(softmax_.sum, kTileRows, 0.0f);
     const int64_t end = first + rows;  // keys that the last of them sees
@@ -71,36 +66,26 @@ class QueryTile {
   }
 
  private:
-  // Beside each other, and with whole steps.
-  void copy_queries(HeadRows<const T> q, int64_t first, int64_t rows) {
-    const int64_t width = dim_steps_ * kStep<T>;
-    for (int64_t i = 0; i < rows; ++i) {
-      T* to = work_.queries + i * width;
-      to[width - 1] = T{};
-      std::copy_n(q.row(first + i), shape_.head_dim, to);
-    }
-  }
-
   void add_keys(int64_t first, int64_t rows, int64_t key, int64_t end) {
     const int64_t tiles = divide_up(end - key, kTileColumns);
-    const T* panel = keys_ + key / kTileColumns * panel_elements<T>(shape_.head_dim);
-    for (int64_t t = 0; t < tiles; ++t, panel += panel_elements<T>(shape_.head_dim)) {
-      gemm_tile(rows, work_.queries, dim_steps_ * kStep<T>, kStep<T>, panel, dim_steps_, work_.scores + t * kTileSize,
-                false);
+    const P* panel = keys_ + key / kTileColumns * panel_elements<P>(shape_.head_dim);
+    for (int64_t t = 0; t < tiles; ++t, panel += panel_elements<P>(shape_.head_dim)) {
+      gemm_tile(shape_.path, rows, work_.queries, dim_steps_ * kStep<P>, kStep<P>, panel, dim_steps_,
+                work_.scores + t * kTileSize, false);
     }
     float rescale[kTileRows];
     softmax_tiles(work_.scores, rows, tiles, first + 1 - key, shape_.scale, softmax_, rescale, work_.weights, kKeys);
     if (key > 0) scale_tiles(work_.out, rows, dim_tiles_, rescale);
-    const T* values = values_ + key * kTileColumns;  // kKeys are whole steps
-    for (int64_t d = 0; d < dim_tiles_; ++d, values += panel_elements<T>(shape_.length)) {
-      gemm_tile(rows, work_.weights, kKeys, kStep<T>, values, steps_of<T>(end - key), work_.out + d * kTileSize,
-                key > 0);
+    const P* values = values_ + key * kTileColumns;  // kKeys are whole steps
+    for (int64_t d = 0; d < dim_tiles_; ++d, values += panel_elements<P>(shape_.length)) {
+      gemm_tile(shape_.path, rows, work_.weights, kKeys, kStep<P>, values, steps_of<P>(end - key),
+                work_.out + d * kTileSize, key > 0);
     }
   }
 
   const AttentionShape& shape_;
-  const T *keys_, *values_;
-  Workspace<T> work_;
+  const P *keys_, *values_;
+  Workspace<P> work_;
   int64_t dim_steps_, dim_tiles_;
   SoftmaxRows softmax_{};
 };
@@ -108,48 +93,51 @@ class QueryTile {
 }  // namespace
 
 template <class T>
-int64_t packed_transposed_elements(const AttentionShape& shape) {
-  return divide_up(shape.length, kTileColumns) * panel_elements<T>(shape.head_dim);
+int64_t packed_transposed_bytes(const AttentionShape& shape) {
+  return with_packed<T>(shape.path, [&]<class P>(P*) {
+    return divide_up(shape.length, kTileColumns) * panel_elements<P>(shape.head_dim) * static_cast<int64_t>(sizeof(P));
+  });
 }
 template <class T>
-int64_t packed_elements(const AttentionShape& shape) {
-  return divide_up(shape.head_dim, kTileColumns) * panel_elements<T>(shape.length);
-}
-
-template <class T>
-void pack_transposed(const AttentionShape& shape, HeadRows<const T> rows, T* panels) {
-  for (int64_t t = 0; t < shape.length; t += kTileColumns, panels += panel_elements<T>(shape.head_dim)) {
-    pack_panel_transposed(rows.row(t), rows.ld, shape.head_dim, std::min(kTileColumns, shape.length - t), panels);
-  }
+int64_t packed_bytes(const AttentionShape& shape) {
+  return with_packed<T>(shape.path, [&]<class P>(P*) {
+    return divide_up(shape.head_dim, kTileColumns) * panel_elements<P>(shape.length) * static_cast<int64_t>(sizeof(P));
+  });
 }
 
 template <class T>
-void pack(const AttentionShape& shape, HeadRows<const T> rows, T* panels) {
-  for (int64_t d = 0; d < shape.head_dim; d += kTileColumns, panels += panel_elements<T>(shape.length)) {
-    pack_panel(rows.data + d, rows.ld, shape.length, std::min(kTileColumns, shape.head_dim - d), panels);
-  }
+void pack_transposed(const AttentionShape& shape, HeadRows<const T> rows, void* panels) {
+  with_packed<T>(shape.path, [&]<class P>(P*) { pack_head_transposed(shape, rows, static_cast<P*>(panels)); });
 }
 
 template <class T>
-void attention_forward(const AttentionShape& shape, HeadRows<const T> q, const T* keys_transposed, const T* values,
-                       HeadRows<T> out, float* logsumexp, int64_t begin, int64_t end, void* scratch) {
-  QueryTile<T> tile(shape, keys_transposed, values, Workspace<T>(shape, scratch));
-  for (int64_t first = begin; first < end; first += kTileRows)
-    tile.run(q, out, logsumexp, first, std::min(kTileRows, end - first));
+void pack(const AttentionShape& shape, HeadRows<const T> rows, void* panels) {
+  with_packed<T>(shape.path, [&]<class P>(P*) { pack_head(shape, rows, static_cast<P*>(panels)); });
+}
+
+template <class T>
+void attention_forward(const AttentionShape& shape, HeadRows<const T> q, const void* keys_transposed,
+                       const void* values, HeadRows<T> out, float* logsumexp, int64_t begin, int64_t end,
+                       void* scratch) {
+  with_packed<T>(shape.path, [&]<class P>(P*) {
+    QueryTile<T, P> tile(shape, keys_transposed, values, scratch);
+    for (int64_t first = begin; first < end; first += kTileRows)
+      tile.run(q, out, logsumexp, first, std::min(kTileRows, end - first));
+  });
 }
 
 template <class T>
 int64_t attention_forward_scratch(const AttentionShape& shape) {
-  return Workspace<T>(shape, nullptr).size;
+  return with_packed<T>(shape.path, [&]<class P>(P*) { return Workspace<P>(shape, nullptr).size; });
 }
 
-#define ATHANOR_ATTENTION(T)                                                                                    \
-  template int64_t packed_transposed_elements<T>(const AttentionShape&);                                        \
-  template int64_t packed_elements<T>(const AttentionShape&);                                                   \
-  template void pack_transposed<T>(const AttentionShape&, HeadRows<const T>, T*);                               \
-  template void pack<T>(const AttentionShape&, HeadRows<const T>, T*);                                          \
-  template void attention_forward<T>(const AttentionShape&, HeadRows<const T>, const T*, const T*, HeadRows<T>, \
-                                     float*, int64_t, int64_t, void*);                                          \
+#define ATHANOR_ATTENTION(T)                                                                                          \
+  template int64_t packed_transposed_bytes<T>(const AttentionShape&);                                                 \
+  template int64_t packed_bytes<T>(const AttentionShape&);                                                            \
+  template void pack_transposed<T>(const AttentionShape&, HeadRows<const T>, void*);                                  \
+  template void pack<T>(const AttentionShape&, HeadRows<const T>, void*);                                             \
+  template void attention_forward<T>(const AttentionShape&, HeadRows<const T>, const void*, const void*, HeadRows<T>, \
+                                     float*, int64_t, int64_t, void*);                                                \
   template int64_t attention_forward_scratch<T>(const AttentionShape&);
 ATHANOR_ATTENTION(float)
 ATHANOR_ATTENTION(Bf16)

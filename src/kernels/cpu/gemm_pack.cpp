@@ -1,178 +1,117 @@
-// The forms for whole panels use AVX-512, as the tile they feed does; the edges are plain loops.
+// Chooses the form of packing, and does the edges in plain loops.
 
 #include "kernels/gemm_pack.h"
 
-#include <cstring>
+#include <type_traits>
 
-#if defined(__x86_64__)
-#if defined(__GNUC__) && !defined(__clang__)
-// GCC 12 takes the undefined operand of an unmasked intrinsic for a mistake.
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-#define ATHANOR_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
-#endif
+#include "kernels/cpu/gemm_pack_forms.h"
 
 namespace athanor::kernels {
 namespace {
 
-// Element (k, n) of a matrix, zero outside of it.
 template <class T>
-T element(const T* b, int64_t k_stride, int64_t n_stride, int64_t k, int64_t n, int64_t k_end, int64_t n_end) {
-  return k < k_end && n < n_end ? b[k * k_stride + n * n_stride] : T{};
-}
+struct Strides {
+  const T* data;
+  int64_t k, n;
+};
 
-template <class T>
-void pack_plainly(const T* b, int64_t k_stride, int64_t n_stride, int64_t first_step, int64_t k, int64_t n_end,
-                  int64_t width, T* panel) {
-  for (int64_t s = first_step; s < steps_of<T>(k); ++s) {
+template <class T, class P>
+void put(P& to, T from) {
+  store(to, load(from));
+}
+inline void put(Bf16& to, Bf16 from) { to = from; }  // whatever its bits mean
+
+// Element (k, n) at data[k · k_stride + n · n_stride], from a step on; zero outside of the matrix.
+template <class T, class P>
+void pack_plainly(const Strides<T>& from, int64_t first_step, int64_t k, int64_t n_end, int64_t width, P* panel) {
+  for (int64_t s = first_step; s < steps_of<P>(k); ++s) {
     for (int64_t n = 0; n < width; ++n) {
-      for (int64_t j = 0; j < kStep<T>; ++j)
-        panel[(s * width + n) * kStep<T> + j] = element(b, k_stride, n_stride, s * kStep<T> + j, n, k, n_end);
+      for (int64_t j = 0; j < kStep<P>; ++j) {
+        const int64_t at = s * kStep<P> + j;
+        P& to = panel[(s * width + n) * kStep<P> + j];
+        if (at < k && n < n_end) {
+          put(to, from.data[at * from.k + n * from.n]);
+        } else {
+          to = P{};
+        }
+      }
     }
   }
 }
 
-#if defined(__x86_64__)
-
-// Rows k and k + 1 of 32 columns, column by column.
-ATHANOR_AVX512 void interleave_rows(const Bf16* b, int64_t ld, int64_t pairs, Bf16* panel) {
-  alignas(64) uint16_t low[32], high[32];
-  for (uint16_t i = 0; i < 16; ++i) {
-    low[2 * i] = i, low[2 * i + 1] = static_cast<uint16_t>(32 + i);
-    high[2 * i] = static_cast<uint16_t>(16 + i), high[2 * i + 1] = static_cast<uint16_t>(48 + i);
-  }
-  const __m512i take_low = _mm512_load_si512(low), take_high = _mm512_load_si512(high);
-  for (int64_t p = 0; p < pairs; ++p, b += 2 * ld, panel += 64) {
-    _mm_prefetch(b + 16 * ld, _MM_HINT_T0);
-    _mm_prefetch(b + 17 * ld, _MM_HINT_T0);
-    const __m512i even = _mm512_loadu_si512(b), odd = _mm512_loadu_si512(b + ld);
-    _mm512_store_si512(panel, _mm512_permutex2var_epi16(even, take_low, odd));
-    _mm512_store_si512(panel + 32, _mm512_permutex2var_epi16(even, take_high, odd));
-  }
+// AVX-512 has forms of its own where the type stays.
+template <class T, class P>
+[[maybe_unused]] bool wide(MatmulPath path) {
+  return std::is_same_v<T, P> && path != MatmulPath::kAvx2;
 }
-
-ATHANOR_AVX512 void copy_rows(const float* b, int64_t ld, int64_t rows, float* panel) {
-  for (int64_t k = 0; k < rows; ++k, b += ld, panel += 32) {
-    _mm_prefetch(b + 16 * ld, _MM_HINT_T0);
-    _mm_prefetch(b + 16 * ld + 16, _MM_HINT_T0);
-    _mm512_store_ps(panel, _mm512_loadu_ps(b));
-    _mm512_store_ps(panel + 16, _mm512_loadu_ps(b + 16));
-  }
-}
-
-constexpr int64_t kAhead = 256;  // bytes: 32 rows are more streams than the hardware's prefetcher follows
-
-// to[j · 32 + i] = from[i][j] for 16 × 16 words of 4 bytes; row i begins at from + i · stride bytes.
-ATHANOR_AVX512 inline void transpose_words(const char* from, int64_t stride, char* to) {
-  __m512i r[16], t[16];
-  for (int i = 0; i < 16; ++i) {
-    _mm_prefetch(from + i * stride + kAhead, _MM_HINT_T0);
-    r[i] = _mm512_loadu_si512(from + i * stride);
-  }
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {  // r[i + c]: column c of each quarter, rows i to i + 3
-    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  for (int c = 0; c < 4; ++c) {
-    const __m512i low01 = _mm512_shuffle_i32x4(r[c], r[c + 4], 0x88),
-                  low23 = _mm512_shuffle_i32x4(r[c + 8], r[c + 12], 0x88);
-    const __m512i high01 = _mm512_shuffle_i32x4(r[c], r[c + 4], 0xdd),
-                  high23 = _mm512_shuffle_i32x4(r[c + 8], r[c + 12], 0xdd);
-    constexpr int64_t kLine = kTileColumns * 4;
-    _mm512_store_si512(to + c * kLine, _mm512_shuffle_i32x4(low01, low23, 0x88));
-    _mm512_store_si512(to + (c + 8) * kLine, _mm512_shuffle_i32x4(low01, low23, 0xdd));
-    _mm512_store_si512(to + (c + 4) * kLine, _mm512_shuffle_i32x4(high01, high23, 0x88));
-    _mm512_store_si512(to + (c + 12) * kLine, _mm512_shuffle_i32x4(high01, high23, 0xdd));
-  }
-}
-
-// 32 rows of `steps` words become a panel, as far as whole blocks of 16 words go; answers how far that is.
-template <class T>
-int64_t transpose_whole_blocks(const T* b, int64_t ld, int64_t steps, T* panel) {
-  const auto* from = reinterpret_cast<const char*>(b);
-  auto* to = reinterpret_cast<char*>(panel);
-  const int64_t stride = ld * static_cast<int64_t>(sizeof(T));
-  int64_t s = 0;
-  for (; s + 16 <= steps; s += 16) {
-    transpose_words(from + s * 4, stride, to + s * kTileColumns * 4);
-    transpose_words(from + s * 4 + 16 * stride, stride, to + s * kTileColumns * 4 + 64);
-  }
-  return s;
-}
-
-// 16 words are stored where 12 are meant: the next step overwrites the rest, and a block ends with room for it.
-ATHANOR_AVX512 void interleave_12(const Bf16* a, int64_t ld, int64_t pairs, __mmask16 columns, Bf16* block) {
-  alignas(64) uint16_t both[32];
-  for (uint16_t i = 0; i < 16; ++i) both[2 * i] = i, both[2 * i + 1] = static_cast<uint16_t>(32 + i);
-  const __m512i take = _mm512_load_si512(both);
-  for (int64_t p = 0; p < pairs; ++p, a += 2 * ld, block += 24) {
-    const __m512i even = _mm512_maskz_loadu_epi16(columns, a), odd = _mm512_maskz_loadu_epi16(columns, a + ld);
-    _mm512_storeu_si512(block, _mm512_permutex2var_epi16(even, take, odd));
-  }
-}
-
-ATHANOR_AVX512 void copy_12(const float* a, int64_t ld, int64_t rows, __mmask16 columns, float* block) {
-  for (int64_t k = 0; k < rows; ++k, a += ld, block += 12) _mm512_storeu_ps(block, _mm512_maskz_loadu_ps(columns, a));
-}
-
-void pack_whole(const Bf16* b, int64_t ld, int64_t steps, Bf16* panel) { interleave_rows(b, ld, steps, panel); }
-void pack_whole(const float* b, int64_t ld, int64_t steps, float* panel) { copy_rows(b, ld, steps, panel); }
-void pack_12(const Bf16* a, int64_t ld, int64_t steps, uint16_t mask, Bf16* block) {
-  interleave_12(a, ld, steps, mask, block);
-}
-void pack_12(const float* a, int64_t ld, int64_t steps, uint16_t mask, float* block) {
-  copy_12(a, ld, steps, mask, block);
-}
-
-#else
-
-template <class T>
-void pack_whole(const T*, int64_t, int64_t, T*) {}
-template <class T>
-void pack_12(const T*, int64_t, int64_t, uint16_t, T*) {}
-template <class T>
-int64_t transpose_whole_blocks(const T*, int64_t, int64_t, T*) {
-  return 0;
-}
-
-#endif
 
 }  // namespace
 
-template <class T>
-void pack_panel(const T* b, int64_t ld, int64_t k, int64_t columns, T* panel) {
-  const int64_t whole = columns == kTileColumns && has_gemm_tile<float>() ? k / kStep<T> : 0;
-  if (whole > 0) pack_whole(b, ld, whole, panel);
-  pack_plainly(b, ld, 1, whole, k, columns, kTileColumns, panel);
-}
-
-template <class T>
-void pack_panel_transposed(const T* b, int64_t ld, int64_t k, int64_t columns, T* panel) {
+template <class T, class P>
+void pack_panel([[maybe_unused]] MatmulPath path, const T* b, int64_t ld, int64_t k, int64_t columns, P* panel) {
   int64_t whole = 0;
-  if (columns == kTileColumns && has_gemm_tile<float>()) whole = transpose_whole_blocks(b, ld, k / kStep<T>, panel);
-  pack_plainly(b, 1, ld, whole, k, columns, kTileColumns, panel);
+#if defined(__x86_64__)
+  if (columns == kTileColumns) {
+    whole = k / kStep<P>;
+    if constexpr (std::is_same_v<T, P>) {
+      if (wide<T, P>(path)) avx512::rows_to_panel(b, ld, whole, panel);
+    }
+    if constexpr (std::is_same_v<P, float>) {
+      if (!wide<T, P>(path)) avx2::rows_to_panel(b, ld, whole, panel);
+    }
+  }
+#endif
+  pack_plainly(Strides<T>{b, ld, 1}, whole, k, columns, kTileColumns, panel);
 }
 
-template <class T>
-void pack_rows_transposed(const T* a, int64_t ld, int64_t k, int64_t rows, T* block) {
-  const int64_t whole = has_gemm_tile<float>() ? k / kStep<T> : 0;
-  if (whole > 0) pack_12(a, ld, whole, static_cast<uint16_t>((1 << rows) - 1), block);
-  pack_plainly(a, ld, 1, whole, k, rows, kTileRows, block);
+template <class T, class P>
+void pack_panel_transposed([[maybe_unused]] MatmulPath path, const T* b, int64_t ld, int64_t k, int64_t columns,
+                           P* panel) {
+  int64_t whole = 0;
+#if defined(__x86_64__)
+  if (columns == kTileColumns) {
+    if constexpr (std::is_same_v<T, P>) {
+      if (wide<T, P>(path)) whole = avx512::columns_to_panel(b, ld, k / kStep<P>, panel);
+    }
+    if constexpr (std::is_same_v<P, float>) {
+      if (!wide<T, P>(path)) whole = avx2::columns_to_panel(b, ld, k, panel);
+    }
+  }
+#endif
+  pack_plainly(Strides<T>{b, 1, ld}, whole, k, columns, kTileColumns, panel);
 }
 
-#define ATHANOR_PACK(T)                                                            \
-  template void pack_panel<T>(const T*, int64_t, int64_t, int64_t, T*);            \
-  template void pack_panel_transposed<T>(const T*, int64_t, int64_t, int64_t, T*); \
-  template void pack_rows_transposed<T>(const T*, int64_t, int64_t, int64_t, T*);
-ATHANOR_PACK(float)
-ATHANOR_PACK(Bf16)
+template <class T, class P>
+void pack_rows_transposed([[maybe_unused]] MatmulPath path, const T* a, int64_t ld, int64_t k, int64_t rows,
+                          [[maybe_unused]] int64_t readable, P* block) {
+  int64_t whole = 0;
+#if defined(__x86_64__)
+  if constexpr (std::is_same_v<T, P>) {
+    if (wide<T, P>(path)) avx512::rows_to_block(a, ld, whole = k / kStep<P>, rows, block);
+  }
+  if constexpr (std::is_same_v<P, float>) {
+    if (!wide<T, P>(path) && readable >= kTileRows) avx2::rows_to_block(a, ld, whole = k, block);
+  }
+#endif
+  pack_plainly(Strides<T>{a, ld, 1}, whole, k, rows, kTileRows, block);
+}
+
+template <class T, class P>
+void pack_rows([[maybe_unused]] MatmulPath path, const T* a, int64_t ld, int64_t k, int64_t rows, P* block) {
+  int64_t whole = 0;
+#if defined(__x86_64__)
+  if constexpr (std::is_same_v<P, float>) whole = avx2::columns_to_block(a, ld, k, rows, block);
+#endif
+  pack_plainly(Strides<T>{a, 1, ld}, whole, k, rows, kTileRows, block);
+}
+
+#define ATHANOR_PACK(T, P)                                                                                \
+  template void pack_panel<T, P>(MatmulPath, const T*, int64_t, int64_t, int64_t, P*);                    \
+  template void pack_panel_transposed<T, P>(MatmulPath, const T*, int64_t, int64_t, int64_t, P*);         \
+  template void pack_rows_transposed<T, P>(MatmulPath, const T*, int64_t, int64_t, int64_t, int64_t, P*); \
+  template void pack_rows<T, P>(MatmulPath, const T*, int64_t, int64_t, int64_t, P*);
+ATHANOR_PACK(float, float)
+ATHANOR_PACK(Bf16, Bf16)
+ATHANOR_PACK(Bf16, float)
 
 }  // namespace athanor::kernels

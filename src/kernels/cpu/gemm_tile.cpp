@@ -48,13 +48,15 @@ using Tile = void (*)(const T* a, int64_t row_stride, int64_t step_stride, const
                       bool add, Ahead ahead);
 
 // The body of a tile of kRows rows. A macro, as GCC takes the instruction set of a function from its own attribute
-// only.
+// only. A packed block's strides are constants: addresses then cost no registers.
 #define ATHANOR_TILE(NAME, STEP, TARGET)                                                                     \
-  template <int kRows>                                                                                       \
+  template <int kRows, bool kPacked>                                                                         \
   __attribute__((target(TARGET))) void NAME(const STEP::Element* a, int64_t row_stride, int64_t step_stride, \
                                             const STEP::Element* panel, int64_t steps, float* c, bool add,   \
                                             Ahead ahead) {                                                   \
     using T = STEP::Element;                                                                                 \
+    const int64_t next_row = kPacked ? kStep<T> : row_stride;                                                \
+    const int64_t next_step = kPacked ? kTileRows * kStep<T> : step_stride;                                  \
     __m512 sum[kRows][2];                                                                                    \
     for (int i = 0; i < kRows; ++i) {                                                                        \
       sum[i][0] = add ? _mm512_load_ps(c + i * kTileColumns) : _mm512_setzero_ps();                          \
@@ -62,7 +64,7 @@ using Tile = void (*)(const T* a, int64_t row_stride, int64_t step_stride, const
     }                                                                                                        \
     const T* const end = panel + steps * kTileColumns * kStep<T>;                                            \
     const T* const asking_end = panel + ahead.pairs * kTileColumns * kStep<T>;                               \
-    for (; panel < end; panel += kTileColumns * kStep<T>, a += step_stride) {                                \
+    for (; panel < end; panel += kTileColumns * kStep<T>, a += next_step) {                                  \
       if (panel < asking_end) {                                                                              \
         __builtin_prefetch(ahead.lines);                                                                     \
         __builtin_prefetch(ahead.lines + 64);                                                                \
@@ -70,7 +72,7 @@ using Tile = void (*)(const T* a, int64_t row_stride, int64_t step_stride, const
       }                                                                                                      \
       const auto left = STEP::panel(panel), right = STEP::panel(panel + 16 * kStep<T>);                      \
       _Pragma("GCC unroll 12") for (int i = 0; i < kRows; ++i) {                                             \
-        const auto x = STEP::broadcast(a + i * row_stride);                                                  \
+        const auto x = STEP::broadcast(a + i * next_row);                                                    \
         sum[i][0] = STEP::multiply_add(sum[i][0], x, left);                                                  \
         sum[i][1] = STEP::multiply_add(sum[i][1], x, right);                                                 \
       }                                                                                                      \
@@ -85,64 +87,47 @@ ATHANOR_TILE(float_tile, FloatStep, "avx512f")
 ATHANOR_TILE(bf16_tile, Bf16Step, "avx512f,avx512bf16")
 #undef ATHANOR_TILE
 
-template <int... kRows>
+template <bool kPacked, int... kRows>
 constexpr auto float_tiles(std::integer_sequence<int, kRows...>) {
-  return std::array<Tile<float>, sizeof...(kRows)>{float_tile<kRows + 1>...};
+  return std::array<Tile<float>, sizeof...(kRows)>{float_tile<kRows + 1, kPacked>...};
 }
-template <int... kRows>
+template <bool kPacked, int... kRows>
 constexpr auto bf16_tiles(std::integer_sequence<int, kRows...>) {
-  return std::array<Tile<Bf16>, sizeof...(kRows)>{bf16_tile<kRows + 1>...};
+  return std::array<Tile<Bf16>, sizeof...(kRows)>{bf16_tile<kRows + 1, kPacked>...};
 }
-constexpr auto kFloatTiles = float_tiles(std::make_integer_sequence<int, kTileRows>());
-constexpr auto kBf16Tiles = bf16_tiles(std::make_integer_sequence<int, kTileRows>());
+constexpr auto kRowCounts = std::make_integer_sequence<int, kTileRows>();
+constexpr std::array kFloatTiles = {float_tiles<false>(kRowCounts), float_tiles<true>(kRowCounts)};
+constexpr std::array kBf16Tiles = {bf16_tiles<false>(kRowCounts), bf16_tiles<true>(kRowCounts)};
 
-// CPUID leaf 7: the compiler's own test knows no amx-bf16 in GCC 12.
-bool has_amx_bf16() {
-  uint32_t a = 7, b = 0, c = 0, d = 0;
-  __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-  return (d >> 22) & 1;
+template <class T>
+bool is_packed(int64_t row_stride, int64_t step_stride) {
+  return row_stride == kStep<T> && step_stride == kTileRows * kStep<T>;
 }
 
 }  // namespace
 
 template <>
-bool has_gemm_tile<float>() {
-  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
-  return has;
+void gemm_tile<float>(MatmulPath path, int64_t rows, const float* a, int64_t row_stride, int64_t step_stride,
+                      const float* panel, int64_t steps, float* c, bool add, Ahead ahead) {
+  if (path == MatmulPath::kAvx2) return avx2::gemm_tile(rows, a, row_stride, step_stride, panel, steps, c, add, ahead);
+  const auto& tiles = kFloatTiles[is_packed<float>(row_stride, step_stride)];
+  tiles[static_cast<size_t>(rows - 1)](a, row_stride, step_stride, panel, steps, c, add, ahead);
 }
 
 template <>
-bool has_gemm_tile<Bf16>() {
-  static const bool has = has_gemm_tile<float>() && __builtin_cpu_supports("avx512bf16") && !has_amx_bf16();
-  return has;
+void gemm_tile<Bf16>(MatmulPath, int64_t rows, const Bf16* a, int64_t row_stride, int64_t step_stride,
+                     const Bf16* panel, int64_t steps, float* c, bool add, Ahead ahead) {
+  const auto& tiles = kBf16Tiles[is_packed<Bf16>(row_stride, step_stride)];
+  tiles[static_cast<size_t>(rows - 1)](a, row_stride, step_stride, panel, steps, c, add, ahead);
 }
 
-template <>
-void gemm_tile<float>(int64_t rows, const float* a, int64_t row_stride, int64_t step_stride, const float* panel,
-                      int64_t steps, float* c, bool add, Ahead ahead) {
-  kFloatTiles[static_cast<size_t>(rows - 1)](a, row_stride, step_stride, panel, steps, c, add, ahead);
-}
+#else  // other processors have no path but the library's
 
 template <>
-void gemm_tile<Bf16>(int64_t rows, const Bf16* a, int64_t row_stride, int64_t step_stride, const Bf16* panel,
-                     int64_t steps, float* c, bool add, Ahead ahead) {
-  kBf16Tiles[static_cast<size_t>(rows - 1)](a, row_stride, step_stride, panel, steps, c, add, ahead);
-}
-
-#else  // other processors: the library's matmul
-
-template <>
-bool has_gemm_tile<float>() {
-  return false;
+void gemm_tile<float>(MatmulPath, int64_t, const float*, int64_t, int64_t, const float*, int64_t, float*, bool, Ahead) {
 }
 template <>
-bool has_gemm_tile<Bf16>() {
-  return false;
-}
-template <>
-void gemm_tile<float>(int64_t, const float*, int64_t, int64_t, const float*, int64_t, float*, bool, Ahead) {}
-template <>
-void gemm_tile<Bf16>(int64_t, const Bf16*, int64_t, int64_t, const Bf16*, int64_t, float*, bool, Ahead) {}
+void gemm_tile<Bf16>(MatmulPath, int64_t, const Bf16*, int64_t, int64_t, const Bf16*, int64_t, float*, bool, Ahead) {}
 
 #endif
 

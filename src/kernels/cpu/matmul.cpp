@@ -2,118 +2,55 @@
 
 #include <algorithm>
 
-#include "kernels/gemm_pack.h"
+#include "kernels/cpu/matmul_cut.h"
 #include "kernels/gemm_store.h"
 
 namespace athanor::kernels {
 namespace {
 
-// B's strip should stay in the second-level cache (1 MiB or more on chips with AVX-512) beside A's rows.
-constexpr int64_t kStripBytes = 512 << 10;
-constexpr int64_t kMostPanels = 16;
-constexpr int64_t kShortPanelBytes = 32 << 10;
-constexpr int64_t kSumChunk = 1024;    // k of a sum that goes to memory: bounds the packed A
-constexpr int64_t kLongK = 4096;       // beyond it a panel is too large for the second-level cache;
-constexpr int64_t kLongChunk = 2048;   // tiles are then kept as fp32 between chunks of k
-constexpr int64_t kPartRows = 960;     // 80 blocks of 12
-constexpr int64_t kSumColumns = 1024;  // a packed A is used for as many columns
-
-constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-template <class T>
-int64_t chunk_of(const Product<T>& p) {
-  if (p.sum) return std::min(p.k, kSumChunk);
-  return p.k > kLongK ? kLongChunk : p.k;
-}
-
-// Whether tiles wait for the next chunk in scratch memory.
-template <class T>
-bool keeps_tiles(const Product<T>& p) {
-  return p.out && p.k > kLongK;
-}
-
-template <class T>
-int64_t panel_elements(int64_t k) {
-  return steps_of<T>(k) * kStep<T> * kTileColumns;
-}
-
-// Panels packed at once for each of the product's factors.
-template <class T>
-int64_t panels_in_strip(const Product<T>& p) {
-  const int64_t bytes = panel_elements<T>(chunk_of(p)) * static_cast<int64_t>(sizeof(T)) * p.num_factors();
-  return std::clamp<int64_t>(kStripBytes / std::max<int64_t>(bytes, 1), 1, kMostPanels);
-}
-
-// A has to be copied if its k are not contiguous, or if the last step would read beyond a row.
-template <class T>
-bool packs_a(const Product<T>& p) {
-  return p.first.a.transposed || p.k % kStep<T> != 0;
-}
-
-template <class T>
-int64_t part_rows(const Product<T>& p) {
-  return divide_up(p.m, divide_up(p.m, kPartRows));
-}
-
-template <class T>
-int64_t part_columns(const Product<T>& p) {
-  return std::max(panels_in_strip(p) * kTileColumns, packs_a(p) ? kSumColumns : 0);
-}
-
-// Blocks of at most 12 rows, as even as they go: a block of 1 would leave the units idle.
-struct RowBlocks {
-  int64_t begin, end, count = divide_up(end - begin, kTileRows);
-  int64_t first(int64_t block) const { return begin + (end - begin) * block / count; }
-};
-
-template <class T>
-int64_t a_elements(const Product<T>& p) {
-  return packs_a(p) ? divide_up(part_rows(p), kTileRows) * kTileRows * steps_of<T>(chunk_of(p)) * kStep<T> : 0;
-}
-
-constexpr int64_t kTileElements = kTileRows * kTileColumns;
-
-template <class T>
-int64_t kept_elements(const Product<T>& p) {
-  if (!keeps_tiles(p)) return 0;
-  return divide_up(part_rows(p), kTileRows) * divide_up(part_columns(p), kTileColumns) * kTileElements;
-}
-
-template <class T>
+template <class P>
 int64_t padded_bytes(int64_t elements) {
-  return divide_up(elements * static_cast<int64_t>(sizeof(T)) + kBlockSlackBytes, kPanelAlignment) * kPanelAlignment;
+  return divide_up(elements * static_cast<int64_t>(sizeof(P)) + kBlockSlackBytes, kPanelAlignment) * kPanelAlignment;
+}
+
+template <class T, class P>
+int64_t scratch_of(const Product<T>& p) {
+  const Cut<T, P> cut(p);
+  return cut.factors_of_pass() * (padded_bytes<P>(cut.a_elements()) + padded_bytes<P>(cut.strip_elements())) +
+         padded_bytes<float>(cut.kept_elements());
 }
 
 // What a tile reads of A: packed, or as it lies.
-template <class T>
+template <class P>
 struct Rows {
-  const T* data;
+  const P* data;
   int64_t row_stride, step_stride;
 };
 
-template <class T>
+template <class T, class P>
 class Part {
  public:
-  Part(const std::vector<Product<T>>& products, const ProductPart& part, const ProductPart* next, void* scratch)
-      : p_(at(products, part)), part_(part), next_(next),
-        next_p_(next ? &at(products, *next) : nullptr), blocks_{part.m_begin, part.m_end}, chunk_(chunk_of(p_)) {
+  Part(MatmulPath path, const std::vector<Product<T>>& products, const ProductPart& part, const ProductPart* next,
+       void* scratch)
+      : path_(path), p_(at(products, part)), part_(part), next_(next),
+        next_p_(next ? &at(products, *next) : nullptr), blocks_{part.m_begin, part.m_end}, cut_(p_),
+        packs_a_(cut_.packs_a()) {
     auto* bytes = static_cast<char*>(scratch);
-    for (int f = 0; f < p_.num_factors(); ++f) {
-      a_[f] = reinterpret_cast<T*>(bytes);
-      bytes += padded_bytes<T>(a_elements(p_));
-      strip_[f] = reinterpret_cast<T*>(bytes);
-      bytes += padded_bytes<T>(panels_in_strip(p_) * panel_elements<T>(chunk_));
+    for (int f = 0; f < cut_.factors_of_pass(); ++f) {
+      a_[f] = reinterpret_cast<P*>(bytes);
+      bytes += padded_bytes<P>(cut_.a_elements());
+      strip_[f] = reinterpret_cast<P*>(bytes);
+      bytes += padded_bytes<P>(cut_.strip_elements());
     }
-    if (keeps_tiles(p_)) kept_ = reinterpret_cast<float*>(bytes);
+    if (cut_.keeps_tiles()) kept_ = reinterpret_cast<float*>(bytes);
   }
 
   void run() {
-    for (int64_t k = 0; k < p_.k; k += chunk_) {
-      k_begin_ = k;
-      k_count_ = std::min(chunk_, p_.k - k);
-      steps_ = steps_of<T>(k_count_);
-      if (packs_a(p_)) pack_a();
-      const int64_t width = panels_in_strip(p_) * kTileColumns;
+    for (int64_t i = 0; i < cut_.num_passes(); ++i) {
+      pass_ = cut_.pass(i);
+      steps_ = steps_of<P>(pass_.count);
+      if (packs_a_) pack_a();
+      const int64_t width = cut_.panels_in_strip() * kTileColumns;
       for (int64_t n = part_.n_begin; n < part_.n_end; n += width) strip(n, std::min(n + width, part_.n_end));
     }
   }
@@ -123,59 +60,56 @@ class Part {
     return products[static_cast<size_t>(part.index)];
   }
   const typename Product<T>::Factors& factors(int f) const { return f == 0 ? p_.first : p_.second; }
+  // Of a factor that this pass packs.
+  P* packed_a(int f) const { return a_[f - pass_.first_factor]; }
+  P* packed_strip(int f) const { return strip_[f - pass_.first_factor]; }
 
   void pack_a() {
-    for (int f = 0; f < p_.num_factors(); ++f) {
+    for (int f = pass_.first_factor; f < pass_.end_factor; ++f) {
       const Matrix<T>& a = factors(f).a;
       for (int64_t block = 0; block < blocks_.count; ++block) {
         const int64_t first = blocks_.first(block), rows = blocks_.first(block + 1) - first;
-        T* to = a_[f] + block * kTileRows * steps_ * kStep<T>;
+        P* to = packed_a(f) + block * kTileRows * steps_ * kStep<P>;
         if (a.transposed) {
-          pack_rows_transposed(a.data + k_begin_ * a.ld + first, a.ld, k_count_, rows, to);
+          pack_rows_transposed(path_, a.data + pass_.k * a.ld + first, a.ld, pass_.count, rows, p_.m - first, to);
         } else {
-          copy_rows(a.data + first * a.ld + k_begin_, a.ld, rows, to);
+          pack_rows(path_, a.data + first * a.ld + pass_.k, a.ld, pass_.count, rows, to);
         }
       }
     }
   }
 
-  // Rows with an odd number of bf16, in the order of pack_rows_transposed.
-  void copy_rows(const T* a, int64_t ld, int64_t rows, T* to) const {
-    std::fill_n(to, kTileRows * steps_ * kStep<T>, T{});
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t k = 0; k < k_count_; ++k)
-        to[(k / kStep<T> * kTileRows + i) * kStep<T> + k % kStep<T>] = a[i * ld + k];
+  Rows<P> rows_of(int f, int64_t block) const {
+    if constexpr (std::is_same_v<T, P>) {
+      const Matrix<T>& a = factors(f).a;
+      if (!packs_a_) return {a.data + blocks_.first(block) * a.ld + pass_.k, a.ld, kStep<P>};
     }
-  }
-
-  Rows<T> rows_of(int f, int64_t block) const {
-    if (packs_a(p_)) return {a_[f] + block * kTileRows * steps_ * kStep<T>, kStep<T>, kTileRows * kStep<T>};
-    const Matrix<T>& a = factors(f).a;
-    return {a.data + blocks_.first(block) * a.ld + k_begin_, a.ld, kStep<T>};
+    return {packed_a(f) + block * kTileRows * steps_ * kStep<P>, kStep<P>, kTileRows * kStep<P>};
   }
 
   void pack_strip(int64_t n_begin, int64_t n_end) {
-    for (int f = 0; f < p_.num_factors(); ++f) {
+    for (int f = pass_.first_factor; f < pass_.end_factor; ++f) {
       const Matrix<T>& b = factors(f).b;
-      T* panel = strip_[f];
-      for (int64_t n = n_begin; n < n_end; n += kTileColumns, panel += panel_elements<T>(k_count_)) {
+      P* panel = packed_strip(f);
+      for (int64_t n = n_begin; n < n_end; n += kTileColumns, panel += panel_elements<P>(pass_.count)) {
         const int64_t columns = std::min(kTileColumns, n_end - n);
         if (b.transposed) {
-          pack_panel_transposed(b.data + n * b.ld + k_begin_, b.ld, k_count_, columns, panel);
+          pack_panel_transposed(path_, b.data + n * b.ld + pass_.k, b.ld, pass_.count, columns, panel);
         } else {
-          pack_panel(b.data + k_begin_ * b.ld + n, b.ld, k_count_, columns, panel);
+          pack_panel(path_, b.data + pass_.k * b.ld + n, b.ld, pass_.count, columns, panel);
         }
       }
     }
   }
 
   void tile(int f, int64_t block, int64_t rows, int64_t panel, float* c, Ahead ahead) const {
-    const Rows<T> a = rows_of(f, block);
-    gemm_tile(rows, a.data, a.row_stride, a.step_stride, strip_[f] + panel * panel_elements<T>(k_count_), steps_, c,
-              f > 0 || (kept_ && k_begin_ > 0), ahead);
+    const Rows<P> a = rows_of(f, block);
+    gemm_tile(path_, rows, a.data, a.row_stride, a.step_stride,
+              packed_strip(f) + panel * panel_elements<P>(pass_.count), steps_, c,
+              f > pass_.first_factor || !pass_.begins, ahead);
   }
 
-  // Where a tile lies between chunks of k.
+  // Where a tile lies between passes.
   float* kept(int64_t block, int64_t n) const {
     const int64_t panels = divide_up(part_.n_end - part_.n_begin, kTileColumns);
     return kept_ + (block * panels + (n - part_.n_begin) / kTileColumns) * kTileElements;
@@ -188,8 +122,8 @@ class Part {
     if (!here && (!next_ || f >= next_p_->num_factors())) return {};
     const Product<T>& p = here ? p_ : *next_p_;
     const Matrix<T>& b = (f == 0 ? p.first : p.second).b;
-    const int64_t n = (here ? n_end : next_->n_begin) + panel * kTileColumns, k = here ? k_begin_ : 0;
-    const int64_t k_count = here ? k_count_ : chunk_of(p);
+    const int64_t n = (here ? n_end : next_->n_begin) + panel * kTileColumns, k = here ? pass_.k : 0;
+    const int64_t k_count = here ? pass_.count : Cut<T, P>(p).k_of_pass();
     if (n >= (here ? part_.n_end : next_->n_end)) return {};
     constexpr int64_t kPair = 128;
     Ahead ahead;
@@ -207,19 +141,34 @@ class Part {
 
   // The lines that a later tile of this strip will add to. A few tiles ahead: one may take less time than they do.
   Ahead sum_ahead(int64_t block, int64_t panel, int64_t n_begin, int64_t n_end) const {
-    const int64_t panels = divide_up(n_end - n_begin, kTileColumns), later = block * panels + panel + 4;
-    if (later / panels >= blocks_.count) return {};
-    const int64_t first = blocks_.first(later / panels), rows = blocks_.first(later / panels + 1) - first;
-    return {reinterpret_cast<const char*>(p_.sum + first * p_.ld + n_begin + later % panels * kTileColumns),
+    const int64_t panels = divide_up(n_end - n_begin, kTileColumns);
+    const int64_t later = (cut_.panel_stays() ? panel * blocks_.count + block : block * panels + panel) + 4;
+    const int64_t later_block = cut_.panel_stays() ? later % blocks_.count : later / panels;
+    const int64_t later_panel = cut_.panel_stays() ? later / blocks_.count : later % panels;
+    if (later_block >= blocks_.count || later_panel >= panels) return {};
+    const int64_t first = blocks_.first(later_block), rows = blocks_.first(later_block + 1) - first;
+    return {reinterpret_cast<const char*>(p_.sum + first * p_.ld + n_begin + later_panel * kTileColumns),
             p_.ld * static_cast<int64_t>(sizeof(float)), rows};
   }
 
-  // Tiles of a strip in the order that leaves most to the first-level cache: a short panel stays there while all rows
-  // pass; a long one passes under rows that stay. Sums go along rows of memory.
+  // The tile of the block after this one, as an earlier pass has left it.
+  Ahead kept_ahead(int64_t block, int64_t n) const {
+    if (pass_.begins || block + 1 >= blocks_.count) return {};
+    return {reinterpret_cast<const char*>(kept(block + 1, n)), kTileColumns * static_cast<int64_t>(sizeof(float)),
+            kTileRows};
+  }
+
+  Ahead wanted_next(int f, int64_t block, int64_t panel, int64_t n_begin, int64_t n_end) const {
+    if (p_.sum && pass_.ends) return sum_ahead(block, panel, n_begin, n_end);
+    if (kept_ && cut_.panel_stays()) return kept_ahead(block, n_begin + panel * kTileColumns);
+    return ahead_of(f, block, n_end, panel);
+  }
+
+  // Tiles of a strip in the order that leaves most to the first-level cache.
   void strip(int64_t n_begin, int64_t n_end) {
     pack_strip(n_begin, n_end);
     const int64_t panels = divide_up(n_end - n_begin, kTileColumns);
-    if (!p_.sum && panel_elements<T>(k_count_) * static_cast<int64_t>(sizeof(T)) <= kShortPanelBytes) {
+    if (cut_.panel_stays()) {
       for (int64_t panel = 0; panel < panels; ++panel) {
         for (int64_t block = 0; block < blocks_.count; ++block) tile_to_memory(block, panel, n_begin, n_end);
       }
@@ -235,65 +184,69 @@ class Part {
     const int64_t first = blocks_.first(block), rows = blocks_.first(block + 1) - first;
     const int64_t n = n_begin + panel * kTileColumns, columns = std::min(kTileColumns, n_end - n);
     float* c = kept_ ? kept(block, n) : own;
-    for (int f = 0; f < p_.num_factors(); ++f) {
-      tile(f, block, rows, panel, c,
-           p_.sum ? sum_ahead(block, panel, n_begin, n_end) : ahead_of(f, block, n_end, panel));
-    }
+    for (int f = pass_.first_factor; f < pass_.end_factor; ++f)
+      tile(f, block, rows, panel, c, wanted_next(f, block, panel, n_begin, n_end));
+    if (!pass_.ends) return;
     if (p_.sum) {
       add_tile(c, rows, columns, p_.sum + first * p_.ld + n, p_.ld);
-    } else if (k_begin_ + k_count_ == p_.k) {
+    } else {
       store_tile(c, rows, columns, p_.out + first * p_.ld + n, p_.ld);
     }
   }
 
+  const MatmulPath path_;
   const Product<T>& p_;
   const ProductPart& part_;
   const ProductPart* next_;
   const Product<T>* next_p_;
   RowBlocks blocks_;
-  int64_t chunk_, k_begin_ = 0, k_count_ = 0, steps_ = 0;
-  T *a_[2] = {}, *strip_[2] = {};
+  const Cut<T, P> cut_;
+  const bool packs_a_;
+  Pass pass_{};
+  int64_t steps_ = 0;
+  P *a_[2] = {}, *strip_[2] = {};
   float* kept_ = nullptr;
 };
 
 }  // namespace
 
 template <class T>
-std::vector<ProductPart> cut_into_parts(const std::vector<Product<T>>& products) {
+std::vector<ProductPart> cut_into_parts(MatmulPath path, const std::vector<Product<T>>& products) {
   std::vector<ProductPart> parts;
-  for (size_t i = 0; i < products.size(); ++i) {
-    const Product<T>& p = products[i];
-    if (p.m == 0 || p.n == 0) continue;
-    const int64_t rows = part_rows(p), columns = part_columns(p);
-    for (int64_t n = 0; n < p.n; n += columns) {
-      for (int64_t m = 0; m < p.m; m += rows)
-        parts.push_back({static_cast<int64_t>(i), m, std::min(m + rows, p.m), n, std::min(n + columns, p.n)});
+  with_packed<T>(path, [&]<class P>(P*) {
+    for (size_t i = 0; i < products.size(); ++i) {
+      const Product<T>& p = products[i];
+      if (p.m == 0 || p.n == 0) continue;
+      const Cut<T, P> cut(p);
+      const int64_t rows = cut.rows(), columns = cut.columns();
+      for (int64_t n = 0; n < p.n; n += columns) {
+        for (int64_t m = 0; m < p.m; m += rows)
+          parts.push_back({static_cast<int64_t>(i), m, std::min(m + rows, p.m), n, std::min(n + columns, p.n)});
+      }
     }
-  }
+  });
   return parts;
 }
 
 template <class T>
-int64_t scratch_bytes(const std::vector<Product<T>>& products) {
+int64_t scratch_bytes(MatmulPath path, const std::vector<Product<T>>& products) {
   int64_t most = 0;
-  for (const Product<T>& p : products) {
-    const int64_t strip = panels_in_strip(p) * panel_elements<T>(chunk_of(p));
-    most = std::max(most, p.num_factors() * (padded_bytes<T>(a_elements(p)) + padded_bytes<T>(strip)) +
-                              padded_bytes<float>(kept_elements(p)));
-  }
+  with_packed<T>(path, [&]<class P>(P*) {
+    for (const Product<T>& p : products) most = std::max(most, scratch_of<T, P>(p));
+  });
   return most;
 }
 
 template <class T>
-void multiply(const std::vector<Product<T>>& products, const ProductPart& part, const ProductPart* next,
-              void* scratch) {
-  Part<T>(products, part, next, scratch).run();
+void multiply(MatmulPath path, const std::vector<Product<T>>& products, const ProductPart& part,
+              const ProductPart* next, void* scratch) {
+  with_packed<T>(path, [&]<class P>(P*) { Part<T, P>(path, products, part, next, scratch).run(); });
 }
 
-#define ATHANOR_MATMUL(T)                                                              \
-  template std::vector<ProductPart> cut_into_parts<T>(const std::vector<Product<T>>&); \
-  template int64_t scratch_bytes<T>(const std::vector<Product<T>>&);                   \
-  template void multiply<T>(const std::vector<Product<T>>&, const ProductPart&, const ProductPart*, void*);
+#define ATHANOR_MATMUL(T)                                                                          \
+  template std::vector<ProductPart> cut_into_parts<T>(MatmulPath, const std::vector<Product<T>>&); \
+  template int64_t scratch_bytes<T>(MatmulPath, const std::vector<Product<T>>&);                   \
+  template void multiply<T>(MatmulPath, const std::vector<Product<T>>&, const ProductPart&, const ProductPart*, void*);
 ATHANOR_MATMUL(float)
 ATHANOR_MATMUL(Bf16)
 

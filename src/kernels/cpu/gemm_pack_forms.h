@@ -1,0 +1,43 @@
+#pragma once
+// The forms of packing for whole panels and blocks, by instruction set; gemm_pack.cpp chooses and does the edges. Only
+// on x86-64.
+
+#include "kernels/gemm_pack.h"
+
+namespace athanor::kernels {
+
+namespace avx512 {
+
+/// Rows of 32 columns become a panel.
+void rows_to_panel(const Bf16* b, int64_t ld, int64_t pairs, Bf16* panel);
+void rows_to_panel(const float* b, int64_t ld, int64_t rows, float* panel);
+
+/// 32 rows of `steps` words become a panel, as far as whole blocks of 16 words go; answers how far that is.
+template <class T>
+int64_t columns_to_panel(const T* b, int64_t ld, int64_t steps, T* panel);
+
+/// Rows of up to 12 columns become a block.
+void rows_to_block(const Bf16* a, int64_t ld, int64_t pairs, int64_t columns, Bf16* block);
+void rows_to_block(const float* a, int64_t ld, int64_t rows, int64_t columns, float* block);
+
+}  // namespace avx512
+
+namespace avx2 {
+
+// T is float or Bf16, which becomes float.
+
+template <class T>
+void rows_to_panel(const T* b, int64_t ld, int64_t rows, float* panel);
+
+/// As far as whole groups of 8 k go; answers how far that is.
+template <class T>
+int64_t columns_to_panel(const T* b, int64_t ld, int64_t k, float* panel);
+template <class T>
+int64_t columns_to_block(const T* a, int64_t ld, int64_t k, int64_t rows, float* block);
+
+/// Reads 12 columns of each row.
+template <class T>
+void rows_to_block(const T* a, int64_t ld, int64_t rows, float* block);
+
+}  // namespace avx2
+}  // namespace athanor::kernels

@@ -1,0 +1,65 @@
+#include "ops/matmul_paths.h"
+
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace athanor::ops {
+namespace {
+
+// What the CPU has, whatever is asked for.
+MatmulPaths widest_paths() {
+  MatmulPaths paths = all_on(kernels::paths_here().back());
+  if (kernels::has_matrix_units()) paths.bf16 = all_on(MatmulPath::kLibrary).bf16;
+  return paths;
+}
+
+MatmulPaths& current() {
+  static MatmulPaths paths = default_matmul_paths();
+  return paths;
+}
+
+}  // namespace
+
+MatmulPath& MatmulPaths::OfType::operator[](ProductKind kind) {
+  return kind == ProductKind::kDense ? dense : kind == ProductKind::kGrouped ? grouped : attention;
+}
+MatmulPath MatmulPaths::OfType::operator[](ProductKind kind) const { return const_cast<OfType&>(*this)[kind]; }
+
+MatmulPaths all_on(MatmulPath path) {
+  const MatmulPath fp32 = path == MatmulPath::kAvx512Bf16 ? MatmulPath::kAvx512 : path;
+  return {{fp32, fp32, fp32}, {path, path, path}};
+}
+
+std::optional<MatmulPaths> asked_matmul_paths() {
+  const char* name = std::getenv("ATHANOR_MATMUL");
+  if (!name || !*name) return std::nullopt;
+  if (std::string_view(name) == "default") return widest_paths();
+  const auto path = kernels::path_named(name);
+  ATHANOR_CHECK(path,
+                "ATHANOR_MATMUL = \"{}\" is no way to multiply matrices; there are library, avx2, avx512, avx512_bf16 "
+                "and default, and this CPU has {}",
+                name, kernels::names_of(kernels::paths_here()));
+  ATHANOR_CHECK(kernels::has_path(*path),
+                "ATHANOR_MATMUL = \"{}\" asks for instructions that this CPU lacks; it has {}", name,
+                kernels::names_of(kernels::paths_here()));
+  return all_on(*path);
+}
+
+MatmulPaths default_matmul_paths() {
+  if (const auto asked = asked_matmul_paths()) return *asked;
+  return widest_paths();
+}
+
+const MatmulPaths& matmul_paths() { return current(); }
+
+void set_matmul_paths(const MatmulPaths& paths) { current() = paths; }
+
+MatmulPath matmul_path(const Tensor& x, ProductKind kind) {
+  const auto type = x.scalar_type();
+  if (!x.is_cpu() || (type != at::kFloat && type != at::kBFloat16)) return MatmulPath::kLibrary;
+  return current().of(type)[kind];
+}
+
+}  // namespace athanor::ops

@@ -1,0 +1,150 @@
+#include "ops/matmul_timing.h"
+
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <functional>
+#include <limits>
+
+#include "ops/attention.h"
+#include "ops/grouped_matmul.h"
+#include "ops/linear.h"
+#include "ops/tiles.h"
+
+namespace athanor::ops {
+namespace {
+
+// The first call compiles the library's kernels and touches memory; the least of the others counts.
+constexpr int kCalls = 3;
+constexpr double kWorthAChange = 1.2;
+constexpr double kEnough_s = 0.012;  // a path this slow is measured once
+
+double thread_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// One thread does all the work while this lives, so that its time is the work's.
+class OneThread {
+ public:
+  OneThread() : before_(at::get_num_threads()) { at::set_num_threads(1); }
+  ~OneThread() { at::set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
+struct Sample {
+  double flops;
+  std::function<void()> run;
+};
+
+Sample dense_sample(const SampleShape& s, at::TensorOptions options) {
+  const Tensor x = at::full({s.rows, s.hidden}, 0.5, options), w = at::full({s.width, s.hidden}, 0.5, options);
+  const Tensor dy = at::full({s.rows, s.width}, 0.5, options), dw = at::zeros(w.sizes(), at::kFloat);
+  return {6.0 * static_cast<double>(s.rows * s.hidden * s.width), [=] {
+            matmul(x, w, /*transposed=*/true);
+            matmul(dy, w, /*transposed=*/false);
+            add_outer_product(dw, dy, x);
+          }};
+}
+
+Sample grouped_sample(const SampleShape& s, at::TensorOptions options) {
+  const int64_t rows = s.rows * s.groups;
+  GroupOffsets offsets;
+  for (int64_t e = 0; e <= s.groups; ++e) offsets.push_back(e * s.rows);
+  const Tensor x = at::full({rows, s.hidden}, 0.5, options), y = at::full({rows, s.width}, 0.5, options);
+  const Tensor dx = at::empty_like(x), w = at::full({s.groups, s.width, s.hidden}, 0.5, options);
+  const Tensor dw = at::zeros(w.sizes(), at::kFloat);
+  return {6.0 * static_cast<double>(rows * s.hidden * s.width), [=] {
+            grouped_matmul(offsets, {{x, w, true, y}});
+            grouped_matmul(offsets, {{y, w, false, dx}});
+            grouped_outer_product(offsets, {{y, x, dw}});
+          }};
+}
+
+Sample attention_sample(const SampleShape& s, at::TensorOptions options) {
+  const auto leaf = [&] { return at::full({1, s.length, s.heads, s.head_dim}, 0.5, options).requires_grad_(true); };
+  const Tensor q = leaf(), k = leaf(), v = leaf(), dout = at::full(q.sizes(), 0.5, options);
+  // Of the causal half: two products forward, five backward.
+  const double flops = 7.0 * static_cast<double>(s.heads * s.length * s.length * s.head_dim);
+  return {flops, [=] { torch::autograd::grad({attention(q, k, v, {})}, {q, k, v}, {dout}); }};
+}
+
+Sample sample_of(ProductKind kind, const SampleShape& s, at::TensorOptions options) {
+  SampleShape shared = s;
+  shared.rows = std::max<int64_t>(s.rows, SampleShape().rows);  // all tokens share a weight, few an expert
+  switch (kind) {
+    case ProductKind::kDense: return dense_sample(shared, options);
+    case ProductKind::kGrouped: return grouped_sample(s, options);
+    case ProductKind::kAttention: break;
+  }
+  return attention_sample(s, options);
+}
+
+double least_seconds(const Sample& sample) {
+  sample.run();
+  double least = std::numeric_limits<double>::infinity();
+  for (int call = 1; call < kCalls; ++call) {
+    const double start = thread_seconds();
+    sample.run();
+    least = std::min(least, thread_seconds() - start);
+    if (least > kEnough_s) break;
+  }
+  return least;
+}
+
+}  // namespace
+
+const char* name_of(ProductKind kind) {
+  return kind == ProductKind::kDense ? "dense" : kind == ProductKind::kGrouped ? "grouped" : "attention";
+}
+
+SampleShape sample_shape(int64_t hidden, int64_t width, int64_t rows_of_expert, int64_t head_dim, int64_t seq_len) {
+  SampleShape s;
+  s.hidden = std::min(hidden, s.hidden);
+  s.width = std::min(width, s.width);
+  s.rows = std::clamp<int64_t>(rows_of_expert, 8, s.rows);
+  s.groups = std::clamp<int64_t>(SampleShape().rows / s.rows, 1, s.groups);  // the dense sample's work, or less
+  s.head_dim = head_dim;
+  s.length = std::min(seq_len, s.length);
+  return s;
+}
+
+std::vector<PathRate> measure_matmul_paths(at::ScalarType type, const std::vector<ProductKind>& kinds,
+                                           const SampleShape& shape) {
+  const MatmulPaths held = matmul_paths();
+  const OneThread one_thread;
+  std::vector<PathRate> rates;
+  for (const ProductKind kind : kinds) {
+    const Sample sample = sample_of(kind, shape, at::TensorOptions(type));
+    for (const MatmulPath path : kernels::paths_here()) {
+      if (all_on(path).of(type)[kind] != path) continue;  // this type has no such path
+      set_matmul_paths(all_on(path));
+      rates.push_back({kind, path, 1e-9 * sample.flops / least_seconds(sample)});
+    }
+  }
+  set_matmul_paths(held);
+  return rates;
+}
+
+MatmulPaths::OfType fastest_paths(const std::vector<PathRate>& rates, MatmulPaths::OfType otherwise) {
+  MatmulPaths::OfType fastest = otherwise;
+  for (const ProductKind kind : {ProductKind::kDense, ProductKind::kGrouped, ProductKind::kAttention}) {
+    double most = 0, of_default = 0;
+    MatmulPath best = otherwise[kind];
+    for (const PathRate& rate : rates) {
+      if (rate.kind != kind) continue;
+      if (rate.path == otherwise[kind]) of_default = rate.gflops;
+      if (rate.gflops > most) most = rate.gflops, best = rate.path;
+    }
+    if (most >= kWorthAChange * of_default) fastest[kind] = best;
+  }
+  return fastest;
+}
+
+}  // namespace athanor::ops

@@ -1,0 +1,178 @@
+#include "train/matmul_choice.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "ops/matmul_timing.h"
+#include "train/run_folder.h"
+
+namespace athanor {
+namespace {
+
+using json = nlohmann::ordered_json;
+using ops::MatmulPath;
+using ops::MatmulPaths;
+using ops::ProductKind;
+
+constexpr ProductKind kKinds[] = {ProductKind::kDense, ProductKind::kGrouped, ProductKind::kAttention};
+constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16};
+
+const char* type_name(at::ScalarType type) { return type == at::kFloat ? "float32" : "bfloat16"; }
+
+json json_of(const MatmulPaths& paths) {
+  json all;
+  for (const auto type : kTypes) {
+    for (const ProductKind kind : kKinds) all[type_name(type)][ops::name_of(kind)] = name_of(paths.of(type)[kind]);
+  }
+  return all;
+}
+
+// Paths that this CPU lacks, by name; empty if it has them all.
+std::string lacking(const MatmulPaths& paths) {
+  std::vector<MatmulPath> lacks;
+  for (const auto type : kTypes) {
+    for (const ProductKind kind : kKinds) {
+      const MatmulPath path = paths.of(type)[kind];
+      if (!kernels::has_path(path) && std::ranges::find(lacks, path) == lacks.end()) lacks.push_back(path);
+    }
+  }
+  return kernels::names_of(lacks);
+}
+
+std::string record_of(const MatmulPaths& paths, const char* by, const std::vector<ops::PathRate>& rates) {
+  json file = json_of(paths);
+  file["by"] = by;
+  for (const auto& rate : rates) {
+    file["measured"].push_back(
+        {{"kind", ops::name_of(rate.kind)}, {"path", name_of(rate.path)}, {"gflops_of_a_thread", rate.gflops}});
+  }
+  return file.dump(2) + "\n";
+}
+
+// "bfloat16 products on avx512, attention on avx2"
+std::string described(const MatmulPaths::OfType& of, at::ScalarType type) {
+  if (of.dense == of.grouped && of.dense == of.attention)
+    return fmt::format("{} is multiplied by {}", type_name(type), name_of(of.dense));
+  return fmt::format("{} is multiplied by {}, experts' by {}, attention's by {}", type_name(type), name_of(of.dense),
+                     name_of(of.grouped), name_of(of.attention));
+}
+
+std::string figures_of(const std::vector<ops::PathRate>& rates) {
+  std::string text;
+  for (const ProductKind kind : kKinds) {
+    std::string of_kind;
+    for (const auto& rate : rates) {
+      if (rate.kind == kind)
+        of_kind += fmt::format("{} {} {:.0f}", of_kind.empty() ? "" : ",", name_of(rate.path), rate.gflops);
+    }
+    if (!of_kind.empty()) text += fmt::format("{}{}{}", text.empty() ? "" : "; ", ops::name_of(kind), of_kind);
+  }
+  return text;
+}
+
+at::ScalarType type_of(const RunConfig& config) { return config.train.dtype == "float32" ? at::kFloat : at::kBFloat16; }
+
+MatmulChoice measured(const RunConfig& config) {
+  const ModelConfig& model = config.model;
+  const at::ScalarType type = type_of(config);
+  const int64_t tokens = config.train.micro_batch_size * config.data.seq_len;
+  std::vector<ProductKind> kinds = {ProductKind::kDense, ProductKind::kAttention};
+  int64_t rows = 0;
+  if (model.num_experts > 0) {
+    kinds.push_back(ProductKind::kGrouped);
+    rows = tokens * model.num_experts_per_tok / model.num_experts;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const auto rates =
+      ops::measure_matmul_paths(type, kinds,
+                                ops::sample_shape(model.hidden_size, model.intermediate_size, rows,
+                                                  model.hidden_size / model.num_attention_heads, config.data.seq_len));
+  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
+  MatmulChoice choice{ops::default_matmul_paths(), "", ""};
+  choice.paths.of(type) = ops::fastest_paths(rates, choice.paths.of(type));
+  if (model.num_experts == 0) choice.paths.of(type).grouped = choice.paths.of(type).dense;
+  choice.record = record_of(choice.paths, "measured", rates);
+  choice.line = fmt::format("{} (GFLOP/s of a thread: {}; measured in {:.0f} ms)",
+                            described(choice.paths.of(type), type), figures_of(rates), taken.count());
+  return choice;
+}
+
+}  // namespace
+
+std::string text_of(const MatmulPaths& paths) { return json_of(paths).dump(); }
+
+MatmulPaths paths_of(const std::string& text, const std::string& name) {
+  MatmulPaths paths{};
+  const json file = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  for (const auto type : kTypes) {
+    for (const ProductKind kind : kKinds) {
+      const json::json_pointer at(fmt::format("/{}/{}", type_name(type), ops::name_of(kind)));
+      const auto path = !file.is_discarded() && file.contains(at) && file[at].is_string()
+                            ? kernels::path_named(file[at].get<std::string>())
+                            : std::nullopt;
+      ATHANOR_CHECK(path.has_value(),
+                    "{} does not say how {} is multiplied ({}); remove it to have that measured anew: the last bits of "
+                    "what follows may differ",
+                    name, type_name(type), ops::name_of(kind));
+      paths.of(type)[kind] = *path;
+    }
+  }
+  return paths;
+}
+
+MatmulChoice choose_matmul_paths(const RunConfig& config, const Beginning& begin) {
+  const at::ScalarType type = type_of(config);
+  const auto file = RunFolder{config.train.run_dir}.matmul();
+  // A run that begins at another's checkpoint chooses for itself.
+  const bool goes_on =
+      begin.from == Beginning::From::kNewest || (begin.from == Beginning::From::kPath && begin.attempt > 1);
+  std::optional<MatmulPaths> kept;
+  if (std::filesystem::exists(file)) kept = paths_of(read_file(file), file.string());
+  if (!goes_on && kept && !lacking(*kept).empty()) kept.reset();  // step 0 again, on another CPU
+  if (const auto asked = ops::asked_matmul_paths()) {
+    std::string line = fmt::format("{}, as ATHANOR_MATMUL asks", described(asked->of(type), type));
+    if (kept && *kept != *asked) line += fmt::format("; before: {}", described(kept->of(type), type));
+    return {*asked, record_of(*asked, "asked", {}), line};
+  }
+  if (kept) {
+    const std::string lacks = lacking(*kept);
+    ATHANOR_CHECK(
+        lacks.empty(),
+        "this run multiplies its matrices with {} ({}), which this CPU lacks; it has {}. Resume it where that "
+        "is there, or set ATHANOR_MATMUL to one of these: the last bits of what follows then differ",
+        lacks, file.string(), kernels::names_of(kernels::paths_here()));
+    return {*kept, "", fmt::format("{}, as before", described(kept->of(type), type))};
+  }
+  if (goes_on) {
+    const MatmulPaths paths = ops::default_matmul_paths();
+    return {paths, record_of(paths, "default", {}), described(paths.of(type), type)};
+  }
+  return measured(config);
+}
+
+MatmulChoice settle_matmul_paths(const RunConfig& config, const Beginning& begin, const Team& team) {
+  MatmulChoice choice;
+  std::string text;
+  team.on_first([&] {
+    choice = choose_matmul_paths(config, begin);
+    text = text_of(choice.paths);
+  });
+  if (team.size > 1) text = team.hear_first(text);
+  team.on_all([&] {
+    choice.paths = paths_of(text, "the first rank's choice");
+    const std::string lacks = lacking(choice.paths);
+    ATHANOR_CHECK(lacks.empty(),
+                  "the first rank multiplies matrices with {}, which the CPU of rank {} lacks; it has {}. Set "
+                  "ATHANOR_MATMUL to what all of them have",
+                  lacks, team.index, kernels::names_of(kernels::paths_here()));
+  });
+  ops::set_matmul_paths(choice.paths);
+  return choice;
+}
+
+}  // namespace athanor

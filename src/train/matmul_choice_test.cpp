@@ -1,0 +1,93 @@
+#include "train/matmul_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "train/run_folder.h"
+
+namespace athanor {
+namespace {
+
+using kernels::MatmulPath;
+namespace fs = std::filesystem;
+
+// A run folder of its own, and nobody who asks.
+class MatmulChoiceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const char* value = std::getenv("ATHANOR_MATMUL")) asked_ = value;
+    ::unsetenv("ATHANOR_MATMUL");
+    folder_ = fs::temp_directory_path() / ("athanor-matmul-" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+    config_.train.run_dir = folder_.string();
+    config_.model.hidden_size = 64;
+    config_.model.num_attention_heads = 2;
+    config_.model.intermediate_size = 64;
+    config_.data.seq_len = 32;
+  }
+  void TearDown() override {
+    if (asked_) ::setenv("ATHANOR_MATMUL", asked_->c_str(), 1);
+    fs::remove_all(folder_);
+  }
+  void record(const std::string& text) { write_file_atomically(RunFolder{folder_}.matmul(), text); }
+  static Beginning goes_on() {
+    Beginning begin;
+    begin.from = Beginning::From::kNewest;
+    return begin;
+  }
+
+  fs::path folder_;
+  RunConfig config_;
+  std::optional<std::string> asked_;
+};
+
+TEST_F(MatmulChoiceTest, AFreshRunMeasuresAndItsRecordIsReadAgain) {
+  const MatmulChoice choice = choose_matmul_paths(config_, {});
+  EXPECT_EQ(paths_of(choice.record, "record"), choice.paths);
+  EXPECT_NE(choice.record.find("measured"), std::string::npos);
+  EXPECT_NE(choice.line.find("GFLOP/s"), std::string::npos) << choice.line;
+}
+
+TEST_F(MatmulChoiceTest, AResumeKeepsWhatItsFolderHolds) {
+  record(text_of(ops::all_on(MatmulPath::kLibrary)));
+  const MatmulChoice choice = choose_matmul_paths(config_, goes_on());
+  EXPECT_EQ(choice.paths, ops::all_on(MatmulPath::kLibrary));
+  EXPECT_EQ(choice.record, "");
+}
+
+TEST_F(MatmulChoiceTest, AnOlderRunWithoutARecordGoesOnWithTheDefault) {
+  EXPECT_EQ(choose_matmul_paths(config_, goes_on()).paths, ops::default_matmul_paths());
+}
+
+TEST_F(MatmulChoiceTest, WhatIsAskedForWinsAndIsRecorded) {
+  record(text_of(ops::default_matmul_paths()));
+  ::setenv("ATHANOR_MATMUL", "library", 1);
+  const MatmulChoice choice = choose_matmul_paths(config_, goes_on());
+  ::unsetenv("ATHANOR_MATMUL");
+  EXPECT_EQ(choice.paths, ops::all_on(MatmulPath::kLibrary));
+  EXPECT_EQ(paths_of(choice.record, "record"), choice.paths);
+}
+
+TEST_F(MatmulChoiceTest, APathThatThisCpuLacksIsRefusedByNameWithTheRemedy) {
+  if (kernels::has_path(MatmulPath::kAvx512Bf16)) GTEST_SKIP() << "this CPU has every path";
+  record(text_of(ops::all_on(MatmulPath::kAvx512Bf16)));
+  try {
+    choose_matmul_paths(config_, goes_on());
+    FAIL() << "not refused";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("avx512_bf16"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("ATHANOR_MATMUL"), std::string::npos);
+  }
+}
+
+TEST_F(MatmulChoiceTest, ARecordThatCannotBeReadIsRefusedByItsName) {
+  record("{\"bfloat16\": 3}");
+  EXPECT_THROW(choose_matmul_paths(config_, goes_on()), ConfigError);
+}
+
+}  // namespace
+}  // namespace athanor
