@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/process.h"
+#include "base/start_processors.h"
 
 namespace athanor {
 
@@ -22,7 +22,7 @@ std::optional<int> parse_thread_count(const char* text) {
 }
 
 ThreadLimits find_thread_limits() {
-  const int processors = cpu_count();
+  const int processors = start_processors().count;
   return {processors, processors, 1, parse_thread_count(std::getenv("OMP_NUM_THREADS")),
           parse_thread_count(std::getenv("SLURM_CPUS_PER_TASK"))};
 }

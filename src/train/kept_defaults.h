@@ -1,5 +1,5 @@
 #pragma once
-// The warm-up of a run that goes on.
+// What nobody set, in a run that goes on: what it began with stays.
 
 #include "checkpoint/team.h"
 #include "config/run_config.h"
@@ -10,5 +10,9 @@ namespace athanor {
 /// on would warm up again, so it keeps the one in the configuration of the attempt before: in train.run_dir, or in the
 /// run that checkpoint.resume names a checkpoint of. Collective over `team`.
 void keep_warmup(RunConfig& config, const Team& team);
+
+/// A train.dtype "auto" is what the first rank's CPU is fast in, on all ranks, unless the attempt before was in another
+/// type: a run that goes on keeps that, on whatever CPU. Collective over `team`.
+void keep_dtype(RunConfig& config, const Team& team);
 
 }  // namespace athanor

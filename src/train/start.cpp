@@ -16,7 +16,7 @@
 #include "checkpoint/rotation.h"
 #include "model/initialize.h"
 #include "train/checkpointing.h"
-#include "train/kept_warmup.h"
+#include "train/kept_defaults.h"
 #include "train/preflight.h"
 #include "train/rank_share.h"
 #include "train/run_folder.h"
@@ -125,12 +125,12 @@ void open_folder(const StartedRun& run, const Beginning& begin, const fs::path& 
   });
 }
 
-void say_what_starts(const TrainState& state) {
+void say_what_starts(const TrainState& state, const ThreadShare& threads) {
   const RunConfig& config = state.config;
-  log::info("{}: {} parameters ({} active for a token), {} threads{}", config.train.run_dir,
+  log::info("{}: {} parameters ({} active for a token)", config.train.run_dir,
             format_thousands(static_cast<double>(count_parameters(config.model))),
-            format_thousands(static_cast<double>(count_active_parameters(config.model))), at::get_num_threads(),
-            state.mesh.world().size() > 1 ? " on each rank" : "");
+            format_thousands(static_cast<double>(count_active_parameters(config.model))));
+  log::info("{}", describe_threads(threads, config, state.mesh.world().size() > 1));
   if (state.mesh.world().size() > 1) log::info("{}", describe_layout(state));
   if (state.layout.microbatches() < state.layout.pipeline()) {
     log::warn(
@@ -159,10 +159,12 @@ comm::WorldOptions world_options(const RunConfig& config) {
 }
 
 StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabouts) {
-  at::set_num_threads(threads_of_rank(world, config.train.num_threads));
+  const ThreadShare threads = threads_of_rank(world, config.train.num_threads);
+  at::set_num_threads(threads.threads);
   thread_count("data.num_threads", config.data.num_threads);
   const auto beside_from = resolve_model_from(config);
   StartedRun run;
+  run.threads = threads;
   run.mesh = std::make_unique<Mesh>(Layout(config, world.size()), world);
   if (!run.mesh->is_first()) log::set_level(log::Level::kError);  // what all would say is said once
   for (const auto& line : beside_from) log::warn("{}", line);
@@ -173,6 +175,7 @@ StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabo
   });
   const Beginning begin = agree_on_beginning(config, team);
   keep_warmup(config, team);
+  keep_dtype(config, team);
   run.stages = open_run_data(config, team, [&](int64_t num_bytes) { world.note_work(num_bytes); });
   const DataIdentity identity = data_identity(run.stages);
   for (const auto& data : run.stages) refuse_unbalanceable(data.stage.config);
@@ -191,7 +194,7 @@ StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabo
   open_folder(run, begin, from);
   run.attempt = whereabouts.attempt = begin.attempt;
   whereabouts.run_dir = config.train.run_dir;
-  say_what_starts(*run.state);
+  say_what_starts(*run.state, run.threads);
   for (const auto& line : supply.lines) log::info("{}", line);
   return run;
 }
