@@ -40,6 +40,11 @@ TEST(ThreadTrial, WorkThatFeedsAllThreadsKeepsThemAndLosesLessThanAHundredth) {
   EXPECT_LT(course.seconds, 1.01 * 2000 * ideal(8));
 }
 
+TEST(ThreadTrial, ATrialThatIsHopelessEndsAfterOneStep) {
+  ThreadTrial trial(8, false);
+  EXPECT_EQ(train(trial, 100, ideal).steps, (std::map<int, int64_t>{{4, 1}, {8, 99}}));
+}
+
 TEST(ThreadTrial, WorkThatIsTooSmallEndsOnOneThreadWithinTheFirstSteps) {
   ThreadTrial trial(8, false);
   train(trial, 30, hurt_by_each_thread);
