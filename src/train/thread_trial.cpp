@@ -13,7 +13,7 @@ constexpr int64_t kWarmSteps = 2;
 // at once when it is hopeless: half a percent of 200 steps. Short steps are tried no more often than the log can bear.
 constexpr int64_t kStepsBetween = 200;
 constexpr double kSecondsBetween = 20;
-constexpr double kHopeless = 1.5;
+constexpr double kHopeless = 1.25;
 // In a step that takes longer there is work for every thread; a trial of it would be felt.
 constexpr double kLongStep_s = 1;
 constexpr int kTurns = 6;         // three steps with either number
