@@ -8,7 +8,7 @@ build:       ## build/athanor
 setup:       ## system packages and libtorch, so that nothing is fetched later
 	@scripts/setup --tests --check
 
-quickstart:  ## text, tokenizer, shards, a small model trained for five minutes, a sample: everything in quickstart/
+quickstart:  ## text, tokenizer, shards, a small model trained for what fits five minutes, a sample: everything in quickstart/
 	@scripts/quickstart
 
 test:        ## every test that needs no GPU

@@ -24,6 +24,22 @@ std::string format_thousands(double value) {
   return value < 0 ? "-" + digits : digits;
 }
 
+std::string format_digits(double value) {
+  const double size = std::abs(value);
+  if (!(size > 0 && size < 1)) return fmt::format("{:.2f}", value);
+  return fmt::format("{:.{}f}", value, std::min(12, std::max(2, 2 - static_cast<int>(std::floor(std::log10(size))))));
+}
+
+std::string format_flop_rate(double flops_per_second) {
+  static constexpr const char* kUnits[] = {"FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "EFLOP/s"};
+  int unit = 0;
+  while (flops_per_second >= 1000 && unit < 6) {
+    flops_per_second /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.2f} {}", flops_per_second, kUnits[unit]);
+}
+
 std::string format_duration(double seconds) {
   const auto total = std::llround(seconds);
   if (total >= 3600) return fmt::format("{}:{:02}:{:02}", total / 3600, total / 60 % 60, total % 60);

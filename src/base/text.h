@@ -15,6 +15,12 @@ std::string format_bytes(double bytes);
 /// 11636.4 → "11,636".
 std::string format_thousands(double value);
 
+/// 202.784 → "202.78", 0.05012 → "0.0501": two decimals, or as many as show three digits.
+std::string format_digits(double value);
+
+/// 8.294e11 → "829.40 GFLOP/s".
+std::string format_flop_rate(double flops_per_second);
+
 /// 3723.4 s → "1:02:03".
 std::string format_duration(double seconds);
 

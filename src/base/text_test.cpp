@@ -2,7 +2,27 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace athanor {
+
+TEST(Text, SmallFiguresShowThreeDigitsAndOthersTwoDecimals) {
+  EXPECT_EQ(format_digits(202.784), "202.78");
+  EXPECT_EQ(format_digits(1), "1.00");
+  EXPECT_EQ(format_digits(0), "0.00");
+  EXPECT_EQ(format_digits(0.5), "0.500");
+  EXPECT_EQ(format_digits(0.05012), "0.0501");
+  EXPECT_EQ(format_digits(0.0000123), "0.0000123");
+  EXPECT_EQ(format_digits(1e-30), "0.000000000000");
+  EXPECT_EQ(format_digits(INFINITY), "inf");
+}
+
+TEST(Text, RatesOfArithmeticHaveTheUnitThatShowsTheirDigits) {
+  EXPECT_EQ(format_flop_rate(8.294e11), "829.40 GFLOP/s");
+  EXPECT_EQ(format_flop_rate(1.5e12), "1.50 TFLOP/s");
+  EXPECT_EQ(format_flop_rate(3.25e6), "3.25 MFLOP/s");
+  EXPECT_EQ(format_flop_rate(0), "0.00 FLOP/s");
+}
 
 TEST(Text, BytesThousandsAndDurationsReadAsPeopleWriteThem) {
   EXPECT_EQ(format_bytes(512), "512B");

@@ -72,7 +72,7 @@ void add_bench_options(CLI::App& command, BenchArguments& arguments) {
   command.add_option("--rounds", arguments.rounds, "How often each is measured, in turns with its limit")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
-  command.add_option("--threads", arguments.num_threads, "0: one for each core")
+  command.add_option("--threads", arguments.num_threads, "0: OMP_NUM_THREADS, or one for each core it may run on")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   command.add_option("--json", arguments.json, "Write all figures to this file, too");

@@ -6,6 +6,7 @@
 #include "cli/bench.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
+#include "cli/type_option.h"
 
 namespace athanor {
 
@@ -21,9 +22,7 @@ void add_bench_comm_command(CLI::App& bench) {
   };
   number("--least", arguments->least_bytes, int64_t{1} << 33, "Bytes of the smallest tensor");
   number("--most", arguments->most_bytes, int64_t{1} << 33, "Bytes of the largest; each is four times the one before");
-  command->add_option("--dtype", arguments->dtype, "Of what is added up: float32 or bfloat16")
-      ->check(CLI::IsMember({"bfloat16", "float32"}))
-      ->capture_default_str();
+  add_type_option(*command, arguments->dtype, "Of what is added up")->capture_default_str();
   command
       ->add_option("--inner", arguments->inner,
                    "Also the two-level forms, with this many neighbouring ranks inside; it must divide the ranks")

@@ -6,6 +6,7 @@
 #include "cli/bench.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
+#include "cli/type_option.h"
 
 namespace athanor {
 
@@ -21,8 +22,7 @@ void add_bench_gemm_command(CLI::App& bench) {
   const std::vector<CLI::Option*> options = {
       shape("--experts", arguments->experts, "Experts"), shape("--rows", arguments->rows, "Rows of each expert"),
       shape("--k", arguments->k, "Inputs"), shape("--n", arguments->n, "Outputs")};
-  command->add_option("--dtype", arguments->dtype, "bfloat16 or float32; default: both")
-      ->check(CLI::IsMember({"bfloat16", "float32"}));
+  add_type_option(*command, arguments->dtype, "Of the operands; default: both");
   add_bench_options(*command, *arguments);
   command->callback([arguments, options] {
     for (const auto* option : options) arguments->any_shape |= option->count() > 0;

@@ -6,6 +6,7 @@
 #include "cli/bench.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
+#include "cli/type_option.h"
 
 namespace athanor {
 
@@ -21,8 +22,7 @@ void add_bench_moe_command(CLI::App& bench) {
       shape("--tokens", arguments->tokens, "Tokens"), shape("--hidden", arguments->hidden, "Width of a token"),
       shape("--ffn", arguments->ffn, "Width of an expert"), shape("--experts", arguments->experts, "Experts"),
       shape("--topk", arguments->topk, "Experts of each token")};
-  command->add_option("--dtype", arguments->dtype, "bfloat16 or float32; default: both")
-      ->check(CLI::IsMember({"bfloat16", "float32"}));
+  add_type_option(*command, arguments->dtype, "Of tokens and weights; default: both");
   command->add_flag("--uniform", arguments->uniform, "The same number of tokens for each expert");
   add_bench_options(*command, *arguments);
   command->callback([arguments, options] {

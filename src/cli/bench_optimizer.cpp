@@ -6,6 +6,7 @@
 #include "cli/bench.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
+#include "cli/type_option.h"
 
 namespace athanor {
 
@@ -15,8 +16,7 @@ void add_bench_optimizer_command(CLI::App& bench) {
   command->add_option("--parameters", arguments->parameters, "How many; more than caches hold")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 34))
       ->capture_default_str();
-  command->add_option("--dtype", arguments->dtype, "Of the weights that forward reads; default: both")
-      ->check(CLI::IsMember({"bfloat16", "float32"}));
+  add_type_option(*command, arguments->dtype, "Of the weights that forward reads; default: both");
   add_bench_options(*command, *arguments);
   command->callback([arguments] {
     if (const int code = call_core("bench_optimizer", arguments.get())) throw ExitCode{code};

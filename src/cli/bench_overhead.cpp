@@ -6,6 +6,7 @@
 #include "cli/bench.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
+#include "cli/type_option.h"
 
 namespace athanor {
 
@@ -27,8 +28,7 @@ void add_bench_overhead_command(CLI::App& bench) {
   command->add_option("--tokens", arguments->tokens, "Tokens")
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 20))
       ->capture_default_str();
-  command->add_option("--dtype", arguments->dtype, "bfloat16 or float32; default: both")
-      ->check(CLI::IsMember({"bfloat16", "float32"}));
+  add_type_option(*command, arguments->dtype, "Of forward and backward; default: both");
   add_bench_options(*command, *arguments);
   command->callback([arguments] {
     if (const int code = call_core("bench_overhead", arguments.get())) throw ExitCode{code};

@@ -48,6 +48,7 @@ void print(const Arguments& arguments) {
   }
   const std::string tables = arguments.ranks > 0 ? layout_tables(config, arguments.ranks) : "";
   fmt::print("{}", dump_run_config(config, !arguments.brief));
+  if (config.train.dtype_was_auto) fmt::print("\n# train.dtype = \"auto\" is {} on this machine\n", config.train.dtype);
   if (arguments.ranks > 0) fmt::print("\n{}", tables);
   fmt::print("\n# {:.4g} B parameters, {:.4g} B active for a token",
              static_cast<double>(count_parameters(config.model)) * 1e-9,

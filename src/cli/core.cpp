@@ -5,12 +5,16 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/start_processors.h"
+#include "base/thread_waits.h"
 #include "cli/exit_code.h"
 
 namespace athanor {
 
 int call_core(const char* name, const void* arguments) {
   const auto library = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libathanor_core.so";
+  start_processors();
+  set_thread_waits();
   // Global, so that exceptions of both sides are of one type.
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!handle) fail<Error>("cannot open {}: {}; build it with `make build`", library.string(), ::dlerror());

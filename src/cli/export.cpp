@@ -1,12 +1,12 @@
 // athanor export RUN --out hf-dir, and athanor import hf-dir --out run-dir.
 
 #include <CLI/CLI.hpp>
-#include <map>
 #include <memory>
 
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
+#include "cli/type_option.h"
 #include "cli/whole_number.h"
 
 namespace athanor {
@@ -17,11 +17,7 @@ void add_export_command(CLI::App& app) {
   command->add_option("run", arguments->run, "A run folder (its newest checkpoint that verifies) or one checkpoint")
       ->required();
   command->add_option("--out", arguments->out, "The folder to write")->required();
-  const std::map<std::string, std::string> dtypes = {
-      {"bfloat16", "bfloat16"}, {"bf16", "bfloat16"}, {"float32", "float32"}, {"fp32", "float32"}};
-  command->add_option("--dtype", arguments->dtype, "Of the weights: bfloat16 (bf16) or float32 (fp32)")
-      ->transform(CLI::CheckedTransformer(dtypes).description(""))
-      ->capture_default_str();
+  add_type_option(*command, arguments->dtype, "Of the weights")->capture_default_str();
   command
       ->add_option("--max-shard-size", arguments->max_shard_bytes,
                    "Weights beyond it go into several files with an index; 500MB, 5GB, …")

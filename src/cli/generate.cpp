@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
+#include "cli/type_option.h"
 #include "cli/whole_number.h"
 
 namespace athanor {
@@ -36,9 +37,7 @@ void add_generate_command(CLI::App& app) {
   command->add_option("--seed", arguments->seed, "Of the sampling; the same seed gives the same text")
       ->transform(without_sign())
       ->capture_default_str();
-  command->add_option("--dtype", arguments->dtype, "Of the computation")
-      ->check(CLI::IsMember({"bfloat16", "float32"}))
-      ->capture_default_str();
+  add_type_option(*command, arguments->dtype, "Of the computation")->capture_default_str();
   command->add_flag("--json", arguments->json, "A JSON object for each prompt: prompt, token ids, text");
   command->callback([arguments] {
     if (const int code = call_core("generate", arguments.get())) throw ExitCode{code};

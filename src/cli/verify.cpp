@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
+#include "cli/type_option.h"
 #include "train/verify/plants/names.h"
 
 namespace athanor {
@@ -37,11 +38,9 @@ void add_verify_command(CLI::App& app) {
   command->add_option("--set", arguments->overrides, "table.key=value: overrides a field; may be repeated")
       ->allow_extra_args(false);
   command->add_option("--steps", arguments->steps, "Optimizer steps to compare")->check(CLI::Range(1, 1000));
-  command
-      ->add_option(
-          "--dtype", arguments->dtype,
-          "Compare in this type alone; by default in float32, and in bfloat16 if that is the run's train.dtype")
-      ->check(CLI::IsMember({"float32", "bfloat16"}));
+  add_type_option(
+      *command, arguments->dtype,
+      "Compare in this type alone; by default in float32, and in bfloat16 if that is the run's train.dtype");
   command->add_option("--draws", arguments->draws, "Data sets that bfloat16 is compared on")->check(CLI::Range(1, 100));
   command->add_flag("--keep-size", arguments->keep_size, "The model and batch as configured, not a small version");
   command->add_flag("--keep-depth", arguments->keep_depth,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cfloat>
 
+#include "base/number_types.h"
+
 namespace athanor {
 namespace {
 
@@ -18,6 +20,10 @@ double a_tenth(double lr) { return lr / 10 >= FLT_MIN ? lr / 10 : 0; }  // what 
 
 void resolve_defaults(RunConfig& config, const std::function<bool(std::string_view key)>& is_set) {
   auto& train = config.train;
+  if (train.dtype == "auto") {
+    train.dtype_was_auto = true;
+    train.dtype = has_fast_bf16() ? "bfloat16" : "float32";
+  }
   auto& optimizer = config.optimizer;
   if (!is_set("train.micro_batch_size")) {
     train.micro_batch_size = largest_divisor(train.global_batch_size, train.micro_batch_size);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "config/dump.h"
 #include "config/test_config.h"
 #include "config/training_stages.h"
@@ -30,6 +32,20 @@ TEST(Defaults, AWarmupThatSomebodySetIsTakenOrRefused) {
   EXPECT_NE(error_of(kBase, {"train.steps=50", "optimizer.warmup_steps=51"})
                 .find("optimizer.warmup_steps (51) is beyond train.steps (50)"),
             std::string::npos);
+}
+
+TEST(Defaults, AnAutomaticTypeIsThatOfTheCpuAndStandsInTheDump) {
+  ::setenv("ATHANOR_FAST_BF16", "1", 1);
+  const RunConfig fast = with({"train.dtype=auto"});
+  ::setenv("ATHANOR_FAST_BF16", "0", 1);
+  const RunConfig slow = with({"train.dtype=auto"});
+  EXPECT_EQ(with({"train.dtype=bfloat16"}).train.dtype, "bfloat16");
+  EXPECT_FALSE(with({"train.dtype=bfloat16"}).train.dtype_was_auto);
+  ::unsetenv("ATHANOR_FAST_BF16");
+  EXPECT_EQ(fast.train.dtype, "bfloat16");
+  EXPECT_EQ(slow.train.dtype, "float32");
+  EXPECT_TRUE(fast.train.dtype_was_auto && slow.train.dtype_was_auto);
+  EXPECT_NE(dump_run_config(slow, false).find("\ndtype = \"float32\"\n"), std::string::npos);
 }
 
 TEST(Defaults, AMinLrThatNobodySetStaysBelowLr) {

@@ -18,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/number_types.h"
 #include "base/text.h"
 
 namespace athanor {
@@ -30,6 +31,7 @@ template <class T>
 struct Check {
   std::string expected;
   std::function<bool(const T&)> holds;
+  std::function<T(const T&)> canonical = {};  ///< the one name of a value that has several; empty: as it was written
 };
 
 class Fields {
@@ -137,6 +139,15 @@ inline Check<std::string> one_of(std::vector<std::string> allowed) {
             }
             return false;
           }};
+}
+/// A type of numbers, by its name or its short one; `also` are other choices.
+inline Check<std::string> one_type_of(std::vector<std::string> types, const std::vector<std::string>& also = {}) {
+  for (const auto& each : also) types.push_back(each);
+  Check<std::string> check = one_of(std::move(types));
+  check.expected += "; bf16 and fp32 are bfloat16 and float32";
+  check.holds = [holds = check.holds](const std::string& x) { return holds(canonical_type_name(x)); };
+  check.canonical = canonical_type_name;
+  return check;
 }
 inline Check<std::vector<std::string>> each_one_of(std::vector<std::string> allowed) {
   const auto single = one_of(std::move(allowed));

@@ -109,6 +109,7 @@ struct TrainConfig {
   int64_t validation_interval = 0;
   int64_t validation_sequences = 256;
   std::vector<StageConfig> stages;
+  bool dtype_was_auto = false;  ///< no field: dtype is what this CPU is fast in, unless a run goes on (defaults.h)
 
   void describe(Fields& f) {
     f.field("run_dir", run_dir, "folder of the run: resolved configuration, metrics, checkpoints, models, log",
@@ -121,15 +122,23 @@ struct TrainConfig {
         "sequences at once on a data rank; must divide global_batch_size; not set: 4, or the largest number below it "
         "that does",
         between(1, kMaxSequences));
-    f.field("dtype", dtype, "of forward and backward; the master is float32", one_of({"bfloat16", "float32"}));
+    f.field(
+        "dtype", dtype,
+        "of forward and backward; the master is float32; auto: bfloat16 where the CPU has instructions for it, else "
+        "float32, as it was when the run began",
+        one_type_of({"bfloat16", "float32"}, {"auto"}));
     f.field(
         "master_dtype", master_dtype,
         "of the weights the optimizer updates; float32 alone: in bfloat16 an update below 1/256 of a weight is lost",
         {"float32 (a bfloat16 master loses every update below 1/256 of its weight: norms freeze unnoticed)",
-         [](const std::string& x) { return x == "float32"; }});
-    f.field("reduce_dtype", reduce_dtype, "of gradients between ranks", one_of({"float32", "bfloat16"}));
+         [](const std::string& x) { return canonical_type_name(x) == "float32"; }, canonical_type_name});
+    f.field("reduce_dtype", reduce_dtype, "of gradients between ranks", one_type_of({"float32", "bfloat16"}));
     f.field("seed", seed, "of initialisation and data order", at_least(0));
-    f.field("num_threads", num_threads, "threads that compute; 0 takes every core", between(0, kMaxThreads));
+    f.field(
+        "num_threads", num_threads,
+        "threads that compute; 0 takes OMP_NUM_THREADS, or this rank's share of the processors that it may run on, and "
+        "fewer where steps are too small for them",
+        between(0, kMaxThreads));
     f.field("loss_chunk_tokens", loss_chunk_tokens, "logits of at most this many tokens are held at a time",
             between(1, kMaxMicrobatchTokens));
     f.field("validation_interval", validation_interval, "steps between validation losses; 0 turns them off",
@@ -257,7 +266,7 @@ struct CheckpointConfig {
             at_least(0));
     f.field("model_interval", model_interval,
             "steps between model-only checkpoints, all kept, which transformers loads; 0 turns them off", at_least(0));
-    f.field("model_dtype", model_dtype, "of model-only checkpoints", one_of({"bfloat16", "float32"}));
+    f.field("model_dtype", model_dtype, "of model-only checkpoints", one_type_of({"bfloat16", "float32"}));
     f.field(
         "resume", resume,
         "auto: the newest checkpoint that verifies, or the newest model-only one where there is no full one; never: "
@@ -286,7 +295,10 @@ struct MetricsConfig {
 
   void describe(Fields& f) {
     f.field("tensorboard", tensorboard, "write TensorBoard events into the run folder");
-    f.field("gemm_peak_tflops", gemm_peak_tflops, "what MFU is a share of; 0 measures a matrix multiplication at start",
+    f.field("gemm_peak_tflops", gemm_peak_tflops,
+            "what one rank's device multiplies at most in any type that training could use; MFU is a share of this "
+            "times the "
+            "ranks; 0 measures it at start",
             between(0.0, 1e9));
     f.field("timeline_step", timeline_step,
             "the step whose time line is written, as JSON and as a picture: when each pipeline rank computed which "

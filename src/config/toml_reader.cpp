@@ -147,7 +147,7 @@ class TomlReader : public Fields {
     T parsed{};
     const bool typed = convert(*node, parsed);
     if (typed && (!check.holds || check.holds(parsed))) {
-      value = std::move(parsed);
+      value = check.canonical ? check.canonical(parsed) : std::move(parsed);
       return;
     }
     const std::string expected = check.expected.empty() ? expectation(parsed) : check.expected;

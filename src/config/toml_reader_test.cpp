@@ -91,6 +91,19 @@ TEST(TomlReader, ABf16MasterIsRefusedWithTheReason) {
   EXPECT_NE(error_of(kTiny, {"train.master_dtype=bfloat16"}).find("loses every update below 1/256"), std::string::npos);
 }
 
+TEST(TomlReader, ShortNamesOfTypesAreTakenAndTheLongOnesKept) {
+  const auto config = parse_run_config(
+      kTiny, "run.toml",
+      {"train.dtype=fp32", "train.reduce_dtype=bf16", "checkpoint.model_dtype=fp32", "train.master_dtype=fp32"});
+  EXPECT_EQ(config.train.dtype, "float32");
+  EXPECT_EQ(config.train.reduce_dtype, "bfloat16");
+  EXPECT_EQ(config.checkpoint.model_dtype, "float32");
+  EXPECT_EQ(config.train.master_dtype, "float32");
+  EXPECT_NE(error_of(kTiny, {"train.dtype=fp16"}).find("expected one of bfloat16, float32, auto; bf16 and fp32 are"),
+            std::string::npos);
+  EXPECT_NE(error_of(kTiny, {"train.reduce_dtype=auto"}), "");
+}
+
 TEST(Dump, ReadsBackAsTheSameConfiguration) {
   auto config =
       parse_run_config(kTiny, "run.toml", {"data.path=a \"b\" \\c", "optimizer.lr=0.1", "optimizer.eps=1e-30"});

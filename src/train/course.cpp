@@ -36,6 +36,7 @@ bool begins_with_one_of(std::string_view line, const std::array<std::string_view
 
 bool is_filled_in_later(std::string_view line, const RunConfig& config) {
   if (line.starts_with("optimizer.warmup_steps ")) return config.optimizer.warmup_not_set;
+  if (line.starts_with("train.dtype ")) return config.train.dtype_was_auto;
   return line.find("seq_len was ") != std::string_view::npos && line.ends_with(", is 0");
 }
 

@@ -1,9 +1,13 @@
 #include "train/gemm_peak.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 
+#include "base/number_types.h"
 #include "ops/tiles.h"
 
 namespace athanor {
@@ -13,15 +17,27 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// The faster of the library's product and the one that training uses: each is the better one on some chips.
-double time_product(at::Tensor& c, const at::Tensor& a, const at::Tensor& b) {
+// Of the library's product and the one that training uses: each is the better one on some chips.
+struct Times {
+  double library_s = INFINITY, ours_s = INFINITY;
+
+  double best() const { return std::min(library_s, ours_s); }
+  void take_least(const Times& other) {
+    library_s = std::min(library_s, other.library_s);
+    ours_s = std::min(ours_s, other.ours_s);
+  }
+};
+
+Times time_product(at::Tensor& c, const at::Tensor& a, const at::Tensor& b) {
+  Times times;
   auto start = Clock::now();
   at::mm_out(c, a, b);
-  const double library_s = seconds_since(start);
-  if (!ops::multiplies_on_tiles(a)) return library_s;
+  times.library_s = seconds_since(start);
+  if (!ops::multiplies_on_tiles(a)) return times;
   start = Clock::now();
   ops::matmul_into(c, a, b, /*transposed=*/true);
-  return std::min(library_s, seconds_since(start));
+  times.ours_s = seconds_since(start);
+  return times;
 }
 
 }  // namespace
@@ -30,23 +46,34 @@ double time_product(at::Tensor& c, const at::Tensor& a, const at::Tensor& b) {
 // and 190 to 195 in fp32, 34 to 45 ms a call; beside a compilation on both cores 74 to 199 and 22 to 38, 56 to 280 ms,
 // since the threads of a product wait for each other. So MFU is to be trusted only if the machine was idle at start;
 // metrics.gemm_peak_tflops takes a figure that is known.
-double measure_gemm_peak_flops(at::ScalarType dtype) {
+GemmPeak measure_gemm_peak(at::ScalarType dtype) {
   constexpr double kBudget_s = 0.045;
   constexpr int64_t kLargest = 4096;
   const auto start = Clock::now();
-  double best_flops = 0;
+  GemmPeak peak;
   // 1024 takes 5 ms where two cores make 400 GFLOP/s. A smaller one would measure how its threads meet, which costs
   // milliseconds where other processes hold the cores; where 1024 is over at once, larger ones fill more cores.
   for (int64_t n = 1024;; n *= 2) {
     const at::Tensor a = at::full({n, n}, 0.5, dtype), b = at::full({n, n}, 0.5, dtype);
     at::Tensor c = at::empty({n, n}, dtype);
     time_product(c, a, b);  // the first product of a shape compiles its kernel
-    double best_s = time_product(c, a, b);
-    const bool largest = n == kLargest || 8 * best_s * 4 > kBudget_s - seconds_since(start);
-    while (largest && seconds_since(start) + best_s < kBudget_s) best_s = std::min(best_s, time_product(c, a, b));
-    best_flops = std::max(best_flops, 2.0 * static_cast<double>(n * n * n) / best_s);
-    if (largest) return best_flops;
+    Times least = time_product(c, a, b);
+    const bool largest = n == kLargest || 8 * least.best() * 4 > kBudget_s - seconds_since(start);
+    while (largest && seconds_since(start) + least.best() < kBudget_s) least.take_least(time_product(c, a, b));
+    const double flops = 2.0 * static_cast<double>(n * n * n) / least.best();
+    if (flops > peak.flops) {
+      peak = {flops, fmt::format("{}, {}", dtype == at::kFloat ? "float32" : "bfloat16",
+                                 least.ours_s < least.library_s ? "our own product" : "the library's product")};
+    }
+    if (largest) return peak;
   }
+}
+
+GemmPeak measure_best_gemm_peak() {
+  const GemmPeak in_fp32 = measure_gemm_peak(at::kFloat);
+  if (!has_fast_bf16()) return in_fp32;  // emulated: never faster, and slow to measure
+  GemmPeak in_bf16 = measure_gemm_peak(at::kBFloat16);
+  return in_bf16.flops > in_fp32.flops ? in_bf16 : in_fp32;
 }
 
 }  // namespace athanor

@@ -3,12 +3,22 @@
 
 #include <ATen/ATen.h>
 
+#include <string>
+
 namespace athanor {
 
-/// FLOP/s of the faster of the library's matrix product and ours in `dtype` on the CPU, with the threads that libtorch
+struct GemmPeak {
+  double flops = 0;  ///< per second
+  std::string is;    ///< "bfloat16, our own product": what made it
+};
+
+/// Of the library's matrix product or ours in `dtype` on the CPU, whichever is faster, with the threads that libtorch
 /// is set to.
 ///
 /// Short on purpose (about 50 ms in all): it runs before every training. See the source for its spread.
-double measure_gemm_peak_flops(at::ScalarType dtype);
+GemmPeak measure_gemm_peak(at::ScalarType dtype);
+
+/// The best in any type that training could use: a run in the slower type of a chip is not to look good beside it.
+GemmPeak measure_best_gemm_peak();
 
 }  // namespace athanor

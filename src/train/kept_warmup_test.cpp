@@ -1,4 +1,4 @@
-#include "train/kept_warmup.h"
+#include "train/kept_defaults.h"
 
 #include <gtest/gtest.h>
 

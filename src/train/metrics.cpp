@@ -51,10 +51,13 @@ double RankNorms::imbalance(const std::vector<double>& norms) {
 }
 
 std::string format_step_line(const StepMetrics& m) {
-  return fmt::format(
-      "step: {}  loss: {:.4f}  grad_norm: {:.4f}  lr: {:.2e}  tps: {}  tflops: {:.2f}  mfu: {:.2f}%  memory: {}",
-      m.step, unsigned_nan(m.loss), unsigned_nan(m.grad_norm), m.lr, format_thousands(m.tokens_per_second()),
-      m.flops_per_second() / 1e12, 100 * m.mfu(), format_bytes(static_cast<double>(m.memory_bytes)));
+  std::string line =
+      fmt::format("step: {}  loss: {:.4f}  grad_norm: {:.4f}  lr: {:.2e}  tps: {}  tflops: {}  mfu: {}%  memory: {}",
+                  m.step, unsigned_nan(m.loss), unsigned_nan(m.grad_norm), m.lr,
+                  format_thousands(m.tokens_per_second()), format_digits(m.flops_per_second() / 1e12),
+                  format_digits(100 * m.mfu()), format_bytes(static_cast<double>(m.memory_bytes)));
+  if (m.seconds_left) line += "  eta: " + format_duration(*m.seconds_left);
+  return line;
 }
 
 std::string to_json_line(const StepMetrics& m) {
@@ -76,6 +79,10 @@ std::string to_json_line(const StepMetrics& m) {
   json["tps"] = m.tokens_per_second();
   json["tflops"] = m.flops_per_second() / 1e12;
   json["mfu"] = m.mfu();
+  json["gemm_peak_tflops"] = m.gemm_peak_flops / 1e12;
+  json["gemm_peak_is"] = m.gemm_peak_is;
+  json["threads"] = m.threads;
+  if (m.seconds_left) json["seconds_left"] = *m.seconds_left;
   json["step_s"] = m.step_s;
   json["data_s"] = m.data_s;
   json["forward_s"] = m.forward_s;

@@ -52,11 +52,14 @@ struct StepMetrics {
   double router_entropy = 0;  ///< mean over layers and tokens, nats
   double grad_norm = 0;       ///< before clipping
   double lr = 0;
-  double changed_share = 0;    ///< of the weights, as forward reads them, that this update changed
-  int64_t tokens = 0;          ///< in this step
-  int64_t tokens_seen = 0;     ///< since the start of the run
-  double flops = 0;            ///< of this step, forward and backward
-  double gemm_peak_flops = 0;  ///< per second; what MFU is a share of
+  double changed_share = 0;            ///< of the weights, as forward reads them, that this update changed
+  int64_t tokens = 0;                  ///< in this step
+  int64_t tokens_seen = 0;             ///< since the start of the run
+  double flops = 0;                    ///< of this step, forward and backward
+  double gemm_peak_flops = 0;          ///< per second, of all ranks together; what MFU is a share of
+  std::string gemm_peak_is;            ///< "bfloat16, our own product"
+  int threads = 0;                     ///< that computed this step on rank 0
+  std::optional<double> seconds_left;  ///< until the run is complete, by the steps since its start
   double step_s = 0, data_s = 0, forward_s = 0, backward_s = 0, optimizer_s = 0;
   double forward_comm_s = 0, backward_comm_s = 0;     ///< of them: waiting for other ranks; the rest is computation
   uint64_t memory_bytes = 0, peak_memory_bytes = 0;   ///< resident now, and at most so far
@@ -76,7 +79,9 @@ struct StepMetrics {
   double mfu() const { return gemm_peak_flops > 0 ? flops_per_second() / gemm_peak_flops : 0; }
 };
 
-/// `step: 10  loss: 10.8213  grad_norm: 2.5495  lr: 4.00e-05  tps: 11,636  tflops: 202.78  mfu: 20.50% memory: 7.33GiB`
+/// `step: 10  loss: 10.8213  grad_norm: 2.5495  lr: 4.00e-05  tps: 11,636  tflops: 202.78  mfu: 20.50%  memory: 7.33GiB
+/// eta: 4:12`
+/// on one line; the last where it is known.
 std::string format_step_line(const StepMetrics& metrics);
 
 /// One JSON object, without a newline.

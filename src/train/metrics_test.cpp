@@ -29,11 +29,21 @@ TEST(Metrics, TheLineIsThatWhichScriptsRead) {
             "memory: 7.33GiB");
 }
 
-TEST(Metrics, SmallFiguresKeepTwoDecimals) {
+TEST(Metrics, SmallFiguresShowThreeDigits) {
   StepMetrics m = example();
   m.flops = 0.1e12;
   m.gemm_peak_flops = 0.4e12;
-  EXPECT_NE(format_step_line(m).find("tflops: 0.05  mfu: 12.50%"), std::string::npos) << format_step_line(m);
+  EXPECT_NE(format_step_line(m).find("tflops: 0.0500  mfu: 12.50%"), std::string::npos) << format_step_line(m);
+  m.flops = 0.00025e12;
+  EXPECT_NE(format_step_line(m).find("tflops: 0.000125  mfu: 0.0312%"), std::string::npos) << format_step_line(m);
+}
+
+TEST(Metrics, TheTimeLeftEndsTheLineWhereItIsKnown) {
+  StepMetrics m = example();
+  m.seconds_left = 252;
+  EXPECT_TRUE(format_step_line(m).ends_with("memory: 7.33GiB  eta: 4:12")) << format_step_line(m);
+  EXPECT_EQ(nlohmann::json::parse(to_json_line(m))["seconds_left"], 252);
+  EXPECT_FALSE(nlohmann::json::parse(to_json_line(example())).contains("seconds_left"));
 }
 
 TEST(Metrics, AStepWithoutTimeOrPeakHasNoInfinitiesInIt) {
@@ -72,6 +82,8 @@ TEST(Metrics, TheJsonLineHoldsEveryFigureUnderItsName) {
   m.forward_comm_s = 0.125;
   m.backward_comm_s = 0.75;
   m.peak_memory_bytes = 8000000000;
+  m.gemm_peak_is = "bfloat16, our own product";
+  m.threads = 2;
   m.routers = {{1.5, 1.25, 0, 0, 0, 3}, {2.5, 2.25, 4, 0.5, 0.125, 2.5}};
   const std::string line = to_json_line(m);
   EXPECT_EQ(line.find('\n'), std::string::npos);
@@ -81,13 +93,15 @@ TEST(Metrics, TheJsonLineHoldsEveryFigureUnderItsName) {
   const auto expected = nlohmann::json::parse(R"({
     "step": 10, "loss": 10.8213, "aux_loss": 1.25, "z_loss": 0.5, "router_entropy": 2.75, "grad_norm": 2.5495,
     "lr": 4e-5, "changed_share": 0.875, "tokens": 23272, "tokens_seen": 9007199254740992, "tps": 11636.0,
-    "step_s": 2.0, "data_s": 0.125, "forward_s": 0.5, "backward_s": 1.0, "optimizer_s": 0.25,
+    "gemm_peak_is": "bfloat16, our own product", "threads": 2, "step_s": 2.0, "data_s": 0.125, "forward_s": 0.5, "backward_s": 1.0, "optimizer_s": 0.25,
     "forward_compute_s": 0.375, "forward_comm_s": 0.125, "backward_compute_s": 0.25, "backward_comm_s": 0.75,
     "memory_bytes": 7870000000, "peak_memory_bytes": 8000000000, "expert_load_max_over_mean": [1.5, 2.5],
     "expert_load_p95_over_mean": [1.25, 2.25], "dead_experts": [0, 4], "reassigned_share": [0.0, 0.5],
     "dropped_share": [0.0, 0.125], "layer_router_entropy": [3.0, 2.5], "attempt": 3})");
   EXPECT_DOUBLE_EQ(json["tflops"], 202.78);
   EXPECT_DOUBLE_EQ(json["mfu"], 202.78 / 989.17);
+  EXPECT_DOUBLE_EQ(json["gemm_peak_tflops"], 989.17);
+  json.erase("gemm_peak_tflops");
   json.erase("tflops");
   json.erase("mfu");
   EXPECT_EQ(json, expected);

@@ -1,13 +1,14 @@
 #include "train/rank_share.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 
 #include "arch/memory.h"
 #include "base/process.h"
+#include "base/start_processors.h"
 #include "base/text.h"
+#include "base/thread_waits.h"
+#include "ops/tiles.h"
 
 namespace athanor {
 namespace {
@@ -16,9 +17,7 @@ constexpr int64_t kWords = CPU_SETSIZE / 64;
 
 // A bit for each processor this process is bound to.
 Tensor own_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  sched_getaffinity(0, sizeof(set), &set);
+  const cpu_set_t& set = start_processors().affinity;
   Tensor words = at::zeros({kWords}, at::kLong);
   auto* word = words.data_ptr<int64_t>();
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
@@ -52,16 +51,30 @@ int count_ranks_of_host(const comm::World& world) {
   return static_cast<int>(std::ranges::count(world.hosts(), world.host()));
 }
 
-int threads_of_rank(comm::World& world, int64_t wanted) {
-  if (wanted > 0) return thread_count("train.num_threads", wanted);
-  if (world.size() == 1) return cpu_count();
-  int processors = count_processors_of_host(world);
-  // Fewer than it is bound to: a control group's quota, which all ranks of the host share.
-  cpu_set_t own;
-  CPU_ZERO(&own);
-  sched_getaffinity(0, sizeof(own), &own);
-  if (cpu_count() < CPU_COUNT(&own)) processors = std::min(processors, cpu_count());
-  return std::max(1, std::min(cpu_count(), processors / count_ranks_of_host(world)));
+ThreadShare threads_of_rank(comm::World& world, int64_t wanted) {
+  if (wanted > 0) return {thread_count("train.num_threads", wanted), true, "train.num_threads"};
+  ThreadLimits limits = find_thread_limits();
+  if (world.size() > 1) {
+    limits.of_host = count_processors_of_host(world);
+    limits.ranks_of_host = count_ranks_of_host(world);
+    // Fewer than it is bound to: a control group's quota, which all ranks of the host share.
+    if (limits.processors < CPU_COUNT(&start_processors().affinity))
+      limits.of_host = std::min(limits.of_host, limits.processors);
+  }
+  return share_threads(limits);
+}
+
+bool may_try_threads(const ThreadShare& share, const RunConfig& config) {
+  const at::ScalarType dtype = config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
+  return !share.asked_for && share.threads > 1 && ops::multiplies_on_tiles(at::empty({1}, dtype));
+}
+
+std::string describe_threads(const ThreadShare& share, const RunConfig& config, bool on_each_rank) {
+  const std::string count = fmt::format("{} thread{}{} ({})", share.threads, share.threads == 1 ? "" : "s",
+                                        on_each_rank ? " on each rank" : "", share.why);
+  if (share.threads == 1) return count;
+  return fmt::format("{}; waiting threads {}{}", count, describe_thread_waits(),
+                     may_try_threads(share, config) ? "; fewer are tried now and then" : "");
 }
 
 std::string describe_layout(const TrainState& state) {

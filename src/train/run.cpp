@@ -18,11 +18,13 @@
 #include "train/metrics_log.h"
 #include "train/microbatch.h"
 #include "train/preflight.h"
+#include "train/rank_share.h"
 #include "train/router_metrics.h"
 #include "train/run_folder.h"
 #include "train/run_saves.h"
 #include "train/start.h"
 #include "train/step_summary.h"
+#include "train/thread_trial.h"
 #include "train/train_step.h"
 #include "train/unread.h"
 #include "train/validation.h"
@@ -42,7 +44,8 @@ class Run {
       : signals_(signals), lock_(std::move(started.lock)), stages_(std::move(started.stages)),
         mesh_(std::move(started.mesh)), state_(std::move(started.state)), world_(mesh_->group(GroupKind::kWorld)),
         at_(at), first_step_(state_->step), from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at),
-        summary_(*state_, *mesh_, stages_.size()) {
+        summary_(*state_, *mesh_, stages_.size()),
+        threads_(started.threads.threads, !may_try_threads(started.threads, state_->config)) {
     const auto& config = state_->config;
     if (mesh_->is_first()) {
       metrics_.emplace(config.train.run_dir, config.metrics.tensorboard, first_step_);
@@ -99,6 +102,7 @@ class Run {
     data_ = &*std::find_if(stages_.begin(), stages_.end(), holds_next);
     const auto& config = data_->stage.config;
     state_->enter(data_->stage);
+    threads_.restart();
     if (stages_.size() > 1) log::info("step {}: {} begins", state_->step + 1, data_->stage.name);
     std::vector<int64_t> held;  // all
     if (!state_->plan.is_trivial())
@@ -116,7 +120,7 @@ class Run {
     const Batch batch = loader_->next();
     at_.phase = "step";
     const double waited_s = std::exchange(waited_for_data_s_, 0), data_s = seconds_since(start) + waited_s;
-    const StepReport report = train_step(*state_, batch);
+    const StepReport report = step_on_threads(batch);
     if (report.verdict == Verdict::kRefuse) refuse(report);
     if (report.step == first_step_ + 1)
       check_first_routing(state_->config.model, report.parts.routers, batch.num_sequences * batch.seq_len);
@@ -125,7 +129,32 @@ class Run {
     if (report.step == state_->config.metrics.timeline_step && state_->layout.pipeline() > 1)
       write_timeline(state_->pipeline, mesh_->group(GroupKind::kPipeline),
                      RunFolder{state_->config.train.run_dir}.log(), report.step, mesh_->is_first());
-    return summary_.summarize(report, batch, at_, data_s, seconds_since(start) + waited_s);
+    StepMetrics metrics = summary_.summarize(report, batch, at_, data_s, seconds_since(start) + waited_s);
+    metrics.threads = at::get_num_threads();
+    metrics.seconds_left = seconds_left();
+    return metrics;
+  }
+
+  // By all that steps have cost since the first one of this attempt, which is slower than others: validation and
+  // checkpoints count with them.
+  std::optional<double> seconds_left() {
+    const int64_t done = state_->step - first_step_ - 1;
+    if (done < 1) {
+      first_step_ended_ = Clock::now();
+      return {};
+    }
+    return seconds_since(first_step_ended_) / static_cast<double>(done) *
+           static_cast<double>(state_->config.train.steps - state_->step);
+  }
+
+  // On as many threads as it is the turn of.
+  StepReport step_on_threads(const Batch& batch) {
+    if (at::get_num_threads() != threads_.threads()) at::set_num_threads(threads_.threads());
+    const StepReport report = train_step(*state_, batch);
+    const double waited_s = report.forward_wait_s + report.backward_wait_s + report.optimizer_wait_s;
+    const auto change = threads_.took(report.forward_s + report.backward_s + report.optimizer_s - waited_s);
+    if (!change.empty()) log::info("step {}: {}", report.step, change);
+    return report;
   }
 
   // A signal that has reached one rank ends the run of all, after the same step. 0: none. A batch that one rank cannot
@@ -172,6 +201,7 @@ class Run {
   // Each source's held-out loss, and their mean by the shares of the mix.
   void validate(StepMetrics& metrics) {
     at_.phase = "validate";
+    at::set_num_threads(threads_.kept());
     const auto& validation = data_->validation;
     double loss = 0;
     for (size_t i = 0; i < validation.size(); ++i) {
@@ -251,6 +281,8 @@ class Run {
   bool from_scratch_;
   RunSaves saves_;
   StepSummary summary_;
+  ThreadTrial threads_;
+  Clock::time_point first_step_ended_;
   double waited_for_data_s_ = 0;  // of the next step
   bool printing_ = true;
   std::optional<UnreadData> unread_;   // ends the run after this step

@@ -16,7 +16,7 @@
 #include "checkpoint/rotation.h"
 #include "model/initialize.h"
 #include "train/checkpointing.h"
-#include "train/kept_warmup.h"
+#include "train/kept_defaults.h"
 #include "train/matmul_choice.h"
 #include "train/preflight.h"
 #include "train/rank_share.h"
@@ -148,12 +148,12 @@ void stop_if_asked(comm::World& world, const SignalGuard& signals) {
   if (number.item<int64_t>() != 0) throw StoppedAtStart{static_cast<int>(number.item<int64_t>())};
 }
 
-void say_what_starts(const TrainState& state) {
+void say_what_starts(const TrainState& state, const ThreadShare& threads) {
   const RunConfig& config = state.config;
-  log::info("{}: {} parameters ({} active for a token), {} threads{}", config.train.run_dir,
+  log::info("{}: {} parameters ({} active for a token)", config.train.run_dir,
             format_thousands(static_cast<double>(count_parameters(config.model))),
-            format_thousands(static_cast<double>(count_active_parameters(config.model))), at::get_num_threads(),
-            state.mesh.world().size() > 1 ? " on each rank" : "");
+            format_thousands(static_cast<double>(count_active_parameters(config.model))));
+  log::info("{}", describe_threads(threads, config, state.mesh.world().size() > 1));
   if (state.mesh.world().size() > 1) log::info("{}", describe_layout(state));
   if (state.layout.microbatches() < state.layout.pipeline()) {
     log::warn(
@@ -182,10 +182,12 @@ comm::WorldOptions world_options(const RunConfig& config) {
 }
 
 StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabouts, const SignalGuard& signals) {
-  at::set_num_threads(threads_of_rank(world, config.train.num_threads));
+  const ThreadShare threads = threads_of_rank(world, config.train.num_threads);
+  at::set_num_threads(threads.threads);
   thread_count("data.num_threads", config.data.num_threads);
   const auto beside_from = resolve_model_from(config);
   StartedRun run;
+  run.threads = threads;
   run.mesh = std::make_unique<Mesh>(Layout(config, world.size()), world);
   if (!run.mesh->is_first()) log::set_level(log::Level::kError);  // what all would say is said once
   for (const auto& line : beside_from) log::warn("{}", line);
@@ -196,6 +198,7 @@ StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabo
   });
   const Beginning begin = agree_on_beginning(config, team);
   keep_warmup(config, team);
+  keep_dtype(config, team);
   const MatmulChoice matmul = settle_matmul_paths(config, begin, team);
   run.stages = open_run_data(config, team, [&](int64_t num_bytes) { world.note_work(num_bytes); });
   stop_if_asked(world, signals);
@@ -217,7 +220,7 @@ StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabo
   run.attempt = whereabouts.attempt = begin.attempt;
   whereabouts.run_dir = config.train.run_dir;
   open_folder(run, begin, from, matmul);
-  say_what_starts(*run.state);
+  say_what_starts(*run.state, run.threads);
   if (!matmul.line.empty()) log::info("{}", matmul.line);
   for (const auto& line : supply.lines) log::info("{}", line);
   return run;

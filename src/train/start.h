@@ -6,6 +6,7 @@
 
 #include "base/folder_lock.h"
 #include "base/signals.h"
+#include "base/thread_share.h"
 #include "train/run_data.h"
 #include "train/train_state.h"
 #include "train/whereabouts.h"
@@ -18,6 +19,7 @@ struct StartedRun {
   std::vector<StageData> stages;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<TrainState> state;
+  ThreadShare threads;        ///< of this rank
   bool from_scratch = false;  ///< freshly initialised, not resumed
 };
 

@@ -6,25 +6,32 @@
 #include "arch/inventory.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "train/gemm_peak.h"
+#include "base/text.h"
 #include "train/router_metrics.h"
 
 namespace athanor {
 
 StepSummary::StepSummary(const TrainState& state, Mesh& mesh, size_t num_stages)
-    : state_(state), mesh_(mesh), traffic_(mesh), names_stages_(num_stages > 1),
-      gemm_peak_(state.config.metrics.gemm_peak_tflops * 1e12) {
-  if (gemm_peak_ == 0) gemm_peak_ = measure_peak();
+    : state_(state), mesh_(mesh), traffic_(mesh), names_stages_(num_stages > 1), threads_(at::get_num_threads()) {
+  const double of_a_device = state.config.metrics.gemm_peak_tflops * 1e12;
+  const int ranks = mesh.group(GroupKind::kWorld).size();
+  gemm_peak_ = of_a_device > 0 ? GemmPeak{of_a_device * ranks, "metrics.gemm_peak_tflops"} : measure_peak();
+  log::info("MFU is a share of {}{} ({})", format_flop_rate(gemm_peak_.flops),
+            ranks > 1 ? fmt::format(", what {} ranks make together", ranks) : "", gemm_peak_.is);
 }
 
 // Of all ranks together, measured at the same time: they may share processors.
-double StepSummary::measure_peak() {
+GemmPeak StepSummary::measure_peak() {
   comm::Communicator& world = mesh_.group(GroupKind::kWorld);
+  const int threads = at::get_num_threads();
+  if (threads != threads_) at::set_num_threads(threads_);
   world.barrier();
-  const at::Tensor peak = at::full(
-      {1}, measure_gemm_peak_flops(state_.config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat), at::kDouble);
-  world.all_reduce(peak).wait();
-  return peak.item<double>();
+  GemmPeak peak = measure_best_gemm_peak();
+  const at::Tensor flops = at::full({1}, peak.flops, at::kDouble);
+  world.all_reduce(flops).wait();
+  peak.flops = flops.item<double>();
+  if (threads != threads_) at::set_num_threads(threads);
+  return peak;
 }
 
 StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch, const Whereabouts& at, double data_s,
@@ -60,8 +67,12 @@ StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch,
   if (mesh_.group(GroupKind::kWorld).size() > 1) describe_ranks(report, m);
   // Faster than the yardstick: that was taken beside other work.
   const bool measured = config.metrics.gemm_peak_tflops == 0 && mesh_.group(GroupKind::kWorld).size() == 1;
-  if (measured && m.flops > gemm_peak_ * step_s) gemm_peak_ = std::max(gemm_peak_, measure_peak());
-  m.gemm_peak_flops = gemm_peak_;
+  if (measured && m.flops > gemm_peak_.flops * step_s) {
+    const GemmPeak again = measure_peak();
+    if (again.flops > gemm_peak_.flops) gemm_peak_ = again;
+  }
+  m.gemm_peak_flops = gemm_peak_.flops;
+  m.gemm_peak_is = gemm_peak_.is;
   return m;
 }
 

@@ -186,7 +186,7 @@ def test_the_loss_does_not_depend_on_the_microbatch(whole, again):
 def test_the_step_line_is_the_one_people_parse(whole):
     number = r"[\d,]+(\.\d+)?"
     pattern = (rf"step: {number}  loss: {number}  grad_norm: {number}  lr: \d\.\d\de-\d\d  tps: {number}  tflops: {number}"
-               rf"  mfu: {number}%  memory: {number}[KMG]iB")
+               rf"  mfu: {number}%  memory: {number}[KMG]iB(  eta: [\d:]+)?")
     lines = [line for line in whole.output.splitlines() if line.startswith("step:")]
     assert len(lines) == 8
     for line in lines:
@@ -317,3 +317,96 @@ def test_a_damaged_shard_is_refused_by_name(athanor, data, tmp_path):
     shard.write_bytes(content)
     done = Run(athanor, tmp_path, copy).train(check=False)
     assert done.returncode == 2 and shard.name in done.stderr
+
+
+def said(run):
+    """What a start has told people."""
+    return (run.folder / "log" / "train.log").read_text()
+
+
+def test_no_bit_depends_on_the_number_of_threads_in_fp32(athanor, data, tmp_path):
+    if "avx512f" not in open("/proc/cpuinfo").read():
+        pytest.skip("products are the library's here, which cuts sums by the number of threads")
+    found = []
+    for threads in (1, 2, 3):
+        (tmp_path / str(threads)).mkdir()
+        run = Run(athanor, tmp_path / str(threads), data)
+        run.train(f"train.num_threads={threads}", "train.dtype=fp32")
+        found.append((run.numbers(), run.hashes()))
+    assert found[0] == found[1] == found[2]
+
+
+def threads_line(run, **environment):
+    """The log line of a start in this environment, and the threads of its steps."""
+    done = run.athanor.run("train", run.config, env=dict(clean_environment(), **environment))
+    line = next(line for line in done.stderr.splitlines() if re.search(r" I \d+ threads? \(", line))
+    return line, {step["threads"] for step in run.metrics()}
+
+
+def clean_environment():
+    return {key: value for key, value in os.environ.items()
+            if not key.startswith(("OMP_", "GOMP_", "SLURM_"))}
+
+
+def test_omp_num_threads_is_honoured_and_named(athanor, data, tmp_path):
+    line, threads = threads_line(Run(athanor, tmp_path, data), OMP_NUM_THREADS="1")
+    assert "1 thread (OMP_NUM_THREADS)" in line and threads == {1}
+
+
+def test_slurms_processors_of_a_task_are_honoured_and_named(athanor, data, tmp_path):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one processor leaves nothing to choose")
+    line, threads = threads_line(Run(athanor, tmp_path, data), SLURM_CPUS_PER_TASK="1")
+    assert "1 thread (SLURM_CPUS_PER_TASK)" in line and threads == {1}
+
+
+def test_threads_sleep_after_a_short_spin_unless_the_environment_says_how_they_wait(athanor, data, tmp_path):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one thread waits for nobody")
+    run = Run(athanor, tmp_path, data)
+    assert re.search(r"waiting threads spin for about 0\.[123]\d* ms \(GOMP_SPINCOUNT=\d+\), then sleep", threads_line(run)[0])
+    shutil.rmtree(run.folder)
+    assert "wait as OMP_WAIT_POLICY=passive says" in threads_line(run, OMP_WAIT_POLICY="passive")[0]
+
+
+def test_an_automatic_type_follows_the_cpu_and_is_kept_by_a_resume_on_another(athanor, data, tmp_path):
+    run = Run(athanor, tmp_path, data)
+    settings = ["--set", "train.dtype=auto", "--set", "train.steps=3"]  # the steps of the warm-up
+    run.athanor.run("train", run.config, *settings, env=dict(os.environ, ATHANOR_FAST_BF16="0"))
+    assert 'dtype = "float32"\n' in (run.folder / "config.toml").read_text()
+    assert "train.dtype is float32: this CPU has none for bfloat16" in said(run)
+    settings[3] = "train.steps=8"
+    done = run.athanor.run("train", run.config, *settings, env=dict(os.environ, ATHANOR_FAST_BF16="1"))
+    assert "train.dtype stays float32, in which this run began (now it would be bfloat16)" in done.stderr
+    assert 'dtype = "float32"\n' in (run.folder / "config.toml").read_text()
+    (tmp_path / "whole").mkdir()
+    whole = Run(athanor, tmp_path / "whole", data)
+    whole.train("train.dtype=fp32")
+    assert run.hashes() == whole.hashes()
+
+
+def test_mfu_is_a_share_of_the_best_of_all_types_which_is_said_once(athanor, data, tmp_path):
+    run = Run(athanor, tmp_path, data)
+    run.train("metrics.gemm_peak_tflops=0", "train.dtype=fp32")
+    lines = [line for line in said(run).splitlines() if "MFU is a share of" in line]
+    assert len(lines) == 1 and re.search(r"MFU is a share of [\d.]+ [MGT]FLOP/s \((bfloat16|float32), ", lines[0]), lines
+    for step in run.metrics():
+        assert step["mfu"] == pytest.approx(step["tflops"] / step["gemm_peak_tflops"])
+        assert step["gemm_peak_is"].split(", ")[0] in ("bfloat16", "float32")
+
+
+def test_a_peak_that_is_given_is_one_devices(whole):
+    assert {step["gemm_peak_tflops"] for step in whole.metrics()} == {0.1}
+    assert {step["gemm_peak_is"] for step in whole.metrics()} == {"metrics.gemm_peak_tflops"}
+
+
+def test_the_time_left_is_in_every_line_but_the_first(whole):
+    lines = [line for line in whole.output.splitlines() if line.startswith("step:")]
+    assert ["  eta: " in line for line in lines] == [False] + [True] * 7
+    assert lines[-1].endswith("  eta: 0:00")
+
+
+def test_threads_that_openmp_binds_do_not_look_like_one_processor(athanor, data, tmp_path):
+    processors = len(os.sched_getaffinity(0))
+    line, _ = threads_line(Run(athanor, tmp_path, data), OMP_PROC_BIND="true")
+    assert f"may run on {processors} processor" in line, line

@@ -270,3 +270,38 @@ def test_several_ranks_go_back_together(open_mpi, program, data, tmp_path):
     assert "went back to step 4" in run.said and "fresh moments" in run.said
     assert [line["step"] for line in run.metrics()] == list(range(1, 9))
     assert (run.folder / "checkpoints" / "abandoned-002" / "step-00000008" / "manifest.json").exists()
+
+
+def on_different_cpus(program, folder):
+    """The program where rank 0's CPU is fast in bf16 and the others' are not, by what each is told."""
+    script = folder / "different"
+    script.write_text("#!/bin/bash\nrank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}\n"
+                      f'ATHANOR_FAST_BF16=$((rank == 0)) exec {program("athanor")} "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+def test_an_automatic_type_is_the_first_ranks_on_all_and_stays(open_mpi, program, data, tmp_path):
+    run = RankRun(program, tmp_path, data, "run")
+    run.program = on_different_cpus(program, tmp_path)
+    run.on(open_mpi, 2, "train.dtype=auto", "train.steps=3")
+    assert 'dtype = "bfloat16"\n' in (run.folder / "config.toml").read_text()
+    run.program = program("athanor")
+    run.on(open_mpi, 2, "train.dtype=auto", env={"ATHANOR_FAST_BF16": "0"})
+    assert "train.dtype stays bfloat16, in which this run began" in run.said
+    named = RankRun(program, tmp_path, data, "named").on(open_mpi, 2, "train.dtype=bf16")
+    for a, b in zip(run.metrics(), named.metrics(), strict=True):
+        assert (a["loss"], a["grad_norm"]) == (b["loss"], b["grad_norm"])
+
+
+def test_verify_refuses_an_automatic_type_that_hosts_see_differently(open_mpi, program, data, tmp_path):
+    run = RankRun(program, tmp_path, data, "run")
+    code, _, err, _ = open_mpi.run(2, on_different_cpus(program, tmp_path), "verify", run.config, "--set", "train.dtype=auto")
+    assert code == 2 and 'train.dtype = "auto" is bfloat16 on the first rank\'s host and float32 on' in err, err
+
+
+def test_mfu_is_a_share_of_all_ranks_devices(open_mpi, program, data, tmp_path):
+    run = RankRun(program, tmp_path, data, "run").on(open_mpi, 2, "metrics.gemm_peak_tflops=0.1")
+    assert "MFU is a share of 200.00 GFLOP/s, what 2 ranks make together (metrics.gemm_peak_tflops)" in run.said
+    for step in run.metrics():
+        assert step["gemm_peak_tflops"] == 0.2 and step["mfu"] == pytest.approx(step["tflops"] / 0.2)

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/thread_share.h"
 #include "ops/flat_memory.h"
 #include "ops/grouped_matmul.h"
 
@@ -197,7 +198,8 @@ void set_up(const BenchArguments& given) {
     const auto folder = std::filesystem::absolute(given.json).parent_path();
     ATHANOR_CHECK(std::filesystem::is_directory(folder), "--json: there is no folder {}", folder.string());
   }
-  at::set_num_threads(thread_count("--threads", given.num_threads));
+  at::set_num_threads(given.num_threads > 0 ? thread_count("--threads", given.num_threads)
+                                            : share_threads(find_thread_limits()).threads);
 }
 
 std::vector<at::ScalarType> dtypes_of(const std::string& name) {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/process.h"
+#include "base/thread_share.h"
 #include "cli/core.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/sample.h"
@@ -80,7 +80,7 @@ void print_json(const LoadedModel& model, const std::string& prompt, size_t inde
 ATHANOR_CORE_ENTRY(generate) {
   using namespace athanor;
   const auto& given = *static_cast<const GenerateArguments*>(arguments);
-  at::set_num_threads(static_cast<int>(cpu_count()));
+  at::set_num_threads(share_threads(find_thread_limits()).threads);
   const LoadedModel model = load_model(given.model, given.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat);
   for (size_t i = 0; i < given.prompts.size(); ++i) {
     given.json ? print_json(model, given.prompts[i], i, given) : print_text(model, given.prompts[i], i, given);

@@ -7,6 +7,7 @@
 #include "config/dump.h"
 #include "config/toml_reader.h"
 #include "ops/cpu_allocator.h"
+#include "parallel/share.h"
 #include "train/start.h"
 
 namespace {
@@ -20,6 +21,15 @@ TypedRun typed_run(const RunConfig& config, int ranks, const VerifyArguments& gi
   run.then = parse_run_config(dump_run_config(run.small, false), "--then", given.then,
                               [&](const RunConfig& read) { return find_layout_faults(read, ranks); });
   return run;
+}
+
+// "auto" is one type in a run, which its first rank chooses; what is verified here must be that type on all.
+void refuse_differing_types(const RunConfig& config, comm::World& world) {
+  const std::string first = text_of_first(world.all(), config.train.dtype);
+  ATHANOR_CHECK(first == config.train.dtype,
+                "train.dtype = \"auto\" is {} on the first rank's host and {} on {}; set it to the type that the run "
+                "will have",
+                first, config.train.dtype, world.host());
 }
 
 }  // namespace
@@ -50,6 +60,7 @@ ATHANOR_CORE_ENTRY(verify) {
   for (const std::string& dtype : types_to_verify(config, given.dtype, reference))
     runs.push_back(typed_run(config, ranks, given, dtype));
   return in_world(world_options(runs.front().small), [&](comm::World& world, Whereabouts&) {
+    refuse_differing_types(config, world);
     return run_verify(runs, {reference, given.twice, given.draws, given.keep, given.plant}, world);
   });
 }

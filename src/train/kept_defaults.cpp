@@ -1,6 +1,7 @@
-#include "train/kept_warmup.h"
+#include "train/kept_defaults.h"
 
 #include <filesystem>
+#include <functional>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -35,32 +36,49 @@ fs::path find_earlier_config(const RunConfig& config) {
   return how == "auto" ? fs::path() : config_beside(how);
 }
 
-// As text; empty where there is none, or none that this version understands.
-std::string earlier_warmup(const RunConfig& config) {
-  const fs::path file = find_earlier_config(config);
-  if (file.empty() || !fs::exists(file)) return {};
-  try {
-    return std::to_string(load_run_config(file).optimizer.warmup_steps);
-  } catch (const Error& error) {
-    log::warn("{}: the warm-up it had is not known; set optimizer.warmup_steps if it is to stay ({})", file.string(),
-              error.what());
-    return {};
-  }
+// What `field` says of it, of the first rank's; empty if there is none, or none that this version understands.
+// Collective.
+std::string ask_earlier_config(const RunConfig& config, const Team& team,
+                               const std::function<std::string(const RunConfig& before)>& field) {
+  std::string said;
+  team.on_first([&] {
+    const fs::path file = find_earlier_config(config);
+    if (file.empty() || !fs::exists(file)) return;
+    try {
+      said = field(load_run_config(file));
+    } catch (const Error& error) {
+      log::warn(
+          "{}: what it left to defaults is not known; set optimizer.warmup_steps and train.dtype if they are to "
+          "stay ({})",
+          file.string(), error.what());
+    }
+  });
+  return team.size > 1 ? team.hear_first(said) : said;
 }
 
 }  // namespace
 
 void keep_warmup(RunConfig& config, const Team& team) {
   if (!config.optimizer.warmup_not_set) return;
-  std::string kept;
-  team.on_first([&] { kept = earlier_warmup(config); });
-  if (team.size > 1) kept = team.hear_first(kept);
+  const std::string kept = ask_earlier_config(
+      config, team, [](const RunConfig& before) { return std::to_string(before.optimizer.warmup_steps); });
   if (kept.empty()) return;
   const int64_t steps = std::stoll(kept), by_default = config.optimizer.warmup_steps;
   if (steps == by_default || steps > training_stages(config).front().config.train.steps) return;
   config.optimizer.warmup_steps = steps;
   log::info("optimizer.warmup_steps stays {}, with which this run began (by its steps now it would be {})", steps,
             by_default);
+}
+
+void keep_dtype(RunConfig& config, const Team& team) {
+  if (!config.train.dtype_was_auto) return;
+  std::string& dtype = config.train.dtype;
+  const std::string first = team.size > 1 ? team.hear_first(dtype) : dtype;
+  const std::string kept = ask_earlier_config(config, team, [](const RunConfig& before) { return before.train.dtype; });
+  dtype = kept.empty() ? first : kept;
+  const char* reason = first == "bfloat16" ? "this CPU has instructions for it" : "this CPU has none for bfloat16";
+  if (dtype == first) log::info("train.dtype is {}: {}", dtype, reason);
+  if (dtype != first) log::info("train.dtype stays {}, in which this run began (now it would be {})", dtype, first);
 }
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// The warm-up of a run that goes on.
+// What nobody set, in a run that goes on: what it began with stays.
 
 #include "checkpoint/team.h"
 #include "config/run_config.h"
@@ -11,5 +11,9 @@ namespace athanor {
 /// run that checkpoint.resume names a checkpoint of. A configuration that cannot be read is named by a warning.
 /// Collective over `team`.
 void keep_warmup(RunConfig& config, const Team& team);
+
+/// A train.dtype "auto" is what the first rank's CPU is fast in, on all ranks, unless the attempt before was in another
+/// type: a run that goes on keeps that, on whatever CPU. Collective over `team`.
+void keep_dtype(RunConfig& config, const Team& team);
 
 }  // namespace athanor
