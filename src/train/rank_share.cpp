@@ -66,7 +66,12 @@ ThreadShare threads_of_rank(comm::World& world, int64_t wanted) {
 
 bool may_try_threads(const ThreadShare& share, const RunConfig& config) {
   const at::ScalarType dtype = config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
-  return !share.asked_for && share.threads > 1 && ops::multiplies_on_tiles(at::empty({1}, dtype));
+  const Tensor x = at::empty({1}, dtype);
+  using enum ops::ProductKind;
+  // The library's products round otherwise on other numbers of threads.
+  const bool same_bits = ops::multiplies_on_tiles(x, kDense) && ops::multiplies_on_tiles(x, kGrouped) &&
+                         ops::multiplies_on_tiles(x, kAttention);
+  return !share.asked_for && share.threads > 1 && same_bits;
 }
 
 std::string describe_threads(const ThreadShare& share, const RunConfig& config, bool on_each_rank) {
