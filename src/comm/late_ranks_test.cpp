@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "base/error.h"
@@ -136,14 +137,15 @@ TEST(LateRanks, AnAnswerWaitsForNoThreadOfTheRankThatIsAsked) {
 }
 
 TEST(LateRanks, RanksThatWaitForOneAnotherBlameNobody) {
-  // A thread that a busy machine keeps from its call for the whole timeout would be late in truth: here it is longer.
-  const auto deadlock = [](World& world) {
+  const auto messages = messages_of(2, [](World& world) {
     const auto a = world.make_group({{0, 1}}, "alpha"), b = world.make_group({{0, 1}}, "beta");
     (world.rank() == 0 ? a : b)->all_reduce(at::ones({4})).wait();
+  });
+  // The first to speak ends a job. Where the other looks later, the first has given up by then, and is late in truth.
+  const auto blames_nobody = [](const std::string& message) {
+    return has(message, "nobody is late") && has(message, "wait for one another");
   };
-  for (const std::string& message : messages_of(2, deadlock, 5 * kTimeout)) {
-    EXPECT_TRUE(has(message, "nobody is late") && has(message, "wait for one another")) << message;
-  }
+  EXPECT_TRUE(std::ranges::any_of(messages, blames_nobody)) << messages[0] << "\n" << messages[1];
 }
 
 TEST(LateRanks, OneThatWasKeptWaitingItselfHasATimeoutOfItsOwnAfterwards) {
