@@ -10,13 +10,6 @@ fs::path without_end(const fs::path& path) { return path.has_filename() ? path :
 
 fs::path as_written(const fs::path& path) { return without_end(fs::absolute(path).lexically_normal()); }
 
-// As the system sees it, whether it exists or not.
-fs::path resolved(const fs::path& path) {
-  std::error_code error;
-  const auto found = fs::weakly_canonical(fs::absolute(path), error);
-  return error ? as_written(path) : without_end(found);
-}
-
 // Its parents' links resolved, not its own.
 fs::path resolved_beside(const fs::path& path) {
   const auto full = without_end(fs::absolute(path));
@@ -30,6 +23,12 @@ std::string below(const fs::path& folder, const fs::path& path) {
 }
 
 }  // namespace
+
+fs::path resolved(const fs::path& path) {
+  std::error_code error;
+  const auto found = fs::weakly_canonical(fs::absolute(path), error);
+  return error ? as_written(path) : without_end(found);
+}
 
 std::string place_in_run(const fs::path& root, const fs::path& path) {
   const std::string written = below(as_written(root), as_written(path));

@@ -6,6 +6,9 @@
 
 namespace athanor {
 
+/// As the system sees it, links resolved, whether it exists or not; without a slash at its end.
+std::filesystem::path resolved(const std::filesystem::path& path);
+
 /// "models/step-00001000" of a path inside the run's folder, "." of the folder itself, "" of any other. The folder, its
 /// checkpoints/ and models/, and a checkpoint in them may each be a link to another disk.
 std::string place_in_run(const std::filesystem::path& root, const std::filesystem::path& path);

@@ -7,18 +7,11 @@
 
 #include "base/error.h"
 #include "config/training_stages.h"
+#include "train/own_place.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
 namespace {
-
-// As the system sees it, whether it exists or not.
-fs::path resolved(const fs::path& path) {
-  std::error_code error;
-  auto found = fs::weakly_canonical(fs::absolute(path), error);
-  if (error) found = fs::absolute(path).lexically_normal();
-  return found.filename().empty() ? found.parent_path() : found;
-}
 
 bool holds(const fs::path& folder, const char* name) {
   std::error_code ignored;

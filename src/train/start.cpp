@@ -98,7 +98,11 @@ fs::path fill_state(TrainState& state, const Beginning& begin) {
   switch (begin.from) {
     case Beginning::From::kNewest: return resume_from_newest(state, RunFolder{state.config.train.run_dir});
     case Beginning::From::kPath:
-      begin.older.empty() ? resume_from_path(state, begin.path) : resume_from_newest_model(state, begin);
+      if (begin.older.empty()) {
+        resume_from_path(state, begin.path);
+      } else {
+        resume_from_newest_model(state, begin);
+      }
       return begin.path;
     case Beginning::From::kNothing: break;
   }

@@ -44,6 +44,16 @@ gemm_peak_tflops = 0.1
 """
 
 
+ENDLESS = ["train.steps=1000000", "checkpoint.interval=100000", "checkpoint.model_interval=0", "train.validation_interval=0",
+           "optimizer.schedule=constant"]
+
+
+def events(run, *names):
+    """What happened to the run, of these kinds."""
+    lines = [json.loads(line) for line in (run.folder / "events.jsonl").read_text().splitlines()]
+    return [line for line in lines if not names or line["event"] in names]
+
+
 def make_data(athanor, folder):
     """A tokenizer and prepared shards of a few hundred instances; returns the prepared folder."""
     rng = random.Random(7)

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from runs import Run, make_data
+from runs import ENDLESS, Run, events, make_data
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +25,6 @@ def contents(folder):
     """path → hash of everything that lies in it, times of change among it. What a killed process's lock leaves may go."""
     return {str(path.relative_to(folder)): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
             for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "lock"}
-
-
-def events(run, *names):
-    lines = [json.loads(line) for line in (run.folder / "events.jsonl").read_text().splitlines()]
-    return [line for line in lines if not names or line["event"] in names]
 
 
 def errors(done):
@@ -334,10 +329,6 @@ def test_new_rows_of_a_vocabulary_begin_as_a_fresh_models(athanor, data, tmp_pat
 
 
 # ---- two processes
-
-
-ENDLESS = ["train.steps=100000", "checkpoint.interval=50000", "checkpoint.model_interval=0", "train.validation_interval=0",
-           "optimizer.schedule=constant"]
 
 
 class Background:

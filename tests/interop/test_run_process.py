@@ -9,6 +9,7 @@ import time
 import pytest
 
 import runs
+from runs import ENDLESS, events
 
 
 @pytest.fixture(scope="module")
@@ -24,14 +25,6 @@ def run(athanor, tmp_path, data):
 def start(run, *overrides, **options):
     settings = [part for override in overrides for part in ("--set", override)]
     return subprocess.Popen([str(run.athanor.path), "train", str(run.config), *settings], text=True, **options)
-
-
-def events(run):
-    return [json.loads(line) for line in (run.folder / "events.jsonl").read_text().splitlines()]
-
-
-ENDLESS = ["train.steps=1000000", "checkpoint.interval=100000", "checkpoint.model_interval=0", "train.validation_interval=0",
-           "optimizer.schedule=constant"]
 
 
 def test_a_run_whose_reader_is_gone_goes_on_to_its_end(run):
