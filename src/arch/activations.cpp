@@ -8,18 +8,23 @@
 namespace athanor {
 namespace {
 
-// Logits of a chunk over a rank's vocabulary, and what their product with the chunk needs.
+// Logits of a chunk over a rank's vocabulary, and what the products with it need.
 double loss_bytes(const RunConfig& config, const Layout& layout, const LayerShape& s) {
   const double chunk = std::min(static_cast<double>(config.train.loss_chunk_tokens), s.tokens);
   const double vocab = static_cast<double>(config.model.vocab_size) / layout.tensor();
-  return chunk * vocab * s.width + sum_scratch(s, vocab, chunk);
+  const double hidden = s.hidden;
+  double scratch = 0;
+  for (const ProductShape& p :
+       {ProductShape{chunk, vocab, hidden}, {chunk, hidden, vocab}, {vocab, hidden, chunk, true}})
+    scratch = std::max(scratch, product_scratch(p, s.widths(), s.threads));
+  return chunk * vocab * s.width + scratch;
 }
 
 }  // namespace
 
 StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, const StageLayers& stage,
-                               int threads) {
-  const LayerShape s = layer_shape(config, seq_len, layout, threads);
+                               Multiplier multiplier) {
+  const LayerShape s = layer_shape(config, seq_len, layout, multiplier);
   const Recomputed again = recomputed(config.parallelism);
   std::vector<LayerMemory> layers;
   for (int64_t l = stage.first; l < stage.end; ++l) layers.emplace_back(s, again, config.model.is_sparse_layer(l));
@@ -73,18 +78,18 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
 }
 
 ActivationNeed count_activations(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
-                                 int threads) {
+                                 Multiplier multiplier) {
   const auto& p = config.parallelism;
   const int pipeline_rank = layout.coordinate(rank, Axis::kPipeline);
   ActivationNeed need;
   for (const StageLayers& stage : stages_of(config.model, p, pipeline_rank))
-    need.stages.push_back(count_stage_memory(config, seq_len, layout, stage, threads));
+    need.stages.push_back(count_stage_memory(config, seq_len, layout, stage, multiplier));
   const auto microbatches = static_cast<int>(layout.microbatches());
   const auto tokens = static_cast<double>(config.train.micro_batch_size * seq_len);
   need.batch_bytes = 16 * tokens * microbatches;
   if (layout.pipeline() > 1) {
     // Two messages of each peer have room ahead (parallel/pipeline_mail.h), and one is on its way out.
-    const LayerShape s = layer_shape(config, seq_len, layout, threads);
+    const LayerShape s = layer_shape(config, seq_len, layout, multiplier);
     const bool inner = p.virtual_stages > 1 || (pipeline_rank > 0 && pipeline_rank + 1 < layout.pipeline());
     const int peers = layout.pipeline() > 2 && inner ? 2 : 1;
     need.mail_bytes = (std::min(2, microbatches) * peers + 1) * s.residual();

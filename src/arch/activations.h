@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "arch/layout.h"
+#include "arch/product_scratch.h"
 #include "arch/stages.h"
 
 namespace athanor {
@@ -44,10 +45,10 @@ struct ActivationNeed {
 };
 
 StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, const StageLayers& stage,
-                               int threads = 1);
+                               Multiplier multiplier = {});
 
-/// Over the schedule of `rank`. @param threads  that compute: each has scratch memory of its own.
+/// Over the schedule of `rank`.
 ActivationNeed count_activations(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
-                                 int threads = 1);
+                                 Multiplier multiplier = {});
 
 }  // namespace athanor

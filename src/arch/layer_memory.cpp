@@ -5,26 +5,18 @@
 namespace athanor {
 namespace {
 
-// Of kernels/cpu/matmul.cpp: strips of the right factor, and blocks of a left one that has to be packed.
-constexpr double kStripBytes = 512 << 10, kPanelColumns = 32, kMostPanels = 16, kPartRows = 960, kSumChunk = 1024,
-                 kLongK = 4096, kLongChunk = 2048, kTileRows = 12;
 constexpr double kNormRowsPerPartial = 64;  // of ops/norm.cpp
-
-double strip_bytes(double k, double width) {
-  const double panel = k * kPanelColumns * width;
-  return std::clamp(std::floor(kStripBytes / std::max(panel, 1.0)), 1.0, kMostPanels) * panel;
-}
 
 }  // namespace
 
-double sum_scratch(const LayerShape& s, double columns, double tokens) {
-  const double k = std::min(tokens, kSumChunk), rows = columns / std::ceil(columns / kPartRows);
-  return s.threads * (std::ceil(rows / kTileRows) * kTileRows * k * s.width + strip_bytes(k, s.width));
+// x · W, for all experts together if there are `count` of them.
+double LayerMemory::product(double rows, double columns, double k, double factors, double count) const {
+  return product_scratch({rows, columns, k, false, factors}, s_.widths(), s_.threads, count);
 }
 
-// x · W, with rows of x as they lie.
-double LayerMemory::product_scratch(double k) const {
-  return s_.threads * strip_bytes(k > kLongK ? kLongChunk : k, s_.width);
+// The gradient [rows, columns] of a weight over so many tokens.
+double LayerMemory::sum(double rows, double columns, double tokens, double count) const {
+  return product_scratch({rows, columns, tokens, true}, s_.widths(), s_.threads, count);
 }
 
 // ---- norms
@@ -51,6 +43,7 @@ void LayerMemory::attention_forward(Tape& t, bool keep) {
   const double both = s_.of(s_.q + s_.kv);
   const double norm_rows = s_.tokens * 4 * (s_.norm_head ? s_.heads + s_.kv_heads : s_.norm_whole ? 2 : 0);
   t.take(s_.of(s_.kv));
+  t.pulse(product(s_.tokens, s_.kv, s_.hidden));
   if (s_.clip) t.take(s_.of(s_.kv));
   if (s_.clip && !keep) t.give(s_.of(s_.kv));
   if (shares_norm()) {
@@ -60,31 +53,36 @@ void LayerMemory::attention_forward(Tape& t, bool keep) {
     if (keep) left_ += norm_rows;
   } else {
     for (const double columns : {s_.q, s_.kv}) {
-      t.take(2 * s_.of(columns));
+      t.take(s_.of(columns));
+      t.pulse(product(s_.tokens, columns, s_.hidden));
+      t.take(s_.of(columns));
       if (!keep || !reads_projections()) t.give(s_.of(columns));
     }
     if (keep) t.take(norm_rows), left_ += norm_rows;
   }
   const double logsumexp = s_.tokens * s_.heads * 4;
   t.take(s_.of(s_.q) + logsumexp);
-  t.pulse(2 * s_.of(s_.kv));  // packed keys and values
+  t.pulse(2 * s_.tokens * s_.kv * s_.packed);  // keys and values
   keep ? void(left_ += logsumexp) : t.give(logsumexp);
   t.take(s_.stream());
+  t.pulse(product(s_.tokens, s_.hidden, s_.q));
   if (!keep) t.give(2 * both);
 }
 
 void LayerMemory::attention_backward(Tape& t) {
   const auto input_gradient = [&](double columns, bool first) {
-    t.pulse(sum_scratch(s_, columns, s_.tokens));
+    t.pulse(sum(columns, s_.hidden, s_.tokens));
     t.take(s_.stream());
+    t.pulse(product(s_.tokens, s_.hidden, columns));
     t.give(s_.of(columns));
     if (!first) t.give(s_.stream());  // added up
   };
-  t.pulse(sum_scratch(s_, s_.hidden, s_.tokens));
+  t.pulse(sum(s_.hidden, s_.q, s_.tokens));
   t.take(s_.of(s_.q));  // of the heads' output
+  t.pulse(product(s_.tokens, s_.q, s_.hidden));
   let_go_of_gathered(t);
   t.take(s_.of(s_.q + 2 * s_.kv));  // of q, k, v
-  const double per_head = s_.seq_len * s_.head_dim * (7 * s_.width + 12);
+  const double per_head = s_.seq_len * s_.head_dim * (7 * s_.packed + 12);
   t.pulse(std::min(s_.threads, s_.kv_heads * s_.tokens / s_.seq_len) * per_head);
   t.give(s_.of(2 * s_.q + 2 * s_.kv));  // q, k, v and the output
   t.give(s_.of(s_.q));
@@ -109,22 +107,25 @@ void LayerMemory::attention_backward(Tape& t) {
 
 void LayerMemory::swiglu_forward(Tape& t, double ffn, bool keep) {
   t.take(s_.of(3 * ffn));
-  t.pulse(product_scratch(s_.hidden));
+  t.pulse(product(s_.tokens, ffn, s_.hidden));
   t.take(s_.stream());
+  t.pulse(product(s_.tokens, s_.hidden, ffn));
   if (!keep) t.give(s_.of(3 * ffn));
 }
 
 void LayerMemory::swiglu_backward(Tape& t, double ffn) {
-  t.pulse(sum_scratch(s_, s_.hidden, s_.tokens));
+  t.pulse(sum(s_.hidden, ffn, s_.tokens));
   t.swap(s_.of(ffn), s_.of(ffn));  // the activation and its gradient
+  t.pulse(product(s_.tokens, ffn, s_.hidden));
   if (!sparse_) let_go_of_gathered(t);
   t.take(s_.of(2 * ffn));
   t.give(s_.of(3 * ffn));  // gate, up, and that gradient
-  t.pulse(sum_scratch(s_, ffn, s_.tokens));
+  t.pulse(sum(ffn, s_.hidden, s_.tokens));
   t.take(s_.stream());
+  t.pulse(product(s_.tokens, s_.hidden, ffn));
   t.give(s_.of(ffn));
-  t.pulse(sum_scratch(s_, ffn, s_.tokens));
-  t.pulse(s_.stream());
+  t.pulse(sum(ffn, s_.hidden, s_.tokens));
+  t.pulse(s_.stream() + product(s_.tokens, s_.hidden, ffn));
   t.give(s_.of(ffn));
 }
 
@@ -146,11 +147,12 @@ void LayerMemory::route_backward(Tape& t) {
 
 void LayerMemory::experts_forward(Tape& t, bool keep) {
   const double route = 8 * (choice_rows() * s_.choices * 2 + s_.local + 1), rows = s_.rows * s_.width;
+  const double each = s_.rows / s_.local;
   t.take(route + rows * s_.hidden + 2 * rows * s_.expert_ffn);
-  t.pulse(product_scratch(s_.hidden));
+  t.pulse(product(each, s_.expert_ffn, s_.hidden, 1, 2 * s_.local));
   t.give(rows * s_.hidden);
   t.take(rows * s_.expert_ffn + rows * s_.hidden);
-  t.pulse(product_scratch(s_.expert_ffn));
+  t.pulse(product(each, s_.hidden, s_.expert_ffn, 1, s_.local));
   t.give(rows * s_.expert_ffn);
   t.swap(s_.dispatches ? s_.received * s_.hidden * s_.width : s_.stream(), rows * s_.hidden);
   if (!keep) t.give(route + 2 * rows * s_.expert_ffn);
@@ -158,11 +160,12 @@ void LayerMemory::experts_forward(Tape& t, bool keep) {
 }
 
 void LayerMemory::experts_backward(Tape& t) {
-  const double rows = s_.rows * s_.width, weights = 4 * s_.tokens * s_.choices;
+  const double rows = s_.rows * s_.width, weights = 4 * s_.tokens * s_.choices, each = s_.rows / s_.local;
   t.take(weights + rows * (s_.hidden + 3 * s_.expert_ffn));
-  t.pulse(sum_scratch(s_, s_.hidden, s_.rows / s_.local));
+  t.pulse(sum(s_.hidden, s_.expert_ffn, each, s_.local));
   t.take(rows * s_.hidden);
-  t.pulse(sum_scratch(s_, s_.expert_ffn, s_.rows / s_.local));
+  t.pulse(product(each, s_.hidden, s_.expert_ffn, 2, s_.local));
+  t.pulse(sum(s_.expert_ffn, s_.hidden, each, 2 * s_.local));
   t.take(s_.stream());
   t.give(rows * (2 * s_.hidden + 3 * s_.expert_ffn) + 2 * rows * s_.expert_ffn + weights);
 }
@@ -193,7 +196,7 @@ void LayerMemory::dispatch_backward(Tape& t) {
   t.give(rows * s_.hidden);
   const double back = s_.allgather ? s_.stream() : sent;
   t.take(back + weights + own_weights);
-  t.pulse(rows * s_.hidden + sum_scratch(s_, s_.hidden, s_.rows / s_.local));
+  t.pulse(rows * s_.hidden + sum(s_.hidden, s_.expert_ffn, s_.rows / s_.local, s_.local));
   t.give(3 * rows * s_.expert_ffn);
   t.give(back + received + weights);
   t.give(2 * received + weights);  // tokens and their gradients, with dweights

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "arch/layout.h"
+#include "arch/product_scratch.h"
 #include "config/run_config.h"
 
 namespace athanor {
@@ -45,18 +46,16 @@ struct LayerShape {
   bool dispatches;  ///< experts are shared among ranks
   bool shares_tokens, tensor;
   double threads;
+  double packed;  ///< bytes of an activation as tiles read it
 
   double residual() const { return own_tokens * hidden * width; }  ///< one tensor of the residual stream
   double stream() const { return tokens * hidden * width; }        ///< the same of all tokens
   double of(double columns) const { return tokens * columns * width; }
+  ProductWidths widths() const { return {width, packed}; }
 };
 
 /// Experts take an even share of the choices, and tokens choose among them evenly.
-LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& layout, int threads);
-
-/// What threads need to add up the gradient of a weight of so many columns of the product, over so many tokens: both
-/// factors are packed.
-double sum_scratch(const LayerShape& shape, double columns, double tokens);
+LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& layout, Multiplier multiplier);
 
 struct Recomputed {
   bool norm = false, attention = false, moe = false, layer = false;
@@ -96,7 +95,8 @@ class LayerMemory {
   void feed_backward(Tape& t);
   void let_go_of_gathered(Tape& t);
   double statistics() const { return s_.own_tokens * (s_.layer_norm ? 8 : 4); }
-  double product_scratch(double k) const;
+  double product(double rows, double columns, double k, double factors = 1, double count = 1) const;
+  double sum(double rows, double columns, double tokens, double count = 1) const;
   bool reads_projections() const { return s_.norm_whole || s_.norm_head || s_.clip; }
   bool shares_norm() const { return s_.tensor && s_.norm_whole; }
   double choice_rows() const { return s_.dispatches ? s_.received : s_.tokens; }

@@ -6,7 +6,7 @@
 
 namespace athanor {
 
-LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& layout, int threads) {
+LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& layout, Multiplier multiplier) {
   const ModelConfig& m = config.model;
   const auto number = [](int64_t n) { return static_cast<double>(n); };
   const int64_t tensor = layout.tensor();
@@ -38,7 +38,8 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
   s.layer_norm = family_of(m).norm != NormKind::kRms;
   s.norm_whole = qk_norm == QkNorm::kWhole, s.norm_head = qk_norm == QkNorm::kHead;
   s.clip = m.clip_qkv > 0;
-  s.threads = threads;
+  s.threads = multiplier.threads;
+  s.packed = multiplier.widens ? 4 : s.width;
   return s;
 }
 

@@ -58,10 +58,10 @@ StateBytes count_state_bytes(HeldElements held, StateShards shards, bool bf16) {
 }
 
 MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
-                                 int threads) {
+                                 Multiplier multiplier) {
   const bool bf16 = config.train.dtype == "bfloat16";
   const HeldElements held = count_held_elements(config, layout, rank);
-  const ActivationNeed activations = count_activations(config, seq_len, layout, rank, threads);
+  const ActivationNeed activations = count_activations(config, seq_len, layout, rank, multiplier);
   MemoryNeed need;
   need.state_bytes =
       static_cast<double>(count_state_bytes(held, count_state_shards(config.parallelism, layout), bf16).total());

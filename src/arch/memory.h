@@ -6,6 +6,7 @@
 #include <string>
 
 #include "arch/layout.h"
+#include "arch/product_scratch.h"
 #include "config/run_config.h"
 
 namespace athanor {
@@ -58,9 +59,8 @@ struct MemoryNeed {
 };
 
 /// One rank of a layout, whose experts get an even share of the tokens; `seq_len` as resolved from the data.
-/// @param threads  that compute: each has scratch memory of its own.
 MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
-                                 int threads = 1);
+                                 Multiplier multiplier = {});
 
 /// The rank that needs most, of those at data rank 0.
 int fullest_rank(const RunConfig& config, int64_t seq_len, const Layout& layout);

@@ -24,7 +24,7 @@ double num_children(size_t index, size_t size) {
 class Counter {
  public:
   Counter(const RunConfig& config, const Layout& layout, int rank, int64_t seq_len)
-      : config_(config), layout_(layout), rank_(rank), shape_(layer_shape(config, seq_len, layout, 1)),
+      : config_(config), layout_(layout), rank_(rank), shape_(layer_shape(config, seq_len, layout, {})),
         sequence_(shape_.shares_tokens), microbatches_(static_cast<double>(layout.microbatches())) {}
 
   void gradients_and_weights();

@@ -13,7 +13,7 @@ struct ThreadLimits {
   int processors = 1;     ///< that this process may run on: its affinity and its control groups' quota
   int of_host = 1;        ///< that any rank of this host may run on; a quota is all ranks' together
   int ranks_of_host = 1;  ///< this one among them
-  std::optional<int> omp_num_threads, slurm_cpus_per_task;
+  std::optional<int> omp_num_threads = {}, slurm_cpus_per_task = {};
 };
 
 struct ThreadShare {

@@ -19,7 +19,7 @@ namespace athanor {
 struct SourceConfig {
   std::string path;
   double weight = 0;
-  std::string name;
+  std::string name = {};
   double max_epochs = 1;
 
   void describe(Fields& f) {

@@ -86,22 +86,24 @@ Residual Layer::forward(const Residual& in, const std::shared_ptr<const LayerCon
 Residual Layer::forward_parts(const Residual& in, const Context& context, const RecomputeKinds& recompute,
                               std::vector<moe::Routing>* routings, const moe::Choices* saved, Phase phase) const {
   const Watch& watch = context->watch;
-  const ops::NormedSum before = input_norm_.of(in);
-  if (in.branch.defined()) watch.forward(previous_, before.sum, phase);
-  const Tensor attended = attend(before, context, recompute);
+  ops::NormedSum before = input_norm_.of(in);
+  const Tensor sum = before.sum;
+  if (in.branch.defined()) watch.forward(previous_, sum, phase);
+  const Tensor attended = attend(std::move(before), context, recompute);
   watch.forward(attention_name_, attended, phase);
   watch.backward(attention_name_, attended);
-  const ops::NormedSum between = post_attention_norm_.of(Residual{before.sum, attended});
-  const Tensor fed = feed(between, context, recompute, routings, saved);
+  ops::NormedSum between = post_attention_norm_.of(Residual{sum, attended});
+  const Tensor last_sum = between.sum;
+  const Tensor fed = feed(std::move(between), context, recompute, routings, saved);
   watch.forward(feed_forward_name_, fed, phase);
   if (!context->recompute.layer) watch.backward(name_, fed);  // the sum has the gradient of each of its terms
   watch.backward(feed_forward_name_, fed);
-  return {between.sum, fed};
+  return {last_sum, fed};
 }
 
 // A region that is computed again begins with what a rank keeps, its own tokens, and ends with the part that is then
 // summed: the sum is not made twice.
-Tensor Layer::attend(const ops::NormedSum& in, const Context& context, const RecomputeKinds& recompute) const {
+Tensor Layer::attend(ops::NormedSum in, const Context& context, const RecomputeKinds& recompute) const {
   const auto part = [this, context](const Entered& x) {
     return attention_.forward(x.split, context->rotation, context->documents);
   };
@@ -113,6 +115,7 @@ Tensor Layer::attend(const ops::NormedSum& in, const Context& context, const Rec
     })[0];
   } else {
     const Entered x = enter_tensor_parallel(in.normed, ranks_, context->batch);
+    in.normed.reset();  // all ranks' tokens stand in for a rank's own
     read = x.split;
     y = part(x);
   }
@@ -120,7 +123,7 @@ Tensor Layer::attend(const ops::NormedSum& in, const Context& context, const Rec
   return leave_tensor_parallel(y, ranks_);
 }
 
-Tensor Layer::feed(const ops::NormedSum& in, const Context& context, const RecomputeKinds& recompute,
+Tensor Layer::feed(ops::NormedSum in, const Context& context, const RecomputeKinds& recompute,
                    std::vector<moe::Routing>* routings, const moe::Choices* saved) const {
   const auto part = [this, context](const Entered& x, std::vector<moe::Routing>* routed, const moe::Choices* choices) {
     return feed_forward_.forward(x, routed, choices, context->position);
@@ -135,6 +138,7 @@ Tensor Layer::feed(const ops::NormedSum& in, const Context& context, const Recom
     y = recompute_routed(read, region, *routings);
   } else {
     const Entered x = enter_tensor_parallel(in.normed, ranks_, context->batch);
+    in.normed.reset();  // all ranks' tokens stand in for a rank's own
     read = x.split;
     y = part(x, routings, saved);
   }

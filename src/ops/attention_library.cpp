@@ -8,6 +8,7 @@
 
 #include "ops/attention_spans.h"
 #include "ops/device.h"
+#include "ops/library_threads.h"
 
 namespace athanor::ops {
 namespace {
@@ -20,56 +21,87 @@ Tensor cut(const Tensor& x, const Span& span) {
   return x.narrow(0, span.first_sequence, span.num_sequences).narrow(1, span.begin, span.length).transpose(1, 2);
 }
 
-Tensor repeat_kv(const Tensor& x, int64_t num_heads) {
-  return x.size(2) == num_heads ? x : x.repeat_interleave(num_heads / x.size(2), 2);
+// Queries that read the same key head are G apart from the next that do: member g of each group, [B, T, H / G, D]; a
+// view. Keys are read where they lie, once for each member, never repeated.
+Tensor member(const Tensor& q, int64_t kv_heads, int64_t g) {
+  return q.unflatten(2, {kv_heads, q.size(2) / kv_heads}).select(3, g);
 }
 
-Tensor sum_kv(const Tensor& dx, int64_t kv_heads) {
-  if (dx.size(2) == kv_heads) return dx;
-  return dx.view({dx.size(0), dx.size(1), kv_heads, dx.size(2) / kv_heads, dx.size(3)}).sum(3);
+// Key heads [first_head, first_head + heads) of a span, and member g of those that read them.
+struct Call {
+  Span span;
+  int64_t g, first_head, heads;
+
+  Tensor of_keys(const Tensor& k) const { return cut(k.narrow(2, first_head, heads), span); }
+  Tensor of_queries(const Tensor& q, int64_t kv_heads) const { return of_keys(member(q, kv_heads, g)); }
+};
+
+// One for each thread that is free: a key head in each, unless it has too little work to be worth a call.
+std::vector<Call> calls_of(const std::vector<Span>& spans, const Tensor& q, int64_t kv_heads) {
+  constexpr int64_t kWork = int64_t{1} << 20;
+  std::vector<Call> calls;
+  for (const Span& span : spans) {
+    const int64_t work = span.num_sequences * span.length * span.length * q.size(3);
+    const int64_t heads = work >= kWork ? 1 : kv_heads;
+    for (int64_t g = 0; g < q.size(2) / kv_heads; ++g) {
+      for (int64_t head = 0; head < kv_heads; head += heads) calls.push_back({span, g, head, heads});
+    }
+  }
+  return calls;
+}
+
+template <class F>
+void for_each_call(const std::vector<Call>& calls, F f) {
+  library::for_each_alone(static_cast<int64_t>(calls.size()),
+                          [&](int64_t i) { f(calls[static_cast<size_t>(i)], static_cast<size_t>(i)); });
 }
 
 struct LibraryAttention : torch::autograd::Function<LibraryAttention> {
   static Tensor forward(AutogradContext* ctx, const Tensor& q, const Tensor& k, const Tensor& v,
                         const std::vector<Span>& spans) {
-    const Tensor wide_k = repeat_kv(k, q.size(2)), wide_v = repeat_kv(v, q.size(2));
-    Tensor out = spans.size() == 1 ? Tensor() : at::empty(q.sizes(), q.options());
-    variable_list saved = {q, k, v};
+    const int64_t kv_heads = k.size(2);
+    const Tensor out = at::empty(q.sizes(), q.options());
+    const auto calls = calls_of(spans, q, kv_heads);
+    variable_list saved = {q, k, v, out};
+    saved.resize(4 + calls.size());
+    for_each_call(calls, [&](const Call& call, size_t i) {
+      const auto [part, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
+          call.of_queries(q, kv_heads), call.of_keys(k), call.of_keys(v), /*dropout_p=*/0.0, /*is_causal=*/true);
+      call.of_queries(out, kv_heads).copy_(part);
+      saved[4 + i] = logsumexp;
+    });
+    ctx->save_for_backward(saved);
     std::vector<int64_t> flat_spans;
     for (const Span& span : spans) {
-      const auto [part, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
-          cut(q, span), cut(wide_k, span), cut(wide_v, span), /*dropout_p=*/0.0, /*is_causal=*/true);
-      if (spans.size() == 1) {
-        out = part.transpose(1, 2).contiguous();
-      } else {
-        cut(out, span).copy_(part);
-      }
-      saved.push_back(logsumexp);
       for (const int64_t number : {span.first_sequence, span.num_sequences, span.begin, span.length})
         flat_spans.push_back(number);
     }
-    saved.push_back(out);
-    ctx->save_for_backward(saved);
     ctx->saved_data["spans"] = flat_spans;
     return out;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const Tensor &q = saved[0], &k = saved[1], &v = saved[2], &out = saved.back(), dout = grads[0].contiguous();
-    const Tensor wide_k = repeat_kv(k, q.size(2)), wide_v = repeat_kv(v, q.size(2));
-    const Tensor dq = at::empty_like(q), dk = at::empty_like(wide_k), dv = at::empty_like(wide_v);
+    const Tensor &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[3], dout = grads[0].contiguous();
+    const int64_t kv_heads = k.size(2), members = q.size(2) / kv_heads;
+    std::vector<Span> spans;
     const auto flat = ctx->saved_data["spans"].toIntVector();
-    for (size_t s = 0; s * 4 < flat.size(); ++s) {
-      const Span span{flat[s * 4], flat[s * 4 + 1], flat[s * 4 + 2], flat[s * 4 + 3]};
+    for (size_t s = 0; s < flat.size(); s += 4) spans.push_back({flat[s], flat[s + 1], flat[s + 2], flat[s + 3]});
+    const Tensor dq = at::empty_like(q);
+    // Of each member; a key's are added up afterwards, in their order.
+    auto shape = k.sizes().vec();
+    shape.insert(shape.begin(), members);
+    const Tensor dk = at::empty(shape, k.options()), dv = at::empty(shape, v.options());
+    for_each_call(calls_of(spans, q, kv_heads), [&](const Call& call, size_t i) {
       const auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-          cut(dout, span), cut(q, span), cut(wide_k, span), cut(wide_v, span), cut(out, span), saved[3 + s],
-          /*dropout_p=*/0.0, /*is_causal=*/true);
-      cut(dq, span).copy_(gq);
-      cut(dk, span).copy_(gk);
-      cut(dv, span).copy_(gv);
-    }
-    return {dq, sum_kv(dk, k.size(2)), sum_kv(dv, v.size(2)), Tensor()};
+          call.of_queries(dout, kv_heads), call.of_queries(q, kv_heads), call.of_keys(k), call.of_keys(v),
+          call.of_queries(out, kv_heads), saved[4 + i], /*dropout_p=*/0.0, /*is_causal=*/true);
+      call.of_queries(dq, kv_heads).copy_(gq);
+      call.of_keys(dk[call.g]).copy_(gk);
+      call.of_keys(dv[call.g]).copy_(gv);
+    });
+    const auto added = [&](const Tensor& x) { return members == 1 ? x[0] : x.sum(0); };
+    return {dq, added(dk), added(dv), Tensor()};
   }
 };
 
@@ -87,17 +119,24 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
 Tensor attention_over_cache(const Tensor& q, const Tensor& k, const Tensor& v) {
   if (device::takes(q)) return device::attention_over_cache(q, k, v);
   const at::NoGradGuard no_grad;
-  const auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
-      with_dense_heads(q).transpose(1, 2), with_dense_heads(repeat_kv(k, q.size(2))).transpose(1, 2),
-      with_dense_heads(repeat_kv(v, q.size(2))).transpose(1, 2), 0.0, /*is_causal=*/false);
-  return out.transpose(1, 2).contiguous();
+  const int64_t kv_heads = k.size(2);
+  const Tensor out = at::empty(q.sizes(), q.options());
+  for (int64_t g = 0; g < q.size(2) / kv_heads; ++g) {
+    const auto [part, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
+        with_dense_heads(member(q, kv_heads, g)).transpose(1, 2), with_dense_heads(k).transpose(1, 2),
+        with_dense_heads(v).transpose(1, 2), 0.0, /*is_causal=*/false);
+    member(out, kv_heads, g).copy_(part.transpose(1, 2));
+  }
+  return out;
 }
 
 namespace portable {
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
   const int64_t seq_len = q.size(1);
-  const auto heads_first = [&](const Tensor& x) { return repeat_kv(x, q.size(2)).transpose(1, 2).to(wide_type(x)); };
+  const auto heads_first = [&](const Tensor& x) {
+    return x.repeat_interleave(q.size(2) / x.size(2), 2).transpose(1, 2).to(wide_type(x));
+  };
   Tensor allowed = at::zeros({q.size(0), 1, seq_len, seq_len}, q.options().dtype(at::kBool));
   for (const Span& span : spans_of(q.size(0), seq_len, documents)) {
     allowed.narrow(0, span.first_sequence, span.num_sequences)

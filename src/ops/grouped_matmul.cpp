@@ -1,36 +1,21 @@
 #include "ops/grouped_matmul.h"
 
-#include "ops/linear.h"
 #include "ops/tiles.h"
 
 namespace athanor::ops {
 namespace {
 
-// Group e of [L, …] and of rows.
-Tensor rows_of(const Tensor& x, const GroupOffsets& offsets, size_t e) {
-  return x.narrow(0, offsets[e], offsets[e + 1] - offsets[e]);
-}
-
 template <class F>
 void for_each_group(const GroupOffsets& offsets, F f) {
   for (size_t e = 0; e + 1 < offsets.size(); ++e) {
-    if (offsets[e + 1] > offsets[e]) f(e, static_cast<int64_t>(e), offsets[e], offsets[e + 1] - offsets[e]);
+    if (offsets[e + 1] > offsets[e]) f(static_cast<int64_t>(e), offsets[e], offsets[e + 1] - offsets[e]);
   }
 }
 
-void multiply_by_library(const GroupOffsets& offsets, const GroupedProduct& p) {
-  for_each_group(offsets, [&](size_t e, int64_t index, int64_t, int64_t) {
-    const auto factor = [&](const Tensor& b) { return p.b_transposed ? b[index].t() : b[index]; };
-    Tensor out = rows_of(p.out_RN, offsets, e);
-    at::mm_out(out, rows_of(p.a_RK, offsets, e), factor(p.b_LKN));
-    if (p.second_a_RK.defined()) out.addmm_(rows_of(p.second_a_RK, offsets, e), factor(p.second_b_LKN));
-  });
-}
-
 template <class T>
-std::vector<kernels::Product<T>> tile_products(const GroupOffsets& offsets, const std::vector<GroupedProduct>& all) {
+std::vector<kernels::Product<T>> products_of(const GroupOffsets& offsets, const std::vector<GroupedProduct>& all) {
   std::vector<kernels::Product<T>> products;
-  for_each_group(offsets, [&](size_t, int64_t e, int64_t begin, int64_t count) {
+  for_each_group(offsets, [&](int64_t e, int64_t begin, int64_t count) {
     for (const GroupedProduct& p : all) {
       const int64_t k = p.a_RK.size(1), n = p.out_RN.size(1), ld = p.b_transposed ? k : n;
       const auto factors = [&](const Tensor& a, const Tensor& b) -> typename kernels::Product<T>::Factors {
@@ -47,10 +32,9 @@ std::vector<kernels::Product<T>> tile_products(const GroupOffsets& offsets, cons
 }
 
 template <class T>
-std::vector<kernels::Product<T>> tile_products(const GroupOffsets& offsets,
-                                               const std::vector<GroupedOuterProduct>& all) {
+std::vector<kernels::Product<T>> products_of(const GroupOffsets& offsets, const std::vector<GroupedOuterProduct>& all) {
   std::vector<kernels::Product<T>> products;
-  for_each_group(offsets, [&](size_t, int64_t e, int64_t begin, int64_t count) {
+  for_each_group(offsets, [&](int64_t e, int64_t begin, int64_t count) {
     for (const GroupedOuterProduct& p : all) {
       const int64_t m = p.a_RM.size(1), n = p.b_RN.size(1);
       kernels::Product<T> product{
@@ -66,28 +50,16 @@ std::vector<kernels::Product<T>> tile_products(const GroupOffsets& offsets,
 }  // namespace
 
 void grouped_matmul(const GroupOffsets& offsets, const std::vector<GroupedProduct>& products) {
-  const MatmulPath path = matmul_path(products.front().a_RK, ProductKind::kGrouped);
-  if (path == MatmulPath::kLibrary) {
-    for (const GroupedProduct& p : products) multiply_by_library(offsets, p);
-    return;
-  }
-  with_element(products.front().a_RK, [&](auto* tag) {
-    multiply_on_tiles(path, tile_products<std::decay_t<decltype(*tag)>>(offsets, products));
+  const Tensor& a = products.front().a_RK;
+  with_element(a, [&](auto* tag) {
+    multiply(matmul_path(a, ProductKind::kGrouped), products_of<std::decay_t<decltype(*tag)>>(offsets, products));
   });
 }
 
 void grouped_outer_product(const GroupOffsets& offsets, const std::vector<GroupedOuterProduct>& products) {
-  const MatmulPath path = matmul_path(products.front().a_RM, ProductKind::kGrouped);
-  if (path == MatmulPath::kLibrary) {
-    for (const GroupedOuterProduct& p : products) {
-      for_each_group(offsets, [&](size_t e, int64_t index, int64_t, int64_t) {
-        library::add_outer_product(p.sum_LMN[index], rows_of(p.a_RM, offsets, e), rows_of(p.b_RN, offsets, e));
-      });
-    }
-    return;
-  }
-  with_element(products.front().a_RM, [&](auto* tag) {
-    multiply_on_tiles(path, tile_products<std::decay_t<decltype(*tag)>>(offsets, products));
+  const Tensor& a = products.front().a_RM;
+  with_element(a, [&](auto* tag) {
+    multiply(matmul_path(a, ProductKind::kGrouped), products_of<std::decay_t<decltype(*tag)>>(offsets, products));
   });
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // One matrix product for each expert, in one go: all threads share all parts of all products.
 //
-// On tiles of ours (tiles.h) where they are, elsewhere one product of the library for each expert.
+// On tiles of ours, or by the library (tiles.h).
 // Source: Optimus §3.1, stage 4.
 
 #include <vector>

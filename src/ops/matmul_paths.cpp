@@ -56,10 +56,12 @@ const MatmulPaths& matmul_paths() { return current(); }
 
 void set_matmul_paths(const MatmulPaths& paths) { current() = paths; }
 
+bool has_paths(const Tensor& x) {
+  return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
+}
+
 MatmulPath matmul_path(const Tensor& x, ProductKind kind) {
-  const auto type = x.scalar_type();
-  if (!x.is_cpu() || (type != at::kFloat && type != at::kBFloat16)) return MatmulPath::kLibrary;
-  return current().of(type)[kind];
+  return has_paths(x) ? current().of(x.scalar_type())[kind] : MatmulPath::kLibrary;
 }
 
 }  // namespace athanor::ops

@@ -49,6 +49,9 @@ const MatmulPaths& matmul_paths();
 /// Called where no product is underway.
 void set_matmul_paths(const MatmulPaths& paths);
 
+/// Whether there is a choice for x: fp32 and bf16 on the CPU.
+bool has_paths(const Tensor& x);
+
 /// How x is multiplied here. A tensor that is not on the CPU: the library's.
 MatmulPath matmul_path(const Tensor& x, ProductKind kind);
 

@@ -1,11 +1,15 @@
 // That loops run on every thread, and that no bits depend on how many there are.
 
+#include <fmt/core.h>
+
 #include <mutex>
 #include <set>
 #include <thread>
 
+#include "ops/attention.h"
 #include "ops/experts.h"
 #include "ops/linear.h"
+#include "ops/testing/on_path.h"
 #include "ops/testing/op_testing.h"
 
 namespace athanor::ops {
@@ -24,7 +28,19 @@ TEST(Threads, ALoopOverRowsUsesThemAll) {
   EXPECT_EQ(seen.size(), 2u) << "at::parallel_for was compiled without OpenMP";
 }
 
-// Everything that experts and a dense layer compute, on some number of threads.
+// One head of one sequence, which the library leaves to its products' threads, and several.
+void attend(at::ScalarType dtype, std::vector<Tensor>& all) {
+  for (const int64_t heads : {1, 4}) {
+    const std::vector<int64_t> q = {1, 150, heads, 32}, kv = {1, 150, (heads + 1) / 2, 32};
+    const Outcome outcome =
+        run([&](const auto& leaves) { return attention(leaves[0], leaves[1], leaves[2], {}); },
+            {normal(q, 9, dtype), normal(kv, 10, dtype), normal(kv, 11, dtype)}, normal(q, 12, dtype));
+    all.push_back(outcome.y);
+    all.insert(all.end(), outcome.dx.begin(), outcome.dx.end());
+  }
+}
+
+// Everything that experts, a dense layer and attention compute, on some number of threads.
 std::vector<Tensor> results(int threads, at::ScalarType dtype) {
   const Threads some(threads);
   constexpr int64_t kTokens = 300, kHidden = 72, kFfn = 40, kExperts = 6, kChoices = 2;
@@ -38,16 +54,40 @@ std::vector<Tensor> results(int threads, at::ScalarType dtype) {
       run([&](const auto& leaves) { return experts(leaves[0], leaves[1], ids, w, 0, kExperts); }, {x, gates}, x);
   const Outcome linear_outcome =
       run([&](const auto& leaves) { return linear(leaves[0], dense); }, {x}, normal({kTokens, 1100}, 8, dtype));
-  return {sparse.y,        sparse.dx[0],     sparse.dx[1],         w.gate_LFD.grad, w.up_LFD.grad,
-          w.down_LDF.grad, linear_outcome.y, linear_outcome.dx[0], dense.grad};
+  std::vector<Tensor> all = {sparse.y,        sparse.dx[0],     sparse.dx[1],         w.gate_LFD.grad, w.up_LFD.grad,
+                             w.down_LDF.grad, linear_outcome.y, linear_outcome.dx[0], dense.grad};
+  attend(dtype, all);
+  return all;
 }
 
-TEST(Threads, NoBitsOfExpertsOrLayersDependOnTheirNumber) {
-  for (const auto dtype : kComputeTypes) {
-    const auto one = results(1, dtype);
-    for (const int threads : {2, 3, 5}) {
-      const auto more = results(threads, dtype);
-      for (size_t i = 0; i < one.size(); ++i) expect_same_bits(more[i], one[i], std::to_string(i).c_str());
+TEST(Threads, NoBitsOfExpertsLayersOrAttentionDependOnTheirNumberOnAnyPath) {
+  for (const MatmulPath path : kernels::paths_here()) {
+    const OnPath on(path);
+    for (const auto dtype : kComputeTypes) {
+      const auto one = results(1, dtype);
+      for (const int threads : {2, 3, 5}) {
+        const auto more = results(threads, dtype);
+        for (size_t i = 0; i < one.size(); ++i)
+          expect_same_bits(more[i], one[i], fmt::format("{} {}", name_of(path), i).c_str());
+      }
+    }
+  }
+}
+
+// Long sums, which a library likes to divide.
+TEST(Threads, NoBitsOfALongSumDependOnTheirNumberOnAnyPath) {
+  for (const MatmulPath path : kernels::paths_here()) {
+    const OnPath on(path);
+    for (const auto dtype : kComputeTypes) {
+      const Tensor a = normal({9000, 40}, 1, dtype), b = normal({9000, 70}, 2, dtype);
+      const auto sum = [&](int threads) {
+        const Threads some(threads);
+        const Tensor grad = at::zeros({40, 70}, at::kFloat);
+        add_outer_product(grad, a, b);
+        return grad;
+      };
+      const Tensor one = sum(1);
+      for (const int threads : {2, 3, 5}) expect_same_bits(sum(threads), one, name_of(path));
     }
   }
 }

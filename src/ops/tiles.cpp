@@ -1,9 +1,14 @@
 #include "ops/tiles.h"
 
 #include <atomic>
+
+#include "ops/library_products.h"
+
 namespace athanor::ops {
 
 bool multiplies_on_tiles(const Tensor& x, ProductKind kind) { return matmul_path(x, kind) != MatmulPath::kLibrary; }
+
+namespace {
 
 template <class T>
 void multiply_on_tiles(MatmulPath path, const std::vector<kernels::Product<T>>& products) {
@@ -23,12 +28,18 @@ void multiply_on_tiles(MatmulPath path, const std::vector<kernels::Product<T>>& 
     }
   });
 }
-template void multiply_on_tiles<float>(MatmulPath, const std::vector<kernels::Product<float>>&);
-template void multiply_on_tiles<kernels::Bf16>(MatmulPath, const std::vector<kernels::Product<kernels::Bf16>>&);
+
+}  // namespace
+
+template <class T>
+void multiply(MatmulPath path, const std::vector<kernels::Product<T>>& products) {
+  path == MatmulPath::kLibrary ? library::multiply(products) : multiply_on_tiles(path, products);
+}
+template void multiply<float>(MatmulPath, const std::vector<kernels::Product<float>>&);
+template void multiply<kernels::Bf16>(MatmulPath, const std::vector<kernels::Product<kernels::Bf16>>&);
 
 void matmul_into(const Tensor& out, const Tensor& x, const Tensor& w, bool transposed) {
-  const MatmulPath path = matmul_path(x, ProductKind::kDense);
-  if (path == MatmulPath::kLibrary) {
+  if (!has_paths(x)) {
     Tensor result = out;
     at::mm_out(result, x, transposed ? w.t() : w);
     return;
@@ -40,7 +51,7 @@ void matmul_into(const Tensor& out, const Tensor& x, const Tensor& w, bool trans
     product.first = {{pointer<T>(x), product.k, false}, {pointer<T>(w), w.size(1), transposed}};
     product.out = pointer<T>(out);
     product.ld = product.n;
-    multiply_on_tiles<T>(path, {product});
+    multiply<T>(matmul_path(x, ProductKind::kDense), {product});
   });
 }
 

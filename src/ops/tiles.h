@@ -1,5 +1,5 @@
 #pragma once
-// Matrix products on tiles of ours (kernels/matmul.h), on every thread, and on the library where those are not chosen
+// Matrix products on every thread: on tiles of ours (kernels/matmul.h), or by the library where those are not chosen
 // (matmul_paths.h).
 
 #include <vector>
@@ -13,11 +13,12 @@ namespace athanor::ops {
 /// Whether products of x's type run on tiles here.
 bool multiplies_on_tiles(const Tensor& x, ProductKind kind = ProductKind::kDense);
 
-/// @param path  any but the library's. No bits depend on the number of threads.
+/// All of them. No bits depend on the number of threads.
 template <class T>
-void multiply_on_tiles(MatmulPath path, const std::vector<kernels::Product<T>>& products);
+void multiply(MatmulPath path, const std::vector<kernels::Product<T>>& products);
 
-/// x [T, K] · w [N, K]ᵀ → [T, N], or · w [K, N] if not `transposed`: the library's mm where tiles are not.
+/// x [T, K] · w [N, K]ᵀ → [T, N], or · w [K, N] if not `transposed`: on any device; by its library where that is no
+/// CPU.
 Tensor matmul(const Tensor& x, const Tensor& w, bool transposed);
 /// The same into `out`.
 void matmul_into(const Tensor& out, const Tensor& x, const Tensor& w, bool transposed);

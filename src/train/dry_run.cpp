@@ -95,7 +95,7 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
                .master = bf16 ? static_cast<int64_t>(parameters.master_low().nbytes()) : 0,
                .moments = 8 * parameters.state_size(),
                .gradient = static_cast<int64_t>(parameters.grad().nbytes())};
-  run.activations = count_activations(config, seq_len, layout, run.rank, run.threads);
+  run.activations = count_activations(config, seq_len, layout, run.rank, {run.threads});
   if (config.train.reduce_dtype == "bfloat16") {
     for (const Bucket& bucket : parameters.buckets())
       if (plan.of(bucket).sum->size() > 1 || plan.of(bucket).beside)

@@ -31,11 +31,11 @@ void resolve_with_data(RunConfig& config, const Dataset& train) {
 void check_memory(const RunConfig& config, const comm::World& world, const Layout& layout) {
   // Ranks differ, by their stages: what counts is all that this host will hold.
   const int threads = at::get_num_threads();
-  const MemoryNeed own = estimate_train_memory(config, config.data.seq_len, layout, world.rank(), threads);
+  const MemoryNeed own = estimate_train_memory(config, config.data.seq_len, layout, world.rank(), {threads});
   double all = 0;
   for (int rank = 0; rank < world.size(); ++rank) {
     if (world.hosts()[static_cast<size_t>(rank)] == world.host())
-      all += estimate_train_memory(config, config.data.seq_len, layout, rank, threads).total();
+      all += estimate_train_memory(config, config.data.seq_len, layout, rank, {threads}).total();
   }
   const auto available = static_cast<double>(available_memory_bytes());
   const int ranks = count_ranks_of_host(world);

@@ -8,7 +8,6 @@
 #include "base/start_processors.h"
 #include "base/text.h"
 #include "base/thread_waits.h"
-#include "ops/tiles.h"
 
 namespace athanor {
 namespace {
@@ -64,22 +63,14 @@ ThreadShare threads_of_rank(comm::World& world, int64_t wanted) {
   return share_threads(limits);
 }
 
-bool may_try_threads(const ThreadShare& share, const RunConfig& config) {
-  const at::ScalarType dtype = config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
-  const Tensor x = at::empty({1}, dtype);
-  using enum ops::ProductKind;
-  // The library's products round otherwise on other numbers of threads.
-  const bool same_bits = ops::multiplies_on_tiles(x, kDense) && ops::multiplies_on_tiles(x, kGrouped) &&
-                         ops::multiplies_on_tiles(x, kAttention);
-  return !share.asked_for && share.threads > 1 && same_bits;
-}
+bool may_try_threads(const ThreadShare& share) { return !share.asked_for && share.threads > 1; }
 
-std::string describe_threads(const ThreadShare& share, const RunConfig& config, bool on_each_rank) {
+std::string describe_threads(const ThreadShare& share, bool on_each_rank) {
   const std::string count = fmt::format("{} thread{}{} ({})", share.threads, share.threads == 1 ? "" : "s",
                                         on_each_rank ? " on each rank" : "", share.why);
   if (share.threads == 1) return count;
   return fmt::format("{}; waiting threads {}{}", count, describe_thread_waits(),
-                     may_try_threads(share, config) ? "; fewer are tried now and then" : "");
+                     may_try_threads(share) ? "; fewer are tried now and then" : "");
 }
 
 std::string describe_layout(const TrainState& state) {

@@ -15,13 +15,12 @@ int count_ranks_of_host(const comm::World& world);
 /// ranks of this host may run on (base/thread_share.h). Collective where it is 0.
 ThreadShare threads_of_rank(comm::World& world, int64_t wanted);
 
-/// Whether fewer threads may be tried while the run goes on: nobody asked for a number, and no bits depend on it. Those
-/// of our tiles do not; the library cuts sums by the number of threads.
-bool may_try_threads(const ThreadShare& share, const RunConfig& config);
+/// Whether fewer threads may be tried while the run goes on: nobody asked for a number. No bits depend on it.
+bool may_try_threads(const ThreadShare& share);
 
 /// "2 threads (this process may run on 2 processors); waiting threads spin …": which number, why, how they wait, and
 /// whether it stays.
-std::string describe_threads(const ThreadShare& share, const RunConfig& config, bool on_each_rank);
+std::string describe_threads(const ThreadShare& share, bool on_each_rank);
 
 /// "8 ranks: replicate 1 x shard 8, expert 4; sharding ep_aware: … a rank": the layout and the bytes of state that this
 /// rank holds.

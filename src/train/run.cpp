@@ -45,7 +45,7 @@ class Run {
         mesh_(std::move(started.mesh)), state_(std::move(started.state)), world_(mesh_->group(GroupKind::kWorld)),
         at_(at), first_step_(state_->step), from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at),
         summary_(*state_, *mesh_, stages_.size()),
-        threads_(started.threads.threads, !may_try_threads(started.threads, state_->config)) {
+        threads_(started.threads.threads, !may_try_threads(started.threads)) {
     const auto& config = state_->config;
     if (mesh_->is_first()) {
       metrics_.emplace(config.train.run_dir, config.metrics.tensorboard, first_step_);

@@ -157,7 +157,7 @@ void say_what_starts(const TrainState& state, const ThreadShare& threads) {
   log::info("{}: {} parameters ({} active for a token)", config.train.run_dir,
             format_thousands(static_cast<double>(count_parameters(config.model))),
             format_thousands(static_cast<double>(count_active_parameters(config.model))));
-  log::info("{}", describe_threads(threads, config, state.mesh.world().size() > 1));
+  log::info("{}", describe_threads(threads, state.mesh.world().size() > 1));
   if (state.mesh.world().size() > 1) log::info("{}", describe_layout(state));
   if (state.layout.microbatches() < state.layout.pipeline()) {
     log::warn(

@@ -324,14 +324,15 @@ def said(run):
     return (run.folder / "log" / "train.log").read_text()
 
 
-def test_no_bit_depends_on_the_number_of_threads_in_fp32(athanor, data, tmp_path):
-    if "avx512f" not in open("/proc/cpuinfo").read():
-        pytest.skip("products are the library's here, which cuts sums by the number of threads")
+@pytest.mark.parametrize("path", ["default", "library"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_no_bit_depends_on_the_number_of_threads(athanor, data, tmp_path, dtype, path, monkeypatch):
+    monkeypatch.setenv("ATHANOR_MATMUL", path)
     found = []
     for threads in (1, 2, 3):
         (tmp_path / str(threads)).mkdir()
         run = Run(athanor, tmp_path / str(threads), data)
-        run.train(f"train.num_threads={threads}", "train.dtype=fp32")
+        run.train(f"train.num_threads={threads}", f"train.dtype={dtype}")
         found.append((run.numbers(), run.hashes()))
     assert found[0] == found[1] == found[2]
 

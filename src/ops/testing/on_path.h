@@ -1,0 +1,29 @@
+#pragma once
+// Products on one path, for as long as this lives.
+
+#include "ops/matmul_paths.h"
+
+namespace athanor::ops::testing {
+
+class OnPath {
+ public:
+  explicit OnPath(MatmulPath path) { set_matmul_paths(all_on(path)); }
+  ~OnPath() { set_matmul_paths(before_); }
+  OnPath(const OnPath&) = delete;
+  OnPath& operator=(const OnPath&) = delete;
+
+ private:
+  MatmulPaths before_ = matmul_paths();
+};
+
+/// One that packs bf16 as fp32, and one that does not, where this CPU has them: tiles of either kind need scratch
+/// memory of their own sizes.
+inline std::vector<MatmulPath> tile_paths() {
+  std::vector<MatmulPath> paths;
+  for (const auto path : {MatmulPath::kAvx2, MatmulPath::kAvx512Bf16}) {
+    if (kernels::has_path(path)) paths.push_back(path);
+  }
+  return paths;
+}
+
+}  // namespace athanor::ops::testing
