@@ -68,7 +68,7 @@ TEST(MatmulPaths, Fp32TakesTheInstructionsOfAvx512WhereBf16HasItsOwn) {
 TEST(MatmulTiming, MeasuresEachPathOfThisCpuAndLeavesTheChoiceAsItIs) {
   const MatmulPaths before = matmul_paths();
   const auto rates = measure_matmul_paths(at::kFloat, {ProductKind::kDense, ProductKind::kAttention},
-                                          sample_shape(64, 64, 16, 32, 64));
+                                          sample_shape(64, 64, 64, 16, 32, 64));
   EXPECT_EQ(matmul_paths(), before);
   size_t paths = 0;
   for (const MatmulPath path : kernels::paths_here()) paths += path != MatmulPath::kAvx512Bf16;
@@ -76,12 +76,12 @@ TEST(MatmulTiming, MeasuresEachPathOfThisCpuAndLeavesTheChoiceAsItIs) {
   for (const PathRate& rate : rates) EXPECT_GT(rate.gflops, 0);
 }
 
-TEST(MatmulTiming, TheDefaultStaysUnlessAnotherIsAFifthFaster) {
+TEST(MatmulTiming, TheDefaultStaysUnlessAnotherIsATenthFaster) {
   const auto library = all_on(MatmulPath::kLibrary).bf16;
   const auto fastest = fastest_paths({{ProductKind::kDense, MatmulPath::kLibrary, 100},
-                                      {ProductKind::kDense, MatmulPath::kAvx2, 115},
+                                      {ProductKind::kDense, MatmulPath::kAvx2, 108},
                                       {ProductKind::kAttention, MatmulPath::kLibrary, 100},
-                                      {ProductKind::kAttention, MatmulPath::kAvx2, 125}},
+                                      {ProductKind::kAttention, MatmulPath::kAvx2, 112}},
                                      library);
   EXPECT_EQ(fastest.dense, MatmulPath::kLibrary);
   EXPECT_EQ(fastest.attention, MatmulPath::kAvx2);

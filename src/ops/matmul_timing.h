@@ -7,15 +7,17 @@
 
 namespace athanor::ops {
 
-/// The products of one kind that a step makes, forward and backward, cut down to a few milliseconds.
+/// The products of one kind that a step makes, forward and backward: at most these, which take some ten milliseconds.
+/// Much smaller ones would say nothing of large weights, whose packing and traffic differ.
 struct SampleShape {
-  int64_t rows = 192, hidden = 384, width = 384;  ///< kDense, and kGrouped with `rows` of each of `groups` experts
-  int64_t groups = 8;
+  int64_t tokens = 512, hidden = 1024;             ///< kDense
+  int64_t width = 1024, rows = 64, groups = 8;     ///< kGrouped: of an expert, its tokens, and experts
   int64_t length = 256, heads = 4, head_dim = 64;  ///< kAttention
 };
 
-/// A run's own shape where it is smaller than the sample, else the sample's.
-SampleShape sample_shape(int64_t hidden, int64_t width, int64_t rows_of_expert, int64_t head_dim, int64_t seq_len);
+/// A run's own shape where it is smaller than that.
+SampleShape sample_shape(int64_t tokens, int64_t hidden, int64_t width, int64_t rows_of_expert, int64_t head_dim,
+                         int64_t seq_len);
 
 struct PathRate {
   ProductKind kind;
@@ -27,7 +29,7 @@ struct PathRate {
 std::vector<PathRate> measure_matmul_paths(at::ScalarType type, const std::vector<ProductKind>& kinds,
                                            const SampleShape& shape);
 
-/// The fastest of each kind; the default stays unless another is at least a fifth faster, so that noise chooses
+/// The fastest of each kind; the default stays unless another is at least a tenth faster, so that noise chooses
 /// nothing.
 MatmulPaths::OfType fastest_paths(const std::vector<PathRate>& rates, MatmulPaths::OfType otherwise);
 

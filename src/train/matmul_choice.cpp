@@ -90,7 +90,7 @@ MatmulChoice measured(const RunConfig& config) {
   const auto start = std::chrono::steady_clock::now();
   const auto rates =
       ops::measure_matmul_paths(type, kinds,
-                                ops::sample_shape(model.hidden_size, model.intermediate_size, rows,
+                                ops::sample_shape(tokens, model.hidden_size, model.expert_intermediate_size(), rows,
                                                   model.hidden_size / model.num_attention_heads, config.data.seq_len));
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
   MatmulChoice choice{ops::default_matmul_paths(), "", ""};

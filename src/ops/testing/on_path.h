@@ -19,10 +19,10 @@ class OnPath {
 /// One that packs bf16 as fp32, and one that does not, where this CPU has them: tiles of either kind need scratch
 /// memory of their own sizes.
 inline std::vector<MatmulPath> tile_paths() {
+  using enum MatmulPath;
   std::vector<MatmulPath> paths;
-  for (const auto path : {MatmulPath::kAvx2, MatmulPath::kAvx512Bf16}) {
-    if (kernels::has_path(path)) paths.push_back(path);
-  }
+  if (kernels::has_path(kAvx2)) paths.push_back(kernels::has_path(kAvx512) ? kAvx512 : kAvx2);
+  if (kernels::has_path(kAvx512Bf16)) paths.push_back(kAvx512Bf16);
   return paths;
 }
 
