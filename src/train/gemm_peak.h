@@ -15,7 +15,7 @@ struct GemmPeak {
 /// Of the library's matrix product or ours in `dtype` on the CPU, whichever is faster, with the threads that libtorch
 /// is set to.
 ///
-/// Short on purpose (about 50 ms in all): it runs before every training. See the source for its spread.
+/// Short on purpose (about 0.1 s): it runs before every training. See the source for its spread.
 GemmPeak measure_gemm_peak(at::ScalarType dtype);
 
 /// The best in any type that training could use: a run in the slower type of a chip is not to look good beside it.

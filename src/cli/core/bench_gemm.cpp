@@ -96,8 +96,7 @@ void measure(const GemmShape& shape, const BenchGemmArguments& given, Report& re
       simple_subject("library, one by one", shape.flops(), [&] { gemms.library_forward(); })};
   for (auto& yardstick : gemm_yardsticks(shape.dtype)) subjects.push_back(std::move(yardstick));
   const auto samples = measure_in_turns(subjects, given);
-  const Limit limit{fmt::format("{} GEMM peak", shape.dtype_name()), "FLOP",
-                    best_rate(subjects, samples, 4, subjects.size() - 4)};
+  const Limit limit = gemm_limit(shape.dtype, subjects, samples, 4);
   const nlohmann::json fields{{"experts", shape.experts},
                               {"rows", shape.rows},
                               {"k", shape.k},

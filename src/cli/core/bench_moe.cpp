@@ -47,7 +47,7 @@ void measure(const MoeShape& shape, const BenchMoeArguments& given, Report& repo
   const auto samples = measure_in_turns(subjects, given);
 
   const char* dtype = shape.dtype == at::kFloat ? "float32" : "bfloat16";
-  const Limit limit{fmt::format("{} GEMM peak", dtype), "FLOP", best_rate(subjects, samples, 1, subjects.size() - 1)};
+  const Limit limit = gemm_limit(shape.dtype, subjects, samples, 1);
   const nlohmann::json fields{{"tokens", shape.tokens},
                               {"hidden", shape.hidden},
                               {"ffn", shape.ffn},

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/files.h"
+#include "ops/matmul_paths.h"
 
 namespace athanor::bench {
 namespace {
@@ -43,6 +44,17 @@ nlohmann::json object_of(const Result& result) {
 }
 
 }  // namespace
+
+Limit gemm_limit(at::ScalarType dtype, const std::vector<Subject>& subjects, const std::vector<Samples>& samples,
+                 size_t first) {
+  const char* type = dtype == at::kFloat ? "float32" : "bfloat16";
+  const auto asked = ops::asked_matmul_paths();
+  const auto path = asked ? asked->of(dtype).grouped : ops::MatmulPath::kLibrary;
+  if (path == ops::MatmulPath::kLibrary)
+    return {fmt::format("{} GEMM peak", type), "FLOP", best_rate(subjects, samples, first, kGemmYardsticks)};
+  return {fmt::format("{} GEMM peak of {}", type, name_of(path)), "FLOP",
+          best_rate(subjects, samples, first + kGemmYardsticks - 1, 1)};
+}
 
 void Report::begin(const std::string& title) {
   fmt::print("\n{}\n{:{}} {:>10} {:>10} {:>10} {:>16} {:>9}\n", title, "", kNameWidth, "median ms", "min", "max",

@@ -16,6 +16,11 @@ struct Limit {
   double rate = 0;   ///< per second
 };
 
+/// The best of the yardsticks of multiplications, which begin at `first`. Where ATHANOR_MATMUL names tiles it is what
+/// those make, since the library may use instructions that they do without.
+Limit gemm_limit(at::ScalarType dtype, const std::vector<Subject>& subjects, const std::vector<Samples>& samples,
+                 size_t first);
+
 /// A line of the report.
 struct Result {
   std::string name;

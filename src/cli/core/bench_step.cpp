@@ -152,9 +152,10 @@ void measure(const RunConfig& config, const BenchStepArguments& given, Report& r
   for (auto& yardstick : copy_yardsticks(kYardstickBytes)) subjects.push_back(std::move(yardstick));
   subjects.push_back(read_yardstick(kYardstickBytes));
   const auto samples = measure_in_turns(subjects, given);
-  const Limits limits{{config.train.dtype + " GEMM peak", "FLOP", best_rate(subjects, samples, yardsticks, 3)},
-                      {"copy, read + written", "bytes", best_rate(subjects, samples, yardsticks + 3, 2)},
-                      {"plain reading", "bytes", best_rate(subjects, samples, yardsticks + 5, 1)}};
+  const size_t of_memory = yardsticks + kGemmYardsticks;
+  const Limits limits{gemm_limit(dtype, subjects, samples, yardsticks),
+                      {"copy, read + written", "bytes", best_rate(subjects, samples, of_memory, 2)},
+                      {"plain reading", "bytes", best_rate(subjects, samples, of_memory + 2, 1)}};
   report_step(config, memory, subjects, samples, parts, limits, report);
   report.say(loss_verified);
   if (!parts_verified.empty()) report.say(parts_verified);

@@ -60,9 +60,10 @@ std::vector<Samples> measure_in_turns(const std::vector<Subject>& subjects, cons
 
 double median(std::vector<double> values);
 
-/// The yardsticks of multiplications, of which the best is the limit: the library's own product of square matrices,
-/// 1024 and 2048 wide, and our grouped product of as many as there are groups.
+/// The yardsticks of multiplications: the library's own product of square matrices, 1024 and 2048 wide, and as the last
+/// the product of a few experts as training makes it.
 std::vector<Subject> gemm_yardsticks(at::ScalarType dtype);
+constexpr size_t kGemmYardsticks = 3;
 
 /// The yardsticks of memory, of which the better is the limit; work counts what is read and written. All threads copy
 /// `bytes` from one place to another, and change them in place (which spares the reading of what will be overwritten).
