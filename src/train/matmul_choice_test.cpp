@@ -84,6 +84,23 @@ TEST_F(MatmulChoiceTest, APathThatThisCpuLacksIsRefusedByNameWithTheRemedy) {
   }
 }
 
+// A later rank, which the first one tells that no error happened, its choice, and that all have it.
+TEST_F(MatmulChoiceTest, EveryRankTakesWhatTheFirstHasChosenWhateverItWouldChooseItself) {
+  const ops::MatmulPaths before = ops::matmul_paths();
+  std::vector<std::string> words = {"", text_of(ops::all_on(MatmulPath::kLibrary)), ""};
+  Team team;
+  team.index = 1, team.size = 2;
+  team.tell_first = [](const std::string&) { return std::vector<std::string>(); };
+  team.hear_first = [&, said = size_t{0}](const std::string&) mutable { return words.at(said++); };
+  ::setenv("ATHANOR_MATMUL", "default", 1);
+  const MatmulChoice choice = settle_matmul_paths(config_, {}, team);
+  ::unsetenv("ATHANOR_MATMUL");
+  EXPECT_EQ(choice.paths, ops::all_on(MatmulPath::kLibrary));
+  EXPECT_EQ(ops::matmul_paths(), choice.paths);
+  EXPECT_EQ(choice.record, "") << "the first rank writes it";
+  ops::set_matmul_paths(before);
+}
+
 TEST_F(MatmulChoiceTest, ARecordThatCannotBeReadIsRefusedByItsName) {
   record("{\"bfloat16\": 3}");
   EXPECT_THROW(choose_matmul_paths(config_, goes_on()), ConfigError);
