@@ -61,10 +61,10 @@ GemmPeak measure_gemm_peak(at::ScalarType dtype) {
     while (largest && seconds_since(start) + least.best() < kBudget_s) least.take_least(time_product(c, a, b));
     const double flops = 2.0 * static_cast<double>(n * n * n) / least.best();
     if (flops > peak.flops) {
-      peak = {flops, fmt::format("{}, {}", dtype == at::kFloat ? "float32" : "bfloat16",
-                                 least.ours_s < least.library_s && ops::multiplies_on_tiles(a)
-                                     ? "our own product"
-                                     : "the library's product")};
+      peak = {flops,
+              fmt::format("{}, {}", dtype == at::kFloat ? "float32" : "bfloat16",
+                          least.ours_s < least.library_s && ops::multiplies_on_tiles(a) ? "our own product"
+                                                                                        : "the library's product")};
     }
     if (largest) return peak;
   }
