@@ -8,6 +8,8 @@
 namespace athanor::ops {
 namespace {
 
+constexpr std::string_view kDefault = "default";
+
 // What the CPU has, whatever is asked for.
 MatmulPaths widest_paths() {
   MatmulPaths paths = all_on(kernels::paths_here().back());
@@ -32,10 +34,9 @@ MatmulPaths all_on(MatmulPath path) {
   return {{fp32, fp32, fp32}, {path, path, path}};
 }
 
-std::optional<MatmulPaths> asked_matmul_paths() {
+std::optional<MatmulPath> asked_matmul_path() {
   const char* name = std::getenv("ATHANOR_MATMUL");
-  if (!name || !*name) return std::nullopt;
-  if (std::string_view(name) == "default") return widest_paths();
+  if (!name || !*name || std::string_view(name) == kDefault) return std::nullopt;
   const auto path = kernels::path_named(name);
   ATHANOR_CHECK(path,
                 "ATHANOR_MATMUL = \"{}\" is no way to multiply matrices; there are library, avx2, avx512, avx512_bf16 "
@@ -44,7 +45,13 @@ std::optional<MatmulPaths> asked_matmul_paths() {
   ATHANOR_CHECK(kernels::has_path(*path),
                 "ATHANOR_MATMUL = \"{}\" asks for instructions that this CPU lacks; it has {}", name,
                 kernels::names_of(kernels::paths_here()));
-  return all_on(*path);
+  return path;
+}
+
+std::optional<MatmulPaths> asked_matmul_paths() {
+  if (const auto path = asked_matmul_path()) return all_on(*path);
+  const char* name = std::getenv("ATHANOR_MATMUL");
+  return name && std::string_view(name) == kDefault ? std::optional(widest_paths()) : std::nullopt;
 }
 
 MatmulPaths default_matmul_paths() {

@@ -36,8 +36,9 @@ struct MatmulPaths {
 /// One path for everything; fp32 has no bf16 instructions to take and takes those of avx512.
 MatmulPaths all_on(MatmulPath path);
 
-/// What ATHANOR_MATMUL names; "default" is the default, which a run then takes without measuring. @throws ConfigError
-/// if there is no such path, or this CPU lacks it.
+/// The path that ATHANOR_MATMUL names. @throws ConfigError if there is none of that name, or this CPU lacks it.
+std::optional<MatmulPath> asked_matmul_path();
+/// The same for every type and kind; "default" asks for the default, which a run then takes without measuring.
 std::optional<MatmulPaths> asked_matmul_paths();
 
 /// Without measuring: asked_matmul_paths, else the widest tiles that this CPU has. Only where it multiplies bf16 in

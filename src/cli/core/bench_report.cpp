@@ -48,11 +48,10 @@ nlohmann::json object_of(const Result& result) {
 Limit gemm_limit(at::ScalarType dtype, const std::vector<Subject>& subjects, const std::vector<Samples>& samples,
                  size_t first) {
   const char* type = dtype == at::kFloat ? "float32" : "bfloat16";
-  const auto asked = ops::asked_matmul_paths();
-  const auto path = asked ? asked->of(dtype).grouped : ops::MatmulPath::kLibrary;
-  if (path == ops::MatmulPath::kLibrary)
+  const auto asked = ops::asked_matmul_path();
+  if (!asked || *asked == ops::MatmulPath::kLibrary)
     return {fmt::format("{} GEMM peak", type), "FLOP", best_rate(subjects, samples, first, kGemmYardsticks)};
-  return {fmt::format("{} GEMM peak of {}", type, name_of(path)), "FLOP",
+  return {fmt::format("{} GEMM peak of {}", type, name_of(ops::all_on(*asked).of(dtype).grouped)), "FLOP",
           best_rate(subjects, samples, first + kGemmYardsticks - 1, 1)};
 }
 
