@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/start_processors.h"
+#include "base/library_bits.h"
 #include "base/thread_waits.h"
 #include "cli/exit_code.h"
 
@@ -15,6 +16,7 @@ int call_core(const char* name, const void* arguments) {
   const auto library = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libathanor_core.so";
   start_processors();
   set_thread_waits();
+  ask_for_reproducible_library();
   // Global, so that exceptions of both sides are of one type.
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!handle) fail<Error>("cannot open {}: {}; build it with `make build`", library.string(), ::dlerror());

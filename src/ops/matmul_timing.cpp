@@ -15,7 +15,7 @@
 namespace athanor::ops {
 namespace {
 
-// The first call compiles the library's kernels and touches memory; the least of the others counts.
+// The first call compiles the library's kernels and touches memory; the least of the following ones counts.
 constexpr int kCalls = 3;
 constexpr double kWorthAChange = 1.1;
 constexpr double kEnough_s = 0.03;  // a path this slow is measured once
@@ -84,14 +84,26 @@ Sample sample_of(ProductKind kind, const SampleShape& s, at::TensorOptions optio
   return attention_sample(s, options);
 }
 
-double least_seconds(const Sample& sample) {
-  sample.run();
-  double least = std::numeric_limits<double>::infinity();
-  for (int call = 1; call < kCalls; ++call) {
-    const double start = thread_seconds();
-    sample.run();
-    least = std::min(least, thread_seconds() - start);
-    if (least > kEnough_s) break;
+// The paths that multiply this kind in this type.
+std::vector<MatmulPath> paths_of(at::ScalarType type, ProductKind kind) {
+  std::vector<MatmulPath> paths;
+  for (const MatmulPath path : kernels::paths_here()) {
+    if (all_on(path).of(type)[kind] == path) paths.push_back(path);
+  }
+  return paths;
+}
+
+// The least time of each path, measured in alternation, so that a change of the clock meets all of them.
+std::vector<double> least_seconds(const Sample& sample, const std::vector<MatmulPath>& paths) {
+  std::vector<double> least(paths.size(), std::numeric_limits<double>::infinity());
+  for (int call = 0; call <= kCalls; ++call) {
+    for (size_t i = 0; i < paths.size(); ++i) {
+      if (least[i] < std::numeric_limits<double>::infinity() && least[i] > kEnough_s) continue;
+      set_matmul_paths(all_on(paths[i]));
+      const double start = thread_seconds();
+      sample.run();
+      if (call > 0) least[i] = std::min(least[i], thread_seconds() - start);
+    }
   }
   return least;
 }
@@ -123,11 +135,9 @@ std::vector<PathRate> measure_matmul_paths(at::ScalarType type, const std::vecto
   std::vector<PathRate> rates;
   for (const ProductKind kind : kinds) {
     const Sample sample = sample_of(kind, shape, at::TensorOptions(type));
-    for (const MatmulPath path : kernels::paths_here()) {
-      if (all_on(path).of(type)[kind] != path) continue;  // this type has no such path
-      set_matmul_paths(all_on(path));
-      rates.push_back({kind, path, 1e-9 * sample.flops / least_seconds(sample)});
-    }
+    const auto paths = paths_of(type, kind);
+    const auto least = least_seconds(sample, paths);
+    for (size_t i = 0; i < paths.size(); ++i) rates.push_back({kind, paths[i], 1e-9 * sample.flops / least[i]});
   }
   set_matmul_paths(held);
   return rates;

@@ -54,12 +54,13 @@ std::string record_of(const MatmulPaths& paths, const char* by, const std::vecto
   return file.dump(2) + "\n";
 }
 
-// "bfloat16 products on avx512, attention on avx2"
+// "bfloat16 is multiplied by library, attention's by avx512"; a model without experts has the same for both kinds.
 std::string described(const MatmulPaths::OfType& of, at::ScalarType type) {
-  if (of.dense == of.grouped && of.dense == of.attention)
-    return fmt::format("{} is multiplied by {}", type_name(type), name_of(of.dense));
-  return fmt::format("{} is multiplied by {}, experts' by {}, attention's by {}", type_name(type), name_of(of.dense),
-                     name_of(of.grouped), name_of(of.attention));
+  std::string line = fmt::format("{} is multiplied by {}", type_name(type), name_of(of.dense));
+  if (of.grouped != of.dense) line += fmt::format(", experts' by {}", name_of(of.grouped));
+  if (of.attention != of.dense || of.grouped != of.dense)
+    line += fmt::format(", attention's by {}", name_of(of.attention));
+  return line;
 }
 
 std::string figures_of(const std::vector<ops::PathRate>& rates) {
@@ -73,6 +74,20 @@ std::string figures_of(const std::vector<ops::PathRate>& rates) {
     if (!of_kind.empty()) text += fmt::format("{}{}{}", text.empty() ? "" : "; ", ops::name_of(kind), of_kind);
   }
   return text;
+}
+
+// What ATHANOR_MATMUL asks for; it replaces a record that is damaged, too.
+MatmulChoice choice_of(const MatmulPaths& asked, at::ScalarType type, const std::filesystem::path& file) {
+  std::string line = fmt::format("{}, as ATHANOR_MATMUL asks", described(asked.of(type), type));
+  if (std::filesystem::is_regular_file(file)) {
+    try {
+      const MatmulPaths kept = paths_of(read_file(file), file.string());
+      if (kept != asked) line += fmt::format("; before: {}", described(kept.of(type), type));
+    } catch (const Error& error) {
+      line += fmt::format("; {} could not be read", file.string());
+    }
+  }
+  return {asked, record_of(asked, "asked", {}), line};
 }
 
 at::ScalarType type_of(const RunConfig& config) { return config.train.dtype == "float32" ? at::kFloat : at::kBFloat16; }
@@ -115,9 +130,11 @@ MatmulPaths paths_of(const std::string& text, const std::string& name) {
       const auto path = !file.is_discarded() && file.contains(at) && file[at].is_string()
                             ? kernels::path_named(file[at].get<std::string>())
                             : std::nullopt;
-      ATHANOR_CHECK(path.has_value(),
-                    "{} does not say how {} is multiplied ({}); remove it to have that measured anew: the last bits of "
-                    "what follows may differ",
+      const bool exists = path && ops::all_on(*path).of(type)[kind] == *path;
+      ATHANOR_CHECK(exists,
+                    "{} does not record how {} is multiplied ({}). Set ATHANOR_MATMUL to the path that the run used "
+                    "(events.jsonl has it), or remove the file to continue with the default of this CPU: the last bits "
+                    "of what follows may then differ",
                     name, type_name(type), ops::name_of(kind));
       paths.of(type)[kind] = *path;
     }
@@ -131,14 +148,10 @@ MatmulChoice choose_matmul_paths(const RunConfig& config, const Beginning& begin
   // A run that begins at another's checkpoint chooses for itself.
   const bool goes_on =
       begin.from == Beginning::From::kNewest || (begin.from == Beginning::From::kPath && begin.attempt > 1);
+  if (const auto asked = ops::asked_matmul_paths()) return choice_of(*asked, type, file);
   std::optional<MatmulPaths> kept;
   if (std::filesystem::exists(file)) kept = paths_of(read_file(file), file.string());
   if (!goes_on && kept && !lacking(*kept).empty()) kept.reset();  // step 0 again, on another CPU
-  if (const auto asked = ops::asked_matmul_paths()) {
-    std::string line = fmt::format("{}, as ATHANOR_MATMUL asks", described(asked->of(type), type));
-    if (kept && *kept != *asked) line += fmt::format("; before: {}", described(kept->of(type), type));
-    return {*asked, record_of(*asked, "asked", {}), line};
-  }
   if (kept) {
     const std::string lacks = lacking(*kept);
     ATHANOR_CHECK(
@@ -170,6 +183,12 @@ MatmulChoice settle_matmul_paths(const RunConfig& config, const Beginning& begin
                   "the first rank multiplies matrices with {}, which the CPU of rank {} lacks; it has {}. Set "
                   "ATHANOR_MATMUL to what all of them have",
                   lacks, team.index, kernels::names_of(kernels::paths_here()));
+    const auto asked = ops::asked_matmul_path();
+    ATHANOR_CHECK(
+        !asked || ops::all_on(*asked) == choice.paths,
+        "rank {} was started with ATHANOR_MATMUL = \"{}\", while the first rank multiplies otherwise ({}); set "
+        "it to the same on all ranks",
+        team.index, name_of(*asked), text);
   });
   ops::set_matmul_paths(choice.paths);
   return choice;

@@ -101,9 +101,35 @@ TEST_F(MatmulChoiceTest, EveryRankTakesWhatTheFirstHasChosenWhateverItWouldChoos
   ops::set_matmul_paths(before);
 }
 
-TEST_F(MatmulChoiceTest, ARecordThatCannotBeReadIsRefusedByItsName) {
+TEST_F(MatmulChoiceTest, ARecordThatCannotBeReadIsRefusedByItsNameUnlessAPathIsAskedFor) {
   record("{\"bfloat16\": 3}");
   EXPECT_THROW(choose_matmul_paths(config_, goes_on()), ConfigError);
+  ::setenv("ATHANOR_MATMUL", "library", 1);
+  EXPECT_EQ(choose_matmul_paths(config_, goes_on()).paths, ops::all_on(MatmulPath::kLibrary));
+  ::unsetenv("ATHANOR_MATMUL");
+}
+
+TEST_F(MatmulChoiceTest, ARecordOfAPathThatItsTypeLacksIsRefused) {
+  std::string text = text_of(ops::all_on(MatmulPath::kAvx512));
+  text.replace(text.find("avx512"), 6, "avx512_bf16");  // float32 comes first
+  EXPECT_THROW(paths_of(text, "record"), ConfigError);
+}
+
+TEST_F(MatmulChoiceTest, ARankThatWasStartedWithAnotherPathIsRefused) {
+  const ops::MatmulPaths before = ops::matmul_paths();
+  Team team;
+  team.index = 1, team.size = 2;
+  std::vector<std::string> told;
+  team.tell_first = [&](const std::string& own) { return told.push_back(own), std::vector<std::string>(); };
+  std::vector<std::string> words = {"", text_of(ops::default_matmul_paths()), "", ""};
+  team.hear_first = [&, said = size_t{0}](const std::string&) mutable { return words.at(said++); };
+  if (ops::all_on(MatmulPath::kLibrary) == ops::default_matmul_paths()) GTEST_SKIP() << "this CPU has no other path";
+  ::setenv("ATHANOR_MATMUL", "library", 1);
+  settle_matmul_paths(config_, {}, team);
+  ::unsetenv("ATHANOR_MATMUL");
+  ASSERT_FALSE(told.empty());
+  EXPECT_NE(told.back().find("ATHANOR_MATMUL"), std::string::npos) << told.back();
+  ops::set_matmul_paths(before);
 }
 
 }  // namespace
