@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/start_processors.h"
 #include "base/library_bits.h"
+#include "base/start_processors.h"
 #include "base/thread_waits.h"
 #include "cli/exit_code.h"
 
