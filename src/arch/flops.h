@@ -18,16 +18,16 @@ struct FlopCount {
   double total() const { return attention_projections + attention_scores + feed_forward + output; }
 };
 
-/// Forward FLOPs of `num_sequences` instances of `seq_len` tokens.
+/// Returns the forward FLOPs of `num_sequences` instances of `seq_len` tokens.
 FlopCount count_forward_flops(const ModelConfig& model, int64_t num_sequences, int64_t seq_len);
 
-/// Of one layer, with experts or dense; its `output` is 0.
+/// Returns the forward FLOPs of one layer, sparse or dense; `output` is 0.
 FlopCount count_layer_flops(const ModelConfig& model, bool sparse, int64_t num_sequences, int64_t seq_len);
 
-/// Of the language-model head.
+/// Returns the forward FLOPs of the language-model head.
 double count_output_flops(const ModelConfig& model, int64_t num_tokens);
 
-/// Forward and backward: each multiplication has two in backward (input and weight).
+/// Returns the FLOPs of forward and backward. Each multiplication has two in backward (for input and weight).
 double count_train_flops(const ModelConfig& model, int64_t num_sequences, int64_t seq_len);
 
 }  // namespace athanor

@@ -1,5 +1,6 @@
 #pragma once
-// The one inventory of a model: every parameter, from the configuration. Model, plan, checkpoint and export read it.
+// The inventory of a model: every parameter, as it follows from the configuration. Model, plan, checkpoint and export
+// all use this one list.
 
 #include <cstdint>
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace athanor {
 
-/// What a parameter does; initialisation, weight decay and parallelism follow from it.
+/// The function of a parameter; its initialisation and its parallelism follow from it.
 enum class Role {
   kEmbedding,     // [V, D]
   kNorm,          // [D], a scale
@@ -28,17 +29,17 @@ enum class Role {
   kOutput,        // [V, D]
 };
 
-/// Which dim of a tensor each kind of parallelism cuts; -1 where it holds the whole.
+/// The dim of a tensor that each kind of parallelism cuts; -1 if that kind does not cut it.
 struct ShardedDims {
   int tensor = -1;
   int expert = -1;
 };
 
 struct ParameterSpec {
-  std::string name;            ///< logical: the name in `transformers`, experts stacked
-  std::vector<int64_t> shape;  ///< global
+  std::string name;            ///< logical name: that in `transformers`, with the experts stacked into one
+  std::vector<int64_t> shape;  ///< global shape, before any cut
   Role role;
-  int64_t layer;  ///< -1 outside the layers
+  int64_t layer;  ///< -1 if it belongs to no layer
   ShardedDims sharded;
 
   int64_t num_elements() const;
@@ -46,13 +47,14 @@ struct ParameterSpec {
   bool is_norm() const { return role == Role::kNorm || role == Role::kQkNorm; }
 };
 
-/// Every parameter in the order of the forward pass. A tied output layer is not listed: it is the embedding.
+/// Returns every parameter in the order of the forward pass. A tied output layer is not listed: it is the embedding.
 std::vector<ParameterSpec> make_inventory(const ModelConfig& model);
 
-/// All parameters.
+/// Returns the number of elements of all parameters.
 int64_t count_parameters(const ModelConfig& model);
 
-/// Those a token passes through: k of the E experts, everything else whole (the papers' "active").
+/// Returns the number of elements that a token passes through: k of the E experts, and everything else (the "active"
+/// parameters of the papers).
 int64_t count_active_parameters(const ModelConfig& model);
 
 }  // namespace athanor

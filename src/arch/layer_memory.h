@@ -1,8 +1,10 @@
 #pragma once
-// What the ops of a layer hold and let go, in their order: the memory of forward and backward, played without tensors.
+// The memory of a layer's forward and backward: a simulation, without tensors, of what its ops allocate and release, in
+// their order.
 //
-// Each line of layer_memory.cpp is a tensor of src/ops, src/moe or src/model; whoever changes what an op saves changes
-// it here, and arch/activations.h is held to the allocator's count by train/activation_memory_test.cpp.
+// Each line of layer_memory.cpp is a tensor of src/ops, src/moe or src/model. A change to what an op saves needs the
+// same change here; train/activation_memory_test.cpp compares the results (arch/activations.h) with the allocator's
+// count.
 
 #include <algorithm>
 #include <cstdint>
@@ -13,13 +15,14 @@
 
 namespace athanor {
 
-/// Bytes that are held now, and at most so far.
+/// Counts the bytes held now, and their peak so far.
 class Tape {
  public:
   void take(double bytes) { now_ += bytes, peak_ = std::max(peak_, now_); }
   void give(double bytes) { now_ -= bytes; }
+  /// A temporary tensor.
   void pulse(double bytes) { take(bytes), give(bytes); }
-  /// A tensor takes another one's place: both are there for a moment.
+  /// One tensor replaces another: both exist for a moment.
   void swap(double in, double out) { take(in), give(out); }
 
   double now() const { return now_; }
@@ -30,50 +33,52 @@ class Tape {
   double now_ = 0, peak_ = 0;
 };
 
-/// A rank's part of a layer, for one microbatch. Tokens and widths are doubles: they are multiplied.
+/// A rank's part of a layer, for one microbatch. Counts are doubles because they are multiplied.
 struct LayerShape {
-  double tokens;      ///< N: those that matrices see
-  double own_tokens;  ///< of the residual stream and its norms: N, or N / tensor under sequence_parallel
-  double width;       ///< bytes of an activation: 2 or 4
+  double tokens;      ///< N: the tokens that matrix products take
+  double own_tokens;  ///< tokens of the residual stream and its norms: N, or N / tensor under sequence_parallel
+  double width;       ///< bytes of an activation element: 2 or 4
   double hidden, q, kv, heads, kv_heads, head_dim, seq_len;
-  double ffn, shared;              ///< of a dense layer, of the shared experts
-  double experts, choices, local;  ///< E, K, and experts held
+  double ffn, shared;              ///< feed-forward widths of a dense layer and of the shared experts
+  double experts, choices, local;  ///< E, K, and the number of experts held
   double expert_ffn;
   double rows;      ///< choices that this rank's experts take
-  double sent;      ///< rows to the expert group, one for each token and rank that has an expert of it
-  double received;  ///< and from it
+  double sent;      ///< rows to the expert group, one for each pair of a token and a rank that has an expert of it
+  double received;  ///< rows from the expert group
   bool allgather, sigmoid, layer_norm, norm_whole, norm_head, clip;
-  bool dispatches;  ///< experts are shared among ranks
+  bool dispatches;  ///< experts are spread over several ranks
   bool shares_tokens, tensor;
   double threads;
-  double packed;  ///< bytes of an activation as tiles read it
+  double packed;  ///< bytes of an activation element as tiles read it
 
   double residual() const { return own_tokens * hidden * width; }  ///< one tensor of the residual stream
-  double stream() const { return tokens * hidden * width; }        ///< the same of all tokens
+  double stream() const { return tokens * hidden * width; }        ///< such a tensor for all tokens
   double of(double columns) const { return tokens * columns * width; }
   ProductWidths widths() const { return {width, packed}; }
 };
 
-/// Experts take an even share of the choices, and tokens choose among them evenly.
+/// Returns the shape of a rank's part of a layer. Assumes that experts take even shares of the choices, and that tokens
+/// choose among them evenly.
 LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& layout, Multiplier multiplier);
 
+/// The modules that backward computes again.
 struct Recomputed {
   bool norm = false, attention = false, moe = false, layer = false;
 };
 Recomputed recomputed(const ParallelismConfig& parallelism);
 
-/// One layer of a stage on a tape. Forward leaves what backward needs; backward gives it back, except for what lives as
-/// long as the microbatch's graph (`left`: row statistics, routing), which its end gives.
+/// Simulates one layer of a stage on a tape. Forward leaves the bytes that backward needs, and backward releases them,
+/// except for those that live as long as the microbatch's graph (`left`: row statistics, routing).
 class LayerMemory {
  public:
   LayerMemory(const LayerShape& shape, Recomputed again, bool sparse) : s_(shape), again_(again), sparse_(sparse) {}
 
-  /// @param branch  the layer before has left a branch beside the residual stream, which this one's norm adds.
+  /// @param branch  the previous layer has left a branch next to the residual stream, which this layer's norm adds.
   void forward(Tape& tape, bool branch);
-  /// The gradient of the residual stream is on the tape, before and after.
+  /// The gradient of the residual stream is on the tape before and after the call.
   void backward(Tape& tape);
   double left() const { return left_; }
-  /// Does the layer leave a branch to be added?
+  /// True if the layer leaves a branch for the next norm to add.
   bool leaves_branch() const { return !again_.layer; }
 
  private:
@@ -105,7 +110,7 @@ class LayerMemory {
   Recomputed again_;
   bool sparse_;
   double left_ = 0;
-  double gathered_ = 0;  // the gradient of all ranks' tokens, under sequence_parallel
+  double gathered_ = 0;  // gradient of all tensor ranks' tokens, under sequence_parallel
 };
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// What a training process will hold, before it holds it.
+// Estimates the memory that a training process will hold, before it starts.
 
 #include <cstdint>
 #include <map>
@@ -11,21 +11,21 @@
 
 namespace athanor {
 
-/// Elements of flat memory that a rank holds: experts that are its own, and everything else, whose state is shared
-/// alike.
+/// Elements of flat memory that a rank holds: those of its experts, and all others (`dense`), whose state is sharded in
+/// the same way.
 struct HeldElements {
   int64_t dense = 0, expert = 0;
   int64_t total() const { return dense + expert; }
 };
 
-/// Of each rank with a tensor and pipeline degree of 1, without the padding of buckets.
+/// Returns the elements of each rank if the tensor and pipeline degrees are 1, without the padding of buckets.
 HeldElements count_held_elements(const ModelConfig& model, int64_t expert_degree);
 
-/// Of any rank, by parameter group (arch/holding.h), without the padding of buckets.
+/// Returns the elements of `rank` by parameter group (arch/holding.h), without the padding of buckets.
 std::map<std::string, int64_t> count_held_groups(const RunConfig& config, const Layout& layout, int rank);
 HeldElements count_held_elements(const RunConfig& config, const Layout& layout, int rank);
 
-/// How many ranks share the state of what they all hold.
+/// The number of ranks that share the optimizer state of parameters that all of them hold.
 ///
 ///   sharding      dense    experts
 ///   none          1        1
@@ -37,8 +37,8 @@ struct StateShards {
 };
 StateShards count_state_shards(const ParallelismConfig& parallelism, const Layout& layout);
 
-/// Bytes of one rank. In bf16 the weight is the upper half of the master, so its lower half is all that is left to
-/// hold; in fp32 the weight is the master.
+/// Bytes of one rank. In bf16 the weight is the upper half of the master, so only the lower half is held in addition;
+/// in fp32 the weight is the master.
 struct StateBytes {
   int64_t weights = 0;   ///< 2 (bf16) or 4 bytes for each element held
   int64_t master = 0;    ///< 2 (bf16) or 0 for each element owned
@@ -47,22 +47,24 @@ struct StateBytes {
   int64_t total() const { return weights + master + moments + gradient; }
 };
 
-/// To the byte, where `held` has the padding of buckets in it: a group's padded elements divide by its shards.
+/// Returns the bytes of a rank's state. They are exact if `held` includes the padding of buckets, because the padded
+/// elements of a group are a multiple of its shards.
 StateBytes count_state_bytes(HeldElements held, StateShards shards, bool bf16);
 
 struct MemoryNeed {
   double state_bytes = 0;       ///< StateBytes::total
-  double activation_bytes = 0;  ///< kept for backward, of all microbatches in flight (arch/activations.h)
-  double transient_bytes = 0;   ///< what comes and goes on top of that
-  double buffer_bytes = 0;      ///< rounded gradients on their way: reduce_dtype bfloat16, where several ranks sum
+  double activation_bytes = 0;  ///< kept for backward, by all microbatches in flight (arch/activations.h)
+  double transient_bytes = 0;   ///< temporary memory on top of that
+  double buffer_bytes = 0;      ///< rounded gradients in transfer, if reduce_dtype is bfloat16 and several ranks sum
   double total() const { return state_bytes + activation_bytes + transient_bytes + buffer_bytes; }
 };
 
-/// One rank of a layout, whose experts get an even share of the tokens; `seq_len` as resolved from the data.
+/// Returns the memory of one rank of a layout, assuming that its experts get an even share of the tokens.
+/// @param seq_len  as resolved from the data.
 MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
                                  Multiplier multiplier = {});
 
-/// The rank that needs most, of those at data rank 0.
+/// Returns the rank that needs the most memory among those with data rank 0.
 int fullest_rank(const RunConfig& config, int64_t seq_len, const Layout& layout);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// Pipeline schedules as data: what each pipeline rank computes, in order. Which messages that needs follows from it.
+// Pipeline schedules as data: the actions that each pipeline rank computes, in order. The messages follow from them.
 
 #include <cstdint>
 #include <string>
@@ -9,11 +9,11 @@ namespace athanor {
 
 enum class Work { kForward, kBackward };
 
-/// One microbatch through one of a rank's stages.
+/// The forward or backward of one microbatch through one of a rank's stages.
 struct Action {
   Work work;
   int microbatch;
-  int chunk;  ///< of the rank: its stage is chunk · ranks + rank
+  int chunk;  ///< index among the rank's stages: the stage is chunk · ranks + rank
 
   bool operator==(const Action&) const = default;
 };
@@ -21,55 +21,59 @@ struct Action {
 struct Schedule {
   std::string name;
   int ranks = 1, chunks = 1, microbatches = 1;
-  std::vector<std::vector<Action>> actions;  ///< of each rank
+  std::vector<std::vector<Action>> actions;  ///< one list for each rank
 
   int num_stages() const { return ranks * chunks; }
   int stage_of(int rank, int chunk) const { return chunk * ranks + rank; }
 };
 
-/// What a schedule costs, by playing it with stages of equal cost.
+/// The cost of a schedule, found by simulating it with stages of equal cost.
 struct ScheduleFacts {
-  std::vector<int> in_flight;  ///< of each rank: most microbatches, over its chunks, between forward and backward
-  double bubble = 0;           ///< share of the ranks' time in which they wait; a backward takes twice a forward
+  std::vector<int> in_flight;  ///< for each rank: most microbatches between forward and backward, summed over chunks
+  double bubble = 0;  ///< share of the ranks' time spent waiting, if a backward takes twice as long as a forward
 };
 
-/// @param name  a value of parallelism.pipeline_schedule. @throws ConfigError if it cannot be had with these numbers
-///              (find_schedule_faults).
+/// Returns the schedule of this name.
+/// @param name  a value of parallelism.pipeline_schedule.
+/// @throws ConfigError if the schedule does not exist for these numbers (find_schedule_faults).
 Schedule make_schedule(const std::string& name, int ranks, int chunks, int microbatches);
 
-/// When an action ran, or would: in seconds, or in forwards of a stage.
+/// The time at which an action ran (in seconds), or would run in a simulation (in units of StageCost).
 struct TimedAction {
   Action action;
   double begin_s = 0, end_s = 0;
-  double waited_s = 0;  ///< before `begin_s`, for its input
+  double waited_s = 0;  ///< time waited for the input, before `begin_s`
 };
-using Timeline = std::vector<std::vector<TimedAction>>;  ///< of each rank
+using Timeline = std::vector<std::vector<TimedAction>>;  ///< one list for each rank
 
-/// What a stage takes for a microbatch.
+/// The time that a stage takes for a microbatch; the default unit is one forward.
 struct StageCost {
   double forward = 1, backward = 2;
 };
 
-/// When each action would run if messages took no time. @param costs  of each stage; empty: they all cost the same.
-/// @throws as check_schedule.
+/// Simulates a schedule and returns the time at which each action would run if messages took no time.
+/// @param costs  one for each stage; empty: all stages have the default cost.
+/// @throws Error as check_schedule.
 Timeline play_schedule(const Schedule& schedule, const std::vector<StageCost>& costs = {});
 
-/// The mean of each stage.
+/// Returns the mean measured cost of each stage.
 std::vector<StageCost> mean_costs(const Schedule& schedule, const Timeline& timeline);
 
-/// Share of the ranks' time in which they wait, between the first begin and the last end of all.
+/// Returns the share of the ranks' time spent waiting, between the first begin and the last end of all actions.
 double bubble_of(const Timeline& timeline);
 
-/// Why there is no such schedule: too few microbatches, chunks that it does not know.
+/// Returns the reasons why a schedule does not exist for these numbers: too few microbatches, unsupported chunks. Empty
+/// if it exists.
 std::vector<std::string> find_schedule_faults(const std::string& name, int ranks, int chunks, int64_t microbatches);
 
-/// @throws Error naming the actions: one that is missing or there twice, ranks that wait for one another for ever.
+/// Checks a schedule and returns its cost.
+/// @throws Error naming the actions, if one is missing or occurs twice, or if ranks wait for one another forever.
 ScheduleFacts check_schedule(const Schedule& schedule);
 
-/// "F0", or with several chunks "F0.1": microbatch 0 in chunk 1.
+/// Returns an action as text: "F0", or "F0.1" (microbatch 0 in chunk 1) if there are several chunks.
 std::string text_of(const Action& action, int chunks);
 
-/// A line for each rank: "rank 0: F0 F1 B0 ...".
+/// Returns the schedule as text, with a line for each rank: "rank 0: F0 F1 B0 ...".
 std::string describe(const Schedule& schedule);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// Which layers each pipeline stage has.
+// The layers of each pipeline stage.
 
 #include <cstdint>
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace athanor {
 
-/// A run of layers; with the embedding before the first, and the last norm and the output after the last of all.
+/// Consecutive layers [first, end) of a pipeline stage; the first stage also has the embedding, and the last one has
+/// the last norm and the output.
 struct StageLayers {
   int64_t first = 0, end = 0;
   bool embeds = false, has_head = false;
@@ -18,21 +19,23 @@ struct StageLayers {
   bool operator==(const StageLayers&) const = default;
 };
 
-/// Stages in the order of forward, pipeline_parallel_degree · virtual_stages of them; stage s is run by pipeline rank
-/// s % pipeline_parallel_degree as its chunk s / pipeline_parallel_degree. As pipeline_split says; where it is empty,
-/// so that the most expensive stage costs least, and of such splits the most even one, with fewer layers where more
-/// microbatches are in flight: in front. Without split faults (find_split_faults).
+/// Returns the pipeline_parallel_degree · virtual_stages stages in the order of forward. Pipeline rank
+/// s % pipeline_parallel_degree computes stage s as its chunk s / pipeline_parallel_degree. The split is
+/// pipeline_split; if that is empty, it is the split whose most expensive stage costs least, and among those the most
+/// even one, with fewer layers in the front stages, where more microbatches are in flight. The configuration must have
+/// no split faults (find_split_faults).
 std::vector<StageLayers> split_stages(const ModelConfig& model, const ParallelismConfig& parallelism);
 
-/// Those of one pipeline rank, by chunk.
+/// Returns the stages of one pipeline rank, by chunk.
 std::vector<StageLayers> stages_of(const ModelConfig& model, const ParallelismConfig& parallelism, int pipeline_rank);
 
-/// What a stage costs a token, forward FLOPs. The embedding is a look-up and costs nothing, the output what its matrix
-/// does. Stages are split once for a run, so attention is counted over max_position_embeddings tokens, or over 4,096,
-/// where a model is meant for longer sequences than it mostly trains on.
+/// Returns the forward FLOPs of a stage for one token. The embedding is a look-up and costs nothing; the output costs
+/// its matrix product. Stages are split once for a run, so attention is counted over a fixed length:
+/// max_position_embeddings tokens, but at most 4,096, since a model for longer sequences mostly trains on shorter ones.
 double stage_cost(const ModelConfig& model, const StageLayers& stage);
 
-/// What does not add up, with numbers: more stages than layers, a split of another length or sum, an empty stage.
+/// Returns a line with numbers for each fault of the split: more stages than layers, a pipeline_split with the wrong
+/// length or sum, an empty stage. Empty if there is none.
 std::vector<std::string> find_split_faults(const ModelConfig& model, const ParallelismConfig& parallelism);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// Pictures of pipelines over time: what ranks ran, or what a schedule's play says that they would.
+// Pictures of pipelines over time: the actions that ranks computed, or those of a simulated schedule.
 
 #include <string>
 
@@ -9,17 +9,19 @@ namespace athanor {
 
 struct TimelinePicture {
   std::string title;
-  /// What the axis counts: seconds as milliseconds, or forwards of a stage.
+  /// The unit of the time axis: milliseconds (of a timeline in seconds), or forwards of a stage.
   enum class Unit { kMilliseconds, kForwards } unit = Unit::kMilliseconds;
 };
 
-/// An SVG: a row for each rank, a box with its microbatch for each action, later chunks darker; gaps are bubbles.
+/// Returns an SVG with a row for each rank and a box with the microbatch's number for each action. Later chunks are
+/// darker; gaps are bubbles.
 std::string draw_timeline(const Timeline& timeline, const TimelinePicture& picture);
 
-/// "1f1b, 4 ranks, 8 microbatches: bubble 27.3%": of stages of equal cost.
+/// Returns a title with the simulated bubble for stages of equal cost: "1f1b, 4 ranks, 8 microbatches: bubble 27.3%".
 std::string schedule_title(const Schedule& schedule);
-/// "1f1b, 4 ranks, 8 microbatches: bubble 30.1%, of these stages 28.9%, of equal ones 27.3%": what was measured, what
-/// the schedule's play says of stages that take what these took on average, and of stages of equal cost.
+/// Returns a title with three bubbles: "1f1b, 4 ranks, 8 microbatches: bubble 30.1%, of these stages 28.9%, of equal
+/// ones 27.3%". The first was measured, the second is simulated with the stages' mean measured costs, and the third is
+/// simulated with stages of equal cost.
 std::string timeline_title(const Schedule& schedule, const Timeline& timeline);
 
 }  // namespace athanor

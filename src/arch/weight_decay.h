@@ -1,6 +1,6 @@
 #pragma once
-// Which parameters optimizer.no_weight_decay names. Patterns are held against the whole model's inventory: a rank of a
-// pipeline has a part of it, in which a right pattern may match nothing.
+// Checks the patterns of optimizer.no_weight_decay against the inventory of the whole model. A pipeline rank has only a
+// part of the model, in which a correct pattern may match nothing.
 
 #include <string>
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace athanor {
 
-/// A line for each pattern that matches no parameter of the model; none where all do. The model is to be resolved
-/// (model.from) before.
+/// Returns a line for each pattern that matches no parameter of the model; empty if all match. The model must be
+/// resolved (model.from) first.
 std::vector<std::string> find_unmatched_decay_patterns(const RunConfig& config);
 
 }  // namespace athanor

@@ -1,6 +1,6 @@
 #pragma once
-// A file that grows by whole records: a line of JSON, a framed event. What cannot be written whole is not there at all,
-// so that a disk that was full for a while costs records, never the ones after them.
+// A file that grows by whole records: lines of JSON, framed events. A record that cannot be written whole is left out,
+// so that a disk that is full for a while loses some records but never damages later ones.
 
 #include <filesystem>
 #include <string_view>
@@ -15,10 +15,10 @@ class AppendFile {
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  /// Hands the record to the kernel, so that it outlives this process. A record cut short is taken back.
+  /// Hands the record to the kernel, so that it outlives this process. A partially written record is removed again.
   /// @throws IoError if it could not be written whole.
   void append(std::string_view record);
-  /// Waits until the disk has it. @throws IoError
+  /// Waits until all records are on the disk. @throws IoError
   void sync();
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// What a person sees while something takes long: one line that is redrawn on a terminal, and now and then a
-// plain line where standard error is a file.
+// Progress of long work, for people: one line that is redrawn on a terminal, or an occasional plain line if standard
+// error is a file.
 
 #include <chrono>
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace athanor {
 
-/// Thread-safe. `total` and what is added to it are in `unit` ("documents", "B"); bytes are shown as MiB and so on.
+/// A thread-safe progress line. `total` and all amounts are in `unit` ("documents", "B"); bytes are shown as MiB etc.
 class ProgressBar {
  public:
   ProgressBar(std::string label, uint64_t total, std::string unit);
   ~ProgressBar();
   void add(uint64_t amount);
-  /// What was done by an earlier run: it counts as done, and nothing for the rate.
+  /// Adds an amount that an earlier process has done: it counts as done, but not for the rate.
   void skip(uint64_t amount);
   /// Ends the line; later calls do nothing.
   void finish();

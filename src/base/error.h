@@ -1,10 +1,10 @@
 #pragma once
-// What can go wrong, by whom it is mended, and the macros that say so.
+// Exceptions, by who has to act on them, and the macros that throw them.
 //
 // A message carries the numbers and the remedy: "num_heads (12) must divide hidden_size (100); set
 // model.hidden_size to a multiple of 12". Assertions are for bugs; an expected absence is std::optional.
-// There is one catch, in main: it prints the message on one line and exits with what base/failure.h makes of
-// `exit_code()`.
+// There is one catch, in main: it prints the message on one line and exits with the code that base/failure.h derives
+// from `exit_code()`.
 
 #include <fmt/core.h>
 
@@ -16,8 +16,8 @@
 
 namespace athanor {
 
-/// Base of everything we throw. `exit_code()` is what the process ends with (base/exit_codes.h), unless a run is
-/// underway that makes another of it (base/failure.h).
+/// Base of all exceptions of this project. `exit_code()` is the code that the process ends with (base/exit_codes.h),
+/// unless a training run has begun, which may change it (base/failure.h).
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, int exit_code = exit_code::kUnforeseen)
@@ -52,10 +52,10 @@ class CommError : public Error {
   explicit CommError(const std::string& message) : Error(message, exit_code::kCollective) {}
 };
 
-/// A loss, a gradient or a weight is not a number, or not the one it has to be.
+/// A loss, a gradient or a weight is not a number, or not the required one.
 class NumbersError : public Error {
  public:
-  /// @param tensor  the first that is wrong; "" where it is the loss.
+  /// @param tensor  name of the first wrong tensor; "" if it is the loss.
   NumbersError(const std::string& message, std::string tensor, int exit_code = exit_code::kNumbersEverywhere)
       : Error(message, exit_code), tensor_(std::move(tensor)) {}
   const std::string& tensor() const { return tensor_; }
@@ -64,7 +64,7 @@ class NumbersError : public Error {
   std::string tensor_;
 };
 
-/// The system refused an operation on a file; `disk_full()` tells the one case that a run survives.
+/// The system refused an operation on a file. `disk_full()` is true in the one case that a run survives.
 class IoError : public Error {
  public:
   IoError(const std::string& message, int error_number)
@@ -74,8 +74,9 @@ class IoError : public Error {
   bool disk_full() const;
 
  private:
-  /// A path that is not there, not a file or not ours to open, a disk that is full: for the user to mend, unlike one
-  /// that fails. Before a run has begun, that is; what happens to its files later is I/O that failed (base/failure.h).
+  /// True for errors that the user can correct: a path that does not exist, is not a file or may not be opened, or a
+  /// full disk (but not a failing one). This holds before a run has begun; later, errors of its files count as failed
+  /// I/O (base/failure.h).
   static bool is_for_the_user(int error_number);
 
   int error_number_;
@@ -103,7 +104,7 @@ template <class E, class... Args>
 #define ATHANOR_CHECK_DATA(condition, ...) ATHANOR_CHECK_AS(DataError, condition, __VA_ARGS__)
 #define ATHANOR_CHECK_CHECKPOINT(condition, ...) ATHANOR_CHECK_AS(CheckpointError, condition, __VA_ARGS__)
 
-/// For bugs, on in every build: what fails here is ours, never the user's.
+/// Checks for bugs, active in every build: a failure here is the program's fault, never the user's.
 #define ATHANOR_ASSERT(condition)                                                                                     \
   do {                                                                                                                \
     if (!(condition)) [[unlikely]]                                                                                    \

@@ -1,23 +1,24 @@
 #pragma once
-// What a process ends with, for launchers, schedulers and scripts. docs/exit-codes.md says what each asks of them.
+// The exit codes of a process, for launchers, schedulers and scripts. docs/exit-codes.md describes how they should
+// react to each.
 
 namespace athanor::exit_code {
 
 inline constexpr int kComplete = 0;
-inline constexpr int kUnforeseen = 1;  ///< failed in a way that nobody foresaw
+inline constexpr int kUnforeseen = 1;  ///< an unforeseen failure
 inline constexpr int kInput = 2;       ///< configuration, data, checkpoint or command line refused, nothing changed
-inline constexpr int kStoppedAndSaved = 10;    ///< as asked: run again to go on
+inline constexpr int kStoppedAndSaved = 10;    ///< stopped on request: run again to continue
 inline constexpr int kNotSaved = 11;           ///< stopped or complete, but the last save failed
 inline constexpr int kIo = 74;                 ///< data or checkpoint could not be read or written during a run
-inline constexpr int kNumbersOfANode = 75;     ///< wrong on one node alone: swap it
-inline constexpr int kNumbersEverywhere = 76;  ///< of the model or its data, wherever it is computed
+inline constexpr int kNumbersOfANode = 75;     ///< wrong numbers on one node only: replace it
+inline constexpr int kNumbersEverywhere = 76;  ///< wrong numbers on every node: model or data
 inline constexpr int kRule = 77;               ///< stopped by a rule of the configuration
 inline constexpr int kCollective = 78;         ///< a collective timed out or a peer was lost
 inline constexpr int kMemory = 79;             ///< out of memory, of host or device
-inline constexpr int kNoProgress = 124;        ///< the watchdog
-constexpr int of_signal(int number) { return 128 + number; }  ///< and saved
+inline constexpr int kNoProgress = 124;        ///< ended by the watchdog
+constexpr int of_signal(int number) { return 128 + number; }  ///< ended by a signal, and saved
 
-/// What it means in a word or two, for log/last-words.json and events.jsonl.
+/// Returns the meaning of a code in a word or two, for log/last-words.json and events.jsonl.
 constexpr const char* cause_of(int code) {
   switch (code) {
     case kComplete: return "complete";

@@ -1,5 +1,5 @@
 #pragma once
-// The line that says why a process ends, and its exit code.
+// The line that reports why a process ends, and its exit code.
 
 #include <cstdint>
 #include <exception>
@@ -10,20 +10,21 @@
 
 namespace athanor {
 
-/// What an exception comes to: its message (and remedy), the exit code, and the tensor it is about, if it is about one.
+/// Description of an exception: its message (with the remedy), the exit code, and the tensor that it concerns, if any.
 struct Failure {
   std::string message;
   int exit_code = exit_code::kUnforeseen;
   std::string tensor = {};
 };
 
-/// @param in_run  a run has begun, and every check of its start has passed: data, checkpoints and files that fail now
-///                are no longer input that is refused (2) but I/O that failed (74), whatever the system's reason.
-/// Out of memory is 79, ours or libtorch's.
+/// Returns the description of an exception. Out of memory has exit code 79, for this program's and libtorch's
+/// exceptions.
+/// @param in_run  true if a run has begun and all checks at its start have passed: failures of data, checkpoints and
+///                files then count as failed I/O (74) instead of refused input (2), for any reason the system gives.
 Failure describe_failure(const std::exception_ptr& exception, bool in_run = false);
 
-/// "rank 3 (node7): step 12: <message>"; without the rank where there is one, without the step where it is 0 or the
-/// message begins with it.
+/// Returns "rank 3 (node7): step 12: <message>". The rank is left out if there is only one, and the step if it is 0 or
+/// the message begins with it.
 std::string failure_line(const Failure& failure, const Launched& me, const std::string& host, int64_t step);
 
 }  // namespace athanor

@@ -1,12 +1,12 @@
 #pragma once
-// Named places where a test may make the program fail. Inert unless ATHANOR_FAULT arms them; a program that is armed
-// says so when it starts.
+// Fault points: named places where a test can make the program fail. They are inert unless ATHANOR_FAULT arms them; a
+// program with armed faults reports them when it starts.
 //
-// ATHANOR_FAULT="checkpoint.piece:kill@3,files.write:enospc@1+" means: the third time `checkpoint.piece` is passed
-// the process kills itself (SIGKILL); every `files.write` from the first on answers ENOSPC. Without "@N" the first pass
-// is meant. Actions: kill, term, int (signals to this process); enospc, eio (where fault_errno is called).
-// The names are those of base/fault_points.h. What computes something wrong is not played here but put into a run from
-// outside: `athanor verify --plant` (train/verify/plants/).
+// ATHANOR_FAULT="checkpoint.piece:kill@3,files.write:enospc@1+" means: the third time that `checkpoint.piece` is
+// passed, the process kills itself (SIGKILL); every `files.write` from the first on returns ENOSPC. Without "@N" the
+// fault acts at the first pass. The actions are kill, term and int (signals to this process), and enospc and eio (at
+// points that call fault_errno). The names are those of base/fault_points.h. Faults that compute wrong results are not
+// fault points; `athanor verify --plant` (train/verify/plants/) puts them into a run from outside.
 
 #include <cstdint>
 #include <string>
@@ -18,7 +18,7 @@
 namespace athanor {
 
 namespace detail {
-// Not constexpr: a compiler that meets one of these in a constant expression stops, and shows its name.
+// These are not constexpr: a compiler that finds a call of one in a constant expression stops, and shows its name.
 void no_such_line_in_base_fault_points_h();
 void its_line_in_base_fault_points_h_lacks_kAnswersErrno();
 
@@ -40,27 +40,28 @@ struct ErrnoPointName {
 };
 }  // namespace detail
 
-/// Passes a named place; kill, term and int act here. Costs a comparison where nothing is armed.
+/// Passes a fault point, at which kill, term and int act. It costs one comparison if nothing is armed.
 void fault_point(detail::PointName name);
 
-/// As fault_point; also answers the errno to pretend, or 0.
+/// As fault_point. @return the errno that the caller must simulate, or 0.
 int fault_errno(detail::ErrnoPointName name);
 
 /// One item of ATHANOR_FAULT.
 struct ArmedFault {
   std::string point;
   std::string action;
-  int64_t from = 1;      ///< the pass that is meant, from 1
-  bool onwards = false;  ///< and all after it
+  int64_t from = 1;      ///< the pass at which it acts, counted from 1
+  bool onwards = false;  ///< it also acts at all later passes
 };
 
-/// @throws ConfigError for a name that no place has (with the nearest and all), an action that there is not or that
-///         the place does not play, a count that is not a positive number, an item without a colon.
+/// Returns the items of an ATHANOR_FAULT value.
+/// @throws ConfigError for a name that no fault point has (listing the nearest and all names), an action that does not
+///         exist or that the point does not support, a count that is not a positive number, or an item without a colon.
 std::vector<ArmedFault> parse_faults(std::string_view text);
 
-/// What ATHANOR_FAULT arms in this process, on one line that says it is on purpose; empty: nothing. To be said at
-/// start.
-/// @throws ConfigError, as parse_faults.
+/// Returns the faults that ATHANOR_FAULT arms in this process, on one line which states that they are on purpose; empty
+/// if there are none. Programs must print it at start.
+/// @throws ConfigError as parse_faults.
 std::string describe_armed_faults();
 
 }  // namespace athanor

@@ -1,8 +1,8 @@
 #pragma once
-// The places at which ATHANOR_FAULT (base/fault.h) can make the program fail, each with what a failure there plays.
+// The points at which ATHANOR_FAULT (base/fault.h) can make the program fail, each with the failure that it simulates.
 //
-// A new one is a line here, in the order of names; a call of fault_point or fault_errno under a name that is not here
-// does not compile.
+// Add a new point as a line here, in the order of names. A call of fault_point or fault_errno with a name that is not
+// here does not compile.
 
 #include <string_view>
 
@@ -11,7 +11,7 @@ namespace athanor {
 struct FaultPoint {
   std::string_view name;
   std::string_view plays;
-  bool answers_errno = false;  ///< fault_errno is called there: enospc and eio are possible, beside signals
+  bool answers_errno = false;  ///< the point calls fault_errno: enospc and eio are possible in addition to signals
 };
 
 inline constexpr bool kAnswersErrno = true;
@@ -42,7 +42,7 @@ inline constexpr FaultPoint kFaultPoints[] = {
     {"train.save", "a checkpoint or a model for which there is no room", kAnswersErrno},
 };
 
-/// Null: there is none of this name.
+/// Returns the point of this name, or null if there is none.
 constexpr const FaultPoint* find_fault_point(std::string_view name) {
   for (const FaultPoint& point : kFaultPoints) {
     if (point.name == name) return &point;

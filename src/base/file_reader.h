@@ -1,6 +1,6 @@
 #pragma once
-// Bytes of a file at any place, by pread: what cannot be read is an exception that names file and byte. A mapped file
-// that is cut off, or whose disk fails, ends the process by SIGBUS instead.
+// Reads bytes at any offset of a file, by pread. A failed read throws an exception that names file and byte; with a
+// mapped file, truncation or a failing disk would end the process by SIGBUS instead.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace athanor {
 
-/// Told the bytes that were done since the last call, of long work that others wait for.
+/// Callback of long work that others wait for; it receives the number of bytes processed since the last call.
 using Worked = std::function<void(int64_t num_bytes)>;
 
-/// Any number of threads may read one at a time.
+/// Any number of threads may read from one object at the same time.
 class FileReader {
  public:
   /// @throws IoError if it cannot be opened or is a folder.
@@ -23,14 +23,14 @@ class FileReader {
   FileReader& operator=(FileReader&& other) noexcept;
 
   const std::string& path() const { return path_; }
-  /// When it was opened.
+  /// Size of the file when it was opened.
   uint64_t size() const { return size_; }
 
-  /// All of the `num_bytes` at `offset`.
-  /// @throws IoError naming path and offset if the system fails, or the file ends before.
+  /// Reads exactly `num_bytes` at `offset`.
+  /// @throws IoError naming path and offset if the read fails or the file ends before.
   void read_at(uint64_t offset, void* out, size_t num_bytes) const;
 
-  /// As many of them as there are, up to `num_bytes`. @return how many.
+  /// Reads up to `num_bytes` at `offset`, as many as the file has. @return the number of bytes read.
   size_t read_up_to(uint64_t offset, void* out, size_t num_bytes) const;
 
  private:
@@ -39,7 +39,7 @@ class FileReader {
   uint64_t size_ = 0;
 };
 
-/// An IoError as read_at throws it: for what stands in for a failing disk.
+/// Throws the IoError that read_at throws; for code that simulates a failing disk.
 [[noreturn]] void fail_reading(const std::string& path, uint64_t offset, int error_number);
 
 }  // namespace athanor

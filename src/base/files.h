@@ -1,8 +1,9 @@
 #pragma once
-// Files that are either whole or absent: read, map, and write beside then rename.
+// Files that are either whole or absent: they are written under a temporary name and then renamed. Also reads and maps
+// whole files.
 //
-// Every failure throws IoError with the path and the system's reason; a full disk is told apart
-// (IoError::disk_full), and what was half-written is removed.
+// Every failure throws IoError with the path and the system's reason. A full disk can be distinguished
+// (IoError::disk_full). Partially written files are removed.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace athanor {
 
 std::string read_file(const std::filesystem::path& path);
 
-/// A file opened for writing under a temporary name beside `path`; `commit` syncs and renames it.
+/// A file opened for writing under a temporary name in the same folder as `path`; `commit` syncs and renames it.
 /// Without `commit` the destructor removes it, so a failure leaves nothing behind.
 class AtomicFile {
  public:
@@ -39,11 +40,12 @@ class AtomicFile {
 /// Replaces `path` by `text` in one step, synced to disk.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// A folder written beside its final name, as ".<name>.tmp"; `commit` syncs every file and renames the folder.
+/// A folder written as ".<name>.tmp" next to its final path; `commit` syncs every file and renames the folder.
 /// Without `commit` the destructor removes it.
 class AtomicFolder {
  public:
-  /// @throws IoError if it cannot be made. A leftover of a killed process under the same name is removed first.
+  /// Removes what a killed process has left under the temporary name, and makes the folder.
+  /// @throws IoError if it cannot be made.
   explicit AtomicFolder(std::filesystem::path path);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
@@ -67,8 +69,8 @@ class MappedFile {
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
-  /// These bytes and a few around them will not be read soon: they leave this process, and stay in the file. Reading a
-  /// file larger than memory, released behind the reader, takes no more of it than the reader holds.
+  /// Releases the memory of these bytes and of a few around them, which will not be read soon; the file keeps them. A
+  /// reader of a file larger than memory that releases what it has read takes only the memory that it still holds.
   void release(const void* begin, size_t num_bytes) const;
 
  private:
@@ -76,7 +78,7 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-/// Bytes that may still be written to the file system that holds `path` (or its nearest existing parent).
+/// Returns the bytes that may still be written to the file system of `path` (or of its nearest existing parent).
 uint64_t free_disk_bytes(const std::filesystem::path& path);
 
 }  // namespace athanor

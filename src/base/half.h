@@ -1,5 +1,5 @@
 #pragma once
-// bfloat16 as its 16 bits. Every cast rounds to nearest, ties to even.
+// bfloat16 numbers as their 16 bits. Conversion from float rounds to nearest, ties to even.
 
 #include <bit>
 #include <cstdint>

@@ -1,5 +1,5 @@
 #pragma once
-// Content hashes: XXH3, 128 bits, as 32 hexadecimal digits. They find damage, not malice.
+// Content hashes: XXH3 with 128 bits, as 32 hexadecimal digits. They detect damage, not malice.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,11 +27,11 @@ class Hasher {
 std::string hash_hex(const void* data, size_t num_bytes);
 inline std::string hash_hex(std::string_view text) { return hash_hex(text.data(), text.size()); }
 
-/// Reads the whole file, and tells `worked` the bytes as it goes.
+/// Returns the hash of a whole file, and reports the bytes to `worked` while it reads.
 /// @throws IoError naming the byte that cannot be read.
 std::string hash_file(const std::filesystem::path& path, const Worked& worked = {});
 
-/// 64 bits for keys (random streams, hash tables); stable over versions and machines.
+/// Returns a 64-bit hash for keys (random streams, hash tables), stable over versions and machines.
 uint64_t hash_u64(std::string_view text, uint64_t seed = 0);
 
 }  // namespace athanor

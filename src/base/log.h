@@ -1,5 +1,5 @@
 #pragma once
-// Lines for people, on standard error. What a program reads (step lines, results) goes to standard output.
+// Log lines for people, on standard error. Output for programs (step lines, results) goes to standard output.
 
 #include <fmt/core.h>
 
@@ -9,11 +9,11 @@ namespace athanor::log {
 
 enum class Level { kDebug, kInfo, kWarn, kError };
 
-/// Lines below `level` are dropped. Default: kInfo, or what ATHANOR_LOG says (debug, info, warn, error).
+/// Drops lines below `level`. The default is kInfo, or the value of ATHANOR_LOG (debug, info, warn, error).
 void set_level(Level level);
 
-/// Also appends every line to `path` (a run's log/ folder), first those that were said until now and went into no file
-/// yet; an empty path ends that.
+/// Also appends every line to the file `path` (in a run's log/ folder), beginning with the latest lines (at most 1,000)
+/// that were logged before the first call. An empty path ends this.
 void also_to_file(const std::string& path);
 
 void line(Level level, std::string_view text);

@@ -1,17 +1,17 @@
 #pragma once
-// The types of numbers that training computes in: what they are called, and which this machine is fast in.
+// The number types that training computes in: their names, and the machine's support for bfloat16.
 
 #include <filesystem>
 #include <string>
 
 namespace athanor {
 
-/// "bf16" → "bfloat16", "fp32" → "float32"; any other name as it is.
+/// Returns "bfloat16" for "bf16", "float32" for "fp32", and any other name unchanged.
 std::string canonical_type_name(const std::string& name);
 
-/// Whether this machine's CPU multiplies bfloat16 by instructions of its own (AVX512-BF16, AMX-BF16, Arm's BF16), as
-/// far as the kernel lets it. Without them bf16 is emulated, and slower than fp32. ATHANOR_FAST_BF16 = 0 or 1 answers
-/// instead, so that one machine can try both.
+/// Returns true if this machine's CPU has instructions to multiply bfloat16 (AVX512-BF16, AMX-BF16, Arm's BF16) and the
+/// kernel permits them. Without them bf16 is emulated, and slower than fp32. ATHANOR_FAST_BF16 = 0 or 1 overrides the
+/// result, so that both can be tried on one machine.
 bool has_fast_bf16(const std::filesystem::path& cpuinfo = "/proc/cpuinfo");
 
 }  // namespace athanor

@@ -1,6 +1,6 @@
 #pragma once
-// What this process has and may have: memory, processors, the machine's name. Linux; all figures are its own, without
-// other processes of the run.
+// Resources of this process: memory, processors, and the machine's name. Linux only. All figures are those of this
+// process, without other processes of the run.
 
 #include <cstdint>
 #include <filesystem>
@@ -8,24 +8,25 @@
 
 namespace athanor {
 
-/// Where the kernel tells it. Tests lay out other folders.
+/// The folders in which the kernel publishes these figures. Tests pass other folders.
 struct KernelFolders {
   std::filesystem::path proc = "/proc", cgroup = "/sys/fs/cgroup";
 };
 
-/// Memory of this process that is in RAM now, and the most there ever was. 0 where the kernel does not say.
+/// Return the bytes of this process that are in RAM now, and the peak so far; 0 if the kernel does not report it.
 uint64_t resident_bytes();
 uint64_t peak_resident_bytes();
 
-/// Memory that may still be taken without swapping: what the machine has available, or less where a control group (a
-/// container, a batch job) allows less. Page cache counts as available in both.
+/// Returns the bytes that may still be allocated without swapping: the machine's available memory, or less if a control
+/// group (a container, a batch job) allows less. Page cache counts as available in both.
 uint64_t available_memory_bytes(const KernelFolders& folders = {});
 
-/// Processors this process may run on: its affinity, or fewer where a control group's quota allows fewer. At least 1.
+/// Returns the number of processors that this process may run on: its affinity, or fewer if a control group's quota
+/// allows fewer. At least 1.
 int cpu_count(const KernelFolders& folders = {});
 
-/// How many threads to start where `wanted` were asked for by the setting `name`; 0 means cpu_count().
-/// @throws ConfigError, with the number of processors, for more than they could ever make use of.
+/// Returns the number of threads to start if the setting `name` has the value `wanted`; 0 means cpu_count().
+/// @throws ConfigError, with the number of processors, for more threads than these could ever use.
 int thread_count(const char* name, int64_t wanted);
 
 std::string host_name();

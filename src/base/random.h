@@ -1,9 +1,9 @@
 #pragma once
 // Random numbers as a function of counters: no generator, no hidden state.
 //
-// A number is drawn from (key, index); the key from (seed, name). So a tensor's element does not depend on who draws
-// it or in which order, and a run can be cut anywhere. Philox4x32-10: Salmon et al., "Parallel random numbers: as easy
-// as 1, 2, 3", SC 2011.
+// A number is a function of (key, index), and the key of (seed, name). So a tensor's element does not depend on the
+// rank that draws it or on the order of draws, and a run can be interrupted anywhere. Philox4x32-10: Salmon et al.,
+// "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 
 #include <array>
 #include <cstdint>
@@ -16,16 +16,16 @@ class CounterRandom {
  public:
   CounterRandom(uint64_t seed, std::string_view name);
 
-  /// 128 random bits for `index`.
+  /// Returns 128 random bits for `index`.
   std::array<uint32_t, 4> bits(uint64_t index) const;
   uint64_t u64(uint64_t index) const;
-  /// In [0, 1), 53 bits.
+  /// Returns a number in [0, 1) with 53 random bits.
   double uniform(uint64_t index) const;
-  /// Standard normal, by Box-Muller; element i uses half of block i / 2.
+  /// Returns a standard normal number, by Box-Muller; element i uses half of block i / 2.
   double normal(uint64_t index) const;
-  /// normal(begin), …, normal(end − 1) · scale as fp32 into out[0…], the same values at half the cost.
+  /// Writes normal(i) · scale for i in [begin, end) to `out` as fp32: the same values at half the cost.
   void fill_normal(float* out, uint64_t begin, uint64_t end, double scale) const;
-  /// In [0, bound), without modulo bias worth the name (bound well below 2^64).
+  /// Returns a number in [0, bound), with negligible modulo bias if bound is well below 2^64.
   uint64_t below(uint64_t index, uint64_t bound) const;
 
  private:
@@ -42,7 +42,7 @@ class Permutation {
   Permutation(uint64_t size, uint64_t seed, std::string_view name);
   uint64_t size() const { return size_; }
   uint64_t operator()(uint64_t index) const;
-  /// The index that maps to `value`.
+  /// Returns the index that maps to `value`.
   uint64_t inverse(uint64_t value) const;
 
  private:

@@ -1,35 +1,36 @@
 #pragma once
-// How a process is asked to stop: the first SIGTERM or SIGINT lets it come to a good end, a second one ends it at once.
-// And how it lives on where nobody reads what it prints.
+// Signals that ask a process to stop: the first SIGTERM or SIGINT lets it finish properly, a second one ends it at
+// once. Also keeps a process alive if the reader of its output is gone.
 
 #include <csignal>
 #include <optional>
 
 namespace athanor {
 
-/// Listens while it lives, then restores what was there before. One at a time in a process: signals belong to the
-/// process, so the flag does too.
+/// Catches the signals during its lifetime, then restores the previous handlers. Only one may exist at a time, because
+/// signals, and so the flag, belong to the process.
 ///
-/// SIGINT is caught even where it came in ignored (a shell's background job): whoever sends it means this process.
+/// SIGINT is caught even if it was ignored at start (in a shell's background job), because its sender means this
+/// process.
 class SignalGuard {
  public:
-  /// `what_follows` is said when the first signal comes: "finishing the step and saving". It must outlive the guard.
-  /// Among the ranks of a job nothing is: when one has failed its launcher sends SIGTERM to the others, and the line
-  /// that says why is to stay the last.
+  /// @param what_follows  printed when the first signal arrives: "finishing the step and saving". It must outlive the
+  ///                      guard. Ranks of a job print nothing: when one of them has failed, the launcher sends SIGTERM
+  ///                      to the others, and the line that reports the failure must stay the last.
   explicit SignalGuard(const char* what_follows);
   ~SignalGuard();
   SignalGuard(const SignalGuard&) = delete;
   SignalGuard& operator=(const SignalGuard&) = delete;
 
-  /// The first signal that came since construction. After it, the next one exits with 128 + its number.
+  /// Returns the first signal since construction. After it, the next signal exits with 128 + its number.
   std::optional<int> stop_signal() const;
 
  private:
   struct sigaction old_term_, old_int_;
 };
 
-/// While it lives, writing to a pipe whose reader is gone is an error of that write (EPIPE) rather than the end of the
-/// process: a terminal that was closed, or a `tee` that a Ctrl-C ended, must not cost a run its last steps.
+/// During its lifetime, a write to a pipe without a reader fails with EPIPE instead of ending the process: a terminal
+/// that was closed, or a `tee` that a Ctrl-C ended, must not cost a run its last steps.
 class BrokenPipeGuard {
  public:
   BrokenPipeGuard();

@@ -1,6 +1,6 @@
 #pragma once
-// What this process might run on before OpenMP was loaded: with OMP_PROC_BIND or OMP_PLACES that binds the thread that
-// loads it to one processor, which would then look like all there is.
+// The processors that this process could run on before OpenMP was loaded. With OMP_PROC_BIND or OMP_PLACES, OpenMP
+// binds the thread that loads it to one processor, so that later queries would find only that one.
 
 #include <sched.h>
 
@@ -8,10 +8,10 @@ namespace athanor {
 
 struct StartProcessors {
   cpu_set_t affinity;
-  int count = 1;  ///< of them, or fewer where a control group's quota allows fewer (cpu_count)
+  int count = 1;  ///< number of these, or fewer if a control group's quota allows fewer (cpu_count)
 };
 
-/// As it was at the first call, which is to come before the first library that needs OpenMP.
+/// Returns the state at the first call, which must come before the first library that needs OpenMP is loaded.
 const StartProcessors& start_processors();
 
 }  // namespace athanor

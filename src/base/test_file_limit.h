@@ -1,5 +1,6 @@
 #pragma once
-// For tests: a disk that fills up in the middle of a record. The kernel writes what fits and refuses the rest.
+// Test helper that simulates a disk which fills up in the middle of a record: the kernel writes what fits and refuses
+// the rest.
 
 #include <sys/resource.h>
 
@@ -7,7 +8,7 @@
 
 namespace athanor {
 
-/// Files of this process may not grow beyond `bytes` while it lives.
+/// During its lifetime, files of this process cannot grow beyond `bytes`.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : old_handler_(::signal(SIGXFSZ, SIG_IGN)) {

@@ -1,5 +1,5 @@
 #pragma once
-// Small things about text: figures for people, the nearest name to a mistyped one, UTF-8.
+// Text utilities: figures for people, the nearest name to a mistyped one, UTF-8.
 
 #include <cstdint>
 #include <optional>
@@ -24,25 +24,25 @@ std::string format_flop_rate(double flops_per_second);
 /// 3723.4 s → "1:02:03".
 std::string format_duration(double seconds);
 
-/// The candidate with the smallest edit distance to `name`, if that is close enough to be a typing error.
+/// Returns the candidate with the smallest edit distance to `name`, if that is small enough for a typing error.
 std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
-/// ` (did you mean "x"?)`, or nothing.
+/// Returns ` (did you mean "x"?)`, or "" if no candidate is near.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
 
 /// "a, b, c".
 std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
-/// The offset of the first byte that is not well-formed UTF-8 (Unicode 15, table 3-7), or none.
+/// Returns the offset of the first byte that is not well-formed UTF-8 (Unicode 15, table 3-7), or nothing.
 std::optional<size_t> find_invalid_utf8(std::string_view text);
 
 /// Appends `code_point` (at most 0x10FFFF) to `out` as UTF-8.
 void append_utf8(std::string& out, uint32_t code_point);
 
-/// `text` on one line: control characters as \n, \t or \x1f. For names that come from a user's file.
+/// Returns `text` on one line, with control characters as \n, \t or \x1f. For names that come from a user's file.
 std::string printable(std::string_view text);
 
-/// Does `text` match `pattern`, where `*` stands for any characters and `?` for one?
+/// True if `text` matches `pattern`, in which `*` matches any characters and `?` exactly one.
 bool matches_wildcard(std::string_view pattern, std::string_view text);
 
 }  // namespace athanor

@@ -1,6 +1,6 @@
 #pragma once
-// How many threads a process computes with where nobody set a number: what it may run on, what its environment asks
-// for, and what is left of that where several ranks share a host.
+// The default number of threads that a process computes with: it follows from the processors that the process may run
+// on, its environment, and the number of ranks that share the host.
 
 #include <cstdint>
 #include <optional>
@@ -8,28 +8,28 @@
 
 namespace athanor {
 
-/// What bears on the number.
+/// The limits that determine the number of threads.
 struct ThreadLimits {
-  int processors = 1;     ///< that this process may run on: its affinity and its control groups' quota
-  int of_host = 1;        ///< that any rank of this host may run on; a quota is all ranks' together
-  int ranks_of_host = 1;  ///< this one among them
+  int processors = 1;     ///< processors that this process may run on: its affinity and its control groups' quota
+  int of_host = 1;        ///< processors that any rank of this host may run on; all ranks share a quota
+  int ranks_of_host = 1;  ///< number of ranks on this host, this one included
   std::optional<int> omp_num_threads = {}, slurm_cpus_per_task = {};
 };
 
 struct ThreadShare {
   int threads = 1;
-  bool asked_for = false;  ///< by somebody, who is not to be second-guessed
+  bool asked_for = false;  ///< the user asked for this number, so it must not be changed
   std::string why;         ///< completes "2 threads: …"
 };
 
-/// What this process finds, as the only rank of its host.
+/// Returns the limits that this process finds, as if it were the only rank of its host.
 ThreadLimits find_thread_limits();
 
-/// OMP_NUM_THREADS is taken as far as there are processors: more threads than those only wait for each other. Without
-/// it, this rank's even share of the host's processors, of which SLURM_CPUS_PER_TASK may leave fewer.
+/// Returns OMP_NUM_THREADS, but at most the number of processors, since more threads only wait for each other. Without
+/// OMP_NUM_THREADS it returns this rank's even share of the host's processors, or SLURM_CPUS_PER_TASK if that is less.
 ThreadShare share_threads(const ThreadLimits& limits);
 
-/// The first number of a list as OpenMP reads it ("4,2"), or none.
+/// Returns the first number of a list as OpenMP reads it ("4,2"), or nothing.
 std::optional<int> parse_thread_count(const char* text);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// Element types as safetensors files name them, shapes as numbers that have been checked, and widening to fp32.
+// Element types as safetensors files name them, shapes with checked element counts, and widening to fp32.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,20 +15,21 @@ using Shape = std::vector<int64_t>;
 
 enum class Dtype { kBool, kU8, kI8, kF8E4M3, kF8E5M2, kU16, kI16, kF16, kBF16, kU32, kI32, kF32, kU64, kI64, kF64 };
 
-/// "F32", "BF16", ...
+/// Returns the type's name: "F32", "BF16", ...
 const char* dtype_name(Dtype dtype);
 std::optional<Dtype> dtype_from_name(std::string_view name);
-/// Bytes of one element.
+/// Returns the bytes of one element.
 uint64_t dtype_size(Dtype dtype);
 
-/// The product, 1 for a scalar; none if a dimension is negative or the non-zero ones overflow 2^63-1 elements.
+/// Returns the product of the dimensions, 1 for a scalar; none if a dimension is negative or the non-zero ones overflow
+/// 2^63-1 elements.
 std::optional<int64_t> num_elements(std::span<const int64_t> shape);
 
-/// "[16, 128, 256]".
+/// Returns the shape as text: "[16, 128, 256]".
 std::string shape_text(std::span<const int64_t> shape);
 
-/// Widens `count` elements at `source` (of any alignment) to fp32, exactly, except that F64 is rounded.
-/// @return false, and nothing is written, if `dtype` is not one of F32, BF16, F16, F64.
+/// Widens `count` elements at `source` (of any alignment) to fp32. This is exact, except that F64 is rounded.
+/// @return false if `dtype` is not one of F32, BF16, F16, F64; then nothing is written.
 bool widen_to_float(Dtype dtype, const std::byte* source, int64_t count, float* out);
 
 float f16_to_float(uint16_t bits);

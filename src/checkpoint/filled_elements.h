@@ -1,5 +1,5 @@
 #pragma once
-// Which elements of a slice are filled: a bit for each, a thirty-second of their memory.
+// Records which elements of a slice are filled: one bit each, a thirty-second of their memory.
 
 #include <algorithm>
 #include <bit>
@@ -12,7 +12,7 @@ class FilledElements {
  public:
   explicit FilledElements(int64_t count) : words_(static_cast<size_t>((count + 63) / 64)), count_(count) {}
 
-  /// Answers how many of [first, first + count) were not filled before; fills them.
+  /// Fills [first, first + count) and returns how many of these elements were not filled before.
   int64_t fill(int64_t first, int64_t count) {
     int64_t fresh = 0;
     for (int64_t at = first, end = first + count; at < end;) {
@@ -27,7 +27,7 @@ class FilledElements {
     return fresh;
   }
   int64_t num_missing() const { return count_ - num_filled_; }
-  /// There must be one.
+  /// Returns the first element that is missing. There must be one.
   int64_t first_missing() const {
     const auto word = std::find_if(words_.begin(), words_.end(), [](uint64_t w) { return ~w != 0; });
     return (word - words_.begin()) * 64 + std::countr_one(*word);

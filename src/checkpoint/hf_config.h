@@ -1,8 +1,8 @@
 #pragma once
-// config.json of `transformers` folders, read into our model configuration and written from it.
+// Reads config.json of `transformers` folders into our model configuration, and writes it from that.
 //
-// Versions 4 and 5 differ: `rope_theta` and `torch_dtype` became `rope_parameters` and `dtype`. Both are read; what is
-// written, both read.
+// Versions 4 and 5 of transformers differ: `rope_theta` and `torch_dtype` became `rope_parameters` and `dtype`. We read
+// both forms, and both versions can read what we write.
 
 #include <cstdint>
 #include <filesystem>
@@ -18,18 +18,19 @@ namespace athanor {
 
 struct HfConfig {
   ModelConfig model;
-  /// Token ids; of several ends of text the first.
+  /// Token ids; if there are several ends of text, the first.
   std::optional<int64_t> bos_token_id, eos_token_id, pad_token_id;
   double router_aux_loss_coef = 0.01;
-  RouterRows router_bias;  ///< of a run of ours; config.json has no place for it, so that such a model is not exported
+  RouterRows router_bias;  ///< of a run of ours; config.json has no place for it, so such a model is not exported
 };
 
-/// @throws CheckpointError that names everything at once: what is missing, of a wrong type or impossible, and every
-///         option that we do not compute (rope_scaling, attention_bias, hidden_act other than silu, ...).
+/// Reads config.json.
+/// @throws CheckpointError that names everything at once: members that are missing, of a wrong type or impossible, and
+/// every option that we do not compute (rope_scaling, attention_bias, hidden_act other than silu, ...).
 HfConfig parse_hf_config(std::string_view text, const std::string& where);
 HfConfig read_hf_config(const std::filesystem::path& path);
 
-/// The text of config.json for weights stored as `dtype` (F32 or BF16).
+/// Returns the text of config.json for weights stored as `dtype` (F32 or BF16).
 std::string hf_config_text(const HfConfig& config, Dtype dtype);
 
 }  // namespace athanor

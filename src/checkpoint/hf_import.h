@@ -1,5 +1,5 @@
 #pragma once
-// Reads a `transformers` folder: config.json and the weights of one or several safetensors files, as our parameters.
+// Reads a `transformers` folder as our parameters: config.json and the weights of one or several safetensors files.
 
 #include <filesystem>
 #include <map>
@@ -15,23 +15,24 @@ namespace athanor {
 
 class HfFolder {
  public:
-  /// Opens and checks everything but the weights' values.
-  /// @throws CheckpointError that names all missing, unexpected and mis-shaped tensors at once, or the damaged file.
+  /// Opens the folder and checks everything but the weights' values.
+  /// @throws CheckpointError that names missing, unexpected and mis-shaped tensors together (many are cut off with "and
+  /// N more"), or the damaged file.
   static HfFolder open(const std::filesystem::path& folder);
 
   const HfConfig& config() const { return config_; }
   const ModelConfig& model() const { return config_.model; }
-  /// Every parameter, in the order of the inventory, experts stacked.
+  /// Returns every parameter, in the order of the inventory, experts stacked.
   const std::vector<ParameterSpec>& parameters() const { return parameters_; }
 
-  /// Elements [first, first + out.size()), row-major, of a logical parameter, as fp32 from whatever is stored.
-  /// Thread-safe.
+  /// Reads elements [first, first + out.size()), row-major, of a logical parameter, converted to fp32 from the stored
+  /// type. Thread-safe.
   void read(const std::string& name, int64_t first, std::span<float> out) const;
-  /// All of it; `out` has room for the parameter.
+  /// Reads the whole parameter; `out` has room for it.
   void read(const std::string& name, float* out) const;
 
  private:
-  /// A run of a logical parameter's elements, `count` long, in a stored tensor.
+  /// A run of `count` elements of a logical parameter in a stored tensor.
   struct Segment {
     const SafetensorsFile* file;
     std::string tensor;
@@ -46,7 +47,8 @@ class HfFolder {
   void open_files(const std::filesystem::path& folder);
   void locate_parameters(const std::string& where);
   Located locate(const ParameterSpec& parameter, std::vector<std::string>& problems);
-  /// The file that holds the tensor, noting that it is used; null, and a problem, if it is missing or does not fit.
+  /// Returns the file that holds the tensor and marks the tensor as used; null, with a problem added, if it is missing
+  /// or does not fit.
   const SafetensorsFile* claim(const std::string& name, const Shape& shape, std::vector<std::string>& problems);
 
   HfConfig config_;
@@ -60,7 +62,7 @@ class HfFolder {
   std::map<std::string, Located> located_;
 };
 
-/// Is this a folder that HfFolder might open?
+/// Returns true if HfFolder might be able to open this folder.
 bool is_hf_folder(const std::filesystem::path& folder);
 
 }  // namespace athanor

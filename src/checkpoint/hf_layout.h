@@ -1,5 +1,6 @@
 #pragma once
-// How our logical parameters lie in `transformers` folders: the same names, but each expert by itself.
+// Maps our logical parameters to the tensors of `transformers` folders: they have the same names, but each expert is
+// stored separately.
 
 #include <string>
 #include <vector>
@@ -18,12 +19,14 @@ struct HfTensor {
   Shape shape;
 };
 
-/// The tensors on disk that, one after the other, hold the parameter's elements: E of them for experts, else itself.
+/// Returns the tensors on disk that, one after the other, hold the parameter's elements: one for each of the E experts
+/// of an expert parameter, otherwise the parameter itself.
 std::vector<HfTensor> hf_tensors(const ParameterSpec& parameter);
 
-/// Some folders fuse an expert layer's gate_proj and up_proj into "...experts.gate_up_proj" [E, 2F, D] and stack
-/// "...experts.down_proj" [E, D, F]. The fused tensor's name for `parameter`, and where its first expert's rows begin
-/// and how many elements lie from one expert to the next; empty for what is no expert.
+/// A fused tensor that holds a parameter. Some folders fuse an expert layer's gate_proj and up_proj into
+/// "...experts.gate_up_proj" [E, 2F, D] and stack "...experts.down_proj" [E, D, F]. `first` is the element at which the
+/// first expert's rows begin, `stride` the number of elements from one expert to the next. Empty if the parameter is
+/// not of experts.
 struct HfFused {
   HfTensor tensor;
   int64_t first = 0, stride = 0;

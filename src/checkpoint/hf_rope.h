@@ -1,6 +1,6 @@
 #pragma once
-// Rotary positions in config.json: `rope_theta` and `rope_scaling` in version 4 of `transformers`, `rope_parameters` in
-// version 5.
+// Reads and writes rotary positions in config.json: `rope_theta` and `rope_scaling` in version 4 of `transformers`,
+// `rope_parameters` in version 5.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,8 +10,9 @@
 
 namespace athanor {
 
-/// Reads whichever a version wrote into `model`'s rope_theta and rope_scaling; as there, rope_scaling goes before
-/// rope_parameters. Needs the model's max_position_embeddings. What is wrong or not computed goes to `problems`.
+/// Reads the members of either version into `model`'s rope_theta and rope_scaling; as in transformers, rope_scaling
+/// takes precedence over rope_parameters. The model's max_position_embeddings must be set. Faults and what we do not
+/// compute are added to `problems`.
 void read_hf_rope(const nlohmann::json& config, ModelConfig& model, std::vector<std::string>& problems);
 
 /// Writes the members of both versions.

@@ -1,6 +1,6 @@
 #pragma once
-// What the parser tells while it reads (its SAX interface), turned into one whole value or into records. Each event
-// costs the same however much was read before: the parser's own callbacks look through all of a list at each item.
+// Turns the JSON parser's events (its SAX interface) into one whole value or into records. Each event costs the same
+// however much was read before: the parser's own callbacks would search all of a list at each item.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -12,12 +12,12 @@
 
 namespace athanor {
 
-/// One value, from its events. A key that stands twice in an object throws.
+/// Builds one value from its events. Throws if a key occurs twice in an object.
 class JsonBuilder {
  public:
   explicit JsonBuilder(const std::string& where) : where_(where) {}
   bool busy() const { return !open_.empty(); }
-  void put(nlohmann::json value);  ///< a text, a number, ...
+  void put(nlohmann::json value);  ///< a scalar: a text, a number, ...
   void open(nlohmann::json empty_list_or_object) { open_.push_back(place(std::move(empty_list_or_object))); }
   void key(const std::string& key);
   void close() { open_.pop_back(); }
@@ -28,11 +28,11 @@ class JsonBuilder {
 
   const std::string& where_;
   nlohmann::json root_;
-  std::vector<nlohmann::json*> open_;  // each holds the next; none grows while a later one is open
-  nlohmann::json* member_ = nullptr;   // of the innermost object, whose value comes next
+  std::vector<nlohmann::json*> open_;  // each contains the next; none grows while a later one is open
+  nlohmann::json* member_ = nullptr;   // of the innermost object; its value comes next
 };
 
-/// The parser's handler. With a taker, records; without, one whole value.
+/// The parser's handler. With a taker it makes records, without one a whole value.
 class JsonEvents {
  public:
   using Json = nlohmann::json;
@@ -72,7 +72,7 @@ class JsonEvents {
   Json whole_;
   At at_ = At::kOutside, after_record_ = At::kMembers;
   int depth_ = 0;
-  std::string key_;  // of the outermost object, whose value is read
+  std::string key_;  // of the outermost object; its value is being read
   JsonTaker::Form form_ = JsonTaker::Form::kValue;
   std::unordered_set<std::string> keys_;  // of the outermost object
   JsonRecord record_;

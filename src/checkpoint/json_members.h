@@ -1,5 +1,5 @@
 #pragma once
-// Typed members of a JSON object that others wrote, with everything that is wrong with them collected.
+// Reads typed members of a JSON object from an outside source, and collects all of its faults.
 
 #include <fmt/core.h>
 
@@ -12,10 +12,10 @@
 
 namespace athanor {
 
-/// Sizes beyond it are no model's.
+/// No model has sizes beyond it.
 inline constexpr int64_t kMaxSize = int64_t{1} << 31;
 
-/// Reads members of one object and collects what is wrong with them. A member that is null is as good as absent.
+/// Reads members of one object and collects their faults. A member that is null counts as absent.
 class JsonMembers {
  public:
   JsonMembers(const nlohmann::json& object, std::vector<std::string>& problems)
@@ -25,7 +25,7 @@ class JsonMembers {
     const auto found = object_.find(key);
     return found == object_.end() || found->is_null() ? nullptr : &*found;
   }
-  /// From `low` to kMaxSize; `fallback` (transformers' default) if absent.
+  /// Returns a whole number from `low` to kMaxSize; `fallback` (transformers' default) if the member is absent.
   int64_t size(const char* key, int64_t fallback, int64_t low = 1) {
     const auto* value = find(key);
     if (!value) return fallback;
@@ -47,7 +47,7 @@ class JsonMembers {
     complain(key, *value, "true or false");
     return fallback;
   }
-  /// An option of which we compute one value only.
+  /// Adds a problem if the option has any value but the one that we compute.
   void only(const char* key, const nlohmann::json& supported) {
     const auto* value = find(key);
     if (value && *value != supported) {
@@ -57,7 +57,7 @@ class JsonMembers {
   void absent(const char* key) {
     if (const auto* value = find(key)) problems_.push_back(fmt::format("{} = {} is not supported", key, shown(*value)));
   }
-  /// Layers and the like; empty if absent.
+  /// Returns a list of indices, such as layer numbers; empty if the member is absent.
   std::vector<int64_t> indices(const char* key) {
     const auto* value = find(key);
     if (!value) return {};
@@ -68,7 +68,8 @@ class JsonMembers {
     complain(key, *value, "a list of whole numbers");
     return {};
   }
-  /// The first of a list; `fallback` if there is no such member, none if it is null.
+  /// Returns a token id, the first one of a list; `fallback` if there is no such member, none if it is null or
+  /// negative.
   std::optional<int64_t> token_id(const char* key, std::optional<int64_t> fallback) {
     if (!object_.contains(key)) return fallback;
     const auto* value = find(key);

@@ -1,6 +1,6 @@
 #pragma once
-// JSON of millions of small objects, handed over one after the other, so that neither time nor memory grows faster than
-// the text: a manifest's pieces, a safetensors header's tensors.
+// Reads JSON with millions of small objects and hands them over one after the other, so that neither time nor memory
+// grows faster than the text. It is for a manifest's pieces and the tensors of a safetensors header.
 
 #include <cstdint>
 #include <functional>
@@ -11,20 +11,21 @@
 
 namespace athanor {
 
-/// An object whose members are texts, whole numbers and short lists of whole numbers. Others are read past: what they
-/// hold is not kept. One record is filled again and again, so that reading the next allocates nothing.
+/// An object whose members are texts, whole numbers and short lists of whole numbers. Members of other types are read,
+/// but their values are not kept. One record is filled again and again, so that reading the next allocates nothing.
 class JsonRecord {
  public:
-  static constexpr size_t kMaxMembers = 16;  // ours have 8; a bound keeps the search for a key short
+  static constexpr size_t kMaxMembers = 16;  // our objects have 8; a limit keeps the search for a key short
   static constexpr size_t kMaxList = 64;     // dims of a shape
 
-  /// @throws CheckpointError "\"dtype\" must be a string, found number", without a place: the caller knows it.
+  /// Return the member of this type.
+  /// @throws CheckpointError such as "\"dtype\" must be a string, found number", without a place: the caller knows it.
   const std::string& text(std::string_view key) const;
-  /// From 0 to 2^63-1.
+  /// Returns a number from 0 to 2^63-1.
   int64_t size(std::string_view key) const;
   const std::vector<int64_t>& sizes(std::string_view key) const;
 
-  /// For who fills it. A key that stands twice, or one too many, throws CheckpointError.
+  /// Fill the record. `key` throws CheckpointError for a repeated key, or for more keys than kMaxMembers.
   void clear() { num_members_ = 0; }
   void key(std::string_view key);
   void set_text(std::string_view text);
@@ -51,25 +52,26 @@ class JsonRecord {
   size_t num_members_ = 0;
 };
 
-/// Takes the members of a text's outermost object, in order. Each may throw; reading ends then.
+/// Takes the members of a text's outermost object, in order. Each function may throw, which ends the reading.
 class JsonTaker {
  public:
   enum class Form {
-    kValue,   ///< whole
+    kValue,   ///< as one whole value
     kRecord,  ///< an object, as a record
-    kRecords  ///< a list of objects, a record each
+    kRecords  ///< a list of objects, one record each
   };
   virtual ~JsonTaker() = default;
-  /// How it wants the member `key`, whose value comes next.
+  /// Returns the form in which it takes the member `key`, whose value comes next.
   virtual Form form_of(const std::string& key) = 0;
   virtual void take_record(const std::string& key, const JsonRecord& record) = 0;
-  /// A value asked for whole; or the member, or an item of its list, that is not the object asked for.
+  /// Takes a value that was asked for as a whole; also a member, or an item of its list, that is not the object asked
+  /// for.
   virtual void take_value(const std::string& key, nlohmann::json value) = 0;
 };
 
-/// Reads `text`, which must be one object, as strictly as parse_strict_json does (strict_json.h). Time and, beyond what
-/// the taker keeps, memory are linear in the text.
-/// @param behind  called about every MiB with the number of bytes that are read and not looked at again.
+/// Reads `text`, which must be one object, as strictly as parse_strict_json does (strict_json.h). Time is linear in the
+/// text, and so is memory in addition to what the taker keeps.
+/// @param behind  called about every MiB with the number of bytes that have been read and are not needed again.
 /// @throws CheckpointError with `where`, and the byte counted from `first_byte`.
 void read_json_records(std::string_view text, const std::string& where, uint64_t first_byte, JsonTaker& taker,
                        const std::function<void(size_t)>& behind = {});

@@ -9,7 +9,7 @@
 
 namespace athanor {
 
-/// Of `num_pieces` pieces: tensors of a large model, cut into a piece for each of its ranks.
+/// Returns a manifest of `num_pieces` pieces: tensors of a large model, each cut into one piece for each of its ranks.
 inline Manifest large_manifest(int64_t num_pieces) {
   constexpr int64_t kPieceElements = 4096, kPiecesOfTensor = 512, kPiecesOfFile = 64;
   Manifest manifest;

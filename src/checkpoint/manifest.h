@@ -1,13 +1,14 @@
 #pragma once
-// What a checkpoint folder holds: manifest.json beside safetensors files.
+// The contents of a checkpoint folder: manifest.json and safetensors files.
 //
 // Logical fp32 tensors are named KIND/NAME with the parameter's logical name: "master/model.norm.weight",
-// "exp_avg/model.norm.weight", "exp_avg_sq/model.norm.weight". Each is stored as pieces: a piece is a slice of it, its
-// elements lie as fp32 from `byte_offset` on in `file`, and `hash` (base/hash.h) is that of these bytes. The pieces of
-// a tensor hold every element once. In its file a piece is a 1-D F32 tensor named KIND/NAME#N.
+// "exp_avg/model.norm.weight", "exp_avg_sq/model.norm.weight". Each is stored as pieces. A piece is a slice of the
+// tensor; its elements are stored as fp32 from `byte_offset` on in `file`, and `hash` (base/hash.h) is the hash of
+// these bytes. The pieces of a tensor hold every element once. In its file a piece is a 1-D F32 tensor named
+// KIND/NAME#N.
 //
-// The file's first line gives the hash of every byte after that line, so that a damaged manifest is noticed; "pieces"
-// stands behind everything else:
+// The manifest's first line gives the hash of every byte after that line, so that a damaged manifest is noticed;
+// "pieces" comes after all other members:
 //   {"hash": "0123...",
 //   "format": "athanor-checkpoint", "version": 1, ...}
 //
@@ -35,17 +36,17 @@ inline constexpr size_t kMaxPieceDims = 4;  // a model's tensors have three at m
 using TensorTable = std::map<std::string, Shape>;
 using FileTable = std::map<std::string, uint64_t>;  // sizes in bytes
 
-/// 128 bits, in text 32 hexadecimal digits.
+/// A hash of 128 bits; as text, 32 hexadecimal digits.
 struct PieceHash {
   uint64_t high = 0, low = 0;
 
-  /// None unless it is 32 lower-case digits.
+  /// Parses a hash; returns none unless the text is 32 lower-case hexadecimal digits.
   static std::optional<PieceHash> parse(std::string_view hex);
   std::string text() const;
   bool operator==(const PieceHash&) const = default;
 };
 
-/// Of a manifest, to whose tables it points.
+/// A piece of a manifest; it points to the manifest's tables.
 struct Piece {
   const TensorTable::value_type* tensor = nullptr;
   const FileTable::value_type* file = nullptr;  // in the checkpoint's folder
@@ -66,7 +67,7 @@ struct Piece {
 };
 static_assert(sizeof(Piece) == 120, "a million of them are to fit into 120 MB");
 
-/// Moves, and never copies: pieces point to the tables.
+/// The manifest. It can be moved but not copied, because pieces point to the tables.
 struct Manifest {
   Manifest() = default;
   Manifest(Manifest&&) = default;
@@ -74,41 +75,42 @@ struct Manifest {
   Manifest(const Manifest&) = delete;
   Manifest& operator=(const Manifest&) = delete;
 
-  nlohmann::json model = nlohmann::json::object();  ///< which model (model_identity.h); another one is told by it
-  nlohmann::json state =
-      nlohmann::json::object();  ///< what the trainer needs beside tensors: step, cursors, seeds, ...
+  /// identifies the model (model_identity.h), so that another model is recognised
+  nlohmann::json model = nlohmann::json::object();
+  /// values that the trainer needs in addition to tensors: step, cursors, seeds, ...
+  nlohmann::json state = nlohmann::json::object();
   TensorTable tensors;
   FileTable files;
   std::vector<Piece> pieces;
 
-  /// Adds a tensor, or finds it. @throws CheckpointError if it is there with another shape.
+  /// Adds a tensor, or returns the one of this name. @throws CheckpointError if it exists with another shape.
   const TensorTable::value_type* add_tensor(const std::string& name, const Shape& shape);
-  /// @throws CheckpointError if it has more dims than kMaxPieceDims.
+  /// Adds a piece. @throws CheckpointError if it has more dims than kMaxPieceDims.
   void add_piece(const TensorTable::value_type* tensor, const FileTable::value_type* file, const SliceRef& slice,
                  uint64_t byte_offset, PieceHash hash);
 };
 
-/// Called now and then with the number of bytes of a text that are read and not looked at again.
+/// Called from time to time with the number of bytes of a text that have been read and are not needed again.
 using ReadBehind = std::function<void(size_t num_bytes)>;
 
-/// The text of manifest.json. Numbers in `model` and `state` must be finite, since JSON has no others.
-/// @throws CheckpointError naming a number that is not.
+/// Returns the text of manifest.json. Numbers in `model` and `state` must be finite, since JSON has no others.
+/// @throws CheckpointError naming a number that is not finite.
 std::string manifest_text(const Manifest& manifest);
 
-/// Checks everything the text alone can tell: its hash, that each piece lies in its tensor and in its file, that the
-/// pieces of a tensor hold as many elements as it has.
-/// @param behind  of the pass that reads the hash, then of the one that reads the rest.
+/// Parses a manifest and checks everything that the text alone can show: its hash, that each piece lies in its tensor
+/// and in its file, that the pieces of a tensor hold as many elements as the tensor has.
+/// @param behind  called during the pass that computes the hash, then during the pass that reads the rest.
 /// @throws CheckpointError; `where` names the file in it.
 Manifest parse_manifest(std::string_view text, const std::string& where, const ReadBehind& behind = {});
 
-/// The same checks without keeping the pieces.
+/// Makes the checks of parse_manifest without keeping the pieces.
 void check_manifest(std::string_view text, const std::string& where, const ReadBehind& behind = {});
 
-/// What one of several writers wrote: pieces that need not hold all of their tensors.
+/// Parses the manifest of one of several writers: its pieces need not hold all of their tensors.
 Manifest parse_manifest_part(std::string_view text, const std::string& where);
 
-/// Adds the tensors, files and pieces of `part`. @throws CheckpointError for a tensor with two shapes or a file written
-/// twice.
+/// Adds the tensors, files and pieces of `part` to `whole`. @throws CheckpointError for a tensor with two shapes or a
+/// file written twice.
 void join_manifests(Manifest& whole, Manifest part);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// The first line of manifest.json, as it is written and read (manifest.h).
+// The form of manifest.json's first line, for the writer and the parser (manifest.h).
 
 #include <cstddef>
 #include <string_view>

@@ -1,5 +1,6 @@
 #pragma once
-// Which model a checkpoint is of, so that a run folder of another model is told before its tensors are.
+// Identifies the model of a checkpoint, so that a run folder of another model is recognised before its tensors are
+// read.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,24 +10,25 @@
 
 namespace athanor {
 
-/// Every field of the configuration that shapes or interprets the weights. Left out: where the model came from, how it
-/// was initialised, and for how long a sequence it is meant, which may change between two runs of one model.
+/// Returns every field of the configuration that shapes or interprets the weights. It leaves out where the model came
+/// from, how it was initialised, and for how long a sequence it is meant, which may change between two runs of one
+/// model.
 nlohmann::json model_identity(const ModelConfig& model);
 
-/// Compares them field by field.
-/// @param allowed  fields that may differ, as checkpoint.allow_model_change has them: "rope_scaling" stands for all of
-///                 its fields, and vocab_size may grow but not shrink.
-/// @return those that do, for the log: "rope_theta is 10000.0 there, 500000.0 here".
+/// Compares a stored identity with the expected model, field by field.
+/// @param allowed  fields that may differ, as in checkpoint.allow_model_change: "rope_scaling" stands for all of its
+/// fields, and vocab_size may grow but not shrink.
+/// @return the allowed differences, for the log: "rope_theta is 10000.0 there, 500000.0 here".
 /// @throws CheckpointError "<where> is of another model: hidden_size is 256 there, 512 here; ..." if any other field
-///         differs, with the way to allow it where there is one.
+/// differs; the message gives the way to allow it if there is one.
 std::vector<std::string> check_same_model(const nlohmann::json& stored, const ModelConfig& expected,
                                           const std::string& where, const std::vector<std::string>& allowed = {});
 
-/// The model that model.from names takes the place of `config.model`. Of what is written beside it
-/// (ModelConfig::written) only fields that checkpoint.allow_model_change names are taken; vocab_size may grow but not
-/// shrink. Only config.json is read. Does nothing where model.from is empty.
-/// @return for the log: what is written and differs, and whether it was taken.
-/// @throws CheckpointError: there is no such folder, it is no model, or it is none with those changes.
+/// Replaces `config.model` by the model that model.from names. Fields written in the configuration
+/// (ModelConfig::written) are kept only if checkpoint.allow_model_change names them; vocab_size may grow but not
+/// shrink. Reads only config.json. Does nothing if model.from is empty.
+/// @return for the log: the written fields that differ, and whether they were kept.
+/// @throws CheckpointError if there is no such folder, it is no model, or the model is invalid with those changes.
 std::vector<std::string> resolve_model_from(RunConfig& config);
 
 }  // namespace athanor

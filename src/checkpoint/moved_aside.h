@@ -1,13 +1,14 @@
 #pragma once
-// Replacing a folder by a new one, so that one of the two is always there.
+// Replaces a folder by a new one so that one of the two always exists.
 
 #include <filesystem>
 #include <utility>
 
 namespace athanor {
 
-/// A folder that waits, under the name ".<name>.replaced", for its successor. At the end of its scope it is removed if
-/// `path` is there again, and put back if not. (A kill in between leaves it: rotation.h, clean_leftovers.)
+/// Keeps a folder under the name ".<name>.replaced" until its successor exists. At the end of its scope the old folder
+/// is removed if `path` exists again, and put back if not. (If the process is killed in between, the folder stays:
+/// rotation.h, clean_leftovers.)
 class MovedAside {
  public:
   explicit MovedAside(std::filesystem::path path) : path_(std::move(path)) {}
@@ -15,7 +16,7 @@ class MovedAside {
   MovedAside(const MovedAside&) = delete;
   MovedAside& operator=(const MovedAside&) = delete;
 
-  /// Renames, if there is something to rename. @throws IoError.
+  /// Renames the folder, if it exists. @throws IoError.
   void move_now();
 
   static std::filesystem::path aside_name(const std::filesystem::path& path);

@@ -1,5 +1,5 @@
 #pragma once
-// Which files of a checkpoint are open, and which of its tensors' pieces are in order: what is needed, from when it is.
+// Opens the files of a checkpoint and sorts the pieces of its tensors, each when it is first needed.
 
 #include <filesystem>
 #include <map>
@@ -13,24 +13,25 @@
 
 namespace athanor {
 
-/// Any thread may call it.
+/// Thread-safe.
 class OpenedFiles {
  public:
-  /// @throws CheckpointError if the file is missing, or its size is not the manifest's.
+  /// Returns the mapped file. @throws CheckpointError if the file is missing, or its size is not the manifest's.
   std::shared_ptr<const MappedFile> file(const std::filesystem::path& folder, const FileTable::value_type& file);
 
  private:
-  // A process may map some 65,000 ranges (vm.max_map_count); the rest is closed as others come, unless it is in use.
+  // A process may map some 65,000 ranges (vm.max_map_count); beyond this number, open files that are not in use are
+  // closed when others are opened.
   static constexpr size_t kMaxOpen = 1024;
   std::mutex mutex_;
   std::unordered_map<const FileTable::value_type*, std::shared_ptr<const MappedFile>> files_;
 };
 
-/// Any thread may call it.
+/// Thread-safe.
 class PieceIndices {
  public:
   explicit PieceIndices(const std::vector<Piece>& pieces);
-  /// None if the tensor has no pieces.
+  /// Returns the index of the tensor's pieces; null if the tensor has no pieces.
   const PieceIndex* of(const TensorTable::value_type* tensor);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// Finds the pieces of a tensor that a slice may share elements with, without looking at all of them: a tensor of a run
-// on 12,288 ranks has thousands, and a rank wants one slice of it.
+// Finds the pieces of a tensor that may share elements with a slice, without looking at all of them: a tensor of a run
+// on 12,288 ranks has thousands of pieces, and a rank needs one slice of it.
 
 #include <cstdint>
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace athanor {
 
-/// The pieces of one tensor by their first and last row-major positions in it: a search tree of intervals, in an array.
+/// Indexes the pieces of one tensor by their first and last row-major positions in it: an interval tree in an array.
 class PieceIndex {
  public:
   explicit PieceIndex(const std::vector<const Piece*>& pieces);
 
-  /// Calls visit(piece) for every piece whose interval meets the slice's, in the order of their first elements; pieces
-  /// that share elements with it are among them. Costs log(pieces) for each one visited, at most.
+  /// Calls visit(piece) for every piece whose interval overlaps the slice's, in the order of their first elements; all
+  /// pieces that share elements with the slice are among them. Costs at most log(pieces) for each visited piece.
   template <class Visit>
   void for_each_near(const Slice& slice, Visit visit) const {
     if (slice.num_elements() == 0) return;
@@ -29,7 +29,7 @@ class PieceIndex {
     const Piece* piece;
   };
 
-  // A subtree is [begin, end); its root stands in the middle.
+  // A subtree is [begin, end); its root is the middle element.
   static size_t middle(size_t begin, size_t end) { return begin + (end - begin) / 2; }
   int64_t fill_farthest(size_t begin, size_t end);
 
@@ -44,8 +44,8 @@ class PieceIndex {
     visit_within(root + 1, end, first, last, visit);
   }
 
-  std::vector<Interval> intervals_;  // by `first`
-  std::vector<int64_t> farthest_;    // of each root, the greatest `last` in its subtree
+  std::vector<Interval> intervals_;  // sorted by `first`
+  std::vector<int64_t> farthest_;    // for each root, the greatest `last` in its subtree
 };
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// For this room's tests: random shapes, random slices, and random ways to cut a tensor whole into slices.
+// For this directory's tests: random shapes, random slices, and random ways to cut a whole tensor into slices.
 
 #include <algorithm>
 #include <utility>
@@ -16,14 +16,14 @@ class RandomSlices {
 
   int64_t below(int64_t bound) { return static_cast<int64_t>(random_.below(next_++, static_cast<uint64_t>(bound))); }
 
-  /// 0 to 4 dims of 0 to 7 elements; a dim of none is rare.
+  /// Returns a shape of 0 to 4 dims with 0 to 7 elements each; a dim of 0 elements is rare.
   Shape shape() {
     Shape shape(static_cast<size_t>(below(5)));
     for (auto& size : shape) size = below(20) == 0 ? 0 : 1 + below(7);
     return shape;
   }
 
-  /// Any box, any range in it; either may be empty.
+  /// Returns a random box with a random range in it; either may be empty.
   Slice slice(const Shape& shape) {
     Shape offset, extent;
     for (const int64_t size : shape) {
@@ -39,8 +39,8 @@ class RandomSlices {
     return slice;
   }
 
-  /// Slices that hold each element once: boxes cut along random dims, some of them cut again into flat ranges,
-  /// in random order, with empty ones among them.
+  /// Returns slices that together hold each element once: boxes cut along random dims, some of them cut again into flat
+  /// ranges, in random order, with empty ones among them.
   std::vector<Slice> tiling(const Shape& shape) {
     std::vector<Slice> boxes{whole_slice(shape)}, tiles;
     for (int64_t cuts = shape.empty() ? 0 : below(5); cuts > 0; --cuts) {

@@ -1,5 +1,6 @@
 #pragma once
-// Reads a checkpoint into any slicing: whatever sharding wrote it, a reader names the slices that it needs.
+// Reads a checkpoint into any slicing: the reader names the slices that it needs, whatever sharding wrote the
+// checkpoint.
 
 #include <filesystem>
 #include <functional>
@@ -13,21 +14,22 @@
 
 namespace athanor {
 
-/// A slice that the caller wants: `data` has room for slice.num_elements(), its first element is flat_begin.
+/// A slice to be read: `data` has room for slice.num_elements(); its first element is flat_begin.
 struct TargetView {
   std::string tensor;  // KIND/NAME, see manifest.h
   Slice slice;
   float* data;
-  /// Where `data` is null: takes elements from `first` on, counted from flat_begin, in runs of any length and order.
+  /// Used if `data` is null: takes elements from `first` on, counted from flat_begin, in runs of any length and order.
   std::function<void(int64_t first, std::span<const float> values)> write = {};
 };
 
-/// An open checkpoint, whose manifest has been checked. A file is opened when something of it is read: on 12,288 ranks
-/// a checkpoint has as many files. What has been read is released, so that a checkpoint may be larger than memory.
-/// Several threads may read.
+/// An open checkpoint whose manifest has been checked. A file is opened when it is first read: on 12,288 ranks a
+/// checkpoint has as many files. Memory for what has been read is released, so that a checkpoint may be larger than
+/// memory. Several threads may read.
 class CheckpointReader {
  public:
-  /// @param worked  told of what this reader does, in bytes, when the checkpoint is opened and later.
+  /// Opens a checkpoint.
+  /// @param worked  called with this reader's progress in bytes, when the checkpoint is opened and later.
   /// @throws CheckpointError naming what is missing or damaged; IoError.
   static CheckpointReader open(const std::filesystem::path& folder, Worked worked = {});
   CheckpointReader(CheckpointReader&&) noexcept;
@@ -38,20 +40,21 @@ class CheckpointReader {
   const nlohmann::json& state() const { return manifest_.state; }
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// Every file is there, in full length and with a header that is right, and every piece has its hash; or, of `shares`
-  /// processes, what is the share of `share`: neighbours, so that each opens few files, and about as many bytes.
+  /// Verifies that every file exists, in full length and with a correct header, and that every piece has its hash. With
+  /// `shares` processes, each verifies its share: neighbouring pieces, so that each opens few files, of about as many
+  /// bytes as the others.
   /// @throws CheckpointError naming the file, or the damaged tensor, file and bytes.
   void verify(int share = 0, int shares = 1) const;
 
-  /// Fills every target. Each of their elements must be held by exactly one piece. Near linear in what is read, however
-  /// many pieces there are.
+  /// Fills every target. Exactly one piece must hold each element of a target. The time is nearly linear in what is
+  /// read, however many pieces there are.
   /// @throws CheckpointError naming tensors that are missing, shapes that differ (both are shown), a file that is
-  ///         missing or not as long as it was written, or the first element that no piece or two pieces hold. Targets
-  ///         may then be half filled.
+  /// missing or shorter or longer than it was written, or the first element that no piece or two pieces hold. Targets
+  /// may then be half filled.
   void load(const std::vector<TargetView>& targets) const;
 
  private:
-  struct Opened;  // files and indices, as far as they were needed
+  struct Opened;  // files and indices, as far as they have been needed
 
   CheckpointReader();
   void verify_files(int share, int shares) const;

@@ -1,7 +1,7 @@
 #pragma once
-// A slice of a tensor as checkpoints know it: a flat range, row-major, inside a rectangular box. Whole tensors,
-// tensor-parallel shards, an expert's rows and an optimizer's flat shard are all slices, and two slices of one tensor,
-// cut along whatever dims, share runs of consecutive elements that this file finds.
+// A slice of a tensor as checkpoints store it: a flat range, row-major, inside a rectangular box. Whole tensors,
+// tensor-parallel shards, an expert's rows and an optimizer's flat shard are all slices. Two slices of one tensor, cut
+// along any dims, share runs of consecutive elements; this file finds them.
 
 #include <cstdint>
 #include <span>
@@ -16,22 +16,22 @@ namespace athanor {
 struct Slice {
   Shape global_shape;
   Shape offset, extent;    // the box, in elements for each dim
-  int64_t flat_begin = 0;  // elements of the box, row-major
+  int64_t flat_begin = 0;  // range of the box's elements, row-major
   int64_t flat_end = 0;
 
   int64_t num_elements() const { return flat_end - flat_begin; }
   bool operator==(const Slice&) const = default;
 };
 
-/// All of a tensor.
+/// Returns the slice of a whole tensor.
 Slice whole_slice(Shape global_shape);
-/// All of a box.
+/// Returns the slice of a whole box.
 Slice box_slice(Shape global_shape, Shape offset, Shape extent);
 
-/// "offset [0, 4], extent [8, 2], elements 3 to 16".
+/// Returns the slice as text: "offset [0, 4], extent [8, 2], elements 3 to 16".
 std::string slice_text(const Slice& slice);
 
-/// A slice that lies elsewhere, by reference.
+/// A reference to a slice.
 struct SliceRef {
   std::span<const int64_t> global_shape, offset, extent;
   int64_t flat_begin, flat_end;
@@ -43,23 +43,24 @@ struct SliceRef {
       : SliceRef(slice.global_shape, slice.offset, slice.extent, slice.flat_begin, slice.flat_end) {}
 };
 
-/// @throws CheckpointError "<where>: ..." unless the box lies in the tensor and the range in the box.
+/// Checks a slice. @throws CheckpointError "<where>: ..." unless the box lies in the tensor and the range in the box.
 void check_slice(const SliceRef& slice, std::string_view where);
 
-/// The global index of the slice's element `i`, counted from flat_begin: "[3, 0, 7]".
+/// Returns the global index of the slice's element `i`, counted from flat_begin: "[3, 0, 7]".
 Shape global_index(const Slice& slice, int64_t i);
-/// The same as a row-major position in the tensor. It grows with `i`.
+/// Returns the global index as a row-major position in the tensor. It grows with `i`.
 int64_t global_position(const SliceRef& slice, int64_t i);
 
-/// `count` consecutive elements that stand together in both slices; positions count from each slice's flat_begin.
+/// A run of `count` elements that are consecutive in both slices; positions count from each slice's flat_begin.
 struct CommonRun {
   int64_t in_a, in_b, count;
 };
 
-/// The elements that slices `a` and `b` of one tensor share, as runs in row-major order. Both must be checked.
+/// The elements that slices `a` and `b` of one tensor share, as runs in row-major order. Both slices must have been
+/// checked and must outlive this object.
 ///
-/// Dims that both boxes hold in the same full width join into one run; what is left of the outer dims are rows. Rows
-/// outside either flat range are skipped by bisection, since a row's position grows with its number in both.
+/// Inner dims that both boxes hold in full width join into one run; the remaining outer dims form rows. Rows outside
+/// either flat range are skipped by bisection, since a row's position grows with its number in both.
 class CommonRuns {
  public:
   CommonRuns(const Slice& a, const Slice& b);

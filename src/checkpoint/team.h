@@ -1,6 +1,6 @@
 #pragma once
-// Processes that write or verify one checkpoint together, as this room sees them; who carries their words is the
-// caller's affair. Alone by default.
+// A team: processes that write or verify one checkpoint together, as this directory's code uses them. The caller
+// provides the communication. By default a team is one process.
 
 #include <cstdint>
 #include <functional>
@@ -9,25 +9,27 @@
 
 namespace athanor {
 
-/// Takes how many bytes or pieces of long work are done, which others may wait for. Called from any thread.
+/// Takes the number of bytes or pieces of long work that are done; others may be waiting for it. Called from any
+/// thread.
 using Worked = std::function<void(int64_t amount)>;
 
 struct Team {
   int index = 0, size = 1;
-  /// Collective: every member's text on the first one, by index; nothing on the others.
+  /// Collective: returns every member's text on the first member, by index; nothing on the others.
   std::function<std::vector<std::string>(const std::string& own)> tell_first = {};
-  /// Collective: the first one's text, on all.
+  /// Collective: returns the first member's text on all members.
   std::function<std::string(const std::string& of_first)> hear_first = {};
-  /// Of this member's work.
+  /// Called for this member's work.
   Worked worked = {};
 
   bool is_first() const { return index == 0; }
 
-  /// Collective. Runs `act` on the first member; where it throws, every member throws an Error with its message, and an
-  /// IoError that tells the errno wherever the system refused something (a file, or memory) that is not ours to throw:
-  /// what costs one member's part costs the whole, on all, and nobody waits for a member that has left.
+  /// Runs `act` on the first member. If it throws, every member throws that error: an Error with its message and exit
+  /// code, or an IoError with the errno if the system refused something (a file, or memory), even if the exception was
+  /// not one of ours. So a failure of one member is a failure of all, and no member waits for one that has left.
+  /// Collective.
   void on_first(const std::function<void()>& act) const;
-  /// Collective. Runs `act` on every member; where some throw, every member throws the error of the first that did.
+  /// Runs `act` on every member; if some throw, every member throws the error of the first that did. Collective.
   void on_all(const std::function<void()>& act) const;
 };
 

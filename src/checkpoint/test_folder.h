@@ -1,5 +1,5 @@
 #pragma once
-// For this room's tests: a folder of their own that goes away, and bytes or messages to hold against expectations.
+// For this directory's tests: a temporary folder for each test, and helpers for bytes and messages.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,8 +12,10 @@
 
 namespace athanor {
 
-/// A death test of style "threadsafe" runs the test again in a fresh process, up to its statement. Fault points are
-/// armed afresh there, the folder comes through the environment, and what is around the statement belongs under `if
+/// A test with a temporary folder.
+///
+/// A death test of style "threadsafe" runs the test again in a fresh process, up to its statement. There, fault points
+/// are armed afresh, the folder's path comes through the environment, and code around the statement belongs under `if
 /// (!in_child_)`.
 class FolderTest : public testing::Test {
  protected:
@@ -42,7 +44,7 @@ class FolderTest : public testing::Test {
   bool in_child_ = false;
 };
 
-/// The message of the `E` that `action` throws; a test failure and "" if it throws none.
+/// Returns the message of the `E` that `action` throws; if it throws none, fails the test and returns "".
 template <class E, class Action>
 std::string message_of(Action action) {
   try {

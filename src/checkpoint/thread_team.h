@@ -1,5 +1,5 @@
 #pragma once
-// For this room's tests: a team whose members are threads.
+// For this directory's tests: a team whose members are threads.
 
 #include <barrier>
 #include <exception>
@@ -13,7 +13,7 @@
 
 namespace athanor {
 
-/// Runs `act` as every member of a team; throws what the first of them threw.
+/// Runs `act` as every member of a team; rethrows the first exception of any of them.
 inline void on_thread_team(int size, const std::function<void(const Team&)>& act) {
   std::vector<std::string> board(static_cast<size_t>(size));
   std::barrier<> barrier(size);

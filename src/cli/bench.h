@@ -1,5 +1,5 @@
 #pragma once
-// What the benchmarks share: repeated measurements, their table for people and their JSON for scripts.
+// Shared parts of the benchmarks: repeated measurements, their table for people and their JSON for scripts.
 //
 // Each benchmark is a file with one function that adds its subcommand; it verifies first, then measures.
 
@@ -15,12 +15,12 @@ namespace athanor {
 
 struct BenchArguments;
 
-/// Seconds on a clock that only goes forward.
+/// Returns the seconds on a monotonic clock.
 double now_s();
-/// Seconds that this thread has computed.
+/// Returns the processor time of this thread in seconds.
 double thread_s();
 
-/// One thing measured several times, in `unit` (more is better).
+/// One quantity measured several times, in `unit` (more is better).
 struct BenchRow {
   std::string name, unit;
   std::vector<double> values;
@@ -31,16 +31,17 @@ struct BenchRow {
   double most() const;
 };
 
-/// A line for each row: median, least and most.
+/// Prints a line for each row: median, minimum and maximum.
 void print_bench_rows(const std::vector<BenchRow>& rows);
 
-/// {"name": {"unit", "median", "min", "max", "values"}, ...}
+/// Returns {"name": {"unit", "median", "min", "max", "values"}, ...}.
 nlohmann::json bench_rows_json(const std::vector<BenchRow>& rows);
 
-/// Bytes a second that one thread copies from memory to memory, in MB/s: read and written bytes count once.
+/// Measures the rate at which one thread copies from memory to memory, in MB/s; a byte that is read and written counts
+/// once.
 BenchRow measure_memory_copy(int rounds);
 
-/// --rounds, --threads and --json, which every benchmark of the core has.
+/// Adds --rounds, --threads and --json, which every benchmark of the core has.
 void add_bench_options(CLI::App& command, BenchArguments& arguments);
 
 void add_bench_comm_command(CLI::App& bench);

@@ -1,5 +1,5 @@
 #pragma once
-// Which commands several processes may run together, and which of them are one process.
+// Checks if the chosen command may run as several processes: as the ranks of one job, or as copies that only read.
 
 namespace CLI {
 class App;
@@ -7,8 +7,8 @@ class App;
 
 namespace athanor {
 
-/// @throws ConfigError, before anything is written, if the command that was chosen does not go with what started us
-///         (base/launched.h).
+/// Refuses a command that does not fit what started us (base/launched.h).
+/// @throws ConfigError, before anything is written.
 void refuse_what_started_us(const CLI::App& app);
 
 }  // namespace athanor

@@ -2,7 +2,7 @@
 
 namespace athanor {
 
-/// Thrown by a subcommand that ended well enough to say no more, but not with 0: a run stopped by a signal.
+/// Thrown by a subcommand that has printed everything it had to, but does not exit with 0: a run stopped by a signal.
 struct ExitCode {
   int value;
 };

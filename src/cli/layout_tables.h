@@ -1,5 +1,5 @@
 #pragma once
-// What a layout comes to on so many ranks: its groups, each rank's state, what a step sends.
+// Describes a layout on a number of ranks: its groups, each rank's state, and what a step sends.
 
 #include <string>
 
@@ -7,8 +7,9 @@
 
 namespace athanor {
 
-/// Lines that begin with "# ". State is shown for every sharding, traffic for both named mappings and the
-/// configuration's own. @throws ConfigError with all faults of the layout.
+/// Returns lines that begin with "# ". They show the state for every sharding, and the traffic for both named mappings
+/// and for the configuration's own.
+/// @throws ConfigError with all faults of the layout.
 std::string layout_tables(const RunConfig& config, int num_ranks);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// What a pipeline comes to: who has which layers, in which order microbatches pass, how long ranks wait.
+// Describes a pipeline: which rank has which layers, in which order microbatches pass, and how long ranks wait.
 
 #include <string>
 
@@ -8,8 +8,9 @@
 
 namespace athanor {
 
-/// Lines that begin with "# ": layers of each pipeline rank with their share of the cost, what it holds in memory
-/// (where data.seq_len is known), and the schedule, as a list of actions where it is short. Empty without a pipeline.
+/// Returns lines that begin with "# ": the layers of each pipeline rank with their share of the cost, what the rank
+/// holds in memory (if data.seq_len is known), and the schedule, as a list of actions if it is short. Empty without a
+/// pipeline.
 std::string pipeline_tables(const RunConfig& config, const Layout& layout);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// --dtype of every command that asks for a type of numbers.
+// The --dtype option of every command that asks for a number type.
 
 #include <string>
 
@@ -10,7 +10,8 @@ class Option;
 
 namespace athanor {
 
-/// Takes bfloat16 or bf16, float32 or fp32; `into` gets the long name. The names are put behind `help`.
+/// Adds the option. It accepts bfloat16 or bf16, float32 or fp32; `into` gets the long name. The names are appended to
+/// `help`.
 CLI::Option* add_type_option(CLI::App& command, std::string& into, const std::string& help);
 
 }  // namespace athanor

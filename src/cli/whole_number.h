@@ -1,5 +1,5 @@
 #pragma once
-// Numbers on a command line that have no sign.
+// Checks numbers without a sign on a command line.
 
 #include <fmt/core.h>
 
@@ -9,8 +9,8 @@
 
 namespace athanor {
 
-/// Refuses what a conversion to an unsigned number would wrap around or cut: a sign, and more than 19 digits. The
-/// transformation that an option is given last is the one that sees its text first.
+/// Refuses text that a conversion to an unsigned number would wrap around or cut: a sign, or more than 19 digits. CLI11
+/// applies an option's last-added transformation first; so add this one last, and it sees the text.
 inline CLI::Validator without_sign() {
   return CLI::Validator(
       [](std::string& text) {

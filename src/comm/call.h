@@ -1,6 +1,6 @@
 #pragma once
-// A collective as its ranks have to agree on it: what messages say of it, what is compared in check mode, and the bytes
-// that each rank sends.
+// The description of a collective on which its ranks have to agree: it is used in messages, compared in check mode, and
+// gives the bytes that each rank sends.
 
 #include <cstdint>
 #include <span>
@@ -23,7 +23,7 @@ enum class Collective : int32_t {
   kReceive,
 };
 
-/// "all_reduce"; both kinds of all-to-all have one name.
+/// Returns a name like "all_reduce"; both kinds of all-to-all have one name.
 const char* name_of(Collective collective);
 
 /// The part of a call that is the same on all ranks.
@@ -36,21 +36,22 @@ struct CallRecord {
   int32_t reduction = -1;  ///< or -1
 };
 
-/// "all_reduce of 4096 bytes (float), sum"
+/// Returns text like "all_reduce of 4096 bytes (float), sum".
 std::string describe(const CallRecord& record);
 
-/// Bytes from `rank` to each rank of a group of `size`; rows count where the all-to-all is uneven.
+/// Returns the bytes that `rank` sends to each rank of a group of `size`; rows count if the all-to-all is uneven.
 std::vector<int64_t> bytes_to_each(const CallRecord& record, int64_t element_bytes, int64_t wide_bytes,
                                    std::span<const int64_t> in_rows, int rank, int size);
 
-// ---- Check mode
-// ------------------------------------------------------------------------------------------------------
+// Check mode
 
-/// What a rank tells the others: its record, and sums over its rows (of an uneven all-to-all, zeros otherwise) that are
-/// zero in total where every rank expects what is sent to it. Of one size, whatever the group's.
+/// Returns what a rank sends the others for comparison: its record, and sums over its rows (of an uneven all-to-all,
+/// zeros otherwise) whose total over ranks is zero if every rank expects what is sent to it. Its length does not depend
+/// on the size of the group.
 std::vector<int64_t> packed(const CallRecord& record, std::span<const int64_t> out_rows,
                             std::span<const int64_t> in_rows, int rank);
-/// The first disagreement among all ranks' packed records, named with `who`; empty for none. The same on every rank.
+/// Returns the first disagreement among all ranks' packed records, with the ranks named by `who`; empty if there is
+/// none. All ranks get the same text.
 std::string disagreement(std::span<const int64_t> all, int size, const std::vector<std::string>& who);
 
 }  // namespace athanor::comm

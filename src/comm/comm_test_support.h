@@ -1,5 +1,5 @@
 #pragma once
-// What the room's tests share: tensors of each rank, and an oracle for sums that is the definition itself.
+// Shared by the tests of comm: tensors of each rank, and an oracle for sums that implements their definition.
 
 #include <ATen/ATen.h>
 
@@ -12,8 +12,8 @@
 
 namespace athanor::comm {
 
-/// Rank r's term number `call`: the same wherever it is asked for. Sizes of many powers of two, so that the order of a
-/// sum shows in its bits.
+/// Returns rank r's term number `call`: equal wherever it is asked for. Its elements span many powers of two, so that
+/// the order of a sum shows in its bits.
 inline Tensor term_of(int rank, int call, int64_t count, at::ScalarType type) {
   at::Generator generator = at::detail::createCPUGenerator(static_cast<uint64_t>(rank * 1000 + call + 1));
   if (type == at::kLong) return at::randint(-1000, 1000, {count}, generator, at::kLong);
@@ -22,7 +22,7 @@ inline Tensor term_of(int rank, int call, int64_t count, at::ScalarType type) {
   return x.to(type);
 }
 
-/// sum(lo, hi) of wide terms, as the header says it.
+/// Returns sum(lo, hi) of wide terms, as communicator.h defines it.
 inline Tensor tree_oracle(const std::vector<Tensor>& terms, size_t lo, size_t hi, bool max = false) {
   if (hi - lo == 1) return terms[lo];
   size_t step = 1;
@@ -35,7 +35,7 @@ inline Tensor wide(const Tensor& x) {
   return x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf ? x.to(at::kFloat) : x;
 }
 
-/// The sum of terms along the tree, in their own type.
+/// Returns the reduction of the terms along the tree, in their type.
 inline Tensor tree_of(const std::vector<Tensor>& terms, Reduction reduction) {
   std::vector<Tensor> wides;
   const auto n = static_cast<double>(terms.size());
@@ -47,7 +47,7 @@ inline Tensor tree_of(const std::vector<Tensor>& terms, Reduction reduction) {
   return all.to(terms[0].scalar_type());
 }
 
-/// gtest's assertions are not for several threads at once: ranks say what is wrong by throwing.
+/// Throws if `right` is false. gtest's assertions are not for several threads at once, so ranks report by exception.
 inline void require(bool right, const std::string& what) {
   if (!right) throw std::runtime_error(what);
 }

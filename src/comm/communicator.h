@@ -1,15 +1,16 @@
 #pragma once
-// A group of ranks and its collectives, whatever carries them: MPI through a backend of ours, NCCL or XCCL through
-// libtorch's, nothing at all for a group of one, or a fake without peers.
+// A group of ranks and its collectives. The backend is ours over MPI, libtorch's over NCCL or XCCL, none for a group of
+// one rank, or a fake without peers.
 //
-// Every call is collective over the group: all of its ranks make the same calls in the same order. Each starts at once,
-// goes on while the caller computes, and is over when the Pending it answers says so; until then nobody touches its
-// tensors. Ranks of different groups never wait for one another. One thread of a process talks to a communicator.
+// Every call is collective over the group: all of its ranks make the same calls in the same order. A call starts at
+// once and continues while the caller computes. It is complete when the returned Pending reports so; until then nothing
+// may read or write its tensors. Ranks of different groups never wait for one another. Only one thread of a process may
+// use a communicator.
 //
 // Sums run along one binary tree over the index in the group: sum(lo, hi) = sum(lo, mid) + sum(mid, hi), where mid − lo
 // is the largest power of two below hi − lo. Elements narrower than 32 bits are added in fp32 and rounded once, at the
-// end. So a sum's bits depend on the group's order alone, and an aligned power of two of ranks can be summed
-// beforehand.
+// end. So the bits of a sum depend on the group's order alone, and an aligned block of ranks whose size is a power of
+// two can be summed beforehand.
 
 #include <c10/util/intrusive_ptr.h>
 
@@ -36,20 +37,20 @@ using at::Tensor;
 
 enum class Reduction {
   kSum,
-  kMean,  ///< scaled by a power of two before it is added up, so that it is finite where its terms are
+  kMean,  ///< scaled by a power of two before the addition, so that the mean is finite if its terms are
   kMax,
 };
 
 class Communicator;
 
-/// A collective that has been started. Copies are handles of the same one.
+/// A handle of a collective that has been started. Copies refer to the same collective.
 class Pending {
  public:
-  Pending() = default;  ///< of nothing: done
+  Pending() = default;  ///< refers to no collective: done() is true
   bool done() const;
-  /// Answers when the collective is over; the time counts as waited for.
-  /// @throws CommError: a peer is gone, or the group's timeout is over; it names the collective and the ranks that are
-  ///         missing, with their hosts.
+  /// Returns when the collective is complete; the time counts as waited for (Traffic::waited_s).
+  /// @throws CommError if a peer is gone or the group's timeout has passed; it names the collective and the missing
+  ///        ranks with their hosts.
   void wait();
 
  private:
@@ -60,13 +61,14 @@ class Pending {
 };
 
 struct GroupOptions {
-  std::string name;                ///< in messages and metrics: "data", "expert"
-  std::vector<int> world_ranks;    ///< of the members, in the group's order
-  std::vector<std::string> hosts;  ///< of the members, for messages; may be empty
-  std::vector<int> supernode;      ///< of the members, for the traffic inside and outside; empty: all in one
+  std::string name;                ///< used in messages and metrics: "data", "expert"
+  std::vector<int> world_ranks;    ///< the members' ranks in the world, in the group's order
+  std::vector<std::string> hosts;  ///< the members' hosts, for messages; may be empty
+  /// The members' supernodes, to separate traffic inside and outside; empty: all in one.
+  std::vector<int> supernode;
   std::chrono::milliseconds timeout{std::chrono::minutes(30)};  ///< of one collective
-  /// Before each collective the ranks compare what they are about to do. A mismatch is a CommError that names ranks and
-  /// both calls, where it would have been a hang or garbage. Costs a round trip for each collective.
+  /// If true, the ranks compare their calls before each collective. A mismatch is then a CommError that names ranks and
+  /// both calls, instead of a hang or garbage. Costs one round trip for each collective.
   bool check = false;
 };
 
@@ -78,33 +80,35 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  int rank() const { return rank_; }  ///< of this process in the group
+  int rank() const { return rank_; }  ///< this process's rank in the group
   int size() const { return static_cast<int>(options_.world_ranks.size()); }
   const std::string& name() const { return options_.name; }
   const GroupOptions& options() const { return options_; }
 
-  // Tensors are contiguous, on one device, of one type: bf16, fp16, fp32, fp64 or int64 (bytes too where nothing is
-  // added). n is the size of the group, b the bytes of the larger tensor; bytes sent are those of one rank.
+  // Tensors are contiguous, on one device, of one type: bf16, fp16, fp32, fp64 or int64 (also bytes if nothing is
+  // added). Below, n is the size of the group and b the bytes of the larger tensor; the bytes sent are those of one
+  // rank.
 
-  /// In place. Sends 2·b·(n−1)/n, or, for small tensors, at most 2·b·⌈log₂ n⌉ in the wide type.
+  /// Reduces `x` in place. Sends 2·b·(n−1)/n, or, for small tensors, at most 2·b·⌈log₂ n⌉ in the wide type.
   Pending all_reduce(const Tensor& x, Reduction reduction = Reduction::kSum);
-  /// `in` is n parts of `out`'s size; rank r gets the sum of all parts r. `out` may be part r of `in`, and then the
-  /// other parts of `in` stay as they are. Sends b·(n−1)/n.
+  /// `in` is n parts of `out`'s size; rank r receives the sum of all ranks' parts r. `out` may be part r of `in`; the
+  /// other parts of `in` are then left as they are. Sends b·(n−1)/n.
   Pending reduce_scatter(const Tensor& out, const Tensor& in, Reduction reduction = Reduction::kSum);
   /// `out` is n parts of `in`'s size; `in` may be part `rank()` of `out`. Sends b·(n−1)/n.
   Pending all_gather(const Tensor& out, const Tensor& in);
-  /// Part p of `in` goes to rank p, part p of `out` comes from it. Sends b·(n−1)/n.
+  /// Sends part p of `in` to rank p, and receives part p of `out` from it. Sends b·(n−1)/n.
   Pending all_to_all(const Tensor& out, const Tensor& in);
-  /// Rows (of dim 0): in_rows[p] of them go to rank p, in order, and out_rows[p] come from it. Nothing is sent where
-  /// there are none.
+  /// Uneven all-to-all of rows (of dim 0): in_rows[p] rows go to rank p, in order, and out_rows[p] rows come from it.
+  /// Nothing is sent for a count of 0.
   Pending all_to_all(const Tensor& out, const Tensor& in, std::span<const int64_t> out_rows,
                      std::span<const int64_t> in_rows);
-  /// From `root` (of the group) to all. Each rank receives b once and sends it on to at most ⌈log₂ n⌉ others.
+  /// Sends `x` of `root`, a rank of the group, to all. Each rank receives b once and sends it on to at most ⌈log₂ n⌉
+  /// others.
   Pending broadcast(const Tensor& x, int root);
-  /// Between two ranks of the group; matched in order.
+  /// A message between two ranks of the group; the messages of a pair are matched in order.
   Pending send(const Tensor& x, int to);
   Pending receive(const Tensor& x, int from);
-  /// Every rank has come here. Waits.
+  /// Returns when every rank of the group has called it.
   void barrier();
 
   const Traffic& traffic() const { return *traffic_; }
@@ -118,10 +122,10 @@ class Communicator {
   void count(const Call& call);
 
   GroupOptions options_;
-  std::shared_ptr<const std::vector<std::string>> names_;  ///< of the members, for messages
+  std::shared_ptr<const std::vector<std::string>> names_;  ///< the members' names, for messages
   c10::intrusive_ptr<c10d::Backend> backend_;
   int rank_;
-  int64_t num_calls_ = 0, num_pair_calls_ = 0;  ///< pairs count for themselves: the others make no such call
+  int64_t num_calls_ = 0, num_pair_calls_ = 0;  ///< pairs are counted separately: the other ranks make no such call
   std::shared_ptr<Traffic> traffic_;            ///< a Pending may outlive its group
 };
 

@@ -1,10 +1,10 @@
 #pragma once
-// Groups of ranks that each drive a device, over the collectives that libtorch brings: NCCL for CUDA, XCCL for XPU.
+// Groups of ranks that each drive a device, over the collectives of libtorch: NCCL for CUDA, XCCL for XPU.
 //
-// What CMake found stands in device/: a file with the backend, or one that says it is absent. Sums run as those
-// libraries run them: not along our tree, and bf16 is rounded at every hop; only what a host group adds up has bits
-// that do not depend on the network. Timeouts and traffic are Communicator's as everywhere; a collective that is stuck
-// on a device is ended by the library's own watch.
+// For each library that CMake looked for, device/ has a file with the backend and one that reports its absence. Sums
+// run as those libraries run them: not along our tree, and bf16 is rounded at every hop. Only sums of a host group have
+// bits that do not depend on the network. Timeouts and traffic are Communicator's, as for other groups; a collective
+// that is stuck on a device is ended by the library's watchdog.
 
 #include <c10/core/Device.h>
 
@@ -18,19 +18,19 @@ class Store;
 
 namespace athanor::comm {
 
-/// Whether this build can join devices of this type.
+/// True if this build can join devices of this type.
 bool have_device_backend(c10::DeviceType type);
 
 class DeviceGroups {
  public:
-  /// Collective over the world: all meet at a store of libtorch's that rank 0 serves. `world` must outlive it.
-  /// @param device  of this rank, with its index: different ranks of one host have different ones.
+  /// Collective over the world: all ranks connect to a libtorch store that rank 0 serves. `world` must outlive it.
+  /// @param device  this rank's, with its index: different ranks of one host have different devices.
   /// @throws CommError if this build has no backend for it, or the store cannot be reached.
   DeviceGroups(World& world, c10::Device device);
   ~DeviceGroups();
 
-  /// The same ranks as `host_group`, in its order. Collective over them; host groups with the same name and members in
-  /// common are made in the same order everywhere.
+  /// Makes a group of the ranks of `host_group`, in its order. Collective over them. Groups made from host groups with
+  /// the same name and common members must be made in the same order on all ranks.
   std::unique_ptr<Communicator> make_group(const Communicator& host_group);
 
  private:
@@ -39,10 +39,10 @@ class DeviceGroups {
   int64_t num_groups_ = 0;
 };
 
-/// This rank's number among those of its host: the index of its device where each has one.
+/// Returns this rank's number among the ranks of its host: the index of its device if each has one.
 int index_on_host(const World& world);
 
-/// A store of libtorch's that rank 0 serves on a free port. Collective over the world.
+/// Opens a libtorch store that rank 0 serves on a free port. Collective over the world.
 c10::intrusive_ptr<c10d::Store> open_store(World& world, std::chrono::milliseconds timeout);
 
 }  // namespace athanor::comm

@@ -1,9 +1,9 @@
 #pragma once
-// Our collectives on host memory as a c10d::Backend: over a Wire (MPI, or threads in tests), in point-to-point
-// messages.
+// Our collectives on host memory as a c10d::Backend: point-to-point messages over a Wire (MPI, or threads in tests).
 //
 // So bytes by peer are exact, pairs without bytes exchange nothing, sums have the tree's bits whatever the network, and
-// a timeout knows who has not come. Those of one group may be under way together without mixing (sequence.h).
+// a timeout knows which ranks have not come. Several collectives of one group may be in progress without mixing
+// (sequence.h).
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -24,13 +24,15 @@ class HostWork : public c10d::Work {
   bool isCompleted() override { return operation_->done() || operation_->failed(); }
   bool isSuccess() const override { return operation_->done() && !operation_->failed(); }
   void synchronize() override {}
-  /// False where the time is over before the collective is, and those who are late() do not work; 0: without limit.
+  /// Returns false if the timeout passes before the collective is complete and the ranks in late() do no work. 0: no
+  /// limit.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
-  /// What a peer did wrong, once it is over, or nothing; members of the group stand as "{3}".
+  /// Returns what a peer did wrong if the operation has failed, else an empty string; members of the group are written
+  /// as "{3}".
   std::string error() const { return operation_->failed() ? operation_->error() : ""; }
-  /// Ranks that have not come, where wait() was in vain.
+  /// Returns the ranks that had not come when wait() returned false.
   const std::vector<Late>& late() const { return late_; }
-  /// "rank 3 (host b)", by the rank in the world.
+  /// Returns a name like "rank 3 (host b)" for a rank of the world.
   std::string name_of(int rank) const { return progress_->name_of(rank); }
 
  private:
@@ -43,15 +45,15 @@ class HostBackend : public c10d::Backend {
  public:
   using Work = c10::intrusive_ptr<c10d::Work>;
 
-  /// @param ranks     of the members on the wire, at least two.
-  /// @param group_id  another one for each group that this process is in, the same on all members.
-  /// @param name      of the group, for messages of others.
-  /// @throws CommError if tags do not suffice for so many groups.
+  /// @param ranks     the members' ranks on the wire, at least two.
+  /// @param group_id  differs for each group that this process is in; equal on all members.
+  /// @param name      of the group, for messages.
+  /// @throws CommError if there are not enough tags for the group.
   HostBackend(std::shared_ptr<Progress> progress, std::vector<int> ranks, int index, int64_t group_id,
               const std::string& name = "");
 
   const std::string getBackendName() const override { return "athanor_host"; }
-  /// What has really been sent to each member.
+  /// Returns the bytes that have actually been sent to each member.
   std::vector<int64_t> bytes_sent() const;
 
   Work allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override;

@@ -1,9 +1,9 @@
 #pragma once
-// The one binary tree over the ranks of a group, and how a tensor is cut among them.
+// The binary tree over the ranks of a group, along which all sums run, and the way a tensor is cut among the ranks.
 //
 // sum(lo, hi) = sum(lo, mid) + sum(mid, hi), where mid − lo is the largest power of two below hi − lo. As messages this
-// is the binomial tree: rank i adds what comes from i + 1, i + 2, i + 4, … (below its own lowest bit, while there are
-// such ranks), in this order, and hands the sum to i without its lowest bit.
+// is the binomial tree: rank i adds what it receives from i + 1, i + 2, i + 4, … (below its own lowest bit, while there
+// are such ranks), in this order, and sends the sum to i without its lowest bit.
 
 #include <bit>
 #include <cstdint>
@@ -11,23 +11,24 @@
 
 namespace athanor::comm {
 
-inline int tree_parent(int index) { return index & (index - 1); }  ///< of index > 0
+inline int tree_parent(int index) { return index & (index - 1); }  ///< for index > 0
 
-/// In the order of the sum.
+/// Returns the children in the order of the sum.
 inline std::vector<int> tree_children(int index, int size) {
   std::vector<int> children;
   for (int step = 1; index + step < size && (index & step) == 0; step <<= 1) children.push_back(index + step);
   return children;
 }
 
-/// A tensor of `count` elements in `size` parts that differ by one element at most: part i begins at part_begin(i).
+/// Returns the element at which part `index` begins if a tensor of `count` elements is cut into `size` parts that
+/// differ by at most one element.
 inline int64_t part_begin(int64_t count, int size, int index) {
   const int64_t each = count / size, longer = count % size;
   return each * index + (index < longer ? index : longer);
 }
 
-/// All-reduces up to here go up and down the tree, in 2·log₂ n steps of one message each; larger ones are a
-/// reduce-scatter and an all-gather, which send fewer bytes in 2·(n − 1) messages. The bits are the same.
+/// All-reduces up to this size go up and down the tree, in 2·log₂ n steps of one message each; larger ones are a
+/// reduce-scatter and an all-gather, which send fewer bytes in 2·(n − 1) messages. The bits are equal.
 inline constexpr int64_t kSmallAllReduceBytes = 8 << 10;
 
 }  // namespace athanor::comm

@@ -1,6 +1,7 @@
 #pragma once
-// One collective on its way: phases that run one after the other, each a small machine that posts messages and is told
-// when they are over. Everything here runs under the lock of Progress; only done() and failed() may be asked by anyone.
+// One operation in progress. Its phases run one after the other; each is a small state machine that posts messages and
+// is told when they are complete. Everything here runs under the lock of Progress, except done() and failed(), which
+// any thread may call.
 
 #include <atomic>
 #include <cstdint>
@@ -18,29 +19,30 @@ struct Members;
 class Sequence;
 class Operation;
 
-/// A phase is over when nothing it has posted is in flight any more.
+/// A phase is complete when none of the messages that it has posted is in flight any more.
 class Phase {
  public:
   virtual ~Phase() = default;
   virtual void start(Operation& operation) = 0;
-  /// A receive with this item is over. May post more.
+  /// Called when the receive with this item is complete. May post more messages.
   virtual void received(Operation& /*operation*/, int64_t /*item*/) {}
   virtual void sent(Operation& /*operation*/, int64_t /*item*/) {}
-  /// Bytes it holds beside the tensors, once started.
+  /// Bytes that the phase holds in addition to the tensors, once started.
   virtual int64_t scratch_bytes() const { return 0; }
 };
 
 class Operation {
  public:
-  /// Made when its turn comes: an operation that waits for its own holds no lists of pieces and no room for terms.
+  /// Makes a phase when its turn comes, so that an operation waiting for its turn holds no lists of pieces and no room
+  /// for terms.
   using MakePhase = std::function<std::unique_ptr<Phase>()>;
   using Phases = std::vector<MakePhase>;
 
-  /// @param sequence  of `members`, in which it stands.
-  /// @param held      what has to live until the operation is over: its tensors.
+  /// @param sequence  the sequence of `members` that it belongs to.
+  /// @param held      must live until the operation is complete: its tensors.
   Operation(std::shared_ptr<Members> members, Sequence& sequence, Phases phases, std::shared_ptr<void> held);
 
-  // For phases. `peer` is an index of the group; an item is the phase's own name for a message.
+  // For phases. `peer` is an index in the group; an item is the phase's identifier for a message.
   int index() const;
   int size() const;
   void send(int peer, const void* data, int64_t bytes, int64_t item);
@@ -60,16 +62,16 @@ class Operation {
   void set_number(int64_t number) { number_ = number; }
   void begin(Wire& wire);
   void finished(Transfer& transfer, int64_t bytes);
-  /// Ends one that has not begun.
+  /// Fails an operation that has not begun.
   void fail(const std::string& error);
-  /// Members with messages in flight.
+  /// Returns the members with messages in flight.
   std::vector<int> peers() const;
   int64_t scratch_bytes() const { return phase_ ? phase_->scratch_bytes() : 0; }
-  /// Nothing will be in flight any more, and what was received is in place.
+  /// True if nothing will be in flight any more and everything received is in place.
   bool done() const { return done_.load(std::memory_order_acquire); }
-  /// A peer did something else than expected. What is in flight may stay so for ever, and keeps its memory.
+  /// True if a peer did something other than expected. Messages in flight may stay so for ever, and keep their memory.
   bool failed() const { return failed_.load(std::memory_order_acquire); }
-  /// What it did, once failed(). Members are written as "{3}", the caller knows their names.
+  /// Returns what the peer did, once failed(). Members are written as "{3}"; the caller knows their names.
   const std::string& error() const { return error_; }
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// What a process says of itself when others wonder whom they wait for: whether it has come to a call, for whom it waits
-// at present, and when it last got something done.
+// A rank's state in a call, which others ask for to find out whom they wait for: whether the rank has come to the call,
+// for whom it waits at present, and when it last completed some work.
 
 #include <array>
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace athanor::comm {
 
-/// A collective, or a message between two, as one of its ranks knows it.
+/// A collective, or a message between two ranks, as one of its ranks identifies it.
 struct CallId {
   int64_t group = 0, number = 0;
   Kind kind = Kind::kCollective;
@@ -25,27 +25,27 @@ struct CallId {
   auto operator<=>(const CallId&) const = default;
 };
 
-/// A message's content: of one size, without pointers.
+/// The content of a message: of one size, without pointers.
 struct Answer {
   enum class State : int32_t {
-    kSilent,  ///< there is none
-    kLate,    ///< has not come to the call, and waits for nobody
-    kWaits,   ///< for others: in this call, or in another one before it comes
-    kOver,    ///< of the call, on this rank; what it had to send is on its way
+    kSilent,  ///< no answer has come
+    kLate,    ///< the rank has not come to the call, and waits for no other
+    kWaits,   ///< it waits for others: in this call, or in another one before it comes to this
+    kOver,    ///< the call is complete on this rank; what it had to send is on its way
   };
   static constexpr int kMaxPeers = 16;
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
   State state = State::kSilent;
   int32_t num_peers = 0;
-  int64_t worked = 0;                      ///< World::note_work, all together
-  int64_t still_ms = kNever;               ///< since this count last grew, or a long wait ended
-  CallId call;                             ///< that it waits in
+  int64_t worked = 0;                      ///< the total of World::note_work
+  int64_t still_ms = kNever;               ///< time since this count last grew, or a long wait ended
+  CallId call;                             ///< the call that it waits in
   std::array<int32_t, kMaxPeers> peers{};  ///< some of those it waits for there, ranks in the world
-  std::array<char, 32> group{};            ///< of that call, cut
+  std::array<char, 32> group{};            ///< that call's group, truncated
 };
 
-/// Runs under the lock of Progress, but for note_work.
+/// This rank's state. Runs under the lock of Progress, except note_work.
 class Standing {
  public:
   using Clock = std::chrono::steady_clock;
@@ -56,11 +56,11 @@ class Standing {
   void note_work(int64_t amount);
 
   void begin_wait(const Operation& operation) { waits_.push_back({std::this_thread::get_id(), &operation}); }
-  /// @param was_long  others may have waited for this one meanwhile; now it goes on.
+  /// @param was_long  others may have waited for this rank meanwhile; it now continues.
   void end_wait(const Operation& operation, bool was_long);
 
   Answer answer(const CallId& call) const;
-  /// Of this rank in an operation of its own that is not over.
+  /// Returns this rank's state in an incomplete operation that it takes part in.
   Answer waits_for(const Operation& operation) const;
   int rank() const { return rank_; }
 
@@ -78,7 +78,7 @@ class Standing {
   std::atomic<Clock::time_point> last_move_{Clock::time_point::min()};
 };
 
-/// How the rank at the other end, `peer`, knows a call of `rank`.
+/// Returns the CallId that the rank at the other end, the peer, has for a call of `rank`.
 inline CallId seen_from_peer(CallId call, int rank) {
   if (call.kind != Kind::kCollective) {
     call.kind = call.kind == Kind::kSend ? Kind::kReceive : Kind::kSend;

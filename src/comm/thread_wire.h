@@ -1,5 +1,5 @@
 #pragma once
-// A job of several ranks as threads of one process: for tests of everything that communicates, without a launcher.
+// A job of several ranks as threads of one process, for tests of everything that communicates, without a launcher.
 
 #include <cstdint>
 #include <functional>
@@ -10,21 +10,22 @@
 
 namespace athanor::comm {
 
-/// What tests do to messages. Calls come from all ranks' threads, one at a time.
+/// Faults and delays that a test plants in messages. The functions are called from all ranks' threads, one at a time.
 struct ThreadNetwork {
-  /// False: the message never arrives, and its sender never hears of it.
+  /// False: the message never arrives, and its sender never learns that it was sent.
   std::function<bool(int from, int to, int tag)> delivers;
-  /// Polls of the receiver that a message, and word of it, may take at most; drawn from a fixed seed. Messages of one
-  /// sender, receiver and tag stay in order.
+  /// The most polls of the receiver that a message, or notice of its completion, may take; drawn from a fixed seed.
+  /// Messages of one sender, receiver and tag stay in order.
   int max_delay_polls = 0;
-  int max_tag = (1 << 23) - 1;  ///< of the wires; 32767 is what MPI promises
+  int max_tag = (1 << 23) - 1;  ///< of the wires; MPI promises 32767
 };
 
-/// One wire for each rank. They may be used by one thread each.
+/// Returns one wire for each rank. Each wire may be used by one thread.
 std::vector<std::unique_ptr<Wire>> thread_wires(int size, const ThreadNetwork& network = {});
 
-/// Runs `rank` once for each rank of a world of `size`, each on a thread of its own. When all have returned the first
-/// exception, by rank, goes on. A rank that throws while others wait for it costs them the timeout.
+/// Runs `rank` once for each rank of a world of `size`, each on a separate thread. After all have returned, the
+/// exception of the lowest rank that threw, if any, is thrown again. If a rank throws while others wait for it, they
+/// wait until the timeout.
 void run_ranks(int size, const std::function<void(World&)>& rank, const WorldOptions& options = {},
                const ThreadNetwork& network = {});
 

@@ -1,5 +1,5 @@
 #pragma once
-// Sums along the fixed tree (index_tree.h) over raw memory: what a rank does with the terms it has received.
+// Sums along the fixed tree (index_tree.h) over raw memory: the addition of the terms that a rank has received.
 //
 // Elements are widened (bf16, fp16, fp32: fp32; fp64: fp64; int64: int64), added in the tree's order and rounded once.
 // Bits do not depend on the CPU: no multiplication is fused with an addition.
@@ -14,19 +14,19 @@ enum class Combine { kSum, kMax };  ///< the maximum with a NaN is that NaN
 int64_t element_bytes(Element element);
 int64_t wide_bytes(Element element);
 
-/// Terms times `first` before they are added (a power of two), the sum times `last` after.
+/// Terms are multiplied by `first` (a power of two) before they are added, and the sum by `last`.
 struct Scale {
   double first = 1, last = 1;
 };
-/// Of a mean over `count`: 1/2^⌈log₂ count⌉ first, so that no partial sum is above the largest term.
+/// Returns the scale of a mean over `count`: 1/2^⌈log₂ count⌉ first, so that no partial sum is above the largest term.
 Scale mean_scale(int count);
 
-/// out[i] = the tree over terms[0][i], …, terms[num_terms − 1][i]. `out` may be one of the terms.
+/// Sets out[i] to the tree sum over terms[0][i], …, terms[num_terms − 1][i]. `out` may be one of the terms.
 void tree_sum(Element element, Combine combine, Scale scale, const void* const* terms, int num_terms, int64_t count,
               void* out);
 
-// The same tree cut between ranks: a rank widens its term, adds what its children sent, in order, and the last one
-// rounds.
+// The parts of tree_sum when the tree is spread over ranks: a rank widens its term, adds what its children sent, in
+// order, and the root rounds.
 void widen(Element element, double first, const void* in, int64_t count, void* wide);
 void add_wide(Element element, Combine combine, void* wide, const void* term, int64_t count);
 void narrow(Element element, double last, const void* wide, int64_t count, void* out);

@@ -14,8 +14,8 @@ class WireWorld : public World {
  public:
   /// Collective over the wire: gathers the hosts' names.
   WireWorld(std::unique_ptr<Wire> wire, const WorldOptions& options);
-  /// Leaves together with all other ranks, unless something has failed: then nothing is waited for, and the launcher
-  /// learns from this process's end that the job is over.
+  /// Leaves together with all other ranks, unless something has failed: then it waits for nothing, and the launcher
+  /// learns from this process's end that the job has failed.
   ~WireWorld() override;
 
   int rank() const override { return rank_; }
@@ -35,19 +35,20 @@ class WireWorld : public World {
   std::shared_ptr<Progress> progress_;
   int rank_, size_;
   int num_exceptions_;
-  int64_t num_groups_ = 0;  ///< of more than one rank somewhere
+  int64_t num_groups_ = 0;  ///< groups that have more than one rank on some rank of the world
   std::vector<std::string> hosts_;
   std::vector<int> supernodes_;
   std::unique_ptr<Communicator> all_;
 };
 
-/// Which supernode each rank is in: 0, 1, … in the order of ranks. See WorldOptions.
+/// Returns the supernode of each rank: 0, 1, … in the order of ranks. See WorldOptions.
 std::vector<int> supernodes_of(const std::vector<std::string>& hosts, int ranks_per_node, int nodes_per_supernode);
 
-/// The group of `partition` that `rank` is in. Throws Error unless it holds each rank of the world once.
+/// Returns the group of `partition` that `rank` is in. @throws Error unless the partition has each rank of the world
+/// once.
 std::vector<int> group_with(int rank, int world_size, const std::vector<std::vector<int>>& partition);
 
-/// Index in `ranks` of `rank`.
+/// Returns the index of `rank` in `ranks`.
 int index_in(const std::vector<int>& ranks, int rank);
 
 }  // namespace athanor::comm

@@ -1,9 +1,9 @@
 #pragma once
 // All processes of a job, and this one among them.
 //
-// Which MPI started us is read from the environment; a plugin of that kind (libathanor_mpi_openmpi.so or
-// libathanor_mpi_mpich.so beside the program) is opened then. So one build runs under either, and a process that no
-// launcher started needs none.
+// The environment tells which MPI started this process; a plugin of that kind (libathanor_mpi_openmpi.so or
+// libathanor_mpi_mpich.so, next to the program) is then opened. So one build runs under either, and a process without a
+// launcher needs none.
 
 #include <chrono>
 #include <memory>
@@ -17,16 +17,16 @@ namespace athanor::comm {
 struct WorldOptions {
   std::chrono::milliseconds timeout{std::chrono::minutes(30)};  ///< of one collective
   bool check = false;                                           ///< GroupOptions::check, for every group
-  int ranks_per_node = 0;                                       ///< 0: those that have this rank's host name
-  int nodes_per_supernode = 0;                                  ///< 0: every node in one
+  int ranks_per_node = 0;                                       ///< 0: the ranks that share a host name
+  int nodes_per_supernode = 0;                                  ///< 0: all nodes are in one
   int fake_rank = 0, fake_size = 0;  ///< size above 0: this rank of a world without peers, whose collectives do nothing
 };
 
 class World {
  public:
-  /// Collective over the job that base/launched.h says this process is of.
-  /// @throws CommError naming what could not be opened, and how it is built; ConfigError where copies of this process
-  ///         were started that it cannot find.
+  /// Opens the job that base/launched.h reports for this process. Collective over it.
+  /// @throws CommError naming what could not be opened, and how it is built; ConfigError if copies of this process were
+  ///        started that it cannot find.
   static std::unique_ptr<World> open(const WorldOptions& options);
   virtual ~World() = default;
 
@@ -37,16 +37,16 @@ class World {
   const std::string& host() const { return hosts()[static_cast<size_t>(rank())]; }
   virtual Communicator& all() = 0;
 
-  /// The group of `partition` that this rank is in. Every rank calls it with the same partition of the world (each rank
-  /// once; the order in a group is the order of its sums) and in the same order; nothing is sent.
+  /// Returns the group of `partition` that this rank is in. Every rank must call it with the same partition of the
+  /// world (each rank once; the order in a group is the order of its sums) and in the same order; nothing is sent.
   virtual std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition,
                                                    const std::string& name) = 0;
 
-  /// Says that so many bytes or pieces of long work of this rank are done, which others wait for in a collective: while
-  /// the count grows they go on waiting, whatever the timeout. Any thread may call it.
+  /// Notes that this many bytes or pieces of a long task of this rank are done while others wait for it in a
+  /// collective: as long as the count grows they continue to wait, whatever the timeout. Any thread may call it.
   virtual void note_work(int64_t /*amount*/) {}
 
-  /// Ends the job, every rank of it, with this exit code. To be called when what went wrong has been said.
+  /// Ends the job, on every rank, with this exit code. To be called after the cause has been reported.
   [[noreturn]] virtual void abort(int exit_code) = 0;
 };
 

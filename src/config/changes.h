@@ -1,5 +1,5 @@
 #pragma once
-// What differs between the configuration a run had and the one it has now, field by field.
+// Compares the configuration that a run had with the one that it has now, field by field.
 
 #include <string>
 #include <string_view>
@@ -9,9 +9,11 @@
 
 namespace athanor {
 
-/// "optimizer.lr was 0.002, is 0.001", in the order of the dump; empty where nothing that counts has changed.
-/// @param before  a dump of any version: a field that it lacks had its default, one that is no more is left out. Text
-///                that is not TOML gives one line that says so.
+/// Returns a line for each field that differs, e.g. "optimizer.lr was 0.002, is 0.001", in the order of the dump
+/// (fields of list items come last). Empty if no field has changed.
+/// @param before  a dump of any version. A field that it lacks counts as its default, and a field that no longer exists
+///                is left out; fields of list items are reported as "absent" on the side that lacks them. If the text
+///                is not TOML, the result is one line that reports the parse error.
 std::vector<std::string> describe_config_changes(std::string_view before, const RunConfig& now);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// Checks that need more than one field. Each answer is a line with the numbers and the remedy.
+// Checks that need more than one field of a configuration. Each line that they return has the numbers and the remedy.
 
 #include <string>
 #include <vector>
@@ -8,18 +8,19 @@
 
 namespace athanor {
 
-/// Impossible shapes and combinations; empty if there are none.
+/// Returns a line for each impossible shape or combination of fields; empty if there are none.
 std::vector<std::string> find_contradictions(const RunConfig& config);
 
-/// Those of the model alone (also for a model that comes from a folder).
+/// Returns the contradictions within the model alone (also used for a model that comes from a folder).
 std::vector<std::string> find_contradictions(const ModelConfig& model);
 
-/// Numbers of tokens of one stage, whose data.seq_len is known (0: not yet; then nothing is found), that would not fit
-/// the integers that count them.
+/// Returns a line for each token count of one training stage that would overflow the integers that hold it.
+/// @param config  the stage's configuration; if data.seq_len is still unknown (0), nothing is found.
 std::vector<std::string> find_overflows(const RunConfig& config);
 
-/// Whether moe.balance can do what it says on one stage's batches, whose data.seq_len is known (0: not yet; then what
-/// depends on it is passed over).
+/// Returns a line for each reason why moe.balance cannot work on the batches of one training stage.
+/// @param config  the stage's configuration; if data.seq_len is still unknown (0), checks that depend on it are
+/// skipped.
 std::vector<std::string> find_balance_contradictions(const RunConfig& config);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// Defaults that follow from what is set beside them, so that nobody is refused for a number that he did not write.
+// Defaults that follow from other fields, so that no user is refused for a number that the user did not write.
 
 #include <functional>
 #include <string_view>
@@ -10,11 +10,14 @@ namespace athanor {
 
 inline constexpr int64_t kDefaultWarmupSteps = 100;
 
-/// Fits fields that nobody set to those that somebody did: optimizer.warmup_steps to the (first stage's) steps, a tenth
-/// of them at most; dtype "auto" to this machine; min_lr to an lr below it, a tenth of that; micro_batch_size to the
-/// batch that it divides. The last changes no result; global_batch_size would, and is never fitted. What the values are
-/// then is written into the fields (in stages, too), so that the configuration as printed is the one that runs.
-/// @param is_set  whether a field was given, by its name ("optimizer.lr").
+/// Derives the fields that the user left out from those that the user set, and writes the values into `config` (also
+/// into its stages), so that the configuration as printed is the one that runs:
+///   optimizer.warmup_steps  kDefaultWarmupSteps, but at most a tenth of the (first stage's) steps
+///   train.dtype             "auto" becomes the type in which this machine is fast
+///   optimizer.min_lr        a tenth of lr if lr is below the default min_lr
+///   train.micro_batch_size  the largest divisor of global_batch_size that is not above the default
+/// micro_batch_size changes no result. global_batch_size would, and is never derived.
+/// @param is_set  returns true if the user gave the field of this name ("optimizer.lr").
 void resolve_defaults(RunConfig& config, const std::function<bool(std::string_view key)>& is_set);
 
 }  // namespace athanor

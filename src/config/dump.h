@@ -1,5 +1,5 @@
 #pragma once
-// The resolved configuration as TOML, each field under a comment that says what it means.
+// Writes the resolved configuration as TOML, each field under a comment that explains it.
 
 #include <string>
 
@@ -7,10 +7,12 @@
 
 namespace athanor {
 
-/// What `athanor config` prints and a run folder keeps; reading it back gives an equal configuration.
+/// Returns the TOML text that `athanor config` prints and a run folder keeps. Reading it back gives an equal
+/// configuration.
+/// @param with_help  write the comments that explain the fields.
 std::string dump_run_config(const RunConfig& config, bool with_help = true);
 
-/// The names of all fields, "optimizer.lr", in the order of the dump.
+/// Returns the names of all fields ("optimizer.lr"), in the order of the dump.
 std::vector<std::string> run_config_keys();
 
 }  // namespace athanor

@@ -1,6 +1,6 @@
 #pragma once
-// What distinguishes the families, as data. A family of known parts is a row in families.cpp; docs/families.md shows
-// how to add one.
+// The differences between model families, as data. A family that consists of known parts is a row in families.cpp;
+// docs/families.md shows how to add one.
 
 #include <optional>
 #include <string>
@@ -15,7 +15,7 @@ enum class NormKind {
   kLayerWithoutParameters,  // OLMo
 };
 
-/// RMSNorm of queries and keys before they are turned.
+/// RMSNorm of queries and keys before the rotary embedding.
 enum class QkNorm {
   kNone,
   kWhole,  // over a token's whole projection (OLMoE)
@@ -29,35 +29,35 @@ struct Family {
   double fixed_norm_eps = 0;  ///< 0: rms_norm_eps
   QkNorm qk_norm = QkNorm::kNone;
   bool sparse = false;              ///< has experts
-  bool mixed_layers = false;        ///< experts have a width of their own, and layers may be dense among sparse ones
+  bool mixed_layers = false;        ///< experts have a separate width, and some layers may be dense
   bool free_head_dim = false;       ///< head_dim may be other than hidden_size / num_attention_heads
-  bool heads_divide_hidden = true;  ///< `transformers` asks for it even where head_dim is given
+  bool heads_divide_hidden = true;  ///< `transformers` requires it even if head_dim is given
   bool clips_qkv = false;
-  bool sliding_window_switch = false;  ///< sliding_window counts only where use_sliding_window is true
+  bool sliding_window_switch = false;  ///< sliding_window counts only if use_sliding_window is true
 
-  /// What `transformers` assumes where config.json is silent.
+  /// Values that `transformers` assumes for fields that config.json lacks.
   ModelConfig defaults;
   std::optional<int64_t> default_bos, default_eos, default_pad;
   double default_aux_loss_coef = 0.01;
 };
 
-/// All of them.
+/// Returns all families.
 const std::vector<Family>& families();
 
-/// Null if there is none of this name.
+/// Returns the family of this name, or null if there is none.
 const Family* find_family(const std::string& name);
 
-/// @throws ConfigError if model.family is none.
+/// Returns the family of a model. @throws ConfigError if no family has the name model.family.
 const Family& family_of(const ModelConfig& model);
 
-/// "one of olmo, olmoe, ..."
+/// Returns "one of olmo, olmoe, ...", for messages.
 std::string expected_families();
 
-/// What the model has that its family's class in `transformers` has not: "model.num_shared_experts (1)", ... Such a
-/// model trains, but cannot be exported.
+/// Returns the features of the model that its family's class in `transformers` lacks: "model.num_shared_experts (1)",
+/// ... A model with such features trains, but cannot be exported.
 std::vector<std::string> beyond_family(const ModelConfig& model);
 
-/// Of every norm of the model.
+/// Returns the epsilon of every norm of the model: the family's fixed_norm_eps, or else rms_norm_eps.
 double norm_eps(const ModelConfig& model);
 
 }  // namespace athanor

@@ -1,6 +1,6 @@
 #pragma once
-// The declared checks of fields whose values did not come through the TOML reader: a model's from a folder, a
-// configuration that a program made.
+// Applies the declared checks to fields whose values did not come through the TOML reader: those of a model from a
+// folder, or of a configuration that a program made.
 
 #include <string>
 #include <vector>
@@ -9,10 +9,10 @@
 
 namespace athanor {
 
-/// Holds each field that is visited against its check.
+/// A visitor that checks the value of each field.
 class FieldFaults : public Fields {
  public:
-  /// @param prefix  of names in messages: "model."
+  /// @param prefix  prefix of the field names in messages: "model."
   explicit FieldFaults(std::string prefix) : prefix_(std::move(prefix)) {}
 
   void field(const char* key, bool& v, const char*, const Check<bool>& c) override { look(key, v, c); }
@@ -31,7 +31,7 @@ class FieldFaults : public Fields {
   }
   void field(const char* key, NameOrNames& v, const char*, const Check<NameOrNames>& c) override { look(key, v, c); }
 
-  /// A line for each field whose value its declaration refuses.
+  /// Returns a line for each field with a value that its declaration refuses.
   std::vector<std::string> take() { return std::move(lines_); }
 
  protected:

@@ -1,11 +1,11 @@
 #pragma once
-// How a configuration declares its fields: once, as data. Default, check, help, parser and dump follow from one line.
+// A configuration declares each field once, as data; default, check, help, parser and dump follow from that one line.
 //
 //   void describe(Fields& f) {
 //     f.field("lr", lr, "peak learning rate", positive());
 //   }
 //
-// A reader, a dumper and a lister of names are the visitors (toml_reader.h, dump.h).
+// The visitors read TOML (toml_reader.h), write it and list the names (dump.h), and check values (field_faults.h).
 
 #include <fmt/core.h>
 
@@ -23,15 +23,15 @@
 
 namespace athanor {
 
-/// One name that stands for a choice, or the choice spelled out.
+/// One name for a choice, or the choice written out as a list of names.
 using NameOrNames = std::variant<std::string, std::vector<std::string>>;
 
-/// What a value must be: `expected` completes "expected …".
+/// A condition on a field's value. `expected` completes the message "expected …".
 template <class T>
 struct Check {
   std::string expected;
   std::function<bool(const T&)> holds;
-  std::function<T(const T&)> canonical = {};  ///< the one name of a value that has several; empty: as it was written
+  std::function<T(const T&)> canonical = {};  ///< maps synonyms to one name; empty: the value stays as written
 };
 
 class Fields {
@@ -49,8 +49,8 @@ class Fields {
                      const Check<std::vector<std::string>>& check = {}) = 0;
   virtual void field(const char* key, NameOrNames& value, const char* help, const Check<NameOrNames>& check = {}) = 0;
 
-  /// A sub-table: its fields are those that `section.describe` names. In a table, tables and lists come after the plain
-  /// fields, as TOML wants it.
+  /// Declares a sub-table, whose fields `section.describe` declares. Within a table, declare tables and lists after the
+  /// plain fields, as TOML requires.
   template <class Section>
   void table(const char* key, Section& section, const char* help) {
     if (!enter(key, help)) return;
@@ -58,7 +58,7 @@ class Fields {
     leave();
   }
 
-  /// A list of tables, [[key]]: the fields of each are those that `Section::describe` names.
+  /// Declares a list of tables, [[key]], whose fields `Section::describe` declares.
   template <class Section>
   void list(const char* key, std::vector<Section>& items, const char* help) {
     items.resize(enter_list(key, help, items.size()));
@@ -76,14 +76,14 @@ class Fields {
   }
 
  protected:
-  /// False: skip this table.
+  /// Begins a table. @return false to skip the table.
   virtual bool enter(const char* key, const char* help) = 0;
   /// Ends a table, an item or an example.
   virtual void leave() = 0;
-  /// @return how many items there are to be; `size` are there.
+  /// Begins a list that has `size` items. @return the number of items that it shall have.
   virtual size_t enter_list(const char* key, const char* help, size_t size) = 0;
   virtual void enter_item() = 0;
-  /// Of an empty list; true: one item with its defaults is to be shown.
+  /// Called for an empty list. @return true to visit one example item with default values.
   virtual bool enter_example() { return false; }
   virtual void leave_list() = 0;
 };
@@ -107,12 +107,12 @@ inline Check<std::vector<int64_t>> each_between(int64_t low, int64_t high) {
             return true;
           }};
 }
-// NaN is in no range: each comparison with it is false.
+// NaN fails every range, because each comparison with it is false.
 inline Check<double> between(double low, double high) {
   return {fmt::format("a number from {:g} to {:g}", low, high),
           [low, high](const double& x) { return x >= low && x <= high; }};
 }
-/// For what is computed with in fp32: below its smallest normal number a value would become 0 there.
+/// Check for values used in fp32 arithmetic, where a value below the smallest normal number would become 0.
 inline Check<double> fp32_up_to(double high) {
   return {fmt::format("a number from {:.3g} to {:.3g}, which fp32 holds", FLT_MIN, high),
           [high](const double& x) { return x >= FLT_MIN && x <= high; }};
@@ -140,7 +140,7 @@ inline Check<std::string> one_of(std::vector<std::string> allowed) {
             return false;
           }};
 }
-/// A type of numbers, by its name or its short one; `also` are other choices.
+/// Check for a number type, given by its full or its short name; `also` lists other allowed values.
 inline Check<std::string> one_type_of(std::vector<std::string> types, const std::vector<std::string>& also = {}) {
   for (const auto& each : also) types.push_back(each);
   Check<std::string> check = one_of(std::move(types));

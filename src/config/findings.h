@@ -1,5 +1,5 @@
 #pragma once
-// Collects the messages of conditions that do not hold, so that all are told at once.
+// Collects the messages of conditions that do not hold, so that all of them are reported at once.
 
 #include <fmt/core.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// parallelism.mapping: in which order the axes of a layout run over the ranks.
+// parallelism.mapping: the order in which the axes of a layout vary over the ranks.
 
 #include <string>
 #include <vector>
@@ -8,13 +8,13 @@
 
 namespace athanor {
 
-/// The axes of arch/layout.h by name, in the order of "expert_inner".
+/// Returns the names of the axes of arch/layout.h, in the order of "expert_inner".
 std::vector<std::string> axis_names();
 
-/// All axes, outermost first. @param mapping  one without faults.
+/// Returns the names of all axes, outermost first. @param mapping  must have no mapping faults.
 std::vector<std::string> axes_of(const NameOrNames& mapping);
 
-/// What is wrong with it, a line each; empty if nothing is.
+/// Returns a line for each mistake in the mapping; empty if there is none.
 std::vector<std::string> find_mapping_faults(const NameOrNames& mapping);
 
 }  // namespace athanor

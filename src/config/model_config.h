@@ -1,6 +1,6 @@
 #pragma once
-// The model as its configuration describes it. Names are those of `transformers`; what each family makes of them stands
-// in families.h.
+// The model section of the configuration. Field names are those of `transformers`; families.h defines how each family
+// uses them.
 
 #include <cstdint>
 #include <string>
@@ -12,14 +12,14 @@
 
 namespace athanor {
 
-/// The names of families.h.
+/// Returns the names of all families in families.h.
 std::vector<std::string> family_names();
 
-/// Fields that somebody wrote down beside `from`, by their keys: what they say must be true of that folder. No part of
-/// the model.
+/// Keys of the model fields that the user wrote in addition to `from`; their values must agree with the model in that
+/// folder. This is not part of the model: all objects compare equal.
 struct WrittenFields {
   std::vector<std::string> keys;
-  bool resolved = false;  ///< the fields are those of the model in `from` (checkpoint/model_identity.h)
+  bool resolved = false;  ///< the fields now have the values of the model in `from` (checkpoint/model_identity.h)
   bool operator==(const WrittenFields&) const { return true; }
 };
 
@@ -30,7 +30,7 @@ struct ModelConfig {
   int64_t num_hidden_layers = 4;
   int64_t num_attention_heads = 8;
   int64_t num_key_value_heads = 0;
-  int64_t attention_head_dim = 0;  ///< "head_dim"
+  int64_t attention_head_dim = 0;  ///< the field "head_dim"
   int64_t intermediate_size = 128;
   int64_t num_experts = 0;
   int64_t num_experts_per_tok = 0;
@@ -49,18 +49,18 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
   RopeScaling rope_scaling;
-  WrittenFields written;  ///< filled by the reader where `from` is set
+  WrittenFields written;  ///< filled by the reader if `from` is set
 
   bool is_moe() const { return num_experts > 0; }
   int64_t head_dim() const { return attention_head_dim > 0 ? attention_head_dim : hidden_size / num_attention_heads; }
-  /// num_key_value_heads with its default, one for each attention head.
+  /// num_key_value_heads, or its default: one for each attention head.
   int64_t kv_heads() const { return num_key_value_heads > 0 ? num_key_value_heads : num_attention_heads; }
   int64_t expert_intermediate_size() const {
     return moe_intermediate_size > 0 ? moe_intermediate_size : intermediate_size;
   }
-  /// Of the one feed-forward layer that the shared experts make together.
+  /// Width of the single feed-forward layer that the shared experts form together.
   int64_t shared_intermediate_size() const { return num_shared_experts * expert_intermediate_size(); }
-  /// Has this layer experts?
+  /// True if this layer has experts.
   bool is_sparse_layer(int64_t layer) const;
   int64_t num_sparse_layers() const;
 

@@ -1,5 +1,6 @@
 #pragma once
-// How the work is spread over ranks, and how these are connected. What the degrees mean together: arch/layout.h.
+// The configuration sections for the distribution of the work over ranks and for the links between ranks. arch/layout.h
+// defines what the degrees mean together.
 
 #include <cstdint>
 #include <string>

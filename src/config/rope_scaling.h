@@ -1,6 +1,5 @@
 #pragma once
-// How rotary positions are stretched beyond the length a model was first trained for. Names are those of
-// `transformers`.
+// Scaling of rotary positions beyond the length that a model was first trained for. Names are those of `transformers`.
 
 #include <cstdint>
 #include <string>
@@ -55,7 +54,7 @@ struct RopeScaling {
   }
 };
 
-/// Does original_max_position_embeddings count?
+/// True if the rope type uses original_max_position_embeddings.
 inline bool uses_original_length(const RopeScaling& rope) {
   return rope.rope_type == "yarn" || rope.rope_type == "llama3";
 }

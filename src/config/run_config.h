@@ -1,8 +1,8 @@
 #pragma once
-// The run configuration: every field, its default, what it may be and what it means, each declared once.
+// The run configuration. It declares every field once, with its default, allowed values and meaning.
 //
-// Keys follow what users know: `transformers` for the model, torchtitan for the degrees. Checks that need several
-// fields stand in checks.h.
+// Keys follow established names: those of `transformers` for the model, those of torchtitan for the degrees. checks.h
+// has the checks that need several fields.
 
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@
 
 namespace athanor {
 
-/// One of several prepared folders.
+/// One of several prepared data folders.
 struct SourceConfig {
   std::string path;
   double weight = 0;
@@ -39,7 +39,7 @@ struct DataConfig {
   std::string attention_scope = "instance";
   int64_t num_threads = 1;
   bool verify = true;
-  std::vector<SourceConfig> sources;  ///< instead of path
+  std::vector<SourceConfig> sources;  ///< replace `path`
 
   void describe(Fields& f) {
     f.field("path", path, "a folder that `athanor prepare` wrote, for as many epochs as it takes; or [[data.sources]]");
@@ -55,8 +55,8 @@ struct DataConfig {
   }
 };
 
-/// A part of the run with a mix, a sequence length and a learning rate schedule of its own. What is not set is the
-/// run's.
+/// A training stage: a part of the run with its own data mix, sequence length and learning rate schedule. Fields that
+/// are not set take the run's values.
 struct StageConfig {
   std::string name;
   int64_t steps = 0;
@@ -109,7 +109,8 @@ struct TrainConfig {
   int64_t validation_interval = 0;
   int64_t validation_sequences = 256;
   std::vector<StageConfig> stages;
-  bool dtype_was_auto = false;  ///< no field: dtype is what this CPU is fast in, unless a run goes on (defaults.h)
+  bool dtype_was_auto =
+      false;  ///< not a field: dtype was chosen for this CPU; a resumed run keeps its type (defaults.h)
 
   void describe(Fields& f) {
     f.field("run_dir", run_dir, "folder of the run: resolved configuration, metrics, checkpoints, models, log",
@@ -164,7 +165,7 @@ struct OptimizerConfig {
   std::vector<std::string> no_weight_decay = {};
   double max_grad_norm = 1.0;
   bool clip_after_warmup = false;
-  bool warmup_not_set = false;  ///< no field: warmup_steps follows from the steps, unless a run goes on (defaults.h)
+  bool warmup_not_set = false;  ///< not a field: warmup_steps was derived; a resumed run keeps its own (defaults.h)
 
   void describe(Fields& f) {
     f.field("name", name, "which optimizer", one_of({"adamw"}));

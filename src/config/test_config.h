@@ -1,5 +1,5 @@
 #pragma once
-// For this room's tests: what a configuration is refused with.
+// Helper for the tests in src/config: the message with which a configuration is refused.
 
 #include <string>
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace athanor {
 
-/// The message that the configuration is refused with; "" if it is not.
+/// Returns the message with which the configuration is refused, or "" if it is accepted.
 inline std::string error_of(std::string_view toml, const std::vector<std::string>& overrides = {}) {
   try {
     parse_run_config(toml, "run.toml", overrides);

@@ -1,5 +1,6 @@
 #pragma once
-// TOML + --set → RunConfig. All mistakes are found at once, each with its file, line and column.
+// Reads a RunConfig from TOML and --set overrides. All mistakes in single fields are reported at once, each with file,
+// line and column. If there are none, all contradictions between fields are reported at once, with the file only.
 
 #include <filesystem>
 #include <functional>
@@ -11,16 +12,18 @@
 
 namespace athanor {
 
-/// More that may be wrong with a configuration whose values are possible, a line each: its layout on a job's ranks.
+/// Returns a line for each further fault of a configuration whose single values are valid, such as a fault of its
+/// layout on a job's ranks.
 using FindMore = std::function<std::vector<std::string>(const RunConfig& config)>;
 
 /// Reads a run configuration and applies `--set a.b=c` overrides in order.
-/// @param more  is told together with what this finds by itself.
-/// @throws ConfigError listing every unknown key (with the nearest name), mistyped or impossible value, one on a line.
+/// @param more  finds further faults, which are reported together with the reader's.
+/// @throws ConfigError listing every unknown key (with the nearest name) and every mistyped or impossible value, one on
+///         a line.
 RunConfig load_run_config(const std::filesystem::path& file, const std::vector<std::string>& overrides = {},
                           const FindMore& more = {});
 
-/// The same from text; `name` stands where a file's path would.
+/// As load_run_config, from text. @param name  replaces the file's path in messages.
 RunConfig parse_run_config(std::string_view toml, const std::string& name,
                            const std::vector<std::string>& overrides = {}, const FindMore& more = {});
 

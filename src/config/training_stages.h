@@ -1,5 +1,5 @@
 #pragma once
-// A run as its stages, each a configuration in which every field holds.
+// Splits a run into its training stages, each with a complete configuration.
 
 #include <cstdint>
 #include <string>
@@ -11,15 +11,15 @@ namespace athanor {
 
 struct TrainingStage {
   std::string name;
-  int64_t begin = 0;  ///< updates before it
-  /// The run's with the stage's fields in place: train.steps is the stage's own, data.sources its mix (never empty;
-  /// data.path is one source without a cap), train.stages empty.
+  int64_t begin = 0;  ///< optimizer updates before this stage
+  /// The run's configuration with the stage's fields applied: train.steps counts this stage only, data.sources is its
+  /// mix (never empty; data.path becomes one source without a cap on epochs), and train.stages is empty.
   RunConfig config;
 
   int64_t end() const { return begin + config.train.steps; }
 };
 
-/// @return at least one stage. The last ends at train.steps or after it.
+/// Returns the training stages of a run, at least one. The last ends at train.steps or after it.
 std::vector<TrainingStage> training_stages(const RunConfig& config);
 
 }  // namespace athanor

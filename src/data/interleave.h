@@ -1,13 +1,13 @@
 #pragma once
-// Which of several sources each sample comes from, so that every source keeps its share at every moment.
+// Chooses the source of each sample among several, so that every source keeps its share at every moment.
 //
-// Tijdeman, "The chairman assignment problem", Discrete Mathematics 32 (1980): of the sources whose lag has reached
-// 1 / (2k - 2), the one is drawn whose deadline comes first. Then after any n samples
+// Source: Tijdeman, "The chairman assignment problem", Discrete Mathematics 32 (1980). Of the sources whose lag has
+// reached 1 / (2k - 2), the one whose deadline comes first is drawn. After any n samples
 //
 //   |drawn_i - share_i n| <= 1 - 1 / (2k - 2)   for k sources,
 //
-// the best bound there is. A window of n samples is the difference of two such beginnings: its count differs from
-// share_i n by at most 1 for two sources and by less than 2 for more, where no order at all can promise 1.
+// which is the best possible bound. A window of n samples is the difference of two such beginnings: its count differs
+// from share_i n by at most 1 for two sources and by less than 2 for more, for which no order can guarantee 1.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,11 +21,12 @@ class Interleave {
   explicit Interleave(const std::vector<double>& weights);
 
   double share(size_t source) const;
-  /// The weights in whole numbers, which is what is kept exactly: equal for equal ratios, to 1 part in 2^50.
+  /// The weights as integers, which are stored exactly: equal ratios give equal integers, rounded to 1 / 2^50 of their
+  /// sum.
   const std::vector<int64_t>& weights() const { return weights_; }
 
-  /// The source of the next sample, counted in `drawn`: how many samples each source has given so far. Integers
-  /// alone, so that nothing drifts.
+  /// Returns the source of the next sample and adds it to `drawn`, the number of samples that each source has given so
+  /// far. Only integers are used, so there is no drift.
   size_t next(std::vector<int64_t>& drawn) const;
 
  private:

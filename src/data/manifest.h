@@ -1,5 +1,5 @@
 #pragma once
-// What `athanor prepare` says about the folder it wrote: manifest.json beside the tokenizer and the shards.
+// The manifest of a prepared folder: `athanor prepare` writes manifest.json next to the tokenizer and the shards.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,49 +14,50 @@
 
 namespace athanor {
 
-inline constexpr int64_t kDataFormatVersion = 2;  ///< 1 is read too: it has no parts, and no files can be added
+/// Version 1 can be read too: it has no parts, and files cannot be added to it.
+inline constexpr int64_t kDataFormatVersion = 2;
 inline constexpr const char* kDataManifestName = "manifest.json";
 
 /// An .npy file [instances, seq_len].
 struct ShardEntry {
-  std::string file;  ///< its name in the folder
+  std::string file;  ///< name in the folder
   int64_t instances = 0;
-  std::string hash;  ///< of the whole file (base/hash.h)
+  std::string hash;  ///< hash of the whole file (base/hash.h)
 };
 
-/// "train" or "validation". No instance is in both.
+/// The split "train" or "validation". No instance is in both.
 struct SplitEntry {
   int64_t instances = 0;
   int64_t tokens = 0;
-  std::vector<ShardEntry> files;  ///< rows count through them in this order
+  std::vector<ShardEntry> files;  ///< row numbers count through the files in this order
 };
 
-/// One input file: its part of the token stream.
+/// One input file and its part of the token stream.
 struct InputEntry {
-  std::string path;  ///< as it was found
+  std::string path;  ///< path where it was found
   int64_t documents = 0;
   int64_t tokens = 0;       ///< end-of-document tokens included
-  int64_t bytes = -1;       ///< of the file; -1: not known
-  std::string fingerprint;  ///< of its beginning and end (prepare_journal.h); empty: not known
+  int64_t bytes = -1;       ///< size of the file; -1: not known
+  std::string fingerprint;  ///< file_fingerprint() (prepare_journal.h); empty: not known
 };
 
-/// What one run of `athanor prepare` made: the first, or one that added files. Its inputs and shards follow those of
-/// the parts before it; its instances are shuffled among themselves.
+/// The result of one call of `athanor prepare`: the first call, or one that added files. Its inputs and shards follow
+/// those of the earlier parts; its instances are shuffled among themselves.
 struct PartEntry {
   int64_t inputs = 0, documents = 0, tokens = 0, text_bytes = 0;
-  std::map<std::string, int64_t> instances;  ///< of each split
+  std::map<std::string, int64_t> instances;  ///< by split
 };
 
-/// The tokens at the end of the stream that were too few for an instance, as an .npy file [1, remainder_tokens]. Files
-/// that are added go on after them.
+/// The tokens at the end of the stream that were too few for an instance, as an .npy file [1, remainder_tokens]. The
+/// stream of files that are added later begins with them.
 struct RemainderEntry {
   std::string file, hash;
 };
 
 struct DataManifest {
   int64_t version = kDataFormatVersion;
-  std::string tokenizer_file;  ///< a copy in the folder
-  std::string tokenizer_hash;  ///< of that file; also what a model's checkpoint is compared with
+  std::string tokenizer_file;  ///< name of the copy in the folder
+  std::string tokenizer_hash;  ///< hash of that file; a model's checkpoint is compared with it
   uint32_t vocab_size = 0;
   uint32_t eos_id = 0;
   int64_t seq_len = 0;
@@ -65,31 +66,32 @@ struct DataManifest {
   std::map<std::string, SplitEntry> splits;
 
   int64_t documents = 0;
-  int64_t tokens = 0;            ///< end-of-document tokens included
-  int64_t remainder_tokens = 0;  ///< at the end of the stream, too few for an instance: tokens - remainder are stored
+  int64_t tokens = 0;  ///< end-of-document tokens included
+  /// Tokens at the end of the stream, too few for an instance; tokens - remainder_tokens are stored in shards.
+  int64_t remainder_tokens = 0;
   int64_t text_bytes = 0;
-  SkipCounts skipped;  ///< by cause, one of which is the expression that dropped a document
+  SkipCounts skipped;  ///< by cause; an expression that dropped documents is a cause
   std::vector<InputEntry> inputs;
 
-  // Since version 2; an older folder counts as one part.
+  // The fields below exist since version 2. A folder of version 1 counts as one part.
   std::vector<PartEntry> parts;
   std::optional<RemainderEntry> remainder;  ///< none if remainder_tokens is 0
   double validation_fraction = 0;
   std::string text_field;
-  SelectionOptions selection;  ///< of documents; not in the file if empty
+  SelectionOptions selection;  ///< selection of documents; not in the file if empty
   uint64_t shard_bytes = 0;
 
   int item_bytes() const { return dtype == "uint16" ? 2 : 4; }
 };
 
-/// The text of manifest.json.
+/// Returns the text of manifest.json.
 std::string data_manifest_text(const DataManifest& manifest);
 
-/// `name` names the file in messages.
-/// @throws DataError with the byte or the key; counts that contradict each other are refused too.
+/// Parses the text of manifest.json. `name` names the file in messages.
+/// @throws DataError with the byte or the key; also for counts that contradict each other.
 DataManifest parse_data_manifest(std::string_view text, const std::string& name);
 
-/// The text of FOLDER/manifest.json.
+/// Returns the text of FOLDER/manifest.json.
 /// @throws DataError with the remedy if `folder` was not written by `athanor prepare`.
 std::string read_data_manifest_text(const std::filesystem::path& folder);
 

@@ -1,6 +1,6 @@
 #pragma once
-// Shards that are open at a time: a bounded number of them, the ones read last. A run may have thousands, in each of
-// several sources, and a process may open a thousand files.
+// Keeps a bounded number of shards open: those read last. A run may have thousands of shards in each of several
+// sources, but the limit of open files per process is often about a thousand.
 
 #include <cstddef>
 #include <functional>
@@ -14,16 +14,17 @@
 
 namespace athanor {
 
-/// Any number of threads may use it at a time.
+/// Any number of threads may use one object concurrently.
 class OpenShards {
  public:
-  /// An eighth of the files that this process may open (ulimit -n), between 8 and 256.
+  /// Returns an eighth of the number of files that this process may open (ulimit -n), between 8 and 256.
   static size_t fitting_limit();
 
   explicit OpenShards(size_t most = fitting_limit()) : most_(most) {}
 
-  /// The shard at `path`, by `open` unless it is open. It stays readable while the caller holds it, also when others
-  /// have taken its place since. Where the system refuses to open more files, those that nobody reads are closed first.
+  /// Returns the shard at `path`; calls `open` if it is not open. It stays readable while the caller holds it, even
+  /// after other shards have replaced it here. If the system refuses to open more files, the shards that no caller
+  /// reads are closed first.
   /// @throws what `open` throws.
   std::shared_ptr<const NpyMatrix> get(const std::string& path, const std::function<NpyMatrix()>& open);
 
@@ -36,7 +37,7 @@ class OpenShards {
   void close_all();
 
   const size_t most_;
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards all members below
   std::list<Entry> newest_first_;
   std::unordered_map<std::string, std::list<Entry>::iterator> by_path_;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// For this room's tests: a folder that goes away, compressed bytes, a byte tokenizer, and prepared data.
+// Helpers for the tests of src/data: a temporary folder, compressed bytes, a byte tokenizer, and prepared data.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -43,7 +43,7 @@ inline std::string zstd(const std::string& text) {
   return out;
 }
 
-/// The message of the `E` that `action` throws; a test failure and "" if it throws none.
+/// Returns the message of the `E` that `action` throws; if it throws none, the test fails and the result is "".
 template <class E, class Action>
 std::string refusal(Action action) {
   try {
@@ -73,14 +73,14 @@ class DataTest : public testing::Test {
     return path;
   }
 
-  /// Ids 0-255 are the bytes, 256 is <|endoftext|>.
+  /// Writes a tokenizer whose ids 0-255 are the bytes and whose id 256 is <|endoftext|>.
   std::filesystem::path write_byte_tokenizer() const {
     auto json = byte_tokenizer_json();
     json["added_tokens"].push_back(added_token_json(256, "<|endoftext|>"));
     return write("tokenizer.json", json.dump());
   }
 
-  /// Options for the byte tokenizer, to be changed by a test.
+  /// Returns options for the byte tokenizer, which a test may change.
   PrepareOptions options(const std::vector<std::string>& inputs, int64_t seq_len = 8) const {
     PrepareOptions made;
     made.tokenizer = write_byte_tokenizer();
@@ -94,7 +94,7 @@ class DataTest : public testing::Test {
   std::filesystem::path folder_;
 };
 
-/// All instances of a split, in their order.
+/// Returns all instances of a split in their order.
 inline std::vector<std::vector<int32_t>> rows_of(const std::filesystem::path& folder, const std::string& split) {
   const auto dataset = Dataset::open(folder, split);
   std::vector<std::vector<int32_t>> rows;
@@ -104,7 +104,7 @@ inline std::vector<std::vector<int32_t>> rows_of(const std::filesystem::path& fo
   return rows;
 }
 
-/// The folder of shared data, or empty.
+/// Returns the folder of shared data, or empty if there is none.
 inline std::filesystem::path shared_data() {
   const char* source = std::getenv("ATHANOR_SOURCE_DIR");
   const auto path = source ? std::filesystem::path(source) / "../shared/data" : std::filesystem::path();

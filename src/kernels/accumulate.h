@@ -7,7 +7,7 @@
 
 namespace athanor::kernels {
 
-/// sum[i] += x[i], n elements.
+/// Computes sum[i] += x[i] for n elements.
 template <class T>
 void accumulate(float* sum, const T* x, int64_t n);
 

@@ -9,21 +9,21 @@ namespace athanor::kernels {
 
 struct AdamwStep {
   float lr, eps, weight_decay;
-  double beta1, beta2;                       ///< double: 1 − 0.999 from an fp32 beta is off by 1.3e-5 of itself
+  double beta1, beta2;  ///< double, since 1 − 0.999 from an fp32 beta has a relative error of 1.3e-5
   float bias_correction1, bias_correction2;  ///< 1 − betaᵗ
-  float grad_scale;                          ///< of clipping, and of whatever gradients were scaled by
+  float grad_scale;                          ///< factor of the gradient: clipping and any other scale together
 };
 
-/// One step over n elements. `grad` is set to zero for the next step.
-/// @return how many weights changed, as forward reads them.
+/// Updates n elements. `grad` is set to zero for the next step.
+/// @return the number of weights that changed, as forward reads them.
 int64_t adamw(const AdamwStep& step, float* master, float* exp_avg, float* exp_avg_sq, float* grad, int64_t n);
 
-/// The same where the master is kept as its bf16 rounding and its lower bits (master.h): the fp32 result is the one
-/// above, then stored.
+/// As above, for a master that is kept as its bf16 rounding and its lower bits (master.h). The fp32 result is the same,
+/// and is then stored in that form.
 int64_t adamw(const AdamwStep& step, Bf16* weight, uint16_t* master_low, float* exp_avg, float* exp_avg_sq, float* grad,
               int64_t n);
 
-/// Σ x², exact squares added in double in the fixed order of the lanes.
+/// Returns Σ x². The squares are exact, and are added in double in the fixed order of the lanes.
 double sum_of_squares(const float* x, int64_t n);
 
 }  // namespace athanor::kernels

@@ -1,9 +1,9 @@
 #pragma once
-// Causal attention of one head over one document, on tiles (gemm_tile.h): scores are never all in memory.
+// Causal attention of one head over one document, on tiles (gemm_tile.h). The scores are never all in memory.
 //
-// Forward packs the keys and values of a head once; then each tile of 12 queries is a piece of work by itself. Backward
-// does a head at a time, blocks of keys against blocks of queries, all sums in fp32 in a fixed order. Weights are
-// rounded to what is packed (gemm_pack.h): to bf16 on avx512_bf16 only.
+// Forward packs the keys and values of a head once; then each tile of 12 queries is an independent piece of work.
+// Backward computes one head at a time, blocks of keys against blocks of queries, with all sums in fp32 in a fixed
+// order. Attention weights are rounded to the packed type (gemm_pack.h), which is bf16 on avx512_bf16 only.
 
 #include <cstdint>
 
@@ -22,12 +22,12 @@ struct HeadRows {
 
 struct AttentionShape {
   int64_t length = 0, head_dim = 0;
-  float scale = 1;                        ///< of scores
-  MatmulPath path = MatmulPath::kAvx512;  ///< any but the library's
+  float scale = 1;                        ///< factor of the scores
+  MatmulPath path = MatmulPath::kAvx512;  ///< any path except kLibrary
 };
 
-/// Panels of a head's rows as right factors: of their transpose (scores), and as they are (sums of values). Memory
-/// aligned to 64 bytes; bytes are multiples of that.
+/// These functions pack a head's rows into panels as right factors: transposed (for scores), or as they are (for sums
+/// of values). `panels` must be aligned to 64 bytes; the sizes are multiples of 64 bytes.
 template <class T>
 int64_t packed_transposed_bytes(const AttentionShape& shape);
 template <class T>
@@ -37,7 +37,8 @@ void pack_transposed(const AttentionShape& shape, HeadRows<const T> rows, void* 
 template <class T>
 void pack(const AttentionShape& shape, HeadRows<const T> rows, void* panels);
 
-/// out and logsumexp [length] of queries [begin, end); begin a multiple of 12, end too or the length.
+/// Computes out and logsumexp [length] for the queries [begin, end). `begin` is a multiple of 12; `end` is one too, or
+/// the length.
 /// @param scratch  attention_forward_scratch bytes, aligned to 64.
 template <class T>
 void attention_forward(const AttentionShape& shape, HeadRows<const T> q, const void* keys_transposed,
@@ -53,7 +54,7 @@ struct AttentionQueries {
   HeadRows<T> dq;
 };
 
-/// dq of each head of `queries`, and dk, dv, the sums over them.
+/// Computes dq of each head of `queries`, and dk and dv, which are sums over these heads.
 /// @param scratch  attention_backward_scratch bytes, aligned to 64.
 template <class T>
 void attention_backward(const AttentionShape& shape, const AttentionQueries<T>* queries, int64_t num_heads,

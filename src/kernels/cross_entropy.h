@@ -7,31 +7,32 @@
 
 namespace athanor::kernels {
 
-/// Target of a position that has none (`transformers` uses the same).
+/// Marks a position without a target (the same value as in `transformers`).
 constexpr int64_t kNoTarget = -100;
 
-/// For each row: losses[row] = logsumexp(logits) − logits[target], or 0 without a target.
-/// With `grad_scale` ≠ 0 the logits are overwritten by (softmax − onehot) · grad_scale, zeros without a target.
-/// `is_greedy` (may be null): whether the target has the largest logit, the lowest index winning ties.
+/// Computes losses[row] = logsumexp(logits) − logits[target], or 0 for a row without a target.
+/// If `grad_scale` ≠ 0, the logits are overwritten with (softmax − onehot) · grad_scale, or zeros without a target.
+/// @param is_greedy  may be null; set to true if the target has the largest logit (the lowest index wins ties).
 template <class T>
 void cross_entropy(T* logits, const int64_t* targets, float* losses, bool* is_greedy, int64_t rows, int64_t vocab,
                    float grad_scale);
 
-// The same in three parts, for rows whose vocabulary several ranks have: here `logits` are those of ids [first, first +
-// vocab), targets are ids of the whole, and between the parts maxima and sums are taken over ranks. Rows without a
-// target are passed over, and get zeros.
+// The three functions below compute the cross entropy if several ranks share the vocabulary. `logits` are those of the
+// ids [first, first + vocab), and targets are ids of the whole vocabulary. Between the functions, the caller reduces
+// maxima and sums over ranks. Rows without a target are skipped and get zeros.
 
-/// maxima[row] = the largest logit; −∞ where there is none.
+/// Computes maxima[row], the largest logit, or −∞ if there is none.
 template <class T>
 void row_maxima(const T* logits, const int64_t* targets, float* maxima, int64_t rows, int64_t vocab);
 
-/// sums[row] = Σ exp(logit − maxima[row]); at_target[row] = the target's logit, or 0 if its id is not here.
-/// `earlier` (may be null): 1 where an id below the target's reaches the maximum, else 0.
+/// Computes sums[row] = Σ exp(logit − maxima[row]) and at_target[row], the target's logit, or 0 if this rank does not
+/// have its id.
+/// @param earlier  may be null; set to 1 if an id below the target's reaches the maximum, else to 0.
 template <class T>
 void exp_sums(const T* logits, const int64_t* targets, const float* maxima, float* sums, float* at_target,
               float* earlier, int64_t rows, int64_t vocab, int64_t first);
 
-/// Logits become (exp(logit − maxima[row]) / sums[row] − onehot) · grad_scale.
+/// Overwrites the logits with (exp(logit − maxima[row]) / sums[row] − onehot) · grad_scale.
 template <class T>
 void softmax_gradient(T* logits, const int64_t* targets, const float* maxima, const float* sums, int64_t rows,
                       int64_t vocab, int64_t first, float grad_scale);

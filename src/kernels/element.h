@@ -1,14 +1,14 @@
 #pragma once
-// The element types kernels read and write. Arithmetic is fp32 inside; a result is rounded once, to nearest even.
+// The element types that kernels read and write. Arithmetic inside is fp32; a result is rounded once, to nearest even.
 
 #include <cstdint>
 
 #include "base/half.h"
 
-// Compiles a function once for each x86-64 level and picks one at load time. Loops keep a fixed number of lanes and
-// are compiled without contraction, so that every level gives the same bits. Sanitizers instrument the resolver, which
-// runs before they are ready; there one plain version is built.
-#ifdef ATHANOR_EACH_ISA  // a test compiles one level by itself
+// ATHANOR_EACH_ISA compiles a function once for each x86-64 level; the loader chooses one. Loops have a fixed number of
+// lanes and are compiled without contraction, so that every level gives the same bits. Sanitizers instrument the
+// resolver, which runs before they are ready, so builds with them have one plain version.
+#ifdef ATHANOR_EACH_ISA  // a test compiles a single level
 #elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define ATHANOR_EACH_ISA __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -33,10 +33,10 @@ ATHANOR_INLINE float load(Bf16 x) { return bf16_to_float(x.bits); }
 ATHANOR_INLINE void store(float& to, float x) { to = x; }
 ATHANOR_INLINE void store(Bf16& to, float x) { to.bits = bf16_from_float(x); }
 
-/// Independent partial sums: one AVX-512 register, or two of AVX2, the same order of additions on both.
+/// Number of independent partial sums: one AVX-512 register or two of AVX2, with the same order of additions on both.
 constexpr int kLanes = 16;
 
-/// The lanes added as a binary tree.
+/// Returns the sum of the lanes, added as a binary tree.
 ATHANOR_INLINE float sum_lanes(float (&lanes)[kLanes]) {
   for (int width = kLanes / 2; width > 0; width /= 2) {
     for (int l = 0; l < width; ++l) lanes[l] += lanes[l + width];
@@ -44,7 +44,7 @@ ATHANOR_INLINE float sum_lanes(float (&lanes)[kLanes]) {
   return lanes[0];
 }
 
-/// Σ f(i) over [0, n) in the fixed order of the lanes.
+/// Returns Σ f(i) over [0, n), added in the fixed order of the lanes.
 template <class F>
 ATHANOR_INLINE float sum_over(int64_t n, F f) {
   float lanes[kLanes] = {};
@@ -56,8 +56,9 @@ ATHANOR_INLINE float sum_over(int64_t n, F f) {
   return sum_lanes(lanes);
 }
 
-/// e^x to 2 ULP for x <= 0 and down to where the result is no longer normal (then 0); vectorises, unlike std::exp.
-/// Range reduction to |r| <= ln(2)/2 and the Taylor polynomial to r^7/7!, whose next term is below 2^-27.
+/// Returns e^x to 2 ULP for x <= 0, or 0 for x so low that the result would not be normal. Unlike std::exp it
+/// vectorises. It reduces the range to |r| <= ln(2)/2 and uses the Taylor polynomial to r^7/7!, whose next term is
+/// below 2^-27.
 ATHANOR_INLINE float exp_fast(float x) {
   constexpr float kLog2e = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   const float clamped = x < -87.0f ? -87.0f : (x > 88.0f ? 88.0f : x);
@@ -76,7 +77,7 @@ ATHANOR_INLINE float exp_fast(float x) {
 }
 
 ATHANOR_INLINE float sigmoid(float x) {
-  // Through the negative side, so that the exponential never overflows.
+  // The exponent is never positive, so that the exponential cannot overflow.
   const float e = exp_fast(x < 0 ? x : -x);
   return (x < 0 ? e : 1.0f) / (1.0f + e);
 }

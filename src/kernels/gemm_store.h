@@ -1,15 +1,15 @@
 #pragma once
-// From a tile's fp32 sums to memory.
+// Writes a tile's fp32 sums to memory.
 
 #include "kernels/gemm_tile.h"
 
 namespace athanor::kernels {
 
-/// out[i · ld + j] = c[i][j], rounded once to nearest even.
+/// Sets out[i · ld + j] = c[i][j], rounded once to nearest even.
 template <class T>
 void store_tile(const float* c, int64_t rows, int64_t columns, T* out, int64_t ld);
 
-/// sum[i · ld + j] += c[i][j].
+/// Computes sum[i · ld + j] += c[i][j].
 void add_tile(const float* c, int64_t rows, int64_t columns, float* sum, int64_t ld);
 
 }  // namespace athanor::kernels

@@ -1,10 +1,11 @@
 #pragma once
 // The fp32 master of a bf16 weight, kept as that weight and the master's 16 lower bits: four bytes for both.
 //
-// The weight is the master rounded to nearest, ties to even. It is the master's upper half, or one more where the lower
-// half rounded up: low > 0x8000, or low == 0x8000 under an odd upper half. From the weight alone the second case cannot
-// be told from a tie under an even half that rounded down. So it does not occur: such a master (one of 2^17) moves away
-// from zero by one ulp of fp32 when it is stored, which leaves its bf16 rounding as it is.
+// The weight is the master rounded to nearest, ties to even. It is the master's upper half, or that plus one if the
+// lower half rounded up: low > 0x8000, or low == 0x8000 under an odd upper half. From the weight and the lower half,
+// the second case cannot be told from a tie under an even upper half, which rounded down. Therefore it is avoided: such
+// a master (one of 2^17) is moved away from zero by one ulp of fp32 when it is stored, which does not change its bf16
+// rounding.
 
 #include <cstdint>
 
@@ -12,7 +13,7 @@
 
 namespace athanor::kernels {
 
-/// What a master is stored as; storing that again changes nothing. A NaN stays one.
+/// Returns the value that a master is stored as. Storing that value again changes nothing; a NaN stays a NaN.
 ATHANOR_INLINE float storable_master(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   return std::bit_cast<float>((bits & 0x1FFFF) == 0x18000 ? bits | 1 : bits);

@@ -1,9 +1,9 @@
 #pragma once
-// The ways in which this program can multiply matrices on a CPU, and which of them this CPU has.
+// The paths by which this program can multiply matrices on a CPU, and those that this CPU supports.
 //
 // avx512_bf16 multiplies pairs of bf16 in one instruction. avx512 and avx2 widen bf16 to fp32 while they pack, and do
-// one fused multiply-add for each k, ascending: these two give the same bits. fp32 has no narrow form: avx512_bf16
-// takes the tile of avx512 for it.
+// one fused multiply-add for each k, ascending, so these two give the same bits. For fp32, avx512_bf16 uses the tile of
+// avx512.
 
 #include <optional>
 #include <string>
@@ -14,19 +14,19 @@ namespace athanor::kernels {
 
 enum class MatmulPath { kLibrary, kAvx2, kAvx512, kAvx512Bf16 };
 
-/// "library", "avx2", "avx512", "avx512_bf16".
+/// Returns "library", "avx2", "avx512" or "avx512_bf16"; path_named is the inverse.
 const char* name_of(MatmulPath path);
 std::optional<MatmulPath> path_named(std::string_view name);
 
-/// Whether this CPU has the instructions; the library's is always there.
+/// Returns true if this CPU has the path's instructions; kLibrary is always available.
 bool has_path(MatmulPath path);
 
-/// Those this CPU has, the library first, then from narrow to wide.
+/// Returns the paths that this CPU has, the library first, then from narrow to wide.
 const std::vector<MatmulPath>& paths_here();
-/// "library, avx2".
+/// Returns the names as one text: "library, avx2".
 std::string names_of(const std::vector<MatmulPath>& paths);
 
-/// Whether the CPU multiplies matrices of bf16 in units of their own (AMX), which only the library uses.
+/// Returns true if the CPU has separate units for bf16 matrix products (AMX), which only the library uses.
 bool has_matrix_units();
 
 }  // namespace athanor::kernels

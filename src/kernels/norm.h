@@ -1,8 +1,8 @@
 #pragma once
 // RMSNorm (Zhang and Sennrich 2019) and LayerNorm without parameters (OLMo), forward and backward, on rows.
 //
-// Rows are independent; callers split them over threads. Weight gradients are summed over a block of rows into a
-// partial of its own, so that the order of additions depends on the block length only.
+// Rows are independent; callers split them over threads. Weight gradients are summed over each block of rows into a
+// separate partial sum, so that the order of additions depends on the block length only.
 
 #include <cstdint>
 
@@ -10,35 +10,37 @@
 
 namespace athanor::kernels {
 
-/// y = x · rstd · w, rstd = 1 / sqrt(mean(x²) + eps). x, y [rows, width]; w [width]; rstd [rows] is kept for backward.
+/// Computes y = x · rstd · w with rstd = 1 / sqrt(mean(x²) + eps). x, y [rows, width]; w [width]; rstd [rows] is output
+/// for backward.
 template <class T>
 void rms_norm_forward(const T* x, const T* w, T* y, float* rstd, int64_t rows, int64_t width, float eps);
 
-/// dx, and dw_partial [width] += Σ_rows dy · x · rstd.
+/// Computes dx, and dw_partial [width] += Σ_rows dy · x · rstd.
 template <class T>
 void rms_norm_backward(const T* dy, const T* x, const T* w, const float* rstd, T* dx, float* dw_partial, int64_t rows,
                        int64_t width);
 
-// The same in two halves, for rows whose columns several ranks have: between them the sums are added up over ranks.
+// The four functions below are RMSNorm in two halves for rows whose columns are spread over several ranks: the caller
+// adds up the sums over ranks between the halves.
 
-/// sums [rows] = Σ x².
+/// Computes sums [rows] = Σ x².
 template <class T>
 void square_sums(const T* x, float* sums, int64_t rows, int64_t width);
 
-/// y = x · rstd · w.
+/// Computes y = x · rstd · w.
 template <class T>
 void rms_norm_scale(const T* x, const T* w, const float* rstd, T* y, int64_t rows, int64_t width);
 
-/// dots [rows] = Σ dy · w · x · rstd.
+/// Computes dots [rows] = Σ dy · w · x · rstd.
 template <class T>
 void rms_norm_dots(const T* dy, const T* x, const T* w, const float* rstd, float* dots, int64_t rows, int64_t width);
 
-/// As rms_norm_backward, given the means of the dots over the whole rows.
+/// As rms_norm_backward, with the given means of the dots over the whole rows.
 template <class T>
 void rms_norm_backward_of_means(const T* dy, const T* x, const T* w, const float* rstd, const float* means, T* dx,
                                 float* dw_partial, int64_t rows, int64_t width);
 
-/// y = (x − mean) · rstd. mean and rstd [rows] are kept for backward.
+/// Computes y = (x − mean) · rstd. mean and rstd [rows] are output for backward.
 template <class T>
 void layer_norm_forward(const T* x, T* y, float* mean, float* rstd, int64_t rows, int64_t width, float eps);
 
@@ -46,13 +48,13 @@ template <class T>
 void layer_norm_backward(const T* dy, const T* x, const float* mean, const float* rstd, T* dx, int64_t rows,
                          int64_t width);
 
-/// sum = x + branch, rounded as it is stored, then the norm of what was stored.
+/// Computes sum = x + branch, rounded to T, then the norm of that rounded sum.
 template <class T>
 void add_rms_norm_forward(const T* x, const T* branch, const T* w, T* sum, T* y, float* rstd, int64_t rows,
                           int64_t width, float eps);
 
-/// dx = dsum + the norm's dx, which is rounded before it is added, as where the two are ops of their own. `x` is the
-/// sum.
+/// Computes dx = dsum + the norm's dx, which is rounded before it is added, as if the two were separate ops. `x` is the
+/// sum of the forward pass.
 template <class T>
 void add_rms_norm_backward(const T* dsum, const T* dy, const T* x, const T* w, const float* rstd, T* dx,
                            float* dw_partial, int64_t rows, int64_t width);

@@ -1,5 +1,5 @@
 #pragma once
-// A token's output over the ranks that own its experts: partial sums added along the tree over ranks.
+// Adds up a token's partial sums from the ranks that own its experts, along the tree over ranks.
 
 #include <cstdint>
 
@@ -7,10 +7,11 @@
 
 namespace athanor::kernels {
 
-/// out[t] = Σ_p rows[row_of[t, p]] for tokens [begin, end), p over [0, n) along the tree of comm/communicator.h:
-/// sum(lo, hi) = sum(lo, mid) + sum(mid, hi), where mid − lo is the largest power of two below hi − lo. fp32 inside,
-/// rounded once. row_of −1: rank p has nothing for the token, which counts as zero: the bits are those of a
-/// reduce-scatter to which every rank contributes. rows [·, width], row_of [tokens, n], out [tokens, width].
+/// Computes out[t] = Σ_p rows[row_of[t, p]] for the tokens [begin, end), with p over [0, n) along the tree of
+/// comm/communicator.h: sum(lo, hi) = sum(lo, mid) + sum(mid, hi), where mid − lo is the largest power of two below
+/// hi − lo. Sums are fp32, rounded once. A row_of of −1 means that rank p has nothing for the token; it counts as zero,
+/// so the bits are those of a reduce-scatter to which every rank contributes. rows [·, width], row_of [tokens, n],
+/// out [tokens, width].
 template <class From, class To>
 void sum_partials(const From* rows, const int32_t* row_of, int64_t n, To* out, int64_t begin, int64_t end,
                   int64_t width);

@@ -7,11 +7,11 @@
 
 namespace athanor::kernels {
 
-/// out[i] = gate[i] · σ(gate[i]) · up[i], n elements.
+/// Computes out[i] = gate[i] · σ(gate[i]) · up[i] for n elements.
 template <class T>
 void swiglu_forward(const T* gate, const T* up, T* out, int64_t n);
 
-/// dgate and dup; they may overwrite gate and up.
+/// Computes dgate and dup; these may be the same memory as gate and up.
 template <class T>
 void swiglu_backward(const T* dout, const T* gate, const T* up, T* dgate, T* dup, int64_t n);
 

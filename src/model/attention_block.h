@@ -1,5 +1,5 @@
 #pragma once
-// Self-attention of one layer: projections, QK-norm, clipping, rotation, attention, output.
+// Self-attention of one layer: projections, QK-norm, clipping, rotation, attention, output projection.
 
 #include "config/families.h"
 #include "ops/attention.h"
@@ -17,18 +17,16 @@ struct KvCache {
 
 class AttentionBlock {
  public:
-  /// @param ranks  share the heads: `parameters` hold this one's, and key and value heads that neighbours hold too
-  /// where
-  ///               there are fewer than ranks. They outlive this.
+  /// @param ranks  share the heads: `parameters` hold this rank's. If there are fewer key and value heads than ranks,
+  ///        neighbouring ranks hold the same ones. They must outlive this.
   AttentionBlock(const ModelConfig& model, const ParameterStore& parameters, const std::string& prefix,
                  const TensorRanks& ranks = {});
 
-  /// x [B, T, D] (normed; of Entered::split) → [B, T, D], of several ranks a part of a sum. Then collective where
-  /// QK-norm is over the whole projection.
+  /// x [B, T, D] (normed; of Entered::split) → [B, T, D]; with several ranks, a partial sum, and the call is collective
+  /// if QK-norm is over the whole projection.
   Tensor forward(const Tensor& x, const ops::Rotation& rotation, const ops::DocumentLengths& documents) const;
 
-  /// The same for generation, of one rank alone: T new tokens after cache.length old ones; T > 1 only into an empty
-  /// cache.
+  /// For generation on one rank: T new tokens after cache.length old ones; T > 1 only into an empty cache.
   Tensor forward_cached(const Tensor& x, const ops::Rotation& rotation, KvCache& cache) const;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// The decoder: one forward pass for every family, whole or cut between layers into pipeline stages.
+// The decoder: one forward pass for every model family, whole or cut between layers into pipeline stages.
 //
 // embedding → (norm → attention → + → norm → feed-forward → +) × layers → norm → linear + cross entropy
 
@@ -20,10 +20,10 @@
 
 namespace athanor {
 
-/// The bucket table of what a rank holds (arch/holding.h).
+/// Returns the bucket table of the parameters that a rank holds (arch/holding.h).
 std::vector<BucketEntry> make_bucket_entries(const std::vector<HeldParameter>& held);
-/// Of the whole model; or of a rank that holds part `expert_rank` of `expert_degree` equal parts of each layer's
-/// experts, and everything else whole.
+/// Returns the bucket table of the whole model; or of a rank that holds part `expert_rank` of `expert_degree` equal
+/// parts of each layer's experts, and everything else whole.
 std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t expert_rank = 0,
                                              int64_t expert_degree = 1);
 
@@ -32,11 +32,11 @@ struct DecoderOptions {
   int64_t loss_chunk_tokens = 1024;
   moe::RoutingPolicy routing = {};
   RecomputeKinds recompute = {};
-  std::shared_ptr<moe::Dispatch> dispatch = nullptr;  ///< of layers whose experts are shared among ranks; null: whole
+  std::shared_ptr<moe::Dispatch> dispatch = nullptr;  ///< for experts that ranks share; null: all experts are here
   TensorRanks tensor = {};
-  std::optional<StageLayers> stage = {};  ///< of the model; none: all of it
+  std::optional<StageLayers> stage = {};  ///< the stage's layers; none: the whole model
   StageHooks hooks = {};
-  const Observers* observers = nullptr;  ///< of training; null: none. They outlive the decoder
+  const Observers* observers = nullptr;  ///< see training only; null: none. They must outlive the decoder
 };
 
 class Decoder : public Stage {
@@ -51,27 +51,29 @@ class Decoder : public Stage {
   Tensor forward_only(Tensor x, const Labels* labels) override;
   TokenScores score(Tensor x, const Labels* labels) override;
 
-  /// aux_scope "global": shares of choices per token of the previous step, [sparse layers of the model, experts].
+  /// For aux_scope "global": sets the choices of each expert per token in the previous step, [sparse layers of the
+  /// model, experts].
   void set_previous_share(const Tensor& share);
-  /// Of all sparse layers of the model, [sparse layers, experts] fp32, added to scores for choosing only. Held, not
-  /// copied: changing it in place changes the routers.
+  /// Sets the biases of all sparse layers of the model, [sparse layers, experts] fp32, added to scores for choosing
+  /// only. Held, not copied: changing the tensor in place changes the routers.
   void set_router_bias(const Tensor& bias_LE);
 
-  // The rest is of a decoder that is the whole model, on one rank.
+  // The following functions are for a decoder that is the whole model, on one rank.
 
-  /// Logits [B, T, V] of a whole instance; for tests and small inputs.
+  /// Returns the logits [B, T, V] of a whole instance; for tests and small inputs.
   Tensor logits(const Tensor& tokens_BT, const ops::DocumentLengths& documents = {}) const;
 
-  /// Generation: the last position's logits [B, V] after appending tokens [B, T] to the caches.
+  /// For generation: returns the last position's logits [B, V] after appending tokens [B, T] to the caches.
   Tensor next_logits(const Tensor& tokens_BT, std::vector<KvCache>& caches) const;
   std::vector<KvCache> make_caches(int64_t batch, int64_t capacity) const;
 
   const ModelConfig& config() const { return model_; }
 
  private:
-  // What backward starts from, and with which gradient. The roots' values are not kept: they have been sent on.
+  // The tensors from which backward starts, with their gradients. The values of the roots are not kept: they have been
+  // sent on.
   struct Pending {
-    Tensor input;  // of stages that do not embed; its gradient is the answer
+    Tensor input;  // of stages that do not embed; backward returns its gradient
     torch::autograd::edge_list roots;
     std::vector<Tensor> grads;
     LossParts parts;
@@ -95,7 +97,7 @@ class Decoder : public Stage {
   DecoderOptions options_;
   StageLayers stage_;
   at::ScalarType compute_type_;
-  int64_t first_sparse_ = 0, num_sparse_ = 0;  // of the model's sparse layers, those here
+  int64_t first_sparse_ = 0, num_sparse_ = 0;  // the range of the model's sparse layers that are here
   Weight embedding_, output_;
   Norm final_norm_;
   std::vector<Layer> layers_;

@@ -1,5 +1,6 @@
 #pragma once
-// Initial weights: each element from (seed, logical name, global element index), so that no layout can change them.
+// Initial weights. Each element is a function of (seed, logical name, global element index), so that no layout can
+// change it.
 
 #include "arch/inventory.h"
 #include "parallel/parameters.h"

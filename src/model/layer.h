@@ -1,6 +1,5 @@
 #pragma once
-// One layer of the decoder: norm → attention → + → norm → feed-forward → +, and what of it is computed again in
-// backward.
+// One layer of the decoder: norm → attention → + → norm → feed-forward → +, with selective recomputation in backward.
 
 #include <memory>
 #include <string>
@@ -15,7 +14,7 @@
 
 namespace athanor {
 
-/// The residual stream, and the branch that is still to be added to it: the next norm does both in one pass.
+/// The residual stream, and the branch that has yet to be added to it: the next norm does both in one pass.
 struct Residual {
   Tensor x, branch;  ///< [B, T, D], or a tensor rank's tokens [1, B·T/n, D]; branch undefined: nothing to add
 
@@ -31,33 +30,34 @@ struct Norm {
   ops::NormedSum of(const Residual& residual) const;
 };
 
-/// What the layers of one forward share.
+/// The data that the layers of one forward share.
 struct LayerContext {
   ops::Rotation rotation;
   ops::DocumentLengths documents;
   RecomputeKinds recompute;
   moe::BatchPosition position;
-  int64_t batch = 1;  ///< B; read where ranks share tokens
-  Watch watch = {};   ///< of training
+  int64_t batch = 1;  ///< B; read only if ranks share tokens
+  Watch watch = {};   ///< the observers in training
 };
 
 class Layer {
  public:
-  /// @param index  of the layer in the model. @param ranks  share each of its matrices; they outlive this.
+  /// @param index  of the layer in the model.
+  /// @param ranks  share each of its matrices; they must outlive this.
   Layer(const ModelConfig& model, const ParameterStore& parameters, int64_t index,
         const moe::RoutingPolicy& routing = {}, const TensorRanks& ranks = {});
 
   FeedForward& feed_forward() { return feed_forward_; }
   const std::string& name() const { return name_; }  ///< "model.layers.3"
 
-  /// A sparse layer in training appends its routing to `routings`; null in evaluation, which keeps nothing.
-  /// Observers see the residual stream after the layer when whoever reads the Residual has added it up; in the layer
-  /// that is the next one. The layer must stay where it is until backward is done. Collective over tensor ranks, as is
-  /// its backward.
+  /// Runs the layer. A sparse layer in training appends its routing to `routings`; null in evaluation, which keeps
+  /// nothing. Observers see the residual stream after the layer when its reader (the next layer, or the decoder after a
+  /// stage's last layer) has added it up. The layer must not be moved until backward is done. Collective over tensor
+  /// ranks, as is its backward.
   Residual forward(const Residual& in, const std::shared_ptr<const LayerContext>& context,
                    std::vector<moe::Routing>* routings) const;
 
-  /// Generation, of one rank alone: new tokens after those in the cache.
+  /// For generation on one rank: runs the layer on new tokens that follow those in the cache.
   Residual forward_cached(const Residual& in, const ops::Rotation& rotation, KvCache& cache) const;
 
  private:
@@ -72,14 +72,15 @@ class Layer {
                          std::vector<moe::Routing>* routings, const moe::Choices* saved,
                          Phase phase = Phase::kForward) const;
 
-  std::string name_, previous_, attention_name_, feed_forward_name_;  // as observers know them; of the layer before
+  // Place names for observers; previous_ is that of the layer before.
+  std::string name_, previous_, attention_name_, feed_forward_name_;
   TensorRanks ranks_;
   Norm input_norm_, post_attention_norm_;
   AttentionBlock attention_;
   FeedForward feed_forward_;
 };
 
-/// The norm of a model whose weight has this name.
+/// Returns the norm of a model whose weight has this name.
 Norm make_norm(const ModelConfig& model, const ParameterStore& parameters, const std::string& name);
 
 }  // namespace athanor

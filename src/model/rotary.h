@@ -1,5 +1,5 @@
 #pragma once
-// The frequencies of a model's rotary positions, scaled for longer contexts as its configuration says.
+// The frequencies of a model's rotary positions, scaled for longer contexts as its configuration specifies.
 
 #include "config/model_config.h"
 #include "ops/tensor.h"
@@ -11,8 +11,8 @@ struct Rotary {
   double scale = 1.0;  ///< of cos and sin, and so of queries and keys
 };
 
-/// Linear: Chen et al. 2023. "dynamic" is its unscaled form, which is what it has for lengths up to
-/// max_position_embeddings. YaRN: Peng et al. 2023, §3. llama3: Llama 3.1.
+/// Returns the frequencies and scale of a model. Linear: Chen et al. 2023. "dynamic" is its unscaled form, which it has
+/// for lengths up to max_position_embeddings. YaRN: Peng et al. 2023, §3. llama3: Llama 3.1.
 Rotary make_rotary(const ModelConfig& model);
 
 }  // namespace athanor

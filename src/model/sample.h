@@ -1,5 +1,5 @@
 #pragma once
-// From logits to the next token.
+// Chooses the next token from logits.
 
 #include <cstdint>
 
@@ -9,11 +9,13 @@
 namespace athanor {
 
 struct Sampling {
-  double temperature = 1.0;  ///< 0: the largest logit, the lowest id among equals
+  double temperature = 1.0;  ///< 0: the largest logit, of equal ones the lowest id
   double top_p = 1.0;        ///< sample from the likeliest tokens whose probabilities first reach this sum
 };
 
-/// @param logits [V], any float type. @param draw in [0, 1): decides, unless greedy.
+/// Returns the id of the next token.
+/// @param logits  [V], any float type.
+/// @param draw    in [0, 1): determines the token, unless the choice is greedy.
 int64_t sample_token(const Tensor& logits, const Sampling& sampling, double draw);
 
 }  // namespace athanor

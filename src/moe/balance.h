@@ -1,9 +1,9 @@
 #pragma once
-// Evening out experts' loads by changing choices, beside or instead of a loss.
+// Balances experts' loads by changing choices, in addition to a loss or instead of it.
 //
-// It acts in training, on groups of consecutive sequences of the global batch, so that the layout cannot change it.
-// Choices are int64 ids [tokens, k]; one that is dropped becomes ~expert, which is negative: it names the expert that
-// it had, and no expert takes it.
+// Balancing acts in training, on groups of consecutive sequences of the global batch, so that the layout cannot change
+// its results. Choices are int64 ids [tokens, k]. A dropped choice becomes ~expert, which is negative: it records the
+// expert that was chosen, but no expert takes it.
 
 #include <cstdint>
 #include <span>
@@ -15,13 +15,13 @@ enum class Balance {
   kNone,           ///< dropless: every expert takes whatever comes
   kCapacity,       ///< an expert takes capacity_factor times its even share, the rest is dropped
   kSwipe,          ///< every expert gets the same number, by re-assignment (swipe.h)
-  kForcedUniform,  ///< the same pattern everywhere and always, for measurements (FUR)
+  kForcedUniform,  ///< one fixed pattern everywhere, for measurements (FUR)
 };
 
-/// Which choices an expert beyond its capacity keeps.
+/// The choices that an expert beyond its capacity keeps.
 enum class CapacityOrder {
-  kScore,     ///< those with the highest scores, the earlier of equal ones; a token may lose its place to a later one
-  kPosition,  ///< the earliest tokens': no token depends on later ones
+  kScore,     ///< those with the highest scores, of equal ones the earlier; a token may lose its place to a later one
+  kPosition,  ///< those of the earliest tokens: no token depends on later ones
 };
 
 struct BalanceOptions {
@@ -43,15 +43,16 @@ struct BalanceCounts {
 
 /// Balances one group.
 /// @param ids     [tokens, k], best first; rewritten.
-/// @param scores  [tokens, k] of the choices, what the capacity's order by score goes by; empty where nothing needs it.
+/// @param scores  [tokens, k] of the choices, for the capacity's order by score; empty if not needed.
 BalanceCounts balance_group(const BalanceOptions& options, std::span<int64_t> ids, std::span<const float> scores,
                             int64_t k, int64_t num_experts);
 
-/// Gives token t of the group, counted from `first_token` on, the k experts after those of token t − 1, around and
-/// around: equal shares wherever they can be. @return how many choices their token had not made.
+/// Gives token t of the group, counted from `first_token` on, the k experts after those of token t − 1, cyclically: the
+/// shares are equal if they can be.
+/// @return how many of the choices their token had not made.
 int64_t force_uniform(std::span<int64_t> ids, int64_t k, int64_t num_experts, int64_t first_token = 0);
 
-/// The most choices an expert takes of `num_choices`: ⌈factor · num_choices / num_experts⌉, at least 1.
+/// Returns the most choices that an expert takes of `num_choices`: ⌈factor · num_choices / num_experts⌉, at least 1.
 int64_t expert_capacity(double factor, int64_t num_choices, int64_t num_experts);
 
 }  // namespace athanor::moe

@@ -1,5 +1,5 @@
 #pragma once
-// Balancing a group whose sequences are spread over ranks, as if one rank had them all.
+// Balances a group whose sequences are spread over ranks, with the result that one rank with all of them would get.
 
 #include <functional>
 
@@ -12,22 +12,23 @@ class Communicator;
 
 namespace athanor::moe {
 
-/// One rank's part of a balance group: `ranks` of them have as many tokens each, in the order of the group.
+/// One rank's part of a balance group. The group's `ranks` have the same number of tokens each, in the order of the
+/// group.
 struct GroupShare {
   int ranks = 1, index = 0;
-  /// Collective over these ranks: [n] bytes of each → [ranks, n], the same on all.
+  /// Gathers [n] bytes of each rank → [ranks, n], equal on all. Collective over these ranks.
   std::function<Tensor(const Tensor& bytes)> gather;
 };
 
-/// Over a communicator whose order is the group's; it outlives the answer.
+/// Returns the share of this rank over a communicator whose order is the group's and which must outlive the result.
 GroupShare share_of(comm::Communicator& ranks);
 
-/// Rewrites this rank's choices as balance_group does with the whole group's. Every rank works that out for itself.
-/// Communicates once, one all-gather of 4 bytes for each choice (8 for the capacity's order by score), whatever the
-/// numbers of ranks and experts; kForcedUniform not at all, as its pattern follows a token's place.
+/// Rewrites this rank's choices as balance_group would with the whole group's. Every rank computes the whole result.
+/// Communicates once: an all-gather of 4 bytes for each choice (8 for the capacity's order by score), whatever the
+/// numbers of ranks and experts. kForcedUniform does not communicate, as its pattern follows a token's place.
 /// @param ids_TK     int64, contiguous, this rank's, best first; rewritten.
-/// @param scores_TK  fp32, of the choices; needed by the capacity's order by score alone.
-/// @return what happened to this rank's choices.
+/// @param scores_TK  fp32, of the choices; needed only for the capacity's order by score.
+/// @return the counts of this rank's choices.
 BalanceCounts balance_share(const BalanceOptions& options, const GroupShare& share, const Tensor& ids_TK,
                             const Tensor& scores_TK, int64_t num_experts);
 

@@ -1,15 +1,16 @@
 #pragma once
 // Expert parallelism: tokens go to the ranks that own their experts, and come back as sums.
 //
-// Rank e of a group of E owns experts [e·L, (e+1)·L), L = num_experts / E. Each rank has tokens of its own, T of them
-// (another number on each rank, or none). The result is that of ops::experts over all experts in one process, but for
-// where the sum over a token's choices is cut: each rank adds up its experts' part in the order of choices, and these
+// Rank e of a group of E owns experts [e·L, (e+1)·L), L = num_experts / E. Each rank has T tokens of its batch (T
+// differs between ranks and may be 0). The result is that of ops::experts over all experts in one process, except for
+// the order of a token's sum over its choices: each rank adds up its experts' part in the order of choices, and these
 // partial sums, rounded to the type of x, are added in fp32 along the tree over ranks and rounded once.
 //
-// Bits do not depend on the kind, on chunks or on what is in flight: an expert's rows are multiplied one by one; weight
-// gradients are one product over all rows, by source rank, then position; a rank without a part counts as zero. (Where
-// the library multiplies instead of tiles of ours, a row's bits may depend on how many rows come with it, and then on
-// the number of chunks. all_to_all_2d adds node by node: the same tree only if a node has a power of two of ranks.)
+// Bits do not depend on the kind, on the number of chunks or on the number in flight: an expert's rows are multiplied
+// one by one; weight gradients are one product over all rows, ordered by source rank, then position; a rank without a
+// part counts as zero. There are two exceptions. If the library multiplies instead of our tiles, a row's bits may
+// depend on how many rows come with it, and so on the number of chunks. all_to_all_2d adds node by node, which is the
+// same tree only if a node has a power of two of ranks.
 //
 // Source: Optimus §3.1, Algorithm 1 (allgather); BaGuaLu §4.2 (the two hops of all_to_all_2d).
 
@@ -24,20 +25,20 @@ namespace athanor::moe {
 enum class DispatchKind {
   kAllGather,   ///< all tokens to all ranks; a reduce-scatter adds the partial sums
   kAllToAll,    ///< a token once to each rank that owns one of its experts, nothing to others
-  kAllToAll2d,  ///< a token once to each node that needs it, and inside it to its ranks
-  kAuto,        ///< what measures fastest on the run's own shapes
+  kAllToAll2d,  ///< a token once to each node that needs it, and from there to the node's ranks
+  kAuto,        ///< the kind that is measured as the fastest on the run's own shapes
 };
 DispatchKind parse_dispatch(const std::string& name);
 const char* dispatch_name(DispatchKind kind);
 
 struct DispatchOptions {
   DispatchKind kind = DispatchKind::kAllToAll;  ///< not kAuto
-  int64_t chunks = 1;     ///< parts of a rank's tokens; one travels while another is computed. The same on every rank
+  int64_t chunks = 1;     ///< parts of a rank's tokens, one being sent while another is computed; equal on every rank
   int64_t in_flight = 1;  ///< chunks sent ahead of the one that is computed
   int inner_ranks = 1;    ///< all_to_all_2d: consecutive ranks of the group that are one node
 };
 
-/// Time of exchanges with all between them, and how much of it was waiting for others.
+/// Times of exchanges, including the computation between them, and how much of them was waiting for other ranks.
 struct ExchangeTimes {
   double forward_s = 0, forward_wait_s = 0, backward_s = 0, backward_wait_s = 0;
   int64_t forwards = 0, backwards = 0;
@@ -49,16 +50,18 @@ class Dispatch {
   /// @throws ConfigError if inner_ranks does not divide the group.
   Dispatch(comm::Communicator& group, const DispatchOptions& options);
 
-  /// y_TD for this rank's tokens. Collective over the group, in backward too: every rank calls it as often, in the same
-  /// order, with as many experts, hidden elements and choices, though maybe without tokens.
-  /// @param weights_TK     fp32; gets its gradient. @param expert_ids_TK  int64, global; negative: a dropped choice.
+  /// Returns y_TD for this rank's tokens. Collective over the group, in backward too: every rank calls it the same
+  /// number of times, in the same order, with the same numbers of experts, hidden elements and choices, though possibly
+  /// without tokens.
+  /// @param weights_TK     fp32; gets its gradient.
+  /// @param expert_ids_TK  int64, global; negative: a dropped choice.
   /// @param local          the L experts of this rank; backward adds into their buckets.
   Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK,
                  const ops::ExpertWeights& local, ops::CombineWeights combine = ops::CombineWeights::kAfterDown);
 
   comm::Communicator& group() const { return group_; }
   const DispatchOptions& options() const { return options_; }
-  /// Since the last call of this.
+  /// Returns the times since the last call of take_times.
   ExchangeTimes take_times();
 
  private:
@@ -67,7 +70,7 @@ class Dispatch {
   std::shared_ptr<ExchangeTimes> times_;
 };
 
-/// How many of a rank's tokens have a choice on each rank: int64 [ranks].
+/// Returns the number of a rank's tokens that have a choice on each rank: int64 [ranks].
 Tensor tokens_per_dest_rank(const Tensor& expert_ids_TK, int64_t experts_per_rank, int64_t num_ranks);
 
 }  // namespace athanor::moe

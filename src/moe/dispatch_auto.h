@@ -1,7 +1,9 @@
 #pragma once
-// moe.dispatch = "auto": every way to dispatch is measured on the run's own shapes, and the fastest is kept.
+// moe.dispatch = "auto": measures the kinds of dispatch on the run's own shapes, and keeps the fastest. all_to_all_2d
+// takes part if its tree of sums is that of the others (a power of two of ranks in a node) and the group spans several
+// nodes of more than one rank.
 //
-// Which one it is changes no bits (dispatch.h says where it may), so that two runs may keep different ones.
+// The kind changes no bits (dispatch.h lists the exceptions), so two runs may keep different ones.
 
 #include <filesystem>
 #include <string>
@@ -20,18 +22,18 @@ struct DispatchShape {
 struct TunedDispatch {
   DispatchOptions options;
   bool remembered = false;  ///< from the cache: nothing was measured
-  std::string table;        ///< of what was measured, for people; the same on every rank
-  std::string record = {};  ///< what `cache` is to hold from now on; of rank 0, where something was measured
+  std::string table;        ///< the measurements as text, for people; equal on every rank
+  std::string record = {};  ///< the new content of `cache`; on rank 0, if something was measured
 };
 
-/// Collective over `world`, of which `experts` is this rank's expert group. Every rank answers the same: times are the
-/// slowest rank's, and rank 0's choice is broadcast.
-/// @param given  inner_ranks is kept, and so are chunks unless they are 0.
-/// @param cache  a file that rank 0 reads; one of another shape, world or layout of nodes is not used, and one that
-///               cannot be read costs a measurement, not the run. Empty: none. Nothing is written: that is the caller's
-///               affair, when everything that may refuse a run has passed.
-/// Counters of `experts` begin anew. Takes two forwards and backwards of one layer for each of up to 18 ways, and
-/// four more for the four best of them.
+/// Returns the fastest options. Collective over `world`; `experts` is this rank's expert group in it. Every rank
+/// returns the same options: times are the slowest rank's, and rank 0's choice is broadcast. If it measures, it resets
+/// the counters of `experts` and takes two forwards and backwards of one layer for each of up to 18 options, four more
+/// for the four best of them, and one first for warm-up.
+/// @param given  inner_ranks is kept, and so is chunks unless it is 0.
+/// @param cache  a file that rank 0 reads. One of another shape, world or layout of nodes is not used, and an
+///        unreadable one costs a measurement, not the run. Empty: no cache. Nothing is written: the caller writes
+///        `record` once every check that may refuse the run has passed.
 TunedDispatch tune_dispatch(comm::Communicator& world, comm::Communicator& experts, const DispatchShape& shape,
                             const DispatchOptions& given, const std::filesystem::path& cache);
 

@@ -1,5 +1,6 @@
 #pragma once
-// Choices on their way: for each token its K weights (fp32) and expert ids (int32), 8K bytes that travel ahead of it.
+// The format in which choices are sent: for each token its K weights (fp32) and expert ids (int32), 8K bytes that are
+// sent before the token.
 
 #include "moe/dispatch_exchange.h"
 
@@ -7,7 +8,7 @@ namespace athanor::moe {
 
 inline int64_t choice_bytes(int64_t k) { return 8 * k; }
 
-/// Writes the choices of a token into bytes, and reads them.
+/// Read and write the choices of a token as bytes.
 struct ChoiceReader {
   const uint8_t* bytes;
   int64_t k;
@@ -19,7 +20,7 @@ struct ChoiceWriter {
   void write(int64_t row, const float* weights, const int64_t* ids) const;
 };
 
-/// out[r] = x[rows[r]] for all rows; x, out [·, D].
+/// Sets out[r] = x[rows[r]] for all rows; x, out [·, D].
 void copy_rows(const Tensor& x, const std::vector<int64_t>& rows, const Tensor& out);
 
 }  // namespace athanor::moe

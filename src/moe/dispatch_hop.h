@@ -1,8 +1,8 @@
 #pragma once
-// One hop of tokens to the peers that need them, and of their sums back: all_to_all is one, all_to_all_2d two in a row.
+// One hop of tokens to the peers that need them, and of their sums back. all_to_all is one hop, all_to_all_2d two.
 //
-// n peers, of which peer p owns experts [first + p·M, first + (p + 1)·M). A token with one of these among its choices
-// has one row to p, however many there are; a token without has none. Rows go by peer, then position.
+// There are n peers; peer p owns experts [first + p·M, first + (p + 1)·M). A token with one or more of these among its
+// choices sends one row to p; any other token sends none. Rows are ordered by peer, then position.
 
 #include <span>
 
@@ -10,45 +10,46 @@
 
 namespace athanor::moe {
 
-/// A rank's tokens before a hop: chunk after chunk.
+/// A rank's tokens before a hop, chunk after chunk.
 struct Tokens {
-  std::vector<int64_t> chunk_begin;  ///< of each chunk, and their number
+  std::vector<int64_t> chunk_begin;  ///< first token of each chunk, and the number of tokens
   Tensor weights_TK, ids_TK;         ///< fp32, int64; contiguous
 };
 
-/// All of a rank's tokens, cut into chunks.
+/// Returns all of a rank's tokens, cut into chunks.
 Tokens own_tokens(const Choosing& choosing);
 
 class Hop {
  public:
-  /// Collective over the group, as everything below: a hop is made, its choices are received, and then chunks go, in
+  /// Collective over the group, as all calls below: ranks make the hop, receive its choices, and then send chunks, in
   /// the same order on every rank.
-  /// @param peers  ascending ranks of the group, this one among them; each of them names the same.
+  /// @param peers  ascending ranks of the group, this one among them; each of them passes the same list.
   Hop(comm::Communicator& group, std::vector<int> peers, Tokens tokens, int64_t first_expert, int64_t experts_per_peer);
 
   size_t num_peers() const { return peers_.size(); }
   int64_t num_received() const { return come_begin_.back(); }
   const std::vector<int64_t>& received_chunk_begin() const { return come_begin_; }
   int64_t received_from(size_t peer, int64_t chunk) const { return come_[chunk_at(chunk)][peer]; }
-  /// Choices of the received tokens, chunk by chunk, in each by peer. Waits at the first call.
+  /// Returns the choices of the received tokens, chunk by chunk, within a chunk by peer. Waits at the first call.
   const Tokens& received();
 
-  /// x_TD: rows of all tokens; x_ND: of all received.
+  /// x_TD has the rows of all tokens; x_ND those of all received tokens.
   void begin_send(int64_t chunk, const Tensor& x_TD, const Tensor& x_ND);
   void finish_send(int64_t chunk);
 
-  /// @param partial_nD  of the chunk's received tokens.
+  /// @param partial_nD  partial sums of the chunk's received tokens.
   void begin_return(int64_t chunk, const Tensor& partial_nD);
-  /// The tree over peers, rounded to sum_TD's type, in the chunk's rows of it; 0 for a token that needs none.
+  /// Writes the tree sum over peers, rounded to sum_TD's type, into the chunk's rows of sum_TD; 0 for a token without a
+  /// row.
   void finish_return(int64_t chunk, const Tensor& sum_TD);
 
   void begin_return_weights(const Tensor& dweights_NK);
-  /// [T, K]: each choice's from the peer that owns it, 0 where none does.
+  /// Returns [T, K]: each choice's gradient from the peer that owns its expert, 0 if no peer does.
   Tensor finish_return_weights();
 
  private:
   struct Flight {
-    Tensor there, here;  // what is sent, and what comes back
+    Tensor there, here;  // sent, and received
     comm::Pending over;
   };
   using Counts = std::vector<int64_t>;  // by peer
@@ -66,7 +67,7 @@ class Hop {
   std::vector<int> peers_;
   Tokens tokens_;
   int64_t first_expert_, experts_per_peer_;
-  std::vector<std::vector<int64_t>> rows_;  // of each chunk: the token of each row that goes
+  std::vector<std::vector<int64_t>> rows_;  // of each chunk: the token of each row that is sent
   std::vector<Counts> go_, come_;           // of each chunk: rows to and from each peer
   std::vector<int64_t> come_begin_;         // where each chunk begins among the received, and their number
   std::vector<int32_t> row_of_;             // [T, n]: a token's row in its chunk, or −1

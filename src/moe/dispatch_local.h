@@ -1,6 +1,6 @@
 #pragma once
-// What a rank computes of the tokens that came to it: its experts, chunk by chunk, and their weights' gradients at the
-// end, over all chunks at once in an order that chunks do not change.
+// The computation of a rank on the tokens that came to it: its experts, chunk by chunk, and at the end the gradients of
+// the experts' weights, over all chunks at once in an order that does not depend on chunks.
 
 #include <vector>
 
@@ -11,21 +11,22 @@ namespace athanor::moe {
 
 class LocalExperts {
  public:
-  /// @param first  of the global numbers of `experts`.
+  /// @param first  number of the first of `experts` in the whole model.
   LocalExperts(const ops::ExpertWeights& experts, int64_t first, ops::CombineWeights combine);
 
-  /// A chunk's tokens x_nD → their partial sums over our experts. @param keep  what backward needs.
+  /// Returns the partial sums of a chunk's tokens x_nD over our experts.
+  /// @param keep  true: keeps the tensors that backward needs.
   Tensor forward(const Received& received, int64_t chunk, const Tensor& x_nD, bool keep);
 
-  /// The same chunks once more, in the same order: dy_nD → the partial sums of dx.
-  /// @param dweights_NK  fp32 zeros, of all chunks; set where a choice is ours.
+  /// Backward of the same chunks, in the same order: dy_nD → the partial sums of dx.
+  /// @param dweights_NK  fp32 zeros, of all chunks; set for choices of our experts.
   Tensor backward(const Received& received, int64_t chunk, const Tensor& dy_nD, const Tensor& dweights_NK);
 
-  /// After the last chunk's backward: adds into the experts' buckets.
+  /// Adds into the experts' buckets. To be called after the last chunk's backward.
   void add_weight_gradients(const Tensor& x_ND, const Tensor& dy_ND);
 
  private:
-  // A chunk between forward and backward; its y is let go.
+  // A chunk between forward and backward; its y is released.
   struct Pass {
     ops::ExpertRoute route;
     ops::ExpertRows rows;

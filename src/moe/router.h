@@ -1,5 +1,5 @@
 #pragma once
-// Which experts a token goes to, and with which weight.
+// The router: chooses the experts that each token goes to, and their weights.
 
 #include <cmath>
 #include <string>
@@ -16,25 +16,26 @@ class Communicator;
 
 namespace athanor::moe {
 
-/// From a router's logits to scores in fp32. Everything else (weights, top-k, losses) is made of scores.
+/// The function from a router's logits to scores in fp32. Everything else (weights, top-k, losses) is computed from
+/// scores.
 enum class RouterScore {
   kSoftmax,  ///< over all experts
-  kSigmoid,  ///< of each expert by itself (DeepSeek-V3, §2.1.2)
+  kSigmoid,  ///< of each expert separately (DeepSeek-V3, §2.1.2)
 };
 
 RouterScore parse_router_score(const std::string& name);
 
-/// Where in the run tokens stand.
+/// The place of tokens in the run.
 struct BatchPosition {
   int64_t step = 0;            ///< number of the update
-  int64_t first_sequence = 0;  ///< of the tokens' first sequence in the global batch
+  int64_t first_sequence = 0;  ///< number of the tokens' first sequence in the global batch
 };
 
 /// Normal noise on the logits by which experts are chosen. Each number is a function of seed, layer, step, the token's
 /// place in the global batch, and the expert.
 struct RouterNoise {
-  /// 0: none. Infinity: logits count for nothing, so that choices, and what a capacity keeps by score, are functions of
-  /// counters alone; a rounding cannot change them (train/verify/bf16_run.h).
+  /// 0: no noise. Infinity: logits have no effect, so that choices, and those that a capacity keeps by score, are
+  /// functions of counters alone; a rounding cannot change them (train/verify/bf16_run.h).
   double stddev = 0;
   uint64_t seed = 0;
   int64_t layer = 0;
@@ -43,24 +44,25 @@ struct RouterNoise {
   bool decides_alone() const { return std::isinf(stddev); }
 };
 
-/// How one layer routes.
+/// The routing options of one layer.
 struct RouterOptions {
-  int64_t k = 1;  ///< choices of each token
+  int64_t k = 1;  ///< number of choices of each token
   RouterScore score = RouterScore::kSoftmax;
   bool norm_topk_prob = false;  ///< a token's chosen scores are scaled to sum to 1
-  double scaling_factor = 1;    ///< then multiplied by this
+  double scaling_factor = 1;    ///< the chosen scores are then multiplied by this
   Tensor bias_E{};              ///< fp32, added to the scores for choosing only; undefined: none
-  /// In training only. Evaluation neither balances nor draws noise, so that a token's result does not depend on others,
+  /// True in training. Evaluation neither balances nor draws noise, so that a token's result does not depend on others,
   /// and counts nothing.
   bool training = true;
   BalanceOptions balance{};
-  /// The ranks that a balance group spans, in its order; null, or one rank: groups are within what is routed at once.
+  /// The ranks that a balance group spans, in its order. Null, or one rank: each group is within the tokens routed in
+  /// one call.
   comm::Communicator* balance_ranks = nullptr;
   RouterNoise noise{};
-  int64_t expert_ranks = 1;  ///< experts are shared by so many, for Routing::to_rank_R
+  int64_t expert_ranks = 1;  ///< number of ranks that share the experts, for Routing::to_rank_R
 };
 
-/// What of that a run decides, for all its layers.
+/// The routing options that a run sets for all its layers.
 struct RoutingPolicy {
   BalanceOptions balance{};
   comm::Communicator* balance_ranks = nullptr;  ///< GroupKind::kBalance; outlives the model
@@ -72,25 +74,25 @@ struct RoutingPolicy {
 
 ops::CombineWeights parse_combine_weights(const std::string& name);
 
-/// What a routing decided. Saved by forward and handed back for the recomputation in backward, which decides nothing:
-/// it makes the same weights again, with gradients.
+/// The choices of a routing. Forward saves them for the recomputation in backward, which chooses nothing: it computes
+/// the same weights again, with gradients.
 struct Choices {
   Tensor expert_ids_TK;  ///< int64, best first; a choice that was dropped holds ~expert, which is negative
 };
 
-/// B sequences, T tokens in all, E experts, K chosen.
+/// A routing of B sequences with T tokens in total, to K of E experts each.
 struct Routing {
   Tensor weights_TK;     ///< fp32, differentiable; 0 where dropped
   Tensor expert_ids_TK;  ///< as in Choices
 
-  // Of training: differentiable sums for the losses, fp32. A probability is a score, divided by the sum of its token's.
+  // In training: differentiable sums for the losses, fp32. A probability is a score, divided by the sum of its token's.
   Tensor prob_sum_BE;  ///< Σ over a sequence's tokens of the probabilities
   Tensor z_sum;        ///< Σ over tokens of logsumexp²
 
-  // Of training, counted where it was decided: not where choices were given.
+  // In training, counted when the choices are made, not when choices are given.
   Tensor count_BE;          ///< choices of each expert in each sequence before balancing, fp32
   Tensor load_E;            ///< choices that each expert takes, int64
-  Tensor to_rank_R;         ///< tokens with a choice on each of several expert ranks, int64; undefined for one
+  Tensor to_rank_R;         ///< tokens with a choice on each expert rank, int64; undefined for one rank
   double entropy_sum = 0;   ///< Σ over tokens of the entropy of their probabilities, nats
   int64_t num_moved = 0;    ///< choices that balancing gave to another expert
   int64_t num_dropped = 0;  ///< choices that no expert takes
@@ -99,21 +101,23 @@ struct Routing {
   Choices choices() const { return {expert_ids_TK}; }
 };
 
-/// Scores in fp32; with noise and bias, the k largest (equal ones go to the lower index); balance.
-/// @param x_TD   tokens of `num_sequences` sequences of equal length, in order; whole balance groups of them, or, where
-///               groups span ranks, this one's part of one. Then, unless `saved` is given, it is collective over
-///               balance_ranks: one all-gather (balance_ranks.h).
-/// @param saved  null, or what an earlier call for the same tokens decided: nothing is chosen or counted again.
-/// Backward adds into weight.grad. Source: OLMoE §2; z-loss: ST-MoE, equation 5; bias: DeepSeek-V3, §2.1.2.
+/// Routes tokens: computes scores in fp32, chooses the k largest after noise and bias (of equal ones the lower index),
+/// and balances. Backward adds into weight.grad.
+/// @param x_TD   tokens of `num_sequences` sequences of equal length, in order: whole balance groups, or, if groups
+///        span ranks, this rank's part of one group. In the latter case, unless `saved` is given, the call is
+///        collective over balance_ranks: one all-gather (balance_ranks.h).
+/// @param saved  null, or the choices of an earlier call for the same tokens: nothing is then chosen or counted again.
+/// Source: OLMoE §2; z-loss: ST-MoE, equation 5; bias: DeepSeek-V3, §2.1.2.
 Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& options, int64_t num_sequences,
               const Choices* saved = nullptr);
 
-/// The counts of all layers of a microbatch; of routings that decided.
+/// Returns the counts of all layers of a microbatch, from routings that made choices.
 RouterCounts count_routings(const std::vector<Routing>& layers);
 
-/// Balancing without a loss: each bias goes up by `rate` where an expert was chosen less than the mean, down where
-/// more.
-/// @param bias_LE   [layers, experts] fp32, in place. @param count_LE  choices over the whole batch, int64.
+/// Balances without a loss: each expert's bias rises by `rate` if the expert was chosen less often than the mean, and
+/// falls if more often.
+/// @param bias_LE   [layers, experts] fp32, changed in place.
+/// @param count_LE  choices over the whole batch, int64.
 void update_router_bias(const Tensor& bias_LE, const Tensor& count_LE, double rate);
 
 }  // namespace athanor::moe

@@ -6,7 +6,7 @@
 
 namespace athanor::moe {
 
-/// What choosing goes by; no gradient.
+/// The scores by which experts are chosen; no gradient.
 struct Scores {
   Tensor scores_TE;    ///< fp32
   Tensor logsumexp_T;  ///< fp32
@@ -15,23 +15,24 @@ struct Scores {
 /// @param logits_TE  contiguous, bf16 or fp32.
 Scores compute_scores(const Tensor& logits_TE, const kernels::RouterRule& rule);
 
-/// [T, K] fp32, without gradient. @param ids_TK  contiguous int64; ~expert where dropped.
+/// Returns the weights [T, K] fp32, without gradient.
+/// @param ids_TK  contiguous int64; ~expert for a dropped choice.
 Tensor weights_of(const Scores& scores, const Tensor& ids_TK, const kernels::RouterRule& rule);
 
-/// As in Routing.
+/// The members of Routing with the same names.
 struct Weighed {
   Tensor weights_TK, prob_sum_BE, z_sum;  ///< differentiable with respect to the logits
   double entropy_sum = 0;
   int64_t num_flat = 0;
 };
 
-/// Weights and sums. Sums are over pieces of a sequence of fixed length, so that neither threads nor other sequences
-/// change a bit. Keeps scores, logsumexp, ids and, for sigmoid scores, logits for backward.
+/// Returns weights and sums. Sums are over pieces of a sequence of fixed length, so that neither threads nor other
+/// sequences change a bit. Keeps scores, logsumexp, ids and, for sigmoid scores, logits for backward.
 Weighed weigh(const Tensor& logits_TE, const Scores& scores, const Tensor& ids_TK, int64_t num_sequences,
               const kernels::RouterRule& rule);
 
 namespace portable {
-/// In torch ops that autograd differentiates.
+/// The same function in torch ops that autograd differentiates.
 Weighed weigh(const Tensor& logits_TE, const Tensor& ids_TK, int64_t num_sequences, const kernels::RouterRule& rule);
 }  // namespace portable
 

@@ -1,20 +1,22 @@
 #pragma once
-// SWIPE: every expert gets exactly the same number of choices. Source: BaGuaLu §4.2, extended there to top-k in a word.
+// SWIPE: every expert gets exactly the same number of choices. Source: BaGuaLu §4.2, which mentions the extension to
+// top-k.
 
 #include <cstdint>
 #include <span>
 
 namespace athanor::moe {
 
-/// Makes each of `num_experts` experts appear exactly tokens · k / num_experts times in ids, no token with one twice.
+/// Makes each of `num_experts` experts appear exactly tokens · k / num_experts times in ids, and no token have an
+/// expert twice.
 ///
-/// Best choice first: all tokens' first choices are placed, in token order, then all second ones, and so on; what
-/// finds its expert full overflows. Overflow then goes, in the same order, to the experts with room, in theirs: a token
-/// passes over those it has. Where a token has all that are left, it takes an expert of a token that lacks one of
-/// them, which takes that one instead.
+/// The best choices are placed first: all tokens' first choices, in token order, then all second ones, and so on. A
+/// choice whose expert is full overflows. The overflow is then placed, in the same order, in the experts with room, in
+/// their order; a token passes over experts that it has. If a token already has all experts with room, it takes an
+/// expert of another token that lacks one of these, and that token takes this one instead.
 ///
-/// A function of `ids` alone: the same on every rank that has them. Time: linear in tokens · k + num_experts, for k
-/// bounded (each choice compares with the k of its token).
+/// The result is a function of `ids` alone: equal on every rank that has them. Time: linear in tokens · k +
+/// num_experts, for k bounded (each choice is compared with the k of its token).
 /// @param ids  [tokens, k], best first, no token with an expert twice, all in [0, num_experts).
 /// @return how many choices went to an expert that their token had not chosen; at least Σ max(0, count − even share).
 /// @throws Error if num_experts does not divide tokens · k.

@@ -1,6 +1,6 @@
 #pragma once
-// Causal softmax attention over whole instances or document by document: on tiles of ours (kernels/attention.h) where
-// the processor has them, else through libtorch's flash kernel.
+// Causal softmax attention over whole instances or document by document: on our tiles (kernels/attention.h) if the
+// processor has them, else through libtorch's flash kernel.
 
 #include <vector>
 
@@ -12,20 +12,20 @@ namespace athanor::ops {
 using DocumentLengths = std::vector<std::vector<int32_t>>;
 
 /// q [B, T, heads, head_dim]; k, v [B, T, kv_heads, head_dim] → [B, T, heads, head_dim]. A token attends to itself and
-/// to the tokens before it in its document; there is no work between documents. Weights of the sums are rounded to the
-/// inputs' type, every sum is fp32 in an order that no thread changes.
+/// to the tokens before it in its document; nothing is computed between documents. Weights of the sums are rounded to
+/// the inputs' type; every sum is fp32 in an order that does not depend on threads.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {});
 
-/// Without autograd, for generation: q [B, 1, …] attends to every row of k, v [B, past + 1, …].
+/// Attention without autograd, for generation: q [B, 1, …] attends to every row of k, v [B, past + 1, …].
 Tensor attention_over_cache(const Tensor& q, const Tensor& k, const Tensor& v);
 
 namespace library {
-/// Through libtorch's kernel, a call for each document.
+/// Computes attention through libtorch's kernel, with a call for each document.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {});
 }  // namespace library
 
 namespace portable {
-/// Dense scores with a mask, in fp32.
+/// Computes dense scores with a mask, in fp32.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {});
 }  // namespace portable
 

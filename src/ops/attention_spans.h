@@ -1,11 +1,11 @@
 #pragma once
-// The runs of tokens that attend among themselves.
+// The spans of tokens that attend among themselves.
 
 #include "ops/attention.h"
 
 namespace athanor::ops {
 
-// A run of tokens of one sequence, or of all sequences at once.
+// A span of tokens of one sequence, or of all sequences at once.
 struct Span {
   int64_t first_sequence, num_sequences, begin, length;
 };
@@ -26,7 +26,7 @@ inline std::vector<Span> spans_of(int64_t num_sequences, int64_t seq_len, const 
   return spans;
 }
 
-// A tensor whose heads are dense: kernels step over all dims but the last one.
+// Returns x with dense heads: kernels step over all dims but the last one.
 inline Tensor with_dense_heads(const Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
 
 }  // namespace athanor::ops

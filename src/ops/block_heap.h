@@ -1,9 +1,9 @@
 #pragma once
-// A heap for a few hundred large blocks: best fit in one range of addresses, split and joined again.
+// A heap for a few hundred large blocks: best fit in one range of addresses, with blocks split and joined again.
 //
-// One range, reserved once and used from the bottom, so that every two free neighbours can be joined: what is held is
-// then little more than what was in use at the peak. Memory is kept when blocks are freed, since a page that goes back
-// to the system costs a fault and a clearing when it is needed again, step after step.
+// The range is reserved once and used from the bottom, so that any two free neighbours can be joined: the memory held
+// is then little more than the peak in use. Memory is kept when blocks are freed, since a page that returns to the
+// system costs a fault and a clearing when it is needed again, step after step.
 
 #include <cstddef>
 #include <map>
@@ -11,23 +11,23 @@
 
 namespace athanor::ops {
 
-/// Not for several threads at once; the owner locks.
+/// Not thread-safe: the owner locks.
 class BlockHeap {
  public:
   static constexpr size_t kGranule_bytes = 512;        ///< sizes are multiples of it
   static constexpr size_t kLeastRest_bytes = 8 << 10;  ///< a rest smaller than this stays with its block
   static constexpr size_t kGrowth_bytes = 2 << 20;     ///< the range grows by whole huge pages
 
-  /// Reserves addresses, no memory. A range that the system refuses leaves a heap whose `allocate` answers null.
+  /// Reserves addresses, no memory. If the system refuses the range, `allocate` of this heap returns null.
   explicit BlockHeap(size_t reserved_bytes);
   ~BlockHeap();
   BlockHeap(const BlockHeap&) = delete;
   BlockHeap& operator=(const BlockHeap&) = delete;
 
-  /// A block of at least `bytes` (> 0), aligned to kGranule_bytes; null when the range is used up or the system refuses
-  /// memory.
+  /// Returns a block of at least `bytes` (> 0), aligned to kGranule_bytes; null if the range is used up or the system
+  /// refuses memory.
   void* allocate(size_t bytes);
-  /// @return the block's size, as `size_of` says. `block` must be one that `allocate` answered.
+  /// Frees a block that `allocate` returned. @return the block's size, as `size_of` gives it.
   size_t free(void* block);
   size_t size_of(const void* block) const;
   bool contains(const void* pointer) const { return pointer >= base_ && pointer < base_ + reserved_; }
@@ -44,7 +44,7 @@ class BlockHeap {
   struct Block {
     size_t size = 0;
     bool free = false;
-    size_t released = 0;  // of a free block: what the system has
+    size_t released = 0;  // of a free block: bytes that were given back to the system
   };
   using Blocks = std::map<size_t, Block>;  // by offset; they tile [0, end_)
 

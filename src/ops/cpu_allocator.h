@@ -1,5 +1,5 @@
 #pragma once
-// Memory of CPU tensors, kept from one step to the next: a steady step takes none from the system.
+// Keeps the memory of CPU tensors from one step to the next: a steady step takes none from the system.
 
 #include <cstddef>
 
@@ -12,17 +12,17 @@ struct CpuMemory {
   size_t num_fresh = 0;          ///< how often memory was taken from the system
 };
 
-/// Makes libtorch take CPU tensors' memory from a caching allocator, for the rest of the process. Safe to call again.
-/// Large blocks come from one best-fit heap on huge pages, small ones from bins; from any thread.
-/// @return false where the process may not reserve addresses (`ulimit -v`): the system's allocator then stays.
+/// Makes libtorch take CPU tensors' memory from a caching allocator, for the rest of the process. It may be called
+/// again. Large blocks come from one best-fit heap on huge pages, small ones from bins; any thread may allocate.
+/// @return false if the process may not reserve addresses (`ulimit -v`): the system's allocator then stays.
 bool install_caching_cpu_allocator();
 
-/// Zeros as long as nothing is installed.
+/// Returns the allocator's counts; zeros if it is not installed.
 CpuMemory cpu_memory();
 void reset_peak_cpu_memory();
 
-/// What the calling thread has allocated less what it has freed, whoever's that was: a rank's tensors, where ranks are
-/// threads (comm/thread_wire.h) and each frees its own.
+/// The memory that the calling thread has allocated less what it has freed, whichever thread allocated that. If ranks
+/// are threads (comm/thread_wire.h) and each frees its own tensors, this is the memory of a rank's tensors.
 struct ThreadCpuMemory {
   std::ptrdiff_t in_use_bytes = 0;
   std::ptrdiff_t peak_in_use_bytes = 0;  ///< since start or `reset_peak_thread_cpu_memory`

@@ -1,6 +1,6 @@
 #pragma once
-// Cross entropy in three parts, without autograd, for logits whose vocabulary several ranks have: between the parts
-// maxima and sums are taken over ranks.
+// Cross entropy in three parts, without autograd, for logits whose vocabulary is spread over several ranks: between the
+// parts the caller takes maxima and sums over ranks.
 
 #include "ops/tensor.h"
 
@@ -17,17 +17,18 @@ struct LogitsPart {
   Tensor has_target() const;  ///< [rows] bool
 };
 
-// All but logits and targets are fp32 [rows].
+// All tensors other than logits and targets are fp32 [rows].
 
-/// The largest logit of each row; −∞ without a target.
+/// Writes the largest logit of each row into `maxima`; −∞ without a target.
 void row_maxima_into(const LogitsPart& part, const Tensor& maxima);
 
-/// sums = Σ exp(logit − maximum), at_target = the target's logit where its id is of this part, else 0; both 0 without a
-/// target. `earlier` may be undefined: 1 where an id below the target's reaches the maximum, else 0.
+/// Sets sums = Σ exp(logit − maximum), and at_target to the target's logit if its id is in this part, else 0; both are
+/// 0 without a target. Sets `earlier`, which may be undefined, to 1 if an id below the target's reaches the maximum,
+/// else 0.
 void exp_sums_into(const LogitsPart& part, const Tensor& maxima, const Tensor& sums, const Tensor& at_target,
                    const Tensor& earlier);
 
-/// Logits become (softmax − onehot) · grad_scale, zeros without a target.
+/// Replaces the logits by (softmax − onehot) · grad_scale, zeros without a target.
 void to_softmax_gradient(const LogitsPart& part, const Tensor& maxima, const Tensor& sums, double grad_scale);
 
 namespace portable {

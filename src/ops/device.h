@@ -1,9 +1,10 @@
 #pragma once
-// The ops on tensors of an accelerator. Each op asks `takes` and hands its arguments over; no caller knows.
+// The ops on tensors of an accelerator. Each op in ops/ calls `takes` and passes its arguments on; callers need not
+// know.
 //
-// Kernels are those of kernels/cuda/ where nvcc compiled them, else the portable forms in torch ops, which any device
-// of libtorch runs. Matrix products and attention are libtorch's. On a CPU tensor all of this runs, too, on the bodies
-// of the CUDA kernels in loops: ops_device_test puts the ops' own tests through it.
+// Kernels are those of kernels/cuda/ if nvcc compiled them, else the portable forms in torch ops, which any device of
+// libtorch runs. Matrix products and attention are libtorch's. All of this also runs on CPU tensors, with the bodies of
+// the CUDA kernels in loops: ops_device_test runs the ops' own tests on it.
 
 #include "ops/attention.h"
 #include "ops/experts.h"
@@ -14,10 +15,10 @@
 
 namespace athanor::ops::device {
 
-/// Whether an op on `x` belongs here: x is not on the CPU. (ops_device_test links an answer of its own.)
+/// True if an op on `x` belongs here: x is not on the CPU. (ops_device_test links another definition.)
 bool takes(const Tensor& x);
 
-// Each as the op of its name in ops/.
+// Each function computes the op of its name in ops/.
 Tensor rms_norm(const Tensor& x, const Weight& weight, double eps);
 Tensor layer_norm(const Tensor& x, double eps);
 NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weight, double eps);
@@ -32,14 +33,14 @@ Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor&
                             int64_t chunk_tokens);
 TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens);
 
-/// Never waits for the number of rows: it works on the most there can be, padded to groups of 8, the rest left out by
-/// every product. In bf16 a product of weight gradients is rounded once before it is added to the fp32 bucket:
-/// libtorch's grouped matmul has no other result.
+/// Never waits for the number of rows: it works on the largest possible number, padded to groups of 8, and every
+/// product leaves out the unused rows. In bf16 a product of weight gradients is rounded once before it is added to the
+/// fp32 bucket: libtorch's grouped matmul has no other result type.
 Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const ExpertWeights& experts,
                int64_t first_local_expert, int64_t num_local_experts, CombineWeights combine);
 
 namespace without_kernels {
-// What stands in where nvcc did not compile ours; any device, the CPU too.
+// The forms used if nvcc did not compile our kernels; any device, including the CPU.
 Tensor rms_norm(const Tensor& x, const Weight& weight, double eps);
 Tensor embedding(const Tensor& tokens, const Weight& weight);
 TokenLosses cross_entropy(const Tensor& logits, const Tensor& targets, double grad_scale);

@@ -1,5 +1,5 @@
 #pragma once
-// Bounds on rounding errors for tensors; the derivation stands in kernels/error_bound.h.
+// Bounds on rounding errors for tensors; their derivation is in kernels/error_bound.h.
 
 #include <ATen/ATen.h>
 
@@ -7,14 +7,15 @@
 
 namespace athanor::ops {
 
-/// The unit roundoff of what a result is stored in.
+/// Returns the unit roundoff of the type in which a result is stored.
 inline double unit_roundoff(at::ScalarType dtype) {
   TORCH_CHECK(dtype == at::kDouble || dtype == at::kFloat || dtype == at::kBFloat16, "no roundoff known for ", dtype);
   if (dtype == at::kDouble) return kernels::kRoundoffFp64;
   return dtype == at::kFloat ? kernels::kRoundoffFp32 : kernels::kRoundoffBf16;
 }
 
-/// How far fp32 sums of `terms` terms may be off once they are stored as `dtype`; norm = Σ|terms|, for each element.
+/// Returns a bound on the error of fp32 sums of `terms` terms that are stored as `dtype`; norm = Σ|terms|, for each
+/// element.
 inline double error_bound(double norm, at::ScalarType dtype, int64_t terms) {
   // The last of the fp32 sum's own roundings stores an fp32 result.
   return kernels::error_bound(norm, dtype == at::kFloat ? 0 : unit_roundoff(dtype), terms);

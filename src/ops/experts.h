@@ -1,6 +1,6 @@
 #pragma once
-// The expert computation of a sparse MoE layer; router and communication stay outside.
-// Source: Optimus §3.1, Algorithm 1, stages 2–5.
+// The expert computation of a sparse MoE layer, without router and communication. Source: Optimus §3.1, Algorithm 1,
+// stages 2–5.
 
 #include "ops/tensor.h"
 
@@ -11,24 +11,25 @@ struct ExpertWeights {
   Weight gate_LFD, up_LFD, down_LDF;
 };
 
-/// Where the router's probability w meets the expert: y = w · down(a), or y = down(w · a). The same up to rounding.
+/// The side of the down projection on which the router's probability w is multiplied: y = w · down(a), or y = down(w ·
+/// a). Both are equal up to rounding.
 enum class CombineWeights { kAfterDown, kBeforeDown };
 
 /// y[t] = Σ_k weights[t, k] · down_e(silu(gate_e x[t]) · up_e x[t]) with e = expert_ids[t, k], over the experts in
 /// [first_local_expert, first_local_expert + num_local_experts); other ids are ignored (lines 29 and 59).
 ///
+/// Keeps x, the route and the gate and up pre-activations for backward; the activation is computed again. Weight
+/// gradients are summed in fp32. An expert without tokens gets exactly zero gradient. The order of every sum is fixed
+/// (an expert's rows by token, a token's output by choice), so bits depend neither on threads nor on the run.
 /// @param x_TD           tokens, contiguous, bf16 or fp32.
 /// @param weights_TK     fp32; gets its gradient.
 /// @param expert_ids_TK  int64, global; no token names an expert twice.
-/// Keeps x, the route and the gate and up pre-activations for backward; the activation is computed again. Weight
-/// gradients are summed in fp32. An expert without tokens gets exactly zero gradient. The order of every sum is fixed:
-/// expert rows by token, a token's output by choice; so bits depend neither on threads nor on the run.
 Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const ExpertWeights& experts,
                int64_t first_local_expert, int64_t num_local_experts,
                CombineWeights combine = CombineWeights::kAfterDown);
 
 namespace portable {
-/// A loop over experts in torch ops; `gate`, `up`, `down` are plain tensors that autograd may differentiate.
+/// Loops over experts in torch ops; `gate`, `up`, `down` are plain tensors that autograd may differentiate.
 Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const Tensor& gate_LFD,
                const Tensor& up_LFD, const Tensor& down_LDF, int64_t first_local_expert, int64_t num_local_experts);
 }  // namespace portable

@@ -1,8 +1,6 @@
 #pragma once
-// One matrix product for each expert, in one go: all threads share all parts of all products.
-//
-// On tiles of ours, or by the library (tiles.h).
-// Source: Optimus §3.1, stage 4.
+// One matrix product for each expert, in one call: all threads share all parts of all products. The products run on our
+// tiles, or by the library (tiles.h). Source: Optimus §3.1, stage 4.
 
 #include <vector>
 
@@ -10,10 +8,10 @@
 
 namespace athanor::ops {
 
-/// Rows of a tensor [R, …] that belong to each of L groups: [offsets[e], offsets[e + 1]).
+/// The rows of a tensor [R, …] that belong to each of L groups: [offsets[e], offsets[e + 1]).
 using GroupOffsets = std::vector<int64_t>;
 
-/// out[rows of e] = a[rows of e] · b[e], or · b[e]ᵀ; where a second pair is given its product is added before the one
+/// out[rows of e] = a[rows of e] · b[e], or · b[e]ᵀ; if a second pair is given, its product is added before the one
 /// rounding.
 struct GroupedProduct {
   Tensor a_RK, b_LKN;  ///< b [L, N, K] if b_transposed
@@ -22,7 +20,8 @@ struct GroupedProduct {
   Tensor second_a_RK = {}, second_b_LKN = {};
 };
 
-/// All in the compute type, contiguous. Every result is one sum over ascending k: no bits depend on threads.
+/// Computes the products. All tensors are in the compute type, contiguous. Every result is one sum over ascending k: no
+/// bits depend on threads.
 void grouped_matmul(const GroupOffsets& offsets, const std::vector<GroupedProduct>& products);
 
 /// sum[e] += a[rows of e]ᵀ · b[rows of e]; sum [L, M, N] fp32. A group without rows leaves its sum as it is.

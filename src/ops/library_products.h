@@ -1,8 +1,8 @@
 #pragma once
-// Matrix products by libtorch's library, with bits that no number of threads changes.
+// Matrix products by libtorch's library, with bits that do not depend on the number of threads.
 //
-// The library divides a product among its threads as their number suggests, and the last bits with it. So a product is
-// cut here, by its shape alone, into parts that one thread multiplies each.
+// The library divides a product among threads according to their number, which changes the last bits. So a product is
+// cut here, by its shape alone, into parts that are each multiplied by one thread.
 
 #include <vector>
 
@@ -10,8 +10,8 @@
 
 namespace athanor::ops::library {
 
-/// All of them, on every thread. Where bf16 is summed into fp32, the product is rounded once before it is added: the
-/// library has no fp32 result for bf16 operands.
+/// Computes all products, on every thread. If bf16 is summed into fp32, the product is rounded once before it is added:
+/// the library has no fp32 result for bf16 operands.
 template <class T>
 void multiply(const std::vector<kernels::Product<T>>& products);
 

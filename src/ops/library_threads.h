@@ -1,6 +1,6 @@
 #pragma once
-// Work of libtorch's library on one thread each, so that its bits do not depend on how many threads there are: a call
-// that is free to would divide its sums by their number.
+// Runs calls of libtorch's library on one thread each, so that their bits do not depend on the number of threads: a
+// call that may use several divides its sums by their number.
 
 #include <atomic>
 
@@ -8,8 +8,8 @@
 
 namespace athanor::ops::library {
 
-/// The library's products on this thread use no other, for as long as this lives. Being in a parallel region is not
-/// enough: both of its libraries divide a sum by the threads that they could have outside of it.
+/// During its lifetime, the library's products on this thread use no other. Being in a parallel region is not enough:
+/// both of libtorch's libraries divide a sum by the threads that they could have outside of it.
 class Alone {
  public:
   Alone();
@@ -21,7 +21,7 @@ class Alone {
   int openmp_, mkl_;
 };
 
-/// f(i) for each i < count, on every thread; who is done takes the next.
+/// Calls f(i) for each i < count, on every thread; a thread that has finished one takes the next.
 template <class F>
 void for_each_alone(int64_t count, F f) {
   std::atomic<int64_t> next{0};

@@ -1,28 +1,31 @@
 #pragma once
-// The language-model head and its loss in one: logits exist for a chunk of tokens at a time, never for all.
+// The language-model head and its loss in one op: logits exist for a chunk of tokens at a time, never for all.
 
 #include "ops/tensor.h"
 
 namespace athanor::ops {
 
-/// Σ over targets of −log softmax(x Wᵀ)[target], an fp64 scalar. Positions with target −100 count nothing.
+/// Returns Σ over targets of −log softmax(x Wᵀ)[target], an fp64 scalar. Positions with target −100 contribute nothing.
 ///
-/// The gradient is computed with the logits, in forward: d(loss_sum · grad_scale) goes into weight.grad at once and to
-/// x in backward, which therefore must be called with a gradient of one (as Stage does). grad_scale is one over the
-/// global number of targets, known before the step.
-/// @param x [tokens, hidden]; targets [tokens] int64; chunk_tokens: rows of logits held at a time.
+/// The gradient is computed with the logits, in forward: d(loss_sum · grad_scale) is added into weight.grad at once and
+/// passed to x in backward, which therefore must be called with a gradient of one (as Stage does). grad_scale is one
+/// over the global number of targets, known before the step.
+/// @param x             [tokens, hidden].
+/// @param targets       [tokens] int64.
+/// @param chunk_tokens  rows of logits held at a time.
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
                             int64_t chunk_tokens);
 
-/// Without gradient: the loss of each token, fp32 [tokens] (0 without a target), and whether greedy decoding would have
-/// chosen the target.
+/// The loss of each token, fp32 [tokens] (0 without a target), and whether greedy decoding would have chosen the
+/// target. Without gradient.
 struct TokenLosses {
   Tensor loss, is_greedy;
 };
 TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens);
 
+/// Checks the targets.
 /// @param targets  int64 on the CPU, contiguous.
-/// @throws DataError naming the first that is neither −100 nor in [0, vocab).
+/// @throws DataError naming the first target that is neither −100 nor in [0, vocab).
 void check_targets(const Tensor& targets, int64_t vocab);
 
 namespace portable {

@@ -1,9 +1,9 @@
 #pragma once
-// Which path (kernels/matmul_path.h) multiplies what in this process: by element type and kind of product.
+// The path (kernels/matmul_path.h) that multiplies in this process, by element type and kind of product.
 //
-// Bits depend on it, so it is set once, before the first product: by the environment (ATHANOR_MATMUL names one path for
-// everything, for tests and timing), by a training run that has measured it (train/matmul_choice.h), or by what the CPU
-// has. The other forms are each one's oracle.
+// Bits depend on the path, so it is set once, before the first product: by the environment (ATHANOR_MATMUL names one
+// path for everything, for tests and timing), by a training run that has measured it (train/matmul_choice.h), or by the
+// CPU's features. Each path is tested with the others as oracles.
 
 #include <optional>
 
@@ -14,8 +14,8 @@ namespace athanor::ops {
 
 using kernels::MatmulPath;
 
-/// A weight that all rows share with its gradients (kDense), one for each expert (kGrouped), scores and sums of values
-/// (kAttention).
+/// kDense: a weight that all rows share, with its gradients. kGrouped: one weight for each expert. kAttention: scores
+/// and sums of values.
 enum class ProductKind { kDense, kGrouped, kAttention };
 
 struct MatmulPaths {
@@ -33,27 +33,29 @@ struct MatmulPaths {
   bool operator==(const MatmulPaths&) const = default;
 };
 
-/// One path for everything; fp32 has no bf16 instructions to take and takes those of avx512.
+/// Returns one path for everything; fp32 has no bf16 instructions and uses the avx512 path instead.
 MatmulPaths all_on(MatmulPath path);
 
-/// The path that ATHANOR_MATMUL names. @throws ConfigError if there is none of that name, or this CPU lacks it.
+/// Returns the path that ATHANOR_MATMUL names. @throws ConfigError if there is no path of that name, or this CPU lacks
+/// it.
 std::optional<MatmulPath> asked_matmul_path();
-/// The same for every type and kind; "default" asks for the default, which a run then takes without measuring.
+/// Returns that path for every type and kind; "default" requests the default, which a run then uses without measuring.
 std::optional<MatmulPaths> asked_matmul_paths();
 
-/// Without measuring: asked_matmul_paths, else the widest tiles that this CPU has. Only where it multiplies bf16 in
-/// units of their own is that type the library's, which alone uses them.
+/// Returns the paths to use without measuring: asked_matmul_paths, else the widest tiles that this CPU has. The
+/// exception is bf16 on a CPU with a separate matrix unit for it: it is the library's, since only the library uses that
+/// unit.
 MatmulPaths default_matmul_paths();
 
-/// What holds now: what was set last, or the default.
+/// Returns the paths now in use: those set last, or the default.
 const MatmulPaths& matmul_paths();
-/// Called where no product is underway.
+/// To be called when no product is in progress.
 void set_matmul_paths(const MatmulPaths& paths);
 
-/// Whether there is a choice for x: fp32 and bf16 on the CPU.
+/// True if x's products have a choice of paths: fp32 and bf16 on the CPU.
 bool has_paths(const Tensor& x);
 
-/// How x is multiplied here. A tensor that is not on the CPU: the library's.
+/// Returns the path that multiplies x; the library's for a tensor that is not on the CPU.
 MatmulPath matmul_path(const Tensor& x, ProductKind kind);
 
 }  // namespace athanor::ops

@@ -1,14 +1,14 @@
 #pragma once
-// RMSNorm with a scale, LayerNorm without parameters; over the last dim.
+// RMSNorm with a scale, and LayerNorm without parameters; over the last dim.
 
 #include "ops/tensor.h"
 
 namespace athanor::ops {
 
-/// x [..., width] · rsqrt(mean(x²) + eps) · weight [width], fp32 inside.
+/// Returns x [..., width] · rsqrt(mean(x²) + eps) · weight [width], fp32 inside.
 Tensor rms_norm(const Tensor& x, const Weight& weight, double eps);
 
-/// (x − mean) · rsqrt(var + eps), no parameters (OLMo).
+/// Returns (x − mean) · rsqrt(var + eps), without parameters (OLMo).
 Tensor layer_norm(const Tensor& x, double eps);
 
 /// The residual stream after a branch, and its norm.
@@ -16,8 +16,8 @@ struct NormedSum {
   Tensor sum, normed;
 };
 
-/// sum = x + branch (of one shape), rounded to their type; normed = rms_norm(sum). One pass each way, the bits of the
-/// two ops apart. `sum` is kept for backward, x and branch are not.
+/// Returns sum = x + branch (of one shape), rounded to their type, and normed = rms_norm(sum). One pass forward and one
+/// backward, with the bits of the two separate ops. `sum` is kept for backward; x and branch are not.
 NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weight, double eps);
 NormedSum add_layer_norm(const Tensor& x, const Tensor& branch, double eps);
 

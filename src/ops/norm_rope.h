@@ -1,5 +1,5 @@
 #pragma once
-// What happens to queries and keys between their projection and attention, in one pass: norm, clipping, rotation.
+// The steps between the projection of queries and keys and attention, in one pass: norm, clipping, rotation.
 
 #include "ops/rope.h"
 
@@ -8,19 +8,19 @@ namespace athanor::ops {
 struct NormRope {
   enum class Norm { kNone, kWhole, kHead };
 
-  Norm norm = Norm::kNone;  ///< over a token's heads together, or over each
+  Norm norm = Norm::kNone;  ///< kWhole: over a token's heads together; kHead: over each head
   double eps = 0;
-  double clip = 0;  ///< values are kept within ±clip, before a norm of heads and after one of the whole; 0: as they are
+  double clip = 0;  ///< values are kept within ±clip, before a norm of heads and after one of the whole; 0: no clipping
 };
 
-/// x [B, T, heads · head_dim] → [B, T, heads, head_dim]. Bit for bit, forward and backward, what `rms_norm`, `clamp`
-/// and `rope` give one after the other; only x is kept for backward.
-/// @param weight  of the norm, [heads · head_dim] or [head_dim]; undefined without one.
+/// x [B, T, heads · head_dim] → [B, T, heads, head_dim]. The result has the bits, forward and backward, of `rms_norm`,
+/// `clamp` and `rope` one after the other; only x is kept for backward.
+/// @param weight  of the norm, [heads · head_dim] or [head_dim]; undefined without a norm.
 Tensor norm_rope(const Tensor& x, const Weight& weight, const NormRope& how, const Rotation& rotation,
                  int64_t num_heads);
 
 namespace portable {
-/// The three ops, as their own portable forms.
+/// Calls the portable forms of the three ops.
 Tensor norm_rope(const Tensor& x, const Tensor& weight, const NormRope& how, const Rotation& rotation,
                  int64_t num_heads);
 }  // namespace portable

@@ -1,5 +1,5 @@
 #pragma once
-// Rotary positions: the table of angles, and the turn of queries and keys.
+// Rotary positions: the table of angles, and the rotation of queries and keys.
 
 #include "ops/tensor.h"
 
@@ -10,14 +10,15 @@ struct Rotation {
   Tensor cos, sin;
 };
 
-/// theta^(−2i/head_dim) for i in [0, head_dim/2), in fp32 as `transformers` computes it.
+/// Returns theta^(−2i/head_dim) for i in [0, head_dim/2), in fp32 as `transformers` computes it.
 Tensor inverse_frequency(int64_t head_dim, double theta);
 
-/// The angles position · frequency, in fp32 as `transformers` computes them; cos and sin times `scale`.
-/// @param positions int64, any shape. @param frequency [head_dim/2], fp32.
+/// Returns cos and sin, times `scale`, of the angles position · frequency, in fp32 as `transformers` computes them.
+/// @param positions  int64, any shape.
+/// @param frequency  [head_dim/2], fp32.
 Rotation make_rotation(const Tensor& positions, const Tensor& frequency, double scale = 1.0);
 
-/// x [..., num_heads, head_dim] with one row of the rotation for each leading index, in the same order.
+/// Rotates x [..., num_heads, head_dim], with one row of the rotation for each leading index, in the same order.
 Tensor rope(const Tensor& x, const Rotation& rotation);
 
 namespace portable {

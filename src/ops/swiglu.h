@@ -5,13 +5,13 @@
 
 namespace athanor::ops {
 
-/// Both of one shape; keeps them for backward.
+/// Returns silu(gate) · up. Both have one shape, and are kept for backward.
 Tensor swiglu(const Tensor& gate, const Tensor& up);
 
-/// Without autograd: `out` gets the activation.
+/// Writes the activation into `out`, without autograd.
 void swiglu_into(const Tensor& gate, const Tensor& up, const Tensor& out);
 
-/// Without autograd: dgate and dup may be gate and up themselves.
+/// Writes the gradients into dgate and dup, which may be gate and up themselves, without autograd.
 void swiglu_backward_into(const Tensor& dout, const Tensor& gate, const Tensor& up, const Tensor& dgate,
                           const Tensor& dup);
 

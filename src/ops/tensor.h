@@ -1,5 +1,5 @@
 #pragma once
-// What every op needs of libtorch: the tensor, typed pointers into it, and loops over rows.
+// Used by every op: libtorch's tensor, typed pointers into it, and loops over rows.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -15,7 +15,7 @@ namespace athanor {
 
 using at::Tensor;
 
-/// A parameter as ops see it: what forward reads, and the fp32 bucket slice that backward adds into.
+/// A parameter as ops see it: the value that forward reads, and the fp32 bucket slice that backward adds into.
 /// Parameters are no autograd leaves: their gradient is a side effect of backward, in a fixed order.
 struct Weight {
   Tensor value;  ///< compute type
@@ -26,7 +26,7 @@ struct Weight {
 
 namespace ops {
 
-/// The rows of a tensor seen as [rows, width]: everything but the last dim folded.
+/// Returns the number of rows of a tensor seen as [rows, width]: all dims but the last folded.
 inline int64_t num_rows(const Tensor& x) { return x.numel() / std::max<int64_t>(x.size(-1), 1); }
 
 /// Calls f with a null pointer of the element type: `with_element(x, [&](auto* tag) { using T =
@@ -42,13 +42,14 @@ void with_element(const Tensor& x, F f) {
   }
 }
 
-/// The name libtorch has for an element type of ours.
+/// Returns libtorch's name for an element type of ours.
 template <class T>
 constexpr at::ScalarType scalar_type_of() {
   return c10::CppTypeToScalarType<std::conditional_t<std::is_same_v<T, kernels::Bf16>, c10::BFloat16, T>>::value;
 }
 
-/// Kernels know no strides and no types but T's: what they are handed is checked here.
+/// Returns a typed pointer to the elements. Checks the type, and that x is contiguous and on the CPU, since kernels
+/// know neither strides nor types other than T.
 template <class T>
 T* pointer(const Tensor& x) {
   ATHANOR_ASSERT(x.scalar_type() == scalar_type_of<T>());
@@ -56,7 +57,8 @@ T* pointer(const Tensor& x) {
   return static_cast<T*>(x.data_ptr());
 }
 
-/// What a portable form computes in: fp32, or fp64 for fp64 arguments, so that it can be its own exact oracle.
+/// Returns the type in which a portable form computes: fp32, or fp64 for fp64 arguments, so that it can be its own
+/// exact oracle.
 inline at::ScalarType wide_type(const Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
 /// Runs f(begin, end) over [0, rows) on every thread; rows must be independent, so that the split does not matter.

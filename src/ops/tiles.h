@@ -1,5 +1,5 @@
 #pragma once
-// Matrix products on every thread: on tiles of ours (kernels/matmul.h), or by the library where those are not chosen
+// Matrix products on every thread: on our tiles (kernels/matmul.h), or by the library if that is the path chosen
 // (matmul_paths.h).
 
 #include <vector>
@@ -10,17 +10,17 @@
 
 namespace athanor::ops {
 
-/// Whether products of x's type run on tiles here.
+/// True if products of x's type run on tiles in this process.
 bool multiplies_on_tiles(const Tensor& x, ProductKind kind = ProductKind::kDense);
 
-/// All of them. No bits depend on the number of threads.
+/// Computes all products. No bits depend on the number of threads.
 template <class T>
 void multiply(MatmulPath path, const std::vector<kernels::Product<T>>& products);
 
-/// x [T, K] · w [N, K]ᵀ → [T, N], or · w [K, N] if not `transposed`: on any device; by its library where that is no
-/// CPU.
+/// Returns x [T, K] · w [N, K]ᵀ → [T, N], or · w [K, N] if not `transposed`. Works on any device, by the device's
+/// library if that is not the CPU.
 Tensor matmul(const Tensor& x, const Tensor& w, bool transposed);
-/// The same into `out`.
+/// Computes matmul into `out`.
 void matmul_into(const Tensor& out, const Tensor& x, const Tensor& w, bool transposed);
 
 }  // namespace athanor::ops

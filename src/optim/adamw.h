@@ -1,6 +1,6 @@
 #pragma once
-// AdamW over flat buckets in one pass: fp32 master (or its two halves) and moments, of what this rank owns.
-// Source: Loshchilov and Hutter 2019; the paper's recipe decays all parameters (Optimus §2.1).
+// AdamW over flat buckets in one pass: the fp32 master (or its two halves) and moments of the elements that this rank
+// owns. Source: Loshchilov and Hutter 2019; the paper's recipe decays all parameters (Optimus §2.1).
 
 #include <map>
 #include <string>
@@ -17,17 +17,17 @@ class AdamW {
   /// `parameters` must outlive the optimizer. Moments are allocated here, zero.
   AdamW(const OptimizerConfig& config, const ParameterStore& parameters);
 
-  /// For each parameter whose moments have not been kept since the run's beginning: the step after which they were
-  /// zero. Its updates are counted from there. Of a parameter that this rank does not hold nothing is kept.
+  /// Sets, for each parameter whose moments have not been kept since the beginning of the run, the step after which
+  /// they were zero: its updates are counted from there. Parameters that this rank does not hold are ignored.
   void set_fresh_since(const std::map<std::string, int64_t>& step_of_parameter);
 
-  /// Update `step` (1-based) of the run, of what is owned in `range` of flat memory. The bias of a parameter's moments
-  /// is corrected for as many updates as they hold. Gradients are multiplied by grad_scale, used and set to zero; the
-  /// master moves, and what forward reads is rounded from it. 28 or, in bf16, 32 bytes of memory traffic for each
-  /// parameter.
+  /// Applies update `step` (1-based) of the run to the owned elements in `range` of flat memory. The bias of a
+  /// parameter's moments is corrected for the number of updates that they hold. Gradients are multiplied by grad_scale,
+  /// used and set to zero; the master changes, and the weights that forward reads are rounded from it. Memory traffic:
+  /// 28 or, in bf16, 32 bytes for each parameter.
   /// @return how many weights changed, as forward reads them.
   int64_t step(int64_t step, double lr, double grad_scale, FlatRange range);
-  /// Of all that is owned.
+  /// Applies the update to all owned elements.
   int64_t step(int64_t step, double lr, double grad_scale) {
     return this->step(step, lr, grad_scale, {0, parameters_.flat_size()});
   }
@@ -41,7 +41,7 @@ class AdamW {
     FlatRange range;
     bool decayed;
   };
-  // Neighbouring parameters with as many updates: the run's less `since`.
+  // Neighbouring parameters with the same number of updates: the run's, less `since`.
   struct Age {
     FlatRange range;
     int64_t since;

@@ -1,5 +1,5 @@
 #pragma once
-// The gradient's norm over all parameters, whichever rank holds them.
+// The norm of the gradient over all parameters, whichever rank holds them.
 
 #include <span>
 #include <vector>
@@ -9,23 +9,24 @@
 
 namespace athanor {
 
-/// Sum of squares of flat fp32 gradients in fp64. It runs over fixed blocks in order, whatever the threads.
+/// Returns the sum of squares of flat fp32 gradients in fp64. It runs over fixed blocks in order, whatever the number
+/// of threads.
 double sum_of_squares(const Tensor& flat_grad, std::span<const FlatRange> ranges);
 
-/// Euclidean norm of flat fp32 gradients.
+/// Returns the Euclidean norm of flat fp32 gradients.
 double gradient_norm(const Tensor& flat_grad);
 
 struct GradientNorms {
   double total = 0;
-  // Empty for one rank:
-  std::vector<double> ranks;    ///< of what is each data rank's alone, with all its tensor and pipeline ranks; together
-                                ///< they make the total
-  std::vector<double> experts;  ///< of the experts of each expert rank; empty where all ranks hold all experts
+  // Both are empty for one rank.
+  /// Norms of the unique parts of each data rank, with all its tensor and pipeline ranks; together they make the total.
+  std::vector<double> ranks;
+  std::vector<double> experts;  ///< norm of the experts of each expert rank; empty if all ranks hold all experts
 };
 
-/// Of gradients that GradientReducer has summed. Each element counts once, from the rank whose unique part it is in, so
-/// that no sharding changes the norm beyond fp64's rounding. Collective over the tensor and pipeline ranks, then the
-/// data ranks: an all-reduce and an all-gather of two numbers.
+/// Returns the norms of gradients that GradientReducer has summed. Each element counts once, from the rank whose unique
+/// part has it, so sharding changes the norm by no more than fp64's rounding. Collective over the tensor and pipeline
+/// ranks, then the data ranks: an all-reduce and an all-gather of two numbers.
 GradientNorms gradient_norms(const ParameterStore& parameters, const ShardPlan& plan);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// The learning rate of each step: linear warm-up, then one of five ways down.
+// The learning rate of each step: a linear warm-up, then one of five schedules.
 
 #include <cstdint>
 
@@ -7,8 +7,8 @@
 
 namespace athanor {
 
-/// Learning rate of update `step` (1-based) of `total_steps`. Warm-up reaches lr at step warmup_steps; every schedule
-/// but "constant" and "inverse_sqrt" reaches min_lr at the last step.
+/// Returns the learning rate of update `step` (1-based) of `total_steps`. Warm-up reaches lr at step warmup_steps;
+/// every schedule except "constant" and "inverse_sqrt" reaches min_lr at the last step.
 double learning_rate(const OptimizerConfig& config, int64_t step, int64_t total_steps);
 
 }  // namespace athanor

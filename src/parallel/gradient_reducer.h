@@ -1,5 +1,5 @@
 #pragma once
-// Sums gradients over ranks, bucket by bucket, while backward goes on.
+// Sums gradients over ranks, bucket by bucket, while backward continues.
 
 #include <string>
 #include <vector>
@@ -10,13 +10,13 @@
 
 namespace athanor {
 
-/// What a step's reduction sent, in the first of its phases (shard_plan.h).
+/// The bytes that a step's reduction sent in the first of its collectives (GroupPlan::scatter or GroupPlan::sum).
 struct ReductionTrace {
   int64_t bytes = 0;                   ///< of all buckets
   int64_t bytes_sent_in_backward = 0;  ///< of buckets whose sum was complete when backward ended
 };
 
-/// What observers know a bucket by: its number in the store, and its group. "buckets.7.dense".
+/// Returns the name of a bucket for observers, from its number in the store and its group: "buckets.7.dense".
 std::string bucket_place(const ParameterStore& parameters, const Bucket& bucket);
 
 class GradientReducer {
@@ -26,12 +26,13 @@ class GradientReducer {
   GradientReducer(const ParameterStore& parameters, const ShardPlan& plan, at::ScalarType reduce_type,
                   const Observers* observers = nullptr);
 
-  /// In the last microbatch's backward: gradients at `place` (BucketEntry::place) and beyond are final. Starts the
-  /// buckets that are complete, later ones first. Places come in descending order; collective, as every rank's backward
-  /// takes the same way.
+  /// To be called in the last microbatch's backward when gradients at `place` (BucketEntry::place) and beyond are
+  /// final. Starts the buckets that are complete, later ones first. Places come in descending order. Collective: every
+  /// rank's backward visits the places in one order.
   void ready(int64_t place);
 
-  /// After backward: waits until what this rank owns is summed. Gradients of what it does not own are set to zero.
+  /// To be called after backward. Waits until the gradients that this rank owns are summed, and sets the others to
+  /// zero.
   void finish();
 
   const ReductionTrace& trace() const { return trace_; }

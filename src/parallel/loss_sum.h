@@ -1,12 +1,13 @@
 #pragma once
-// The losses and counts of several ranks, added up.
+// Adds up the losses and counts of several ranks.
 
 #include "comm/communicator.h"
 #include "parallel/stage.h"
 
 namespace athanor {
 
-/// On every rank, `parts` becomes the sum over the group's. Two all-reduces: one of fp64, one of int64.
+/// Sets `parts`, on every rank, to the sum over the group's ranks. Collective: two all-reduces, one of fp64, one of
+/// int64.
 void sum_over_ranks(comm::Communicator& ranks, LossParts& parts);
 
 }  // namespace athanor

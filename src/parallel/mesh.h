@@ -1,5 +1,5 @@
 #pragma once
-// The communicators of a layout, all made from one place, so that no sum can run over a group that no axis names.
+// The communicators of a layout, all made in one place, so that no sum can run over a group that no axis names.
 
 #include <map>
 #include <memory>
@@ -18,12 +18,13 @@ class Mesh {
   comm::World& world() const { return world_; }
   int rank() const { return world_.rank(); }
   int data_rank() const { return layout_.data_rank(rank()); }
-  bool is_first() const { return rank() == 0; }  ///< of the world: the one that speaks and writes what is written once
-  /// This rank's group of a kind; a group of one where the axis has one rank.
+  /// True for the first rank of the world, which reports, and writes files that are written once.
+  bool is_first() const { return rank() == 0; }
+  /// Returns this rank's group of a kind; a group of one if the axis has one rank.
   comm::Communicator& group(GroupKind kind) const { return *groups_.at(kind); }
   const std::map<GroupKind, std::unique_ptr<comm::Communicator>>& groups() const { return groups_; }
 
-  /// What this process has waited for collectives so far, seconds.
+  /// Returns the seconds that this process has waited for collectives so far.
   double waited_s() const;
 
  private:
@@ -32,7 +33,7 @@ class Mesh {
   std::map<GroupKind, std::unique_ptr<comm::Communicator>> groups_;
 };
 
-/// A world and mesh of one process, under whatever launcher.
+/// A world and mesh of one process, under any launcher.
 struct OneRank {
   explicit OneRank(const RunConfig& config);
   std::unique_ptr<comm::World> world;

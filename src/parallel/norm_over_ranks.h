@@ -1,6 +1,6 @@
 #pragma once
-// RMSNorm of queries and of keys over their whole projections (OLMoE), where the ranks of a tensor group have a token's
-// heads among them.
+// RMSNorm of queries and of keys over their whole projections (OLMoE), when the heads of a token are spread over the
+// ranks of a tensor group.
 
 #include "parallel/tensor_parallel.h"
 
@@ -10,10 +10,11 @@ struct QueryKey {
   Tensor q, k;
 };
 
-/// Each rank has its columns of every row of x.q and x.k [..., width]; the mean of squares is over all ranks' columns,
-/// of which all have as many. A key head that several ranks hold counts as often in sum and in number, so the mean is
-/// the whole's; in backward such a rank's gradient is its part of a sum (GroupKind::kKeyValue), for x and for the
-/// weight. Collective: forward and backward all-reduce two fp32 values for each token.
+/// Normalises x.q and x.k [..., width], of which each rank has its columns of every row. The mean of squares is over
+/// all ranks' columns; all ranks have the same number. A key head that several ranks hold counts that many times in
+/// both the sum and the number, so the mean is that of the whole row. In backward such a rank's gradient is a partial
+/// sum (GroupKind::kKeyValue), for x and for the weight. Collective: forward and backward each all-reduce two fp32
+/// values for each token.
 /// @param q_weight, k_weight  the rank's columns.
 QueryKey rms_norm_over_ranks(const QueryKey& x, const Weight& q_weight, const Weight& k_weight, double eps,
                              comm::Communicator& ranks);

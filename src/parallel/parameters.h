@@ -1,13 +1,13 @@
 #pragma once
-// Where parameters live: flat memory, and a table that says which tensor is where.
+// Parameters in flat memory, and a table of the tensors in it.
 //
-// Gradients (fp32) and what forward reads have one layout, so that optimizer, collectives and checkpoints work on flat
-// ranges while layers see tensors. In fp32 what forward reads is the master. In bf16 it is the master's upper half,
-// rounded, and its 16 lower bits lie beside it (kernels/master.h): the master itself is nowhere in memory as fp32, and
-// is read and written by ranges.
+// Gradients (fp32) and the weights that forward reads have one layout, so that optimizer, collectives and checkpoints
+// work on flat ranges while layers see tensors. In fp32 the weights that forward reads are the master. In bf16 they are
+// the master's upper half, rounded, and its 16 lower bits are stored separately (kernels/master.h): the master itself
+// is nowhere in memory as fp32, and is read and written by ranges.
 //
-// Of several ranks that hold the same parameters each may own a part: the state that only the update needs (the lower
-// bits here, the moments in the optimizer) is held for what is owned, one range after another.
+// Of several ranks that hold the same parameters each may own a part. State that only the update needs (the lower bits
+// here, the moments in the optimizer) is held for the owned ranges only, one after another.
 
 #include <functional>
 #include <map>
@@ -24,17 +24,17 @@ class ParameterStore {
  public:
   enum class Use { kTraining, kInference };
 
-  /// Lays `entries` out (lay_out_buckets); all zero. Inference holds neither gradients nor, in bf16, the master's lower
-  /// bits. On kMeta there are shapes and no memory: for dry runs.
+  /// Lays `entries` out (lay_out_buckets); all values are zero. Inference holds neither gradients nor, in bf16, the
+  /// master's lower bits. On kMeta there are shapes and no memory, for dry runs.
   ParameterStore(std::vector<BucketEntry> entries, at::ScalarType compute_type, Use use, const Sharding& sharding = {},
                  c10::Device device = at::kCPU);
 
   const std::vector<BucketEntry>& table() const { return table_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   const std::vector<OwnedRange>& owned() const { return owned_; }
-  /// Elements that are owned: the size of the optimizer's state.
+  /// Returns the number of owned elements: the size of the optimizer's state.
   int64_t state_size() const;
-  /// Calls visit(flat range, where it begins in the state) for what of `range` is owned, in order.
+  /// Calls visit(flat range, its first element in the state) for each owned part of `range`, in order.
   template <class Visit>
   void for_each_owned(FlatRange range, Visit visit) const {
     for (const OwnedRange& owned : owned_) {
@@ -46,7 +46,8 @@ class ParameterStore {
   int64_t flat_size() const { return flat_size_; }
   int64_t num_elements() const;
 
-  /// As layers see it: shape of the held slice. @throws Error if there is no such parameter.
+  /// Returns the parameter as layers see it, in the shape of the held slice. @throws Error if there is no such
+  /// parameter.
   Weight weight(const std::string& name) const;
 
   const Tensor& grad() const { return grad_; }        ///< [flat_size] fp32
@@ -54,17 +55,18 @@ class ParameterStore {
   /// [state_size] uint16; undefined in fp32 and in inference.
   const Tensor& master_low() const { return master_low_; }
 
-  /// The fp32 master of elements [first, first + out.size()) of the held slice of a parameter. Any thread.
-  /// In bf16, where its lower bits are not held (in inference, or not owned), the weights themselves.
+  /// Reads the fp32 master of elements [first, first + out.size()) of the held slice of a parameter. Any thread may
+  /// call it. In bf16, if the lower bits are not held (in inference, or not owned), it reads the weights themselves.
   void read_master(const BucketEntry& entry, int64_t first, std::span<float> out) const;
-  /// Sets it, and with it what forward reads. Threads may write different ranges.
+  /// Sets these elements of the master, and with them the weights that forward reads. Threads may write different
+  /// ranges.
   void write_master(const BucketEntry& entry, int64_t first, std::span<const float> values);
 
-  /// Gives elements [first, first + out.size()) of a parameter's held slice.
+  /// A function that writes elements [first, first + out.size()) of a parameter's held slice to `out`.
   using Source = std::function<void(int64_t first, std::span<float> out)>;
   /// Sets all of a parameter, block by block. `source` is called from several threads at once.
   void fill_master(const std::string& name, const Source& source);
-  /// A copy, for tests and small tensors.
+  /// Returns a copy of the master, for tests and small tensors.
   Tensor master_copy(const std::string& name) const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// What the ranks of a pipeline send one another in a step: a hidden state after each forward, a gradient after each
-// backward. Which, and in which order, follows from the sender's actions; so nothing is said of it on the way.
+// The messages between the ranks of a pipeline in a step: a hidden state after each forward, a gradient after each
+// backward. The schedule determines the messages and their order, so they carry no headers.
 
 #include <deque>
 #include <functional>
@@ -13,47 +13,47 @@
 
 namespace athanor {
 
-/// What a stage waits for: the hidden states of a forward, or the gradient of a backward.
+/// A message that a stage waits for: the hidden states of a forward, or the gradient of a backward.
 struct Message {
   Work work;
   int microbatch;
-  int stage;  ///< that it goes to
+  int stage;  ///< the receiving stage
 
   auto operator<=>(const Message&) const = default;
 };
 
-/// Between two ranks, in the order in which `from` has them ready.
+/// Returns the messages between two ranks, in the order in which `from` produces them.
 std::vector<Message> messages_between(const Schedule& schedule, int from, int to);
 
 class PipelineMail {
  public:
-  /// An uninitialised tensor for a message: a peer fills it.
+  /// Returns an uninitialised tensor that a message will fill.
   using MakeRoom = std::function<Tensor(const Message&)>;
 
-  /// Room for so many messages of each peer is given before they are asked for, so that they travel while other
+  /// This many receives from each peer are posted before they are asked for, so that messages travel while other
   /// microbatches are computed.
   static constexpr int kAhead = 2;
 
-  /// @param ranks  the schedule's; it and the schedule outlive this.
+  /// @param ranks  those of the schedule; both must outlive this.
   PipelineMail(const Schedule& schedule, comm::Communicator& ranks, MakeRoom make_room);
 
-  /// Sends it, or keeps it where the stage is on this rank. Answers at once.
+  /// Sends the message, or keeps it if its stage is on this rank. Returns at once.
   void put(const Message& message, Tensor content);
-  /// Waits for it. @throws CommError (comm/communicator.h).
+  /// Waits for a message and returns its content. @throws CommError (comm/communicator.h).
   Tensor take(const Message& message);
-  /// Waits until all that was put has gone.
+  /// Waits until all messages given to put() have been sent.
   void finish();
 
  private:
   struct Expected {
     Message message;
-    Tensor room;  ///< undefined before it is posted, and once taken
+    Tensor room;  ///< undefined before it is posted, and after it is taken
     comm::Pending pending;
   };
   struct Peer {
     int rank;
     std::vector<Expected> expected;
-    size_t num_posted = 0, num_waiting = 0;  ///< posted, and of these not taken
+    size_t num_posted = 0, num_waiting = 0;  ///< posted, and posted but not taken
   };
   struct Sent {
     comm::Pending pending;
@@ -67,8 +67,8 @@ class PipelineMail {
   comm::Communicator& ranks_;
   MakeRoom make_room_;
   std::map<Message, Tensor> kept_;                       ///< from this rank to itself
-  std::vector<Peer> peers_;                              ///< that send here
-  std::map<Message, std::pair<size_t, size_t>> places_;  ///< of a message: its peer, and its number there
+  std::vector<Peer> peers_;                              ///< ranks that send to this one
+  std::map<Message, std::pair<size_t, size_t>> places_;  ///< of a message: the index of its peer, and its index there
   std::deque<Sent> sent_;
 };
 

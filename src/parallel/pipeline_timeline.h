@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks of a pipeline did in a step, put together, as JSON and as a picture.
+// The actions of all ranks of a pipeline in a step, combined into JSON and a picture.
 
 #include <filesystem>
 
@@ -7,17 +7,18 @@
 
 namespace athanor {
 
-/// Timelines of all ranks on one clock: seconds since the first of them began. Ranks of one host share its clock;
-/// between hosts a barrier says how clocks differ, to some 10 µs. Collective over `ranks`, those of the pipeline.
+/// Returns the timelines of all ranks on one clock: seconds since the first of them began. Ranks of one host share its
+/// clock; between hosts a barrier measures the difference of clocks, to some 10 µs. Collective over `ranks`, the
+/// pipeline's.
 Timeline gather_timeline(const Pipeline& pipeline, comm::Communicator& ranks);
 
-/// Of the pipeline's last step: {"schedule", "ranks", "chunks", "microbatches", "step", "bubble", "own_bubble",
-/// "ideal_bubble", "timeline": of each rank [{"action": "F0", "begin_s", "end_s", "waited_s"}, …]}. The three bubbles
-/// are those of timeline_title.
+/// Returns the pipeline's last step as JSON: {"schedule", "ranks", "chunks", "microbatches", "step", "bubble",
+/// "own_bubble", "ideal_bubble", "timeline": of each rank [{"action": "F0", "begin_s", "end_s", "waited_s"}, …]}. The
+/// three bubbles are those of timeline_title.
 std::string timeline_json(const Schedule& schedule, const Timeline& timeline, int64_t step);
 
-/// Writes FOLDER/pipeline-step-N.json and .svg. Collective over `ranks`; their first writes if `writes`. A run has as
-/// many pipelines as data and tensor ranks: one of them is enough.
+/// Writes FOLDER/pipeline-step-N.json and .svg. Collective over `ranks`; the first of them writes, if `writes`. A run
+/// has as many pipelines as data and tensor ranks, of which one is enough.
 void write_timeline(const Pipeline& pipeline, comm::Communicator& ranks, const std::filesystem::path& folder,
                     int64_t step, bool writes);
 

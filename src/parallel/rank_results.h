@@ -1,5 +1,5 @@
 #pragma once
-// For tests: what each of several ranks answers. Ranks are threads of one process.
+// For tests: runs a function on several ranks, which are threads of one process, and returns their results.
 
 #include <vector>
 
@@ -8,7 +8,8 @@
 
 namespace athanor {
 
-/// body(world) of each rank, by rank. Ranks that call different collectives are named; none waits longer than a minute.
+/// Returns body(world) of each rank, by rank. Ranks that call different collectives are named; no rank waits longer
+/// than a minute.
 template <class F>
 std::vector<std::vector<Tensor>> results_of_ranks(int ranks, F body) {
   std::vector<std::vector<Tensor>> results(static_cast<size_t>(ranks));

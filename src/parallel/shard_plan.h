@@ -1,5 +1,6 @@
 #pragma once
-// Which rank updates what, and over which groups gradients are summed and weights come back.
+// The rank that updates each part of the parameters, and the groups over which gradients are summed and weights
+// gathered.
 //
 //   sharding      state of dense parameters over     of experts over     a bucket's gradient is
 //   none          –                                  –                   all-reduced
@@ -8,13 +9,15 @@
 //   ep_aware      D       (EPSO, Optimus §3.2)       D / E               reduce-scattered
 //   hierarchical  shard   (ParO, BaGuaLu §4.4)       shard'              reduce-scattered inside, all-reduced outside
 //
-// Dense gradients are summed over all D data ranks, experts' over the D / E that hold the same experts. Every bucket is
-// cut in as many parts as ranks are summed over; a rank's `unique` part is its alone under every sharding, so that
-// norms count and checkpoints write each element once. What it owns (updates) is a run of parts that contains it.
+// Dense gradients are summed over all D data ranks, those of experts over the D / E that hold the same experts. Every
+// bucket is cut into as many parts as there are ranks in its sum. A rank's `unique` part belongs to no other data rank
+// under any sharding, so that norms count and checkpoints write each element once. The range that the rank owns
+// (updates) is a sequence of parts that contains the unique one.
 //
-// What tensor or pipeline ranks hold alike (arch/holding.h: groups replicated, partial, key_value, tied) is sharded
-// like everything dense by each of them. Their sums over data ranks are added up `beside` one another, or, where each
-// is the whole gradient already, taken from the first; `unique` is the first one's.
+// Parameters that several tensor or pipeline ranks hold (arch/holding.h: groups replicated, partial, key_value, tied)
+// are sharded by each of these ranks like dense ones. After the sums over data ranks, the gradients are summed over
+// these ranks (`beside`), or, if each is already the whole gradient, taken from the first of them. The `unique` part is
+// then the first one's.
 
 #include <map>
 #include <string>
@@ -27,22 +30,24 @@ namespace athanor {
 enum class ShardingKind { kNone, kOptimizer, kEpAware, kHierarchical };
 ShardingKind parse_sharding(const std::string& name);
 
-/// Of one parameter group (arch/holding.h).
+/// The plan of one parameter group (arch/holding.h).
 struct GroupPlan {
   enum class Second { kNothing, kAllGather, kAllReduce };
 
-  int64_t parts = 1, unique_part = 0;   ///< of a bucket
-  int64_t shards = 1, owned_shard = 0;  ///< of a bucket: the parts of equal owners joined
+  int64_t parts = 1, unique_part = 0;  ///< number of parts of a bucket, and this rank's own part
+  /// Number of shards of a bucket (the parts of equal owners joined), and this rank's shard.
+  int64_t shards = 1, owned_shard = 0;
 
-  comm::Communicator* sum = nullptr;      ///< all ranks that the gradient is summed over
-  comm::Communicator* scatter = nullptr;  ///< first a reduce-scatter over these; null: one all-reduce over `sum`
-  Second second = Second::kNothing;       ///< then, over `with`
+  comm::Communicator* sum = nullptr;  ///< all ranks that the gradient is summed over
+  /// First step: a reduce-scatter over these ranks; null: one all-reduce over `sum`.
+  comm::Communicator* scatter = nullptr;
+  Second second = Second::kNothing;  ///< second step, over `with`
   comm::Communicator* with = nullptr;
-  comm::Communicator* gather = nullptr;  ///< whose shards make the bucket whole; null: every rank owns all
-  comm::Communicator* copies = nullptr;  ///< data ranks that own the same
+  comm::Communicator* gather = nullptr;  ///< ranks whose shards make the bucket whole; null: every rank owns all of it
+  comm::Communicator* copies = nullptr;  ///< data ranks that own the same shard
 
-  comm::Communicator* beside = nullptr;  ///< tensor or pipeline ranks that hold the same; null: none
-  bool beside_adds = false;              ///< their gradients are parts of a sum; else they are equal
+  comm::Communicator* beside = nullptr;  ///< tensor or pipeline ranks that hold the same parameters; null: none
+  bool beside_adds = false;              ///< true: their gradients are partial sums; false: they are equal
 
   bool counts() const { return !beside || beside->rank() == 0; }
 };
@@ -56,15 +61,15 @@ class ShardPlan {
   ShardingKind kind() const { return kind_; }
   const GroupPlan& of(const std::string& group) const { return groups_.at(group); }
   const GroupPlan& of(const Bucket& bucket) const { return of(bucket.group); }
-  /// One rank: nothing to reduce or gather.
+  /// True for one rank: there is nothing to reduce or gather.
   bool is_trivial() const { return mesh_.layout().world_size() == 1; }
 
   FlatRange owned(const Bucket& bucket) const;
-  /// The part of it that no other data rank has.
+  /// The part of `owned` that belongs to no other data rank.
   FlatRange part(const Bucket& bucket) const;
-  /// The part of it that no other rank has: empty where a rank beside this one counts.
+  /// The part of `owned` that belongs to no other rank: empty unless this rank is the first of `beside`.
   FlatRange unique(const Bucket& bucket) const;
-  /// For the store. Holds a copy of the plan's numbers.
+  /// Returns the sharding for ParameterStore. It holds a copy of the plan's numbers.
   Sharding sharding(int64_t bucket_elements) const;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What a pipeline schedule drives. One stage is the whole model; a pipeline has several.
+// The interface of a pipeline stage, which a schedule drives. A whole model is one stage; a pipeline has several.
 
 #include <array>
 #include <functional>
@@ -16,36 +16,37 @@ struct Spec {
   at::ScalarType dtype;
 };
 
-/// What is known of a microbatch beside its tokens.
+/// The data of a microbatch other than its tokens.
 struct Labels {
   Tensor targets;                     ///< [B, T] int64, −100 where there is none
   ops::DocumentLengths documents;     ///< empty: attention spans the instance
   double loss_scale = 1;              ///< 1 / targets in the global batch
   double aux_scale = 0, z_scale = 0;  ///< coefficient / (layers · sequences), coefficient / (layers · tokens), globally
-  int64_t step = 0;                   ///< number of the update, and the first sequence's place in its batch: what
-  int64_t first_sequence = 0;         ///< random numbers are drawn for
+  int64_t step = 0;
+  /// The first sequence's place in the global batch; random numbers depend on it and on `step`.
+  int64_t first_sequence = 0;
 };
 
-/// What one pass of a stage is for: as many sequences as fit in memory at once.
+/// The input of one pass of a stage: as many sequences as fit in memory at once.
 struct Microbatch {
   Tensor tokens;  ///< [B, T] int64
   Labels labels;
 };
 
-/// What the routers of a stage did, layer by layer, counted once and in training only. The rows are the sparse layers
+/// Counts of the routers of a stage, layer by layer, counted once and in training only. The rows are the sparse layers
 /// of the whole model; those of other stages hold 0.
 struct RouterCounts {
   Tensor chosen;       ///< [layers, experts] int64: choices of each expert, before balancing
   Tensor taken;        ///< [layers, experts] int64: choices that each expert took
-  Tensor to_rank;      ///< [layers, expert ranks] int64: tokens with a choice on each; undefined for one
-  Tensor entropy_sum;  ///< [layers] fp64: of the probabilities, over tokens, nats
+  Tensor to_rank;      ///< [layers, expert ranks] int64: tokens with a choice on each rank; undefined for one rank
+  Tensor entropy_sum;  ///< [layers] fp64: sum over tokens of the entropy of the probabilities, nats
   Tensor moved;        ///< [layers] int64: choices that balancing gave to another expert
   Tensor dropped;      ///< [layers] int64: choices that no expert took
   Tensor flat;         ///< [layers] int64: tokens whose scores were all equal
 
-  bool defined() const { return taken.defined(); }  ///< not for dense models
+  bool defined() const { return taken.defined(); }  ///< false for dense models
 
-  /// The int64 ones.
+  /// The counts of type int64.
   static constexpr std::array kCounts = {&RouterCounts::chosen, &RouterCounts::taken,   &RouterCounts::to_rank,
                                          &RouterCounts::moved,  &RouterCounts::dropped, &RouterCounts::flat};
 
@@ -60,7 +61,7 @@ struct RouterCounts {
   }
 };
 
-/// Sums and counts of a microbatch, never means; each is taken once.
+/// Sums and counts of a microbatch, never means; each is counted once.
 struct LossParts {
   double loss_sum = 0;
   int64_t num_targets = 0;
@@ -78,35 +79,36 @@ struct LossParts {
   }
 };
 
-/// Evaluation: for each position its target's log-probability (0 without a target) and whether greedy decoding chooses
-/// it.
+/// Evaluation's result for each position: its target's log-probability (0 without a target), and whether greedy
+/// decoding chooses the target.
 struct TokenScores {
   Tensor log_probability;  ///< [B, T] fp32
   Tensor is_greedy;        ///< [B, T] bool
 };
 
-/// What a stage tells of its way through the parameters. Places are those of the bucket table (BucketEntry::place).
+/// Functions that a stage calls on its way through the parameters. Places are those of the bucket table
+/// (BucketEntry::place).
 struct StageHooks {
-  std::function<void(int64_t place)> before_forward;  ///< weights at this place are read next
-  /// Of this microbatch, all gradients at this place and beyond are in their buckets. Descending.
+  std::function<void(int64_t place)> before_forward;  ///< called before the weights at this place are read
+  /// Called when all of this microbatch's gradients at this place and beyond are in their buckets. Places descend.
   std::function<void(int64_t place)> after_backward;
 };
 
 struct Stage {
-  Spec in, out;  ///< of what is received and sent on; for the first stage `in`, and for the last `out`, is empty
+  Spec in, out;  ///< of the tensors received and sent; `in` of the first stage and `out` of the last are empty
 
   virtual ~Stage() = default;
-  /// Sets in and out for microbatches of this many sequences and tokens each.
+  /// Sets `in` and `out` for microbatches of this many sequences and tokens each.
   virtual void expect(int64_t batch, int64_t seq_len) = 0;
-  /// First stage: x is token ids [B, T]; others: hidden states [B, T, D]. The last stage answers an empty tensor: its
-  /// loss waits for `backward`.
+  /// Runs a microbatch forward. x is token ids [B, T] on the first stage, hidden states [B, T, D] on the others. The
+  /// last stage returns an empty tensor: its loss waits for `backward`.
   virtual Tensor forward(int microbatch, Tensor x, const Labels* labels) = 0;
   /// Adds weight gradients into the buckets and returns dx (undefined from the first stage). The last stage ignores dy.
   virtual Tensor backward(int microbatch, Tensor dy) = 0;
   virtual LossParts take_parts(int microbatch) = 0;
-  /// Evaluation, without gradients: hidden states for the next stage.
+  /// For evaluation, without gradients. Returns hidden states for the next stage.
   virtual Tensor forward_only(Tensor x, const Labels* labels) = 0;
-  /// Of the last stage.
+  /// For evaluation, on the last stage.
   virtual TokenScores score(Tensor x, const Labels* labels) = 0;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// A stage small enough to compute by hand, for tests of what drives stages: rows of a table for tokens, then
-// tanh(x W) in each stage, and a loss that weighs the last one's values by the targets.
+// A stage small enough to compute by hand, for tests of code that drives stages: it reads rows of a table for tokens,
+// then computes tanh(x W) in each stage, and a loss that weights the last stage's values by the targets.
 
 #include <map>
 #include <memory>
@@ -16,7 +16,7 @@ constexpr int64_t kActivationBytes = kBatch * kTokens * kWidth * 8;  // fp64
 struct ToyStage : Stage {
   int number, last;
   Tensor weight, gradient;  ///< [width, width]
-  int breaks_at = -1;       ///< a microbatch whose forward throws
+  int breaks_at = -1;       ///< the microbatch whose forward throws
   at::ScalarType out_dtype = at::kDouble;
 
   ToyStage(int stage, int num_stages) : number(stage), last(num_stages - 1) {

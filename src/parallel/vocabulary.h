@@ -1,12 +1,12 @@
 #pragma once
-// A vocabulary whose rows the ranks of a tensor group share: embedding, and the head with its loss. Rank r of n holds
-// rows [V·r/n, V·(r+1)/n) of V (arch/holding.h), so ranks may hold different numbers.
+// A vocabulary whose rows are shared by the ranks of a tensor group: the embedding, and the head with its loss. Rank r
+// of n holds rows [V·r/n, V·(r+1)/n) of V (arch/holding.h), so ranks may hold different numbers of rows.
 //
-// Where a decoder has one table or head of its own for each rank, it calls these in the place of the ops of like names:
+// A decoder whose table or head is split over the ranks calls these instead of the ops of similar names:
 //   x = vocabulary_embedding(tokens_BT, embedding, vocab_size, ranks);           // the layers' input
 //   h = enter_tensor_parallel(final_norm.of(residual).normed, ranks, B).split;   // [B, T, D]; backward adds up parts
 //   loss = vocabulary_cross_entropy(h.reshape({-1, D}), output, targets, vocab_size, scale, chunk, ranks);
-// All are collective over the group, and the ops themselves for a group of one.
+// All are collective over the group; for a group of one they are the ops themselves.
 // Source: Megatron-LM (Shoeybi et al. 2019, §3).
 
 #include "ops/linear_cross_entropy.h"
@@ -14,24 +14,24 @@
 
 namespace athanor {
 
-/// The first row that a rank holds; of rank n: V.
+/// Returns the first row that a rank holds; V for rank n.
 int64_t first_vocabulary_row(int64_t vocab_size, int rank, int ranks);
 
 /// tokens [B, T] int64 → [B, T, D], or the rank's tokens [1, B·T/n, D] under sequence parallelism, with the bits of one
-/// table. Ranks that lack a token add zeros: forward all-reduces, or reduce-scatters, [B, T, D].
+/// unsplit table. Ranks that do not hold a token's row add zeros: forward all-reduces, or reduce-scatters, [B, T, D].
 /// @param weight  the rank's rows.
 Tensor vocabulary_embedding(const Tensor& tokens, const Weight& weight, int64_t vocab_size, const TensorRanks& ranks);
 
-/// As ops::linear_cross_entropy, with the rank's rows of the weight. Logits exist for a chunk of tokens and a rank's
-/// rows: for each chunk of C tokens forward all-reduces C maxima, then C sums of exponentials with the targets' C
-/// logits, fp32. Backward sends nothing.
-/// @param x        [tokens, hidden], of Entered::split: the gradient is a part on each rank.
+/// Like ops::linear_cross_entropy, with the rank's rows of the weight. Logits exist only for a chunk of tokens and the
+/// rank's rows. For each chunk of C tokens forward all-reduces C maxima, then C sums of exponentials with the targets'
+/// C logits, in fp32. Backward sends nothing.
+/// @param x        [tokens, hidden], of Entered::split: the gradient is a partial sum on each rank.
 /// @param targets  [tokens], ids of the whole vocabulary.
-/// @return the same bits on every rank.
+/// @return the loss, with the same bits on every rank.
 Tensor vocabulary_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, int64_t vocab_size,
                                 double grad_scale, int64_t chunk_tokens, const TensorRanks& ranks);
 
-/// As ops::token_losses; the same bits on every rank. Three values travel for each token instead of two.
+/// Like ops::token_losses, with the same bits on every rank. Three values are sent for each token instead of two.
 ops::TokenLosses vocabulary_token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets,
                                          int64_t vocab_size, int64_t chunk_tokens, const TensorRanks& ranks);
 

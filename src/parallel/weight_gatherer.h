@@ -1,5 +1,5 @@
 #pragma once
-// Brings updated weights back to every rank that reads them, ahead of their use.
+// Gathers updated weights to every rank that reads them, ahead of their use.
 
 #include <vector>
 
@@ -12,10 +12,10 @@ class WeightGatherer {
  public:
   WeightGatherer(const ParameterStore& parameters, const ShardPlan& plan) : parameters_(parameters), plan_(plan) {}
 
-  /// What this rank owns of the bucket has its new value. Collective; all ranks start buckets in one order. Goes on
-  /// while others are updated and forward has begun.
+  /// Starts to gather a bucket, of which this rank's owned part has its new value. Collective; all ranks start buckets
+  /// in one order. The gather continues while other buckets are updated and forward runs.
   void start(const Bucket& bucket);
-  /// Until the weights at `place` (BucketEntry::place) and before it have arrived.
+  /// Waits until the weights at `place` (BucketEntry::place) and before it have arrived.
   void wait(int64_t place);
   void wait_all();
 

@@ -1,5 +1,5 @@
 #pragma once
-// Between the state of a run and what is kept of it on disk.
+// Saves the state of a run to disk and loads it: full checkpoints and model-only folders.
 
 #include <filesystem>
 
@@ -9,35 +9,39 @@
 
 namespace athanor {
 
-/// Everything a checkpoint stores beside tensors: step, updates of each parameter, ledger of the data, seed,
-/// configuration, the router's previous shares and bias.
+/// Returns everything that a checkpoint stores in addition to tensors: step, updates of each parameter, ledger of the
+/// data, seed, configuration, the router's previous shares and bias.
 nlohmann::json state_json(const TrainState& state);
 
-/// Writes a full checkpoint into run_dir/checkpoints and keeps the newest two. Collective: each rank writes what is its
-/// own (train/state_pieces.h). @throws IoError on every rank, see save_rotating.
+/// Writes a full checkpoint into run_dir/checkpoints and keeps the newest two. Collective: each rank writes its own
+/// part (train/state_pieces.h).
+/// @throws IoError on every rank, see save_rotating.
 void save_checkpoint(TrainState& state);
 
-/// Reads tensors and numbers back, whatever layout wrote them; what forward reads is rounded from the master.
-/// Collective.
-/// @throws CheckpointError if it is of another model than checkpoint.allow_model_change lets it be, or lacks moments
-/// and checkpoint.fresh_moments does not ask for fresh ones (moment_ages.h); ConfigError if train.seed differs, since
-/// the order of the data would change under the cursor.
+/// Loads the tensors and numbers of a checkpoint, whatever layout wrote it; the weights that forward reads are rounded
+/// from the master. Collective.
+/// @throws CheckpointError if the checkpoint is of another model and checkpoint.allow_model_change does not allow the
+/// difference, or if it lacks moments and checkpoint.fresh_moments does not ask for fresh ones (moment_ages.h);
+/// ConfigError if train.seed differs, since the order of the data would change under the cursor.
 void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint, Chosen chosen = Chosen::kAsNewest);
 
-/// Weights of a model-only checkpoint or another folder of `transformers`, as far as the run's model has them; rows of
-/// a larger vocabulary begin as a fresh model's. Moments stay fresh. Collective.
-/// @throws CheckpointError if it is of another model than checkpoint.allow_model_change lets it be.
+/// Loads the weights of a model-only checkpoint or of another `transformers` folder, as far as the run's model has
+/// them. Rows of a larger vocabulary begin as a fresh model's do. Moments stay fresh. Collective.
+/// @throws CheckpointError if the folder is of another model and checkpoint.allow_model_change does not allow the
+/// difference.
 void load_model_weights(TrainState& state, const std::filesystem::path& folder);
 
-/// Step, tokens and data ledger of a model-only checkpoint (its athanor.json, see progress.h); moments are fresh from
-/// there on. A folder from elsewhere that has none begins at step 0. @throws CheckpointError if one of this run has
-/// none.
+/// Loads step, tokens and data ledger of a model-only checkpoint from its athanor.json (see progress.h); moments are
+/// fresh from there on. A folder from elsewhere without athanor.json begins at step 0.
+/// @throws CheckpointError if a folder of this run has no athanor.json.
 void load_progress(TrainState& state, const std::filesystem::path& model_folder);
 
-/// Writes run_dir/models/step-… : a folder that transformers loads, with athanor.json (step, tokens, ledger) beside it.
-/// Collective: no rank may hold the whole model, so each writes its parts beside the place, the ranks share the files
-/// that are made of these, and the parts go, whether or not it could be written. @return the folder. @throws IoError on
-/// every rank.
+/// Writes run_dir/models/step-…, a folder that transformers loads, including athanor.json (step, tokens, ledger).
+/// Collective: no rank may hold the whole model, so each rank writes its parts into a folder next to the place, then
+/// the ranks share the work of making the files from them; the parts are removed even if the folder could not be
+/// written.
+/// @return the folder.
+/// @throws IoError on every rank.
 std::filesystem::path save_model(TrainState& state);
 
 }  // namespace athanor

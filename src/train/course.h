@@ -1,5 +1,5 @@
 #pragma once
-// Is a start of a run another course of it, or the same command once more?
+// Decides whether a start of a run is another course of it, or the same command once more.
 
 #include <string>
 #include <vector>
@@ -8,12 +8,13 @@
 
 namespace athanor {
 
-/// "optimizer.lr was 0.002, is 0.001": what differs from the configuration of the attempt before (config.toml) and
-/// changes what is learnt. Empty if nothing does, or there was no attempt that can be read.
+/// Returns the differences from the previous attempt's configuration (config.toml) that change what is learnt:
+/// "optimizer.lr was 0.002, is 0.001". Empty if there are none, or if there is no previous attempt whose configuration
+/// can be read.
 ///
-/// Not counted is what a job that is queued again may change: how long it runs, on how many ranks and threads, where
-/// it lies, how often it saves and validates. Nor is what only a start fills in: a length that the data have, a warm-up
-/// that nobody set.
+/// Fields that a requeued job may change do not count: how long the run lasts, its ranks and threads, its place on
+/// disk, how often it saves and validates. Fields that only a start fills in do not count either: a sequence length
+/// taken from the data, a warm-up that the user did not set.
 std::vector<std::string> changes_of_course(const RunConfig& config);
 
 }  // namespace athanor

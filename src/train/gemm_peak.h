@@ -1,5 +1,5 @@
 #pragma once
-// The yardstick of MFU: how fast this machine multiplies matrices when nothing else is in the way.
+// Measures the reference rate for MFU: how fast this machine multiplies matrices when it does nothing else.
 
 #include <ATen/ATen.h>
 
@@ -8,17 +8,18 @@
 namespace athanor {
 
 struct GemmPeak {
-  double flops = 0;  ///< per second
-  std::string is;    ///< "bfloat16, our own product": what made it
+  double flops = 0;  ///< FLOP per second
+  std::string is;    ///< what gave the rate: "bfloat16, our own product"
 };
 
-/// Of the library's matrix product or ours in `dtype` on the CPU, whichever is faster, with the threads that libtorch
-/// is set to.
+/// Measures the library's matrix product and ours in `dtype` on the CPU, with the threads that libtorch is set to, and
+/// returns the faster.
 ///
-/// Short on purpose (about 0.1 s): it runs before every training. See the source for its spread.
+/// The measurement is short (about 0.1 s) because it runs before every training. See the source for its spread.
 GemmPeak measure_gemm_peak(at::ScalarType dtype);
 
-/// The best in any type that training could use: a run in the slower type of a chip is not to look good beside it.
+/// Returns the best rate in any type that training could use, so that a run in a chip's slower type does not look good
+/// in comparison.
 GemmPeak measure_best_gemm_peak();
 
 }  // namespace athanor

@@ -1,19 +1,19 @@
 #pragma once
-// What nobody set, in a run that goes on: what it began with stays.
+// Defaults that a continued run keeps from its beginning.
 
 #include "checkpoint/team.h"
 #include "config/run_config.h"
 
 namespace athanor {
 
-/// A warm-up that nobody set follows from the steps (config/defaults.h). Where these were raised since, a run that goes
-/// on would warm up again, so it keeps the one in the configuration of the attempt before: in train.run_dir, or in the
-/// run that checkpoint.resume names a checkpoint of. A configuration that cannot be read is named by a warning.
-/// Collective over `team`.
+/// Keeps the warm-up of the previous attempt. A warm-up that the user did not set follows from the number of steps
+/// (config/defaults.h). If that number was raised since, a continued run would warm up again; so it keeps the warm-up
+/// in the previous attempt's configuration: in train.run_dir, or in the run that checkpoint.resume names a checkpoint
+/// of. If a configuration cannot be read, a warning names it. Collective over `team`.
 void keep_warmup(RunConfig& config, const Team& team);
 
-/// A train.dtype "auto" is what the first rank's CPU is fast in, on all ranks, unless the attempt before was in another
-/// type: a run that goes on keeps that, on whatever CPU. Collective over `team`.
+/// Resolves train.dtype = "auto": on all ranks the type that is fast on the first rank's CPU, unless the previous
+/// attempt used another type; a continued run keeps that type on any CPU. Collective over `team`.
 void keep_dtype(RunConfig& config, const Team& team);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// A model to be used, not trained: weights in the compute type, no gradients, no optimizer.
+// Loads a model for use, not for training: weights in the compute type, no gradients, no optimizer.
 
 #include <filesystem>
 #include <memory>
@@ -17,11 +17,12 @@ struct LoadedModel {
   Tokenizer tokenizer;
   std::optional<uint32_t> eos_id;
 
-  /// Rows of the embedding beyond the tokenizer's are padding: never to be generated.
+  /// Returns the number of tokens that may be generated. Embedding rows beyond the tokenizer's are padding.
   int64_t num_tokens() const { return std::min<int64_t>(config.vocab_size, tokenizer.vocab_size()); }
 };
 
-/// @param path  as open_model_source.
+/// Loads a model.
+/// @param path  as in open_model_source.
 /// @throws CheckpointError; DataError if it has no tokenizer, or one that does not fit.
 LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute_type);
 

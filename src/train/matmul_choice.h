@@ -1,6 +1,7 @@
 #pragma once
-// How a run multiplies its matrices: measured where it begins, the same on all ranks, and kept by every resume, since
-// the last bits of its numbers depend on it. matmul.json in its folder says what, and why.
+// Chooses how a run multiplies its matrices: measured when the run begins, the same on all ranks, and kept by every
+// resume, since the last bits of the run's numbers depend on it. matmul.json in the run's folder records the choice and
+// the reason.
 
 #include <filesystem>
 #include <string>
@@ -14,22 +15,24 @@ namespace athanor {
 
 struct MatmulChoice {
   ops::MatmulPaths paths;
-  std::string record;  ///< what matmul.json is to hold; empty: it stays
-  std::string line;    ///< for the log
+  std::string record;  ///< text for matmul.json; empty: the file stays as it is
+  std::string line;    ///< line for the log
 };
 
-/// For one rank. What ATHANOR_MATMUL asks for; else what the run's folder holds (where it goes on and its folder tells
-/// nothing: the default, as before there was a choice); else what measures fastest for the type that it trains in.
+/// Chooses for one rank: the paths that ATHANOR_MATMUL asks for; otherwise the paths that the run's folder records (a
+/// run that continues and whose folder has no record uses the default, as before there was a choice); otherwise the
+/// paths that measure fastest for the type that the run trains in.
 /// @throws ConfigError for a path that this CPU lacks.
 MatmulChoice choose_matmul_paths(const RunConfig& config, const Beginning& begin);
 
-/// Collective: the first rank chooses, all of them take it, or all refuse it where one lacks a path.
-/// @return the first rank's choice, on the first rank; nothing but the paths elsewhere.
+/// Chooses for all ranks: the first rank chooses, and all ranks take its choice, or all refuse it if one of them lacks
+/// a path. Collective over `team`.
+/// @return on the first rank its whole choice; elsewhere only the paths.
 MatmulChoice settle_matmul_paths(const RunConfig& config, const Beginning& begin, const Team& team);
 
-/// {"bfloat16": {"dense": "avx512", …}, "float32": …}
+/// Returns the paths as text, {"bfloat16": {"dense": "avx512", …}, "float32": …}.
 std::string text_of(const ops::MatmulPaths& paths);
-/// @throws ConfigError with `name` where it is no such text.
+/// Parses the text of text_of. @throws ConfigError with `name` if the text is not in that form.
 ops::MatmulPaths paths_of(const std::string& text, const std::string& name);
 
 }  // namespace athanor

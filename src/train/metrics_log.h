@@ -1,5 +1,5 @@
 #pragma once
-// The record of a run: a line in metrics.jsonl and an event for TensorBoard after each step.
+// The metrics of a run on disk: after each step a line in metrics.jsonl and an event for TensorBoard.
 
 #include <cstdint>
 #include <filesystem>
@@ -12,13 +12,13 @@
 
 namespace athanor {
 
-/// Opens run_dir/metrics.jsonl and a new event file in run_dir/tensorboard, and goes on behind `resume_step`.
+/// Opens run_dir/metrics.jsonl and a new event file in run_dir/tensorboard, and continues after `resume_step`.
 ///
-/// A run that was cut repeats the steps after its last checkpoint: their lines are dropped, as is a torn last line, and
-/// their events superseded, so that every step is told once.
+/// A run that was cut off repeats the steps after its last checkpoint. Their earlier lines are dropped, a torn last
+/// line too, and their events are superseded, so that every step is recorded once.
 ///
-/// No record is worth a run: where a file cannot be opened or written (a full disk), that is warned of once and the
-/// step is missing there; later steps are tried again. Nothing here throws.
+/// A run is never stopped for a record that cannot be written: if a file cannot be opened or written (a full disk), the
+/// log warns once and the step is missing there; later steps are tried again. Nothing here throws.
 class MetricsLog {
  public:
   MetricsLog(std::filesystem::path run_dir, bool tensorboard, int64_t resume_step);
@@ -33,11 +33,11 @@ class MetricsLog {
   bool wants_tensorboard_;
   int64_t resume_step_;
   bool warned_ = false;
-  std::unique_ptr<AppendFile> lines_;          // null until it could be opened
-  std::unique_ptr<TensorBoardWriter> events_;  // likewise
+  std::unique_ptr<AppendFile> lines_;          // null until the file could be opened
+  std::unique_ptr<TensorBoardWriter> events_;  // null until the file could be opened
 };
 
-/// Would going on behind `step` drop lines of metrics.jsonl? @throws IoError
+/// Returns true if continuing after `step` would drop lines of metrics.jsonl. @throws IoError.
 bool tells_more_than(const std::filesystem::path& metrics, int64_t step);
 
 }  // namespace athanor

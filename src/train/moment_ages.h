@@ -1,6 +1,7 @@
 #pragma once
-// How many updates each parameter's moments hold. Adam corrects their bias by that number: with the run's step instead,
-// the first update after fresh moments is (1 − β1)/√(1 − β2) of right: 3.2 times too large at β2 = 0.999, 0.45 at 0.95.
+// Counts how many updates each parameter's moments hold. Adam corrects the bias of the moments by that number. With the
+// run's step in its place, the first update after fresh moments is too large or too small by the factor (1 − β1)/√(1 −
+// β2): 3.2 at β2 = 0.999, 0.45 at 0.95.
 
 #include <nlohmann/json.hpp>
 
@@ -9,25 +10,28 @@
 
 namespace athanor {
 
-/// The updates of every parameter of the model: {"NAME": 500, ...}. One number for each, however it is sharded.
+/// Returns the number of updates of every parameter of the model, {"NAME": 500, ...}: one number for each parameter,
+/// however it is sharded.
 nlohmann::json updates_json(const TrainState& state);
 
-/// Sets the state's fresh_since, whose step is the checkpoint's, from what updates_json gave; from null (a checkpoint
-/// from before it was kept) every parameter has had all updates. @throws CheckpointError naming what is wrong.
+/// Sets the state's fresh_since from the result of updates_json; the state's step must be the checkpoint's. If
+/// `updates` is null (the checkpoint is from before these numbers were stored) every parameter has had all updates.
+/// @throws CheckpointError naming the fault.
 void apply_updates(TrainState& state, const nlohmann::json& updates, const std::string& where);
 
-/// The moments of all parameters are zero now.
+/// Records that the moments of all parameters are zero now.
 void note_fresh_moments(TrainState& state);
 
-/// How a start came by its checkpoint.
+/// How a start chose its checkpoint.
 enum class Chosen {
-  kByName,   ///< checkpoint.resume names it, of this run or of another
-  kAsNewest  ///< the run goes on
+  kByName,   ///< checkpoint.resume names it; it is of this run or of another
+  kAsNewest  ///< the run continues
 };
 
-/// Are the moments to be read, or to begin at zero? They begin where checkpoint.fresh_moments asks for it (of a run
-/// that goes on, whose request was met before, only if its checkpoint lacks some), and in a run that has not taken a
-/// step. @throws CheckpointError naming the moments that the checkpoint lacks, if nobody asked.
+/// Decides whether the moments are read or begin at zero. They begin at zero if checkpoint.fresh_moments asks for it
+/// (in a run that continues, whose earlier start has already done so, only if its checkpoint lacks some), and in a run
+/// that has not taken a step and whose checkpoint lacks some.
+/// @throws CheckpointError naming the moments that the checkpoint lacks, if fresh ones were not asked for.
 Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoint, Chosen chosen);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// Names with the number of an attempt, for what is kept of it: metrics-004.jsonl, abandoned-004/.
+// File names with the number of an attempt, for files kept from it: metrics-004.jsonl, abandoned-004/.
 
 #include <fmt/core.h>
 
@@ -13,15 +13,15 @@ inline std::filesystem::path of_attempt(const std::filesystem::path& path, int64
   return path.parent_path() / fmt::format("{}-{:03}{}", path.stem().string(), attempt, path.extension().string());
 }
 
-/// The attempt's number, or the next one whose name is free: attempts are counted from 1 again where events.jsonl was
-/// lost, and what lies there stays.
+/// Returns the attempt's number, or the next number whose name is free. If events.jsonl was lost, attempts are counted
+/// from 1 again, and the files that exist stay.
 template <class Taken>
 int64_t free_number(int64_t attempt, const Taken& taken) {
   while (taken(attempt)) ++attempt;
   return attempt;
 }
 
-/// Also where a link leads nowhere.
+/// Returns true if something has this name, even a link without a target.
 inline bool is_taken(const std::filesystem::path& path) {
   return std::filesystem::symlink_status(path).type() != std::filesystem::file_type::not_found;
 }

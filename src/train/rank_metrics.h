@@ -1,5 +1,6 @@
 #pragma once
-// What is shown of a job's ranks beside one another: whether one of them stands apart, and what communicators carried.
+// Comparisons between the ranks of a job: whether the gradient norm of one of them is far off, and what communicators
+// carried.
 
 #include <map>
 #include <optional>
@@ -11,28 +12,28 @@
 
 namespace athanor {
 
-/// Beyond this many times the least norm, something is broken rather than uneven.
+/// If the largest norm is more than this multiple of the smallest, something is broken rather than uneven.
 constexpr double kAlarmingImbalance = 1000;
 
-/// Names the expert ranks with the largest and the least gradient norm, with their ranks and hosts, and the likely
-/// cause, if they are more than kAlarmingImbalance apart; otherwise nothing. (Norms of single ranks differ with the
-/// parameters that they are of.)
-/// @param hosts  of each rank.
+/// Returns a text that names the expert ranks with the largest and the smallest gradient norm, with their ranks and
+/// hosts, and the likely cause, if the two norms are more than kAlarmingImbalance apart; otherwise nothing. (The norms
+/// of single ranks differ because they are of different parameters.)
+/// @param hosts  the host of each rank.
 std::optional<std::string> describe_imbalance(const StepMetrics& metrics, const Layout& layout,
                                               const std::vector<std::string>& hosts);
 
-/// What communicators have carried from one step to the next.
+/// Measures what communicators carry from one step to the next.
 class TrafficMeter {
  public:
-  /// They outlive this; those of one rank are left out.
+  /// The communicators must outlive this object. Ignores communicators of one rank.
   explicit TrafficMeter(std::vector<comm::Communicator*> groups);
   explicit TrafficMeter(const Mesh& mesh);
-  /// Also counts this one.
+  /// Also counts this communicator.
   void add(comm::Communicator& group);
 
-  /// Since the start: seconds in which this rank did nothing but wait for a collective.
+  /// Returns the seconds since the start in which this rank only waited for a collective.
   double waited_s() const;
-  /// Since the last call of this, by name.
+  /// Returns the traffic since the last call of this function, by communicator name.
   std::map<std::string, GroupTraffic> take();
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What is shown of a step's routing, layer by layer, and what is refused of the first one.
+// Metrics of a step's routing, layer by layer, and the check of the first step's routing.
 
 #include <cstdint>
 
@@ -9,14 +9,14 @@
 
 namespace athanor {
 
-/// Fills the routers' part of `metrics`; nothing for a dense model.
-/// @param tokens  in the step.
+/// Fills the routers' part of `metrics`; does nothing for a dense model.
+/// @param tokens  number of tokens in the step.
 void describe_routers(const RouterCounts& counts, int64_t tokens, StepMetrics& metrics);
 
-/// A router whose scores are equal for every token sends all of them to the first experts, and gradients that are equal
-/// keep it so. @throws ConfigError naming the layers, what was seen and the remedy.
-/// Warns of layers whose tokens all chose the same experts, though their scores differ.
-/// @param tokens  in the step.
+/// Refuses a router whose scores are equal for every token: it sends all tokens to the first experts, and its gradients
+/// are equal, which keeps it so. Warns of layers whose tokens all chose the same experts although their scores differ.
+/// @param tokens  number of tokens in the step.
+/// @throws ConfigError naming the layers, what was seen and the remedy.
 void check_first_routing(const ModelConfig& model, const RouterCounts& counts, int64_t tokens);
 
 }  // namespace athanor

@@ -1,12 +1,12 @@
 #pragma once
-// What routers carry from step to step beside their weights, between memory and a checkpoint.
+// Converts what routers carry from step to step in addition to their weights between memory and checkpoint form.
 
 #include "checkpoint/router_rows.h"
 #include "ops/tensor.h"
 
 namespace athanor {
 
-/// [layers, experts] fp32.
+/// Returns the rows as a tensor [layers, experts], fp32.
 Tensor tensor_of(const RouterRows& rows);
 RouterRows rows_of(const Tensor& tensor_LE);
 

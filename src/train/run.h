@@ -8,10 +8,10 @@
 namespace athanor {
 
 /// Trains until train.steps, or until a signal reaches any rank. Collective over the world.
-/// @param whereabouts  tells others of this process which step is underway, and in which folder.
-/// @return an exit code (docs/exit-codes.md): 0; 143 or 130 after SIGTERM or SIGINT with everything saved, or
-///         before the first step; 11 if the last checkpoint or model could not be written, or a signal came where
-///         nothing is saved.
+/// @param whereabouts  tells other parts of this process which step is in progress, and in which folder.
+/// @return an exit code (docs/exit-codes.md): 0 if the run is complete; 143 or 130 after SIGTERM or SIGINT with
+/// everything saved, or before the first step; 11 if the last checkpoint or model could not be written, or a signal
+/// came when nothing was saved.
 /// @throws ConfigError, DataError, CheckpointError before step 1; NumbersError if an update had to be refused;
 /// CommError.
 int run_training(RunConfig config, comm::World& world, Whereabouts& whereabouts);

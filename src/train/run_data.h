@@ -1,6 +1,6 @@
 #pragma once
-// What a run reads: for each stage its mixture and what is held out, opened and held against the configuration before
-// step 1.
+// The data of a run: for each training phase its mixture and held-out data, opened and checked against the
+// configuration before step 1.
 
 #include <string>
 #include <vector>
@@ -14,37 +14,38 @@ namespace athanor {
 
 struct ValidationSource {
   std::string name;
-  double share = 1;  ///< of the stage's mix
+  double share = 1;  ///< share of the phase's mixture
   Dataset dataset;
 };
 
 struct StageData {
-  TrainingStage stage;  ///< seq_len resolved
+  TrainingStage stage;  ///< with seq_len resolved
   Mixture train;
-  std::vector<ValidationSource> validation;  ///< of the sources that have some
+  std::vector<ValidationSource> validation;  ///< one for each source that has validation data
 };
 
-/// Opens every source of every stage, each folder once, and fills in sequence lengths that are 0, in `config` too. The
-/// first member reads the manifests for all. The members share the files among them by bytes: each looks at the headers
-/// of its share and, where data.verify says so, compares its files with their checksums.
-/// Collective over `team`. @param worked  is told the bytes read, while the others wait.
-/// @throws ConfigError, DataError naming the source or the first file that is not right: the same on all.
+/// Opens every source of every training phase, each folder once, and fills in sequence lengths that are 0, in `config`
+/// too. The first member reads the manifests for all. The members divide the files among them by bytes: each checks the
+/// headers of its share and, if data.verify asks for it, compares its files with their checksums. Collective over
+/// `team`.
+/// @param worked  is told the bytes read, while the others wait.
+/// @throws ConfigError, or DataError naming the source or the first wrong file: the same error on all members.
 std::vector<StageData> open_run_data(RunConfig& config, const Team& team = {}, const Worked& worked = {});
 
-/// What all sources have in common. @throws DataError naming two that differ.
+/// Returns the identity that all sources have in common. @throws DataError naming two sources that differ.
 DataIdentity data_identity(const std::vector<StageData>& stages);
 
-/// What the run is going to draw, held against what there is.
+/// The tokens that the run is going to draw, compared with those available.
 struct Supply {
-  std::vector<std::string> lines;      ///< each stage and source, for people
-  std::vector<std::string> shortages;  ///< each source whose share needs more epochs than its max_epochs
+  std::vector<std::string> lines;      ///< a line for each training phase and source, for people
+  std::vector<std::string> shortages;  ///< a line for each source whose share needs more epochs than its max_epochs
 
-  /// @throws DataError with all shortages, if there are some.
+  /// @throws DataError with all shortages, if there are any.
   void refuse_shortages() const;
 };
 
-/// From `step` on, with what `ledger` says has been drawn.
-/// @throws DataError where a source's name stands for other data than the ledger says (Mixture::enter).
+/// Plans the supply from `step` on; `ledger` contains what has been drawn so far.
+/// @throws DataError if a source's name now refers to other data than the ledger records (Mixture::enter).
 Supply plan_supply(const std::vector<StageData>& stages, const RunConfig& config, DataLedger ledger, int64_t step);
 
 }  // namespace athanor

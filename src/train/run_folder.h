@@ -1,13 +1,13 @@
 #pragma once
-// A run is a folder (docs/run-folder.md).
+// The folder of a training run: its files (docs/run-folder.md) and how a start opens it.
 //
-//   config.toml       the resolved configuration        configs/         earlier ones, by the attempt they ended with
-//   tokenizer.json    of the data it reads, or .model    metrics.jsonl    a line for each step
-//   checkpoints/      full, the newest two               tensorboard/     the same as events
-//   models/           model-only, for transformers     events.jsonl     what happened (run_history.h)
-//   log/              what the terminal saw,             dispatch.json    which moe.dispatch = "auto" kept
-//                     last-words.json                    matmul.json      how it multiplies matrices
-//                                                        lock             while a process trains in it
+//   config.toml      the resolved configuration       configs/        earlier ones, named after their last attempt
+//   tokenizer.json   of the data; or tokenizer.model  metrics.jsonl   one line for each step
+//   checkpoints/     full, the newest two             tensorboard/    the same metrics as events
+//   models/          model-only, for transformers     events.jsonl    what happened (run_history.h)
+//   log/             the terminal's output,           dispatch.json   the choice that moe.dispatch = "auto" made
+//                    last-words.json                  matmul.json     how the run multiplies matrices
+//                                                     lock            held while a process trains in the folder
 
 #include <filesystem>
 #include <string>
@@ -24,7 +24,7 @@ struct RunFolder {
 
   std::filesystem::path config() const { return root / "config.toml"; }
   std::filesystem::path configs() const { return root / "configs"; }
-  /// Empty if it has none.
+  /// Returns the tokenizer's file; empty if the folder has none.
   std::filesystem::path tokenizer() const { return find_tokenizer_file(root); }
   std::filesystem::path checkpoints() const { return root / "checkpoints"; }
   std::filesystem::path models() const { return root / "models"; }
@@ -37,25 +37,26 @@ struct RunFolder {
   std::filesystem::path last_words() const { return log() / "last-words.json"; }
 };
 
-/// What a start writes into its folder.
+/// The values that a start of a run writes into the run's folder.
 struct FolderOpening {
   const RunConfig& config;
   const Beginning& begin;
-  int64_t step;                     ///< that it goes on behind
-  std::filesystem::path tokenizer;  ///< the file that the data was prepared with
-  std::string dispatch_record;      ///< for dispatch.json; empty: it stays
-  std::string matmul_record = {};   ///< for matmul.json, likewise
+  int64_t step;                     ///< the step after which the run continues
+  std::filesystem::path tokenizer;  ///< the tokenizer file that the data was prepared with
+  std::string dispatch_record;      ///< text for dispatch.json; empty: the file stays as it is
+  std::string matmul_record = {};   ///< text for matmul.json; empty: the file stays as it is
 };
 
 struct OpenedFolder {
-  std::vector<std::string> changes;    ///< of the configuration since the attempt before, for people
-  std::vector<std::string> abandoned;  ///< where what was moved aside lies now
+  std::vector<std::string> changes;    ///< differences from the configuration of the previous attempt, for people
+  std::vector<std::string> abandoned;  ///< the new paths of what was moved aside
 };
 
-/// The first thing that changes anything in a run's folder, to be called when everything that may refuse the run has
-/// passed: makes the folder and what a run needs in it, ends what killed processes left, moves aside what a run that
-/// goes back abandons, keeps the configuration of the attempt before, and opens the log. A process that is killed on
-/// the way leaves a folder that begins as this one did. @throws IoError.
+/// Opens a run's folder for a start. This is the first call of a start that changes anything in the folder; call it
+/// after every check that may refuse the run. It makes the folder and what a run needs in it, cleans up what killed
+/// processes left, moves aside what a run that goes back abandons, keeps the configuration of the previous attempt, and
+/// opens the log. If the process is killed on the way, the next start plans the same beginning from the folder.
+/// @throws IoError.
 OpenedFolder open_run_folder(const FolderOpening& opening);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// What a run writes that it can go on from, what is known of it when the run ends, and how the attempt then ends.
+// Saves of a run (checkpoints and models), and the end of an attempt.
 
 #include <functional>
 #include <optional>
@@ -10,27 +10,29 @@
 
 namespace athanor {
 
-/// Collective over the world where not said otherwise. A disk that is full costs what was to be written, never the run:
-/// it is logged and goes into the run's history, and every rank knows.
+/// The functions are collective over the world unless their comment states otherwise. A full disk costs the files to be
+/// written, never the run: the failure is logged and recorded in the run's history, and every rank learns of it.
 class RunSaves {
  public:
-  /// All of them outlive this.
+  /// The arguments must outlive this object.
   RunSaves(TrainState& state, Mesh& mesh, Whereabouts& at);
 
-  /// A full checkpoint. @throws CommError.
+  /// Saves a full checkpoint. @throws CommError.
   void save_checkpoint();
-  /// A model-only folder in the layout of `transformers`.
+  /// Saves a model-only folder in the layout of `transformers`.
   void save_model();
-  /// A run that is complete is begun again to have what its end could not write.
+  /// Writes the last model if it is missing: for a complete run that is started again because its end could not write
+  /// it.
   void write_missing_model();
 
-  /// Of the newest that the run can go on from.
+  /// Returns the step of the newest save that the run can continue from.
   int64_t saved_step() const { return saved_step_; }
   bool is_saved() const { return saved_step_ == state_.step; }
-  /// A line of the run's history, once for all ranks. Not collective.
+  /// Adds a line to the run's history, once for all ranks. Not collective.
   void tell(const char* event, nlohmann::ordered_json more = nlohmann::ordered_json::object());
 
-  /// Say how the attempt ends, in the log and in the run's history or last words; the exit code. Not collective.
+  /// Record how the attempt ends, in the log and in the run's history or last words, and return the exit code. Not
+  /// collective.
   int end_complete();
   int end_stopped(int signal_number);
 
@@ -47,8 +49,8 @@ class RunSaves {
   TrainState& state_;
   Mesh& mesh_;
   Whereabouts& at_;
-  std::optional<EventLog> history_;                    // of the first rank
-  bool checkpoint_saved_ = true, model_saved_ = true;  // the last that was to be
+  std::optional<EventLog> history_;                    // on the first rank only
+  bool checkpoint_saved_ = true, model_saved_ = true;  // whether the last save of each kind succeeded
   int64_t first_step_, saved_step_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// A rank's part of the state as slices of logical tensors: what it writes, and what it reads.
+// A rank's part of the state as slices of logical tensors: the slices that it writes and reads.
 
 #include <string>
 #include <vector>
@@ -11,29 +11,31 @@
 
 namespace athanor {
 
-/// All ranks of a state's mesh, whose work the world is told of: others wait for it as long as it goes on.
+/// Returns the team of all ranks of a state's mesh. The team reports its work to the world, so that other ranks wait as
+/// long as it works.
 Team team_of(const Mesh& mesh);
 
-/// Master and moments. Of what several ranks own each has a part, so that together they hold every element once.
+/// Returns the master weights and the moments. If several ranks own the same elements each returns a part, so that
+/// together the ranks hold every element once.
 std::vector<PieceView> state_pieces(const TrainState& state);
-/// The master alone.
+/// Returns the master weights alone.
 std::vector<PieceView> master_pieces(const TrainState& state);
-/// Gradients as compute_gradients left them, summed over ranks: tensors "grad/NAME".
+/// Returns the gradients as compute_gradients left them, summed over ranks: tensors "grad/NAME".
 std::vector<PieceView> gradient_pieces(const TrainState& state);
 
-/// The moments that the model has and the checkpoint has not: "exp_avg/NAME", ...
+/// Returns the moments that the model needs and the checkpoint lacks: "exp_avg/NAME", ...
 std::vector<std::string> missing_moments(const ModelConfig& model, const CheckpointReader& checkpoint);
 
 enum class Moments {
   kLoad,  ///< the checkpoint must have all of them
   kFresh  ///< they stay as they are: zero, in a state that has not taken a step
 };
-/// Reads master and moments of what this rank owns. Of ranks that own the same, one reads; the others get it as
-/// checkpoint.load says. Then the weights that forward reads are gathered. Collective.
+/// Reads the master weights and moments that this rank owns. If several ranks own the same elements, one reads and the
+/// others get them as checkpoint.load determines. Then the ranks gather the weights that forward reads. Collective.
 void load_state_pieces(TrainState& state, const CheckpointReader& checkpoint, Moments moments);
 
-/// Reads the master from `read`, which gives elements from `first` on of a logical parameter. Of the ranks that hold a
-/// parameter one reads; the others get it as checkpoint.load says. Collective.
+/// Reads the master weights from `read`, which returns the elements of a logical parameter from `first` on. If several
+/// ranks hold a parameter, one reads and the others get it as checkpoint.load determines. Collective.
 void load_master(TrainState& state,
                  const std::function<void(const std::string& name, int64_t first, std::span<float> out)>& read);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Whether an update may be applied. The answer is a function of reduced values, so every rank gives the same.
+// Decides whether an update may be applied. The decision is a function of reduced values, so every rank makes the same.
 
 #include <cmath>
 #include <string>
@@ -10,14 +10,14 @@ namespace athanor {
 
 enum class Verdict {
   kApply,
-  kRefuse,  ///< loss or gradient is not finite: an update would spread it into every weight
+  kRefuse,  ///< loss or gradient is not finite: an update would spread that into every weight
 };
 
 inline Verdict judge(double loss, double grad_norm) {
   return std::isfinite(loss) && std::isfinite(grad_norm) ? Verdict::kApply : Verdict::kRefuse;
 }
 
-/// The first parameter in forward order with a gradient that is not finite, or "" (then it is the loss).
+/// Returns the first parameter in forward order whose gradient is not finite, or "" (then the loss is not finite).
 std::string first_non_finite_gradient(const ParameterStore& parameters);
 
 }  // namespace athanor

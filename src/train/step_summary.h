@@ -1,5 +1,5 @@
 #pragma once
-// What is measured of a run's steps, beside what they compute: a line of metrics for each.
+// Makes the metrics of each step: the results of the step, and what was measured of it.
 
 #include "data/loader.h"
 #include "train/gemm_peak.h"
@@ -13,12 +13,12 @@ namespace athanor {
 
 class StepSummary {
  public:
-  /// Measures the GEMM peak if the configuration does not say it, on as many threads as there are now, and says which
-  /// it is. Collective over the world. Both outlive this.
-  /// @param num_stages  that the run has: a step's line names its own where there are several.
+  /// Measures the GEMM peak if the configuration does not set it, on the present number of threads, and logs it.
+  /// Collective over the world. Both references must outlive this object.
+  /// @param num_stages  number of training phases: if there are several, a step's line names its phase.
   StepSummary(const TrainState& state, Mesh& mesh, size_t num_stages);
 
-  /// Times are the step's own on this rank. Collective over the world.
+  /// Returns the metrics of a step. The times are the step's on this rank. Collective over the world.
   StepMetrics summarize(const StepReport& report, const Batch& batch, const Whereabouts& at, double data_s,
                         double step_s);
 
@@ -30,7 +30,7 @@ class StepSummary {
   Mesh& mesh_;
   TrafficMeter traffic_;
   bool names_stages_, warned_of_imbalance_ = false;
-  int threads_;         // that the rank may have; steps may be tried on fewer
+  int threads_;         // number that the rank may have; steps may be tried on fewer
   GemmPeak gemm_peak_;  // of all ranks together
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Event files that TensorBoard shows, written without TensorFlow: a few protobuf messages, encoded by hand.
+// Writes event files for TensorBoard without TensorFlow: a few protobuf messages, encoded by hand.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,17 +14,18 @@
 
 namespace athanor {
 
-/// One event file in a folder. Files of earlier runs stay; TensorBoard reads them in the order of their names.
+/// An event file in a folder. Files of earlier runs stay; TensorBoard reads the files in the order of their names.
 ///
-/// Nothing is buffered: what a call wrote survives the process. All of it throws IoError where the disk refuses.
+/// Nothing is buffered: what a call wrote survives the process. Every call throws IoError if the disk refuses the
+/// write.
 class TensorBoardWriter {
  public:
-  /// Starts events.out.tfevents.<time>.<host>.<pid>, `time` (s) being later than that of any file there.
-  /// @param first_step the step that comes next: what earlier files say of it and of later steps is superseded.
+  /// Starts events.out.tfevents.<time>.<host>.<pid>; `time` (s) is later than that of any file in the folder.
+  /// @param first_step  the next step: this file supersedes what earlier files hold for it and for later steps.
   TensorBoardWriter(const std::filesystem::path& folder, int64_t first_step);
 
   void scalar(std::string_view tag, double value, int64_t step);
-  /// Several tags of one step, in one record.
+  /// Writes several tags of one step, in one record.
   void scalars(const std::vector<std::pair<std::string, double>>& tagged, int64_t step);
 
   const std::filesystem::path& path() const { return path_; }
@@ -34,8 +35,8 @@ class TensorBoardWriter {
   AppendFile file_;
 };
 
-/// All that a step says, in groups: loss/, optimizer/, router/, ranks/, communication/, throughput/, time/ (seconds),
-/// memory/ (GiB).
+/// Writes all metrics of a step, in groups: loss/, optimizer/, router/, ranks/, communication/, throughput/, time/
+/// (seconds), memory/ (GiB).
 void write_step(TensorBoardWriter& writer, const StepMetrics& metrics);
 
 }  // namespace athanor

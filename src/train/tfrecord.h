@@ -9,10 +9,11 @@
 
 namespace athanor {
 
-/// CRC-32C (Castagnoli), RFC 3720 appendix B.4.
+/// Returns the CRC-32C (Castagnoli), RFC 3720 appendix B.4.
 uint32_t crc32c(std::string_view bytes);
 
-/// As stored: rotated and shifted, so that a checksum over bytes that hold checksums stays sound.
+/// Returns the CRC as it is stored: rotated and shifted, so that a checksum over bytes that contain checksums stays
+/// sound.
 uint32_t masked_crc32c(std::string_view bytes);
 
 std::string frame_record(std::string_view payload);

@@ -1,9 +1,10 @@
 #pragma once
-// Which number of threads makes a run's steps fastest, found out while they are made.
+// Finds the number of threads that makes a run's steps fastest, during the run.
 //
-// More threads than the work feeds only wait for each other, and beside other processes they wait for those as well. No
-// bits depend on the number, so that it may change from step to step: now and then a few steps are made with half as
-// many threads (or twice as many, where fewer have won before), in turns with the number that is kept.
+// Threads that the work cannot feed only wait for each other, and if other processes run at the same time they wait for
+// those as well. The result of a step does not depend on the number of threads, so it may change from step to step: now
+// and then a few steps run with half as many threads (or twice as many, if fewer have won before), alternately with the
+// number that is kept.
 
 #include <cstdint>
 #include <string>
@@ -13,19 +14,20 @@ namespace athanor {
 
 class ThreadTrial {
  public:
-  /// @param most  threads that this process may have, and begins with.
-  /// @param fixed  somebody has asked for them: nothing else is tried.
+  /// @param most  the number of threads that this process may have; it begins with them.
+  /// @param fixed  the user has asked for this number: no other is tried.
   ThreadTrial(int most, bool fixed);
 
-  /// For the next step.
+  /// Returns the number of threads for the next step.
   int threads() const { return trying() && turn_ % 2 == 0 ? other_ : kept_; }
   int kept() const { return kept_; }
 
-  /// What the step with threads() took to compute, without waiting for data and other ranks.
-  /// @return what has changed by it, for the log; empty: nothing.
+  /// Reports how long the step with threads() took to compute, without waiting for data and other ranks.
+  /// @return what has changed because of it, for the log; empty: nothing.
   std::string took(double seconds);
 
-  /// The steps that follow are of another kind: what was measured of a trial underway says nothing of them.
+  /// Call it if the next steps are of another kind: drops the measurements of a trial in progress, which are not
+  /// comparable with them.
   void restart();
 
  private:
@@ -37,13 +39,13 @@ class ThreadTrial {
 
   int most_, kept_;
   bool fixed_;
-  bool upwards_ = false;      // of the next trial
-  int64_t steps_since_ = 0;   // the last trial
-  double seconds_since_ = 0;  // likewise
-  bool tried_ = false;        // at least once
-  double steady_s_ = 0;       // the last step before a trial
-  int other_ = 0;             // tried at present; 0: none
-  int turn_ = 0;              // of the trial: even ones with the other number
+  bool upwards_ = false;      // direction of the next trial
+  int64_t steps_since_ = 0;   // since the last trial
+  double seconds_since_ = 0;  // since the last trial
+  bool tried_ = false;        // a trial has been made
+  double steady_s_ = 0;       // of the last step before a trial
+  int other_ = 0;             // number being tried; 0: none
+  int turn_ = 0;              // step of the trial: even ones use the other number
   std::vector<double> other_s_, kept_s_;
 };
 

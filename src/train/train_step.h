@@ -14,24 +14,25 @@ struct StepReport {
   int64_t step = 0;  ///< number of this update, 1-based
   LossParts parts;   ///< of the whole batch
   double grad_norm = 0;
-  RankNorms rank_norms;  ///< its parts, by data rank and by expert rank; empty for one rank
+  RankNorms rank_norms;  ///< parts of the norm, by data rank and by expert rank; empty for one rank
   double lr = 0;
-  int64_t changed = 0;  ///< weights that the update changed, as forward reads them
+  int64_t changed = 0;  ///< number of weights, as forward reads them, that the update changed
   Verdict verdict = Verdict::kApply;
   double forward_s = 0, backward_s = 0, optimizer_s = 0;
-  double forward_wait_s = 0, backward_wait_s = 0, optimizer_wait_s = 0;  ///< of these, waited for other ranks
+  /// the parts of these times that were waits for other ranks
+  double forward_wait_s = 0, backward_wait_s = 0, optimizer_wait_s = 0;
   ReductionTrace reduction;
 };
 
-/// Forward and backward of every microbatch of this rank; then losses, gradients and their norm are summed over ranks.
-/// Collective.
+/// Runs forward and backward of every microbatch of this rank, then sums losses, gradients and their norm over the
+/// ranks. Collective.
 StepReport compute_gradients(TrainState& state, const Batch& batch);
 
-/// The update by what compute_gradients reported. Where the guard refuses, nothing moves.
+/// Makes the update from what compute_gradients reported. If the guard refuses it, nothing changes.
 void apply_update(TrainState& state, const Batch& batch, StepReport& report);
 
-/// Both. The weights of the next step may still be on their way: the decoder waits for them, and
-/// state.gatherer.wait_all() does.
+/// Calls both. On return the weights of the next step may still be in transit: the decoder waits for them, and so does
+/// state.gatherer.wait_all().
 StepReport train_step(TrainState& state, const Batch& batch);
 
 }  // namespace athanor

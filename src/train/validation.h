@@ -8,14 +8,16 @@
 
 namespace athanor {
 
-/// Mean cross entropy per target, nats, over the first `num_sequences` instances of the split, or all if it has fewer.
-/// Nothing of the training state is touched: no gradients, no counts. Collective over the mesh: data ranks share the
-/// microbatches, and each has as many of them scored. @throws UnreadData on all ranks where one cannot read.
+/// Returns the mean cross entropy per target, in nats, over the first `num_sequences` instances of the split, or over
+/// all if it has fewer. The training state stays untouched: no gradients, no counts. Collective over the mesh: data
+/// ranks share the microbatches, and each scores the same number of them.
+/// @throws UnreadData on all ranks if one cannot read.
 double validation_loss(Pipeline& pipeline, const Dataset& validation, int64_t num_sequences, const RunConfig& config,
                        uint32_t eos_id, const Mesh& mesh);
 
-/// The unigram entropy of the split's targets, in nats (data/dataset.h). Collective over the mesh: each rank reads an
-/// equal part of the split. @param worked  is told the bytes read, while the others wait.
+/// Returns the unigram entropy of the split's targets, in nats (data/dataset.h). Collective over the mesh: each rank
+/// reads an equal part of the split.
+/// @param worked  is told the bytes read, while the others wait.
 /// @throws UnreadData on all ranks.
 double unigram_entropy(const Dataset& dataset, const Mesh& mesh, const Worked& worked = {});
 

@@ -1,5 +1,6 @@
 #pragma once
-// Where a process of a job is: what a failure's message says beside the rank, and where it may leave its last words.
+// The present position of a process in its job: a failure's message gives it in addition to the rank, and it determines
+// where the process may leave its last words.
 
 #include <atomic>
 #include <cstdint>
@@ -8,10 +9,10 @@
 namespace athanor {
 
 struct Whereabouts {
-  std::atomic<int64_t> step{0};             ///< underway; 0 before the first
+  std::atomic<int64_t> step{0};             ///< step in progress; 0 before the first
   std::atomic<const char*> phase{"start"};  ///< start, data, step, validate or save
-  /// Of a run that has begun: every check of its start has passed and its folder may change. Set by the thread that
-  /// trains, which is the one that fails.
+  /// The folder of a run that has begun: every check of its start has passed and its folder may change. The thread that
+  /// trains sets it, and this is also the thread that fails.
   std::filesystem::path run_dir;
   int64_t attempt = 0;
 

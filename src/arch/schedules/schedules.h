@@ -1,5 +1,5 @@
 #pragma once
-// The schedules that there are: each a file beside this one, and a row of the table in arch/schedule.cpp.
+// The available pipeline schedules. Each is a file in this folder, and a row of the table in arch/schedule.cpp.
 
 #include <vector>
 
@@ -8,27 +8,27 @@
 
 namespace athanor::schedules {
 
-/// What a schedule is asked for.
+/// The numbers that a schedule depends on.
 struct Shape {
   int ranks, chunks, microbatches;
 };
 
 struct Kind {
   const char* name;
-  /// The actions of one rank, of two or more, where `require` has found nothing.
+  /// Returns the actions of one rank. Called for two ranks or more, after `require` has found no fault.
   std::vector<Action> (*actions_of)(int rank, const Shape& shape);
-  /// Says what is wrong with these numbers, for two ranks or more, and what to set.
+  /// Reports what is wrong with these numbers, for two ranks or more, and the setting that corrects it.
   void (*require)(int ranks, int chunks, int64_t microbatches, Findings& found);
 };
 
 extern const Kind kGpipe, kOneForwardOneBackward, kInterleaved;
 
-/// Forwards and backwards in the order that each of them has for itself: `num_ahead` forwards, then one of each in
-/// turn, then the backwards that are left.
+/// Merges forwards and backwards, keeping the order within each list: `num_ahead` forwards, then alternately one
+/// forward and one backward, then the remaining backwards.
 std::vector<Action> one_in_turn(const std::vector<Action>& forwards, const std::vector<Action>& backwards,
                                 int num_ahead);
 
-/// For schedules that know one stage of each rank.
+/// Reports a fault if `chunks` is not 1, for schedules that support only one stage on each rank.
 void require_one_chunk(const char* name, int chunks, Findings& found);
 /// Part of each remedy.
 inline constexpr const char* kMoreMicrobatches =

@@ -6,8 +6,8 @@
 
 namespace athanor::bench {
 
-/// For each rank of one data rank's model: the processor time of a step's main thread, and the part of it that is not
-/// spent in stages, norms and update, which compute.
+/// Measures, for each rank of one data rank's model, the processor time of a step's main thread, and the part of it
+/// that is spent outside stages, norms and update, which compute.
 void measure_overhead_of_ranks(const BenchOverheadArguments& given, Report& report);
 
 }  // namespace athanor::bench

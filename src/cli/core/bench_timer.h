@@ -1,5 +1,6 @@
 #pragma once
-// Timing in turns: ours, its limit, ours, its limit, … so that what else the machine does meets both alike.
+// Times subjects alternately: ours, its limit, ours, its limit, … so that other load on the machine affects both
+// equally.
 
 #include <ATen/ATen.h>
 
@@ -11,15 +12,15 @@
 
 namespace athanor::bench {
 
-/// Cuts a call into laps: everything since the call began or since the last lap.
+/// Divides a call into laps; a lap is the time since the call began or since the last lap.
 class Laps {
  public:
   explicit Laps(size_t num_parts) : seconds_(num_parts, 0.0), last_s_(now_s()) {}
-  /// Ends part `part`; a part that ends more than once is summed.
+  /// Ends part `part`; times of a part that ends more than once are summed.
   void end(size_t part);
-  /// What the call has measured itself.
+  /// Adds a time that the call has measured itself.
   void add(size_t part, double seconds) { seconds_.at(part) += seconds; }
-  /// Leaves out what was done since then: preparation.
+  /// Leaves out the time since the last lap: preparation.
   void skip() { last_s_ = now_s(); }
   const std::vector<double>& seconds() const { return seconds_; }
 
@@ -30,13 +31,13 @@ class Laps {
   double last_s_;
 };
 
-/// A part of a call and how much it does, in the unit of its limit (FLOP, bytes); 0 where nothing bounds it.
+/// A part of a call and its amount of work, in the unit of its limit (FLOP, bytes); 0 if nothing bounds it.
 struct Part {
   std::string name;
   double work = 0;
 };
 
-/// Something to be timed. `call` ends each of its parts.
+/// A subject to be timed. `call` ends each of its parts.
 struct Subject {
   std::string name;
   std::vector<Part> parts;
@@ -45,40 +46,41 @@ struct Subject {
   double work() const;
 };
 
-/// Of a single part.
+/// Returns a subject with a single part.
 Subject simple_subject(std::string name, double work, std::function<void()> call);
 
-/// Seconds of one call in each round; a round is the mean of as many calls as fill some 20 ms.
+/// Seconds of one call in each round; a round is the mean of as many calls as take about 20 ms.
 struct Samples {
   std::vector<double> total;
   std::vector<std::vector<double>> parts;  ///< [part][round]
 };
 
-/// Warms each subject up, then times all in turns: as often as `given` says, or for each line of standard input where
-/// it is paced.
+/// Warms each subject up, then times them alternately: as many rounds as `given` asks for, or one for each line of
+/// standard input if it is paced.
 std::vector<Samples> measure_in_turns(const std::vector<Subject>& subjects, const BenchArguments& given);
 
 double median(std::vector<double> values);
 
-/// The yardsticks of multiplications: the library's own product of square matrices, 1024 and 2048 wide, and as the last
-/// the product of a few experts as training makes it.
+/// Returns the references for matrix products: the library's own product of square matrices, 1024 and 2048 wide, and,
+/// as the last, the product of a few experts as training computes it.
 std::vector<Subject> gemm_yardsticks(at::ScalarType dtype);
 constexpr size_t kGemmYardsticks = 3;
 
-/// The yardsticks of memory, of which the better is the limit; work counts what is read and written. All threads copy
-/// `bytes` from one place to another, and change them in place (which spares the reading of what will be overwritten).
+/// Returns the references for memory, of which the better is the limit; work counts the bytes read and written. All
+/// threads copy `bytes` from one place to another, and change them in place (which avoids reading what will be
+/// overwritten).
 std::vector<Subject> copy_yardsticks(int64_t bytes);
 
-/// All threads read `bytes`.
+/// Returns a reference in which all threads read `bytes`.
 Subject read_yardstick(int64_t bytes);
 
-/// Work per second of the median round; of several subjects the best.
+/// Returns the work per second of the median round; of several subjects the best.
 double best_rate(const std::vector<Subject>& subjects, const std::vector<Samples>& samples, size_t first, size_t count);
 
-/// Sets libtorch's threads as `athanor train` does, and refuses what makes no sense.
+/// Sets libtorch's threads as `athanor train` does, and refuses arguments that make no sense.
 void set_up(const BenchArguments& given);
 
-/// The type of that name, or both where there is none.
+/// Returns the type of that name, or both types if the name is empty.
 std::vector<at::ScalarType> dtypes_of(const std::string& name);
 
 }  // namespace athanor::bench

@@ -1,6 +1,6 @@
 #pragma once
-// Timing of what several ranks do together, in turns: a round of each subject begins for all ranks at once, and takes
-// as long as it takes the slowest.
+// Times operations that several ranks perform together. The subjects alternate: a round of each begins on all ranks at
+// the same time, and takes as long as it takes the slowest rank.
 
 #include <functional>
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace athanor::bench {
 
-/// Something that all ranks call together.
+/// An operation that all ranks call together.
 struct Joint {
   std::string name;
-  double bytes = 0;  ///< that a rank sends (or copies) in a call
+  double bytes = 0;  ///< bytes that a rank sends (or copies) in a call
   std::function<void()> call;
 };
 
-/// Seconds of a call, the median of the rounds, of each subject; the same numbers on every rank.
-/// Collective over `all`. A round is as many calls as fill some 20 ms.
+/// Returns for each subject the seconds of a call, the median of the rounds; the same numbers on every rank. A round is
+/// as many calls as take about 20 ms. Collective over `all`.
 std::vector<double> time_jointly(comm::Communicator& all, const std::vector<Joint>& subjects, int rounds);
 
 }  // namespace athanor::bench

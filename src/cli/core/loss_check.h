@@ -1,5 +1,6 @@
 #pragma once
-// What holds for any decoder, and costs little to see: its loss is that of its logits, and it has a gradient.
+// Checks what holds for any decoder and costs little to check: its loss is the loss of its logits, and it has a
+// gradient.
 
 #include <string>
 
@@ -8,8 +9,8 @@
 
 namespace athanor::bench {
 
-/// @param tokens_BT  few: logits of all of them are made.
-/// @throws Error if the loss is not that of the logits, or the gradient zero or not finite. Leaves gradients zero.
+/// @param tokens_BT  few tokens: the logits of all of them are computed.
+/// @throws Error if the loss is not that of the logits, or the gradient is zero or not finite. Leaves gradients zero.
 /// @return what was verified.
 std::string verify_loss(Decoder& decoder, const ParameterStore& parameters, const at::Tensor& tokens_BT);
 

@@ -11,7 +11,7 @@ namespace athanor::bench {
 
 using at::Tensor;
 
-/// T tokens, D hidden, F ffn, E experts, K choices of each token.
+/// The sizes of the block: T tokens, D hidden, F ffn, E experts, K choices of each token.
 struct MoeShape {
   int64_t tokens, hidden, ffn, experts, topk;
   at::ScalarType dtype = at::kBFloat16;
@@ -21,23 +21,24 @@ struct MoeShape {
   std::string name() const;
 };
 
-/// Memory for the weights, their gradients and what forward keeps; about.
+/// Returns approximately the memory for the weights, their gradients and what forward keeps.
 double memory_bytes(const MoeShape& shape);
 
 class MoeBlock {
  public:
-  /// @param uniform  each expert gets the same number of tokens, instead of what a random router decides.
+  /// @param uniform  each expert gets the same number of tokens; otherwise a random router decides.
   MoeBlock(const MoeShape& shape, bool uniform);
 
-  /// Forward and backward of router, experts and combine; weight gradients are added into fp32. Its parts: router,
-  /// experts, backward of both.
+  /// Returns the subject to time: forward and backward of router, experts and combine; weight gradients are added into
+  /// fp32. Its parts: router, experts, backward of both.
   Subject subject() const;
 
-  /// Holds outputs and all gradients of sampled tokens and of sampled experts' rows against fp64 values, at this
-  /// shape. @throws Error where one is outside its derived bound. @return what was verified, as a sentence.
+  /// Compares outputs and all gradients of sampled tokens and of sampled experts' rows with fp64 values, at this shape.
+  /// @throws Error if one is outside its derived bound.
+  /// @return what was verified, as a sentence.
   std::string verify() const;
 
-  /// The largest load of an expert over the mean.
+  /// Returns the largest load of an expert divided by the mean.
   double max_over_mean() const;
 
  private:

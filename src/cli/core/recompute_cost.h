@@ -1,5 +1,5 @@
 #pragma once
-// What computing activations again in backward saves of memory and costs in time.
+// Measures what recomputation of activations in backward saves in memory and costs in time.
 
 #include "cli/core/bench_report.h"
 #include "data/loader.h"
@@ -7,9 +7,9 @@
 
 namespace athanor::bench {
 
-/// Forward and backward of a batch without recomputation and with each kind of it, in turns: memory of the CPU's
-/// tensors that was in use at most, beyond what was in use before, and the time. Leaves gradients zero.
-/// @param fields  of the step, which each line of the report has, too.
+/// Runs forward and backward of a batch without recomputation and with each kind of it, alternately, and reports for
+/// each the time and the peak of the CPU tensors' memory above what was in use before. Leaves gradients zero.
+/// @param fields  fields of the step, which each line of the report repeats.
 void report_recompute(TrainState& state, const Batch& batch, const BenchArguments& given, const nlohmann::json& fields,
                       const Limit& limit, Report& report);
 

@@ -1,5 +1,6 @@
 #pragma once
-// The parts of a training step by themselves, at a model's shapes: each can be timed and held against its own limit.
+// The parts of a training step as separate subjects, at a model's shapes, so that each can be timed and compared with
+// its own limit.
 
 #include <vector>
 
@@ -8,21 +9,21 @@
 
 namespace athanor::bench {
 
-/// What bounds a part.
+/// The rate that bounds a part.
 enum class Bound { kGemm, kCopy, kRead };
 
 struct StepPart {
   Subject subject;
-  double calls;  ///< in a step
+  double calls;  ///< number of calls in a step
   Bound bound;
 };
 
-/// Parts in the order of a forward pass, each forward and backward, then gradient norm and optimizer. Layers' parts
-/// have weights of their own, as large as one layer's; the last two work on `state`, whose weights they leave as they
-/// are (its moments move).
+/// Returns the parts in the order of a forward pass, each with forward and backward, then gradient norm and optimizer.
+/// The layers' parts have separate weights, as large as one layer's. The last two parts work on `state`: they leave its
+/// weights as they are but change its moments.
 std::vector<StepPart> step_parts(TrainState& state);
 
-/// The same of the sparse block, where there is one: verified before it is timed. @return what was verified.
+/// Verifies the sparse block, if there is one, before it is timed. @return what was verified.
 std::string verify_parts(const RunConfig& config);
 
 }  // namespace athanor::bench

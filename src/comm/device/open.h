@@ -1,5 +1,5 @@
 #pragma once
-// What a file with a device backend, or one that stands for its absence, defines.
+// The functions that a file with a device backend, or one that reports its absence, defines.
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -9,7 +9,7 @@
 namespace athanor::comm {
 
 struct DeviceGroupStart {
-  c10::intrusive_ptr<c10d::Store> store;  ///< of this group alone
+  c10::intrusive_ptr<c10d::Store> store;  ///< for this group alone
   int rank, size;
   std::chrono::milliseconds timeout;
   c10::Device device;
@@ -17,11 +17,11 @@ struct DeviceGroupStart {
 
 bool have_nccl();
 bool have_xccl();
-/// @throws CommError where it is absent.
+/// @throws CommError if the backend is absent.
 c10::intrusive_ptr<c10d::Backend> open_nccl(const DeviceGroupStart& start);
 c10::intrusive_ptr<c10d::Backend> open_xccl(const DeviceGroupStart& start);
 
-/// libtorch's process groups of both kinds are made alike.
+/// Opens a libtorch process group; both kinds are made in the same way.
 template <class ProcessGroup>
 c10::intrusive_ptr<c10d::Backend> open_process_group(const DeviceGroupStart& start) {
   auto options = ProcessGroup::Options::create();

@@ -1,5 +1,5 @@
 #pragma once
-// What can be wrong with a document or its file, told apart by cause so that skipping can be counted.
+// Errors of a document or its file, distinguished by cause so that skipped documents can be counted.
 
 #include <cstdint>
 #include <map>
@@ -13,11 +13,11 @@ namespace athanor {
 
 enum class OnError { kFail, kSkip };
 
-/// A document, or the rest of a file, that cannot be read. The message names file and line or byte.
+/// Thrown for a document, or the rest of a file, that cannot be read. The message names file and line or byte.
 class DocumentError : public DataError {
  public:
   DocumentError(const char* cause, const std::string& message) : DataError(message), cause_(cause) {}
-  /// One of the few constants below.
+  /// Returns one of the constants below.
   std::string_view cause() const { return cause_; }
 
  private:
@@ -39,12 +39,12 @@ inline constexpr const char* kNoDocuments = "file without documents";
 
 using SkipCounts = std::map<std::string, int64_t>;
 
-/// Decides what becomes of a DocumentError: kFail throws it on, kSkip counts it. Thread-safe.
+/// Handles each DocumentError: kFail rethrows it, kSkip counts it. Thread-safe.
 class SkipLog {
  public:
   explicit SkipLog(OnError on_error) : on_error_(on_error) {}
   bool fails() const { return on_error_ == OnError::kFail; }
-  /// The first of each cause is shown, the others are counted.
+  /// Logs the first error of each cause and counts all.
   void handle(const DocumentError& error);
   SkipCounts counts() const;
 
@@ -54,7 +54,7 @@ class SkipLog {
   SkipCounts counts_;
 };
 
-/// "3 invalid JSON, 1 missing field", or "none".
+/// Returns "3 invalid JSON, 1 missing field", for example, or "none".
 std::string describe_skips(const SkipCounts& counts);
 
 }  // namespace athanor

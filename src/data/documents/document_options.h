@@ -1,5 +1,5 @@
 #pragma once
-// How documents are read: which field is the text, what a bad one does, which are kept.
+// How documents are read: the field with the text, the treatment of bad documents, and the selection.
 
 #include <memory>
 #include <string>
@@ -11,9 +11,9 @@ namespace athanor {
 class Selection;
 
 struct DocumentOptions {
-  std::string text_field = "text";  ///< of JSON objects; of tables the column
+  std::string text_field = "text";  ///< field of JSON objects; column of tables
   OnError on_error = OnError::kFail;
-  std::shared_ptr<const Selection> selection = nullptr;  ///< which documents are kept; null: all
+  std::shared_ptr<const Selection> selection = nullptr;  ///< documents that are kept; null: all
 };
 
 }  // namespace athanor

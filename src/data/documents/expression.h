@@ -1,10 +1,11 @@
 #pragma once
-// Conditions on documents, as `--keep` and `--drop` take them: "max(attributes.toxicity) > 0.8 and source == 'web'".
+// Conditions on documents for `--keep` and `--drop`: "max(attributes.toxicity) > 0.8 and source == 'web'".
 //
-// A path walks from the document's row, with its attributes under `attributes`: `metadata.length`,
-// `attributes.pii.email[0][2]`, `attributes["odd-name"]`. What is not there, and null, is missing: a comparison with
-// something missing is false, arithmetic with it is missing. Functions over lists take lists of numbers or of Dolma's
-// spans [start, end, score], of which they use the score; a number alone is a list of one. docs/data.md has it all.
+// A path starts at the document's row, which has its attributes under `attributes`: `metadata.length`,
+// `attributes.pii.email[0][2]`, `attributes["odd-name"]`. A value that is absent or null is missing: a comparison with
+// a missing value is false, and arithmetic with it is missing. Functions over lists take lists of numbers or of Dolma's
+// spans [start, end, score], of which they use the score; a single number is a list of one. docs/data.md describes the
+// whole language.
 
 #include <cstdint>
 #include <memory>
@@ -17,18 +18,18 @@
 
 namespace athanor {
 
-/// Says what is wrong at which position (from 1) of an expression, or of what it read.
+/// An error in an expression, or in a value that it read, with its position in the expression (from 1).
 class ExpressionError : public DataError {
  public:
   ExpressionError(size_t position, const std::string& message)
       : DataError(fmt::format("position {}: {}", position, message)) {}
 };
 
-/// What an expression is asked about.
+/// The document that an expression is evaluated on.
 struct ExpressionSubject {
   const nlohmann::json& document;  ///< an object
-  std::string_view text_field;     ///< this field of it is
-  std::string_view text;           ///< here
+  std::string_view text_field;     ///< the document's field with the text,
+  std::string_view text;           ///< which is not in `document` but here
 };
 
 struct ExpressionNode;
@@ -43,7 +44,7 @@ class Expression {
   /// @throws ExpressionError if the document's values are of kinds that the expression cannot take.
   bool holds(const ExpressionSubject& subject) const;
 
-  /// Each path it reads, by its steps; those that are indices are not in it, nor what follows them.
+  /// Returns each path that the expression reads, as its steps; a path ends before its first index.
   const std::vector<std::vector<std::string>>& paths() const { return paths_; }
 
  private:

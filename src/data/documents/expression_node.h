@@ -1,5 +1,5 @@
 #pragma once
-// The tree between the parser of expressions (expression_parser.cpp) and their evaluation (expression.cpp).
+// The syntax tree of expressions: expression_parser.cpp makes it, expression.cpp evaluates it.
 
 #include <memory>
 #include <string>
@@ -12,11 +12,11 @@ enum class ExpressionKind {
   kLiteral,
   kPath,
   kNegate,  // -a
-  kAdd,     // a + b, and so on
+  kAdd,     // a + b; the operators below likewise
   kSubtract,
   kMultiply,
   kDivide,
-  kEqual,  // a == b, and so on
+  kEqual,  // a == b; the comparisons below likewise
   kUnequal,
   kLess,
   kLessEqual,
@@ -26,11 +26,11 @@ enum class ExpressionKind {
   kNot,
   kAnd,
   kOr,
-  kMax,  // of lists
+  kMax,  // max of lists; the functions below likewise
   kMin,
   kSum,
   kMean,
-  kCount,  // count(list), or with a comparison whose left side is each element
+  kCount,  // count(list), or count(list comparison): the elements for which it holds
   kAny,
   kAll,
   kLength,  // len(text or spans)
@@ -41,11 +41,12 @@ enum class ExpressionKind {
 
 struct ExpressionNode {
   ExpressionKind kind = ExpressionKind::kLiteral;
-  size_t position = 0;  // in the expression, from 1
+  size_t position = 0;  // position in the expression, from 1
   std::vector<std::unique_ptr<ExpressionNode>> children;
   std::variant<bool, double, std::string> literal;
-  std::vector<std::variant<std::string, size_t>> steps;  // of a path
-  // count, any, all with a comparison: which one. Its left side is children[0]'s elements, its right side children[1].
+  std::vector<std::variant<std::string, size_t>> steps;  // steps of a path
+  // The comparison of count, any and all, if they have one. Its left side is the elements of children[0], its right
+  // side children[1].
   ExpressionKind comparison = ExpressionKind::kLiteral;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// The characters of an expression: what its grammar (expression_parser.cpp) takes them by.
+// The scanner of expressions, used by the grammar in expression_parser.cpp.
 
 #include <string>
 #include <string_view>
@@ -12,7 +12,7 @@ inline bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' &
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 inline bool is_name_char(char c) { return is_name_start(c) || is_digit(c); }
 
-/// Whatever is refused is refused with its position.
+/// Every error names its position.
 class ExpressionScanner {
  public:
   explicit ExpressionScanner(std::string_view text) : text_(text) {}
@@ -24,25 +24,25 @@ class ExpressionScanner {
 
   size_t here() const { return at_; }
   void go_back(size_t offset) { at_ = offset; }
-  /// 0 at the end.
+  /// Returns 0 at the end.
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   void skip() { ++at_; }
   bool at_end() const { return at_ >= text_.size(); }
   bool starts_with(std::string_view sign) const { return text_.substr(at_).starts_with(sign); }
   void skip_blanks();
 
-  /// Passes over blanks and `sign`, an operator, if that follows.
+  /// Skips blanks, and then `sign`, an operator, if that follows. Returns true if it did.
   bool take(std::string_view sign);
   void expect(std::string_view sign);
-  /// The same for a word, which must end there.
+  /// Does the same for a word, which must end there.
   bool take_word(std::string_view word);
-  /// Empty if none is here.
+  /// Returns empty if there is no name here.
   std::string take_name();
-  /// Both stand at its first character.
+  /// The scanner must be at the first character of the number or the string.
   double take_number();
   std::string take_string();
 
-  /// What is here, for messages.
+  /// Returns the text at the current position, for messages.
   std::string shown() const;
 
  private:

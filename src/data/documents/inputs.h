@@ -1,5 +1,5 @@
 #pragma once
-// Which files a command line names, and what kind each is.
+// Finds the files that a command line names, and the kind of each.
 
 #include <filesystem>
 #include <optional>
@@ -16,15 +16,16 @@ struct InputFormat {
   Compression compression = Compression::kNone;
 };
 
-/// By the name's end: .txt .md .jsonl .ndjson .json, each also with .gz or .zst after it, and .parquet; none for any
-/// other.
+/// Returns the format by the end of the name: .txt .md .jsonl .ndjson .json, each also followed by .gz or .zst, and
+/// .parquet; none for any other name.
 std::optional<InputFormat> input_format(const std::filesystem::path& file);
 
-/// The files that `inputs` name: files as they are, folders searched through, patterns (`*`, `?`, `[a-z]`, `**` for any
-/// depth) matched. Sorted by path, each once, so that the order depends on neither the shell nor the file system.
+/// Returns the files that `inputs` name: files as given, folders searched recursively, patterns (`*`, `?`, `[a-z]`,
+/// `**` for any depth) matched. They are sorted by path and each occurs once, so that the order depends on neither the
+/// shell nor the file system.
 ///
-/// Hidden files are passed over, in folders and by patterns. In a folder, files of an unknown kind are passed over with
-/// a warning that counts them; named one by one or by a pattern they are refused.
+/// Hidden files are skipped in folders and by patterns (wildcard.h). In a folder, files of an unknown kind are skipped
+/// with a warning that counts them; if they are named one by one or by a pattern, they are refused.
 /// @throws DataError for a missing file, a pattern or folder without files, an unknown kind of file.
 std::vector<std::filesystem::path> expand_inputs(const std::vector<std::string>& inputs);
 

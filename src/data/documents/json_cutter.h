@@ -1,9 +1,9 @@
 #pragma once
-// Where a JSON value ends, found without parsing it: by brackets and strings alone.
+// Finds the end of a JSON value without parsing it, by brackets and strings alone.
 
 namespace athanor {
 
-/// Fed with the bytes of a value one after another.
+/// Must be fed with the bytes of a value one after another.
 class JsonCutter {
  public:
   void feed(char byte) {
@@ -22,7 +22,7 @@ class JsonCutter {
     if (byte == '}' || byte == ']') --depth_;
   }
   bool in_string() const { return in_string_; }
-  /// No bracket is open, and no string.
+  /// True if no bracket and no string is open.
   bool balanced() const { return depth_ <= 0 && !in_string_; }
 
  private:

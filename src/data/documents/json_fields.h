@@ -1,5 +1,5 @@
 #pragma once
-// A few fields of a JSON row, without building the others.
+// Reads a few fields of a JSON row without building the others.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace athanor {
 
-/// The members of the object `row` whose names are in `names` (sorted); the last one of a name counts. What is no
-/// object gives an empty one.
-/// @param row  JSON that a parser has read already: here only what is wanted is looked at closely.
-/// @throws nlohmann::json::exception if a wanted member is no JSON after all.
+/// Returns the members of the object `row` whose names are in `names` (sorted); of equal names the last one counts. If
+/// `row` is not an object, the result is empty.
+/// @param row  JSON that a parser has already read: here only the wanted members are examined closely.
+/// @throws nlohmann::json::exception if a wanted member is not JSON after all.
 nlohmann::json read_json_fields(std::string_view row, const std::vector<std::string>& names);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// The one field of a JSON row that holds the document, without building the row.
+// Reads the one field of a JSON row that holds the document, without building the row.
 
 #include <cstddef>
 #include <string>
@@ -9,16 +9,17 @@ namespace athanor {
 
 struct JsonText {
   std::string text;
-  const char* cause = nullptr;  ///< a constant of document_error.h where there is no text
-  std::string message;          ///< then says why, on one line
-  size_t error_offset = 0;      ///< and where, in `json`
+  const char* cause = nullptr;  ///< if there is no text, a constant of document_error.h
+  std::string message;          ///< if there is no text, the reason, on one line
+  size_t error_offset = 0;      ///< if there is no text, the position of the error in `json`
 };
 
-/// The string that the object `json` has under `field`, or `json` itself if that is a string and `may_be_string`.
-/// `json` must be valid UTF-8. Never throws for what `json` holds.
+/// Returns the string that the object `json` has under `field`, or `json` itself if that is a string and
+/// `may_be_string`. `json` must be valid UTF-8. No content of `json` makes it throw.
 JsonText find_json_text(std::string_view json, const std::string& field, bool may_be_string);
 
-/// The same by a whole parser, without the fast way that usual rows take (json_scan.h): its oracle.
+/// Returns the same result by a complete parser, without the fast path for usual rows (json_scan.h), whose oracle it
+/// is.
 JsonText parse_json_text(std::string_view json, const std::string& field, bool may_be_string);
 
 }  // namespace athanor

@@ -9,8 +9,8 @@
 
 namespace athanor {
 
-/// Opens libathanor_parquet.so beside the program on first use.
-/// @throws DocumentError naming the file, with the remedy where this build has no such library.
+/// Opens a Parquet file. The first call loads libathanor_parquet.so, which is next to the program.
+/// @throws DocumentError naming the file, with the remedy if this build has no such library.
 std::unique_ptr<RecordSource> open_parquet_records(const std::filesystem::path& file, const DocumentOptions& options,
                                                    uint64_t max_record_bytes);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What one document is cut out as, and what cuts.
+// Records, each with one document, and the interface of their sources.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,16 +18,16 @@ struct AttributeRow {
 
 struct Record {
   std::string bytes;
-  uint64_t line = 1;          ///< where it starts, counted from 1; of a table the row
+  uint64_t line = 1;          ///< line where it starts, counted from 1; the row, if the file is a table
   uint64_t byte_in_line = 0;  ///< counted from 0
-  bool is_json = false;       ///< else it is the document's text itself
-  bool in_array = false;      ///< an element of a JSON array, which may be a plain string
-  bool is_row = false;        ///< of a table: then `bytes` is the text, and
-  bool is_null = false;       ///< this says that there is none
+  bool is_json = false;       ///< true: `bytes` is JSON; false: it is the document's text
+  bool in_array = false;      ///< element of a JSON array, which may be a plain string
+  bool is_row = false;        ///< row of a table: `bytes` is the text
+  bool is_null = false;       ///< row of a table without text
   std::string fields;         ///< other fields of a table's row that a selection reads: a JSON object, or empty
   std::vector<AttributeRow> attributes;  ///< one from each attribute file of the selection
 
-  /// What it holds, for bounding memory.
+  /// Bytes that the record holds, for bounding memory.
   size_t num_bytes() const {
     size_t total = sizeof(Record) + bytes.size() + fields.size();
     for (const auto& row : attributes) total += sizeof(AttributeRow) + row.bytes.size();
@@ -35,11 +35,11 @@ struct Record {
   }
 };
 
-/// One file's records in order. After an error or the end it is not asked again.
+/// One file's records in order. After an error or the end, next() must not be called again.
 class RecordSource {
  public:
   virtual ~RecordSource() = default;
-  /// `record` is empty before. @return false at the end. @throws DataError.
+  /// `record` must be empty. @return false at the end. @throws DataError.
   virtual bool next(Record& record) = 0;
   /// Bytes of the file consumed so far, for progress.
   virtual uint64_t file_position() const = 0;

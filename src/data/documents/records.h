@@ -1,7 +1,7 @@
 #pragma once
-// A file cut into what holds one document each, not yet parsed: lines, the values of a JSON file, or the whole file.
+// Cuts a file into records of one document each, not yet parsed: lines, the values of a JSON file, or the whole file.
 //
-// Cutting is cheap and has to be done in order; parsing (documents.h) is dear and can be done anywhere.
+// Cutting is cheap and must be done in order; parsing (documents.h) is expensive and can be done in any order.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,15 +14,16 @@
 
 namespace athanor {
 
-/// A document larger than this is refused: what a decompressor makes of a damaged or hostile file must have an end.
+/// A document larger than this is refused: the output of a decompressor for a damaged or hostile file must have a
+/// bound.
 inline constexpr uint64_t kMaxDocumentBytes = uint64_t{1} << 32;
 
-/// Reads one file from its beginning to its end, holding no more than one record at a time.
+/// Reads one file from its beginning to its end and holds at most one record at a time.
 ///
-/// .txt and .md are one record. .jsonl has one in each line that is not blank. A .json file may be lines as well, or
-/// one array of documents, or objects spread over lines; its beginning tells which. .parquet has one in each row, and
-/// rows of attributes are read beside the documents where the options select by them. What stands where depends on the
-/// files alone.
+/// A .txt or .md file is one record. .jsonl has one record in each line that is not blank. A .json file may consist of
+/// lines as well, or of one array of documents, or of objects that span lines; its beginning decides. .parquet has one
+/// record in each row. If the options select by attributes, their rows are read along with the documents. The records
+/// depend on the files alone.
 class RecordReader {
  public:
   RecordReader(const std::filesystem::path& file, const DocumentOptions& options,
@@ -31,10 +32,10 @@ class RecordReader {
       : RecordReader(file, DocumentOptions{}, max_record_bytes) {}
 
   /// @return false at the end.
-  /// @throws DocumentError where the file as such is at fault; it is over then, and next() answers false.
+  /// @throws DocumentError if the file as a whole is at fault; from then on next() returns false.
   bool next(Record& record);
 
-  /// Bytes of the file itself consumed so far, for progress.
+  /// Bytes of the file itself (compressed) consumed so far, for progress.
   uint64_t file_position() const { return source_->file_position(); }
 
  private:
@@ -42,7 +43,7 @@ class RecordReader {
   bool over_ = false;
 };
 
-/// Reads a compressed file through for nothing but its checksums.
+/// Reads a compressed file to its end, only to check its checksums.
 /// @throws DocumentError if it is damaged or cut off.
 void check_compression(const std::filesystem::path& file);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Which documents are kept: conditions on their own fields and on Dolma's attributes.
+// Selects the documents to keep, by conditions on their fields and on Dolma's attributes.
 
 #include <atomic>
 #include <memory>
@@ -17,22 +17,23 @@ namespace athanor {
 /// A document is kept if every `keep` holds and no `drop` does. Thread-safe.
 class Selection {
  public:
-  /// @throws ConfigError naming flag, expression and position; attributes that nothing asks for are refused too.
+  /// @throws ConfigError naming flag, expression and position; also for attributes that no expression uses.
   explicit Selection(SelectionOptions options);
 
   const SelectionOptions& options() const { return options_; }
 
-  /// Judges the document in `record`, whose text is `text`, of `file`.
-  /// @return empty if it is kept; else what dropped it: "dropped by --drop EXPRESSION", which lives as long as this.
-  /// @throws DataError if the attributes belong to another document; DocumentError if a row cannot be read, or holds
-  ///         what an expression cannot take. Both name file and line.
+  /// Judges the document in `record` of `file`, whose text is `text`.
+  /// @return empty if the document is kept; else the condition that dropped it: "dropped by --drop EXPRESSION", which
+  ///         lives as long as this object.
+  /// @throws DataError if the attributes belong to another document; DocumentError if a row cannot be read, or has a
+  ///         value that an expression cannot take. Both name file and line.
   std::string_view judge(const Record& record, std::string_view text, const std::filesystem::path& file,
                          const std::string& text_field) const;
 
-  /// The dotted paths of what tables have to read beside their text.
+  /// Returns the dotted paths of the fields that must be read from tables in addition to the text.
   std::vector<std::string> scalar_paths(const std::string& text_field) const;
 
-  /// Paths that no document had, once some were judged: most likely mistyped.
+  /// Returns the paths that no document had, if any document was judged: most likely they are mistyped.
   std::vector<std::string> paths_never_found() const;
 
  private:
@@ -54,11 +55,11 @@ class Selection {
   SelectionOptions options_;
   std::vector<Filter> filters_;
   std::vector<SeenPath> paths_;
-  std::vector<std::string> fields_;  // of the document's row that are read
+  std::vector<std::string> fields_;  // fields of the document's row that are read
   mutable std::atomic<bool> any_judged_ = false;
 };
 
-/// Null if `options` selects nothing.
+/// Returns null if `options` selects nothing.
 std::shared_ptr<const Selection> make_selection(SelectionOptions options);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// Which documents are kept, as it is typed and recorded.
+// The selection of documents as it is typed and recorded.
 
 #include <string>
 #include <vector>
@@ -7,7 +7,7 @@
 namespace athanor {
 
 struct SelectionOptions {
-  std::vector<std::string> attributes;  ///< names of folders beside "documents" (attribute_records.h)
+  std::vector<std::string> attributes;  ///< names of folders in the folder "attributes" (attribute_records.h)
   std::vector<std::string> keep, drop;  ///< expressions (expression.h)
   bool empty() const { return attributes.empty() && keep.empty() && drop.empty(); }
   bool operator==(const SelectionOptions&) const = default;

@@ -1,5 +1,5 @@
 #pragma once
-// Patterns over paths, as a shell with `**` understands them.
+// Patterns of paths as in a shell that knows `**`.
 
 #include <filesystem>
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace athanor {
 
-/// Does `pattern` hold one of `*`, `?`, `[`?
+/// True if `pattern` contains one of `*`, `?`, `[`.
 bool has_wildcard(const std::string& pattern);
 
-/// Existing paths that match, unsorted. Within a name `*`, `?` and `[...]` ([!...] negated) stand for characters; `**`
-/// as a whole name stands for any number of folders, none included. Names that start with a dot match only a pattern
-/// that does so too.
+/// Returns the existing paths that match, unsorted. Within a name `*`, `?` and `[...]` ([!...] negated) match
+/// characters; `**` as a whole name matches any number of folders, including none. Names that begin with a dot match
+/// only a pattern that begins with a dot too.
 std::vector<std::filesystem::path> match_paths(const std::string& pattern);
 
 }  // namespace athanor

@@ -1,6 +1,6 @@
 #pragma once
-// Rows that wait on disk, sorted by the bucket that they go to. Each bucket is a file, appended to through a buffer and
-// read from beginning to end.
+// Rows on disk, sorted by their bucket. Each bucket is a file that is appended to through a buffer and read
+// sequentially.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace athanor {
 
 class BucketFiles {
  public:
-  /// @param buffer_bytes  of each bucket; at least a row and its number.
+  /// @param buffer_bytes  size of each bucket's buffer; at least a row and its number.
   BucketFiles(std::filesystem::path folder, int64_t row_bytes, uint64_t buffer_bytes);
 
-  /// Begins with buckets [first, first + count), empty; earlier files of theirs are overwritten.
+  /// Begins a pass over buckets [first, first + count), which are empty; their earlier files are overwritten.
   void begin(int64_t first, int64_t count);
-  /// One of them gets the row. @throws IoError
+  /// Appends the row to one of these buckets. @throws IoError
   void append(int64_t bucket, int64_t row, const std::byte* bytes);
-  /// All rows are on disk, and the buffers' memory is given back. @throws IoError
+  /// Waits until all rows are on disk, and frees the buffers. @throws IoError
   void finish();
 
-  /// Calls `take` with each row of the bucket, in the order of their coming. Memory: about a MiB.
-  /// @return how many there were. @throws IoError
+  /// Calls `take` with each row of the bucket, in the order in which they were appended. Memory: about a MiB.
+  /// @return the number of rows. @throws IoError
   int64_t read(int64_t bucket, const std::function<void(int64_t row, const std::byte* bytes)>& take) const;
   void remove(int64_t bucket) const;
 
@@ -36,8 +36,8 @@ class BucketFiles {
   size_t row_bytes_, buffer_bytes_;
   int64_t first_ = 0;
   std::vector<std::byte> buffers_;
-  std::vector<size_t> filled_;     // of each buffer
-  std::vector<uint64_t> written_;  // to each file
+  std::vector<size_t> filled_;     // bytes in each buffer
+  std::vector<uint64_t> written_;  // bytes in each file
 };
 
 }  // namespace athanor

@@ -1,6 +1,6 @@
 #pragma once
-// The last step of preparing: what lies in the partial folder becomes what `out` holds, in one step that a crash cannot
-// halve.
+// The last step of preparing: moves the content of the partial folder to `out`, in one step that a crash cannot leave
+// half done.
 
 #include <filesystem>
 #include <optional>
@@ -12,14 +12,14 @@
 
 namespace athanor {
 
-/// Puts a new folder in the place of `out`, or the new files beside those that are there; then the partial folder goes.
-/// With files that are added, the manifest changes last: until then they are not part of the data.
-/// @throws IoError; what was in `out` is then still there.
+/// Puts a new folder in the place of `out`, or the new files next to the present ones; then removes the partial folder.
+/// If files are added, the manifest changes last: until then the new files are not part of the data.
+/// @throws IoError; the data in `out` are then still there.
 void commit_finished(const std::filesystem::path& out, PartialFolder& partial, const DataManifest& manifest,
                      const PrepareJob& job, PrepareJournal& journal);
 
-/// If an earlier run was ended just after or in the midst of its commit, finishes that.
-/// @return what is in `out` then; none if there is no such run.
+/// Finishes the commit of an earlier call that ended just after or during its commit.
+/// @return the manifest that is then in `out`; none if there is no such call.
 std::optional<DataManifest> finish_committed(const std::filesystem::path& out, PartialFolder& partial);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// A file of JSON lines that says what a long piece of work has done so far, so that a killed one goes on from there.
+// A journal: a file of JSON lines that records the progress of long work, so that the work can continue after a kill.
 
 #include <cstdint>
 #include <filesystem>
@@ -12,21 +12,20 @@
 
 namespace athanor {
 
-/// Each line has its own checksum: what a kill or a crash of the machine left of the last lines is told from what is
-/// whole.
+/// Each line has a checksum, which tells whole lines from those that a kill or a crash of the machine damaged.
 class Journal {
  public:
-  /// Called with each whole line and its number. False: the line is to be dropped.
+  /// Called with each whole line. Returns false if the line is to be dropped.
   using Visit = std::function<bool(const nlohmann::json&)>;
 
-  /// Visits the lines up to the first that is torn or damaged. Returns whether all there was is whole and was kept.
-  /// A file that is not there has no lines. Memory: one line.
+  /// Visits the lines up to the first that is torn or damaged. Returns true if every line is whole and was kept. A file
+  /// that does not exist has no lines. Memory: one line.
   static bool read(const std::filesystem::path& path, const Visit& visit);
 
-  /// Rewrites `path` with nothing but the lines that `keep` keeps.
+  /// Rewrites `path` with only the lines for which `keep` returns true, up to the first that is torn or damaged.
   static void rewrite(const std::filesystem::path& path, const Visit& keep);
 
-  /// Opens or creates `path`, whose lines must be whole, to append to it. @throws IoError
+  /// Opens or creates `path` to append to it; its lines must be whole. @throws IoError
   explicit Journal(const std::filesystem::path& path) : file_(path) {}
 
   /// Hands a line to the kernel, so that it outlives this process. @throws IoError

@@ -1,6 +1,6 @@
 #pragma once
-// How much of --memory each part of preparing may take. All of the process counts: what the kernel calls its resident
-// memory, the tokenizer and the program itself included.
+// Divides --memory among the parts of preparing. The limit is for the whole process: its resident memory as the kernel
+// reports it, the tokenizer and the program itself included.
 
 #include <cstdint>
 #include <string>
@@ -9,25 +9,25 @@ namespace athanor {
 
 struct MemoryBudget {
   uint64_t total = 0;
-  int num_threads = 1;  ///< as many as asked for, or fewer where they would not fit
+  int num_threads = 1;  ///< the number requested, or fewer if they would not fit
   uint64_t max_document_bytes = 0;
-  uint64_t shared_document_bytes = 0;  ///< only one larger than this is turned into tokens at a time
+  uint64_t shared_document_bytes = 0;  ///< documents larger than this are tokenized one at a time
 
-  /// What gathering may take, once tokenizing is over and its memory given back.
+  /// Bytes that gathering may take. Called after tokenizing, it first gives free memory back to the system.
   uint64_t for_gathering() const;
-  /// What to do about a document that is too large.
+  /// Advice in the error about a document that is too large.
   std::string large_document_remedy() const;
 };
 
 struct MemoryNeeds {
-  uint64_t asked = 0;  ///< 0: half of what is available now
+  uint64_t asked = 0;  ///< 0: the memory already in use plus half of what is available
   int num_threads = 1;
   uint64_t chunk_bytes = 0;
-  uint64_t table_bytes = 0;       ///< of the table of chunks
-  bool by_sentencepiece = false;  ///< whose library takes far more for a document than ours
+  uint64_t table_bytes = 0;       ///< of the token stream's table of chunks
+  bool by_sentencepiece = false;  ///< libsentencepiece takes far more memory per document than Athanor's tokenizers
 };
 
-/// Call it once the tokenizer is loaded and the inputs are listed: these count as they are.
+/// Must be called after the tokenizer is loaded and the inputs are listed, because it counts the memory that they take.
 /// @throws ConfigError with the number that is needed.
 MemoryBudget plan_memory(const MemoryNeeds& needs);
 

@@ -1,5 +1,5 @@
 #pragma once
-// A loop whose rounds several threads share.
+// A loop whose iterations several threads share.
 
 #include <algorithm>
 #include <atomic>
@@ -11,7 +11,8 @@
 
 namespace athanor {
 
-/// Calls work(0) ... work(count - 1), begun in this order; throws the first error that came.
+/// Calls work(0) ... work(count - 1), started in this order. After an error no further call starts, and the first error
+/// is thrown.
 template <class Work>
 void parallel_for(int num_threads, int64_t count, Work work) {
   std::atomic<int64_t> next = 0;

@@ -1,18 +1,20 @@
 #pragma once
-// Where data lies while it is prepared: <out>.partial beside the folder that it becomes. It outlives a killed run, so
-// that the next one goes on with it, and belongs to one process at a time.
+// The folder in which data is prepared: <out>.partial, next to the folder that it becomes. It survives a killed call of
+// prepare, so that the next call can continue, and it belongs to one process at a time.
 
 #include <filesystem>
 
 namespace athanor {
 
-/// <out>.partial/data is what becomes `out`; all else in it is for going on.
+/// <out>.partial/data becomes `out`; everything else in the folder is needed only to continue.
 class PartialFolder {
  public:
-  /// Makes or finds the folder and locks it (flock: it ends with the process, whatever ends that).
-  /// @throws ConfigError naming the process that has it, or if it holds something that is not ours; IoError.
+  /// Creates or finds the folder and locks it (by flock: the lock is released however the process ends). If the file
+  /// system cannot lock, it logs a warning instead.
+  /// @throws ConfigError naming the process that holds the folder, or if it contains something that prepare did not
+  ///         make; IoError.
   explicit PartialFolder(const std::filesystem::path& out);
-  /// Removes the folder, unless it is to be kept.
+  /// Removes the folder, unless keep() has set that it remains.
   ~PartialFolder();
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;
@@ -21,14 +23,15 @@ class PartialFolder {
   std::filesystem::path data() const { return path_ / "data"; }
   std::filesystem::path journal() const { return path_ / "journal"; }
 
-  /// Whether the folder stays when this object goes.
+  /// Sets whether the folder remains when this object is destroyed.
   void keep(bool kept = true) { kept_ = kept; }
-  /// Empties it: the next run starts over.
+  /// Empties the folder except for its lock: preparing starts over.
   void clear();
-  /// It has served. @throws IoError
+  /// Removes the folder. @throws IoError
   void remove();
 
-  /// `out` as a name that ".partial" can follow, its link followed, so that both lie on one file system.
+  /// Returns `out` as a name that ".partial" can be appended to, with a symbolic link resolved, so that both folders
+  /// are on one file system.
   static std::filesystem::path resolve(const std::filesystem::path& out);
 
  private:

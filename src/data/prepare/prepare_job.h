@@ -1,5 +1,6 @@
 #pragma once
-// What a run of prepare is to do, once its options are checked: with which tokenizer, to which files, after what.
+// The work of one call of prepare after its options have been checked: the tokenizer, the files, and the data to which
+// they are added.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -16,18 +17,18 @@ namespace athanor {
 struct PrepareJob {
   Tokenizer tokenizer;
   DocumentOptions documents;
-  DataManifest manifest;         ///< what is in the folder already (nothing, unless files are added) and how it is made
-  std::vector<InputFile> files;  ///< new ones, in their order
-  std::vector<uint32_t> first_tokens;  ///< the remainder of what is there: the stream begins with them
-  std::string base_hash;               ///< of the manifest that is added to; empty for a new folder
+  DataManifest manifest;  ///< describes the data already in the folder (none, unless files are added) and the settings
+  std::vector<InputFile> files;        ///< new files, in their order
+  std::vector<uint32_t> first_tokens;  ///< remainder of the data already there: the stream begins with it
+  std::string base_hash;               ///< hash of the manifest that is added to; empty for a new folder
 
   bool adds() const { return !base_hash.empty(); }
-  /// All that decides the bytes of the result but the inputs, each under the name of its flag: an unfinished run is
-  /// gone on with only if it had the same.
+  /// Returns all settings that determine the bytes of the result, except the inputs, each under the name of its flag:
+  /// unfinished work is continued only with equal settings.
   nlohmann::json key(uint64_t chunk_bytes) const;
 };
 
-/// @throws ConfigError, DataError, IoError.
+/// Checks the options and plans the work. @throws ConfigError, DataError, IoError.
 PrepareJob plan_job(const PrepareOptions& options);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// The files that prepared instances lie in: which rows each has, and the writing of one of them, piece by piece.
+// The shards: the files of prepared instances, the rows in each, and the piecewise writing of one.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,31 +12,31 @@
 
 namespace athanor {
 
-/// A shard and the rows it holds, of all rows that are written.
+/// A shard and its rows, counted among all rows that are written.
 struct ShardPlace {
   std::string file;
   int64_t first_row = 0, num_rows = 0;
 };
 
-/// The form of all shards of a folder.
+/// The format of all shards of a folder.
 struct ShardForm {
   int64_t seq_len = 0;
   int item_bytes = 2;
-  uint64_t shard_bytes = 0;  ///< no shard is larger, unless one instance is
+  uint64_t shard_bytes = 0;  ///< no shard is larger, unless a single instance is
   int64_t row_bytes() const { return seq_len * item_bytes; }
 };
 
-/// Cuts rows [first_row, first_row + count) into shards "<split>-<first_number>.npy" and so on.
+/// Divides rows [first_row, first_row + count) among shards "<split>-<first_number>.npy" and so on.
 std::vector<ShardPlace> place_shards(const std::string& split, int64_t first_row, int64_t count, int64_t first_number,
                                      const ShardForm& form);
 
-/// A shard that is being written. It is there, whole and on disk, after commit(), else not at all.
+/// A shard that is being written. After commit() it exists, complete and on disk; without commit() it does not exist.
 class ShardWriter {
  public:
   ShardWriter(const std::filesystem::path& folder, const ShardPlace& place, const ShardForm& form);
-  /// The next rows. @throws IoError
+  /// Writes the next rows. @throws IoError
   void write(const std::byte* rows, size_t num_bytes);
-  /// @return the file's hash. @throws IoError
+  /// Completes the file. @return its hash. @throws IoError
   std::string commit();
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Which chunks of the input files are tokens already: by an earlier run, or by this one.
+// Keeps track of the chunks of the input files that have been tokenized, by an earlier call of prepare or by this one.
 
 #include <atomic>
 #include <cstdint>
@@ -14,30 +14,30 @@
 
 namespace athanor {
 
-/// Writes tokens to the stream and then says so in the journal. Thread-safe but for the constructor.
+/// Writes tokens to the stream and then records them in the journal. Thread-safe except for the constructor.
 class TokenLedger {
  public:
-  /// Takes over what the journal knows of the files that are still the same. File i of the list is file i + 1 of the
-  /// stream; its file 0 is for tokens that stand before all.
+  /// Takes over the journal's entries about files that have not changed. File i of the list is file i + 1 of the
+  /// stream; file 0 of the stream is for tokens that precede all files.
   TokenLedger(std::vector<InputFile> files, TokenStream& stream, PrepareJournal& journal);
 
   const std::vector<InputFile>& files() const { return files_; }
   bool file_finished(size_t file) const { return states_[file].finished; }
   bool chunk_done(size_t file, uint32_t chunk) const;
-  /// Before the first chunk of a file that is not finished. @throws IoError
+  /// Must be called before the first chunk of a file that is not finished. @throws IoError
   void begin_file(size_t file);
   /// @throws IoError
   void add_chunk(size_t file, uint32_t chunk, std::span<const uint32_t> tokens, DocumentCounts counts);
-  /// @throws DataError if the file is not what it was when the run began.
+  /// @throws DataError if the file has changed since the call of prepare began.
   void end_file(size_t file, uint32_t num_chunks);
   /// Waits for the disk. @throws IoError
   void sync();
 
-  /// One for each file, and of all files together.
+  /// Returns one entry per file; totals() has the sums over all files.
   std::vector<InputEntry> entries() const;
   DocumentCounts totals() const;
 
-  /// What was taken over.
+  /// The work that was taken over from the journal.
   size_t num_files_before() const { return num_files_before_; }
   int64_t text_bytes_before() const { return text_bytes_before_; }
 
@@ -45,7 +45,7 @@ class TokenLedger {
   struct FileState {
     DocumentCounts counts;
     std::string fingerprint;
-    std::vector<bool> done;  // chunks of an earlier run
+    std::vector<bool> done;  // chunks that an earlier call finished
     bool begun = false, finished = false;
   };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Files to tokens, by many threads: the first of the three steps of preparing.
+// Tokenizes files with many threads: the first of the three steps of preparing.
 
 #include <cstdint>
 #include <functional>
@@ -15,22 +15,22 @@ struct TokenizeOptions {
   DocumentOptions documents;
   uint32_t eos_id = 0;
   int num_threads = 1;
-  uint64_t chunk_bytes = uint64_t{1} << 19;  ///< what a thread takes at once: some 50 ms of work
+  uint64_t chunk_bytes = uint64_t{1} << 19;  ///< bytes that a thread takes at once: some 50 ms of work
   uint64_t max_document_bytes = kMaxDocumentBytes;
-  uint64_t shared_document_bytes = kMaxDocumentBytes;  ///< larger ones are turned into tokens one at a time
-  std::string large_document_remedy;                   ///< what is said of a document beyond that
-  std::function<bool()> stopping;                      ///< asked before each chunk: true ends the work early
+  uint64_t shared_document_bytes = kMaxDocumentBytes;  ///< larger documents are tokenized one at a time
+  std::string large_document_remedy;  ///< advice in the error about a document beyond max_document_bytes
+  std::function<bool()> stopping;     ///< called before each chunk; true ends the work early
 };
 
-/// Each file becomes one token array, its documents in order with `eos_id` after each; the arrays follow one another
-/// in the stream in the order of the files. An empty document is an `eos_id` alone. What the ledger has already is not
-/// done again: finished files stay closed, finished chunks are read over.
+/// Makes one token array of each file: its documents in order with `eos_id` after each. The arrays follow one another
+/// in the stream in the order of the files. An empty document is an `eos_id` alone. Work that the ledger already has is
+/// not repeated: finished files are not opened, and finished chunks are read but not tokenized.
 ///
-/// Any number of threads works on one file, since only cutting it into records is done in order. Memory is bounded by
-/// a few chunks, or documents where those are larger, for each thread. Where chunks end depends on the file alone.
+/// Any number of threads works on one file, since only cutting it into records must be done in order. For each thread,
+/// memory is bounded by a few chunks, or documents if those are larger. The ends of chunks depend on the file alone.
 /// @return false if it was stopped.
-/// @throws of all errors the one that stands first in the files, whatever the threads; DocumentError with file and
-///         line or byte, IoError.
+/// @throws the error that comes first in the files, whatever the number of threads: DocumentError with file and line or
+///         byte, IoError.
 bool tokenize_files(const Tokenizer& tokenizer, const TokenizeOptions& options, TokenLedger& ledger,
                     ProgressBar& progress);
 

@@ -1,8 +1,9 @@
 #pragma once
-// The model of a tokenizer.json: byte pair encoding of one word.
+// Byte pair encoding of one word, the model of a tokenizer.json.
 //
-// A word begins as one symbol for each byte or character (symbols.h). Of all neighbours that a merge joins, the merge
-// that comes first in the list wins, and of equal ones the leftmost; until none is left. Sennrich et al., ACL 2016.
+// A word begins as one symbol for each byte or character (symbols.h). Of all neighbouring symbols that a merge joins,
+// those are joined whose merge comes first in the list, the leftmost pair first, until no merge applies. Source:
+// Sennrich et al., ACL 2016.
 
 #include <cstdint>
 #include <memory>
@@ -20,16 +21,16 @@
 
 namespace athanor {
 
-/// What a merge makes of a pair of tokens; a lower rank goes first.
+/// The result of a merge of two tokens; merges of lower rank are applied first.
 struct Merge {
   uint32_t rank, id;
 };
 
-/// Merges by pair: open addressing, one cache line a look-up, and a filter before it.
+/// Merges by pair: a hash table with open addressing, one cache line per look-up, and a filter in front.
 class MergeTable {
  public:
   explicit MergeTable(size_t num_merges = 0);
-  /// The last merge of a pair counts.
+  /// Sets the merge of a pair; a later call replaces an earlier one.
   void set(uint32_t left, uint32_t right, Merge merge);
   const Merge* find(uint32_t left, uint32_t right) const {
     const uint64_t key = uint64_t{left} << 32 | right;
@@ -53,14 +54,15 @@ class MergeTable {
   std::vector<Slot> slots_;
   size_t mask_;
   int shift_;
-  // A bit for each of four times as many hashes: small enough to stay in the cache where the slots do not.
+  // One bit for each of four times as many hash values as there are slots, small enough to stay in cache if the slots
+  // do not.
   std::vector<uint64_t> filter_;
   int filter_shift_;
 };
 
 class Bpe {
  public:
-  /// What one thread needs to encode; belongs to one model.
+  /// Working memory of one thread; it belongs to one model.
   struct Scratch {
     struct Symbol {
       uint32_t id;
@@ -72,20 +74,21 @@ class Bpe {
     std::vector<uint32_t> ids;
   };
 
-  /// `plain`: no cache, no cuts, and merging that looks at all neighbours each time: the oracle of the fast ways.
+  /// `plain` selects no cache, no cuts, and a merge loop that examines all neighbours each time: the oracle of the fast
+  /// paths.
   /// @throws DataError by JSON path.
   static Bpe parse(const JsonNode& node, WordKind words, bool plain = false);
-  Bpe(Bpe&&) = default;  // a copy's views would look into the original
+  Bpe(Bpe&&) = default;  // not copyable: a copy's views would point into the original
   Bpe& operator=(Bpe&&) = default;
 
   /// Appends the ids of one word of the pre-tokenizer.
   /// @throws DataError if a character needs an unknown token that the vocabulary lacks.
   void encode(std::string_view word, Scratch& scratch, std::vector<uint32_t>& out) const;
 
-  /// Tokens as they stand in the file, by id; ids without one are empty.
+  /// Tokens by id, as the file spells them; ids without a token are empty.
   const std::vector<std::string>& tokens() const { return tokens_; }
   std::optional<uint32_t> token_to_id(std::string_view token) const;
-  /// How many tokens the vocabulary has, which is not more than the highest id + 1.
+  /// Number of tokens in the vocabulary, at most the highest id + 1.
   size_t num_tokens() const { return ids_.size(); }
 
  private:
@@ -104,12 +107,12 @@ class Bpe {
     size_t operator()(std::string_view token) const { return hash_u64(token); }
   };
   static constexpr uint32_t kNoToken = ~uint32_t{0};
-  // Up to here a look at all neighbours for each merge costs less than a heap.
+  // Up to this length, examining all neighbours for each merge costs less than a heap.
   static constexpr size_t kMaxShortWord = 64;
 
   std::vector<std::string> tokens_;
   std::unordered_map<std::string_view, uint32_t, TokenHash> ids_;  // views of tokens_
-  std::unordered_map<std::string, uint32_t> whole_words_;          // as words are spelled; only with ignore_merges
+  std::unordered_map<std::string, uint32_t> whole_words_;          // as words are spelled; used only with ignore_merges
   std::unique_ptr<const SymbolTable> symbols_;
   MergeTable merges_;
   CutPoints cuts_;

@@ -1,8 +1,8 @@
 #pragma once
-// Training of a byte-level BPE vocabulary: which pairs of tokens occur most often, joined one after the other.
+// Trains a byte-level BPE vocabulary: joins the most frequent pair of tokens, one pair after another.
 //
-// The result is that of `tokenizers`' BpeTrainer on the same words, merge for merge, so that either can check the
-// other. Sennrich et al., ACL 2016; GPT-2's words and bytes.
+// The result equals that of `tokenizers`' BpeTrainer on the same words, merge for merge, so that each can check the
+// other. Sources: Sennrich et al., ACL 2016; the words and bytes are GPT-2's.
 
 #include <cstdint>
 #include <string>
@@ -18,11 +18,12 @@ struct BpeTraining {
   uint64_t min_frequency = 2;                                // pairs that occur less often are not joined
 };
 
-/// @throws ConfigError: a vocabulary too small for the 256 bytes and the special tokens, a special token that is empty,
-///         repeated, not UTF-8 or the name of a byte.
+/// Checks the options.
+/// @throws ConfigError if the vocabulary is too small for the 256 bytes and the special tokens, or a special token is
+///         empty, repeated, not UTF-8 or the name of a byte.
 void check_bpe_training(const BpeTraining& training);
 
-/// How often each word of GPT-2's pattern occurs in the texts added.
+/// Counts of each word of GPT-2's pattern in the texts added.
 class WordCounts {
   struct Hash {
     using is_transparent = void;
@@ -40,8 +41,8 @@ class WordCounts {
   Map counts_;
 };
 
-/// The text of a tokenizer.json. Depends on nothing but the counts and `training`: the highest count goes first, of
-/// equal ones the pair with the lower ids.
+/// Trains the vocabulary and returns the text of its tokenizer.json. The result depends only on the counts and
+/// `training`: the pair with the highest count goes first, and of equal counts the pair with the lower ids.
 std::string train_bpe(const WordCounts& words, const BpeTraining& training);
 
 }  // namespace athanor

@@ -9,16 +9,17 @@
 namespace athanor {
 
 struct BpeVocabulary {
-  std::vector<std::string> tokens;  // by id, in the byte-level alphabet; special tokens first
+  std::vector<std::string> tokens;  // by id, in the byte-level alphabet; special tokens come first
   std::vector<std::string> special_tokens;
   std::vector<std::pair<uint32_t, uint32_t>> merges;  // by rank
 };
 
-/// GPT-2's words, no normalizer, so that decoding gives back every text; loads in `tokenizers` and `transformers`.
+/// Returns a tokenizer.json with GPT-2's words and no normalizer, so that decoding restores every text; `tokenizers`
+/// and `transformers` can load it.
 std::string tokenizer_json(const BpeVocabulary& vocabulary);
 
-/// The same around the two long parts, which are JSON already: the object `vocab` and the array `merges`.
-/// @param special_tokens  id and text of each.
+/// Returns the same file around its two long parts, which are given as JSON: the object `vocab` and the array `merges`.
+/// @param special_tokens  id and text of each special token.
 std::string gpt2_kind_of_json(const std::vector<std::pair<uint32_t, std::string>>& special_tokens,
                               const std::string& vocab, const std::string& merges);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the patterns of tokenizers ask of a character, as eight bits.
+// The properties of a character that the patterns of tokenizers test, as eight bits.
 
 #include <array>
 #include <cstdint>
@@ -20,16 +20,16 @@ inline constexpr uint8_t kSmall = 128;   // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
 /// The kinds of all code points, as the patterns of `tokenizers` see them.
 class CharKinds {
  public:
-  /// Made at the first call (some milliseconds), shared by all threads.
+  /// Created at the first call (in some milliseconds) and shared by all threads.
   static const CharKinds& get();
 
   uint8_t of(uint32_t code_point) const { return kinds_[code_point]; }
-  /// Of a byte below 0x80; others have no kind.
+  /// Returns the kinds of a byte below 0x80; other bytes have none.
   uint8_t of_byte(unsigned char byte) const { return bytes_[byte]; }
 
  private:
   CharKinds();
-  std::array<uint8_t, 0x110000> kinds_{};  // text touches few of its lines
+  std::array<uint8_t, 0x110000> kinds_{};  // usual text touches only a few cache lines of it
   std::array<uint8_t, 256> bytes_{};
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Pre-tokenizers that look at one character at a time: Digits, Punctuation, Whitespace and their like.
+// Pre-tokenizers that examine one character at a time: Digits, Punctuation, Whitespace and similar ones.
 
 #include <memory>
 #include <string>
@@ -12,7 +12,7 @@ namespace athanor {
 inline constexpr std::string_view kCharacterSplitKinds =
     "Digits, Punctuation, Whitespace, WhitespaceSplit, CharDelimiterSplit, BertPreTokenizer, FixedLength";
 
-/// The splitter of kind `type`, or null if it is none of these.
+/// Returns the splitter of kind `type`, or null if it is none of these.
 /// @throws DataError by JSON path.
 std::shared_ptr<const Splitter> parse_character_split(const std::string& type, const JsonNode& node);
 

@@ -1,9 +1,10 @@
 #pragma once
-// Where a long word of characters may be cut without a change of its ids: between two characters that no merge joins.
+// Finds where a long word of characters may be cut without a change of its ids: between two characters that no merge
+// joins.
 //
-// A Llama-2 file has no pre-tokenizer, so that a whole document is one word. But what merges do on one side of a border
-// that none of them crosses does not depend on the other side. A merge (l, r) crosses only between the last character
-// of l and the first of r, since what has become l was spelled like l. So the borders are known from the merges.
+// A Llama-2 file has no pre-tokenizer, so a whole document is one word. But what merges do on one side of a border that
+// none of them crosses does not depend on the other side. A merge (l, r) crosses only between the last character of l
+// and the first of r, because the symbols that became l were spelled like l. So the merges determine the borders.
 
 #include <array>
 #include <bitset>
@@ -18,19 +19,21 @@ namespace athanor {
 
 class CutPoints {
  public:
-  /// The last and the first character of what a merge joins.
+  /// The characters at which a merge joins: the last of its left token and the first of its right token.
   struct Border {
     uint32_t left, right;
   };
 
-  /// Cuts nowhere.
+  /// An object that never cuts.
   CutPoints() = default;
-  /// `symbols` is of characters, has no affixes, and outlives this. `bytes_merge`: whether a merge takes a byte token.
+  /// @param symbols      has characters and no affixes, and outlives this object.
+  /// @param crossed      the borders that merges cross.
+  /// @param bytes_merge  true if some merge takes a byte token.
   CutPoints(const SymbolTable& symbols, const std::vector<Border>& crossed, bool bytes_merge);
 
   bool any() const { return symbols_ != nullptr; }
 
-  /// The end of the part of `word` that begins at `begin`, which is less than word.size().
+  /// Returns the end of the part of `word` that begins at `begin`, which is less than word.size().
   size_t next(std::string_view word, size_t begin) const {
     auto [left, length] = decode_utf8(&word[begin]);
     for (size_t at = begin + length; at < word.size(); at += length) {
@@ -63,7 +66,7 @@ class CutPoints {
   const SymbolTable* symbols_ = nullptr;
   bool bytes_merge_ = true;
   int shift_ = 0;
-  std::vector<uint64_t> crossed_;  // by hash: a bit that two borders share costs a cut, never an id
+  std::vector<uint64_t> crossed_;  // by hash: two borders that share a bit cost a possible cut but never change an id
   std::bitset<kAscii * kAscii> ascii_;
 };
 

@@ -1,16 +1,17 @@
 #pragma once
-// GPT-2's way to cut text into words, by hand: several times the speed of the pattern, which the tests hold it against.
+// Cuts text into words as GPT-2 does, with a hand-written scanner several times as fast as the pattern, with which the
+// tests compare it.
 
 #include <cstddef>
 #include <string_view>
 
 namespace athanor {
 
-/// What next_gpt2_word computes.
+/// The pattern that gpt2_word_end implements.
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// Where the word that begins at `begin` ends. `text` is well-formed UTF-8 and `begin` < text.size().
+/// Returns the end of the word that begins at `begin`. `text` is well-formed UTF-8 and `begin` < text.size().
 size_t gpt2_word_end(std::string_view text, size_t begin);
 
 }  // namespace athanor

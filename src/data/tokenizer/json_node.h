@@ -1,5 +1,5 @@
 #pragma once
-// A value inside a JSON file that knows its file and path, so that every complaint names both.
+// A value inside a JSON file that knows its file and path, so that every error message names both.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -28,28 +28,28 @@ class JsonNode {
   bool is_string() const;
   bool is_array() const;
 
-  /// A key that must be there.
+  /// Returns the value of a key that must exist.
   JsonNode at(const std::string& key) const;
-  /// A key that may be missing; null counts as missing.
+  /// Returns the value of a key that may be missing; null counts as missing.
   std::optional<JsonNode> find(const std::string& key) const;
-  /// Array elements, in order.
+  /// Returns the array elements in order.
   std::vector<JsonNode> elements() const;
   JsonNode element(const nlohmann::json& value, size_t index) const;
-  /// A member of this object, known already (for loops over large objects).
+  /// Returns the node of a member of this object that the caller has already looked up (for loops over large objects).
   JsonNode member(const nlohmann::json& value, const std::string& key) const;
 
   const std::string& as_string() const;
   bool as_bool() const;
-  /// An integer in [0, limit).
+  /// Returns an integer in [0, limit).
   uint64_t as_unsigned(uint64_t limit) const;
   void must_be_object() const;
   void must_be_array() const;
 
-  /// The value of `key`, or what stands for it when it is missing or null.
+  /// Returns the value of `key`, or `otherwise` if it is missing or null.
   std::string string_or(const std::string& key, const std::string& otherwise) const;
   bool bool_or(const std::string& key, bool otherwise) const;
 
-  /// "<file>: <path>: <message>".
+  /// Returns "<file>: <path>: <message>".
   std::string located(const std::string& message) const;
 
  private:
@@ -60,7 +60,7 @@ class JsonNode {
   std::string path_;
 };
 
-/// @throws DataError with the byte at which `text` stops being JSON.
+/// Parses `text`. @throws DataError with the byte at which `text` stops being JSON.
 nlohmann::json parse_json(std::string_view text, const std::string& file);
 
 }  // namespace athanor

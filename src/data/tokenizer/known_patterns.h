@@ -1,5 +1,5 @@
 #pragma once
-// Patterns of published tokenizers that are cut by hand, some twenty times as fast as a regex engine does it.
+// Patterns of published tokenizers with hand-written scanners, some twenty times as fast as a regex engine.
 
 #include <span>
 #include <string_view>
@@ -10,15 +10,15 @@ namespace athanor {
 
 struct KnownPattern {
   std::string_view name, pattern;
-  /// Hands the matches of the pattern and the gaps between them to the sink, in order and none of them empty.
+  /// Passes the matches of the pattern and the gaps between them to the sink, in order and none of them empty.
   void (*cut)(std::string_view text, WordSink sink);
-  bool leaves_gaps;  ///< there is text that it does not match
+  bool leaves_gaps;  ///< true if the pattern leaves some text unmatched
 };
 
-/// The pattern with exactly this text, or nullptr.
+/// Returns the pattern with exactly this text, or nullptr.
 const KnownPattern* find_known_pattern(std::string_view pattern);
 
-/// For tests.
+/// Returns all known patterns, for tests.
 std::span<const KnownPattern> known_patterns();
 
 }  // namespace athanor

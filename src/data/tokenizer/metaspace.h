@@ -1,5 +1,5 @@
 #pragma once
-// Metaspace: spaces are shown as ▁, and a word has its space in front. As a pre-tokenizer and as a decoder.
+// Metaspace, as a pre-tokenizer and as a decoder: spaces are written as ▁, and a word has its space in front.
 
 #include <memory>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// The normalizer of a tokenizer.json: what is done to the text before it is cut.
+// The normalizer of a tokenizer.json: it changes the text before it is cut into words.
 
 #include <memory>
 #include <optional>
@@ -16,25 +16,25 @@ namespace athanor {
 class NormalizerStep {
  public:
   virtual ~NormalizerStep() = default;
-  /// `text` itself where nothing changes, otherwise a view of `storage` (which `text` is not in). `text` is well-formed
-  /// UTF-8 and not empty.
+  /// Returns `text` itself if nothing changes, otherwise a view of `storage` (in which `text` must not be). `text` is
+  /// well-formed UTF-8 and not empty.
   virtual std::string_view apply(std::string_view text, RegexScratch& scratch, std::string& storage) const = 0;
 };
 
 class Normalizer {
  public:
-  /// What one thread needs; what apply returned may lie in it.
+  /// Working memory of one thread; the result of apply() may be in it.
   struct Scratch {
     std::string storage[2];
   };
 
-  /// Does nothing.
+  /// Changes nothing.
   Normalizer() = default;
 
   /// @throws DataError naming a kind that is not known, by its path.
   static Normalizer parse(const std::optional<JsonNode>& node);
 
-  /// `text` itself where nothing changes, otherwise a view of `scratch`. `text` is well-formed UTF-8.
+  /// Returns `text` itself if nothing changes, otherwise a view of `scratch`. `text` is well-formed UTF-8.
   /// @throws DataError if the text grows beyond max_normalized_bytes.
   std::string_view apply(std::string_view text, RegexScratch& regex, Scratch& scratch) const;
 
@@ -42,8 +42,8 @@ class Normalizer {
   std::vector<std::shared_ptr<const NormalizerStep>> steps_;
 };
 
-/// How long a text may become: 64 MiB and 16 times its size, so that a file whose rules make a gigabyte of a line is
-/// refused and not obeyed. No Unicode form makes more than 11 times of a text.
+/// Bytes that a text may grow to: 64 MiB plus 16 times its size, so that a file whose rules turn a line into a gigabyte
+/// is refused and not obeyed. No Unicode form multiplies the size of a text by more than 11.
 constexpr size_t max_normalized_bytes(size_t text_bytes) { return (size_t{64} << 20) + 16 * text_bytes; }
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// The kinds of normalizer that are known.
+// The kinds of normalizer that are supported.
 
 #include <memory>
 #include <string>
@@ -14,11 +14,11 @@ inline constexpr std::string_view kNormalizerKinds =
     "NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Prepend, Replace, ByteLevel, Nmt, BertNormalizer, Sequence "
     "and null";
 
-/// The step of kind `type` (not Sequence), or null if that is not known.
+/// Returns the step of kind `type` (not Sequence), or null if the kind is not known.
 /// @throws DataError by JSON path.
 std::shared_ptr<const NormalizerStep> parse_normalizer_step(const std::string& type, const JsonNode& node);
 
-/// BERT's basic cleaning.
+/// Parses BertNormalizer, BERT's basic cleaning of text.
 std::shared_ptr<const NormalizerStep> parse_bert_normalizer(const JsonNode& node);
 
 /// Appends the lower case of every character.

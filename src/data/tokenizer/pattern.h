@@ -1,5 +1,5 @@
 #pragma once
-// What is looked for in text by Split and Replace: {"String": ...} or {"Regex": ...}.
+// The pattern that Split and Replace search for: {"String": ...} or {"Regex": ...}.
 
 #include <string>
 #include <string_view>
@@ -16,7 +16,7 @@ class Pattern {
   /// @throws DataError by JSON path if the pattern is not supported.
   static Pattern parse(const JsonNode& node);
 
-  /// Hands all matches to `take(begin, end)`, in order. Empty ones count, except right behind another match.
+  /// Passes all matches to `take(begin, end)` in order. Empty matches count, except directly after another match.
   template <class Take>
   void for_each_match(std::string_view text, RegexScratch& scratch, Take&& take) const {
     if (!literal_.empty()) {
@@ -43,7 +43,7 @@ class Pattern {
  private:
   explicit Pattern(std::string literal, Regex regex) : literal_(std::move(literal)), regex_(std::move(regex)) {}
 
-  std::string literal_;  // empty: the regex
+  std::string literal_;  // empty: regex_ is used
   Regex regex_;
 };
 

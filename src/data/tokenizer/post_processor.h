@@ -1,6 +1,6 @@
 #pragma once
-// The post-processor of a tokenizer.json: which special tokens stand around a text. Documents are encoded without them;
-// who wants to see a text as a chat or an embedding model does asks for them.
+// The post-processor of a tokenizer.json: it determines the special tokens around a text. Documents are encoded without
+// them; a user who wants to see a text as a chat or an embedding model does asks for them.
 
 #include <cstdint>
 #include <span>
@@ -10,15 +10,15 @@
 
 namespace athanor {
 
-/// A single sequence: what is before and after its ids.
+/// The ids before and after those of a single sequence.
 struct SequenceTemplate {
   std::vector<uint32_t> before, after;
 
   std::vector<uint32_t> around(std::span<const uint32_t> ids) const;
 };
 
-/// Of the text of a tokenizer.json. TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel (nothing),
-/// Sequence and null.
+/// Reads the post-processor from the text of a tokenizer.json. It knows TemplateProcessing, RobertaProcessing,
+/// BertProcessing, ByteLevel (which adds nothing), Sequence and null.
 /// @throws DataError by JSON path: a kind that is not known, a template that repeats its sequence or lacks it.
 SequenceTemplate read_sequence_template(std::string_view tokenizer_json, const std::string& name_for_errors);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The pre-tokenizer of a tokenizer.json: cuts text into the words inside which BPE merges.
+// The pre-tokenizer of a tokenizer.json: it cuts text into the words inside which BPE merges.
 
 #include <memory>
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace athanor {
 
-/// Where words go: a call through two pointers, without the cost of std::function.
+/// Receiver of words: a call through two pointers, without the cost of std::function.
 class WordSink {
  public:
   template <class F>
@@ -26,13 +26,13 @@ class WordSink {
   void (*call_)(void*, std::string_view);
 };
 
-/// One step of cutting. Pieces come in order; empty ones may come and mean nothing.
+/// One step of cutting. Pieces are passed on in order; empty pieces may occur and have no meaning.
 class Splitter {
  public:
   virtual ~Splitter() = default;
-  /// A word lives until `sink` returns.
+  /// A word is valid until `sink` returns.
   virtual void split(std::string_view text, RegexScratch& scratch, WordSink sink) const = 0;
-  /// The same for a text that begins where the document begins, which matters to Metaspace.
+  /// Does the same for a text that begins where the document begins, which matters to Metaspace.
   virtual void split_first(std::string_view text, RegexScratch& scratch, WordSink sink) const {
     split(text, scratch, sink);
   }
@@ -40,15 +40,17 @@ class Splitter {
 
 class PreTokenizer {
  public:
-  /// No node: a text is one word. `plain`: no fast ways beside the regex engine, which then is their oracle.
+  /// Without a node, a text is one word. `plain` uses the regex engine in place of every fast path, as the oracle of
+  /// the fast paths.
   /// @throws DataError naming a part that is not known, by its path.
   static PreTokenizer parse(const std::optional<JsonNode>& node, bool plain = false);
 
-  /// What the words are that come out: of bytes if the last step is ByteLevel.
+  /// Kind of the words that are produced: bytes if the last step is ByteLevel.
   WordKind words() const { return words_; }
 
-  /// Hands the words of `text` (well-formed UTF-8), none of them empty, to `sink` in order.
-  /// @param num_first  how many bytes of `text` stand for the document's first character or were put before it.
+  /// Passes the words of `text` (well-formed UTF-8), none of them empty, to `sink` in order.
+  /// @param num_first  number of leading bytes of `text` that represent the document's first character or were put
+  ///                   before it.
   void split(std::string_view text, size_t num_first, RegexScratch& scratch, WordSink sink) const {
     if (!steps_.empty()) return run(0, text, num_first, scratch, sink);
     if (!text.empty()) sink(text);

@@ -1,8 +1,9 @@
 #pragma once
-// The regular expressions of tokenizer.json: Oniguruma's language, matched by PCRE2 (JIT where it can).
+// The regular expressions of tokenizer.json: Oniguruma's language, matched by PCRE2 (with JIT if available).
 //
-// The two languages agree on what such files use, except for what a class means: \s, \w, \p{L}, \p{N} are rewritten to
-// Oniguruma's meaning, with the Unicode version of `tokenizers`. What could mean something else is refused.
+// The two languages agree on the constructs that such files use, except for the meaning of classes: \s, \w, \p{L},
+// \p{N} are rewritten to Oniguruma's meaning, with the Unicode version of `tokenizers`. Constructs that could have
+// another meaning are refused.
 
 #include <memory>
 #include <string>
@@ -15,7 +16,7 @@ struct pcre2_real_jit_stack_8;
 
 namespace athanor {
 
-/// What one thread needs to match; any pattern may use it.
+/// Working memory of one thread for matching; any pattern may use it.
 class RegexScratch {
  public:
   RegexScratch();
@@ -36,11 +37,11 @@ class Regex {
     size_t begin, end;
   };
 
-  /// @throws DataError saying what of the pattern is not supported, or at which byte it is wrong.
+  /// @throws DataError naming the part of the pattern that is not supported, or the byte at which it is wrong.
   explicit Regex(std::string_view pattern);
 
-  /// The first match in `text` (well-formed UTF-8) at `from` or later; false if there is none.
-  /// @throws DataError where the pattern needs more than the engine's limits on this text.
+  /// Finds the first match in `text` (well-formed UTF-8) at `from` or later; returns false if there is none.
+  /// @throws DataError if the pattern exceeds the engine's limits on this text.
   bool find(std::string_view text, size_t from, RegexScratch& scratch, Match& match) const;
 
  private:
@@ -49,7 +50,7 @@ class Regex {
   bool jit_ = false;
 };
 
-/// `literal` as a pattern that matches just it.
+/// Returns a pattern that matches exactly `literal`.
 std::string escape_regex(std::string_view literal);
 
 }  // namespace athanor

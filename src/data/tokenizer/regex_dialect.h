@@ -1,12 +1,13 @@
 #pragma once
-// Patterns of tokenizer.json are written for Oniguruma with Ruby's syntax; PCRE2 reads a near relative.
+// Translates the patterns of tokenizer.json, which are written for Oniguruma with Ruby's syntax, to PCRE2's syntax,
+// which is similar.
 
 #include <string>
 #include <string_view>
 
 namespace athanor {
 
-/// A PCRE2 pattern (UTF, UCP, MULTILINE) that matches what `pattern` matches in `tokenizers`.
+/// Returns a PCRE2 pattern (UTF, UCP, MULTILINE) with the same matches as `pattern` has in `tokenizers`.
 /// @throws DataError naming a construct whose meaning differs or is not known to agree.
 std::string pcre2_from_oniguruma(std::string_view pattern);
 

@@ -1,6 +1,6 @@
 #pragma once
-// A SentencePiece .model looked at before libsentencepiece is: that takes a file cut off between two fields for a whole
-// one. And what its interface does not tell of the pieces.
+// Parses a SentencePiece .model before libsentencepiece does, for two reasons: libsentencepiece accepts a file that was
+// cut off between two fields, and its interface does not give all properties of the pieces.
 
 #include <cstdint>
 #include <string>
@@ -20,10 +20,10 @@ struct SentencePieceFile {
 
   ModelType type = ModelType::kUnigram;
   bool byte_fallback = false;
-  std::vector<Piece> pieces;  // by id; views of the file
+  std::vector<Piece> pieces;  // by id; views into the file
 };
 
-/// Reads a ModelProto: pieces, then trainer_spec and normalizer_spec, each with its length before it.
+/// Parses a ModelProto: pieces, then trainer_spec and normalizer_spec, each preceded by its length.
 /// @throws DataError naming `name` and the byte.
 SentencePieceFile parse_sentencepiece_file(std::string_view bytes, const std::string& name);
 

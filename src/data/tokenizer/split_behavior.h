@@ -1,5 +1,5 @@
 #pragma once
-// What becomes of the matches that a pre-tokenizer cuts at.
+// The treatment of the matches at which a pre-tokenizer cuts.
 
 #include <string_view>
 
@@ -13,7 +13,7 @@ enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWith
 /// @throws DataError by JSON path.
 SplitBehavior parse_split_behavior(const JsonNode& node);
 
-/// Takes matches and the gaps between them in order, and passes pieces on as the behavior says.
+/// Takes matches and the gaps between them in order, and passes pieces on according to the behavior.
 class PieceJoiner {
  public:
   PieceJoiner(std::string_view text, SplitBehavior behavior, WordSink sink)

@@ -1,5 +1,5 @@
 #pragma once
-// The pre-tokenizer "Split": cuts at the matches of a pattern, and says what becomes of them.
+// The pre-tokenizer "Split": it cuts at the matches of a pattern and has a rule for the matches themselves.
 
 #include <memory>
 
@@ -7,7 +7,7 @@
 
 namespace athanor {
 
-/// `plain`: by the regex engine, whatever the pattern; the oracle of the fast ways.
+/// `plain` uses the regex engine for every pattern: the oracle of the fast paths.
 /// @throws DataError by JSON path: an unknown behavior, a pattern that is not supported.
 std::shared_ptr<const Splitter> parse_split_rule(const JsonNode& node, bool plain);
 

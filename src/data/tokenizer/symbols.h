@@ -1,8 +1,8 @@
 #pragma once
-// What a word begins as, before anything is merged: one symbol for each byte or character.
+// The symbols of a word before any merge: one for each byte or character.
 //
-// A character that the vocabulary lacks becomes its bytes (<0xE3>) where the vocabulary has those, else the unknown
-// token; without one it is left out, as `tokenizers` does.
+// With byte_fallback, a character that the vocabulary lacks becomes its bytes (<0xE3>) if the vocabulary has those;
+// else it becomes the unknown token. If there is no unknown token, it is left out, as in `tokenizers`.
 
 #include <array>
 #include <cstdint>
@@ -21,33 +21,34 @@ enum class WordKind : uint8_t {
 
 struct SymbolOptions {
   WordKind kind = WordKind::kBytes;
-  std::string prefix;  // of every symbol but a word's first (continuing_subword_prefix)
-  std::string suffix;  // of a word's last symbol (end_of_word_suffix)
+  std::string prefix;  // prefix of every symbol but a word's first (continuing_subword_prefix)
+  std::string suffix;  // suffix of a word's last symbol (end_of_word_suffix)
   bool byte_fallback = false;
   std::optional<std::string> unknown;
   bool fuse_unknown = false;
 };
 
-/// @throws nothing: a vocabulary without some symbols is one that has unknown characters.
+/// Maps the bytes or characters of a word to ids. Construction does not throw: with a vocabulary that lacks symbols,
+/// some characters are unknown.
 class SymbolTable {
  public:
   using TokenToId = std::function<std::optional<uint32_t>(std::string_view)>;
-  /// `tokens`: the vocabulary by id.
+  /// @param tokens  the vocabulary, by id.
   SymbolTable(SymbolOptions options, const std::vector<std::string>& tokens, const TokenToId& token_to_id);
 
   /// Appends the symbols of `word`, bytes or well-formed UTF-8.
   /// @throws DataError if an unknown token is needed and is not in the vocabulary.
   void append(std::string_view word, std::vector<uint32_t>& ids) const;
 
-  /// Whether some text has characters that are left out.
+  /// True if the table leaves out some characters.
   bool loses_text() const;
 
   enum class Kind : uint8_t {
-    kKnown,  // has a token of its own
-    kBytes,  // becomes byte tokens, whatever is around it
-    kOther,  // may be unknown, or depend on its place in the word
+    kKnown,  // has a token
+    kBytes,  // becomes byte tokens, whatever surrounds it
+    kOther,  // may be unknown, or may depend on its place in the word
   };
-  /// Of a character, for words of characters without affixes.
+  /// Returns the kind of a character, for words of characters without affixes.
   Kind kind_of(uint32_t code_point) const { return ids_[0].find(code_point) != kNone ? Kind::kKnown : unknown_kind_; }
   bool has_affixes() const { return !options_.prefix.empty() || !options_.suffix.empty(); }
 
@@ -58,7 +59,7 @@ class SymbolTable {
   static constexpr int kNumPlaces = 4;
   static constexpr uint32_t kPageSize = 256;
 
-  /// By code point, or by byte.
+  /// Ids by code point, or by byte.
   class Ids {
    public:
     Ids() : page_of_(0x110000 / kPageSize, 0), ids_(kPageSize, kNone) {}
@@ -75,8 +76,8 @@ class SymbolTable {
   void append_unknown(uint32_t c, int place, uint32_t& pending, std::vector<uint32_t>& ids) const;
 
   SymbolOptions options_;
-  std::array<Ids, kNumPlaces> ids_;       // without affixes all places are the first
-  std::array<uint32_t, 256> byte_ids_{};  // <0x00> and so on
+  std::array<Ids, kNumPlaces> ids_;       // without affixes all places use the first
+  std::array<uint32_t, 256> byte_ids_{};  // ids of <0x00> to <0xFF>
   uint32_t unknown_ = kNone;
   Kind unknown_kind_ = Kind::kOther;
 };

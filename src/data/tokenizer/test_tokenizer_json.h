@@ -9,8 +9,8 @@
 
 namespace athanor {
 
-/// Ids 0-255 are the bytes. `words` are spelled in the byte-level alphabet ("Ġthe"); each gets ids for its beginnings,
-/// and merges that grow it from the left.
+/// Ids 0-255 are the bytes. `words` are spelled in the byte-level alphabet ("Ġthe"); each gets ids for its prefixes,
+/// and merges that extend it from the left.
 inline nlohmann::json byte_tokenizer_json(const std::vector<std::string>& words = {}) {
   nlohmann::json vocab, merges = nlohmann::json::array();
   for (int byte = 0; byte < 256; ++byte) vocab[alphabet_from_bytes(std::string(1, static_cast<char>(byte)))] = byte;

@@ -1,5 +1,6 @@
 #pragma once
-// Text to token ids and back, as a tokenizer's file says: the same ids as `tokenizers` and `sentencepiece` give.
+// Converts text to token ids and back by the rules of a tokenizer's file. The ids equal those of `tokenizers` and
+// `sentencepiece`.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,41 +16,45 @@ namespace athanor {
 class DecodeStream;
 class TokenizerBackend;
 
-/// Copies share what was loaded, and any number of threads may use one at a time.
+/// A loaded tokenizer. Copies share the loaded data, and any number of threads may use one object concurrently.
 ///
-/// Of a tokenizer.json it reads added_tokens, normalizer, pre_tokenizer, model and decoder, and refuses a part it does
-/// not know. truncation, padding and post_processor do not matter: documents are encoded whole, with no tokens added
-/// (post_processor.h adds them where a user asks). A SentencePiece model is read by libsentencepiece, except that
-/// unigram pieces are found here (unigram.h).
+/// From a tokenizer.json it reads added_tokens, normalizer, pre_tokenizer, model and decoder, and it refuses any part
+/// of them that it does not know. It ignores truncation, padding and post_processor: documents are encoded whole, with
+/// no tokens added (post_processor.h adds them if a user asks). libsentencepiece reads a SentencePiece model, except
+/// that unigram.h finds the pieces of a unigram model.
 class Tokenizer {
  public:
-  /// A tokenizer.json, a SentencePiece .model, GPT-2's vocab.json, or a folder with one of them: see tokenizer_files.h.
+  /// Loads a tokenizer.json, a SentencePiece .model, GPT-2's vocab.json, or a folder with one of them
+  /// (tokenizer_files.h).
   /// @throws IoError, or DataError naming the file and the byte or JSON path.
   static Tokenizer load(const std::filesystem::path& path);
-  /// The text of a tokenizer.json. `plain`: without any fast way, as the oracle of tests and fuzzers.
+  /// Parses the text of a tokenizer.json. `plain` leaves out every fast path: tests and fuzzers use the result as the
+  /// oracle.
   static Tokenizer parse(std::string_view json, const std::string& name_for_errors, bool plain = false);
 
-  /// The ids of `utf8`, equal to `encode(text, add_special_tokens=False).ids` of `tokenizers`.
-  /// @throws DataError naming the first byte that is not UTF-8, a text that the normalizer blows up, or a pattern that
-  ///         takes too long on it.
+  /// Returns the ids of `utf8`, equal to `encode(text, add_special_tokens=False).ids` of `tokenizers`.
+  /// @throws DataError naming the first byte that is not UTF-8, or if the normalizer makes the text too long or a
+  ///         pattern takes too long on it.
   std::vector<uint32_t> encode(std::string_view utf8) const;
-  /// Appends; `out` is as before if it throws.
+  /// Appends the ids of `utf8` to `out`, which is unchanged if encoding throws.
   void encode_append(std::string_view utf8, std::vector<uint32_t>& out) const;
 
-  /// How many words the pre-tokenizer cuts `utf8`, which is well-formed, into: for benchmarks. 0 where a library cuts.
+  /// Returns the number of words into which the pre-tokenizer cuts `utf8` (well-formed), for benchmarks; 0 if a library
+  /// does the cutting.
   size_t count_words(std::string_view utf8) const;
 
-  /// The text of `ids`. Ids without a token are passed over; bytes that form no character become U+FFFD.
+  /// Returns the text of `ids`. Ids without a token are skipped; bytes that form no character become U+FFFD.
   std::string decode(std::span<const uint32_t> ids, bool skip_special_tokens = false) const;
 
-  /// Highest id + 1, added tokens included: what an embedding needs at least.
+  /// Returns the highest id + 1, added tokens included: the least number of rows of an embedding.
   uint32_t vocab_size() const;
-  /// An added or a model token, as it is written in the file ("Ġthe").
+  /// Returns the id of an added token or a model token, spelled as in the file ("Ġthe").
   std::optional<uint32_t> token_to_id(std::string_view token) const;
-  /// The end-of-document token, if the file itself says which that is (SentencePiece models do).
+  /// Returns the end-of-document token if the file itself names it (SentencePiece models do).
   std::optional<uint32_t> eos_id() const;
 
-  /// What to write where the tokenizer is to be kept, and under which name: tokenizer.json or tokenizer.model.
+  /// Name of the file in which a copy of the tokenizer is kept: tokenizer.json or tokenizer.model. file_bytes() is its
+  /// content.
   std::string file_name() const;
   const std::string& file_bytes() const;
   /// hash_hex of file_bytes().
@@ -62,16 +67,16 @@ class Tokenizer {
   std::string hash_;
 };
 
-/// Decodes a growing list of ids without ever giving half a character.
+/// Decodes a growing list of ids and never returns a part of a character.
 ///
-/// What push gave so far and finish() together are what decode() gives for all ids.
+/// All results of push() and that of finish(), joined, equal decode() of all ids.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens = false);
   ~StreamDecoder();
-  /// The text that `id` made certain; often empty, where a character needs more tokens.
+  /// Returns the text that `id` completed; often empty, because a character may need more tokens.
   std::string push(uint32_t id);
-  /// What is left: a character that stayed unfinished is U+FFFD.
+  /// Returns the rest; a character that stayed incomplete becomes U+FFFD.
   std::string finish();
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What stands behind a Tokenizer: one implementation for each kind of tokenizer file.
+// The interface behind Tokenizer: one implementation for each kind of tokenizer file.
 
 #include <cstdint>
 #include <memory>
@@ -19,34 +19,35 @@ class DecodeStream {
   virtual std::string finish() = 0;
 };
 
-/// Immutable once made: any number of threads may use one at a time.
+/// Immutable: any number of threads may use one object concurrently.
 class TokenizerBackend {
  public:
   virtual ~TokenizerBackend() = default;
-  /// Appends the ids of `utf8`, which is well-formed. What `out` holds when it throws does not matter.
+  /// Appends the ids of `utf8`, which is well-formed. If it throws, the content of `out` is unspecified.
   virtual void encode(std::string_view utf8, std::vector<uint32_t>& out) const = 0;
-  /// How many words `utf8` is cut into before the model sees them; 0 if that cannot be known.
+  /// Returns the number of words into which `utf8` is cut before the model sees them; 0 if that is not known.
   virtual size_t count_words(std::string_view) const { return 0; }
   virtual std::string decode(std::span<const uint32_t> ids, bool skip_special_tokens) const = 0;
-  /// The stream may outlive nothing of the backend: whoever holds it holds the backend, too.
+  /// The backend must outlive the stream: the holder of the stream holds the backend too.
   virtual std::unique_ptr<DecodeStream> stream(bool skip_special_tokens) const = 0;
   virtual uint32_t vocab_size() const = 0;
   virtual std::optional<uint32_t> token_to_id(std::string_view token) const = 0;
-  /// The end-of-document token, if the file itself says which that is.
+  /// Returns the end-of-document token if the file itself names it.
   virtual std::optional<uint32_t> eos_id() const { return std::nullopt; }
-  /// The file as Tokenizer::file_name and file_bytes give it.
+  /// The file that Tokenizer::file_name and file_bytes return.
   virtual const char* file_name() const = 0;
   virtual const std::string& file_bytes() const = 0;
 };
 
-/// `plain`: every fast way is left out: the general regex engine cuts, a plain loop merges, nothing is remembered.
-/// Slow; it is the oracle of the fast ways, which must test it where they are chosen (parse_split_rule, Bpe::parse).
+/// `plain` leaves out every fast path: the general regex engine cuts, a plain loop merges, and nothing is cached. It is
+/// slow and serves as the oracle of the fast paths, so each place that chooses a fast path (parse_split_rule,
+/// Bpe::parse) must test `plain`.
 /// @throws DataError naming the byte or the JSON path; `name_for_errors` is the file.
 std::shared_ptr<const TokenizerBackend> make_json_tokenizer(std::string_view json, const std::string& name_for_errors,
                                                             bool plain = false);
 
-/// `model`: a SentencePiece model of any kind.
-/// @throws DataError naming `name_for_errors` if it is none, or damaged.
+/// @param model  the bytes of a SentencePiece model of any kind.
+/// @throws DataError naming `name_for_errors` if `model` is not a SentencePiece model, or is damaged.
 std::shared_ptr<const TokenizerBackend> make_sentencepiece_tokenizer(std::string model,
                                                                      const std::string& name_for_errors);
 

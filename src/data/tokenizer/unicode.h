@@ -1,5 +1,5 @@
 #pragma once
-// Unicode as the patterns of tokenizers need it: reading UTF-8, and which characters are letters, numbers, spaces.
+// Unicode as far as the patterns of tokenizers need it: decoding UTF-8, and classes of letters, numbers and spaces.
 
 #include <cstdint>
 #include <span>
@@ -9,19 +9,19 @@
 
 namespace athanor {
 
-/// First and last code point, both inside.
+/// An inclusive range of code points.
 struct CodePointRange {
   uint32_t first, last;
 };
 
-/// Generated (unicode_ranges.cpp), sorted: \p{L}, \p{N}, \d, [\w], and the code points whose normalisation was settled
-/// after the Unicode version that `tokenizers` normalises by, which it therefore leaves alone.
+/// Generated (unicode_ranges.cpp), sorted: \p{L}, \p{N}, \d, [\w], and the code points whose normalisation was defined
+/// after the Unicode version by which `tokenizers` normalises, so that `tokenizers` leaves them unchanged.
 extern const std::span<const CodePointRange> kLetterRanges, kNumberRanges, kDecimalRanges, kPatternWordRanges,
     kUnknownToNormalizationRanges;
 
-/// Generated, too; each after another Unicode version: what the pre-tokenizer Digits takes for a digit, Punctuation for
-/// punctuation, Whitespace for a part of a word, what StripAccents removes, and what BertNormalizer removes as an
-/// accent or as a control character.
+/// Also generated, from a different Unicode version each: what the pre-tokenizers Digits, Punctuation and Whitespace
+/// treat as a digit, as punctuation and as a part of a word; what StripAccents removes; what BertNormalizer removes as
+/// an accent or as a control character.
 extern const std::span<const CodePointRange> kDigitRanges, kPunctuationRanges, kWordRanges, kAccentRanges,
     kBertAccentRanges, kBertControlRanges;
 
@@ -32,17 +32,18 @@ struct CaseRange {
 };
 extern const std::span<const CaseRange> kLowercaseRanges;
 
-/// Of one character, without a look at its neighbours. U+0130, the only one to become two, is left as it is.
+/// Returns the lower case of one character, without context. U+0130, the only character whose lower case is two
+/// characters, is returned unchanged.
 uint32_t lowercase(uint32_t code_point);
 
 enum class CharClass : uint8_t { kOther = 0, kLetter = 1, kNumber = 2, kSpace = 3 };
 
-/// Of any code point up to 0x10FFFF; constant time.
+/// Returns the class of any code point up to 0x10FFFF, in constant time.
 CharClass char_class(uint32_t code_point);
 
 bool in_ranges(std::span<const CodePointRange> sorted, uint32_t code_point);
 
-/// Code points as 136 KB of bits, of which text touches a few lines.
+/// A set of code points as 136 KB of bits; usual text touches only a few cache lines of it.
 class CodePointSet {
  public:
   explicit CodePointSet(std::span<const CodePointRange> ranges);
@@ -52,9 +53,9 @@ class CodePointSet {
   std::vector<uint64_t> bits_;
 };
 
-/// White_Space.
+/// True for the Unicode property White_Space.
 inline bool is_space(uint32_t code_point) { return char_class(code_point) == CharClass::kSpace; }
-/// kWordRanges.
+/// True for code points in kWordRanges.
 bool is_word(uint32_t code_point);
 
 struct DecodedChar {
@@ -62,7 +63,7 @@ struct DecodedChar {
   uint32_t num_bytes;
 };
 
-/// The character at `bytes`, which must be well-formed and inside the text.
+/// Decodes the character at `bytes`, which must be well-formed and inside the text.
 inline DecodedChar decode_utf8(const char* bytes) {
   const auto at = [bytes](int i) { return static_cast<uint32_t>(static_cast<unsigned char>(bytes[i])); };
   const uint32_t lead = at(0);
@@ -72,11 +73,11 @@ inline DecodedChar decode_utf8(const char* bytes) {
   return {(lead & 0x07) << 18 | (at(1) & 0x3F) << 12 | (at(2) & 0x3F) << 6 | (at(3) & 0x3F), 4};
 }
 
-/// Appends `bytes` to `out`, with U+FFFD for every longest run of bytes that begins a character and does not finish it
-/// (the practice of the WHATWG Encoding standard, which Python and Rust follow).
+/// Appends `bytes` to `out`, with U+FFFD for every longest run of bytes that begins a character and does not complete
+/// it (the practice of the WHATWG Encoding standard, which Python and Rust follow).
 void append_utf8_lossy(std::string& out, std::string_view bytes);
 
-/// How many bytes at the end of `bytes` begin a character that more bytes could finish: 0 to 3.
+/// Returns the number of bytes (0 to 3) at the end of `bytes` that begin a character which more bytes could complete.
 size_t unfinished_utf8_suffix(std::string_view bytes);
 
 }  // namespace athanor

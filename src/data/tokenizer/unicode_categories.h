@@ -1,5 +1,5 @@
 #pragma once
-// Unicode's general categories, of the version that the patterns of `tokenizers` know.
+// Unicode's general categories, in the version that the patterns of `tokenizers` use.
 
 #include <array>
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace athanor {
 
-/// Every step-th code point from `first` to `last`, both inside.
+/// Every step-th code point from `first` to `last`, both included.
 struct SteppedRange {
   uint32_t first, last, step;
 };
 
 struct GeneralCategory {
-  std::string_view name;  ///< as in \p{...}: the kinds of letters by two characters, M, P and S whole
+  std::string_view name;  ///< as in \p{...}: kinds of letters by two characters; M, P and S as a whole
   std::span<const SteppedRange> ranges;
 };
 

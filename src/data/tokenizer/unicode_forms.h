@@ -1,5 +1,5 @@
 #pragma once
-// The four normalisation forms of Unicode (annex 15), as `tokenizers` computes them.
+// The four normalisation forms of Unicode (annex 15) as `tokenizers` computes them.
 
 #include <cstdint>
 #include <string>
@@ -7,10 +7,11 @@
 
 namespace athanor {
 
-/// Composed or decomposed; the K forms also replace compatibility characters (ﬁ → fi).
+/// C composes and D decomposes; the K forms also replace compatibility characters (ﬁ → fi).
 enum class UnicodeForm : uint8_t { kNfc = 0, kNfd = 1, kNfkc = 2, kNfkd = 3 };
 
-/// `text` (well-formed UTF-8) in that form: `text` itself if it is already, otherwise a view of `storage`.
+/// Returns `text` (well-formed UTF-8) in that form: `text` itself if it is in it already, otherwise a view of
+/// `storage`.
 std::string_view normalize_unicode(UnicodeForm form, std::string_view text, std::string& storage);
 
 }  // namespace athanor

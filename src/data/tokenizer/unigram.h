@@ -1,8 +1,10 @@
 #pragma once
-// The pieces of the highest score: Viterbi's way through a normalised text. Kudo, ACL 2018.
+// Unigram segmentation: finds the pieces of a normalised text with the highest total score, by the Viterbi algorithm.
+// Source: Kudo, ACL 2018.
 //
-// libsentencepiece has it, too, but its versions add the same scores with different rounding, and ids change with the
-// version (a run of hyphens is enough). This one rounds as version 0.2.3 does, whatever library is installed.
+// libsentencepiece has it too, but its versions add the same scores with different rounding, so ids change with the
+// version (a run of hyphens is enough). This implementation rounds as version 0.2.3 does, whatever library is
+// installed.
 
 #include <cstdint>
 #include <optional>
@@ -13,7 +15,7 @@
 
 namespace athanor {
 
-/// Strings by prefix. A node's children have consecutive numbers.
+/// A trie of strings. A node's children have consecutive numbers.
 class PieceTrie {
  public:
   struct Entry {
@@ -24,9 +26,9 @@ class PieceTrie {
 
   static constexpr uint32_t kNone = ~uint32_t{0};
   static constexpr uint32_t kRoot = 0;
-  /// kNone if there is no such child.
+  /// Returns kNone if there is no such child.
   uint32_t child(uint32_t node, unsigned char byte) const;
-  /// kNone if nothing ends here.
+  /// Returns kNone if no string ends at the node.
   uint32_t value(uint32_t node) const { return nodes_[node].value; }
 
  private:
@@ -48,10 +50,10 @@ class Unigram {
     std::vector<Best> path;
   };
 
-  /// `file` outlives nothing of this: texts are copied into the trie.
+  /// `file` may be destroyed afterwards: the trie has copies of its texts.
   explicit Unigram(const SentencePieceFile& file);
 
-  /// Calls `on_piece(piece, id)` in order, with an id or none for a character that no piece has.
+  /// Calls `on_piece(piece, id)` in order; `id` is empty for a character that no piece covers.
   template <class OnPiece>
   void encode(std::string_view normalized, Scratch& scratch, OnPiece&& on_piece) const {
     find_path(normalized, scratch);

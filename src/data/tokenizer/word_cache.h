@@ -1,5 +1,5 @@
 #pragma once
-// The words met lately and their ids. Text repeats itself: in English nineteen words of twenty are found here.
+// A cache of recent words and their ids. Text is repetitive: in English nineteen words of twenty are found here.
 
 #include <algorithm>
 #include <array>
@@ -11,12 +11,12 @@
 
 namespace athanor {
 
-/// Two places for each hash, the newcomer takes the older one's: 4 MiB, no matter how long the text.
+/// Each hash has two places, and a new word replaces the older one. The size is 4 MiB, however long the text is.
 class WordCache {
  public:
   static constexpr size_t kMaxWordBytes = 23, kMaxIds = 9;
 
-  /// A word ready to be looked up: its bytes, then zeros, then its length.
+  /// A word prepared for look-up: its bytes, then zeros, then its length.
   struct Key {
     uint64_t parts[3];
     bool operator==(const Key& other) const {
@@ -35,7 +35,7 @@ class WordCache {
     return {{load<uint64_t>(bytes), load<uint64_t>(bytes + 8), load_end(bytes, size, 24) | length}};
   }
 
-  /// The ids of the word, or nothing.
+  /// Returns the ids of the word; empty if it is not in the cache.
   std::span<const uint32_t> find(const Key& key) const {
     if (entries_.empty()) return {};
     const auto* pair = &entries_[place_of(key)];
@@ -70,14 +70,15 @@ class WordCache {
     std::memcpy(&value, from, sizeof(T));
     return value;
   }
-  // Two loads that overlap in the middle see the same bytes there. (Little endian, as everything here.)
+  // Two loads that overlap in the middle read the same bytes there. (Athanor requires little endian throughout.)
   static uint64_t load_up_to_8(const char* bytes, size_t size) {
     if (size == 8) return load<uint64_t>(bytes);
     if (size >= 4) return load<uint32_t>(bytes) | uint64_t{load<uint32_t>(bytes + size - 4)} << (8 * (size - 4));
     if (size >= 2) return load<uint16_t>(bytes) | uint64_t{load<uint16_t>(bytes + size - 2)} << (8 * (size - 2));
     return size == 1 ? static_cast<unsigned char>(*bytes) : 0;
   }
-  // The bytes of [end - 8, end) that belong to a word of `size` bytes, which is more than end - 8 and than 8.
+  // Returns the bytes of [end - 8, end) that belong to a word of `size` bytes; `size` is more than end - 8 and more
+  // than 8.
   static uint64_t load_end(const char* bytes, size_t size, size_t end) {
     return load<uint64_t>(bytes + size - 8) >> (8 * (end - size));
   }

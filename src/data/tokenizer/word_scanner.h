@@ -1,9 +1,9 @@
 #pragma once
 // One scanner for the patterns by which the tokenizers of GPT-2 and its descendants cut text into words.
 //
-// They are lists of alternatives of the same few kinds: contractions ('s), letters with one character before them,
-// digits, signs, white space. A WordRule says which; the scanner is compiled once for each rule. The tests hold it
-// against the patterns themselves.
+// These patterns are lists of alternatives of the same few kinds: contractions ('s), letters with one character before
+// them, digits, signs, white space. A WordRule selects the alternatives; the scanner is compiled once for each rule.
+// The tests compare it with the patterns themselves.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,7 +15,8 @@
 namespace athanor {
 
 struct WordRule {
-  enum class Contractions { kNone, kSmallFirst, kAnyCaseFirst, kAnyCaseLast };  // last: they end a word of letters
+  // kAnyCaseLast: they end a word of letters
+  enum class Contractions { kNone, kSmallFirst, kAnyCaseFirst, kAnyCaseLast };
   enum class Lead {
     kSpace,         //  ?\p{L}+
     kNotAlnum,      // [^\r\n\p{L}\p{N}]?\p{L}+
@@ -25,18 +26,18 @@ struct WordRule {
 
   Contractions contractions = Contractions::kNone;
   Lead lead = Lead::kNotAlnum;
-  uint8_t letters = kind::kLetter;  // the kinds of a word's letters
-  bool by_case = false;             // capitals, then small letters: o200k's two alternatives
+  uint8_t letters = kind::kLetter;  // kinds of characters that a word of letters consists of
+  bool by_case = false;             // capitals, then small letters: the two alternatives of o200k
   size_t max_digits = 3;            // \p{N}{1,n}; kAllDigitsAfterSpace:  ?\p{N}+; kNoDigits: no alternative for them
-  uint8_t signs = kind::kOther;     // the kinds of  ?[...]+
-  uint8_t no_signs = 0;             // and the kinds that it excludes
+  uint8_t signs = kind::kOther;     // kinds of characters in  ?[...]+
+  uint8_t no_signs = 0;             // kinds that this class excludes
   bool newlines_after_signs = true;
   bool slashes_after_signs = false;
   bool newline_runs = true;        // \s*[\r\n]+
   bool sign_before_ascii = false;  // one ASCII sign and ASCII letters: DeepSeek's first alternative
 };
 
-/// GPT-2's, the first of them.
+/// The rule of GPT-2's pattern, which was the first.
 inline constexpr WordRule kGpt2Words{.contractions = WordRule::Contractions::kSmallFirst,
                                      .lead = WordRule::Lead::kSpace,
                                      .max_digits = WordRule::kAllDigitsAfterSpace,
@@ -48,7 +49,8 @@ class WordScanner {
  public:
   explicit WordScanner(std::string_view text) : text_(text.data()), size_(text.size()), kinds_(CharKinds::get()) {}
 
-  /// Where the word that begins at `begin` (less than the size) ends; `begin` itself if no alternative matches there.
+  /// Returns the end of the word that begins at `begin` (less than the size), or `begin` if no alternative matches
+  /// there.
   size_t word_end(size_t begin) const {
     using Contractions = WordRule::Contractions;
     const char first = text_[begin];
@@ -103,7 +105,7 @@ class WordScanner {
     return {kinds_.of(code_point), length};
   }
 
-  // The end of the run of characters that have one of `kWanted` and none of `kExcluded`.
+  // Returns the end of the run of characters that have one of the kinds `kWanted` and none of `kExcluded`.
   template <uint8_t kWanted, uint8_t kExcluded = 0>
   size_t run_end(size_t at) const {
     for (;;) {
@@ -116,7 +118,7 @@ class WordScanner {
     }
   }
 
-  // `begin` if the alternatives for letters do not match.
+  // Returns `begin` if the alternatives for letters do not match.
   size_t letters_end(size_t begin, size_t after, Char c) const {
     if constexpr (kRule.by_case) return cased_letters_end(begin, after, c);
     if (c.kinds & kRule.letters) return run_end<kRule.letters>(after);
@@ -136,10 +138,11 @@ class WordScanner {
 
   struct CasedRun {
     size_t end;
-    bool has_small;  // by the first alternative, which goes before any way to match the second
+    bool has_small;  // the first alternative matches; it precedes any match of the second
   };
 
-  // P?U*S+ or else P?U+S*, where U and S (capitals and small letters) share what has no case. A mark is in all three.
+  // Matches P?U*S+, or else P?U+S*. The classes U and S (capitals and small letters) share the letters without case; a
+  // mark is in all three classes.
   size_t cased_letters_end(size_t begin, size_t after, Char c) const {
     size_t end = begin;
     const bool is_letter = c.kinds & (kind::kCapital | kind::kSmall);
@@ -155,7 +158,7 @@ class WordScanner {
   }
 
   CasedRun cased_run(size_t begin) const {
-    size_t after_shared = begin;  // behind the last capital that is a small letter, too: what S+ can be had from U*
+    size_t after_shared = begin;  // end of the last character of the run that is in U and in S: U* can leave it to S+
     size_t at = begin;
     while (at < size_) {
       const Char c = char_at(at);
@@ -187,7 +190,8 @@ class WordScanner {
     return at;
   }
 
-  // Up to its last newline; or it leaves its last character to the word after it, unless that would leave nothing.
+  // If the rule has newline_runs, white space ends after its last newline, if there is one. Otherwise it leaves its
+  // last character to the next word, unless it is at the end of the text or nothing would remain.
   size_t spaces_end(size_t begin, size_t at) const {
     size_t last = begin, after_newline = is_newline(text_[begin]) ? at : begin;
     while (at < size_) {
@@ -201,7 +205,7 @@ class WordScanner {
     return at == size_ || last == begin ? at : last;
   }
 
-  // The length of 's 't 're 've 'm 'll 'd at `at`, where an apostrophe stands; 0 if it is none of them.
+  // Returns the length of 's 't 're 've 'm 'll 'd at `at`, the position of an apostrophe; 0 if none of them is there.
   size_t contraction_at(size_t at) const {
     constexpr bool kAnyCase = kRule.contractions != WordRule::Contractions::kSmallFirst;
     const auto letter = [&](size_t i) {

@@ -1,6 +1,6 @@
 #pragma once
-// The forms of packing for whole panels and blocks, by instruction set; gemm_pack.cpp chooses and does the edges. Only
-// on x86-64.
+// Packing of whole panels and blocks for each instruction set. gemm_pack.cpp chooses among these functions and packs
+// the edges. Only on x86-64.
 
 #include "kernels/gemm_pack.h"
 
@@ -8,15 +8,15 @@ namespace athanor::kernels {
 
 namespace avx512 {
 
-/// Rows of 32 columns become a panel.
+/// Packs rows of 32 columns into a panel.
 void rows_to_panel(const Bf16* b, int64_t ld, int64_t pairs, Bf16* panel);
 void rows_to_panel(const float* b, int64_t ld, int64_t rows, float* panel);
 
-/// 32 rows of `steps` words become a panel, as far as whole blocks of 16 words go; answers how far that is.
+/// Packs 32 rows of `steps` words into a panel, in whole blocks of 16 words. Returns the number of steps packed.
 template <class T>
 int64_t columns_to_panel(const T* b, int64_t ld, int64_t steps, T* panel);
 
-/// Rows of up to 12 columns become a block.
+/// Packs rows of up to 12 columns into a block.
 void rows_to_block(const Bf16* a, int64_t ld, int64_t pairs, int64_t columns, Bf16* block);
 void rows_to_block(const float* a, int64_t ld, int64_t rows, int64_t columns, float* block);
 
@@ -24,12 +24,12 @@ void rows_to_block(const float* a, int64_t ld, int64_t rows, int64_t columns, fl
 
 namespace avx2 {
 
-// T is float or Bf16, which becomes float.
+// T is float, or Bf16, which is widened to float.
 
 template <class T>
 void rows_to_panel(const T* b, int64_t ld, int64_t rows, float* panel);
 
-/// As far as whole groups of 8 k go; answers how far that is.
+/// These functions pack columns in whole groups of 8 k. They return the number of k packed.
 template <class T>
 int64_t columns_to_panel(const T* b, int64_t ld, int64_t k, float* panel);
 template <class T>

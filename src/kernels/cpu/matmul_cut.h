@@ -1,10 +1,11 @@
 #pragma once
-// How a product is cut: into parts for threads, and a part into passes over k. Neither changes a bit.
+// The cut of a product into parts for threads, and of a part into passes over k. Neither changes a bit of the result.
 //
-// A region of k is one sum of the result's definition (matmul.h). A pass is as much of a region as is packed at once.
-// Widened and fp32 operands have twice the bytes: they go in slices of k whose panel stays in the first-level cache
-// while all rows of the part pass, with the tiles in memory between slices. Where a part has few rows a panel is not
-// used often enough for that, and whole regions let the next strip be fetched ahead (Part::ahead_of).
+// A region of k is one sum in the definition of the result (matmul.h). A pass is the part of a region that is packed at
+// once. Widened and fp32 operands have twice the bytes, so they are packed in slices of k whose panel stays in the
+// first-level cache while all rows of the part use it; the tiles wait in memory between slices. If a part has few rows,
+// a panel is not used often enough for that; then a pass is a whole region, which lets the next strip be prefetched
+// (Part::ahead_of).
 
 #include <algorithm>
 #include <cstdint>
@@ -17,17 +18,17 @@ namespace athanor::kernels {
 
 constexpr int64_t kTileElements = kTileRows * kTileColumns;
 
-// Blocks of at most 12 rows, as even as they go: a block of 1 would leave the units idle.
+// Blocks of at most 12 rows with sizes as equal as possible, since a block of 1 row would leave the units idle.
 struct RowBlocks {
   int64_t begin, end, count = divide_up(end - begin, kTileRows);
   int64_t first(int64_t block) const { return begin + (end - begin) * block / count; }
 };
 
-/// What one pass covers: k in [k, k + count) of the factors [first_factor, end_factor).
+/// The range of one pass: k in [k, k + count) of the factors [first_factor, end_factor).
 struct Pass {
   int64_t k, count;
   int first_factor, end_factor;
-  bool begins, ends;  ///< a sum: before the first there is nothing to add to, the last goes to memory
+  bool begins, ends;  ///< first pass of a sum (nothing to add to), last pass of a sum (the result goes to memory)
 };
 
 template <class T, class P>
@@ -62,11 +63,11 @@ class Cut {
     return pass;
   }
 
-  /// Whether tiles wait in scratch memory between passes.
+  /// True if tiles wait in scratch memory between passes.
   bool keeps_tiles() const { return p_.sum ? slices_ > 1 : num_passes() > 1; }
 
-  /// Whether A is packed: if its type changes, if its k are not contiguous, if the last step would read beyond a row,
-  /// or if its rows may lie in each other's places of the cache and there are enough columns to make up for it.
+  /// True if A is packed: if its type changes, if its k are not contiguous, if the last step would read beyond a row,
+  /// or if its rows may evict each other from the cache and there are enough columns to repay the packing.
   bool packs_a() const {
     if (!std::is_same_v<T, P> || p_.first.a.transposed || p_.k % kStep<P> != 0) return true;
     return kSlices && p_.n >= kManyColumns;
@@ -75,8 +76,8 @@ class Cut {
   int64_t k_of_pass() const { return slice_; }
   int64_t factors_of_pass() const { return slices_ > 1 ? 1 : p_.num_factors(); }
 
-  /// Panels packed at once for each factor: they stay in the second-level cache (1 MiB or more on chips with AVX-512)
-  /// beside A's rows.
+  /// Number of panels packed at once for each factor: these stay in the second-level cache (1 MiB or more on chips with
+  /// AVX-512) together with A's rows.
   int64_t panels_in_strip() const {
     const int64_t bytes = panel_elements<P>(slice_) * static_cast<int64_t>(sizeof(P)) * factors_of_pass();
     return std::clamp<int64_t>(kStripBytes / std::max<int64_t>(bytes, 1), 1, kMostPanels);
@@ -84,11 +85,11 @@ class Cut {
   int64_t rows() const { return p_.m == 0 ? 0 : divide_up(p_.m, divide_up(p_.m, kPartRows)); }
   int64_t columns() const { return std::max(panels_in_strip() * kTileColumns, packs_a() ? kPackedColumns : 0); }
 
-  /// Whether a panel stays in the first-level cache while rows pass by it, or rows while panels do.
+  /// True if a panel stays in the first-level cache while rows change; false if rows stay while panels change.
   bool panel_stays() const {
     constexpr int64_t kShortPanelBytes = 32 << 10;
     const bool is_short = panel_elements<P>(slice_) * static_cast<int64_t>(sizeof(P)) <= kShortPanelBytes;
-    return slices_ > 1 || (!p_.sum && is_short);  // sums go along rows of memory
+    return slices_ > 1 || (!p_.sum && is_short);  // sums are written along rows of memory
   }
 
   int64_t a_elements() const {
@@ -103,15 +104,15 @@ class Cut {
   static constexpr bool kSlices = std::is_same_v<P, float>;
   static constexpr int64_t kStripBytes = 512 << 10;
   static constexpr int64_t kMostPanels = 16;
-  static constexpr int64_t kSumChunk = 1024;     // k of a sum that goes to memory: bounds the packed A
-  static constexpr int64_t kLongK = 4096;        // beyond it a panel is too large for the second-level cache;
+  static constexpr int64_t kSumChunk = 1024;     // k of one sum added to memory: bounds the packed A
+  static constexpr int64_t kLongK = 4096;        // above this a panel is too large for the second-level cache;
   static constexpr int64_t kLongChunk = 2048;    // tiles are then kept as fp32 between chunks of k
   static constexpr int64_t kSlice = 192;         // a panel of 24 KiB, and room for two blocks of A
-  static constexpr int64_t kLongestSlice = 256;  // up to which one more slice costs more than a longer panel
+  static constexpr int64_t kLongestSlice = 256;  // up to here one more slice costs more than a longer panel
   static constexpr int64_t kFewRows = 128;
   static constexpr int64_t kManyColumns = 128;
   static constexpr int64_t kPartRows = kSlices ? 720 : 960;        // 60 or 80 blocks of 12
-  static constexpr int64_t kPackedColumns = kSlices ? 768 : 1024;  // a packed A is used for as many columns
+  static constexpr int64_t kPackedColumns = kSlices ? 768 : 1024;  // a packed A is used for at least this many columns
 
   int64_t passes_of_region() const { return slices_ > 1 ? slices_ * p_.num_factors() : 1; }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The same sources, compiled for one level of x86-64 each and free of the loader's choice.
+// Outputs of the kernels' sources, compiled for a single level of x86-64 each, without the loader's choice.
 
 #include <string>
 #include <utility>
@@ -10,6 +10,6 @@ namespace athanor::isa_levels {
 using Outputs = std::vector<std::pair<std::string, std::vector<unsigned char>>>;
 
 Outputs baseline();
-Outputs v3();  ///< only on a CPU that has it
+Outputs v3();  ///< call it only on a CPU that has this level
 
 }  // namespace athanor::isa_levels

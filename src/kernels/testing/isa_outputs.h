@@ -1,8 +1,8 @@
 #pragma once
-// Runs every kernel that is compiled once for each level of x86-64, and keeps the bits of what comes out.
+// Calls every kernel that is compiled once for each level of x86-64, and keeps the bits of the outputs.
 //
-// Included under one name (namespace athanor::kernels) it runs what the loader chose for this machine; the
-// isa_*_test.cpp files include it, and the kernels' own sources, under other names and for one level each.
+// Included in the plain namespace athanor::kernels, it calls the versions that the loader chose for this machine. The
+// isa_*_test.cpp files include it together with the kernels' sources under other names, each for a single level.
 
 #include <cstring>
 #include <string>
@@ -23,10 +23,10 @@
 
 namespace athanor::kernels::testing {
 
-// static: each file that includes this has its own, compiled for its level.
+// Each file that includes this has a separate class, compiled for its level.
 class IsaOutputs {
  public:
-  // 3 rows of 103: whole vectors, a tail, and rows that start unaligned.
+  // 3 rows of 103 elements cover whole vectors, a tail, and rows that start unaligned.
   static constexpr int64_t kRows = 3, kWidth = 103, kCount = kRows * kWidth;
 
   std::vector<std::pair<std::string, std::vector<unsigned char>>> all() {

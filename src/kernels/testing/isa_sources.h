@@ -1,5 +1,5 @@
-// The sources of all kernels that are compiled for several levels; no `#pragma once`, as each level's file takes them
-// in under its own name. What they include of the standard library must come before.
+// Includes the sources of all kernels that are compiled for several levels. It has no `#pragma once`, because each
+// level's file includes it under a different name. Include the standard headers that these sources need first.
 // NOLINTBEGIN(bugprone-suspicious-include)
 #include "kernels/cpu/accumulate.cpp"
 #include "kernels/cpu/adamw.cpp"

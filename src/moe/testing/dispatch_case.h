@@ -1,5 +1,6 @@
 #pragma once
-// What the tests of dispatch share: a layer over some ranks, run on threads, and the definition it is held against.
+// Shared by the tests of dispatch: a layer over some ranks, run on threads, and the definition with which it is
+// compared.
 
 #include <vector>
 
@@ -16,8 +17,8 @@ struct DispatchCase {
   int64_t num_experts = 8, k = 2, hidden = 20, ffn = 12;
   at::ScalarType dtype = at::kFloat;
   ops::CombineWeights combine = ops::CombineWeights::kAfterDown;
-  int64_t lowest = 0, highest = -1;  ///< experts that are chosen; −1: all
-  bool drops = false;                ///< some choices
+  int64_t lowest = 0, highest = -1;  ///< first and last expert that is chosen; −1: all
+  bool drops = false;                ///< true: some choices are dropped
 
   int ranks() const { return static_cast<int>(tokens.size()); }
   int64_t per_rank() const { return num_experts / ranks(); }
@@ -31,7 +32,7 @@ struct DispatchCase {
     if (drops) ids = at::where(normal({t, k}, seed(rank, 5)) < -0.5, ids.bitwise_not(), ids);
     return ids.contiguous();
   }
-  /// Experts [first, first + count).
+  /// Returns experts [first, first + count).
   ops::ExpertWeights experts(int64_t first, int64_t count) const {
     const auto part = [&](at::IntArrayRef shape, uint64_t seed) {
       return weight_of(normal(shape, seed, dtype).narrow(0, first, count).clone(), 0.5);
@@ -41,7 +42,7 @@ struct DispatchCase {
   }
 };
 
-/// What a rank ends with.
+/// The results of a rank.
 struct RankResult {
   Tensor y, dx, dweights;
   std::vector<Tensor> grads;  ///< of its experts: gate, up, down
@@ -51,7 +52,7 @@ inline std::vector<Tensor> buckets(const ops::ExpertWeights& w) {
   return {w.gate_LFD.grad, w.up_LFD.grad, w.down_LDF.grad};
 }
 
-/// `all` rank by rank.
+/// Splits `all` by rank.
 inline std::vector<Tensor> by_rank(const Tensor& all, const DispatchCase& c) {
   return all.split_with_sizes(at::IntArrayRef(c.tokens), 0);
 }
@@ -63,7 +64,8 @@ inline Tensor tree(const std::vector<Tensor>& terms, size_t lo, size_t hi) {
   return tree(terms, lo, lo + half) + tree(terms, lo + half, hi);
 }
 
-/// The definition: every rank's experts over the tokens of all ranks, in one process; then the tree over ranks.
+/// Returns the results by definition: every rank's experts over the tokens of all ranks, in one process; then the tree
+/// over ranks.
 inline std::vector<RankResult> expected_of(const DispatchCase& c) {
   std::vector<Tensor> x, dy, weights, ids;
   for (int r = 0; r < c.ranks(); ++r) {
@@ -90,7 +92,7 @@ inline std::vector<RankResult> expected_of(const DispatchCase& c) {
   return results;
 }
 
-/// One rank of a case, forward and backward. Collective.
+/// Runs one rank of a case, forward and backward. Collective.
 inline RankResult run_rank(const DispatchCase& c, Dispatch& dispatch) {
   const int rank = dispatch.group().rank();
   const ops::ExpertWeights w = c.experts(rank * c.per_rank(), c.per_rank());
@@ -99,12 +101,12 @@ inline RankResult run_rank(const DispatchCase& c, Dispatch& dispatch) {
   return {outcome.y, outcome.dx[0], outcome.dx[1], buckets(w)};
 }
 
-/// All ranks, each on a thread of its own, in each of these ways; `look` sees each rank's dispatch afterwards.
+/// Runs all ranks, each on a separate thread, with each of these options; `look` sees each rank's dispatch afterwards.
 inline std::vector<std::vector<RankResult>> run_case(const DispatchCase& c, const std::vector<DispatchOptions>& ways,
                                                      const std::function<void(Dispatch&)>& look = {}) {
   std::vector<std::vector<RankResult>> results(ways.size(), std::vector<RankResult>(static_cast<size_t>(c.ranks())));
   comm::WorldOptions world_options;
-  world_options.check = true;  // a rank that goes its own way is named, where it would hang
+  world_options.check = true;  // a rank that calls a different collective is named, instead of a hang
   world_options.timeout = std::chrono::seconds(60);
   comm::run_ranks(
       c.ranks(),

@@ -1,6 +1,5 @@
 #pragma once
-// Matrix products of groups of rows by libtorch: its CUTLASS kernel where shapes allow, else one product for each
-// group.
+// Matrix products of groups of rows by libtorch: its CUTLASS kernel if shapes allow, else one product for each group.
 
 #include "ops/tensor.h"
 
@@ -9,8 +8,9 @@ namespace athanor::ops::device {
 /// Groups are multiples of 8 rows: 16 bytes of bf16, whichever operand's rows the kernel's copies run along.
 constexpr int64_t kGroupAlignment = 8;
 
-/// out[rows of e] = a[rows of e] · b[e]; rows [offsets[e], offsets[e + 1]) of [R, K], offsets int64 [L + 1] on the
-/// tensors' device, R no less than the last one. Rows after the last group are left unwritten or unspecified.
+/// Returns out[rows of e] = a[rows of e] · b[e]; a group has rows [offsets[e], offsets[e + 1]) of [R, K], with offsets
+/// int64 [L + 1] on the tensors' device, and R no less than the last one. Rows after the last group are left unwritten
+/// or unspecified.
 /// @param b_LKN  may be a transposed view.
 Tensor grouped_matmul(const Tensor& a_RK, const Tensor& b_LKN, const Tensor& offsets);
 

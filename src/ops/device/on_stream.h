@@ -1,5 +1,5 @@
 #pragma once
-// From tensors to kernels/cuda/: the stream, typed pointers, and whether there are kernels at all.
+// Connects tensors to kernels/cuda/: the stream, typed pointers, and whether kernels were compiled.
 
 #include <c10/core/DeviceGuard.h>
 
@@ -8,11 +8,12 @@
 
 namespace athanor::ops::device {
 
-/// libtorch's current stream on the tensor's device (choices/: one file with libtorch's CUDA part, one without).
+/// Returns libtorch's current stream on the tensor's device (choices/: one file with libtorch's CUDA part, one
+/// without).
 void* current_cuda_stream(const Tensor& x);
 
-/// While it lives, launches go to the device of `x` and to libtorch's current stream there: in order with its own ops.
-/// A CPU tensor's are loops on the host.
+/// During its lifetime, launches go to the device of `x` and to libtorch's current stream there, in order with
+/// libtorch's ops. Launches for a CPU tensor are loops on the host.
 class OnStream {
  public:
   explicit OnStream(const Tensor& x)
@@ -25,10 +26,10 @@ class OnStream {
   kernels::cuda::Stream stream_;
 };
 
-/// Whether kernels/cuda/ runs on the tensor's device: on CUDA where nvcc was, and on the CPU.
+/// True if kernels/cuda/ runs on the tensor's device: on CUDA if nvcc compiled it, and on the CPU.
 inline bool has_kernels(const Tensor& x) { return x.is_cuda() ? kernels::cuda::is_compiled() : x.is_cpu(); }
 
-/// ops::pointer for any device; null for a tensor that is not there.
+/// Returns ops::pointer for any device; null for an undefined tensor.
 template <class T>
 T* data(const Tensor& x) {
   if (!x.defined()) return nullptr;

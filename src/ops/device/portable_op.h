@@ -1,6 +1,6 @@
 #pragma once
-// A function of tensors and weights in torch ops, differentiated by autograd, whose weights' gradients go into buckets:
-// how a portable form becomes an op on a device that has no kernels.
+// An autograd function made from a portable form: a function of tensors and weights in torch ops, differentiated by
+// autograd, whose weights' gradients go into buckets. It is the op on a device that has no kernels.
 
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -11,7 +11,7 @@
 
 namespace athanor::ops::device {
 
-/// f(inputs then weights' values) → the result.
+/// A function of the inputs followed by the weights' values.
 using PortableForm = std::function<Tensor(const std::vector<Tensor>&)>;
 
 /// Forward runs `form` without keeping what it computes; backward runs it again, with autograd.

@@ -1,5 +1,5 @@
 #pragma once
-// Products on one path, for as long as this lives.
+// Computes all products on one path during its lifetime.
 
 #include "ops/matmul_paths.h"
 
@@ -16,8 +16,8 @@ class OnPath {
   MatmulPaths before_ = matmul_paths();
 };
 
-/// One that packs bf16 as fp32, and one that does not, where this CPU has them: tiles of either kind need scratch
-/// memory of their own sizes.
+/// Returns a path that packs bf16 as fp32, and one that does not, if this CPU has them: tiles of the two kinds need
+/// different sizes of scratch memory.
 inline std::vector<MatmulPath> tile_paths() {
   using enum MatmulPath;
   std::vector<MatmulPath> paths;

@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of ops share: inputs, runs forward and backward, and comparisons.
+// Shared by the tests of ops: inputs, runs forward and backward, and comparisons.
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
@@ -19,23 +19,23 @@ inline constexpr std::array kComputeTypes = {at::kFloat, at::kBFloat16};
 
 inline std::string name_of(at::ScalarType dtype) { return c10::toString(dtype); }
 
-/// Normal numbers from a generator of their own.
+/// Returns normal numbers from a separate generator.
 inline Tensor normal(at::IntArrayRef shape, uint64_t seed, at::ScalarType dtype = at::kFloat) {
   return at::randn(shape, at::detail::createCPUGenerator(seed), at::kFloat).to(dtype);
 }
 
-/// A weight whose bucket already holds something, so that a test sees gradients being added.
+/// Returns a weight whose bucket already holds a value, so that a test sees that gradients are added.
 inline Weight weight_of(const Tensor& value, double already = 0) {
   return {value, at::full(value.sizes(), already, at::kFloat)};
 }
 
-/// What an op gave: its result and the gradients of its inputs in the direction of dy.
+/// The results of an op: its output and the gradients of its inputs in the direction of dy.
 struct Outcome {
   Tensor y;
   std::vector<Tensor> dx;
 };
 
-/// Runs f(inputs) forward and backward on leaves of its own.
+/// Runs f(inputs) forward and backward on copies of the inputs as leaves.
 template <class F>
 Outcome run(F f, const std::vector<Tensor>& inputs, const Tensor& dy) {
   std::vector<Tensor> leaves;
@@ -47,7 +47,7 @@ Outcome run(F f, const std::vector<Tensor>& inputs, const Tensor& dy) {
   return result;
 }
 
-/// The same in fp64: the portable forms' own exact result.
+/// Runs f in fp64: the portable forms' exact result.
 template <class F>
 Outcome run_fp64(F f, const std::vector<Tensor>& inputs, const Tensor& dy) {
   std::vector<Tensor> wide;
@@ -55,7 +55,7 @@ Outcome run_fp64(F f, const std::vector<Tensor>& inputs, const Tensor& dy) {
   return run(f, wide, dy.to(at::kDouble));
 }
 
-/// Each element of `actual` is within its bound; NaN is not.
+/// Expects each element of `actual` to be within its bound, which NaN is not.
 inline void expect_within(const Tensor& actual, const Tensor& value, const Tensor& bound, const std::string& what) {
   ASSERT_TRUE(actual.defined()) << what;
   ASSERT_EQ(actual.sizes(), value.sizes()) << what;
@@ -79,8 +79,8 @@ inline void expect_same_formula(const Tensor& fp64, const Tracked& expected, con
   expect_within(fp64, expected.value, expected.error * (2 * 0x1p-29), "portable " + what);
 }
 
-/// A sum of `terms` products added to a bucket that held `already`: products and bucket may be added in any order, so
-/// that each goes through one rounding for each term.
+/// Returns the sum of `terms` products added to a bucket that held `already`. Products and bucket may be added in any
+/// order, so each goes through one rounding for each term.
 inline Tracked added_to(double already, const Tracked& product, int64_t terms) {
   return {product.value + already, product.error + error_bound(product.largest() + already, at::kFloat, terms)};
 }
@@ -92,7 +92,7 @@ inline void expect_same_bits(const Tensor& actual, const Tensor& expected, const
   EXPECT_EQ(a.nbytes() == 0 ? 0 : std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()), 0) << what << " differs";
 }
 
-/// Sets the number of threads while it lives.
+/// Sets the number of threads during its lifetime.
 class Threads {
  public:
   explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }

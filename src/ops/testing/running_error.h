@@ -1,10 +1,10 @@
 #pragma once
-// Exact values that carry how far fp32 arithmetic may be from them.
+// Exact values with bounds on the errors of fp32 arithmetic.
 //
-// A test writes an op's formula once in these and gets the result in fp64 and a bound for each of its elements: every
-// operation hands on the errors of its operands and adds its own rounding (running error analysis, Higham 2002, §3.3).
-// What a kernel keeps in bf16 on the way is marked by `stored`. The order of operations need not be the kernel's: a sum
-// is bounded for every order.
+// A test writes an op's formula once in these and gets the result in fp64 and an error bound for each of its elements:
+// every operation propagates the errors of its operands and adds its own rounding (running error analysis, Higham 2002,
+// §3.3). Values that a kernel stores in bf16 on the way are marked by `stored`. The order of operations need not be the
+// kernel's: a sum is bounded for every order.
 
 #include <initializer_list>
 
@@ -18,7 +18,7 @@ using at::Tensor;
 struct Tracked {
   Tensor value, error;
 
-  /// The same view of both.
+  /// Applies one view to both.
   template <class F>
   Tracked view(F f) const {
     return {f(value), f(error)};
@@ -26,19 +26,19 @@ struct Tracked {
   Tensor largest() const { return value.abs() + error; }
 };
 
-/// A number that is what it is: an input, in whatever type.
+/// Returns a number without error: an input, in any type.
 inline Tracked exact(const Tensor& x) {
   const Tensor value = x.detach().to(at::kDouble);
   return {value, at::zeros_like(value)};
 }
 inline Tracked exact(double x) { return exact(at::scalar_tensor(x, at::kDouble)); }
 
-/// `roundings` of relative size u one after the other.
+/// Adds the error of `roundings` successive roundings of relative size u.
 inline Tracked rounded(const Tracked& a, int64_t roundings = 1) {
   return {a.value, a.error + error_bound(a.largest(), at::kFloat, roundings)};
 }
 
-/// Rounded to nearest once more if the type is narrower than fp32.
+/// Adds one rounding to nearest if the type is narrower than fp32.
 inline Tracked stored(const Tracked& a, at::ScalarType dtype) {
   return {a.value, dtype == at::kFloat ? a.error : a.error + unit_roundoff(dtype) * a.largest()};
 }
@@ -50,7 +50,7 @@ inline Tracked operator*(const Tracked& a, const Tracked& b) {
 }
 inline Tracked operator*(const Tracked& a, double b) { return a * rounded(exact(b)); }
 
-/// Rows of a times columns of b; K products each.
+/// Multiplies rows of a by columns of b, with K products each.
 inline Tracked matmul(const Tracked& a, const Tracked& b) {
   const Tensor carried = at::matmul(a.value.abs(), b.error) + at::matmul(a.error, b.largest());
   const Tensor norm = at::matmul(a.largest(), b.largest());
@@ -62,7 +62,8 @@ inline Tracked sum(const Tracked& a, int64_t dim, bool keepdim = false) {
   return {a.value.sum(dim, keepdim), a.error.sum(dim, keepdim) + own};
 }
 
-/// f, which rises or falls all along: an argument off by `error` moves it no further than the ends of that interval do.
+/// Applies f, which must be monotone: an argument off by `error` moves the result no further than the ends of that
+/// interval do.
 template <class F>
 Tracked monotone(const Tracked& a, int64_t roundings, F f) {
   const Tensor value = f(a.value);
@@ -70,7 +71,7 @@ Tracked monotone(const Tracked& a, int64_t roundings, F f) {
   return rounded({value, carried}, roundings);
 }
 
-/// e^x within `ulps`, each of at most two roundings; results below 2^-125 may be zero.
+/// Returns e^x within `ulps`, each of at most two roundings; results below 2^-125 may be zero.
 inline Tracked exp(const Tracked& a, int64_t ulps = 2) {
   const Tracked e = monotone(a, 2 * ulps, [](const Tensor& x) { return x.exp(); });
   return {e.value, e.error + 0x1p-125};
@@ -78,14 +79,14 @@ inline Tracked exp(const Tracked& a, int64_t ulps = 2) {
 inline Tracked log(const Tracked& a) {
   return monotone(a, 2, [](const Tensor& x) { return x.log(); });
 }
-/// One over the square root: two roundings.
+/// Returns 1 / √a, with two roundings.
 inline Tracked rsqrt(const Tracked& a) {
   return monotone(a, 2, [](const Tensor& x) { return x.rsqrt(); });
 }
 inline Tracked reciprocal(const Tracked& a) {
   return monotone(a, 1, [](const Tensor& x) { return x.reciprocal(); });
 }
-/// Over an exponential of 2 ULP (4 roundings), an addition and a division.
+/// Returns the sigmoid: an exponential of 2 ULP (4 roundings), an addition and a division.
 inline Tracked sigmoid(const Tracked& a) {
   const Tracked s = monotone(a, 6, [](const Tensor& x) { return x.sigmoid(); });
   return {s.value, s.error + 0x1p-125};

@@ -1,8 +1,9 @@
 #pragma once
-// What AdamW makes of the gradients that a run recorded, in double precision and without buckets, shards or kernels.
+// Computes in double precision, without buckets, shards or kernels, what AdamW makes of the gradients that a run
+// recorded.
 //
-// A run's parameters follow from its own gradients but for fp32's rounding, in whatever type these were computed. So
-// an update that some rank makes of other gradients, twice or not at all, is seen in bf16 as sharply as in fp32.
+// A run's parameters follow from its own gradients except for fp32's rounding, in whatever type these were computed. So
+// an update that some rank makes from other gradients, twice or not at all, is seen in bf16 as clearly as in fp32.
 
 #include <string>
 #include <vector>
@@ -11,17 +12,18 @@
 
 namespace athanor {
 
-/// Of one parameter.
+/// The replay of one parameter.
 class AdamReplay {
  public:
-  /// @param name  which optimizer.no_weight_decay may match. @param master  initial.
+  /// @param name  the name that optimizer.no_weight_decay may match.
+  /// @param master  the initial master weights.
   AdamReplay(const OptimizerConfig& config, const std::string& name, const std::vector<float>& master);
 
-  /// Update `step` (1-based). @param grad_norm  of the whole model, by which gradients are clipped.
+  /// Makes update `step` (1-based). @param grad_norm  norm of the whole model, by which gradients are clipped.
   void add_step(int64_t step, double lr, double grad_norm, const std::vector<float>& grad);
 
   const std::vector<double>& master() const { return master_; }
-  /// Of each element: what fp32 rounds off, summed over the steps.
+  /// Returns for each element what fp32 rounds off, summed over the steps.
   const std::vector<double>& bound() const { return bound_; }
 
  private:

@@ -1,22 +1,22 @@
 #pragma once
-// What a small run in bf16 does otherwise than one in fp32, so that it can be compared closely.
+// The differences between a small run in bf16 and one in fp32, which make a close comparison possible.
 //
-// A token that stands near a tie between two experts goes to another one in one run than in the other, and changes
-// every gradient before it. In bf16 so many do that nothing could be told from it. So experts are chosen by counters
-// there (moe.router_noise = inf): in every run the same, whatever rounding does to scores. That scores choose alike is
-// what fp32 shows.
+// A token near a tie between two experts goes to one expert in one run and to the other in the other run, and that
+// changes every gradient before it. In bf16 there are too many such tokens for a comparison. So a run in bf16 chooses
+// experts by counters (moe.router_noise = inf): the choices are the same in every run, whatever rounding does to
+// scores. The comparison in fp32 shows that scores lead to the same choices.
 
 #include "config/run_config.h"
 
 namespace athanor {
 
-/// Whether rounding is measured (measured.h) rather than bounded (noise.h).
+/// Returns true if rounding is measured (measured.h) rather than bounded (noise.h).
 bool is_measured(const RunConfig& small);
 
-/// Makes choices those of counters, and clips nothing.
+/// Makes the run choose experts by counters, and raises model.clip_qkv so that it clips nothing.
 void prepare_measured_run(RunConfig& small);
 
-/// The run in fp32 that both the layout and one rank are held against.
+/// Returns the run in fp32 that both the layout and one rank are compared with.
 RunConfig make_truth_run(const RunConfig& one);
 
 }  // namespace athanor

@@ -1,8 +1,8 @@
 #pragma once
-// A layout's run held against the reference's: every number, every gradient, every parameter, each with its bound.
+// Compares a layout's run with the reference's: every number, every gradient, every parameter, each with its bound.
 //
-// The reference takes each step from the parameters that the layout had before it. So a step's bounds are those of one
-// step, whatever came before, and what the layout carries from step to step is compared with its own gradients
+// The reference takes each step from the parameters that the layout had before that step. So a step's bounds are those
+// of one step, whatever came before, and what the layout carries from step to step is compared with its own gradients
 // (own_gradients.h).
 
 #include <string>
@@ -17,32 +17,34 @@ namespace athanor {
 inline constexpr const char* kNormQuantity = "gradient norm";
 inline constexpr const char* kParametersQuantity = "parameters";
 
-/// The comparison of one quantity that came closest to its bound (or furthest beyond).
+/// The comparison of one quantity that came closest to its bound, or went furthest beyond it.
 struct Comparison {
   std::string quantity;  ///< "gradients, step 1"
-  std::string name;      ///< the parameter or number; of experts, which one: "...gate_proj.weight[3]"
+  std::string name;      ///< the parameter or number; for experts with the expert's index: "...gate_proj.weight[3]"
   int64_t step = 0;
   double error = 0;      ///< relative
   double bound = 0;      ///< 0: must be equal
-  int64_t compared = 0;  ///< how many numbers or tensors
+  int64_t compared = 0;  ///< number of numbers or tensors that were compared
 
   double share() const { return bound > 0 ? error / bound : error > 0 ? 1e300 : 0; }
 };
 
 struct Comparisons {
-  std::vector<Comparison> worst;    ///< one for each quantity, in the order of a step
-  std::vector<std::string> faults;  ///< a line for each comparison that failed, named; empty: the two runs agree
-  /// All is well up to a step that looks as if at most two tokens had gone to other experts, by scores that are equal
-  /// but for rounding. What is wrong does it again on other data.
+  std::vector<Comparison> worst;  ///< one for each quantity, in the order of a step
+  /// a line for each comparison that failed, with its name; empty: the two runs agree
+  std::vector<std::string> faults;
+  /// True if all agrees up to a step that looks as if at most two tokens had gone to other experts because of scores
+  /// that are equal but for rounding. A real error fails again on other data.
   bool near_tie = false;
 };
 
-/// @param small  the run that `layout` is a trace of. @param one  of the same run on one rank, or by portable forms,
-/// which follows `layout`.
+/// Compares the traces of two runs.
+/// @param small  the run that `layout` is a trace of.
+/// @param one  the trace of the same run on one rank, or by portable forms, which follows `layout`.
 Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one,
                            Reference reference = Reference::kOneRank);
 
-/// Every difference of bits, a line each (at most a few).
+/// Returns every difference of bits, a line each (at most a few).
 std::vector<std::string> find_bit_differences(const RunConfig& small, const WholeTrace& a, const WholeTrace& b);
 
 }  // namespace athanor

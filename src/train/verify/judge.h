@@ -1,5 +1,5 @@
 #pragma once
-// What rank 0 finds in the traces of a layout's runs and the reference's, printed.
+// Rank 0's judgement of the traces of a layout's runs and the reference's, which it prints.
 
 #include <set>
 #include <string>
@@ -10,17 +10,18 @@ namespace athanor {
 
 enum Outcome : int64_t { kPassed, kFailed, kDrawAgain };
 
-/// In fp32, or held against portable forms: of one data set, by bounds. @param last  there is no other data set to
-/// draw.
-/// @return kDrawAgain, and nothing printed, if a token stood between two experts.
+/// Judges runs in fp32, or compared with portable forms: on one data set, by bounds.
+/// @param last  there is no other data set to draw.
+/// @return kDrawAgain, with nothing printed, if a token was at a tie between two experts.
 Outcome judge_bounded(const TypedRun& run, const VerifyRequest& request, int num_ranks,
                       const std::filesystem::path& root, int draw, bool last);
 
-/// Measured comparisons that failed on the first data sets, by name.
+/// The names of measured comparisons that failed on the first data sets.
 using Suspects = std::set<std::string>;
 
-/// In bf16, by measured noise: of draws [first, first + request.draws). What fails must fail on other data too.
-/// @param suspects  of the draws before these; then, what failed here.
+/// Judges runs in bf16 by measured noise: draws [first, first + request.draws). A comparison counts as failed only if
+/// it fails on other data too.
+/// @param suspects  in: those of the draws before these; out: the comparisons that failed here.
 Outcome judge_measured(const TypedRun& run, const VerifyRequest& request, int num_ranks,
                        const std::filesystem::path& root, int first, Suspects& suspects);
 

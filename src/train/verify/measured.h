@@ -1,11 +1,11 @@
 #pragma once
-// A layout in bf16 held against one rank in fp32, by the measure of one rank in bf16.
+// Compares a layout in bf16 with one rank in fp32, in relation to one rank in bf16.
 //
-// A bound from worst cases has to be a few tenths in bf16, and much that is wrong is less. But how far bf16 is off need
-// not be bounded: one rank in bf16 shows it, for each tensor by itself, on the same data. What a layout does wrong
-// comes on top of that (noise_ratio.h). The run in fp32 that both are held against shares no rounding with either, and
-// its order of sums is one rank's: nothing of parallel/ takes part in it; that it computes what a layout does is what
-// the comparison in fp32 shows.
+// A bound from worst cases has to be a few tenths in bf16, and many errors in a computation are smaller. But the error
+// of bf16 need not be bounded: one rank in bf16 shows it, for each tensor separately, on the same data. An error that a
+// layout makes is added to that (noise_ratio.h). The run in fp32 that both are compared with shares no rounding with
+// either, and its order of sums is one rank's: nothing of parallel/ takes part in it. The comparison in fp32 shows that
+// it computes what a layout does.
 
 #include <map>
 
@@ -14,17 +14,17 @@
 
 namespace athanor {
 
-/// Adds up errors over data sets, so that they are compared with many numbers.
+/// Adds up errors over data sets, so that each comparison has many numbers.
 class MeasuredComparison {
  public:
   MeasuredComparison(const RunConfig& small, int data_ranks);
-  /// The runs on one data set: the layout's and one rank's in bf16, one rank's in fp32.
+  /// Adds the runs on one data set: the layout's and one rank's in bf16, one rank's in fp32.
   void add(const WholeTrace& layout, const WholeTrace& one, const WholeTrace& truth);
 
-  /// What failed. Of measured comparisons by name, since they count if they fail on other data too (kChanceOnce); what
-  /// must be equal, or follows from the layout's own numbers, is a fault at once.
+  /// The comparisons that failed. Measured ones are listed by name, since they count only if they fail on other data
+  /// too (kChanceOnce); a value that must be equal, or that follows from the layout's own numbers, is a fault at once.
   struct Findings {
-    Comparisons comparisons;  ///< faults: of what must be equal
+    Comparisons comparisons;  ///< its faults are of values that must be equal
     /// Measured comparisons and their lines, the one that is furthest beyond its bound first.
     std::vector<std::pair<std::string, std::string>> failed;
   };

@@ -1,6 +1,6 @@
 #pragma once
-// What follows from a run's own gradients, in whatever type and layout these were computed: their norm, and every
-// parameter after every step.
+// Checks what follows from a run's own gradients, in whatever type and layout these were computed: their norm, and
+// every parameter after every step.
 
 #include <vector>
 
@@ -8,9 +8,10 @@
 
 namespace athanor {
 
-/// The gradient norm that the run reports against that of the gradients it recorded, and its parameters against what
-/// AdamW in double precision makes of them (adam_replay.h), from the initial ones on: an update that some rank makes of
-/// other gradients, twice, or with moments that were lost on the way, is not explained by them.
+/// Compares the gradient norm that the run reports with the norm of the gradients that it recorded, and its parameters
+/// with those that AdamW in double precision computes from these gradients (adam_replay.h), starting from the initial
+/// parameters. So it finds an update that some rank makes from other gradients, makes twice, or makes with moments that
+/// were lost on the way.
 /// @param small  the configuration that is right.
 std::vector<Comparison> compare_with_own_gradients(const RunConfig& small, const WholeTrace& run);
 

@@ -1,5 +1,5 @@
 #pragma once
-// A parameter as verify compares it: whole, or, if it stacks experts, expert by expert.
+// The parts in which verify compares a parameter: the whole parameter, or, if it stacks experts, each expert.
 
 #include <fmt/core.h>
 
@@ -10,7 +10,7 @@
 
 namespace athanor {
 
-/// Calls visit(name, begin, end) for a parameter or each of its experts.
+/// Calls visit(name, begin, end) for a parameter or for each of its experts.
 template <class Visit>
 void for_parts(const ParameterSpec& spec, Visit visit) {
   const int64_t parts = spec.is_expert() ? spec.shape[0] : 1, size = spec.num_elements() / parts;

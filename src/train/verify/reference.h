@@ -1,20 +1,21 @@
 #pragma once
-// What a run is held against.
+// The reference that a run is compared with.
 
 #include <string>
 
 namespace athanor {
 
 enum class Reference {
-  kOneRank,   ///< the same code on one rank: in fp32, with errors of its own
-  kPortable,  ///< plain torch calls in fp64, written apart from the code that trains (portable/): errs next to nothing
+  kOneRank,  ///< the same code on one rank: in fp32, and has rounding errors too
+  /// plain torch calls in fp64, written independently of the training code (portable/): its errors are negligible
+  kPortable,
 };
 
-/// "one_rank", "portable": what --reference takes.
+/// Parses a value of --reference: "one_rank", "portable".
 inline Reference parse_reference(const std::string& name) {
   return name == "portable" ? Reference::kPortable : Reference::kOneRank;
 }
-/// As tables say it.
+/// Returns the name that tables use.
 inline const char* describe(Reference reference) {
   return reference == Reference::kPortable ? "portable forms in fp64" : "one rank";
 }

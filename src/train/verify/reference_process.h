@@ -1,6 +1,6 @@
 #pragma once
-// One rank as a process of its own: this program again, in an environment from which what a launcher of MPI jobs put
-// there is gone, so that it takes itself for a job of one. Faults that are armed (base/fault.h) stay behind too.
+// Runs one rank as a separate process: this program again, in an environment without the variables of an MPI launcher,
+// so that it is a job of one process. Armed faults (base/fault.h) are not passed on either.
 
 #include <sys/types.h>
 
@@ -14,13 +14,14 @@ class ReferenceProcess {
  public:
   /// Starts this program with `arguments`. @throws IoError.
   explicit ReferenceProcess(const std::vector<std::string>& arguments);
-  /// Ends it, if nobody has waited for it.
+  /// Ends the process if wait() has not been called.
   ~ReferenceProcess();
   ReferenceProcess(const ReferenceProcess&) = delete;
   ReferenceProcess& operator=(const ReferenceProcess&) = delete;
 
-  /// @param on_work  called again and again as long as it computes.
-  /// @throws Error if it did not end with 0; what was wrong stands in its own lines.
+  /// Waits for the process to end.
+  /// @param on_work  called again and again as long as the process computes.
+  /// @throws Error if it did not end with 0; its own output contains the reason.
   void wait(const std::function<void()>& on_work);
 
  private:
@@ -29,7 +30,7 @@ class ReferenceProcess {
   pid_t pid_ = -1;
 };
 
-/// The variables ("NAME=value") of `environment` that a process outside of any job keeps.
+/// Returns the variables ("NAME=value") of `environment` that a process outside of any job keeps.
 std::vector<std::string> environment_outside_jobs(char** environment);
 
 }  // namespace athanor

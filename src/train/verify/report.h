@@ -1,5 +1,5 @@
 #pragma once
-// What `athanor verify` prints.
+// The output of `athanor verify`.
 
 #include <string>
 
@@ -7,13 +7,13 @@
 
 namespace athanor {
 
-/// The table: for each quantity what came closest to its bound.
+/// Returns the table: for each quantity the comparison that came closest to its bound.
 std::string comparison_table(const Comparisons& comparisons, Reference reference);
 
-/// "12 ranks: replicate 1 × shard 12, expert 12".
+/// Returns the layout: "12 ranks: replicate 1 × shard 12, expert 12".
 std::string describe_layout(const RunConfig& small, int world_size);
 
-/// "olmoe, 12 ranks: replicate 1 × shard 12, expert 12; ..." and the small model's sizes.
+/// Returns the run: "olmoe, 12 ranks: replicate 1 × shard 12, expert 12; ..." and the small model's sizes.
 std::string describe_small_run(const RunConfig& small, int world_size);
 
 }  // namespace athanor

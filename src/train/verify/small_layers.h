@@ -1,13 +1,15 @@
 #pragma once
-// Which layers of a model stand for all of them.
+// Selects layers of a model that represent all of them.
 
 #include "config/run_config.h"
 
 namespace athanor {
 
-/// Without a pipeline: two layers, or the fewest from the first on that have both kinds where the model has both.
-/// With one: of each stage as many as its share of the layers asks for (the shortest has one), and more where it has
-/// both kinds; `parallelism.pipeline_split` says so. A model that is no longer than that stays as it is.
+/// Reduces the number of layers. Without a pipeline it keeps two layers, or, if the model has both kinds of layers, the
+/// fewest from the first on that have both. With a pipeline it keeps of each stage a number in proportion to the
+/// stage's share of the layers (one of the shortest, at most three), and one more if that would leave out one of the
+/// stage's kinds; it writes the result to `parallelism.pipeline_split`. A model that is no longer than that stays as it
+/// is.
 void shrink_layers(ModelConfig& model, ParallelismConfig& parallelism);
 
 }  // namespace athanor

@@ -1,6 +1,6 @@
 #pragma once
-// What one run of the small model did, step by step: numbers, gradients, parameters. Each rank keeps the parts that it
-// holds and writes them into a file; they are joined there into whole tensors.
+// The trace of one run of the small model, step by step: numbers, gradients, parameters. Each rank keeps the parts that
+// it holds and writes them into a file; reading joins these parts into whole tensors.
 
 #include <filesystem>
 #include <map>
@@ -13,9 +13,9 @@
 
 namespace athanor {
 
-/// What a rank reports of a step, of the whole batch. Every rank should report the same.
+/// The numbers that a rank reports of a step, for the whole batch. Every rank should report the same.
 struct StepNumbers {
-  double loss = 0, aux = 0, z = 0, entropy = 0;  ///< loss for each target, the others as sums
+  double loss = 0, aux = 0, z = 0, entropy = 0;  ///< loss per target, the others as sums
   double grad_norm = 0, lr = 0;
   int64_t targets = 0;
   std::vector<int64_t> chosen, taken;   ///< [sparse layers · experts]
@@ -32,7 +32,7 @@ class Trace {
   void add_step(StepNumbers numbers) { steps_.push_back(std::move(numbers)); }
   /// Copies the pieces. @param step  0: before the first update.
   void add_pieces(int64_t step, const std::vector<PieceView>& pieces);
-  /// Something that several ranks hold alike: their `bytes` must be equal.
+  /// Records a value of which several ranks hold a copy: their `bytes` must be equal.
   void add_copy(const std::string& name, const void* bytes, size_t num_bytes);
 
   void write(const std::filesystem::path& path) const;
@@ -51,7 +51,7 @@ class Trace {
   std::map<std::string, std::string> copies_;  // hashes
 };
 
-/// Of all ranks.
+/// The trace of all ranks.
 class WholeTrace {
  public:
   /// Reads "rank-0.trace" … of `folder`. @throws IoError, DataError if one is missing or damaged.
@@ -59,13 +59,13 @@ class WholeTrace {
   static std::string file_name(int rank);
 
   int64_t num_steps() const { return static_cast<int64_t>(steps_.size()); }
-  /// As rank 0 reported it, 1-based.
+  /// Returns the numbers of a step (1-based) as rank 0 reported them.
   const StepNumbers& step(int64_t number) const { return steps_.at(static_cast<size_t>(number) - 1); }
 
-  /// A whole tensor. @param kind  "grad", "master", "exp_avg_sq". Empty if no rank holds any of it.
+  /// Returns a whole tensor; empty if no rank holds any of it. @param kind  "grad", "master", "exp_avg_sq".
   const std::vector<float>& values(int64_t step, const std::string& kind, const std::string& name) const;
 
-  /// What does not fit together, a line each: ranks that report different numbers, elements that no rank or two ranks
+  /// Returns the inconsistencies, a line each: ranks that report different numbers, elements that no rank or two ranks
   /// hold, copies that are not equal.
   const std::vector<std::string>& faults() const { return faults_; }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The folder of the traces of a verification, which all ranks see: of each data set ("draw") a folder, in it one for
+// The folder of a verification's traces, visible to all ranks: a folder for each data set ("draw"), in it a folder for
 // each run.
 
 #include <filesystem>
@@ -9,8 +9,8 @@
 
 namespace athanor {
 
-inline constexpr const char* kReferenceFile = "one_rank.toml";  // what the reference's process is to run
-inline constexpr const char* kTruthFile = "truth.toml";         // likewise, in fp32, where noise is measured
+inline constexpr const char* kReferenceFile = "one_rank.toml";  // the configuration that the reference's process runs
+inline constexpr const char* kTruthFile = "truth.toml";         // the same in fp32, if noise is measured
 inline constexpr const char* kReferenceFolder = "one_rank";
 inline constexpr const char* kTruthFolder = "truth";
 inline constexpr const char* kLayoutFolder = "layout";
@@ -18,10 +18,10 @@ inline constexpr const char* kSecondFolder = "layout_again";
 
 std::string draw_folder(int draw);
 
-/// It goes away again, unless it is to be kept. Collective.
+/// The folder. It is removed at the end unless it is to be kept. Collective.
 class TraceFolder {
  public:
-  /// @param keep  where it is to be; empty: in a temporary place, or in the working directory if hosts share it.
+  /// @param keep  its place; empty: a temporary place, or the working directory if hosts share the folder.
   TraceFolder(comm::World& world, const std::filesystem::path& keep);
   ~TraceFolder();
   TraceFolder(const TraceFolder&) = delete;

@@ -1,5 +1,5 @@
 #pragma once
-// The steps of the small run, recorded.
+// Runs and records the steps of the small run.
 
 #include "train/verify/plants/plant.h"
 #include "train/verify/trace.h"
@@ -7,16 +7,19 @@
 namespace athanor {
 
 /// Initialises, takes config.train.steps steps on batches of `draw`, and records numbers, gradients and parameters.
-/// Collective over the mesh. @param mesh  null: one rank.
-/// @param plant  null, or what is put into the run; the mesh is then of a world with it (plants/plant.h).
+/// Collective over the mesh.
+/// @param mesh  null: one rank.
+/// @param plant  null, or the fault that is planted into the run; the mesh is then of a world with it (plants/plant.h).
 Trace trace_run(const RunConfig& config, uint64_t draw, const Mesh* mesh, plants::Plant* plant = nullptr);
 
-/// The reference on one rank, whoever started it: the same initial parameters and batches, but each step begins with
-/// the parameters that `layout` had before it. Records initial parameters, and numbers and gradients of each step.
+/// Runs the reference on one rank, even if a launcher started the process: it has the same initial parameters and
+/// batches, but each step begins with the parameters that `layout` had before that step. Records the initial
+/// parameters, and numbers and gradients of each step.
 Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& layout);
 
-/// The same steps, half of them (rounded up) by `first`'s layout; then a full checkpoint into first.train.run_dir,
-/// which `second`'s layout, on the same ranks, loads and goes on from. Collective over both meshes, of one world.
+/// Takes the same steps, half of them (rounded up) in `first`'s layout; then saves a full checkpoint into
+/// first.train.run_dir, which `second`'s layout, on the same ranks, loads and continues from. Collective over both
+/// meshes, of one world.
 Trace trace_resumed_run(const RunConfig& first, const Mesh& first_mesh, const RunConfig& second,
                         const Mesh& second_mesh, uint64_t draw);
 

@@ -1,5 +1,5 @@
 #pragma once
-// One scalar column of a Parquet row group, value after value.
+// Reads one scalar column of a Parquet row group, value after value.
 
 #include <parquet/column_reader.h>
 
@@ -11,22 +11,22 @@
 
 namespace athanor {
 
-/// Values point into the page that is being read: they live until the next advance().
+/// Values point into the page that is being read: they are valid until the next advance().
 class ColumnCursor {
  public:
   virtual ~ColumnCursor() = default;
-  /// To the next row; false at the end of the row group. @throws what libparquet throws.
+  /// Moves to the next row; returns false at the end of the row group. @throws what libparquet throws.
   virtual bool advance() = 0;
   virtual bool is_null() const = 0;
-  /// Of a column of byte arrays only.
+  /// May be called only for a column of byte arrays.
   virtual std::string_view bytes() const = 0;
   virtual nlohmann::json json() const = 0;
 };
 
-/// Null for a physical type that is no JSON scalar. The column must not be in a list.
+/// Returns null for a physical type that is not a JSON scalar. The column must not be in a list.
 std::unique_ptr<ColumnCursor> make_cursor(std::shared_ptr<parquet::ColumnReader> reader);
 
-/// Does make_cursor know it?
+/// True if make_cursor supports the type.
 bool is_scalar_type(parquet::Type::type type);
 
 }  // namespace athanor

@@ -1,8 +1,8 @@
 #pragma once
-// The border to libathanor_parquet.so, which holds what needs Arrow's libparquet.
+// The interface of libathanor_parquet.so, the library with the code that needs Arrow's libparquet.
 //
-// The front opens the library when the first Parquet file is read (documents/parquet_records.h), so that it starts
-// without it. Both sides are built together: plain C++ types and exceptions pass.
+// The front end opens the library when the first Parquet file is read (documents/parquet_records.h), so that it starts
+// without it. Both sides are built together, so plain C++ types and exceptions may cross the interface.
 
 #include <cstdint>
 #include <string>
@@ -12,28 +12,29 @@ namespace athanor {
 
 struct TableRequest {
   std::string file;
-  std::string text_column;                ///< its name, or the path "a.b" of a field in structs
-  std::vector<std::string> other_fields;  ///< paths of scalars that a selection reads; one that is absent is left out
+  std::string text_column;  ///< name of the column, or the path "a.b" of a field in structs
+  /// Paths of scalars that a selection reads; a path that is absent is left out.
+  std::vector<std::string> other_fields;
   uint64_t max_text_bytes = 0;
 };
 
 struct TableRow {
   std::string text;
   bool is_null = false;
-  std::string fields;  ///< a JSON object of the other fields, nested by their paths; empty if none was asked for
+  std::string fields;  ///< JSON object of the other fields, nested by their paths; empty if none was requested
 };
 
-/// A file's rows in order, a page of a column in memory at a time.
+/// Reads a file's rows in order, with one page of each column in memory.
 class TableReader {
  public:
   virtual ~TableReader() = default;
   /// @return false at the end. @throws DocumentError naming file and row.
   virtual bool next(TableRow& row) = 0;
-  virtual double fraction_read() const = 0;  ///< of the rows, for progress
+  virtual double fraction_read() const = 0;  ///< fraction of the rows, for progress
 };
 
-/// What the library exports as `athanor_open_table`; the caller owns the result. @throws DocumentError if the file is
-/// no Parquet, or its columns are not what is asked for.
+/// The function that the library exports as `athanor_open_table`; the caller owns the result. @throws DocumentError if
+/// the file is not Parquet, or its columns are not as requested.
 using OpenTable = TableReader* (*)(const TableRequest&);
 
 }  // namespace athanor

@@ -1,5 +1,5 @@
 #pragma once
-// A backend that hands every collective on to another, to be changed here and there.
+// A backend that passes every collective on to another; derived classes change some of them.
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -44,7 +44,7 @@ class BackendDecorator : public c10d::Backend {
   Inner inner_;
 };
 
-/// What takes no time.
+/// A Work that is complete from the start.
 class NoWork : public c10d::Work {
  public:
   bool isCompleted() override { return true; }

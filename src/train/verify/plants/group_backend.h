@@ -1,5 +1,6 @@
 #pragma once
-// A communicator as the backend of another: so that something can be put between the two, whatever carries the first.
+// Presents a communicator as a backend, so that something can be put between it and another communicator, whatever
+// transport the first uses.
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 

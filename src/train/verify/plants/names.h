@@ -1,6 +1,6 @@
 #pragma once
-// The faults that `athanor verify --plant` puts into a run, to see that it names them: what each does, and what a
-// layout needs for it to make a difference. The front shows this table, so it needs no libtorch.
+// The faults that `athanor verify --plant` puts into a run, to check that verify finds and names them: what each does,
+// and what a layout needs for it to make a difference. The front end shows this table, so it needs no libtorch.
 
 #include <string_view>
 
@@ -38,7 +38,7 @@ inline constexpr PlantName kPlantNames[] = {
     {"tensor.vocabulary_offset", "the second tensor rank looks for targets one row off", "two tensor ranks"},
 };
 
-/// Null: there is none of this name.
+/// Returns the fault of this name; null if there is none.
 constexpr const PlantName* find_plant(std::string_view name) {
   for (const PlantName& plant : kPlantNames) {
     if (plant.name == name) return &plant;

@@ -1,6 +1,6 @@
 #pragma once
-// Faults in numerics, put into a run from outside when it is built: around its stages, around the backends of its
-// groups, or as observers of its steps. What is run knows nothing of them.
+// Faults in numerics, planted into a run from outside when it is built: around its stages, around the backends of its
+// groups, or as observers of its steps. The code that runs knows nothing of them.
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -12,22 +12,22 @@
 
 namespace athanor::plants {
 
-/// One rank's part of one fault. Outlives the states that it is in.
+/// One rank's part of one fault. It outlives the states that it is in.
 class Plant {
  public:
   using Backend = c10::intrusive_ptr<c10d::Backend>;
 
   virtual ~Plant() = default;
-  /// Around the backend of a group of several ranks.
+  /// Wraps the backend of a group of several ranks.
   virtual Backend wrap_group(const comm::GroupOptions& /*options*/, Backend backend) { return backend; }
-  /// Around a stage; null: nothing.
+  /// Wraps a stage; null: no wrapper.
   virtual std::unique_ptr<Stage> wrap_stage(Stage& /*stage*/, const StageLayers& /*layers*/, const Mesh& /*mesh*/) {
     return nullptr;
   }
   /// Adds observers.
   virtual void watch(TrainState& /*state*/) {}
 
-  /// How often something was computed wrongly here. 0 on every rank: the layout has nothing for this fault.
+  /// Returns how often this rank computed something wrongly. 0 on every rank: the layout has nothing for this fault.
   int64_t times() const { return times_; }
 
  protected:
@@ -37,13 +37,14 @@ class Plant {
   int64_t times_ = 0;
 };
 
-/// @param name  of plants/names.h. @throws ConfigError if there is none.
+/// Makes a plant.
+/// @param name  a name from plants/names.h. @throws ConfigError if there is none.
 std::unique_ptr<Plant> make_plant(const std::string& name);
 
-/// With the plant around its stages.
+/// Returns options that put the plant around the stages.
 TrainStateOptions planted_options(Plant& plant);
 
-/// A world whose groups have the plant around their backends. Both outlive it.
+/// Returns a world whose groups have the plant around their backends. `world` and `plant` must outlive it.
 std::unique_ptr<comm::World> planted_world(comm::World& world, Plant& plant);
 
 }  // namespace athanor::plants

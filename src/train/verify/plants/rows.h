@@ -1,5 +1,5 @@
 #pragma once
-// Which file makes which plant. Their names, with what they do, stand in names.h.
+// Lists the plants that each file makes. names.h contains their names and what they do.
 
 #include <functional>
 #include <memory>

@@ -1,5 +1,5 @@
 #pragma once
-// A stage that hands everything on to another, to be changed here and there.
+// A stage that passes every call on to another; derived classes change some of them.
 
 #include <utility>
 
@@ -9,7 +9,7 @@ namespace athanor::plants {
 
 class StageDecorator : public Stage {
  public:
-  /// @param stage  outlives this.
+  /// @param stage  must outlive this object.
   explicit StageDecorator(Stage& stage) : stage_(stage) { copy_specs(); }
 
   void expect(int64_t batch, int64_t seq_len) override {

@@ -1,10 +1,10 @@
 #pragma once
-// A decoder in plain torch calls and fp64, differentiated by torch: what a step's losses and gradients are.
+// A decoder in plain torch calls and fp64, differentiated by torch: it gives the right losses and gradients of a step.
 //
-// Written from the definitions, apart from ops/, model/, moe/ and parallel/, of which it includes nothing: its order of
-// sums is torch's, its arithmetic has 29 bits more than fp32, its backward is autograd's. It knows parameters by their
-// names and shapes alone. For small models: scores of attention and of the vocabulary are held whole, and every expert
-// multiplies every token.
+// It is written from the definitions, independently of ops/, model/, moe/ and parallel/, of which it includes nothing:
+// its order of sums is torch's, its arithmetic has 29 bits more than fp32, its backward is autograd's. It knows
+// parameters only by their names and shapes. It is for small models: the scores of attention and of the vocabulary are
+// held whole, and every expert multiplies every token.
 
 #include <ATen/ATen.h>
 
@@ -20,22 +20,23 @@ namespace athanor::portable {
 /// fp64 leaves that require gradients, by logical name (arch/inventory.h).
 using Parameters = std::map<std::string, Tensor>;
 
-/// What routers carry from step to step, [sparse layers, experts]; undefined for dense models.
+/// The values that routers carry from step to step, [sparse layers, experts]; undefined for dense models.
 struct RouterMemory {
-  Tensor previous_share;  ///< choices of each expert per token in the step before; k / E at first
+  Tensor previous_share;  ///< choices of each expert per token in the previous step; k / E at first
   Tensor bias;            ///< undefined: none
 };
 
-/// Sums of a microbatch.
+/// The sums of a microbatch.
 struct Losses {
   Tensor loss_sum;        ///< cross entropy over all targets
   Tensor aux_sum, z_sum;  ///< undefined for dense models
   int64_t num_targets = 0;
-  std::vector<Routed> routers;  ///< of the sparse layers
+  std::vector<Routed> routers;  ///< one for each sparse layer
 };
 
-/// @param tokens_BT  int64; each token's target is the next of its sequence, the last has none.
-/// @param end_of_document  the token after which a document ends, where data.attention_scope says "document".
+/// Computes the losses of a microbatch.
+/// @param tokens_BT  int64; each token's target is the next token of its sequence, the last has none.
+/// @param end_of_document  the token after which a document ends, if data.attention_scope is "document".
 Losses run_decoder(const RunConfig& config, const Parameters& parameters, const RouterMemory& memory,
                    const Tensor& tokens_BT, int64_t end_of_document, int64_t first_sequence, int64_t step);
 

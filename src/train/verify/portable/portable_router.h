@@ -1,7 +1,6 @@
 #pragma once
-// The router of one sparse layer in plain torch calls and fp64: scores, choices, weights, and the sums that the
-// balancing and z-losses are made of. Source: OLMoE §2; z-loss: ST-MoE, equation 5; sigmoid scores: DeepSeek-V3,
-// §2.1.2.
+// The router of one sparse layer in plain torch calls and fp64: scores, choices, weights, and the sums from which the
+// balancing and z-losses are made. Source: OLMoE §2; z-loss: ST-MoE, equation 5; sigmoid scores: DeepSeek-V3, §2.1.2.
 
 #include <ATen/ATen.h>
 
@@ -13,15 +12,15 @@ namespace athanor::portable {
 
 using at::Tensor;
 
-/// The tokens that are routed at once: B sequences of equal length, in order.
+/// The tokens that are routed together: B sequences of equal length, in order.
 struct RoutedTokens {
   int64_t layer = 0, step = 0;
-  int64_t num_sequences = 0, first_sequence = 0;  ///< in the global batch
+  int64_t num_sequences = 0, first_sequence = 0;  ///< number of the first sequence in the global batch
 };
 
-/// B sequences, T tokens in all, E experts.
+/// The result of routing: B sequences, T tokens in all, E experts.
 struct Routed {
-  Tensor weights_TE;   ///< of each expert in a token's output; 0 where it has no part
+  Tensor weights_TE;   ///< weight of each expert in a token's output; 0 if it has no part
   Tensor prob_sum_BE;  ///< Σ over a sequence's tokens of the probabilities
   Tensor z_sum;        ///< Σ over tokens of logsumexp²
   Tensor count_BE;     ///< choices of each expert before balancing
@@ -30,11 +29,13 @@ struct Routed {
   int64_t moved = 0, dropped = 0;
 };
 
+/// Routes the tokens of one layer.
 /// @param bias_E  added to scores for choosing; undefined: none.
 Routed route(const RunConfig& config, const Tensor& logits_TE, const Tensor& bias_E, const RoutedTokens& tokens);
 
-/// The balancing loss over a microbatch's layers, a sum over layers and sequences; moe.aux_scope says of what.
-/// @param previous_share_LE  choices of each expert per token in the step before, k / E at first.
+/// Returns the balancing loss over a microbatch's layers, a sum over layers and sequences; moe.aux_scope determines the
+/// tokens that it is computed from.
+/// @param previous_share_LE  choices of each expert per token in the previous step; k / E at first.
 Tensor balancing_loss(const RunConfig& config, const std::vector<Routed>& layers, const Tensor& previous_share_LE);
 
 }  // namespace athanor::portable
