@@ -10,7 +10,7 @@
 
 namespace athanor::comm {
 
-/// Faults and delays that a test plants in messages. The functions are called from all ranks' threads, one at a time.
+/// Faults and delays that a test puts into messages. The functions are called from all ranks' threads, one at a time.
 struct ThreadNetwork {
   /// False: the message never arrives, and its sender never learns that it was sent.
   std::function<bool(int from, int to, int tag)> delivers;
