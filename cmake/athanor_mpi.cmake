@@ -25,7 +25,7 @@ function(athanor_mpi_plugin wrapper)
 
   separate_arguments(words UNIX_COMMAND "${line}")
   list(POP_FRONT words)  # the compiler
-  add_library(athanor_mpi_${kind} SHARED ${CMAKE_SOURCE_DIR}/src/comm/mpi/mpi_wire.cpp)
+  add_library(athanor_mpi_${kind} SHARED ${CMAKE_SOURCE_DIR}/src/wire/mpi/mpi_wire.cpp)
   target_link_libraries(athanor_mpi_${kind} PRIVATE athanor_flags)
   # The MPIs' C++ bindings are long gone; their headers still offer them.
   target_compile_definitions(athanor_mpi_${kind} PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)

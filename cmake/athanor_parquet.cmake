@@ -44,7 +44,7 @@ else()
 endif()
 
 if(TARGET athanor_libparquet)
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/data/documents/parquet/*.cpp)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/documents/parquet/*.cpp)
   add_library(athanor_parquet SHARED ${sources})
   target_link_libraries(athanor_parquet PRIVATE athanor_flags athanor_libparquet fmt::fmt nlohmann_json::nlohmann_json)
 endif()

@@ -1,11 +1,11 @@
-# athanor_room(NAME [TORCH] [USES rooms...] [LIBS libraries...])
+# athanor_room(NAME [TORCH] [USES rooms...] [TEST_USES rooms...] [LIBS libraries...] [EXCLUDE folders...])
 #
 # A room is a folder: every x.cpp in it (sub-folders too) goes into the library athanor_<NAME>, every x_test.cpp into the
 # test program <NAME>_test, every x_fuzz.cpp becomes a fuzzer of its own. Files are found, not listed, so that adding an
 # idea is adding a file. scripts/check_includes holds which room may include which.
 
 function(athanor_room name)
-  cmake_parse_arguments(ROOM "TORCH" "" "USES;LIBS;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ROOM "TORCH" "" "USES;TEST_USES;LIBS;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   foreach(folder ${ROOM_EXCLUDE})
     list(FILTER sources EXCLUDE REGEX "/${name}/${folder}/")
@@ -17,6 +17,7 @@ function(athanor_room name)
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cpp$")
 
   list(TRANSFORM ROOM_USES PREPEND athanor_)
+  list(TRANSFORM ROOM_TEST_USES PREPEND athanor_)
   set(links athanor_flags ${ROOM_USES} ${ROOM_LIBS})
   if(ROOM_TORCH)
     list(APPEND links athanor_torch)
@@ -32,7 +33,7 @@ function(athanor_room name)
 
   if(ATHANOR_TESTS AND tests)
     add_executable(${name}_test ${tests})
-    target_link_libraries(${name}_test PRIVATE athanor_${name} GTest::gtest GTest::gtest_main)
+    target_link_libraries(${name}_test PRIVATE athanor_${name} ${ROOM_TEST_USES} GTest::gtest GTest::gtest_main)
     athanor_precompile(${name}_test "${ROOM_TORCH}")
     add_test(NAME ${name} COMMAND ${name}_test)
     set_tests_properties(${name} PROPERTIES LABELS unit ENVIRONMENT ATHANOR_SOURCE_DIR=${CMAKE_SOURCE_DIR})

@@ -6,7 +6,6 @@
 
 #include "arch/flops.h"
 #include "arch/inventory.h"
-#include "arch/memory.h"
 #include "config/toml_reader.h"
 
 namespace athanor {
@@ -158,15 +157,6 @@ TEST(Flops, ATinyModelCountsAsByHand) {
   EXPECT_EQ(count.attention_scores, 2 * 2 * (1 + 2 + 3) * 4);  // 6 attended pairs
   EXPECT_EQ(count.feed_forward, 3 * 2 * 3 * 6 * 4);
   EXPECT_EQ(count.output, 2 * 3 * 10 * 4);
-}
-
-TEST(Memory, StateIsEighteenBytesAParameterInBf16AndSixteenInFp32) {
-  auto config = recipe("olmoe-tiny");
-  const auto parameters = static_cast<double>(count_parameters(config.model));
-  config.train.dtype = "bfloat16";
-  EXPECT_EQ(estimate_train_memory(config, 512, Layout(config, 1), 0).state_bytes, 16 * parameters);
-  config.train.dtype = "float32";
-  EXPECT_EQ(estimate_train_memory(config, 512, Layout(config, 1), 0).state_bytes, 16 * parameters);
 }
 
 }  // namespace

@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "checkpoint/random_slices.h"
+#include "base/testing/folder_test.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/test_folder.h"
+#include "checkpoint/testing/random_slices.h"
 #include "checkpoint/writer.h"
 
 namespace athanor {

@@ -13,11 +13,11 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/random.h"
+#include "base/testing/folder_test.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/hf_layout.h"
-#include "checkpoint/test_folder.h"
-#include "checkpoint/thread_team.h"
+#include "checkpoint/testing/thread_team.h"
 
 namespace athanor {
 namespace {

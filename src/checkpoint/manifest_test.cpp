@@ -12,11 +12,11 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "checkpoint/large_manifest.h"
+#include "base/testing/folder_test.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/strict_json.h"
-#include "checkpoint/test_folder.h"
+#include "checkpoint/testing/large_manifest.h"
 
 namespace athanor {
 namespace {

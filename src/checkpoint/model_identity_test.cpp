@@ -1,9 +1,9 @@
 #include "checkpoint/model_identity.h"
 
 #include "base/error.h"
+#include "base/testing/folder_test.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_layout.h"
-#include "checkpoint/test_folder.h"
 #include "config/toml_reader.h"
 
 namespace athanor {

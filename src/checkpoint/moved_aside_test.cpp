@@ -1,6 +1,6 @@
 #include "checkpoint/moved_aside.h"
 
-#include "checkpoint/test_folder.h"
+#include "base/testing/folder_test.h"
 
 namespace athanor {
 namespace {

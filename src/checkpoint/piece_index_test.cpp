@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "checkpoint/random_slices.h"
+#include "checkpoint/testing/random_slices.h"
 
 namespace athanor {
 namespace {

@@ -5,8 +5,8 @@
 #include <csignal>
 
 #include "base/error.h"
+#include "base/testing/folder_test.h"
 #include "checkpoint/model_identity.h"
-#include "checkpoint/test_folder.h"
 
 namespace athanor {
 namespace {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "checkpoint/test_folder.h"
+#include "base/testing/folder_test.h"
 
 namespace athanor {
 namespace {

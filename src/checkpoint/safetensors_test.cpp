@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
-#include "checkpoint/test_folder.h"
+#include "base/testing/folder_test.h"
 
 namespace athanor {
 namespace {

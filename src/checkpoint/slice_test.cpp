@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "checkpoint/random_slices.h"
-#include "checkpoint/test_folder.h"
+#include "base/testing/folder_test.h"
+#include "checkpoint/testing/random_slices.h"
 
 namespace athanor {
 namespace {

@@ -10,9 +10,9 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/testing/folder_test.h"
 #include "checkpoint/rotation.h"
-#include "checkpoint/test_folder.h"
-#include "checkpoint/thread_team.h"
+#include "checkpoint/testing/thread_team.h"
 
 namespace athanor {
 namespace {

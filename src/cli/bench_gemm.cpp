@@ -1,8 +1,9 @@
-// athanor bench gemm: its options; what it does is in core/bench_gemm.cpp.
+// athanor bench gemm: its options; what it does is in bench/gemm.cpp.
 
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "bench/arguments.h"
 #include "cli/bench.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"

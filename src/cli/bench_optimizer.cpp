@@ -1,8 +1,9 @@
-// athanor bench optimizer: its options; what it does is in core/bench_optimizer.cpp.
+// athanor bench optimizer: its options; what it does is in bench/optimizer.cpp.
 
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "bench/arguments.h"
 #include "cli/bench.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"

@@ -1,8 +1,9 @@
-// athanor bench overhead: its options; what it does is in core/bench_overhead.cpp.
+// athanor bench overhead: its options; what it does is in bench/overhead.cpp.
 
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "bench/arguments.h"
 #include "cli/bench.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"

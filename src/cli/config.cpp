@@ -9,7 +9,6 @@
 
 #include "arch/flops.h"
 #include "arch/inventory.h"
-#include "arch/layout.h"
 #include "arch/weight_decay.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -20,6 +19,7 @@
 #include "config/checks.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
+#include "layout/layout.h"
 
 namespace athanor {
 namespace {

@@ -11,10 +11,12 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "data/dataset.h"
-#include "data/manifest.h"
-#include "data/tokenizer/tokenizer.h"
-#include "data/verify.h"
+#include "dataset/dataset.h"
+#include "dataset/manifest.h"
+#include "dataset/verify.h"
+#include "documents/document_error.h"
+#include "prepare/verify_folder.h"
+#include "tokenizer/tokenizer.h"
 
 namespace athanor {
 namespace {

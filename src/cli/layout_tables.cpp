@@ -2,12 +2,12 @@
 
 #include <fmt/core.h>
 
-#include "arch/layout.h"
-#include "arch/layout_faults.h"
-#include "arch/memory.h"
-#include "arch/traffic.h"
 #include "base/text.h"
 #include "cli/pipeline_tables.h"
+#include "layout/layout.h"
+#include "layout/layout_faults.h"
+#include "layout/memory.h"
+#include "layout/traffic.h"
 
 namespace athanor {
 namespace {

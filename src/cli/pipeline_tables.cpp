@@ -2,10 +2,10 @@
 
 #include <fmt/core.h>
 
-#include "arch/memory.h"
-#include "arch/schedule.h"
-#include "arch/stages.h"
 #include "base/text.h"
+#include "layout/memory.h"
+#include "layout/schedule.h"
+#include "layout/stages.h"
 
 namespace athanor {
 namespace {

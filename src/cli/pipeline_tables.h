@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "arch/layout.h"
 #include "config/run_config.h"
+#include "layout/layout.h"
 
 namespace athanor {
 

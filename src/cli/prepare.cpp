@@ -1,6 +1,6 @@
 // athanor prepare: documents to shuffled training instances.
 
-#include "data/prepare/prepare.h"
+#include "prepare/prepare.h"
 
 #include <fmt/core.h>
 
@@ -18,8 +18,8 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/whole_number.h"
-#include "data/documents/selection.h"
-#include "data/tokenizer/tokenizer_files.h"
+#include "documents/selection.h"
+#include "tokenizer/tokenizer_files.h"
 
 namespace athanor {
 namespace {

@@ -16,11 +16,11 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/whole_number.h"
-#include "data/documents/documents.h"
-#include "data/tokenizer/bpe_trainer.h"
-#include "data/tokenizer/post_processor.h"
-#include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/tokenizer_files.h"
+#include "documents/documents.h"
+#include "tokenizer/bpe_trainer.h"
+#include "tokenizer/post_processor.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_files.h"
 
 namespace athanor {
 namespace {

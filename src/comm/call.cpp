@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "comm/index_tree.h"
+#include "wire/index_tree.h"
 
 namespace athanor::comm {
 

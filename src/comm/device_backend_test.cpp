@@ -5,7 +5,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "base/error.h"
-#include "comm/thread_wire.h"
+#include "comm/thread_ranks.h"
 
 namespace athanor::comm {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/process.h"
-#include "comm/comm_test_support.h"
-#include "comm/thread_wire.h"
+#include "comm/testing/collectives.h"
+#include "comm/thread_ranks.h"
 
 namespace athanor::comm {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "comm/index_tree.h"
-#include "comm/phases.h"
+#include "wire/index_tree.h"
+#include "wire/phases.h"
 
 namespace athanor::comm {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/progress.h"
+#include "wire/progress.h"
 
 namespace athanor::comm {
 

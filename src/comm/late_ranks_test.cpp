@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "comm/comm_test_support.h"
-#include "comm/thread_wire.h"
+#include "comm/testing/collectives.h"
+#include "comm/thread_ranks.h"
 
 namespace athanor::comm {
 namespace {

@@ -1,6 +1,6 @@
 // Far more operations in flight than may be under way together: their messages must not meet.
 
-#include "comm/sequence.h"
+#include "wire/sequence.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "comm/comm_test_support.h"
-#include "comm/thread_wire.h"
+#include "comm/testing/collectives.h"
+#include "comm/thread_ranks.h"
 
 namespace athanor::comm {
 namespace {

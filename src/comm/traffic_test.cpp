@@ -5,9 +5,9 @@
 
 #include <thread>
 
-#include "comm/comm_test_support.h"
 #include "comm/host_backend.h"
-#include "comm/thread_wire.h"
+#include "comm/testing/collectives.h"
+#include "comm/thread_ranks.h"
 
 namespace athanor::comm {
 namespace {

@@ -1,4 +1,4 @@
-#include "comm/tree_sum.h"
+#include "wire/tree_sum.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
-#include "comm/comm_test_support.h"
-#include "comm/index_tree.h"
+#include "comm/testing/collectives.h"
+#include "wire/index_tree.h"
 
 namespace athanor::comm {
 namespace {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <numeric>
 
-#include "comm/comm_test_support.h"
-#include "comm/thread_wire.h"
+#include "comm/testing/collectives.h"
+#include "comm/thread_ranks.h"
 
 namespace athanor::comm {
 namespace {

@@ -1,15 +1,13 @@
 #include "comm/world.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
-
-#include <filesystem>
 
 #include "base/error.h"
 #include "base/launched.h"
 #include "base/process.h"
 #include "comm/fake/fake_backend.h"
 #include "comm/wire_world.h"
+#include "wire/mpi_plugin.h"
 
 namespace athanor::comm {
 
@@ -60,31 +58,6 @@ class AloneWorld : public World {
   std::unique_ptr<Communicator> all_;
 };
 
-/// The folder of the library or program that holds this code.
-std::filesystem::path own_folder() {
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&supernodes_of), &info) == 0) return ".";
-  return std::filesystem::absolute(info.dli_fname).parent_path();
-}
-
-std::unique_ptr<Wire> open_wire(const std::string& launcher) {
-  const bool open_mpi = launcher == "Open MPI";
-  const std::string library = own_folder() / (open_mpi ? "libathanor_mpi_openmpi.so" : "libathanor_mpi_mpich.so");
-  // MPI opens parts of itself later, which expect its symbols to be global.
-  void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (handle == nullptr) {
-    fail<ConfigError>("{} started this process, but its plugin cannot be opened: {}; install {} and build again",
-                      launcher, ::dlerror(), open_mpi ? "libopenmpi-dev" : "libmpich-dev");
-  }
-  const auto open = reinterpret_cast<OpenWire>(::dlsym(handle, kOpenWire));
-  if (open == nullptr) fail<ConfigError>("{} has no {}: it is of another build; build again", library, kOpenWire);
-  try {
-    return std::unique_ptr<Wire>(open());
-  } catch (const std::exception& error) {
-    fail<CommError>("{} cannot be started: {}", launcher, error.what());
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<World> World::open(const WorldOptions& options) {
@@ -97,7 +70,7 @@ std::unique_ptr<World> World::open(const WorldOptions& options) {
   refuse_unseen_launcher();
   const Launched me = launched();
   if (me.size == 1) return std::make_unique<AloneWorld>(options, 0, 1);
-  auto world = std::make_unique<WireWorld>(open_wire(me.launcher), options);
+  auto world = std::make_unique<WireWorld>(open_mpi_wire(me.launcher), options);
   // Processes that do not find each other are a world of one each, and each would train alone.
   if (world->size() != me.size || world->rank() != me.rank) {
     fail<ConfigError>(

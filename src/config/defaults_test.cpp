@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "config/dump.h"
-#include "config/test_config.h"
+#include "config/testing/error_of.h"
 #include "config/training_stages.h"
 
 namespace athanor {

@@ -8,7 +8,7 @@
 
 namespace athanor {
 
-/// Returns the names of the axes of arch/layout.h, in the order of "expert_inner".
+/// Returns the names of the axes of layout/layout.h, in the order of "expert_inner".
 std::vector<std::string> axis_names();
 
 /// Returns the names of all axes, outermost first. @param mapping  must have no mapping faults.

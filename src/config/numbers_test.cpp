@@ -8,7 +8,7 @@
 #include <set>
 
 #include "config/checks.h"
-#include "config/test_config.h"
+#include "config/testing/error_of.h"
 
 namespace athanor {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
-// The configuration sections for the distribution of the work over ranks and for the links between ranks. arch/layout.h
-// defines what the degrees mean together.
+// The configuration sections for the distribution of the work over ranks and for the links between ranks.
+// layout/layout.h defines what the degrees mean together.
 
 #include <cstdint>
 #include <string>

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "config/families.h"
-#include "config/test_config.h"
+#include "config/testing/error_of.h"
 
 namespace athanor {
 namespace {

@@ -10,8 +10,8 @@
 
 #include <torch/csrc/autograd/edge.h>
 
-#include "arch/holding.h"
-#include "arch/stages.h"
+#include "layout/holding.h"
+#include "layout/stages.h"
 #include "model/layer.h"
 #include "model/rotary.h"
 #include "moe/balance_loss.h"
@@ -20,7 +20,7 @@
 
 namespace athanor {
 
-/// Returns the bucket table of the parameters that a rank holds (arch/holding.h).
+/// Returns the bucket table of the parameters that a rank holds (layout/holding.h).
 std::vector<BucketEntry> make_bucket_entries(const std::vector<HeldParameter>& held);
 /// Returns the bucket table of the whole model; or of a rank that holds part `expert_rank` of `expert_degree` equal
 /// parts of each layer's experts, and everything else whole.

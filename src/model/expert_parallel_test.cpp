@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/thread_wire.h"
+#include "comm/thread_ranks.h"
 #include "model/decoder.h"
 #include "model/initialize.h"
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "arch/holding.h"
-#include "comm/thread_wire.h"
+#include "comm/thread_ranks.h"
+#include "layout/holding.h"
 #include "model/initialize.h"
 #include "model/layer.h"
 #include "ops/error_bound.h"
@@ -199,7 +199,7 @@ Tensor joined(const Shared& shared, const Case& c, Tensor Result::*item) {
   return at::cat(parts).view({-1, kSeqLen, kHidden});
 }
 
-// A parameter's whole gradient, as arch/holding.h says that it is made of the ranks'.
+// A parameter's whole gradient, as layout/holding.h says that it is made of the ranks'.
 Tensor whole_gradient(const Shared& shared, const Case& c, const std::string& name) {
   Tensor whole;
   for (size_t r = 0; r < shared.results.size(); ++r) {

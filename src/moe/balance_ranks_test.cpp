@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "comm/thread_wire.h"
+#include "comm/thread_ranks.h"
 #include "moe/router.h"
 #include "ops/testing/op_testing.h"
 

@@ -22,7 +22,7 @@ CpuMemory cpu_memory();
 void reset_peak_cpu_memory();
 
 /// The memory that the calling thread has allocated less what it has freed, whichever thread allocated that. If ranks
-/// are threads (comm/thread_wire.h) and each frees its own tensors, this is the memory of a rank's tensors.
+/// are threads (wire/thread_wire.h) and each frees its own tensors, this is the memory of a rank's tensors.
 struct ThreadCpuMemory {
   std::ptrdiff_t in_use_bytes = 0;
   std::ptrdiff_t peak_in_use_bytes = 0;  ///< since start or `reset_peak_thread_cpu_memory`

@@ -4,8 +4,8 @@
 #include <map>
 #include <memory>
 
-#include "arch/layout.h"
 #include "comm/world.h"
+#include "layout/layout.h"
 
 namespace athanor {
 

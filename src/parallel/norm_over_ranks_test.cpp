@@ -6,7 +6,7 @@
 
 #include "ops/norm.h"
 #include "ops/testing/op_testing.h"
-#include "parallel/rank_results.h"
+#include "parallel/testing/rank_results.h"
 
 namespace athanor {
 namespace {

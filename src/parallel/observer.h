@@ -1,7 +1,7 @@
 #pragma once
 // Observers look at the tensors of a step while it is computed. Statistics, checks for values that are not finite,
-// timelines and deliberate faults are observers; the code that they look at knows none of them. The list is empty unless
-// the run is built with observers; an empty list costs one comparison.
+// timelines and deliberate faults are observers; the code that they look at knows none of them. The list is empty
+// unless the run is built with observers; an empty list costs one comparison.
 //
 //   place                      phase                 the tensor
 //   model.embed_tokens         forward, backward     embedded tokens

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "layout/buckets.h"
 #include "ops/tensor.h"
-#include "parallel/buckets.h"
 
 namespace athanor {
 

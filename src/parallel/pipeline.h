@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "arch/schedule.h"
 #include "comm/communicator.h"
+#include "layout/schedule.h"
 #include "parallel/observer.h"
 #include "parallel/stage.h"
 
@@ -28,7 +28,7 @@ class Pipeline {
   /// @param observers  see the tensors sent in training; null: none.
   Pipeline(std::vector<Stage*> chunks, comm::Communicator& ranks, const Observers* observers = nullptr);
 
-  /// Sets and checks (arch/schedule.h) the schedule of the following steps; there is none before the first call.
+  /// Sets and checks (layout/schedule.h) the schedule of the following steps; there is none before the first call.
   void set_schedule(Schedule schedule);
 
   /// Runs forward and backward of all microbatches (the schedule's number). Sends and receives continue while other

@@ -7,8 +7,8 @@
 #include <map>
 #include <vector>
 
-#include "arch/schedule.h"
 #include "comm/communicator.h"
+#include "layout/schedule.h"
 #include "ops/tensor.h"
 
 namespace athanor {

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "comm/thread_wire.h"
-#include "parallel/toy_stage.h"
+#include "comm/thread_ranks.h"
+#include "parallel/testing/toy_stage.h"
 
 namespace athanor {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "arch/timeline_picture.h"
 #include "base/files.h"
+#include "layout/timeline_picture.h"
 
 namespace athanor {
 namespace {

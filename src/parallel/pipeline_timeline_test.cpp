@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
-#include "comm/thread_wire.h"
-#include "parallel/toy_stage.h"
+#include "comm/thread_ranks.h"
+#include "parallel/testing/toy_stage.h"
 
 namespace athanor {
 namespace {

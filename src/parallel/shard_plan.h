@@ -14,7 +14,7 @@
 // under any sharding, so that norms count and checkpoints write each element once. The range that the rank owns
 // (updates) is a sequence of parts that contains the unique one.
 //
-// Parameters that several tensor or pipeline ranks hold (arch/holding.h: groups replicated, partial, key_value, tied)
+// Parameters that several tensor or pipeline ranks hold (layout/holding.h: groups replicated, partial, key_value, tied)
 // are sharded by each of these ranks like dense ones. After the sums over data ranks, the gradients are summed over
 // these ranks (`beside`), or, if each is already the whole gradient, taken from the first of them. The `unique` part is
 // then the first one's.
@@ -22,7 +22,7 @@
 #include <map>
 #include <string>
 
-#include "parallel/buckets.h"
+#include "layout/buckets.h"
 #include "parallel/mesh.h"
 
 namespace athanor {
@@ -30,7 +30,7 @@ namespace athanor {
 enum class ShardingKind { kNone, kOptimizer, kEpAware, kHierarchical };
 ShardingKind parse_sharding(const std::string& name);
 
-/// The plan of one parameter group (arch/holding.h).
+/// The plan of one parameter group (layout/holding.h).
 struct GroupPlan {
   enum class Second { kNothing, kAllGather, kAllReduce };
 

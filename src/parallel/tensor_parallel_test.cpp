@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/testing/op_testing.h"
-#include "parallel/rank_results.h"
+#include "parallel/testing/rank_results.h"
 
 namespace athanor {
 namespace {

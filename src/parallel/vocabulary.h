@@ -1,6 +1,6 @@
 #pragma once
 // A vocabulary whose rows are shared by the ranks of a tensor group: the embedding, and the head with its loss. Rank r
-// of n holds rows [V·r/n, V·(r+1)/n) of V (arch/holding.h), so ranks may hold different numbers of rows.
+// of n holds rows [V·r/n, V·(r+1)/n) of V (layout/holding.h), so ranks may hold different numbers of rows.
 //
 // A decoder whose table or head is split over the ranks calls these instead of the ops of similar names:
 //   x = vocabulary_embedding(tokens_BT, embedding, vocab_size, ranks);           // the layers' input

@@ -7,7 +7,7 @@
 #include "kernels/cross_entropy.h"
 #include "ops/embedding.h"
 #include "ops/testing/op_testing.h"
-#include "parallel/rank_results.h"
+#include "parallel/testing/rank_results.h"
 
 namespace athanor {
 namespace {

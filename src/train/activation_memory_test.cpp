@@ -1,9 +1,10 @@
-// The activations of a step are the bytes that arch/activations.h says, within 5%: one rank, by the allocator's count.
+// The activations of a step are the bytes that layout/activations.h says, within 5%: one rank, by the allocator's
+// count.
 
 #include <gtest/gtest.h>
 
-#include "arch/activations.h"
 #include "base/random.h"
+#include "layout/activations.h"
 #include "model/initialize.h"
 #include "ops/cpu_allocator.h"
 #include "ops/testing/on_path.h"

@@ -4,15 +4,15 @@
 // The code that trains lays out the rank's part of the model in meta tensors, which have shapes and no memory. Its
 // gradients and weights go through the real reducer and gatherer over collectives without peers (comm/fake), so that
 // the bytes are counted at the place that sends them. Formulas give the activations and the traffic within the model
-// (arch/activations.h, arch/traffic.h); tests compare them with real runs.
+// (layout/activations.h, layout/traffic.h); tests compare them with real runs.
 
 #include <map>
 #include <string>
 #include <vector>
 
-#include "arch/activations.h"
-#include "arch/memory.h"
-#include "arch/traffic.h"
+#include "layout/activations.h"
+#include "layout/memory.h"
+#include "layout/traffic.h"
 #include "parallel/mesh.h"
 
 namespace athanor {

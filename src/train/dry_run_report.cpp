@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "arch/inventory.h"
-#include "arch/stages.h"
 #include "base/text.h"
+#include "layout/stages.h"
 #include "train/dry_run.h"
 
 namespace athanor {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
-#include "comm/thread_wire.h"
+#include "comm/thread_ranks.h"
 #include "model/initialize.h"
 #include "train/train_step.h"
 

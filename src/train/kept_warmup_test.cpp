@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/test_folder.h"
+#include "base/testing/folder_test.h"
 
 namespace athanor {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "arch/layout.h"
 #include "config/run_config.h"
-#include "data/loader.h"
+#include "dataset/loader.h"
+#include "layout/layout.h"
 #include "parallel/stage.h"
 
 namespace athanor {

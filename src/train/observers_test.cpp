@@ -8,7 +8,7 @@
 #include <mutex>
 #include <set>
 
-#include "comm/thread_wire.h"
+#include "comm/thread_ranks.h"
 #include "model/initialize.h"
 #include "train/microbatch.h"
 #include "train/train_step.h"

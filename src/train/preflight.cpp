@@ -1,11 +1,11 @@
 #include "train/preflight.h"
 
 #include "arch/inventory.h"
-#include "arch/memory.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "config/checks.h"
+#include "layout/memory.h"
 #include "train/rank_share.h"
 
 namespace athanor {

@@ -1,10 +1,10 @@
 #pragma once
 // Checks before step 1, so that no run fails at step 1,000 because of them.
 
-#include "arch/layout.h"
 #include "comm/world.h"
 #include "config/run_config.h"
-#include "data/dataset.h"
+#include "dataset/dataset.h"
+#include "layout/layout.h"
 #include "parallel/parameters.h"
 
 namespace athanor {

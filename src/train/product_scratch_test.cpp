@@ -1,6 +1,6 @@
 // The formula that plans memory says what the kernels ask for.
 
-#include "arch/product_scratch.h"
+#include "layout/product_scratch.h"
 
 #include <gtest/gtest.h>
 

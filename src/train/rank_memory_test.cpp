@@ -5,10 +5,10 @@
 
 #include <mutex>
 
-#include "arch/activations.h"
-#include "arch/traffic.h"
 #include "base/random.h"
-#include "comm/thread_wire.h"
+#include "comm/thread_ranks.h"
+#include "layout/activations.h"
+#include "layout/traffic.h"
 #include "model/initialize.h"
 #include "ops/cpu_allocator.h"
 #include "ops/testing/on_path.h"

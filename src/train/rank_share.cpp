@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 
-#include "arch/memory.h"
 #include "base/process.h"
 #include "base/start_processors.h"
 #include "base/text.h"
 #include "base/thread_waits.h"
+#include "layout/memory.h"
 
 namespace athanor {
 namespace {

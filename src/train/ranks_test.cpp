@@ -7,13 +7,13 @@
 #include <cmath>
 #include <mutex>
 
-#include "arch/memory.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/random.h"
+#include "base/testing/folder_test.h"
 #include "checkpoint/rotation.h"
-#include "checkpoint/test_folder.h"
-#include "comm/thread_wire.h"
+#include "comm/thread_ranks.h"
+#include "layout/memory.h"
 #include "model/initialize.h"
 #include "train/checkpointing.h"
 #include "train/moment_ages.h"

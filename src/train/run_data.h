@@ -7,7 +7,7 @@
 
 #include "checkpoint/team.h"
 #include "config/training_stages.h"
-#include "data/mixture.h"
+#include "dataset/mixture.h"
 #include "train/train_state.h"
 
 namespace athanor {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "checkpoint/test_folder.h"
+#include "base/testing/folder_test.h"
 #include "config/dump.h"
 #include "train/beginning.h"
 #include "train/last_words.h"

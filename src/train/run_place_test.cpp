@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "checkpoint/test_folder.h"
+#include "base/testing/folder_test.h"
 
 namespace athanor {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 // Makes the metrics of each step: the results of the step, and what was measured of it.
 
-#include "data/loader.h"
+#include "dataset/loader.h"
 #include "train/gemm_peak.h"
 #include "train/metrics.h"
 #include "train/rank_metrics.h"

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/test_file_limit.h"
+#include "base/testing/file_size_limit.h"
 #include "train/tfrecord.h"
 
 namespace athanor {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "config/training_stages.h"
-#include "data/mixture.h"
+#include "dataset/mixture.h"
 #include "model/decoder.h"
 #include "optim/adamw.h"
 #include "parallel/gradient_reducer.h"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "data/loader.h"
+#include "dataset/loader.h"
 #include "train/metrics.h"
 #include "train/step_guard.h"
 #include "train/train_state.h"

@@ -2,7 +2,7 @@
 // The loss on held-out instances.
 
 #include "config/run_config.h"
-#include "data/dataset.h"
+#include "dataset/dataset.h"
 #include "parallel/mesh.h"
 #include "parallel/pipeline.h"
 
@@ -15,7 +15,7 @@ namespace athanor {
 double validation_loss(Pipeline& pipeline, const Dataset& validation, int64_t num_sequences, const RunConfig& config,
                        uint32_t eos_id, const Mesh& mesh);
 
-/// Returns the unigram entropy of the split's targets, in nats (data/dataset.h). Collective over the mesh: each rank
+/// Returns the unigram entropy of the split's targets, in nats (dataset/dataset.h). Collective over the mesh: each rank
 /// reads an equal part of the split.
 /// @param worked  is told the bytes read, while the others wait.
 /// @throws UnreadData on all ranks.

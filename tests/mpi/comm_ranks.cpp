@@ -20,10 +20,10 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "cli/core/in_world.h"
-#include "comm/comm_test_support.h"
 #include "comm/device_backend.h"
+#include "comm/testing/collectives.h"
 #include "comm/two_level.h"
+#include "train/in_world.h"
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 

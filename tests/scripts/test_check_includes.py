@@ -23,7 +23,7 @@ def test_an_allowed_edge_passes_also_through_other_rooms(tmp_path):
     assert (code, out) == (0, "")
 
 
-@pytest.mark.parametrize("room,other", [("base", "config"), ("data", "arch"), ("checkpoint", "model"), ("model", "train")])
+@pytest.mark.parametrize("room,other", [("base", "config"), ("dataset", "arch"), ("checkpoint", "model"), ("model", "train")])
 def test_a_forbidden_edge_is_named_with_file_and_line(tmp_path, room, other):
     code, out = check(tmp_path, {f"{other}/x.h": "", f"{room}/a.cpp": f'// why\n#include "{other}/x.h"\n'})
     assert code == 1
@@ -31,11 +31,11 @@ def test_a_forbidden_edge_is_named_with_file_and_line(tmp_path, room, other):
 
 
 def test_libtorch_in_a_room_without_it_is_refused_also_by_way_of_another_file(tmp_path):
-    files = {"data/a.h": "#include <ATen/ATen.h>\n", "data/b.cpp": '#include "data/a.h"\n'}
+    files = {"dataset/a.h": "#include <ATen/ATen.h>\n", "dataset/b.cpp": '#include "dataset/a.h"\n'}
     code, out = check(tmp_path, files)
     assert code == 1
-    assert "src/data/a.h:1: data does without libtorch" in out
-    assert "src/data/b.cpp:1: data does without libtorch, but this reaches data/a.h -> ATen/ATen.h" in out
+    assert "src/dataset/a.h:1: dataset does without libtorch" in out
+    assert "src/dataset/b.cpp:1: dataset does without libtorch, but this reaches dataset/a.h -> ATen/ATen.h" in out
 
 
 def test_the_front_may_not_reach_libtorch_and_its_core_may(tmp_path):
@@ -65,3 +65,16 @@ def test_an_unknown_room_and_a_missing_file_are_named(tmp_path):
 def test_our_own_sources_hold_the_walls():
     done = subprocess.run([sys.executable, ROOT / "scripts/check_includes"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_only_tests_may_include_what_is_listed_for_tests(tmp_path):
+    files = {"prepare/prepare.h": "", "dataset/a_test.cpp": '#include "prepare/prepare.h"\n'}
+    assert check(tmp_path, files)[0] == 0
+    code, out = check(tmp_path, {"dataset/a.cpp": '#include "prepare/prepare.h"\n'})
+    assert code == 1 and "src/dataset/a.cpp:1: dataset may not include prepare" in out
+
+
+def test_the_benchmark_of_documents_does_without_libtorch_and_the_others_need_not(tmp_path):
+    assert check(tmp_path, {"bench/gemm.cpp": "#include <ATen/ATen.h>\n"})[0] == 0
+    code, out = check(tmp_path, {"bench/data/data.cpp": "#include <ATen/ATen.h>\n"})
+    assert code == 1 and "src/bench/data/data.cpp:1: bench does without libtorch" in out

@@ -25,9 +25,9 @@
 #include "base/files.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/hf_import.h"
-#include "checkpoint/large_manifest.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/testing/large_manifest.h"
 #include "checkpoint/writer.h"
 
 namespace athanor {

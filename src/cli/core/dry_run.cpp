@@ -2,11 +2,11 @@
 
 #include <fmt/core.h>
 
-#include "arch/layout.h"
 #include "checkpoint/model_identity.h"
 #include "cli/core.h"
 #include "config/toml_reader.h"
 #include "config/training_stages.h"
+#include "layout/layout.h"
 #include "train/start.h"
 
 ATHANOR_CORE_ENTRY(dry_run) {

@@ -4,9 +4,9 @@
 
 #include "base/thread_share.h"
 #include "cli/core.h"
-#include "data/tokenizer/tokenizer.h"
+#include "eval/loaded_model.h"
 #include "model/sample.h"
-#include "train/loaded_model.h"
+#include "tokenizer/tokenizer.h"
 
 namespace athanor {
 namespace {

@@ -1,12 +1,12 @@
 #include <algorithm>
 
-#include "arch/layout.h"
 #include "base/launched.h"
 #include "base/signals.h"
 #include "cli/core.h"
-#include "cli/core/in_world.h"
 #include "config/toml_reader.h"
+#include "layout/layout.h"
 #include "ops/cpu_allocator.h"
+#include "train/in_world.h"
 #include "train/run.h"
 #include "train/run_place.h"
 #include "train/start.h"

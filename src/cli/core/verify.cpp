@@ -1,13 +1,13 @@
 #include "train/verify/verify.h"
 
-#include "arch/layout.h"
 #include "base/launched.h"
 #include "cli/core.h"
-#include "cli/core/in_world.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
+#include "layout/layout.h"
 #include "ops/cpu_allocator.h"
 #include "parallel/share.h"
+#include "train/in_world.h"
 #include "train/start.h"
 
 namespace {

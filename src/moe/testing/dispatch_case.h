@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "comm/thread_wire.h"
+#include "comm/thread_ranks.h"
 #include "moe/dispatch.h"
 #include "ops/testing/op_testing.h"
 

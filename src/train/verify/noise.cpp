@@ -104,7 +104,7 @@ Noise::Noise(const RunConfig& small, int data_ranks, Reference reference) {
   layout_factor_ = pass_variance(small, unit) / pass_variance(whole, unit);
   if (small.train.reduce_dtype == "bfloat16") {
     // Rounded before it is sent and after each of at most two sums over data ranks, and after that over ranks beside
-    // them (arch/holding.h); in one of the two runs alone.
+    // them (layout/holding.h); in one of the two runs alone.
     const bool beside = small.parallelism.tensor_parallel_degree * small.parallelism.pipeline_parallel_degree > 1;
     const double roundings = (data_ranks > 1 ? 3 : 0) + (beside ? 2 : 0);
     reduction_variance_ = kUnit16 * kUnit16 * roundings / 3;

@@ -1,7 +1,7 @@
 #include "train/verify/report.h"
 
-#include "arch/stages.h"
 #include "base/text.h"
+#include "layout/stages.h"
 #include "train/verify/small_buckets.h"
 
 namespace athanor {

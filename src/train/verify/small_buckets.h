@@ -1,7 +1,7 @@
 #pragma once
 // Gives the small run as many gradient buckets as the real run has, so that as many collectives are in flight at once.
 
-#include "arch/layout.h"
+#include "layout/layout.h"
 
 namespace athanor {
 

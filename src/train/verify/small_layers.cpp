@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "arch/stages.h"
+#include "layout/stages.h"
 
 namespace athanor {
 namespace {

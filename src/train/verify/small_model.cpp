@@ -3,13 +3,14 @@
 #include <cmath>
 #include <numeric>
 
-#include "arch/layout_faults.h"
+#include "base/error.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "checkpoint/hf_import.h"
 #include "config/checks.h"
 #include "config/families.h"
 #include "config/training_stages.h"
+#include "layout/layout_faults.h"
 #include "train/verify/bf16_run.h"
 #include "train/verify/small_buckets.h"
 #include "train/verify/small_layers.h"

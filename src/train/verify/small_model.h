@@ -2,8 +2,8 @@
 // The small run that represents a user's run: the same layout, kinds and rules, with as little to compute as they
 // allow.
 
-#include "arch/layout.h"
-#include "data/loader.h"
+#include "dataset/loader.h"
+#include "layout/layout.h"
 
 namespace athanor {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "checkpoint/test_folder.h"
+#include "base/testing/folder_test.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
 #include "train/verify/bf16_run.h"

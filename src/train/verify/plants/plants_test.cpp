@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "comm/thread_wire.h"
+#include "comm/thread_ranks.h"
 #include "model/initialize.h"
 #include "train/train_step.h"
 #include "train/verify/plants/backend_decorator.h"

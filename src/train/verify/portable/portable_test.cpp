@@ -2,7 +2,7 @@
 // routing; and what only one of the two does shows.
 #include <gtest/gtest.h>
 
-#include "checkpoint/test_folder.h"
+#include "base/testing/folder_test.h"
 #include "train/verify/compare.h"
 #include "train/verify/portable/portable_balance.h"
 #include "train/verify/portable/portable_run.h"

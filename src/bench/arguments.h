@@ -1,0 +1,68 @@
+#pragma once
+// The arguments of the benchmarks that need libtorch. `cli/` fills them from the command line.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace athanor {
+
+/// Arguments that every benchmark of the core has.
+struct BenchArguments {
+  std::string json;
+  int rounds = 7;
+  int num_threads = 0;  ///< 0: one for each core
+  bool paced = false;   ///< make one round for each line on standard input, for bench/peers
+};
+
+struct BenchCommArguments : BenchArguments {
+  int64_t least_bytes = 1024, most_bytes = int64_t{1} << 26;
+  std::string dtype = "float32";
+  int inner = 0;  ///< size of the inner groups of the two-level forms; 0: without these forms
+  int64_t hidden = 2048, topk = 8;
+  std::vector<int64_t> tokens = {256, 1024, 4096};
+};
+
+struct BenchGemmArguments : BenchArguments {
+  bool any_shape = false;
+  int64_t experts = 64, rows = 512, k = 2048, n = 1024;
+  std::string dtype;  ///< empty: both types
+};
+
+struct BenchMoeArguments : BenchArguments {
+  bool any_shape = false;  ///< one of the five sizes was given; otherwise the shapes of docs/performance.md are used
+  int64_t tokens = 4096, hidden = 2048, ffn = 1024, experts = 64, topk = 8;
+  std::string dtype;     ///< empty: both types
+  bool uniform = false;  ///< each expert gets the same number of tokens
+};
+
+struct BenchOptimizerArguments : BenchArguments {
+  int64_t parameters = int64_t{1} << 26;
+  std::string dtype;  ///< empty: both types
+};
+
+struct BenchOverheadArguments : BenchArguments {
+  int64_t hidden = 64, tokens = 16;
+  std::string dtype;        ///< empty: both types
+  std::string config_file;  ///< empty: a model of one layer
+  std::vector<std::string> overrides;
+  int ranks = 8;
+};
+
+struct BenchPipelineArguments : BenchArguments {
+  std::string schedule;  ///< empty: all schedules
+  int ranks = 4, microbatches = 8;
+  int virtual_stages = 2;  ///< for interleaved_1f1b
+  double forward_ms = 10;  ///< time for all of a rank's stages together; a backward takes twice that
+  int64_t activation_kib = 64;
+  bool actions = false;  ///< print the actions
+  std::string pictures;  ///< folder for pictures; empty: none
+};
+
+struct BenchStepArguments : BenchArguments {
+  std::string config_file;
+  std::vector<std::string> overrides;
+  bool recompute = true;  ///< also measure each kind of recomputation
+};
+
+}  // namespace athanor

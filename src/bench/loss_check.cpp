@@ -1,0 +1,29 @@
+#include "bench/loss_check.h"
+
+#include "bench/verify.h"
+
+namespace athanor::bench {
+
+std::string verify_loss(Decoder& decoder, const ParameterStore& parameters, const at::Tensor& tokens_BT) {
+  Labels labels;
+  labels.targets = tokens_BT;
+  labels.loss_scale = 1.0 / static_cast<double>(tokens_BT.numel());
+  decoder.forward(0, tokens_BT, &labels);
+  decoder.backward(0, {});
+  const LossParts parts = decoder.take_parts(0);
+  const Tensor logits = decoder.logits(tokens_BT).to(at::kDouble);
+  const double expected = -at::log_softmax(logits, -1).gather(-1, tokens_BT.unsqueeze(-1)).sum().item<double>();
+  // A token's loss moves by at most twice as much as its logits do, and each side rounds them: 4 roundings. One more
+  // unit for their sums.
+  const double bound =
+      static_cast<double>(tokens_BT.numel()) * 4 * (logits.abs().max().item<double>() + 1) * kernels::kRoundoffBf16;
+  ATHANOR_CHECK_AS(Error, std::abs(parts.loss_sum - expected) <= bound,
+                   "wrong, so not timed: the loss is {}, that of the logits {} ± {}", parts.loss_sum, expected, bound);
+  Tensor grad = parameters.grad();
+  const double norm = grad.norm().item<double>();
+  ATHANOR_CHECK_AS(Error, norm > 0 && std::isfinite(norm), "wrong, so not timed: the gradient's norm is {}", norm);
+  grad.zero_();
+  return "verified: the loss is that of the logits, and the gradient is finite and not zero";
+}
+
+}  // namespace athanor::bench

@@ -1,0 +1,242 @@
+// The framework's host time in a step: what a rank's main thread computes that is not the model's arithmetic.
+//
+// A rank of the layout runs alone, in a world whose collectives have no peers and do nothing (comm/fake), so that
+// nobody is waited for and the processor time of the thread is arithmetic and framework. The step is put together from
+// the pieces of train/train_step.cpp. Arithmetic is the time inside the stages' forward and backward, the gradient's
+// norm and the update; the framework is the rest: cutting the batch, the schedule, messages between stages, the
+// reducer, the sums of losses, the gatherer. What tensor ranks and norms ask of communication stands inside the
+// arithmetic: their calls are counted, and each is charged what a call costs by itself.
+
+#include "bench/overhead_ranks.h"
+
+#include <fmt/core.h>
+#include <time.h>
+
+#include "comm/thread_ranks.h"
+#include "config/toml_reader.h"
+#include "model/initialize.h"
+#include "ops/cpu_allocator.h"
+#include "optim/gradient_norm.h"
+#include "parallel/loss_sum.h"
+#include "train/microbatch.h"
+#include "train/start.h"
+
+namespace athanor::bench {
+namespace {
+
+constexpr int kWarmUps = 2, kCalls = 1000;
+
+// What this thread has computed; kept from the processor it has not.
+double thread_s() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+struct Seconds {
+  double arithmetic = 0, left_out = 0;
+};
+
+class Clock {
+ public:
+  explicit Clock(double& sum) : sum_(sum), began_(thread_s()) {}
+  ~Clock() { sum_ += thread_s() - began_; }
+  Clock(const Clock&) = delete;
+  Clock& operator=(const Clock&) = delete;
+
+ private:
+  double& sum_;
+  double began_;
+};
+
+// Nobody sends, so what has come from other stages is memory as it was found: numbers are put there, off the clock.
+class TimedStage : public Stage {
+ public:
+  TimedStage(Stage& stage, Seconds& seconds) : stage_(stage), seconds_(seconds) { copy_specs(); }
+
+  void expect(int64_t batch, int64_t seq_len) override {
+    stage_.expect(batch, seq_len);
+    copy_specs();
+  }
+  Tensor forward(int microbatch, Tensor x, const Labels* labels) override {
+    fill(x);
+    const Clock clock(seconds_.arithmetic);
+    return stage_.forward(microbatch, std::move(x), labels);
+  }
+  Tensor backward(int microbatch, Tensor dy) override {
+    fill(dy);
+    const Clock clock(seconds_.arithmetic);
+    return stage_.backward(microbatch, std::move(dy));
+  }
+  LossParts take_parts(int microbatch) override { return stage_.take_parts(microbatch); }
+  Tensor forward_only(Tensor x, const Labels* labels) override { return stage_.forward_only(std::move(x), labels); }
+  TokenScores score(Tensor x, const Labels* labels) override { return stage_.score(std::move(x), labels); }
+
+ private:
+  void copy_specs() { in = stage_.in, out = stage_.out; }
+  void fill(Tensor& received) {
+    const Clock clock(seconds_.left_out);
+    if (received.defined() && received.is_floating_point()) received.normal_();
+  }
+
+  Stage& stage_;
+  Seconds& seconds_;
+};
+
+// Processor time of the thread that asks for a collective, until it may go on. Two threads are ranks.
+double time_of_asking() {
+  std::vector<double> seconds;
+  comm::run_ranks(2, [&](comm::World& world) {
+    const auto both = world.make_group({{0, 1}}, "both");
+    const Tensor few = at::zeros({64});
+    for (int i = 0; i < kCalls; ++i) {
+      const double began = thread_s();
+      auto pending = both->all_reduce(few);
+      const double asked = thread_s();
+      pending.wait();
+      if (world.rank() == 0) seconds.push_back(asked - began);
+    }
+  });
+  return median(seconds);
+}
+
+Batch random_batch(const RunConfig& config) {
+  Batch batch;
+  batch.num_sequences = config.train.global_batch_size;
+  batch.seq_len = config.data.seq_len;
+  const Tensor tokens =
+      at::randint(config.model.vocab_size, {batch.num_sequences * batch.seq_len}, at::TensorOptions(at::kInt));
+  batch.tokens.assign(tokens.const_data_ptr<int32_t>(), tokens.const_data_ptr<int32_t>() + tokens.numel());
+  return batch;
+}
+
+class Rank {
+ public:
+  Rank(const RunConfig& config, int rank, int num_ranks)
+      : world_(open(config, rank, num_ranks)), mesh_(Layout(config, num_ranks), *world_), state_(config, {}, mesh_),
+        timed_(timed_stages()), pipeline_(pointers(), mesh_.group(GroupKind::kPipeline)), batch_(random_batch(config)) {
+    initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state_.parameters);
+    const auto& p = config.parallelism;
+    pipeline_.set_schedule(make_schedule(p.pipeline_schedule, state_.layout.pipeline(),
+                                         static_cast<int>(p.virtual_stages),
+                                         static_cast<int>(state_.layout.microbatches())));
+  }
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  struct Step {
+    double total_s = 0, framework_s = 0;
+    int64_t calls = 0;
+  };
+
+  Step step() {
+    seconds_ = {};
+    Step step;
+    const int64_t calls = num_calls();
+    const double began = thread_s();
+    compute_gradients();
+    update();
+    step.total_s = thread_s() - began - seconds_.left_out;
+    step.framework_s = step.total_s - seconds_.arithmetic;
+    step.calls = num_calls() - calls;
+    return step;
+  }
+
+ private:
+  static std::unique_ptr<comm::World> open(const RunConfig& config, int rank, int num_ranks) {
+    comm::WorldOptions options = world_options(config);
+    options.fake_rank = rank, options.fake_size = num_ranks;
+    return comm::World::open(options);
+  }
+
+  std::vector<std::unique_ptr<TimedStage>> timed_stages() {
+    std::vector<std::unique_ptr<TimedStage>> stages;
+    for (const auto& chunk : state_.chunks) stages.push_back(std::make_unique<TimedStage>(*chunk, seconds_));
+    return stages;
+  }
+  std::vector<Stage*> pointers() const {
+    std::vector<Stage*> stages;
+    for (const auto& stage : timed_) stages.push_back(stage.get());
+    return stages;
+  }
+
+  int64_t num_calls() const {
+    int64_t calls = 0;
+    for (const auto& [kind, group] : mesh_.groups()) {
+      if (group->size() > 1) calls += group->traffic().calls;
+    }
+    return calls;
+  }
+
+  void compute_gradients() {
+    const auto microbatches =
+        split_batch(batch_, state_.config, state_.data.eos_id, state_.step + 1, state_.layout, mesh_.data_rank());
+    LossParts parts = pipeline_.forward_backward(microbatches);
+    state_.reducer.finish();
+    sum_over_ranks(mesh_.group(GroupKind::kPipeline), parts);
+    sum_over_ranks(mesh_.group(GroupKind::kData), parts);
+    const Clock clock(seconds_.arithmetic);
+    gradient_norms(state_.parameters, state_.plan);
+  }
+
+  void update() {
+    const double lr = state_.config.optimizer.lr;
+    int64_t changed = 0;
+    for (const Bucket& bucket : state_.parameters.buckets()) {
+      {
+        const Clock clock(seconds_.arithmetic);
+        changed += state_.optimizer.step(state_.step + 1, lr, 1.0, bucket.range);
+      }
+      state_.gatherer.start(bucket);
+    }
+    const Tensor all = at::tensor({changed, changed}, at::kLong);
+    mesh_.group(GroupKind::kModel).all_reduce(all).wait();
+    mesh_.group(GroupKind::kData).all_reduce(all).wait();
+    state_.gatherer.wait_all();
+    ++state_.step;
+  }
+
+  std::unique_ptr<comm::World> world_;
+  Mesh mesh_;
+  TrainState state_;
+  Seconds seconds_;
+  std::vector<std::unique_ptr<TimedStage>> timed_;
+  Pipeline pipeline_;
+  Batch batch_;
+};
+
+}  // namespace
+
+void measure_overhead_of_ranks(const BenchOverheadArguments& given, Report& report) {
+  const RunConfig config = load_run_config(given.config_file, given.overrides);
+  ATHANOR_CHECK(config.data.seq_len > 0,
+                "data.seq_len is 0, which takes it from the data; they are not read here: --set data.seq_len=1024");
+  at::set_num_threads(1);  // others' time would not be counted
+  ops::install_caching_cpu_allocator();
+  const Layout layout(config, given.ranks);
+  report.begin(
+      fmt::format("overhead in a step of {} ranks: pipeline {}, tensor {}, {} data ranks; processor time of "
+                  "the main thread, nobody waited for",
+                  given.ranks, layout.pipeline(), layout.tensor(), layout.data()));
+  const double asking_s = time_of_asking();
+  for (const int number : layout.group_of(GroupKind::kModel, 0)) {
+    Rank rank(config, number, given.ranks);
+    for (int i = 0; i < kWarmUps; ++i) rank.step();
+    std::vector<double> total, framework, share;
+    int64_t calls = 0;
+    for (int i = 0; i < given.rounds; ++i) {
+      auto step = rank.step();
+      const double asked_s = static_cast<double>(step.calls) * asking_s;
+      calls = step.calls, step.framework_s += asked_s, step.total_s += asked_s;
+      total.push_back(step.total_s), framework.push_back(step.framework_s);
+      share.push_back(step.framework_s / step.total_s);
+    }
+    const nlohmann::json fields{{"rank", number}, {"ranks", given.ranks}, {"calls", calls}, {"share", median(share)}};
+    report.add({fmt::format("rank {}: step", number), fields, total, 0, {}});
+    Result result{fmt::format("rank {}: framework", number), fields, framework, 0, {}};
+    result.note = fmt::format("{:.2f}% of the step, {} calls of {:.1f} us", 100 * median(share), calls, asking_s * 1e6);
+    report.add(std::move(result));
+  }
+}
+
+}  // namespace athanor::bench

@@ -1,0 +1,188 @@
+// athanor bench step: a whole training step on random tokens, and where its time goes.
+
+#include <fmt/core.h>
+
+#include <numeric>
+
+#include "arch/flops.h"
+#include "arch/inventory.h"
+#include "base/core_entry.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "bench/arguments.h"
+#include "bench/loss_check.h"
+#include "bench/recompute_cost.h"
+#include "bench/report.h"
+#include "bench/step_parts.h"
+#include "config/toml_reader.h"
+#include "model/initialize.h"
+#include "ops/cpu_allocator.h"
+#include "train/preflight.h"
+#include "train/start.h"
+#include "train/train_step.h"
+
+namespace athanor::bench {
+namespace {
+
+Batch random_batch(const RunConfig& config) {
+  Batch batch;
+  batch.num_sequences = config.train.global_batch_size;
+  batch.seq_len = config.data.seq_len;
+  const at::Tensor tokens =
+      at::randint(config.model.vocab_size, {batch.num_sequences * batch.seq_len}, at::TensorOptions(at::kInt));
+  batch.tokens.assign(tokens.const_data_ptr<int32_t>(), tokens.const_data_ptr<int32_t>() + tokens.numel());
+  return batch;
+}
+
+Subject step_subject(TrainState& state, const Batch& batch) {
+  const auto& c = state.config;
+  const double flops = count_train_flops(c.model, c.train.global_batch_size, c.data.seq_len);
+  // The head's gradient is computed with its loss, in forward (ops/linear_cross_entropy.h).
+  const double head = 3 * count_forward_flops(c.model, c.train.global_batch_size, c.data.seq_len).output;
+  const double forward = (flops - head) / 3 + head;
+  return {"step", {{"forward", forward}, {"backward", flops - forward}, {"update", 0}}, [&](Laps& laps) {
+            const StepReport report = train_step(state, batch);
+            ATHANOR_CHECK_AS(Error, report.verdict == Verdict::kApply, "step {} was refused: loss {}, gradient norm {}",
+                             report.step, report.parts.loss_sum, report.grad_norm);
+            laps.add(0, report.forward_s);
+            laps.add(1, report.backward_s);
+            laps.add(2, report.optimizer_s);
+          }};
+}
+
+struct Memory {
+  double peak_bytes, state_bytes;
+};
+
+double state_bytes(const TrainState& state) {
+  const auto& p = state.parameters;
+  double bytes = 0;
+  for (const at::Tensor& t :
+       {p.grad(), p.compute(), p.master_low(), state.optimizer.exp_avg(), state.optimizer.exp_avg_sq()}) {
+    if (t.defined()) bytes += static_cast<double>(t.nbytes());
+  }
+  return bytes;
+}
+
+// The step's own peak: measured before anything else takes memory.
+Memory measure_memory(TrainState& state, const Batch& batch) {
+  for (int i = 0; i < 2; ++i) train_step(state, batch);
+  return {static_cast<double>(peak_resident_bytes()), state_bytes(state)};
+}
+
+struct Limits {
+  Limit gemm, copy, read;
+  const Limit& of(Bound bound) const { return bound == Bound::kGemm ? gemm : bound == Bound::kCopy ? copy : read; }
+};
+
+Samples times(Samples samples, double calls) {
+  const auto scale = [calls](std::vector<double>& values) {
+    for (double& value : values) value *= calls;
+  };
+  scale(samples.total);
+  for (auto& part : samples.parts) scale(part);
+  return samples;
+}
+
+// What the parts leave of the step, round by round: copies between parts, routing losses, what meets what in caches.
+Result rest_of(const Samples& step, const std::vector<Samples>& parts, const nlohmann::json& fields) {
+  Result rest{"everything else", fields, step.total, 0, {}};
+  for (const Samples& part : parts) {
+    for (size_t r = 0; r < rest.seconds.size(); ++r) rest.seconds[r] -= part.total[r];
+  }
+  return rest;
+}
+
+nlohmann::json fields_of(const RunConfig& c, const Memory& memory) {
+  return {{"hidden", c.model.hidden_size},      {"layers", c.model.num_hidden_layers},
+          {"experts", c.model.num_experts},     {"topk", c.model.num_experts_per_tok},
+          {"vocabulary", c.model.vocab_size},   {"parameters", count_parameters(c.model)},
+          {"batch", c.train.global_batch_size}, {"micro_batch", c.train.micro_batch_size},
+          {"seq_len", c.data.seq_len},          {"dtype", c.train.dtype},
+          {"threads", at::get_num_threads()},   {"peak_bytes", memory.peak_bytes},
+          {"state_bytes", memory.state_bytes}};
+}
+
+void report_step(const RunConfig& c, const Memory& memory, const std::vector<Subject>& subjects,
+                 const std::vector<Samples>& samples, const std::vector<StepPart>& parts, const Limits& limits,
+                 Report& report) {
+  const auto fields = fields_of(c, memory);
+  const auto tokens = static_cast<double>(c.train.global_batch_size * c.data.seq_len);
+  report.begin(fmt::format("step: {} parameters, {} x {} tokens, {}; GEMM peak {:.0f} GFLOP/s, copy {:.1f} GB/s",
+                           format_thousands(static_cast<double>(count_parameters(c.model))), c.train.global_batch_size,
+                           c.data.seq_len, c.train.dtype, limits.gemm.rate * 1e-9, limits.copy.rate * 1e-9));
+  report.add(subjects[0], samples[0], fields, limits.gemm);
+  const double step_s = median(samples[0].total);
+  std::vector<Samples> scaled;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    scaled.push_back(times(samples[i + 1], parts[i].calls));
+    auto part_fields = fields;
+    part_fields["calls"] = parts[i].calls;
+    part_fields["step_share"] = median(scaled[i].total) / step_s;
+    Subject subject = parts[i].subject;
+    for (Part& part : subject.parts) part.work *= parts[i].calls;
+    report.add(subject, scaled[i], part_fields, limits.of(parts[i].bound),
+               fmt::format("{:4.1f}% of the step", 100 * median(scaled[i].total) / step_s));
+  }
+  Result rest = rest_of(samples[0], scaled, fields);
+  rest.shape["step_share"] = rest.median_s() / step_s;
+  rest.note = fmt::format("{:4.1f}% of the step", 100 * rest.median_s() / step_s);
+  report.add(std::move(rest));
+  report.say(fmt::format("{:.0f} tokens/s; peak memory {} ({} of weights, gradients and moments)", tokens / step_s,
+                         format_bytes(memory.peak_bytes), format_bytes(memory.state_bytes)));
+}
+
+void measure(const RunConfig& config, const BenchStepArguments& given, Report& report) {
+  TrainState state(config, {});
+  initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.parameters);
+  const Batch batch = random_batch(config);
+  const std::string loss_verified =
+      verify_loss(*state.chunks.front(), state.parameters,
+                  at::randint(config.model.vocab_size, {1, std::min<int64_t>(config.data.seq_len, 64)},
+                              at::TensorOptions(at::kLong)));
+  const Memory memory = measure_memory(state, batch);
+  const std::string parts_verified = verify_parts(config);
+
+  const auto parts = step_parts(state);
+  std::vector<Subject> subjects = {step_subject(state, batch)};
+  for (const StepPart& part : parts) subjects.push_back(part.subject);
+  const size_t yardsticks = subjects.size();
+  const auto dtype = config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
+  for (auto& yardstick : gemm_yardsticks(dtype)) subjects.push_back(std::move(yardstick));
+  constexpr int64_t kYardstickBytes = int64_t{1} << 28;  // far more than any cache
+  for (auto& yardstick : copy_yardsticks(kYardstickBytes)) subjects.push_back(std::move(yardstick));
+  subjects.push_back(read_yardstick(kYardstickBytes));
+  const auto samples = measure_in_turns(subjects, given);
+  const size_t of_memory = yardsticks + kGemmYardsticks;
+  const Limits limits{gemm_limit(dtype, subjects, samples, yardsticks),
+                      {"copy, read + written", "bytes", best_rate(subjects, samples, of_memory, 2)},
+                      {"plain reading", "bytes", best_rate(subjects, samples, of_memory + 2, 1)}};
+  report_step(config, memory, subjects, samples, parts, limits, report);
+  report.say(loss_verified);
+  if (!parts_verified.empty()) report.say(parts_verified);
+  if (given.recompute && !given.paced) {
+    report_recompute(state, batch, given, fields_of(config, memory), limits.gemm, report);
+  }
+}
+
+}  // namespace
+}  // namespace athanor::bench
+
+ATHANOR_CORE_ENTRY(bench_step) {
+  using namespace athanor;
+  const auto& given = *static_cast<const BenchStepArguments*>(arguments);
+  const RunConfig config = load_run_config(given.config_file, given.overrides);
+  ATHANOR_CHECK(config.data.seq_len > 0,
+                "data.seq_len is 0, which takes it from the data; they are not read here: --set data.seq_len=1024");
+  BenchArguments settings = given;
+  if (settings.num_threads == 0) settings.num_threads = static_cast<int>(config.train.num_threads);
+  bench::set_up(settings);
+  refuse_misfits(config, 1);
+  const OneRank alone(config);
+  check_memory(config, *alone.world, alone.mesh.layout());
+  ops::install_caching_cpu_allocator();
+  bench::Report report;
+  bench::measure(config, given, report);
+  report.write(given.json);
+  return 0;
+}

@@ -1,0 +1,213 @@
+// Shapes: B sequences and T tokens of a microbatch, N = B·T, D hidden, H heads, C width of a head, F ffn, V vocabulary.
+
+#include "bench/step_parts.h"
+
+#include <torch/csrc/autograd/autograd.h>
+
+#include <memory>
+
+#include "bench/moe_block.h"
+#include "config/families.h"
+#include "ops/attention.h"
+#include "ops/embedding.h"
+#include "ops/linear.h"
+#include "ops/linear_cross_entropy.h"
+#include "ops/norm.h"
+#include "ops/norm_rope.h"
+#include "ops/swiglu.h"
+#include "optim/gradient_norm.h"
+
+namespace athanor::bench {
+namespace {
+
+using at::Tensor;
+
+struct Shapes {
+  int64_t B, T, N, D, heads, kv_heads, C, F, V;
+  at::ScalarType dtype;
+  double size;   // bytes of an element
+  double calls;  // microbatches in a step
+  const RunConfig* config;
+
+  explicit Shapes(const RunConfig& c)
+      : B(c.train.micro_batch_size), T(c.data.seq_len), N(B * T), D(c.model.hidden_size),
+        heads(c.model.num_attention_heads), kv_heads(c.model.kv_heads()), C(c.model.head_dim()),
+        F(c.model.intermediate_size), V(c.model.vocab_size),
+        dtype(c.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat), size(dtype == at::kFloat ? 4 : 2),
+        calls(double(c.train.global_batch_size) / double(c.train.micro_batch_size)), config(&c) {}
+
+  Tensor random(at::IntArrayRef shape, double deviation = 1) const {
+    return at::empty(shape, dtype).normal_(0, deviation);
+  }
+  Weight weight(at::IntArrayRef shape) const { return {random(shape, 0.02), at::zeros(shape, at::kFloat)}; }
+  double elements() const { return double(N) * double(D); }
+};
+
+// Forward on fresh leaves, then backward from a random gradient, as one part.
+Subject forward_backward(std::string name, double work, std::vector<Tensor> inputs,
+                         std::function<std::vector<Tensor>(const std::vector<Tensor>&)> forward) {
+  for (Tensor& input : inputs) input.requires_grad_();
+  // Gradients of the outputs, made at the first call, which is not timed.
+  const auto grads = std::make_shared<std::vector<Tensor>>();
+  return {std::move(name), {{"", work}}, [=, forward = std::move(forward)](Laps& laps) {
+            for (const Tensor& input : inputs) input.mutable_grad() = Tensor();
+            laps.skip();
+            const auto outputs = forward(inputs);
+            if (grads->empty()) {
+              for (const Tensor& y : outputs) grads->push_back(at::empty_like(y).normal_(0, 1));
+            }
+            torch::autograd::backward(outputs, *grads);
+            laps.end(0);
+          }};
+}
+
+StepPart embedding_part(const Shapes& s) {
+  const Weight weight = s.weight({s.V, s.D});
+  const Tensor tokens = at::randint(s.V, {s.B, s.T}, at::TensorOptions(at::kLong));
+  // Rows are read and written, their gradient read and added to fp32.
+  return {forward_backward("embedding", s.elements() * (3 * s.size + 8), {},
+                           [=](const auto&) { return std::vector<Tensor>{ops::embedding(tokens, weight)}; }),
+          s.calls, Bound::kCopy};
+}
+
+StepPart norm_part(const Shapes& s) {
+  const double eps = norm_eps(s.config->model);
+  const bool scaled = family_of(s.config->model).norm == NormKind::kRms;
+  const Weight weight = scaled ? Weight{at::ones({s.D}, s.dtype), at::zeros({s.D}, at::kFloat)} : Weight{};
+  const auto forward = [=](const std::vector<Tensor>& in) {
+    const auto both = scaled ? ops::add_rms_norm(in[0], in[1], weight, eps) : ops::add_layer_norm(in[0], in[1], eps);
+    return std::vector<Tensor>{both.sum, both.normed};
+  };
+  // Forward reads two and writes two, backward reads three (two gradients, the sum) and writes one.
+  return {forward_backward("residual add and norm", s.elements() * 8 * s.size,
+                           {s.random({s.B, s.T, s.D}), s.random({s.B, s.T, s.D})}, forward),
+          s.calls * double(2 * s.config->model.num_hidden_layers), Bound::kCopy};
+}
+
+StepPart projections_part(const Shapes& s) {
+  const int64_t q_width = s.heads * s.C, kv_width = s.kv_heads * s.C;
+  const std::vector<Weight> weights = {s.weight({q_width, s.D}), s.weight({kv_width, s.D}), s.weight({kv_width, s.D}),
+                                       s.weight({s.D, q_width})};
+  const auto forward = [=](const std::vector<Tensor>& in) {
+    std::vector<Tensor> out;
+    for (size_t i = 0; i < weights.size(); ++i) out.push_back(ops::linear(in[i < 3 ? 0 : 1], weights[i]));
+    return out;
+  };
+  const double flops = 3 * 2 * double(s.N) * double(s.D) * double(2 * q_width + 2 * kv_width);
+  return {forward_backward("q, k, v, o projections", flops, {s.random({s.B, s.T, s.D}), s.random({s.B, s.T, q_width})},
+                           forward),
+          s.calls * double(s.config->model.num_hidden_layers), Bound::kGemm};
+}
+
+StepPart rotation_part(const Shapes& s) {
+  using Norm = ops::NormRope::Norm;
+  const auto& model = s.config->model;
+  const auto kind = family_of(model).qk_norm;
+  const Norm norm = kind == QkNorm::kNone ? Norm::kNone : kind == QkNorm::kWhole ? Norm::kWhole : Norm::kHead;
+  const ops::NormRope how{norm, norm_eps(model), model.clip_qkv};
+  const auto rotation =
+      ops::make_rotation(at::arange(s.T, at::kLong).expand({s.B, s.T}), ops::inverse_frequency(s.C, model.rope_theta));
+  const std::vector<int64_t> heads = {s.heads, s.kv_heads};
+  std::vector<Weight> scales(2);
+  for (size_t i = 0; norm != Norm::kNone && i < 2; ++i) {
+    const int64_t width = norm == Norm::kWhole ? heads[i] * s.C : s.C;
+    scales[i] = {at::ones({width}, s.dtype), at::zeros({width}, at::kFloat)};
+  }
+  const auto forward = [=](const std::vector<Tensor>& in) {
+    std::vector<Tensor> out;
+    for (size_t i = 0; i < 2; ++i) out.push_back(ops::norm_rope(in[i], scales[i], how, rotation, heads[i]));
+    return out;
+  };
+  const double elements = double(s.N) * double((s.heads + s.kv_heads) * s.C);
+  // Forward reads and writes, backward reads gradient and input and writes.
+  return {forward_backward("QK-norm and RoPE", elements * 5 * s.size,
+                           {s.random({s.B, s.T, s.heads * s.C}), s.random({s.B, s.T, s.kv_heads * s.C})}, forward),
+          s.calls * double(model.num_hidden_layers), Bound::kCopy};
+}
+
+StepPart attention_part(const Shapes& s) {
+  // QKᵀ and PV over the causal half, and twice that in backward, as arch/flops.h counts.
+  const double flops = 3 * 2 * 2 * double(s.B) * double(s.T) * double(s.T) / 2 * double(s.heads * s.C);
+  return {forward_backward("attention", flops,
+                           {s.random({s.B, s.T, s.heads, s.C}), s.random({s.B, s.T, s.kv_heads, s.C}),
+                            s.random({s.B, s.T, s.kv_heads, s.C})},
+                           [](const auto& in) { return std::vector<Tensor>{ops::attention(in[0], in[1], in[2])}; }),
+          s.calls * double(s.config->model.num_hidden_layers), Bound::kGemm};
+}
+
+MoeShape moe_shape(const RunConfig& c) {
+  return {c.train.micro_batch_size * c.data.seq_len,
+          c.model.hidden_size,
+          c.model.expert_intermediate_size(),
+          c.model.num_experts,
+          c.model.num_experts_per_tok,
+          c.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat};
+}
+
+StepPart sparse_part(const Shapes& s) {
+  const auto block = std::make_shared<MoeBlock>(moe_shape(*s.config), false);
+  Subject subject = block->subject();
+  subject.call = [block, call = subject.call](Laps& laps) { call(laps); };
+  return {std::move(subject), s.calls * double(s.config->model.num_sparse_layers()), Bound::kGemm};
+}
+
+StepPart dense_part(const Shapes& s) {
+  const Weight gate = s.weight({s.F, s.D}), up = s.weight({s.F, s.D}), down = s.weight({s.D, s.F});
+  const auto forward = [=](const std::vector<Tensor>& in) {
+    return std::vector<Tensor>{ops::linear(ops::swiglu(ops::linear(in[0], gate), ops::linear(in[0], up)), down)};
+  };
+  const auto& model = s.config->model;
+  return {
+      forward_backward("feed-forward", 3 * 2 * 3 * s.elements() * double(s.F), {s.random({s.B, s.T, s.D})}, forward),
+      s.calls * double(model.num_hidden_layers - model.num_sparse_layers()), Bound::kGemm};
+}
+
+StepPart loss_part(const Shapes& s) {
+  const Weight weight = s.weight({s.V, s.D});
+  const Tensor targets = at::randint(s.V, {s.N}, at::TensorOptions(at::kLong));
+  const double scale = 1 / double(s.N);
+  const int64_t chunk = s.config->train.loss_chunk_tokens;
+  Subject subject{"head and loss", {{"", 3 * 2 * s.elements() * double(s.V)}}, {}};
+  const Tensor x = s.random({s.N, s.D}).requires_grad_();
+  subject.call = [=](Laps& laps) {
+    x.mutable_grad() = Tensor();
+    laps.skip();
+    const Tensor loss = ops::linear_cross_entropy(x, weight, targets, scale, chunk);
+    torch::autograd::backward({loss}, {at::ones_like(loss)});
+    laps.end(0);
+  };
+  return {std::move(subject), s.calls, Bound::kGemm};
+}
+
+std::vector<StepPart> update_parts(TrainState& state) {
+  constexpr double kNormBytes = 4, kAdamwBytes = 32;  // of a parameter; see bench_optimizer.cpp
+  const auto count = static_cast<double>(state.parameters.num_elements());
+  Subject norm = simple_subject("gradient norm", kNormBytes * count, [&] { gradient_norm(state.parameters.grad()); });
+  Subject adamw{"AdamW", {{"", kAdamwBytes * count}}, [&state](Laps& laps) {
+                  state.parameters.grad().fill_(1e-6f);  // the update before has set it to zero
+                  laps.skip();
+                  state.optimizer.step(state.step + 1, 0.0, 1.0);
+                  laps.end(0);
+                }};
+  return {{std::move(norm), 1, Bound::kRead}, {std::move(adamw), 1, Bound::kCopy}};
+}
+
+}  // namespace
+
+std::vector<StepPart> step_parts(TrainState& state) {
+  const Shapes s(state.config);
+  const auto& model = state.config.model;
+  std::vector<StepPart> parts = {embedding_part(s), norm_part(s), projections_part(s), rotation_part(s),
+                                 attention_part(s)};
+  if (model.num_sparse_layers() > 0) parts.push_back(sparse_part(s));
+  if (model.num_sparse_layers() < model.num_hidden_layers) parts.push_back(dense_part(s));
+  parts.push_back(loss_part(s));
+  for (auto& part : update_parts(state)) parts.push_back(std::move(part));
+  return parts;
+}
+
+std::string verify_parts(const RunConfig& config) {
+  return config.model.num_sparse_layers() > 0 ? MoeBlock(moe_shape(config), false).verify() : "";
+}
+
+}  // namespace athanor::bench

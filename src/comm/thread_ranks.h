@@ -1,0 +1,17 @@
+#pragma once
+// A job of several ranks as threads of one process, for tests of everything that communicates, without a launcher.
+
+#include <functional>
+
+#include "comm/world.h"
+#include "wire/thread_wire.h"
+
+namespace athanor::comm {
+
+/// Runs `rank` once for each rank of a world of `size`, each on a separate thread. After all have returned, the
+/// exception of the lowest rank that threw, if any, is thrown again. If a rank throws while others wait for it, they
+/// wait until the timeout.
+void run_ranks(int size, const std::function<void(World&)>& rank, const WorldOptions& options = {},
+               const ThreadNetwork& network = {});
+
+}  // namespace athanor::comm

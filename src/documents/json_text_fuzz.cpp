@@ -1,0 +1,24 @@
+// Any bytes that are taken for a row either hold a text that is UTF-8, or are refused in one line; and the fast way to
+// read a row finds what the parser finds.
+
+#include "base/text.h"
+#include "documents/documents.h"
+#include "documents/json_scan.h"
+#include "documents/json_text.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace athanor;
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  if (!find_invalid_utf8(bytes)) {
+    const auto fast = scan_json_text(bytes, "text");
+    const auto slow = parse_json_text(bytes, "text", false);
+    if (fast && (slow.cause || slow.text != *fast)) __builtin_trap();
+  }
+  try {
+    const auto document = parse_document({.bytes = bytes, .is_json = true, .in_array = size % 2 == 0}, "fuzz", {});
+    if (find_invalid_utf8(document.text)) __builtin_trap();
+  } catch (const DocumentError& error) {
+    if (std::string(error.what()).find('\n') != std::string::npos) __builtin_trap();
+  }
+  return 0;
+}

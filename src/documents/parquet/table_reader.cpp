@@ -1,0 +1,215 @@
+// libathanor_parquet.so: the rows of a Parquet file through Arrow's libparquet.
+//
+// Columns are read by libparquet's own readers of pages rather than as Arrow arrays: memory is a page of each column
+// and its dictionary, however large the row groups are and however often a dictionary's text is repeated.
+
+#include "documents/parquet/table_reader.h"
+
+#include <arrow/memory_pool.h>
+#include <parquet/exception.h>
+#include <parquet/file_reader.h>
+#include <parquet/metadata.h>
+#include <parquet/schema.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "documents/document_error.h"
+#include "documents/parquet/column_cursor.h"
+
+namespace athanor {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kReadBufferBytes = int64_t{1} << 20;
+constexpr size_t kMaxShownColumns = 20;
+
+// One line of what a library says.
+std::string first_line(std::string_view what) {
+  return std::string(what.substr(0, std::min<size_t>(what.find('\n'), 300)));
+}
+
+// A column as people know it: "int64", "a list", "FIXED_LEN_BYTE_ARRAY (Float16)".
+std::string type_of(const parquet::ColumnDescriptor& column) {
+  if (column.max_repetition_level() > 0) return "a list";
+  const auto& logical = column.logical_type();
+  auto type = parquet::TypeToString(column.physical_type());
+  return logical && !logical->is_none() ? type + " (" + first_line(logical->ToString()) + ")" : type;
+}
+
+bool is_text(const parquet::ColumnDescriptor& column) {
+  if (column.max_repetition_level() > 0 || column.physical_type() != parquet::Type::BYTE_ARRAY) return false;
+  const auto& logical = column.logical_type();
+  return !logical || logical->is_none() || logical->is_string() || logical->is_JSON() || logical->is_enum();
+}
+
+class ParquetTable : public TableReader {
+ public:
+  explicit ParquetTable(const TableRequest& request) : request_(request) {
+    guarded([&] {
+      // malloc's own pool gives memory back; the faster ones keep what a large page took.
+      parquet::ReaderProperties properties(arrow::system_memory_pool());
+      properties.enable_buffered_stream();
+      properties.set_buffer_size(kReadBufferBytes);
+      properties.set_page_checksum_verification(true);
+      reader_ = parquet::ParquetFileReader::OpenFile(request.file, false, properties);
+      num_groups_ = reader_->metadata()->num_row_groups();
+      num_rows_ = reader_->metadata()->num_rows();
+    });
+    find_text();
+    for (const auto& path : request.other_fields) find_other(path);
+  }
+
+  bool next(TableRow& row) override {
+    bool found = false;
+    guarded([&] {
+      while (!found) {
+        if (!text_ && !open_group()) return;
+        found = text_->advance();
+        if (!found) end_group();
+      }
+      ++row_;
+      ++row_in_group_;
+      row.is_null = text_->is_null();
+      row.text.clear();
+      if (!row.is_null) take_text(row.text);
+      if (!others_.empty()) take_others(row.fields);
+    });
+    return found;
+  }
+
+  double fraction_read() const override {
+    return num_rows_ > 0 ? std::min(1.0, static_cast<double>(row_) / static_cast<double>(num_rows_)) : 1;
+  }
+
+ private:
+  struct Other {
+    json::json_pointer place;
+    int column;
+    std::unique_ptr<ColumnCursor> cursor;
+  };
+
+  // What libparquet throws becomes a line of ours.
+  template <class Work>
+  void guarded(Work&& work) {
+    try {
+      work();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      complain_of_damage("it asks for more memory than there is");
+    } catch (const std::exception& error) {
+      complain_of_damage(first_line(error.what()));
+    }
+  }
+  [[noreturn]] void complain_of_damage(const std::string& what) const {
+    throw DocumentError(kDamagedTable,
+                        fmt::format("{}: cannot be read as Parquet{}: {}; get the file again", request_.file,
+                                    row_ > 0 ? fmt::format(" after row {}", row_) : "", what));
+  }
+
+  const parquet::SchemaDescriptor& schema() const { return *reader_->metadata()->schema(); }
+
+  // The index of the leaf that `path` names, or -1. `is_group` tells that the path ends at a struct, list or map.
+  int find_column(const std::string& path, bool& is_group) const {
+    is_group = false;
+    for (int i = 0; i < schema().num_columns(); ++i) {
+      const auto name = schema().Column(i)->path()->ToDotString();
+      if (name == path) return i;
+      is_group |= name.starts_with(path + ".");
+    }
+    return -1;
+  }
+
+  void find_text() {
+    const auto& name = request_.text_column;
+    bool is_group = false;
+    text_column_ = find_column(name, is_group);
+    if (text_column_ < 0 && !is_group) {
+      throw DocumentError(kNoTextColumn, fmt::format("{}: no column \"{}\"; there is {}; name the right one with "
+                                                     "--text-field",
+                                                     request_.file, name, columns_there()));
+    }
+    if (!is_group && is_text(*schema().Column(text_column_))) return;
+    throw DocumentError(
+        kNoTextColumn, fmt::format("{}: column \"{}\" is {}, a string is needed; name another with --text-field",
+                                   request_.file, name, is_group ? "nested" : type_of(*schema().Column(text_column_))));
+  }
+
+  std::string columns_there() const {
+    std::string names;
+    for (int i = 0; i < schema().num_columns(); ++i) {
+      if (i == static_cast<int>(kMaxShownColumns)) return names + ", ...";
+      names += (i == 0 ? "" : ", ") +
+               json(schema().Column(i)->path()->ToDotString()).dump(-1, ' ', false, json::error_handler_t::replace);
+    }
+    return names.empty() ? "none" : names;
+  }
+
+  void find_other(const std::string& path) {
+    bool is_group = false;
+    const int column = find_column(path, is_group);
+    if (column < 0 && !is_group) return;
+    if (is_group || schema().Column(column)->max_repetition_level() > 0 ||
+        !is_scalar_type(schema().Column(column)->physical_type())) {
+      throw DocumentError(kNoTextColumn,
+                          fmt::format("{}: column \"{}\" is {}; expressions read only texts, numbers and booleans of "
+                                      "Parquet files",
+                                      request_.file, path, is_group ? "nested" : type_of(*schema().Column(column))));
+    }
+    std::string place;
+    for (const char c : path) place += c == '.' ? '/' : c;
+    others_.push_back({json::json_pointer("/" + place), column, nullptr});
+  }
+
+  bool open_group() {
+    if (group_ == num_groups_) return false;
+    const auto group = reader_->RowGroup(group_++);
+    rows_of_group_ = group->metadata()->num_rows();
+    row_in_group_ = 0;
+    text_ = make_cursor(group->Column(text_column_));
+    for (auto& other : others_) other.cursor = make_cursor(group->Column(other.column));
+    return true;
+  }
+
+  void end_group() {
+    text_.reset();
+    if (row_in_group_ == rows_of_group_) return;
+    complain_of_damage(
+        fmt::format("row group {} has {} rows, its column only {}", group_, rows_of_group_, row_in_group_));
+  }
+
+  void take_text(std::string& out) const {
+    const auto bytes = text_->bytes();
+    if (bytes.size() > request_.max_text_bytes) {
+      throw DocumentError(kTooLarge, fmt::format("{}:row {}: a document of more than {} bytes; split it", request_.file,
+                                                 row_, request_.max_text_bytes));
+    }
+    out.assign(bytes);
+  }
+
+  void take_others(std::string& out) {
+    json object = json::object();
+    for (auto& other : others_) {
+      if (!other.cursor->advance()) complain_of_damage("a column has fewer rows than another");
+      object[other.place] = other.cursor->json();
+    }
+    out = object.dump(-1, ' ', false, json::error_handler_t::replace);
+  }
+
+  TableRequest request_;
+  std::unique_ptr<parquet::ParquetFileReader> reader_;
+  int num_groups_ = 0, group_ = 0, text_column_ = -1;
+  int64_t num_rows_ = 0, row_ = 0, rows_of_group_ = 0, row_in_group_ = 0;
+  std::unique_ptr<ColumnCursor> text_;  // none between row groups
+  std::vector<Other> others_;
+};
+
+}  // namespace
+}  // namespace athanor
+
+extern "C" __attribute__((visibility("default"))) athanor::TableReader* athanor_open_table(
+    const athanor::TableRequest& request) {
+  return std::make_unique<athanor::ParquetTable>(request).release();
+}

@@ -1,0 +1,91 @@
+#include "documents/parquet_records.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "documents/parquet/table_reader.h"
+#include "documents/selection.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+
+namespace {
+
+OpenTable find_library(const std::string& file) {
+  const auto library = fs::read_symlink("/proc/self/exe").parent_path() / "libathanor_parquet.so";
+  std::error_code ignored;
+  ATHANOR_CHECK_DATA(fs::exists(library, ignored),
+                     "{}: this program was built without Parquet ({} is not there); run `scripts/setup --parquet` and "
+                     "build again, or turn the file into .jsonl.zst",
+                     file, library.string());
+  void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle)
+    fail<Error>("cannot open {}: {}; run `scripts/setup --parquet` and build again", library.string(), ::dlerror());
+  auto* function = reinterpret_cast<OpenTable>(::dlsym(handle, "athanor_open_table"));
+  if (!function) fail<Error>("{} is of another version; build again", library.string());
+  return function;
+}
+
+// libparquet would say less well what is wrong.
+uint64_t checked_size(const fs::path& file) {
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail_errno("cannot open", file.string());
+  ::close(fd);
+  ATHANOR_CHECK_DATA(fs::is_regular_file(file), "{}: Parquet is read from its end: name a regular file", file.string());
+  const auto size = fs::file_size(file);
+  if (size == 0) throw DocumentError(kNoDocuments, file.string() + " is empty");
+  return size;
+}
+
+class ParquetRecords : public RecordSource {
+ public:
+  ParquetRecords(const fs::path& file, const DocumentOptions& options, uint64_t max_record_bytes)
+      : name_(file.string()), file_bytes_(checked_size(file)), options_(options), max_bytes_(max_record_bytes) {}
+
+  bool next(Record& record) override {
+    // Only now, so that what is wrong with the file is an error of its documents.
+    if (!table_) open();
+    TableRow row;
+    if (!table_->next(row)) {
+      if (num_rows_ == 0) throw DocumentError(kNoDocuments, name_ + " holds no documents");
+      return false;
+    }
+    record.is_row = true;
+    record.line = ++num_rows_;
+    record.bytes = std::move(row.text);
+    record.is_null = row.is_null;
+    record.fields = std::move(row.fields);
+    return true;
+  }
+
+  uint64_t file_position() const override {
+    return table_ ? static_cast<uint64_t>(table_->fraction_read() * static_cast<double>(file_bytes_)) : 0;
+  }
+
+ private:
+  void open() {
+    static const OpenTable open_table = find_library(name_);
+    TableRequest request{name_, options_.text_field, {}, max_bytes_};
+    if (options_.selection) request.other_fields = options_.selection->scalar_paths(options_.text_field);
+    table_.reset(open_table(request));
+  }
+
+  std::string name_;
+  uint64_t file_bytes_;
+  DocumentOptions options_;
+  uint64_t max_bytes_, num_rows_ = 0;
+  std::unique_ptr<TableReader> table_;
+};
+
+}  // namespace
+
+std::unique_ptr<RecordSource> open_parquet_records(const fs::path& file, const DocumentOptions& options,
+                                                   uint64_t max_record_bytes) {
+  return std::make_unique<ParquetRecords>(file, options, max_record_bytes);
+}
+
+}  // namespace athanor

@@ -1,0 +1,287 @@
+#include "documents/records.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+#include "documents/attribute_records.h"
+#include "documents/json_cutter.h"
+#include "documents/parquet_records.h"
+
+namespace athanor {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 16;
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+bool is_blank(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return is_blank(c); });
+}
+
+// The decompressed bytes with a look-ahead of one, counting lines.
+class Bytes {
+ public:
+  Bytes(const std::filesystem::path& file, Compression compression)
+      : source_(open_bytes(file, compression)), buffer_(kBufferBytes, '\0') {}
+
+  // -1 at the end.
+  int peek() { return available() ? static_cast<unsigned char>(buffer_[at_]) : -1; }
+  void take() {
+    if (buffer_[at_] == '\n') {
+      ++line_;
+      byte_in_line_ = 0;
+    } else {
+      ++byte_in_line_;
+    }
+    ++at_;
+  }
+  void skip_blanks() {
+    while (available() && is_blank(buffer_[at_])) take();
+  }
+  // Appends up to and without the next newline, which is taken; false if `out` would grow over `limit`.
+  bool take_line(std::string& out, uint64_t limit) {
+    while (available()) {
+      const char* begin = buffer_.data() + at_;
+      const auto* newline = static_cast<const char*>(std::memchr(begin, '\n', filled_ - at_));
+      const size_t length = newline ? static_cast<size_t>(newline - begin) : filled_ - at_;
+      if (out.size() + length > limit) return false;
+      out.append(begin, length);
+      at_ += length;
+      byte_in_line_ += length;
+      if (newline) {
+        take();
+        break;
+      }
+    }
+    return true;
+  }
+  bool take_all(std::string& out, uint64_t limit) {
+    for (; available(); at_ = filled_) {
+      if (out.size() + (filled_ - at_) > limit) return false;
+      out.append(buffer_.data() + at_, filled_ - at_);
+    }
+    return true;
+  }
+  // `text` was taken from line `line` on, its beginning at byte 0, and is to be read once more.
+  void put_back(const std::string& text, uint64_t line) {
+    buffer_ = text + buffer_.substr(at_, filled_ - at_);
+    filled_ = buffer_.size();
+    at_ = 0;
+    line_ = line;
+    byte_in_line_ = 0;
+  }
+  void skip_byte_order_mark() {
+    constexpr std::string_view kMark = "\xEF\xBB\xBF";
+    if (available() && std::string_view(buffer_.data(), filled_).starts_with(kMark)) at_ += kMark.size();
+  }
+
+  uint64_t line() const { return line_; }
+  uint64_t byte_in_line() const { return byte_in_line_; }
+  uint64_t file_position() const { return source_->file_position(); }
+
+ private:
+  bool available() {
+    if (at_ < filled_) return true;
+    at_ = filled_ = 0;
+    buffer_.resize(std::max(buffer_.size(), kBufferBytes));
+    filled_ = source_->read(buffer_.data(), buffer_.size());
+    return filled_ > 0;
+  }
+
+  std::unique_ptr<ByteSource> source_;
+  std::string buffer_;
+  size_t at_ = 0, filled_ = 0;
+  uint64_t line_ = 1, byte_in_line_ = 0;
+};
+
+// How the records of a file lie one after another. kUnknownJson: to be seen from its beginning.
+enum class Layout { kWhole, kLines, kUnknownJson, kArray, kValues };
+
+// Text and JSON.
+struct CutRecords : public RecordSource {
+  CutRecords(const std::filesystem::path& path, const InputFormat& format, uint64_t max_bytes)
+      : file(path.string()), max_record_bytes(max_bytes) {
+    bytes.emplace(path, format.compression);
+    layout = format.kind == InputKind::kText        ? Layout::kWhole
+             : format.kind == InputKind::kJsonLines ? Layout::kLines
+                                                    : Layout::kUnknownJson;
+  }
+
+  uint64_t file_position() const override { return bytes->file_position(); }
+
+  template <class... Args>
+  [[noreturn]] void complain(const char* cause, uint64_t line, fmt::format_string<Args...> format, Args&&... args) {
+    throw DocumentError(cause,
+                        fmt::format("{}:{}: {}", file, line, fmt::vformat(format, fmt::make_format_args(args...))));
+  }
+  [[noreturn]] void complain_of_size(uint64_t line) {
+    complain(kTooLarge, line, "a document of more than {}; split it",
+             format_bytes(static_cast<double>(max_record_bytes)));
+  }
+
+  bool next(Record& record) override {
+    record.is_json = layout != Layout::kWhole;
+    if (!started) {
+      started = true;
+      bytes->skip_byte_order_mark();
+      if (bytes->peek() < 0) throw DocumentError(kNoDocuments, file + " is empty");
+      if (layout == Layout::kUnknownJson) look_at_json();
+    }
+    const bool found = read(record);
+    if (!found && !any) throw DocumentError(kNoDocuments, file + " holds no documents");
+    any |= found;
+    return found;
+  }
+
+  bool read(Record& record) {
+    switch (layout) {
+      case Layout::kWhole: return read_whole(record);
+      case Layout::kLines: return read_line(record);
+      case Layout::kArray: return read_element(record);
+      case Layout::kValues: return read_value(record);
+      case Layout::kUnknownJson: break;
+    }
+    ATHANOR_ASSERT(false);
+  }
+
+  // An opening bracket means an array; an object that ends in its line, or is followed by a line that starts another,
+  // means lines; any other object lies over several lines.
+  void look_at_json() {
+    bytes->skip_blanks();
+    if (bytes->peek() == '[') {
+      bytes->take();
+      layout = Layout::kArray;
+      return;
+    }
+    const uint64_t first_line = bytes->line();
+    std::string text(bytes->byte_in_line(), ' '), line;
+    if (!bytes->take_line(line, max_record_bytes)) complain_of_size(first_line);
+    JsonCutter cutter;
+    for (const char c : line) cutter.feed(c);
+    layout = cutter.balanced() || bytes->peek() == '{' ? Layout::kLines : Layout::kValues;
+    bytes->put_back(text + line + "\n", first_line);
+  }
+
+  bool read_whole(Record& record) {
+    if (any) return false;
+    if (!bytes->take_all(record.bytes, max_record_bytes)) complain_of_size(1);
+    return true;
+  }
+
+  void start_record(Record& record) {
+    record.line = bytes->line();
+    record.byte_in_line = bytes->byte_in_line();
+  }
+
+  bool read_line(Record& record) {
+    while (bytes->peek() >= 0) {
+      start_record(record);
+      record.bytes.clear();
+      if (!bytes->take_line(record.bytes, max_record_bytes)) complain_of_size(record.line);
+      if (!is_blank(record.bytes)) return true;
+    }
+    return false;
+  }
+
+  // Takes bytes while `more(byte, cutter)`. A newline inside a string is not JSON: the record ends there, to be
+  // refused, rather than swallowing the rest of the file.
+  template <class More>
+  void cut(Record& record, More more) {
+    JsonCutter cutter;
+    for (int c = bytes->peek(); c >= 0; c = bytes->peek()) {
+      if (!more(static_cast<char>(c), cutter) || (c == '\n' && cutter.in_string())) return;
+      cutter.feed(static_cast<char>(c));
+      record.bytes.push_back(static_cast<char>(c));
+      if (record.bytes.size() > max_record_bytes) complain_of_size(record.line);
+      bytes->take();
+    }
+  }
+
+  bool read_element(Record& record) {
+    bytes->skip_blanks();
+    start_record(record);
+    record.in_array = true;
+    if (array_ended || (!any && bytes->peek() == ']')) {
+      if (!array_ended) bytes->take();
+      bytes->skip_blanks();
+      if (bytes->peek() >= 0) complain(kInvalidJson, bytes->line(), "text after the end of the JSON array");
+      return false;
+    }
+    cut(record, [](char c, const JsonCutter& cutter) { return !(cutter.balanced() && (c == ',' || c == ']')); });
+    const int end = bytes->peek();
+    if (end < 0) {
+      complain(kCutOffJson, bytes->line(), "the file ends inside its JSON array, in what starts at line {}",
+               record.line);
+    }
+    bytes->take();
+    array_ended = end == ']';
+    return true;
+  }
+
+  bool read_value(Record& record) {
+    bytes->skip_blanks();
+    if (bytes->peek() < 0) return false;
+    start_record(record);
+    cut(record, [&](char c, const JsonCutter& cutter) {
+      // Something that opens no bracket reaches to the end of its line.
+      return record.bytes.empty() || !cutter.balanced() || (record.bytes.back() != '}' && c != '\n');
+    });
+    return true;
+  }
+
+  std::string file;
+  uint64_t max_record_bytes;
+  std::optional<Bytes> bytes;
+  Layout layout = Layout::kWhole;
+  bool started = false, any = false, array_ended = false;
+};
+
+std::unique_ptr<RecordSource> open_records(const std::filesystem::path& file, const DocumentOptions& options,
+                                           uint64_t max_record_bytes) {
+  const auto format = input_format(file);
+  ATHANOR_CHECK_DATA(format, "{}: unknown kind of file", file.string());
+  if (format->kind == InputKind::kParquet) return open_parquet_records(file, options, max_record_bytes);
+  return std::make_unique<CutRecords>(file, *format, max_record_bytes);
+}
+
+}  // namespace
+
+RecordReader::RecordReader(const std::filesystem::path& file, const DocumentOptions& options, uint64_t max_record_bytes)
+    : source_(open_records(file, options, max_record_bytes)) {
+  source_ = with_attributes(std::move(source_), file, options, max_record_bytes);
+}
+
+bool RecordReader::next(Record& record) {
+  if (over_) return false;
+  try {
+    record = Record();
+    over_ = !source_->next(record);
+  } catch (const DocumentError&) {
+    over_ = true;
+    throw;
+  } catch (const DamagedBytes& error) {
+    over_ = true;
+    throw DocumentError(kDamagedCompression, error.what());
+  } catch (...) {
+    over_ = true;
+    throw;
+  }
+  return !over_;
+}
+
+void check_compression(const std::filesystem::path& file) {
+  const auto format = input_format(file);
+  if (!format || format->compression == Compression::kNone) return;
+  std::vector<char> buffer(kBufferBytes);
+  try {
+    const auto source = open_bytes(file, format->compression);
+    while (source->read(buffer.data(), buffer.size()) > 0) {
+    }
+  } catch (const DamagedBytes& error) {
+    throw DocumentError(kDamagedCompression, error.what());
+  }
+}
+
+}  // namespace athanor

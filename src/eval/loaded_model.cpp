@@ -1,0 +1,29 @@
+#include "eval/loaded_model.h"
+
+#include "checkpoint/model_source.h"
+#include "train/router_state.h"
+
+namespace athanor {
+
+LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute_type) {
+  const ModelSource source = open_model_source(path);
+  ATHANOR_CHECK_DATA(!source.tokenizer.empty(),
+                     "{} has no tokenizer.json or tokenizer.model; copy the one it was trained with there",
+                     path.string());
+  LoadedModel model{source.config.model, nullptr, nullptr, Tokenizer::load(source.tokenizer), std::nullopt};
+  ATHANOR_CHECK_DATA(static_cast<int64_t>(model.tokenizer.vocab_size()) <= model.config.vocab_size,
+                     "{} has {} tokens, more than the model's vocab_size ({}): it belongs to another model",
+                     source.tokenizer.string(), model.tokenizer.vocab_size(), model.config.vocab_size);
+  if (source.config.eos_token_id) model.eos_id = static_cast<uint32_t>(*source.config.eos_token_id);
+  model.parameters = std::make_unique<ParameterStore>(make_bucket_entries(model.config), compute_type,
+                                                      ParameterStore::Use::kInference);
+  for (const auto& spec : make_inventory(model.config)) {
+    model.parameters->fill_master(spec.name,
+                                  [&](int64_t first, std::span<float> out) { source.read(spec.name, first, out); });
+  }
+  model.decoder = std::make_unique<Decoder>(model.config, *model.parameters, DecoderOptions{});
+  if (const auto& bias = source.config.router_bias; !bias.empty()) model.decoder->set_router_bias(tensor_of(bias));
+  return model;
+}
+
+}  // namespace athanor

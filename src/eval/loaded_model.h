@@ -1,0 +1,29 @@
+#pragma once
+// Loads a model for use, not for training: weights in the compute type, no gradients, no optimizer.
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "model/decoder.h"
+#include "tokenizer/tokenizer.h"
+
+namespace athanor {
+
+struct LoadedModel {
+  ModelConfig config;
+  std::unique_ptr<ParameterStore> parameters;
+  std::unique_ptr<Decoder> decoder;
+  Tokenizer tokenizer;
+  std::optional<uint32_t> eos_id;
+
+  /// Returns the number of tokens that may be generated. Embedding rows beyond the tokenizer's are padding.
+  int64_t num_tokens() const { return std::min<int64_t>(config.vocab_size, tokenizer.vocab_size()); }
+};
+
+/// Loads a model.
+/// @param path  as in open_model_source.
+/// @throws CheckpointError; DataError if it has no tokenizer, or one that does not fit.
+LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute_type);
+
+}  // namespace athanor

@@ -1,0 +1,80 @@
+#include "layout/holding.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "config/families.h"
+#include "layout/stages.h"
+
+namespace athanor {
+namespace {
+
+bool is_key_or_value(const ModelConfig& model, const ParameterSpec& spec) {
+  const bool whole_norm_of_keys =
+      spec.role == Role::kQkNorm && family_of(model).qk_norm == QkNorm::kWhole && spec.name.ends_with("k_norm.weight");
+  return spec.role == Role::kKey || spec.role == Role::kValue || whole_norm_of_keys;
+}
+
+// Keeps part `index` of `parts` of a dim.
+void cut(HeldParameter& held, int dim, int64_t parts, int64_t index) {
+  const auto d = static_cast<size_t>(dim);
+  const int64_t size = held.spec.shape[d];
+  held.offset[d] = size * index / parts;
+  held.extent[d] = size * (index + 1) / parts - held.offset[d];
+}
+
+std::string group_of(const ModelConfig& model, const ParallelismConfig& parallelism, const Layout& layout,
+                     const ParameterSpec& spec) {
+  if (spec.is_expert()) return "expert";
+  if (spec.role == Role::kEmbedding && model.tie_word_embeddings && layout.pipeline() > 1) return "tied";
+  if (layout.tensor() == 1) return "dense";
+  if (is_key_or_value(model, spec)) return layout.tensor() > model.kv_heads() ? "key_value" : "dense";
+  if (spec.sharded.tensor >= 0) return "dense";
+  const bool of_heads = spec.role == Role::kQkNorm, of_tokens = spec.role == Role::kNorm;
+  return of_heads || (of_tokens && parallelism.sequence_parallel) ? "partial" : "replicated";
+}
+
+}  // namespace
+
+std::vector<HeldParameter> held_parameters(const ModelConfig& model, const ParallelismConfig& parallelism,
+                                           const Layout& layout, int rank) {
+  const int64_t after_layers = 1 + model.num_hidden_layers;
+  const int64_t tensor_rank = layout.coordinate(rank, Axis::kTensor);
+  const auto stages = stages_of(model, parallelism, layout.coordinate(rank, Axis::kPipeline));
+  const auto has_layer = [&](int64_t l) {
+    return std::ranges::any_of(stages, [&](const StageLayers& s) { return s.first <= l && l < s.end; });
+  };
+  std::vector<HeldParameter> held;
+  for (const auto& spec : make_inventory(model)) {
+    HeldParameter p{spec, std::vector<int64_t>(spec.shape.size(), 0), spec.shape,
+                    group_of(model, parallelism, layout, spec), 0};
+    if (spec.layer >= 0) {
+      if (!has_layer(spec.layer)) continue;
+      p.place = 1 + spec.layer;
+    } else if (spec.role == Role::kEmbedding) {
+      const bool as_output = model.tie_word_embeddings && stages.back().has_head;
+      if (!stages.front().embeds && !as_output) continue;
+      p.place = stages.front().embeds ? 0 : after_layers;
+    } else {
+      if (!stages.back().has_head) continue;
+      p.place = after_layers;
+    }
+    if (spec.is_expert()) {
+      const auto dim = static_cast<size_t>(spec.sharded.expert);
+      ATHANOR_CHECK(spec.shape[dim] % layout.expert() == 0, "expert_parallel_degree ({}) must divide num_experts ({})",
+                    layout.expert(), spec.shape[dim]);
+      cut(p, spec.sharded.expert, layout.expert(), layout.coordinate(rank, Axis::kExpert));
+    }
+    if (spec.sharded.tensor >= 0) {
+      // Fewer key and value heads than ranks: neighbours hold the same one.
+      const int64_t parts =
+          is_key_or_value(model, spec) ? std::min<int64_t>(layout.tensor(), model.kv_heads()) : layout.tensor();
+      cut(p, spec.sharded.tensor, parts, tensor_rank * parts / layout.tensor());
+    }
+    held.push_back(std::move(p));
+  }
+  std::ranges::stable_sort(held, {}, &HeldParameter::place);
+  return held;
+}
+
+}  // namespace athanor

@@ -1,0 +1,301 @@
+#include "layout/layer_memory.h"
+
+#include <cmath>
+
+namespace athanor {
+namespace {
+
+constexpr double kNormRowsPerPartial = 64;  // of ops/norm.cpp
+
+}  // namespace
+
+// x · W, for all experts together if there are `count` of them.
+double LayerMemory::product(double rows, double columns, double k, double factors, double count) const {
+  return product_scratch({rows, columns, k, false, factors}, s_.widths(), s_.threads, count);
+}
+
+// The gradient [rows, columns] of a weight over so many tokens.
+double LayerMemory::sum(double rows, double columns, double tokens, double count) const {
+  return product_scratch({rows, columns, tokens, true}, s_.widths(), s_.threads, count);
+}
+
+// ---- norms
+
+void LayerMemory::norm_forward(Tape& t, bool branch) {
+  if (branch) t.take(s_.residual());
+  t.take(s_.residual() + statistics());
+  left_ += statistics();
+}
+
+// The gradients of the stream and of the normed tokens become one.
+void LayerMemory::norm_backward(Tape& t) {
+  t.take(s_.residual());
+  if (!s_.layer_norm) t.pulse(s_.own_tokens / kNormRowsPerPartial * s_.hidden * 4);
+  t.give(2 * s_.residual());
+  t.give(s_.residual());  // what the norm read
+}
+
+// ---- attention
+
+// Queries and keys as projected stay where a norm or a clip reads them; where tensor ranks share a norm, it is by
+// itself, and what a clip reads is its output.
+void LayerMemory::attention_forward(Tape& t, bool keep) {
+  const double both = s_.of(s_.q + s_.kv);
+  const double norm_rows = s_.tokens * 4 * (s_.norm_head ? s_.heads + s_.kv_heads : s_.norm_whole ? 2 : 0);
+  t.take(s_.of(s_.kv));
+  t.pulse(product(s_.tokens, s_.kv, s_.hidden));
+  if (s_.clip) t.take(s_.of(s_.kv));
+  if (s_.clip && !keep) t.give(s_.of(s_.kv));
+  if (shares_norm()) {
+    t.take(3 * both + norm_rows);
+    if (!keep) t.give(both + norm_rows);
+    if (!keep || !s_.clip) t.give(both);
+    if (keep) left_ += norm_rows;
+  } else {
+    for (const double columns : {s_.q, s_.kv}) {
+      t.take(s_.of(columns));
+      t.pulse(product(s_.tokens, columns, s_.hidden));
+      t.take(s_.of(columns));
+      if (!keep || !reads_projections()) t.give(s_.of(columns));
+    }
+    if (keep) t.take(norm_rows), left_ += norm_rows;
+  }
+  const double logsumexp = s_.tokens * s_.heads * 4;
+  t.take(s_.of(s_.q) + logsumexp);
+  t.pulse(2 * s_.tokens * s_.kv * s_.packed);  // keys and values
+  keep ? void(left_ += logsumexp) : t.give(logsumexp);
+  t.take(s_.stream());
+  t.pulse(product(s_.tokens, s_.hidden, s_.q));
+  if (!keep) t.give(2 * both);
+}
+
+void LayerMemory::attention_backward(Tape& t) {
+  const auto input_gradient = [&](double columns, bool first) {
+    t.pulse(sum(columns, s_.hidden, s_.tokens));
+    t.take(s_.stream());
+    t.pulse(product(s_.tokens, s_.hidden, columns));
+    t.give(s_.of(columns));
+    if (!first) t.give(s_.stream());  // added up
+  };
+  t.pulse(sum(s_.hidden, s_.q, s_.tokens));
+  t.take(s_.of(s_.q));  // of the heads' output
+  t.pulse(product(s_.tokens, s_.q, s_.hidden));
+  let_go_of_gathered(t);
+  t.take(s_.of(s_.q + 2 * s_.kv));  // of q, k, v
+  const double per_head = s_.seq_len * s_.head_dim * (7 * s_.packed + 12);
+  t.pulse(std::min(s_.threads, s_.kv_heads * s_.tokens / s_.seq_len) * per_head);
+  t.give(s_.of(2 * s_.q + 2 * s_.kv));  // q, k, v and the output
+  t.give(s_.of(s_.q));
+  if (shares_norm()) {
+    for (const double columns : {s_.q, s_.kv}) {
+      t.swap(s_.of(columns), s_.of(columns));
+      if (s_.clip) t.give(s_.of(columns));
+    }
+    t.swap(s_.of(s_.q + s_.kv), 2 * s_.of(s_.q + s_.kv));
+  }
+  for (const bool of_keys : {true, false}) {
+    const double columns = of_keys ? s_.kv : s_.q;
+    if (!shares_norm()) t.swap(s_.of(columns), s_.of(columns));
+    if (!shares_norm() && reads_projections()) t.give(s_.of(columns));
+    input_gradient(columns, of_keys);
+  }
+  if (s_.clip) t.swap(s_.of(s_.kv), s_.of(2 * s_.kv));
+  input_gradient(s_.kv, false);
+}
+
+// ---- feed-forward
+
+void LayerMemory::swiglu_forward(Tape& t, double ffn, bool keep) {
+  t.take(s_.of(3 * ffn));
+  t.pulse(product(s_.tokens, ffn, s_.hidden));
+  t.take(s_.stream());
+  t.pulse(product(s_.tokens, s_.hidden, ffn));
+  if (!keep) t.give(s_.of(3 * ffn));
+}
+
+void LayerMemory::swiglu_backward(Tape& t, double ffn) {
+  t.pulse(sum(s_.hidden, ffn, s_.tokens));
+  t.swap(s_.of(ffn), s_.of(ffn));  // the activation and its gradient
+  t.pulse(product(s_.tokens, ffn, s_.hidden));
+  if (!sparse_) let_go_of_gathered(t);
+  t.take(s_.of(2 * ffn));
+  t.give(s_.of(3 * ffn));  // gate, up, and that gradient
+  t.pulse(sum(ffn, s_.hidden, s_.tokens));
+  t.take(s_.stream());
+  t.pulse(product(s_.tokens, s_.hidden, ffn));
+  t.give(s_.of(ffn));
+  t.pulse(sum(ffn, s_.hidden, s_.tokens));
+  t.pulse(s_.stream() + product(s_.tokens, s_.hidden, ffn));
+  t.give(s_.of(ffn));
+}
+
+void LayerMemory::route_forward(Tape& t, bool keep, bool decides) {
+  const double scores = s_.tokens * (4 * s_.experts + 4), ids = 8 * s_.tokens * s_.choices;
+  t.take(s_.of(s_.experts) + scores + (decides ? ids : 0) + ids / 2);
+  if (decides) left_ += ids;
+  if (!keep || !s_.sigmoid) t.give(s_.of(s_.experts));
+  keep ? void(left_ += scores) : t.give(scores);
+}
+
+void LayerMemory::route_backward(Tape& t) {
+  t.swap(s_.of(s_.experts), 4 * s_.tokens * s_.choices);
+  if (s_.sigmoid) t.give(s_.of(s_.experts));
+  t.take(s_.stream());
+  t.give(s_.of(s_.experts));
+  if (!s_.tensor) t.give(s_.stream());  // added up; with tensor ranks it has a way of its own
+}
+
+void LayerMemory::experts_forward(Tape& t, bool keep) {
+  const double route = 8 * (choice_rows() * s_.choices * 2 + s_.local + 1), rows = s_.rows * s_.width;
+  const double each = s_.rows / s_.local;
+  t.take(route + rows * s_.hidden + 2 * rows * s_.expert_ffn);
+  t.pulse(product(each, s_.expert_ffn, s_.hidden, 1, 2 * s_.local));
+  t.give(rows * s_.hidden);
+  t.take(rows * s_.expert_ffn + rows * s_.hidden);
+  t.pulse(product(each, s_.hidden, s_.expert_ffn, 1, s_.local));
+  t.give(rows * s_.expert_ffn);
+  t.swap(s_.dispatches ? s_.received * s_.hidden * s_.width : s_.stream(), rows * s_.hidden);
+  if (!keep) t.give(route + 2 * rows * s_.expert_ffn);
+  if (keep && !s_.dispatches) left_ += route;
+}
+
+void LayerMemory::experts_backward(Tape& t) {
+  const double rows = s_.rows * s_.width, weights = 4 * s_.tokens * s_.choices, each = s_.rows / s_.local;
+  t.take(weights + rows * (s_.hidden + 3 * s_.expert_ffn));
+  t.pulse(sum(s_.hidden, s_.expert_ffn, each, s_.local));
+  t.take(rows * s_.hidden);
+  t.pulse(product(each, s_.hidden, s_.expert_ffn, 2, s_.local));
+  t.pulse(sum(s_.expert_ffn, s_.hidden, each, 2 * s_.local));
+  t.take(s_.stream());
+  t.give(rows * (2 * s_.hidden + 3 * s_.expert_ffn) + 2 * rows * s_.expert_ffn + weights);
+}
+
+void LayerMemory::dispatch_forward(Tape& t, bool keep) {
+  const double received = s_.received * s_.hidden * s_.width, sent = s_.allgather ? 0 : s_.sent * s_.hidden * s_.width;
+  const double travelling = 8 * s_.choices * ((s_.allgather ? s_.tokens : s_.sent) + s_.received),
+               choices = 12 * s_.received * s_.choices;
+  t.take(travelling + s_.stream() + received + sent);
+  t.swap(choices, travelling);
+  t.give(sent);
+  experts_forward(t, keep);
+  t.pulse(s_.allgather ? s_.stream() : sent);  // what comes back
+  t.give(received);                            // this rank's sums
+  if (!keep) t.give(received + choices);
+}
+
+void LayerMemory::dispatch_backward(Tape& t) {
+  const double received = s_.received * s_.hidden * s_.width, sent = s_.allgather ? 0 : s_.sent * s_.hidden * s_.width;
+  const double rows = s_.rows * s_.width, weights = 4 * s_.received * s_.choices,
+               own_weights = 4 * s_.tokens * s_.choices;
+  const double route = 8 * (s_.received * s_.choices * 2 + s_.local + 1);
+  t.take(received + s_.stream() + weights);
+  t.pulse(sent);
+  t.take(rows * (s_.hidden + 3 * s_.expert_ffn));
+  t.give(2 * rows * s_.expert_ffn);
+  t.take(received);
+  t.give(rows * s_.hidden);
+  const double back = s_.allgather ? s_.stream() : sent;
+  t.take(back + weights + own_weights);
+  t.pulse(rows * s_.hidden + sum(s_.hidden, s_.expert_ffn, s_.rows / s_.local, s_.local));
+  t.give(3 * rows * s_.expert_ffn);
+  t.give(back + received + weights);
+  t.give(2 * received + weights);  // tokens and their gradients, with dweights
+  t.give(12 * s_.received * s_.choices + route);
+  t.give(own_weights);  // those that forward held
+}
+
+void LayerMemory::feed_forward(Tape& t, bool keep, bool decides) {
+  if (!sparse_) return swiglu_forward(t, s_.ffn, keep);
+  route_forward(t, keep, decides);
+  s_.dispatches ? dispatch_forward(t, keep) : experts_forward(t, keep);
+  if (s_.shared > 0) {
+    swiglu_forward(t, s_.shared, keep);
+    t.swap(s_.stream(), 2 * s_.stream());
+  }
+  if (!keep) t.give(4 * s_.tokens * s_.choices);
+}
+
+void LayerMemory::feed_backward(Tape& t) {
+  if (!sparse_) return swiglu_backward(t, s_.ffn);
+  if (s_.shared > 0) swiglu_backward(t, s_.shared);
+  s_.dispatches ? dispatch_backward(t) : experts_backward(t);
+  t.take(4 * s_.tokens * s_.choices);  // of the weights
+  route_backward(t);
+  if (s_.shared > 0) t.give(s_.stream());
+}
+
+// ---- the layer
+
+// The product that a part ends with is the one reader of its gradient, but for experts and those beside them.
+void LayerMemory::let_go_of_gathered(Tape& t) {
+  t.give(gathered_);
+  gathered_ = 0;
+}
+
+void LayerMemory::parts_forward(Tape& t, bool branch, const Recomputed& again, bool keep) {
+  const double all = s_.shares_tokens ? s_.stream() : 0;  // tokens of all ranks, which matrices read
+  const auto part = [&](bool computed_again, auto forward) {
+    // A region that is computed again begins with the rank's own tokens.
+    t.take(all);
+    if (all > 0 && !computed_again) t.give(s_.residual());
+    forward();
+    if (all > 0) t.swap(s_.residual(), s_.stream());
+    if (all > 0 && computed_again) t.give(all);
+    if (again.norm || !keep) t.give(all > 0 && !computed_again ? all : s_.residual());
+  };
+  norm_forward(t, branch);
+  part(again.attention, [&] { attention_forward(t, keep && !again.attention); });
+  norm_forward(t, true);
+  part(again.moe, [&] { feed_forward(t, keep && !again.moe, true); });
+  t.give(s_.residual());              // attention's branch
+  if (branch) t.give(s_.residual());  // the one before it
+}
+
+void LayerMemory::forward(Tape& t, bool branch) {
+  if (!again_.layer) return parts_forward(t, branch, again_, true);
+  const double before = t.now(), had = left_;
+  parts_forward(t, branch, {}, false);
+  // What is left: the sum, and which experts were chosen.
+  t.take(s_.residual());
+  const double ids = sparse_ ? 8 * s_.tokens * s_.choices : 0;
+  t.give(t.now() - before - s_.residual() - ids);
+  left_ = had + ids;
+}
+
+void LayerMemory::parts_backward(Tape& t, const Recomputed& again) {
+  const double all = s_.shares_tokens ? s_.stream() : 0, read = s_.shares_tokens ? all : s_.residual();
+  // A part computed again holds its output, and what only its own graph holds, until it is done.
+  const auto part = [&](bool computed_again, bool routes, auto forward, auto backward) {
+    const double had = left_;
+    t.take(all);  // the gradient, of all tokens
+    gathered_ = all;
+    if (again.norm) t.take(computed_again ? s_.residual() : read);
+    if (computed_again) t.take(all), forward();
+    backward();
+    if (computed_again) t.give(s_.stream() + left_ - had), left_ = had;
+    let_go_of_gathered(t);
+    if (all > 0) t.swap(s_.residual(), s_.stream());  // what is added up goes to its own rank
+    if (s_.tensor && routes) t.give(s_.stream());
+    t.give(read);
+    if (all > 0 && computed_again) t.give(s_.residual());
+  };
+  const auto feed_again = [&] { feed_forward(t, true, false); };
+  const auto attend_again = [&] { attention_forward(t, true); };
+  part(again.moe, sparse_, feed_again, [&] { feed_backward(t); });
+  norm_backward(t);
+  part(again.attention, false, attend_again, [&] { attention_backward(t); });
+  norm_backward(t);
+}
+
+void LayerMemory::backward(Tape& t) {
+  if (!again_.layer) return parts_backward(t, again_);
+  const double had = left_, ids = sparse_ ? 8 * s_.tokens * s_.choices : 0;
+  parts_forward(t, false, {}, true);
+  if (sparse_) t.give(ids), left_ -= ids;  // they are not chosen again
+  t.swap(s_.residual(), s_.residual());    // the layer's output, which its branch is added to
+  parts_backward(t, {});
+  t.give(s_.residual() + left_ - had);
+  left_ = had;
+}
+
+}  // namespace athanor

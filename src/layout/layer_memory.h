@@ -1,0 +1,116 @@
+#pragma once
+// The memory of a layer's forward and backward: a simulation, without tensors, of what its ops allocate and release, in
+// their order.
+//
+// Each line of layer_memory.cpp is a tensor of src/ops, src/moe or src/model. A change to what an op saves needs the
+// same change here; train/activation_memory_test.cpp compares the results (layout/activations.h) with the allocator's
+// count.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "config/run_config.h"
+#include "layout/layout.h"
+#include "layout/product_scratch.h"
+
+namespace athanor {
+
+/// Counts the bytes held now, and their peak so far.
+class Tape {
+ public:
+  void take(double bytes) { now_ += bytes, peak_ = std::max(peak_, now_); }
+  void give(double bytes) { now_ -= bytes; }
+  /// A temporary tensor.
+  void pulse(double bytes) { take(bytes), give(bytes); }
+  /// One tensor replaces another: both exist for a moment.
+  void swap(double in, double out) { take(in), give(out); }
+
+  double now() const { return now_; }
+  double peak() const { return peak_; }
+  void reset_peak() { peak_ = now_; }
+
+ private:
+  double now_ = 0, peak_ = 0;
+};
+
+/// A rank's part of a layer, for one microbatch. Counts are doubles because they are multiplied.
+struct LayerShape {
+  double tokens;      ///< N: the tokens that matrix products take
+  double own_tokens;  ///< tokens of the residual stream and its norms: N, or N / tensor under sequence_parallel
+  double width;       ///< bytes of an activation element: 2 or 4
+  double hidden, q, kv, heads, kv_heads, head_dim, seq_len;
+  double ffn, shared;              ///< feed-forward widths of a dense layer and of the shared experts
+  double experts, choices, local;  ///< E, K, and the number of experts held
+  double expert_ffn;
+  double rows;      ///< choices that this rank's experts take
+  double sent;      ///< rows to the expert group, one for each pair of a token and a rank that has an expert of it
+  double received;  ///< rows from the expert group
+  bool allgather, sigmoid, layer_norm, norm_whole, norm_head, clip;
+  bool dispatches;  ///< experts are spread over several ranks
+  bool shares_tokens, tensor;
+  double threads;
+  double packed;  ///< bytes of an activation element as tiles read it
+
+  double residual() const { return own_tokens * hidden * width; }  ///< one tensor of the residual stream
+  double stream() const { return tokens * hidden * width; }        ///< such a tensor for all tokens
+  double of(double columns) const { return tokens * columns * width; }
+  ProductWidths widths() const { return {width, packed}; }
+};
+
+/// Returns the shape of a rank's part of a layer. Assumes that experts take even shares of the choices, and that tokens
+/// choose among them evenly.
+LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& layout, Multiplier multiplier);
+
+/// The modules that backward computes again.
+struct Recomputed {
+  bool norm = false, attention = false, moe = false, layer = false;
+};
+Recomputed recomputed(const ParallelismConfig& parallelism);
+
+/// Simulates one layer of a stage on a tape. Forward leaves the bytes that backward needs, and backward releases them,
+/// except for those that live as long as the microbatch's graph (`left`: row statistics, routing).
+class LayerMemory {
+ public:
+  LayerMemory(const LayerShape& shape, Recomputed again, bool sparse) : s_(shape), again_(again), sparse_(sparse) {}
+
+  /// @param branch  the previous layer has left a branch next to the residual stream, which this layer's norm adds.
+  void forward(Tape& tape, bool branch);
+  /// The gradient of the residual stream is on the tape before and after the call.
+  void backward(Tape& tape);
+  double left() const { return left_; }
+  /// True if the layer leaves a branch for the next norm to add.
+  bool leaves_branch() const { return !again_.layer; }
+
+ private:
+  void norm_forward(Tape& t, bool branch);
+  void norm_backward(Tape& t);
+  void parts_forward(Tape& t, bool branch, const Recomputed& again, bool keep);
+  void parts_backward(Tape& t, const Recomputed& again);
+  void attention_forward(Tape& t, bool keep);
+  void attention_backward(Tape& t);
+  void swiglu_forward(Tape& t, double ffn, bool keep);
+  void swiglu_backward(Tape& t, double ffn);
+  void route_forward(Tape& t, bool keep, bool decides);
+  void route_backward(Tape& t);
+  void experts_forward(Tape& t, bool keep);
+  void experts_backward(Tape& t);
+  void dispatch_forward(Tape& t, bool keep);
+  void dispatch_backward(Tape& t);
+  void feed_forward(Tape& t, bool keep, bool decides);
+  void feed_backward(Tape& t);
+  void let_go_of_gathered(Tape& t);
+  double statistics() const { return s_.own_tokens * (s_.layer_norm ? 8 : 4); }
+  double product(double rows, double columns, double k, double factors = 1, double count = 1) const;
+  double sum(double rows, double columns, double tokens, double count = 1) const;
+  bool reads_projections() const { return s_.norm_whole || s_.norm_head || s_.clip; }
+  bool shares_norm() const { return s_.tensor && s_.norm_whole; }
+  double choice_rows() const { return s_.dispatches ? s_.received : s_.tokens; }
+
+  const LayerShape& s_;
+  Recomputed again_;
+  bool sparse_;
+  double left_ = 0;
+  double gathered_ = 0;  // gradient of all tensor ranks' tokens, under sequence_parallel
+};
+
+}  // namespace athanor

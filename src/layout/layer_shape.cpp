@@ -1,0 +1,53 @@
+// A rank's part of a layer in numbers, from the configuration and the layout.
+
+#include "config/families.h"
+#include "layout/layer_memory.h"
+#include "layout/traffic.h"
+
+namespace athanor {
+
+LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& layout, Multiplier multiplier) {
+  const ModelConfig& m = config.model;
+  const auto number = [](int64_t n) { return static_cast<double>(n); };
+  const int64_t tensor = layout.tensor();
+  const QkNorm qk_norm = family_of(m).qk_norm;
+  LayerShape s{};
+  s.tokens = number(config.train.micro_batch_size * seq_len);
+  s.seq_len = number(seq_len);
+  s.tensor = tensor > 1;
+  s.shares_tokens = s.tensor && config.parallelism.sequence_parallel;
+  s.own_tokens = s.shares_tokens ? s.tokens / number(tensor) : s.tokens;
+  s.width = config.train.dtype == "bfloat16" ? 2 : 4;
+  s.hidden = number(m.hidden_size), s.head_dim = number(m.head_dim());
+  s.heads = number(m.num_attention_heads / tensor);
+  s.kv_heads = number(std::max<int64_t>(1, m.kv_heads() / tensor));
+  s.q = s.heads * s.head_dim, s.kv = s.kv_heads * s.head_dim;
+  s.ffn = number(m.intermediate_size) / number(tensor);
+  s.shared = number(m.shared_intermediate_size()) / number(tensor);
+  s.expert_ffn = number(m.expert_intermediate_size()) / number(tensor);
+  s.experts = number(m.num_experts), s.choices = number(m.num_experts_per_tok);
+  s.local = s.experts / layout.expert();
+  s.rows = s.tokens * s.choices;
+  s.dispatches = layout.expert() > 1;
+  s.allgather = config.moe.dispatch == "allgather";
+  if (s.dispatches) {
+    const double reached = probability_of_any(m.num_experts, m.num_experts / layout.expert(), m.num_experts_per_tok);
+    s.sent = s.received = s.tokens * layout.expert() * (s.allgather ? 1 : reached);
+  }
+  s.sigmoid = m.router_score == "sigmoid";
+  s.layer_norm = family_of(m).norm != NormKind::kRms;
+  s.norm_whole = qk_norm == QkNorm::kWhole, s.norm_head = qk_norm == QkNorm::kHead;
+  s.clip = m.clip_qkv > 0;
+  s.threads = multiplier.threads;
+  s.packed = multiplier.widens ? 4 : s.width;
+  return s;
+}
+
+Recomputed recomputed(const ParallelismConfig& parallelism) {
+  const auto has = [&](const char* kind) {
+    return std::ranges::find(parallelism.recompute, kind) != parallelism.recompute.end();
+  };
+  return {has("norm"), has("attention"), has("moe"), has("layer")};
+}
+
+}  // namespace athanor

@@ -1,0 +1,217 @@
+#include "layout/layout_faults.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "config/findings.h"
+#include "config/mapping.h"
+#include "config/training_stages.h"
+#include "layout/layout.h"
+#include "layout/schedule.h"
+#include "layout/stages.h"
+
+namespace athanor {
+namespace {
+
+constexpr int64_t kMostRanks = 1 << 20;
+
+// Of positive factors; what does not fit is as good as infinite.
+int64_t product(std::initializer_list<int64_t> factors) {
+  int64_t value = 1;
+  for (const int64_t factor : factors) {
+    if (__builtin_mul_overflow(value, factor, &value)) return std::numeric_limits<int64_t>::max();
+  }
+  return value;
+}
+
+int64_t other_degrees(const ParallelismConfig& p) {
+  return product({p.data_parallel_replicate_degree, p.tensor_parallel_degree, p.pipeline_parallel_degree});
+}
+
+// "12 or 24": the multiples beside `value`.
+std::string multiples_beside(int64_t value, int64_t unit) {
+  const int64_t below = value / unit * unit;
+  if (below == 0) return std::to_string(unit);
+  if (below > std::numeric_limits<int64_t>::max() - unit) return std::to_string(below);
+  return fmt::format("{} or {}", below, below + unit);
+}
+
+void check_world(const ParallelismConfig& p, int64_t world_size, Findings& found) {
+  const int64_t others = other_degrees(p);
+  const auto named = fmt::format("pipeline {} × replicate {} × tensor {}", p.pipeline_parallel_degree,
+                                 p.data_parallel_replicate_degree, p.tensor_parallel_degree);
+  if (p.data_parallel_shard_degree == -1) {
+    found.require(world_size % others == 0,
+                  "data_parallel_shard_degree -1 takes what the other degrees leave of the ranks, and {} = {} does not "
+                  "divide the {} ranks of this job: start a multiple of {}, or lower a degree",
+                  named, others, world_size, others);
+    return;
+  }
+  const int64_t needed = product({others, p.data_parallel_shard_degree});
+  found.require(needed == world_size,
+                "this job has {} ranks, and the degrees need {} (pipeline {} × replicate {} × shard {} × tensor {}): "
+                "start {}, or change a degree (data_parallel_shard_degree -1 takes what the others leave)",
+                world_size, needed, p.pipeline_parallel_degree, p.data_parallel_replicate_degree,
+                p.data_parallel_shard_degree, p.tensor_parallel_degree, needed);
+}
+
+void check_experts(const RunConfig& config, std::optional<int64_t> data, Findings& found) {
+  const int64_t degree = config.parallelism.expert_parallel_degree, experts = config.model.num_experts;
+  const bool known = is_resolved(config.model);
+  found.require(!known || experts > 0 || degree == 1,
+                "parallelism.expert_parallel_degree ({}): the model has no experts to share; set it to 1", degree);
+  if (known && experts > 0) {
+    found.require(experts % degree == 0, "parallelism.expert_parallel_degree ({}) must divide model.num_experts ({})",
+                  degree, experts);
+  }
+  if (data && *data % degree != 0) {
+    const int64_t fits = known && experts > 0 ? std::gcd(*data, experts) : *data;
+    found.require(
+        false,
+        "parallelism.expert_parallel_degree ({}) must divide the {} data ranks (replicate {} × shard {}): set "
+        "it to one of {}",
+        degree, *data, config.parallelism.data_parallel_replicate_degree,
+        *data / config.parallelism.data_parallel_replicate_degree, divisors_of(fits));
+  }
+}
+
+void check_batch(const std::string& where, const RunConfig& config, int64_t data, Findings& found) {
+  const auto& train = config.train;
+  const int64_t unit = product({data, train.micro_batch_size});
+  found.require(
+      train.global_batch_size % unit == 0,
+      "{}train.global_batch_size ({}) is no multiple of {} data ranks × train.micro_batch_size ({}) = {}: set "
+      "it to {}",
+      where, train.global_batch_size, data, train.micro_batch_size, unit,
+      multiples_beside(train.global_batch_size, unit));
+  if (config.moe.balance == "none") return;
+  const int64_t group = config.moe.balance_group, micro = train.micro_batch_size;
+  const bool whole = micro % group == 0 || group % micro == 0;
+  found.require(whole,
+                "{}moe.balance_group ({}) must divide train.micro_batch_size ({}), or be a multiple of it, which spans "
+                "data ranks",
+                where, group, micro);
+  found.require(
+      !whole || data % count_balance_ranks(config) == 0,
+      "{}moe.balance_group ({}) spans {} data ranks of train.micro_batch_size ({}) each, which does not divide "
+      "the {} data ranks: a group would end in the middle of them; set it to {} times one of {}",
+      where, group, count_balance_ranks(config), micro, data, micro, divisors_of(data));
+}
+
+// Groups of ranks are made once, for the run.
+void check_balance_over_stages(const std::vector<TrainingStage>& stages, Findings& found) {
+  for (const auto& stage : stages) {
+    const int64_t here = count_balance_ranks(stage.config), first = count_balance_ranks(stages[0].config);
+    found.require(
+        here == first,
+        "{}: moe.balance_group ({}) spans {} data ranks of train.micro_batch_size ({}), and {} in {}: give the "
+        "stages equal micro_batch_size, or a balance_group within all of them",
+        stage.name, stage.config.moe.balance_group, here, stage.config.train.micro_batch_size, first, stages[0].name);
+  }
+}
+
+void check_topology(const TopologyConfig& topology, int64_t world_size, Findings& found) {
+  const int64_t per_node = topology.ranks_per_node;
+  found.require(
+      per_node == 0 || world_size <= per_node || world_size % per_node == 0,
+      "topology.ranks_per_node ({}) must divide the {} ranks of this job; set it to 0 to go by the hosts' names",
+      per_node, world_size);
+}
+
+// Of each stage's microbatches. What is wrong in all stages is said once.
+void check_schedule(const ParallelismConfig& p, const std::vector<TrainingStage>& stages, std::optional<int64_t> data,
+                    Findings& found) {
+  const auto ranks = static_cast<int>(std::min<int64_t>(p.pipeline_parallel_degree, kMostRanks)),
+             chunks = static_cast<int>(std::min<int64_t>(p.virtual_stages, kMostRanks));
+  std::vector<std::vector<std::string>> lines;
+  for (const auto& stage : stages) {
+    const auto& train = stage.config.train;
+    const int64_t unit = data ? product({*data, train.micro_batch_size}) : 0;
+    const bool whole = unit > 0 && train.global_batch_size % unit == 0;
+    // Where the batch does not fit the ranks, which is said elsewhere, as many as any schedule takes.
+    lines.push_back(
+        find_schedule_faults(p.pipeline_schedule, ranks, chunks, whole ? train.global_batch_size / unit : ranks));
+  }
+  const auto in_all = [&](const std::string& line) {
+    return std::ranges::all_of(lines, [&](const auto& of) { return std::ranges::count(of, line) > 0; });
+  };
+  for (size_t i = 0; i < stages.size(); ++i) {
+    for (const auto& line : lines[i]) {
+      if (in_all(line)) {
+        found.require(i > 0, "{}", line);
+      } else {
+        found.require(false, "{}: {}", stages[i].name, line);
+      }
+    }
+  }
+}
+
+// What is cut among tensor ranks, and what among pipeline ranks.
+void check_cuts(const RunConfig& config, const std::vector<TrainingStage>& stages, Findings& found) {
+  const auto& p = config.parallelism;
+  if (is_resolved(config.model)) {
+    for (const auto& line : find_split_faults(config.model, p)) found.require(false, "{}", line);
+    for (const auto& line : find_tensor_faults(config.model, p.tensor_parallel_degree))
+      found.require(false, "{}", line);
+  }
+  std::vector<int64_t> looked_at;
+  for (const auto& stage : stages) {
+    const int64_t seq_len = stage.config.data.seq_len;
+    if (std::ranges::count(looked_at, seq_len) > 0) continue;
+    looked_at.push_back(seq_len);
+    for (const auto& line : find_sequence_faults(p, seq_len)) found.require(false, "{}", line);
+  }
+}
+
+}  // namespace
+
+bool is_resolved(const ModelConfig& model) { return model.from.empty() || model.written.resolved; }
+
+// Of what may be anything; past the size of a list that somebody reads, it says what it would have listed.
+std::string divisors_of(int64_t value) {
+  constexpr int64_t kLongList = 1 << 16;
+  if (value > kLongList) return fmt::format("the divisors of {}", value);
+  std::vector<std::string> divisors;
+  for (int64_t d = 1; d <= value; ++d) {
+    if (value % d == 0) divisors.push_back(std::to_string(d));
+  }
+  return join(divisors);
+}
+
+std::optional<int64_t> resolve_shard_degree(const ParallelismConfig& p, int64_t world_size) {
+  if (p.data_parallel_shard_degree != -1) return p.data_parallel_shard_degree;
+  const int64_t others = other_degrees(p);
+  if (world_size % others != 0) return std::nullopt;
+  return world_size / others;
+}
+
+int64_t count_balance_ranks(const RunConfig& config) {
+  if (config.moe.balance == "none") return 1;
+  return std::max<int64_t>(1, config.moe.balance_group / config.train.micro_batch_size);
+}
+
+std::vector<std::string> find_layout_faults(const RunConfig& config, int world_size) {
+  Findings found;
+  const auto& p = config.parallelism;
+  check_world(p, world_size, found);
+  for (const auto& line : find_mapping_faults(p.mapping)) found.require(false, "{}", line);
+  const auto shard = resolve_shard_degree(p, world_size);
+  std::optional<int64_t> data;
+  if (shard) data = product({p.data_parallel_replicate_degree, *shard});
+  check_experts(config, data, found);
+  const auto stages = training_stages(config);
+  for (const auto& stage : stages) {
+    if (data) check_batch(stage.name.empty() ? "" : stage.name + ": ", stage.config, *data, found);
+  }
+  check_balance_over_stages(stages, found);
+  check_cuts(config, stages, found);
+  check_schedule(p, stages, data, found);
+  check_topology(config.topology, world_size, found);
+  return found.take();
+}
+
+}  // namespace athanor

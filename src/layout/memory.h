@@ -1,0 +1,70 @@
+#pragma once
+// Estimates the memory that a training process will hold, before it starts.
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "config/run_config.h"
+#include "layout/layout.h"
+#include "layout/product_scratch.h"
+
+namespace athanor {
+
+/// Elements of flat memory that a rank holds: those of its experts, and all others (`dense`), whose state is sharded in
+/// the same way.
+struct HeldElements {
+  int64_t dense = 0, expert = 0;
+  int64_t total() const { return dense + expert; }
+};
+
+/// Returns the elements of each rank if the tensor and pipeline degrees are 1, without the padding of buckets.
+HeldElements count_held_elements(const ModelConfig& model, int64_t expert_degree);
+
+/// Returns the elements of `rank` by parameter group (layout/holding.h), without the padding of buckets.
+std::map<std::string, int64_t> count_held_groups(const RunConfig& config, const Layout& layout, int rank);
+HeldElements count_held_elements(const RunConfig& config, const Layout& layout, int rank);
+
+/// The number of ranks that share the optimizer state of parameters that all of them hold.
+///
+///   sharding      dense    experts
+///   none          1        1
+///   optimizer     D / E    D / E     (SO)
+///   ep_aware      D        D / E     (EPSO, Optimus §3.2)
+///   hierarchical  shard    shard'    (ParO, BaGuaLu §4.4)
+struct StateShards {
+  int64_t dense = 1, expert = 1;
+};
+StateShards count_state_shards(const ParallelismConfig& parallelism, const Layout& layout);
+
+/// Bytes of one rank. In bf16 the weight is the upper half of the master, so only the lower half is held in addition;
+/// in fp32 the weight is the master.
+struct StateBytes {
+  int64_t weights = 0;   ///< 2 (bf16) or 4 bytes for each element held
+  int64_t master = 0;    ///< 2 (bf16) or 0 for each element owned
+  int64_t moments = 0;   ///< 8 for each element owned
+  int64_t gradient = 0;  ///< 4 for each element held
+  int64_t total() const { return weights + master + moments + gradient; }
+};
+
+/// Returns the bytes of a rank's state. They are exact if `held` includes the padding of buckets, because the padded
+/// elements of a group are a multiple of its shards.
+StateBytes count_state_bytes(HeldElements held, StateShards shards, bool bf16);
+
+struct MemoryNeed {
+  double state_bytes = 0;       ///< StateBytes::total
+  double activation_bytes = 0;  ///< kept for backward, by all microbatches in flight (layout/activations.h)
+  double transient_bytes = 0;   ///< temporary memory on top of that
+  double buffer_bytes = 0;      ///< rounded gradients in transfer, if reduce_dtype is bfloat16 and several ranks sum
+  double total() const { return state_bytes + activation_bytes + transient_bytes + buffer_bytes; }
+};
+
+/// Returns the memory of one rank of a layout, assuming that its experts get an even share of the tokens.
+/// @param seq_len  as resolved from the data.
+MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
+                                 Multiplier multiplier = {});
+
+/// Returns the rank that needs the most memory among those with data rank 0.
+int fullest_rank(const RunConfig& config, int64_t seq_len, const Layout& layout);
+
+}  // namespace athanor

@@ -1,0 +1,119 @@
+#include "layout/memory.h"
+
+#include <gtest/gtest.h>
+
+#include "arch/inventory.h"
+
+namespace athanor {
+namespace {
+
+RunConfig olmoe(int replicate, int shard, int expert, const char* sharding) {
+  RunConfig config;
+  config.model.num_experts = 48;
+  config.model.num_experts_per_tok = 4;
+  config.parallelism.data_parallel_replicate_degree = replicate;
+  config.parallelism.data_parallel_shard_degree = shard;
+  config.parallelism.expert_parallel_degree = expert;
+  config.parallelism.sharding = sharding;
+  config.train.global_batch_size = 4 * replicate * shard;
+  return config;
+}
+
+StateBytes state_of(const RunConfig& config) {
+  const auto& p = config.parallelism;
+  const Layout layout(config, static_cast<int>(p.data_parallel_replicate_degree * p.data_parallel_shard_degree));
+  return count_state_bytes(count_held_elements(config.model, layout.expert()), count_state_shards(p, layout),
+                           config.train.dtype == "bfloat16");
+}
+
+// The whole model's: 2 + 2 bytes of master, 8 of moments, 4 of gradient for each parameter, or 4 + 8 + 4 in fp32.
+TEST(StateBytes, OfOneRankAreSixteenForEachParameter) {
+  for (const char* sharding : {"none", "optimizer", "ep_aware", "hierarchical"}) {
+    for (const char* dtype : {"bfloat16", "float32"}) {
+      auto config = olmoe(1, 1, 1, sharding);
+      config.train.dtype = dtype;
+      EXPECT_EQ(state_of(config).total(), 16 * count_parameters(config.model)) << sharding << " " << dtype;
+    }
+  }
+}
+
+TEST(StateBytes, ExpertsAreSharedByTheExpertDegree) {
+  const auto model = olmoe(1, 1, 1, "none").model;
+  const auto whole = count_held_elements(model, 1), fourth = count_held_elements(model, 4);
+  EXPECT_EQ(whole.total(), count_parameters(model));
+  EXPECT_EQ(fourth.dense, whole.dense);
+  EXPECT_EQ(fourth.expert * 4, whole.expert);
+}
+
+// Shards of dense and expert state by hand, D = 12, E = 4, so e_s = gcd(4, shard).
+TEST(StateBytes, FollowTheTableOfShardings) {
+  struct Row {
+    const char* sharding;
+    int replicate, shard;
+    int64_t dense, expert;
+  };
+  for (const auto& row :
+       {Row{"none", 1, 12, 1, 1}, Row{"optimizer", 1, 12, 3, 3}, Row{"ep_aware", 1, 12, 12, 3},
+        Row{"ep_aware", 6, 2, 12, 3}, Row{"hierarchical", 1, 12, 12, 3}, Row{"hierarchical", 2, 6, 6, 3},
+        Row{"hierarchical", 4, 3, 3, 3}, Row{"hierarchical", 6, 2, 2, 1}, Row{"hierarchical", 12, 1, 1, 1}}) {
+    const auto config = olmoe(row.replicate, row.shard, 4, row.sharding);
+    const auto shards = count_state_shards(config.parallelism, Layout(config, 12));
+    EXPECT_EQ(shards.dense, row.dense) << row.sharding << " " << row.shard;
+    EXPECT_EQ(shards.expert, row.expert) << row.sharding << " " << row.shard;
+    const auto held = count_held_elements(config.model, 4);
+    const auto bytes = state_of(config);
+    EXPECT_EQ(bytes.weights, 2 * held.total());
+    EXPECT_EQ(bytes.gradient, 4 * held.total());
+    EXPECT_EQ(bytes.moments, 8 * ((held.dense + row.dense - 1) / row.dense + held.expert / row.expert));
+    EXPECT_EQ(bytes.master * 4, bytes.moments);
+  }
+}
+
+// Held by one rank of each pipeline and tensor coordinate, and of each expert one: together the whole model, and what
+// several hold, as often.
+TEST(StateBytes, OfTheRanksOfAModelAddUpToIt) {
+  for (const int64_t tensor : {1, 2, 4}) {
+    auto config = olmoe(1, 1, 1, "ep_aware");
+    config.model.num_key_value_heads = 2;  // four ranks hold each twice
+    config.parallelism.tensor_parallel_degree = tensor;
+    config.parallelism.pipeline_parallel_degree = 2;
+    config.parallelism.data_parallel_shard_degree = 4;
+    config.parallelism.expert_parallel_degree = 4;
+    config.train.global_batch_size = 32;
+    const Layout layout(config, static_cast<int>(8 * tensor));
+    std::map<std::string, int64_t> sum;
+    for (int rank = 0; rank < layout.world_size(); ++rank) {
+      for (const auto& [group, elements] : count_held_groups(config, layout, rank))
+        sum[group] += elements / (group == "expert" ? 1 : layout.data());
+    }
+    if (tensor > 1) sum["replicated"] /= tensor;
+    if (tensor > 2) sum["key_value"] /= 2;
+    int64_t total = 0;
+    for (const auto& [group, elements] : sum) total += elements;
+    EXPECT_EQ(total, count_parameters(config.model)) << tensor;
+  }
+}
+
+TEST(MemoryNeed, OfARankHasItsShareOfTheStateAndRoomForWhatTravels) {
+  auto config = olmoe(1, 8, 4, "ep_aware");
+  const auto need = [&] { return estimate_train_memory(config, 512, Layout(config, 8), 0); };
+  const MemoryNeed share = need();
+  EXPECT_EQ(share.state_bytes, static_cast<double>(state_of(config).total()));
+  EXPECT_EQ(share.buffer_bytes, 0);
+  config.train.reduce_dtype = "bfloat16";
+  EXPECT_EQ(need().buffer_bytes, 2 * static_cast<double>(count_held_elements(config.model, 4).total()));
+  const double kept = need().activation_bytes;
+  config.parallelism.recompute = {"norm", "attention", "moe"};
+  EXPECT_LT(need().activation_bytes, 0.5 * kept);
+}
+
+// Optimus §3.2: with EPSO the dense state falls with E too, where SO keeps E copies of it.
+TEST(StateBytes, EpAwareShardingHoldsTheDenseStateOnceWhereTheOptimizersHoldsItETimes) {
+  const auto so = state_of(olmoe(1, 8, 4, "optimizer")), epso = state_of(olmoe(1, 8, 4, "ep_aware"));
+  const auto held = count_held_elements(olmoe(1, 8, 4, "ep_aware").model, 4);
+  ASSERT_EQ(held.dense % 8, 0);
+  EXPECT_EQ(so.total() - epso.total(), 10 * (held.dense / 2 - held.dense / 8));
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,251 @@
+// One rank's share of what a step sends: the table of traffic.h, row by row.
+
+#include <algorithm>
+#include <bit>
+
+#include "layout/holding.h"
+#include "layout/layer_memory.h"
+#include "layout/schedule.h"
+#include "layout/stages.h"
+#include "layout/traffic.h"
+
+namespace athanor {
+namespace {
+
+constexpr double kSmallAllReduce = 8 << 10;  // of wire/index_tree.h: these go along the tree
+
+// Children of a member in the tree of all sums.
+double num_children(size_t index, size_t size) {
+  double children = 0;
+  for (size_t step = 1; index + step < size && (index & step) == 0; step <<= 1) ++children;
+  return children;
+}
+
+class Counter {
+ public:
+  Counter(const RunConfig& config, const Layout& layout, int rank, int64_t seq_len)
+      : config_(config), layout_(layout), rank_(rank), shape_(layer_shape(config, seq_len, layout, {})),
+        sequence_(shape_.shares_tokens), microbatches_(static_cast<double>(layout.microbatches())) {}
+
+  void gradients_and_weights();
+  void layers();
+  void vocabulary();
+  void stages();
+  void tokens();
+  void balance();
+  void losses();
+
+  std::vector<RankTraffic> lines;
+
+ private:
+  struct Group {
+    std::vector<int> ranks;
+    size_t index;
+    double size() const { return static_cast<double>(ranks.size()); }
+  };
+  const Group& group(GroupKind kind) {
+    auto& found = groups_[kind];
+    if (found.ranks.empty()) {
+      found.ranks = layout_.group_of(kind, rank_);
+      found.index = static_cast<size_t>(std::ranges::find(found.ranks, rank_) - found.ranks.begin());
+    }
+    return found;
+  }
+  double size(GroupKind kind) { return group(kind).size(); }
+  RankTraffic& line(const std::string& what, const std::string& collective, GroupKind kind, int peer = -1) {
+    for (RankTraffic& l : lines) {
+      if (l.what == what && l.collective == collective && l.group == kind && l.peer == peer) return l;
+    }
+    return lines.emplace_back(RankTraffic{what, collective, kind, peer});
+  }
+  // `each` bytes in a call, of the rank.
+  void add(const std::string& what, const std::string& collective, GroupKind kind, double calls, double each) {
+    if (size(kind) < 2 || calls == 0) return;
+    RankTraffic& l = line(what, collective, kind);
+    l.calls += calls;
+    l.bytes += calls * each;
+  }
+  void all_reduce(const std::string& what, GroupKind kind, double calls, double bytes) {
+    const Group& g = group(kind);
+    const double along_tree = bytes * (num_children(g.index, g.ranks.size()) + (g.index > 0 ? 1 : 0));
+    add(what, "all_reduce", kind, calls, bytes <= kSmallAllReduce ? along_tree : 2 * bytes * (g.size() - 1) / g.size());
+  }
+  // b of the larger tensor.
+  void scatter(const std::string& what, const char* collective, GroupKind kind, double calls, double bytes) {
+    add(what, collective, kind, calls, bytes * (size(kind) - 1) / size(kind));
+  }
+  // The sum of a stream over tensor ranks, or its tokens from all of them and to all.
+  void stream_sum(const std::string& what, double calls) {
+    if (!sequence_) return all_reduce(what, GroupKind::kTensor, calls, shape_.stream());
+    scatter(what, "reduce_scatter", GroupKind::kTensor, calls, shape_.stream());
+  }
+  void stream_gather(const std::string& what, double calls) {
+    if (sequence_) scatter(what, "all_gather", GroupKind::kTensor, calls, shape_.stream());
+  }
+  void sum_beside(const std::string& group, const std::string& what, double calls, double owned);
+
+  const RunConfig& config_;
+  const Layout& layout_;
+  int rank_;
+  LayerShape shape_;
+  bool sequence_;
+  double microbatches_;
+  std::map<GroupKind, Group> groups_;
+};
+
+void Counter::sum_beside(const std::string& name, const std::string& what, double calls, double owned) {
+  if (name == "partial") all_reduce(what, GroupKind::kTensor, calls, owned / calls);
+  if (name == "key_value") all_reduce(what, GroupKind::kKeyValue, calls, owned / calls);
+  if (name == "tied") all_reduce(what, GroupKind::kTied, calls, owned / calls);
+  if (name != "replicated") return;
+  const Group& g = group(GroupKind::kTensor);
+  add(what, "broadcast", GroupKind::kTensor, calls, owned / calls * num_children(g.index, g.ranks.size()));
+}
+
+void Counter::gradients_and_weights() {
+  const std::string& sharding = config_.parallelism.sharding;
+  const double reduced = config_.train.reduce_dtype == "bfloat16" ? 2 : 4, read = shape_.width;
+  for (const auto& [name, elements] : count_held_groups(config_, layout_, rank_)) {
+    const bool experts = name == "expert";
+    const GroupKind all = experts ? GroupKind::kExpertData : GroupKind::kData;
+    const double b = static_cast<double>(elements) * reduced, w = static_cast<double>(elements) * read;
+    const double calls =
+        std::max(1.0, std::round(static_cast<double>(elements) * 4 / config_.parallelism.bucket_mb / 1e6));
+    const std::string gradients = name + " gradients", weights = name + " weights";
+    double owned = b;
+    GroupKind sharers = all;
+    if (sharding == "none") {
+      all_reduce(gradients, all, calls, b / calls);
+    } else if (sharding == "hierarchical") {
+      sharers = experts ? GroupKind::kExpertShard : GroupKind::kShard;
+      owned = b / size(sharers);
+      scatter(gradients, "reduce_scatter", sharers, calls, b / calls);
+      all_reduce(gradients, experts ? GroupKind::kExpertReplicate : GroupKind::kReplicate, calls, owned / calls);
+    } else {
+      scatter(gradients, "reduce_scatter", all, calls, b / calls);
+      owned = b / size(all);
+      if (sharding == "optimizer" && !experts) {
+        sharers = GroupKind::kExpertData;
+        owned = b / size(sharers);
+        scatter(gradients, "all_gather", GroupKind::kExpert, calls, owned / calls);
+      }
+    }
+    sum_beside(name, gradients, calls, owned);
+    if (sharding != "none") scatter(weights, "all_gather", sharers, calls, w / calls);
+  }
+}
+
+void Counter::layers() {
+  if (!shape_.tensor) return;
+  const Recomputed again = recomputed(config_.parallelism);
+  const std::string what = "layers";
+  for (const StageLayers& stage :
+       stages_of(config_.model, config_.parallelism, layout_.coordinate(rank_, Axis::kPipeline))) {
+    for (int64_t l = stage.first; l < stage.end; ++l) {
+      for (const bool part_again : {again.attention, again.moe}) {
+        const double forwards = again.layer ? 2 : 1;
+        stream_gather(what, microbatches_ * (forwards + (!again.layer && (part_again || again.norm) ? 1 : 0) + 1));
+        stream_sum(what, microbatches_ * (forwards + 1));
+      }
+      if (shape_.norm_whole)
+        all_reduce(what, GroupKind::kTensor, microbatches_ * (again.attention || again.layer ? 3 : 2),
+                   8 * shape_.tokens);
+      if (config_.model.is_sparse_layer(l))
+        all_reduce(what, GroupKind::kTensor, microbatches_, 4 * shape_.tokens * shape_.choices);
+    }
+  }
+}
+
+void Counter::vocabulary() {
+  if (!shape_.tensor) return;
+  const std::string what = "vocabulary";
+  for (const StageLayers& stage :
+       stages_of(config_.model, config_.parallelism, layout_.coordinate(rank_, Axis::kPipeline))) {
+    if (stage.embeds) {
+      stream_sum(what, microbatches_);
+      stream_gather(what, microbatches_);
+    }
+    if (!stage.has_head) continue;
+    stream_sum(what, microbatches_);
+    stream_gather(what, microbatches_);
+    const double chunk = std::min(static_cast<double>(config_.train.loss_chunk_tokens), shape_.tokens);
+    const double chunks = microbatches_ * std::ceil(shape_.tokens / chunk);
+    all_reduce(what, GroupKind::kTensor, chunks, 4 * chunk);
+    all_reduce(what, GroupKind::kTensor, chunks, 8 * chunk);
+  }
+}
+
+void Counter::stages() {
+  const int ranks = layout_.pipeline(), chunks = static_cast<int>(config_.parallelism.virtual_stages);
+  if (ranks < 2) return;
+  const Group& g = group(GroupKind::kPipeline);
+  const auto send = [&](int stage, int to) {
+    if (to < 0 || to >= ranks * chunks || stage % ranks != static_cast<int>(g.index)) return;
+    RankTraffic& l = line("stages", "send", GroupKind::kPipeline, to % ranks);
+    l.calls += microbatches_;
+    l.bytes += microbatches_ * shape_.residual();
+  };
+  for (int stage = 0; stage < ranks * chunks; ++stage) send(stage, stage + 1), send(stage, stage - 1);
+}
+
+void Counter::tokens() {
+  if (!shape_.dispatches) return;
+  const Recomputed again = recomputed(config_.parallelism);
+  double sparse = 0;
+  for (const StageLayers& stage :
+       stages_of(config_.model, config_.parallelism, layout_.coordinate(rank_, Axis::kPipeline)))
+    for (int64_t l = stage.first; l < stage.end; ++l) sparse += config_.model.is_sparse_layer(l);
+  const double n = size(GroupKind::kExpert), rows = shape_.sent * (n - 1) / n, row = shape_.hidden * shape_.width;
+  const double forwards = microbatches_ * sparse * (again.moe || again.layer ? 2 : 1),
+               backwards = microbatches_ * sparse;
+  const double choices = 8 * shape_.choices * rows, weights = 4 * shape_.choices * rows;
+  const auto calls = static_cast<double>(std::max<int64_t>(1, config_.moe.dispatch_chunks));
+  if (shape_.allgather) {
+    add("tokens", "all_gather", GroupKind::kExpert, forwards, 8 * (n - 1) + choices);
+    add("tokens", "all_gather", GroupKind::kExpert, calls * (forwards + backwards), rows * row / calls);
+    add("tokens", "reduce_scatter", GroupKind::kExpert, calls * (forwards + backwards), rows * row / calls);
+    add("tokens", "reduce_scatter", GroupKind::kExpert, backwards, weights);
+    return;
+  }
+  add("tokens", "all_to_all", GroupKind::kExpert, 2 * forwards, (8 * calls * (n - 1) + choices) / 2);
+  add("tokens", "all_to_all", GroupKind::kExpert, 2 * calls * (forwards + backwards), rows * row / calls);
+  add("tokens", "all_to_all", GroupKind::kExpert, backwards, weights);
+}
+
+void Counter::balance() {
+  const auto& moe = config_.moe;
+  if (moe.balance == "none" || moe.balance == "forced_uniform" || size(GroupKind::kBalance) < 2) return;
+  double sparse = 0;
+  for (const StageLayers& stage :
+       stages_of(config_.model, config_.parallelism, layout_.coordinate(rank_, Axis::kPipeline)))
+    for (int64_t l = stage.first; l < stage.end; ++l) sparse += config_.model.is_sparse_layer(l);
+  const double each = moe.balance == "capacity" && moe.capacity_order == "score" ? 8 : 4;
+  add("balance", "all_gather", GroupKind::kBalance, microbatches_ * sparse,
+      each * shape_.tokens * shape_.choices * (size(GroupKind::kBalance) - 1));
+}
+
+// Losses and what routers counted; the gradient's norm, and how many weights changed, in a few bytes more.
+void Counter::losses() {
+  const auto layers = static_cast<double>(config_.model.num_sparse_layers());
+  const double dispatched = shape_.dispatches ? size(GroupKind::kExpert) : 0;
+  for (const GroupKind kind : {GroupKind::kPipeline, GroupKind::kData}) {
+    all_reduce("losses", kind, 1, 8 * (3 + layers));
+    all_reduce("losses", kind, 1, 8 * (1 + layers * (2 * shape_.experts + dispatched + 3)));
+  }
+}
+
+}  // namespace
+
+std::vector<RankTraffic> count_rank_traffic(const RunConfig& config, const Layout& layout, int rank, int64_t seq_len) {
+  Counter counter(config, layout, rank, seq_len);
+  counter.gradients_and_weights();
+  counter.layers();
+  counter.vocabulary();
+  counter.stages();
+  counter.tokens();
+  counter.balance();
+  counter.losses();
+  return std::move(counter.lines);
+}
+
+}  // namespace athanor

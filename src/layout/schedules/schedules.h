@@ -1,0 +1,37 @@
+#pragma once
+// The available pipeline schedules. Each is a file in this folder, and a row of the table in layout/schedule.cpp.
+
+#include <vector>
+
+#include "config/findings.h"
+#include "layout/schedule.h"
+
+namespace athanor::schedules {
+
+/// The numbers that a schedule depends on.
+struct Shape {
+  int ranks, chunks, microbatches;
+};
+
+struct Kind {
+  const char* name;
+  /// Returns the actions of one rank. Called for two ranks or more, after `require` has found no fault.
+  std::vector<Action> (*actions_of)(int rank, const Shape& shape);
+  /// Reports what is wrong with these numbers, for two ranks or more, and the setting that corrects it.
+  void (*require)(int ranks, int chunks, int64_t microbatches, Findings& found);
+};
+
+extern const Kind kGpipe, kOneForwardOneBackward, kInterleaved;
+
+/// Merges forwards and backwards, keeping the order within each list: `num_ahead` forwards, then alternately one
+/// forward and one backward, then the remaining backwards.
+std::vector<Action> one_in_turn(const std::vector<Action>& forwards, const std::vector<Action>& backwards,
+                                int num_ahead);
+
+/// Reports a fault if `chunks` is not 1, for schedules that support only one stage on each rank.
+void require_one_chunk(const char* name, int chunks, Findings& found);
+/// Part of each remedy.
+inline constexpr const char* kMoreMicrobatches =
+    "a rank's microbatches are its share of train.global_batch_size, cut by train.micro_batch_size";
+
+}  // namespace athanor::schedules

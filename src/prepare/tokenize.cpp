@@ -1,0 +1,222 @@
+#include "prepare/tokenize.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <limits>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+
+namespace athanor {
+namespace {
+
+// Where a chunk stands among all: (file, chunk in the file).
+using ChunkKey = std::pair<uint64_t, uint32_t>;
+
+constexpr ChunkKey kNowhere{std::numeric_limits<uint64_t>::max(), 0};
+
+struct Chunk {
+  ChunkKey key;
+  std::vector<Record> records;
+  std::exception_ptr end;  // why the file could not be read on after these records
+  bool is_last = false;
+};
+
+// A file that is being cut; `busy` while one thread does so.
+struct OpenFile {
+  explicit OpenFile(uint64_t file_idx) : index(file_idx) {}
+  uint64_t index;
+  std::optional<RecordReader> reader;
+  uint32_t num_chunks = 0;
+  uint64_t progress = 0;
+  bool busy = true, over = false;
+};
+
+// There is no queue: each thread takes the next chunk of the first file that nobody is cutting, or opens the next
+// file, and then tokenizes what it took. So one large file keeps all threads busy, as do many small ones.
+class Tokenizing {
+ public:
+  Tokenizing(const Tokenizer& tokenizer, const TokenizeOptions& options, TokenLedger& ledger, ProgressBar& progress)
+      : files_(ledger.files()), tokenizer_(tokenizer), options_(options), ledger_(ledger), progress_(progress),
+        skips_(options.documents.on_error) {}
+
+  bool run() {
+    std::vector<std::thread> threads;
+    for (int i = 1; i < options_.num_threads; ++i) threads.emplace_back([this] { work(); });
+    work();
+    for (auto& thread : threads) thread.join();
+    if (error_) std::rethrow_exception(error_);
+    return !stopped_;
+  }
+
+ private:
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (OpenFile* file = take_file(lock)) {
+      Chunk chunk{{file->index, file->num_chunks++}, {}, nullptr};
+      lock.unlock();
+      cut(*file, chunk);
+      lock.lock();
+      file->busy = false;
+      if (file->over) open_.remove_if([&](const OpenFile& other) { return &other == file; });
+      changed_.notify_all();
+      lock.unlock();
+      finish(std::move(chunk));
+      lock.lock();
+    }
+    changed_.notify_all();
+  }
+
+  // Waits for a file that this thread may cut; none when all is done, or everything before the first error is.
+  OpenFile* take_file(std::unique_lock<std::mutex>& lock) {
+    for (;;) {
+      stopped_ = stopped_ || (options_.stopping && options_.stopping());
+      open_.remove_if([&](const OpenFile& f) {
+        return !f.busy && (stopped_ || ChunkKey{f.index, f.num_chunks} > failed_at_);
+      });
+      for (auto& file : open_) {
+        if (file.busy) continue;
+        file.busy = true;
+        return &file;
+      }
+      if (OpenFile* file = open_next()) return file;
+      if (open_.empty()) return nullptr;
+      changed_.wait(lock);
+    }
+  }
+
+  OpenFile* open_next() {
+    for (; !stopped_ && next_file_ < files_.size() && ChunkKey{next_file_, 0} < failed_at_; ++next_file_) {
+      if (!ledger_.file_finished(next_file_)) return &open_.emplace_back(next_file_++);
+      progress_.skip(size_of(next_file_));
+    }
+    return nullptr;
+  }
+
+  // A file of size unknown (a pipe) counts for nothing in the progress bar.
+  uint64_t size_of(uint64_t file) const { return static_cast<uint64_t>(std::max<int64_t>(0, files_[file].bytes)); }
+
+  // What goes wrong here is kept beside the records before it, which come first.
+  void cut(OpenFile& file, Chunk& chunk) {
+    try {
+      if (!file.reader) {
+        ledger_.begin_file(file.index);
+        file.reader.emplace(files_[file.index].path, options_.documents, options_.max_document_bytes);
+      }
+      for (uint64_t num_bytes = 0; num_bytes < options_.chunk_bytes;) {
+        Record record;
+        if (file.over = !file.reader->next(record); file.over) break;
+        num_bytes += record.num_bytes();
+        chunk.records.push_back(std::move(record));
+      }
+    } catch (...) {
+      chunk.end = std::current_exception();
+      file.over = true;
+    }
+    chunk.is_last = file.over;
+    const uint64_t position = file.reader ? file.reader->file_position() : 0;
+    const uint64_t advance = position - std::exchange(file.progress, position);
+    if (ledger_.chunk_done(chunk.key.first, chunk.key.second)) {
+      progress_.skip(advance);
+    } else {
+      progress_.add(advance);
+    }
+  }
+
+  void finish(Chunk chunk) {
+    try {
+      if (!ledger_.chunk_done(chunk.key.first, chunk.key.second)) tokenize(chunk);
+      if (chunk.is_last) ledger_.end_file(chunk.key.first, chunk.key.second + 1);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (chunk.key < failed_at_) {
+        failed_at_ = chunk.key;
+        error_ = std::current_exception();
+      }
+    }
+  }
+
+  void tokenize(Chunk& chunk) {
+    std::vector<uint32_t> tokens;
+    DocumentCounts counts;
+    std::unique_lock one_large(large_document_, std::defer_lock);
+    for (auto& record : chunk.records) {
+      if (record.bytes.size() > options_.shared_document_bytes && !one_large) one_large.lock();
+      const auto document = parse(std::move(record), chunk.key.first, counts);
+      if (!document) continue;
+      encode(*document, tokens);
+      ++counts.documents;
+      counts.text_bytes += static_cast<int64_t>(document->text.size());
+    }
+    if (chunk.end) rethrow_unless_skipped(chunk.end, counts);
+    ledger_.add_chunk(chunk.key.first, chunk.key.second, tokens, std::move(counts));
+  }
+
+  std::optional<Document> parse(Record&& record, uint64_t file, DocumentCounts& counts) {
+    const auto& path = files_[file].path;
+    try {
+      auto document = parse_document(std::move(record), path, options_.documents);
+      if (document.dropped_by.empty()) return document;
+      ++counts.skipped[std::string(document.dropped_by)];
+      return std::nullopt;
+    } catch (const DocumentError& error) {
+      handle_document_error(error, path, skips_);
+      ++counts.skipped[std::string(error.cause())];
+      return std::nullopt;
+    }
+  }
+
+  void encode(const Document& document, std::vector<uint32_t>& tokens) const {
+    try {
+      tokenizer_.encode_append(document.text, tokens);
+    } catch (const DataError& error) {
+      fail<DataError>("{}: {}", document.where, error.what());
+    }
+    tokens.push_back(options_.eos_id);
+  }
+
+  void rethrow_unless_skipped(const std::exception_ptr& error, DocumentCounts& counts) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const DocumentError& document_error) {
+      const bool remedy = document_error.cause() == kTooLarge && !options_.large_document_remedy.empty();
+      if (remedy) {
+        skips_.handle({kTooLarge, std::string(document_error.what()) + "; " + options_.large_document_remedy});
+      } else {
+        skips_.handle(document_error);
+      }
+      ++counts.skipped[std::string(document_error.cause())];
+    }
+  }
+
+  const std::vector<InputFile>& files_;
+  const Tokenizer& tokenizer_;
+  const TokenizeOptions& options_;
+  TokenLedger& ledger_;
+  ProgressBar& progress_;
+  SkipLog skips_;
+
+  std::mutex large_document_;  // held while a chunk with one is turned into tokens
+  std::mutex mutex_;           // of all below
+  std::condition_variable changed_;
+  std::list<OpenFile> open_;
+  uint64_t next_file_ = 0;
+  ChunkKey failed_at_ = kNowhere;  // chunks after it are not begun, those before it are finished
+  std::exception_ptr error_;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+bool tokenize_files(const Tokenizer& tokenizer, const TokenizeOptions& options, TokenLedger& ledger,
+                    ProgressBar& progress) {
+  const bool finished = Tokenizing(tokenizer, options, ledger, progress).run();
+  ledger.sync();
+  return finished;
+}
+
+}  // namespace athanor

@@ -1,0 +1,24 @@
+#pragma once
+// Metaspace, as a pre-tokenizer and as a decoder: spaces are written as ▁, and a word has its space in front.
+
+#include <memory>
+#include <string>
+
+#include "tokenizer/pre_tokenizer.h"
+
+namespace athanor {
+
+enum class PrependScheme { kAlways, kFirst, kNever };
+
+struct Metaspace {
+  std::string replacement = "▁";
+  PrependScheme prepend = PrependScheme::kAlways;
+  bool split = true;
+
+  /// @throws DataError by JSON path. Reads the older key add_prefix_space, too.
+  static Metaspace parse(const JsonNode& node);
+};
+
+std::shared_ptr<const Splitter> make_metaspace_splitter(const Metaspace& metaspace);
+
+}  // namespace athanor

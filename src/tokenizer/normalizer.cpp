@@ -1,0 +1,49 @@
+#include "tokenizer/normalizer.h"
+
+#include "tokenizer/normalizer_steps.h"
+
+namespace athanor {
+namespace {
+
+// A file nests sequences one or two deep; a thousand are an attack on the stack.
+constexpr int kMaxDepth = 32;
+constexpr size_t kMaxSteps = 256;
+
+void append_steps(const JsonNode& node, int depth, std::vector<std::shared_ptr<const NormalizerStep>>& steps) {
+  if (depth > kMaxDepth) node.complain("sequences are nested deeper than {}", kMaxDepth);
+  const auto& type = node.at("type").as_string();
+  if (type == "Sequence") {
+    for (const auto& part : node.at("normalizers").elements()) append_steps(part, depth + 1, steps);
+    return;
+  }
+  if (steps.size() == kMaxSteps) node.complain("more than {} normalizers", kMaxSteps);
+  auto step = parse_normalizer_step(type, node);
+  if (!step) {
+    node.at("type").complain("the normalizer \"{}\" is not supported; {} are", type, kNormalizerKinds);
+  }
+  steps.push_back(std::move(step));
+}
+
+}  // namespace
+
+Normalizer Normalizer::parse(const std::optional<JsonNode>& node) {
+  Normalizer normalizer;
+  if (node) append_steps(*node, 0, normalizer.steps_);
+  return normalizer;
+}
+
+std::string_view Normalizer::apply(std::string_view text, RegexScratch& regex, Scratch& scratch) const {
+  const size_t limit = max_normalized_bytes(text.size());
+  int next = 0;  // the storage that `text` is not in
+  for (const auto& step : steps_) {
+    if (text.empty()) return text;  // nothing is made of nothing, not even by Prepend
+    auto& storage = scratch.storage[next];
+    text = step->apply(text, regex, storage);
+    if (text.data() == storage.data()) next = 1 - next;
+    ATHANOR_CHECK_DATA(text.size() <= limit,
+                       "the tokenizer's normalizer makes more than {} bytes of this text; mend its rules", limit);
+  }
+  return text;
+}
+
+}  // namespace athanor

@@ -1,0 +1,74 @@
+#include "tokenizer/tokenizer_files.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "tokenizer/gpt2_files.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+// Where the merges of a GPT-2 vocabulary are; empty if `vocab` has no name of such a file.
+fs::path merges_beside(const fs::path& vocab) {
+  constexpr std::string_view kVocab = "vocab.json";
+  auto name = vocab.filename().string();
+  if (name == "encoder.json") return vocab.parent_path() / "vocab.bpe";
+  if (!name.ends_with(kVocab)) return {};
+  return vocab.parent_path() / name.replace(name.size() - kVocab.size(), kVocab.size(), "merges.txt");
+}
+
+std::shared_ptr<const TokenizerBackend> load_gpt2(const fs::path& vocab, const fs::path& merges) {
+  ATHANOR_CHECK_DATA(fs::is_regular_file(merges), "{}: a GPT-2 vocabulary needs its merges beside it: no file {}",
+                     vocab.string(), merges.string());
+  const auto json = json_of_gpt2_files(read_file(vocab), vocab.string(), read_file(merges), merges.string());
+  return make_json_tokenizer(json, vocab.string() + " with " + merges.filename().string());
+}
+
+std::shared_ptr<const TokenizerBackend> load_file(const fs::path& file) {
+  if (file.extension() == ".model") return make_sentencepiece_tokenizer(read_file(file), file.string());
+  if (const auto merges = merges_beside(file); !merges.empty()) return load_gpt2(file, merges);
+  const auto name = file.filename().string();
+  ATHANOR_CHECK_DATA(!name.ends_with("merges.txt") && name != "vocab.bpe",
+                     "{}: these are merges alone; name the vocabulary beside them (vocab.json or encoder.json)",
+                     file.string());
+  return make_json_tokenizer(read_file(file), file.string());
+}
+
+// The one file of `folder` that `fits`; none if there is none.
+template <class Fits>
+fs::path only_file(const fs::path& folder, Fits fits) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_regular_file() && fits(entry.path())) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  ATHANOR_CHECK_DATA(names.size() < 2, "{} holds several tokenizers: {}; name one of them", folder.string(),
+                     join(names));
+  return names.empty() ? fs::path() : folder / names.front();
+}
+
+fs::path file_in(const fs::path& folder) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    if (fs::is_regular_file(folder / name)) return folder / name;
+  }
+  auto file = only_file(folder, [](const fs::path& path) { return path.extension() == ".model"; });
+  if (file.empty()) file = only_file(folder, [](const fs::path& path) { return !merges_beside(path).empty(); });
+  ATHANOR_CHECK_DATA(!file.empty(), "{} holds no tokenizer: no tokenizer.json, no .model, no vocab.json",
+                     folder.string());
+  return file;
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenizerBackend> load_tokenizer_files(const fs::path& path) {
+  if (fs::is_directory(path)) return load_file(file_in(path));
+  ATHANOR_CHECK_DATA(fs::is_regular_file(path), "{}: no such file; name a tokenizer.json, a .model or a vocab.json",
+                     path.string());
+  return load_file(path);
+}
+
+}  // namespace athanor

@@ -1,0 +1,33 @@
+#include "train/in_world.h"
+
+#include "base/failure.h"
+#include "base/log.h"
+#include "train/last_words.h"
+
+namespace athanor {
+namespace {
+
+// What all ranks meet together they meet within a second, as they compute in step.
+constexpr std::chrono::milliseconds kPatience{1500};
+
+}  // namespace
+
+int in_world(const comm::WorldOptions& options, const std::function<int(comm::World&, Whereabouts&)>& body) {
+  const auto world = comm::World::open(options);
+  Whereabouts whereabouts;
+  const Launched me = launched();
+  try {
+    return body(*world, whereabouts);
+  } catch (...) {
+    const Failure failure = describe_failure(std::current_exception(), whereabouts.in_run());
+    leave_last_words(whereabouts, world->rank(), world->host(), failure);
+    const bool alone = world->size() == 1 || me.size == 1;
+    if (!alone) let_rank_0_speak(me, kPatience);  // what all have met is said once
+    log::error("{}", failure_line(failure, me, world->host(), whereabouts.step));
+    if (!alone) world->abort(failure.exit_code);
+    if (me.size > 1) end_job(me, failure.exit_code);
+    return failure.exit_code;
+  }
+}
+
+}  // namespace athanor

@@ -1,0 +1,267 @@
+#include "wire/progress.h"
+
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "base/error.h"
+
+namespace athanor::comm {
+
+namespace {
+
+using std::chrono::microseconds;
+constexpr microseconds kShortSleep{20}, kLongSleep{200};   // while the caller computes
+constexpr microseconds kShortestNap{5}, kLongestNap{100};  // of a caller that waits
+constexpr std::chrono::milliseconds kIdleLook{100};
+// Nobody seems late: once more after this, before it is the network's fault. Somebody may just have come.
+constexpr std::chrono::seconds kSecondLook{5};
+// A waiting caller gives its core away by sched_yield for so long, or until one takes longer than this: then others
+// want the core, and a thread that sleeps gets it back sooner than one that yields, which waits for their time slices
+// to end.
+constexpr microseconds kEager{200}, kLongYield{40};
+
+/// Doubles while nothing moves.
+class Backoff {
+ public:
+  Backoff(microseconds shortest, microseconds longest) : shortest_(shortest), longest_(longest), sleep_(shortest) {
+    prctl(PR_SET_TIMERSLACK, 1000UL);  // ns, of this thread; the usual 50 µs would treble the short sleeps
+  }
+  void moved() { sleep_ = shortest_; }
+  void sleep() {
+    std::this_thread::sleep_for(sleep_);
+    sleep_ = std::min(sleep_ * 2, longest_);
+  }
+
+ private:
+  microseconds shortest_, longest_, sleep_;
+};
+
+}  // namespace
+
+Progress::Progress(std::unique_ptr<Wire> wire)
+    : wire_(std::move(wire)), standing_(wire_->rank()), roll_call_(*wire_, standing_) {
+  roll_call_.open();
+  thread_ = std::thread([this] { run(); });
+}
+
+Progress::~Progress() { stop(); }
+
+void Progress::stop() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void Progress::close() {
+  stop();
+  wire_->close();
+}
+
+bool Progress::settle(std::chrono::milliseconds limit) {
+  const Clock::time_point begin = Clock::now();
+  std::unique_lock lock(mutex_);
+  while (num_active_ > 0 && !failed_ && Clock::now() - begin < limit) {
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lock.lock();
+  }
+  return num_active_ == 0 && !failed_;
+}
+
+std::shared_ptr<Operation> Progress::start(const std::shared_ptr<Members>& members, Kind kind, int peer,
+                                           Operation::Phases phases, std::shared_ptr<void> held) {
+  std::lock_guard lock(mutex_);
+  Sequence& sequence = kind == Kind::kCollective ? members->collectives : members->between(kind, peer);
+  auto operation = std::make_shared<Operation>(members, sequence, std::move(phases), std::move(held));
+  members->thread = std::this_thread::get_id();
+  sequence.start(operation);  // first: what is posted has to outlive whatever advance() throws
+  ++num_active_;
+  try {
+    num_active_ -= sequence.advance(*wire_);
+  } catch (const std::exception& error) {
+    failure_ = error.what();
+    fail<CommError>("the network failed: {}", error.what());
+  }
+  if (num_active_ == 1 && num_waiting_ == 0) wake_.notify_one();
+  return operation;
+}
+
+bool Progress::advance() {
+  finished_.clear();
+  if (!failure_.empty()) return false;
+  try {
+    wire_->poll(finished_);
+    for (const Wire::Finished& one : finished_) {
+      if (RollCall::owns(one.token)) {
+        roll_call_.finished(one);
+        continue;
+      }
+      auto* transfer = reinterpret_cast<Operation::Transfer*>(one.token);
+      Operation& operation = *transfer->operation;
+      operation.finished(*transfer, one.bytes);
+      if (operation.done() || operation.failed()) end(operation);
+    }
+  } catch (const std::exception& error) {
+    failure_ = error.what();  // whoever waits says it; nothing moves any more
+  }
+  return !finished_.empty();
+}
+
+void Progress::end(Operation& operation) {
+  const std::shared_ptr<Members> members = operation.members();  // which may go with the operation, and the sequence
+  Sequence& sequence = operation.sequence();
+  if (operation.failed()) sequence.fail(operation.error());
+  num_active_ -= sequence.advance(*wire_);
+}
+
+void Progress::run() {
+  Backoff backoff(kShortSleep, kLongSleep);
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const bool wanted =
+        wake_.wait_for(lock, kIdleLook, [&] { return stopping_ || (num_active_ > 0 && num_waiting_ == 0); });
+    if (stopping_) return;
+    if (!wanted) {
+      while (num_waiting_ == 0 && advance()) {  // many may ask at once
+      }
+      continue;
+    }
+    if (advance()) {
+      backoff.moved();
+    } else {
+      lock.unlock();
+      backoff.sleep();
+      lock.lock();
+    }
+  }
+}
+
+bool Progress::wait_for(const Operation& operation, std::chrono::milliseconds limit) {
+  if (operation.done() || operation.failed()) return true;
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point last_move = begin;
+  bool yields = true;
+  Backoff backoff(kShortestNap, kLongestNap);
+  std::string failure;
+  while (!operation.done() && !operation.failed()) {
+    bool moved = false;
+    if (std::unique_lock lock(mutex_, std::try_to_lock); lock) {
+      moved = advance();
+      failure = failure_;
+    }
+    if (!failure.empty()) {
+      if (operation.done() || operation.failed()) return true;
+      fail<CommError>("the network failed: {}", failure);
+    }
+    const Clock::time_point now = Clock::now();
+    if (moved) {
+      last_move = now;
+      backoff.moved();
+    } else if (now - begin > limit) {
+      return false;
+    } else if (yields && now - last_move < kEager) {
+      sched_yield();
+      yields = Clock::now() - now < kLongYield;
+    } else {
+      backoff.sleep();
+    }
+  }
+  return true;
+}
+
+namespace {
+
+bool works(const Late& one, std::chrono::milliseconds timeout) { return one.answers && one.still_ms < timeout.count(); }
+
+/// Until the first of those who work may have stopped for as long as `timeout`.
+std::chrono::milliseconds until_one_may_have_stopped(const std::vector<Late>& late, std::chrono::milliseconds timeout) {
+  std::chrono::milliseconds left = timeout;
+  for (const Late& one : late) left = std::min(left, timeout - std::chrono::milliseconds(one.still_ms));
+  return left;
+}
+
+/// A wait of one thread, for as long as it lives.
+class Waiting {
+ public:
+  Waiting(std::mutex& mutex, std::function<void()> end) : mutex_(mutex), end_(std::move(end)) {}
+  ~Waiting() {
+    std::lock_guard lock(mutex_);
+    end_();
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  std::mutex& mutex_;
+  std::function<void()> end_;
+};
+
+}  // namespace
+
+bool Progress::wait(const Operation& operation, std::chrono::milliseconds timeout, std::vector<Late>& late) {
+  if (operation.done() || operation.failed()) return true;
+  const Clock::time_point begin = Clock::now();
+  {
+    std::lock_guard lock(mutex_);
+    ++num_waiting_;
+    standing_.begin_wait(operation);
+  }
+  const Waiting waiting(mutex_, [&] {
+    // Whoever waited long may be waited for in its turn: that time was not its own.
+    standing_.end_wait(operation, Clock::now() - begin > timeout / 8);
+    if (!operation.done()) failed_ = true;
+    if (--num_waiting_ == 0 && num_active_ > 0) wake_.notify_one();
+  });
+  bool worked = false, looked = false;
+  for (std::chrono::milliseconds patience = timeout; !wait_for(operation, patience);) {
+    late = look(operation);
+    if (!late.empty()) {
+      patience = until_one_may_have_stopped(late, timeout);
+      if (std::erase_if(late, [&](const Late& one) { return works(one, timeout); }); !late.empty()) {
+        return wait_for(operation, std::chrono::milliseconds(0));
+      }
+      worked = true;
+    } else if (worked) {  // and now they have come: from here on it may take its time
+      patience = timeout;
+      worked = false;
+    } else if (!looked) {
+      patience = std::min<std::chrono::milliseconds>(timeout, kSecondLook);
+      looked = true;
+    } else {
+      return wait_for(operation, std::chrono::milliseconds(0));
+    }
+  }
+  return true;
+}
+
+std::vector<Late> Progress::look(const Operation& operation) {
+  std::unique_lock lock(mutex_);
+  Look look(roll_call_, standing_, operation);
+  while (!look.over() && failure_.empty() && !operation.done()) {
+    if (advance()) continue;
+    lock.unlock();
+    std::this_thread::sleep_for(kLongSleep);
+    lock.lock();
+  }
+  return look.late();
+}
+
+void Progress::enroll(const std::shared_ptr<Members>& members) {
+  std::lock_guard lock(mutex_);
+  standing_.enroll(members);
+}
+
+std::string Progress::name_of(int rank) const {
+  const auto at = static_cast<size_t>(rank);
+  if (at >= hosts_.size() || hosts_[at].empty()) return fmt::format("rank {}", rank);
+  return fmt::format("rank {} ({})", rank, hosts_[at]);
+}
+
+}  // namespace athanor::comm

@@ -1,0 +1,107 @@
+#pragma once
+// Finds out who is late. When a collective is not complete in time, a rank asks those whose messages it lacks for their
+// state. The Progress of those ranks answers, whatever they are computing. A rank that waits itself names the ranks
+// that it waits for, in this call or in one of another group, and they are asked next, until a rank is found that has
+// not come and waits for no other, or that does not answer.
+//
+// So no rank asks all others: a rank has a bounded number of messages in flight, a look asks at most kMaxAsked ranks,
+// and every message has one size.
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "wire/standing.h"
+#include "wire/wire.h"
+
+namespace athanor::comm {
+
+/// Sends questions and answers them. Runs under the lock of Progress, as operations do.
+class RollCall {
+ public:
+  RollCall(Wire& wire, const Standing& standing) : wire_(wire), standing_(standing) {}
+
+  /// Begins to receive questions.
+  void open();
+
+  /// Asks a rank of the world for its state in a call. Returns the number of the question.
+  int64_t ask(int rank, const CallId& call);
+  /// The state is kSilent until there is an answer.
+  const Answer& answer(int64_t question) const { return questions_.at(question); }
+  void forget(int64_t question) { questions_.erase(question); }
+
+  /// True if the message is a roll call's: their tokens are odd.
+  static bool owns(uint64_t token) { return (token & 1) != 0; }
+  void finished(const Wire::Finished& message);
+
+ private:
+  struct Note {
+    int64_t is_answer = 0, question = 0;
+    CallId call;
+    Answer answer;
+  };
+  void listen(Note& room);
+  void send(int rank, const Note& note);
+
+  Wire& wire_;
+  const Standing& standing_;
+  std::array<Note, 8> heard_{};
+  std::unordered_map<const Note*, std::unique_ptr<Note>> said_;  ///< messages until they have been sent
+  std::unordered_map<int64_t, Answer> questions_;
+  int64_t next_question_ = 0;
+};
+
+/// A rank that others wait for and that waits for no other.
+struct Late {
+  int rank;                                       ///< in the world
+  bool answers;                                   ///< its process is alive, but has not come
+  int64_t worked = 0, still_ms = Answer::kNever;  ///< see Answer
+  int awaited_by = -1;  ///< a rank that waits for it in a call other than the one the look began with; −1: in that one
+  std::string group;    ///< the group in which awaited_by waits
+};
+
+/// One search for the ranks that an operation waits for.
+class Look {
+ public:
+  static constexpr size_t kMaxAsked = 256;
+  static constexpr std::chrono::seconds kPatience{2};  ///< how long an answer may take
+
+  Look(RollCall& roll_call, const Standing& standing, const Operation& operation);
+  ~Look();
+  Look(const Look&) = delete;
+  Look& operator=(const Look&) = delete;
+
+  /// Takes the answers that have come, and asks further ranks. Returns true if there is no rank left to ask.
+  bool over();
+  /// Returns the late ranks, ordered by rank.
+  std::vector<Late> late() const;
+
+ private:
+  struct Asked {
+    int rank;
+    CallId call;
+    int awaited_by;
+    std::string group;
+    int64_t question;
+    Standing::Clock::time_point when;
+  };
+  void follow(int rank, const Answer& answer);
+  void ask(Asked asked);
+  void take(const Asked& asked, const Answer& answer);
+
+  RollCall& roll_call_;
+  const Standing& standing_;
+  int64_t group_;
+  std::set<std::pair<int, CallId>> seen_;
+  std::vector<Asked> open_;
+  std::map<int, Late> late_;
+};
+
+}  // namespace athanor::comm
