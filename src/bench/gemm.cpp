@@ -10,6 +10,7 @@
 #include "bench/verify.h"
 #include "ops/cpu_allocator.h"
 #include "ops/grouped_matmul.h"
+#include "ops/type_name.h"
 
 namespace athanor::bench {
 namespace {
@@ -19,7 +20,7 @@ struct GemmShape {
   int64_t experts, rows, k, n;
   at::ScalarType dtype = at::kBFloat16;
 
-  const char* dtype_name() const { return dtype == at::kFloat ? "float32" : "bfloat16"; }
+  const char* dtype_name() const { return ops::type_name(dtype); }
   double flops() const { return 2.0 * double(experts) * double(rows) * double(k) * double(n); }
   double memory_bytes() const {
     const double size = dtype == at::kFloat ? 4 : 2;

@@ -9,6 +9,7 @@
 #include "bench/moe_block.h"
 #include "bench/report.h"
 #include "ops/cpu_allocator.h"
+#include "ops/type_name.h"
 
 namespace athanor::bench {
 namespace {
@@ -47,7 +48,7 @@ void measure(const MoeShape& shape, const BenchMoeArguments& given, Report& repo
   for (auto& yardstick : gemm_yardsticks(shape.dtype)) subjects.push_back(std::move(yardstick));
   const auto samples = measure_in_turns(subjects, given);
 
-  const char* dtype = shape.dtype == at::kFloat ? "float32" : "bfloat16";
+  const char* dtype = ops::type_name(shape.dtype);
   const Limit limit = gemm_limit(shape.dtype, subjects, samples, 1);
   const nlohmann::json fields{{"tokens", shape.tokens},
                               {"hidden", shape.hidden},

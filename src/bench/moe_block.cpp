@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "bench/verify.h"
+#include "ops/type_name.h"
 
 namespace athanor::bench {
 namespace {
@@ -23,7 +24,7 @@ Weight weight(at::IntArrayRef shape, uint64_t seed, at::ScalarType dtype) {
 
 std::string MoeShape::name() const {
   return fmt::format("moe {}x{} ffn {} experts {} top-{} {}", tokens, hidden, ffn, experts, topk,
-                     dtype == at::kFloat ? "float32" : "bfloat16");
+                     ops::type_name(dtype));
 }
 
 double memory_bytes(const MoeShape& s) {

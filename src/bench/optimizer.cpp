@@ -10,6 +10,7 @@
 #include "bench/arguments.h"
 #include "bench/report.h"
 #include "bench/verify.h"
+#include "ops/type_name.h"
 #include "optim/adamw.h"
 #include "optim/gradient_norm.h"
 
@@ -105,7 +106,7 @@ void measure(at::ScalarType dtype, const BenchOptimizerArguments& given, Report&
       simple_subject("gradient norm", 4.0 * static_cast<double>(given.parameters), [&] { gradient_norm(grad); }));
   const auto samples = measure_in_turns(subjects, given);
 
-  const char* name = dtype == at::kFloat ? "float32" : "bfloat16";
+  const char* name = ops::type_name(dtype);
   const nlohmann::json fields{{"parameters", given.parameters}, {"dtype", name}, {"threads", at::get_num_threads()}};
   const Limit copy{"copy, read + written", "bytes", best_rate(subjects, samples, 0, 2)};
   const Limit read{"plain reading", "bytes", best_rate(subjects, samples, 3, 1)};

@@ -14,6 +14,7 @@
 #include "model/decoder.h"
 #include "model/initialize.h"
 #include "ops/cpu_allocator.h"
+#include "ops/type_name.h"
 
 namespace athanor::bench {
 namespace {
@@ -76,7 +77,7 @@ void measure(at::ScalarType dtype, const BenchOverheadArguments& given, Report& 
   for (size_t i = 0; i < samples[0].total.size(); ++i) {
     layer.push_back((samples[1].total[i] - samples[0].total[i]) / double(kMany - kFew));
   }
-  const char* name = dtype == at::kFloat ? "float32" : "bfloat16";
+  const char* name = ops::type_name(dtype);
   const nlohmann::json fields{
       {"hidden", given.hidden}, {"tokens", given.tokens}, {"dtype", name}, {"threads", at::get_num_threads()}};
   report.begin(fmt::format("overhead, hidden {}, {} tokens, {}", given.hidden, given.tokens, name));

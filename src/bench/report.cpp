@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "ops/matmul_paths.h"
+#include "ops/type_name.h"
 
 namespace athanor::bench {
 namespace {
@@ -47,7 +48,7 @@ nlohmann::json object_of(const Result& result) {
 
 Limit gemm_limit(at::ScalarType dtype, const std::vector<Subject>& subjects, const std::vector<Samples>& samples,
                  size_t first) {
-  const char* type = dtype == at::kFloat ? "float32" : "bfloat16";
+  const char* type = ops::type_name(dtype);
   const auto asked = ops::asked_matmul_path();
   if (!asked || *asked == ops::MatmulPath::kLibrary)
     return {fmt::format("{} GEMM peak", type), "FLOP", best_rate(subjects, samples, first, kGemmYardsticks)};

@@ -11,9 +11,10 @@ namespace athanor {
 
 void add_smoke_command(CLI::App& app) {
   const auto arguments = std::make_shared<SmokeArguments>();
-  auto* command = app.add_subcommand(
-      "smoke",
-      "Train two small models for 50 steps and compare every loss and gradient norm, bit by bit, with a golden file");
+  auto* command =
+      app.add_subcommand("smoke",
+                         "Train a dense and a sparse small model for 50 steps, in both types if the CPU's products "
+                         "widen bf16, and compare every loss and gradient norm, bit by bit, with a golden file");
   command->add_option("--golden-dir", arguments->golden_dir, "Where golden files lie, one for each kind of machine");
   command->add_flag("--update", arguments->update, "Write this machine's golden file; commit it with the reason");
   command->callback([arguments] {

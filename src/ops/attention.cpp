@@ -3,11 +3,11 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <atomic>
 
 #include "kernels/attention.h"
 #include "ops/attention_spans.h"
 #include "ops/device.h"
+#include "ops/taken_in_turn.h"
 #include "ops/tiles.h"
 
 namespace athanor::ops {
@@ -48,14 +48,9 @@ AttentionShape shape_of(const Tensor& q, const Run& run) {
 // f(index, scratch) for each of `count` pieces, whose cost may differ, on every thread.
 template <class F>
 void for_each_piece(int64_t count, int64_t scratch_bytes, F f) {
-  const int64_t slots = std::min<int64_t>(count, at::get_num_threads());
-  if (slots == 0) return;
-  const Tensor scratch = at::empty({slots, (scratch_bytes + 63) / 64 * 64}, at::kByte);
-  std::atomic<int64_t> next{0};
-  at::parallel_for(0, slots, 1, [&](int64_t slot, int64_t) {
-    for (int64_t i = next++; i < count; i = next++)
-      f(i, static_cast<char*>(scratch.data_ptr()) + slot * scratch.size(1));
-  });
+  const Tensor scratch = at::empty({num_slots(count), (scratch_bytes + 63) / 64 * 64}, at::kByte);
+  for_each_in_turn(
+      count, [&](int64_t i, int64_t slot) { f(i, static_cast<char*>(scratch.data_ptr()) + slot * scratch.size(1)); });
 }
 
 // Σ exp of each query's scores, as a logarithm: [B, H, T].
@@ -159,11 +154,7 @@ struct Attention : torch::autograd::Function<Attention> {
         q, [&](auto* tag) { forward_into<std::decay_t<decltype(*tag)>>(q, k, v, runs_of(spans), out, logsumexp); });
     ctx->save_for_backward({q, k, v, out});
     ctx->saved_data["logsumexp"] = logsumexp;
-    std::vector<int64_t> flat_spans;
-    for (const Span& s : spans) {
-      for (const int64_t number : {s.first_sequence, s.num_sequences, s.begin, s.length}) flat_spans.push_back(number);
-    }
-    ctx->saved_data["spans"] = flat_spans;
+    ctx->saved_data["spans"] = numbers_of(spans);
     return out;
   }
 
@@ -173,9 +164,7 @@ struct Attention : torch::autograd::Function<Attention> {
     const Inputs in{saved[0], saved[1], saved[2], saved[3], dout, logsumexp};
     const auto empty = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
     const Gradients into{empty(in.q), empty(in.k), empty(in.v)};
-    std::vector<Span> spans;
-    const auto flat = ctx->saved_data["spans"].toIntVector();
-    for (size_t s = 0; s < flat.size(); s += 4) spans.push_back({flat[s], flat[s + 1], flat[s + 2], flat[s + 3]});
+    const auto spans = spans_of(ctx->saved_data["spans"].toIntVector());
     with_element(in.q, [&](auto* tag) { backward_into<std::decay_t<decltype(*tag)>>(in, runs_of(spans), into); });
     return {into.dq, into.dk, into.dv, Tensor()};
   }

@@ -71,12 +71,7 @@ struct LibraryAttention : torch::autograd::Function<LibraryAttention> {
       saved[4 + i] = logsumexp;
     });
     ctx->save_for_backward(saved);
-    std::vector<int64_t> flat_spans;
-    for (const Span& span : spans) {
-      for (const int64_t number : {span.first_sequence, span.num_sequences, span.begin, span.length})
-        flat_spans.push_back(number);
-    }
-    ctx->saved_data["spans"] = flat_spans;
+    ctx->saved_data["spans"] = numbers_of(spans);
     return out;
   }
 
@@ -84,9 +79,7 @@ struct LibraryAttention : torch::autograd::Function<LibraryAttention> {
     const auto saved = ctx->get_saved_variables();
     const Tensor &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[3], dout = grads[0].contiguous();
     const int64_t kv_heads = k.size(2), members = q.size(2) / kv_heads;
-    std::vector<Span> spans;
-    const auto flat = ctx->saved_data["spans"].toIntVector();
-    for (size_t s = 0; s < flat.size(); s += 4) spans.push_back({flat[s], flat[s + 1], flat[s + 2], flat[s + 3]});
+    const auto spans = spans_of(ctx->saved_data["spans"].toIntVector());
     const Tensor dq = at::empty_like(q);
     // Of each member; a key's are added up afterwards, in their order.
     auto shape = k.sizes().vec();

@@ -26,6 +26,21 @@ inline std::vector<Span> spans_of(int64_t num_sequences, int64_t seq_len, const 
   return spans;
 }
 
+// Returns spans as numbers, for what autograd saves, and back.
+inline std::vector<int64_t> numbers_of(const std::vector<Span>& spans) {
+  std::vector<int64_t> numbers;
+  for (const Span& s : spans) {
+    for (const int64_t number : {s.first_sequence, s.num_sequences, s.begin, s.length}) numbers.push_back(number);
+  }
+  return numbers;
+}
+inline std::vector<Span> spans_of(const std::vector<int64_t>& numbers) {
+  std::vector<Span> spans;
+  for (size_t n = 0; n < numbers.size(); n += 4)
+    spans.push_back({numbers[n], numbers[n + 1], numbers[n + 2], numbers[n + 3]});
+  return spans;
+}
+
 // Returns x with dense heads: kernels step over all dims but the last one.
 inline Tensor with_dense_heads(const Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
 

@@ -2,9 +2,7 @@
 // Runs calls of libtorch's library on one thread each, so that their bits do not depend on the number of threads: a
 // call that may use several divides its sums by their number.
 
-#include <atomic>
-
-#include "ops/tensor.h"
+#include "ops/taken_in_turn.h"
 
 namespace athanor::ops::library {
 
@@ -24,12 +22,11 @@ class Alone {
 /// Calls f(i) for each i < count, on every thread; a thread that has finished one takes the next.
 template <class F>
 void for_each_alone(int64_t count, F f) {
-  std::atomic<int64_t> next{0};
-  at::parallel_for(0, std::min<int64_t>(at::get_num_threads(), count), 1, [&](int64_t, int64_t) {
-    const at::NoGradGuard no_grad;
-    const Alone alone;
-    for (int64_t i = next++; i < count; i = next++) f(i);
-  });
+  struct Guard {
+    const at::NoGradGuard no_grad{};
+    const Alone alone{};
+  };
+  for_each_in_turn<Guard>(count, [&](int64_t i, int64_t) { f(i); });
 }
 
 }  // namespace athanor::ops::library

@@ -1,8 +1,7 @@
 #include "ops/tiles.h"
 
-#include <atomic>
-
 #include "ops/library_products.h"
+#include "ops/taken_in_turn.h"
 
 namespace athanor::ops {
 
@@ -14,18 +13,13 @@ template <class T>
 void multiply_on_tiles(MatmulPath path, const std::vector<kernels::Product<T>>& products) {
   const auto parts = kernels::cut_into_parts(path, products);
   const auto num_parts = static_cast<int64_t>(parts.size());
+  const int64_t threads = num_slots(num_parts), bytes = kernels::scratch_bytes(path, products);
   if (num_parts == 0) return;
-  const int64_t threads = std::min<int64_t>(at::get_num_threads(), num_parts);
-  const int64_t bytes = kernels::scratch_bytes(path, products);
   const Tensor scratch = at::empty({threads * bytes}, at::kByte);
-  std::atomic<int64_t> next{
-      0};  // who is done takes the next part: parts differ, and so do the cores of a shared machine
-  at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t) {
-    void* own = scratch.data_ptr<uint8_t>() + begin * bytes;
-    for (int64_t i = next++; i < num_parts; i = next++) {
-      const auto at = [&](int64_t part) { return &parts[static_cast<size_t>(part)]; };
-      kernels::multiply(path, products, *at(i), i + threads < num_parts ? at(i + threads) : nullptr, own);
-    }
+  for_each_in_turn(num_parts, [&](int64_t i, int64_t slot) {
+    const auto at = [&](int64_t part) { return &parts[static_cast<size_t>(part)]; };
+    kernels::multiply(path, products, *at(i), i + threads < num_parts ? at(i + threads) : nullptr,
+                      scratch.data_ptr<uint8_t>() + slot * bytes);
   });
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/number_types.h"
 #include "ops/tiles.h"
+#include "ops/type_name.h"
 
 namespace athanor {
 namespace {
@@ -62,7 +63,7 @@ GemmPeak measure_gemm_peak(at::ScalarType dtype) {
     const double flops = 2.0 * static_cast<double>(n * n * n) / least.best();
     if (flops > peak.flops) {
       peak = {flops,
-              fmt::format("{}, {}", dtype == at::kFloat ? "float32" : "bfloat16",
+              fmt::format("{}, {}", ops::type_name(dtype),
                           least.ours_s < least.library_s && ops::multiplies_on_tiles(a) ? "our own product"
                                                                                         : "the library's product")};
     }

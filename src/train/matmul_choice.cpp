@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "ops/matmul_timing.h"
+#include "ops/type_name.h"
 #include "train/run_folder.h"
 
 namespace athanor {
@@ -22,12 +23,10 @@ using ops::ProductKind;
 constexpr ProductKind kKinds[] = {ProductKind::kDense, ProductKind::kGrouped, ProductKind::kAttention};
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16};
 
-const char* type_name(at::ScalarType type) { return type == at::kFloat ? "float32" : "bfloat16"; }
-
 json json_of(const MatmulPaths& paths) {
   json all;
   for (const auto type : kTypes) {
-    for (const ProductKind kind : kKinds) all[type_name(type)][ops::name_of(kind)] = name_of(paths.of(type)[kind]);
+    for (const ProductKind kind : kKinds) all[ops::type_name(type)][ops::name_of(kind)] = name_of(paths.of(type)[kind]);
   }
   return all;
 }
@@ -56,7 +55,7 @@ std::string record_of(const MatmulPaths& paths, const char* by, const std::vecto
 
 // "bfloat16 is multiplied by library, attention's by avx512"; a model without experts has the same for both kinds.
 std::string described(const MatmulPaths::OfType& of, at::ScalarType type) {
-  std::string line = fmt::format("{} is multiplied by {}", type_name(type), name_of(of.dense));
+  std::string line = fmt::format("{} is multiplied by {}", ops::type_name(type), name_of(of.dense));
   if (of.grouped != of.dense) line += fmt::format(", experts' by {}", name_of(of.grouped));
   if (of.attention != of.dense || of.grouped != of.dense)
     line += fmt::format(", attention's by {}", name_of(of.attention));
@@ -83,7 +82,7 @@ MatmulChoice choice_of(const MatmulPaths& asked, at::ScalarType type, const std:
     try {
       const MatmulPaths kept = paths_of(read_file(file), file.string());
       if (kept != asked) line += fmt::format("; before: {}", described(kept.of(type), type));
-    } catch (const Error& error) {
+    } catch (const Error&) {
       line += fmt::format("; {} could not be read", file.string());
     }
   }
@@ -106,7 +105,7 @@ MatmulChoice measured(const RunConfig& config) {
   const auto rates =
       ops::measure_matmul_paths(type, kinds,
                                 ops::sample_shape(tokens, model.hidden_size, model.expert_intermediate_size(), rows,
-                                                  model.hidden_size / model.num_attention_heads, config.data.seq_len));
+                                                  model.head_dim(), config.data.seq_len));
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
   MatmulChoice choice{ops::default_matmul_paths(), "", ""};
   choice.paths.of(type) = ops::fastest_paths(rates, choice.paths.of(type));
@@ -126,7 +125,7 @@ MatmulPaths paths_of(const std::string& text, const std::string& name) {
   const json file = json::parse(text, nullptr, /*allow_exceptions=*/false);
   for (const auto type : kTypes) {
     for (const ProductKind kind : kKinds) {
-      const json::json_pointer at(fmt::format("/{}/{}", type_name(type), ops::name_of(kind)));
+      const json::json_pointer at(fmt::format("/{}/{}", ops::type_name(type), ops::name_of(kind)));
       const auto path = !file.is_discarded() && file.contains(at) && file[at].is_string()
                             ? kernels::path_named(file[at].get<std::string>())
                             : std::nullopt;
@@ -135,7 +134,7 @@ MatmulPaths paths_of(const std::string& text, const std::string& name) {
                     "{} does not record how {} is multiplied ({}). Set ATHANOR_MATMUL to the path that the run used "
                     "(events.jsonl has it), or remove the file to continue with the default of this CPU: the last bits "
                     "of what follows may then differ",
-                    name, type_name(type), ops::name_of(kind));
+                    name, ops::type_name(type), ops::name_of(kind));
       paths.of(type)[kind] = *path;
     }
   }

@@ -13,7 +13,7 @@
 // 1. A product of two computed factors (attention's weights and values, the gated unit, an expert's weight) adds the
 // errors of both, and any path through a layer contains at most two such products: kGain = 2 = √2 · √2. Both of the
 // runs that are compared have errors: another √2. The bound is kDeviations = 7 standard deviations: a normal number is
-// beyond it in 2.6e-12 of all cases, so that of 10^4 comparisons one fails by chance in 4 of 10^8 verifications.
+// beyond it in 2.6e-12 of all cases, so that of 10^4 comparisons one fails by chance in 3 of 10^8 verifications.
 //
 // A wrong computation, in contrast to a rounded one, has an error near 1 (a sum not taken, taken twice, over other
 // ranks).
