@@ -12,7 +12,7 @@
 namespace athanor {
 namespace {
 
-// 0, or the error number.
+// Returns 0, or the error number.
 int write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t put = ::write(fd, bytes.data(), bytes.size());
@@ -37,7 +37,7 @@ void AppendFile::append(std::string_view record) {
   const int injected = fault_errno("append.write");
   const int error_number = injected ? injected : write_all(fd_, record);
   if (error_number == 0) return;
-  // Best effort: where even this is refused, readers find a torn record and say so.
+  // This is a best effort: if even the truncation fails, readers find a torn record and report it.
   [[maybe_unused]] const int cut = end >= 0 ? ::ftruncate(fd_, end) : 0;
   throw IoError("cannot append to " + path_.string() + ": " + std::strerror(error_number), error_number);
 }

@@ -14,14 +14,15 @@ namespace {
 
 constexpr const char* kOutOfMemory = "out of memory; a smaller train.micro_batch_size or model needs less";
 
-// libtorch has an exception of its own for a device and none for the host, and this room knows neither: their words.
+// libtorch has its own exception for a device's memory and none for the host's, and this room knows neither. So the
+// text of the message decides.
 bool tells_of_memory(std::string_view text) {
   for (const char* words : {"out of memory", "can't allocate memory", "not enough memory", "no memory for"})
     if (text.find(words) != std::string_view::npos) return true;
   return false;
 }
 
-// libtorch's messages go on with the stack, which is for its authors.
+// libtorch's messages continue with the stack, which is for its authors.
 std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
 
 int code_in_run(int code, bool in_run) { return in_run && code == exit_code::kInput ? exit_code::kIo : code; }

@@ -15,7 +15,7 @@ namespace {
 
 Failure of(const auto& error) { return describe_failure(std::make_exception_ptr(error)); }
 
-// Sets variables while it lives, without those of a launcher that runs this test.
+// Sets variables while it lives, and removes those of a launcher that runs this test.
 class Environment {
  public:
   explicit Environment(std::vector<std::pair<std::string, std::string>> set) {

@@ -14,8 +14,8 @@ namespace {
 
 struct Action {
   const char* name;
-  int signal = 0;        // that the process raises, or
-  int error_number = 0;  // that the place answers
+  int signal = 0;        // the signal that the process raises, or
+  int error_number = 0;  // the error number that the point returns
 };
 constexpr Action kActions[] = {
     {"kill", SIGKILL}, {"term", SIGTERM}, {"int", SIGINT}, {"enospc", 0, ENOSPC}, {"eio", 0, EIO},
@@ -37,7 +37,7 @@ const Action& find_action(std::string_view name, std::string_view item) {
                     did_you_mean(name, known), join(known));
 }
 
-// "checkpoint.piece:kill@3+".
+// Parses an item such as "checkpoint.piece:kill@3+".
 ArmedFault parse_item(std::string_view item) {
   const auto colon = item.find(':');
   ATHANOR_CHECK(colon != std::string_view::npos,
@@ -69,7 +69,7 @@ ArmedFault parse_item(std::string_view item) {
 struct Counted : ArmedFault {
   int64_t passed = 0;
 
-  /// Counts a pass; is this one of those that were meant?
+  /// Counts a pass. Returns whether the fault acts at this one.
   bool pass() { return ++passed == from || (onwards && passed > from); }
 };
 
@@ -90,7 +90,7 @@ std::mutex& faults_mutex() {
   return mutex;
 }
 
-// The errno to pretend, or 0. A signal that is meant here is raised.
+// Returns the errno to simulate, or 0. Raises the signal if one is armed for this pass.
 int pass(std::string_view name) {
   auto& armed = armed_faults();
   if (armed.empty()) return 0;

@@ -13,8 +13,8 @@
 namespace athanor {
 namespace {
 
-// What is armed is read once in a process, by whichever test comes first: so before all of them, at places that no
-// other test of this program passes. A process that a test starts anew has been told what to arm already.
+// A process reads the armed faults once, in whichever test comes first. So they are set before all tests, at points
+// that no other test of this program passes. A process that a test starts anew already has its own variable.
 const bool kArmed =
     ::setenv("ATHANOR_FAULT", "checkpoint.piece:eio@2,bench.result:enospc@2+,prepare.shard:term@3", 0) == 0;
 

@@ -57,7 +57,7 @@ size_t FileReader::read_up_to(uint64_t offset, void* out, size_t num_bytes) cons
 void FileReader::read_at(uint64_t offset, void* out, size_t num_bytes) const {
   const size_t got = read_up_to(offset, out, num_bytes);
   if (got == num_bytes) return;
-  struct stat now {};  // a row far behind the cut tells nothing of where that is
+  struct stat now {};  // a row far behind the end of a truncated file does not show where that end is
   const uint64_t end =
       ::fstat(fd_, &now) == 0 ? std::min(static_cast<uint64_t>(now.st_size), offset + got) : offset + got;
   throw IoError(fmt::format("cannot read {} bytes of {} at byte {}: it ends at byte {} now and had {} when it was "

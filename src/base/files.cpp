@@ -158,12 +158,13 @@ MappedFile::~MappedFile() {
 
 void MappedFile::release(const void* begin, size_t num_bytes) const {
   if (num_bytes == 0) return;
-  // The kernel maps up to 64 KiB around a page that is touched; these go too.
+  // The kernel maps up to 64 KiB around a page that is touched; these pages are released too.
   constexpr size_t kAround = 64 << 10;
   const auto offset = static_cast<size_t>(static_cast<const std::byte*>(begin) - data_);
   const size_t first = offset / kAround * kAround;
   const size_t end = std::min((offset + num_bytes + kAround - 1) / kAround * kAround, size_);
-  ::madvise(const_cast<std::byte*>(data_) + first, end - first, MADV_DONTNEED);  // advice: a failure costs memory alone
+  // this is advice: a failure costs only memory
+  ::madvise(const_cast<std::byte*>(data_) + first, end - first, MADV_DONTNEED);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

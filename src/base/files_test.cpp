@@ -75,7 +75,7 @@ TEST_F(Files, MappedBytesEqualReadBytesAndTheirHash) {
   EXPECT_EQ(MappedFile(folder_ / "empty").size(), 0u);
 }
 
-// Resident bytes of this process that belong to files, on a disk or in a tmpfs.
+// Returns the resident bytes of this process that belong to files, on a disk or in a tmpfs.
 size_t resident_file_bytes() {
   std::ifstream status("/proc/self/status");
   size_t kilobytes = 0;

@@ -25,9 +25,10 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* kLockName = "lock";
-constexpr int kAttempts = 100;  // at a file that others remove meanwhile
+constexpr int kAttempts = 100;  // at a file that others remove at the same time
 
-// Fields of /proc/PID/stat behind the name, which may hold blanks and brackets: state first, start time 20th.
+// Reads fields of /proc/PID/stat after the name, which may contain blanks and brackets: the state is the first, the
+// start time the 20th.
 std::optional<int64_t> start_of(int64_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string line;
@@ -36,7 +37,9 @@ std::optional<int64_t> start_of(int64_t pid) {
   std::string field;
   for (int i = 0; i < 20; ++i) {
     if (!(fields >> field)) return std::nullopt;
-    if (i == 0 && (field == "Z" || field == "X")) return std::nullopt;  // dead, though not yet waited for
+    if (i == 0 && (field == "Z" || field == "X"))
+      return std::nullopt;  // the process is dead, though its parent has
+                            // not waited for it yet
   }
   return std::strtoll(field.c_str(), nullptr, 10);
 }
@@ -48,7 +51,7 @@ std::string first_line_of(const fs::path& path) {
   return line;
 }
 
-// Lines "key value".
+// Returns the value of a line "key value".
 std::string value_of(const std::string& content, const std::string& key) {
   std::istringstream lines(content);
   for (std::string line; std::getline(lines, line);)
@@ -62,7 +65,8 @@ ProcessIdentity holder_in(const std::string& content) {
           number("started")};
 }
 
-// Opened anew each time, so that a network's file system asks its server. Nothing where there is no such file.
+// Opens the file anew each time, so that a network file system asks its server. Returns nothing if there is no such
+// file.
 std::optional<std::string> content_of(const fs::path& path) {
   try {
     return read_file(path);
@@ -72,7 +76,7 @@ std::optional<std::string> content_of(const fs::path& path) {
   }
 }
 
-// 0, or the error number.
+// Returns 0, or the error number.
 int try_lock(int fd) {
   if (fault_errno("lock.take")) return ENOLCK;
   struct flock whole {};
@@ -85,7 +89,7 @@ bool refuses_locks(int error_number) {
   return error_number == ENOLCK || error_number == ENOSYS || error_number == EOPNOTSUPP || error_number == EINVAL;
 }
 
-// Whoever had the lock before may have removed the file that we have locked.
+// The previous holder of the lock may have removed the file that we have locked.
 bool is_file_at(int fd, const fs::path& path) {
   struct stat ours {
   }, there{};
@@ -93,7 +97,7 @@ bool is_file_at(int fd, const fs::path& path) {
          ours.st_ino == there.st_ino;
 }
 
-// In one piece: the text is of the same length each time, so that no reader finds less than all of it.
+// Writes in one call. The text has the same length each time, so no reader finds less than all of it.
 void put(int fd, const std::string& text, const fs::path& path) {
   const auto size = static_cast<off_t>(text.size());
   if (::pwrite(fd, text.data(), text.size(), 0) != size || ::ftruncate(fd, size) != 0)
@@ -136,7 +140,8 @@ FolderLock::~FolderLock() {
     wake_.notify_all();
     renewing_.join();
   }
-  // Removed while it is still ours: whoever opened it meanwhile finds another file, or none, at its place.
+  // We remove the file while the lock is still ours: a process that opened it in the meantime finds another file, or
+  // none, under its name.
   if (is_file_at(fd_, path_)) ::unlink(path_.c_str());
   ::close(fd_);
   remove_what_was_made();
@@ -154,7 +159,7 @@ void FolderLock::make_folder() {
 }
 
 void FolderLock::remove_what_was_made() {
-  std::error_code ignored;  // one that holds something by now stays
+  std::error_code ignored;  // a folder that contains something by now stays
   for (auto each = made_.rbegin(); each != made_.rend(); ++each) fs::remove(*each, ignored);
 }
 
@@ -168,7 +173,7 @@ void FolderLock::take() {
     if (fd_ < 0) {
       if (errno == ENOENT && fs::is_symlink(path_))
         fail<ConfigError>("{} is a link to nothing: remove it", path_.string());
-      if (errno == ENOENT) continue;  // removed in between
+      if (errno == ENOENT) continue;  // the file was removed in between
       fail_errno("cannot open", path_.string());
     }
     const int error_number = try_lock(fd_);
@@ -210,14 +215,14 @@ bool FolderLock::watch(const std::string& seen) const {
   for (int i = 0; i < 4 * options_.patience; ++i) {
     std::this_thread::sleep_for(interval / 4);
     const auto now = content_of(path_);
-    if (!now) return true;  // given back
+    if (!now) return true;  // the lease was given back
     if (*now != seen) refuse(*now);
   }
   return true;
 }
 
-// Others may have found it stale as well: the last to put its name there has it, and nobody believes its own name
-// before all of them have had the time to.
+// Others may have found the lease stale as well. The last process that writes its name has the lock, and a process
+// believes its own name only after all others have had the time to write theirs.
 void FolderLock::take_over() {
   const fs::path mine = folder_ / fmt::format(".lock.{}.{}.tmp", own_.host, own_.pid);
   ::close(std::exchange(fd_, -1));
@@ -250,7 +255,8 @@ void FolderLock::renew(const std::stop_token& stop) {
       }
       put(fd_, lease_text(beat), path_);
     } catch (const Error&) {
-      // A disk that is full or away for a while: others see a lease that stands still, and we try again.
+      // The disk may be full or away for a while. Other processes then see a lease that does not change, and we try
+      // again.
     }
   }
 }
@@ -264,16 +270,16 @@ void FolderLock::check_held() {
   if (!taken_over_by_.empty()) fail_taken_over(taken_over_by_, "this process stood still for longer than its lease");
 }
 
-// Somebody tidied up, or another run saw no lock and began.
+// The file was removed by a cleanup, or another run saw no lock and began.
 void FolderLock::take_again() {
   const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) {
     const auto now = errno == EEXIST ? content_of(path_) : std::nullopt;
     if (now && holder_in(*now) != own_)
       fail_taken_over(*now, path_.string() + " was removed while this process held it");
-    return;  // a disk that is full or away for a while: we look again
+    return;  // the disk may be full or away for a while: the next look tries again
   }
-  if (try_lock(fd) != 0) {  // whoever came in between is seen at the next look
+  if (try_lock(fd) != 0) {  // the next look sees a process that came in between
     ::close(fd);
     return;
   }
@@ -283,7 +289,7 @@ void FolderLock::take_again() {
   try {
     put(fd_, lease_text(0), path_);
   } catch (const IoError&) {
-    // Held, if without a name in it.
+    // The lock is held, even if the file has no name in it.
   }
 }
 

@@ -30,14 +30,14 @@ class FolderLockTest : public testing::Test {
     }
     return "";
   }
-  /// As a holder on another machine leaves it.
+  /// Writes a lease as a holder on another machine leaves it.
   void write_lease(const std::string& host, int64_t beat) {
     fs::create_directories(folder_);
     std::ofstream(folder_ / "new") << "host " << host << "\npid 4711\nstarted 1\nboot_id other\npid_namespace pid:[1]\n"
                                    << "interval_ms 40\nbeat " << beat << "\n";
     fs::rename(folder_ / "new", folder_ / "lock");
   }
-  /// A process that holds the folder until it is killed.
+  /// Starts a process that holds the folder until it is killed.
   pid_t start_holder() {
     int ready[2];
     EXPECT_EQ(::pipe2(ready, O_CLOEXEC), 0);
@@ -60,7 +60,7 @@ class FolderLockTest : public testing::Test {
   FolderLockOptions quick_{.interval = 40ms, .patience = 5};
 };
 
-// As where the file system refuses locks; of every process that is started while it lives.
+// Simulates a file system that refuses locks, for every process that is started while the object lives.
 class WithoutLocks {
  public:
   WithoutLocks() { ::setenv("ATHANOR_FAULT", "lock.take:eio@1+", 1); }
@@ -129,12 +129,12 @@ TEST_F(FolderLockTest, AKilledHoldersFolderIsFree) {
   EXPECT_EQ(refusal(), "");
 }
 
-// Each runs in a process of its own, since faults are read once in a process.
+// Each test runs in its own process, since a process reads its faults only once.
 class FolderLeaseTest : public FolderLockTest {
  protected:
   void SetUp() override {
     FolderLockTest::SetUp();
-    GTEST_FLAG_SET(death_test_style, "threadsafe");  // one that reads its environment anew
+    GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process that reads its environment anew
   }
   template <class Act>
   void without_locks(Act act) {

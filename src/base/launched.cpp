@@ -33,8 +33,9 @@ bool found(const char* rank_name, const char* size_name, const char* launcher, L
   return true;
 }
 
-// Open MPI's launchers serve PMIx, of which every process may ask for the end of its job. The two functions are called
-// by name, as they are in each version of the library; a launcher without it learns from our exit code.
+// Open MPI's launchers serve PMIx, through which every process may ask for the end of its job. The two functions are
+// looked up by name, which is the same in each version of the library. A launcher without PMIx learns of the failure
+// from our exit code.
 void abort_by_pmix(int exit_code) {
   void* library = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
   if (!library) return;
@@ -70,11 +71,11 @@ namespace {
 
 constexpr const char* kHydra = "`mpiexec` of MPICH, or `mpirun` of Open MPI";
 
-/// How a launcher numbers its processes. Where it does not say how many there are, only a number above the first says
-/// that there are several; the first one's copies then end its job.
+/// The variables by which a launcher numbers its processes. If it does not give their number, only a rank above 0 shows
+/// that there are several; copies of rank 0 then end its job.
 struct Signs {
   const char *launcher, *size, *rank;
-  int first;  ///< number
+  int first;  ///< number of the first
   const char* to_join;
 };
 constexpr Signs kSigns[] = {
@@ -99,7 +100,7 @@ std::optional<UnseenLauncher> unseen_launcher() {
     const auto rank = variable(signs.rank), size = signs.size ? variable(signs.size) : std::nullopt;
     if (!rank) continue;
     if (size ? *size < 2 : *rank <= signs.first) continue;
-    if (!size && signs.launcher == std::string("torchrun")) continue;  // a name that anybody may use
+    if (!size && signs.launcher == std::string("torchrun")) continue;  // any program may use this name
     std::string said = fmt::format("{}={}", signs.rank, *rank);
     if (size) said = fmt::format("{}={} and {}", signs.size, *size, said);
     return UnseenLauncher{signs.launcher, std::move(said), signs.to_join, size ? signs.size : signs.rank};
@@ -138,19 +139,20 @@ std::span<const char* const> launcher_prefixes() {
 }
 
 void let_rank_0_speak(const Launched& me, std::chrono::milliseconds patience) {
-  // One after another, so that of several ranks with the same news one is heard: a launcher needs about a tenth of a
-  // second to end those on its own host.
+  // Ranks end the job one after another, so that if several report the same failure, one is heard: a launcher needs
+  // about a tenth of a second to end the ranks on its own host.
   if (me.rank > 0) std::this_thread::sleep_for(patience + std::min(me.rank, 10) * 200ms);
 }
 
 void end_job(const Launched& me, int exit_code) {
   std::fflush(nullptr);
   if (me.size > 1) {
-    // A launcher may drop what it has not passed on when it is told to abort, and on a busy machine it reads late.
+    // When a launcher is told to abort, it may drop output that it has not passed on, and on a busy machine it reads
+    // late.
     std::this_thread::sleep_for(300ms);
     if (me.launcher == "Open MPI") abort_by_pmix(exit_code);
     if (me.launcher == "MPICH") abort_by_pmi(exit_code);
-    // The launcher's signal is on its way; leaving first would have it say that a process failed.
+    // The launcher's signal is on its way. If this process left first, the launcher would report that a process failed.
     std::this_thread::sleep_for(10s);
   }
   std::_Exit(exit_code);

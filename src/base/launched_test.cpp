@@ -14,7 +14,7 @@ namespace {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-/// Sets variables while it lives; those of whatever launcher runs this test are gone.
+/// Sets variables while it lives, and removes those of any launcher that runs this test.
 class Environment {
  public:
   explicit Environment(Variables set) : set_(std::move(set)) {
@@ -40,8 +40,8 @@ class Environment {
 struct Case {
   std::string what;
   Variables variables;
-  std::string unseen;  ///< the launcher's name; empty: none, or it is known
-  int size = 1;        ///< of the job
+  std::string unseen;  ///< the launcher's name; empty if there is none or it is known
+  int size = 1;        ///< number of ranks in the job
 };
 
 const std::vector<Case>& cases() {

@@ -12,7 +12,8 @@
 namespace athanor::log {
 namespace {
 
-// A run's file is opened when all that may refuse the run has passed: what was said until then goes into it as well.
+// The file of a run is opened when all checks that may refuse the run have passed; the lines logged until then are
+// written into it as well.
 constexpr size_t kLinesBeforeTheFile = 1000;
 
 spdlog::level::level_enum to_spdlog(Level level) {

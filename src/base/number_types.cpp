@@ -23,7 +23,7 @@ bool has_fast_bf16(const std::filesystem::path& cpuinfo) {
     for (std::string word; words >> word;) {
       if (std::ranges::find(kFlags, word) != kFlags.end()) return true;
     }
-    return false;  // the first processor's stand for all
+    return false;  // the flags of the first processor stand for all
   }
   return false;
 }

@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kNoLimit = UINT64_MAX;
 
-// The number after `key` in a file of lines "key value" or "Key:  value kB"; the unit is the caller's affair.
+// Returns the number after `key` in a file of lines "key value" or "Key:  value kB"; the caller knows the unit.
 std::optional<uint64_t> find_number(const fs::path& path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -31,7 +31,7 @@ std::optional<uint64_t> find_number(const fs::path& path, std::string_view key) 
   return std::nullopt;
 }
 
-// The number a file holds; "max", or no such file, is none.
+// Returns the number in a file; nothing if it is "max" or if there is no such file.
 std::optional<uint64_t> read_number(const fs::path& path) {
   std::ifstream file(path);
   uint64_t value = 0;
@@ -40,13 +40,13 @@ std::optional<uint64_t> read_number(const fs::path& path) {
 
 uint64_t own_status_bytes(std::string_view key) { return find_number("/proc/self/status", key).value_or(0) * 1024; }
 
-// The folders of the groups this process is in, from its own to the root: each of them may limit it.
-// @param controller "memory" or "cpu" for a hierarchy of version 1; "" for version 2.
+// Returns the folders of the groups that this process is in, from its own to the root; each of them may limit it.
 // Inside a container the path may be that of the host, which is not visible; then the root is the container's own.
+// @@param controller  "memory" or "cpu" for a hierarchy of version 1; "" for version 2.
 std::vector<fs::path> find_groups(const KernelFolders& folders, std::string_view controller) {
   std::ifstream file(folders.proc / "self" / "cgroup");
   std::vector<fs::path> groups;
-  for (std::string line; std::getline(file, line);) {  // "4:memory,other:/path", version 2: "0::/path"
+  for (std::string line; std::getline(file, line);) {  // lines "4:memory,other:/path"; in version 2 "0::/path"
     const auto first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
@@ -63,7 +63,7 @@ std::vector<fs::path> find_groups(const KernelFolders& folders, std::string_view
   return groups;
 }
 
-// What a group may still take. Its page cache is counted as used but given up on demand.
+// Returns the memory that a group may still take. Its page cache counts as used, but is given up on demand.
 uint64_t group_available(uint64_t limit, uint64_t used, uint64_t cache) {
   used -= std::min(used, cache);
   return limit - std::min(limit, used);
@@ -90,7 +90,7 @@ uint64_t cgroup_available_bytes(const KernelFolders& folders) {
   return available;
 }
 
-// Processors' worth of time that quotas leave; infinity without one.
+// Returns the processor time per second that quotas allow; infinity without one.
 double cgroup_cpus(const KernelFolders& folders) {
   double cpus = INFINITY;
   for (const auto& group : find_groups(folders, "")) {
@@ -99,7 +99,7 @@ double cgroup_cpus(const KernelFolders& folders) {
     if (file >> quota_us >> period_us && period_us > 0) cpus = std::min(cpus, quota_us / period_us);
   }
   for (const auto& group : find_groups(folders, "cpu")) {
-    const auto quota_us = read_number(group / "cpu.cfs_quota_us");  // -1, no quota, reads as 2^64 - 1: ample
+    const auto quota_us = read_number(group / "cpu.cfs_quota_us");  // -1 (no quota) reads as 2^64 - 1, which is ample
     const auto period_us = read_number(group / "cpu.cfs_period_us");
     if (quota_us && period_us && *period_us > 0)
       cpus = std::min(cpus, static_cast<double>(*quota_us) / static_cast<double>(*period_us));
@@ -108,7 +108,7 @@ double cgroup_cpus(const KernelFolders& folders) {
 }
 
 int affinity_cpus() {
-  // The kernel refuses a mask smaller than its own: grow until it fits.
+  // The kernel refuses a mask that is smaller than its own, so the mask grows until it fits.
   for (int num_cpus = 1024; num_cpus <= (1 << 20); num_cpus *= 2) {
     cpu_set_t* mask = CPU_ALLOC(num_cpus);
     const size_t size = CPU_ALLOC_SIZE(num_cpus);
@@ -123,7 +123,8 @@ int affinity_cpus() {
 }  // namespace
 
 uint64_t resident_bytes() { return own_status_bytes("VmRSS:"); }
-// The kernel counts pages in batches for each thread, so that its peak may lie a few pages below its present.
+// The kernel counts pages in batches for each thread, so the peak that it reports may be a few pages below the present
+// size.
 uint64_t peak_resident_bytes() { return std::max(own_status_bytes("VmHWM:"), resident_bytes()); }
 
 uint64_t available_memory_bytes(const KernelFolders& folders) {
@@ -132,15 +133,16 @@ uint64_t available_memory_bytes(const KernelFolders& folders) {
 }
 
 int cpu_count(const KernelFolders& folders) {
-  // Rounded up: a quota stops all threads of a group together, so 2 threads under a quota of 1.5 do more than 1 thread.
+  // The quota is rounded up: it stops all threads of a group together, so 2 threads under a quota of 1.5 do more work
+  // than 1 thread.
   const double quota = std::ceil(cgroup_cpus(folders));
   const int cpus = affinity_cpus();
   return quota < cpus ? std::max(1, static_cast<int>(quota)) : cpus;
 }
 
 int thread_count(const char* name, int64_t wanted) {
-  // Room for tests and for threads that wait, far below what exhausts a process's threads or the memory of their
-  // stacks.
+  // This is enough for tests and for threads that wait, and far below the number that exhausts a process's threads or
+  // the memory of their stacks.
   constexpr int64_t kAlways = 64, kTimesProcessors = 4;
   const int64_t processors = cpu_count(), most = std::max(kAlways, kTimesProcessors * processors);
   ATHANOR_CHECK(wanted >= 0 && wanted <= most,

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
-// A machine laid out in files: 64 GiB available, no limits until a test writes some.
+// A machine described by files: 64 GiB are available, and there are no limits until a test writes some.
 class Process : public testing::Test {
  protected:
   void SetUp() override {
@@ -35,7 +35,7 @@ class Process : public testing::Test {
 TEST_F(Process, ResidentMemoryGrowsByWhatIsTouchedAndItsPeakStays) {
   constexpr uint64_t kBytes = 64 << 20, kSlack = 16 << 20;
   const uint64_t before = resident_bytes();
-  // Not from the heap, which may keep what it is given back.
+  // The block is not from the heap, which may keep memory that is freed.
   void* block = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(block, MAP_FAILED);
   std::memset(block, 1, kBytes);
@@ -82,7 +82,7 @@ TEST_F(Process, TheFirstVersionOfControlGroupsIsReadTooEvenWhereItsPathIsTheHost
   write("cgroup/memory/memory.usage_in_bytes", std::to_string(3 * kGiB));
   write("cgroup/memory/memory.stat", "total_inactive_file 536870912\ntotal_active_file 0\n");
   EXPECT_EQ(available_memory_bytes(folders()), kGiB + kGiB / 2);
-  write("cgroup/memory/memory.limit_in_bytes", "9223372036854771712");  // what the kernel says for "none"
+  write("cgroup/memory/memory.limit_in_bytes", "9223372036854771712");  // the kernel's value for "none"
   EXPECT_EQ(available_memory_bytes(folders()), 64 * kGiB);
 }
 

@@ -26,7 +26,7 @@ TEST(CounterRandom, NormalHasMeanZeroAndVarianceOne) {
     squares += x * x;
     fourth += x * x * x * x;
   }
-  // Five standard errors of each moment: 1/sqrt(n), sqrt(2/n), sqrt(96/n).
+  // The bounds are five standard errors of each moment: 1/sqrt(n), sqrt(2/n), sqrt(96/n).
   EXPECT_NEAR(sum / kDraws, 0, 5 / std::sqrt(kDraws));
   EXPECT_NEAR(squares / kDraws, 1, 5 * std::sqrt(2.0 / kDraws));
   EXPECT_NEAR(fourth / kDraws, 3, 5 * std::sqrt(96.0 / kDraws));
@@ -77,7 +77,7 @@ TEST(Permutation, NeighboursLandFarApartOnAverage) {
   for (uint64_t i = 0; i + 1 < kSize; ++i) {
     distance += std::abs(static_cast<double>(permutation(i)) - static_cast<double>(permutation(i + 1)));
   }
-  // Two uniform draws are size/3 apart, with standard deviation size/sqrt(18) each.
+  // Two uniform draws are size/3 apart on average, with standard deviation size/sqrt(18) each.
   EXPECT_NEAR(distance / kSize, kSize / 3.0, 5 * kSize / std::sqrt(18.0 * kSize) * 2);
 }
 

@@ -12,10 +12,10 @@
 namespace athanor {
 namespace {
 
-// A handler reaches nothing but what is global. 0: no signal yet.
+// A handler can only reach globals. 0 means that there was no signal yet.
 std::atomic<int> first_signal{0};
 std::atomic<bool> listening{false};
-std::atomic<const char*> what_follows{""};  // null: nothing is said
+std::atomic<const char*> what_follows{""};  // null: the handler prints nothing
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void say(const char* text) { [[maybe_unused]] const ssize_t put = ::write(STDERR_FILENO, text, std::strlen(text)); }
@@ -26,7 +26,7 @@ void on_signal(int number) {
   int none = 0;
   if (!first_signal.compare_exchange_strong(none, number)) ::_exit(128 + number);
   if (const char* follows = what_follows) {
-    say(number == SIGINT ? "\nSIGINT: " : "SIGTERM: ");  // after "^C"
+    say(number == SIGINT ? "\nSIGINT: " : "SIGTERM: ");  // the new line comes after "^C"
     say(follows);
     say("; once more exits at once\n");
   }
@@ -41,7 +41,7 @@ SignalGuard::SignalGuard(const char* said) {
   what_follows = launched().size == 1 ? said : nullptr;
   struct sigaction action {};
   action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;  // reads and writes in other threads go on as if nothing had come
+  action.sa_flags = SA_RESTART;  // reads and writes in other threads continue
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGTERM, &action, &old_term_);
   ::sigaction(SIGINT, &action, &old_int_);

@@ -1,4 +1,4 @@
-// Each case is a child process: what signals do to a process cannot be shown in the one that watches.
+// Each case is a child process, because a process cannot watch what signals do to itself.
 #include "base/signals.h"
 
 #include <gtest/gtest.h>
@@ -15,11 +15,11 @@ namespace athanor {
 namespace {
 
 struct Ended {
-  int status = 0;       // as waitpid tells it
+  int status = 0;       // as waitpid returns it
   std::string message;  // standard error
 };
 
-// Runs `body` in a child; its answer is the exit code. A child that hangs is ended by SIGALRM.
+// Runs `body` in a child and returns its exit code. SIGALRM ends a child that hangs.
 Ended run_in_child(const std::function<int()>& body) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);

@@ -48,7 +48,7 @@ std::string format_duration(double seconds) {
 
 namespace {
 
-// Levenshtein distance, one row at a time.
+// Computes the Levenshtein distance, one row at a time.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -68,7 +68,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
   const std::string* best = nullptr;
-  size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;  // farther than that is another word, not a slip
+  size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;  // a word that is farther away is another word, not
+                                                                    // a slip
   for (const auto& candidate : candidates) {
     const size_t distance = edit_distance(name, candidate);
     if (distance < best_distance) {
@@ -159,7 +160,7 @@ std::string printable(std::string_view text) {
 }
 
 bool matches_wildcard(std::string_view pattern, std::string_view text) {
-  // Greedy with one point to come back to: the last `*` seen.
+  // The match is greedy with one point to return to: the last `*` seen.
   size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
   while (t < text.size()) {
     if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t]) && pattern[p] != '*') {

@@ -12,8 +12,8 @@
 namespace athanor {
 namespace {
 
-// A wake-up costs 5 µs where a core is idle and awake, 50 µs and more where it has to be woken itself, as in a virtual
-// machine; the time slice that a busy neighbour takes is 3 ms. Measured in docs/performance.md.
+// A wake-up costs 5 µs if a core is idle and awake, and 50 µs or more if the core itself has to be woken, as in a
+// virtual machine. A busy neighbour takes time slices of 3 ms. docs/performance.md has the measurements.
 constexpr double kSpin_us = 200;
 
 void pause_once() {
@@ -26,12 +26,13 @@ void pause_once() {
 #endif
 }
 
-// One turn of a spinning thread: a load and a pause, which takes 10 to 150 cycles on chips of the last ten years.
+// Measures one turn of a spinning thread: a load and a pause, which takes 10 to 150 cycles on chips of the last ten
+// years.
 double measure_pause_us() {
   using Clock = std::chrono::steady_clock;
   constexpr int kRounds = 5, kPauses = 200;
   double best_us = 1e9;
-  for (int round = 0; round < kRounds; ++round) {  // the least: others may run in between
+  for (int round = 0; round < kRounds; ++round) {  // the least of several, as others may run in between
     const auto start = Clock::now();
     for (int i = 0; i < kPauses; ++i) pause_once();
     best_us = std::min(best_us, std::chrono::duration<double, std::micro>(Clock::now() - start).count() / kPauses);
@@ -55,7 +56,7 @@ std::string describe_thread_waits() {
   double turns = 0;
   const char* end = spin + std::strlen(spin);
   if (const auto [rest, error] = std::from_chars(spin, end, turns); error != std::errc{} || rest != end)
-    return "wait as " + said + " says";  // "infinite", or a suffix
+    return "wait as " + said + " says";  // "infinite", or a number with a suffix
   return fmt::format("spin for about {:.2g} ms ({}), then sleep", turns * measure_pause_us() * 1e-3, said);
 }
 

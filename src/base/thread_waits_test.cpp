@@ -9,7 +9,7 @@
 namespace athanor {
 namespace {
 
-// Without the variables that may have been set around the tests.
+// Runs without the variables that may be set around the tests.
 class ThreadWaits : public testing::Test {
  protected:
   void SetUp() override {
@@ -25,7 +25,7 @@ TEST_F(ThreadWaits, ASpinIsBriefWhateverAPauseTakesOnThisChip) {
   set_thread_waits();
   const double count = std::stod(spins());
   EXPECT_GE(count, 1000);     // a pause takes at most some 150 cycles
-  EXPECT_LE(count, 1000000);  // and no less than one
+  EXPECT_LE(count, 1000000);  // and at least one
   EXPECT_TRUE(describe_thread_waits().starts_with("spin for about 0.")) << describe_thread_waits();
 }
 

@@ -1,5 +1,5 @@
-// athanor bench comm: each collective against a memory copy of the same size, taken in turns in one run, and all-to-all
-// against all-gather as dispatches of a sparse layer would use them. Rank 0 prints.
+// athanor bench comm measures each collective against a memory copy of the same size, alternately in one run, and
+// all-to-all against all-gather, as a sparse layer would use them for dispatch. Rank 0 prints.
 
 #include <ATen/ATen.h>
 #include <fmt/core.h>
@@ -28,7 +28,7 @@ using comm::Communicator;
 
 struct Ranks {
   comm::World& world;
-  std::unique_ptr<Communicator> inner, outer;  // of the two-level forms, where asked for
+  std::unique_ptr<Communicator> inner, outer;  // groups of the two-level forms, if they were asked for
 
   Communicator& all() const { return world.all(); }
   bool speaks() const { return world.rank() == 0; }
@@ -46,7 +46,7 @@ std::vector<std::vector<int>> strides_of(int size, int stride) {
   return groups;
 }
 
-// Sums of small integers, which are exact in every type and order.
+// Verifies sums of small integers, which are exact in every type and order.
 void verify(const Ranks& ranks, at::ScalarType dtype) {
   Communicator& all = ranks.all();
   const int64_t n = all.size(), part = 1000;
@@ -77,7 +77,7 @@ void verify(const Ranks& ranks, at::ScalarType dtype) {
   require(w.eq(sum).all().item<bool>(), "two-level all_reduce");
 }
 
-// There and back between ranks 2i and 2i + 1; a call is one way, on average of two.
+// Sends there and back between ranks 2i and 2i + 1. The time of a call is one way, the average of two.
 void ping_pong(Communicator& all, const Tensor& x, int64_t& turn) {
   const int peer = all.rank() ^ 1;
   if (peer >= all.size()) return;
@@ -94,7 +94,7 @@ std::vector<Joint> collectives(const Ranks& ranks, int64_t bytes, at::ScalarType
   const auto turn = std::make_shared<int64_t>(0);
   std::vector<Joint> subjects = {
       {"copy", b, [=] { Tensor(y).copy_(x); }},
-      // The mean, so that what is added up again and again stays what it is.
+      // A mean keeps values that are reduced repeatedly at the same size.
       {"all_reduce", 2 * b * share, [=, &all] { all.all_reduce(x, comm::Reduction::kMean).wait(); }},
       {"reduce_scatter", b * share, [=, &all] { all.reduce_scatter(piece, x, comm::Reduction::kMean).wait(); }},
       {"all_gather", b * share, [=, &all] { all.all_gather(y, piece).wait(); }},
@@ -164,10 +164,10 @@ nlohmann::json measure_collectives(const Ranks& ranks, const BenchCommArguments&
   return list;
 }
 
-// The two ways of a sparse layer's tokens: every token to every rank and the sum of their outputs back, or each to the
-// ranks that own some of its experts, and as many rows back.
+// Two ways to send the tokens of a sparse layer: every token to every rank and the sum of their outputs back, or each
+// token to the ranks that own some of its experts, and as many rows back.
 struct Dispatches {
-  int64_t rows;  // of a rank's tokens that another rank wants, under uniform routing
+  int64_t rows;  // rows of a rank's tokens that another rank needs, under uniform routing
   std::vector<Joint> subjects;
 };
 
@@ -178,7 +178,7 @@ Dispatches dispatches(Communicator& group, int64_t tokens, const BenchCommArgume
   const Tensor mine = at::ones({tokens, given.hidden}, at::kBFloat16),
                all = at::ones({e * tokens, given.hidden}, at::kBFloat16);
   std::vector<int64_t> counts(static_cast<size_t>(e), rows);
-  counts[static_cast<size_t>(group.rank())] = 0;  // what stays is not sent
+  counts[static_cast<size_t>(group.rank())] = 0;  // a rank does not send its own rows
   const Tensor to = at::ones({(e - 1) * rows, given.hidden}, at::kBFloat16), from = at::ones_like(to);
   const auto width = static_cast<double>(2 * given.hidden * (e - 1));
   return {rows,
@@ -259,6 +259,6 @@ ATHANOR_CORE_ENTRY(bench_comm) {
   ATHANOR_CHECK(given.inner == 0 || size % given.inner == 0, "--inner ({}) must divide the number of ranks ({})",
                 given.inner, size);
   ATHANOR_CHECK(!given.paced, "--paced is for benchmarks of one process");
-  ops::install_caching_cpu_allocator();  // as training does: memory between the hops of two levels is found again
+  ops::install_caching_cpu_allocator();  // as in training: memory between the hops of two levels is reused
   return in_world({}, [&](comm::World& world, Whereabouts&) { return bench::run(world, given); });
 }

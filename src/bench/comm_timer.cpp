@@ -31,7 +31,7 @@ std::vector<double> time_jointly(comm::Communicator& all, const std::vector<Join
   constexpr double kRound_s = 0.02, kMost = 1000;
   std::vector<int64_t> calls;
   for (const Joint& subject : subjects) {
-    seconds_of(all, subject, 1);  // finds memory
+    seconds_of(all, subject, 1);  // allocates memory
     const double once_s = slowest(all, seconds_of(all, subject, 1));
     calls.push_back(static_cast<int64_t>(std::clamp(std::ceil(kRound_s / std::max(once_s, 1e-9)), 1.0, kMost)));
   }

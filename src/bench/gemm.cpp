@@ -1,4 +1,5 @@
-// athanor bench gemm: one matrix product for each expert, all in one go, beside the library's products one by one.
+// athanor bench gemm compares one grouped matrix product over all experts with one product of the library for each
+// expert.
 
 #include <fmt/core.h>
 
@@ -15,7 +16,7 @@
 namespace athanor::bench {
 namespace {
 
-/// L experts, M rows of each, K inputs, N outputs.
+/// L experts with M rows each, K inputs, N outputs.
 struct GemmShape {
   int64_t experts, rows, k, n;
   at::ScalarType dtype = at::kBFloat16;
@@ -48,7 +49,7 @@ class Gemms {
     }
   }
 
-  // Some rows of the first and the last expert, and of their weight gradients.
+  // Compares some rows of the first and the last expert, and of their weight gradients.
   std::string verify() {
     dw_LNK_.zero_();
     forward();
@@ -110,7 +111,7 @@ void measure(const GemmShape& shape, const BenchGemmArguments& given, Report& re
   report.say(verified);
 }
 
-// Gate or up projections of the shapes of `athanor bench moe`, at the mean load.
+// Gate or up projections with the shapes of `athanor bench moe`, at the mean load.
 std::vector<GemmShape> shapes_of(const BenchGemmArguments& given) {
   std::vector<GemmShape> shapes = {
       {64, 512, 2048, 1024}, {64, 128, 2048, 1024}, {64, 256, 512, 256}, {128, 32, 512, 256}, {64, 256, 256, 128}};

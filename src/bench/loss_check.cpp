@@ -13,8 +13,8 @@ std::string verify_loss(Decoder& decoder, const ParameterStore& parameters, cons
   const LossParts parts = decoder.take_parts(0);
   const Tensor logits = decoder.logits(tokens_BT).to(at::kDouble);
   const double expected = -at::log_softmax(logits, -1).gather(-1, tokens_BT.unsqueeze(-1)).sum().item<double>();
-  // A token's loss moves by at most twice as much as its logits do, and each side rounds them: 4 roundings. One more
-  // unit for their sums.
+  // A token's loss moves by at most twice as much as its logits do, and each side rounds them, which makes 4 roundings.
+  // One more unit is for their sums.
   const double bound =
       static_cast<double>(tokens_BT.numel()) * 4 * (logits.abs().max().item<double>() + 1) * kernels::kRoundoffBf16;
   ATHANOR_CHECK_AS(Error, std::abs(parts.loss_sum - expected) <= bound,

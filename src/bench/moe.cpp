@@ -1,4 +1,4 @@
-// athanor bench moe: router, experts and combine, forward and backward, as a share of the GEMM peak.
+// athanor bench moe measures router, experts and combine, forward and backward, as a share of the GEMM peak.
 
 #include <fmt/core.h>
 
@@ -14,7 +14,7 @@
 namespace athanor::bench {
 namespace {
 
-// Large experts, few tokens for each, small experts, many of them, tiny ones.
+// The shapes are: large experts with few tokens each, small experts, many small experts, and tiny experts.
 std::vector<MoeShape> default_shapes() {
   return {{4096, 2048, 1024, 64, 8},
           {1024, 2048, 1024, 64, 8},

@@ -11,7 +11,7 @@ namespace athanor::bench {
 namespace {
 
 Tensor normal(at::IntArrayRef shape, double deviation, uint64_t seed, at::ScalarType dtype) {
-  // Drawn in the type itself: the weights of 64 large experts are too many to be held twice.
+  // Draws in the type itself: the weights of 64 large experts are too large to be stored twice.
   return at::empty(shape, dtype).normal_(0, deviation, at::detail::createCPUGenerator(seed));
 }
 
@@ -74,14 +74,14 @@ double MoeBlock::max_over_mean() const {
   return counts.max().item<double>() / counts.mean().item<double>();
 }
 
-// One forward and backward of the experts alone, whose results the checks below look into.
+// One forward and backward of the experts alone; the checks below look at its results.
 struct MoeBlock::Sample {
   Tensor ids_TK, weights_TK, y_TD, dx_TD, dweights_TK;
-  Tensor tokens;   // indices of those that are checked
-  Tensor columns;  // of the intermediate dim, checked in weight gradients
+  Tensor tokens;   // indices of the tokens that are checked
+  Tensor columns;  // indices of the intermediate dim, checked in weight gradients
 };
 
-// What happens to some tokens in one expert, for all or some of the intermediate columns.
+// The pass of some tokens through one expert, for all or some of the intermediate columns.
 namespace {
 
 using namespace ops::testing;
@@ -139,12 +139,12 @@ void MoeBlock::verify_tokens(const Sample& s) const {
     const Tracked dy_R = rows_of(dy, rows);
     const ExpertPass p = pass_expert(rows_of(x, rows), dy_R, w_R1, wg, wu, wd, dtype);
     const Tracked down = stored(product(p.act, wd.t()), dtype);
-    // The weight may be applied before the down projection or after it: rounded in both places here.
+    // The weight may be applied before the down projection or after it, so both places are rounded here.
     const Tracked out = stored(exact(w_R1) * down, dtype);
     const Tracked before = stored(product(p.weighted, wd.t()), dtype);
     add_rows(y, rows, {out.value, out.error + before.error});
     add_rows(dx, rows, stored(stored(product(p.dgate, wg), dtype) + stored(product(p.dup, wu), dtype), dtype));
-    // ⟨act, dact⟩, or ⟨y, dy⟩, which is the same.
+    // ⟨act, dact⟩, or ⟨y, dy⟩, which has the same value.
     const Tracked inner = sum(p.act * p.dact, 1), outer = sum(down * dy_R, 1);
     dweights.value.index_put_({rows, choice}, inner.value);
     dweights.error.index_put_({rows, choice}, inner.error + outer.error);
@@ -179,14 +179,14 @@ void MoeBlock::verify_router() const {
   const auto routing = moe::route(x_TD_, router_ED_, {.k = shape_.topk}, 1);
   const Tracked logits =
       stored(product(exact(x_TD_.index_select(0, tokens)), fp64(router_ED_.value).t()), shape_.dtype);
-  // Softmax moves by at most e^(2·error) − 1 where no logit moves by more than error; its own arithmetic adds some
+  // A softmax moves by at most e^(2·error) − 1 if no logit moves by more than error; its own arithmetic adds some
   // roundings for each expert.
   const Tensor probs = at::softmax(logits.value, -1), error = std::get<0>(logits.error.max(-1, true));
   const Tensor relative = (2 * error).expm1() + ops::error_bound(1.0, at::kFloat, shape_.experts + 8);
   const Tensor ids = routing.expert_ids_TK.index_select(0, tokens), bound = probs * relative;
   const Tracked chosen{probs.gather(1, ids), bound.gather(1, ids)};
   require_within(routing.weights_TK.index_select(0, tokens), chosen, shape_.name() + ", routing weights");
-  // Nothing that was left out may be better than the least of the chosen by more than both may be off.
+  // No expert that was left out may be better than the least of the chosen by more than the errors of both.
   const Tensor least = std::get<0>((chosen.value + chosen.error).min(-1, true));
   const Tensor left_out = (probs - bound).scatter(1, ids, 0.0);
   ATHANOR_CHECK_AS(Error, (left_out <= least).all().item<bool>(),

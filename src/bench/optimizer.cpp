@@ -1,4 +1,4 @@
-// athanor bench optimizer: AdamW against a plain copy, the gradient norm against plain reading.
+// athanor bench optimizer compares AdamW with a plain copy, and the gradient norm with plain reading.
 
 #include <fmt/core.h>
 
@@ -34,7 +34,7 @@ struct Setting {
       : parameters(one_parameter(size), dtype, ParameterStore::Use::kTraining), optimizer(config, parameters) {}
 };
 
-// The update by its formula, with the error that fp32 arithmetic may make.
+// Computes the update by its formula, with the error that fp32 arithmetic may make.
 Tracked expected_after(Tracked weight, const std::vector<Tensor>& grads, const OptimizerConfig& c, double lr) {
   using namespace ops::testing;
   const auto constant = [](double x) { return rounded(exact(x), 2); };
@@ -49,7 +49,7 @@ Tracked expected_after(Tracked weight, const std::vector<Tensor>& grads, const O
     const Tracked root = monotone(v, 1, [](const Tensor& x) { return x.clamp_min(0).sqrt(); });
     const Tracked below = root * reciprocal(constant(std::sqrt(1 - std::pow(beta2, step)))) + constant(c.eps);
     const Tracked move = constant(lr / (1 - std::pow(beta1, step))) * m * reciprocal(below);
-    // A master may be moved by an ulp when it is stored (kernels/master.h): two more roundings.
+    // Storing a master may move it by an ulp (kernels/master.h), which counts as two more roundings.
     weight = rounded(weight * constant(1 - lr * c.weight_decay) - move, 2);
   }
   return weight;

@@ -1,7 +1,8 @@
-// athanor bench overhead: the host time of one layer, forward and backward.
+// athanor bench overhead measures the host time of one layer, forward and backward.
 //
-// Two models are timed, of one layer and of five; a fourth of the difference is a layer's own, without embedding and
-// loss. At hidden 64 the arithmetic is a few microseconds: what is seen is what the program does around it.
+// Two models are timed, one with one layer and one with five. A fourth of the difference is the time of a layer without
+// embedding and loss. At hidden size 64 the arithmetic takes a few microseconds, so the time is that of the program
+// around it.
 
 #include <fmt/core.h>
 
@@ -21,7 +22,7 @@ namespace {
 
 constexpr int64_t kFew = 1, kMany = 5;
 
-// An OLMoE of eight experts, two for each token; bench/peers/overhead.py makes the same.
+// An OLMoE of eight experts, two for each token; bench/peers/overhead.py makes the same model.
 ModelConfig tiny_model(int64_t hidden, int64_t tokens, int64_t layers) {
   ModelConfig model;
   model.family = "olmoe";

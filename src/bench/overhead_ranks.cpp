@@ -1,11 +1,11 @@
 // The framework's host time in a step: what a rank's main thread computes that is not the model's arithmetic.
 //
-// A rank of the layout runs alone, in a world whose collectives have no peers and do nothing (comm/fake), so that
-// nobody is waited for and the processor time of the thread is arithmetic and framework. The step is put together from
-// the pieces of train/train_step.cpp. Arithmetic is the time inside the stages' forward and backward, the gradient's
-// norm and the update; the framework is the rest: cutting the batch, the schedule, messages between stages, the
-// reducer, the sums of losses, the gatherer. What tensor ranks and norms ask of communication stands inside the
-// arithmetic: their calls are counted, and each is charged what a call costs by itself.
+// A rank of the layout runs alone, in a world whose collectives have no peers and do nothing (comm/fake). So it waits
+// for no other rank, and the processor time of the thread is arithmetic and framework. The step is composed of the
+// pieces of train/train_step.cpp. Arithmetic is the time inside the stages' forward and backward, the gradient's norm
+// and the update. The framework is the rest: cutting the batch, the schedule, messages between stages, the reducer, the
+// sums of losses, the gatherer. The collectives of tensor ranks and norms are inside the arithmetic; their calls are
+// counted, and each is charged with the measured time of one call.
 
 #include "bench/overhead_ranks.h"
 
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kWarmUps = 2, kCalls = 1000;
 
-// What this thread has computed; kept from the processor it has not.
+// Processor time of this thread. Time in which it was kept from the processor does not count.
 double thread_s() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -49,7 +49,8 @@ class Clock {
   double began_;
 };
 
-// Nobody sends, so what has come from other stages is memory as it was found: numbers are put there, off the clock.
+// There is no sender, so the input from other stages is uninitialised memory. Numbers are written into it while the
+// clock is stopped.
 class TimedStage : public Stage {
  public:
   TimedStage(Stage& stage, Seconds& seconds) : stage_(stage), seconds_(seconds) { copy_specs(); }
@@ -83,7 +84,7 @@ class TimedStage : public Stage {
   Seconds& seconds_;
 };
 
-// Processor time of the thread that asks for a collective, until it may go on. Two threads are ranks.
+// Processor time of the thread that calls a collective, until the call returns. Two threads are ranks.
 double time_of_asking() {
   std::vector<double> seconds;
   comm::run_ranks(2, [&](comm::World& world) {
@@ -211,7 +212,7 @@ void measure_overhead_of_ranks(const BenchOverheadArguments& given, Report& repo
   const RunConfig config = load_run_config(given.config_file, given.overrides);
   ATHANOR_CHECK(config.data.seq_len > 0,
                 "data.seq_len is 0, which takes it from the data; they are not read here: --set data.seq_len=1024");
-  at::set_num_threads(1);  // others' time would not be counted
+  at::set_num_threads(1);  // the time of other threads would not be counted
   ops::install_caching_cpu_allocator();
   const Layout layout(config, given.ranks);
   report.begin(

@@ -1,5 +1,6 @@
-// athanor bench pipeline: every schedule over ranks that are threads of this process and sleep instead of computing. So
-// the bubble is that of the schedule and of the messages, whatever cores there are; it stands beside its formula.
+// athanor bench pipeline runs every schedule on ranks that are threads of this process and sleep instead of computing.
+// So the bubble is that of the schedule and of the messages, whatever cores there are; it is printed next to its
+// formula.
 
 #include <fmt/core.h>
 
@@ -21,7 +22,7 @@
 namespace athanor::bench {
 namespace {
 
-/// Sleeps, and hands on a tensor of its own.
+/// Sleeps, then returns a new tensor.
 class SleepingStage : public Stage {
  public:
   SleepingStage(int number, int num_stages, double forward_s, int64_t floats)
@@ -49,7 +50,7 @@ class SleepingStage : public Stage {
 
  private:
   static void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
-  /// What comes is what the stage beside has made.
+  /// Checks that the received tensor is the one that the neighbouring stage made.
   void require(const Tensor& received, int side) const {
     const bool right = received.eq(activation_ + side).all().item<bool>();
     ATHANOR_CHECK_AS(Error, right, "wrong, so not timed: a stage got what another one sent");
@@ -61,9 +62,9 @@ class SleepingStage : public Stage {
 };
 
 struct Measured {
-  Timeline timeline;  ///< of the last round
+  Timeline timeline;  ///< timeline of the last round
   std::vector<double> bubbles, seconds;
-  int64_t bytes_sent = 0;  ///< by all ranks in a step
+  int64_t bytes_sent = 0;  ///< bytes that all ranks send in a step
 };
 
 Measured measure(const Schedule& schedule, const BenchPipelineArguments& given) {
@@ -82,7 +83,7 @@ Measured measure(const Schedule& schedule, const BenchPipelineArguments& given) 
     }
     Pipeline pipeline(chunks, world.all());
     pipeline.set_schedule(schedule);
-    pipeline.forward_backward(microbatches);  // messages of a first step find fresh memory
+    pipeline.forward_backward(microbatches);  // the messages of the first step allocate memory
     for (int round = 0; round < given.rounds; ++round) {
       world.all().barrier();
       world.all().reset_traffic();

@@ -28,9 +28,9 @@ class Variant {
     return simple_subject(name(), flops, [this] { run(); });
   }
 
-  // The most that tensors held beyond what they held before.
+  // The largest number of bytes that tensors used beyond those used before.
   double peak_bytes() {
-    run();  // what is taken once and kept is taken here
+    run();  // memory that is taken once and kept is taken here
     const auto before = cpu_memory_in_use();
     ops::reset_peak_cpu_memory();
     run();

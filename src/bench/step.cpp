@@ -1,4 +1,4 @@
-// athanor bench step: a whole training step on random tokens, and where its time goes.
+// athanor bench step measures a whole training step on random tokens, and where its time goes.
 
 #include <fmt/core.h>
 
@@ -64,7 +64,7 @@ double state_bytes(const TrainState& state) {
   return bytes;
 }
 
-// The step's own peak: measured before anything else takes memory.
+// Measures the step's own peak, before anything else takes memory.
 Memory measure_memory(TrainState& state, const Batch& batch) {
   for (int i = 0; i < 2; ++i) train_step(state, batch);
   return {static_cast<double>(peak_resident_bytes()), state_bytes(state)};
@@ -84,7 +84,8 @@ Samples times(Samples samples, double calls) {
   return samples;
 }
 
-// What the parts leave of the step, round by round: copies between parts, routing losses, what meets what in caches.
+// The part of the step that the measured parts do not explain, round by round: copies between parts, routing losses,
+// effects of caches.
 Result rest_of(const Samples& step, const std::vector<Samples>& parts, const nlohmann::json& fields) {
   Result rest{"everything else", fields, step.total, 0, {}};
   for (const Samples& part : parts) {

@@ -43,11 +43,11 @@ struct Shapes {
   double elements() const { return double(N) * double(D); }
 };
 
-// Forward on fresh leaves, then backward from a random gradient, as one part.
+// Forward on fresh leaves, then backward from a random gradient, measured as one part.
 Subject forward_backward(std::string name, double work, std::vector<Tensor> inputs,
                          std::function<std::vector<Tensor>(const std::vector<Tensor>&)> forward) {
   for (Tensor& input : inputs) input.requires_grad_();
-  // Gradients of the outputs, made at the first call, which is not timed.
+  // Gradients of the outputs, which the first call makes; that call is not timed.
   const auto grads = std::make_shared<std::vector<Tensor>>();
   return {std::move(name), {{"", work}}, [=, forward = std::move(forward)](Laps& laps) {
             for (const Tensor& input : inputs) input.mutable_grad() = Tensor();
@@ -180,7 +180,7 @@ StepPart loss_part(const Shapes& s) {
 }
 
 std::vector<StepPart> update_parts(TrainState& state) {
-  constexpr double kNormBytes = 4, kAdamwBytes = 32;  // of a parameter; see bench_optimizer.cpp
+  constexpr double kNormBytes = 4, kAdamwBytes = 32;  // bytes of a parameter; see bench_optimizer.cpp
   const auto count = static_cast<double>(state.parameters.num_elements());
   Subject norm = simple_subject("gradient norm", kNormBytes * count, [&] { gradient_norm(state.parameters.grad()); });
   Subject adamw{"AdamW", {{"", kAdamwBytes * count}}, [&state](Laps& laps) {

@@ -54,7 +54,7 @@ std::vector<double> time_once(const Subject& subject) {
   return laps.seconds();
 }
 
-// Two calls: the first of a shape compiles kernels and finds memory.
+// Makes two calls: the first call of a shape compiles kernels and allocates memory.
 int calls_per_round(const Subject& subject) {
   constexpr double kRound_s = 0.02;
   constexpr double kMost = 10000;
@@ -128,8 +128,8 @@ namespace {
 
 constexpr int64_t kWordBytes = 8, kLineWords = 8;
 
-// Calls f with each cache line of words [begin, end), from four places in turn: more of memory is then on its way to a
-// core than with one, as in an optimizer, which reads several arrays.
+// Calls f with each cache line of words [begin, end), from four positions in turn. More memory is then on its way to a
+// core than with one position, as in an optimizer, which reads several arrays.
 template <class T, class F>
 void for_lines(T* words, int64_t begin, int64_t end, F f) {
   constexpr int64_t kStreams = 4;

@@ -1,4 +1,5 @@
-// athanor config [CONFIG.toml] [--set a.b=c]... [--ranks N]: the resolved configuration, each field with its meaning.
+// athanor config [CONFIG.toml] [--set a.b=c]... [--ranks N] prints the resolved configuration, each field with its
+// meaning.
 
 #include <fmt/core.h>
 

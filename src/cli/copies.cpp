@@ -10,7 +10,7 @@ namespace athanor {
 namespace {
 
 constexpr const char* kJobs[] = {"train", "verify", "bench comm"};
-// These write nothing: copies of them are a nuisance at worst.
+// These commands write nothing: copies of them are a nuisance at worst.
 constexpr const char* kReaders[] = {"config",      "data info",        "data show",
                                     "data verify", "tokenizer encode", "tokenizer decode"};
 

@@ -17,7 +17,7 @@ int call_core(const char* name, const void* arguments) {
   start_processors();
   set_thread_waits();
   ask_for_reproducible_library();
-  // Global, so that exceptions of both sides are of one type.
+  // The symbols are global, so that exceptions of both libraries have the same type.
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!handle) fail<Error>("cannot open {}: {}; build it with `make build`", library.string(), ::dlerror());
   const std::string symbol = std::string("athanor_core_") + name;

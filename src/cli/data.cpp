@@ -1,4 +1,4 @@
-// athanor data: what is in a prepared folder, an instance of it as text, and whether it is whole.
+// athanor data prints the contents of a prepared folder, prints an instance of it as text, and checks that it is whole.
 
 #include <fmt/core.h>
 
@@ -29,12 +29,12 @@ constexpr size_t kShownInputs = 10;
 std::string shown_count(int64_t value) { return format_thousands(static_cast<double>(value)); }
 std::string shown_bytes(uint64_t value) { return format_bytes(static_cast<double>(value)); }
 
-// The token that `id` is written as; special ones as they are.
+// Returns the text of the token `id`; special tokens as they are.
 std::string shown_token(const Tokenizer& tokenizer, uint32_t id) {
   return printable(tokenizer.decode(std::vector<uint32_t>{id}));
 }
 
-// "50256 (<|endoftext|>)"; a SentencePiece model's control token has no text.
+// Returns "50256 (<|endoftext|>)"; a SentencePiece model's control token has no text.
 std::string shown_id(uint32_t id, const std::string& text) {
   return text.empty() ? std::to_string(id) : fmt::format("{} ({})", id, text);
 }

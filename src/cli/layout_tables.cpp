@@ -29,7 +29,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return join(parts);
 }
 
-// Those of more than one rank.
+// Prints the groups of more than one rank.
 std::string group_table(const Layout& layout) {
   std::string text = fmt::format("#\n# {:<20}{:>8}{:>8}  {}\n", "groups", "number", "ranks", "the first");
   for (const auto kind : kGroupKinds) {
@@ -42,7 +42,7 @@ std::string group_table(const Layout& layout) {
   return text;
 }
 
-// What the fullest rank of a data rank holds: stages differ.
+// Returns the elements of the fullest rank of a data rank: stages differ.
 HeldElements most_held(const RunConfig& config, const Layout& layout) {
   HeldElements most;
   for (const int rank : layout.group_of(GroupKind::kModel, 0)) {

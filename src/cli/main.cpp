@@ -1,4 +1,5 @@
-// athanor: the front. It links no libtorch, so that login nodes answer at once; see core.h for what needs tensors.
+// The program athanor. It links no libtorch, so that login nodes answer at once; core.h is the interface to what needs
+// tensors.
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -22,10 +23,10 @@ namespace {
 
 constexpr const char* kVersion = "athanor " ATHANOR_VERSION;
 
-// Before communication all ranks meet the same errors, but for a host that lacks a file; a busy one may be late.
+// Before communication all ranks find the same errors, except on a host that lacks a file. A busy rank may be late.
 constexpr std::chrono::seconds kPatience{6};
 
-// CLI11 would only say that a subcommand is required.
+// CLI11 would only report that a subcommand is required.
 void refuse_unknown_subcommand(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return;
   std::vector<std::string> known;
@@ -35,13 +36,14 @@ void refuse_unknown_subcommand(const CLI::App& app, int argc, char** argv) {
                 argv[1], athanor::did_you_mean(argv[1], known), athanor::join(known));
 }
 
-// Whoever armed faults, or inherits an environment in which somebody did, hears of it.
+// Reports faults that are armed, on purpose or by an inherited environment.
 void announce_armed_faults() {
   const std::string armed = athanor::describe_armed_faults();
   if (!armed.empty() && athanor::launched().rank == 0) fmt::print(stderr, "athanor: {}\n", armed);
 }
 
-// Where standard streams are closed (`>&-`), the next file that is opened would take their place, and get their lines.
+// If standard streams are closed (`>&-`), the next files that are opened would take their descriptors and get their
+// lines.
 void open_standard_streams() {
   for (int descriptor = 0; descriptor <= 2; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) return;  // the lowest free one is taken
@@ -93,9 +95,9 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-// The one catch of what communication has no part in: what went wrong on one line (a line each, where there are
-// several), and its exit code. Where a launcher has started many of us, all have met the same, so that one speaks; what
-// is thrown among communicating ranks is caught with their world still open (core/in_world.h).
+// The one catch for errors outside communication. It prints each error on one line and returns its exit code. If a
+// launcher started many processes, all have found the same error, and one of them prints it. Errors of communicating
+// ranks are caught while their world is still open (core/in_world.h).
 int main(int argc, char** argv) {
   open_standard_streams();
   try {

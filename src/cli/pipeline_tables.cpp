@@ -11,7 +11,7 @@ namespace athanor {
 namespace {
 
 constexpr int kReadableRanks = 16, kReadableActions = 200;
-constexpr int64_t kPlayedActions = 1 << 22;  // of all ranks: a second of playing
+constexpr int64_t kPlayedActions = 1 << 22;  // actions of all ranks: a second of simulation
 
 std::string layers_of(const std::vector<StageLayers>& stages) {
   std::vector<std::string> parts;

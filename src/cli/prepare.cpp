@@ -1,4 +1,4 @@
-// athanor prepare: documents to shuffled training instances.
+// athanor prepare turns documents into shuffled training instances.
 
 #include "prepare/prepare.h"
 
@@ -41,7 +41,7 @@ void print_summary(const PrepareOptions& options, const DataManifest& manifest, 
     }
   }
   fmt::print("  at most {} of memory\n", format_bytes(static_cast<double>(peak_resident_bytes())));
-  if (options.add) {  // whose files may all have been there already
+  if (options.add) {  // the folder may already contain all of the files
     const auto& last = manifest.parts.back();
     fmt::print("  added last: {} files, {} documents, {} tokens\n", last.inputs, count(last.documents),
                count(last.tokens));
@@ -52,7 +52,8 @@ void print_summary(const PrepareOptions& options, const DataManifest& manifest, 
 
 void run(PrepareOptions options) {
   const auto start = std::chrono::steady_clock::now();
-  // Freed memory goes back to the system, and few threads' heaps keep gaps: --memory counts what the process holds.
+  // Freed memory is returned to the system, and few threads' heaps have gaps: --memory counts the memory of the
+  // process.
   ::mallopt(M_MMAP_THRESHOLD, 256 << 10);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 20);
   const SignalGuard signals("stopping, what is done is kept");

@@ -1,4 +1,4 @@
-// athanor smoke: does this build, on this machine, still compute the same bits?
+// athanor smoke checks if this build, on this machine, still computes the same bits.
 
 #include <CLI/CLI.hpp>
 #include <memory>

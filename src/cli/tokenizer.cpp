@@ -1,4 +1,4 @@
-// athanor tokenizer: train one, and look at what one does to text.
+// athanor tokenizer trains a tokenizer, and shows what one does to text.
 
 #include <fmt/format.h>
 
@@ -32,7 +32,7 @@ struct TrainArguments {
   std::vector<std::string> inputs;
 };
 
-// What can be known to fail is found before the documents are read, which may take long.
+// Errors that can be found before the documents are read are found here, since reading may take long.
 std::vector<std::filesystem::path> check(const TrainArguments& arguments) {
   check_bpe_training(arguments.training);
   const auto folder = std::filesystem::absolute(arguments.out).parent_path();
@@ -77,7 +77,7 @@ void add_train(CLI::App& parent) {
   command
       ->add_option("--special-token", arguments->training.special_tokens,
                    "A text that is one token; may be given several times")
-      ->allow_extra_args(false)  // or it would swallow the inputs
+      ->allow_extra_args(false)  // or the option would take the inputs
       ->capture_default_str();
   command->add_option("--min-frequency", arguments->training.min_frequency, "How often a pair must occur to be joined")
       ->transform(without_sign())
@@ -98,7 +98,7 @@ void add_train(CLI::App& parent) {
   command->callback([arguments] { train(*arguments); });
 }
 
-// Calls `work` with each line of standard input; what it throws gets the line's number.
+// Calls `work` with each line of standard input; an exception gets the line's number.
 template <class Work>
 void for_each_input_line(Work&& work) {
   std::string line;
@@ -118,7 +118,7 @@ struct LineArguments {
   bool jsonl = false, add_special_tokens = false, skip_special_tokens = false;
 };
 
-// What the file puts around a text; only a tokenizer.json says so.
+// The tokens that the tokenizer puts around a text; only a tokenizer.json defines them.
 SequenceTemplate special_tokens(const Tokenizer& tokenizer, const LineArguments& arguments) {
   if (!arguments.add_special_tokens) return {};
   ATHANOR_CHECK(tokenizer.file_name() == "tokenizer.json", "--add-special-tokens needs a tokenizer.json, {} is none",
@@ -126,7 +126,7 @@ SequenceTemplate special_tokens(const Tokenizer& tokenizer, const LineArguments&
   return read_sequence_template(tokenizer.file_bytes(), arguments.tokenizer);
 }
 
-// A JSON array, written without building one: a line may be a document of a hundred megabytes.
+// Writes a JSON array directly, without building one: a line may be a document of a hundred megabytes.
 void print_ids(const std::vector<uint32_t>& ids) {
   fmt::memory_buffer line;
   fmt::format_to(std::back_inserter(line), "[{}]\n", fmt::join(ids, ","));

@@ -15,10 +15,10 @@
 namespace athanor {
 namespace {
 
-// Each field's value as text, by its name: "train.stages[1].lr".
+// The value of each field as text, by its name, such as "train.stages[1].lr".
 using Values = std::map<std::string, std::string>;
 
-// As the dump writes it: numbers in the shortest form that reads back as the same bits.
+// Writes a value as the dump writes it: numbers in the shortest form that reads back as the same bits.
 std::string text_of(const toml::node& node) {
   if (const auto* number = node.as_floating_point()) {
     const std::string text = fmt::format("{}", number->get());
@@ -56,7 +56,7 @@ Values values_of(std::string_view toml_text) {
   return values;
 }
 
-// As somebody who wrote nothing would have it. Fields of lists of tables have no such value.
+// Returns the value that a field has if the user wrote none. Fields of lists of tables have no such value.
 std::string shown(const Values& values, const std::string& name, const Values& defaults) {
   if (const auto found = values.find(name); found != values.end()) return found->second;
   const auto found = defaults.find(name);
@@ -73,7 +73,7 @@ std::vector<std::string> describe_config_changes(std::string_view before, const 
   } catch (const toml::parse_error& error) {
     return {fmt::format("the configuration before cannot be read ({})", std::string(error.description()))};
   }
-  std::vector<std::string> names = run_config_keys();  // those of lists of tables come behind
+  std::vector<std::string> names = run_config_keys();  // fields of lists of tables come last
   for (const Values* values : {static_cast<const Values*>(&was), &is}) {
     for (const auto& [name, value] : *values) {
       const bool of_a_list = name.find("].") != std::string::npos;

@@ -48,7 +48,7 @@ void check_products(const std::string& where, const RunConfig& config, Findings&
       where, train.steps, train.global_batch_size, seq_len, all, kMaxRunTokens);
 }
 
-// What must hold in each stage; `where` begins its messages.
+// Checks the conditions of each training phase; `where` begins its messages.
 void check_stage(const std::string& where, const RunConfig& config, Findings& found) {
   const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism, topology] = config;
   found.require(train.global_batch_size % train.micro_batch_size == 0,
@@ -67,7 +67,8 @@ void check_stage(const std::string& where, const RunConfig& config, Findings& fo
   for (const auto& line : find_balance_contradictions(config)) found.require(false, "{}{}", where, line);
 }
 
-// A model-only checkpoint is a folder of `transformers`; what has no place there must not be found out at step 1,000.
+// A model-only checkpoint is a folder of `transformers`; a model that such a folder cannot express must be refused
+// before step 1, not at step 1,000.
 void check_exportable(const RunConfig& config, Findings& found) {
   if (config.checkpoint.model_interval == 0) return;
   auto beyond = beyond_family(config.model);

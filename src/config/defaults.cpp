@@ -14,7 +14,7 @@ int64_t largest_divisor(int64_t number, int64_t most) {
   return std::max<int64_t>(1, divisor);
 }
 
-double a_tenth(double lr) { return lr / 10 >= FLT_MIN ? lr / 10 : 0; }  // what fp32 holds
+double a_tenth(double lr) { return lr / 10 >= FLT_MIN ? lr / 10 : 0; }  // the range of fp32
 
 }  // namespace
 

@@ -113,7 +113,7 @@ class Dumper : public Fields {
 
   bool with_help_;
   std::vector<std::string> path_;
-  std::vector<std::pair<std::string, std::string>> lists_;  // key and help of those around
+  std::vector<std::pair<std::string, std::string>> lists_;  // key and help of the fields around it
   std::string comment_;                                     // before each line of an example
 };
 
@@ -121,7 +121,7 @@ class Dumper : public Fields {
 
 std::string dump_run_config(const RunConfig& config, bool with_help) {
   Dumper dumper(with_help);
-  RunConfig copy = config;  // describe() hands out references, since readers write through them
+  RunConfig copy = config;  // describe() takes references that are not const, since readers write through them
   copy.describe(dumper);
   return dumper.text;
 }

@@ -11,7 +11,7 @@
 namespace athanor {
 namespace {
 
-/// Sizes in the order of a table in a paper; kv_heads 0: one for each head.
+/// The sizes are in the order of a table in a paper; kv_heads 0 means one for each head.
 ModelConfig defaults(int64_t vocabulary, int64_t hidden, int64_t layers, int64_t heads, int64_t kv_heads,
                      int64_t intermediate, int64_t positions, double eps) {
   ModelConfig m;
@@ -121,7 +121,7 @@ const Family& family_of(const ModelConfig& model) {
 }
 
 std::vector<std::string> beyond_family(const ModelConfig& m) {
-  // No family of ours has any of these there.
+  // None of the families has any of these values.
   std::vector<std::string> keys;
   if (m.num_shared_experts > 0) keys.push_back(fmt::format("model.num_shared_experts ({})", m.num_shared_experts));
   if (m.router_score != "softmax") keys.push_back(fmt::format("model.router_score ({})", m.router_score));
@@ -142,7 +142,7 @@ bool ModelConfig::is_sparse_layer(int64_t layer) const {
 
 int64_t ModelConfig::num_sparse_layers() const {
   if (!is_moe()) return 0;
-  // Counted without walking the layers: a damaged file may claim any number of them.
+  // The count does not walk the layers: a damaged file may claim any number of them.
   int64_t count = num_hidden_layers / decoder_sparse_step;
   for (const int64_t layer : std::set<int64_t>(mlp_only_layers.begin(), mlp_only_layers.end())) {
     if (layer >= 0 && layer < num_hidden_layers && (layer + 1) % decoder_sparse_step == 0) --count;

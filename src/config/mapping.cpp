@@ -19,7 +19,7 @@ std::vector<std::string> axes_of(const NameOrNames& mapping) {
     return *name == "data_inner" ? kDataInner : axis_names();
   }
   auto axes = std::get<std::vector<std::string>>(mapping);
-  // Of one rank, it may stand anywhere.
+  // An axis of one rank may have any position.
   if (std::ranges::find(axes, "context") == axes.end()) axes.emplace_back("context");
   return axes;
 }

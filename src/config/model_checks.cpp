@@ -1,4 +1,4 @@
-// What a model's fields must be together, from its family's row.
+// Checks conditions between a model's fields, with the row of its family.
 
 #include <algorithm>
 
@@ -38,7 +38,7 @@ void check_heads(const Family& family, const ModelConfig& m, Findings& found) {
                 m.num_attention_heads);
 }
 
-// "olmoe, qwen3_moe": those whose row says so.
+// Returns the families whose row has the property, such as "olmoe, qwen3_moe".
 std::string families_that(bool Family::*have) {
   std::vector<std::string> names;
   for (const auto& family : families()) {
@@ -115,7 +115,7 @@ void check_rope_scaling(const ModelConfig& m, Findings& found) {
                 m.rope_theta);
 }
 
-// From above, in double: the exact count (arch/inventory.h) is in 64 bits.
+// Bounds the size from above, in double; the exact count (arch/inventory.h) is in 64 bits.
 void check_size(const ModelConfig& m, Findings& found) {
   const auto hidden = static_cast<double>(m.hidden_size), heads = static_cast<double>(m.num_attention_heads),
              head_dim = m.attention_head_dim > 0 ? static_cast<double>(m.attention_head_dim) : hidden / heads;
@@ -138,7 +138,7 @@ void check_size(const ModelConfig& m, Findings& found) {
 
 std::vector<std::string> find_contradictions(const ModelConfig& model) {
   FieldFaults fields("model.");
-  ModelConfig copy = model;  // describe() hands out references, since readers write through them
+  ModelConfig copy = model;  // describe() takes references that are not const, since readers write through them
   copy.describe(fields);
   if (auto lines = fields.take(); !lines.empty()) return lines;
   Findings found;

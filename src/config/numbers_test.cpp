@@ -1,4 +1,5 @@
-// Every number of the configuration, with the worst values of its type: refused by its name, or of use as it is.
+// Sets every number of the configuration to the worst values of its type: each is refused by its name, or can be used
+// as it is.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +14,7 @@
 namespace athanor {
 namespace {
 
-// Names and kinds of all fields that hold numbers.
+// Collects names and kinds of all fields that are numbers.
 class Numbers : public Fields {
  public:
   std::vector<std::string> integers, reals, lists;
@@ -63,10 +64,10 @@ std::string refusal_of(const std::string& key, const std::string& value) {
   return error_of(kBase, {key + "=" + value});
 }
 
-// Of what is never cast, multiplied or allocated by: steps at which something happens, and seeds.
+// These are never cast, multiplied or used as sizes of memory: steps at which something happens, and seeds.
 const std::set<std::string> kAnyCount = {"train.seed", "train.validation_interval", "checkpoint.interval",
                                          "checkpoint.model_interval", "metrics.timeline_step"};
-// Used in double alone, where large ones saturate.
+// These are only used in double, where large ones saturate.
 const std::set<std::string> kAnyReal = {"moe.capacity_factor"};
 
 TEST(Numbers, AnIntegerBeyondItsUseIsRefusedByName) {
@@ -91,7 +92,7 @@ TEST(Numbers, AnIntegerBeyondItsUseIsRefusedByName) {
 TEST(Numbers, ARealNumberThatItsTypeCannotHoldIsRefusedByName) {
   for (const auto& key : all_numbers().reals) {
     for (const char* value : {"nan", "-nan", "inf", "-inf", "-5.0", "-1e-60"}) {
-      if (key == "moe.router_noise" && value == std::string_view("inf")) continue;  // noise alone chooses
+      if (key == "moe.router_noise" && value == std::string_view("inf")) continue;  // then only the noise chooses
       EXPECT_NE(refusal_of(key, value).find(key), std::string::npos) << key << " = " << value;
     }
     if (kAnyReal.contains(key)) continue;

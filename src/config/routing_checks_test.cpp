@@ -1,4 +1,4 @@
-// What configurations of routing are refused, and with which words.
+// Shows which configurations of routing are refused, and with which words.
 
 #include <gtest/gtest.h>
 
@@ -38,18 +38,20 @@ TEST(RoutingChecks, SwipeIsRefusedWhereExpertsCannotHaveEqualShares) {
                  "6 experts cannot have equal shares of the 16 choices of a group (moe.balance_group 1");
   expect_refused({"moe.balance=swipe", "moe.balance_group=2"}, "of the 32 choices of a group (moe.balance_group 2");
   EXPECT_EQ(error_of(kSparse, {"moe.balance=swipe", "data.seq_len=9"}), "");
-  EXPECT_EQ(error_of(kSparse, {"moe.balance=swipe", "data.seq_len=0"}), "");  // known when the data are opened
+  // seq_len is known when the data are opened
+  EXPECT_EQ(error_of(kSparse, {"moe.balance=swipe", "data.seq_len=0"}), "");
 }
 
 TEST(RoutingChecks, ABalanceGroupIsAPartOfAMicrobatchOrSeveral) {
   expect_refused({"moe.balance=capacity", "moe.balance_group=3"},
                  "moe.balance_group (3) must divide train.micro_batch_size (4)");
   EXPECT_EQ(error_of(kSparse, {"moe.balance=capacity", "moe.balance_group=4"}), "");
-  EXPECT_EQ(error_of(kSparse, {"moe.balance=capacity", "moe.balance_group=8"}), "");  // of two data ranks
+  // the size of a group of two data ranks
+  EXPECT_EQ(error_of(kSparse, {"moe.balance=capacity", "moe.balance_group=8"}), "");
   expect_refused({"moe.balance=capacity", "moe.balance_group=6"}, "or be a multiple of it, which spans data ranks");
   expect_refused({"moe.balance=capacity", "moe.balance_group=8", "moe.aux_scope=transformers"},
                  "pools over a microbatch, and moe.balance_group (8) is more than train.micro_batch_size (4)");
-  EXPECT_EQ(error_of(kSparse, {"moe.balance_group=3"}), "");  // where nothing is balanced it is no group of anything
+  EXPECT_EQ(error_of(kSparse, {"moe.balance_group=3"}), "");  // without balancing the field has no effect
 }
 
 TEST(RoutingChecks, ValuesOutOfRangeAreRefused) {

@@ -1,4 +1,5 @@
-// Any bytes as TOML: a configuration or a ConfigError, nothing else; and what was read survives a dump.
+// Reads any bytes as TOML: the result is a configuration or a ConfigError, nothing else, and what was read survives a
+// dump.
 
 #include <cstdint>
 #include <cstdlib>

@@ -38,7 +38,7 @@ std::string shown(const toml::node& node) {
   return value;
 }
 
-// Walks the declared fields beside the parsed table; what is left over in a table is unknown.
+// Walks the declared fields and the parsed table in parallel; a key that is left over in a table is unknown.
 class TomlReader : public Fields {
  public:
   TomlReader(const toml::table& root, std::vector<std::string>& errors) : errors_(errors) {
@@ -71,7 +71,7 @@ class TomlReader : public Fields {
     read(key, value, check);
   }
 
-  /// To be called when every field has been visited.
+  /// Must be called when every field has been visited.
   void report_unknown_keys() {
     const Level& level = levels_.back();
     if (!level.table) return;
@@ -200,8 +200,8 @@ class TomlReader : public Fields {
   std::vector<List> lists_;
 };
 
-// "a.b=c" → the table {a: {b: c}}. What is no TOML value by itself is taken as a string, so that quotes may be left
-// out.
+// Parses "a.b=c" to the table {a: {b: c}}. A value that is not TOML by itself is taken as a string, so that quotes may
+// be left out.
 toml::table parse_override(const std::string& text) {
   const auto equals = text.find('=');
   ATHANOR_CHECK(equals != std::string::npos && equals > 0, "--set {}: expected table.key=value", text);
@@ -245,9 +245,9 @@ toml::table parse_toml(std::string_view text, const std::string& name) {
 
 namespace {
 
-// A configuration that says nothing of its model has the one that `athanor config` prints: the default family has
-// experts, and how many they are is the one thing that it cannot leave to a default (dense families have none). These
-// are those of recipes/olmoe-tiny.toml.
+// A configuration without a model gets the one that `athanor config` prints. The default family has experts, and their
+// number is the one field that cannot be left to a default (dense families have none). The values are those of
+// recipes/olmoe-tiny.toml.
 void choose_default_experts(const toml::table& root, ModelConfig& model) {
   const auto written = [&](const char* key) { return static_cast<bool>(root.at_path(std::string("model.") + key)); };
   if (written("from") || written("family") || written("num_experts")) return;
@@ -290,7 +290,7 @@ RunConfig parse_run_config(std::string_view text, const std::string& name, const
     if (more) std::ranges::move(more(config), std::back_inserter(lines));
     for (const auto& line : lines) {
       const std::string error = name + ": " + line;
-      if (std::ranges::find(errors, error) == errors.end()) errors.push_back(error);  // both may look at the same
+      if (std::ranges::find(errors, error) == errors.end()) errors.push_back(error);  // both may find the same error
     }
   }
   if (!errors.empty()) throw ConfigError(join(errors, "\n"));

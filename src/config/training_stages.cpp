@@ -10,8 +10,8 @@ std::vector<SourceConfig> mix_of(const std::string& path, const std::vector<Sour
   return {{.path = path, .weight = 1, .name = "", .max_epochs = 0}};
 }
 
-// The run's configuration with what the stage sets. A decay or a warm-up belongs to the stage that it is in, so later
-// stages do not warm up again unless they say so.
+// Returns the run's configuration with the values that the training phase sets. A decay or a warm-up belongs to its
+// phase, so later phases do not warm up again unless they set a warm-up.
 RunConfig config_of(const RunConfig& run, const StageConfig& stage, bool first) {
   RunConfig c = run;
   c.train.stages.clear();
@@ -27,7 +27,7 @@ RunConfig config_of(const RunConfig& run, const StageConfig& stage, bool first) 
   const bool own_data = !stage.path.empty() || !stage.sources.empty();
   c.data.sources = own_data ? mix_of(stage.path, stage.sources) : mix_of(run.data.path, run.data.sources);
   c.data.path.clear();
-  // Instances of another length are other data: a stage with data of its own takes theirs.
+  // Instances of another length are other data, so a phase with its own data takes their length.
   if (stage.seq_len > 0 || own_data) c.data.seq_len = stage.seq_len;
   return c;
 }

@@ -7,7 +7,7 @@
 namespace athanor {
 namespace {
 
-// What all ranks meet together they meet within a second, as they compute in step.
+// Errors that all ranks find together reach all of them within a second, as the ranks compute in step.
 constexpr std::chrono::milliseconds kPatience{1500};
 
 }  // namespace
@@ -22,7 +22,7 @@ int in_world(const comm::WorldOptions& options, const std::function<int(comm::Wo
     const Failure failure = describe_failure(std::current_exception(), whereabouts.in_run());
     leave_last_words(whereabouts, world->rank(), world->host(), failure);
     const bool alone = world->size() == 1 || me.size == 1;
-    if (!alone) let_rank_0_speak(me, kPatience);  // what all have met is said once
+    if (!alone) let_rank_0_speak(me, kPatience);  // an error that all ranks found is printed once
     log::error("{}", failure_line(failure, me, world->host(), whereabouts.step));
     if (!alone) world->abort(failure.exit_code);
     if (me.size > 1) end_job(me, failure.exit_code);

@@ -3,7 +3,7 @@
 #include "checkpoint/model_source.h"
 #include "cli/core.h"
 
-// These need no libtorch yet, but they will: a checkpoint of many ranks is gathered by communicators.
+// These commands need no libtorch yet, but they will: communicators will gather a checkpoint of many ranks.
 
 ATHANOR_CORE_ENTRY(export) {
   using namespace athanor;

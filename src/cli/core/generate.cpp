@@ -13,10 +13,10 @@ namespace {
 
 struct Continuation {
   std::vector<uint32_t> prompt_ids, new_ids;
-  bool ended = false;  // by an end-of-document token
+  bool ended = false;  // ended by an end-of-document token
 };
 
-// Checked before anything is shown.
+// The prompt is checked before anything is printed.
 std::vector<uint32_t> encode_prompt(const LoadedModel& model, const std::string& prompt,
                                     const GenerateArguments& given) {
   auto ids = model.tokenizer.encode(prompt);

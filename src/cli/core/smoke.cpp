@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In an installation golden files lie under share/, in a checkout under tests/.
+// Golden files are under share/ in an installation, and under tests/ in a checkout.
 fs::path default_golden_dir() {
   const fs::path program = fs::read_symlink("/proc/self/exe").parent_path();
   const fs::path installed = program / "../share/athanor/golden";

@@ -14,7 +14,7 @@ namespace {
 
 using namespace athanor;
 
-// The small run in one type, and the layout that resumes it, if one was asked for.
+// Runs the small run in one type, and the layout that resumes it, if one was asked for.
 TypedRun typed_run(const RunConfig& config, int ranks, const VerifyArguments& given, const std::string& dtype) {
   TypedRun run{make_small_run(config, ranks, {given.steps, dtype, given.keep_size, given.keep_depth}), {}};
   if (given.then.empty()) return run;
@@ -23,7 +23,7 @@ TypedRun typed_run(const RunConfig& config, int ranks, const VerifyArguments& gi
   return run;
 }
 
-// "auto" is one type in a run, which its first rank chooses; what is verified here must be that type on all.
+// "auto" is one type in a run, chosen by its first rank; `verify` must use that type on all ranks.
 void refuse_differing_types(const RunConfig& config, comm::World& world) {
   const std::string first = text_of_first(world.all(), config.train.dtype);
   ATHANOR_CHECK(first == config.train.dtype,
@@ -42,7 +42,7 @@ ATHANOR_CORE_ENTRY(verify) {
     run_reference(given.as_reference, given.of_ranks, given.draw, static_cast<uint64_t>(given.draws), reference);
     return 0;
   }
-  // What does not fit is told before anybody communicates.
+  // Contradictions are reported before any communication.
   const int ranks = launched().size;
   const RunConfig config = load_run_config(given.config_file, given.overrides,
                                            [&](const RunConfig& read) { return find_layout_faults(read, ranks); });
