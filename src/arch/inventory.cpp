@@ -22,7 +22,7 @@ void add_attention(const ModelConfig& m, int64_t layer, const std::string& prefi
   }
 }
 
-// One SwiGLU of width f.
+// Adds one SwiGLU of width f.
 void add_dense(int64_t d, int64_t f, int64_t layer, const std::string& prefix, std::vector<ParameterSpec>& out) {
   out.push_back({prefix + "gate_proj.weight", {f, d}, Role::kGate, layer, {.tensor = 0}});
   out.push_back({prefix + "up_proj.weight", {f, d}, Role::kUp, layer, {.tensor = 0}});

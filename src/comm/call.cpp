@@ -104,8 +104,9 @@ CallRecord unpacked(std::span<const int64_t> words) {
 constexpr size_t kRowSums = 6;
 using RowSums = std::array<uint64_t, kRowSums>;
 
-/// `rows` from one rank to another: their number, and its products with both ranks and their squares, by which a rank
-/// that is wrong is found (as errors are in a code), and with a hash, by which no other mistake is missed.
+/// Returns the record of `rows` sent from one rank to another: their number, its products with both ranks and with
+/// their squares, by which a wrong rank is found (as errors are in a code), and a product with a hash, by which every
+/// other mistake is found.
 RowSums row_sums(int64_t rows, int from, int to) {
   const auto count = static_cast<uint64_t>(rows), f = static_cast<uint64_t>(from), t = static_cast<uint64_t>(to);
   uint64_t hash = (f << 32 | t) * 0x9E3779B97F4A7C15u;
@@ -113,8 +114,8 @@ RowSums row_sums(int64_t rows, int from, int to) {
   return {count, count * f, count * f * f, count * t, count * t * t, count * (hash ^ (hash >> 29))};
 }
 
-/// The one number that all of a difference belongs to, by its products with the number and its square; −1: there is
-/// none.
+/// Returns the one rank that a whole difference belongs to, from its products with the rank and the rank's square; −1
+/// if there is none.
 int number_of_all(uint64_t difference, uint64_t times, uint64_t times_square, int size) {
   if (difference == 0) return -1;
   const int64_t number = static_cast<int64_t>(times) / static_cast<int64_t>(difference);

@@ -14,7 +14,7 @@ namespace athanor::comm {
 
 namespace {
 
-/// "rank 3 (host b)": members as users know them, by their rank in the world.
+/// Returns names of members as users know them, by their rank in the world: "rank 3 (host b)".
 std::vector<std::string> names_of_members(const GroupOptions& options) {
   std::vector<std::string> names;
   for (size_t i = 0; i < options.world_ranks.size(); ++i) {
@@ -25,7 +25,7 @@ std::vector<std::string> names_of_members(const GroupOptions& options) {
   return names;
 }
 
-/// Text of the backend, in which "rank {3}" is the member of that index.
+/// Replaces each "rank {3}" in a text of the backend by the name of the member with that index.
 std::string with_names(std::string text, const std::vector<std::string>& names) {
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string mark = fmt::format("rank {{{}}}", i);
@@ -36,7 +36,7 @@ std::string with_names(std::string text, const std::vector<std::string>& names) 
   return text;
 }
 
-/// "rank 0 (a), which rank 1 (a) waits for in group expert, rank 5 (b), which does not answer"
+/// Returns "rank 0 (a), which rank 1 (a) waits for in group expert, rank 5 (b), which does not answer".
 std::string named(const std::vector<Late>& late, const HostWork& work) {
   constexpr size_t kShown = 16;
   std::string text;
@@ -66,14 +66,14 @@ struct Pending::State {
 
   std::string group;
   CallRecord record;
-  std::shared_ptr<const std::vector<std::string>> names;  ///< of the members
+  std::shared_ptr<const std::vector<std::string>> names;  ///< names of the members
   std::chrono::milliseconds timeout;
   std::shared_ptr<Traffic> traffic;
   Work work;
-  Work check;             ///< of the records, in check mode
-  Tensor records;         ///< of all members, once `check` is over
-  std::string disagrees;  ///< what they say
-  int64_t in_flight = 0;  ///< of Traffic::in_flight, these are its own
+  Work check;             ///< the collective of the records, in check mode
+  Tensor records;         ///< records of all members, once `check` is complete
+  std::string disagrees;  ///< how the records disagree
+  int64_t in_flight = 0;  ///< this call's part of Traffic::in_flight
 
   State() = default;
   State(const State&) = delete;
@@ -149,7 +149,7 @@ void Pending::wait() {
 
 struct Communicator::Call {
   CallRecord record;
-  Tensor out, in;  ///< both the same where there is but one
+  Tensor out, in;  ///< both are the same tensor if there is only one
   std::vector<int64_t> out_rows = {}, in_rows = {};
 };
 

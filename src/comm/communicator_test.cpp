@@ -1,4 +1,4 @@
-// Every collective, over ranks that are threads, against what its header says.
+// Every collective, over ranks that are threads, is compared with the contract in its header.
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kSizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12};
 const at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kLong};
-// Of one part; for small and large all-reduces, and none at all.
+// Elements of one part: for small and large all-reduces, and none at all.
 constexpr int64_t kCounts[] = {0, 1, 257, 5001};
 
 std::string label(const char* what, int n, int64_t count, at::ScalarType type) {
@@ -127,7 +127,7 @@ TEST(Communicator, AllToAllIsATransposition) {
   }
 }
 
-/// Rows from one rank to another: none for many pairs.
+/// Returns the rows from one rank to another: none for many pairs.
 int64_t rows_between(int from, int to, int salt) {
   const int draw = (from * 7 + to * 13 + salt * 5) % 11;
   return draw < 5 ? 0 : draw * draw;
@@ -221,7 +221,7 @@ TEST(Communicator, GroupsThatOverlapDoNotWaitForOneAnotherNorMix) {
                   Pending pending;
                   Tensor x, expected;
                 };
-                // Each rank starts those of one group in the same order, but the groups in an order of its own.
+                // Each rank starts the calls of one group in the same order, but takes the groups in a different order.
                 std::vector<int> order;
                 for (int g = 0; g < 3; ++g) order.insert(order.end(), 12, g);
                 std::mt19937 random(static_cast<unsigned>(seed * 10 + me));
@@ -253,12 +253,12 @@ TEST(Communicator, GroupsThatOverlapDoNotWaitForOneAnotherNorMix) {
 TEST(Communicator, GoesOnWhileTheCallerComputes) {
   run_ranks(4, [](World& world) {
     const auto begin = std::chrono::steady_clock::now();
-    // Four messages follow on one another in each. A thread that only looked whether the roll is called would need 12
-    // s.
+    // Each turn has four messages, one after the other. A thread that only looks at intervals if the roll is called
+    // would need 12 s.
     for (int turn = 0; turn < 30; ++turn) {
       const Tensor x = at::ones({100});
       const Pending pending = world.all().all_reduce(x);
-      while (!pending.done()) {  // nobody waits
+      while (!pending.done()) {  // without a wait
         require(std::chrono::steady_clock::now() - begin < std::chrono::seconds(6), "it does not go on by itself");
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }

@@ -35,7 +35,7 @@ c10::intrusive_ptr<c10d::Store> open_store(World& world, std::chrono::millisecon
   const std::string address = one_host ? "localhost" : hosts[0];
   c10d::TCPStoreOptions options;
   options.isServer = world.rank() == 0;
-  options.port = 0;             // any that is free
+  options.port = 0;             // any free port
   options.waitWorkers = false;  // they cannot come before they know the port
   options.timeout = timeout;
   const Tensor port = at::zeros({1}, at::kLong);
@@ -59,7 +59,8 @@ c10::intrusive_ptr<c10d::Store> open_store(World& world, std::chrono::millisecon
 
 DeviceGroups::DeviceGroups(World& world, c10::Device device) : device_(device) {
   if (world.size() == 1) return;
-  if (!have_device_backend(device.type())) open_backend({nullptr, 0, 1, {}, device});  // which says what is missing
+  // its error names what is missing
+  if (!have_device_backend(device.type())) open_backend({nullptr, 0, 1, {}, device});
   store_ = open_store(world, world.all().options().timeout);
 }
 
@@ -69,7 +70,7 @@ std::unique_ptr<Communicator> DeviceGroups::make_group(const Communicator& host_
   const GroupOptions& options = host_group.options();
   c10::intrusive_ptr<c10d::Backend> backend;
   if (host_group.size() > 1) {
-    // Groups of one partition share a number, so that their first member tells them apart.
+    // Groups of one partition share a number; their first member distinguishes them.
     const std::string prefix = fmt::format("{}.{}.{}/", num_groups_, options.name, options.world_ranks[0]);
     auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, store_);
     backend = open_backend({std::move(store), host_group.rank(), host_group.size(), options.timeout, device_});

@@ -1,4 +1,4 @@
-// What is said when ranks do not do the same: in check mode, without it, and when one does not come at all.
+// What is reported when ranks do not do the same: in check mode, without it, and when a rank does not come at all.
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// What each rank's CommError says; "" for a rank without one.
+/// Returns each rank's CommError; "" for a rank without one.
 std::vector<std::string> messages_of(int n, const WorldOptions& options, const std::function<void(World&)>& rank,
                                      const ThreadNetwork& network = {}) {
   std::vector<std::string> messages(static_cast<size_t>(n));
@@ -29,7 +29,7 @@ std::vector<std::string> messages_of(int n, const WorldOptions& options, const s
         } catch (const CommError& error) {
           messages[static_cast<size_t>(world.rank())] = error.what();
         }
-        // Whoever leaves takes its messages along.
+        // A rank that leaves takes its messages with it.
         ++num_over;
         while (num_over < n) std::this_thread::sleep_for(milliseconds(1));
       },
@@ -72,8 +72,8 @@ TEST(GroupFaults, ADifferentSizeTypeRootOrReductionIsNamed) {
   }
 }
 
-/// What all ranks of a checked uneven all-to-all say: 2 rows from each to each, but for what `change` makes of what a
-/// rank expects.
+/// Returns the messages of all ranks of a checked uneven all-to-all. Each rank expects 2 rows from each; `change`
+/// changes what a rank expects.
 std::vector<std::string> messages_of_rows(int n, const std::function<void(int, std::vector<int64_t>&)>& change) {
   return messages_of(n, kCheck, [&](World& world) {
     const std::vector<int64_t> in_rows(static_cast<size_t>(n), 2);
@@ -106,7 +106,7 @@ TEST(GroupFaults, CheckModeLetsRightCallsThrough) {
   for (const std::string& message : messages_of(4, kCheck, [](World& world) {
          const auto pairs = world.make_group({{0, 1}, {2, 3}}, "pairs");
          const Tensor x = at::ones({16}), y = at::ones({16});
-         // In another order on other ranks: groups do not wait for one another, checked or not.
+         // The order differs between ranks: groups do not wait for each other, checked or not.
          Pending first, second;
          if (world.rank() % 2 == 0) {
            first = world.all().all_reduce(x);
@@ -143,7 +143,7 @@ TEST(GroupFaults, ATimeoutNamesWhoHasNotComeWhateverTheCollective) {
       [](Communicator& all) { all.broadcast(at::ones({4}), 3).wait(); },
       [](Communicator& all) { all.all_gather(at::ones({6 * 4}), at::ones({4})).wait(); }};
   for (size_t i = 0; i < 5; ++i) {
-    // Rank 3 is alive, but elsewhere.
+    // Rank 3 is alive, but is in another collective.
     const auto messages = messages_of(6, {.timeout = milliseconds(300)}, [&](World& world) {
       if (world.rank() != 3) collectives[i](world.all());
     });
@@ -160,7 +160,7 @@ TEST(GroupFaults, ATimeoutNamesWhoHasNotComeWhateverTheCollective) {
 }
 
 TEST(GroupFaults, ARankThatIsGoneDoesNotAnswer) {
-  // Nothing of rank 1 arrives any more, as if its host were frozen.
+  // No message of rank 1 arrives any more, as if its host were frozen.
   std::atomic<int> num_there = 0;
   const auto messages =
       messages_of(3, {.timeout = milliseconds(300)},

@@ -57,8 +57,8 @@ std::vector<int64_t> rows_to_begins(const std::vector<int64_t>& rows, int64_t ro
   return begins;
 }
 
-/// Part p of `in` to p, part p of `out` from p; `begins` in bytes. The own part is copied where it is not there
-/// already.
+/// Sends part p of `in` to rank p and receives part p of `out` from rank p; `begins` is in bytes. The rank's own part
+/// is copied unless it is in place already.
 std::unique_ptr<Phase> exchange_parts(int me, char* in, const std::vector<int64_t>& in_begins, char* out,
                                       const std::vector<int64_t>& out_begins) {
   const int size = static_cast<int>(in_begins.size()) - 1;
@@ -77,7 +77,7 @@ std::unique_ptr<Phase> exchange_parts(int me, char* in, const std::vector<int64_
   });
 }
 
-/// Each member's part of `x` to all others; `begins` in bytes.
+/// Sends each member's part of `x` to all others; `begins` is in bytes.
 std::unique_ptr<Phase> gather_parts(int me, char* own, char* out, const std::vector<int64_t>& begins) {
   const int size = static_cast<int>(begins.size()) - 1;
   const auto begin = [&](int p) { return begins[static_cast<size_t>(p)]; };
@@ -94,7 +94,7 @@ std::unique_ptr<Phase> gather_parts(int me, char* own, char* out, const std::vec
   });
 }
 
-/// Where the parts of a tensor that is cut among all members begin, in units of `unit`.
+/// Returns where the parts of a tensor that is divided among all members begin, in units of `unit`.
 std::vector<int64_t> cut_parts(int64_t count, int size, int64_t unit) {
   std::vector<int64_t> begins;
   for (int i = 0; i <= size; ++i) begins.push_back(part_begin(count, size, i) * unit);

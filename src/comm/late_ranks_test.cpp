@@ -1,4 +1,5 @@
-// Who is waited for, and how long: ranks at work, ranks that stop working, ranks that only wait for others.
+// Tests which ranks are reported as late and after what time: ranks at work, ranks that stop working, ranks that only
+// wait for others.
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ constexpr milliseconds kTimeout{400};
 
 void nap(milliseconds time) { std::this_thread::sleep_for(time); }
 
-/// What each rank's CommError says; "" for a rank without one. All stay until the last is through.
+/// Returns each rank's CommError; "" for a rank without one. All ranks stay until the last is done.
 std::vector<std::string> messages_of(int n, const std::function<void(World&)>& rank, milliseconds timeout = kTimeout) {
   std::vector<std::string> messages(static_cast<size_t>(n));
   std::atomic<int> num_over = 0;
@@ -83,7 +84,7 @@ TEST(LateRanks, AChainOfGroupsLeadsToTheOneThatIsLate) {
     const auto a = world.make_group({{0, 1}, {2}}, "alpha"), b = world.make_group({{0}, {1, 2}}, "beta");
     if (world.rank() == 0) return nap(6 * kTimeout);
     if (world.rank() == 1) {
-      nap(kTimeout / 2);  // so that rank 2 is the first to speak
+      nap(kTimeout / 2);  // so that rank 2 is the first to give up
       a->all_reduce(at::ones({4})).wait();
     }
     b->all_reduce(at::ones({4})).wait();
@@ -123,7 +124,7 @@ TEST(LateRanks, AStageThatWaitsForAMessageNamesTheRankThatKeepsItsNeighbour) {
 }
 
 TEST(LateRanks, AnAnswerWaitsForNoThreadOfTheRankThatIsAsked) {
-  // Its caller computes all the time; hundreds of ranks' questions are answered meanwhile.
+  // The rank's caller computes all the time, and the questions of hundreds of ranks are answered meanwhile.
   const auto begin = std::chrono::steady_clock::now();
   const auto messages = messages_of(24, [](World& world) {
     if (world.rank() == 5) return nap(5 * kTimeout);
@@ -141,7 +142,8 @@ TEST(LateRanks, RanksThatWaitForOneAnotherBlameNobody) {
     const auto a = world.make_group({{0, 1}}, "alpha"), b = world.make_group({{0, 1}}, "beta");
     (world.rank() == 0 ? a : b)->all_reduce(at::ones({4})).wait();
   });
-  // The first to speak ends a job. Where the other looks later, the first has given up by then, and is late in truth.
+  // The first rank that gives up ends a job. If the other looks later, the first has given up by then, and really is
+  // late.
   const auto blames_nobody = [](const std::string& message) {
     return has(message, "nobody is late") && has(message, "wait for one another");
   };
@@ -149,7 +151,7 @@ TEST(LateRanks, RanksThatWaitForOneAnotherBlameNobody) {
 }
 
 TEST(LateRanks, OneThatWasKeptWaitingItselfHasATimeoutOfItsOwnAfterwards) {
-  // Rank 1 is held up by rank 0's work, then computes; rank 2 has waited for rank 1 all the time.
+  // Rank 1 waits for rank 0's work, then computes; rank 2 has waited for rank 1 all the time.
   for (const std::string& message : messages_of(3, [](World& world) {
          const auto a = world.make_group({{0, 1}, {2}}, "alpha"), b = world.make_group({{0}, {1, 2}}, "beta");
          if (world.rank() == 0) work(world, 3 * kTimeout);

@@ -1,4 +1,4 @@
-// Far more operations in flight than may be under way together: their messages must not meet.
+// Starts far more operations than may be in flight together: their messages must not be mixed up.
 
 #include "wire/sequence.h"
 
@@ -17,7 +17,7 @@
 namespace athanor::comm {
 namespace {
 
-/// Small and cheap: the sum over n ranks of r + call.
+/// A small and cheap term: the sum over n ranks of r + call.
 Tensor simple_term(int rank, int call, int64_t count) { return at::full({count}, rank + call, at::kFloat); }
 
 void require_sum(const Tensor& x, int n, int call) {
@@ -37,7 +37,10 @@ void many_in_flight(Communicator& group, int calls, const std::function<int64_t(
   for (int call = 0; call < calls; ++call) require_sum(all[static_cast<size_t>(call)], group.size(), call);
 }
 
-int64_t unequal(int call) { return call % 50 == 7 ? 3000 : 1 + call % 13; }  // 3000: by reduce-scatter and all-gather
+int64_t unequal(int call) {
+  return call % 50 == 7 ? 3000 : 1 + call % 13;
+}  // 3000 elements: by reduce-scatter and
+   // all-gather
 
 TEST(Sequence, ThousandsOfCollectivesOfOneGroupInFlightDoNotMix) {
   for (bool check : {false, true}) {
@@ -56,7 +59,7 @@ TEST(Sequence, NorDoThoseOfSeveralGroupsWhateverTheNetworkDelays) {
               std::vector<Pending> pending;
               Communicator* groups[] = {&world.all(), pairs.get(), across.get()};
               for (int call = 0; call < 2400; ++call) {
-                // Ranks start the groups' calls in orders of their own, each group's in one.
+                // Each rank starts the groups' calls in a different order, but those of one group in the same order.
                 Communicator& group = *groups[(call + world.rank()) % 3];
                 const int number = call / 3;
                 sums.push_back(simple_term(group.rank(), number, unequal(number)));
@@ -92,9 +95,9 @@ TEST(Sequence, NorDoMessagesBetweenPairsInEachDirection) {
 }
 
 TEST(Sequence, AHeldUpCollectiveIsNeverMetByOneOfTheSameTag) {
-  // Messages of tag 0 take long: a rank alone would run through all others meanwhile.
+  // Messages of tag 0 take long: without the limit, a rank would start all other operations meanwhile.
   std::mutex mutex;
-  std::map<std::pair<int, int>, std::set<int>> tags;  // by sender and receiver
+  std::map<std::pair<int, int>, std::set<int>> tags;  // tags by sender and receiver
   ThreadNetwork network{.delivers =
                             [&](int from, int to, int tag) {
                               std::lock_guard lock(mutex);
@@ -105,7 +108,7 @@ TEST(Sequence, AHeldUpCollectiveIsNeverMetByOneOfTheSameTag) {
   run_ranks(
       3, [](World& world) { many_in_flight(world.all(), 600, unequal); }, {}, network);
   for (const auto& [ends, used] : tags) {
-    // Two groups of the world (hosts' names, and all), of two phases each, and notes.
+    // Two groups of the world (the one for hosts' names, and all), with two phases each, and notes.
     EXPECT_LE(used.size(), static_cast<size_t>(2 * Sequence::kMaxPhases * Sequence::kWindow + 1));
   }
 }

@@ -1,4 +1,4 @@
-// The bytes that a communicator counts, against those that went over the wire.
+// Compares the bytes that a communicator counts with those that went over the wire.
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace athanor::comm {
 namespace {
 
-/// Runs `call` on n ranks and compares, for each, what was counted with what was sent.
+/// Runs `call` on n ranks, and compares the count of each rank with the bytes that it sent.
 void expect_counted_as_sent(int n, const std::string& what, const std::function<void(Communicator&)>& call) {
   std::vector<std::unique_ptr<Wire>> wires = thread_wires(n);
   std::vector<std::vector<int64_t>> counted(static_cast<size_t>(n)), sent(static_cast<size_t>(n));

@@ -108,7 +108,8 @@ TEST(TreeSum, EveryHalfIsReadRight) {
 
 TEST(TreeSum, HalvesAreRoundedToNearestEven) {
   std::vector<float> values;
-  for (uint32_t i = 0; i < 65536; ++i) {  // each half, the middle to the next one, and a little to both sides of that
+  for (uint32_t i = 0; i < 65536; ++i) {  // each half, the midpoint to the next one, and the neighbours of that
+                                          // midpoint
     if ((i & 0x7C00) == 0x7C00) continue;
     const float here = static_cast<float>(at::Half(static_cast<uint16_t>(i), at::Half::from_bits()));
     const float next = static_cast<float>(at::Half(static_cast<uint16_t>(i + 1), at::Half::from_bits()));

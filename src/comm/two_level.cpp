@@ -24,7 +24,7 @@ Hops::Hops(std::vector<std::function<Pending()>> steps) : state_(std::make_share
 
 void Hops::wait() {
   if (!state_) return;
-  const auto state = std::move(state_);  // what throws is over, too
+  const auto state = std::move(state_);  // a wait that throws is complete, too
   for (;;) {
     state->underway.wait();
     if (state->next == state->steps.size()) return;
@@ -34,13 +34,14 @@ void Hops::wait() {
 
 namespace {
 
-// Fewer elements than this go whole through both all-reduces: two hops instead of three, and a few bytes more.
+// A sum of fewer elements goes whole through both all-reduces, which takes two hops instead of three and sends a few
+// bytes more.
 constexpr int64_t kSmall = 1024;
 
 bool is_narrow(const Tensor& x) { return x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf; }
 
-// A mean's terms are scaled before they are added, so that their sum is finite: by the power of two that is no less
-// than their number, which costs no bits. What is left of the division comes last.
+// The terms of a mean are scaled before they are added, so that their sum is finite. The factor is the power of two
+// that is no less than their number, which loses no bits; the rest of the division comes last.
 double scale_before(Reduction reduction, int n) {
   return reduction == Reduction::kMean ? 1.0 / static_cast<double>(std::bit_ceil(static_cast<unsigned>(n))) : 1.0;
 }
@@ -52,17 +53,17 @@ void scale(const Tensor& x, double factor) {
   if (factor != 1.0) Tensor(x).mul_(factor);
 }
 
-// The sum of rows [lo, hi) along the tree of communicator.h.
+// Returns the sum of rows [lo, hi) along the tree of communicator.h.
 Tensor tree_sum(const Tensor& rows, int64_t lo, int64_t hi) {
   if (hi - lo == 1) return rows[lo];
   const auto half = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(hi - lo - 1)));
   return tree_sum(rows, lo, lo + half) + tree_sum(rows, lo + half, hi);
 }
 
-// The inner hop of a sum: from I parts to this rank's, in the wide type. Narrow parts travel as they are and are added
+// The inner hop of a sum: from I parts to this rank's, in the wide type. Narrow parts are sent as they are and added
 // here, so that nothing is rounded between the hops.
 struct InnerSum {
-  Tensor narrow;  // parts of this rank from all, where they are narrow
+  Tensor narrow;  // parts of this rank from all, if they are narrow
   Tensor sum;
 
   Pending start(Communicator& inner, const Tensor& in, double factor, Reduction reduction) {
@@ -79,7 +80,7 @@ struct InnerSum {
   }
 };
 
-// What Communicator is told: means are scaled here.
+// The reduction that Communicator gets: means are scaled here.
 Reduction plain(Reduction reduction) { return reduction == Reduction::kMean ? Reduction::kSum : reduction; }
 
 // [a, b, width] → [b, a, width]

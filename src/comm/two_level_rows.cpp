@@ -1,4 +1,5 @@
-// Rows to ranks in two hops: inside to the relay that stands where the target stands, then across.
+// Sends rows to ranks in two hops: first inside the group, to the relay with the target's position, then to the other
+// group.
 
 #include <ATen/ATen.h>
 
@@ -14,7 +15,7 @@ using Counts = std::vector<int64_t>;
 
 int64_t total(std::span<const int64_t> counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
 
-// For counts of a grid [a][b]: their sums over b.
+// Returns the sums over b of counts in a grid [a][b].
 Counts sums_of_rows(const Counts& grid, size_t b) {
   Counts sums;
   for (size_t first = 0; first < grid.size(); first += b) sums.push_back(total({grid.data() + first, b}));
@@ -29,14 +30,14 @@ Counts transposed(const Counts& grid, size_t a, size_t b) {
   return result;
 }
 
-// Where each cell of [a][b] begins, told in the order [b][a].
+// Returns where each cell of [a][b] begins if cells are stored in the order [b][a].
 Counts transposed_begins(const Counts& grid, size_t a, size_t b) {
   Counts begins(grid.size());
   std::exclusive_scan(grid.begin(), grid.end(), begins.begin(), int64_t{0});
   return transposed(begins, a, b);
 }
 
-// Rows of x that stand by [a][b], by [b][a].
+// Reorders the rows of x from [a][b] to [b][a].
 Tensor transposed_rows(const Tensor& x, const Counts& grid, size_t a, size_t b) {
   if (a == 1 || b == 1) return x;
   const Counts begins = transposed_begins(grid, a, b), counts = transposed(grid, a, b);
@@ -47,7 +48,7 @@ Tensor transposed_rows(const Tensor& x, const Counts& grid, size_t a, size_t b) 
   return pieces.empty() ? x : at::cat(pieces);
 }
 
-// The same of a list, taken out of x.
+// Does the same for a list of rows of x.
 Tensor listed_rows(const Tensor& x, std::span<const int64_t> row_ids, const Counts& grid, size_t a, size_t b) {
   const Counts begins = transposed_begins(grid, a, b), counts = transposed(grid, a, b);
   const Tensor ids = at::empty({static_cast<int64_t>(row_ids.size())}, at::kLong);
@@ -94,7 +95,7 @@ Hops TwoLevel::send_by_place(const Tensor& out, const Tensor& by_place, std::spa
   const auto route = std::make_shared<Route>();
   route->out_rows.assign(out_rows.begin(), out_rows.end());
   route->in_rows = transposed({in_rows.begin(), in_rows.end()}, outer, places);
-  // Counts are read by this processor, wherever rows are; a group of a device's backend takes its tensors only.
+  // The host reads counts, on any device; a group of a device's backend takes only the device's tensors.
   route->sent_counts = at::tensor(route->in_rows, at::kLong).to(by_place.device());
   route->relayed_counts = at::empty_like(route->sent_counts);
   return Hops({[=, this] { return inner_.all_to_all(route->relayed_counts, route->sent_counts); },

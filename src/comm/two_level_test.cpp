@@ -21,7 +21,7 @@ struct Shape {
 constexpr Shape kShapes[] = {{2, 2}, {4, 2}, {2, 3}, {3, 2}, {1, 3}, {4, 1}, {3, 3}};
 constexpr Reduction kReductions[] = {Reduction::kSum, Reduction::kMean, Reduction::kMax};
 
-// The body of each rank, with the two-level group over all of them.
+// Runs the body on each rank, with the two-level group over all of them.
 void over(Shape shape, const std::function<void(World&, TwoLevel&)>& body) {
   run_ranks(shape.size(), [&](World& world) {
     std::vector<std::vector<int>> inner(static_cast<size_t>(shape.outer)), outer(static_cast<size_t>(shape.inner));
@@ -43,8 +43,8 @@ std::vector<Tensor> terms_of_all(int ranks, int call, int64_t count, at::ScalarT
   return terms;
 }
 
-// How far a sum of n terms in fp32 may be from the exact one, by element: each is in at most n − 1 additions; a mean
-// has two roundings more. Then the rounding to the type itself.
+// Returns how far a sum of n terms in fp32 may be from the exact one, by element: each term is in at most n − 1
+// additions; a mean has two roundings more. Then comes the rounding to the type itself.
 Tensor error_bound(const std::vector<Tensor>& terms, Reduction reduction) {
   const auto n = static_cast<double>(terms.size());
   Tensor size = at::zeros_like(terms[0], at::kDouble);
@@ -101,8 +101,8 @@ TEST(TwoLevel, ThreeInsideDoNotFollowTheTreeOrTheTestAboveWouldProveNothing) {
   });
 }
 
-// Large terms that cancel, so that what survives of the small ones in fp32 shows the order of additions, which rounding
-// to the narrow type would hide.
+// Large terms cancel. What survives of the small ones in fp32 shows the order of additions, which rounding to the
+// narrow type would hide.
 TEST(TwoLevel, NarrowTermsAreAddedAlongTheTreeToo) {
   const Shape shape{4, 2};
   for (const auto type : {at::kBFloat16, at::kHalf}) {
@@ -180,7 +180,7 @@ TEST(TwoLevel, AllToAllIsThatOfTheFlatGroup) {
   }
 }
 
-// Rows from rank s to rank t: some none, one rank gets nothing, another sends nothing.
+// Returns the rows from rank s to rank t: some pairs have none, one rank gets nothing, another sends nothing.
 int64_t rows_between(int s, int t, int seed, int size) {
   if (s == size - 1 || t == 1) return 0;
   return (s * 7 + t * 3 + seed * 5) % 6 < 2 ? 0 : (s + 2 * t + seed) % 5;
@@ -207,7 +207,7 @@ TEST(TwoLevel, UnevenAllToAllIsThatOfTheFlatGroup) {
         two.all_to_all(out, in, out_rows, in_rows).wait();
         EXPECT_TRUE(same_bits(out, flat));
 
-        // The same rows, standing backwards with a stranger before them, and named by a list.
+        // The same rows, in reverse order with another row before them, and selected by a list.
         const Tensor backwards = at::cat({at::full({1, 3}, 1e9), in.flip(0)});
         std::vector<int64_t> ids(static_cast<size_t>(in.size(0)));
         for (size_t i = 0; i < ids.size(); ++i) ids[i] = in.size(0) - static_cast<int64_t>(i);
@@ -235,7 +235,7 @@ TEST(TwoLevel, BytesOutsideAreThoseOfTheFormula) {
       return two.outer().traffic().bytes();
     };
     const Tensor x = at::ones({8192}), narrow = x.to(at::kBFloat16), part = at::empty({1024});
-    // 2 · (b / I) · (O − 1) / O, of bf16 in fp32.
+    // 2 · (b / I) · (O − 1) / O, for bf16 in fp32.
     EXPECT_EQ(outside([&] { two.all_reduce(x).wait(); }), 2 * 8192 * 4 / 4 / 2);
     EXPECT_EQ(outside([&] { two.all_reduce(narrow).wait(); }), 2 * 8192 * 4 / 4 / 2);
     EXPECT_EQ(outside([&] { two.reduce_scatter(part, x).wait(); }), 8192 * 4 / 4 / 2);

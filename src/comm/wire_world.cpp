@@ -15,7 +15,7 @@ namespace athanor::comm {
 
 namespace {
 
-/// Every rank's text, cut where it is longer than any host name may be.
+/// Gathers every rank's text, cut at the greatest length of a host name.
 std::vector<std::string> gathered(Communicator& all, const std::string& text) {
   constexpr int64_t kLength = 256;
   Tensor own = at::zeros({kLength}, at::kByte), everyone = at::zeros({all.size(), kLength}, at::kByte);
@@ -85,7 +85,7 @@ WireWorld::~WireWorld() {
   try {
     progress_->close();
   } catch (const std::exception&) {
-    // Nobody is left to tell it to; the other ranks notice.
+    // No one is left to be informed; the other ranks notice.
   }
 }
 
@@ -107,7 +107,7 @@ std::unique_ptr<Communicator> WireWorld::group_of(const std::vector<int>& ranks,
 
 void WireWorld::abort(int exit_code) {
   progress_->wire().abort(exit_code);
-  std::abort();  // the compiler does not take a virtual function's word for it
+  std::abort();  // the compiler does not know that the virtual function never returns
 }
 
 std::unique_ptr<Communicator> WireWorld::make_group(const std::vector<std::vector<int>>& partition,

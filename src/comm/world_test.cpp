@@ -14,7 +14,7 @@
 namespace athanor::comm {
 namespace {
 
-/// A launcher's variables while it lives; no others.
+/// Sets a launcher's variables while it lives, and no others.
 class Launcher {
  public:
   explicit Launcher(const std::map<std::string, std::string>& variables) {

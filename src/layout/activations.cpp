@@ -8,7 +8,7 @@
 namespace athanor {
 namespace {
 
-// Logits of a chunk over a rank's vocabulary, and what the products with it need.
+// Memory of a chunk's logits over a rank's vocabulary, and of the products with them.
 double loss_bytes(const RunConfig& config, const Layout& layout, const LayerShape& s) {
   const double chunk = std::min(static_cast<double>(config.train.loss_chunk_tokens), s.tokens);
   const double vocab = static_cast<double>(config.model.vocab_size) / layout.tensor();
@@ -36,7 +36,7 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
   double left = 4 * s.tokens * s.head_dim + 8 * s.seq_len;  // cos, sin, positions
   t.take(left + s.residual());                              // the embedding's output, or what was received
   if (stage.embeds && s.tensor) {
-    // The rows of tokens that are a rank's own are saved by what puts them among the others'.
+    // With sequence parallelism, the operation that merges a rank's rows of tokens with the others' saves them.
     const double rows = (s.stream() + 16 * s.tokens) / layout.tensor();
     t.take(rows);
     left += rows;
@@ -50,7 +50,7 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
     if (branch) t.take(s.residual());
     t.take(s.residual() + statistics);
     if (s.shares_tokens) t.swap(s.stream(), s.residual());
-    t.take(s.stream() + 4 * s.tokens);  // the gradient, made at once
+    t.take(s.stream() + 4 * s.tokens);  // the gradient, which is made at once
     t.pulse(loss_bytes(config, layout, s));
     t.give(s.stream() + 4 * s.tokens);
     if (branch) t.give(s.residual());
@@ -64,10 +64,10 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
   memory.kept_bytes = t.now();
 
   t.reset_peak();
-  t.take(s.residual());  // the gradient that arrives, or of the last norm
+  t.take(s.residual());  // the gradient that arrives, or that of the last norm
   if (stage.has_head) {
     if (s.shares_tokens) t.take(s.residual());
-    if (s.tensor) t.give(s.stream());  // of the loss: it has become the norm's
+    if (s.tensor) t.give(s.stream());  // gradient of the loss: it has become the norm's
     if (!s.layer_norm) t.pulse(s.own_tokens / 64 * s.hidden * 4);
     t.give(s.residual());  // the norm's input
     if (s.shares_tokens) t.give(s.residual());
@@ -88,7 +88,7 @@ ActivationNeed count_activations(const RunConfig& config, int64_t seq_len, const
   const auto tokens = static_cast<double>(config.train.micro_batch_size * seq_len);
   need.batch_bytes = 16 * tokens * microbatches;
   if (layout.pipeline() > 1) {
-    // Two messages of each peer have room ahead (parallel/pipeline_mail.h), and one is on its way out.
+    // Memory for two messages of each peer is allocated in advance (parallel/pipeline_mail.h), and one is being sent.
     const LayerShape s = layer_shape(config, seq_len, layout, multiplier);
     const bool inner = p.virtual_stages > 1 || (pipeline_rank > 0 && pipeline_rank + 1 < layout.pipeline());
     const int peers = layout.pipeline() > 2 && inner ? 2 : 1;

@@ -5,16 +5,16 @@
 namespace athanor {
 namespace {
 
-constexpr double kNormRowsPerPartial = 64;  // of ops/norm.cpp
+constexpr double kNormRowsPerPartial = 64;  // as in ops/norm.cpp
 
 }  // namespace
 
-// x · W, for all experts together if there are `count` of them.
+// The product x · W, for all experts together if `count` is their number.
 double LayerMemory::product(double rows, double columns, double k, double factors, double count) const {
   return product_scratch({rows, columns, k, false, factors}, s_.widths(), s_.threads, count);
 }
 
-// The gradient [rows, columns] of a weight over so many tokens.
+// The gradient [rows, columns] of a weight, summed over `tokens`.
 double LayerMemory::sum(double rows, double columns, double tokens, double count) const {
   return product_scratch({rows, columns, tokens, true}, s_.widths(), s_.threads, count);
 }
@@ -27,18 +27,18 @@ void LayerMemory::norm_forward(Tape& t, bool branch) {
   left_ += statistics();
 }
 
-// The gradients of the stream and of the normed tokens become one.
+// The gradients of the stream and of the normed tokens are added into one.
 void LayerMemory::norm_backward(Tape& t) {
   t.take(s_.residual());
   if (!s_.layer_norm) t.pulse(s_.own_tokens / kNormRowsPerPartial * s_.hidden * 4);
   t.give(2 * s_.residual());
-  t.give(s_.residual());  // what the norm read
+  t.give(s_.residual());  // the norm's input
 }
 
 // ---- attention
 
-// Queries and keys as projected stay where a norm or a clip reads them; where tensor ranks share a norm, it is by
-// itself, and what a clip reads is its output.
+// Projected queries and keys stay in memory if a norm or a clip reads them. If tensor ranks share a norm, the norm is
+// an op of its own, and a clip reads its output.
 void LayerMemory::attention_forward(Tape& t, bool keep) {
   const double both = s_.of(s_.q + s_.kv);
   const double norm_rows = s_.tokens * 4 * (s_.norm_head ? s_.heads + s_.kv_heads : s_.norm_whole ? 2 : 0);
@@ -75,13 +75,13 @@ void LayerMemory::attention_backward(Tape& t) {
     t.take(s_.stream());
     t.pulse(product(s_.tokens, s_.hidden, columns));
     t.give(s_.of(columns));
-    if (!first) t.give(s_.stream());  // added up
+    if (!first) t.give(s_.stream());  // they are added up
   };
   t.pulse(sum(s_.hidden, s_.q, s_.tokens));
-  t.take(s_.of(s_.q));  // of the heads' output
+  t.take(s_.of(s_.q));  // gradient of the heads' output
   t.pulse(product(s_.tokens, s_.q, s_.hidden));
   let_go_of_gathered(t);
-  t.take(s_.of(s_.q + 2 * s_.kv));  // of q, k, v
+  t.take(s_.of(s_.q + 2 * s_.kv));  // gradient of q, k, v
   const double per_head = s_.seq_len * s_.head_dim * (7 * s_.packed + 12);
   t.pulse(std::min(s_.threads, s_.kv_heads * s_.tokens / s_.seq_len) * per_head);
   t.give(s_.of(2 * s_.q + 2 * s_.kv));  // q, k, v and the output
@@ -142,7 +142,7 @@ void LayerMemory::route_backward(Tape& t) {
   if (s_.sigmoid) t.give(s_.of(s_.experts));
   t.take(s_.stream());
   t.give(s_.of(s_.experts));
-  if (!s_.tensor) t.give(s_.stream());  // added up; with tensor ranks it has a way of its own
+  if (!s_.tensor) t.give(s_.stream());  // they are added up; with tensor ranks another op does this
 }
 
 void LayerMemory::experts_forward(Tape& t, bool keep) {
@@ -178,8 +178,8 @@ void LayerMemory::dispatch_forward(Tape& t, bool keep) {
   t.swap(choices, travelling);
   t.give(sent);
   experts_forward(t, keep);
-  t.pulse(s_.allgather ? s_.stream() : sent);  // what comes back
-  t.give(received);                            // this rank's sums
+  t.pulse(s_.allgather ? s_.stream() : sent);  // the tokens that come back
+  t.give(received);                            // partial sums of this rank
   if (!keep) t.give(received + choices);
 }
 
@@ -201,7 +201,7 @@ void LayerMemory::dispatch_backward(Tape& t) {
   t.give(back + received + weights);
   t.give(2 * received + weights);  // tokens and their gradients, with dweights
   t.give(12 * s_.received * s_.choices + route);
-  t.give(own_weights);  // those that forward held
+  t.give(own_weights);  // the tensors that forward kept
 }
 
 void LayerMemory::feed_forward(Tape& t, bool keep, bool decides) {
@@ -219,21 +219,21 @@ void LayerMemory::feed_backward(Tape& t) {
   if (!sparse_) return swiglu_backward(t, s_.ffn);
   if (s_.shared > 0) swiglu_backward(t, s_.shared);
   s_.dispatches ? dispatch_backward(t) : experts_backward(t);
-  t.take(4 * s_.tokens * s_.choices);  // of the weights
+  t.take(4 * s_.tokens * s_.choices);  // gradient of the weights
   route_backward(t);
   if (s_.shared > 0) t.give(s_.stream());
 }
 
 // ---- the layer
 
-// The product that a part ends with is the one reader of its gradient, but for experts and those beside them.
+// The last product of a part is the only reader of the part's gradient, except for experts and shared experts.
 void LayerMemory::let_go_of_gathered(Tape& t) {
   t.give(gathered_);
   gathered_ = 0;
 }
 
 void LayerMemory::parts_forward(Tape& t, bool branch, const Recomputed& again, bool keep) {
-  const double all = s_.shares_tokens ? s_.stream() : 0;  // tokens of all ranks, which matrices read
+  const double all = s_.shares_tokens ? s_.stream() : 0;  // tokens of all ranks, which the matrices read
   const auto part = [&](bool computed_again, auto forward) {
     // A region that is computed again begins with the rank's own tokens.
     t.take(all);
@@ -247,15 +247,15 @@ void LayerMemory::parts_forward(Tape& t, bool branch, const Recomputed& again, b
   part(again.attention, [&] { attention_forward(t, keep && !again.attention); });
   norm_forward(t, true);
   part(again.moe, [&] { feed_forward(t, keep && !again.moe, true); });
-  t.give(s_.residual());              // attention's branch
-  if (branch) t.give(s_.residual());  // the one before it
+  t.give(s_.residual());              // the branch of attention
+  if (branch) t.give(s_.residual());  // the branch before it
 }
 
 void LayerMemory::forward(Tape& t, bool branch) {
   if (!again_.layer) return parts_forward(t, branch, again_, true);
   const double before = t.now(), had = left_;
   parts_forward(t, branch, {}, false);
-  // What is left: the sum, and which experts were chosen.
+  // The sum and the chosen experts are left.
   t.take(s_.residual());
   const double ids = sparse_ ? 8 * s_.tokens * s_.choices : 0;
   t.give(t.now() - before - s_.residual() - ids);
@@ -264,7 +264,7 @@ void LayerMemory::forward(Tape& t, bool branch) {
 
 void LayerMemory::parts_backward(Tape& t, const Recomputed& again) {
   const double all = s_.shares_tokens ? s_.stream() : 0, read = s_.shares_tokens ? all : s_.residual();
-  // A part computed again holds its output, and what only its own graph holds, until it is done.
+  // A recomputed part keeps its output, and what only its own graph keeps, until it is done.
   const auto part = [&](bool computed_again, bool routes, auto forward, auto backward) {
     const double had = left_;
     t.take(all);  // the gradient, of all tokens
@@ -274,7 +274,7 @@ void LayerMemory::parts_backward(Tape& t, const Recomputed& again) {
     backward();
     if (computed_again) t.give(s_.stream() + left_ - had), left_ = had;
     let_go_of_gathered(t);
-    if (all > 0) t.swap(s_.residual(), s_.stream());  // what is added up goes to its own rank
+    if (all > 0) t.swap(s_.residual(), s_.stream());  // the sums go to the rank that they belong to
     if (s_.tensor && routes) t.give(s_.stream());
     t.give(read);
     if (all > 0 && computed_again) t.give(s_.residual());
@@ -291,8 +291,8 @@ void LayerMemory::backward(Tape& t) {
   if (!again_.layer) return parts_backward(t, again_);
   const double had = left_, ids = sparse_ ? 8 * s_.tokens * s_.choices : 0;
   parts_forward(t, false, {}, true);
-  if (sparse_) t.give(ids), left_ -= ids;  // they are not chosen again
-  t.swap(s_.residual(), s_.residual());    // the layer's output, which its branch is added to
+  if (sparse_) t.give(ids), left_ -= ids;  // the experts are not chosen again
+  t.swap(s_.residual(), s_.residual());    // the layer's output, to which its branch is added
   parts_backward(t, {});
   t.give(s_.residual() + left_ - had);
   left_ = had;

@@ -109,7 +109,7 @@ Layout::Place Layout::place_of(int rank) const {
           .block = data_rank(rank) / balance_ranks_};
 }
 
-// What the members of a rank's group have in common; where they differ it holds 0.
+// Returns the coordinates that the members of a rank's group share; a coordinate in which they differ is 0.
 Layout::Place Layout::shared_place(GroupKind kind, int rank) const {
   const Place at = place_of(rank);
   Place shared;
@@ -180,7 +180,7 @@ std::vector<int> Layout::group_of(GroupKind kind, int rank) const {
   return group;
 }
 
-// Digits of sizes whose product is the world's: it overflows nowhere.
+// The product of the sizes is the world's size, so nothing overflows.
 int64_t Layout::number_of(const Place& p) const {
   const auto size = [&](Axis axis) { return int64_t{size_[index_of(axis)]}; };
   int64_t number = p.pipeline;
@@ -192,7 +192,7 @@ int64_t Layout::number_of(const Place& p) const {
   return number * data() + p.block;
 }
 
-// From ascending ranks.
+// Expects ascending ranks.
 void Layout::sort_members(GroupKind kind, std::vector<int>& group) const {
   if (kind == GroupKind::kWorld || group.size() == 1) return;
   std::vector<std::pair<int64_t, int>> ordered;

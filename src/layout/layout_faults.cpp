@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kMostRanks = 1 << 20;
 
-// Of positive factors; what does not fit is as good as infinite.
+// Returns the product of positive factors. A product that does not fit counts as infinite.
 int64_t product(std::initializer_list<int64_t> factors) {
   int64_t value = 1;
   for (const int64_t factor : factors) {
@@ -32,7 +32,7 @@ int64_t other_degrees(const ParallelismConfig& p) {
   return product({p.data_parallel_replicate_degree, p.tensor_parallel_degree, p.pipeline_parallel_degree});
 }
 
-// "12 or 24": the multiples beside `value`.
+// Returns "12 or 24": the multiples next to `value`.
 std::string multiples_beside(int64_t value, int64_t unit) {
   const int64_t below = value / unit * unit;
   if (below == 0) return std::to_string(unit);
@@ -122,7 +122,7 @@ void check_topology(const TopologyConfig& topology, int64_t world_size, Findings
       per_node, world_size);
 }
 
-// Of each stage's microbatches. What is wrong in all stages is said once.
+// Checks the microbatches of each training phase. A fault of all phases is reported once.
 void check_schedule(const ParallelismConfig& p, const std::vector<TrainingStage>& stages, std::optional<int64_t> data,
                     Findings& found) {
   const auto ranks = static_cast<int>(std::min<int64_t>(p.pipeline_parallel_degree, kMostRanks)),
@@ -132,7 +132,8 @@ void check_schedule(const ParallelismConfig& p, const std::vector<TrainingStage>
     const auto& train = stage.config.train;
     const int64_t unit = data ? product({*data, train.micro_batch_size}) : 0;
     const bool whole = unit > 0 && train.global_batch_size % unit == 0;
-    // Where the batch does not fit the ranks, which is said elsewhere, as many as any schedule takes.
+    // If the batch does not fit the ranks, which is reported elsewhere, assume as many microbatches as any schedule
+    // takes.
     lines.push_back(
         find_schedule_faults(p.pipeline_schedule, ranks, chunks, whole ? train.global_batch_size / unit : ranks));
   }
@@ -150,7 +151,7 @@ void check_schedule(const ParallelismConfig& p, const std::vector<TrainingStage>
   }
 }
 
-// What is cut among tensor ranks, and what among pipeline ranks.
+// Checks what is divided among tensor ranks and among pipeline ranks.
 void check_cuts(const RunConfig& config, const std::vector<TrainingStage>& stages, Findings& found) {
   const auto& p = config.parallelism;
   if (is_resolved(config.model)) {
@@ -171,7 +172,7 @@ void check_cuts(const RunConfig& config, const std::vector<TrainingStage>& stage
 
 bool is_resolved(const ModelConfig& model) { return model.from.empty() || model.written.resolved; }
 
-// Of what may be anything; past the size of a list that somebody reads, it says what it would have listed.
+// Lists the divisors of any value. If they are too many to read, the text describes them instead.
 std::string divisors_of(int64_t value) {
   constexpr int64_t kLongList = 1 << 16;
   if (value > kLongList) return fmt::format("the divisors of {}", value);

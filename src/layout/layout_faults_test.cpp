@@ -243,7 +243,7 @@ TEST(LayoutFaults, AModelFromAFolderIsCutWhenItIsRead) {
   config.train.micro_batch_size = 1;
   EXPECT_EQ(find_layout_faults(config, 80), std::vector<std::string>{});
   config.model.num_hidden_layers = 3;
-  config.model.written.resolved = true;  // as after reading it
+  config.model.written.resolved = true;  // as after reading the folder
   EXPECT_EQ(find_layout_faults(config, 80).size(), 3u) << join(find_layout_faults(config, 80), "\n");
 }
 

@@ -23,7 +23,7 @@ RunConfig config_of(const Degrees& d, const NameOrNames& mapping = "expert_inner
   RunConfig config;
   config.model.num_experts = 24 * d.expert;
   config.model.num_experts_per_tok = 2;
-  // What is cut divides.
+  // Chooses sizes that the degrees divide.
   config.model.num_hidden_layers = d.pipeline;
   config.model.num_attention_heads = config.model.intermediate_size = 2 * d.tensor;
   auto& p = config.parallelism;
@@ -82,7 +82,7 @@ size_t expected_size(const Degrees& d, GroupKind kind, int balance_ranks, int ke
     case GroupKind::kPipeline: return static_cast<size_t>(d.pipeline);
     case GroupKind::kModel: return static_cast<size_t>(d.pipeline * d.tensor);
     case GroupKind::kKeyValue: return static_cast<size_t>(key_value_copies);
-    case GroupKind::kTied: break;  // not of one size
+    case GroupKind::kTied: break;  // its groups differ in size
   }
   return 0;
 }
@@ -105,7 +105,7 @@ void expect_partition(const Layout& layout, GroupKind kind, size_t size) {
   ASSERT_EQ(*seen.begin(), 0);
 }
 
-// Two groups of one product of axes meet in at most one rank of the other's; each rank has its own coordinates.
+// Groups of two kinds whose product is a third have at most one rank in common; each rank has its own coordinates.
 void expect_product(const Layout& layout, GroupKind left, GroupKind right, GroupKind whole) {
   for (const auto& group : layout.groups(whole)) {
     for (const int rank : group) {
@@ -174,7 +174,7 @@ TEST(Layout, GroupsOfAllLayoutsTo24RanksArePartitionsAndProductsOfAxes) {
     SCOPED_TRACE(text_of(d));
     ++layouts;
     for (const auto kind : kGroupKinds) {
-      if (kind == GroupKind::kTied) continue;  // not of one size
+      if (kind == GroupKind::kTied) continue;  // its groups differ in size
       ASSERT_NO_FATAL_FAILURE(expect_partition(layout, kind, expected_size(d, kind, balance_ranks, key_value_copies)));
     }
     ASSERT_NO_FATAL_FAILURE(expect_product(layout, GroupKind::kExpert, GroupKind::kExpertData, GroupKind::kData));
@@ -205,7 +205,7 @@ TEST(Layout, WhatRunsConsecutivelyInTheOrderOfSequences) {
   });
 }
 
-// Who owns which experts goes by the place in the group.
+// The position in the group decides which experts a rank owns.
 TEST(Layout, AnExpertGroupIsInTheOrderOfItsAxis) {
   for_all_degrees(24, [&](const Degrees& d) {
     for (const char* sharding : {"ep_aware", "hierarchical"}) {
@@ -234,7 +234,7 @@ TEST(Layout, DataRanksDoNotDependOnTheMapping) {
     return number;
   };
   const auto inner = sequences_by_place("expert_inner");
-  EXPECT_EQ(inner.size(), static_cast<size_t>(d.world()));  // no two ranks at one place
+  EXPECT_EQ(inner.size(), static_cast<size_t>(d.world()));  // no two ranks have the same coordinates
   EXPECT_EQ(inner, sequences_by_place("data_inner"));
   EXPECT_EQ(inner, sequences_by_place(std::vector<std::string>{"tensor", "expert", "shard", "pipeline", "replicate"}));
 }
@@ -311,7 +311,7 @@ TEST(Layout, ATiedTableIsSharedByTheFirstAndTheLastRankOfAPipeline) {
   config.parallelism.mapping = std::vector<std::string>{"replicate", "shard", "expert", "tensor", "pipeline"};
   EXPECT_EQ(Layout(config, 6).groups(GroupKind::kTied), (std::vector<std::vector<int>>{{0, 2}, {1}, {3, 5}, {4}}));
   config = config_of({.shard = 2});
-  config.model.tie_word_embeddings = true;  // in one stage
+  config.model.tie_word_embeddings = true;  // both are in one stage
   EXPECT_EQ(Layout(config, 2).groups(GroupKind::kTied).size(), 2u);
 }
 

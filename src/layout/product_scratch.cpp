@@ -6,7 +6,7 @@
 namespace athanor {
 namespace {
 
-// Those of kernels/cpu/matmul_cut.h, which train/product_scratch_test.cpp holds against these.
+// The values of kernels/cpu/matmul_cut.h; train/product_scratch_test.cpp compares the two.
 constexpr double kStripBytes = 512 << 10, kPanelColumns = 32, kMostPanels = 16, kTileRows = 12, kSumChunk = 1024,
                  kLongK = 4096, kLongChunk = 2048, kSlice = 192, kLongestSlice = 256, kFewRows = 128,
                  kManyColumns = 128, kBlockSlack = 64, kLine = 64;

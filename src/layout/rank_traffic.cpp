@@ -1,4 +1,4 @@
-// One rank's share of what a step sends: the table of traffic.h, row by row.
+// One rank's share of the traffic of a step: the table of traffic.h, row by row.
 
 #include <algorithm>
 #include <bit>
@@ -58,7 +58,7 @@ class Counter {
     }
     return lines.emplace_back(RankTraffic{what, collective, kind, peer});
   }
-  // `each` bytes in a call, of the rank.
+  // Adds a row; `each` is the number of bytes that the rank sends in a call.
   void add(const std::string& what, const std::string& collective, GroupKind kind, double calls, double each) {
     if (size(kind) < 2 || calls == 0) return;
     RankTraffic& l = line(what, collective, kind);
@@ -70,11 +70,11 @@ class Counter {
     const double along_tree = bytes * (num_children(g.index, g.ranks.size()) + (g.index > 0 ? 1 : 0));
     add(what, "all_reduce", kind, calls, bytes <= kSmallAllReduce ? along_tree : 2 * bytes * (g.size() - 1) / g.size());
   }
-  // b of the larger tensor.
+  // Adds a reduce-scatter or all-gather; b is the size of the larger tensor.
   void scatter(const std::string& what, const char* collective, GroupKind kind, double calls, double bytes) {
     add(what, collective, kind, calls, bytes * (size(kind) - 1) / size(kind));
   }
-  // The sum of a stream over tensor ranks, or its tokens from all of them and to all.
+  // Adds the sum of a stream over tensor ranks, or the gather and reduce-scatter of its tokens.
   void stream_sum(const std::string& what, double calls) {
     if (!sequence_) return all_reduce(what, GroupKind::kTensor, calls, shape_.stream());
     scatter(what, "reduce_scatter", GroupKind::kTensor, calls, shape_.stream());
@@ -224,7 +224,8 @@ void Counter::balance() {
       each * shape_.tokens * shape_.choices * (size(GroupKind::kBalance) - 1));
 }
 
-// Losses and what routers counted; the gradient's norm, and how many weights changed, in a few bytes more.
+// Adds the sums of losses and router counts. The gradient's norm and the number of changed weights are a few bytes
+// more.
 void Counter::losses() {
   const auto layers = static_cast<double>(config_.model.num_sparse_layers());
   const double dispatched = shape_.dispatches ? size(GroupKind::kExpert) : 0;

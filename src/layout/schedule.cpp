@@ -57,7 +57,7 @@ std::vector<std::string> find_schedule_faults(const std::string& name, int ranks
   const Kind* kind = find_kind(name);
   if (!kind) return {unknown(name)};
   Findings found;
-  // One rank has nothing to fill: it takes one microbatch after the other, whatever the name.
+  // A single rank has no bubble to fill: with any schedule it computes one microbatch after the other.
   if (ranks == 1) {
     found.require(chunks == 1,
                   "parallelism.virtual_stages ({}) cuts a pipeline's ranks, and there is one: set it to 1, or raise "

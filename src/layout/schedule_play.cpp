@@ -1,5 +1,5 @@
-// Schedules are played before anything runs, with stages of equal cost: that finds what is missing, who would wait for
-// ever, how much is held and how long ranks wait.
+// Schedules are simulated before anything runs, with stages of equal cost. This finds missing actions and deadlocks,
+// and shows how much is held and how long ranks wait.
 
 #include <algorithm>
 #include <limits>
@@ -11,7 +11,7 @@
 namespace athanor {
 namespace {
 
-/// Every action of a rank is there once, and backwards come in ascending order.
+/// Checks that every action of a rank occurs once, and that backwards are in ascending order.
 void check_each_once(const Schedule& s, int rank) {
   const auto m = static_cast<size_t>(s.microbatches), n = m * static_cast<size_t>(s.chunks);
   std::vector<int> num_seen(2 * n);
@@ -41,7 +41,7 @@ void check_each_once(const Schedule& s, int rank) {
   }
 }
 
-/// Each rank does its actions in order, and each action begins when what it needs is there.
+/// Each rank does its actions in order, and each action begins when its inputs are there.
 class Play {
  public:
   Play(const Schedule& s, const std::vector<StageCost>& costs)
@@ -76,7 +76,7 @@ class Play {
     Work work;
     int stage;
   };
-  /// At most two: a backward needs its own forward, and the backward behind it.
+  /// Returns at most two: a backward needs its own forward, and the backward of the next stage.
   std::vector<Need> needs(int rank, const Action& a) const {
     const int stage = s_.stage_of(rank, a.chunk);
     if (a.work == Work::kForward) return stage > 0 ? std::vector<Need>{{a.work, stage - 1}} : std::vector<Need>{};
@@ -85,7 +85,7 @@ class Play {
     return all;
   }
 
-  /// False if the rank has to wait.
+  /// Returns false if the rank has to wait.
   bool step(int rank) {
     const Action& a = next(rank);
     const double asked = played(rank).empty() ? 0 : played(rank).back().end_s;
@@ -121,7 +121,7 @@ class Play {
   const Schedule& s_;
   const std::vector<StageCost>& costs_;
   Timeline played_;
-  std::vector<double> end_;  ///< of work, stage, microbatch
+  std::vector<double> end_;  ///< end times, by stage and microbatch
 };
 
 int most_in_flight(const std::vector<Action>& actions) {

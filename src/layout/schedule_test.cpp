@@ -101,7 +101,7 @@ TEST(Schedule, WhatCannotBeHadSaysWithWhichNumbersItCan) {
   EXPECT_EQ(faults("1f1b", 4, 1, 4), "");
   EXPECT_EQ(faults("gpipe", 4, 1, 1), "");
   EXPECT_EQ(faults("interleaved_1f1b", 4, 2, 8), "");
-  EXPECT_EQ(faults("1f1b", 4, 1, 1), "");  // slow, and right
+  EXPECT_EQ(faults("1f1b", 4, 1, 1), "");  // this is slow, but correct
   EXPECT_HAS(faults("interleaved_1f1b", 4, 2, 3), "train.global_batch_size");
   EXPECT_HAS(faults("1f1b", 4, 2, 8), "virtual_stages is 2: set parallelism.virtual_stages = 1");
   EXPECT_HAS(faults("gpipe", 4, 3, 8), "virtual_stages is 3");
@@ -110,7 +110,7 @@ TEST(Schedule, WhatCannotBeHadSaysWithWhichNumbersItCan) {
   EXPECT_HAS(faults("interleaved_1f1b", 4, 1, 8), "virtual_stages is 1: set parallelism.virtual_stages to 2");
   EXPECT_HAS(faults("interleaved_1f1b", 4, 2, 6), "groups of 4, one for each pipeline rank, and there are 6");
   EXPECT_HAS(faults("interleaved_1f1b", 4, 1, 6), "virtual_stages");
-  EXPECT_HAS(faults("interleaved_1f1b", 4, 1, 6), "groups of 4");  // both at once
+  EXPECT_HAS(faults("interleaved_1f1b", 4, 1, 6), "groups of 4");  // both faults at once
   EXPECT_HAS(faults("gpipe", 2, 1, int64_t{1} << 40), "raise train.micro_batch_size");
   EXPECT_HAS(faults("1f1", 2, 1, 4), "did you mean \"1f1b\"");
   EXPECT_HAS(faults("interleaved_1f1b", 1, 2, 4), "parallelism.virtual_stages (2)");
@@ -133,7 +133,7 @@ TEST(Schedule, BackwardsOutOfOrderAreRefusedForTheSumsTheyWouldMake) {
 }
 
 TEST(Schedule, RanksThatWaitForOneAnotherAreNamedWithTheirActions) {
-  // Rank 0 wants its first gradient before it sends what rank 1 begins with.
+  // Rank 0 needs its first gradient before it sends the input with which rank 1 begins.
   Schedule schedule{"mine", 2, 1, 2, {{{F, 0, 0}, {B, 0, 0}, {F, 1, 0}, {B, 1, 0}}, {}}};
   schedule.actions[1] = {{F, 0, 0}, {F, 1, 0}, {B, 0, 0}, {B, 1, 0}};
   EXPECT_EQ(

@@ -28,8 +28,8 @@ TokenCosts token_costs(const ModelConfig& model) {
           count_output_flops(model, tokens) / n};
 }
 
-// Cost of the layers before each, and of everything; in units that all costs are multiples of, so that sums and squares
-// are exact, and equal splits compare equal.
+// Returns the cost of the layers before each layer, and of everything. The unit divides all costs, so that sums and
+// squares are exact, and equal splits compare equal.
 std::vector<double> sums_of_costs(const ModelConfig& model) {
   const auto [dense, sparse, output] = token_costs(model);
   int64_t unit = std::llround(output);
@@ -43,8 +43,8 @@ std::vector<double> sums_of_costs(const ModelConfig& model) {
   return sums;
 }
 
-// best[s][l]: least value of layers from l on in stages from s on, where `join` adds a stage's cost to the value of
-// those behind it, and stages dearer than `most` do not count.
+// best[s][l] is the least value of layers from l on in stages from s on. `join` adds a stage's cost to the value of the
+// later stages; stages that cost more than `most` are excluded.
 template <class Join>
 std::vector<std::vector<double>> best_from(const std::vector<double>& sums, size_t stages, double most,
                                            const Join& join) {
@@ -64,7 +64,7 @@ std::vector<std::vector<double>> best_from(const std::vector<double>& sums, size
 std::vector<int64_t> split_by_cost(const ModelConfig& model, size_t stages) {
   const auto sums = sums_of_costs(model);
   const auto dearest = best_from(sums, stages, kNever, [](double cost, double rest) { return std::max(cost, rest); });
-  // Squares of costs are least where costs are even.
+  // The sum of the squares of costs is least if the costs are even.
   const double most = dearest[0][0];
   const auto squares = [](double cost, double rest) { return cost * cost + rest; };
   const auto uneven = best_from(sums, stages, most, squares);
@@ -116,7 +116,7 @@ double stage_cost(const ModelConfig& model, const StageLayers& stage) {
 std::vector<std::string> find_split_faults(const ModelConfig& model, const ParallelismConfig& p) {
   Findings found;
   const int64_t layers = model.num_hidden_layers;
-  // Degrees are read as any positive numbers; more stages than there can be are as good as infinitely many.
+  // Degrees are read as any positive numbers; more stages than possible count as infinitely many.
   int64_t stages = 0;
   if (__builtin_mul_overflow(p.pipeline_parallel_degree, p.virtual_stages, &stages)) {
     stages = std::numeric_limits<int64_t>::max();

@@ -47,7 +47,7 @@ double dearest(const ModelConfig& model, const std::vector<StageLayers>& stages)
   return most;
 }
 
-// Every way to cut `layers` into `stages`.
+// Visits every way to cut `layers` into `stages`.
 template <class Visit>
 void for_all_splits(int64_t layers, int64_t stages, Layers& split, const Visit& visit) {
   if (stages == 1) {
@@ -70,7 +70,7 @@ TEST(Stages, OneStageHasEverything) {
 
 TEST(Stages, LayersOfEqualCostAndACheapOutputAreSplitEvenlyWithFewerInFront) {
   EXPECT_EQ(layers_of(split_stages(model_of(8, 2), pipeline_of(4))), (Layers{2, 2, 2, 2}));
-  // Three stages have to have three layers; the output makes the last one's dearer.
+  // Three stages must have three layers; the output makes the last stage cost more.
   EXPECT_EQ(layers_of(split_stages(model_of(11, 2), pipeline_of(4))), (Layers{3, 3, 3, 2}));
   EXPECT_EQ(layers_of(split_stages(model_of(9, 2), pipeline_of(4))), (Layers{2, 2, 3, 2}));
 }
@@ -80,7 +80,7 @@ TEST(Stages, AnOutputAsDearAsTwoLayersTakesTheirPlace) {
   const double layer = stage_cost(model, {0, 1, false, false});
   model.vocab_size = static_cast<int64_t>(2 * layer / (2.0 * static_cast<double>(model.hidden_size)));
   EXPECT_EQ(layers_of(split_stages(model, pipeline_of(4))), (Layers{3, 3, 3, 1}));
-  model.vocab_size *= 10;  // dearer than all layers: the last stage still has one
+  model.vocab_size *= 10;  // the output costs more than all layers, but the last stage still has one
   EXPECT_EQ(layers_of(split_stages(model, pipeline_of(4))), (Layers{3, 3, 3, 1}));
   EXPECT_EQ(split_stages(model, pipeline_of(4)).front(), (StageLayers{0, 3, true, false}));
   EXPECT_EQ(split_stages(model, pipeline_of(4)).back(), (StageLayers{9, 10, false, true}));

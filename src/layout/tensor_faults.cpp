@@ -1,4 +1,5 @@
-// What a tensor degree asks of the model's heads and widths, and sequence parallelism of an instance's length.
+// The conditions of a tensor degree on the model's heads and widths, and of sequence parallelism on the length of an
+// instance.
 
 #include <numeric>
 
@@ -8,7 +9,7 @@
 namespace athanor {
 namespace {
 
-// Keys and values are cut, or neighbours hold the same head.
+// Keys and values are divided, or neighbours hold the same head.
 void check_heads(const ModelConfig& model, int64_t degree, Findings& found) {
   const int64_t heads = model.num_attention_heads, kv_heads = model.kv_heads();
   found.require(heads % degree == 0,
@@ -33,7 +34,7 @@ void check_widths(const ModelConfig& model, int64_t degree, Findings& found) {
   const bool one_name = model.moe_intermediate_size == 0;
   if (sparse < model.num_hidden_layers) check("dense layers", "model.intermediate_size", model.intermediate_size);
   if (sparse == 0) return;
-  // Shared experts together are a whole number of experts wide: nothing more to ask of them.
+  // Shared experts together are a whole number of experts wide, so they need no condition.
   if (!one_name) check("experts", "model.moe_intermediate_size", model.moe_intermediate_size);
   if (one_name && sparse == model.num_hidden_layers) {
     check("experts", "model.intermediate_size", model.intermediate_size);

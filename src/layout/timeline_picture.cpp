@@ -9,13 +9,13 @@ namespace athanor {
 namespace {
 
 constexpr double kWidth = 960, kLeft = 64, kRight = 16, kRow = 30, kGap = 6, kTop = 56, kBottom = 40;
-constexpr double kLeastForText = 14;  // pixels; a number in a narrower box is not read
-// Of forwards and backwards, by chunk; a fifth chunk begins again.
+constexpr double kLeastForText = 14;  // pixels; a number in a narrower box would be unreadable
+// Colours of forwards and backwards, by chunk; a fifth chunk begins again.
 constexpr const char* kForwardFill[] = {"#a8c8ee", "#6ea1dc", "#3f79bd", "#265489"};
 constexpr const char* kBackwardFill[] = {"#b9dfb0", "#86c07a", "#559a4b", "#37702f"};
 constexpr int kFills = 4;
 
-// 1, 2 or 5 times a power of ten, so that about ten ticks span the whole.
+// Returns 1, 2 or 5 times a power of ten, so that the whole has about ten ticks.
 double tick_of(double span) {
   const double power = std::pow(10, std::floor(std::log10(span / 10)));
   for (const double factor : {1.0, 2.0, 5.0}) {
@@ -25,7 +25,7 @@ double tick_of(double span) {
 }
 
 struct Axis {
-  double begin, span, scale;  // of seconds; in units
+  double begin, span, scale;  // in seconds; in units
 
   double x(double at) const { return kLeft + (at - begin) / span * (kWidth - kLeft - kRight); }
 };

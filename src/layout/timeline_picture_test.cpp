@@ -28,7 +28,7 @@ TEST(TimelinePicture, TheTitleHasTheBubbleBesideThoseOfThePlay) {
   EXPECT_EQ(timeline_title(schedule, timeline),
             "interleaved_1f1b, 2 ranks of 2 stages, 4 microbatches: bubble 11.1%, of these stages 11.1%, of equal ones "
             "11.1%");
-  timeline[0].back().begin_s += 27;  // waits in vain for as long as all took
+  timeline[0].back().begin_s += 27;  // it waits in vain for as long as everything took
   timeline[0].back().end_s += 27;
   EXPECT_EQ(timeline_title(schedule, timeline),
             "interleaved_1f1b, 2 ranks of 2 stages, 4 microbatches: bubble 55.6%, of these stages 11.1%, of equal ones "

@@ -34,7 +34,7 @@ double share_inside(const RankTraffic& line, const std::vector<int>& group, int 
 std::vector<StepTraffic> count_step_traffic(const RunConfig& config, const Layout& layout, int64_t seq_len,
                                             const std::vector<int>& supernode) {
   std::vector<StepTraffic> table;
-  // Ranks at one place of the model send alike, but for where they are.
+  // Ranks that hold the same part of the model send the same amounts; only their distances differ.
   for (const int place : layout.group_of(GroupKind::kModel, 0)) {
     for (const RankTraffic& line : count_rank_traffic(config, layout, place, seq_len)) {
       auto sum = std::ranges::find(table, line.what, &StepTraffic::what);

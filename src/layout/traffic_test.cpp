@@ -28,7 +28,7 @@ std::map<std::string, StepTraffic> table_of(const RunConfig& config, int world_s
   return table;
 }
 
-// BaGuaLu §4.2: sixteen ranks in supernodes of four, four expert ranks.
+// BaGuaLu §4.2: sixteen ranks in supernodes of four, with four expert ranks.
 TEST(Traffic, ExpertInnerKeepsTokensInsideAndPaysOutsideForTheExpertsGradients) {
   const auto table = table_of(config_of(16, 4, "expert_inner"), 16);
   EXPECT_GT(table.at("tokens").inside, 0);
@@ -62,7 +62,7 @@ TEST(Traffic, AMappingMovesBytesAndChangesNone) {
   }
 }
 
-// By hand: 4 ranks, E = 2, EPSO, bf16 weights, fp32 gradients.
+// Computed by hand: 4 ranks, E = 2, EPSO, bf16 weights, fp32 gradients.
 TEST(Traffic, FollowsTheFormulas) {
   const auto config = config_of(4, 2, "expert_inner");
   const auto held = count_held_elements(config.model, 2);
@@ -72,7 +72,7 @@ TEST(Traffic, FollowsTheFormulas) {
   EXPECT_DOUBLE_EQ(total("dense weights"), 2.0 * static_cast<double>(held.dense) * 3);
   EXPECT_DOUBLE_EQ(total("expert gradients"), 2 * 4.0 * static_cast<double>(held.expert));
   const double reached = 1 - (8.0 * 7) / (16 * 15), tokens = 16 * 512;
-  const double choices = 8 * 2 * 2 / 2 + 4 * 2;  // there, and their gradients back
+  const double choices = 8 * 2 * 2 / 2 + 4 * 2;  // to the experts, and their gradients back
   EXPECT_NEAR(total("tokens"), (4 * 256 * 2.0 + choices) * tokens * reached * 4, 1e-3 * total("tokens"));
 }
 
@@ -89,7 +89,7 @@ TEST(Traffic, NoShardingGathersNoWeightsAndReducesTwice) {
 TEST(Traffic, AnyOfTheOwnedExpertsIsDrawnAsCombinatoricsSay) {
   EXPECT_DOUBLE_EQ(probability_of_any(4, 1, 1), 0.25);
   EXPECT_DOUBLE_EQ(probability_of_any(4, 2, 2), 1 - 1.0 / 6);
-  EXPECT_DOUBLE_EQ(probability_of_any(4, 3, 2), 1);  // two of four, one of them owned in any case
+  EXPECT_DOUBLE_EQ(probability_of_any(4, 3, 2), 1);  // two of four, one of which the rank owns in any case
   EXPECT_DOUBLE_EQ(probability_of_any(4, 4, 1), 1);
 }
 

@@ -1,4 +1,4 @@
-// What travels along the tree itself: small sums up, broadcasts down.
+// Messages that travel along the tree itself: small sums go up, broadcasts go down.
 
 #include <algorithm>
 #include <array>
@@ -51,7 +51,7 @@ class SumToFirst : public Phase {
   size_t awaited_ = 0;
 };
 
-/// A chunk is received, then sent to every child; a few chunks are under way at once.
+/// A chunk is received, then sent to every child; a few chunks are in flight at once.
 class Spread : public Phase {
  public:
   Spread(char* x, int64_t bytes, int root) : x_(x), bytes_(bytes), root_(root) {}
@@ -78,7 +78,7 @@ class Spread : public Phase {
 
   int64_t length(int64_t chunk) const { return std::min(kChunk, bytes_ - chunk * kChunk); }
 
-  /// Chunk c is taken when all before c − kWindow + 1 are over, so that each has a counter of its own.
+  /// Chunk c begins when all before c − kWindow + 1 are complete, so that each has its own counter.
   void take_more(Operation& operation) {
     while (taken_ < num_chunks_ && taken_ < over_ + kWindow) {
       const int64_t chunk = taken_++;
@@ -96,7 +96,7 @@ class Spread : public Phase {
     if (children_.empty()) chunk_over(operation, chunk);
   }
 
-  /// Chunks may end out of order; the window moves by what is over before the first that is not.
+  /// Chunks may complete out of order; the window advances to the first incomplete chunk.
   void chunk_over(Operation& operation, int64_t chunk) {
     ended_[static_cast<size_t>(chunk % kWindow)] = true;
     while (over_ < taken_ && ended_[static_cast<size_t>(over_ % kWindow)]) {

@@ -1,4 +1,4 @@
-// Sends and receives that do not depend on one another, and the barrier.
+// Sends and receives that do not depend on each other, and the barrier.
 
 #include <algorithm>
 
@@ -8,8 +8,8 @@ namespace athanor::comm {
 
 namespace {
 
-constexpr int64_t kMessage = 4 << 20;  // a poll that moves a whole one takes under a millisecond
-constexpr int kWindow = 16;            // messages in flight each way
+constexpr int64_t kMessage = 4 << 20;  // a poll that moves a whole message takes under a millisecond
+constexpr int kWindow = 16;            // messages in flight in each direction
 
 /// The messages of a list of pieces, one after the other.
 class Messages {
@@ -67,7 +67,8 @@ class Exchange : public Phase {
   std::function<void()> local_;
 };
 
-/// Dissemination: in round k each hears from the one 2^k before it, so after ⌈log₂ n⌉ rounds of all.
+/// A dissemination barrier: in round k each rank hears from the rank 2^k before it, so after ⌈log₂ n⌉ rounds it has
+/// heard of all.
 class Meet : public Phase {
  public:
   void start(Operation& operation) override { round(operation); }

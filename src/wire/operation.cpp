@@ -49,7 +49,7 @@ void Operation::begin(Wire& wire) {
 }
 
 void Operation::start_phase() {
-  phase_.reset();  // its memory is free before the next one takes its own
+  phase_.reset();  // its memory is free before the next phase takes memory
   phase_ = phases_[phase_index_]();
   phase_->start(*this);
 }
@@ -65,7 +65,7 @@ void Operation::finished(Transfer& transfer, int64_t bytes) {
                  : fmt::format("rank {{{}}} sent {} bytes where {} were expected of it", was.peer, bytes, was.bytes);
     failed_.store(true, std::memory_order_release);
   }
-  // After an error nothing new is posted; what is in flight still owns its memory.
+  // After an error nothing new is posted; the messages in flight still own their memory.
   if (error_.empty()) {
     if (was.sending) {
       phase_->sent(*this, was.item);

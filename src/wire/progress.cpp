@@ -14,20 +14,21 @@ namespace {
 
 using std::chrono::microseconds;
 constexpr microseconds kShortSleep{20}, kLongSleep{200};   // while the caller computes
-constexpr microseconds kShortestNap{5}, kLongestNap{100};  // of a caller that waits
+constexpr microseconds kShortestNap{5}, kLongestNap{100};  // for a caller that waits
 constexpr std::chrono::milliseconds kIdleLook{100};
-// Nobody seems late: once more after this, before it is the network's fault. Somebody may just have come.
+// If no rank seems late, look once more after this time before the network is blamed: the missing rank may just have
+// come.
 constexpr std::chrono::seconds kSecondLook{5};
-// A waiting caller gives its core away by sched_yield for so long, or until one takes longer than this: then others
-// want the core, and a thread that sleeps gets it back sooner than one that yields, which waits for their time slices
-// to end.
+// A waiting caller gives its core away by sched_yield for this long, or until one yield takes longer than kLongYield.
+// Then others want the core, and a thread that sleeps gets it back sooner than one that yields, which waits for their
+// time slices to end.
 constexpr microseconds kEager{200}, kLongYield{40};
 
-/// Doubles while nothing moves.
+/// A sleep that doubles while no message moves.
 class Backoff {
  public:
   Backoff(microseconds shortest, microseconds longest) : shortest_(shortest), longest_(longest), sleep_(shortest) {
-    prctl(PR_SET_TIMERSLACK, 1000UL);  // ns, of this thread; the usual 50 µs would treble the short sleeps
+    prctl(PR_SET_TIMERSLACK, 1000UL);  // in ns, for this thread; the default of 50 µs would triple the short sleeps
   }
   void moved() { sleep_ = shortest_; }
   void sleep() {
@@ -81,7 +82,7 @@ std::shared_ptr<Operation> Progress::start(const std::shared_ptr<Members>& membe
   Sequence& sequence = kind == Kind::kCollective ? members->collectives : members->between(kind, peer);
   auto operation = std::make_shared<Operation>(members, sequence, std::move(phases), std::move(held));
   members->thread = std::this_thread::get_id();
-  sequence.start(operation);  // first: what is posted has to outlive whatever advance() throws
+  sequence.start(operation);  // first, because posted messages have to outlive any exception of advance()
   ++num_active_;
   try {
     num_active_ -= sequence.advance(*wire_);
@@ -109,13 +110,14 @@ bool Progress::advance() {
       if (operation.done() || operation.failed()) end(operation);
     }
   } catch (const std::exception& error) {
-    failure_ = error.what();  // whoever waits says it; nothing moves any more
+    failure_ = error.what();  // waiting callers report it; no message moves any more
   }
   return !finished_.empty();
 }
 
 void Progress::end(Operation& operation) {
-  const std::shared_ptr<Members> members = operation.members();  // which may go with the operation, and the sequence
+  const std::shared_ptr<Members> members = operation.members();  // the operation and the sequence may be destroyed, and
+                                                                 // the members with them
   Sequence& sequence = operation.sequence();
   if (operation.failed()) sequence.fail(operation.error());
   num_active_ -= sequence.advance(*wire_);
@@ -180,14 +182,14 @@ namespace {
 
 bool works(const Late& one, std::chrono::milliseconds timeout) { return one.answers && one.still_ms < timeout.count(); }
 
-/// Until the first of those who work may have stopped for as long as `timeout`.
+/// Returns the time until the first of the working ranks may have been silent for `timeout`.
 std::chrono::milliseconds until_one_may_have_stopped(const std::vector<Late>& late, std::chrono::milliseconds timeout) {
   std::chrono::milliseconds left = timeout;
   for (const Late& one : late) left = std::min(left, timeout - std::chrono::milliseconds(one.still_ms));
   return left;
 }
 
-/// A wait of one thread, for as long as it lives.
+/// Marks one thread as waiting while the object lives.
 class Waiting {
  public:
   Waiting(std::mutex& mutex, std::function<void()> end) : mutex_(mutex), end_(std::move(end)) {}
@@ -214,7 +216,7 @@ bool Progress::wait(const Operation& operation, std::chrono::milliseconds timeou
     standing_.begin_wait(operation);
   }
   const Waiting waiting(mutex_, [&] {
-    // Whoever waited long may be waited for in its turn: that time was not its own.
+    // Others may in turn have waited for this rank, which waited long: that time was not its own work.
     standing_.end_wait(operation, Clock::now() - begin > timeout / 8);
     if (!operation.done()) failed_ = true;
     if (--num_waiting_ == 0 && num_active_ > 0) wake_.notify_one();
@@ -228,7 +230,7 @@ bool Progress::wait(const Operation& operation, std::chrono::milliseconds timeou
         return wait_for(operation, std::chrono::milliseconds(0));
       }
       worked = true;
-    } else if (worked) {  // and now they have come: from here on it may take its time
+    } else if (worked) {  // the missing ranks have come: from here on the collective may take its time
       patience = timeout;
       worked = false;
     } else if (!looked) {

@@ -36,7 +36,7 @@ void RollCall::finished(const Wire::Finished& message) {
   if (heard.is_answer == 0) {
     send(message.peer, {1, heard.question, heard.call, standing_.answer(heard.call)});
   } else if (const auto found = questions_.find(heard.question); found != questions_.end()) {
-    found->second = heard.answer;  // otherwise nobody waits for it any more
+    found->second = heard.answer;  // otherwise no rank waits for it any more
   }
 }
 
@@ -74,7 +74,7 @@ void Look::take(const Asked& asked, const Answer& answer) {
 
 bool Look::over() {
   const auto now = Standing::Clock::now();
-  std::vector<Asked> asked = std::exchange(open_, {});  // taking an answer may ask more
+  std::vector<Asked> asked = std::exchange(open_, {});  // handling an answer may add questions
   for (Asked& one : asked) {
     const Answer answer = roll_call_.answer(one.question);
     if (answer.state == Answer::State::kSilent && now - one.when < kPatience) {

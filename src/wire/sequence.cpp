@@ -19,7 +19,7 @@ int Sequence::advance(Wire& wire) {
     if (!failure_.empty() || num_begun_ == line_.size() || !has_room()) return num_dropped;
     Operation& next = *line_[num_begun_++];
     bool& taken = taken_[static_cast<size_t>(next.number() % kWindow)];
-    ATHANOR_ASSERT(!taken && next.number() < first_ + kWindow);  // two under way would share a tag
+    ATHANOR_ASSERT(!taken && next.number() < first_ + kWindow);  // two in flight would share a tag
     taken = true;
     next.begin(wire);
   }

@@ -35,7 +35,7 @@ Answer Standing::answer(const CallId& call) const {
   if (const Operation* before = wait_before(members.get())) {
     const Operation* holding = before->sequence().holding_up(before->number());
     if (holding) return waits_for(*holding);
-    answer.state = Answer::State::kOver;  // of what it waited for: it is about to go on
+    answer.state = Answer::State::kOver;  // complete: the rank is about to continue
     return answer;
   }
   answer.state = Answer::State::kLate;
@@ -61,7 +61,7 @@ Answer Standing::waits_for(const Operation& operation) const {
   return answer;
 }
 
-/// What keeps the thread that calls this group's collectives; any thread may, before the first of them.
+/// Returns the wait that holds up the calls of this group on this rank. Before the first call any thread may make it.
 const Operation* Standing::wait_before(const Members* members) const {
   for (const Wait& wait : waits_) {
     if (!members || members->thread == std::thread::id() || members->thread == wait.thread) return wait.operation;

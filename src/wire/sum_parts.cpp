@@ -9,11 +9,12 @@ namespace athanor::comm {
 
 namespace {
 
-// Pieces are small enough for the cache to hold all terms of one, large enough for the network, and their slots stay
-// within kBuffer up to 2,048 ranks; beyond, within 16 KiB for each (192 MiB of 12,288), and always within the tensor.
+// Pieces are small enough for the cache to hold all terms of one, and large enough for the network. Their slots stay
+// within kBuffer up to 2,048 ranks; beyond that, within 16 KiB for each rank (192 MiB for 12,288), and always within
+// the size of the tensor.
 constexpr int64_t kPieceBytes = 512 << 10, kSmallestPiece = 4 << 10, kBuffer = 32 << 20;
 constexpr int64_t kSlots = 4;  // pieces that may arrive while one is added
-constexpr int kWindow = 32;    // messages in flight each way
+constexpr int kWindow = 32;    // messages in flight in each direction
 
 class SumParts : public Phase {
  public:
@@ -26,7 +27,8 @@ class SumParts : public Phase {
     const int64_t others = std::max(size_ - 1, 1), width = element_bytes(element_);
     int64_t longest = 1;
     for (int i = 0; i < size_; ++i) longest = std::max(longest, count_of(i));
-    // The same on every rank: a piece of one part is a message, and its place in the order follows from it.
+    // The piece size is the same on every rank: a piece of one part is a message, and its position in the order follows
+    // from the size.
     piece_ = std::clamp(kBuffer / (kSlots * others), kSmallestPiece, kPieceBytes) / width;
     num_pieces_ = (longest + piece_ - 1) / piece_;
     const int64_t slot = std::min(piece_, count_of(me_));
@@ -60,7 +62,7 @@ class SumParts : public Phase {
       awaited = size_ - 1;
       add_up(piece);
       complete_.push_back(piece);
-      // Slots are given back in order, since they are handed out in order.
+      // Slots are given back in the order in which they were handed out.
       std::sort(complete_.begin(), complete_.end());
       while (!complete_.empty() && complete_.front() == num_summed_) {
         complete_.pop_front();

@@ -24,8 +24,8 @@ struct Room {
   uint64_t token;
 };
 
-/// Where senders and receivers meet. A message's bytes move when both its ends are there: as in a rendezvous, a
-/// sender's memory is read late.
+/// The table in which sends and receives are matched. A message's bytes move when both its ends are there: as in a
+/// rendezvous, a sender's memory is read late.
 class Meeting {
  public:
   Meeting(int size, ThreadNetwork network) : network_(std::move(network)), ends_(static_cast<size_t>(size)) {}
@@ -44,7 +44,7 @@ class Meeting {
   };
   struct End {
     std::map<Key, Channel> from;
-    std::deque<std::pair<int, Message>> notes;  ///< with the control tag, by sender
+    std::deque<std::pair<int, Message>> notes;  ///< messages with the control tag, by sender
     std::deque<Room> note_rooms;
     std::vector<Late> over;
   };
@@ -71,7 +71,7 @@ class Meeting {
     end(at).from[{from, tag}].rooms.push_back(room);
   }
 
-  /// What it has on its way is forgotten: its memory goes with it.
+  /// Discards the rank's messages in flight, because their memory is about to be freed.
   void leave(int rank) {
     std::lock_guard lock(mutex_);
     end(rank) = {};

@@ -7,8 +7,8 @@
 
 #include "base/half.h"
 
-// One body for each level of x86-64, chosen when the library is loaded. The thread sanitizer cannot live with code that
-// runs that early.
+// There is one body for each level of x86-64, chosen when the library is loaded. The thread sanitizer does not work
+// with code that runs that early.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #define ATHANOR_EACH_CPU __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else
@@ -44,7 +44,7 @@ using WideOf = typename Wide<T>::Type;
 ATHANOR_INLINE float f16_to_float(uint16_t h) {
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16, rest = h & 0x7FFFu;
   if (rest >= 0x7C00u) return std::bit_cast<float>(sign | 0x7F800000u | ((rest & 0x3FFu) << 13));
-  // As a float of the same exponent bits it is 2^112 too small, subnormals included.
+  // As a float of the same exponent bits it is 2^112 too small, including subnormals.
   const float magnitude = std::bit_cast<float>(rest << 13) * 0x1p112f;
   return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
 }
@@ -85,8 +85,8 @@ ATHANOR_INLINE W combined(W a, W b) {
   return a + b;
 }
 
-// ---- Loops. `s` is 1 for integers and where nothing is scaled: a multiplication by 1 changes no bits.
-// -----------------
+// ---- Loops. `s` is 1 for integers and if nothing is scaled: a multiplication by 1 changes no bits.
+// --------------------
 
 constexpr int64_t kBlock = 512;  // elements; with one level for each power of two of ranks they stay in the first cache
 
@@ -110,7 +110,7 @@ ATHANOR_INLINE void store(const WideOf<T>* in, int64_t count, WideOf<T> s, T* ou
   for (int64_t i = 0; i < count; ++i) out[i] = narrow_of<T>(in[i] * s);
 }
 
-/// One block along the tree: a stack of partial sums of falling powers of two, like the digits of a counter.
+/// Sums one block along the tree: a stack of partial sums of falling powers of two, like the digits of a counter.
 template <bool kMax, class T>
 ATHANOR_INLINE void sum_block(const void* const* terms, int num_terms, int64_t begin, int64_t count, WideOf<T> first,
                               WideOf<T> last, void* out) {
@@ -139,7 +139,7 @@ ATHANOR_INLINE void sum_all(const void* const* terms, int num_terms, int64_t cou
   }
 }
 
-// Clones are made of plain functions only, not of templates.
+// Compilers clone plain functions only, not templates.
 #define ATHANOR_SUMS(name, T)                                                                                \
   ATHANOR_EACH_CPU void sum_##name(const void* const* terms, int n, int64_t count, Scale scale, void* out) { \
     sum_all<false, T>(terms, n, count, scale, out);                                                          \

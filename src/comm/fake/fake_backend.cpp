@@ -16,7 +16,7 @@ class NoWork : public c10d::Work {
 
 FakeBackend::Work over() { return c10::make_intrusive<NoWork>(); }
 
-/// out[from, to) = what is `own`, zeros elsewhere. `own` may be that slice itself.
+/// Sets out[from, to) to `own`, and the rest to zero. `own` may be that slice itself.
 void place(const at::Tensor& out, int64_t begin, const at::Tensor& own) {
   const at::Tensor flat = out.view({-1});
   const int64_t end = begin + own.numel();

@@ -1,6 +1,7 @@
-// 1f1b over several stages of each rank (Narayanan et al. 2021, section 2.2.2): microbatches go through in groups of as
-// many as there are ranks, a group through the first chunk, then through the second, and so on. The bubble shrinks by
-// the number of chunks; more microbatches are held, and chunks times the messages are sent.
+// 1f1b over several stages of each rank (Narayanan et al. 2021, section 2.2.2). Microbatches go through in groups; a
+// group has as many as there are ranks, and goes through the first chunk, then through the second, etc. The bubble
+// shrinks by the number of chunks, but more microbatches are held, and the number of messages is multiplied by the
+// number of chunks.
 
 #include "layout/schedules/schedules.h"
 
@@ -17,7 +18,7 @@ std::vector<Action> actions_of(int rank, const Shape& shape) {
       }
     }
   }
-  // The first group's way through all chunks but the last, and twice the ranks behind: there and back.
+  // The first group passes through all chunks except the last, and twice through the ranks behind: there and back.
   return one_in_turn(forwards, backwards, (shape.chunks - 1) * shape.ranks + 2 * (shape.ranks - 1 - rank));
 }
 

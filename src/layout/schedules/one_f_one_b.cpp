@@ -1,5 +1,5 @@
-// One forward, one backward in turn (PipeDream-flush; Narayanan et al. 2021, section 2.2.1): a rank begins with as many
-// forwards as there are ranks behind it, so that it never holds more than ranks − rank microbatches.
+// One forward and one backward alternate (PipeDream-flush; Narayanan et al. 2021, section 2.2.1). A rank begins with as
+// many forwards as there are ranks behind it, so that it never holds more than ranks − rank microbatches.
 
 #include <algorithm>
 
@@ -17,7 +17,8 @@ std::vector<Action> actions_of(int rank, const Shape& shape) {
   return one_in_turn(forwards, backwards, shape.ranks - 1 - rank);
 }
 
-// Fewer microbatches than ranks never come to take turns, which costs time and nothing else: a run warns of it.
+// With fewer microbatches than ranks, forwards and backwards never alternate. This costs only time, and a run warns
+// about it.
 void require(int /*ranks*/, int chunks, int64_t microbatches, Findings& found) {
   require_one_chunk("1f1b", chunks, found);
   found.require(microbatches >= 1, "pipeline_schedule \"1f1b\" needs a microbatch, and there are {}: {}", microbatches,

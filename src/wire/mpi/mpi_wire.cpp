@@ -1,4 +1,4 @@
-// A Wire over MPI. Compiled once for each MPI that is found, into a plugin that needs nothing but that MPI.
+// A Wire over MPI. It is compiled once for each MPI that is found, into a plugin that needs nothing but that MPI.
 
 #include <fcntl.h>
 #include <mpi.h>
@@ -45,7 +45,7 @@ class MpiWire : public Wire {
     int* limit = nullptr;
     int found = 0;
     MPI_Comm_get_attr(comm_, MPI_TAG_UB, &limit, &found);
-    max_tag_ = found ? *limit : 32767;  // what the standard promises
+    max_tag_ = found ? *limit : 32767;  // the minimum of the standard
   }
 
   int rank() const override { return rank_; }
@@ -103,10 +103,11 @@ class MpiWire : public Wire {
   }
 
   [[noreturn]] void abort(int exit_code) override {
-    // What went wrong has been said, and is to stay the last word: MPICH speaks here, through our standard error.
+    // The error has been printed, and must be the last line: MPICH would print here, through our standard error.
     std::fflush(nullptr);
     if (const int nowhere = ::open("/dev/null", O_WRONLY); nowhere >= 0) ::dup2(nowhere, STDERR_FILENO);
-    // A launcher may drop what it has not passed on when it is told to abort, and on a busy machine it reads late.
+    // When a launcher is told to abort, it may drop output that it has not passed on, and on a busy machine it reads
+    // late.
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     MPI_Abort(MPI_COMM_WORLD, exit_code);
     _exit(exit_code);
@@ -125,7 +126,7 @@ class MpiWire : public Wire {
     return bytes;
   }
 
-  /// Those that are over have become null; the rest move together, in order.
+  /// Completed requests have become null; the rest move together, in order.
   void drop_finished(size_t count) {
     size_t kept = 0;
     for (size_t i = 0; i < count; ++i) {
