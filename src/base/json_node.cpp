@@ -11,8 +11,8 @@ bool is_plain(const std::string& key) {
          std::all_of(key.begin(), key.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
 }
 
-// What the JSON library says after its own prefix ("[json.exception.parse_error.101] parse error at line 1, column 2:
-// ").
+// Returns the JSON library's message without its prefix ("[json.exception.parse_error.101] parse error at line 1,
+// column 2: ").
 std::string reason_of(const nlohmann::json::parse_error& error) {
   const std::string text = error.what();
   const size_t at = text.find(": ");

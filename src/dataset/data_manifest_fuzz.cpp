@@ -1,4 +1,4 @@
-// Any bytes are either a manifest that reads back as it was written, or are refused with a DataError.
+// Any bytes either are a manifest that reads back as it was written, or are refused with a DataError.
 
 #include "base/error.h"
 #include "dataset/manifest.h"

@@ -25,7 +25,7 @@ struct Shard {
   int64_t first_row;
 };
 
-// Ids of `Item` to int32; the first one beyond the vocabulary, or -1.
+// Converts ids of `Item` to int32. Returns the first id that is beyond the vocabulary, or -1.
 template <class Item>
 int64_t widen_ids(const std::byte* row, int64_t seq_len, uint32_t vocab_size, int32_t* out) {
   uint32_t largest = 0;
@@ -39,7 +39,7 @@ int64_t widen_ids(const std::byte* row, int64_t seq_len, uint32_t vocab_size, in
   return std::find_if(out, out + seq_len, [&](int32_t id) { return static_cast<uint32_t>(id) >= vocab_size; }) - out;
 }
 
-// After each shard: instances so far, and the hash of what they are.
+// Returns the number of instances and the hash of the content after each shard.
 std::vector<std::pair<int64_t, std::string>> hash_growth(const DataManifest& manifest, const SplitEntry& split) {
   Hasher hasher;
   const auto put = [&](const std::string& text) { hasher.update(text.c_str(), text.size() + 1); };
@@ -62,8 +62,8 @@ struct Dataset::Impl {
   std::shared_ptr<OpenShards> open_shards;
   std::vector<std::pair<int64_t, std::string>> growth;  // instances and their hash after each shard
   int64_t num_instances = 0;
-  std::vector<Shard> shards;    // those with instances
-  std::vector<DataFile> files;  // the tokenizer, then each of the split's, empty ones too
+  std::vector<Shard> shards;    // shards that have instances
+  std::vector<DataFile> files;  // the tokenizer, then each shard of the split, including empty ones
 
   const std::vector<ShardEntry>& entries() const { return manifest->splits.at(split).files; }
 
@@ -140,7 +140,8 @@ void Dataset::read(int64_t row, int32_t* out) const {
       impl_->open_shards->get(shard.path, [&] { return open_shard(shard.path, *shard.entry, *impl_->manifest); });
   if (const int injected = fault_errno("data.read")) fail_reading(shard.path, matrix->offset_of(in_shard), injected);
   const int item_bytes = impl_->manifest->item_bytes();
-  // Ids of two bytes are read into the second half of `out` and widened from the front on, each after it was read.
+  // Ids of two bytes are read into the second half of `out` and widened from the front; each is read before it is
+  // overwritten.
   auto* bytes = reinterpret_cast<std::byte*>(out) + seq_len() * (4 - item_bytes);
   matrix->read_row(in_shard, bytes);
   const int64_t bad = item_bytes == 2 ? widen_ids<uint16_t>(bytes, seq_len(), vocab_size(), out)
@@ -179,7 +180,7 @@ void count_targets(const Dataset& dataset, int64_t begin, int64_t end, std::vect
 }
 
 double unigram_entropy(const std::vector<int64_t>& counts) {
-  // H = log(N) - sum(c log(c)) / N, the same sum as -sum(p log(p)) with one division.
+  // H = log(N) - sum(c log(c)) / N is the same sum as -sum(p log(p)), with one division.
   double sum = 0, total = 0;
   for (const int64_t count : counts) {
     if (count == 0) continue;

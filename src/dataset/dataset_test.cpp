@@ -34,7 +34,7 @@ class DatasetFiles : public DataTest {
     bytes.at(offset) = value;
     write_file_atomically(out_ / name, bytes);
   }
-  // In the manifest's text.
+  // Replaces a text in the manifest.
   void replace(const std::string& what, const std::string& by) const {
     auto text = read_file(out_ / kDataManifestName);
     const auto at = text.find(what);
@@ -170,11 +170,11 @@ TEST_F(DatasetFiles, AManifestThatContradictsItselfIsRefused) {
 }
 
 TEST_F(DatasetFiles, UnigramEntropyIsThatOfTheTargets) {
-  // Two rows; targets are what stands from position 1 on: b b c | b c c. H = ln 2.
+  // Two rows. The targets are the ids from position 1 on: b b c | b c c. H = ln 2.
   write("u/s.npy", npy_header(2, 2, 4) + std::string("a\0b\0b\0c\0x\0b\0c\0c\0", 16));
   write("u/tokenizer.json", "{}");
   DataManifest manifest;
-  manifest.version = 1;  // which has no parts
+  manifest.version = 1;  // that version has no parts
   manifest.tokenizer_file = "tokenizer.json";
   manifest.tokenizer_hash = hash_hex("{}");
   manifest.vocab_size = 257;
@@ -185,7 +185,7 @@ TEST_F(DatasetFiles, UnigramEntropyIsThatOfTheTargets) {
   const auto dataset = Dataset::open(folder_ / "u", "validation");
   std::vector<int64_t> counts(257);
   count_targets(dataset, 0, 1, counts);
-  count_targets(dataset, 1, 2, counts);  // any parts of it
+  count_targets(dataset, 1, 2, counts);  // in any parts
   EXPECT_NEAR(unigram_entropy(counts), std::log(2.0), 1e-15);
 }
 

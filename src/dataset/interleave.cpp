@@ -19,7 +19,7 @@ constexpr double kTotal = 0x1p50;
 Interleave::Interleave(const std::vector<double>& weights) {
   ATHANOR_CHECK(!weights.empty(), "the mix is empty: give it at least one source");
   const double largest = *std::max_element(weights.begin(), weights.end());
-  double sum = 0;  // of weights relative to the largest, which cannot overflow
+  double sum = 0;  // sum of weights relative to the largest, which cannot overflow
   for (const double weight : weights) {
     ATHANOR_CHECK(std::isfinite(weight) && weight > 0, "weight {}: a source's weight is a finite number above 0",
                   weight);
@@ -42,8 +42,9 @@ size_t Interleave::next(std::vector<int64_t>& drawn) const {
   size_t best = weights_.size();
   Wide best_slack = 0;
   for (size_t i = 0; i < weights_.size(); ++i) {
-    // All in units of 1 / (total * parts): how much source i would be owed after this sample, and how far that is from
-    // the bound. Divided by its weight the latter is the deadline, compared here without dividing.
+    // All values are in units of 1 / (total * parts): how much source i would be owed after this sample, and how far
+    // that is from the bound. Divided by its weight the latter is the deadline, which is compared here without a
+    // division.
     const Wide lag = (static_cast<Wide>(weights_[i]) * n - static_cast<Wide>(total_) * drawn[i]) * parts;
     if (lag < total_) continue;
     const Wide slack = (parts - 1) * total_ - lag;

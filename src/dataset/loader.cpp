@@ -31,7 +31,7 @@ const int32_t* Batch::sequence(int64_t index) const {
 
 namespace {
 
-// What one batch is read from, and the state after it.
+// The inputs of one batch, and the state after it.
 struct Plan {
   std::vector<Draw> draws;
   DataLedger next;
@@ -63,7 +63,7 @@ struct Loader::Impl {
     const int64_t seq_len = mixture.seq_len();
     Batch batch{global_batch_size, seq_len, std::vector<int32_t>(plan.draws.size() * static_cast<size_t>(seq_len)),
                 std::move(plan.next), held};
-    std::map<std::tuple<size_t, int64_t, int64_t>, Permutation> orders;  // by source, epoch and part of it
+    std::map<std::tuple<size_t, int64_t, int64_t>, Permutation> orders;  // by source, epoch and part of the source
     int32_t* out = batch.tokens.data();
     for (const Draw& draw : plan.draws) {
       auto name = fmt::format("data epoch {}", draw.epoch);
@@ -83,7 +83,7 @@ struct Loader::Impl {
       changed.wait(lock, [&] { return stopping || to_start - to_give < max_ahead; });
       if (stopping) return;
       const int64_t index = to_start++;
-      Plan planned = plan();  // in order, since it is under the lock; reading is not
+      Plan planned = plan();  // planning is in order, since it holds the lock; reading is not
       lock.unlock();
       Outcome outcome;
       try {
@@ -112,7 +112,7 @@ struct Loader::Impl {
   const int64_t global_batch_size, max_ahead;
   const std::vector<int64_t> held;
 
-  std::mutex mutex;  // of all below
+  std::mutex mutex;  // guards all members below
   std::condition_variable changed;
   MixturePosition position;
   int64_t to_start = 0, to_give = 0;  // batch numbers

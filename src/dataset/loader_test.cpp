@@ -13,14 +13,14 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kNumInstances = 53;
 
-// Every instance begins with its number, so that an order can be read off.
+// Every instance begins with its number, so that the order can be seen.
 class Loading : public DataTest {
  protected:
   void SetUp() override {
     DataTest::SetUp();
     std::string text;
     for (char i = 0; i < kNumInstances; ++i) text += std::string(1, static_cast<char>('A' + i)) + "..";
-    text.pop_back();  // the end-of-document token stands there
+    text.pop_back();  // the end-of-document token is there
     prepare(options({write("a.txt", text).string()}, 3));
     mixture_.emplace(std::vector<MixtureSource>{{"a", Dataset::open(folder_ / "out", "train")}});
     ASSERT_EQ(mixture_->sources()[0].dataset.num_instances(), kNumInstances);
@@ -118,7 +118,7 @@ TEST_F(Loading, WhetherTheNextBatchCanBeReadIsKnownBeforeItIsTaken) {
   EXPECT_FALSE(loader.failure());
   EXPECT_EQ(loader.next().tokens, batches(1)[0].tokens);
   fs::resize_file(folder_ / "out" / "train-00000.npy", 128);
-  // One that was read ahead is still good.
+  // A batch that was read ahead is still good.
   while (!loader.failure()) loader.next();
   EXPECT_SAYS(refusal<IoError>([&] { loader.next(); }), "it ends at byte 128 now");
 }

@@ -20,7 +20,7 @@ int64_t count_at(const JsonNode& object, const std::string& key) {
   return static_cast<int64_t>(object.at(key).as_unsigned(kMaxCount));
 }
 
-// A name in the folder: a manifest from elsewhere must not reach outside.
+// Returns a file name inside the folder: a manifest from elsewhere must not reach outside.
 std::string file_at(const JsonNode& object, const std::string& key) {
   const auto node = object.at(key);
   const auto& name = node.as_string();
@@ -83,7 +83,7 @@ PartEntry parse_part(const JsonNode& node) {
   return part;
 }
 
-// Counts that could be added without an overflow, since each is below 2^62 and a contradiction ends the loop.
+// The sum cannot overflow, since each count is below 2^62 and a contradiction ends the loop.
 void check_sum(const JsonNode& root, const std::string& what, int64_t total, const std::vector<PartEntry>& parts,
                const std::function<int64_t(const PartEntry&)>& of) {
   int64_t sum = 0;
@@ -245,7 +245,7 @@ std::string data_manifest_text(const DataManifest& manifest) {
                     {"skipped", skipped}};
   if (manifest.version >= 2) add_version_2(manifest, root);
   root["inputs"] = inputs;
-  // A path need not be UTF-8; what is not becomes U+FFFD, since it is there for people.
+  // A path need not be UTF-8; invalid bytes become U+FFFD, since the path is only information for people.
   return root.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 

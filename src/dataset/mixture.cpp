@@ -24,7 +24,7 @@ std::vector<double> weights_of(const std::vector<MixtureSource>& sources) {
 
 using KnownSource = std::map<std::string, SourceAccount>::const_iterator;
 
-// The entry of what `data` is, or was before it grew.
+// Returns the entry of `data`, in its present state or before it grew.
 KnownSource find_known(const Dataset& data, const DataLedger& ledger) {
   const auto same = ledger.sources.find(data.content_hash());
   if (same != ledger.sources.end()) return same;
@@ -46,7 +46,7 @@ void refuse_known_name(const MixtureSource& source, const DataLedger& ledger) {
   }
 }
 
-// The account of a source that goes on.
+// Returns the account of a source that continues.
 SourceAccount continued(const MixtureSource& source, SourceAccount account) {
   const auto& data = source.dataset;
   const auto& [epoch, next] = account.cursor;
@@ -59,7 +59,7 @@ SourceAccount continued(const MixtureSource& source, SourceAccount account) {
                      data.folder().string(), epoch, next, account.num_instances, data.num_instances());
   account.name = source.name;
   if (data.num_instances() == account.num_instances) return account;
-  // An epoch that has not begun has nothing to go on with.
+  // An epoch that has not begun needs no earlier state.
   if (next > 0 || !account.grown_from.empty()) account.grown_from.push_back(account.num_instances);
   account.num_instances = data.num_instances();
   return account;

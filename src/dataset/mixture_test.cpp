@@ -9,7 +9,7 @@
 namespace athanor {
 namespace {
 
-// Three sources of 40, 60 and 100 instances of two tokens, the first of which is the source's letter and the second the
+// Three sources of 40, 60 and 100 instances of two tokens. The first token is the source's letter, the second the
 // instance's number.
 class Mixing : public DataTest {
  protected:
@@ -37,7 +37,7 @@ class Mixing : public DataTest {
     for (const auto& [name, weight] : weights) sources.push_back(source(name, weight));
     return Mixture(std::move(sources));
   }
-  // The letters of the next `count` samples; `ledger` moves on.
+  // Returns the letters of the next `count` samples; `ledger` advances.
   static std::string letters(const Mixture& mixture, DataLedger& ledger, int count, int64_t batch_size = 1,
                              int num_threads = 1) {
     Loader loader(mixture, 5, ledger, batch_size, num_threads, 3);

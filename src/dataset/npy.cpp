@@ -14,11 +14,11 @@ static_assert(std::endian::native == std::endian::little, "shards are little-end
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr size_t kAlignment = 64;              // of the data, as numpy writes it
-constexpr size_t kMaxHeaderBytes = 64 * 1024;  // what we write takes 118
+constexpr size_t kAlignment = 64;              // alignment of the data, as numpy writes it
+constexpr size_t kMaxHeaderBytes = 64 * 1024;  // a header of ours has 118
 constexpr size_t kFirstRead = 1024;
 
-// The Python literal in the header: {'descr': '<u2', 'fortran_order': False, 'shape': (3, 4), }
+// Parses the Python literal in the header: {'descr': '<u2', 'fortran_order': False, 'shape': (3, 4), }
 class HeaderParser {
  public:
   HeaderParser(std::string_view text, size_t first_byte, const std::string& name)
@@ -157,7 +157,7 @@ class HeaderParser {
 
 namespace {
 
-// Of a file of at least 12 bytes, as its length field says.
+// Returns the end of the header from the length field of a file of at least 12 bytes.
 size_t header_end(std::string_view file) {
   const auto byte = [&](size_t at) { return static_cast<size_t>(static_cast<unsigned char>(file[at])); };
   const size_t length = byte(8) | byte(9) << 8;
@@ -211,7 +211,7 @@ void check_npy_size(const NpyHeader& header, uint64_t file_bytes, const std::str
 
 NpyMatrix NpyMatrix::open(const std::filesystem::path& file) {
   FileReader reader(file);
-  // Shards are opened again and again where there are more than may be open: a header of ours is in the first bytes.
+  // Shards are opened repeatedly if there are more than may be open: a header of ours is in the first bytes.
   std::string beginning;
   for (const uint64_t wanted : {kFirstRead, 12 + kMaxHeaderBytes}) {
     beginning.resize(std::min<uint64_t>(reader.size(), wanted));

@@ -1,4 +1,4 @@
-// Any bytes are either a matrix whose rows can all be read, or are refused with a DataError.
+// Any bytes either are a matrix whose rows can all be read, or are refused with a DataError.
 
 #include <cstring>
 #include <vector>

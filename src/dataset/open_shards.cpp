@@ -21,7 +21,7 @@ bool too_many_files(const IoError& error) { return error.error_number() == EMFIL
 }  // namespace
 
 size_t OpenShards::fitting_limit() {
-  // The soft limit is left as it is: select(), which MPIs use, reaches no descriptor above 1,024.
+  // The soft limit is not raised: select(), which MPIs use, cannot use descriptors above 1,024.
   return std::clamp<size_t>(files_of_process() / 8, 8, 256);
 }
 
@@ -37,7 +37,8 @@ std::shared_ptr<const NpyMatrix> OpenShards::get(const std::string& path, const 
     const std::lock_guard lock(mutex_);
     if (auto shard = find(path)) return shard;
   }
-  // Without the lock, since a file system may take its time: two threads may both open it, and the second one's serves.
+  // The file is opened without the lock, since a file system may take its time. Two threads may both open it; then the
+  // second one's file is used.
   std::shared_ptr<const NpyMatrix> opened;
   try {
     opened = std::make_shared<NpyMatrix>(open());

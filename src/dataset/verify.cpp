@@ -31,7 +31,7 @@ uint32_t id_at(const std::byte* items, int64_t i) {
   return id;
 }
 
-// The first of `count` ids that is beyond the vocabulary, or -1.
+// Returns the first of `count` ids that is beyond the vocabulary, or -1.
 template <class Item>
 int64_t find_bad_id(const std::byte* items, int64_t count, uint32_t vocab_size) {
   uint32_t largest = 0;
@@ -54,7 +54,7 @@ NpyMatrix open_matrix(const fs::path& file, int64_t rows, int64_t cols, const Da
   return matrix;
 }
 
-// Shape, checksum and ids of the matrix in `file`, read once.
+// Checks shape, checksum and ids of the matrix in `file`, which is read once.
 void check_matrix(const fs::path& file, int64_t rows, int64_t cols, const std::string& hash,
                   const DataManifest& manifest, const Worked& worked) {
   const auto matrix = open_matrix(file, rows, cols, manifest);

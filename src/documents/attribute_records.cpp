@@ -15,7 +15,8 @@ namespace {
 constexpr const char* kEndings[] = {".jsonl.gz", ".jsonl.zst", ".jsonl",      ".json.gz", ".json.zst",
                                     ".json",     ".ndjson.gz", ".ndjson.zst", ".ndjson"};
 
-// attributes/NAME/x/y.jsonl.gz for documents/x/y.jsonl.gz; empty if no folder is called so.
+// Returns attributes/NAME/x/y.jsonl.gz for documents/x/y.jsonl.gz; empty if no folder of the path is called
+// "documents".
 fs::path attribute_path(const fs::path& documents, const std::string& name) {
   const std::vector<fs::path> parts(documents.begin(), documents.end());
   const auto last = std::find(parts.rbegin(), parts.rend(), "documents");
@@ -27,7 +28,7 @@ fs::path attribute_path(const fs::path& documents, const std::string& name) {
   return result;
 }
 
-// Without the endings that input_format knows.
+// Removes the endings that input_format knows.
 fs::path stem_of(fs::path path) {
   const auto format = input_format(path);
   if (format && format->compression != Compression::kNone) path.replace_extension();
@@ -77,7 +78,7 @@ class AttributedRecords : public RecordSource {
     RecordReader reader;
   };
 
-  // A file that holds nothing has no rows.
+  // An empty file has no rows.
   static bool next_row(File& file, Record& row) {
     try {
       return file.reader.next(row);

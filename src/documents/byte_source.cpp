@@ -44,14 +44,15 @@ class PlainSource : public ByteSource {
   uint64_t position_ = 0;
 };
 
-// What gzip and zstd share: a buffer of compressed bytes, and a decoder that is told of its end.
+// The common part of gzip and zstd: a buffer of compressed bytes, and a decoder that is informed of the end of the
+// file.
 class CompressedSource : public ByteSource {
  public:
   explicit CompressedSource(const std::filesystem::path& file) : file_(file), buffer_(kBufferBytes) {}
   uint64_t file_position() const override { return file_.file_position() - (filled_ - used_); }
 
  protected:
-  // False at the end of the file.
+  // Returns false at the end of the file.
   bool refill() {
     if (used_ < filled_) return true;
     used_ = 0;
@@ -75,7 +76,7 @@ class CompressedSource : public ByteSource {
 class GzipSource : public CompressedSource {
  public:
   explicit GzipSource(const std::filesystem::path& file) : CompressedSource(file) {
-    constexpr int kGzipOnly = 15 + 16;  // the largest window, gzip's header and nothing else
+    constexpr int kGzipOnly = 15 + 16;  // the largest window, and only gzip's header
     if (::inflateInit2(&stream_, kGzipOnly) != Z_OK) throw Error("zlib cannot start (out of memory?)");
   }
   ~GzipSource() override { ::inflateEnd(&stream_); }
@@ -107,7 +108,7 @@ class GzipSource : public CompressedSource {
   }
 
  private:
-  // Between members stands the next member's header, or zeros up to the end (tape blocks); nothing else.
+  // After a member comes the next member's header, or zeros up to the end (tape blocks), and nothing else.
   bool start_member() {
     if (any_member_ && buffer_[used_] == '\0') {
       while (refill()) {

@@ -11,7 +11,7 @@ void SkipLog::handle(const DocumentError& error) {
   if (on_error_ == OnError::kFail) throw error;
   const std::lock_guard lock(mutex_);
   const bool first = ++counts_[std::string(error.cause())] == 1;
-  // A file given up half-way is always said: how much was lost, nobody can count.
+  // A file that is given up half-way is always reported: the number of lost documents is unknown.
   const bool rest_of_file = error.cause().find("rest of the file") != std::string_view::npos;
   if (first || rest_of_file) {
     log::warn("skipped: {}{}", error.what(), rest_of_file ? "" : " (others like it are only counted)");

@@ -87,7 +87,7 @@ SkipCounts read_documents(const std::filesystem::path& file, const DocumentOptio
       document = parse_document(std::move(record), file, options);
     } catch (const DocumentError& error) {
       handle_document_error(error, file, skips);
-      return true;  // a reader that is over answers so the next time
+      return true;  // a reader at its end returns this the next time
     }
     if (document.dropped_by.empty()) {
       sink(std::move(document));

@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 using Kind = ExpressionKind;
 
-// A list or object by its place in the document; strings live there or in the expression.
+// A list or an object is given by its position in the document; strings are there or in the expression.
 using Value = std::variant<std::monostate, bool, double, std::string_view, const json*>;
 
 const char* kind_of(const Value& value) {
@@ -120,7 +120,7 @@ class Evaluation {
     return value_of(*at);
   }
 
-  // Something missing compares with nothing; values of different kinds are unequal and in no order.
+  // A missing value compares as false; values of different kinds are unequal and have no order.
   static bool compare(Kind comparison, const Value& a, const Value& b, size_t position) {
     if (is_missing(a) || is_missing(b)) return false;
     for (const auto* side : {&a, &b}) {
@@ -144,7 +144,8 @@ class Evaluation {
   static bool compare_numbers(Kind comparison, double a, double b) {
     return compares(comparison, a < b   ? -1
                                 : a > b ? 1
-                                        : 0);  // neither is NaN: JSON has none, arithmetic makes it missing
+                                        : 0);  // neither is NaN: JSON has none, and arithmetic turns it into a missing
+                                               // value
   }
 
   bool is_in(const ExpressionNode& node) const {
@@ -193,7 +194,7 @@ class Evaluation {
         fmt::format("element {} of the list is neither a number nor a span [start, end, score]", index));
   }
 
-  // The number itself, or the span's score; none if that is null.
+  // Returns the number itself, or the span's score; none if that is null.
   static std::optional<double> score(const ExpressionNode& node, const json& element, size_t index) {
     const json* number = &element;
     if (element.is_array()) {
@@ -205,7 +206,7 @@ class Evaluation {
     return number->get<double>();
   }
 
-  // Calls `use` with each element's score; false if there is no list.
+  // Calls `use` with each element's score; returns false if there is no list.
   template <class Use>
   bool for_each_score(const ExpressionNode& node, Use&& use) const {
     const auto value = evaluate(*node.children[0]);
@@ -250,7 +251,7 @@ class Evaluation {
     return node.kind == Kind::kAny ? hits > 0 : hits == total;
   }
 
-  // In characters: of a string, or of what spans cover.
+  // Returns the length in characters of a string, or of the text that spans cover.
   Value length(const ExpressionNode& node) const {
     const auto value = evaluate(*node.children[0]);
     if (is_missing(value)) return 0.0;

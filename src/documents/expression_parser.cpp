@@ -23,7 +23,7 @@ namespace {
 using Kind = ExpressionKind;
 using NodePtr = std::unique_ptr<ExpressionNode>;
 
-// Nobody writes more by hand; evaluation recurses over the tree.
+// No expression that a person writes is longer; evaluation recurses over the tree.
 constexpr size_t kMaxNodes = 2000;
 constexpr int kMaxDepth = 100;
 constexpr size_t kMaxIndex = 1'000'000'000;
@@ -42,7 +42,7 @@ std::string function_names() {
   return join(names);
 }
 
-// True or false, whatever it reads.
+// Returns true if the node's value is true or false for every document.
 bool is_condition(const ExpressionNode& node) {
   if (node.kind == Kind::kLiteral) return std::holds_alternative<bool>(node.literal);
   return (node.kind >= Kind::kEqual && node.kind <= Kind::kOr) || node.kind == Kind::kAny || node.kind == Kind::kAll ||
@@ -90,7 +90,7 @@ class Parser : private ExpressionScanner {
 
   // ---- The grammar -------------------------------------------------------------------------------------------------
 
-  // Counts how deep the grammar is in itself.
+  // Counts the recursion depth of the grammar.
   struct Deeper {
     explicit Deeper(Parser& parser) : parser_(parser) {
       if (++parser_.depth_ > kMaxDepth) fail_at(parser_.here(), "nested too deep");
@@ -136,7 +136,7 @@ class Parser : private ExpressionScanner {
     return node;
   }
 
-  // kLiteral if none is there.
+  // Returns kLiteral if there is no comparison.
   Kind take_comparison() {
     if (take("==")) return Kind::kEqual;
     if (take("!=")) return Kind::kUnequal;

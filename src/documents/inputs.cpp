@@ -23,7 +23,7 @@ std::string lower_extension(const fs::path& path) {
   return extension;
 }
 
-// What a person would call the ending: ".warc.gz" rather than ".gz".
+// Returns the ending as a person would name it: ".warc.gz" rather than ".gz".
 std::string shown_ending(const fs::path& file) {
   const auto extension = lower_extension(file);
   if (extension == ".gz" || extension == ".zst") return lower_extension(file.stem()) + extension;
@@ -72,7 +72,7 @@ class InputFinder {
   void add_folder(const fs::path& folder) {
     const size_t before = files_.size();
     std::map<std::string, int> unknown;
-    // Links to folders are not followed: one that leads upwards would never end.
+    // Links to folders are not followed: a link that leads upwards would never end.
     for (auto it = fs::recursive_directory_iterator(folder); it != fs::recursive_directory_iterator(); ++it) {
       if (is_hidden(it->path())) {
         if (it->is_directory()) it.disable_recursion_pending();

@@ -8,7 +8,7 @@ namespace {
 
 class Inputs : public FolderTest {
  protected:
-  // What `inputs`, below the test's folder, expand to, below it as well.
+  // Returns the paths to which `inputs` expand, relative to the test's folder, as are the inputs.
   std::vector<std::string> expand(std::vector<std::string> inputs) const {
     for (auto& input : inputs) input = (folder_ / input).string();
     std::vector<std::string> found;

@@ -15,7 +15,7 @@ class RowWalker {
  public:
   explicit RowWalker(std::string_view row) : row_(row) {}
 
-  // Calls `use` with each member's name and value; false for a row that only a parser should read.
+  // Calls `use` with each member's name and value; returns false for a row that only a parser should read.
   template <class Use>
   bool walk(Use&& use) {
     if (!take('{')) return false;
@@ -46,7 +46,7 @@ class RowWalker {
     return true;
   }
 
-  // From one quote to behind the other: the next one with an even number of backslashes before it.
+  // Moves from one quote past the closing one: the next quote with an even number of backslashes before it.
   bool skip_string() {
     if (at_ >= row_.size() || row_[at_] != '"') return false;
     for (size_t from = at_ + 1; from < row_.size();) {
@@ -85,7 +85,7 @@ class RowWalker {
   size_t at_ = 0;
 };
 
-// The parser alone, for what is unusual.
+// Uses the parser alone, for unusual rows.
 json parse_fields(std::string_view row, const std::vector<std::string>& names) {
   const auto wanted = [&](int depth, json::parse_event_t event, json& parsed) {
     if (depth != 1 || event != json::parse_event_t::key) return true;

@@ -13,7 +13,8 @@ constexpr int kMaxDepth = 64;
 // Shorter numbers without exponent are finite.
 constexpr size_t kMaxNumberBytes = 40;
 
-// Which of eight bytes are `wanted`, by their highest bits; the lowest one found is right, which is what is asked for.
+// Marks which of eight bytes are `wanted`, by their highest bits. Only the lowest mark is sure to be right, and only
+// that is used.
 constexpr uint64_t kOnes = 0x0101010101010101ull, kHighs = 0x8080808080808080ull;
 uint64_t bytes_equal(uint64_t bytes, unsigned char wanted) {
   const uint64_t zero_where = bytes ^ (kOnes * wanted);
@@ -21,7 +22,7 @@ uint64_t bytes_equal(uint64_t bytes, unsigned char wanted) {
 }
 uint64_t bytes_below(uint64_t bytes, unsigned char limit) { return (bytes - kOnes * limit) & ~bytes & kHighs; }
 
-// Each step answers whether the text is as JSON wants it there.
+// Each step returns whether the text follows the grammar of JSON.
 class Scanner {
  public:
   Scanner(std::string_view json, std::string_view field) : at_(json.data()), end_(at_ + json.size()), field_(field) {}
@@ -112,7 +113,7 @@ class Scanner {
     return !has_exponent && static_cast<size_t>(at_ - begin) <= kMaxNumberBytes;
   }
 
-  // Up to a quote, a backslash or the end; false at a control character or the end.
+  // Moves to a quote, a backslash or the end; returns false at a control character or the end.
   bool plain_run() {
     for (uint64_t bytes; end_ - at_ >= 8; at_ += 8) {
       std::memcpy(&bytes, at_, 8);
@@ -125,7 +126,7 @@ class Scanner {
     return at_ < end_ && static_cast<unsigned char>(*at_) >= 0x20;
   }
 
-  // Behind the opening quote; appends to `out` if there is one.
+  // Reads a string after its opening quote; appends it to `out` if that is given.
   bool string(std::string* out) {
     for (;;) {
       const char* begin = at_;
@@ -137,7 +138,7 @@ class Scanner {
     }
   }
 
-  // Behind the backslash.
+  // Reads an escape after its backslash.
   bool escape(std::string* out) {
     if (at_ == end_) return false;
     const char c = *at_++;

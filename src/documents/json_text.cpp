@@ -14,7 +14,7 @@ using nlohmann::json;
 
 constexpr size_t kMaxShownBytes = 120, kMaxShownFields = 20;
 
-// At most `limit` bytes of `text`, cut between characters.
+// Returns at most `limit` bytes of `text`, cut between characters.
 std::string shortened(std::string_view text, size_t limit = kMaxShownBytes) {
   if (text.size() <= limit) return std::string(text);
   size_t end = limit;
@@ -22,7 +22,7 @@ std::string shortened(std::string_view text, size_t limit = kMaxShownBytes) {
   return std::string(text.substr(0, end)) + "...";
 }
 
-// Receives the parser's events and keeps the field's value, the names of the fields, and what is wrong.
+// Receives the parser's events and keeps the field's value, the names of the fields, and the first error.
 class TextFinder {
  public:
   TextFinder(const std::string& field, bool may_be_string) : field_(field), may_be_string_(may_be_string) {}
@@ -61,7 +61,7 @@ class TextFinder {
     return true;
   }
   bool parse_error(size_t position, const std::string&, const json::exception& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error while ..."
+    // For example "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error while ...".
     std::string_view what = error.what();
     if (const auto colon = what.find(": "); colon != std::string_view::npos) what.remove_prefix(colon + 2);
     result_.cause = kInvalidJson;

@@ -1,5 +1,5 @@
-// Any bytes that are taken for a row either hold a text that is UTF-8, or are refused in one line; and the fast way to
-// read a row finds what the parser finds.
+// Any bytes that are taken as a row either have a text that is UTF-8, or are refused in one line; the fast way to read
+// a row finds what the parser finds.
 
 #include "base/text.h"
 #include "documents/documents.h"

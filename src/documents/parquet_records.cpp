@@ -30,7 +30,7 @@ OpenTable find_library(const std::string& file) {
   return function;
 }
 
-// libparquet would say less well what is wrong.
+// libparquet's message would be less clear.
 uint64_t checked_size(const fs::path& file) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) fail_errno("cannot open", file.string());
@@ -47,7 +47,7 @@ class ParquetRecords : public RecordSource {
       : name_(file.string()), file_bytes_(checked_size(file)), options_(options), max_bytes_(max_record_bytes) {}
 
   bool next(Record& record) override {
-    // Only now, so that what is wrong with the file is an error of its documents.
+    // The file is opened only now, so that an error in it is an error of its documents.
     if (!table_) open();
     TableRow row;
     if (!table_->next(row)) {

@@ -20,13 +20,13 @@ bool is_blank(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return is_blank(c); });
 }
 
-// The decompressed bytes with a look-ahead of one, counting lines.
+// The decompressed bytes with a look-ahead of one byte; counts lines.
 class Bytes {
  public:
   Bytes(const std::filesystem::path& file, Compression compression)
       : source_(open_bytes(file, compression)), buffer_(kBufferBytes, '\0') {}
 
-  // -1 at the end.
+  // Returns -1 at the end.
   int peek() { return available() ? static_cast<unsigned char>(buffer_[at_]) : -1; }
   void take() {
     if (buffer_[at_] == '\n') {
@@ -40,7 +40,8 @@ class Bytes {
   void skip_blanks() {
     while (available() && is_blank(buffer_[at_])) take();
   }
-  // Appends up to and without the next newline, which is taken; false if `out` would grow over `limit`.
+  // Appends the text before the next newline, which is taken too; returns false if `out` would become longer than
+  // `limit`.
   bool take_line(std::string& out, uint64_t limit) {
     while (available()) {
       const char* begin = buffer_.data() + at_;
@@ -64,7 +65,7 @@ class Bytes {
     }
     return true;
   }
-  // `text` was taken from line `line` on, its beginning at byte 0, and is to be read once more.
+  // Puts back `text`, which was taken from line `line` on and began at byte 0, so that it is read once more.
   void put_back(const std::string& text, uint64_t line) {
     buffer_ = text + buffer_.substr(at_, filled_ - at_);
     filled_ = buffer_.size();
@@ -96,10 +97,10 @@ class Bytes {
   uint64_t line_ = 1, byte_in_line_ = 0;
 };
 
-// How the records of a file lie one after another. kUnknownJson: to be seen from its beginning.
+// How records follow each other in a file. kUnknownJson: the beginning of the file decides.
 enum class Layout { kWhole, kLines, kUnknownJson, kArray, kValues };
 
-// Text and JSON.
+// Records of text files and JSON files.
 struct CutRecords : public RecordSource {
   CutRecords(const std::filesystem::path& path, const InputFormat& format, uint64_t max_bytes)
       : file(path.string()), max_record_bytes(max_bytes) {
@@ -146,8 +147,8 @@ struct CutRecords : public RecordSource {
     ATHANOR_ASSERT(false);
   }
 
-  // An opening bracket means an array; an object that ends in its line, or is followed by a line that starts another,
-  // means lines; any other object lies over several lines.
+  // An opening bracket means an array. An object that ends in its line, or whose line is followed by one that starts
+  // another object, means lines. Any other object extends over several lines.
   void look_at_json() {
     bytes->skip_blanks();
     if (bytes->peek() == '[') {
@@ -185,8 +186,8 @@ struct CutRecords : public RecordSource {
     return false;
   }
 
-  // Takes bytes while `more(byte, cutter)`. A newline inside a string is not JSON: the record ends there, to be
-  // refused, rather than swallowing the rest of the file.
+  // Takes bytes while `more(byte, cutter)`. A newline inside a string is not JSON: the record ends there and is
+  // refused, so that it does not take the rest of the file.
   template <class More>
   void cut(Record& record, More more) {
     JsonCutter cutter;
@@ -225,7 +226,7 @@ struct CutRecords : public RecordSource {
     if (bytes->peek() < 0) return false;
     start_record(record);
     cut(record, [&](char c, const JsonCutter& cutter) {
-      // Something that opens no bracket reaches to the end of its line.
+      // A record that opens no bracket extends to the end of its line.
       return record.bytes.empty() || !cutter.balanced() || (record.bytes.back() != '}' && c != '\n');
     });
     return true;

@@ -20,7 +20,7 @@ std::string where_is(const Record& record, const std::filesystem::path& file) {
   return fmt::format("{}:{}{}", file.string(), record.is_row ? "row " : "", record.line);
 }
 
-// "[json.exception.parse_error.101] parse error at line 1, column 5: ..." without its first word, on one line.
+// Returns "[json.exception.parse_error.101] parse error at line 1, column 5: ..." without its first word, on one line.
 std::string reason(const json::exception& error) {
   std::string_view what = error.what();
   if (const auto space = what.find("] "); space != std::string_view::npos) what.remove_prefix(space + 2);
@@ -119,7 +119,7 @@ void Selection::add_attributes(const Record& record, const std::filesystem::path
       all[name] = std::move(value);
     }
   }
-  // What files say stands over what the documents' own rows may carry.
+  // Attributes from files take precedence over those in the documents' own rows.
   auto& own = document[kAttributes];
   if (!own.is_object()) own = json::object();
   own.update(all);

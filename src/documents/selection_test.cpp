@@ -14,7 +14,8 @@ namespace fs = std::filesystem;
 
 class Selecting : public FolderTest {
  protected:
-  // A row of documents for each of `ids`, its text t<id>; and of attributes {"score": scores[i]}.
+  // Returns a row of documents for each of `ids`, with text t<id>, and a row of attributes {"score": scores[i]} for
+  // each.
   static std::string documents(const std::vector<int>& ids) {
     std::string rows;
     for (const int id : ids) {

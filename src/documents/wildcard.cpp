@@ -13,7 +13,7 @@ bool name_matches(const std::string& pattern, const std::string& name) {
 
 using Names = std::vector<fs::path>;
 
-// Adds to `found` what matches the pattern's names from `at` on, below `folder` (empty: the current one).
+// Adds to `found` the paths below `folder` (empty: the current one) that match the pattern's names from `at` on.
 void match_below(const fs::path& folder, const Names& pattern, size_t at, std::vector<fs::path>& found) {
   if (at == pattern.size()) {
     found.push_back(folder);
@@ -35,7 +35,7 @@ void match_below(const fs::path& folder, const Names& pattern, size_t at, std::v
       if (is_folder) {
         if (!entry.is_symlink(error)) match_below(child, pattern, at, found);  // a link upwards would never end
       } else if (at + 1 == pattern.size()) {
-        found.push_back(child);  // a trailing ** stands for every file below
+        found.push_back(child);  // a trailing ** means every file below
       }
     } else if (is_folder || at + 1 == pattern.size()) {
       match_below(child, pattern, at + 1, found);

@@ -34,7 +34,7 @@ void check_options_agree(const PrepareOptions& options, const DataManifest& ther
   }
 }
 
-// What is not given is as it was.
+// An option that is not given keeps its value.
 std::shared_ptr<const Selection> selection_of(const PrepareOptions& options, const DataManifest& there) {
   const auto& given = options.documents.selection;
   if (!given) return make_selection(there.selection);
@@ -44,7 +44,7 @@ std::shared_ptr<const Selection> selection_of(const PrepareOptions& options, con
   return given;
 }
 
-// A shard that was cut off or replaced must not get company.
+// No shards may be added to a folder if one of its shards was truncated or replaced.
 void check_shards(const fs::path& out, const DataManifest& there) {
   for (const auto& [name, split] : there.splits) {
     for (const auto& shard : split.files) {
@@ -81,7 +81,7 @@ std::vector<uint32_t> read_remainder(const fs::path& out, const DataManifest& th
   return tokens;
 }
 
-// The files that the folder has not yet.
+// Returns the files that the folder does not have yet.
 std::vector<InputFile> new_files(const std::vector<fs::path>& files, const DataManifest& there, const fs::path& out) {
   std::map<std::string, const InputEntry*> by_path;
   std::map<std::pair<int64_t, std::string>, const InputEntry*> by_content;

@@ -13,10 +13,10 @@
 namespace athanor {
 namespace {
 
-constexpr size_t kNumberBytes = sizeof(int64_t);  // of the row, before its bytes
+constexpr size_t kNumberBytes = sizeof(int64_t);  // the number of the row, before its bytes
 constexpr size_t kReadBytes = size_t{1} << 20;
 
-// Open for a moment only: there may be more buckets than a process may have files.
+// A file that is open only briefly: there may be more buckets than a process may have open files.
 class OpenFile {
  public:
   OpenFile(const std::filesystem::path& path, int flags)
@@ -39,7 +39,7 @@ class OpenFile {
       length -= static_cast<size_t>(put);
     }
   }
-  // As many bytes as there are, up to `length`.
+  // Reads as many bytes as there are, up to `length`.
   size_t read(std::byte* bytes, size_t length) const {
     size_t filled = 0;
     while (filled < length) {

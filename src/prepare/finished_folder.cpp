@@ -35,7 +35,8 @@ bool holds(const fs::path& folder, const std::string& manifest_hash) {
   return fs::exists(file, ignored) && hash_file(file) == manifest_hash;
 }
 
-// There is a whole folder at `out` at every moment where the file system can exchange two, else at all but one.
+// There is a whole folder at `out` at every moment if the file system can exchange two; otherwise there is one moment
+// without it.
 void put_in_place(const fs::path& data, const fs::path& out, const fs::path& partial) {
   std::error_code ignored;
   if (!fs::exists(out, ignored) || fs::is_empty(out, ignored)) {

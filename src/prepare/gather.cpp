@@ -18,10 +18,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kBlockBytes = int64_t{1} << 20;        // what is read or written at once
-constexpr uint64_t kMinBufferBytes = uint64_t{1} << 16;  // of a bucket: smaller writes would not be sequential
+constexpr int64_t kBlockBytes = int64_t{1} << 20;        // size of a read or write
+constexpr uint64_t kMinBufferBytes = uint64_t{1} << 16;  // buffer of a bucket: smaller writes would not be sequential
 constexpr uint64_t kMaxBufferBytes = uint64_t{1} << 22;  // larger ones gain nothing
-constexpr int64_t kMaxDirectBuckets = 3;                 // scattering reads and writes everything once more: as much
+constexpr int64_t kMaxDirectBuckets = 3;  // as scattering reads and writes everything once more, it costs as much as
+                                          // this many passes
 constexpr uint64_t kRowNumberBytes = sizeof(int64_t);
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -30,12 +31,12 @@ uint64_t least_buffer(int64_t row_bytes) {
   return std::max(kMinBufferBytes, kRowNumberBytes + static_cast<uint64_t>(row_bytes));
 }
 
-// What reading and writing take beside buckets.
+// Returns the memory for reading and writing in addition to the buckets.
 uint64_t block_buffers(int64_t row_bytes, int num_threads) {
   return static_cast<uint64_t>(num_threads + 1) * static_cast<uint64_t>(std::max(row_bytes, kBlockBytes));
 }
 
-// Of each bucket while `buckets_per_pass` are scattered, or nothing if they do not fit.
+// Returns the buffer of each bucket if `buckets_per_pass` are scattered at once, or nothing if they do not fit.
 std::optional<uint64_t> buffer_bytes(uint64_t memory_bytes, int64_t buckets_per_pass, int64_t row_bytes,
                                      int num_threads) {
   const uint64_t least = least_buffer(row_bytes);
@@ -80,7 +81,7 @@ class Gathering {
   }
   uint64_t bytes_of(Rows rows) const { return static_cast<uint64_t>((rows.end - rows.begin) * row_bytes_); }
 
-  // Of a shard that an earlier run finished; empty if none did.
+  // Returns the hash of a shard that an earlier run finished; empty if none did.
   std::string hash_before(const ShardPlace& place) const {
     const auto& shards = journal_.gathering().shards;
     const auto found = shards.find(place.file);
@@ -104,7 +105,7 @@ class Gathering {
     return place.first_row < rows.end && rows.begin < place.first_row + place.num_rows;
   }
 
-  // Calls visit(row, bytes) for each instance of the stream, in blocks that are read by up to `num_threads`.
+  // Calls visit(row, bytes) for each instance of the stream, in blocks that up to `num_threads` threads read.
   template <class Visit>
   void scan(int num_threads, Visit visit) const {
     const int64_t at_once = std::max<int64_t>(1, kBlockBytes / row_bytes_), seq_len = options_.form.seq_len;
@@ -170,7 +171,7 @@ class Gathering {
     }
   }
 
-  // Each shard gets its part of the bucket.
+  // Writes the rows of the bucket that belong to each shard.
   void write(Rows rows, const std::byte* memory, ProgressBar& progress) {
     std::vector<size_t> shards;
     for (size_t i = 0; i < places_.size(); ++i) {
@@ -200,7 +201,7 @@ class Gathering {
     });
   }
 
-  // A bucket's file stays until no shard needs it: one that is half-written is begun anew after a kill.
+  // A bucket's file stays until no shard needs it: a half-written shard is begun again after a kill.
   void remove_what_is_done(int64_t bucket) {
     if (plan_.buckets_per_pass == 0) return;
     while (first_kept_ <= bucket && all_done(rows_of(first_kept_, first_kept_ + 1))) files_.remove(first_kept_++);
@@ -214,12 +215,12 @@ class Gathering {
   PrepareJournal& journal_;
   const int64_t row_bytes_;
   BucketFiles files_;
-  std::vector<std::string> hashes_;  // of each shard; empty while it is not finished
+  std::vector<std::string> hashes_;  // hash of each shard; empty while it is not finished
   std::vector<std::unique_ptr<ShardWriter>> writers_;
   int64_t first_kept_ = 0;
 };
 
-// The earlier run's plan where its bucket files are to be used, else a new one.
+// Returns the earlier run's plan if its bucket files can be used, else a new plan.
 GatherPlan choose_plan(const TokenStream& stream, int64_t num_rows, const GatherOptions& options,
                        PrepareJournal& journal) {
   const int64_t row_bytes = options.form.row_bytes();

@@ -14,7 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kSeqLen = 50, kRowBytes = 100, kNumRows = 6000;
-constexpr uint64_t kBlocks = uint64_t{2} << 20;  // what reading and writing by one thread take beside buckets
+constexpr uint64_t kBlocks = uint64_t{2} << 20;  // memory for reading and writing by one thread, in addition to the
+                                                 // buckets
 constexpr uint64_t kKiB = 1024;
 
 TEST(GatherPlanning, AFewBucketsAreReadFromTheStreamAndManyAreScattered) {
@@ -26,7 +27,7 @@ TEST(GatherPlanning, AFewBucketsAreReadFromTheStreamAndManyAreScattered) {
   EXPECT_EQ(plan(128 * kKiB).buckets_per_pass, 2);
   EXPECT_EQ(plan(128 * kKiB).num_passes(), 3);
   EXPECT_EQ(plan(64 * kKiB).num_passes(), plan(64 * kKiB).num_buckets);
-  // A terabyte of tokens in 150 MiB: passes stay few.
+  // A terabyte of tokens in 150 MiB still needs few passes.
   const auto large = plan_gather(int64_t{1} << 28, 4096, uint64_t{150} << 20, 2);
   EXPECT_LE(static_cast<uint64_t>(large.rows_per_bucket * 4096), uint64_t{150} << 20);
   EXPECT_LE(large.buffer_bytes * static_cast<uint64_t>(large.buckets_per_pass), uint64_t{150} << 20);
@@ -73,7 +74,7 @@ class Gather : public DataTest {
             num_threads,
             [] {}};
   }
-  // {file: hash}, held against the files.
+  // Returns {file: hash}, compared with the files.
   std::map<std::string, std::string> run(TokenStream& stream, const GatherOptions& options, PrepareJournal& journal) {
     const auto hashes = gather(stream, order_, places_, options, journal);
     for (const auto& [file, hash] : hashes) EXPECT_EQ(hash_file(folder_ / "shards" / file), hash);
@@ -131,7 +132,8 @@ TEST_F(Gather, StoppedAnywhereAndGoneOnWithItWritesTheSameBytes) {
     std::vector<std::pair<SpilledChunk, uint32_t>> chunks;
     int num_stops = 0;
     for (int calls = 1; calls < 10000; ++calls) {
-      // Each round is a new process: what it knows is on the disk. The tokens are there again, as adopted ones are.
+      // Each round is a new process, which knows only what is on the disk. The tokens are there again, as adopted ones
+      // are.
       TokenStream stream(folder_ / "tokens", 2);
       add_tokens(stream);
       if (num_stops > 0 && fs::exists(folder_ / "scattered")) stream.remove();

@@ -18,13 +18,13 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kHashDigits = 16;
-constexpr size_t kMaxLineBytes = size_t{1} << 24;  // ours have a few hundred, and a path
+constexpr size_t kMaxLineBytes = size_t{1} << 24;  // our lines have a few hundred bytes and a path
 constexpr size_t kReadBytes = size_t{1} << 18;
 
-// "<hash> <json>\n"
+// Returns "<hash> <json>\n".
 std::string framed(const std::string& text) { return fmt::format("{:016x} {}\n", hash_u64(text), text); }
 
-// Nothing if the line is damaged.
+// Returns nothing if the line is damaged.
 json parse_line(std::string_view line) {
   if (line.size() < kHashDigits + 1 || line[kHashDigits] != ' ') return json::value_t::discarded;
   const auto text = line.substr(kHashDigits + 1);
@@ -32,7 +32,7 @@ json parse_line(std::string_view line) {
   return json::parse(text, nullptr, false);
 }
 
-// The lines of a file, one at a time.
+// Reads the lines of a file, one at a time.
 class LineReader {
  public:
   explicit LineReader(const std::filesystem::path& path)
@@ -45,7 +45,7 @@ class LineReader {
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  // False at the end, or where no newline follows; is_at_end() tells which.
+  // Returns false at the end, or if no newline follows; is_at_end() distinguishes the two.
   bool next(std::string_view& line) {
     for (;;) {
       const size_t end = buffer_.find('\n', at_);
@@ -103,7 +103,7 @@ void Journal::rewrite(const std::filesystem::path& path, const Visit& keep) {
 }
 
 void Journal::append(const json& line) {
-  // A path need not be UTF-8; what is not becomes U+FFFD, since it is there for people.
+  // A path need not be UTF-8; invalid bytes become U+FFFD, since the path is only information for people.
   file_.append(framed(line.dump(-1, ' ', false, json::error_handler_t::replace)));
 }
 

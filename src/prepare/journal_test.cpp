@@ -18,7 +18,7 @@ class JournalFile : public FolderTest {
     for (int i = 0; i < 5; ++i)
       journal.append({{"n", i}, {"text", std::string(static_cast<size_t>(i), 'x') + "\n\xFF"}});
   }
-  // {numbers, whether all is whole}
+  // Returns {numbers, whether the whole journal is intact}.
   std::pair<std::vector<int>, bool> read() const {
     std::vector<int> numbers;
     const bool whole = Journal::read(file_, [&](const json& line) {

@@ -16,21 +16,21 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// Code that was not run yet, the allocator's gaps, stacks.
+// Code that has not run yet, the allocator's gaps, stacks.
 constexpr uint64_t kReserve = 24 * kMiB;
 
-// Of each thread whatever the documents: the tokenizer's word cache, a decompressor's window, a chunk's records.
+// Memory of each thread for any documents: the tokenizer's word cache, a decompressor's window, a chunk's records.
 constexpr uint64_t kThreadBytes = 16 * kMiB;
 
-// Of each byte of a chunk of small documents: the records and a text (3), and ids of four bytes, which may have grown
-// to twice their size, with the spill's copy of them (10), where each byte is a token.
+// Memory for each byte of a chunk of small documents. The records and a text take 3. If each byte is a token, ids of
+// four bytes take 10: their memory may have grown to twice their size, and the spill has a copy of them.
 constexpr uint64_t kPerChunkByte = 16;
 
-// Of each byte of one document while it is turned into tokens. Measured with documents of 5 MB: prose takes 5, one word
-// without an end 29, which the tokenizer must see as a whole; libsentencepiece takes 190 to 250.
+// Memory for each byte of one document while it becomes tokens. Measured with documents of 5 MB: prose takes 5; one
+// word without an end takes 29, as the tokenizer must see it as a whole; libsentencepiece takes 190 to 250.
 constexpr uint64_t kPerDocumentByte = 32, kPerDocumentByteOfSentencePiece = 256;
 
-// Of each byte of a document that is only read: a string that grows.
+// Memory for each byte of a document that is only read, into a string that grows.
 constexpr uint64_t kPerReadByte = 3;
 
 constexpr uint64_t kConcurrentPart = 8;
@@ -64,9 +64,9 @@ MemoryBudget plan_memory(const MemoryNeeds& needs) {
   const uint64_t fixed = here + kReserve + needs.table_bytes;
   const uint64_t per_byte = needs.by_sentencepiece ? kPerDocumentByteOfSentencePiece : kPerDocumentByte;
   const uint64_t per_thread = kThreadBytes + kPerChunkByte * needs.chunk_bytes;
-  // A thread, and one document at a time beside it, which is read and then turned into tokens.
+  // A thread, and one document at a time, which is read and then becomes tokens.
   const uint64_t least = per_thread + (per_byte + kPerReadByte) * kMinDocumentBytes;
-  // What was taken at most so far, to read the tokenizer, is over: but it must have fitted too.
+  // The peak so far, while the tokenizer was read, has passed, but it must have fitted too.
   const uint64_t needed = std::max(fixed + least, peak_resident_bytes());
   ATHANOR_CHECK(
       budget.total >= needed,
@@ -76,14 +76,14 @@ MemoryBudget plan_memory(const MemoryNeeds& needs) {
   const uint64_t per_more_thread = per_thread + kPerReadByte * kMinDocumentBytes;
   budget.num_threads = static_cast<int>(
       std::clamp<uint64_t>(1 + (left - least) / per_more_thread, 1, static_cast<uint64_t>(needs.num_threads)));
-  // Of what threads leave, a part is for documents that each of them has at the same time, and the rest for a larger
-  // one, so that 4G with one thread hold a document of 100 MB.
+  // Part of the remaining memory is for documents that all threads have at the same time, and the rest is for one
+  // larger document. So 4G with one thread suffice for a document of 100 MB.
   const auto threads = static_cast<uint64_t>(budget.num_threads);
   const uint64_t for_documents = left - threads * per_thread;
   budget.shared_document_bytes = for_documents / kConcurrentPart / threads / per_byte;
   const uint64_t largest =
       (for_documents - threads * per_byte * budget.shared_document_bytes) / (threads * kPerReadByte + per_byte);
-  // Rounded, so that the limit does not move with each page that the program happens to hold.
+  // The limit is rounded, so that it does not change with each page of the program.
   const uint64_t rounded = largest - largest % std::max<uint64_t>(1, std::bit_floor(largest) / 4);
   budget.max_document_bytes = std::min(kMaxDocumentBytes, rounded);
   return budget;

@@ -24,7 +24,7 @@ void check(const std::error_code& error, const char* what, const fs::path& path)
   if (error) throw IoError(fmt::format("{} {}: {}", what, path.string(), error.message()), error.value());
 }
 
-// Something of the same name that a person made must not be lost.
+// A folder of the same name that a user made must not be lost.
 void check_ours(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return;
@@ -52,7 +52,7 @@ PartialFolder::PartialFolder(const fs::path& out) : path_(resolve(out)) {
   write_owner();
 }
 
-// False if another process removed the folder between our opening the file and locking it.
+// Returns false if another process removed the folder between our opening the file and locking it.
 bool PartialFolder::try_lock() {
   std::error_code error;
   fs::create_directories(path_, error);

@@ -61,7 +61,7 @@ class Preparing {
     return TokenStream::kTableBytes * (job_.files.size() + input_bytes_ / options_.chunk_bytes);
   }
 
-  // The journal and the spill, with what an earlier run left in them.
+  // Opens the journal and the spill, with the content of an earlier run.
   void open() {
     open_journal();
     const bool is_of_use = stream_->has_spill() || is_gathering(*stream_);
@@ -87,7 +87,7 @@ class Preparing {
     stream_->finish();
   }
 
-  // Without the spill, an earlier run's shards and buckets are of use only for the very same stream.
+  // Without the spill, an earlier run's shards and buckets can be used only for the very same stream.
   bool is_gathering(const TokenStream& stream) const { return stream.digest() == journal_->gathering().stream; }
 
   void tell_what_is_there() const {
@@ -98,7 +98,7 @@ class Preparing {
               gathering.shards.empty() ? "" : fmt::format(", {} shards", gathering.shards.size()));
   }
 
-  // Step 1. Fills in what the manifest says of the inputs.
+  // Step 1. Sets the manifest's fields about the inputs.
   void tokenize() {
     check_disk();
     TokenizeOptions tokenizing{job_.documents,
@@ -126,8 +126,8 @@ class Preparing {
         {static_cast<int64_t>(entries.size()), counts.documents, counts.tokens, counts.text_bytes, {}});
   }
 
-  // The tokens lie twice on the disk at the end of gathering. How many there will be nobody knows; text has at least
-  // some three bytes for each, and compressed text is three times longer than it looks.
+  // The tokens are on the disk twice at the end of gathering. Their number is not known in advance; text has at least
+  // some three bytes for each, and decompressed text is three times longer than the file.
   void check_disk() const {
     const uint64_t guess = input_bytes_ / 4 * static_cast<uint64_t>(manifest_.item_bytes());
     const uint64_t free = free_disk_bytes(partial_.path());
@@ -172,7 +172,7 @@ class Preparing {
     if (options_.stopping && options_.stopping()) throw PrepareStopped(kStopped);
   }
 
-  // Each part has a permutation of its own.
+  // Each part has its own permutation.
   std::string shuffle_name() const {
     const size_t part = manifest_.parts.size() - 1;
     return part == 0 ? "prepare instances" : fmt::format("prepare instances of part {}", part);
@@ -186,7 +186,7 @@ class Preparing {
         manifest_.tokens, num_instances, manifest_.seq_len, needed);
   }
 
-  // Only what is known to be whole and of this stream may stay: the folder becomes the result.
+  // Only files that are whole and belong to this stream may stay: the folder becomes the result.
   void prepare_data_folder() const {
     fs::create_directories(partial_.data());
     const bool is_same = is_gathering(*stream_);
@@ -213,7 +213,7 @@ class Preparing {
     manifest_.remainder = RemainderEntry{name, hash_file(written)};
   }
 
-  // So many that validation has its share of all instances.
+  // Returns the number of instances with which validation has its share of all.
   int64_t num_validation_of(int64_t num_instances) const {
     if (!job_.adds()) return num_validation_instances(num_instances, manifest_.validation_fraction);
     int64_t all = num_instances, validation = 0;
@@ -277,7 +277,7 @@ DataManifest prepare(const PrepareOptions& options) {
   PartialFolder partial(options.out);
   if (options.restart) partial.clear();
   if (const auto finished = finish_committed(options.out, partial)) return *finished;
-  // What is refused from here on is refused before an unfinished run is touched.
+  // Errors from here on are found before an unfinished run is touched.
   if (fs::exists(partial.journal())) partial.keep();
   auto job = plan_job(options);
   if (job.adds() && job.files.empty()) return job.manifest;

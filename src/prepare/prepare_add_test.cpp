@@ -13,7 +13,7 @@ using Rows = std::vector<std::vector<int32_t>>;
 
 class Adding : public DataTest {
  protected:
-  // A first part of two files, 16 tokens an instance.
+  // Makes a first part of two files, with 16 tokens in an instance.
   void SetUp() override {
     DataTest::SetUp();
     options_ = options({write_text("a", 1000), write_text("b", 700)}, 16);
@@ -44,7 +44,7 @@ class Adding : public DataTest {
     }
     return all;
   }
-  // All instances are those of the one long stream of all parts, each once.
+  // Expects that all instances are those of the one long stream of all parts, each once.
   void expect_the_stream(const DataManifest& manifest) const {
     Rows rows = rows_of(options_.out, "train"), expected;
     const Rows validation = rows_of(options_.out, "validation");

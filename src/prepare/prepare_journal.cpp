@@ -18,7 +18,7 @@ using nlohmann::json;
 
 constexpr const char* kFormat = "athanor-prepare";
 constexpr int kVersion = 1;
-constexpr size_t kEndBytes = size_t{1} << 16;  // of a file's beginning and end, for its fingerprint
+constexpr size_t kEndBytes = size_t{1} << 16;  // bytes of a file's beginning and end, for its fingerprint
 
 std::string differences(const json& before, const json& now) {
   std::vector<std::string> parts;
@@ -96,7 +96,8 @@ PrepareJournal::PrepareJournal(std::filesystem::path path, const json& options, 
   journal_->append(expected);
 }
 
-// What is torn, damaged or not in the spill is cut out of the journal, so that it is whole from its beginning on.
+// Lines that are torn or damaged, or whose tokens are not in the spill, are removed from the journal, so that it is
+// whole from its beginning on.
 void PrepareJournal::replay(const std::filesystem::path& path, const IsWhole& is_whole) {
   std::vector<bool> kept;
   const bool all_whole = Journal::read(path, [&](const json& line) {
@@ -106,7 +107,7 @@ void PrepareJournal::replay(const std::filesystem::path& path, const IsWhole& is
   if (all_whole) return;
   size_t line_idx = 0;
   Journal::rewrite(path, [&](const json& line) {
-    const bool counts_lines = line.contains("synced");  // some of which are gone now
+    const bool counts_lines = line.contains("synced");  // some of the lines may be lost
     return kept[line_idx++] && !counts_lines;
   });
 }
@@ -191,7 +192,7 @@ void PrepareJournal::sync(const std::function<void()>& sync_spill) {
   journal_->sync();
 }
 
-// Shards depend on the stream alone, bucket files on where buckets end too.
+// Shards depend on the stream alone; bucket files also depend on where buckets end.
 void PrepareJournal::set_gather(const std::string& stream, int64_t rows_per_bucket, int64_t buckets_per_pass) {
   if (gather_.stream != stream) gather_.shards.clear();
   gather_.stream = stream;

@@ -1,4 +1,4 @@
-// A run that is ended and begun again: as another process would, with nothing but what is on the disk.
+// Ends a run and begins it again as another process would, with nothing but what is on the disk.
 
 #include <algorithm>
 #include <map>
@@ -48,7 +48,7 @@ class Resuming : public DataTest {
     }
     return all;
   }
-  // Ends a run after `calls` questions whether it is to stop.
+  // Ends a run after it has asked `calls` times if it has to stop.
   bool stopped_after(int calls) {
     auto made = options_;
     made.stopping = [left = calls]() mutable { return --left < 0; };
@@ -82,7 +82,7 @@ TEST_F(Resuming, WhatTheDiskLostOfTheSpillIsDoneAgain) {
   ASSERT_TRUE(stopped_after(12));
   const auto spill = read_file(partial() / "tokens");
   ASSERT_GT(spill.size(), 6000u);
-  // The run was stopped in good order, so its chunks count as written; take the mark of that away.
+  // The run stopped in an orderly way, so its chunks count as written; this removes the mark of that.
   auto journal = read_file(partial() / "journal");
   const auto mark = journal.rfind("\"synced\"");
   ASSERT_NE(mark, std::string::npos);

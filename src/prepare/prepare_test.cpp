@@ -18,7 +18,7 @@ using Rows = std::vector<Row>;
 
 constexpr int32_t kEos = 256;
 
-// The instances that `documents`, in this order, make with the byte tokenizer.
+// Returns the instances that `documents`, in this order, make with the byte tokenizer.
 Rows expected_rows(const std::vector<std::string>& documents, size_t seq_len) {
   Row stream;
   for (const auto& document : documents) {
@@ -42,7 +42,7 @@ std::string json_row(const std::string& text) { return nlohmann::json{{"text", t
 
 class Preparing : public DataTest {
  protected:
-  // {file in the folder: hash}
+  // Returns {file in the folder: hash}.
   static std::map<std::string, std::string> hashes(const fs::path& folder) {
     std::map<std::string, std::string> all;
     for (const auto& entry : fs::directory_iterator(folder)) {
@@ -50,7 +50,7 @@ class Preparing : public DataTest {
     }
     return all;
   }
-  // Several files of several kinds with documents of many lengths, enough for many chunks.
+  // Writes several files of several kinds with documents of many lengths, enough for many chunks.
   std::vector<std::string> write_corpus() {
     for (int f = 0; f < 5; ++f) {
       std::string rows;
@@ -92,7 +92,7 @@ TEST_F(Preparing, InstancesAreTheStreamOfAllFilesCutAndShuffled) {
 TEST_F(Preparing, ThePermutationIsOverAllFiles) {
   auto made = options(write_corpus(), 16);
   prepare(made);
-  // Each instance holds "file <f>" at times: those of file 0 must not stand together at the front.
+  // Some instances contain "file <f>": those of file 0 must not all be at the front.
   const auto rows = rows_of(made.out, "train");
   std::vector<size_t> places;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -272,7 +272,7 @@ TEST_F(Preparing, ALargeVocabularyTakesFourBytes) {
   auto json = byte_tokenizer_json();
   json["added_tokens"].push_back(added_token_json(256, "<|endoftext|>"));
   json["added_tokens"].push_back(added_token_json(257, "<|far|>"));
-  // An id above 65535 needs that many tokens below it.
+  // An id above 65535 needs as many tokens below it.
   for (int id = 258; id <= 65536; ++id)
     json["added_tokens"].push_back(added_token_json(id, "<" + std::to_string(id) + ">"));
   made.tokenizer = write("large.json", json.dump());

@@ -6,7 +6,7 @@
 namespace athanor {
 namespace {
 
-// A crash of the machine costs at most this much of the spill.
+// A crash of the machine loses at most this much of the spill.
 constexpr uint64_t kSyncBytes = uint64_t{1} << 30;
 
 }  // namespace

@@ -17,7 +17,7 @@
 namespace athanor {
 namespace {
 
-// False where the file ends before.
+// Returns false if the file ends before.
 bool read_at(int fd, const std::filesystem::path& path, uint64_t offset, std::byte* out, size_t length) {
   while (length > 0) {
     const ssize_t got = ::pread(fd, out, length, static_cast<off_t>(offset));

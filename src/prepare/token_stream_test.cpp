@@ -11,7 +11,7 @@ namespace {
 
 class Stream : public FolderTest {
  protected:
-  // All tokens that `stream` holds, copied `at_once` at a time.
+  // Returns all tokens of `stream`, copied `at_once` at a time.
   template <class Item>
   static std::vector<Item> copy(const TokenStream& stream, int64_t at_once) {
     std::vector<Item> tokens(static_cast<size_t>(stream.num_tokens()));

@@ -14,7 +14,7 @@
 namespace athanor {
 namespace {
 
-// Where a chunk stands among all: (file, chunk in the file).
+// Position of a chunk among all: (file, chunk in the file).
 using ChunkKey = std::pair<uint64_t, uint32_t>;
 
 constexpr ChunkKey kNowhere{std::numeric_limits<uint64_t>::max(), 0};
@@ -22,11 +22,11 @@ constexpr ChunkKey kNowhere{std::numeric_limits<uint64_t>::max(), 0};
 struct Chunk {
   ChunkKey key;
   std::vector<Record> records;
-  std::exception_ptr end;  // why the file could not be read on after these records
+  std::exception_ptr end;  // the error that ended the file after these records
   bool is_last = false;
 };
 
-// A file that is being cut; `busy` while one thread does so.
+// A file that is being cut; `busy` while one thread cuts it.
 struct OpenFile {
   explicit OpenFile(uint64_t file_idx) : index(file_idx) {}
   uint64_t index;
@@ -36,8 +36,8 @@ struct OpenFile {
   bool busy = true, over = false;
 };
 
-// There is no queue: each thread takes the next chunk of the first file that nobody is cutting, or opens the next
-// file, and then tokenizes what it took. So one large file keeps all threads busy, as do many small ones.
+// There is no queue. Each thread takes the next chunk of the first file that no other thread is cutting, or opens the
+// next file, and then tokenizes the chunk. So all threads are busy with one large file as well as with many small ones.
 class Tokenizing {
  public:
   Tokenizing(const Tokenizer& tokenizer, const TokenizeOptions& options, TokenLedger& ledger, ProgressBar& progress)
@@ -71,7 +71,8 @@ class Tokenizing {
     changed_.notify_all();
   }
 
-  // Waits for a file that this thread may cut; none when all is done, or everything before the first error is.
+  // Waits for a file that this thread may cut. Returns none if everything is done, or everything before the first
+  // error.
   OpenFile* take_file(std::unique_lock<std::mutex>& lock) {
     for (;;) {
       stopped_ = stopped_ || (options_.stopping && options_.stopping());
@@ -97,10 +98,10 @@ class Tokenizing {
     return nullptr;
   }
 
-  // A file of size unknown (a pipe) counts for nothing in the progress bar.
+  // A file of unknown size (a pipe) counts as nothing in the progress bar.
   uint64_t size_of(uint64_t file) const { return static_cast<uint64_t>(std::max<int64_t>(0, files_[file].bytes)); }
 
-  // What goes wrong here is kept beside the records before it, which come first.
+  // An error is stored with the records before it, which come first.
   void cut(OpenFile& file, Chunk& chunk) {
     try {
       if (!file.reader) {
@@ -200,8 +201,8 @@ class Tokenizing {
   ProgressBar& progress_;
   SkipLog skips_;
 
-  std::mutex large_document_;  // held while a chunk with one is turned into tokens
-  std::mutex mutex_;           // of all below
+  std::mutex large_document_;  // held while a chunk with a large document becomes tokens
+  std::mutex mutex_;           // guards all members below
   std::condition_variable changed_;
   std::list<OpenFile> open_;
   uint64_t next_file_ = 0;

@@ -53,11 +53,11 @@ std::vector<AddedToken> parse_tokens(const std::optional<JsonNode>& node, const 
 
 TokenFinder make_finder(const std::vector<AddedToken>& all, bool normalized) {
   std::vector<AddedToken> tokens;
-  // Of two tokens with the same normalised text the first counts, and special ones come first.
+  // If two tokens have the same normalised text the first counts, and special tokens come first.
   for (const bool special : {true, false}) {
     for (const auto& token : all) {
       if (token.normalized != normalized || token.special != special) continue;
-      if (token.text.empty()) continue;  // the normalizer leaves nothing of it, so that it never occurs
+      if (token.text.empty()) continue;  // nothing is left after normalisation, so the token never occurs
       tokens.push_back(token);
     }
   }
@@ -83,14 +83,14 @@ bool is_word(std::string_view character) {
   return !character.empty() && athanor::is_word(decode_utf8(character.data()).code_point);
 }
 
-// Bytes of white space at the start of `text`.
+// Returns the number of bytes of white space at the start of `text`.
 size_t leading_space(std::string_view text) {
   size_t end = 0;
   for (auto c = first_character(text); is_space(c); c = first_character(text.substr(end))) end += c.size();
   return end;
 }
 
-// And at its end.
+// Returns the number of bytes of white space at the end of `text`.
 size_t trailing_space(std::string_view text) {
   size_t begin = text.size();
   for (auto c = last_character(text); is_space(c); c = last_character(text.substr(0, begin))) begin -= c.size();

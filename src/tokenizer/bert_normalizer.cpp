@@ -1,5 +1,5 @@
-// The normalizer "BertNormalizer": control characters go, spaces become plain, Chinese characters stand alone, accents
-// and capitals go.
+// The normalizer "BertNormalizer" removes control characters, makes all spaces plain, puts spaces around Chinese
+// characters, and removes accents and capitals.
 
 #include "base/text.h"
 #include "tokenizer/normalizer_steps.h"

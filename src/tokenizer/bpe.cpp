@@ -36,7 +36,7 @@ void Bpe::encode_part(std::string_view word, Scratch& scratch, std::vector<uint3
   if (plain_ || !WordCache::fits(word)) return encode_anew(word, scratch, out);
   const auto key = WordCache::key_of(word);
   if (const auto ids = scratch.cache.find(key); !ids.empty()) {
-    if (ids.size() == 1) {  // nearly always
+    if (ids.size() == 1) {  // this is nearly always the case
       out.push_back(ids[0]);
     } else {
       out.insert(out.end(), ids.begin(), ids.end());

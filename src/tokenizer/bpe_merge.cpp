@@ -1,4 +1,5 @@
-// The merging of one word's symbols: the same result in three ways, by the word's length and by what it is for.
+// Merges one word's symbols. There are three forms with the same result: for short words, for long words, and as a
+// reference.
 
 #include <algorithm>
 #include <functional>
@@ -8,12 +9,12 @@
 namespace athanor {
 namespace {
 
-// No rank and id are as large.
+// No pair of rank and id is as large.
 constexpr uint64_t kNoMerge = ~uint64_t{0};
 
 }  // namespace
 
-// The oracle: looks at all neighbours each time.
+// The reference: it looks at all neighbours each time.
 void Bpe::merge_plainly(std::vector<uint32_t>& ids) const {
   while (true) {
     size_t best = ids.size();
@@ -30,11 +31,11 @@ void Bpe::merge_plainly(std::vector<uint32_t>& ids) const {
   }
 }
 
-// Remembers what each pair merges into, as rank and id in one number, so that the least of them is the best.
+// Remembers what each pair merges into, as rank and id in one number, so that the least number is the best merge.
 void Bpe::merge_short(Scratch& scratch) const {
   auto& ids = scratch.ids;
   uint64_t merges[kMaxShortWord];
-  size_t count = ids.size();  // of symbols; pair i is of symbols i and i + 1
+  size_t count = ids.size();  // number of symbols; pair i consists of symbols i and i + 1
   if (count < 2) return;
   const auto merge_of = [&](size_t i) {
     const auto* merge = merges_.find(ids[i], ids[i + 1]);
@@ -63,7 +64,8 @@ void Bpe::merge_short(Scratch& scratch) const {
   ids.resize(count);
 }
 
-// A linked list of symbols and a heap of candidates, some of them outdated: n log n for a megabyte without a space.
+// Uses a linked list of symbols and a heap of candidates, some of them outdated: n log n for a megabyte without a
+// space.
 void Bpe::merge_long(Scratch& scratch) const {
   auto& symbols = scratch.symbols;
   auto& heap = scratch.heap;  // rank and position in one number, the least first
@@ -97,7 +99,7 @@ void Bpe::merge_long(Scratch& scratch) const {
     auto& left = symbols[position];
     if (left.id == kNoToken) continue;  // it was joined to the one before it
     const auto* merge = merge_at(position);
-    if (!merge || key(*merge, position) != best) continue;  // or is another pair by now
+    if (!merge || key(*merge, position) != best) continue;  // or has become another pair
     auto& right = symbols[left.next];
     left.id = merge->id;
     right.id = kNoToken;

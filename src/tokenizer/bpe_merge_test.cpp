@@ -7,7 +7,7 @@
 namespace athanor {
 namespace {
 
-// Merges of random pairs of tokens over three letters, so that many ranks compete in every word.
+// Returns merges of random pairs of tokens over three letters, so that many ranks compete in every word.
 nlohmann::json random_merges(const CounterRandom& random, uint64_t seed) {
   auto file = byte_tokenizer_json();
   auto& vocab = file["model"]["vocab"];

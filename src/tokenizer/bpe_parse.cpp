@@ -1,4 +1,4 @@
-// How the "model" of a tokenizer.json is read and checked.
+// Reads and checks the "model" of a tokenizer.json.
 
 #include <nlohmann/json.hpp>
 
@@ -10,7 +10,8 @@
 namespace athanor {
 namespace {
 
-// Ids index tables: a file may leave this many of them unused, so that a wrong one costs an error and not the memory.
+// Ids index tables. A file may leave this many of them unused, so that a wrong id causes an error and does not exhaust
+// the memory.
 constexpr size_t kMaxUnusedIds = 1'000'000;
 
 struct Pair {

@@ -21,15 +21,16 @@ struct Word {
   int64_t count;
 };
 
-// By left id, then right id: the order of equal counts.
+// Ordered by left id, then right id: the order of equal counts.
 using PairKey = uint64_t;
 PairKey pair_key(uint32_t left, uint32_t right) { return uint64_t{left} << 32 | right; }
 
-// A pair that may be joined next. `count` may be outdated: it is compared with the current one when it comes up.
+// A pair that may be joined next. `count` may be outdated: it is compared with the current count when the pair is
+// popped.
 struct Candidate {
   PairKey pair;
   int64_t count;
-  std::vector<uint32_t> words;  // where the pair came to be; it may be gone from some of them
+  std::vector<uint32_t> words;  // words in which the pair appeared; some may no longer have it
 };
 
 struct ComesLater {
@@ -38,7 +39,7 @@ struct ComesLater {
   }
 };
 
-// Counts of all pairs, kept up to date merge by merge: a merge costs as much as the words it changes.
+// Counts of all pairs, updated with each merge: a merge costs as much as the words that it changes.
 class Trainer {
  public:
   Trainer(const WordCounts& words, const BpeTraining& training) : training_(training) {
@@ -50,7 +51,7 @@ class Trainer {
 
   BpeVocabulary run() {
     while (tokens_.size() < training_.vocab_size && !queue_.empty()) {
-      // The queue shows its top as const, but this entry leaves it at once.
+      // The queue gives its top as const, but this entry leaves it at once.
       auto best = std::move(const_cast<Candidate&>(queue_.top()));
       queue_.pop();
       if (const auto now = counts_[best.pair]; now != best.count) {
@@ -71,7 +72,7 @@ class Trainer {
     return entry->second;
   }
 
-  // In the order of the characters that stand for them.
+  // Adds the bytes in the order of the characters that represent them.
   void add_alphabet() {
     std::array<int, 256> bytes;
     std::iota(bytes.begin(), bytes.end(), 0);
@@ -173,7 +174,7 @@ class Trainer {
   std::unordered_map<PairKey, int64_t> counts_;
   std::unordered_map<PairKey, std::vector<uint32_t>> new_places_;
   std::priority_queue<Candidate, std::vector<Candidate>, ComesLater> queue_;
-  // Of a pair that is joined twice (its left or right token came to be in a second way) the last rank counts, as in
+  // If a pair is joined twice (its left or right token was made in a second way) the last rank counts, as in
   // `tokenizers`.
   std::unordered_map<PairKey, uint64_t> merges_;
   uint64_t next_rank_ = 0;

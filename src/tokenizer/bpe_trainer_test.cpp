@@ -22,13 +22,14 @@ json train(const std::string& text, const BpeTraining& training) {
 std::vector<std::string> merges_of(const json& file) { return file["model"]["merges"]; }
 
 TEST(BpeTrainer, JoinsTheMostFrequentPairAndOfEqualOnesTheLowest) {
-  // "ab" 4 times, three of them after a space; then "cd" and "xy" twice each, c before x. "abc" stands in " abc" once.
+  // "ab" occurs 4 times, three of them after a space; then "cd" and "xy" twice each, c before x. "abc" occurs in " abc"
+  // once.
   const auto file = train("abc ab abcd zcd xy xyz abq", {.vocab_size = 262, .special_tokens = {}, .min_frequency = 2});
   EXPECT_EQ(merges_of(file), (std::vector<std::string>{"a b", "Ġ ab", "c d", "x y", "Ġ xy"}));
 }
 
 TEST(BpeTrainer, OverlappingPairsAreCountedAsTheyAreJoined) {
-  // aaaa holds the pair a a three times, and is aa aa afterwards.
+  // aaaa has the pair a a three times, and is aa aa afterwards.
   const auto file = train("aaaa aaaa", {.vocab_size = 300, .special_tokens = {}, .min_frequency = 2});
   EXPECT_EQ(merges_of(file), (std::vector<std::string>{"a a", "aa aa"}));
 }

@@ -9,7 +9,7 @@ using Json = nlohmann::ordered_json;
 std::string tokenizer_json(const BpeVocabulary& vocabulary) {
   std::vector<std::pair<uint32_t, std::string>> special_tokens;
   for (const auto& token : vocabulary.special_tokens) special_tokens.emplace_back(special_tokens.size(), token);
-  // An ordered object looks for each new key among all before it; so the two long parts are written apart.
+  // An ordered object searches all earlier keys for each new key, so the two long parts are written separately.
   std::string vocab = "{";
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     vocab += (id ? ",\n      " : "\n      ") + Json(vocabulary.tokens[id]).dump() + ": " + std::to_string(id);

@@ -50,7 +50,8 @@ std::shared_ptr<const Splitter> cut_at(IsMatch is_match, SplitBehavior behavior)
 
 enum class RunClass { kDropped, kAlone, kWord, kOther };
 
-// Runs of characters of a class; those of class kDropped go, those of class kAlone are pieces by themselves.
+// Cuts into runs of characters of a class. Characters of class kDropped are removed; each character of class kAlone is
+// a piece.
 template <class ClassOf>
 class RunSplit : public Splitter {
  public:

@@ -7,7 +7,7 @@ namespace athanor {
 
 CutPoints::CutPoints(const SymbolTable& symbols, const std::vector<Border>& crossed, bool bytes_merge)
     : symbols_(&symbols), bytes_merge_(bytes_merge) {
-  // 16 bits a border keep chance collisions to one pair in 16 or fewer, up to 256 KiB.
+  // 16 bits for each border keep chance collisions to one pair in 16 or fewer, up to 256 KiB.
   const size_t num_bits = std::bit_ceil(std::clamp<size_t>(crossed.size() * 16, 1 << 10, 1 << 21));
   shift_ = 64 - std::countr_zero(num_bits);
   crossed_.resize(num_bits / 64);

@@ -51,7 +51,7 @@ class Fuse : public DecodeStep {
   bool begins_ = true;
 };
 
-// Bytes in their alphabet to text; one token comes out.
+// Converts bytes in their alphabet to text; the result is one token.
 class Bytes : public WholeTokens {
  public:
   void finish() override {
@@ -76,7 +76,7 @@ class Bytes : public WholeTokens {
   bool begins_ = true;
 };
 
-// <0xE3> stands for a byte. A run of them that is no text becomes U+FFFD for each, so that all must be seen first.
+// <0xE3> means a byte. Each byte of a run that is not text becomes U+FFFD, so the whole run must be read first.
 class ByteFallback : public WholeTokens {
  public:
   void finish() override {
@@ -122,7 +122,7 @@ class ByteFallback : public WholeTokens {
   std::string run_;
 };
 
-// ▁ is a space, but nothing in the first token if the pre-tokenizer put one before the text.
+// Turns ▁ into a space; in the first token into nothing, if the pre-tokenizer put one before the text.
 class MetaspaceToSpace : public DecodeStep {
  public:
   explicit MetaspaceToSpace(const Metaspace& metaspace) : metaspace_(metaspace) {}
@@ -159,7 +159,7 @@ class Replace : public WholeTokens {
   RegexScratch scratch_;
 };
 
-// Takes characters off the start of each token, as they come.
+// Removes characters from the start of each token, as they come.
 class StripStart : public DecodeStep {
  public:
   StripStart(std::string content, uint64_t count) : content_(std::move(content)), count_(count) {}
@@ -199,7 +199,7 @@ class StripBoth : public WholeTokens {
   uint64_t start_, stop_;
 };
 
-// The end of a word is a space, but for the last one.
+// Turns the end of each word into a space, except the last.
 class WordEnds : public WholeTokens {
  public:
   explicit WordEnds(std::string suffix) : suffix_(std::move(suffix)) {}
@@ -239,7 +239,7 @@ class WordPiece : public WholeTokens {
   }
 
  private:
-  // English, spelled without the spaces that tokenisation put in.
+  // Removes the spaces that tokenisation puts into English.
   static void clean(std::string& text) {
     static constexpr std::string_view kRules[][2] = {
         {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},

@@ -8,7 +8,7 @@
 namespace athanor {
 namespace {
 
-// A file nests sequences one or two deep; a thousand are an attack on the stack.
+// Real files nest sequences one or two deep; a thousand would be an attack on the stack.
 constexpr int kMaxDepth = 32;
 constexpr size_t kMaxSteps = 256;
 
@@ -101,7 +101,7 @@ Decoder::Decoder(const std::optional<JsonNode>& node, const Bpe& model, const st
   bool only_bytes = false;
   if (node) append_steps(*node, 0, steps_, only_bytes);
   if (only_bytes) steps_.clear();
-  // A token with a character outside the alphabet (an added one with a space, say) stands for its own text.
+  // A token with a character outside the alphabet (an added token with a space, for example) represents its own text.
   const auto text_of = [&](const std::string& token) {
     return only_bytes ? bytes_from_alphabet(token).value_or(token) : token;
   };
@@ -112,8 +112,8 @@ Decoder::Decoder(const std::optional<JsonNode>& node, const Bpe& model, const st
     const auto& token = model.tokens()[id];
     tokens_[id] = {text_of(token), model.token_to_id(token) == id, false};
   }
-  // Whether a token is special is asked of its text, so that a normalised one can cease to be: so it is in
-  // `tokenizers`.
+  // The text of a token decides if it is special, so a normalised token can cease to be special; `tokenizers` does the
+  // same.
   const auto is_special = [&](const std::string& text) {
     return std::any_of(added.begin(), added.end(), [&](const auto& t) { return t.special && t.content == text; });
   };

@@ -1,4 +1,4 @@
-// A tokenizer.json: added tokens → normalizer → added tokens → pre-tokenizer → BPE, and the way back.
+// A tokenizer.json: added tokens → normalizer → added tokens → pre-tokenizer → BPE, and back.
 
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -21,7 +21,7 @@ struct Scratch {
   Normalizer::Scratch normalizer;
 };
 
-// Lends one scratch to each thread at work; as many stay as ever worked at once.
+// Lends one scratch to each working thread; the pool keeps as many as ever worked at the same time.
 class ScratchPool {
  public:
   class Loan {
@@ -98,7 +98,7 @@ class JsonTokenizer : public TokenizerBackend {
   const std::string& file_bytes() const override { return json_; }
 
  private:
-  // Hands what the model is to encode to `on_word`, and what is a token already to `on_token`, in order.
+  // Passes the text that the model encodes to `on_word`, and tokens that are found already to `on_token`, in order.
   template <class OnToken>
   void cut(std::string_view text, Scratch& scratch, WordSink on_word, OnToken on_token) const {
     const auto on_raw_text = [&](std::string_view piece) {
@@ -113,7 +113,8 @@ class JsonTokenizer : public TokenizerBackend {
     added_.raw().split(text, on_raw_text, on_token);
   }
 
-  // What the normalizer makes of the first character: that is "first" to the pre-tokenizer, too.
+  // Returns the length of the first character after normalisation; that is what "first" means to the pre-tokenizer,
+  // too.
   size_t num_first_bytes(std::string_view text, Scratch& scratch) const {
     if (text.empty()) return 0;
     const auto first = text.substr(0, decode_utf8(text.data()).num_bytes);

@@ -17,7 +17,7 @@ void cut(std::string_view text, WordSink sink) {
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = scanner.word_end(at);
-    if (end == at) {  // a gap grows by this character
+    if (end == at) {  // the gap grows by this character
       at += decode_utf8(text.data() + at).num_bytes;
       continue;
     }
@@ -78,7 +78,7 @@ constexpr WordRule kDeepSeek{.lead = Lead::kNotLetterSign,
 constexpr WordRule kO200k{.contractions = Contractions::kAnyCaseLast, .by_case = true, .slashes_after_signs = true};
 constexpr WordRule kTekken{.by_case = true, .max_digits = 1, .slashes_after_signs = true};
 
-// Parts that several of them share.
+// Parts that several patterns share.
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define CAPITALS R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
 #define SMALL R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"

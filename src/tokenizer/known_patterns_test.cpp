@@ -22,7 +22,7 @@ Words by_hand(const KnownPattern& known, const std::string& text) {
   return words;
 }
 
-// Matches, and gaps between them where the pattern leaves some.
+// Returns matches, and the gaps between them if the pattern leaves some.
 Words by_engine(const KnownPattern& known, const Regex& pattern, const std::string& text) {
   Words words;
   RegexScratch scratch;

@@ -5,7 +5,7 @@
 namespace athanor {
 namespace {
 
-// A file nests sequences one or two deep; a thousand are an attack on the stack.
+// Real files nest sequences one or two deep; a thousand would be an attack on the stack.
 constexpr int kMaxDepth = 32;
 constexpr size_t kMaxSteps = 256;
 
@@ -36,7 +36,7 @@ std::string_view Normalizer::apply(std::string_view text, RegexScratch& regex, S
   const size_t limit = max_normalized_bytes(text.size());
   int next = 0;  // the storage that `text` is not in
   for (const auto& step : steps_) {
-    if (text.empty()) return text;  // nothing is made of nothing, not even by Prepend
+    if (text.empty()) return text;  // an empty text stays empty, even with Prepend
     auto& storage = scratch.storage[next];
     text = step->apply(text, regex, storage);
     if (text.data() == storage.data()) next = 1 - next;

@@ -12,7 +12,7 @@ constexpr int kMaxDepth = 32;
 
 uint32_t id_at(const JsonNode& node) { return static_cast<uint32_t>(node.as_unsigned(kMaxId)); }
 
-// ["</s>", 2]
+// Reads ["</s>", 2].
 uint32_t id_of_pair(const JsonNode& node) {
   const auto parts = node.elements();
   if (parts.size() != 2) node.complain("expected a token and its id, found {} elements", parts.size());
@@ -41,7 +41,7 @@ SequenceTemplate parse_template(const JsonNode& node) {
   return result;
 }
 
-// Puts what `node` says around what `inner` has already.
+// Puts the tokens that `node` specifies around those that `inner` already has.
 void wrap(const JsonNode& node, int depth, SequenceTemplate& inner) {
   if (depth > kMaxDepth) node.complain("sequences are nested deeper than {}", kMaxDepth);
   const auto& type = node.at("type").as_string();

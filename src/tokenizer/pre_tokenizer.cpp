@@ -11,11 +11,11 @@
 namespace athanor {
 namespace {
 
-// A file nests sequences one or two deep; a thousand are an attack on the stack.
+// Real files nest sequences one or two deep; a thousand would be an attack on the stack.
 constexpr int kMaxDepth = 32;
 constexpr size_t kMaxSteps = 256;
 
-// GPT-2's words, as bytes or spelled in the byte-level alphabet.
+// Cuts into GPT-2's words, as bytes or spelled in the byte-level alphabet.
 class ByteLevelSplitter : public Splitter {
  public:
   ByteLevelSplitter(bool add_prefix_space, bool use_regex, bool plain)
@@ -67,7 +67,7 @@ class StepParser {
       return;
     }
     if (steps_.size() == kMaxSteps) node.complain("more than {} pre-tokenizers", kMaxSteps);
-    // Whatever follows ByteLevel reads its alphabet; what is last gives its bytes to the model.
+    // A step after ByteLevel reads its alphabet; if ByteLevel is the last step, the model gets bytes.
     if (byte_level_) byte_level_->spell_out();
     byte_level_ = nullptr;
     if (type == "ByteLevel") {
@@ -99,7 +99,7 @@ class StepParser {
   bool plain_;
   int num_byte_levels_ = 0;
   std::vector<std::shared_ptr<const Splitter>> steps_;
-  std::shared_ptr<ByteLevelSplitter> byte_level_;  // the last step, if it is that
+  std::shared_ptr<ByteLevelSplitter> byte_level_;  // the last step, if it is a ByteLevel
 };
 
 }  // namespace
@@ -128,7 +128,7 @@ void PreTokenizer::run(size_t step, std::string_view text, size_t num_first, Reg
     return split(take);
   }
   auto next = [&](std::string_view piece) {
-    // Where the piece lies in the text; something huge if it is a copy.
+    // Position of the piece in the text; a huge number if the piece is a copy.
     const auto at = reinterpret_cast<uintptr_t>(piece.data()) - reinterpret_cast<uintptr_t>(text.data());
     run(step + 1, piece, at < num_first ? num_first - at : 0, scratch, sink);
   };

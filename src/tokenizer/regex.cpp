@@ -10,9 +10,9 @@ namespace athanor {
 namespace {
 
 constexpr size_t kJitStackBytes = 1 << 20;
-// Backtracking on a pathological pattern ends in an error after a second or so, and does not eat the machine's memory.
+// Backtracking on a pathological pattern ends in an error after about a second, and does not exhaust the memory.
 constexpr uint32_t kMaxBacktracks = 10'000'000;
-constexpr uint32_t kMaxHeapKiB = 4 << 20;  // a megabyte of alternatives that repeat takes some 500 MB
+constexpr uint32_t kMaxHeapKiB = 4 << 20;  // a megabyte of repeated alternatives takes some 500 MB
 
 PCRE2_SPTR bytes_of(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
@@ -47,7 +47,7 @@ Regex::Regex(std::string_view pattern) : pattern_(pattern) {
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   size_t at = 0;
-  // Oniguruma's ^ and $ always mean lines.
+  // In Oniguruma, ^ and $ always match at lines.
   auto* code = pcre2_compile(bytes_of(translated), translated.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error,
                              &at, context.get());
   ATHANOR_CHECK_DATA(code, "the pattern {} is not valid: {}", pattern_, message_of(error));

@@ -16,8 +16,8 @@
 namespace athanor {
 namespace {
 
-// Class members for the characters of `text`, which are in order, that this machine's PCRE2, which may know an older
-// Unicode, finds with `pattern`. One pass over about 140,000 characters: some milliseconds, once.
+// Returns class members for the characters of `text`, which are in order, that `pattern` matches with this machine's
+// PCRE2, which may know an older Unicode. One pass over about 140,000 characters takes some milliseconds, once.
 std::string missing_from(const std::string& pattern, const std::string& text) {
   int error = 0;
   size_t error_at = 0;
@@ -58,7 +58,7 @@ std::string text_of(std::span<const CodePointRange> ranges) {
   return text;
 }
 
-// Of \p{name}; nothing where only the engine knows its members.
+// Returns the missing members of \p{name}; nothing if only the engine knows its members.
 std::string missing_members(std::string_view name) {
   static const std::map<std::string, std::string, std::less<>> all = [] {
     std::map<std::string, std::string, std::less<>> missing;
@@ -147,10 +147,10 @@ class Translator {
     for (const auto start : kSame) {
       if (in_.substr(at_, start.size()) == start) return take(start.size());
     }
-    if (at_ == 0 && in_.starts_with("(?i)")) return take(4);  // further in, Ruby's scope is another one
+    if (at_ == 0 && in_.starts_with("(?i)")) return take(4);  // further inside, the scope in Ruby is different
     const auto next = in_.substr(at_ + 1, 1);
     if (next == "?" || next == "*") refuse("the group \"{}\" is not supported", in_.substr(at_, 4));
-    replace(1, "(?:");  // nothing asks what a group captured
+    replace(1, "(?:");  // no step reads captured groups
   }
 
   void class_character(char c) {
@@ -170,7 +170,8 @@ class Translator {
     take(1);
   }
 
-  // [a&&[^b]], the one intersection that tokenizers use: a member of the first that is not one of the second.
+  // [a&&[^b]], the one intersection that tokenizers use: a member of the first class that is not a member of the
+  // second.
   void begin_difference() {
     const bool negated = out_.substr(class_begin_).starts_with("[^");
     if (in_.substr(at_ + 2, 2) != "[^" || negated || depth_ > 0 || removed_from_ || out_.size() == class_begin_ + 1) {
@@ -187,7 +188,7 @@ class Translator {
     removed_from_.reset();
   }
 
-  // A class inside a class adds its members, so that its brackets can go.
+  // A class inside a class adds its members, so its brackets can be removed.
   void inner_class() {
     const auto next = in_.substr(at_ + 1, 1);
     if (next == "^" || next == ":" || next == "]" || out_.ends_with('-') || removed_from_) {
@@ -232,7 +233,7 @@ class Translator {
     refuse("\"\\{}\" is not supported {}", c, in_class_ ? "in a class" : "here");
   }
 
-  // PCRE2's own \b goes by its own word characters.
+  // PCRE2's own \b uses its own word characters.
   static std::string word_border(bool is_border) {
     const auto word = fmt::format("[{}{}]", word_members(), kWordOutside);
     return is_border ? fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word)
@@ -257,7 +258,7 @@ class Translator {
     take(4);
   }
 
-  // \u4e00
+  // Reads \u4e00.
   void four_digits() {
     const auto digits = in_.substr(at_ + 2, 4);
     const auto is_hex = [](unsigned char c) { return std::isxdigit(c) != 0; };
@@ -285,7 +286,7 @@ class Translator {
         return std::find(std::begin(names), std::end(names), name) != std::end(names);
       };
       if (is_among(kCategories)) return take(length);
-      // PCRE2 by itself takes a script to include what several scripts share.
+      // By default, PCRE2 counts characters that several scripts share as part of a script.
       if (is_among(kScripts)) return replace(length, fmt::format("\\{}{{sc:{}}}", in_[at_ + 1], name));
       refuse("the property \"{}\" is not supported", name);
     }
@@ -297,9 +298,9 @@ class Translator {
   std::string_view in_;
   size_t at_ = 0;
   bool in_class_ = false;
-  int depth_ = 0;                            // of classes inside the class
-  size_t class_begin_ = 0;                   // in out_
-  std::optional<std::string> removed_from_;  // the members of which those that are being read are none
+  int depth_ = 0;                            // depth of classes inside the class
+  size_t class_begin_ = 0;                   // position in out_
+  std::optional<std::string> removed_from_;  // the class from which the members that are being read are removed
   std::string out_;
 };
 

@@ -20,15 +20,15 @@ class WireReader {
  public:
   struct Field {
     uint64_t number;
-    std::string_view bytes;  // of kinds 1, 2 and 5
-    uint64_t value = 0;      // of kind 0
+    std::string_view bytes;  // for kinds 1, 2 and 5
+    uint64_t value = 0;      // for kind 0
   };
 
   explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
   size_t position() const { return at_; }
   bool at_end() const { return at_ == bytes_.size(); }
 
-  /// None where the bytes are no field.
+  /// Returns none if the bytes are not a field.
   std::optional<Field> next() {
     const auto key = varint();
     if (!key || *key >> 3 == 0) return std::nullopt;
@@ -63,7 +63,7 @@ class WireReader {
   size_t at_ = 0;
 };
 
-// Calls `visit` with each field of `bytes`; false if they are none.
+// Calls `visit` with each field of `bytes`; returns false if the bytes are not fields.
 template <class Visit>
 bool for_each_field(std::string_view bytes, Visit visit) {
   WireReader reader(bytes);
@@ -92,8 +92,9 @@ bool parse_trainer_spec(std::string_view bytes, SentencePieceFile& file) {
   });
 }
 
-// The replacements of a normaliser: the size of a double-array trie, the trie, and the texts that its values point
-// into, each with a zero behind it. The library follows the trie's offsets as they are; here none leads outside.
+// Checks the replacements of a normaliser: the size of a double-array trie, the trie, and the texts that its values
+// point into, each ended by a zero. The library follows the trie's offsets without checks; after this check none leads
+// outside.
 bool check_chars_map(std::string_view map) {
   if (map.empty()) return true;
   uint32_t trie_bytes = 0;

@@ -1,4 +1,4 @@
-// Any bytes as a SentencePiece model: what is taken for one can be searched with any text.
+// Any bytes as a SentencePiece model: if they are accepted, any text can be encoded with them.
 
 #include "base/error.h"
 #include "base/text.h"

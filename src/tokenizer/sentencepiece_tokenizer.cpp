@@ -1,6 +1,6 @@
-// A SentencePiece model of any kind (unigram, BPE, word, char), by libsentencepiece: its ids, its text.
+// A SentencePiece model of any kind (unigram, BPE, word, char), by libsentencepiece, with its ids and its text.
 //
-// What comes back from ids need not be what went in: most models normalise (NFKC, runs of spaces become one).
+// Decoded ids need not give the original text: most models normalise (NFKC, runs of spaces become one).
 
 #include <sentencepiece_processor.h>
 
@@ -17,10 +17,10 @@ namespace {
 
 using sentencepiece::SentencePieceProcessor;
 
-// Its sizes are ints, and a byte may become several when it is normalised.
+// The library's sizes are ints, and normalisation may turn a byte into several.
 constexpr size_t kMaxTextBytes = size_t{1} << 28;
 
-// The byte that a piece like <0xE3> stands for.
+// Returns the byte that a piece like <0xE3> represents.
 char byte_of(const SentencePieceProcessor& model, int id) {
   return static_cast<char>(std::stoi(model.IdToPiece(id).substr(3, 2), nullptr, 16));
 }
@@ -32,8 +32,8 @@ std::string decode_ids(const SentencePieceProcessor& model, const std::vector<in
   return text;
 }
 
-// Decodes the last pieces again with each new one, since what a piece stands for depends on what is before it: at the
-// beginning its space goes away, and bytes become characters together.
+// Decodes the last pieces again with each new one, since the text of a piece depends on the pieces before it: at the
+// beginning its space is removed, and bytes become characters together.
 class PieceStream : public DecodeStream {
  public:
   explicit PieceStream(const SentencePieceProcessor& model) : model_(model) {}
@@ -48,7 +48,7 @@ class PieceStream : public DecodeStream {
       byte_run_.clear();
     }
     const auto text = decode_ids(model_, window_);
-    // Each byte that is no character yet shows as U+FFFD, three bytes long.
+    // Each byte that is not a character yet is shown as U+FFFD, which is three bytes long.
     auto fresh = take(text, text.size() - std::min(text.size(), 3 * unfinished_utf8_suffix(byte_run_)));
     if (!is_byte && window_.size() >= kWindow) restart();
     return fresh;
@@ -68,7 +68,8 @@ class PieceStream : public DecodeStream {
     num_given_ = end;
     return fresh;
   }
-  // Goes on from the last piece alone, if that has text: then what follows is decoded as in the middle of a text.
+  // Continues from the last piece alone, if that has text: the following pieces are then decoded as in the middle of a
+  // text.
   void restart() {
     const std::vector<int> last{window_.back()};
     const auto text = decode_ids(model_, last);
@@ -122,7 +123,7 @@ class SentencePieceTokenizer : public TokenizerBackend {
   uint32_t vocab_size() const override { return static_cast<uint32_t>(model_.GetPieceSize()); }
 
   std::optional<uint32_t> token_to_id(std::string_view token) const override {
-    const int id = model_.PieceToId(token);  // what it does not know is <unk>
+    const int id = model_.PieceToId(token);  // an unknown token is <unk>
     if (id < 0 || id >= model_.GetPieceSize() || model_.IdToPiece(id) != token) return std::nullopt;
     return static_cast<uint32_t>(id);
   }
@@ -137,7 +138,7 @@ class SentencePieceTokenizer : public TokenizerBackend {
   const std::string& file_bytes() const override { return file_; }
 
  private:
-  // Its pieces put together are what the normaliser made of the text; which pieces they are is found anew (unigram.h).
+  // Its pieces joined are the normalised text; unigram.h finds the pieces anew.
   std::string normalized(std::string_view utf8) const {
     const auto encoded = model_.EncodeAsImmutableProto(utf8);
     std::string text;

@@ -30,7 +30,7 @@ class SplitRule : public Splitter {
   bool invert_;
 };
 
-// The same without the engine, for patterns known by heart.
+// Does the same without the engine, for known patterns.
 class KnownSplit : public Splitter {
  public:
   explicit KnownSplit(const KnownPattern& pattern) : pattern_(pattern) {}
@@ -40,7 +40,7 @@ class KnownSplit : public Splitter {
   const KnownPattern& pattern_;
 };
 
-// Where matches and gaps are pieces alike, or where there are matches only and they are kept.
+// Returns true if matches and gaps are both pieces, or if there are only matches and they are kept.
 bool keeps_all(const KnownPattern& pattern, SplitBehavior behavior, bool invert) {
   return behavior == SplitBehavior::kIsolated ||
          (behavior == SplitBehavior::kRemoved && invert && !pattern.leaves_gaps);

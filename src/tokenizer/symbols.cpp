@@ -11,7 +11,7 @@
 namespace athanor {
 namespace {
 
-// Bytes that no UTF-8 text contains; vocabularies trained on text lack them.
+// Returns false for bytes that no UTF-8 text contains; vocabularies trained on text lack them.
 bool occurs_in_utf8(int byte) { return byte != 0xC0 && byte != 0xC1 && byte < 0xF5; }
 
 }  // namespace
@@ -61,7 +61,7 @@ void SymbolTable::read_symbol(std::string_view token, uint32_t id) {
 
 void SymbolTable::append(std::string_view word, std::vector<uint32_t>& ids) const {
   const bool affixes = has_affixes();
-  uint32_t pending = kNone;  // an unknown token that is not written yet: the next may be fused with it
+  uint32_t pending = kNone;  // an unknown token that is not written yet: it may be merged with the next one
   for (size_t at = 0; at < word.size();) {
     const bool is_byte = options_.kind == WordKind::kBytes;
     const auto [c, length] = is_byte ? DecodedChar{static_cast<unsigned char>(word[at]), 1} : decode_utf8(&word[at]);
@@ -91,7 +91,7 @@ void SymbolTable::append_unknown(uint32_t c, int place, uint32_t& pending, std::
     const auto text = spelling(c, place);
     const auto id_of = [&](char byte) { return byte_ids_[static_cast<unsigned char>(byte)]; };
     if (std::none_of(text.begin(), text.end(), [&](char byte) { return id_of(byte) == kNone; })) {
-      // An unknown token before them stays pending and comes after them: so it is in `tokenizers`.
+      // An unknown token before them stays pending and comes after them, as in `tokenizers`.
       for (const char byte : text) ids.push_back(id_of(byte));
       return;
     }

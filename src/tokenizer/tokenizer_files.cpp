@@ -12,7 +12,7 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-// Where the merges of a GPT-2 vocabulary are; empty if `vocab` has no name of such a file.
+// Returns the path of the merges of a GPT-2 vocabulary; empty if `vocab` does not have the name of such a file.
 fs::path merges_beside(const fs::path& vocab) {
   constexpr std::string_view kVocab = "vocab.json";
   auto name = vocab.filename().string();
@@ -38,7 +38,7 @@ std::shared_ptr<const TokenizerBackend> load_file(const fs::path& file) {
   return make_json_tokenizer(read_file(file), file.string());
 }
 
-// The one file of `folder` that `fits`; none if there is none.
+// Returns the one file of `folder` that `fits`; none if there is none.
 template <class Fits>
 fs::path only_file(const fs::path& folder, Fits fits) {
   std::vector<std::string> names;

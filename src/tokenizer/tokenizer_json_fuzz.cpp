@@ -1,7 +1,7 @@
-// Bytes as a tokenizer.json; what parses must encode and decode a slice of them without harm.
+// Reads bytes as a tokenizer.json; if they parse, it must encode and decode a slice of them without harm.
 //
-// Random bytes are hardly ever JSON, so each input is also laid over a small good file: its first two bytes say which
-// and where, the third how much it replaces.
+// Random bytes are hardly ever JSON, so each input also replaces a part of a small good file: its first two bytes
+// determine the file and the position, the third determines how much it replaces.
 
 #include "base/error.h"
 #include "base/log.h"
@@ -70,7 +70,7 @@ void parse_and_use(std::string_view file, std::string_view text) {
 }  // namespace athanor
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  athanor::log::set_level(athanor::log::Level::kError);  // bad vocabularies earn warnings
+  athanor::log::set_level(athanor::log::Level::kError);  // bad vocabularies cause warnings
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   athanor::parse_and_use(bytes, bytes.substr(0, 2000));
   const auto file = athanor::laid_over_good_file(bytes);

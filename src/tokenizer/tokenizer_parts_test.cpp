@@ -1,5 +1,5 @@
-// Tokenizers of characters, and the parts that byte-level ones do not have. Against `tokenizers` itself:
-// tests/interop/test_tokenizer_parts.py.
+// Tests tokenizers of characters, and the parts that byte-level ones do not have. tests/interop/test_tokenizer_parts.py
+// compares with `tokenizers` itself.
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,8 @@ std::string complaint(const std::string& text) {
   return "no complaint";
 }
 
-// Characters with byte fallback, without a pre-tokenizer. Ids: <unk> 0, bytes 1-256, then `characters`, then merges.
+// Characters with byte fallback, without a pre-tokenizer. The ids are: <unk> 0, bytes 1-256, then `characters`, then
+// merges.
 json character_json(const std::vector<std::string>& characters, const std::vector<std::array<std::string, 2>>& merges) {
   json vocab;
   vocab["<unk>"] = 0;
@@ -57,10 +58,11 @@ TEST(TokenizerParts, ACharacterWithoutTokenBecomesItsBytes) {
 TEST(TokenizerParts, AnUnknownTokenComesAfterTheBytesThatFollowIt) {
   auto file = character_json({"a"}, {});
   file["model"]["vocab"].erase("<0xC3>");
-  EXPECT_EQ(make(file).encode("a\u00e9z\u00e9a"), (Ids{257, 1 + 'z', 0, 257}));  // é is unknown, z is a byte; fused
+  // é is unknown, z is a byte; unknown tokens are fused
+  EXPECT_EQ(make(file).encode("a\u00e9z\u00e9a"), (Ids{257, 1 + 'z', 0, 257}));
 }
 
-// A long word is cut where no merge can cross; that must never show.
+// A long word is cut at points that no merge can cross; ids must not show the cuts.
 TEST(TokenizerParts, CutsInLongWordsDoNotChangeIds) {
   const std::vector<std::string> characters{"▁", "a", "b", "c", "\u6f22"};
   const CounterRandom random(5, "cuts");
@@ -176,7 +178,7 @@ TEST(UnicodeForms, DecomposeReplaceAndSort) {
 TEST(UnicodeForms, HalfAMillionMarksInTheWrongOrderAreNoTrouble) {
   std::string text("a"), storage;
   for (int i = 0; i < 250'000; ++i) text += "\u0301\u0316";
-  const auto sorted = normalize_unicode(UnicodeForm::kNfc, text, storage);  // by insertion this would be an hour
+  const auto sorted = normalize_unicode(UnicodeForm::kNfc, text, storage);  // sorting by insertion would take an hour
   EXPECT_TRUE(sorted.starts_with("\u00e1\u0316") || sorted.starts_with("a\u0316"));
   EXPECT_EQ(sorted.find("\u0301\u0316"), sorted.npos);
 }

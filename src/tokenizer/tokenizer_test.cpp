@@ -20,7 +20,7 @@ using nlohmann::json;
 
 Tokenizer make(const json& file) { return Tokenizer::parse(file.dump(), "t.json"); }
 
-// What parsing `text` complains about.
+// Returns the error of parsing `text`.
 std::string complaint(const std::string& text) {
   try {
     Tokenizer::parse(text, "t.json");
@@ -62,10 +62,10 @@ TEST(Tokenizer, MergesMayBeStringsOrPairsAndTheLastOfTwoEqualOnesCounts) {
   EXPECT_EQ(make(file).encode("abc"), (Ids{'a', 257}));
 }
 
-// Words shorter and longer than the border between the two merge algorithms, against a plain one.
+// Compares words shorter and longer than the border between the two merge algorithms with a plain one.
 TEST(Tokenizer, ShortAndLongWordsAreMergedAlike) {
   auto file = byte_tokenizer_json();
-  std::vector<std::pair<Ids, uint32_t>> merges;  // of (left, right) to id, by rank
+  std::vector<std::pair<Ids, uint32_t>> merges;  // (left, right) to id, by rank
   std::vector<std::string> tokens{"a", "b", "c"};
   std::vector<uint32_t> ids{'a', 'b', 'c'};
   const CounterRandom random(1, "merges");
@@ -110,7 +110,8 @@ TEST(Tokenizer, AMegabyteOfOneLetterIsNoTrouble) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(tokenizer.encode(std::string(1 << 20, 'a')).size(), size_t{1} << 17);
   EXPECT_EQ(tokenizer.encode(std::string(1 << 20, ' ')).size(), size_t{1} << 20);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));  // quadratic would be an hour
+  // quadratic merging would take an hour
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 TEST(Tokenizer, MoreWordsThanTheCacheHoldsKeepTheirIds) {
@@ -139,7 +140,7 @@ TEST(Tokenizer, NfcComposesBeforeWordsAreCut) {
   EXPECT_EQ(make(file).encode("e\u0301"), bytes_of("e\u0301"));
   file["normalizer"] = {{"type", "NFC"}};
   EXPECT_EQ(make(file).encode("e\u0301"), Ids{256});
-  // A raw added token is looked for before, a normalised one after.
+  // Raw added tokens are searched before normalisation, normalised ones after it.
   file["added_tokens"] = {added_token_json(257, "e\u0301x")};
   EXPECT_EQ(make(file).encode("e\u0301x"), Ids{257});
   EXPECT_EQ(make(file).encode("\u00e9x"), (Ids{256, 'x'}));

@@ -14,7 +14,7 @@ constexpr CodePointRange kSpaceRanges[] = {{0x09, 0x0D},     {0x20, 0x20},     {
                                            {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
                                            {0x205F, 0x205F}, {0x3000, 0x3000}};
 
-// Two bits a code point (278 KB), of which text touches a few lines.
+// Two bits for each code point (278 KB); text touches a few cache lines of it.
 std::vector<uint8_t> make_class_table() {
   std::vector<uint8_t> table(kNumCodePoints / 4);
   const auto mark = [&](std::span<const CodePointRange> ranges, CharClass value) {
@@ -29,7 +29,7 @@ std::vector<uint8_t> make_class_table() {
 }
 
 struct Expected {
-  size_t length = 0;                                    // of the whole character; 0 if `lead` begins none
+  size_t length = 0;                                    // bytes of the whole character; 0 if `lead` begins none
   unsigned char second_low = 0x80, second_high = 0xBF;  // Unicode 15, table 3-7
 };
 
@@ -47,7 +47,7 @@ Expected expected_after(unsigned char lead) {
   return {};
 }
 
-// Bytes from `at` that belong to one character, and whether that is all of it.
+// Number of bytes from `at` that belong to one character, and whether they are the whole character.
 struct Run {
   size_t num_bytes;
   bool whole, cut_by_end;

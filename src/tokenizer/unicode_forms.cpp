@@ -28,15 +28,15 @@ utf8proc_option_t decomposition(UnicodeForm form) {
 }
 
 // The first byte of the first character that is not always a boundary: U+00C0 decomposes, U+00A0 is compatible with a
-// space, and below U+0300 every character is composed and no mark.
+// space, and below U+0300 every character is composed and is not a mark.
 unsigned char first_lead(UnicodeForm form) { return form == UnicodeForm::kNfc ? 0xCC : 0xC2; }
 
-// How a character stands to what is before it.
+// How a character interacts with the characters before it.
 enum class Role : uint8_t {
-  kBoundary = 0,   // stays as it is, and composition never reaches over its left edge
+  kBoundary = 0,   // stays as it is, and no composition extends over its left edge
   kJoins = 1,      // may reorder, compose with its left neighbour, or be replaced (annex 15: the form's Quick_Check is
                    // not Yes, or the combining class is not 0)
-  kLeftAlone = 2,  // nothing composes over either edge: `tokenizers` does not know it
+  kLeftAlone = 2,  // no composition extends over either edge: `tokenizers` does not know it
 };
 
 class Roles {
@@ -94,7 +94,7 @@ const Roles& roles_of(UnicodeForm form) {
 
 int combining_class(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
 
-// Marks go by class, equal ones stay in order. (utf8proc's own way to sort takes hours for a megabyte of marks.)
+// Sorts marks by class; marks of one class stay in order. (utf8proc's own sort takes hours for a megabyte of marks.)
 void reorder_marks(std::vector<utf8proc_int32_t>& characters) {
   for (auto at = characters.begin(); at != characters.end();) {
     if (combining_class(*at) == 0) {
@@ -125,7 +125,8 @@ void append_normalized(UnicodeForm form, std::string& out, std::string_view text
   for (utf8proc_ssize_t i = 0; i < count; ++i) append_utf8(out, static_cast<uint32_t>(characters[i]));
 }
 
-// How many bytes at the beginning of `text` are ASCII: a multiple of 8, and at most so many.
+// Returns how many bytes at the beginning of `text` are ASCII: a multiple of 8, and no more than the number of ASCII
+// bytes there.
 size_t ascii_prefix(std::string_view text) {
   size_t at = 0;
   for (uint64_t bytes; at + sizeof(bytes) <= text.size(); at += sizeof(bytes)) {
@@ -145,8 +146,9 @@ std::string_view normalize_unicode(UnicodeForm form, std::string_view text, std:
     return roles->of(c);
   };
   std::vector<utf8proc_int32_t> characters;
-  size_t copied = 0;         // text[0, copied) is in `storage`, once anything is
-  size_t last_boundary = 0;  // where the last boundary character begins, or the run of what joins if nothing composes
+  size_t copied = 0;         // text[0, copied) is in `storage` as soon as something was copied
+  size_t last_boundary = 0;  // where the last boundary character begins, or the run of joining characters if nothing
+                             // composes
   bool changed = false;
   for (size_t at = 0; at < text.size();) {
     if (const size_t end = at + ascii_prefix(text.substr(at)); end > at) {

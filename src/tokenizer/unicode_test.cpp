@@ -50,7 +50,7 @@ TEST(Nfc, ComposesReordersAndReplaces) {
   EXPECT_EQ(nfc_of("xe\u0301y"), "x\u00e9y");
   EXPECT_EQ(nfc_of("e\u0301\u0323"), "\u1eb9\u0301");  // dot below sorts first, and composes
   EXPECT_EQ(nfc_of("\u1100\u1161\u11a8"), "\uac01");   // Hangul
-  EXPECT_EQ(nfc_of("\u212b\u2126"), "\u00c5\u03a9");   // signs that are letters
+  EXPECT_EQ(nfc_of("\u212b\u2126"), "\u00c5\u03a9");   // symbols that are letters
   EXPECT_EQ(nfc_of("\u0958"), "\u0915\u093c");         // excluded from composition
   EXPECT_EQ(nfc_of("\u0301\u0301a"), "\u0301\u0301a");
   EXPECT_EQ(nfc_of("e\u0301 e\u0301"), "\u00e9 \u00e9");
@@ -58,7 +58,7 @@ TEST(Nfc, ComposesReordersAndReplaces) {
 }
 
 TEST(Nfc, MarksThatTokenizersDoesNotKnowStandWhereTheyStood) {
-  EXPECT_EQ(nfc_of("a\u0898\u0316\u0301"), "a\u0898\u0316\u0301");  // Unicode 14; newer tables would make á of it
+  EXPECT_EQ(nfc_of("a\u0898\u0316\u0301"), "a\u0898\u0316\u0301");  // Unicode 14; newer tables would compose á
 }
 
 TEST(Nfc, IsItsOwnFixedPointOnEveryCodePointBetweenLettersAndMarks) {

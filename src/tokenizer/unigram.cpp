@@ -9,7 +9,8 @@ namespace athanor {
 namespace {
 
 constexpr float kUnknownPenalty = 10.0f;
-// Scores are taken relative to here from time to time, so that a long text does not use up a float's digits.
+// Scores are made relative to the present position from time to time, so that a long text does not exhaust a float's
+// digits.
 constexpr float kResetScore = 100000.0f;
 
 std::vector<PieceTrie::Entry> entries_of(const SentencePieceFile& file) {
@@ -23,12 +24,12 @@ std::vector<PieceTrie::Entry> entries_of(const SentencePieceFile& file) {
   return entries;
 }
 
-// What is sure to be chosen over its parts.
+// This score is always higher than that of the piece's parts.
 float user_defined_score(size_t num_bytes) { return static_cast<float>(0.1 * static_cast<double>(num_bytes - 1)); }
 
 }  // namespace
 
-// Breadth first, so that a node's children follow each other.
+// The order is breadth first, so that a node's children follow each other.
 PieceTrie::PieceTrie(std::vector<Entry> entries) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.text < b.text; });
   struct Range {
@@ -73,7 +74,7 @@ Unigram::Unigram(const SentencePieceFile& file) : trie_(entries_of(file)) {
 void Unigram::find_path(std::string_view text, Scratch& scratch) const {
   auto& best = scratch.ending_at;
   best.assign(text.size() + 1, {0, kNowhere, kUnknown});
-  size_t frontier = 0;  // the last end that has a way to it
+  size_t frontier = 0;  // the last end that a path reaches
   const auto offer = [&](size_t end, float score, size_t begin, uint32_t id) {
     frontier = std::max(frontier, end);
     if (best[end].begin == kNowhere || score > best[end].score) best[end] = {score, static_cast<uint32_t>(begin), id};

@@ -9,7 +9,7 @@
 namespace athanor {
 namespace {
 
-// A few values at a time: they are pointers into the page, or numbers.
+// Few values are read at a time: they are pointers into the page, or numbers.
 constexpr int64_t kBatch = 256;
 
 template <class Type>
@@ -21,7 +21,7 @@ class TypedCursor : public ColumnCursor {
 
   bool advance() override {
     if (++at_level_ >= num_levels_ && !fill()) return false;
-    // Only what is not null is among the values.
+    // Nulls are not among the values.
     is_null_ = max_level_ > 0 && levels_[static_cast<size_t>(at_level_)] < max_level_;
     if (!is_null_ && ++at_value_ >= num_values_) throw parquet::ParquetException("fewer values than the levels tell");
     return true;

@@ -1,7 +1,7 @@
-// libathanor_parquet.so: the rows of a Parquet file through Arrow's libparquet.
+// libathanor_parquet.so: reads the rows of a Parquet file through Arrow's libparquet.
 //
-// Columns are read by libparquet's own readers of pages rather than as Arrow arrays: memory is a page of each column
-// and its dictionary, however large the row groups are and however often a dictionary's text is repeated.
+// libparquet's own readers of pages read the columns, and no Arrow arrays are made. So the memory is a page of each
+// column and its dictionary, however large the row groups are and however often a dictionary's text is repeated.
 
 #include "documents/parquet/table_reader.h"
 
@@ -25,12 +25,12 @@ using nlohmann::json;
 constexpr int64_t kReadBufferBytes = int64_t{1} << 20;
 constexpr size_t kMaxShownColumns = 20;
 
-// One line of what a library says.
+// Returns the first line of a library's message.
 std::string first_line(std::string_view what) {
   return std::string(what.substr(0, std::min<size_t>(what.find('\n'), 300)));
 }
 
-// A column as people know it: "int64", "a list", "FIXED_LEN_BYTE_ARRAY (Float16)".
+// Names the type of a column as users know it: "int64", "a list", "FIXED_LEN_BYTE_ARRAY (Float16)".
 std::string type_of(const parquet::ColumnDescriptor& column) {
   if (column.max_repetition_level() > 0) return "a list";
   const auto& logical = column.logical_type();
@@ -48,7 +48,7 @@ class ParquetTable : public TableReader {
  public:
   explicit ParquetTable(const TableRequest& request) : request_(request) {
     guarded([&] {
-      // malloc's own pool gives memory back; the faster ones keep what a large page took.
+      // The pool of malloc gives memory back; the faster ones keep the memory of a large page.
       parquet::ReaderProperties properties(arrow::system_memory_pool());
       properties.enable_buffered_stream();
       properties.set_buffer_size(kReadBufferBytes);
@@ -90,7 +90,7 @@ class ParquetTable : public TableReader {
     std::unique_ptr<ColumnCursor> cursor;
   };
 
-  // What libparquet throws becomes a line of ours.
+  // Turns an exception of libparquet into an error of ours.
   template <class Work>
   void guarded(Work&& work) {
     try {
@@ -111,7 +111,8 @@ class ParquetTable : public TableReader {
 
   const parquet::SchemaDescriptor& schema() const { return *reader_->metadata()->schema(); }
 
-  // The index of the leaf that `path` names, or -1. `is_group` tells that the path ends at a struct, list or map.
+  // Returns the index of the leaf that `path` names, or -1. `is_group` is set if the path ends at a struct, list or
+  // map.
   int find_column(const std::string& path, bool& is_group) const {
     is_group = false;
     for (int i = 0; i < schema().num_columns(); ++i) {
