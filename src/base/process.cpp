@@ -42,7 +42,7 @@ uint64_t own_status_bytes(std::string_view key) { return find_number("/proc/self
 
 // Returns the folders of the groups that this process is in, from its own to the root; each of them may limit it.
 // Inside a container the path may be that of the host, which is not visible; then the root is the container's own.
-// @@param controller  "memory" or "cpu" for a hierarchy of version 1; "" for version 2.
+// @param controller  "memory" or "cpu" for a hierarchy of version 1; "" for version 2.
 std::vector<fs::path> find_groups(const KernelFolders& folders, std::string_view controller) {
   std::ifstream file(folders.proc / "self" / "cgroup");
   std::vector<fs::path> groups;

@@ -12,8 +12,8 @@
 namespace athanor::kernels {
 namespace {
 
-// A number in double and how far fp32 arithmetic may be from it: each operation adds its own rounding to what its
-// operands carry (running error analysis, Higham 2002, §3.3).
+// A number in double, and how far fp32 arithmetic may be from it: each operation adds its own rounding to the errors of
+// its operands (running error analysis, Higham 2002, §3.3).
 struct Tracked {
   double value = 0, error = 0;
 };
@@ -50,7 +50,7 @@ struct Hyper {
   }
 };
 
-// The paper's algorithm 2 (decoupled decay), one element.
+// The paper's algorithm 2 (decoupled decay), for one element.
 struct Reference {
   Tracked master, exp_avg, exp_avg_sq;
 
@@ -80,7 +80,7 @@ struct State {
   std::vector<float> master, exp_avg, exp_avg_sq, grad;
 };
 
-// The same with the master in two halves.
+// The same state with the master in two halves.
 struct SplitState {
   explicit SplitState(size_t n) : SplitState(State(n)) {}
   explicit SplitState(const State& whole)
@@ -98,14 +98,14 @@ struct SplitState {
   std::vector<float> exp_avg, exp_avg_sq, grad;
 };
 
-// Twice what running analysis allows: the kernel orders the same operations differently (m + (1−β)(g − m), and the bias
-// correction after the square root), which costs at most as many roundings again.
+// Allows twice the error of running analysis: the kernel orders the same operations differently (m + (1−β)(g − m), and
+// the bias correction after the square root), which costs at most as many roundings again.
 void expect_near(float actual, Tracked expected, const char* what) {
   EXPECT_LE(std::abs(actual - expected.value), 2 * expected.error) << what << ": " << actual << " " << expected.value;
 }
 
 TEST(AdamwKernel, FollowsTheAlgorithmOverThreeStepsWithClippingAndDecay) {
-  constexpr size_t kCount = 37;  // no multiple of the lanes
+  constexpr size_t kCount = 37;  // not a multiple of the lanes
   for (const Hyper& h : {Hyper{}, Hyper{.beta2 = 0.99, .weight_decay = 0, .grad_scale = 1}, Hyper{.eps = 1e-3}}) {
     State state(kCount);
     std::vector<Reference> reference(kCount);
@@ -124,17 +124,18 @@ TEST(AdamwKernel, FollowsTheAlgorithmOverThreeStepsWithClippingAndDecay) {
 }
 
 TEST(AdamwKernel, TheFirstStepIsLrInTheGradientsDirection) {
-  // m/bias1 = g and v/bias2 = g²: what remains is sign(g), if 1 − β is taken before β is rounded to fp32.
+  // m/bias1 = g and v/bias2 = g², so sign(g) remains, if 1 − β is computed before β is rounded to fp32.
   Hyper h;
   h.weight_decay = 0;
   h.eps = 0;
   State state(37);
-  state.master.assign(37, 0.0f);  // so that the update is seen in all its bits
+  state.master.assign(37, 0.0f);  // so that all bits of the update are visible
   state.grad = normals(37, 5);
   const auto grad = state.grad;
   state.step(h.at(1));
   for (size_t i = 0; i < grad.size(); ++i) {
-    // Constants: lr, both corrections, both 1 − β; g scaled and squared; then a product or quotient each.
+    // The roundings are those of the constants (lr, both corrections, both 1 − β), of g scaled and squared, and then of
+    // a product or quotient each.
     EXPECT_LE(std::abs(state.master[i] + std::copysign(h.lr, grad[i])), error_bound(h.lr, 0, 16)) << grad[i];
   }
 }
@@ -150,7 +151,7 @@ TEST(AdamwKernel, ZeroesTheGradientForTheNextStep) {
 }
 
 TEST(AdamwKernel, InTwoHalvesTheMasterHasTheBitsOfTheWholeOneAsItIsStored) {
-  constexpr size_t kCount = (1 << 17) + 5;  // some ties under odd halves are among so many
+  constexpr size_t kCount = (1 << 17) + 5;  // this many values contain some ties under odd halves
   State whole(kCount);
   for (float& x : whole.master) x = storable_master(x);
   SplitState split(whole);
@@ -194,7 +195,7 @@ TEST(AdamwKernel, WithoutGradientOnlyDecays) {
   const auto before = state.master;
   state.step(h.at(1));
   for (size_t i = 0; i < 21; ++i) {
-    // lr · decay, one minus it, times the master, minus nothing.
+    // The expected value is: lr · decay, one minus it, times the master, minus nothing.
     const double decayed = before[i] * (1 - double{static_cast<float>(h.lr)} * static_cast<float>(h.weight_decay));
     EXPECT_LE(std::abs(state.master[i] - decayed), error_bound(std::abs(decayed), 0, 3));
     EXPECT_EQ(state.exp_avg[i], 0.0f);
@@ -211,7 +212,8 @@ TEST(SumOfSquares, RoundsOnlyInDouble) {
     const auto x = normals(static_cast<size_t>(n), 8);
     long double exact = 0;
     for (const float value : x) exact += static_cast<long double>(value) * value;
-    // One addition a lane after the other, a tree of the lanes, each half an ulp of 2^-52.
+    // Each lane makes one addition after the other, then the lanes are added as a tree; each addition may be off by
+    // half an ulp of 2^-52.
     const auto additions = static_cast<double>(n / kLanes + 6);
     EXPECT_LE(std::abs(static_cast<double>(sum_of_squares(x.data(), n) - exact)),
               additions * 0x1p-53 * static_cast<double>(exact))

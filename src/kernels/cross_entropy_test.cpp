@@ -94,7 +94,8 @@ TEST(CrossEntropy, EachRowsGradientSumsToZero) {
   for (int64_t row = 0; row < 3; ++row) {
     double sum = 0;
     for (int64_t i = 0; i < 50; ++i) sum += r.gradient[row * 50 + i];
-    // Each probability has the 4 roundings of exp, those of the total and three of its own; they and the 1 sum to 2.
+    // Each probability has the 4 roundings of exp, those of the total and three more; the probabilities and the 1 sum
+    // to 2.
     EXPECT_LE(std::abs(sum), error_bound(2 * scale, 0, 50 + 7)) << row;
   }
 }

@@ -14,13 +14,13 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// |approximate − exact| in units of the last place of an fp32 number as large as `exact`.
+// Returns |approximate − exact| in units of the last place of an fp32 number as large as `exact`.
 double ulps(float approximate, double exact) {
   const double ulp = std::ldexp(1.0, std::ilogb(exact) - 23);
   return std::abs(static_cast<double>(approximate) - exact) / ulp;
 }
 
-// Every `stride`-th float from −limit to −0, as f wants them.
+// Calls f with every `stride`-th float from −limit to −0.
 template <class F>
 void for_negative_floats(float limit, uint32_t stride, F f) {
   const uint32_t first = std::bit_cast<uint32_t>(-0.0f), last = std::bit_cast<uint32_t>(-limit);
@@ -51,7 +51,7 @@ TEST(ExpFast, OfZeroIsExactlyOne) {
 }
 
 TEST(ExpFast, NeverGrowsWhereItsArgumentFalls) {
-  // Softmax relies on it: a smaller logit has no larger probability. Steps of 2^-12 are far above the error.
+  // Softmax relies on this: a smaller logit has no larger probability. Steps of 2^-12 are far above the error.
   float previous = exp_fast(0.0f);
   for (float x = 0; x >= -87.0f; x -= 0x1p-12f) {
     EXPECT_LE(exp_fast(x), previous) << x;
@@ -62,7 +62,8 @@ TEST(ExpFast, NeverGrowsWhereItsArgumentFalls) {
 TEST(ExpFast, KeepsANan) { EXPECT_TRUE(std::isnan(exp_fast(kNan))); }
 
 TEST(Sigmoid, IsWithinEightRoundingsOnBothSides) {
-  // e has 2 ULP, that is 4 roundings, and moves σ by at most its own relative error; one addition, one division.
+  // e has 2 ULP, that is 4 roundings, and moves σ by at most its own relative error; then come one addition and one
+  // division.
   const double bound = error_bound(1.0, 0, 6);
   for_negative_floats(87.0f, 1009, [&](float x) {
     const double exact = 1 / (1 + std::exp(-static_cast<double>(x)));
@@ -80,7 +81,8 @@ TEST(Sigmoid, EndsAtZeroHalfAndOneWithoutOverflow) {
   EXPECT_TRUE(std::isnan(sigmoid(kNan)));
 }
 
-// Nearest by distance in double, ties to the even pattern; `bits` is finite and its neighbour away from zero too.
+// Returns the nearest by distance in double; ties go to the even pattern. `bits` is finite, and so is its neighbour
+// away from zero.
 uint16_t nearest_bf16(float x) {
   const auto below = static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);  // towards zero
   const auto above = static_cast<uint16_t>(below + 1);
@@ -93,7 +95,7 @@ uint16_t nearest_bf16(float x) {
 TEST(Bf16, RoundsToNearestAndTiesToEvenFromEveryExponent) {
   for (uint32_t high = 0; high < 0x10000; ++high) {
     const uint32_t magnitude = high & 0x7FFF;
-    if (magnitude >= 0x7F7F) continue;  // the last finite number, infinity and NaN have tests of their own
+    if (magnitude >= 0x7F7F) continue;  // the last finite number, infinity and NaN have their own tests
     for (const uint32_t low : {0x0000u, 0x0001u, 0x7FFFu, 0x8000u, 0x8001u, 0xFFFFu}) {
       const auto x = std::bit_cast<float>(high << 16 | low);
       ASSERT_EQ(bf16_from_float(x), nearest_bf16(x)) << std::hex << (high << 16 | low);

@@ -26,7 +26,7 @@ std::vector<T> values(uint32_t seed) {
 
 double silu(double g) { return g / (1 + std::exp(-g)); }
 
-// One rounding to T, and what sigmoid's fp32 form may be off by (exp to 2 ULP, a division and three products).
+// One rounding to T, and the error of sigmoid's fp32 form (exp to 2 ULP, a division and three products).
 template <class T>
 double bound(double result) {
   return std::abs(result) * (std::ldexp(1.0, sizeof(T) == 2 ? -8 : -24) + 8 * std::ldexp(1.0, -24)) + 1e-37;

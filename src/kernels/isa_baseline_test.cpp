@@ -1,8 +1,8 @@
-// Every kernel at the level that all x86-64 machines have (elsewhere: the compiler's default), under a name of its own.
+// Every kernel at the level that all x86-64 machines have (elsewhere: the compiler's default), in its own namespace.
 
 #include "kernels/testing/isa_levels.h"
 
-// Whatever is declared outside our namespace comes before the name is changed.
+// Headers from outside our namespace are included before the name is changed.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Every kernel at x86-64-v3 (AVX2, FMA), under a name of its own. See isa_baseline_test.cpp.
+// Every kernel at x86-64-v3 (AVX2, FMA), in its own namespace. See isa_baseline_test.cpp.
 
 #include "kernels/testing/isa_levels.h"
 

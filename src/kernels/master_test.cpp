@@ -20,7 +20,7 @@ Split split(float x) {
   return s;
 }
 
-// Every upper half with every lower half near a place where something changes.
+// Calls f with every upper half, and every lower half near a value at which something changes.
 template <class F>
 void for_each_master(F f) {
   for (uint32_t high = 0; high < 0x10000; ++high) {

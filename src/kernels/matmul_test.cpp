@@ -16,8 +16,8 @@ struct Shape {
   int64_t m, n, k;
 };
 
-// One row, one column, one k; edges of a tile (12 × 32), of a step (2), of chunks (1024, 2048)
-// of a slice (192, 256), and of a part (720 × 768, 960 × 1024).
+// One row, one column, one k; and the edges of a tile (12 × 32), of a step (2), of chunks (1024, 2048) of a slice (192,
+// 256), and of a part (720 × 768, 960 × 1024).
 const std::vector<Shape> kShapes = {{1, 1, 1},       {12, 32, 2},     {13, 33, 3},    {5, 31, 64},
                                     {24, 64, 33},    {11, 96, 40},    {37, 70, 129},  {970, 40, 17},
                                     {25, 530, 1030}, {7, 1100, 2050}, {14, 70, 4101}, {150, 140, 700}};
@@ -32,7 +32,7 @@ struct Values {
   }
 };
 
-// A product over matrices of its own, with rows a little longer than they need be.
+// A product with its matrices, whose rows are a little longer than needed.
 template <class T>
 class Case {
  public:
@@ -48,7 +48,7 @@ class Case {
     product.ld = shape.n + 1;
   }
 
-  // Σ a·b and Σ |a·b| of one result, in double.
+  // Returns Σ a·b and Σ |a·b| of one result, in double.
   std::pair<double, double> exact(int64_t i, int64_t j) const {
     double sum = 0, norm = 0;
     for (int f = 0; f < product.num_factors(); ++f) {
@@ -83,14 +83,14 @@ void run(MatmulPath path, const Product<T>& product) {
   run<T>(path, {product}, cut_into_parts<T>(path, {product}));
 }
 
-// fp32 sums of k terms, then one rounding to T.
+// The error of fp32 sums of k terms, then one rounding to T.
 template <class T>
 double bound(const Product<T>& p, double norm, double result) {
   const double terms = static_cast<double>(p.k * p.num_factors()) + 1, unit = std::ldexp(1.0, -24);
   return terms * unit / (1 - terms * unit) * norm + std::ldexp(std::abs(result), sizeof(T) == 2 ? -8 : -24) + 1e-37;
 }
 
-// The paths with tiles of their own for T.
+// The paths that have their own tiles for T.
 template <class T>
 std::vector<MatmulPath> tile_paths() {
   std::vector<MatmulPath> paths = paths_here();
@@ -192,7 +192,7 @@ TYPED_TEST(Matmul, OfEmptyGroupsDoesNothing) {
 
 TYPED_TEST(Matmul, DoesNotReadBeyondAnOddRow) {
   this->on_each_path([](MatmulPath path) {
-    // A NaN behind each row of A would come through as NaN · 0.
+    // A NaN after each row of A would appear in the result as NaN · 0.
     const Shape shape{3, 5, 7};
     std::vector<TypeParam> a(3 * 8), b(7 * 5), out(3 * 5);
     for (auto& x : a) store(x, 1.0f);
@@ -206,7 +206,7 @@ TYPED_TEST(Matmul, DoesNotReadBeyondAnOddRow) {
   });
 }
 
-// One result of the paths that widen, as they define it: f, then k, ascending, in chunks where it is added to a sum.
+// One result of the paths that widen, by their definition: f, then k, ascending, in chunks if it is added to a sum.
 template <class T>
 float chained(const Product<T>& p, int64_t i, int64_t j, float held) {
   constexpr int64_t kSumChunk = 1024;
@@ -246,7 +246,7 @@ void expect_chains(MatmulPath path, Shape shape, int layout) {
   }
 }
 
-// So both of these paths have the same bits, on every chip.
+// So both of these paths have the same bits on every chip.
 TYPED_TEST(Matmul, OfAPathThatWidensIsOneFusedMultiplyAddForEachKAscending) {
   for (const MatmulPath path : tile_paths<TypeParam>()) {
     if (path == MatmulPath::kAvx512Bf16) continue;

@@ -9,7 +9,7 @@
 namespace athanor::kernels {
 namespace {
 
-// The definition: zero where a rank has nothing.
+// The definition: a rank without a term has zero.
 float tree(const std::vector<float>& terms, size_t lo, size_t hi) {
   if (hi - lo == 1) return terms[lo];
   size_t half = 1;

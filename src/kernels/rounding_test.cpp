@@ -1,8 +1,8 @@
-// Every kernel that stores bf16 rounds its fp32 result once, to nearest, ties to even; and the fused forms of the
-// router's probability stay within a stated number of ULPs of the unfused ones.
+// Every kernel that stores bf16 rounds its fp32 result once, to nearest, ties to even. The fused forms of the router's
+// probability stay within a stated number of ULPs of the unfused ones.
 //
-// For operands that bf16 can hold, the bf16 form of a kernel computes what its fp32 form computes and then stores it:
-// so each result must be the fp32 form's, rounded by the rounding below, which knows nothing of bits.
+// For operands that bf16 can represent, the bf16 form of a kernel computes what its fp32 form computes and then stores
+// it. So each result must be the fp32 form's, rounded by the rounding below, which does not use bits.
 
 #include <gtest/gtest.h>
 
@@ -20,10 +20,10 @@
 namespace athanor::kernels {
 namespace {
 
-// Just below the middle of 0.56640625 and 0.5703125: two ulps of fp32 under a tie.
+// A value just below the middle of 0.56640625 and 0.5703125: two ulps of fp32 under a tie.
 constexpr float kNearHalfway = 0.5683592558f;
 
-// To nearest even at 8 significant bits, by the arithmetic of double (exact here: 24 bits and powers of two).
+// Rounds to nearest even at 8 significant bits, by the arithmetic of double (exact here: 24 bits and powers of two).
 float rounded(float x) {
   if (x == 0 || !std::isfinite(x)) return x;
   int exponent = 0;
@@ -32,7 +32,7 @@ float rounded(float x) {
   return static_cast<float>(std::nearbyint(x / ulp) * ulp);
 }
 
-// How many representable numbers apart.
+// Returns the distance of two values in representable numbers.
 int64_t ulps_apart(Bf16 a, Bf16 b) {
   const auto place = [](Bf16 x) { return x.bits & 0x8000 ? -int64_t{x.bits & 0x7FFF} : int64_t{x.bits}; };
   return std::abs(place(a) - place(b));
@@ -76,7 +76,8 @@ TEST(Rounding, OfACastIsToNearestEvenNearEveryHalfway) {
       const float x = std::bit_cast<float>(high << 16 | low);
       if (high == 0x7F7F && low >= 0x8000) {
         ASSERT_TRUE(std::isinf(load(bf16(x))));
-      } else if (high >= 0x0100) {  // numbers whose ulp is one of normal numbers: `rounded` does not know smaller ones
+      } else if (high >= 0x0100) {  // numbers whose ulp is that of normal numbers: `rounded` does not handle smaller
+                                    // ones
         ASSERT_EQ(load(bf16(x)), rounded(x)) << std::hexfloat << x;
         ASSERT_EQ(load(bf16(-x)), -rounded(x)) << std::hexfloat << x;
       }
@@ -123,7 +124,7 @@ TEST(Rounding, OfRotationIsOnceNearHalfwayToo) {
   std::vector<float> cos(static_cast<size_t>(kRows * half)), sin(cos.size());
   for (size_t i = 0; i < cos.size(); ++i) {
     const auto angle = static_cast<float>(i) * 0.37f;
-    // a·1 − b·s: half an ulp of a near 1 from it, and a little more or less.
+    // a·1 − b·s: the result is near 1 and half an ulp of a away from it, or a little more or less.
     const bool near = i % 2 == 0;
     cos[i] = near ? 1.0f : std::cos(angle);
     sin[i] = near ? 0x1p-8f * (1 + static_cast<float>(static_cast<int>(i % 5) - 2) * 0x1p-20f) : std::sin(angle);
@@ -156,7 +157,7 @@ TEST(Rounding, OfTheCombineAndOfTilesIsOnce) {
   expect_rounded(stored, "tile");
 }
 
-// Activations with fp32 products that lie within a few ulps of fp32 of the middle between two bf16.
+// Activations with fp32 products within a few ulps of fp32 of the middle between two bf16.
 struct NearHalfway {
   NearHalfway() : gate(kCount, 1, 2), up(kCount, 2), act(kCount), weights(kCount), choices(kCount) {
     swiglu_forward(gate.wide.data(), up.wide.data(), act.data(), kCount);
@@ -177,7 +178,7 @@ struct NearHalfway {
 
 TEST(Rounding, OfSwigluTimesProbabilityIsOnceNearHalfwayToo) {
   const NearHalfway in;
-  std::vector<Bf16> fused(kCount);  // rows of one element, each with a probability of its own
+  std::vector<Bf16> fused(kCount);  // rows of one element, each with its own probability
   expert_activation(in.gate.narrow.data(), in.up.narrow.data(), in.weights.data(), in.choices.data(), fused.data(), 0,
                     kCount, 1);
   int64_t near = 0;
@@ -200,10 +201,10 @@ TEST(Rounding, OfAProbabilityAppliedToOneIsTheProbabilitysOwn) {
   EXPECT_EQ(load(act), 0.56640625f);
 }
 
-// Before the down projection the product is rounded once. After it (here a down projection that is one: it passes the
-// activation on) the activation is rounded, then its product with the probability: the first rounding moves the product
-// by less than one ulp (2^-8 of it), each result's own by half of one. Two numbers of bf16 less than two ulps apart are
-// neighbours.
+// Before the down projection, the product is rounded once. After it (here the down projection is one and only passes
+// the activation on), the activation is rounded, then its product with the probability. The first rounding moves the
+// product by less than one ulp (2^-8 of it), and each result's own rounding by half of one. Two numbers of bf16 less
+// than two ulps apart are neighbours.
 TEST(Rounding, ProbabilityBeforeAndAfterTheDownProjectionAreAtMostOneUlpApart) {
   const NearHalfway in;
   std::vector<Bf16> before(kCount), act(kCount), after(kCount);
@@ -217,12 +218,12 @@ TEST(Rounding, ProbabilityBeforeAndAfterTheDownProjectionAreAtMostOneUlpApart) {
     differ += apart > 0;
     ASSERT_LE(apart, 1) << i << " " << load(before[i]) << " " << load(after[i]);
   }
-  EXPECT_GT(differ, 0);  // or nothing was put to the test
+  EXPECT_GT(differ, 0);  // otherwise nothing was tested
 }
 
 TEST(Rounding, TheGradientsOfSwigluTimesProbabilityAreAtMostOneUlpFromTheUnfusedOnes) {
-  // Unfused: the incoming gradient times the probability is rounded, then it goes through SwiGLU's backward. dup is a
-  // product and keeps the bound above; dgate is a product too, of d·u and the slope.
+  // In the unfused form the incoming gradient times the probability is rounded, then it goes through SwiGLU's backward.
+  // dup is a product and has the bound above; dgate is also a product, of d·u and the slope.
   const NearHalfway in;
   const Pair dout(kCount, 4);
   std::vector<Bf16> dgate = dout.narrow, dup(kCount), act(kCount), weighted(kCount), dgate2(kCount), dup2(kCount);

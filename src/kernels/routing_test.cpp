@@ -157,7 +157,7 @@ TYPED_TEST(Rows, CombineSumsEachTokensRowsByWeightOrPlainly) {
   const auto weights = numbers<float>(F::kTokens * F::kChoices, 6);
   const auto& rows = this->sorted_.row_of_choice;
   for (const float* w : {weights.data(), static_cast<const float*>(nullptr)}) {
-    std::vector<TypeParam> out(F::kTokens * F::kWidth, TypeParam{0x7FC0});  // garbage where nothing is written
+    std::vector<TypeParam> out(F::kTokens * F::kWidth, TypeParam{0x7FC0});  // garbage, to see what is not written
     combine_rows(y.data(), w, rows.data(), out.data(), 0, 4, F::kChoices, F::kWidth);
     combine_rows(y.data(), w, rows.data(), out.data(), 4, F::kTokens, F::kChoices, F::kWidth);
     for (int64_t t = 0; t < F::kTokens; ++t) {

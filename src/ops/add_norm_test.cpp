@@ -1,4 +1,4 @@
-// The residual add in one pass with its norm, held against the two ops apart.
+// Compares the residual add and its norm in one pass with the two separate ops.
 
 #include "ops/norm.h"
 #include "ops/testing/op_testing.h"
@@ -23,7 +23,7 @@ NormedSum apart_layer(const Tensor& x, const Tensor& branch, const Weight&) {
   return {sum, layer_norm(sum, kEps)};
 }
 
-// Which of the two results go on into a loss.
+// The results that a loss uses.
 enum class Used { kBoth, kSum, kNormed };
 
 struct Results {
@@ -65,7 +65,7 @@ TEST(AddRmsNorm, HasTheBitsOfTheAddAndTheNormApart) { expect_the_bits_of(fused_r
 TEST(AddLayerNorm, HasTheBitsOfTheAddAndTheNormApart) { expect_the_bits_of(fused_layer, apart_layer); }
 
 TEST(AddRmsNorm, InAChainOfLayersGradientsHaveTheBitsOfTheOpsApart) {
-  // The sum goes on to the next layer beside its norm: backward meets gradients from both.
+  // The next layer uses the sum as well as its norm: backward receives gradients from both.
   const Tensor w = normal({40}, 3, at::kBFloat16), x_in = normal({2, 9, 40}, 1, at::kBFloat16);
   const auto through = [&](const Fused& op) {
     Tensor x = x_in.clone().requires_grad_(), leaf = x;

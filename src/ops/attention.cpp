@@ -18,12 +18,12 @@ using kernels::HeadRows;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Tokens of one sequence that attend among themselves, and where their packed keys lie in units of one key's.
+// Tokens of one sequence that attend among themselves, and the position of their packed keys in units of one key's.
 struct Run {
   int64_t sequence, begin, length;
 };
 
-// The longest first, so that none is left to one thread at the end.
+// Returns the longest first, so that no thread has a long one alone at the end.
 std::vector<Run> runs_of(const std::vector<Span>& spans) {
   std::vector<Run> runs;
   for (const Span& span : spans) {
@@ -45,7 +45,7 @@ AttentionShape shape_of(const Tensor& q, const Run& run) {
           matmul_path(q, ProductKind::kAttention)};
 }
 
-// f(index, scratch) for each of `count` pieces, whose cost may differ, on every thread.
+// Calls f(index, scratch) for each of `count` pieces, whose cost may differ, on all threads.
 template <class F>
 void for_each_piece(int64_t count, int64_t scratch_bytes, F f) {
   const Tensor scratch = at::empty({num_slots(count), (scratch_bytes + 63) / 64 * 64}, at::kByte);
@@ -53,12 +53,12 @@ void for_each_piece(int64_t count, int64_t scratch_bytes, F f) {
       count, [&](int64_t i, int64_t slot) { f(i, static_cast<char*>(scratch.data_ptr()) + slot * scratch.size(1)); });
 }
 
-// Σ exp of each query's scores, as a logarithm: [B, H, T].
+// Returns Σ exp of each query's scores, as a logarithm: [B, H, T].
 float* logsumexp_of(const Tensor& logsumexp, const Run& run, int64_t head) {
   return pointer<float>(logsumexp) + (run.sequence * logsumexp.size(1) + head) * logsumexp.size(2) + run.begin;
 }
 
-// Keys and values of every run and key head, packed; in bytes.
+// Packed keys and values of every run and key head; sizes in bytes.
 template <class T>
 class PackedKeys {
  public:

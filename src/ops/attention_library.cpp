@@ -1,4 +1,4 @@
-// Attention by libtorch's flash kernels: for processors without tiles of ours, and for generation.
+// Attention by libtorch's flash kernels, for processors on which our tiles do not run, and for generation.
 
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
@@ -16,13 +16,13 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// [B, T, H, D] → the span as the kernel wants it, [b, H, t, D]; a view.
+// [B, T, H, D] → the span as the kernel expects it, [b, H, t, D]; a view.
 Tensor cut(const Tensor& x, const Span& span) {
   return x.narrow(0, span.first_sequence, span.num_sequences).narrow(1, span.begin, span.length).transpose(1, 2);
 }
 
 // Queries that read the same key head are G apart from the next that do: member g of each group, [B, T, H / G, D]; a
-// view. Keys are read where they lie, once for each member, never repeated.
+// view. Keys are read in their own memory, once for each member, and are never repeated.
 Tensor member(const Tensor& q, int64_t kv_heads, int64_t g) {
   return q.unflatten(2, {kv_heads, q.size(2) / kv_heads}).select(3, g);
 }
@@ -36,7 +36,8 @@ struct Call {
   Tensor of_queries(const Tensor& q, int64_t kv_heads) const { return of_keys(member(q, kv_heads, g)); }
 };
 
-// One for each thread that is free: a key head in each, unless it has too little work to be worth a call.
+// Returns a call for each thread that is free, with one key head each, unless a head has too little work to be worth a
+// call.
 std::vector<Call> calls_of(const std::vector<Span>& spans, const Tensor& q, int64_t kv_heads) {
   constexpr int64_t kWork = int64_t{1} << 20;
   std::vector<Call> calls;
@@ -81,7 +82,7 @@ struct LibraryAttention : torch::autograd::Function<LibraryAttention> {
     const int64_t kv_heads = k.size(2), members = q.size(2) / kv_heads;
     const auto spans = spans_of(ctx->saved_data["spans"].toIntVector());
     const Tensor dq = at::empty_like(q);
-    // Of each member; a key's are added up afterwards, in their order.
+    // A gradient for each member; those of a key are added afterwards, in their order.
     auto shape = k.sizes().vec();
     shape.insert(shape.begin(), members);
     const Tensor dk = at::empty(shape, k.options()), dv = at::empty(shape, v.options());

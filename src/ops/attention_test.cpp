@@ -47,7 +47,7 @@ Tracked swapped(const Tracked& a, int64_t dim0, int64_t dim1) {
   return a.view([&](const Tensor& t) { return t.transpose(dim0, dim1); });
 }
 
-// 1 where a token may look: at itself and before, in its document.
+// 1 if a token may attend: to itself and to earlier tokens, in its document.
 Tensor mask_of(const Case& c) {
   Tensor mask = at::zeros({c.sequences, 1, c.tokens, c.tokens}, at::kDouble);
   for (int64_t b = 0; b < c.sequences; ++b) {
@@ -62,7 +62,7 @@ Tensor mask_of(const Case& c) {
 }
 
 // The library adds the products of one block of tokens after the other into a result of the compute type; its smallest
-// block has 32.
+// block has 32 tokens.
 Tracked blocked_matmul(const Tracked& a, const Tracked& b, at::ScalarType dtype) {
   const Tracked product = matmul(a, b);
   const auto blocks = static_cast<double>((a.value.size(-1) + 31) / 32);
@@ -79,7 +79,7 @@ Reference reference(const Case& c, at::ScalarType dtype) {
   const Tracked q = heads_first(in[0], c.heads), k = heads_first(in[1], c.heads), v = heads_first(in[2], c.heads);
   const Tracked dy = heads_first(c.dy(dtype), c.heads), mask = exact(mask_of(c));
   const double scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
-  constexpr int64_t kUlps = 20;  // of the library's exponential in these kernels (its name is exp_u20)
+  constexpr int64_t kUlps = 20;  // error of the library's exponential in these kernels (its name is exp_u20)
 
   const Tracked scores = matmul(q, swapped(k, -1, -2)) * scale;
   const Tracked peak = exact(scores.value.masked_fill(mask.value == 0, -1e300).amax(-1, /*keepdim=*/true));

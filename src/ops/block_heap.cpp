@@ -13,7 +13,7 @@ size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * 
 
 BlockHeap::BlockHeap(size_t reserved_bytes) {
   const size_t bytes = round_up(reserved_bytes, kGrowth_bytes);
-  // One unit more, so that the range can begin at a huge page.
+  // One unit more is mapped, so that the range can begin at a huge page.
   void* range = mmap(nullptr, bytes + kGrowth_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED) return;
   const auto address = reinterpret_cast<size_t>(range), aligned = round_up(address, kGrowth_bytes);
@@ -21,14 +21,14 @@ BlockHeap::BlockHeap(size_t reserved_bytes) {
   base_ = static_cast<char*>(range) + (aligned - address);
   if (const size_t rest = address + kGrowth_bytes - aligned; rest > 0) munmap(base_ + bytes, rest);
   reserved_ = bytes;
-  madvise(base_, reserved_, MADV_HUGEPAGE);  // advice: where it is refused, pages are small
+  madvise(base_, reserved_, MADV_HUGEPAGE);  // this is advice: if it is refused, pages are small
 }
 
 BlockHeap::~BlockHeap() {
   if (base_) munmap(base_, reserved_);
 }
 
-// Makes the last block free and at least `size` large.
+// Extends the heap until its last block is free and at least `size` large.
 bool BlockHeap::grow(size_t size) {
   auto last = blocks_.empty() ? blocks_.end() : std::prev(blocks_.end());
   const bool joins = last != blocks_.end() && last->second.free;
@@ -56,7 +56,7 @@ bool BlockHeap::grow(size_t size) {
 void BlockHeap::take(Blocks::iterator block, size_t size) {
   const auto [offset, whole] = *block;
   free_.erase({whole.size, offset});
-  if (whole.released > 0) {  // counted as taken back in full: which pages it was is not kept
+  if (whole.released > 0) {  // all of it counts as taken back: the heap does not store which pages were released
     released_ -= whole.released;
     ++num_fresh_;
   }

@@ -59,7 +59,7 @@ TEST(BlockHeap, ReleasedMemoryIsCountedAndTakenAgain) {
   heap.free(a);
   heap.release();
   EXPECT_EQ(heap.bytes_held(), 4 * kMiB);
-  heap.release();  // nothing more to give
+  heap.release();  // nothing more to release
   EXPECT_EQ(heap.bytes_held(), 4 * kMiB);
   const size_t fresh = heap.num_fresh();
   auto* again = static_cast<char*>(heap.allocate(16 * kMiB));
@@ -82,7 +82,7 @@ TEST(BlockHeap, AUsedUpRangeAndARefusedOneAnswerNull) {
   EXPECT_EQ(impossible.allocate(1), nullptr);
 }
 
-// Blocks never overlap, keep what is written into them, and all become one in the end.
+// Blocks never overlap, keep the bytes written into them, and all become one in the end.
 TEST(BlockHeap, AThousandRandomBlocksKeepTheirBytes) {
   BlockHeap heap(512 * kMiB);
   std::mt19937_64 random(1);

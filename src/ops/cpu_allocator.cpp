@@ -16,8 +16,8 @@
 namespace athanor::ops {
 namespace {
 
-// Blocks up to 16 KiB, by size class: a stack of free blocks for each, cut from slabs that serve one class for good.
-// They have a range of their own, so that a scalar that lives long does not split the large blocks' free memory.
+// Blocks up to 16 KiB, by size class. Each class has a stack of free blocks, cut from slabs that stay with one class.
+// They are in a separate range, so that a scalar that lives long does not split the free memory of large blocks.
 class SmallBins {
  public:
   static constexpr size_t kLargest_bytes = 16 << 10;
@@ -29,7 +29,7 @@ class SmallBins {
   size_t bytes_held() const { return slabs_.bytes_held(); }
   size_t num_fresh() const { return slabs_.num_fresh(); }
 
-  /// Null when memory is used up; otherwise adds the block's size to `in_use`.
+  /// Returns null when memory is used up; otherwise adds the block's size to `in_use`.
   void* allocate(size_t bytes, size_t& in_use) {
     const size_t c = class_of(bytes);
     if (!free_[c] && !refill(c)) return nullptr;
@@ -51,7 +51,7 @@ class SmallBins {
   };
   static constexpr size_t kSlab_bytes = 64 << 10;
   static constexpr size_t kUnit_bytes = 64;  // a cache line, and the alignment that libtorch expects
-  // 64, 128, 192, 256, then four classes for each doubling: 320, 384, 448, 512, 640, … 16 KiB.
+  // The classes are 64, 128, 192, 256, then four for each doubling: 320, 384, 448, 512, 640, … 16 KiB.
   static constexpr size_t kNumClasses = 4 + 4 * 6;
 
   static size_t class_of(size_t bytes) {
@@ -85,7 +85,7 @@ class SmallBins {
   std::array<Free*, kNumClasses> free_{};
 };
 
-// Counted by threads for themselves: nobody locks for it.
+// Each thread counts for itself, without a lock.
 thread_local ThreadCpuMemory of_thread;
 
 void count_for_thread(size_t before, size_t after) {
@@ -148,12 +148,13 @@ class CachingCpuAllocator final : public c10::Allocator {
   CpuMemory memory_;
 };
 
-// Addresses cost nothing; four times what the machine has leaves room for memory that was given back in between.
+// Addresses cost nothing; four times the memory of the machine leaves room for memory that was given back in between.
 size_t addresses_to_reserve() {
   return 4 * static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
 }
 
-// The process's memory is one thing: libtorch keeps a plain pointer to it, and tensors may outlive main.
+// The allocator is global, as the memory of a process is one thing: libtorch keeps a plain pointer to it, and tensors
+// may outlive main.
 CachingCpuAllocator& the_allocator() {
   static auto* const allocator = new CachingCpuAllocator(addresses_to_reserve());
   return *allocator;

@@ -9,7 +9,7 @@
 namespace athanor::ops {
 namespace {
 
-// The rest of this test program then runs with it too, which is meant.
+// The rest of this test program then also runs with it, which is intended.
 class CpuAllocatorTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -33,7 +33,7 @@ TEST_F(CpuAllocatorTest, EveryTensorIsCountedOnceAndUncounted) {
       const Tensor tensor = at::empty({bytes}, at::kByte);
       const size_t used = cpu_memory().in_use_bytes - before;
       EXPECT_GE(used, static_cast<size_t>(bytes));
-      // Bins are a quarter apart or 64 bytes; large blocks keep a rest too small to use.
+      // Bins are a quarter apart or 64 bytes; large blocks keep a rest that is too small to use.
       EXPECT_LE(used, static_cast<size_t>(bytes) + std::min<size_t>(64 + static_cast<size_t>(bytes) / 4, 9 << 10));
     }
     EXPECT_EQ(cpu_memory().in_use_bytes, before) << bytes;

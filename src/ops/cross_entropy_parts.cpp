@@ -8,7 +8,7 @@
 namespace athanor::ops {
 namespace {
 
-// f(logits, targets, begin, rows) for ranges of rows, on every thread.
+// Calls f(logits, targets, begin, rows) for ranges of rows, on all threads.
 template <class F>
 void for_logits(const LogitsPart& part, F f) {
   const auto* targets = pointer<int64_t>(part.targets);
@@ -20,7 +20,7 @@ void for_logits(const LogitsPart& part, F f) {
   });
 }
 
-// Of the targets, [rows, 1]: their columns here, and whether they have one.
+// Columns of the targets on this rank, [rows, 1], and whether they have one here.
 struct Columns {
   Tensor offset, is_here, index;
 };

@@ -12,7 +12,7 @@ using testing::kComputeTypes;
 using testing::name_of;
 using testing::normal;
 
-// Rows with targets before, in and after the part, and without one; whole vectors and a tail.
+// Rows with targets before, in and after the part, and without a target; whole vectors and a tail.
 constexpr int64_t kRows = 6, kFirst = 100;
 LogitsPart part_of(int64_t width, at::ScalarType dtype) {
   const Tensor targets =
@@ -46,7 +46,7 @@ TEST(CrossEntropyParts, AreWhatTheirPortableFormsGive) {
       portable::exp_sums_into(plain, maxima, slow.sums, slow.at_target, slow.earlier);
       testing::expect_same_bits(fast.at_target, slow.at_target, what + " target");
       testing::expect_same_bits(fast.earlier, slow.earlier, what + " earlier");
-      // Exponentials of 2 ULP each, summed.
+      // The sum of exponentials of 2 ULP each.
       const Tensor bound = error_bound(slow.sums, at::kFloat, width + 8);
       testing::expect_within(fast.sums, slow.sums.to(at::kDouble), bound, what + " sums");
 

@@ -34,7 +34,7 @@ struct Embedding : torch::autograd::Function<Embedding> {
     with_element(dy, [&](auto* tag) {
       using T = std::decay_t<decltype(*tag)>;
       const T* from = pointer<T>(dy);
-      // Threads own columns, not rows: two tokens of one id meet in the same thread, in order.
+      // Threads own columns, not rows: the same thread adds two tokens of one id, in order.
       at::parallel_for(0, width, 128, [&](int64_t begin, int64_t end) {
         for (int64_t r = 0; r < rows; ++r) {
           kernels::accumulate(sum + ids[r] * width + begin, from + r * width + begin, end - begin);

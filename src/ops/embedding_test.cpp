@@ -11,7 +11,8 @@ Tensor some_tokens(at::IntArrayRef shape, int64_t vocab) {
   return at::randint(vocab, shape, at::detail::createCPUGenerator(7), at::kLong);
 }
 
-// Sixteenths below 8: fp32 and bf16 hold them and all their sums exactly, so that gradients compare bit by bit.
+// Sixteenths below 8: fp32 and bf16 represent them and all their sums exactly, so that gradients can be compared bit by
+// bit.
 Tensor sixteenths(at::IntArrayRef shape, uint64_t seed, at::ScalarType dtype) {
   return at::randint(-127, 128, shape, at::detail::createCPUGenerator(seed), at::kFloat).div(16).to(dtype);
 }
@@ -21,7 +22,7 @@ void backward(const Tensor& y, const Tensor& dy) { torch::autograd::backward({y}
 TEST(Embedding, ForwardCopiesRowsAndBackwardAddsThemUp) {
   for (const auto dtype : kComputeTypes) {
     for (const auto& [tokens, width] : std::vector<std::pair<int64_t, int64_t>>{{0, 4}, {1, 1}, {50, 17}, {200, 300}}) {
-      const int64_t vocab = 23;  // fewer than tokens: many meet
+      const int64_t vocab = 23;  // fewer than tokens: many tokens share an id
       const Weight weight = weight_of(normal({vocab, width}, 1, dtype), 0.25);
       const Tensor ids = some_tokens({tokens}, vocab), dy = sixteenths({tokens, width}, 2, dtype);
       const Tensor y = embedding(ids, weight);

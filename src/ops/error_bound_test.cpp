@@ -28,7 +28,7 @@ TEST(RunningError, BoundsAChainInFp32) {
   const Tracked ea = exact(a), eb = exact(b);
   const Tracked expected = log(sum(exp(matmul(ea, eb) * 0.1), -1)) - rsqrt(sum(ea * ea, -1));
   expect_within(y, expected, "y");
-  // And is no blank cheque: sums of 70 and 30 terms cannot cost more than some thousand roundings.
+  // The bound is not arbitrarily large: sums of 70 and 30 terms cannot cost more than some thousand roundings.
   EXPECT_LT((expected.error / expected.value.abs()).max().item<double>(), 1e3 * unit_roundoff(at::kFloat));
 }
 

@@ -7,9 +7,10 @@
 namespace athanor::ops {
 namespace {
 
-// Tiles of ours take any number of rows. The library compiles a kernel for each number it meets and keeps a thousand of
-// them: 0.2 s and 0.2 GiB a step while every expert has another count. Padding to multiples of 32 leaves a few dozen
-// counts, for 16 rows of zeros an expert on average; experts with fewer rows than that anyway are left as they are.
+// Our tiles take any number of rows. The library compiles a kernel for each number that it meets and keeps a thousand
+// of them: 0.2 s and 0.2 GiB in each step as long as every expert has a different count. Padding to multiples of 32
+// leaves a few dozen counts, and costs 16 rows of zeros for each expert on average. If experts have fewer rows than
+// that anyway, they are not padded.
 int64_t row_alignment(bool on_tiles, int64_t choices, int64_t num_local_experts) {
   constexpr int64_t kAlignment = 32;
   return !on_tiles && choices >= num_local_experts * kAlignment ? kAlignment : 1;
@@ -21,7 +22,7 @@ const float* pointer_if(const Tensor& weights_TK) {
 
 Tensor rows_like(const Tensor& x, int64_t rows, int64_t width) { return at::empty({rows, width}, x.options()); }
 
-// Row by row, silu(gate) · up, times the weight of the row's choice if there are `weights`.
+// Computes silu(gate) · up row by row, times the weight of the row's choice if there are `weights`.
 void activate(const Tensor& gate_RF, const Tensor& up_RF, const float* weights, const ExpertRoute& route,
               const Tensor& act_RF) {
   const int64_t width = gate_RF.size(1);
@@ -35,7 +36,7 @@ void activate(const Tensor& gate_RF, const Tensor& up_RF, const float* weights, 
   });
 }
 
-// dact becomes dgate; answers act · weight, dup and (in dweights) the weights' gradient.
+// dact becomes dgate. Returns act · weight, dup and (in dweights) the weights' gradient.
 void activate_backward(const Tensor& gate_RF, const Tensor& up_RF, const Tensor& dact_RF, const Tensor& weights_TK,
                        const ExpertRoute& route, const Tensor& dup_RF, const Tensor& act_RF,
                        const Tensor& dweights_TK) {

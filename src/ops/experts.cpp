@@ -38,7 +38,7 @@ struct Experts : torch::autograd::Function<Experts> {
     const ExpertWeights w{{value[0], grad[0]}, {value[1], grad[1]}, {value[2], grad[2]}};
     const GroupOffsets groups = route.groups();
 
-    const Tensor dy_RD = gather_tokens(grads[0].contiguous(), route);  // not yet weighted: dact and act are
+    const Tensor dy_RD = gather_tokens(grads[0].contiguous(), route);  // not weighted yet: dact and act are
     const Tensor dweights_TK = at::zeros_like(weights_TK);
     const ExpertRowGradients rows = backward_rows({{}, saved[2], saved[3]}, dy_RD, weights_TK, route, w, dweights_TK);
     grouped_outer_product(groups, {{dy_RD, rows.act_RF, grad[2]}});
@@ -73,7 +73,7 @@ Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& exper
                const Tensor& up_LFD, const Tensor& down_LDF, int64_t first_local_expert, int64_t num_local_experts) {
   Tensor out = at::zeros(x_TD.sizes(), x_TD.options().dtype(wide_type(x_TD)));
   for (int64_t e = 0; e < num_local_experts; ++e) {
-    // The weight of this expert for each token: zero where it was not chosen.
+    // The weight of this expert for each token: zero for tokens that did not choose it.
     const Tensor gate_T = (weights_TK * (expert_ids_TK == first_local_expert + e)).sum(1);
     const Tensor act = at::silu(at::linear(x_TD, gate_LFD[e])) * at::linear(x_TD, up_LFD[e]);
     out = out + gate_T.unsqueeze(1) * at::linear(act, down_LDF[e]).to(wide_type(x_TD));

@@ -1,4 +1,4 @@
-// What a bound does not say of the experts: exact zeros, ranges, repetition.
+// Properties of the experts that a bound does not show: exact zeros, ranges, repetition.
 
 #include "ops/experts.h"
 #include "ops/testing/op_testing.h"
@@ -8,7 +8,7 @@ namespace {
 
 using namespace testing;
 
-// 280 choices of 8 experts: each one's rows are padded.
+// 280 choices of 8 experts: the rows of each are padded.
 constexpr int64_t kTokens = 140, kHidden = 24, kFfn = 20, kExperts = 8, kChoices = 2;
 
 struct Inputs {
@@ -19,7 +19,7 @@ struct Inputs {
   Tensor x, dy, gates, ids;
 };
 
-// The weights of experts [first, first + count).
+// Returns the weights of experts [first, first + count).
 ExpertWeights weights_of(at::ScalarType dtype, int64_t first = 0, int64_t count = kExperts) {
   const auto part = [&](at::IntArrayRef shape, uint64_t seed) {
     return weight_of(normal(shape, seed, dtype).narrow(0, first, count).clone());
@@ -37,7 +37,7 @@ std::vector<Tensor> grads_of(const ExpertWeights& w) { return {w.gate_LFD.grad, 
 TEST(Experts, OneWithoutTokensGetsExactlyNoGradient) {
   for (const auto dtype : kComputeTypes) {
     Inputs in(dtype);
-    in.ids = in.ids.masked_fill(in.ids == 3, 8).masked_fill(in.ids == 0, 8);  // 0 and 3: nobody's choice
+    in.ids = in.ids.masked_fill(in.ids == 3, 8).masked_fill(in.ids == 0, 8);  // no token chooses 0 and 3
     const ExpertWeights w = weights_of(dtype);
     run_experts(in, w);
     for (const Tensor& grad : grads_of(w)) {
@@ -71,7 +71,7 @@ TEST(Experts, ARangeGivesItsExpertsTheBitsThatAllGive) {
     }
     // Each choice is in one range; its gate's gradient is zero in the other.
     expect_same_bits(left.dx[1] + right.dx[1], whole.dx[1], "dgates");
-    // A token's K rows are added in two parts and each is stored: one rounding more of each.
+    // A token's K rows are added in two parts and each part is stored, which is one more rounding for each.
     const Tensor parts = left.y.to(at::kDouble).abs() + right.y.to(at::kDouble).abs();
     const Tensor bound = 2 * error_bound(parts, dtype, kChoices);
     expect_within(left.y.to(at::kDouble) + right.y.to(at::kDouble), whole.y.to(at::kDouble), bound, "y");
@@ -88,8 +88,8 @@ TEST(Experts, GradientsOfTwoCallsAddUpInTheBuckets) {
       if (dtype == at::kBFloat16) {  // a product is rounded to bf16, then added in fp32: twice is exact
         expect_same_bits(grads_of(twice)[i], grads_of(once)[i] * 2, fmt::format("weight {}", i));
       } else {
-        // Up to T products are added to a sum that is already there, in whatever order: T + 1 roundings of each.
-        // Norms of rows bound the sums of products (Cauchy and Schwarz); the largest of all rows is enough.
+        // Up to T products are added to an existing sum, in any order: T + 1 roundings of each. Norms of rows bound the
+        // sums of products (Cauchy and Schwarz); the largest of all rows is enough.
         EXPECT_GT(grads_of(once)[i].abs().max().item<float>(), 0);
         const Tensor expected = grads_of(once)[i].to(at::kDouble) * 2;
         const double norm = 2 * grads_of(once)[i].abs().max().item<double>() * kTokens;

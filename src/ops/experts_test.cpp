@@ -37,10 +37,10 @@ const std::vector<Case> kCases = {
     {40, 32, 48, 4, 16, 0, 16}, {40, 33, 15, 4, 16, 5, 6}, {7, 8, 8, 2, 16, 12, 4},  // all experts, a range of them
     {70, 16, 24, 2, 4, 0, 4},   {40, 12, 16, 4, 16, 5, 4}, {300, 64, 32, 8, 64, 0, 64}};  // enough rows to be padded
 
-// Where a result depends on: weights by expert, gates by choice.
+// The results by their dependence: weights by expert, gates by choice.
 struct Reference {
   Tracked y, dx, dgates;
-  std::vector<Tracked> dgate, dup, ddown;  // of each local expert
+  std::vector<Tracked> dgate, dup, ddown;  // one for each local expert
 };
 
 Tracked turned(const Tracked& a) {
@@ -59,7 +59,7 @@ Reference reference(const Case& c, const Tensor& ids, at::ScalarType dtype) {
   for (int64_t e = 0; e < c.local; ++e) {
     const Tracked wg = exact(w.gate_LFD.value[e]), wu = exact(w.up_LFD.value[e]), wd = exact(w.down_LDF.value[e]);
     const Tensor chosen_TK = (ids == c.first + e).to(at::kDouble);
-    // Zero for tokens that did not choose this expert: all of theirs is zero then, without error.
+    // Zero for tokens that did not choose this expert: all of their terms are then zero, without error.
     const Tracked gate_T1 = exact((c.gates() * chosen_TK).sum(1, /*keepdim=*/true));
 
     const Tracked g = stored(matmul(x, turned(wg)), dtype), u = stored(matmul(x, turned(wu)), dtype), s = sigmoid(g);

@@ -14,7 +14,7 @@ Tensor flat_zeros(int64_t n, at::ScalarType dtype, c10::Device device) {
   if (memory == MAP_FAILED)
     throw Error(fmt::format("no memory for a buffer of {} bytes; a smaller model needs less", bytes),
                 exit_code::kMemory);
-  madvise(memory, mapped, MADV_HUGEPAGE);  // a wish: without it only speed is lost
+  madvise(memory, mapped, MADV_HUGEPAGE);  // optional: without it only speed is lost
   return at::from_blob(
       memory, {n}, [mapped](void* p) { munmap(p, mapped); }, at::TensorOptions().dtype(dtype));
 }

@@ -14,16 +14,16 @@ using kernels::Matrix;
 using kernels::Product;
 using kernels::ProductPart;
 
-// A call packs its right factor anew, which costs a tenth at 512 rows on chips with AMX, a quarter at 256. Fewer parts
-// than threads leave threads idle.
+// A call packs its right factor anew, which costs a tenth at 512 rows on chips with AMX, and a quarter at 256. Fewer
+// parts than threads leave threads idle.
 constexpr int64_t kMost = 1024, kLeast = 256, kWantedParts = 16;
-constexpr int64_t kLine = 32;  // elements
+constexpr int64_t kLine = 32;  // in elements
 
 struct Cut {
   int64_t rows, columns;
 };
 
-// As even as it goes, in whole lines of the cache.
+// Divides as evenly as possible, in whole cache lines.
 int64_t evenly(int64_t size, int64_t most) { return divide_up(divide_up(size, divide_up(size, most)), kLine) * kLine; }
 
 template <class T>

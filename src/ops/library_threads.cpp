@@ -4,13 +4,13 @@
 #include <omp.h>
 #endif
 
-// Of the MKL that libtorch holds; null where it holds none.
+// The function of the MKL inside libtorch; null if there is none.
 extern "C" __attribute__((weak)) int MKL_Set_Num_Threads_Local(int);
 
 namespace athanor::ops::library {
 namespace {
 
-// Inside a parallel region this is the region's own setting, else the thread's. oneDNN goes by it.
+// Inside a parallel region this is the region's own setting, otherwise the thread's. oneDNN follows it.
 int set_openmp_threads([[maybe_unused]] int count) {
 #if defined(_OPENMP)
   const int before = omp_get_max_threads();

@@ -14,7 +14,7 @@ using torch::autograd::variable_list;
 
 Tensor folded(const Tensor& x) { return x.reshape({-1, x.size(-1)}).contiguous(); }
 
-// x's shape with the last dim replaced.
+// Returns x's shape with the last dim replaced.
 std::vector<int64_t> shape_with(const Tensor& x, int64_t width) {
   auto shape = x.sizes().vec();
   shape.back() = width;
@@ -55,8 +55,9 @@ void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b) {
 
 Tensor linear(const Tensor& x, const Weight& weight) {
   if (at::GradMode::is_enabled() && weight.grad.defined()) return Linear::apply(x, weight);
-  // Packing a weight for a few rows (a token that is generated) costs more than multiplying by it. Not in training,
-  // where a forward without gradients is computed again with them (parallel/recompute.h) and has to have the same bits.
+  // Packing a weight for a few rows (a generated token) costs more than multiplying by it. This path is not used in
+  // training: a forward without gradients is computed again with them (parallel/recompute.h), and must have the same
+  // bits.
   if (num_rows(x) < kernels::kTileColumns && !weight.grad.defined()) return at::linear(x, weight.value);
   return matmul(folded(x), weight.value, /*transposed=*/true).view(shape_with(x, weight.value.size(0)));
 }

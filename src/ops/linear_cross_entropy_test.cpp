@@ -14,7 +14,7 @@ struct Case {
 
   Tensor x(at::ScalarType dtype) const { return normal({tokens, hidden}, 1, dtype); }
   Tensor weight(at::ScalarType dtype) const { return normal({vocab, hidden}, 2, dtype); }
-  // Every fifth position has none.
+  // Every fifth position has no target.
   Tensor targets() const {
     const Tensor ids = at::randint(vocab, {tokens}, at::detail::createCPUGenerator(3), at::kLong);
     return ids.masked_fill(at::arange(tokens, at::kLong).remainder(5) == 3, kNoTarget);
@@ -39,7 +39,7 @@ Reference reference(const Case& c, at::ScalarType dtype, double grad_scale) {
   const Tracked logits = stored(matmul(x, turned(w)), dtype);
   const Tracked peak = exact(logits.value.amax(-1, /*keepdim=*/true)), mask = exact(counts), hot = exact(onehot);
   const Tracked e = exp(logits - peak), total = sum(e, -1, /*keepdim=*/true);
-  const Tracked at_target = logits * hot;  // one element a row; the others are exactly zero
+  const Tracked at_target = logits * hot;  // one element of each row; the others are exactly zero
   const Tracked picked{at_target.value.sum(-1), at_target.error.sum(-1)};
   const auto flat = [](const Tracked& a) { return a.view([](const Tensor& t) { return t.squeeze(-1); }); };
   const Tracked losses = ((flat(peak) - picked) + flat(log(total))) * mask;
@@ -56,8 +56,8 @@ Outcome run_case(const Case& c, const Weight& weight, double grad_scale, int64_t
              {c.x(weight.value.scalar_type())}, at::ones({}));
 }
 
-// The weight's gradient over several chunks: in bf16 each chunk's product is stored, which is what `stored` says of the
-// whole if signs agree; otherwise each is bounded by its own terms.
+// The weight's gradient over several chunks. In bf16 each chunk's product is stored; `stored` bounds the whole if signs
+// agree, otherwise each product is bounded by its own terms.
 Tracked over_chunks(const Case& c, const Reference& expected, at::ScalarType dtype, double grad_scale) {
   if (dtype == at::kFloat) return expected.dw;
   const Tensor norm = at::matmul(at::full({c.vocab, c.tokens}, std::abs(grad_scale), at::kDouble),
@@ -161,7 +161,7 @@ TEST(TokenLosses, AreTheTermsOfTheLossWithGreedyMarked) {
         const TokenLosses scored = token_losses(c.x(dtype), c.weight(dtype), c.targets(), chunk);
         expect_within(scored.loss, losses, c.name(dtype));
         EXPECT_EQ(scored.is_greedy.scalar_type(), at::kBool);
-        if (dtype == at::kFloat && c.tokens > 0) {  // ties are none among fp32 logits of these cases
+        if (dtype == at::kFloat && c.tokens > 0) {  // fp32 logits of these cases have no ties
           EXPECT_TRUE(at::equal(scored.is_greedy, logits.argmax(-1) == c.targets())) << c.name(dtype);
         }
       }

@@ -90,7 +90,8 @@ TEST(AddOuterProduct, OfNoRowsLeavesTheBucketAlone) {
 }
 
 TEST(AddOuterProduct, OfAWideVocabularyAddsEveryBlockOnce) {
-  // Whole numbers whose products and sums bf16 holds exactly. 3,001 x 2,803 is more than one block and no multiple.
+  // Whole numbers whose products and sums bf16 represents exactly. 3,001 x 2,803 is more than one block, and not a
+  // multiple of one.
   const auto digits = [](at::IntArrayRef shape, uint64_t seed) {
     return at::randint(-6, 7, shape, at::detail::createCPUGenerator(seed), at::kFloat);
   };
@@ -100,7 +101,7 @@ TEST(AddOuterProduct, OfAWideVocabularyAddsEveryBlockOnce) {
 }
 
 TEST(AddOuterProduct, DoesNotLoseSmallTermsToALargeSum) {
-  // Each product is rounded to bf16 once; the sum is fp32. In a bf16 sum 256 + 0.5 would stay 256.
+  // Each product is rounded to bf16 once; the sum is fp32. In a bf16 sum, 256 + 0.5 would stay 256.
   const Tensor grad = at::zeros({1, 1});
   add_outer_product(grad, at::full({1, 1}, 256, at::kBFloat16), at::ones({1, 1}, at::kBFloat16));
   for (int i = 0; i < 4; ++i)

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kDefault = "default";
 
-// What the CPU has, whatever is asked for.
+// Returns the paths that the CPU has, whatever the configuration asks for.
 MatmulPaths widest_paths() {
   MatmulPaths paths = all_on(kernels::paths_here().back());
   if (kernels::has_matrix_units()) paths.bf16 = all_on(MatmulPath::kLibrary).bf16;

@@ -11,7 +11,7 @@
 namespace athanor::ops {
 namespace {
 
-// ATHANOR_MATMUL while it lives.
+// Sets ATHANOR_MATMUL while it lives.
 class Asking {
  public:
   explicit Asking(const char* name) {

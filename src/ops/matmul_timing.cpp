@@ -15,7 +15,7 @@
 namespace athanor::ops {
 namespace {
 
-// The first call compiles the library's kernels and touches memory; the least of the following ones counts.
+// The first call compiles the library's kernels and touches memory; the shortest of the following calls counts.
 constexpr int kCalls = 3;
 constexpr double kWorthAChange = 1.1;
 constexpr double kEnough_s = 0.03;  // a path this slow is measured once
@@ -26,7 +26,7 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// One thread does all the work while this lives, so that its time is the work's.
+// One thread does all the work while this object lives, so that its time is the time of the work.
 class OneThread {
  public:
   OneThread() : before_(at::get_num_threads()) { at::set_num_threads(1); }
@@ -70,7 +70,7 @@ Sample grouped_sample(const SampleShape& s, at::TensorOptions options) {
 Sample attention_sample(const SampleShape& s, at::TensorOptions options) {
   const auto leaf = [&] { return at::full({1, s.length, s.heads, s.head_dim}, 0.5, options).requires_grad_(true); };
   const Tensor q = leaf(), k = leaf(), v = leaf(), dout = at::full(q.sizes(), 0.5, options);
-  // Of the causal half: two products forward, five backward.
+  // The work of the causal half: two products forward, five backward.
   const double flops = 7.0 * static_cast<double>(s.heads * s.length * s.length * s.head_dim);
   return {flops, [=] { torch::autograd::grad({attention(q, k, v, {})}, {q, k, v}, {dout}); }};
 }
@@ -84,7 +84,7 @@ Sample sample_of(ProductKind kind, const SampleShape& s, at::TensorOptions optio
   return attention_sample(s, options);
 }
 
-// The paths that multiply this kind in this type.
+// Returns the paths that multiply this kind of product in this type.
 std::vector<MatmulPath> paths_of(at::ScalarType type, ProductKind kind) {
   std::vector<MatmulPath> paths;
   for (const MatmulPath path : kernels::paths_here()) {
@@ -93,7 +93,8 @@ std::vector<MatmulPath> paths_of(at::ScalarType type, ProductKind kind) {
   return paths;
 }
 
-// The least time of each path, measured in alternation, so that a change of the clock meets all of them.
+// Returns the least time of each path. They are measured alternately, so that a change of the clock affects all of
+// them.
 std::vector<double> least_seconds(const Sample& sample, const std::vector<MatmulPath>& paths) {
   std::vector<double> least(paths.size(), std::numeric_limits<double>::infinity());
   for (int call = 0; call <= kCalls; ++call) {

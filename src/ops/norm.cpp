@@ -12,7 +12,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kRowsPerPartial = 64;  // of the weight's gradient; fixes the order of its sum
+constexpr int64_t kRowsPerPartial = 64;  // rows of a partial sum of the weight's gradient; fixes the order of its sum
 
 Tensor per_row(const Tensor& x) { return at::empty({num_rows(x)}, x.options().dtype(at::kFloat)); }
 
@@ -21,7 +21,7 @@ T* pointer_or_null(const Tensor& x) {
   return x.defined() ? pointer<T>(x) : nullptr;
 }
 
-// With a branch: the norm of x + branch, which goes into `sum`.
+// With a branch, this is the norm of x + branch; that sum is written into `sum`.
 Tensor rms_forward(const Tensor& x, const Tensor& branch, const Tensor& sum, const Tensor& weight, const Tensor& rstd,
                    double eps) {
   Tensor y = at::empty_like(x);
@@ -45,7 +45,7 @@ Tensor rms_forward(const Tensor& x, const Tensor& branch, const Tensor& sum, con
   return y;
 }
 
-// Adds the weight's gradient into its bucket. `dsum`, where there is one, is added to the gradient of x.
+// Adds the weight's gradient into its bucket. `dsum`, if there is one, is added to the gradient of x.
 Tensor rms_backward(const Tensor& dsum, const Tensor& dy, const Tensor& x, const Tensor& rstd, const Weight& weight) {
   Tensor dx = at::empty_like(x);
   const int64_t rows = num_rows(x), width = x.size(-1), blocks = (rows + kRowsPerPartial - 1) / kRowsPerPartial;
@@ -159,7 +159,7 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
   }
 };
 
-// Either result may be used alone: a gradient that does not come is no tensor of zeros.
+// Either result may be used alone, so a gradient that is absent is undefined, not a tensor of zeros.
 struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
   static variable_list forward(AutogradContext* ctx, const Tensor& x, const Tensor& branch, const Weight& weight,
                                double eps) {

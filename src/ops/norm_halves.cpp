@@ -7,7 +7,8 @@
 namespace athanor::ops {
 namespace {
 
-constexpr int64_t kRowsPerPartial = 64;  // of the weight's gradient; fixes the order of its sum, as in norm.cpp
+constexpr int64_t kRowsPerPartial = 64;  // rows of a partial sum of the weight's gradient; fixes the order of its sum,
+                                         // as in norm.cpp
 
 Tensor wide(const Tensor& x) { return x.reshape({num_rows(x), x.size(-1)}).to(wide_type(x)); }
 

@@ -15,8 +15,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Norm = NormRope::Norm;
 
-// Tokens that go through all steps together, in a second-level cache. As many rows of a norm, or heads times as many,
-// share a partial sum of the weight's gradient: those of rms_norm.
+// Tokens that go through all steps together, in a second-level cache. The same number of rows of a norm, or that number
+// times the heads, share a partial sum of the weight's gradient; they are the rows of rms_norm.
 constexpr int64_t kTokens = 64, kRowsPerPartial = 64;
 
 template <class T>
@@ -30,7 +30,7 @@ void keep_within(T* x, int64_t n, double clip) {
   }
 }
 
-// No gradient passes where a value was beyond the bounds.
+// No gradient passes if a value was beyond the bounds.
 template <class T>
 void stop_beyond(const T* x, T* dx, int64_t n, double clip) {
   T high;
@@ -53,7 +53,7 @@ class Heads {
         rstd_(rstd.defined() ? pointer<float>(rstd) : nullptr), cos_(pointer<float>(rotation.cos)),
         sin_(pointer<float>(rotation.sin)) {}
 
-  // `work` has room for as many tokens.
+  // `work` has room for `count` tokens.
   void forward(int64_t token, int64_t count, T* y, T* work) const {
     const T* from = x_ + token * width_;
     if (clips_before()) from = clipped(from, count * width_, work);
@@ -65,7 +65,7 @@ class Heads {
     turn(from, token, count, y + token * width_, 1);
   }
 
-  // `work` has room for three times as many. partial: of the first row.
+  // `work` has room for three times `count` tokens. `partial` is that of the first row.
   void backward(const T* dy, int64_t token, int64_t count, T* dx_all, float* partials, T* work) const {
     const int64_t at = token * width_, n = count * width_;
     const T* x = x_ + at;
@@ -113,7 +113,7 @@ class Heads {
   const float *cos_, *sin_;
 };
 
-// f(token, count, work) for every block of tokens, `blocks` of scratch each.
+// Calls f(token, count, work) for every block of tokens, with scratch of size `blocks` for each.
 template <class T, class F>
 void for_token_blocks(const Tensor& x, int64_t copies, F f) {
   const int64_t tokens = num_rows(x), blocks = (tokens + kTokens - 1) / kTokens;
@@ -165,7 +165,7 @@ struct NormRopeFunction : torch::autograd::Function<NormRopeFunction> {
                        ctx->saved_data["clip"].toDouble()};
     const Tensor dy = grads[0].contiguous();
     const Tensor dx = at::empty(dy.sizes(), dy.options()).flatten(-2);
-    const Tensor saved = ctx->get_saved_variables()[0], x = saved.defined() ? saved : dx;  // then nothing reads it
+    const Tensor saved = ctx->get_saved_variables()[0], x = saved.defined() ? saved : dx;  // then no step reads it
     Weight weight;
     if (how.norm != Norm::kNone) {
       const auto kept = ctx->saved_data["weight"].toTensorVector();

@@ -1,4 +1,4 @@
-// One pass, held against the norm, the clipping and the rotation as ops of their own; those are held against fp64.
+// Compares the single pass with the norm, the clipping and the rotation as separate ops; those are compared with fp64.
 
 #include "ops/norm_rope.h"
 

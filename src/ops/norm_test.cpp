@@ -99,7 +99,7 @@ TEST(RmsNorm, GradientsOfTwoCallsAddUpInTheBucket) {
   expect_within(twice.grad, dw + dw, "twice");
 }
 
-// Rows, their gradients and the weight's: bit for bit the same.
+// Rows, their gradients and the weight's gradient have the same bits.
 template <class F>
 void expect_independent_of_threads(F f, const Weight& weight) {
   const Tensor x = normal({2, 301, 96}, 1, at::kBFloat16), dy = normal(x.sizes(), 2, at::kBFloat16);

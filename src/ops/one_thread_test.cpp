@@ -1,5 +1,5 @@
-// Tests of ops run on one thread unless they ask for more (testing::Threads): on a busy machine each of the thousands
-// of small parallel loops would wait for its second thread to be scheduled, a minute instead of seconds.
+// Tests of ops run on one thread unless they ask for more (testing::Threads). On a busy machine each of the thousands
+// of small parallel loops would wait until its second thread is scheduled, which takes a minute instead of seconds.
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@ Rotation rotation_of(int64_t batch, int64_t tokens, int64_t head_dim) {
   return make_rotation(at::arange(tokens, at::kLong).expand({batch, tokens}), inverse_frequency(head_dim, kTheta));
 }
 
-// The pair (a, b) turned by an angle, or back.
+// The pair (a, b) rotated by an angle, or back.
 Tracked turned(const Tensor& x, const Rotation& rotation, double direction, at::ScalarType dtype) {
   const auto halves = x.chunk(2, -1);
   const Tracked a = exact(halves[0]), b = exact(halves[1]);
@@ -61,8 +61,8 @@ TEST(Rope, ScoresDependOnTheDistanceOfPositionsOnly) {
     };
     return (at_position(q, i).to(at::kDouble) * at_position(k, j).to(at::kDouble)).sum().item<double>();
   };
-  // An angle of up to 100 radians is rounded to fp32 (the fastest pair turns one radian a position), as are its cosine
-  // and sine: 100 u each way for both tokens, and three roundings of each product.
+  // An angle of up to 100 radians is rounded to fp32 (the fastest pair turns one radian for each position), as are its
+  // cosine and sine: 100 u in each direction for both tokens, and three roundings of each product.
   const double norm = q.norm().item<double>() * k.norm().item<double>();
   EXPECT_LE(std::abs(score(40, 33) - score(100, 93)), error_bound(norm, at::kFloat, 4 * (100 + 3)));
   EXPECT_GT(std::abs(score(40, 33) - score(40, 34)), 1e-3 * norm);

@@ -1,4 +1,4 @@
-// That loops run on every thread, and that no bits depend on how many there are.
+// Tests that loops run on all threads, and that no bits depend on their number.
 
 #include <fmt/core.h>
 
@@ -28,7 +28,7 @@ TEST(Threads, ALoopOverRowsUsesThemAll) {
   EXPECT_EQ(seen.size(), 2u) << "at::parallel_for was compiled without OpenMP";
 }
 
-// One head of one sequence, which the library leaves to its products' threads, and several.
+// One head of one sequence, which the library computes with its products' threads, and several heads.
 void attend(at::ScalarType dtype, std::vector<Tensor>& all) {
   for (const int64_t heads : {1, 4}) {
     const std::vector<int64_t> q = {1, 150, heads, 32}, kv = {1, 150, (heads + 1) / 2, 32};
@@ -40,7 +40,7 @@ void attend(at::ScalarType dtype, std::vector<Tensor>& all) {
   }
 }
 
-// Everything that experts, a dense layer and attention compute, on some number of threads.
+// Returns everything that experts, a dense layer and attention compute, on a given number of threads.
 std::vector<Tensor> results(int threads, at::ScalarType dtype) {
   const Threads some(threads);
   constexpr int64_t kTokens = 300, kHidden = 72, kFfn = 40, kExperts = 6, kChoices = 2;
@@ -74,7 +74,7 @@ TEST(Threads, NoBitsOfExpertsLayersOrAttentionDependOnTheirNumberOnAnyPath) {
   }
 }
 
-// Long sums, which a library likes to divide.
+// Long sums, which a library tends to divide.
 TEST(Threads, NoBitsOfALongSumDependOnTheirNumberOnAnyPath) {
   for (const MatmulPath path : kernels::paths_here()) {
     const OnPath on(path);

@@ -7,7 +7,8 @@
 namespace athanor::kernels {
 namespace {
 
-// The order of operations is torch.optim.AdamW's: decay, moments, then lr/bias1 · m / (sqrt(v)/sqrt(bias2) + eps).
+// The order of operations is that of torch.optim.AdamW: decay, moments, then lr/bias1 · m / (sqrt(v)/sqrt(bias2) +
+// eps).
 struct Update {
   ATHANOR_INLINE explicit Update(const AdamwStep& s)
       : grad_scale(s.grad_scale), keep(1.0f - s.lr * s.weight_decay), step_size(s.lr / s.bias_correction1),
@@ -27,7 +28,7 @@ struct Update {
   float grad_scale, keep, step_size, beta2, rest1, rest2, root_correction, eps;
 };
 
-// Counted in 32 bits, as wide as the rest of the loop, over runs that cannot overflow them.
+// The count has 32 bits, as wide as the rest of the loop, over runs that cannot overflow it.
 template <class F>
 ATHANOR_INLINE int64_t count_in_runs(int64_t n, F changes) {
   constexpr int64_t kRun = int64_t{1} << 20;
@@ -75,7 +76,7 @@ ATHANOR_EACH_ISA int64_t adamw(const AdamwStep& step, Bf16* weight, uint16_t* ma
 }
 
 ATHANOR_EACH_ISA double sum_of_squares(const float* x, int64_t n) {
-  // A square of fp32 is exact in double, so that only the additions round, and a norm is the same however it is cut.
+  // A square of fp32 is exact in double, so only the additions round, and a norm is the same however it is cut.
   double lanes[kLanes] = {};
   const int64_t whole = n / kLanes * kLanes;
   for (int64_t begin = 0; begin < whole; begin += kLanes) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kTileSize = kTileRows * kTileColumns;
 // Keys and queries of a block: 8 tiles of rows, 3 of columns. A product over a block's queries then has 48 steps, which
-// is worth the reading and writing of its sums.
+// is enough to outweigh reading and writing its sums.
 constexpr int64_t kBlock = 96;
 
 template <class T, class P>
@@ -37,7 +37,7 @@ class Backward {
     pack_head(shape_, k, keys_);
   }
 
-  /// Of a key's first head sums begin, of others they go on.
+  /// The first head of a key starts the sums; the others add to them.
   void add_head(const AttentionQueries<T>& head, bool is_first) {
     pack_head(shape_, head.q, queries_);
     pack_head(shape_, head.dout, douts_);
@@ -80,7 +80,8 @@ class Backward {
     }
   }
 
-  // Keys [key, key + 96) and queries [query, query + 96), or to the end; on the diagonal they are the same tokens.
+  // Adds keys [key, key + 96) and queries [query, query + 96), or up to the end; on the diagonal they are the same
+  // tokens.
   void add_block(int64_t key, int64_t query, bool sums_begin) {
     const int64_t num_queries = std::min(kBlock, shape_.length - query);
     for (int64_t row = 0; row < num_queries; row += kTileRows)
@@ -88,7 +89,7 @@ class Backward {
     add_to_keys(key, query, num_queries, sums_begin);
   }
 
-  // Scores and their gradient for a tile of queries, and what that gives to the queries.
+  // Computes scores and their gradient for a tile of queries, and adds the result to the queries' gradient.
   void add_to_queries(int64_t key, int64_t first, int64_t row, int64_t rows, bool diagonal) {
     const int64_t num_keys = diagonal ? row + rows : kBlock, tiles = divide_up(num_keys, kTileColumns);
     const int64_t panel = panel_elements<P>(shape_.head_dim), at = key / kTileColumns * panel;
@@ -107,7 +108,8 @@ class Backward {
       gemm_tile(shape_.path, rows, ds_rows_, kBlock, kStep<P>, keys, steps_of<P>(num_keys), dq, key > 0);
   }
 
-  // What the block's queries give to its keys and values. A tile of keys on the diagonal is seen from itself on.
+  // Adds the contribution of the block's queries to its keys and values. On the diagonal, queries before a tile's first
+  // key do not see it and are skipped.
   void add_to_keys(int64_t key, int64_t query, int64_t num_queries, bool sums_begin) {
     const int64_t num_keys = std::min(kBlock, shape_.length - key);
     for (int64_t row = 0; row < num_keys; row += kTileRows) {

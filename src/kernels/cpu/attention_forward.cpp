@@ -10,13 +10,13 @@ namespace athanor::kernels {
 namespace {
 
 constexpr int64_t kTileSize = kTileRows * kTileColumns;
-// Keys that one round of the online softmax takes: whole tiles of rows and of columns. A tile's scores (18 KiB) and
-// weights stay in the first cache.
+// The number of keys in one round of the online softmax: whole tiles of rows and of columns. A tile's scores (18 KiB)
+// and weights stay in the first-level cache.
 constexpr int64_t kKeys = 384;
 
 constexpr int64_t aligned(int64_t bytes) { return divide_up(bytes, kPanelAlignment) * kPanelAlignment; }
 
-// A tile's memory, cut from scratch.
+// The memory of a tile, taken from scratch.
 template <class P>
 struct Workspace {
   float *scores, *out;
@@ -51,7 +51,7 @@ class QueryTile {
     copy_whole_steps(q, first, rows, shape_.head_dim, work_.queries);
     std::fill_n(softmax_.largest, kTileRows, -std::numeric_limits<float>::infinity());
     std::fill_n(softmax_.sum, kTileRows, 0.0f);
-    const int64_t end = first + rows;  // keys that the last of them sees
+    const int64_t end = first + rows;  // keys that the last query sees
     for (int64_t key = 0; key < end; key += kKeys) add_keys(first, rows, key, std::min(end, key + kKeys));
     float inverse[kTileRows];
     for (int64_t i = 0; i < rows; ++i) {

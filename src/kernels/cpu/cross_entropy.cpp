@@ -33,7 +33,7 @@ ATHANOR_INLINE void clear(T* logits, int64_t vocab) {
   for (int64_t i = 0; i < vocab; ++i) store(logits[i], 0.0f);
 }
 
-// The softmax times grad_scale, as far as it is that of no target.
+// Writes the softmax times grad_scale; the target's part is not subtracted yet.
 template <class T>
 ATHANOR_INLINE void to_softmax(T* logits, int64_t vocab, float peak, float total, float grad_scale) {
   const float scale = grad_scale / total;

@@ -25,8 +25,8 @@ ATHANOR_INLINE void forward(const T* gate, const T* up, const float* weights, co
 
 constexpr int64_t kRun = 256;  // elements at once: a multiple of the lanes
 
-// silu' = σ + g·σ·(1 − σ). `terms` gets each element's part of the weight's gradient. A loop of its own, without sums
-// in it: the compiler makes vectors of it.
+// silu' = σ + g·σ·(1 − σ). `terms` receives each element's part of the weight's gradient. This loop contains no sums,
+// so that the compiler vectorises it.
 template <class T>
 ATHANOR_INLINE void backward_run(const T* __restrict gate, const T* __restrict up, T* __restrict dact,
                                  T* __restrict dup, T* __restrict act, float weight, float* __restrict terms,

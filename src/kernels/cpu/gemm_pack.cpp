@@ -1,4 +1,4 @@
-// Chooses the form of packing, and does the edges in plain loops.
+// Chooses the form of packing, and packs the edges in plain loops.
 
 #include "kernels/gemm_pack.h"
 
@@ -19,9 +19,10 @@ template <class T, class P>
 void put(P& to, T from) {
   store(to, load(from));
 }
-inline void put(Bf16& to, Bf16 from) { to = from; }  // whatever its bits mean
+inline void put(Bf16& to, Bf16 from) { to = from; }  // copies any bits
 
-// Element (k, n) at data[k · k_stride + n · n_stride], from a step on; zero outside of the matrix.
+// Packs element (k, n), which is at data[k · k_stride + n · n_stride], from a step on; elements outside of the matrix
+// are zero.
 template <class T, class P>
 void pack_plainly(const Strides<T>& from, int64_t first_step, int64_t k, int64_t n_end, int64_t width, P* panel) {
   for (int64_t s = first_step; s < steps_of<P>(k); ++s) {
@@ -39,7 +40,7 @@ void pack_plainly(const Strides<T>& from, int64_t first_step, int64_t k, int64_t
   }
 }
 
-// AVX-512 has forms of its own where the type stays.
+// AVX-512 has its own forms if the type stays.
 template <class T, class P>
 [[maybe_unused]] bool wide(MatmulPath path) {
   return std::is_same_v<T, P> && path != MatmulPath::kAvx2;

@@ -1,4 +1,4 @@
-// Packing into fp32 with AVX2; bf16 is widened on the way, which is a shift.
+// Packing into fp32 with AVX2; bf16 is widened at the same time, which is a shift.
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@
 namespace athanor::kernels::avx2 {
 namespace {
 
-constexpr int64_t kAhead = 256;  // bytes: 32 rows are more streams than the hardware's prefetcher follows
+constexpr int64_t kAhead = 256;  // in bytes: 32 rows are more streams than the hardware's prefetcher follows
 constexpr int64_t kLine = 64;
 
 ATHANOR_AVX2_INLINE __m256 load8(const float* from) { return _mm256_loadu_ps(from); }
@@ -26,7 +26,7 @@ ATHANOR_AVX2_INLINE __m128 load4(const Bf16* from) {
   return _mm_castsi128_ps(_mm_slli_epi32(_mm_cvtepu16_epi32(bits), 16));
 }
 
-// to[j · kWidth + i] = row i's element j, for 4 rows and 8 columns.
+// Sets to[j · kWidth + i] to element j of row i, for 4 rows and 8 columns.
 template <int64_t kWidth, class T>
 ATHANOR_AVX2_INLINE void transpose_4_by_8(const T* r0, const T* r1, const T* r2, const T* r3, float* to) {
   const __m256 a = load8(r0), b = load8(r1), c = load8(r2), d = load8(r3);
@@ -40,9 +40,9 @@ ATHANOR_AVX2_INLINE void transpose_4_by_8(const T* r0, const T* r1, const T* r2,
   }
 }
 
-// Rows become the columns of [k][kWidth], 4 at a time for a line of the cache each: rows may lie so far apart that all
-// of their lines want the same place in it. Where there are fewer than kWidth, the last fills the others' columns,
-// which no tile reads.
+// Rows become the columns of [k][kWidth], 4 at a time with one cache line each: rows may be so far apart in memory that
+// all of their lines map to the same set of the cache. If there are fewer than kWidth rows, the last fills the other
+// columns, which no tile reads.
 template <int64_t kWidth, class T>
 ATHANOR_AVX2_INLINE int64_t columns_to(const T* from, int64_t ld, int64_t k, int64_t rows, float* to) {
   constexpr int64_t kOfLine = kLine / static_cast<int64_t>(sizeof(T));

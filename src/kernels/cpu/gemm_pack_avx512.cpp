@@ -4,7 +4,7 @@
 
 #if defined(__x86_64__)
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC 12 takes the undefined operand of an unmasked intrinsic for a mistake.
+// GCC 12 warns of the undefined operand of an unmasked intrinsic.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -14,9 +14,9 @@
 namespace athanor::kernels::avx512 {
 namespace {
 
-constexpr int64_t kAhead = 256;  // bytes: 32 rows are more streams than the hardware's prefetcher follows
+constexpr int64_t kAhead = 256;  // in bytes: 32 rows are more streams than the hardware's prefetcher follows
 
-// to[j · 32 + i] = from[i][j] for 16 × 16 words of 4 bytes; row i begins at from + i · stride bytes.
+// Sets to[j · 32 + i] to from[i][j] for 16 × 16 words of 4 bytes; row i begins at from + i · stride bytes.
 ATHANOR_AVX512 inline void transpose_words(const char* from, int64_t stride, char* to) {
   __m512i r[16], t[16];
   for (int i = 0; i < 16; ++i) {
@@ -48,7 +48,7 @@ ATHANOR_AVX512 inline void transpose_words(const char* from, int64_t stride, cha
 
 }  // namespace
 
-// Rows k and k + 1 of 32 columns, column by column.
+// Packs rows k and k + 1 of 32 columns, column by column.
 ATHANOR_AVX512 void rows_to_panel(const Bf16* b, int64_t ld, int64_t pairs, Bf16* panel) {
   alignas(64) uint16_t low[32], high[32];
   for (uint16_t i = 0; i < 16; ++i) {
@@ -87,7 +87,8 @@ int64_t columns_to_panel(const T* b, int64_t ld, int64_t steps, T* panel) {
   return s;
 }
 
-// 16 words are stored where 12 are meant: the next step overwrites the rest, and a block ends with room for it.
+// This stores 16 words although 12 are needed: the next step overwrites the rest, and a block has room for it at its
+// end.
 ATHANOR_AVX512 void rows_to_block(const Bf16* a, int64_t ld, int64_t pairs, int64_t columns, Bf16* block) {
   alignas(64) uint16_t both[32];
   for (uint16_t i = 0; i < 16; ++i) both[2 * i] = i, both[2 * i + 1] = static_cast<uint16_t>(32 + i);

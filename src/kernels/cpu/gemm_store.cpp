@@ -3,7 +3,7 @@
 namespace athanor::kernels {
 namespace {
 
-// Whole rows have a length the compiler knows.
+// The compiler knows the length of whole rows.
 template <class Row>
 ATHANOR_INLINE void for_each_row(int64_t rows, int64_t columns, Row row) {
   for (int64_t i = 0; i < rows; ++i) {

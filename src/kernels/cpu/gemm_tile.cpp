@@ -47,8 +47,8 @@ template <class T>
 using Tile = void (*)(const T* a, int64_t row_stride, int64_t step_stride, const T* panel, int64_t steps, float* c,
                       bool add, Ahead ahead);
 
-// The body of a tile of kRows rows. A macro, as GCC takes the instruction set of a function from its own attribute
-// only. A packed block's strides are constants: addresses then cost no registers.
+// The body of a tile of kRows rows. It is a macro because GCC takes the instruction set of a function from its own
+// attribute only. A packed block's strides are constants, so addresses need no registers.
 #define ATHANOR_TILE(NAME, STEP, TARGET)                                                                     \
   template <int kRows, bool kPacked>                                                                         \
   __attribute__((target(TARGET))) void NAME(const STEP::Element* a, int64_t row_stride, int64_t step_stride, \
@@ -121,7 +121,7 @@ void gemm_tile<Bf16>(MatmulPath, int64_t rows, const Bf16* a, int64_t row_stride
   tiles[static_cast<size_t>(rows - 1)](a, row_stride, step_stride, panel, steps, c, add, ahead);
 }
 
-#else  // other processors have no path but the library's
+#else  // other processors have only the library's path
 
 template <>
 void gemm_tile<float>(MatmulPath, int64_t, const float*, int64_t, int64_t, const float*, int64_t, float*, bool, Ahead) {

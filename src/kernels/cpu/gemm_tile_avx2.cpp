@@ -1,6 +1,7 @@
-// The tile on AVX2 and FMA: 16 registers of 8 floats hold 6 × 16 results, two registers of B and one of A. A tile of
-// 12 × 32 is four of them, each over all steps, so that packing, attention and the cut into parts are those of AVX-512;
-// a half panel is one line of the cache a step. 12 sums hide the latency of a multiply-add (4 or 5 cycles, 2 a cycle).
+// The tile on AVX2 and FMA: 16 registers of 8 floats contain 6 × 16 results, two registers of B and one of A. A tile of
+// 12 × 32 consists of four of them, each over all steps, so that packing, attention and the cut into parts are those of
+// AVX-512; a half panel is one cache line for each step. 12 sums hide the latency of a multiply-add (4 or 5 cycles, 2 a
+// cycle).
 
 #include <algorithm>
 #include <array>
@@ -66,7 +67,7 @@ constexpr std::array kParts = {parts<false>(kRowCounts), parts<true>(kRowCounts)
 void gemm_tile(int64_t rows, const float* a, int64_t row_stride, int64_t step_stride, const float* panel, int64_t steps,
                float* c, bool add, Ahead ahead) {
   const auto& of_rows = kParts[row_stride == 1 && step_stride == kTileRows];
-  // Two parts of 4 and 3 rows rather than of 6 and 1, which would wait for its own sums.
+  // Two parts of 4 and 3 rows are better than parts of 6 and 1, as a single row would wait for its own sums.
   const int64_t upper = rows > kRowsOfPart ? (rows + 1) / 2 : rows;
   for (int64_t j = 0; j < kTileColumns; j += kColumnsOfPart) {
     for (int64_t i = 0; i < rows; i += upper) {

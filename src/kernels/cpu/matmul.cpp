@@ -20,7 +20,7 @@ int64_t scratch_of(const Product<T>& p) {
          padded_bytes<float>(cut.kept_elements());
 }
 
-// What a tile reads of A: packed, or as it lies.
+// The part of A that a tile reads: packed, or in its original memory.
 template <class P>
 struct Rows {
   const P* data;
@@ -60,7 +60,7 @@ class Part {
     return products[static_cast<size_t>(part.index)];
   }
   const typename Product<T>::Factors& factors(int f) const { return f == 0 ? p_.first : p_.second; }
-  // Of a factor that this pass packs.
+  // Returns the packed block of a factor that this pass packs.
   P* packed_a(int f) const { return a_[f - pass_.first_factor]; }
   P* packed_strip(int f) const { return strip_[f - pass_.first_factor]; }
 
@@ -109,14 +109,14 @@ class Part {
               f > pass_.first_factor || !pass_.begins, ahead);
   }
 
-  // Where a tile lies between passes.
+  // Returns where a tile is stored between passes.
   float* kept(int64_t block, int64_t n) const {
     const int64_t panels = divide_up(part_.n_end - part_.n_begin, kTileColumns);
     return kept_ + (block * panels + (n - part_.n_begin) / kTileColumns) * kTileElements;
   }
 
-  // The B of the strip after this one, in this part or the next. Its panel `panel` of factor f is asked for by the
-  // blocks in turn.
+  // Returns memory to prefetch: the B of the next strip, in this part or the next. The blocks take turns to prefetch
+  // panel `panel` of factor f.
   Ahead ahead_of(int f, int64_t block, int64_t n_end, int64_t panel) const {
     const bool here = n_end < part_.n_end;
     if (!here && (!next_ || f >= next_p_->num_factors())) return {};
@@ -139,7 +139,8 @@ class Part {
     return ahead;
   }
 
-  // The lines that a later tile of this strip will add to. A few tiles ahead: one may take less time than they do.
+  // Returns the lines to which a later tile of this strip will add. It is a few tiles ahead, because one tile may take
+  // less time than a prefetch.
   Ahead sum_ahead(int64_t block, int64_t panel, int64_t n_begin, int64_t n_end) const {
     const int64_t panels = divide_up(n_end - n_begin, kTileColumns);
     const int64_t later = (cut_.panel_stays() ? panel * blocks_.count + block : block * panels + panel) + 4;
@@ -151,7 +152,7 @@ class Part {
             p_.ld * static_cast<int64_t>(sizeof(float)), rows};
   }
 
-  // The tile of the block after this one, as an earlier pass has left it.
+  // Returns the tile of the next block, as an earlier pass has left it.
   Ahead kept_ahead(int64_t block, int64_t n) const {
     if (pass_.begins || block + 1 >= blocks_.count) return {};
     return {reinterpret_cast<const char*>(kept(block + 1, n)), kTileColumns * static_cast<int64_t>(sizeof(float)),
@@ -164,7 +165,7 @@ class Part {
     return ahead_of(f, block, n_end, panel);
   }
 
-  // Tiles of a strip in the order that leaves most to the first-level cache.
+  // Computes the tiles of a strip in the order that reuses the first-level cache best.
   void strip(int64_t n_begin, int64_t n_end) {
     pack_strip(n_begin, n_end);
     const int64_t panels = divide_up(n_end - n_begin, kTileColumns);

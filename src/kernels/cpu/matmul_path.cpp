@@ -12,7 +12,7 @@ constexpr std::array<std::pair<MatmulPath, const char*>, 4> kNames = {{{MatmulPa
                                                                        {MatmulPath::kAvx512, "avx512"},
                                                                        {MatmulPath::kAvx512Bf16, "avx512_bf16"}}};
 
-// What the packing and the stores of a path need beside its tile.
+// Returns whether the CPU has what the packing and the stores of a path need in addition to its tile.
 bool cpu_has(MatmulPath path) {
   if (path == MatmulPath::kLibrary) return true;
 #if defined(__x86_64__)
@@ -64,7 +64,7 @@ std::string names_of(const std::vector<MatmulPath>& paths) {
 
 bool has_matrix_units() {
 #if defined(__x86_64__)
-  // CPUID leaf 7: the compiler's own test knows no amx-bf16 in GCC 12.
+  // CPUID leaf 7 is read directly, since the compiler's own test has no amx-bf16 in GCC 12.
   uint32_t a = 7, b = 0, c = 0, d = 0;
   __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
   return (d >> 22) & 1;

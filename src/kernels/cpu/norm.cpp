@@ -10,7 +10,7 @@ ATHANOR_INLINE void add(const T* x, const T* branch, T* sum, int64_t width) {
   for (int64_t i = 0; i < width; ++i) store(sum[i], load(x[i]) + load(branch[i]));
 }
 
-// A norm's gradient goes into dx, or rounded and then added to what came to its input from elsewhere.
+// A norm's gradient is written to dx, or rounded and then added to the gradient that its input has from elsewhere.
 template <bool kAdd, class T>
 ATHANOR_INLINE void put(T& dx, const T* dsum, int64_t i, float value) {
   if constexpr (kAdd) {

@@ -9,12 +9,13 @@ namespace {
 constexpr int64_t kBlock = 256;  // elements of a row at a time: the partial sums of a tree over 2^15 ranks stay in L1
 
 struct Partial {
-  int64_t level;  // of 2^level ranks
-  float* sum;     // null: none of them has anything
+  int64_t level;  // sum of 2^level ranks
+  float* sum;     // null: none of them has a term
 };
 
-// The first `width` elements of the rows named in `row_of`, at least one of them, into `sums`: one block for each level
-// and one more. A binary counter over ranks: equal levels are added as soon as both are there, the rest from the right.
+// Adds the first `width` elements of the rows named in `row_of`, at least one row, into `sums`, which has one block for
+// each level and one more. It is a binary counter over ranks: two sums of equal level are added as soon as both are
+// there, and the rest from the right.
 template <class From>
 ATHANOR_INLINE const float* sum_block(const From* rows, const int32_t* row_of, int64_t n, int64_t stride, int64_t width,
                                       std::vector<Partial>& stack, float* sums) {
@@ -58,7 +59,7 @@ ATHANOR_INLINE void sum_rows(const From* rows, const int32_t* row_of, int64_t n,
     const int32_t* of = row_of + t * n;
     To* to = out + t * width;
     const int64_t present = std::count_if(of, of + n, [](int32_t row) { return row >= 0; });
-    // Zero once in place of all that are absent: it changes nothing but −0.
+    // All absent terms together are one zero, which changes nothing but −0.
     const float absent = present < n ? 0.0f : -0.0f;
     if (present == 0) {
       std::fill_n(to, width, To{});

@@ -26,7 +26,7 @@ ATHANOR_INLINE void scores_of(const T* logits, float* scores, float* logsumexp, 
   }
 }
 
-// What a token's chosen scores are divided by.
+// The divisor of a token's chosen scores.
 ATHANOR_INLINE float chosen_sum(const float* scores, const int64_t* ids, const RouterRule& rule) {
   if (!rule.norm_topk_prob) return 1;
   float sum = 0;
@@ -34,7 +34,8 @@ ATHANOR_INLINE float chosen_sum(const float* scores, const int64_t* ids, const R
   return sum + kScoreEps;
 }
 
-// Σ of a sigmoid router's scores, which makes them probabilities; those of a softmax are already.
+// Returns Σ of a sigmoid router's scores, which turns them into probabilities; the scores of a softmax already are
+// probabilities.
 ATHANOR_INLINE float score_sum(const float* scores, const RouterRule& rule) {
   return rule.sigmoid ? sum_over(rule.width, [&](int64_t e) { return scores[e]; }) + kScoreEps : 1.0f;
 }
@@ -73,8 +74,8 @@ ATHANOR_INLINE RouterSums sums_of(const T* logits, const float* scores, const fl
   return sums;
 }
 
-// dscores += the gradient that comes through the weights. w_j = c · s_j / Σ s, so
-// ds_j = c · (dw_j − Σ_i dw_i · s_i / Σ s) / Σ s.
+// dscores += the gradient that comes through the weights. w_j = c · s_j / Σ s, so ds_j = c · (dw_j − Σ_i dw_i · s_i / Σ
+// s) / Σ s.
 ATHANOR_INLINE void add_weights_gradient(const float* scores, const int64_t* ids, const float* dweights, float* dscores,
                                          const RouterRule& rule) {
   const float sum = chosen_sum(scores, ids, rule);

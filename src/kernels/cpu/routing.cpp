@@ -6,7 +6,7 @@
 namespace athanor::kernels {
 
 void top_k(const float* scores, int64_t* ids, int64_t rows, int64_t width, int64_t k) {
-  // k passes by insertion: k is small (8 of 64), and a strict comparison leaves ties to the lower index.
+  // The k passes insert: k is small (8 of 64), and a strict comparison gives ties to the lower index.
   for (int64_t row = 0; row < rows; ++row, scores += width, ids += k) {
     int64_t held = 0;
     for (int64_t e = 0; e < width; ++e) {

@@ -16,7 +16,7 @@ ATHANOR_INLINE void hide(float* scores, int64_t num_rows, int64_t tiles, int64_t
   }
 }
 
-// The larger of two floats by their numbers alone: a NaN is left to the exponential.
+// Returns the larger of two floats without regard to NaN, which the exponential handles.
 ATHANOR_INLINE float larger(float a, float b) { return a > b ? a : b; }
 
 ATHANOR_INLINE float largest_of_row(const float* row, int64_t tiles) {
@@ -61,7 +61,7 @@ ATHANOR_INLINE void softmax(float* scores, int64_t num_rows, int64_t tiles, int6
   }
 }
 
-// Two values of a step side by side, or the one of fp32.
+// Stores two neighbouring values of a step, or one value of fp32.
 ATHANOR_INLINE void store_step(Bf16* to, int64_t j, float first, float second) {
   Bf16 low, high;
   store(low, first);
@@ -89,7 +89,7 @@ ATHANOR_INLINE void gradient(const float* scores, const float* dp, int64_t num_r
                              int64_t ld) {
   constexpr int64_t kRows = kStep<T>;
   for (int64_t i = 0; i < num_rows; i += kRows) {
-    // A missing second row sees nothing: its weights are zero whatever it reads of the first.
+    // A missing second row has only zero weights, whatever it reads of the first row.
     const bool has_next = kRows == 2 && i + 1 < num_rows;
     const int64_t next = has_next ? i + 1 : i;
     const GradientRow first{scores + i * kWidth, dp + i * kWidth, scale, logsumexp[i], dot[i], visible + i};

@@ -6,7 +6,7 @@
 namespace athanor::kernels::cuda {
 namespace {
 
-// A pack of sums is N floats: 16 bytes at a time whatever T is.
+// A pack of sums has N floats: 16 bytes at a time for any T.
 constexpr int kSums = kPack<float>;
 
 template <class T, int N>
@@ -79,7 +79,7 @@ void accumulate_rows(const Stream& stream, float* sum, const T* dy, const int64_
     previous[row] = before;
     next[row] = -1;
   });
-  // A row is the previous one of at most one other: no two threads write the same place.
+  // A row is the previous one of at most one other row, so no two threads write to the same address.
   for_each_index(stream, "accumulate_rows: next", rows, [=] ATHANOR_BODY(int64_t row) {
     if (previous[row] >= 0) next[previous[row]] = row;
   });

@@ -29,7 +29,7 @@ struct Update {
 constexpr int kPerTeam = 8;  // packs of each thread: a count is written for every 8 · 256 · 4 elements
 constexpr int64_t kSumRun = int64_t{1} << 16;  // elements of one partial sum of squares
 
-// One masters' form or the other: what a pack of masters is read from and written to.
+// The two forms of masters: where a pack of masters is read from and written to.
 struct WholeMaster {
   float* master;
   template <int N>

@@ -32,7 +32,7 @@ TEST_P(AdamwOnCuda, AStepHasTheBitsOfTheCpusAndCountsTheSameChanges) {
   for (const int64_t n : kSizes) {
     auto master = numbers<float>(n, 1), m = numbers<float>(n, 2), v = numbers<float>(n, 3), grad = numbers<float>(n, 4);
     for (float& x : v) x = std::abs(x);
-    for (size_t i = 0; i < grad.size(); i += 3) grad[i] = m[i] = master[i] = 0;  // these stay as they are
+    for (size_t i = 0; i < grad.size(); i += 3) grad[i] = m[i] = master[i] = 0;  // these do not change
     const auto on_master = put(master), on_m = put(m), on_v = put(v), on_grad = put(grad);
     const auto changed = put(std::vector<int64_t>{100});
     cuda::adamw(stream(), step_of(3), on_master.data(), on_m.data(), on_v.data(), on_grad.data(), n, changed.data());

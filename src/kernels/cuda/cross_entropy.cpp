@@ -9,8 +9,8 @@
 namespace athanor::kernels::cuda {
 namespace {
 
-// The largest block: few rows are at work at once (two on each multiprocessor), so that the three passes over a row of
-// 100 KB read it from memory once and then from the second cache.
+// The largest block, so that few rows are processed at once (two on each multiprocessor), and the three passes over a
+// row of 100 KB read it from memory once and then from the second-level cache.
 constexpr int kRowThreads = 1024;
 using RowTeam = Team<kRowThreads>;
 
@@ -39,7 +39,7 @@ void rows_in_packs(const Stream& stream, T* all_logits, const int64_t* targets, 
     });
     const float at_target = load(logits[target]);
     if (is_greedy) {
-      // The first that is not below the peak is the target.
+      // The first logit that is not below the peak is the target.
       const int earlier = team.max<int>([=](int thread) {
         int found = 0;
         for (int64_t i = thread; i < target; i += kRowThreads) found |= load(logits[i]) < peak ? 0 : 1;
@@ -89,7 +89,7 @@ void cross_entropy(const Stream& stream, T* logits, const int64_t* targets, floa
 
 void find_bad_target(const Stream& stream, const int64_t* targets, int64_t count, int64_t vocab, int64_t* bad) {
   for_each_team<kRowThreads>(stream, "find_bad_target", 1, [=] ATHANOR_BODY(const RowTeam& team) {
-    // The lowest index is the largest of its negatives; none is the lowest number there is.
+    // The lowest index is the largest of its negatives; "none" is the lowest number.
     constexpr int64_t kNone = std::numeric_limits<int64_t>::min();
     const int64_t found = team.max<int64_t>([=](int thread) {
       for (int64_t i = thread; i < count; i += kRowThreads) {

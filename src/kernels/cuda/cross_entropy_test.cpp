@@ -59,8 +59,8 @@ TEST_P(CrossEntropyOn, LossAndGradientAreThoseOfTheFormula) {
         double peak = load(x[0]), total = 0;
         for (int64_t i = 0; i < vocab; ++i) peak = std::max(peak, double{load(x[i])});
         for (int64_t i = 0; i < vocab; ++i) total += std::exp(load(x[i]) - peak);
-        // Relative to the total: 4 roundings of each exponential (2 ULP), its argument's (one of at most 16, which e^x
-        // turns into 16 relative ones), the sum, the logarithm's.
+        // Relative to the total, the errors are: 4 roundings of each exponential (2 ULP), that of its argument (one of
+        // at most 16, which e^x turns into 16 relative ones), those of the sum and of the logarithm.
         const double of_total = sum_error(vocab + 4 + 16);
         const double loss = peak - load(x[targets[row]]) + std::log(total);
         ASSERT_LE(std::abs(result.losses[row] - loss), of_total + error_bound(std::abs(loss) + 16, 0, 4)) << vocab;

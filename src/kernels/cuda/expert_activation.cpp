@@ -41,7 +41,7 @@ void backward_packs(const Stream& stream, const T* gate, const T* up, T* dact, T
       return;
     }
     const float weight = weights[choice];
-    // A thread reads what it overwrites before it does, so that one pass serves the sum and the gradients.
+    // A thread reads a value before it overwrites it, so one pass is enough for the sum and the gradients.
     const float dot = team.sum<float>([=](int thread) {
       float sum = 0;
       for (int64_t i = begin + thread * N; i < end; i += kWarp * N) {

@@ -13,7 +13,7 @@ using namespace testing;
 class ExpertActivationOn : public OnEachPlace {};
 ATHANOR_ON_EACH_PLACE(ExpertActivationOn);
 
-const std::vector<int64_t> kChoices = {4, -1, 0, 2, -1, 1};  // choice 3 is of another rank's expert
+const std::vector<int64_t> kChoices = {4, -1, 0, 2, -1, 1};  // choice 3 is an expert of another rank
 constexpr int64_t kRows = 6, kChosen = 5;
 
 TEST_P(ExpertActivationOn, RoundsOnceWithAWeightAndWithoutAndLeavesPaddingZero) {
@@ -80,7 +80,7 @@ TEST_P(ExpertActivationOn, BackwardGivesEachChoiceItsProductAndAllGradients) {
           exact += term;
           norm += std::abs(term);
         }
-        // The activation's own roundings: four of the exponential, three of σ, two products.
+        // The activation's own roundings are four of the exponential, three of σ, and two products.
         ASSERT_LE(std::abs(dweights[kChoices[r]] - exact), error_bound(norm, 0, width + 9)) << "row " << r;
       }
       expect_same_bits(act.values(), y, "act");

@@ -1,5 +1,5 @@
-// Speed of the CUDA kernels as a share of a device copy's bandwidth, measured in the same run. Each kernel is first
-// held against the same body on the host, on a small shape; a wrong one gets no figure.
+// Measures the CUDA kernels as a share of a device copy's bandwidth in the same run. Each kernel is first compared with
+// the same body on the host, on a small shape; a wrong kernel gets no figure.
 //
 // Usage: kernels_cuda_bench [TOKENS [HIDDEN [FFN [EXPERTS [K]]]]]   (defaults 8192 2048 1024 64 8)
 
@@ -28,7 +28,8 @@ struct Shape {
   int64_t rows() const { return tokens * k; }
 };
 
-// Arrays of one place, filled with the same numbers whatever the place; freed together.
+// Arrays in the memory of one side, host or device. They are filled with the same numbers on both sides, and freed
+// together.
 class Arena {
  public:
   explicit Arena(const Stream& stream) : stream_(stream) {}
@@ -60,7 +61,7 @@ class Arena {
   T* zeros(int64_t count) {
     return fill(std::vector<T>(static_cast<size_t>(count)));
   }
-  /// int64 in [0, below).
+  /// Returns int64 values in [0, below).
   int64_t* ids(int64_t count, int64_t below) {
     std::vector<int64_t> x(static_cast<size_t>(count));
     uint64_t state = 88172645463325252u;
@@ -70,7 +71,7 @@ class Arena {
     }
     return fill(x);
   }
-  /// All bytes of all arrays, to compare two places.
+  /// Returns all bytes of all arrays, to compare the two sides.
   std::vector<std::vector<unsigned char>> bytes() const {
     std::vector<std::vector<unsigned char>> all;
     for (const Array& array : arrays_) {
@@ -88,7 +89,7 @@ class Arena {
   std::vector<Array> arrays_;
 };
 
-// Allocates in the arena and answers what to run; `bytes` is what it must read and write at least.
+// Allocates in the arena and returns what to run; `bytes` is the least that it must read and write.
 struct Case {
   const char* name;
   std::function<std::function<void()>(const Stream&, Arena&, const Shape&)> prepare;
@@ -202,7 +203,7 @@ const std::vector<Case>& cases() {
 }
 // clang-format on
 
-// Bytes that differ between the device and the host.
+// Counts the bytes that differ between the device and the host.
 int64_t differences(const Case& test, const Stream& device) {
   const Shape small{96, 256, 128, 16, 4, 1000};
   const Stream host = Stream::host();
@@ -218,7 +219,7 @@ int64_t differences(const Case& test, const Stream& device) {
   return count;
 }
 
-// Median of the milliseconds of runs, after a few that are not counted.
+// Returns the median of the milliseconds of runs, after a few that are not counted.
 double median_ms(const Stream& stream, const std::function<void()>& run) {
   std::vector<double> times;
   Timer timer(stream);

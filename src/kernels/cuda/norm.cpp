@@ -68,7 +68,7 @@ void backward_packs(const Stream& stream, const T* dsum, const T* dy, const T* x
           const float normed = load(a.at[l]) * r;
           store(result.at[l], r * (load(g.at[l]) * load(s.at[l]) - normed * mean));
         }
-        if (dsum) {  // added to what was rounded, as where norm and add are two ops
+        if (dsum) {  // added after rounding, as if norm and add were two ops
           const Pack<T, N> stream_part = load_pack<N>(dsum + begin + i);
           for (int l = 0; l < N; ++l) store(result.at[l], load(stream_part.at[l]) + load(result.at[l]));
         }
@@ -95,7 +95,7 @@ void rms_norm_forward(const Stream& stream, const T* x, const T* branch, const T
 template <class T>
 void rms_norm_backward(const Stream& stream, const T* dsum, const T* dy, const T* x, const T* w, const float* rstd,
                        T* dx, float* dw, float* partials, int64_t rows, int64_t width) {
-  // The weight's part first: dx may be dy.
+  // The weight's part comes first, because dx may be dy.
   const int64_t blocks = (rows + kRowsPerPartial - 1) / kRowsPerPartial;
   for_each_index(stream, "rms_norm_backward: partials", blocks * width, [=] ATHANOR_BODY(int64_t i) {
     const int64_t column = i % width, first = i / width * kRowsPerPartial;

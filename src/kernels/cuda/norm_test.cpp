@@ -49,7 +49,7 @@ class NormOn : public OnEachPlace {
 };
 ATHANOR_ON_EACH_PLACE(NormOn);
 
-// Rows that a warp does not fill, tails, whole packs, and more rows than one partial sum of the weight has.
+// Rows that do not fill a warp, tails, whole packs, and more rows than one partial sum of the weight has.
 constexpr std::array<std::array<int64_t, 2>, 6> kShapes = {{{0, 8}, {1, 1}, {3, 37}, {9, 64}, {130, 24}, {5, 1032}}};
 
 TEST_P(NormOn, ForwardIsTheNormOfTheStoredSum) {
@@ -73,7 +73,7 @@ TEST_P(NormOn, ForwardIsTheNormOfTheStoredSum) {
           for (int64_t i = row * width; i < (row + 1) * width; ++i)
             squares += double{load(stored[i])} * load(stored[i]);
           const double r = 1 / std::sqrt(squares / static_cast<double>(width) + kEps);
-          // A square each, their sum, mean, eps, root and reciprocal; then two products.
+          // The roundings are one for each square, then sum, mean, eps, root and reciprocal; then two products.
           ASSERT_LE(std::abs(actual_rstd[row] - r), error_bound(r, 0, width + 5)) << rows << " × " << width;
           for (int64_t i = row * width; i < (row + 1) * width; ++i) {
             const double exact = load(stored[i]) * r * load(w[i % width]);
@@ -116,7 +116,7 @@ TEST_P(NormOn, BackwardIsTheGradientAndAddsTheWeightsInOrder) {
         }
         expect_same_bits(dw.values(), expected_dw, "dw");
         const auto actual = dx.values();
-        if (add) {  // of what was rounded
+        if (add) {  // of the rounded result
           auto sum = alone;
           for (size_t i = 0; i < sum.size(); ++i) store(sum[i], load(dsum[i]) + load(alone[i]));
           expect_same_bits(actual, sum, "dx with dsum");

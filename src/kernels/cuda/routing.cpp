@@ -6,7 +6,7 @@
 namespace athanor::kernels::cuda {
 namespace {
 
-// Larger scores have larger keys; of equal scores (−0 is 0) the lower index has. 0 is below every key.
+// Larger scores have larger keys; of equal scores (−0 is 0) the lower index has the larger key. 0 is below every key.
 ATHANOR_INLINE unsigned long long key_of(float score, int64_t index) {
   const auto bits = std::bit_cast<uint32_t>(score + 0.0f);  // −0 + 0 = 0
   const uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
@@ -17,7 +17,7 @@ ATHANOR_INLINE int64_t index_of(unsigned long long key) {
   return static_cast<int64_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
 }
 
-// Choices that one thread walks in order. Shorter: more to scan; longer: fewer threads.
+// Choices that one thread walks in order. A smaller value means more to scan; a larger one means fewer threads.
 constexpr int64_t kChunk = 512;
 
 int64_t chunks_of(int64_t choices) { return (choices + kChunk - 1) / kChunk; }
@@ -30,7 +30,7 @@ void top_k(const Stream& stream, const float* scores, int64_t* ids, int64_t rows
   if (width > 0xFFFFFFFF) fail_launch("top_k", "a row is longer than an index of its keys");
   for_each_team<kWarp>(stream, "top_k", rows, [=] ATHANOR_BODY(const Team<kWarp>& team) {
     const float* row = scores + team.index() * width;
-    // k passes over a row that stays in the first cache; each takes the largest key below the one before.
+    // The k passes read a row that stays in the first-level cache; each takes the largest key below the previous one.
     unsigned long long last = ~0ull;
     for (int64_t j = 0; j < k; ++j) {
       last = team.max<unsigned long long>([=](int thread) {
@@ -76,8 +76,8 @@ void sort_choices(const Stream& stream, const int64_t* ids, int64_t tokens, int6
   for_each_index(stream, "sort_choices: clear choices", choices,
                  [=] ATHANOR_BODY(int64_t choice) { row_of_choice[choice] = -1; });
 
-  // next[chunk][expert], first the count. A thread for each expert walks the chunk: no atomics, and neighbours read the
-  // same ids.
+  // next[chunk][expert] is first the count. A thread for each expert walks the chunk: no atomics are needed, and
+  // neighbours read the same ids.
   int64_t* next = workspace;
   for_each_index(stream, "sort_choices: count", chunks * experts, [=] ATHANOR_BODY(int64_t i) {
     const int64_t wanted = first_local_expert + i % experts, begin = i / experts * kChunk;
@@ -87,7 +87,7 @@ void sort_choices(const Stream& stream, const int64_t* ids, int64_t tokens, int6
     next[i] = count;
   });
 
-  // One team: counts become the rows that the expert's earlier chunks fill, then where its rows begin is added.
+  // In one team, counts become the rows that the expert's earlier chunks fill, and then the start of its rows is added.
   for_each_team<kThreads>(stream, "sort_choices: scan", 1, [=] ATHANOR_BODY(const Team<kThreads>& team) {
     team.each([=](int thread) {
       for (int64_t e = thread; e < experts; e += kThreads) {

@@ -43,7 +43,7 @@ class RoutingOn : public OnEachPlace {
       cuda::synchronize(stream());
     }
     Sorted sorted{offsets.values(), choices.values(), rows.values()};
-    sorted.choice_of_row.resize(static_cast<size_t>(sorted.offsets.back()));  // beyond it the CPU writes nothing
+    sorted.choice_of_row.resize(static_cast<size_t>(sorted.offsets.back()));  // the CPU writes nothing beyond it
     return sorted;
   }
 };
@@ -60,7 +60,7 @@ TEST_P(RoutingOn, TopKIsAStableSortWithTiesZerosAndInfinities) {
   for (const auto& [width, k] : {std::pair<int64_t, int64_t>{1, 1}, {7, 7}, {33, 8}, {64, 8}, {128, 1}, {300, 5}}) {
     constexpr int64_t kRows = 77;
     auto scores = numbers<float>(kRows * width, 3, 4);
-    for (float& s : scores) s = std::trunc(s);  // −0 and 0 among them: ties everywhere
+    for (float& s : scores) s = std::trunc(s);  // −0 and 0 are among them: ties everywhere
     for (size_t i = 5; i < scores.size(); i += 11) scores[i] = i % 2 ? -INFINITY : INFINITY;
     const Ids ids = choose(scores, kRows, width, k);
     for (int64_t row = 0; row < kRows; ++row) {
@@ -114,7 +114,7 @@ TEST_P(RoutingOn, SortingHandlesMoreExpertsThanATeamHasThreadsAndAllTokensOnOne)
 TEST_P(RoutingOn, CountsAreThoseOfALoop) {
   if (is_cpu()) GTEST_SKIP() << "the router counts on the CPU";
   constexpr int64_t kGroups = 3, kEach = 501, kExperts = 9;
-  const Ids ids = random_ids(kGroups * kEach, kExperts + 2, 7);  // some are of no expert
+  const Ids ids = random_ids(kGroups * kEach, kExperts + 2, 7);  // some do not belong to any expert
   const auto from = put(ids), counts = put(Ids(kGroups * kExperts, -7));
   cuda::count_choices(stream(), from.data(), kGroups, kEach, kExperts, counts.data());
   Ids expected(kGroups * kExperts);
@@ -124,7 +124,7 @@ TEST_P(RoutingOn, CountsAreThoseOfALoop) {
   EXPECT_EQ(counts.values(), expected);
 }
 
-// 16 tokens, 3 choices of 6 experts, the last two elsewhere, groups padded to 4.
+// 16 tokens with 3 choices of 6 experts; the last two experts are elsewhere, and groups are padded to 4.
 struct Rows {
   static constexpr int64_t kTokens = 16, kChoices = 3, kChosen = kTokens * kChoices;
   Rows()
@@ -136,7 +136,7 @@ struct Rows {
   Ids offsets, choice_of_row, row_of_choice;
 };
 
-constexpr int64_t kWidths[] = {1, 37, 64, 520};  // packed and not; a team's stride and beyond
+constexpr int64_t kWidths[] = {1, 37, 64, 520};  // packed and unpacked; a team's stride and more
 
 TEST_P(RoutingOn, GatherAndCombineHaveTheBitsOfTheirDefinition) {
   const Rows rows;

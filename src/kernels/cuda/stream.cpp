@@ -25,7 +25,8 @@ cudaStream_t cuda_stream(const Stream& stream) { return static_cast<cudaStream_t
 }  // namespace
 
 void fail_launch(const char* kernel, const char* why) {
-  // Not base/error.h: nvcc need not read fmt. The one catch in main prints what() of any std::runtime_error.
+  // base/error.h is not used, so that nvcc need not read fmt. The one catch in main prints what() of any
+  // std::runtime_error.
   throw std::runtime_error(std::string("CUDA: ") + kernel + ": " + why);
 }
 
@@ -37,7 +38,7 @@ const char* why_no_device() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
-    cudaGetLastError();  // so that no later launch is blamed for it
+    cudaGetLastError();  // so that the error is not attributed to a later launch
     return cudaGetErrorString(status);
   }
   return count > 0 ? nullptr : "no CUDA device";
@@ -72,7 +73,7 @@ void release(const Stream& stream, void* memory) {
     return;
   }
 #ifdef __CUDACC__
-  cudaFree(memory);  // called by destructors: what went wrong before is reported by synchronize
+  cudaFree(memory);  // destructors call this: synchronize reports earlier errors
 #endif
 }
 

@@ -1,4 +1,4 @@
-// Attention by libtorch, which picks its flash or memory-efficient kernel; autograd is its own.
+// Attention by libtorch, which chooses its flash or memory-efficient kernel and brings its own autograd.
 
 #include "ops/attention.h"
 
@@ -25,7 +25,7 @@ Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal)
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
   const auto spans = spans_of(q.size(0), q.size(1), documents);
-  if (spans.empty()) return at::zeros_like(q) + (q.sum() + k.sum() + v.sum());  // nothing, but part of the graph
+  if (spans.empty()) return at::zeros_like(q) + (q.sum() + k.sum() + v.sum());  // zero, but part of the graph
   const Tensor wide_k = repeat_kv(k, q.size(2)), wide_v = repeat_kv(v, q.size(2));
   std::vector<Tensor> sequences, parts;
   for (const Span& span : spans) {

@@ -1,5 +1,5 @@
-// The device forms on a CUDA device, held against the same ops on the CPU; and the portable forms that stand in for
-// missing kernels. That every device form is right on CPU tensors is ops_device_test's part.
+// Compares the device forms on a CUDA device with the same ops on the CPU, and likewise the portable forms that replace
+// missing kernels. ops_device_test shows that every device form is right on CPU tensors.
 
 #include "ops/device.h"
 
@@ -29,14 +29,14 @@ INSTANTIATE_TEST_SUITE_P(, OnCuda, ::testing::ValuesIn(kComputeTypes),
 Tensor there(const Tensor& x) { return x.to(at::kCUDA); }
 Weight there(const Weight& w) { return {there(w.value), there(w.grad)}; }
 
-// Two results of the same formula: each off by roundings of its own, as a share of the whole. Sixteen: the roundings
-// that follow one another in the longest op, the experts'.
+// Two results of the same formula, each of which has its own rounding errors, as a share of the whole. Sixteen is the
+// number of successive roundings in the longest op, the experts.
 void expect_near(const Tensor& actual, const Tensor& expected, int64_t terms, const std::string& what) {
   ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
   const Tensor a = actual.detach().cpu().to(at::kDouble), e = expected.detach().to(at::kDouble);
   const double stored = expected.scalar_type() == at::kBFloat16 ? kernels::kRoundoffBf16 : kernels::kRoundoffFp32;
   const double off = (a - e).norm().item<double>(), size = e.norm().item<double>();
-  EXPECT_LE(off, 2 * 16 * kernels::error_bound(size, stored, terms)) << what;  // NaN is not
+  EXPECT_LE(off, 2 * 16 * kernels::error_bound(size, stored, terms)) << what;  // false for NaN
 }
 
 TEST_P(OnCuda, NormsGiveWhatTheyGiveOnTheCpu) {
@@ -125,7 +125,7 @@ TEST_P(OnCuda, AttentionOverDocumentsGivesWhatItGivesOnTheCpu) {
 TEST_P(OnCuda, ExpertsGiveWhatTheyGiveOnTheCpuAndNoneToThoseWithoutTokens) {
   for (const auto& [tokens, hidden, ffn] : {std::array<int64_t, 3>{0, 16, 8}, {50, 64, 32}, {13, 17, 11}}) {
     constexpr int64_t kExperts = 6, kChoices = 2;
-    // Expert 3 is chosen by none, the first by others' choice alone: it is not local.
+    // No token chooses expert 3, and the first is chosen but is not local.
     const Tensor ids = at::stack({at::arange(tokens, at::kLong) % 3, at::full({tokens}, 4, at::kLong)}, 1);
     const Tensor x = normal({tokens, hidden}, 1, GetParam()), dy = normal({tokens, hidden}, 2, GetParam());
     const Tensor gates = normal({tokens, kChoices}, 3).abs();
@@ -189,7 +189,7 @@ TEST(WithoutKernels, ExpertsAndCrossEntropyAreThoseOfTheFormula) {
 
   const Tensor targets = at::tensor({2, -100, 0, 5}, at::kLong), eye = at::eye(6);
   Tensor logits = normal({4, 6}, 7);
-  logits[2].fill_(1.0);  // all are the largest: greedy is the first
+  logits[2].fill_(1.0);  // all are the largest: greedy takes the first
   const TokenLosses here = token_losses(logits, eye, targets, 4);
   const Tensor gradient = logits.clone();
   const TokenLosses away = device::without_kernels::cross_entropy(gradient, targets, 0.5);

@@ -1,5 +1,5 @@
-// Shapes: T tokens, K choices of each, R the most rows that choices of local experts can be, L local experts, D hidden,
-// F intermediate.
+// Shapes: T tokens, K choices of each, R the greatest number of rows that choices of local experts can need, L local
+// experts, D hidden, F intermediate.
 
 #include "ops/experts.h"
 
@@ -17,8 +17,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Which row belongs to which choice, sorted by expert; int64 on the device, kept for backward: routing is never redone.
-// Rows after the last group have choice −1, as padding has: gathered as zeros, read by no sum.
+// The row of each choice, sorted by expert; int64 on the device, kept for backward: routing is never computed again.
+// Rows after the last group have choice −1, like padding: they are gathered as zeros, and no sum reads them.
 struct Route {
   Tensor offsets, choice_of_row, row_of_choice;
   int64_t k;
@@ -29,7 +29,7 @@ Route make_route(const Tensor& expert_ids_TK, int64_t first_local_expert, int64_
   const auto options = expert_ids_TK.options();
   const int64_t tokens = expert_ids_TK.size(0), k = expert_ids_TK.size(1);
   const int64_t most = kernels::max_rows(tokens, k, num_local_experts, kGroupAlignment);
-  // All rows, too, are whole groups of 8, as products over rows want it.
+  // The total of rows is also a multiple of 8, as products over rows require.
   const int64_t rows = (most + kGroupAlignment - 1) / kGroupAlignment * kGroupAlignment;
   const Route route{at::empty({num_local_experts + 1}, options), at::full({rows}, -1, options),
                     at::empty({tokens * k}, options), k};
@@ -51,7 +51,7 @@ Tensor gather(const Tensor& x_TD, const Route& route) {
   return rows_RD;
 }
 
-// Sums each token's rows, weighted or (the backward of gather) not.
+// Sums each token's rows, weighted or (in the backward of gather) unweighted.
 Tensor combine(const Tensor& y_RD, const Tensor& weights_TK, const Route& route, int64_t tokens) {
   const Tensor out_TD = at::empty({tokens, y_RD.size(1)}, y_RD.options());
   const OnStream stream(y_RD);
@@ -75,7 +75,7 @@ Tensor activate(const Tensor& gate_RF, const Tensor& up_RF, const Tensor& weight
   return act_RF;
 }
 
-// dact becomes dgate; answers act · weight, dup and (in dweights) the weights' gradient.
+// dact becomes dgate. Returns act · weight, dup and (in dweights) the weights' gradient.
 void activate_backward(const Tensor& gate_RF, const Tensor& up_RF, const Tensor& dact_RF, const Tensor& weights_TK,
                        const Route& route, const Tensor& dup_RF, const Tensor& act_RF, const Tensor& dweights_TK) {
   const OnStream stream(gate_RF);
@@ -115,7 +115,7 @@ struct Experts : torch::autograd::Function<Experts> {
     const Route route{parts[0], parts[1], parts[2], ctx->saved_data["k"].toInt()};
     const auto value = ctx->saved_data["values"].toTensorVector(), grad = ctx->saved_data["grads"].toTensorVector();
 
-    const Tensor dy_RD = gather(grads[0].contiguous(), route);               // not yet weighted: dact and act are
+    const Tensor dy_RD = gather(grads[0].contiguous(), route);               // not weighted yet: dact and act are
     const Tensor dgate_RF = grouped_matmul(dy_RD, value[2], route.offsets);  // dact until the activation's backward
     const Tensor dup_RF = at::empty_like(gate_RF), act_RF = at::empty_like(gate_RF);
     const Tensor dweights_TK = at::zeros_like(weights_TK);

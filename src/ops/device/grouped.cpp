@@ -8,18 +8,18 @@
 namespace athanor::ops::device {
 namespace {
 
-// The library asks for rows and columns of whole 16 bytes. fp32 is taken by its newest versions only, and there in a
-// loop that waits for the offsets as ours does.
+// The library requires rows and columns of whole 16 bytes. Only its newest versions take fp32, in a loop that waits for
+// the offsets, as ours does.
 bool library_groups(const Tensor& a, const Tensor& b) {
   constexpr int64_t kElements = 16 / 2;
   return a.scalar_type() == at::kBFloat16 && a.size(-1) % kElements == 0 && b.size(-1) % kElements == 0 &&
          b.size(-2) % kElements == 0 && a.size(0) > 0;
 }
 
-// Where each group ends: what the library takes.
+// Returns the end of each group, which the library takes.
 Tensor ends_of(const Tensor& offsets) { return offsets.narrow(0, 1, offsets.numel() - 1).to(at::kInt); }
 
-// f(e, begin, count) for the groups that have rows. Waits for the device.
+// Calls f(e, begin, count) for the groups that have rows. Waits for the device.
 template <class F>
 void for_each_group(const Tensor& offsets, F f) {
   const Tensor on_host = offsets.cpu();
@@ -44,7 +44,7 @@ Tensor grouped_matmul(const Tensor& a_RK, const Tensor& b_LKN, const Tensor& off
 
 void add_grouped_outer_product(const Tensor& sum_LMN, const Tensor& a_RM, const Tensor& b_RN, const Tensor& offsets) {
   const at::NoGradGuard no_grad;
-  // a and b are both [R, …]: rows of whole 16 bytes there are what the library needs of the transposed view, too.
+  // a and b are both [R, …]: rows of whole 16 bytes there also satisfy the library for the transposed view.
   if (!library_groups(a_RM, b_RN) || !has_kernels(a_RM) || a_RM.size(0) % kGroupAlignment != 0) {
     for_each_group(offsets, [&](int64_t e, int64_t begin, int64_t count) {
       Tensor sum = sum_LMN[e];
@@ -57,8 +57,8 @@ void add_grouped_outer_product(const Tensor& sum_LMN, const Tensor& a_RM, const 
     });
     return;
   }
-  // A group without rows is a product over nothing: zero by mathematics, whatever lay there by some kernels. It is left
-  // out when the products are added, by counts that stay on the device.
+  // The product of a group without rows is zero by definition, but some kernels leave old memory there. When the
+  // products are added, counts that stay on the device exclude it.
   const Tensor product_LMN = at::_grouped_mm(a_RM.t(), b_RN, ends_of(offsets)).contiguous();
   const OnStream stream(a_RM);
   kernels::cuda::accumulate_groups(stream, data<float>(sum_LMN), data<kernels::Bf16>(product_LMN),

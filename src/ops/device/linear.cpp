@@ -1,4 +1,4 @@
-// What adds into weights' buckets beside the norms: a linear's outer product, and embedding rows.
+// Ops other than norms that add into the buckets of weights: a linear's outer product, and embedding rows.
 
 #include "ops/linear.h"
 
@@ -20,7 +20,7 @@ Tensor look_up(const Tensor& tokens, const Tensor& weight) {
   return at::index_select(weight, 0, tokens.reshape({-1})).view(shape);
 }
 
-// Σ rows into `grad`, in the order of the tokens.
+// Adds Σ rows into `grad`, in the order of the tokens.
 void add_rows(const Tensor& grad, const Tensor& tokens, const Tensor& dy) {
   const int64_t rows = tokens.numel(), width = grad.size(1);
   const Tensor workspace = at::empty({2 * rows}, tokens.options());
@@ -46,7 +46,7 @@ struct Embedding : torch::autograd::Function<Embedding<kWithKernels>> {
     if constexpr (kWithKernels) {
       add_rows(grad, tokens, dy);
     } else {
-      // Sorts the tokens, so that the order of additions is fixed on a GPU, too.
+      // Sorts the tokens, so that the order of additions is also fixed on a GPU.
       Tensor sum = grad;
       sum.index_put_({tokens}, dy.to(at::kFloat), /*accumulate=*/true);
     }
@@ -74,7 +74,7 @@ void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b) {
   if (a.scalar_type() == at::kFloat) {
     sum.addmm_(a.t(), b);
   } else if (a.is_cuda()) {
-    sum.add_(at::mm(a.t(), b, at::kFloat));  // fp32 from bf16 operands without a rounding: CUDA's alone
+    sum.add_(at::mm(a.t(), b, at::kFloat));  // fp32 from bf16 operands without a rounding: only with CUDA
   } else {
     sum.add_(at::mm(a.t(), b));
   }

@@ -16,7 +16,7 @@ using torch::autograd::variable_list;
 void check(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens) {
   ATHANOR_ASSERT(chunk_tokens > 0 && x.dim() == 2 && targets.numel() == x.size(0));
   const int64_t vocab = weight.size(0);
-  int64_t bad = -1;  // fetched once a microbatch: a wrong id would read beyond a row of logits
+  int64_t bad = -1;  // fetched once for each microbatch: a wrong id would read beyond a row of logits
   if (has_kernels(x)) {
     const Tensor found = at::empty({1}, targets.options());
     kernels::cuda::find_bad_target(OnStream(x), data<int64_t>(targets), targets.numel(), vocab, data<int64_t>(found));
@@ -106,7 +106,7 @@ TokenLosses cross_entropy(const Tensor& logits, const Tensor& targets, double gr
   const Tensor has_target = targets != kNoTarget, index = targets.clamp_min(0).unsqueeze(1);
   const Tensor log_probs = at::log_softmax(logits.to(at::kFloat), 1);
   const Tensor loss = at::where(has_target, -log_probs.gather(1, index).squeeze(1), 0.0f);
-  // The first of the largest: of those that reach the largest, the lowest index.
+  // The first of the largest: the lowest index among those that have the largest value.
   const Tensor first = (logits == std::get<0>(logits.max(1, /*keepdim=*/true))).to(at::kInt).argmax(1);
   if (grad_scale != 0) {
     const Tensor ones = at::ones({index.size(0), 1}, log_probs.options());

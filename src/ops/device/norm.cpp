@@ -63,7 +63,7 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
   }
 };
 
-// Either result may be used alone: a gradient that does not come is no tensor of zeros.
+// Either result may be used alone, so a gradient that is absent is undefined, not a tensor of zeros.
 struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
   static variable_list forward(AutogradContext* ctx, const Tensor& x, const Tensor& branch, const Weight& weight,
                                double eps) {
@@ -106,7 +106,7 @@ NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weig
   return {sum, forward(rows, added, sum, weight.value, per_row(rows), eps)};
 }
 
-// No kernels of ours: OLMo's norm has no parameters, and autograd knows the portable form.
+// There is no kernel for it: OLMo's norm has no parameters, and autograd knows the portable form.
 Tensor layer_norm(const Tensor& x, double eps) { return portable::layer_norm(x.contiguous(), eps); }
 
 NormedSum add_layer_norm(const Tensor& x, const Tensor& branch, double eps) {

@@ -1,6 +1,6 @@
 #include "ops/device.h"
 
-// Alone in its file: a test program that defines `takes` itself is linked without this one.
+// This function has its own file: a test program that defines `takes` itself is linked without it.
 namespace athanor::ops::device {
 bool takes(const Tensor& x) { return !x.is_cpu(); }
 }  // namespace athanor::ops::device

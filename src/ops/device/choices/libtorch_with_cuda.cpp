@@ -1,4 +1,4 @@
-// Chosen by cmake/athanor_device.cmake where libtorch has CUDA.
+// cmake/athanor_device.cmake chooses this file if libtorch has CUDA.
 
 #include <c10/cuda/CUDAStream.h>
 

@@ -1,4 +1,4 @@
-// Chosen by cmake/athanor_device.cmake where libtorch has no CUDA: then no tensor is on it either.
+// cmake/athanor_device.cmake chooses this file if libtorch has no CUDA: then no tensor is on a device.
 
 #include "ops/device/on_stream.h"
 

@@ -1,4 +1,4 @@
-// For ops_device_test: every op goes through its device form, on CPU tensors by the host's loops.
+// For ops_device_test: every op uses its device form, on CPU tensors, by the host's loops.
 
 #include "ops/device.h"
 
