@@ -1,4 +1,5 @@
-// Writer, manifest and reader together: what is saved under any slicing comes back under any other, or is refused.
+// Tests writer, manifest and reader together: what is saved under any slicing can be read under any other, or is
+// refused.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// A tensor in memory, of which slices are cut; element i of tensor number k is unlike any other.
+/// A tensor in memory, from which slices are cut; element i of tensor number k differs from all others.
 struct Whole {
   std::string name;
   Shape shape;
@@ -49,7 +50,7 @@ class Checkpoint : public FolderTest {
     path_ = folder_ / "step-00000010";
   }
 
-  /// Two tensors, the first in two pieces.
+  /// Writes two tensors, the first in two pieces.
   void write_small(float first = 1) {
     std::vector<float> a(24, first), b{7, 8, 9};
     const Shape shape{4, 6};
@@ -64,7 +65,7 @@ class Checkpoint : public FolderTest {
     return message_of<CheckpointError>([&] { CheckpointReader::open(path_).load(targets); });
   }
 
-  /// Changes the manifest's text and makes its hash right again: what a wrong program would write.
+  /// Changes the manifest's text and corrects its hash, as a faulty program could write it.
   void edit_manifest(const std::string& from, const std::string& to) {
     auto text = read_file(path_ / kManifestName);
     const auto at = text.find(from);
@@ -184,7 +185,7 @@ TEST_F(Checkpoint, ACheckpointIsAbsentUntilItIsWhole) {
   ::unsetenv("ATHANOR_FAULT");
   EXPECT_FALSE(std::filesystem::exists(path_));
   EXPECT_TRUE(std::filesystem::exists(folder_ / ".step-00000010.tmp"));
-  write_small();  // the leftover is in nobody's way
+  write_small();  // the leftover does no harm
   CheckpointReader::open(path_).verify();
   EXPECT_FALSE(std::filesystem::exists(folder_ / ".step-00000010.tmp"));
 }
@@ -230,7 +231,7 @@ TEST_F(Checkpoint, MissingAndTruncatedFilesAreNamed) {
   const auto file = path_ / "pieces-00000.safetensors";
   const auto bytes = read_file(file);
   std::vector<float> out(24);
-  const auto expect_both_say = [&](const std::string& what) {  // whoever reads, and whoever verifies
+  const auto expect_both_say = [&](const std::string& what) {  // both reading and verifying
     EXPECT_SAYS(message_of<CheckpointError>([&] { CheckpointReader::open(path_).verify(); }), what);
     EXPECT_SAYS(load_refusal({{"master/a", whole_slice({4, 6}), out.data()}}), what);
   };
@@ -276,7 +277,7 @@ TEST_F(Checkpoint, AManifestThatContradictsItselfIsRefused) {
 
 TEST_F(Checkpoint, TwoPiecesWithTheSameElementsAreRefused) {
   write_small();
-  // The second piece claims columns 1 to 4 of 6: one column twice, the last one never; the counts still agree.
+  // The second piece claims columns 1 to 4 of 6: one column twice, the last one never. The counts still agree.
   edit_manifest("\"offset\":[0,2]", "\"offset\":[0,1]");
   std::vector<float> out(24);
   EXPECT_SAYS(load_refusal({{"master/a", whole_slice({4, 6}), out.data()}}), "two pieces hold the same elements");

@@ -24,7 +24,7 @@ constexpr std::array kDtypes = {
     DtypeRow{Dtype::kU64, "U64", 8},        DtypeRow{Dtype::kI64, "I64", 8},        DtypeRow{Dtype::kF64, "F64", 8},
 };
 
-/// memcpy, since a file gives no alignment; compilers turn it into an unaligned load.
+/// memcpy is used since a file gives no alignment; compilers turn it into an unaligned load.
 template <class T, class Widen>
 void widen_each(const std::byte* source, int64_t count, float* out, Widen widen) {
   for (int64_t i = 0; i < count; ++i) {

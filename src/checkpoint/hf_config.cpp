@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Far above any model; they bound how many names a damaged file makes us spell.
+// These are far above any model, and bound the number of names that a damaged file makes us write.
 constexpr int64_t kMaxLayers = 10'000;
 constexpr int64_t kMaxExpertsInAll = 10'000'000;
 
@@ -85,7 +85,7 @@ ModelConfig read_model(const Family& family, const Json& json, std::vector<std::
   return m;
 }
 
-/// Sizes that no machine has, so that products of shapes stay countable everywhere.
+/// Refuses sizes that no machine has, so that products of shapes can be counted everywhere.
 void check_countable(const ModelConfig& model, std::vector<std::string>& problems) {
   if (model.num_hidden_layers > kMaxLayers) {
     problems.push_back(
@@ -160,7 +160,7 @@ std::string hf_config_text(const HfConfig& config, Dtype dtype) {
   write_hf_rope(m, json);
   if (family.clips_qkv) json["clip_qkv"] = m.clip_qkv > 0 ? Json(m.clip_qkv) : Json();
   if (family.norm == NormKind::kRms) json["rms_norm_eps"] = m.rms_norm_eps;
-  // Where `transformers` would take another one, or it was given.
+  // Written if `transformers` would use another default, or if it was given.
   if (m.attention_head_dim > 0 || family.defaults.attention_head_dim > 0) json["head_dim"] = m.head_dim();
   if (family.sparse) {
     json["num_experts"] = m.num_experts;

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What transformers 5 writes for OLMoE.
+/// The config.json that transformers 5 writes for OLMoE.
 Json olmoe() {
   return Json::parse(R"({"architectures":["OlmoeForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
     "bos_token_id":null,"clip_qkv":null,"dtype":"float32","eos_token_id":50279,"hidden_act":"silu","hidden_size":2048,
@@ -23,7 +23,7 @@ Json olmoe() {
     "tie_word_embeddings":false,"transformers_version":"5.0.0","use_cache":true,"vocab_size":50304})");
 }
 
-/// What Qwen/Qwen3-30B-A3B has, with the older names of version 4.
+/// The config.json of Qwen/Qwen3-30B-A3B, with the older names of version 4.
 Json qwen3_moe() {
   return Json::parse(R"({"architectures":["Qwen3MoeForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
     "bos_token_id":151643,"decoder_sparse_step":1,"eos_token_id":151645,"head_dim":128,"hidden_act":"silu",
@@ -36,7 +36,7 @@ Json qwen3_moe() {
     "vocab_size":151936})");
 }
 
-/// What meta-llama/Llama-3.2-1B has.
+/// The config.json of meta-llama/Llama-3.2-1B.
 Json llama() {
   return Json::parse(R"({"architectures":["LlamaForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
     "bos_token_id":128000,"eos_token_id":128001,"head_dim":64,"hidden_act":"silu","hidden_size":2048,
@@ -141,7 +141,7 @@ TEST(HfConfig, YarnTakesItsFactorFromTheLengthsWhereItIsNull) {
                          {{"rope_type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 32768}}}})
                      .model;
   EXPECT_EQ(m.rope_scaling.factor, 4);
-  EXPECT_EQ(m.head_dim(), 128);  // transformers' default for this family
+  EXPECT_EQ(m.head_dim(), 128);  // the default of transformers for this family
 }
 
 TEST(HfConfig, WhatIsLeftOutHasTransformersDefaults) {
@@ -228,7 +228,8 @@ TEST(HfConfig, ImpossibleAndAbsurdSizesAreRefused) {
   EXPECT_SAYS(refusal(olmoe(), {{"num_experts_per_tok", 65}}), "num_experts_per_tok (65)");
   EXPECT_SAYS(refusal(olmoe(), {{"num_hidden_layers", 2000000000}}), "from 1 to 65536");
   EXPECT_SAYS(refusal(olmoe(), {{"num_experts", 2000000000}}), "from 0 to 65536");
-  EXPECT_SAYS(refusal(qwen3_moe(), {{"num_hidden_layers", 2000000000}}), "from 1 to 65536");  // and without a walk
+  // without walking the layers
+  EXPECT_SAYS(refusal(qwen3_moe(), {{"num_hidden_layers", 2000000000}}), "from 1 to 65536");
   EXPECT_SAYS(refusal(qwen3_moe(), {{"mlp_only_layers", std::vector<int>(50, 0)}}), "has 50 entries for 48 layers");
   EXPECT_SAYS(refusal(olmoe(), {{"vocab_size", 1e300}}), "vocab_size is 1e+300");
   EXPECT_SAYS(refusal(olmoe(), {{"vocab_size", UINT64_MAX}}), "vocab_size is 18446744073709551615");

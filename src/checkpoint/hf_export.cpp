@@ -21,7 +21,7 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-/// A tensor as it will lie on disk: `count` elements of a parameter from `first` on.
+/// A tensor of the files: `count` elements of a parameter from `first` on.
 struct Part {
   const ParameterSpec* parameter;
   HfTensor tensor;
@@ -41,7 +41,7 @@ std::vector<Part> list_parts(const std::vector<ParameterSpec>& parameters) {
   return parts;
 }
 
-/// Consecutive parts, as many as fit into a file.
+/// Returns consecutive parts, as many as fit into a file.
 std::vector<std::span<const Part>> plan_shards(std::span<const Part> parts, uint64_t element_bytes,
                                                uint64_t max_bytes) {
   std::vector<std::span<const Part>> shards;
@@ -60,7 +60,7 @@ std::vector<std::span<const Part>> plan_shards(std::span<const Part> parts, uint
   return shards;
 }
 
-/// A source as a reader: asks for each parameter once, though its experts may lie in several files.
+/// Uses a source as a reader: asks for each parameter once, though its experts may be in several files.
 ParameterReader reader_of(const ParameterSource& source) {
   struct Current {
     const ParameterSpec* parameter = nullptr;
@@ -99,10 +99,10 @@ void write_shard(const fs::path& path, std::span<const Part> parts, Dtype dtype,
   writer.commit();
 }
 
-/// The files of a model's weights, planned alike by every member of a team.
+/// The files of a model's weights; every member of a team plans them in the same way.
 struct WeightFiles {
   std::vector<Part> parts;
-  std::vector<std::span<const Part>> shards;  // of parts
+  std::vector<std::span<const Part>> shards;  // shards of parts
 
   WeightFiles(const std::vector<ParameterSpec>& parameters, const HfExportOptions& options)
       : parts(list_parts(parameters)), shards(plan_shards(parts, dtype_size(options.dtype), options.max_shard_bytes)) {}
@@ -112,14 +112,14 @@ struct WeightFiles {
   }
 };
 
-/// Every team.size-th file.
+/// Writes every team.size-th file.
 void write_own_weights(const fs::path& folder, const WeightFiles& files, const ParameterReader& read, Dtype dtype,
                        const Team& team) {
   for (size_t i = static_cast<size_t>(team.index); i < files.shards.size(); i += static_cast<size_t>(team.size))
     write_shard(folder / files.name(i), files.shards[i], dtype, read, team.worked);
 }
 
-/// Which tensor is in which file; one file needs none.
+/// Writes which tensor is in which file; a single file needs no index.
 void write_index(const fs::path& folder, const WeightFiles& files, Dtype dtype) {
   if (files.shards.size() == 1) return;
   nlohmann::json weight_map = nlohmann::json::object();
@@ -150,7 +150,8 @@ void write_generation_config(const fs::path& folder, const HfConfig& config) {
   if (config.bos_token_id) json["bos_token_id"] = *config.bos_token_id;
   if (config.eos_token_id) {
     json["eos_token_id"] = *config.eos_token_id;
-    json["pad_token_id"] = config.pad_token_id.value_or(*config.eos_token_id);  // generate() wants one and warns
+    // generate() needs one, and warns if it is missing
+    json["pad_token_id"] = config.pad_token_id.value_or(*config.eos_token_id);
   }
   write_file_atomically(folder / "generation_config.json", json.dump(2) + "\n");
 }
@@ -164,7 +165,7 @@ void export_hf_folder(const fs::path& folder, const HfConfig& config, const Para
 
 namespace {
 
-/// Answers whether a folder of weights is there, to be replaced.
+/// Returns whether there is a folder of weights that will be replaced.
 bool check_place(const fs::path& folder, bool overwrite) {
   const bool taken = fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder));
   ATHANOR_CHECK_CHECKPOINT(!taken || overwrite, "{}: is there already; choose another folder or overwrite it",

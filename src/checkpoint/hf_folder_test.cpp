@@ -1,5 +1,5 @@
-// Export and import together: a model that is written as a transformers folder comes back the same, and folders that
-// do not fit are refused with everything that is wrong.
+// Tests export and import together: a model that is written as a transformers folder can be read back unchanged, and
+// folders that do not fit are refused with a list of all faults.
 
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ class HfFolderTest : public FolderTest {
   std::string open_refusal() {
     return message_of<CheckpointError>([&] { HfFolder::open(path_); });
   }
-  /// Writes model.safetensors again with every tensor that `keep` lets through, renamed and reshaped as it likes.
+  /// Writes model.safetensors again with every tensor for which `keep` returns true; `keep` may rename and reshape it.
   void rewrite(const std::function<bool(TensorSpec&)>& keep) {
     const auto name = path_ / kHfWeightsName;
     const auto file = SafetensorsFile::open(name);
@@ -196,14 +196,14 @@ TEST_F(HfFolderTest, WhatTheFamilyHasNotIsRefusedByNameAndNothingIsLeft) {
   EXPECT_SAYS(refusal([](HfConfig& c) { c.model.routed_scaling_factor = 2.5; }), "model.routed_scaling_factor (2.5)");
   EXPECT_SAYS(refusal([](HfConfig& c) { c.router_bias = {{0, 0, 0}, {0, 0.5f, 0}}; }), "a router bias");
   HfConfig balanced = small_model(true);
-  balanced.router_bias = {{0, 0, 0}, {0, 0, 0}};  // chooses as none does
+  balanced.router_bias = {{0, 0, 0}, {0, 0, 0}};  // it chooses the same as none
   write(balanced);
 }
 
 TEST_F(HfFolderTest, FusedExpertsAreRead) {
   const auto config = small_model(true);
   write(config, {.dtype = Dtype::kF32});
-  // The same weights with gate and up fused, as some folders have them.
+  // The same weights with gate and up fused, as in some folders.
   const auto plain = HfFolder::open(path_);
   std::vector<TensorSpec> specs;
   std::vector<std::vector<float>> data;
@@ -344,7 +344,7 @@ TEST_F(HfFolderTest, AFolderThatIsThereIsOverwrittenOnlyWhenAskedAndOnlyWhole) {
     return message_of<CheckpointError>([&] { write(small_model(true), options); });
   };
   fs::create_directories(path_);
-  write(small_model(false));  // an empty one may be filled
+  write(small_model(false));  // an empty folder may be filled
   EXPECT_SAYS(refusal({}), "is there already");
   write_raw(folder_ / "tokenizer.json", "{}");
   refusal({.tokenizer = folder_ / "tokenizer.json", .overwrite = true});
@@ -352,7 +352,7 @@ TEST_F(HfFolderTest, AFolderThatIsThereIsOverwrittenOnlyWhenAskedAndOnlyWhole) {
   write(small_model(true), {.extra_files = {{"athanor.json", "{}"}}, .overwrite = true});
   EXPECT_EQ(read_file(path_ / "athanor.json"), "{}");
   EXPECT_EQ(HfFolder::open(path_).model().family, "olmoe");
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2);  // it and the tokenizer
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2);  // the model and the tokenizer
   fs::remove(path_ / kHfConfigName);
   EXPECT_SAYS(refusal({.overwrite = true}), "will not be overwritten");
 }

@@ -11,9 +11,9 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kMaxNamed = 8;  // problems in one message; the rest is counted
+constexpr size_t kMaxNamed = 8;  // faults in one message; the rest is counted
 
-/// The files that the index names, each with the tensors that must be in it.
+/// Returns the files that the index names, each with the tensors that must be in it.
 std::map<std::string, std::vector<std::string>> read_index(const fs::path& path) {
   const auto json = parse_strict_json(read_file(path), path.string());
   const auto& weight_map = json_member(json, "weight_map", path.string());
@@ -30,7 +30,7 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& path)
   return files;
 }
 
-/// Buffers that older versions stored and every version computes itself, and an output layer that is the embedding.
+/// Accepts buffers that older versions stored and every version can compute, and an output layer that is the embedding.
 bool may_be_ignored(const std::string& name, const ModelConfig& model) {
   return name.ends_with(".rotary_emb.inv_freq") || (model.tie_word_embeddings && name == "lm_head.weight");
 }
@@ -66,7 +66,7 @@ void HfFolder::open_files(const fs::path& folder) {
     ATHANOR_CHECK_CHECKPOINT(fs::exists(folder / name), "{}: the file {} is missing, which {} names", folder.string(),
                              name, kHfIndexName);
     const auto& file = files_.emplace(name, SafetensorsFile::open(folder / name)).first->second;
-    for (const auto& tensor : tensors) file.entry(tensor);  // throws where the index is wrong
+    for (const auto& tensor : tensors) file.entry(tensor);  // throws if the index is wrong
     for (const auto& [tensor, entry] : file.tensors()) {
       ATHANOR_CHECK_CHECKPOINT(stored_.emplace(tensor, Stored{&file}).second, "{}: tensor {} is in two files",
                                folder.string(), tensor);
@@ -133,7 +133,7 @@ void HfFolder::read(const std::string& name, int64_t first, std::span<float> out
   ATHANOR_CHECK_CHECKPOINT(found != located_.end(), "the model has no parameter {}", name);
   const auto& [total, segments] = found->second;
   ATHANOR_ASSERT(first >= 0 && static_cast<int64_t>(out.size()) <= total - first);
-  int64_t begin = 0;  // of the segment, in the parameter
+  int64_t begin = 0;  // begin of the segment in the parameter
   for (const auto& segment : segments) {
     if (out.empty()) return;
     const int64_t skip = first - begin;

@@ -28,7 +28,7 @@ HfFused hf_fused_tensor(const ParameterSpec& parameter) {
   if (parameter.role == Role::kExpertDown) return {{experts + "down_proj", parameter.shape}, 0, one_expert};
   Shape fused = parameter.shape;
   fused[1] *= 2;
-  const int64_t first = parameter.role == Role::kExpertUp ? one_expert : 0;  // gate's rows come first
+  const int64_t first = parameter.role == Role::kExpertUp ? one_expert : 0;  // the rows of gate come first
   return {{experts + "gate_up_proj", fused}, first, 2 * one_expert};
 }
 

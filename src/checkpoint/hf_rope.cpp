@@ -15,7 +15,7 @@ const std::set<std::string> kKnownMembers = {
     "high_freq_factor", "beta_slow", "attention_factor", "mscale",
     "mscale_all_dim",   "truncate"};
 
-/// The object that counts; null if there is none.
+/// Returns the object that applies; null if there is none.
 const Json* find_rope(const JsonMembers& members) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const auto* found = members.find(key);
@@ -34,7 +34,7 @@ double above_zero(JsonMembers& rope, const char* key, std::optional<double> fall
 
 void read_yarn(JsonMembers& rope, const ModelConfig& model, RopeScaling& out) {
   const RopeScaling defaults;
-  const auto or_default = [&](const char* key, double fallback) {  // 0 stands for the default there
+  const auto or_default = [&](const char* key, double fallback) {  // 0 means the default there
     const double value = rope.number(key, fallback);
     return value > 0 ? value : fallback;
   };

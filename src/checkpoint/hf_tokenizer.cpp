@@ -17,7 +17,7 @@ constexpr const char* kTokenizerJson = "tokenizer.json";
 constexpr const char* kTokenizerModel = "tokenizer.model";
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 
-/// Calls visit(id, text) for each token, added ones last.
+/// Calls visit(id, text) for each token; added tokens come last.
 template <class Visit>
 void for_each_token(const Json& tokenizer, const std::string& where, Visit visit) {
   const auto& vocab = json_member(json_member(tokenizer, "model", where), "vocab", where);

@@ -7,7 +7,7 @@
 namespace athanor {
 namespace {
 
-constexpr int kMaxDepth = 64;  // ours are at most 5 deep; a bound keeps every later walk over the tree bounded too
+constexpr int kMaxDepth = 64;  // ours are at most 5 deep; a bound also bounds every later walk over the tree
 
 }  // namespace
 
@@ -39,7 +39,7 @@ bool JsonEvents::parse_error(size_t byte, const std::string& /*token*/, const Js
   fail<CheckpointError>("{}: not valid JSON at byte {}", where_, first_byte_ + (byte > 0 ? byte - 1 : 0));
 }
 
-/// A record knows no place; here it is known.
+/// Adds the position in the file, which a record does not know, to its error.
 template <class Act>
 void JsonEvents::in_record(Act act) try {
   act();
@@ -148,7 +148,7 @@ bool JsonEvents::end() {
 
 namespace {
 
-/// Reads on and says every so often how far it has come.
+/// Reads the text in pieces, and regularly reports the bytes that were read.
 class WatchedText {
  public:
   using iterator_category = std::input_iterator_tag;

@@ -1,4 +1,4 @@
-// What a manifest is, how parts of it are joined, and its text. Reading is in manifest_reader.cpp.
+// The manifest: how parts of it are joined, and its text. manifest_reader.cpp reads it.
 
 #include "checkpoint/manifest.h"
 
@@ -40,7 +40,7 @@ void append_list(std::string& out, std::span<const int64_t> numbers) {
   out += ']';
 }
 
-/// Names as JSON has them, each written once.
+/// The names in JSON form, each converted once.
 class QuotedNames {
  public:
   template <class Row>
@@ -54,7 +54,7 @@ class QuotedNames {
   std::unordered_map<const void*, std::string> texts_;
 };
 
-/// Members in the order of their keys, as the parser's library writes objects.
+/// Appends members in the order of their keys, as the parser's library writes objects.
 void append_piece(std::string& out, const Piece& piece, QuotedNames& names) {
   const SliceRef slice = piece.slice_ref();
   out += "{\"byte_offset\":";
@@ -76,7 +76,7 @@ void append_piece(std::string& out, const Piece& piece, QuotedNames& names) {
   out += '}';
 }
 
-/// "key": value on a line of its own, so that people can read it and diff it.
+/// Appends "key": value on a separate line, so that people can read it and diff it.
 template <class Map>
 void append_lines(std::string& out, const char* title, const Map& map) {
   out += std::string("\"") + title + "\": {";
@@ -152,7 +152,8 @@ std::string manifest_text(const Manifest& manifest) {
     text += separator;
     append_piece(text, manifest.pieces[i], names);
     separator = ",\n";
-    constexpr size_t kSample = 1000;  // as long as the rest: so the text is hardly ever moved, which takes two of it
+    constexpr size_t kSample = 1000;  // the first pieces are as long as the others, so the text is hardly ever
+                                      // reallocated, which needs its memory twice
     if (i + 1 == kSample)
       text.reserve(text.size() + (text.size() - pieces_begin) / kSample * manifest.pieces.size() * 17 / 16);
   }

@@ -1,4 +1,4 @@
-// Reads manifest.json: tables first, then piece by piece into the one that is kept.
+// Reads manifest.json: first the tables, then one piece after the other into the manifest.
 
 #include <algorithm>
 #include <set>
@@ -21,7 +21,7 @@ bool is_plain_file_name(const std::string& name) {
          name.find('\0') == std::string::npos;
 }
 
-/// Is the hash in the first line that of all that follows? Answers how many lines these are.
+/// Checks that the hash in the first line is that of all text after it. Returns how many lines that text has.
 size_t check_hash(std::string_view text, const std::string& where, const ReadBehind& behind) {
   const size_t head = kManifestHashStart.size() + kManifestHashDigits + kManifestHashEnd.size();
   const bool shaped = text.size() > head && text.starts_with(kManifestHashStart) &&
@@ -44,7 +44,7 @@ size_t check_hash(std::string_view text, const std::string& where, const ReadBeh
   return num_lines;
 }
 
-/// A table's rows by their names.
+/// The rows of a table by their names.
 template <class Table>
 class RowsByName {
  public:
@@ -128,7 +128,7 @@ class ManifestTaker : public JsonTaker {
       ATHANOR_CHECK_CHECKPOINT(seen_.contains(key), "{}: \"{}\" is missing", where_, key);
     return std::move(manifest_);
   }
-  /// Of `finish`'s manifest: do the pieces of each tensor hold as many elements as it has?
+  /// Checks that the pieces of each tensor of the finished manifest have as many elements as the tensor.
   void check_counts(const Manifest& manifest) const {
     for (const auto& row : manifest.tensors) {
       const int64_t all = *num_elements(row.second);
@@ -189,7 +189,8 @@ class ManifestTaker : public JsonTaker {
 
 Manifest read(std::string_view text, const std::string& where, bool whole, ManifestTaker::Pieces pieces,
               const ReadBehind& behind) {
-  // Ours stand on lines of their own, so that the table need not grow. Of another text it grows, or has room to spare.
+  // Our writer puts each piece on a separate line, so that the table need not grow. For another text it grows, or is
+  // larger than necessary.
   const size_t num_lines = check_hash(text, where, behind);
   ManifestTaker taker(where, pieces, std::min(num_lines, text.size() / 100));
   read_json_records(text, where, 0, taker, behind);

@@ -1,5 +1,5 @@
-// Manifests and headers as large as a run on 12,288 ranks writes, and as hostile as a file can be: time and memory grow
-// with the size of the text.
+// Tests manifests and headers as large as those of a run on 12,288 ranks, and as hostile as a file can be: time and
+// memory grow with the size of the text.
 
 #include "checkpoint/manifest.h"
 
@@ -21,7 +21,7 @@
 namespace athanor {
 namespace {
 
-double thread_seconds() {  // of this thread alone: others may load the machine
+double thread_seconds() {  // of this thread alone: other work may load the machine
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
@@ -80,8 +80,8 @@ TEST_F(ManifestFolder, OpeningTakesTheMemoryOfItsPiecesAlone) {
   constexpr int64_t kPieces = 100'000;
   if (!in_child_) write_raw(folder_ / kManifestName, manifest_text(large_manifest(kPieces)));
   const auto open_and_tell = [&] {
-    // Of the fresh process: a piece is 120 bytes, and 8 in the list of its tensor. Tables, and what is mapped of the
-    // text at a time: 32 MB. The text alone has 25 MB, and as a tree of values it took 200.
+    // The memory of the fresh process: a piece takes 120 bytes, and 8 in the list of its tensor. Tables, and the part
+    // of the text that is mapped at a time, take 32 MB. The text alone has 25 MB, and as a tree of values it took 200.
     const double allowed_mb = peak_megabytes() + 32 + 150e-6 * static_cast<double>(kPieces);
     const auto reader = CheckpointReader::open(folder_);
     std::fprintf(stderr, "peak %.0f MB of %.0f MB allowed\n", peak_megabytes(), allowed_mb);

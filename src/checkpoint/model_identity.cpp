@@ -56,7 +56,7 @@ class JsonFields : public Fields {
 using FieldPointer = std::variant<bool*, int64_t*, double*, std::string*, std::vector<double>*, std::vector<int64_t>*,
                                   std::vector<std::string>*, NameOrNames*>;
 
-// Where each field lies, by its key: "rope_scaling.factor".
+// Pointers to the fields by their keys, such as "rope_scaling.factor".
 class FieldPointers : public Fields {
  public:
   std::map<std::string, FieldPointer> pointers;
@@ -103,7 +103,7 @@ void copy_fields(ModelConfig from, ModelConfig& to, const std::vector<std::strin
   }
 }
 
-/// Fields that checkpoints may lack which were written before there were any others but the default.
+/// Fields that are missing in checkpoints from the time when only their default existed.
 bool is_younger_than_checkpoints(const std::string& key) {
   return key.starts_with("rope_scaling.") || key == "head_dim" || key == "moe_intermediate_size" ||
          key == "decoder_sparse_step" || key == "mlp_only_layers" || key == "router_score" ||
@@ -115,7 +115,7 @@ bool is_younger_than_checkpoints(const std::string& key) {
 nlohmann::json model_identity(const ModelConfig& model) {
   auto copy = model;
   copy.num_key_value_heads = model.kv_heads();
-  // What is written out and what is left to its default is one model.
+  // A value that is written out and the same value by default are one model.
   if (copy.head_dim() * copy.num_attention_heads == copy.hidden_size) copy.attention_head_dim = 0;
   if (copy.moe_intermediate_size == copy.intermediate_size) copy.moe_intermediate_size = 0;
   auto& original = copy.rope_scaling.original_max_position_embeddings;
@@ -128,7 +128,7 @@ nlohmann::json model_identity(const ModelConfig& model) {
 
 namespace {
 
-// The name under which checkpoint.allow_model_change has a field.
+// Returns the name of a field in checkpoint.allow_model_change.
 std::string name_to_allow(const std::string& key) { return key.substr(0, key.find('.')); }
 
 bool may_be_allowed(const std::string& key) {
@@ -140,7 +140,7 @@ bool grows(const nlohmann::json& there, const nlohmann::json& here) {
   return there.is_number_integer() && here.is_number_integer() && there.get<int64_t>() < here.get<int64_t>();
 }
 
-// How to have what was refused, if there is a way.
+// Returns how to allow what was refused, if there is a way.
 std::string remedy_for(const std::vector<std::string>& refused) {
   std::vector<std::string> names;
   for (const auto& key : refused) {

@@ -16,7 +16,8 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-// Another tokenizer's text would be nonsense to the model, and nobody would be told. What has no hash is not of a run.
+// With another tokenizer the model would get nonsense without any message. A folder without a hash does not come from a
+// run.
 void check_tokenizer(const nlohmann::json& progress, const fs::path& tokenizer, const std::string& where) {
   if (tokenizer.empty() || !progress.is_object() || !progress.contains("tokenizer_hash")) return;
   const auto& expected = progress["tokenizer_hash"];

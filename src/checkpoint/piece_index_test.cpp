@@ -59,7 +59,7 @@ TEST(PieceIndex, ASliceOfOneOfTenThousandRanksLooksAtAFewPieces) {
     for (int64_t range = 0; range < kRanges; ++range) pieces.add(range_of(strip, range, kRanges));
   }
   const PieceIndex index = pieces.index();
-  // Read by as many ranks that are cut otherwise: each looks at its own rows, in every strip.
+  // As many ranks with another cut read them: each looks at its own rows, in every strip.
   int64_t visits = 0;
   for (int64_t range = 0; range < kStrips * kRanges; ++range) {
     Slice wanted = whole_slice(shape);

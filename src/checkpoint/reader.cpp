@@ -16,7 +16,7 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kMaxNamed = 4;  // problems in one message; the rest is counted
+constexpr size_t kMaxNamed = 4;  // faults in one message; the rest is counted
 
 std::string summary(const std::vector<std::string>& problems) {
   std::vector<std::string> shown(problems.begin(), problems.begin() + std::min(problems.size(), kMaxNamed));
@@ -24,13 +24,13 @@ std::string summary(const std::vector<std::string>& problems) {
   return join(shown, "; ");
 }
 
-/// Elements [first, first + count) of a target from bytes of a file, which may lie at any address.
+/// Copies elements [first, first + count) of a target from bytes of a file, which may be at any address.
 void copy_run(const TargetView& target, int64_t first, const std::byte* from, int64_t count) {
   if (target.data) {
     std::memcpy(target.data + first, from, static_cast<size_t>(count) * sizeof(float));
     return;
   }
-  constexpr int64_t kBlock = 4096;  // 16 KiB: on the stack, and in the nearest cache until it is written on
+  constexpr int64_t kBlock = 4096;  // 16 KiB: it is on the stack, and in the nearest cache until it is written
   std::array<float, kBlock> block;
   for (int64_t at = 0; at < count; at += kBlock) {
     const auto length = static_cast<size_t>(std::min(kBlock, count - at));
@@ -101,7 +101,7 @@ void CheckpointReader::verify(int share, int shares) const {
   uint64_t all = 0, before = 0;
   for (const Piece& piece : manifest_.pieces) all += piece.num_bytes();
   for (const Piece& piece : manifest_.pieces) {
-    // By where its middle lies among all bytes; one without bytes is checked as well.
+    // The position of a file's middle among all bytes decides; a file without bytes is checked as well.
     const double middle = static_cast<double>(before) + static_cast<double>(piece.num_bytes()) / 2;
     const auto owner = static_cast<int>(middle / static_cast<double>(std::max<uint64_t>(1, all)) * shares);
     before += piece.num_bytes();
@@ -144,7 +144,7 @@ void CheckpointReader::load_one(const TargetView& target) const {
     if (runs.empty()) return;
     const auto file = opened_->files.file(folder_, *piece.file);
     const auto* source = file->data() + piece.byte_offset;
-    int64_t first = INT64_MAX, last = 0;  // read of the piece
+    int64_t first = INT64_MAX, last = 0;  // the elements read from the piece
     bool twice = false;
     runs.for_each([&](const CommonRun& run) {
       twice = twice || filled.fill(run.in_b, run.count) < run.count;

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kStepPrefix = "step-";
 constexpr size_t kMaxStepDigits = 18;
 constexpr int64_t kMaxStep = 1'000'000'000'000'000'000;
-constexpr std::string_view kReplacedSuffix = ".replaced";  // moved_aside.h
+constexpr std::string_view kReplacedSuffix = ".replaced";  // as in moved_aside.h
 constexpr uint64_t kOverheadBytes = 1 << 20;               // headers and manifest of a small checkpoint
 constexpr uint64_t kOverheadPerPiece = 1024;               // in header and manifest, long names included
 
@@ -36,7 +36,8 @@ void rename_folder(const fs::path& from, const fs::path& to) {
   }
 }
 
-/// Hides a checkpoint before its files go, so that a process killed half-way leaves nothing that looks like one.
+/// Renames a checkpoint before its files are removed, so that a process that is killed half-way leaves nothing that
+/// looks like a checkpoint.
 void remove_checkpoint(const fs::path& path) {
   const auto hidden = path.parent_path() / ("." + path.filename().string() + ".tmp");
   remove_folder(hidden);
@@ -47,13 +48,13 @@ void remove_checkpoint(const fs::path& path) {
   remove_folder(hidden);
 }
 
-/// @param unread  where it could not be read (rather than being damaged), the system's reason.
+/// @param unread  set to the system's reason if it could not be read (as opposed to being damaged).
 std::optional<CheckpointReader> open_if_it_verifies(const fs::path& path, const Team& team,
                                                     std::optional<IoError>* unread = nullptr) {
   try {
     return open_verified(path, team);
   } catch (const CommError&) {
-    throw;  // says nothing of the checkpoint
+    throw;  // this is no evidence about the checkpoint
   } catch (const Error& error) {
     if (team.is_first()) log::warn("passing over a checkpoint: {}", error.what());
     if (const auto* io = dynamic_cast<const IoError*>(&error); io && unread) *unread = *io;
@@ -61,26 +62,26 @@ std::optional<CheckpointReader> open_if_it_verifies(const fs::path& path, const 
   }
 }
 
-/// A path that the first member names, on all; "" for none.
+/// Returns on all members a path that the first member names; "" for none.
 fs::path agree_on(const fs::path& of_first, const Team& team) {
   return team.size == 1 ? of_first : fs::path(team.hear_first(of_first.string()));
 }
 
-/// Up to `step`, newest first.
+/// Lists checkpoints up to `step`, newest first.
 std::vector<StepFolder> list_until(const fs::path& folder, int64_t step) {
   auto all = list_checkpoints(folder);
   std::erase_if(all, [&](const StepFolder& each) { return each.step > step; });
   return all;
 }
 
-/// The newest of several, if the disk is short of room and the oldest would have to go; "" if not.
+/// Returns the newest of several if the disk is short of room and the oldest would have to be removed; "" if not.
 fs::path newest_before_removal(const fs::path& folder, int64_t step, uint64_t needed, const RotationOptions& options) {
   if (options.free_bytes(folder) >= needed) return {};
   const auto older = list_until(folder, step);
   return older.size() >= 2 && older.size() >= options.keep ? older.front().path : fs::path();
 }
 
-/// Collective: what is to be trusted is verified by all, since the rest wait for it.
+/// Collective: all members verify the checkpoint that is to be trusted, since the others wait for it.
 void make_room(const fs::path& folder, int64_t step, uint64_t needed, const RotationOptions& options) {
   const Team& team = options.team;
   fs::path newest;
@@ -103,7 +104,8 @@ void make_room(const fs::path& folder, int64_t step, uint64_t needed, const Rota
   });
 }
 
-/// All but the newest `keep`. What is written is written, also where an old one stays: no failure here is the save's.
+/// Removes all but the newest `keep`. The new checkpoint is complete even if an old one cannot be removed, so no
+/// failure here is a failure of the save.
 void remove_older(const fs::path& folder, int64_t step, size_t keep) {
   fs::path at = folder;
   try {
@@ -193,7 +195,7 @@ CheckpointReader open_verified(const fs::path& path, const Team& team) {
 }
 
 std::optional<CheckpointReader> open_newest_verified(const fs::path& folder, const Team& team) {
-  // The first member looks: a network's folders need not look alike to all at one moment.
+  // The first member looks: folders of a network file system may look different to members at one moment.
   std::string found;
   team.on_first([&] {
     for (const auto& each : list_recoverable(folder)) found += each.path.filename().string() + "\n";

@@ -73,7 +73,7 @@ TEST_F(Rotation, ADamagedCheckpointIsPassedOver) {
   EXPECT_SAYS(warned, "step-00000002/pieces-00000.safetensors: damaged: tensor master/w");
   damage_byte(folder_ / step_folder_name(1) / kManifestName, 100);
   EXPECT_FALSE(open_newest_verified(folder_).has_value());
-  EXPECT_EQ(steps(), (Steps{2, 1}));  // nothing is deleted for being damaged
+  EXPECT_EQ(steps(), (Steps{2, 1}));  // damage is no reason to delete anything
 }
 
 TEST_F(Rotation, APeerThatIsGoneSaysNothingOfTheCheckpoint) {
@@ -137,7 +137,7 @@ TEST_F(Rotation, AFullDiskCostsTheNewCheckpointAlone) {
   save(2);
   RotationOptions full;
   full.free_bytes = [](const fs::path&) { return uint64_t{100}; };
-  const auto one_left = [&] {  // the older goes, and there is still no room
+  const auto one_left = [&] {  // the older one is removed, and there is still no room
     return full_disk_message(3, full);
   };
   EXPECT_SAYS(one_left(), "cannot write checkpoint step-00000003");
@@ -148,7 +148,7 @@ TEST_F(Rotation, AFullDiskCostsTheNewCheckpointAlone) {
 }
 
 TEST_F(Rotation, ADiskForTwoLetsTheOlderGoFirstIfTheNewerVerifies) {
-  RotationOptions tight;  // room only while at most one checkpoint is there
+  RotationOptions tight;  // there is room only while at most one checkpoint exists
   tight.free_bytes = [this](const fs::path&) { return steps().size() < 2 ? UINT64_MAX : 0; };
   save(1, tight);
   save(2, tight);
@@ -167,7 +167,7 @@ TEST_F(Rotation, AnOldCheckpointThatCannotBeDeletedIsNamedAndTheNewOneCounts) {
   }
   ::setenv("ATHANOR_FAULT", "checkpoint.hide:eio@1", 1);
   const auto save_and_tell = [&] {
-    save(3);  // throws nothing
+    save(3);  // throws no error
     std::_Exit(steps() == Steps{3, 2, 1} ? 0 : 1);
   };
   EXPECT_EXIT(save_and_tell(), testing::ExitedWithCode(0), "step-00000001: old checkpoints are still there");
@@ -199,7 +199,7 @@ TEST(ModelIdentity, AnotherModelIsToldFieldByField) {
   ModelConfig model;
   auto stored = model_identity(model);
   check_same_model(stored, model, "run/");
-  auto spelt_out = model;  // 0 means as many as query heads
+  auto spelt_out = model;  // 0 means the number of query heads
   spelt_out.num_key_value_heads = model.num_attention_heads;
   spelt_out.from = "somewhere";
   check_same_model(stored, spelt_out, "run/");

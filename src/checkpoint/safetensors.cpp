@@ -45,7 +45,7 @@ TensorEntry parse_entry(const JsonRecord& description, uint64_t data_begin, uint
 
 constexpr const char* kMetadata = "__metadata__";
 
-/// Takes a header's tensors one by one.
+/// Receives a header's tensors one by one.
 class HeaderTaker : public JsonTaker {
  public:
   HeaderTaker(const std::string& where, uint64_t data_begin, uint64_t file_size,
@@ -77,7 +77,7 @@ class HeaderTaker : public JsonTaker {
   std::map<std::string, std::string>& metadata_;
 };
 
-/// No holes, no overlaps, nothing after the last tensor.
+/// Checks that there are no holes, no overlaps, and no bytes after the last tensor.
 void check_tiling(const std::map<std::string, TensorEntry>& tensors, const std::string& file, uint64_t data_begin,
                   uint64_t file_size) {
   using Row = std::pair<const TensorEntry*, const std::string*>;

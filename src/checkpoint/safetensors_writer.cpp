@@ -1,4 +1,4 @@
-// The writing half of safetensors.h.
+// The part of safetensors.h that writes.
 
 #include <algorithm>
 #include <array>
@@ -24,7 +24,7 @@ uint64_t spec_bytes(const TensorSpec& tensor) {
 
 std::string safetensors_header(const std::vector<TensorSpec>& tensors,
                                const std::map<std::string, std::string>& metadata) {
-  // Written by hand so that the order is the data's: a person who looks at the file finds it as it lies.
+  // The header is written by hand so that it has the order of the data, which a person who reads it expects.
   const auto quoted = [](const std::string& text) { return nlohmann::json(text).dump(); };
   std::string json = "{";
   if (!metadata.empty()) json += "\"__metadata__\":" + nlohmann::json(metadata).dump();

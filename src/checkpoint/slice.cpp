@@ -36,7 +36,7 @@ void check_slice(const SliceRef& slice, std::string_view where) {
                              "{}: dim {} holds elements {} to {}+{}, but shape {} has {} there", where, d, offset,
                              offset, extent, shape_text(slice.global_shape), size);
   }
-  const int64_t box = *num_elements(slice.extent);  // at most the shape's, which was counted
+  const int64_t box = *num_elements(slice.extent);  // at most the number of elements in the shape
   ATHANOR_CHECK_CHECKPOINT(0 <= slice.flat_begin && slice.flat_begin <= slice.flat_end && slice.flat_end <= box,
                            "{}: elements {} to {} are not a range inside the {} of extent {}", where, slice.flat_begin,
                            slice.flat_end, box, shape_text(slice.extent));
@@ -66,7 +66,7 @@ int64_t global_position(const SliceRef& slice, int64_t i) {
 
 CommonRuns::CommonRuns(const Slice& a, const Slice& b) : a_(a), b_(b) {
   int64_t stride_a = 1, stride_b = 1;
-  bool joined = true;  // every dim to the right is held by both in the same full width
+  bool joined = true;  // both have every dim to the right in the same full width
   for (size_t d = a.extent.size(); d-- > 0;) {
     const int64_t low = std::max(a.offset[d], b.offset[d]);
     const int64_t high = std::min(a.offset[d] + a.extent[d], b.offset[d] + b.extent[d]);

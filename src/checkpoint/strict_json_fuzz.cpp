@@ -1,5 +1,5 @@
-// Any bytes are either refused with a CheckpointError, or are what the parser's own tree says they are; and as records
-// they are read or refused, never anything else.
+// Any bytes either are refused with a CheckpointError, or have the value that the parser's own tree gives; read as
+// records they are accepted or refused, and nothing else happens.
 
 #include "base/error.h"
 #include "checkpoint/json_records.h"
@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     EveryMember taker;
     read_json_records(text, "fuzz", 0, taker);
-    if (!whole) __builtin_trap();  // no laxer than the tree
+    if (!whole) __builtin_trap();  // it must not accept more than the tree
   } catch (const CheckpointError&) {
   }
   try {

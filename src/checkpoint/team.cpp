@@ -12,14 +12,14 @@ namespace {
 
 using nlohmann::json;
 
-// What a library throws becomes an error of ours: the system's refusals are IoErrors, which cost a checkpoint and not
-// the run.
+// Turns an exception of a library into one of ours: errors of the system become IoErrors, which cost a checkpoint and
+// not the run.
 void run(const std::function<void()>& act) {
   try {
     act();
   } catch (const Error&) {
     throw;
-  } catch (const std::system_error& error) {  // std::filesystem_error among them
+  } catch (const std::system_error& error) {  // includes std::filesystem_error
     throw IoError(error.what(), error.code().value());
   } catch (const std::bad_alloc&) {
     throw IoError("not enough memory for a checkpoint's work", ENOMEM);
@@ -28,9 +28,9 @@ void run(const std::function<void()>& act) {
   }
 }
 
-// What `act` threw, so that another process can throw it; "" if nothing.
+// Returns the exception of `act` as text, so that another process can throw it; "" if there was none.
 std::string failure_of(const std::function<void()>& act) {
-  // A path in a message may hold any bytes.
+  // A path in a message may contain any bytes.
   const auto text = [](const json& failure) { return failure.dump(-1, ' ', false, json::error_handler_t::replace); };
   try {
     run(act);

@@ -1,4 +1,4 @@
-// Members of a team are threads here, whose words go through a board.
+// Members of a team are threads here, which exchange messages through a board.
 
 #include "checkpoint/team.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What each of three members caught: "errno 28: ..." for an IoError, else the message.
+/// Returns what each of three members caught: "errno 28: ..." for an IoError, else the message.
 std::vector<std::string> caught_by_all(const std::function<void(const Team&)>& act) {
   std::vector<std::string> caught(3);
   on_thread_team(3, [&](const Team& team) {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kBlockElements = 1 << 20;  // hashed, then written while they are still in the cache
 
-/// A part of a view that goes into one file: elements [begin, end) of the view's box.
+/// A part of a view that is written into one file: elements [begin, end) of the view's box.
 struct Part {
   const PieceView* view;
   int64_t begin, end;
@@ -30,7 +30,7 @@ struct Part {
     slice.flat_end = end;
     return slice;
   }
-  /// Elements [first, first + buffer.size()) of the part; in `buffer`, if they must be read.
+  /// Returns elements [first, first + buffer.size()) of the part; they are in `buffer` if they must be read.
   const float* elements(int64_t first, std::span<float> buffer) const {
     const int64_t in_view = begin - view->slice.flat_begin + first;
     if (view->data) return view->data + in_view;
@@ -40,7 +40,7 @@ struct Part {
 };
 
 struct PlannedFile {
-  /// What was written of a part.
+  /// The result of writing a part.
   struct Written {
     uint64_t byte_offset;
     std::string hash;
@@ -60,7 +60,7 @@ std::vector<PlannedFile> plan_files(const std::vector<PieceView>& views, const s
     int64_t begin = view.slice.flat_begin;
     while (begin < view.slice.flat_end) {
       const int64_t left = view.slice.flat_end - begin;
-      if (room == 0 || (left > room && left <= capacity)) {  // only what fits into no file is cut
+      if (room == 0 || (left > room && left <= capacity)) {  // only a slice that fits into no file is cut
         files.push_back({fmt::format("{}-{:05}.safetensors", prefix, files.size()), {}, {}, 0});
         room = capacity;
       }
@@ -106,7 +106,7 @@ void write_one_file(const std::filesystem::path& folder, PlannedFile& file, cons
   writer.commit();
 }
 
-/// Each thread takes the next file until there is none or one has failed; the first failure is thrown here.
+/// Each thread takes the next file until there is none left or one has failed; the first failure is thrown here.
 void write_files(const std::filesystem::path& folder, std::vector<PlannedFile>& files, const WriteOptions& options) {
   std::atomic<size_t> next{0};
   std::atomic<bool> failed{false};
@@ -152,16 +152,16 @@ void write_pieces(const std::filesystem::path& folder, const std::string& prefix
 
 namespace {
 
-// On the first member: adds to its own manifest what the others wrote.
+// On the first member: adds the entries of the other members to its own manifest.
 void join_texts(Manifest& manifest, std::vector<std::string> texts, const Worked& worked) {
   for (size_t i = 1; i < texts.size(); ++i) {
-    const auto text = std::move(texts[i]);  // gone once it is read
+    const auto text = std::move(texts[i]);  // freed after it is read
     join_manifests(manifest, parse_manifest_part(text, fmt::format("what writer {} wrote", i)));
     if (worked) worked(static_cast<int64_t>(text.size()));
   }
 }
 
-// What nobody could read is not kept.
+// A manifest that could not be read back is not kept.
 std::string readable_text(const Manifest& manifest, const std::filesystem::path& path, const Worked& worked) {
   auto text = manifest_text(manifest);
   if (worked) worked(static_cast<int64_t>(text.size()));

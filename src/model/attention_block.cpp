@@ -12,7 +12,7 @@ ops::NormRope::Norm norm_of(QkNorm norm) {
   return norm == QkNorm::kWhole ? ops::NormRope::Norm::kWhole : ops::NormRope::Norm::kHead;
 }
 
-// Of `heads`, how many a rank has; a rank has one at least.
+// The number of `heads` on a rank; a rank has at least one.
 int64_t held_heads(int64_t heads, int ranks) {
   ATHANOR_CHECK(
       heads % ranks == 0 || ranks % heads == 0,

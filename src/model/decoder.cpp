@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-// As observers know them.
+// The names that observers use.
 const std::string kEmbedding = "model.embed_tokens", kFinalNorm = "model.norm";
 
 // Position of each token in its document (or its instance), [B, T].
@@ -29,7 +29,7 @@ Tensor positions_of(int64_t batch, int64_t seq_len, const ops::DocumentLengths& 
   return positions;
 }
 
-constexpr int64_t kMostTokens = int64_t{1} << 24;  // of a microbatch
+constexpr int64_t kMostTokens = int64_t{1} << 24;  // tokens of a microbatch
 
 int64_t count_targets(const Tensor& targets) {
   const Tensor ids = targets.contiguous();
@@ -78,7 +78,8 @@ Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, Dec
 }
 
 void Decoder::expect(int64_t batch, int64_t seq_len) {
-  // Positions are turned into angles, and choices of experts counted, in fp32, which has whole numbers up to 2^24.
+  // Angles are computed from positions in fp32, and choices of experts are counted in fp32, which has all whole numbers
+  // up to 2^24.
   ATHANOR_CHECK(batch <= kMostTokens / seq_len,
                 "train.micro_batch_size ({}) of data.seq_len ({}) are more than {} tokens at once: lower "
                 "train.micro_batch_size",
@@ -103,8 +104,9 @@ void Decoder::set_router_bias(const Tensor& bias_LE) {
   }
 }
 
-// A place begins with a norm, the one reader of the residual stream there: when what it read has its gradient,
-// everything from here on has run backward. The branch's comes first, before the backward of what made it.
+// A place in the model begins with a norm, the only reader of the residual stream there. When the norm's input has its
+// gradient, everything from here on has run backward. The gradient of the branch comes first, before the backward of
+// the ops that made the branch.
 void Decoder::enter(int64_t place, const Residual& residual) const {
   if (options_.hooks.before_forward) options_.hooks.before_forward(place);
   const Tensor& read = residual.branch.defined() ? residual.branch : residual.x;
@@ -135,7 +137,7 @@ Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vecto
   return residual;
 }
 
-// What the output layer reads, [tokens, hidden].
+// Returns the input of the output layer, [tokens, hidden].
 Tensor Decoder::final_hidden(const Residual& residual, int64_t batch, const Watch& watch) const {
   enter(1 + stage_.end, residual);
   const auto [sum, normed] = final_norm_.of(residual);
@@ -145,7 +147,7 @@ Tensor Decoder::final_hidden(const Residual& residual, int64_t batch, const Watc
   return enter_tensor_parallel(normed, options_.tensor, batch).split.reshape({-1, model_.hidden_size});
 }
 
-// What the next stage reads.
+// Returns the input of the next stage.
 Tensor Decoder::add_up(const Residual& residual, const Watch& watch) const {
   const Tensor sum = residual.sum();
   if (residual.branch.defined()) watch.forward(layers_.back().name(), sum);
@@ -199,7 +201,7 @@ void Decoder::add_router_losses(const std::vector<moe::Routing>& routings, const
   if (labels.z_scale != 0) add_root(pending, z, at::full_like(z, labels.z_scale));
 }
 
-// In the rows of the model's sparse layers.
+// The rows are those of the model's sparse layers.
 RouterCounts Decoder::count_of_model(const std::vector<moe::Routing>& routings) const {
   const int64_t rows = model_.num_sparse_layers(), experts = model_.num_experts,
                 expert_ranks = options_.routing.expert_ranks;

@@ -113,7 +113,7 @@ TEST_P(DecoderTest, TwoRunsGiveTheSameBits) {
   EXPECT_TRUE(at::equal(a.parameters.grad(), b.parameters.grad()));
 }
 
-// What is reduced while backward goes on must not be added to afterwards.
+// A gradient that is reduced during backward must not be added to afterwards.
 TEST_P(DecoderTest, GradientsAreFinalWhereBackwardHasPassed) {
   at::manual_seed(7);
   const Tensor tokens = at::randint(0, 50, {2, 12}, at::kLong);
@@ -149,7 +149,7 @@ TEST_P(DecoderTest, WeightsAreAskedForInTheOrderOfForward) {
   const int64_t last = f.model.num_hidden_layers + 1;
   EXPECT_EQ(static_cast<int64_t>(places.size()), last + 1);
   EXPECT_TRUE(std::ranges::is_sorted(places));
-  // And each is at its place.
+  // And each is in its position.
   EXPECT_EQ(f.parameters.entry("model.embed_tokens.weight").place, 0);
   EXPECT_EQ(f.parameters.entry("model.layers.1.self_attn.q_proj.weight").place, 2);
   for (const BucketEntry& e : f.parameters.table()) {

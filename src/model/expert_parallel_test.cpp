@@ -1,4 +1,4 @@
-// A decoder whose experts are shared among ranks: the same training as one process, however it recomputes.
+// A decoder whose experts are shared among ranks trains like one process, with every kind of recomputation.
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ Tensor tokens_of(int64_t first, int64_t count) {
   return at::arange(4 * kSeqLen).mul(17).remainder(50).view({4, kSeqLen}).narrow(0, first, count).contiguous();
 }
 
-// Gradients by name, loss, and evaluation, of one rank or of one process.
+// Gradients by name, the loss, and the evaluation, of one rank or of one process.
 struct Result {
   std::map<std::string, Tensor> grads;
   double loss_sum = 0, aux_sum = 0;
@@ -75,14 +75,14 @@ std::vector<Result> run_ranks(const RecomputeKinds& recompute, const moe::Dispat
         DecoderOptions options;
         options.recompute = recompute;
         options.dispatch = std::make_shared<moe::Dispatch>(world.all(), dispatch);
-        // Evaluation: rank 1 has no sequence left.
+        // In the evaluation, rank 1 has no sequence left.
         results[static_cast<size_t>(rank)] = run(2 * rank, 2, rank == 0 ? 3 : 0, rank, kRanks, options);
       },
       world_options);
   return results;
 }
 
-// A gradient is a sum of terms that each went through a few hundred roundings; the largest stands for all of a tensor.
+// A gradient is a sum of terms with a few hundred roundings each; the largest term stands for all of a tensor.
 void expect_near(const Tensor& actual, const Tensor& expected, const std::string& what) {
   const double allowed = 2e-5 * std::max(expected.abs().max().item<double>(), 1e-3);
   EXPECT_LE((actual - expected).abs().max().item<double>(), allowed) << what;

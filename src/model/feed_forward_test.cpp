@@ -50,13 +50,13 @@ TEST(FeedForward, SharedExpertsAreAddedForEveryToken) {
   const Tensor shared = at::linear(
       at::silu(at::linear(x, f.weight("shared_experts.gate_proj"))) * at::linear(x, f.weight("shared_experts.up_proj")),
       f.weight("shared_experts.down_proj"));
-  // Sums of up to 24 products, none above 100 in all.
+  // Sums of up to 24 products, whose magnitudes sum to at most 100.
   EXPECT_TRUE(at::allclose(f.feed_forward.forward(x, nullptr), without + shared, 0, 100 * 64 * 0x1p-24));
   EXPECT_GT(shared.abs().max().item<double>(), 0.01);
 }
 
 TEST(FeedForward, ATokenWhoseChoicesAreDroppedPassesThrough) {
-  // One expert at most takes one choice: the last token of the group gets nothing from any.
+  // Each expert takes at most one choice: the last token of the group gets no expert.
   const Fixture f(sparse_model(), {{moe::Balance::kCapacity, 1, 1e-9, moe::CapacityOrder::kPosition}});
   std::vector<moe::Routing> routings;
   const Tensor y = f.feed_forward.forward(some_tokens(), &routings);

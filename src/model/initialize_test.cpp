@@ -1,4 +1,4 @@
-// Initial weights under any split of the experts.
+// Tests initial weights under any split of the experts.
 
 #include "model/initialize.h"
 

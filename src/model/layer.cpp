@@ -11,12 +11,13 @@ namespace {
 std::string layer_name(int64_t index) { return "model.layers." + std::to_string(index); }
 std::string layer_prefix(int64_t index) { return layer_name(index) + "."; }
 
-// A part of a layer that may route: with `saved` choices, or by itself, appending to `routings`.
+// A part of a layer that may route: with `saved` choices, or with its own, which it appends to `routings`.
 using RoutingPart =
     std::function<Tensor(const Tensor& x, std::vector<moe::Routing>* routings, const moe::Choices* saved)>;
 
-// part(x), to be computed again in backward with the choices of now. What was counted is taken from now alone; the
-// sums that the losses are made of are outputs of the region, so that their gradients reach the second computation.
+// Computes part(x), which backward computes again with the same choices. Counts are taken from the first computation
+// only. The sums from which losses are computed are outputs of the region, so that their gradients reach the second
+// computation.
 Tensor recompute_routed(const Tensor& x, RoutingPart part, std::vector<moe::Routing>& routings) {
   auto choices = std::make_shared<std::optional<moe::Choices>>();
   auto decided = std::make_shared<std::vector<moe::Routing>>();
@@ -96,13 +97,15 @@ Residual Layer::forward_parts(const Residual& in, const Context& context, const 
   const Tensor last_sum = between.sum;
   const Tensor fed = feed(std::move(between), context, recompute, routings, saved);
   watch.forward(feed_forward_name_, fed, phase);
-  if (!context->recompute.layer) watch.backward(name_, fed);  // the sum has the gradient of each of its terms
+  if (!context->recompute.layer)
+    watch.backward(name_, fed);  // the gradient of the sum is the gradient of each of its
+                                 // terms
   watch.backward(feed_forward_name_, fed);
   return {last_sum, fed};
 }
 
-// A region that is computed again begins with what a rank keeps, its own tokens, and ends with the part that is then
-// summed: the sum is not made twice.
+// A region that is computed again begins with what a rank keeps, its own tokens, and ends with the part that is summed
+// afterwards. So the sum is not computed twice.
 Tensor Layer::attend(ops::NormedSum in, const Context& context, const RecomputeKinds& recompute) const {
   const auto part = [this, context](const Entered& x) {
     return attention_.forward(x.split, context->rotation, context->documents);
@@ -115,7 +118,7 @@ Tensor Layer::attend(ops::NormedSum in, const Context& context, const RecomputeK
     })[0];
   } else {
     const Entered x = enter_tensor_parallel(in.normed, ranks_, context->batch);
-    in.normed.reset();  // all ranks' tokens stand in for a rank's own
+    in.normed.reset();  // all ranks' tokens replace the rank's own
     read = x.split;
     y = part(x);
   }
@@ -138,7 +141,7 @@ Tensor Layer::feed(ops::NormedSum in, const Context& context, const RecomputeKin
     y = recompute_routed(read, region, *routings);
   } else {
     const Entered x = enter_tensor_parallel(in.normed, ranks_, context->batch);
-    in.normed.reset();  // all ranks' tokens stand in for a rank's own
+    in.normed.reset();  // all ranks' tokens replace the rank's own
     read = x.split;
     y = part(x, routings, saved);
   }
@@ -146,7 +149,7 @@ Tensor Layer::feed(ops::NormedSum in, const Context& context, const RecomputeKin
   return leave_tensor_parallel(y, ranks_);
 }
 
-// What was read of a norm, its output or all ranks' outputs, is not kept for the backward of `consumer`.
+// A norm's output, or all ranks' outputs, are not kept for the backward of `consumer`.
 void Layer::forget_normed(const Norm& norm, const Tensor& sum, const Tensor& read, const Tensor& consumer,
                           int64_t batch) const {
   const TensorRanks from = read.sizes() == sum.sizes() ? TensorRanks{} : ranks_;

@@ -1,4 +1,4 @@
-// What observers see of a decoder: each block once, in order, with its gradient; nothing where nothing is trained.
+// Tests what observers see of a decoder: each block once, in order, with its gradient, and nothing in evaluation.
 
 #include "parallel/observer.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kBatch = 2, kSeqLen = 12, kHidden = 32;
 
-// What was seen, in words: "0 backward model.norm".
+// Records what was seen as text, such as "0 backward model.norm".
 class Recorder : public Observer {
  public:
   void observe(const Observation& o) override {
@@ -95,7 +95,7 @@ void append(std::vector<std::string>& to, const std::vector<std::string>& more) 
   to.insert(to.end(), more.begin(), more.end());
 }
 
-// A layer's parts are seen after it in backward: it is the last of them to be left in forward.
+// In backward, a layer's parts are seen after the layer: in forward, the layer ends last.
 const std::vector<std::string> kPlacesBack(kPlaces.rbegin(), kPlaces.rend());
 
 TEST(Observer, EachBlockIsSeenOnceInForwardAndOnceInBackwardOfEachMicrobatch) {
@@ -170,8 +170,8 @@ TEST(Observer, AListThatOnlyLooksChangesNoBits) {
   }
 }
 
-// Writing ±h·g/|g| beside a value moves the loss by ±h·|g| if g is its gradient. The loss is that of 22 targets, each
-// about 4 and good to 2^-22; so differences of 2h·|g| ≥ 0.1 are good to 1e-4, and h² bends them by as much.
+// Adding ±h·g/|g| to a value changes the loss by ±h·|g| if g is its gradient. The loss is that of 22 targets, each
+// about 4 and exact to 2^-22. So differences of 2h·|g| ≥ 0.1 are exact to 1e-4, and h² changes them by as much.
 TEST(Observer, BackwardShowsTheGradientOfWhatForwardShowed) {
   Fixture f("olmo");
   f.labels.aux_scale = 0;
@@ -184,8 +184,8 @@ TEST(Observer, BackwardShowsTheGradientOfWhatForwardShowed) {
     for (int side = 0; side < 2; ++side) {
       Fixture moved("olmo");
       moved.labels.aux_scale = 0;
-      // What the residual stream after a layer becomes is told by the next norm, which has read it: its last term is
-      // moved instead.
+      // The residual stream after a layer is reported by the next norm, which has read it, so its last term is changed
+      // instead.
       const bool stream = place == "model.layers.0" || place == "model.layers.1";
       moved.observers.add(std::make_shared<Acting>([&](const Observation& o) {
         if (o.phase == Observation::Phase::kForward && o.place == (stream ? place + ".mlp" : place))

@@ -1,4 +1,4 @@
-// Selective recomputation of a whole decoder: the bits of every gradient, what is counted, and what is kept.
+// Selective recomputation of a whole decoder: the bits of every gradient, the counts, and what is kept.
 
 #include <gtest/gtest.h>
 
@@ -114,13 +114,13 @@ TEST_P(RecomputeTest, EachKindLowersThePeakOfMemoryAndLayerMoreThanAnyOther) {
   model.num_hidden_layers = 6;
   const auto peak = [&](const RecomputeKinds& kinds) {
     run(model, at::kFloat, options(moe::AuxScope::kSequence, 64, kinds), tokens,
-        {});  // the library's own lasting buffers
+        {});  // the library's own buffers, which it keeps
     ops::reset_peak_cpu_memory();
     const size_t before = ops::cpu_memory().in_use_bytes;
     run(model, at::kFloat, options(moe::AuxScope::kSequence, 64, kinds), tokens, {});
     return ops::cpu_memory().peak_in_use_bytes - before;
   };
-  // What one tensor [tokens, hidden] takes in every layer but the one that backward is in.
+  // The memory of one tensor [tokens, hidden] in every layer except the one that backward computes.
   const size_t stream = 2 * 512 * 64 * sizeof(float) * 5;
   const size_t none = peak({}), norm = peak({.norm = true}), attention = peak({.attention = true}),
                moe = peak({.moe = true}), three = peak(subset(7)), layer = peak({.layer = true});

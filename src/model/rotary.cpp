@@ -16,20 +16,20 @@ double original_length(const ModelConfig& m) {
   return static_cast<double>(given > 0 ? given : m.max_position_embeddings);
 }
 
-// How often a dim turns within the original length decides: often, and it is left alone; seldom, and it is stretched by
-// `factor`; between the two, a mean of both.
+// The number of turns of a dim within the original length decides. A dim with many turns stays as it is, a dim with few
+// is stretched by `factor`, and between the two it is a mean of both.
 double llama3_share_left_alone(const ModelConfig& m, double frequency) {
   const auto& r = m.rope_scaling;
   const double turns = original_length(m) * frequency / kTwoPi;
   return std::clamp((turns - r.low_freq_factor) / (r.high_freq_factor - r.low_freq_factor), 0.0, 1.0);
 }
 
-// The same, with a ramp over the dims' indices.
+// Does the same with a ramp over the dims' indices.
 class YarnRamp {
  public:
   explicit YarnRamp(const ModelConfig& m) {
     const auto head_dim = static_cast<double>(m.head_dim());
-    // The index at which a dim makes this many turns.
+    // Returns the index at which a dim makes this many turns.
     const auto index_at = [&](double turns) {
       return head_dim * std::log(original_length(m) / (turns * kTwoPi)) / (2 * std::log(m.rope_theta));
     };
@@ -37,7 +37,7 @@ class YarnRamp {
     const double fast = index_at(r.beta_fast), slow = index_at(r.beta_slow);
     low_ = std::max(r.truncate ? std::floor(fast) : fast, 0.0);
     high_ = std::min(r.truncate ? std::ceil(slow) : slow, head_dim - 1);
-    if (low_ == high_) high_ += 0.001;  // a step, not a division by zero
+    if (low_ == high_) high_ += 0.001;  // a step instead of a division by zero
   }
 
   double share_left_alone(int64_t i) const {

@@ -8,7 +8,7 @@ int64_t sample_token(const Tensor& logits, const Sampling& sampling, double draw
   const Tensor wide = logits.to(at::kDouble).contiguous();
   const double* logit = wide.const_data_ptr<double>();
   const int64_t vocab = wide.numel();
-  const int64_t best = std::max_element(logit, logit + vocab) - logit;  // the first of equals
+  const int64_t best = std::max_element(logit, logit + vocab) - logit;  // the first of equal ones
   if (sampling.temperature == 0) return best;
 
   std::vector<double> weight(static_cast<size_t>(vocab));

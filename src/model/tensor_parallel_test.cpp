@@ -1,5 +1,5 @@
-// A layer whose matrices ranks share: the same results as of one process, for any number of ranks, however its tokens,
-// experts and activations are held. Ranks are threads.
+// A layer whose matrices ranks share gives the results of one process, for any number of ranks and any way to hold its
+// tokens, experts and activations. Ranks are threads.
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -17,7 +17,7 @@ constexpr int64_t kBatch = 2, kSeqLen = 12, kHidden = 48;  // of each data rank
 
 struct Case {
   std::string what;
-  int tensor = 2, experts = 1;  // degrees; as many data ranks as expert ranks
+  int tensor = 2, experts = 1;  // degrees; the number of data ranks is that of expert ranks
   bool sequence = false;
   at::ScalarType dtype = at::kFloat;
   RecomputeKinds recompute = {};
@@ -65,7 +65,8 @@ Tensor slice_of(Tensor x, const HeldParameter& p) {
   return x;
 }
 
-// Numbers for every parameter, norms too: of a name, rounded as they are held.
+// Returns numbers for every parameter, including norms. They depend on the name, and are rounded to the parameter's
+// type.
 Tensor weight_of(const ModelConfig& model, const ParameterSpec& spec, at::ScalarType dtype) {
   uint64_t seed = 7;
   for (const char letter : spec.name) seed = seed * 31 + static_cast<unsigned char>(letter);
@@ -84,20 +85,20 @@ Inputs inputs(int64_t sequences, at::ScalarType dtype) {
 }
 
 struct Result {
-  Tensor y, dx;  // of the rank's tokens
+  Tensor y, dx;  // for the rank's tokens
   std::map<std::string, Tensor> grads;
   Tensor chosen;
   comm::Traffic traffic;
 };
 
-// Forward and backward, with losses of the router's own.
+// Computes forward and backward, with losses of the router's own.
 Result run_layer(const ModelConfig& model, const ParameterStore& parameters, const Case& c, const TensorRanks& ranks,
                  const std::shared_ptr<moe::Dispatch>& dispatch, const Tensor& x, const Tensor& dy, int64_t batch) {
   moe::RoutingPolicy policy;
   policy.combine = c.combine;
   Layer layer(model, parameters, 0, policy, ranks);
   if (dispatch) layer.feed_forward().set_dispatch(dispatch);
-  // In bf16 a choice between near scores may fall otherwise: there two experts are everybody's.
+  // In bf16 a choice between near scores may differ, so all tokens choose the same two experts there.
   if (c.dtype == at::kBFloat16 && model.is_moe()) {
     layer.feed_forward().set_router_bias(at::arange(6).remainder(3).eq(1).to(at::kFloat) * 10);
   }
@@ -132,7 +133,7 @@ void fill(const ModelConfig& model, const std::vector<HeldParameter>& held, at::
   }
 }
 
-// One process in fp32, with the weights as the ranks have them.
+// Computes in one process in fp32, with the weights of the ranks.
 Result run_alone(const ModelConfig& model, Case c) {
   const at::ScalarType dtype = c.dtype;
   Case alone = c;
@@ -187,7 +188,7 @@ Shared run_shared(const ModelConfig& model, const Case& c) {
   return shared;
 }
 
-// y or dx of all tokens. Without sequence parallelism every tensor rank has the same bits.
+// Returns y or dx of all tokens. Without sequence parallelism every tensor rank has the same bits.
 Tensor joined(const Shared& shared, const Case& c, Tensor Result::*item) {
   std::vector<Tensor> parts;
   for (size_t r = 0; r < shared.results.size(); ++r) {
@@ -217,9 +218,9 @@ Tensor whole_gradient(const Shared& shared, const Case& c, const std::string& na
   return whole;
 }
 
-// A value is a sum of terms that went through up to a thousand roundings in fp32 (sums of 48, 24 and 12 terms, and
-// exponentials, forward and backward, of both halves of the layer); the largest value of a tensor stands for the terms
-// of all. In bf16 each of some 24 results on the way is stored with one rounding more.
+// A value is a sum of terms with up to a thousand roundings in fp32 (sums of 48, 24 and 12 terms, and exponentials,
+// forward and backward, of both halves of the layer); the largest value of a tensor stands for the terms of all. In
+// bf16 each of some 24 intermediate results is stored with one rounding more.
 void expect_near(const Tensor& actual, const Tensor& expected, at::ScalarType dtype, const std::string& what) {
   const double largest = std::max(expected.abs().max().item<double>(), 1e-3);
   const double stored = dtype == at::kBFloat16 ? 24 * ops::unit_roundoff(dtype) : 0;
@@ -228,7 +229,7 @@ void expect_near(const Tensor& actual, const Tensor& expected, at::ScalarType dt
 }
 
 void expect_as_alone(ModelConfig model, Case c) {
-  // Near a bound, bf16's roundings decide whether a gradient passes: there nothing is clipped.
+  // Near a bound, bf16's roundings decide if a gradient passes, so the test does not clip there.
   if (c.dtype == at::kBFloat16) model.clip_qkv = 0;
   c.what = model.family + ", tensor " + std::to_string(c.tensor) + ", experts " + std::to_string(c.experts) +
            ", kv heads " + std::to_string(model.kv_heads()) + (c.sequence ? ", sequence" : "") + ", " +

@@ -10,7 +10,7 @@
 namespace athanor::moe {
 namespace {
 
-// Choices of each expert, expert by expert, tokens ascending within each: a counting sort.
+// The choices of each expert, expert by expert, with ascending tokens within each: a counting sort.
 struct ByExpert {
   std::vector<int64_t> begin;    // [num_experts + 1]
   std::vector<int64_t> choices;  // [tokens · k]
@@ -35,12 +35,13 @@ int64_t drop_over_capacity(std::span<int64_t> ids, std::span<const float> scores
     const auto first = sorted.choices.begin() + sorted.begin[static_cast<size_t>(e)];
     const auto last = sorted.choices.begin() + sorted.begin[static_cast<size_t>(e) + 1];
     if (last - first <= capacity) continue;
-    // No score is below 0; one that is no number would have no place in an order.
+    // No score is below 0; a NaN would have no position in an order.
     const auto score = [&](int64_t choice) {
       const float s = scores[static_cast<size_t>(choice)];
       return std::isnan(s) ? -1.0f : s;
     };
-    if (order == CapacityOrder::kScore) {  // a selection, so linear; a total order, so always the same one
+    if (order == CapacityOrder::kScore) {  // a selection, so linear; the order is total, so the result is always the
+                                           // same
       std::nth_element(first, first + capacity, last,
                        [&](int64_t a, int64_t b) { return score(a) != score(b) ? score(a) > score(b) : a < b; });
     }
@@ -67,9 +68,9 @@ CapacityOrder parse_capacity_order(const std::string& name) {
 }
 
 int64_t expert_capacity(double factor, int64_t num_choices, int64_t num_experts) {
-  // 1.1 · 10 is a little above 11 in binary; that must not become 12.
+  // 1.1 · 10 is a little above 11 in binary; it must not become 12.
   const double exact = factor * static_cast<double>(num_choices) / static_cast<double>(num_experts);
-  // An infinite factor's product is no integer, and no expert takes more than all there are.
+  // The product of an infinite factor is not an integer, and an expert takes at most all choices.
   if (!(exact < static_cast<double>(num_choices))) return std::max<int64_t>(1, num_choices);
   return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(exact * (1 - 1e-12))));
 }

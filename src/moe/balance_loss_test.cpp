@@ -16,7 +16,7 @@ Tensor random_tokens(int64_t num_sequences = kSequences) { return at::randn({num
 
 RouterOptions options() { return {.k = kTopK}; }
 
-// A routing in which every expert gets the same number of choices and the same probability.
+// Returns a routing in which every expert gets the same number of choices and the same probability.
 Routing balanced() {
   Routing r;
   r.count_BE = at::full({kSequences, kExperts}, static_cast<double>(kTokens * kTopK) / kExperts);
@@ -41,7 +41,7 @@ TEST(BalanceLoss, OfASequenceDoesNotDependOnItsMicrobatch) {
   };
   const double together = loss(x, 2);
   const double apart = loss(x.narrow(0, 0, kTokens), 1) + loss(x.narrow(0, kTokens, kTokens), 1);
-  // Two sums of at most kTokens · kExperts products of fp32, each below 1.
+  // The bound is for two sums of at most kTokens · kExperts products of fp32, each below 1.
   EXPECT_NEAR(together, apart, kTokens * kExperts * std::ldexp(1.0, -23));
 }
 

@@ -14,7 +14,7 @@ Tensor bytes_of(const Tensor& values) { return values.contiguous().view({-1}).vi
 
 std::span<int64_t> span_of(const Tensor& ids) { return {ids.data_ptr<int64_t>(), static_cast<size_t>(ids.numel())}; }
 
-// A choice that is another expert than its token's before was moved; one that is none was dropped.
+// A choice whose expert was not among the token's choices before was moved; a choice without an expert was dropped.
 BalanceCounts count_changes(std::span<const int64_t> before, std::span<const int64_t> after, size_t k) {
   BalanceCounts counts;
   for (size_t begin = 0; begin < after.size(); begin += k) {
@@ -48,12 +48,12 @@ BalanceCounts balance_share(const BalanceOptions& options, const GroupShare& sha
     force_uniform(span_of(ids_TK), k, num_experts, share.index * tokens);
   } else if (options.kind != Balance::kNone) {
     const bool by_score = options.needs_scores();
-    ATHANOR_ASSERT(num_experts <= std::numeric_limits<int32_t>::max());  // ids travel as such
+    ATHANOR_ASSERT(num_experts <= std::numeric_limits<int32_t>::max());  // ids are sent in the router's type
     Tensor mine = bytes_of(ids_TK.to(at::kInt));
     if (by_score) mine = at::cat({mine, bytes_of(scores_TK)});
     const Tensor all = share.gather(mine);
     ATHANOR_ASSERT(all.size(0) == share.ranks && all.size(1) == mine.numel());
-    const auto part = [&](int64_t index, at::ScalarType type) {  // flat, as rows of no bytes cannot be seen as integers
+    const auto part = [&](int64_t index, at::ScalarType type) {  // flat: empty rows cannot be viewed as integers
       return all.narrow(1, index * tokens * k * 4, tokens * k * 4).reshape({-1}).view(type);
     };
     const Tensor ids = part(0, at::kInt).to(at::kLong);

@@ -17,7 +17,7 @@
 namespace athanor::moe {
 namespace {
 
-// Ranks as threads, whose gathers meet in shared memory.
+// Ranks as threads, which gather through shared memory.
 class Meeting {
  public:
   explicit Meeting(int ranks) : ranks_(ranks), barrier_(ranks), sent_(static_cast<size_t>(ranks)) {}
@@ -41,7 +41,7 @@ class Meeting {
   std::atomic<int> gathers_ = 0;
 };
 
-// Tokens that mostly want the same few experts; scores with many ties.
+// Tokens that mostly choose the same few experts; scores with many ties.
 Tensor drawn_choices(const CounterRandom& random, int64_t tokens, int64_t k, int64_t num_experts) {
   const Tensor ids = at::empty({tokens, k}, at::kLong);
   for (int64_t t = 0; t < tokens; ++t) {
@@ -126,7 +126,7 @@ TEST(BalanceRanks, GroupsWithoutTokensAreGatheredToo) {
   EXPECT_EQ(spread.counts.moved, 0);
 }
 
-// A router that sends most tokens to few experts, so that balancing has much to do.
+// Returns a router that sends most tokens to few experts, so that balancing has much to do.
 Weight uneven_router(int64_t num_experts, int64_t hidden) {
   Tensor value = ops::testing::normal({num_experts, hidden}, 3);
   value.narrow(0, 0, 2).mul_(3);

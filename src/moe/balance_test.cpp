@@ -12,8 +12,8 @@ namespace athanor::moe {
 namespace {
 
 constexpr int64_t kExperts = 2;
-// Six tokens, k = 1, all to expert 0.
-const std::vector<float> kScores = {.6f, .9f, .7f, .9f, .8f, .5f};  // of the choices
+// Six tokens with k = 1, all of which choose expert 0.
+const std::vector<float> kScores = {.6f, .9f, .7f, .9f, .8f, .5f};  // scores of the choices
 
 TEST(Capacity, ByScoreKeepsTheHighestAndOfEqualOnesTheEarlier) {
   std::vector<int64_t> ids(6, 0);
@@ -30,7 +30,7 @@ TEST(Capacity, ByPositionKeepsTheEarliestSoThatNoTokenDependsOnLaterOnes) {
   std::vector<int64_t> ids(6, 0);
   EXPECT_EQ(balance_group(options, ids, kScores, 1, kExperts).dropped, 3);
   EXPECT_EQ(ids, (std::vector<int64_t>{0, 0, 0, ~0, ~0, ~0}));
-  std::vector<int64_t> other = {0, 0, 0, 1, 1, 1};  // later tokens differ, the first three fare alike
+  std::vector<int64_t> other = {0, 0, 0, 1, 1, 1};  // later tokens differ; the first three are treated the same
   EXPECT_EQ(balance_group(options, other, kScores, 1, kExperts).dropped, 0);
   EXPECT_TRUE(std::equal(ids.begin(), ids.begin() + 3, other.begin()));
 }
@@ -44,7 +44,7 @@ TEST(Capacity, ADroppedChoiceStillNamesItsExpertAndNoExpertTakesIt) {
 
 TEST(Capacity, IsRoundedUpAndNeverBelowOne) {
   EXPECT_EQ(expert_capacity(1.0, 10, 4), 3);
-  EXPECT_EQ(expert_capacity(1.1, 100, 10), 11);  // not 12, though 1.1 is above itself in binary
+  EXPECT_EQ(expert_capacity(1.1, 100, 10), 11);  // not 12, though 1.1 is a little larger in binary
   EXPECT_EQ(expert_capacity(1e-9, 100, 10), 1);
   EXPECT_EQ(expert_capacity(1e300, 100, 10), 100);
 }

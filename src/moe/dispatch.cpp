@@ -15,7 +15,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Adds the time that it lived, and what of it this thread waited for the group.
+// Adds the time that it lived, and the part of it in which this thread waited for the group.
 class Stopwatch {
  public:
   Stopwatch(const comm::Communicator& group, double& total, double& waited, int64_t& count)
@@ -50,8 +50,8 @@ struct Call : torch::CustomClassHolder {
   Tensor x_ND;  // the received tokens, for the weights' gradients
 };
 
-// Sends in_TD, computes each chunk when it is there, and begins to send the result back. While one is computed,
-// `in_flight` chunks are on their way here, and as many back.
+// Sends in_TD, computes each chunk when it has arrived, and begins to send the result back. While one chunk is
+// computed, `in_flight` chunks are on their way in, and as many on their way back.
 template <class F>
 void pass_chunks(Exchange& exchange, int64_t in_flight, const Tensor& in_TD, const Tensor& in_ND, const Tensor& out_TD,
                  F compute) {
@@ -94,7 +94,7 @@ struct Dispatched : torch::autograd::Function<Dispatched> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto capsule = ctx->saved_data["call"].toCapsule();
-    ctx->saved_data.clear();  // what it holds goes with it, not with the graph at the end of backward
+    ctx->saved_data.clear();  // frees what it holds, before the graph ends with backward
     auto& call = static_cast<Call&>(*capsule);
     const Stopwatch stopwatch(call.group, call.times->backward_s, call.times->backward_wait_s, call.times->backwards);
     Exchange& exchange = *call.exchange;
@@ -104,7 +104,7 @@ struct Dispatched : torch::autograd::Function<Dispatched> {
       return call.local.backward(received, c, received.chunk(dy_ND, c), dweights_NK);
     });
     exchange.begin_return_weights(dweights_NK);
-    call.local.add_weight_gradients(call.x_ND, dy_ND);  // while the last dx are on their way
+    call.local.add_weight_gradients(call.x_ND, dy_ND);  // while the last dx are being sent
     finish_returns(exchange, call.in_flight, dx_TD);
     return {dx_TD, exchange.finish_return_weights(), Tensor()};
   }

@@ -1,4 +1,4 @@
-// A token goes once to each rank that owns one of its experts: one hop.
+// A token is sent once to each rank that owns one of its experts: one hop.
 
 #include <numeric>
 

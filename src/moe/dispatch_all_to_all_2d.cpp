@@ -1,6 +1,6 @@
-// A token crosses to each node that needs it once, to the rank that stands there where its own stands here, and from
-// there goes to the ranks of that node: two hops. Partial sums come back the same way, added up in the node before they
-// cross; they cross in fp32, so that a sum is rounded once.
+// Two hops. A token is sent to each node that needs it once: to the rank there that has the same position as its own
+// rank. That rank sends it to the other ranks of the node. Partial sums come back the same way, and are added in the
+// node before they are sent to the other node. They are sent in fp32, so that a sum is rounded once.
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@
 namespace athanor::moe {
 namespace {
 
-// ranks of [first, first + step, …]
+// Returns ranks [first, first + step, …].
 std::vector<int> every(int first, int step, int count) {
   std::vector<int> ranks;
   for (int i = 0; i < count; ++i) ranks.push_back(first + i * step);
@@ -38,7 +38,7 @@ class AllToAll2d : public Exchange {
                  tokens.weights_TK.narrow(1, 0, k_).contiguous(),
                  tokens.ids_TK.narrow(1, 0, k_).contiguous(),
                  {}};
-    std::vector<std::pair<int64_t, Received::Run>> runs;  // by source; within one they arrive in order
+    std::vector<std::pair<int64_t, Received::Run>> runs;  // by source; within a source they arrive in order
     const auto* ids = tokens.ids_TK.const_data_ptr<int64_t>();
     for (int64_t n = 0; n < inside_.num_received(); ++n) {
       const int64_t source = ids[n * (k_ + 1) + k_] - num_experts_;
@@ -100,7 +100,7 @@ class AllToAll2d : public Exchange {
   }
 
  private:
-  // What crossed to this rank, with one choice more, of no expert, that names the source.
+  // Returns the tokens that other nodes sent to this rank, with one more choice, of no expert, that names the source.
   Tokens with_sources(int64_t inner_rank) {
     const Tokens& tokens = across_.received();
     const Tensor source = at::empty({across_.num_received(), 1}, at::kLong);
@@ -121,7 +121,7 @@ class AllToAll2d : public Exchange {
   int64_t k_, num_experts_, chunks_;
   Hop across_, inside_;
   Received received_;
-  Tensor crossed_, target_, node_sums_;  // tokens between the hops, on their way and back
+  Tensor crossed_, target_, node_sums_;  // tokens between the hops, in both directions
   int64_t next_send_ = 0, next_return_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Every rank gets all tokens of all ranks, in chunks that are padded to the most tokens that a rank has in it.
+// Every rank gets all tokens of all ranks, in chunks that are padded to the most tokens that a rank has in them.
 
 #include <algorithm>
 
@@ -24,7 +24,7 @@ class AllGather : public Exchange {
     choices_coming_.wait();
     const int64_t n = num_received();
     received_.weights_NK = at::empty({n, k_}, at::kFloat);
-    received_.ids_NK = at::full({n, k_}, -1, at::kLong);  // padding chooses nobody
+    received_.ids_NK = at::full({n, k_}, -1, at::kLong);  // padding chooses no expert
     auto* weights = received_.weights_NK.data_ptr<float>();
     auto* ids = received_.ids_NK.data_ptr<int64_t>();
     const ChoiceReader reader{all_choices_.const_data_ptr<uint8_t>(), k_};
@@ -47,7 +47,7 @@ class AllGather : public Exchange {
     const Tensor own = x_ND.narrow(0, arrival(group_.rank(), chunk), padding(chunk));
     const int64_t count = own_count(group_.rank(), chunk);
     own.narrow(0, 0, count).copy_(x_TD.narrow(0, own_begin(chunk), count));
-    own.narrow(0, count, padding(chunk) - count).zero_();  // nobody reads it; uninitialised memory would be sent
+    own.narrow(0, count, padding(chunk) - count).zero_();  // no rank reads it, but uninitialised memory would be sent
     sends_[at(chunk)] = group_.all_gather(rows_of(x_ND, chunk), own);
   }
   void finish_send(int64_t chunk) override { sends_[at(chunk)].wait(); }
@@ -136,8 +136,9 @@ class AllGather : public Exchange {
 
   comm::Communicator& group_;
   int64_t chunks_, tokens_, k_;
-  std::vector<int64_t> all_tokens_;  // of each rank
-  std::vector<int64_t> padded_;      // where each chunk begins, of tokens with padding of one rank; and their number
+  std::vector<int64_t> all_tokens_;  // for each rank
+  std::vector<int64_t> padded_;      // begin of each chunk, in tokens with padding of one rank; the last entry is their
+                                     // number
   Tensor own_choices_, all_choices_;
   comm::Pending choices_coming_;
   Received received_;

@@ -21,9 +21,9 @@ constexpr int kFirstRounds = 2, kFinalists = 4, kRounds = 4;
 
 struct Trial {
   DispatchOptions options;
-  std::vector<double> seconds;  // the slowest rank's, of each round
+  std::vector<double> seconds;  // seconds of the slowest rank, for each round
 
-  /// What a machine with other work on it says of few rounds.
+  /// The least time is a good estimate from few rounds on a machine with other load.
   double least() const { return *std::ranges::min_element(seconds); }
   double median() const {
     std::vector<double> sorted = seconds;
@@ -36,7 +36,7 @@ std::vector<Trial> candidates(const DispatchShape& shape, const DispatchOptions&
   std::vector<DispatchKind> kinds = {given.kind};
   if (given.kind == DispatchKind::kAuto) {
     kinds = {DispatchKind::kAllGather, DispatchKind::kAllToAll};
-    // Another tree would make the bits of a run depend on what was measured.
+    // With another tree, the bits of a run would depend on measurements.
     const bool same_tree = std::has_single_bit(static_cast<unsigned>(given.inner_ranks));
     if (same_tree && given.inner_ranks > 1 && given.inner_ranks < ranks) kinds.push_back(DispatchKind::kAllToAll2d);
   }
@@ -48,14 +48,14 @@ std::vector<Trial> candidates(const DispatchShape& shape, const DispatchOptions&
       if (c > std::max<int64_t>(shape.tokens, 1)) continue;
       for (const int64_t in_flight : {1, 2}) {
         if (in_flight < c || c == 1) trials.push_back({{kind, c, in_flight, given.inner_ranks}, {}});
-        if (c <= 2) break;  // two in flight is all there is
+        if (c <= 2) break;  // at most two can be in flight
       }
     }
   }
   return trials;
 }
 
-// One layer of the run's shape with uniform choices, the same amount of work on every rank.
+// One layer of the run's shape with uniform choices, with the same amount of work on every rank.
 struct Layer {
   Tensor x, weights, ids, dy;
   ops::ExpertWeights experts;
@@ -86,7 +86,7 @@ void run_once(Layer& layer, comm::Communicator& experts, const DispatchOptions& 
   layer.weights.mutable_grad().reset();
 }
 
-// A round of all trials, one after the other, so that what else the machine does hits them alike.
+// Runs a round of all trials, one after the other, so that other load on the machine affects them equally.
 void run_round(std::vector<Trial*> trials, Layer& layer, comm::Communicator& world, comm::Communicator& experts) {
   Tensor seconds = at::empty({static_cast<int64_t>(trials.size())}, at::kDouble);
   for (size_t i = 0; i < trials.size(); ++i) {
@@ -116,7 +116,7 @@ std::optional<DispatchOptions> read_cache(const std::filesystem::path& path, con
     if (options.kind == DispatchKind::kAuto || options.chunks < 1 || options.in_flight < 1) return {};
     return options;
   } catch (const std::exception&) {
-    return {};  // it is measured again, and written anew
+    return {};  // it is measured again, and written again
   }
 }
 
@@ -149,7 +149,7 @@ std::string table_of(const std::vector<Trial>& trials, const DispatchOptions& be
   return table;
 }
 
-// Rank 0's word, to all.
+// Gives rank 0's choice to all.
 std::optional<DispatchOptions> agree(comm::Communicator& world, const std::optional<DispatchOptions>& own,
                                      int inner_ranks) {
   const Tensor word = at::zeros({4}, at::kLong);
@@ -176,12 +176,12 @@ TunedDispatch tune_dispatch(comm::Communicator& world, comm::Communicator& exper
   Layer layer = make_layer(shape, experts.size(), experts.rank());
   run_once(layer, experts, trials.front().options);  // memory and code are touched for the first time
   for (int round = 0; round < kFirstRounds; ++round) run_round(all, layer, world, experts);
-  std::ranges::stable_sort(all, {}, &Trial::least);  // the same on every rank: so are the times
+  std::ranges::stable_sort(all, {}, &Trial::least);  // the times are the same on every rank, and so is the order
   all.resize(std::min<size_t>(all.size(), kFinalists));
   for (int round = 0; round < kRounds && all.size() > 1; ++round) run_round(all, layer, world, experts);
   const Trial* best = *std::ranges::min_element(all, {}, &Trial::median);
   const DispatchOptions kept = *agree(world, best->options, given.inner_ranks);
-  experts.reset_traffic();  // what the run counts begins after it
+  experts.reset_traffic();  // the counts of the run begin after this
   std::string table = table_of(trials, kept, key);
   if (!ops::multiplies_on_tiles(layer.x)) {
     table +=

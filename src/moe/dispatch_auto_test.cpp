@@ -15,7 +15,7 @@ class DispatchAuto : public ::testing::Test {
   DispatchAuto() { std::filesystem::create_directories(folder_); }
   ~DispatchAuto() override { std::filesystem::remove_all(folder_); }
 
-  // What each of four ranks is told, in two expert groups of two; what is to be remembered is.
+  // Returns the result on each of four ranks, in two expert groups of two; all must remember the same.
   std::vector<TunedDispatch> tune(const DispatchShape& shape, const DispatchOptions& given) const {
     std::vector<TunedDispatch> told(4);
     comm::run_ranks(4, [&](comm::World& world) {

@@ -12,8 +12,8 @@ namespace {
 
 int64_t sum(std::span<const int64_t> counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
 
-// Rows that are ordered by chunk, then peer, in the order in which peers' messages stand: by peer, then chunk.
-// f(row by chunk, row by peer, count).
+// Maps rows that are ordered by chunk, then peer, to the order of the peers' messages: by peer, then chunk. Calls f(row
+// by chunk, row by peer, count).
 template <class F>
 void for_messages(const std::vector<std::vector<int64_t>>& counts, F f) {
   const size_t peers = counts.front().size();
@@ -56,7 +56,7 @@ int64_t Hop::peer_of(int64_t id) const {
 void Hop::plan() {
   const auto n = static_cast<int64_t>(peers_.size()), k = tokens_.ids_TK.size(1);
   const auto* ids = ops::pointer<int64_t>(tokens_.ids_TK);
-  // Rows of a chunk, and experts on their way (dispatch_choices.h), are counted in 32 bits.
+  // Rows of a chunk, and expert ids in messages (dispatch_choices.h), are counted in 32 bits.
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   ATHANOR_ASSERT(tokens_.chunk_begin.back() * std::min(n, k) <= kMost &&
                  first_expert_ + n * experts_per_peer_ <= kMost);
@@ -69,7 +69,7 @@ void Hop::plan() {
         const int64_t p = peer_of(ids[t * k + j]);
         if (p < 0) continue;
         int32_t& row = row_of_[static_cast<size_t>(t * n + p)];
-        if (row < 0) row = static_cast<int32_t>(counts[static_cast<size_t>(p)]++);  // among p's rows, for now
+        if (row < 0) row = static_cast<int32_t>(counts[static_cast<size_t>(p)]++);  // among the rows of p, for now
       }
     }
     std::vector<int64_t> first(peers_.size(), 0);
@@ -107,7 +107,7 @@ Hop::Counts Hop::total(const std::vector<Counts>& counts) const {
 
 void Hop::exchange_counts() {
   const auto n = static_cast<int64_t>(peers_.size());
-  // In a dry run nothing comes, and nothing is what that has to mean.
+  // In a dry run no data arrive, so the counts must read as zero.
   const Tensor go = at::empty({n * num_chunks()}, at::kLong), come = at::zeros_like(go);
   auto* to = go.data_ptr<int64_t>();
   for (size_t p = 0; p < peers_.size(); ++p) {
@@ -224,7 +224,7 @@ Tensor Hop::finish_return_weights() {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t token = token_of[static_cast<size_t>(by_chunk + i)];
       for (int64_t j = 0; j < k; ++j) {
-        // + 0: a reduce-scatter, too, makes −0 to 0.
+        // + 0 turns −0 into 0, as a reduce-scatter does.
         if (peer_of(ids[token * k + j]) == p) to[token * k + j] = from[(by_peer + i) * k + j] + 0.0f;
       }
     }

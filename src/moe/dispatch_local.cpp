@@ -5,11 +5,11 @@
 namespace athanor::moe {
 namespace {
 
-// The route of all received tokens in canonical order, its choices numbered as they arrived.
+// The route of all received tokens in canonical order, with choices numbered as they arrived.
 ops::ExpertRoute canonical_route(const Received& received, const Tensor& x, int64_t first, int64_t num) {
   const int64_t n = received.num_tokens(), k = received.ids_NK.size(1);
   std::vector<Tensor> ids;
-  std::vector<int64_t> arrival;  // of each token in canonical order
+  std::vector<int64_t> arrival;  // arrival number of each token in canonical order
   for (const auto& run : received.canonical) {
     ids.push_back(received.ids_NK.narrow(0, run.begin, run.count));
     for (int64_t i = 0; i < run.count; ++i) arrival.push_back(run.begin + i);
@@ -28,7 +28,7 @@ ops::ExpertRoute canonical_route(const Received& received, const Tensor& x, int6
   return route;
 }
 
-// Rows of a chunk to where they stand among those of all chunks.
+// Copies rows of a chunk to their position among the rows of all chunks.
 void place_rows(const Tensor& from, const ops::ExpertRoute& route, const int64_t* row_of_choice, const Tensor& to) {
   const auto bytes = static_cast<int64_t>(from.size(1)) * from.element_size();
   const auto* source = static_cast<const char*>(from.const_data_ptr());
@@ -63,7 +63,7 @@ Tensor LocalExperts::forward(const Received& received, int64_t chunk, const Tens
 
 Tensor LocalExperts::backward(const Received& received, int64_t chunk, const Tensor& dy_nD, const Tensor& dweights_NK) {
   Pass& pass = passes_[static_cast<size_t>(chunk)];
-  const Tensor dy_RD = ops::gather_tokens(dy_nD, pass.route);  // not yet weighted: dact and act are
+  const Tensor dy_RD = ops::gather_tokens(dy_nD, pass.route);  // not weighted yet: dact and act are
   ops::ExpertRowGradients rows = ops::backward_rows(pass.rows, dy_RD, received.chunk(received.weights_NK, chunk),
                                                     pass.route, experts_, received.chunk(dweights_NK, chunk));
   pass.rows = {};

@@ -1,4 +1,4 @@
-// Expert parallelism gives what one process gives: to the bit, but for where a token's sum is cut.
+// Expert parallelism gives the bits of one process, except where a token's sum is cut into partial sums.
 
 #include "moe/dispatch.h"
 
@@ -27,7 +27,7 @@ std::string name_of(const DispatchOptions& o) {
                      o.inner_ranks);
 }
 
-// Where the library multiplies, a row's bits may depend on how many rows come with it (docs/moe.md).
+// If the library multiplies, a row's bits may depend on the number of rows in the product (docs/moe.md).
 bool has_exact_rows() {
   return std::ranges::all_of(kComputeTypes, [](auto dtype) { return ops::multiplies_on_tiles(at::empty({1}, dtype)); });
 }
@@ -74,8 +74,8 @@ TEST(Dispatch, DroppedChoicesAndWeightsBeforeTheDownProjection) {
       {.tokens = {12, 10}, .num_experts = 6, .k = 3, .combine = ops::CombineWeights::kBeforeDown, .drops = true});
 }
 
-// Against all experts in one process: a token's K rows are added in E parts, each stored, then added: an addition more
-// for each part, and a rounding to the type.
+// Compares with all experts in one process. Here a token's K rows are added in E parts, which are stored and then
+// added: one more addition for each part, and a rounding to the type.
 TEST(Dispatch, IsOneProcessUpToWhereATokensSumIsCut) {
   if (!has_exact_rows()) GTEST_SKIP() << "matrix products are the library's here: bits depend on chunks";
   for (const auto dtype : kComputeTypes) {
@@ -119,7 +119,8 @@ TEST(Dispatch, EvaluatesToTheSameBitsAndKeepsNothing) {
 }
 
 TEST(Dispatch, CountsTheTokensOfEachRankOnce) {
-  // Of 2 experts each: rank 0 for tokens 0 and 1, once each; rank 1 for token 1; a dropped choice counts nowhere.
+  // With 2 experts on each rank: rank 0 gets tokens 0 and 1, once each; rank 1 gets token 1; a dropped choice counts
+  // nowhere.
   const Tensor ids = at::tensor(std::vector<int64_t>{0, 1, 1, 3, -1, ~int64_t{4}}, at::kLong).view({3, 2});
   EXPECT_TRUE(at::equal(tokens_per_dest_rank(ids, 2, 3), at::tensor(std::vector<int64_t>{2, 1, 0}, at::kLong)));
 }

@@ -1,4 +1,4 @@
-// What each kind sends, to whom, in how many calls: the formulas of moe/dispatch_exchange.h.
+// Tests what each kind of dispatch sends, to which ranks, in how many calls: the formulas of moe/dispatch_exchange.h.
 
 #include "moe/dispatch_exchange.h"
 #include "moe/testing/dispatch_case.h"
@@ -8,7 +8,7 @@ namespace {
 
 using namespace testing;  // NOLINT
 
-// Tokens of a rank with a choice among experts [first, first + count).
+// Tokens of a rank that have a choice among experts [first, first + count).
 int64_t tokens_for(const DispatchCase& c, int rank, int64_t first, int64_t count) {
   const Tensor ids = c.ids(rank);
   return ((ids >= first) & (ids < first + count)).any(1).sum().item<int64_t>();
@@ -19,7 +19,7 @@ int64_t tokens_for_rank(const DispatchCase& c, int from, int to) {
 
 int64_t element(const DispatchCase& c) { return static_cast<int64_t>(c10::elementSize(c.dtype)); }
 
-// Bytes from each rank to each other one in a forward and a backward, and each one's calls.
+// Bytes from each rank to each other rank in a forward and a backward, and the calls of each rank.
 struct Sent {
   std::vector<std::vector<int64_t>> bytes;
   std::vector<int64_t> calls;
@@ -65,7 +65,7 @@ TEST(DispatchTraffic, AllToAllSendsATokenOnceToEachRankThatOwnsOneOfItsExpertsAn
           fmt::format("{} chunks", chunks));
     }
   }
-  // Experts 2 to 4 are those of ranks 1 and 2: the others hear of counts alone from those that sent them nothing.
+  // Experts 2 to 4 belong to ranks 1 and 2: the other ranks only receive counts from ranks that sent them no tokens.
   const DispatchCase& c = kCases[1];
   EXPECT_EQ(tokens_for_rank(c, 0, 3) + tokens_for_rank(c, 3, 0), 0);
   EXPECT_EQ(measure(c, {DispatchKind::kAllToAll, 1}).bytes[0][3], 8);
@@ -99,7 +99,7 @@ TEST(DispatchTraffic, AllToAll2dCrossesToANodeOnceForEachTokenThatNeedsIt) {
     const auto crossing = [&](int from, int to) {  // to the node of `to`
       return tokens_for(c, from, to / kInner * node_experts, node_experts);
     };
-    const auto inside = [&](int from, int to) {  // of what `from` got across, and of its own
+    const auto inside = [&](int from, int to) {  // tokens that `from` got from other nodes, and its own tokens
       int64_t count = 0;
       for (int source = from % kInner; source < c.ranks(); source += kInner) count += tokens_for_rank(c, source, to);
       return count;

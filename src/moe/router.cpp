@@ -60,7 +60,7 @@ Tensor noise_like(const Tensor& logits_TE, const RouterNoise& noise, int64_t num
   return out;
 }
 
-// What experts are chosen by: the scores, with what is added for choosing alone.
+// Returns the values by which experts are chosen: the scores, plus what is added only for choosing.
 Tensor choosing_scores(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOptions& options,
                        const kernels::RouterRule& rule, int64_t num_sequences) {
   Tensor scores = scores_TE;

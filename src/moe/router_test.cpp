@@ -16,8 +16,8 @@ using ops::testing::normal;
 
 constexpr int64_t kSequences = 3, kTokens = 8, kHidden = 16, kExperts = 6, kTopK = 2;
 
-// A logit is a sum of 16 products that are below 64 together, in one of two orders; a probability's relative error is
-// the absolute one of the logits.
+// A logit is a sum of 16 products whose magnitudes sum to less than 64, in one of two orders; a probability's relative
+// error is the absolute error of the logits.
 constexpr double kRelative = 2 * kHidden * 64 * 0x1p-24;
 
 Weight random_router(uint64_t seed) { return ops::testing::weight_of(normal({kExperts, kHidden}, seed)); }
@@ -99,7 +99,7 @@ TEST(Router, TheBiasGoesUpWhereLoadIsBelowTheMeanAndDownWhereAbove) {
 
 TEST(Router, TheBiasEvensOutALopsidedRouter) {
   const Weight router = random_router(11);
-  router.value[0].add_(0.15);  // with the tokens' mean of 1, 2.4 more than its share of logit for expert 0
+  router.value[0].add_(0.15);  // with the tokens' mean of 1, this adds 2.4 to expert 0's logit beyond its share
   const Tensor x = random_tokens(12) + 1, bias = at::zeros({1, kExperts});
   RouterOptions o = options();
   o.bias_E = bias[0];
@@ -119,7 +119,7 @@ TEST(Router, SavedChoicesAreUsedAndNothingIsDecidedOrCountedAgain) {
   o.balance.group_sequences = kSequences;
   const Routing first = route(x, router, o, kSequences);
   const Choices saved = first.choices();
-  o.noise.position.step = 1;  // would choose otherwise
+  o.noise.position.step = 1;  // it would choose differently
   EXPECT_FALSE(at::equal(route(x, router, o, kSequences).expert_ids_TK, first.expert_ids_TK));
   const Routing again = route(x, router, o, kSequences, &saved);
   EXPECT_TRUE(at::equal(again.expert_ids_TK, first.expert_ids_TK));
@@ -187,7 +187,7 @@ TEST(Router, SwipeEvensEachGroupAndWeighsAMovedTokenByItsProbabilityForTheExpert
   const Routing r = route(x, router, o, kSequences);
   EXPECT_TRUE(at::equal(r.load_E, at::full({kExperts}, 8, at::kLong)));
   EXPECT_GT(r.num_moved, 0);
-  EXPECT_GT(r.count_BE.sum(0).max().item<float>(), 8);  // what the router asked for is what losses see
+  EXPECT_GT(r.count_BE.sum(0).max().item<float>(), 8);  // losses see the router's own choices
   const Tensor probs = at::softmax(at::linear(x, router.value), -1);
   EXPECT_TRUE(at::allclose(r.weights_TK, probs.gather(1, r.expert_ids_TK), kRelative, 0));
   o.balance.group_sequences = 2;

@@ -10,9 +10,9 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr int64_t kPieceTokens =
-    64;  // sums of scores stay in the first cache, and short inputs have work for each core
+    64;  // sums of scores stay in the first-level cache, and short inputs have work for each core
 
-// Sums over each sequence, piece by piece, the pieces added in order.
+// Sums over each sequence in pieces; the pieces are added in order.
 void sum_sequences(const Tensor& logits_TE, const Scores& scores, int64_t num_sequences, const RouterRule& rule,
                    Weighed& out) {
   const int64_t tokens = logits_TE.size(0), width = rule.width;

@@ -11,9 +11,9 @@ namespace {
 using kernels::RouterRule;
 using ops::testing::normal;
 
-constexpr int64_t kSequences = 2, kTokens = 70, kExperts = 21, kTopK = 4;  // a piece and a bit; lanes and a bit
+constexpr int64_t kSequences = 2, kTokens = 70, kExperts = 21, kTopK = 4;  // more than a piece; more than the lanes
 
-// Choices of different experts, one in five dropped.
+// Choices of different experts; one in five is dropped.
 Tensor some_ids(uint64_t seed) {
   const Tensor ids = std::get<1>(normal({kSequences * kTokens, kExperts}, seed).topk(kTopK)).contiguous();
   return at::where(normal(ids.sizes(), seed + 1) > 0.84, ids.bitwise_not(), ids).contiguous();
@@ -24,7 +24,7 @@ struct Gradients {
   Tensor dlogits;
 };
 
-// Forward and backward of `f(logits)` with the same directions whatever computes it.
+// Forward and backward of `f(logits)` with the same directions for every form.
 template <class F>
 Gradients run(F f, const Tensor& logits) {
   const Tensor leaf = logits.detach().clone().requires_grad_();
@@ -41,7 +41,7 @@ void expect_close(const Tensor& actual, const Tensor& expected, double norm, int
 }
 
 TEST(RouterScores, AgreeWithTheirPortableFormForwardAndBackward) {
-  // An exponential of x is off by |x| roundoffs; logits differ by less than 16. Then sums over the experts.
+  // An exponential of x has an error of |x| roundoffs; logits differ by less than 16. Then come sums over the experts.
   constexpr int64_t kTerms = kExperts + 32;
   for (const at::ScalarType dtype : ops::testing::kComputeTypes) {
     for (const bool sigmoid : {false, true}) {
@@ -60,8 +60,8 @@ TEST(RouterScores, AgreeWithTheirPortableFormForwardAndBackward) {
         EXPECT_NEAR(ours.out.entropy_sum, exact.out.entropy_sum,
                     ops::error_bound(kSequences * kTokens * 16.0, at::kFloat, kTerms));
         EXPECT_EQ(ours.out.num_flat, 0);
-        // Directions are below 5; a sum of k chosen scores is above 1/500 here, and what comes through it above all
-        // else.
+        // Directions are below 5. A sum of k chosen scores is above 1/500 here, and the gradient through it is the
+        // largest.
         const double scale = exact.dlogits.abs().max().item<double>() + 5 * 2.5 * (norm ? 2 : 1);
         const double stored = dtype == at::kBFloat16 ? scale * kernels::kRoundoffBf16 : 0;
         ops::testing::expect_within(
@@ -87,7 +87,7 @@ TEST(RouterScores, GradientsOfThePortableFormAreFiniteDifferences) {
     Tensor up = logits.clone(), down = logits.clone();
     up.view(-1)[at] += kStep;
     down.view(-1)[at] -= kStep;
-    // The third derivative is of order 1: off by kStep², and by the objective's own roundoff over kStep.
+    // The third derivative is of order 1, so the error is kStep², plus the objective's own roundoff divided by kStep.
     EXPECT_NEAR(dlogits.view(-1)[at].item<double>(), (objective(up) - objective(down)) / (2 * kStep), 1e-7);
   }
 }

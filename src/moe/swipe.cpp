@@ -38,7 +38,7 @@ class Walk {
     return std::ranges::find(of_token(token), expert) != of_token(token).end();
   }
 
-  // Chosen experts as far as they have room, best choices first; the rest is overflow.
+  // Places chosen experts as long as they have room, best choices first; the rest is overflow.
   void place_chosen() {
     for (int64_t rank = 0; rank < k_; ++rank) {
       for (int64_t choice = rank; choice < tokens_ * k_; choice += k_) {
@@ -64,8 +64,8 @@ class Walk {
     if (--room(open_[at]) == 0) open_.erase(open_.begin() + static_cast<int64_t>(at));
   }
 
-  // The first open expert that the token has not. It has fewer than k, so fewer than k are passed over, and no more
-  // than that are behind the one that is erased.
+  // Takes the first open expert that the token does not have. The token has fewer than k, so fewer than k are passed
+  // over, and no more than that come after the one that is erased.
   bool place_in_room(int64_t choice) {
     for (size_t at = open_.size(); at-- > 0;) {
       if (has(choice / k_, open_[at])) continue;
@@ -75,11 +75,11 @@ class Walk {
     return false;
   }
 
-  // The token has every open expert. Fewer than all tokens have the first of them (it has room), and all those that do
-  // not are wholly placed, with k experts of which this token lacks two at least: one of them changes over.
+  // The token has every open expert. The first open expert has room, so fewer than all tokens have it. Every token
+  // without it is completely placed, with k experts, at least two of which this token lacks: one of them is exchanged.
   //
-  // A token with an open expert never gives that one up, so the search for each goes on where it was: open experts are
-  // fewer than k here, and all searches together pass each token fewer than k times.
+  // A token with an open expert never gives that one up, so the search for each open expert continues where it was.
+  // There are fewer than k open experts here, so all searches together pass each token fewer than k times.
   void exchange(int64_t choice) {
     const int64_t token = choice / k_, expert = open_.back();
     if (expert != searched_) {
@@ -92,7 +92,7 @@ class Walk {
     for (int64_t c = giver_ * k_; c < (giver_ + 1) * k_; ++c) {
       if (has(token, id(c))) continue;
       given = c;                   // the giver's least choice,
-      if (id(c) == wanted) break;  // or the one that this token wanted in the first place
+      if (id(c) == wanted) break;  // or the one that this token wanted originally
     }
     ATHANOR_ASSERT(given != kUnplaced);
     id(choice) = id(given);
@@ -111,7 +111,7 @@ class Walk {
   std::span<int64_t> ids_;
   std::vector<int64_t> chosen_;
   int64_t k_, tokens_;
-  std::vector<int64_t> room_;      // of each expert
+  std::vector<int64_t> room_;      // for each expert
   std::vector<int64_t> overflow_;  // choices, in the order in which they are placed
   std::vector<int64_t> open_;      // experts with room, descending
   int64_t searched_ = kUnplaced, giver_ = 0;

@@ -13,8 +13,8 @@
 namespace athanor::moe {
 namespace {
 
-// k different experts for each token; `crowding` squeezes them into the first ones: 0 spreads evenly, 1 leaves only the
-// first k.
+// Draws k different experts for each token. `crowding` concentrates them on the first experts: 0 gives an even
+// distribution, 1 leaves only the first k.
 std::vector<int64_t> random_choices(int64_t tokens, int64_t k, int64_t experts, double crowding, uint64_t seed) {
   const CounterRandom random(seed, "choices");
   std::vector<int64_t> ids;
@@ -37,7 +37,7 @@ std::vector<int64_t> loads_of(const std::vector<int64_t>& ids, int64_t experts) 
   return loads;
 }
 
-// Σ max(0, load − even share): what has to move however it is done.
+// Σ max(0, load − even share): this many choices have to move with any method.
 int64_t overflow_of(const std::vector<int64_t>& ids, int64_t experts) {
   const int64_t share = static_cast<int64_t>(ids.size()) / experts;
   int64_t overflow = 0;
@@ -63,13 +63,13 @@ TEST(Swipe, LeavesEvenChoicesAsTheyAre) {
 }
 
 TEST(Swipe, KeepsTheFirstTokensOfAFullExpertAndMovesTheRest) {
-  std::vector<int64_t> ids = {0, 0, 0, 0, 0, 0};  // six tokens, k = 1, all to expert 0 of 3
+  std::vector<int64_t> ids = {0, 0, 0, 0, 0, 0};  // six tokens, k = 1, all choose expert 0 of 3
   EXPECT_EQ(swipe(ids, 1, 3), 4);
   EXPECT_EQ(ids, (std::vector<int64_t>{0, 0, 1, 1, 2, 2}));
 }
 
 TEST(Swipe, PlacesBestChoicesOfLaterTokensBeforeSecondChoicesOfEarlierOnes) {
-  // Expert 1 has room for two: both first choices take it, though token 0 named it too.
+  // Expert 1 has room for two: both first choices get it, though token 0 named it too.
   std::vector<int64_t> ids = {0, 1, 1, 0, 1, 2};
   swipe(ids, 2, 3);
   expect_even_and_distinct(ids, 2, 3);
@@ -77,7 +77,7 @@ TEST(Swipe, PlacesBestChoicesOfLaterTokensBeforeSecondChoicesOfEarlierOnes) {
 }
 
 TEST(Swipe, ExchangesWhereATokenAlreadyHasEveryExpertWithRoom) {
-  // Both choices of the last token overflow, and only expert 2 has room, twice.
+  // Both choices of the last token overflow, and only expert 2 has room, for two.
   std::vector<int64_t> ids = {0, 1, 0, 1, 0, 1};
   EXPECT_EQ(swipe(ids, 2, 3), overflow_of({0, 1, 0, 1, 0, 1}, 3));
   expect_even_and_distinct(ids, 2, 3);
@@ -113,7 +113,7 @@ TEST(Swipe, IsExactlyEvenForRandomShapesAndMovesLittleMoreThanItMust) {
     expect_even_and_distinct(ids, k, experts);
     if (HasFailure()) return;
     EXPECT_GE(did, must);
-    EXPECT_TRUE(k > 1 || did == must);  // a single choice never stands in its own way
+    EXPECT_TRUE(k > 1 || did == must);  // a single choice is never in its own way
     moved += did;
     least += must;
     auto again = before;
@@ -125,8 +125,8 @@ TEST(Swipe, IsExactlyEvenForRandomShapesAndMovesLittleMoreThanItMust) {
 }
 
 TEST(Swipe, TakesLinearTime) {
-  // The worst there is: every token names the same experts, and all but k others are to be filled.
-  const auto cpu_seconds = [] {  // of this thread: other work on the machine is not ours to count
+  // The worst case: every token names the same experts, and all others except k have to be filled.
+  const auto cpu_seconds = [] {  // time of this thread: other work on the machine does not count
     timespec now{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);

@@ -16,13 +16,13 @@ struct SavedGroup : torch::CustomClassHolder {
   comm::Communicator& group;
 };
 
-// One value for each row of q, then of k.
+// Returns a tensor with one value for each row of q, then of k.
 Tensor empty_per_row(const Tensor& q, const Tensor& k) {
   ATHANOR_ASSERT(ops::num_rows(q) == ops::num_rows(k));
   return at::empty({2, ops::num_rows(q)}, q.options().dtype(at::kFloat));
 }
 
-// Sums over this rank's columns become means over all ranks'.
+// Turns sums over this rank's columns into means over all ranks' columns.
 void to_means(const Tensor& sums, const Tensor& q, const Tensor& k, comm::Communicator& group) {
   group.all_reduce(sums).wait();
   sums[0].div_(static_cast<double>(q.size(-1) * group.size()));

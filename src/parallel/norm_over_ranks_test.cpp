@@ -1,4 +1,4 @@
-// A norm whose columns tensor ranks share, with threads as ranks, against one of the whole rows.
+// Compares a norm whose columns tensor ranks share, with threads as ranks, with a norm of the whole rows.
 
 #include "parallel/norm_over_ranks.h"
 
@@ -18,7 +18,7 @@ constexpr int64_t kTokens = 130;  // more than two blocks of the weight's gradie
 constexpr double kEps = 1e-5;
 
 struct Case {
-  int ranks, copies;  // of each key head
+  int ranks, copies;  // copies of each key head
   at::ScalarType dtype;
   int64_t q_width() const { return 12L * ranks; }
   int64_t k_width() const { return 6L * ranks / copies; }
@@ -46,7 +46,7 @@ Exact exact_of(const Inputs& in) {
   return {y.detach(), x.grad(), w.grad()};
 }
 
-// By rank: y, dx, dw of queries, then of keys.
+// Returns for each rank: y, dx, dw of queries, then of keys.
 std::vector<std::vector<Tensor>> run(const Case& c, const Inputs& q, const Inputs& k) {
   return results_of_ranks(c.ranks, [&](comm::World& world) {
     const int r = world.rank();
@@ -59,7 +59,7 @@ std::vector<std::vector<Tensor>> run(const Case& c, const Inputs& q, const Input
     const Weight wk{columns(k.weight, part, parts), at::zeros({k.weight.size(0) / parts}, at::kFloat)};
     const Tensor xq = columns(q.x, r, c.ranks).requires_grad_(), xk = columns(k.x, part, parts).requires_grad_();
     const QueryKey y = rms_norm_over_ranks({xq, xk}, wq, wk, kEps, world.all());
-    // A rank that shares a key has a share of its gradient: here unequal ones.
+    // A rank that shares a key has a share of its gradient; here the shares are unequal.
     const double share = c.copies == 1 ? 1 : r % c.copies == 0 ? 0.75 : 0.25 / (c.copies - 1);
     const Tensor dk = columns(k.dy, part, parts) * share;
     torch::autograd::backward({y.q, y.k}, {columns(q.dy, r, c.ranks).to(c.dtype), dk.to(c.dtype)});
@@ -67,7 +67,7 @@ std::vector<std::vector<Tensor>> run(const Case& c, const Inputs& q, const Input
   });
 }
 
-// Item of all ranks beside each other; those of copies are added up, or alike.
+// Concatenates an item of all ranks; those of copies are added, or must be equal.
 Tensor joined(const Case& c, const std::vector<std::vector<Tensor>>& results, size_t item, int copies, bool adds) {
   std::vector<Tensor> parts;
   for (int r = 0; r < c.ranks; r += copies) {
@@ -93,7 +93,8 @@ TEST(NormOverRanks, ANormOfSharedColumnsIsThatOfWholeRowsWithCopiesOfKeysOrWitho
       for (const auto& [in, copies] : {std::pair(q, 1), std::pair(k, c.copies)}) {
         const Exact exact = exact_of(in);
         const int64_t width = in.x.size(-1) * copies;
-        // rstd is a sum of squares, a division and a root; values and gradients are few roundings more, and copies add.
+        // rstd is a sum of squares, a division and a root; values and gradients have few more roundings, and copies
+        // add.
         const double rounding = ops::error_bound(1, dtype, 2 * width + 10) * (copies + 1);
         const Tensor normed = in.x.to(at::kDouble).abs() + 1, w = in.weight.to(at::kDouble).abs().max();
         const double gradient = in.dy.abs().max().item<double>() * w.item<double>() * 4;
@@ -122,7 +123,7 @@ TEST(NormOverRanks, SendsTwoValuesForEachTokenEachWay) {
   });
   for (const comm::Traffic& t : traffic) {
     EXPECT_EQ(t.calls, 2);
-    EXPECT_EQ(t.bytes(), 2 * (2 * kTokens * 4));  // of two ranks each sends all, or halves twice
+    EXPECT_EQ(t.bytes(), 2 * (2 * kTokens * 4));  // with two ranks, each sends everything, or halves twice
   }
 }
 

@@ -20,7 +20,8 @@ void Observers::tell(const Observation& observation) const {
 }
 
 void Watch::tell(const std::string& place, Phase phase, const Tensor& x) const {
-  // With a version of its own: what is written into it is no business of autograd's, which refuses it for some views.
+  // The observer gets a tensor with a separate version counter: autograd does not see what is written into it, and
+  // would refuse that for some views.
   observers_->tell({place, phase, microbatch_, x.variable_data()});
 }
 

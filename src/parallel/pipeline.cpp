@@ -10,8 +10,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Forwards alone, of any number of microbatches, in the order of the interleaved schedule: in groups of as many as
-/// there are ranks, a group through one chunk after the other.
+/// A schedule of forwards only, for any number of microbatches, in the order of the interleaved schedule: in groups of
+/// as many as there are ranks, each group through one chunk after the other.
 Schedule forwards_alone(int ranks, int chunks, int microbatches) {
   std::vector<Action> actions;
   for (int first = 0; first < microbatches; first += ranks) {
@@ -24,10 +24,10 @@ Schedule forwards_alone(int ranks, int chunks, int microbatches) {
 
 }  // namespace
 
-/// One way through the microbatches.
+/// One pass through the microbatches.
 class Pipeline::Pass {
  public:
-  /// @param observers  null: none, as in evaluation.
+  /// @param observers  null if there are none, as in evaluation.
   Pass(Pipeline& pipeline, const Schedule& schedule, std::span<const Microbatch> microbatches,
        const Observers* observers)
       : schedule_(schedule), microbatches_(microbatches), pipeline_(pipeline), observers_(observers),
@@ -40,14 +40,14 @@ class Pipeline::Pass {
   bool is_first(const Action& a) const { return number_of(a) == 0; }
   bool is_last(const Action& a) const { return number_of(a) == schedule_.num_stages() - 1; }
 
-  /// Of a forward: tokens on the first stage. Of a backward: undefined on the last.
+  /// The input of an action: for a forward on the first stage, tokens; for a backward on the last stage, undefined.
   Tensor input(const Action& a) {
     if (a.work == Work::kForward && is_first(a)) return microbatch(a).tokens;
     if (a.work == Work::kBackward && is_last(a)) return {};
     return mail_.take({a.work, a.microbatch, number_of(a)});
   }
 
-  /// Sends on what the next stage, or of a backward the one before, waits for.
+  /// Sends the output to the stage that waits for it: the next one, or the previous one for a backward.
   void output(const Action& a, Tensor content) {
     const bool forward = a.work == Work::kForward;
     if (forward ? is_last(a) : is_first(a)) return;

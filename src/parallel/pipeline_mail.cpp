@@ -36,7 +36,7 @@ void PipelineMail::put(const Message& message, Tensor content) {
     return;
   }
   while (!sent_.empty() && sent_.front().pending.done()) {
-    sent_.front().pending.wait();  // says it if the sending failed
+    sent_.front().pending.wait();  // throws if the sending failed
     sent_.pop_front();
   }
   content = content.contiguous();
@@ -65,7 +65,7 @@ Tensor PipelineMail::take(const Message& message) {
   ATHANOR_ASSERT(place != places_.end());
   Peer& peer = peers_[place->second.first];
   const size_t number = place->second.second;
-  // What a peer sends arrives in its order: all that comes before has to have room.
+  // Messages of a peer arrive in its order, so memory is needed for all that come before.
   while (peer.num_posted <= number) post(peer);
   Expected& expected = peer.expected[number];
   expected.pending.wait();

@@ -12,7 +12,7 @@ TEST(PipelineMail, MessagesBetweenTwoRanksComeInTheirSendersOrder) {
   const Schedule two = make_schedule("1f1b", 2, 1, 3);
   EXPECT_EQ(messages_between(two, 0, 1), (std::vector<Message>{{F, 0, 1}, {F, 1, 1}, {F, 2, 1}}));
   EXPECT_EQ(messages_between(two, 1, 0), (std::vector<Message>{{B, 0, 0}, {B, 1, 0}, {B, 2, 0}}));
-  // Around the corner from the last rank's first chunk to the first rank's second, among gradients.
+  // From the last rank's first chunk back to the first rank's second, among gradients.
   const Schedule interleaved = make_schedule("interleaved_1f1b", 2, 2, 2);
   EXPECT_EQ(messages_between(interleaved, 1, 0),
             (std::vector<Message>{{F, 0, 2}, {F, 1, 2}, {B, 0, 2}, {B, 1, 2}, {B, 0, 0}, {B, 1, 0}}));
@@ -42,7 +42,7 @@ TEST(PipelineMail, RoomIsGivenBeforeItIsAskedForAndToNoMoreThanThat) {
       if (world.rank() == 1) mail.put({Work::kBackward, m, 0}, at::full({4}, 10 + m, at::kFloat));
     }
     if (world.rank() == 0) {
-      // All at once and the last one first: those before it get room too.
+      // All messages are sent at once and the last is taken first: those before it get memory too.
       EXPECT_EQ(mail.take({Work::kBackward, 7, 0})[0].item<int>(), 17);
       EXPECT_EQ(mail.take({Work::kBackward, 0, 0})[0].item<int>(), 10);
       for (int m = 1; m < 7; ++m) mail.take({Work::kBackward, m, 0});

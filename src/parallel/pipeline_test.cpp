@@ -40,21 +40,21 @@ std::string text_of(const Case& c) {
   return fmt::format("{} of {} ranks, {} chunks, {} microbatches", c.schedule, c.ranks, c.chunks, c.microbatches);
 }
 
-/// What the ranks found, put together.
+/// The results of all ranks together.
 struct Outcome {
   std::vector<Tensor> gradients;  ///< by stage
   LossParts parts;
   int64_t bytes_sent = 0;
 };
 
-// A test that hangs ends, and says where.
+// A test that hangs ends, and reports where.
 comm::WorldOptions impatient(int timeout_s = 60) {
   comm::WorldOptions options;
   options.timeout = std::chrono::seconds(timeout_s);
   return options;
 }
 
-// One microbatch after the other through all stages.
+// Computes one microbatch after the other through all stages.
 Outcome one_process(const std::vector<Microbatch>& microbatches, int num_stages) {
   auto stages = toy::stages(num_stages);
   Outcome outcome;
@@ -96,12 +96,12 @@ Outcome pipelined(const Case& c, const std::vector<Microbatch>& microbatches, co
   return pipelined(make_schedule(c.schedule, c.ranks, c.chunks, c.microbatches), microbatches, network);
 }
 
-/// Whatever can be done next, in any order: forwards of each stage as they come, backwards ascending.
+/// Does whatever can be done next, in any order: forwards of each stage as they come, backwards ascending.
 Schedule any_schedule(int ranks, int chunks, int microbatches, std::mt19937& draw) {
   Schedule schedule{"drawn", ranks, chunks, microbatches, {}};
   schedule.actions.resize(static_cast<size_t>(ranks));
   const int last = schedule.num_stages() - 1;
-  std::set<std::tuple<Work, int, int>> done;  // and stage, microbatch
+  std::set<std::tuple<Work, int, int>> done;  // with stage and microbatch
   const auto is_done = [&](Work work, int stage, int m) { return done.contains({work, stage, m}); };
   const auto can_start = [&](Work work, int stage, int m) {
     if (work == Work::kForward) return stage == 0 || is_done(work, stage - 1, m);
@@ -203,7 +203,7 @@ TEST(Pipeline, TheTimelineIsTheScheduleAndHooksAreCalledAlongIt) {
     Pipeline pipeline(toy::pointers(stages), world.all());
     pipeline.set_schedule(schedule);
     std::vector<Action> after;
-    std::vector<std::pair<int, size_t>> last;  // chunk, and how many actions were over
+    std::vector<std::pair<int, size_t>> last;  // chunk, and the number of completed actions
     PipelineHooks hooks;
     hooks.after = [&](const Action& a) { after.push_back(a); };
     hooks.before_last_backward = [&](int chunk) { last.emplace_back(chunk, after.size()); };

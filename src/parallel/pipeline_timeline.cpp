@@ -17,13 +17,13 @@ bool on_one_host(const std::vector<std::string>& hosts) {
   return std::adjacent_find(hosts.begin(), hosts.end(), std::not_equal_to<>()) == hosts.end();
 }
 
-constexpr int64_t kTimes = 3;  // of an action: begin, end, waited
+constexpr int64_t kTimes = 3;  // for each action: begin, end, waited
 
 }  // namespace
 
 Timeline gather_timeline(const Pipeline& pipeline, comm::Communicator& ranks) {
   const auto& own = pipeline.timeline();
-  // Since the host's start, or since all have left the same barrier.
+  // Times count from the host's start, or from the moment when all have left the same barrier.
   ranks.barrier();
   const Clock::time_point zero = on_one_host(ranks.options().hosts) ? Clock::time_point{} : Clock::now();
   const double began_s = seconds(pipeline.began() - zero);

@@ -29,7 +29,7 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Tensor x = ctx->get_saved_variables()[0].detach().requires_grad_();
     auto saved = ctx->saved_data["region"].toCapsule();
-    ctx->saved_data.clear();  // what the region holds goes with it, not with the graph at the end of backward
+    ctx->saved_data.clear();  // frees what the region holds, before the graph ends with backward
     variable_list outputs;
     {
       const at::AutoGradMode with_gradients(true);

@@ -22,7 +22,7 @@ struct Gradients {
   }
 };
 
-// Two uses of one weight, so that a region's gradient is added to another's.
+// One weight is used twice, so that a region's gradient is added to another's.
 Gradients gradients(const Linears& model, const Tensor& input, bool recompute) {
   const Tensor x = input.clone().requires_grad_();
   const auto region = [&](const Tensor& t) -> std::vector<Tensor> { return {model(t), t.sum()}; };

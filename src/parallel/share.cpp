@@ -20,7 +20,7 @@ SharedBy parse_shared_by(const std::string& name) {
 void share_from_first(comm::Communicator& ranks, const Tensor& x, SharedBy how) {
   if (ranks.size() == 1 || x.numel() == 0) return;
   ATHANOR_ASSERT(x.is_contiguous() && x.nbytes() % sizeof(int64_t) == 0);
-  // As integers, so that no bit pattern is a number to be rounded.
+  // The data are sent as integers, so that no bit pattern is a number to be rounded.
   const Tensor bits = at::from_blob(x.data_ptr(), {static_cast<int64_t>(x.nbytes() / sizeof(int64_t))}, at::kLong);
   if (how == SharedBy::kBroadcast) {
     ranks.broadcast(bits, 0).wait();
@@ -44,7 +44,7 @@ std::vector<std::string> texts_on_first(comm::Communicator& ranks, const std::st
   if (ranks.size() == 1) return {text};
   const Tensor sizes = at::empty({ranks.size()}, at::kLong);
   ranks.all_gather(sizes, at::full({1}, size_of(text), at::kLong)).wait();
-  // Rows of one byte: all to the first rank, none to the others.
+  // Rows of one byte: all go to the first rank, none to the others.
   const auto n = static_cast<size_t>(ranks.size());
   std::vector<int64_t> to(n, 0), from(n, 0);
   to[0] = size_of(text);

@@ -22,10 +22,10 @@ TensorRanks kept(AutogradContext* ctx) {
   return static_cast<SavedRanks&>(*saved).ranks;
 }
 
-// While a backward runs, its node holds a handle beside ours of each gradient.
+// While a backward runs, its node holds a second handle of each gradient.
 constexpr size_t kOwnHandles = 2;
 
-// A gradient, or a copy where somebody else may still read it: to be summed in place.
+// Returns a gradient that may be summed in place: the given one, or a copy if others may still read it.
 Tensor spent(const Tensor& grad) {
   const bool is_ours = grad.is_contiguous() && grad.use_count() <= kOwnHandles && grad.storage().use_count() == 1;
   return is_ours ? grad.detach() : grad.clone(at::MemoryFormat::Contiguous);
@@ -42,7 +42,7 @@ std::vector<int64_t> shape_of_part(const Tensor& x, const TensorRanks& ranks) {
   return {1, tokens / ranks.size(), x.size(2)};
 }
 
-// The sum of all ranks' x [B, T, D], for this rank's tokens.
+// Returns the sum of all ranks' x [B, T, D], for this rank's tokens.
 Tensor reduce_scattered(const Tensor& x, const TensorRanks& ranks) {
   const Tensor from = x.contiguous(), sum = at::empty(shape_of_part(x, ranks), x.options());
   ranks.group->reduce_scatter(sum, from).wait();

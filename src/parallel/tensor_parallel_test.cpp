@@ -1,4 +1,4 @@
-// The ways in and out of what tensor ranks share, with threads as ranks.
+// Tests how activations enter and leave what tensor ranks share, with threads as ranks.
 
 #include "parallel/tensor_parallel.h"
 
@@ -35,18 +35,18 @@ std::string name_of(const Case& c) {
   return std::to_string(c.ranks) + " ranks, " + ops::testing::name_of(c.dtype) + (c.sequence ? ", sequence" : "");
 }
 
-// What each rank's `body` answers, by rank.
+// Returns the result of each rank's `body`, by rank.
 template <class F>
 std::vector<std::vector<Tensor>> on_ranks(const Case& c, F body) {
   return results_of_ranks(c.ranks, [&](comm::World& world) { return body(TensorRanks{&world.all(), c.sequence}); });
 }
 
-// A rank's own numbers, which others know.
+// Returns a rank's numbers, which the other ranks can compute too.
 Tensor part_of(int rank, uint64_t seed, at::ScalarType dtype) {
   return normal({kBatch, kSeqLen, kWidth}, seed + static_cast<uint64_t>(rank), dtype);
 }
 
-// Along the tree over ranks, rounded once (comm/communicator.h).
+// The sum along the tree over ranks, rounded once (comm/communicator.h).
 Tensor sum_of(const std::vector<Tensor>& terms, size_t low, size_t high) {
   if (high - low == 1) return terms[low].to(at::kFloat);
   size_t half = 1;
@@ -59,7 +59,7 @@ Tensor sum_of_parts(const Case& c, uint64_t seed) {
   return sum_of(terms, 0, terms.size()).to(c.dtype);
 }
 
-// Of all tokens, what a rank has between matrices.
+// Returns the tokens that a rank holds between matrices.
 Tensor held_by(int rank, const Case& c, const Tensor& x) {
   if (!c.sequence) return x;
   const int64_t own = kTokens / c.ranks;
@@ -136,7 +136,7 @@ TEST(TensorParallel, AValueThatAllHaveAlikeGetsTheSumOfItsGradients) {
   }
 }
 
-// A gradient that somebody else holds is summed in a copy of it.
+// A gradient that has another holder is summed in a copy of it.
 TEST(TensorParallel, AGradientThatOthersReadIsLeftAsItWas) {
   const Case c{2, false, at::kFloat};
   const auto results = on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {

@@ -13,7 +13,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// A chunk's logits of the rank's rows, and what the ranks make of them together; fp32, one value for each token.
+// A chunk's logits of the rank's rows, and the values that the ranks compute together; fp32, one value for each token.
 struct Chunk {
   ops::LogitsPart part;
   Tensor maxima, sums, at_target, earlier;
@@ -23,7 +23,7 @@ struct Chunk {
   }
 };
 
-// `scores` also asks who reaches a maximum first.
+// With `scores` it also finds who reaches a maximum first.
 Chunk share_chunk(const ops::LogitsPart& part, bool scores, const TensorRanks& ranks) {
   const auto fp32 = part.logits.options().dtype(at::kFloat);
   const Tensor sums = at::empty({scores ? 3 : 2, part.rows()}, fp32);
@@ -63,12 +63,12 @@ struct VocabularyCrossEntropy : torch::autograd::Function<VocabularyCrossEntropy
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     ATHANOR_ASSERT(grads[0].item<double>() == 1);  // the weight's part was added in forward
     Tensor dx = ctx->saved_data["dx"].toTensor();
-    ctx->saved_data.clear();  // whoever adds the parts up may do it in place
+    ctx->saved_data.clear();  // the parts may be added in place
     return {std::move(dx), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
-// The rank's first row, where the loss looks for it.
+// Returns the rank's first row, in the form that the loss uses.
 Head head_of(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t vocab_size, int64_t chunk_tokens,
              const TensorRanks& ranks) {
   ATHANOR_ASSERT(chunk_tokens > 0 && x.dim() == 2 && targets.numel() == x.size(0));
@@ -87,7 +87,7 @@ Tensor vocabulary_embedding(const Tensor& tokens, const Weight& weight, int64_t 
   const int64_t first = first_vocabulary_row(vocab_size, ranks.rank(), ranks.size()), width = weight.value.size(1);
   const Tensor rows = tokens.reshape({-1}) - first;
   const Tensor here = (rows >= 0).logical_and(rows < weight.value.size(0)).nonzero().squeeze(1);
-  // Rows of tokens that are here are put among zeros; backward takes them out again.
+  // Rows of tokens of this rank are put among zeros; backward takes them out again.
   Tensor out = at::zeros({rows.numel(), width}, weight.value.options());
   out.index_copy_(0, here, ops::embedding(rows.index_select(0, here), weight));
   return leave_tensor_parallel(out.view({tokens.size(0), tokens.size(1), width}), ranks);

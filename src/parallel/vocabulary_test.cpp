@@ -1,4 +1,4 @@
-// A vocabulary whose rows tensor ranks share, with threads as ranks, against one table.
+// Compares a vocabulary whose rows tensor ranks share, with threads as ranks, with one table.
 
 #include "parallel/vocabulary.h"
 
@@ -107,7 +107,7 @@ HeadInputs inputs(at::ScalarType dtype) {
   return {normal({kTokens, kWidth}, 3, dtype), normal({kVocab, kWidth}, 4, dtype)};
 }
 
-// The loss of one head in fp64, with the softmax that its gradients are made of.
+// The loss of one head in fp64, with the softmax from which its gradients follow.
 struct Exact {
   Tensor losses, softmax, has_target, one_hot;
 };
@@ -119,8 +119,8 @@ Exact exact_of(const HeadInputs& in) {
           at::zeros_like(logits).scatter_(1, index, 1.0)};
 }
 
-// How far a logit may be off: a product of kWidth terms, stored. A loss may be off by two of them (the target's, and
-// all those in the sum together), and a probability by as much in relation to itself.
+// The error of a logit: a product of kWidth terms, stored. A loss may be off by two of them (the target's, and those in
+// the sum together), and a probability by as much relative to itself.
 double logit_error(const HeadInputs& in) {
   const Tensor norm = at::matmul(in.x.to(at::kDouble).abs(), in.weight.to(at::kDouble).abs().t());
   return ops::error_bound(norm.max().item<double>(), in.x.scalar_type(), kWidth);
@@ -137,7 +137,7 @@ TEST(Vocabulary, TheLossOfSharedRowsAndItsGradientsAreThoseOfOneHead) {
       torch::autograd::backward({loss});
       return {loss.detach(), x.grad(), weight.grad};
     });
-    // fp32 between logits and losses: sums of kVocab terms, an exponential and a logarithm of 2 ULP each.
+    // The fp32 steps between logits and losses: sums of kVocab terms, an exponential and a logarithm of 2 ULP each.
     const double relative = 2 * logit_error(in) + ops::error_bound(1, at::kFloat, kVocab + 8);
     const double loss = exact.losses.sum().item<double>(), peak = exact.losses.max().item<double>();
     for (const auto& result : results) {
@@ -155,7 +155,7 @@ TEST(Vocabulary, TheLossOfSharedRowsAndItsGradientsAreThoseOfOneHead) {
     };
     ops::testing::expect_within(dx, at::matmul(dlogits, w), product_error(dlogits, dlogits_error, w, kVocab, c.dtype),
                                 name_of(c) + " dx");
-    // Where the library multiplies bf16 the product of a chunk is rounded before it is added.
+    // If the library multiplies bf16, the product of a chunk is rounded before it is added.
     ops::testing::expect_within(joined(results, 2), at::matmul(dlogits.t(), x),
                                 product_error(dlogits.t(), dlogits_error.t(), x, kTokens, c.dtype), name_of(c) + " dw");
   }
@@ -164,7 +164,8 @@ TEST(Vocabulary, TheLossOfSharedRowsAndItsGradientsAreThoseOfOneHead) {
 TEST(Vocabulary, ScoresOfSharedRowsAreThoseOfOneHead) {
   for (const Case& c : cases()) {
     HeadInputs in = inputs(c.dtype);
-    in.weight[kVocab - 1].copy_(in.weight[2]);  // two ids with one logit, of the first rank and the last
+    in.weight[kVocab - 1].copy_(in.weight[2]);  // two ids with the same logit, one on the first rank and one on the
+                                                // last
     in.weight[kVocab - 3].copy_(in.weight[kVocab - 2]);
     Tensor ids = targets();
     const Tensor greedy = at::matmul(in.x.to(at::kFloat), in.weight.to(at::kFloat).t()).argmax(1);
@@ -179,7 +180,7 @@ TEST(Vocabulary, ScoresOfSharedRowsAreThoseOfOneHead) {
       const auto losses = vocabulary_token_losses(in.x, rows_of(in.weight, ranks).value, ids, kVocab, kChunk, ranks);
       return {losses.loss, losses.is_greedy};
     });
-    // Logits have the same bits; sums of kVocab terms are taken in another order.
+    // Logits have the same bits; sums of kVocab terms have a different order.
     const Tensor bound = ops::error_bound(one.loss.abs() + 1, at::kFloat, 2 * kVocab);
     for (const auto& result : results) {
       ops::testing::expect_same_bits(result[0], results[0][0], name_of(c));
@@ -210,7 +211,7 @@ TEST(Vocabulary, TheLossSendsTwoSmallAllReducesForEachChunkAndNothingInBackward)
     EXPECT_EQ(forward[r].calls, 2 * kChunks);
     EXPECT_EQ(forward[r].calls_of.at("all_reduce"), 2 * kChunks);
     EXPECT_EQ(backward[r].calls, 0);
-    // Three values for each token; small tensors may go up and down a tree of two levels (comm/communicator.h).
+    // Each token has three values; small tensors may go up and down a tree of two levels (comm/communicator.h).
     EXPECT_LE(forward[r].bytes(), 3 * kTokens * 4 * 2 * 2);
   }
 }

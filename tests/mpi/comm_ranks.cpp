@@ -1,9 +1,10 @@
-// A job of real processes for the tests of tests/mpi: each collective held against its definition, and ways to fail.
+// A job of real processes for the tests of tests/mpi. It compares each collective with its definition, and can fail in
+// several ways.
 //
 //   mpirun -n 4 comm_ranks collectives     every collective, type, group and alias; bytes
 //   mpirun -n 2 comm_ranks overlap         messages move while the caller does something else
 //   mpirun -n 4 comm_ranks throw RANK      that rank throws at step 7 while the others wait for it
-//   mpirun -n 4 comm_ranks throw all       all of them do
+//   mpirun -n 4 comm_ranks throw all       all ranks throw
 //   mpirun -n 4 comm_ranks disorder RANK   that rank calls something else, in check mode
 //   mpirun -n 4 comm_ranks freeze RANK     that rank is stopped (SIGSTOP); a collective may take two seconds
 
@@ -86,7 +87,7 @@ void check_exchanges(Communicator& group) {
     group.all_gather(out, out.narrow(0, me * 501, 501)).wait();
     require(n == 1 || same_bits(out, all), "all_gather in place");
 
-    // Row p of rank r says r · n + p.
+    // Row p of rank r has the value r · n + p.
     const Tensor in = (at::arange(n64) + me * n).repeat_interleave(333).to(type);
     const Tensor expected = (at::arange(n64) * n + me).repeat_interleave(333).to(type), got = at::empty_like(in);
     group.all_to_all(got, in).wait();
@@ -107,7 +108,7 @@ void check_exchanges(Communicator& group) {
   group.barrier();
 }
 
-// Rows from s to t: some pairs none; the last rank sends nothing, rank 1 gets nothing.
+// Rows from s to t: some pairs have none; the last rank sends nothing, rank 1 gets nothing.
 int64_t rows_between(int s, int t, int n) { return (s == n - 1 && n > 1) || t == 1 ? 0 : (3 * s + 5 * t) % 4; }
 
 struct Rows {
@@ -163,7 +164,7 @@ void check_bytes(Communicator& group) {
   require(total.item<int64_t>() == b * (n - 1), "bytes of broadcast, of all ranks");
 }
 
-// Many at once, waited for backwards, in two groups whose members differ.
+// Starts many at once and waits for them in reverse order, in two groups whose members differ.
 void check_several(World& world) {
   const int n = world.size();
   std::vector<std::vector<int>> by_parity(n > 1 ? 2 : 1), backwards(1);
@@ -245,7 +246,7 @@ double seconds(const std::function<void()>& call) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// A caller that is elsewhere for three times as long as an all-reduce takes has little left to wait for.
+// A caller that computes three times as long as an all-reduce takes has little left to wait for.
 int overlap(World& world) {
   const Tensor x = at::ones({8 << 20});
   double alone_s = 0, waited_s = 0;

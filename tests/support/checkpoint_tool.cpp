@@ -1,15 +1,14 @@
-// Lets tests in Python reach the checkpoint room, without libtorch and without a run:
+// Gives tests in Python access to the checkpoint room, without libtorch and without a run.
 //
 //   checkpoint_tool list FILE.safetensors                     one JSON object: name → dtype, shape; and metadata
 //   checkpoint_tool copy FILE.safetensors OUT.safetensors     every tensor's bytes through our reader and writer
 //   checkpoint_tool copy-hf FOLDER OUT float32|bfloat16 MAX_SHARD_BYTES [TOKENIZER.json]
 //                                                             a transformers folder through our import and export
 //   checkpoint_tool reslice CHECKPOINT OUT                    the same tensors as odd slices: boxes cut along the last
-//   dim,
-//                                                             each as two flat ranges
+//                                                             dim, each as two flat ranges
 //   checkpoint_tool throughput FOLDER MEGABYTES [THREADS]     GB/s of writing, verifying and loading a checkpoint
-//   checkpoint_tool make-manifest FOLDER PIECES               a manifest of so many pieces, without their files
-//   checkpoint_tool open CHECKPOINT                           seconds and the peak of memory of opening it
+//   checkpoint_tool make-manifest FOLDER PIECES               a manifest of PIECES pieces, without their files
+//   checkpoint_tool open CHECKPOINT                           the seconds and peak memory of opening it
 
 #include <sys/resource.h>
 
@@ -44,7 +43,7 @@ void list(const Arguments& arguments) {
   std::puts(out.dump().c_str());
 }
 
-// Each tensor as boxes of one or two along its last dim, each box in two flat ranges.
+// Writes each tensor as one or two boxes along its last dim, each box in two flat ranges.
 void reslice(const Arguments& arguments) {
   const auto checkpoint = CheckpointReader::open(arguments.at(0));
   std::vector<std::vector<float>> values;
@@ -123,7 +122,7 @@ void throughput(const Arguments& arguments) {
   });
 }
 
-// What is measured of manifests (docs/checkpoints.md): one process makes a folder, another reads it.
+// The two commands that measure manifests (docs/checkpoints.md): one process makes a folder, another reads it.
 void make_manifest(const Arguments& arguments) {
   std::filesystem::create_directories(arguments.at(0));
   const Manifest manifest = large_manifest(std::stoll(arguments.at(1)));

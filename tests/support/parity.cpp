@@ -1,5 +1,5 @@
-// What a model computes, for comparison with transformers: logits, losses, every gradient, parameters after AdamW
-// steps.
+// Computes logits, losses, every gradient, and parameters after AdamW steps of a model, for comparison with
+// transformers.
 //
 //   athanor_parity HF_DIR INPUT OUTPUT [--document-attention EOS_ID] [--steps N --lr LR]
 //
