@@ -46,7 +46,7 @@ Batch batch_of(const RunConfig& config) {
   return batch;
 }
 
-// Most bytes of a step beyond those before it.
+// Returns the peak bytes of a step beyond those before it.
 double measured_peak(const RunConfig& config) {
   TrainState state(config, {});
   initialize_parameters(config.model, 1, state.parameters);

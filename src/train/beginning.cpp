@@ -19,17 +19,17 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-// What lies in the folder.
+// The contents of the folder.
 struct Contents {
   std::vector<StepFolder> full, models;  // newest first
-  std::string remains;                   // the name of what only a run leaves; "" if nothing does
+  std::string remains;                   // the name of a file that only a run leaves; "" if there is none
   RunHistory history;
 
   bool saved() const { return !full.empty() || !models.empty(); }
   bool any() const { return saved() || !remains.empty() || history.known; }
 };
 
-// A configuration alone is none: people put theirs there. Nor are empty folders.
+// A configuration alone is no sign of a run: people put theirs there. Empty folders are no sign either.
 std::string find_remains(const RunFolder& folder) {
   const fs::path tokenizer = folder.tokenizer();
   for (const fs::path& path : {folder.metrics(), tokenizer, folder.log_file(), folder.last_words(), folder.dispatch()})
@@ -61,11 +61,11 @@ void require_checkpoint(const fs::path& path) {
       path.string());
 }
 
-// Newer than the place: of another course of the run. Beside a model, the full checkpoint of its step is so too: it has
-// the moments that are not wanted.
+// Lists checkpoints that are newer than the place, which belong to another course of the run. If the place is a model,
+// the full checkpoint of the same step belongs to them too: it has the moments that are not wanted.
 std::vector<fs::path> newer_than(const Contents& held, const fs::path& path, int64_t step) {
   std::vector<fs::path> newer;
-  // Under the name that it will have when leftovers have been cleaned.
+  // Adds it under the name that it will have when leftovers have been cleaned.
   const auto add = [&](const StepFolder& each) {
     newer.push_back(each.path.parent_path() / step_folder_name(each.step));
   };
@@ -76,7 +76,7 @@ std::vector<fs::path> newer_than(const Contents& held, const fs::path& path, int
   return newer;
 }
 
-// "checkpoint.resume = RUN" would name no course at all.
+// "checkpoint.resume = RUN" does not name a course.
 std::string asked_place(const RunFolder& folder, const std::string& how) {
   const std::string place = place_in_run(folder.root, how);
   ATHANOR_CHECK(place != ".",
@@ -102,7 +102,7 @@ void go_back(const RunConfig& config, const Contents& held, const std::string& p
   begin.abandoned = newer_than(held, path, *step_of_folder_name(path.filename().string()));
 }
 
-// Nothing is there to go on from.
+// There is nothing to continue from.
 void begin_at_nothing(const RunFolder& folder, const Contents& held) {
   if (!held.any()) return;
   const std::string root = folder.root.string(), instead = "move it away to begin anew, or name another train.run_dir";
@@ -122,7 +122,7 @@ void begin_at_nothing(const RunFolder& folder, const Contents& held) {
 
 void go_on(const RunConfig& config, const RunFolder& folder, const Contents& held, Beginning& begin) {
   if (!held.saved()) return begin_at_nothing(folder, held);
-  // Full checkpoints may be of long ago: where none are kept any more, or none was written since the run went back.
+  // Full checkpoints may be old: of a time before they were turned off, or from before the run went back.
   const int64_t back_to = step_of_folder_name(fs::path(held.history.asked).filename().string()).value_or(-1);
   const bool full_lag = !held.full.empty() && (config.checkpoint.interval == 0 || held.full.front().step < back_to);
   const bool models_lead = full_lag && !held.models.empty() && held.models.front().step > held.full.front().step;
@@ -141,7 +141,8 @@ void go_on(const RunConfig& config, const RunFolder& folder, const Contents& hel
                   folder.checkpoints().string()));
 }
 
-// Where the run began elsewhere, that may be gone by now; a place that is nothing and was never named is a mistake.
+// If the run began elsewhere, that place may no longer exist. A place that does not exist and was never named is a
+// mistake.
 bool names_what_it_did(const RunFolder& folder, const std::string& how) {
   try {
     return load_run_config(folder.config()).checkpoint.resume == how;
@@ -150,8 +151,8 @@ bool names_what_it_did(const RunFolder& folder, const std::string& how) {
   }
 }
 
-// A job that is queued again gives the same command: it goes back once, and then on from what it saved. Another course
-// from the same place is another request.
+// A job that is queued again gives the same command: it goes back once, and then continues from what it saved. A
+// different course from the same place is a new request.
 void answer_request(const RunConfig& config, const RunFolder& folder, const Contents& held, const std::string& place,
                     Beginning& begin) {
   if (held.history.asked != place || !held.history.saved_since_asked) return go_back(config, held, place, begin);
@@ -187,7 +188,7 @@ Beginning plan_beginning(const RunConfig& config) {
   }
   const std::string& asked = held.history.asked;
   if (how == "auto") {
-    // Gone back, and cut before anything was saved: what was asked for still holds.
+    // The run has gone back, and was stopped before anything was saved: the request still holds.
     const fs::path path = folder.root / asked;
     if (is_own_step(asked) && !held.history.saved_since_asked && (is_full(path) || is_hf_folder(path)))
       go_back(config, held, asked, begin);

@@ -7,10 +7,10 @@
 namespace athanor {
 namespace {
 
-// What the groups have sent since `before`, by collective.
+// Counts what the groups have sent since `before`, by collective.
 class Meter {
  public:
-  /// @param checked  in check mode each collective has another one with it, which a world without peers leaves out.
+  /// @param checked  in check mode each collective comes with a second one, which a world without peers leaves out.
   Meter(const Mesh& mesh, bool checked) : mesh_(mesh), at_once_(checked ? 2 : 1) {
     for (const auto& [kind, group] : mesh.groups()) group->reset_traffic();
   }
@@ -35,7 +35,7 @@ class Meter {
   int64_t at_once_;
 };
 
-// Gradients and weights of one parameter group: what its buckets send.
+// Sends the gradients and weights of one parameter group, bucket by bucket.
 void send_buckets(const RunConfig& config, const ParameterStore& parameters, const ShardPlan& plan,
                   std::vector<SentLine>& lines) {
   const Meter meter(plan.mesh(), config.parallelism.check_collectives);
@@ -48,7 +48,7 @@ void send_buckets(const RunConfig& config, const ParameterStore& parameters, con
   meter.read("weights", lines);
 }
 
-// What is no gradient and no weight.
+// Adds the traffic other than gradients and weights.
 void add_formulas(const RunConfig& config, const Mesh& mesh, std::vector<SentLine>& lines) {
   const Layout& layout = mesh.layout();
   for (const RankTraffic& line : count_rank_traffic(config, layout, mesh.rank(), config.data.seq_len)) {

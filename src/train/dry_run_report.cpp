@@ -1,4 +1,4 @@
-// A dry run as text and as JSON.
+// Prints a dry run as text and as JSON.
 
 #include <fmt/ranges.h>
 

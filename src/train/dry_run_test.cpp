@@ -1,4 +1,4 @@
-// What a dry run says of a rank is what that rank holds and sends.
+// Compares a dry run of a rank with what that rank holds and sends.
 
 #include "train/dry_run.h"
 
@@ -110,7 +110,7 @@ TEST(DryRun, SaysHowManyCollectivesOfAGroupAreInFlightAtMost) {
       const auto in_flight = dry.collectives_in_flight();
       ASSERT_TRUE(in_flight.contains("data")) << rank;
       for (const auto& [group, most] : in_flight) {
-        // While weights are gathered a step adds up how many of them changed: one collective more.
+        // While weights are gathered, a step adds up how many of them changed, which is one more collective.
         const int64_t real = ranks[static_cast<size_t>(rank)].in_flight.at(group);
         EXPECT_GE(real, most) << rank << ", " << group;
         EXPECT_LE(real, most + (check ? 2 : 1)) << rank << ", " << group;

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Of the library's product and the one that training uses: each is the better one on some chips.
+// The times of the library's product and of the one that training uses: each is faster on some chips.
 struct Times {
   double library_s = INFINITY, ours_s = INFINITY;
 
@@ -42,17 +42,18 @@ Times time_product(at::Tensor& c, const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
-// Its spread, 2 cores of an AMD EPYC with AVX-512 bf16, 9 calls each: on cores of its own 851 to 877 GFLOP/s in bf16
-// and 190 to 195 in fp32, 34 to 45 ms a call; beside a compilation on both cores 74 to 199 and 22 to 38, 56 to 280 ms,
-// since the threads of a product wait for each other. So MFU is to be trusted only if the machine was idle at start;
-// metrics.gemm_peak_tflops takes a figure that is known.
+// The spread on 2 cores of an AMD EPYC with AVX-512 bf16, with 9 calls each: on idle cores 851 to 877 GFLOP/s in bf16
+// and 190 to 195 in fp32, with 34 to 45 ms for a call; during a compilation on both cores 74 to 199 and 22 to 38, with
+// 56 to 280 ms, since the threads of a product wait for each other. So MFU can be trusted only if the machine was idle
+// at start; metrics.gemm_peak_tflops accepts a known figure.
 GemmPeak measure_gemm_peak(at::ScalarType dtype) {
   constexpr double kBudget_s = 0.09;
   constexpr int64_t kLargest = 4096;
   const auto start = Clock::now();
   GemmPeak peak;
-  // 1024 takes 5 ms where two cores make 400 GFLOP/s. A smaller one would measure how its threads meet, which costs
-  // milliseconds where other processes hold the cores; where 1024 is over at once, larger ones fill more cores.
+  // A product of size 1024 takes 5 ms if two cores reach 400 GFLOP/s. A smaller one would mostly measure the
+  // synchronisation of its threads, which takes milliseconds if other processes hold the cores. If 1024 is done too
+  // soon, larger ones use more cores.
   for (int64_t n = 1024;; n *= 2) {
     const at::Tensor a = at::full({n, n}, 0.5, dtype), b = at::full({n, n}, 0.5, dtype);
     at::Tensor c = at::empty({n, n}, dtype);

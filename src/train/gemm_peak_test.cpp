@@ -14,14 +14,14 @@ TEST(GemmPeak, IsPlausibleInBothTypesAndSoonKnown) {
     const GemmPeak peak = measure_gemm_peak(dtype);
     const double flops = peak.flops;
     EXPECT_TRUE(peak.is.starts_with(dtype == at::kFloat ? "float32, " : "bfloat16, ")) << peak.is;
-    EXPECT_GT(flops, 1e8) << dtype;  // a tenth of what one addition a cycle would be
+    EXPECT_GT(flops, 1e8) << dtype;  // a tenth of the rate of one addition in each cycle
     EXPECT_LT(flops, 1e16) << dtype;
-    // 0.05 s where nothing else runs; the rest is for tests that share the machine.
+    // It takes 0.05 s on an idle machine; the rest is for tests that share the machine.
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5)) << dtype;
   }
 }
 
-// Half of either: what else runs on the machine comes and goes between the measurements.
+// Half of either is accepted: other load on the machine comes and goes between the measurements.
 TEST(GemmPeak, TheYardstickIsTheBestOfAllTypesThatTrainingCouldUse) {
   const double in_fp32 = measure_gemm_peak(at::kFloat).flops;
   EXPECT_GT(measure_best_gemm_peak().flops, 0.5 * in_fp32);

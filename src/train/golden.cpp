@@ -1,4 +1,4 @@
-// Golden files of `athanor smoke`: written, read, compared.
+// Writes, reads and compares golden files of `athanor smoke`.
 
 #include <bit>
 #include <nlohmann/json.hpp>

@@ -14,8 +14,8 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-// RUN/config.toml of RUN/models/step-00000040: by the path as it is written, where models/ may be a link to another
-// disk; else by where it leads, where the checkpoint may be one.
+// Returns RUN/config.toml for RUN/models/step-00000040. It first looks along the path as it is written, since models/
+// may be a link to another disk; then along the path that links lead to, since the checkpoint may be a link.
 fs::path config_beside(const fs::path& checkpoint) {
   std::error_code unknown;
   const auto beside = [](const fs::path& full) {
@@ -27,7 +27,7 @@ fs::path config_beside(const fs::path& checkpoint) {
   return beside(fs::weakly_canonical(fs::absolute(checkpoint), unknown));
 }
 
-// The configuration of the attempt that this one goes on from; empty if there is none.
+// Returns the configuration of the attempt from which this one continues; empty if there is none.
 fs::path find_earlier_config(const RunConfig& config) {
   const std::string& how = config.checkpoint.resume;
   const RunFolder own{config.train.run_dir};
@@ -36,8 +36,8 @@ fs::path find_earlier_config(const RunConfig& config) {
   return how == "auto" ? fs::path() : config_beside(how);
 }
 
-// What `field` says of it, of the first rank's; empty if there is none, or none that this version understands.
-// Collective.
+// Returns the value of `field` in the first rank's earlier configuration; empty if there is none, or none that this
+// version understands. Collective.
 std::string ask_earlier_config(const RunConfig& config, const Team& team,
                                const std::function<std::string(const RunConfig& before)>& field) {
   std::string said;

@@ -22,13 +22,13 @@ class KeptType : public testing::Test {
     config.train.dtype_was_auto = true;
     return config;
   }
-  // A run that has saved something in that type.
+  // Makes a run that has saved something in that type.
   void began_in(const std::string& dtype) const {
     fs::create_directories(root_ / "run" / "models" / "step-00000004");
     std::ofstream(root_ / "run" / "config.toml")
         << "[model]\nnum_experts = 16\nnum_experts_per_tok = 4\n[train]\ndtype = \"" << dtype << "\"\n";
   }
-  // As rank 1 of two, whose first rank says each of these in turn.
+  // Acts as rank 1 of two, whose first rank sends each of these messages in turn.
   static Team second_of_two(std::vector<std::string> said) {
     return {
         .index = 1, .size = 2, .hear_first = [said = std::move(said), next = size_t{0}](const std::string&) mutable {

@@ -32,8 +32,8 @@ std::string text_of(const Whereabouts& at, int rank, const std::string& host, co
   return words.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-// Whole or absent, and never in another's place: a link is made only where there is nothing yet. Some file systems have
-// no links; there a rank that is as fast as another may replace its words by its own.
+// The file is whole or absent, and never replaces another: a link is made only if there is no file yet. Some file
+// systems have no links; there a rank that is as fast as another may replace its file.
 bool put_first(const fs::path& path, int rank, const std::string& text) {
   const fs::path mine = path.parent_path() / fmt::format(".{}.{}", path.filename().string(), rank);
   write_file_atomically(mine, text);
@@ -54,7 +54,7 @@ void leave_last_words(const Whereabouts& at, int rank, const std::string& host, 
   try {
     if (!put_first(folder.last_words(), rank, text_of(at, rank, host, failure))) return;
   } catch (const std::exception&) {
-    // A disk that is full, or away: the message on the terminal is what is left, and the history may still take a line.
+    // The disk may be full or away. The message on the terminal remains, and the history may still take a line.
   }
   EventLog(folder.events(), at.attempt)
       .add("end", at.step,

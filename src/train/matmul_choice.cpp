@@ -31,7 +31,7 @@ json json_of(const MatmulPaths& paths) {
   return all;
 }
 
-// Paths that this CPU lacks, by name; empty if it has them all.
+// Returns the names of paths that this CPU lacks; empty if it has them all.
 std::string lacking(const MatmulPaths& paths) {
   std::vector<MatmulPath> lacks;
   for (const auto type : kTypes) {
@@ -53,7 +53,8 @@ std::string record_of(const MatmulPaths& paths, const char* by, const std::vecto
   return file.dump(2) + "\n";
 }
 
-// "bfloat16 is multiplied by library, attention's by avx512"; a model without experts has the same for both kinds.
+// Returns "bfloat16 is multiplied by library, attention's by avx512"; a model without experts has the same path for
+// both kinds.
 std::string described(const MatmulPaths::OfType& of, at::ScalarType type) {
   std::string line = fmt::format("{} is multiplied by {}", ops::type_name(type), name_of(of.dense));
   if (of.grouped != of.dense) line += fmt::format(", experts' by {}", name_of(of.grouped));
@@ -75,7 +76,7 @@ std::string figures_of(const std::vector<ops::PathRate>& rates) {
   return text;
 }
 
-// What ATHANOR_MATMUL asks for; it replaces a record that is damaged, too.
+// Returns the paths that ATHANOR_MATMUL asks for; they also replace a damaged record.
 MatmulChoice choice_of(const MatmulPaths& asked, at::ScalarType type, const std::filesystem::path& file) {
   std::string line = fmt::format("{}, as ATHANOR_MATMUL asks", described(asked.of(type), type));
   if (std::filesystem::is_regular_file(file)) {
@@ -144,7 +145,7 @@ MatmulPaths paths_of(const std::string& text, const std::string& name) {
 MatmulChoice choose_matmul_paths(const RunConfig& config, const Beginning& begin) {
   const at::ScalarType type = type_of(config);
   const auto file = RunFolder{config.train.run_dir}.matmul();
-  // A run that begins at another's checkpoint chooses for itself.
+  // A run that begins at another run's checkpoint chooses for itself.
   const bool goes_on =
       begin.from == Beginning::From::kNewest || (begin.from == Beginning::From::kPath && begin.attempt > 1);
   if (const auto asked = ops::asked_matmul_paths()) return choice_of(*asked, type, file);

@@ -15,7 +15,7 @@ namespace {
 using kernels::MatmulPath;
 namespace fs = std::filesystem;
 
-// A run folder of its own, and nobody who asks.
+// A new run folder, and an environment that does not ask for a path.
 class MatmulChoiceTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -84,7 +84,7 @@ TEST_F(MatmulChoiceTest, APathThatThisCpuLacksIsRefusedByNameWithTheRemedy) {
   }
 }
 
-// A later rank, which the first one tells that no error happened, its choice, and that all have it.
+// A later rank, to which the first one sends: there was no error, its choice, and all ranks have the path.
 TEST_F(MatmulChoiceTest, EveryRankTakesWhatTheFirstHasChosenWhateverItWouldChooseItself) {
   const ops::MatmulPaths before = ops::matmul_paths();
   std::vector<std::string> words = {"", text_of(ops::all_on(MatmulPath::kLibrary)), ""};

@@ -12,13 +12,13 @@
 namespace athanor {
 namespace {
 
-// Milliseconds are enough to lay a step beside a log line, and keep the figure short.
+// Milliseconds are enough to compare a step with a log line, and keep the figure short.
 double unix_time_s() {
   using namespace std::chrono;
   return static_cast<double>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count()) / 1000;
 }
 
-// The processor's own NaN is a negative one; scripts look for "nan".
+// The NaN that processors make is negative; scripts look for "nan".
 double unsigned_nan(double value) { return std::isnan(value) ? NAN : value; }
 
 void add_ranks(const StepMetrics& m, nlohmann::ordered_json& json) {
@@ -61,7 +61,8 @@ std::string format_step_line(const StepMetrics& m) {
 }
 
 std::string to_json_line(const StepMetrics& m) {
-  nlohmann::ordered_json json;  // ordered, so that `head` on the file reads well; its NaN and infinity print as null
+  nlohmann::ordered_json json;  // ordered, so that `head` on the file is easy to read; its NaN and infinity are printed
+                                // as null
   json["step"] = m.step;
   json["loss"] = m.loss;
   if (m.validation_loss) json["validation_loss"] = *m.validation_loss;

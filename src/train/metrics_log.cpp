@@ -20,10 +20,10 @@ std::optional<int64_t> step_of(std::string_view line) {
   return json["step"].get<int64_t>();
 }
 
-// Bytes to keep: up to the last whole line whose step is at most `resume_step`. Steps grow from line to line, so only
-// what goes is read, from the end: a run of a million steps resumes at once.
+// Returns the bytes to keep: up to the last whole line whose step is at most `resume_step`. Steps increase from line to
+// line, so only the part to remove is read, from the end: a run of a million steps resumes at once.
 size_t length_up_to(std::string_view text, int64_t resume_step) {
-  size_t end = text.rfind('\n') + 1;  // npos + 1 is 0: not one whole line
+  size_t end = text.rfind('\n') + 1;  // npos + 1 is 0: there is no whole line
   while (end > 0) {
     const size_t before = end >= 2 ? text.rfind('\n', end - 2) : std::string_view::npos;
     const size_t begin = before == std::string_view::npos ? 0 : before + 1;
@@ -34,7 +34,8 @@ size_t length_up_to(std::string_view text, int64_t resume_step) {
   return end;
 }
 
-// Cut in place rather than rewritten: one system call, whole or not at all, that needs no room on a full disk.
+// The file is truncated rather than rewritten: one system call, which happens completely or not at all, and needs no
+// room on a full disk.
 void drop_redone_lines(const fs::path& path, int64_t resume_step) {
   if (!fs::is_regular_file(path)) return;
   const size_t size = fs::file_size(path), keep = length_up_to(MappedFile(path).text(), resume_step);
@@ -83,7 +84,7 @@ void MetricsLog::write(const StepMetrics& metrics) {
 void MetricsLog::attempt(const std::function<void()>& write) {
   try {
     write();
-  } catch (const std::exception& error) {  // IoError, or std::filesystem's own
+  } catch (const std::exception& error) {  // an IoError, or an error of std::filesystem
     if (!std::exchange(warned_, true))
       log::warn("{}: the run goes on, and steps are missing from its metrics until that is mended", error.what());
   }

@@ -38,7 +38,7 @@ class MetricsLogTest : public testing::Test {
   void write_steps(MetricsLog& log, int64_t first, int64_t last, double loss) const {
     for (int64_t step = first; step <= last; ++step) log.write(metrics_of(step, loss));
   }
-  // "1:9 2:9" for the steps and losses in the file, each of whose lines must be whole.
+  // Returns "1:9 2:9" for the steps and losses in the file. Each of its lines must be whole.
   std::string told() const {
     std::istringstream text(read_file(lines_file()));
     std::string told;
@@ -135,8 +135,8 @@ TEST_F(MetricsLogTest, WhatCannotBeOpenedIsTriedAgainAtEachStep) {
   EXPECT_EQ(num_event_files(), 1);
 }
 
-// tests/interop/test_tensorboard.py names a folder and reads there what this leaves: a run cut after step 5, and
-// resumed from its checkpoint at step 3 with other losses.
+// tests/interop/test_tensorboard.py passes a folder and reads there what this test leaves: a run that was killed after
+// step 5, and resumed from its checkpoint at step 3 with other losses.
 TEST_F(MetricsLogTest, ARunCutAndResumedLeavesEventsForTensorBoard) {
   const char* named = std::getenv("ATHANOR_WRITE_EVENTS");
   const fs::path folder = named ? fs::path(named) : folder_;

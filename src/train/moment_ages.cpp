@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxNamed = 4;  // in a message; the rest is counted
+constexpr size_t kMaxNamed = 4;  // parameters in a message; the rest is counted
 
 std::string some_of(std::vector<std::string> names) {
   const size_t count = names.size();

@@ -1,4 +1,4 @@
-// What observers see of a step over several ranks, which are threads; and what a run is built around.
+// Tests what observers see of a step over several ranks, which are threads, and what a run is built with.
 
 #include <gtest/gtest.h>
 
@@ -94,7 +94,7 @@ TEST(Observers, EveryBlockOfTheModelIsSeenOnTheTensorRanksOfItsStageAlone) {
     for (const Seen& seen : recorder->seen) {
       if (is_bucket(seen)) continue;
       ++times[{seen.place, seen.phase, seen.microbatch}];
-      EXPECT_EQ(seen.sizes, (std::vector<int64_t>{1, kSeqLen / 2, kHidden})) << seen.place;  // a rank's tokens
+      EXPECT_EQ(seen.sizes, (std::vector<int64_t>{1, kSeqLen / 2, kHidden})) << seen.place;  // the tokens of a rank
     }
   });
   std::set<std::string> places = {"model.embed_tokens", "model.norm"};
@@ -124,7 +124,7 @@ TEST(Observers, AStageSeesItsBlocksInOrderAndWhatItSendsLast) {
       (state.mesh.rank() == 0 ? first : last).push_back(std::string(phase_name(seen.phase)) + " " + seen.place);
     }
   });
-  // Whichever way the layers were split, a stage ends with the sum after its last one, and what is sent is that.
+  // For every split of the layers, a stage ends with the sum after its last layer, which it sends.
   ASSERT_GT(first.size(), 8u);
   EXPECT_EQ(first.front(), "forward model.embed_tokens");
   const auto sent = std::ranges::find(first, "forward pipeline.to_stage.1");

@@ -10,7 +10,7 @@ fs::path without_end(const fs::path& path) { return path.has_filename() ? path :
 
 fs::path as_written(const fs::path& path) { return without_end(fs::absolute(path).lexically_normal()); }
 
-// Its parents' links resolved, not its own.
+// Resolves the links of its parents, but not its own.
 fs::path resolved_beside(const fs::path& path) {
   const auto full = without_end(fs::absolute(path));
   if (full.filename() == "." || full.filename() == "..") return resolved(path);
@@ -32,7 +32,7 @@ fs::path resolved(const fs::path& path) {
 
 std::string place_in_run(const fs::path& root, const fs::path& path) {
   const std::string written = below(as_written(root), as_written(path));
-  std::error_code unknown;  // ".." behind a link leads elsewhere than it reads
+  std::error_code unknown;  // ".." after a link leads elsewhere than the text suggests
   if (!written.empty() && (!fs::exists(path, unknown) || fs::equivalent(root / written, path, unknown))) return written;
   for (const fs::path& at : {resolved_beside(path), resolved(path)}) {
     for (const char* part : {"", "checkpoints", "models"}) {

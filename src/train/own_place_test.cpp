@@ -31,7 +31,7 @@ TEST_F(OwnPlace, IsFoundThroughLinksOfTheRunOfItsFoldersAndOfACheckpoint) {
     for (const char* path : {"run/models/step-00000006", "link/models/step-00000006", "disk/step-00000006/"})
       EXPECT_EQ(place(path, run), "models/step-00000006") << run << " " << path;
     EXPECT_EQ(place("link/checkpoints/../checkpoints/step-00000004", run), "checkpoints/step-00000004");
-    EXPECT_EQ(place("run/checkpoints/step-00000099", run), "checkpoints/step-00000099");  // not there
+    EXPECT_EQ(place("run/checkpoints/step-00000099", run), "checkpoints/step-00000099");  // does not exist
   }
 }
 

@@ -29,7 +29,7 @@ void resolve_with_data(RunConfig& config, const Dataset& train) {
 }
 
 void check_memory(const RunConfig& config, const comm::World& world, const Layout& layout) {
-  // Ranks differ, by their stages: what counts is all that this host will hold.
+  // Ranks differ by their stages: the sum over this host's ranks is what counts.
   const int threads = at::get_num_threads();
   const MemoryNeed own = estimate_train_memory(config, config.data.seq_len, layout, world.rank(), {threads});
   double all = 0;

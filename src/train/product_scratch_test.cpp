@@ -1,4 +1,4 @@
-// The formula that plans memory says what the kernels ask for.
+// Compares the formula that plans memory with the memory that the kernels ask for.
 
 #include "layout/product_scratch.h"
 

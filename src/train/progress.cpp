@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr auto kMaxTokens = static_cast<int64_t>(kMaxRunTokens);
-constexpr int64_t kMaxWeight = int64_t{1} << 50;  // Interleave gives each source its share of that
+constexpr int64_t kMaxWeight = int64_t{1} << 50;  // Interleave gives each source its share of this
 
 json ledger_json(const DataLedger& ledger) {
   json sources = json::object(), mix = json::object();
@@ -33,7 +33,7 @@ json ledger_json(const DataLedger& ledger) {
   return {{"sources", std::move(sources)}, {"mix", std::move(mix)}};
 }
 
-// An object that somebody wrote, under the name that messages have for it.
+// A JSON object, with the name that messages use for it.
 struct Written {
   const json& object;
   std::string where;
@@ -60,7 +60,7 @@ std::vector<int64_t> read_growth(const Written& source, int64_t instances) {
   return list.get<std::vector<int64_t>>();
 }
 
-// Epochs have at least one instance and never more than the last, since sources only grow.
+// Epochs have at least one instance and never more than the last epoch, since sources only grow.
 SourceAccount read_account(const Written& source) {
   SourceAccount account;
   account.name = source.object.at("name").get<std::string>();
@@ -88,7 +88,7 @@ DataLedger read_ledger(const json& data, const std::string& where) {
   return ledger;
 }
 
-// @return true where nothing more is to be compared.
+// @return true if nothing more must be compared.
 bool is_of_other_tokens(const TrainState& state, const json& progress, const std::string& where, bool may_change) {
   const auto hash = progress.at("tokenizer_hash").get<std::string>();
   if (may_change && hash != state.data.tokenizer_hash) {

@@ -1,5 +1,5 @@
-// What each of several ranks has at its peak, and sends in a step, is what the formulas say, within 5%. Ranks are
-// threads, whose tensors are their own.
+// Compares the peak memory of each of several ranks, and what it sends in a step, with the formulas: they agree within
+// 5%. Ranks are threads with separate tensors.
 
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ RunConfig config_of(const Ranks& r) {
   if (r.moe) {
     config.model.num_experts = 16;
     config.model.num_experts_per_tok = 4;
-    config.moe.balance = "swipe";  // an even share for each expert, as the formulas have it
+    config.moe.balance = "swipe";  // an even share for each expert, as in the formulas
   }
   config.model.vocab_size = kVocab;
   config.data.seq_len = kSeqLen;
@@ -147,7 +147,7 @@ TEST_P(RankMemory, AndTrafficAreThoseOfTheFormulasWithinFivePercent) {
     std::map<GroupKind, double> sent;
     for (const RankTraffic& line : count_rank_traffic(config, layout, rank, kSeqLen)) sent[line.group] += line.bytes;
     for (const auto& [kind, bytes] : found.sent) {
-      // A few numbers of the step's report, and the norm's, are not in the table.
+      // The table leaves out the few numbers of the step's report and of the norm.
       EXPECT_NEAR(sent[kind], bytes, 0.05 * bytes + 1024) << "rank " << rank << ", " << group_name(kind);
     }
     if (std::getenv("ATHANOR_PRINT_MEMORY"))

@@ -29,7 +29,7 @@ GroupTraffic operator-(const GroupTraffic& now, const GroupTraffic& before) {
           now.waited_s - before.waited_s};
 }
 
-// "expert rank 3 (rank 3 on host-a, rank 7 on host-b)"
+// Returns "expert rank 3 (rank 3 on host-a, rank 7 on host-b)".
 std::string name_expert_rank(size_t expert_rank, const Layout& layout, const std::vector<std::string>& hosts) {
   constexpr size_t kShown = 4;
   std::vector<std::string> members;
@@ -50,7 +50,7 @@ std::optional<std::string> describe_imbalance(const StepMetrics& metrics, const 
                                               const std::vector<std::string>& hosts) {
   if (!metrics.rank_norms) return std::nullopt;
   const auto& experts = metrics.rank_norms->experts;
-  // What is not finite is the guard's to name; all zero is no imbalance.
+  // The step guard reports values that are not finite; if all are zero there is no imbalance.
   if (experts.empty() || !std::ranges::all_of(experts, [](double norm) { return std::isfinite(norm); })) return {};
   const auto [least, most] = std::ranges::minmax_element(experts);
   if (!(*most > kAlarmingImbalance * *least)) return std::nullopt;

@@ -7,7 +7,7 @@
 namespace athanor {
 namespace {
 
-// Four data ranks whose experts are on two.
+// Four data ranks whose experts are on two ranks.
 Layout two_expert_ranks() {
   RunConfig config;
   config.model.num_experts = 4;

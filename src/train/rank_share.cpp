@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kWords = CPU_SETSIZE / 64;
 
-// A bit for each processor this process is bound to.
+// Returns a bit for each processor that this process is bound to.
 Tensor own_processors() {
   const cpu_set_t& set = start_processors().affinity;
   Tensor words = at::zeros({kWords}, at::kLong);
@@ -31,7 +31,7 @@ int count_bits(const std::array<uint64_t, kWords>& words) {
   return bits;
 }
 
-// Processors that any rank of this host is bound to.
+// Counts the processors that any rank of this host is bound to.
 int count_processors_of_host(comm::World& world) {
   const Tensor all = at::empty({world.size(), kWords}, at::kLong);
   world.all().all_gather(all, own_processors()).wait();
@@ -56,7 +56,7 @@ ThreadShare threads_of_rank(comm::World& world, int64_t wanted) {
   if (world.size() > 1) {
     limits.of_host = count_processors_of_host(world);
     limits.ranks_of_host = count_ranks_of_host(world);
-    // Fewer than it is bound to: a control group's quota, which all ranks of the host share.
+    // Fewer than those it is bound to: a control group has a quota, which all ranks of the host share.
     if (limits.processors < CPU_COUNT(&start_processors().affinity))
       limits.of_host = std::min(limits.of_host, limits.processors);
   }

@@ -1,5 +1,5 @@
-// What several ranks hold, send and write together; ranks are threads. That they train as one does is `athanor
-// verify`'s to say (tests/mpi).
+// Tests what several ranks hold, send and write together; ranks are threads. `athanor verify` shows that they train as
+// one rank does (tests/mpi).
 
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ class Ranks : public FolderTest {
     c.model.hidden_size = 32;
     c.model.num_hidden_layers = 3;
     c.model.num_attention_heads = 4;
-    c.model.num_key_value_heads = 2;  // fewer than tensor ranks in some layouts
+    c.model.num_key_value_heads = 2;  // fewer than the tensor ranks of some layouts
     c.model.intermediate_size = 16;
     c.model.num_experts = 4;
     c.model.num_experts_per_tok = 2;
@@ -69,7 +69,7 @@ class Ranks : public FolderTest {
     c.parallelism.tensor_parallel_degree = degrees.tensor;
     c.parallelism.pipeline_parallel_degree = degrees.pipeline;
     c.parallelism.sequence_parallel = degrees.tensor == 2;
-    c.parallelism.bucket_mb = 0.004;  // several buckets of each group
+    c.parallelism.bucket_mb = 0.004;  // several buckets of each parameter group
     fs::create_directories(RunFolder{c.train.run_dir}.checkpoints());
     return c;
   }
@@ -83,7 +83,7 @@ class Ranks : public FolderTest {
     return batch;
   }
 
-  // Runs `act` on every rank of the layout, one at a time where `act` locks.
+  // Runs `act` on every rank of the layout, one at a time if `act` locks.
   static void on_ranks(const RunConfig& config, const std::function<void(TrainState&)>& act) {
     const auto& p = config.parallelism;
     const auto world_size = static_cast<int>(p.data_parallel_replicate_degree * p.data_parallel_shard_degree *
@@ -104,7 +104,7 @@ class Ranks : public FolderTest {
     return RunFolder{config.train.run_dir}.checkpoints() / step_folder_name(step);
   }
 
-  // Every logical tensor of a checkpoint, whole.
+  // Returns every logical tensor of a checkpoint, whole.
   static std::map<std::string, Tensor> tensors_of(const fs::path& checkpoint) {
     const auto reader = CheckpointReader::open(checkpoint);
     reader.verify();
@@ -185,7 +185,7 @@ TEST_F(Ranks, AStepThatTheGuardRefusesCountsNoUpdate) {
 }
 
 TEST_F(Ranks, ADiskThatFillsDuringAModelExportLeavesNothingAndTheNextExportWorks) {
-  // The first rank's and the second's part beside the place, then the model itself.
+  // The faults hit the first rank's and the second's part in the temporary folder, then the model itself.
   for (const char* fault : {"checkpoint.piece:enospc@1", "checkpoint.piece:enospc@9", "export.block:enospc@3"}) {
     const auto export_twice = [&] {
       const RunConfig c = config({1, 2, 2, "ep_aware"}, "export");
@@ -199,7 +199,7 @@ TEST_F(Ranks, ADiskThatFillsDuringAModelExportLeavesNothingAndTheNextExportWorks
           told += error.disk_full();
         }
         const bool nothing_left = !fs::exists(models) || fs::is_empty(models);
-        team_of(state.mesh).on_all([] {});  // all have looked
+        team_of(state.mesh).on_all([] {});  // so that all have looked
         save_model(state);
         if (!nothing_left) throw std::runtime_error("something was left in " + models.string());
       });
@@ -214,7 +214,7 @@ TEST_F(Ranks, ADiskThatFillsDuringAModelExportLeavesNothingAndTheNextExportWorks
 }
 
 TEST_F(Ranks, RanksShareTheFilesOfAModel) {
-  // What one rank writes, byte for byte, whoever writes which file.
+  // The files are those that one rank writes, byte for byte, whichever rank writes which file.
   const RunConfig one = config(kOne, "export_one"), four = config({1, 4, 2, "ep_aware"}, "export_four");
   for (const RunConfig& c : {one, four}) {
     on_ranks(c, [](TrainState& state) {
@@ -279,12 +279,12 @@ TEST_F(Ranks, EachHoldsTheBytesOfStateThatTheFormulaSays) {
   }
 }
 
-// What is still to be sent when backward ends delays the update. The best of a few steps: the machine is not ours
-// alone.
+// Gradients that are not sent when backward ends delay the update. The best of a few steps counts, as the machine has
+// other work.
 TEST_F(Ranks, MostOfTheReduceScatterIsSentBeforeBackwardEnds) {
   RunConfig c = config({1, 2, 1, "ep_aware"}, "trace");
   c.model.num_hidden_layers = 8;
-  c.train.micro_batch_size = 6;  // 768 tokens: layers take several times longer than their gradients' way
+  c.train.micro_batch_size = 6;  // 768 tokens: layers take several times longer than sending their gradients
   c.data.seq_len = 128;
   on_ranks(c, [](TrainState& state) {
     initialize(state);

@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-// The least load that at least 95 of 100 experts do not exceed.
+// Returns the least load that at least 95 of 100 experts do not exceed.
 int64_t percentile_95(std::vector<int64_t> loads) {
   const size_t rank = (loads.size() * 95 + 99) / 100;  // 1-based, rounded up
   std::ranges::nth_element(loads, loads.begin() + static_cast<int64_t>(rank) - 1);

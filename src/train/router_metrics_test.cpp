@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kTokens = 100, kTopK = 2;
 
-// Two layers of 20 experts: all even; and one with a favourite, 9 that get nothing, and some moved and dropped.
+// Two layers of 20 experts: one is even; in the other one expert gets most, 9 get nothing, and some choices are moved
+// and dropped.
 RouterCounts counts() {
   RouterCounts c;
   c.chosen = at::full({2, 20}, kTokens * kTopK / 20, at::kLong);

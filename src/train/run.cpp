@@ -65,7 +65,8 @@ class Run {
  private:
   int steps() {
     const auto& config = state_->config;
-    if (const int early = stop_signal_of_any()) return saves_.end_stopped(early);  // it came while the run was started
+    // a signal that came while the run was started
+    if (const int early = stop_signal_of_any()) return saves_.end_stopped(early);
     if (is_complete()) saves_.write_missing_model();
     while (!is_complete()) {
       if (!loader_ || state_->step == state_->stage.end()) enter_stage();
@@ -89,14 +90,14 @@ class Run {
 
   bool is_complete() const { return state_->step >= state_->config.train.steps; }
 
-  // The last step's model is written whatever the interval; after a signal only where no full checkpoint is, so that
-  // little is lost.
+  // The last step's model is written at any interval; after a signal it is written only if there is no full checkpoint,
+  // so that little is lost.
   bool ends_with_a_model() const {
     const auto& kept = state_->config.checkpoint;
     return kept.model_interval > 0 && (is_complete() || kept.interval == 0);
   }
 
-  // The stage that the next step is in: its data, from where each source's cursor stands.
+  // Enters the training phase of the next step and opens its data at the position of each source's cursor.
   void enter_stage() {
     const auto holds_next = [this](const StageData& data) { return state_->step < data.stage.end(); };
     data_ = &*std::find_if(stages_.begin(), stages_.end(), holds_next);
@@ -135,8 +136,8 @@ class Run {
     return metrics;
   }
 
-  // By all that steps have cost since the first one of this attempt, which is slower than others: validation and
-  // checkpoints count with them.
+  // Estimates from the time of all steps since the first one of this attempt, which is slower than others; validation
+  // and checkpoints count with them.
   std::optional<double> seconds_left() {
     const int64_t done = state_->step - first_step_ - 1;
     if (done < 1) {
@@ -147,7 +148,7 @@ class Run {
            static_cast<double>(state_->config.train.steps - state_->step);
   }
 
-  // On as many threads as it is the turn of.
+  // Runs a step on the number of threads that the trial has reached.
   StepReport step_on_threads(const Batch& batch) {
     if (at::get_num_threads() != threads_.threads()) at::set_num_threads(threads_.threads());
     const StepReport report = train_step(*state_, batch);
@@ -157,8 +158,9 @@ class Run {
     return report;
   }
 
-  // A signal that has reached one rank ends the run of all, after the same step. 0: none. A batch that one rank cannot
-  // read does the same, and is known by now, since it is read ahead: it goes in the same number, above any signal's.
+  // A signal that has reached one rank ends the run of all ranks after the same step; 0 means none. A batch that one
+  // rank cannot read does the same. That is known by now, since batches are read ahead, and is sent in the same number,
+  // above any signal's.
   int stop_signal_of_any() {
     constexpr int64_t kSignals = 1024;
     const std::exception_ptr failure = failure_of_next_batch();
@@ -171,7 +173,7 @@ class Run {
     return static_cast<int>(largest % kSignals);
   }
 
-  // Waits for the batch of the next step, if this stage has one more; null if it can be read.
+  // Waits for the batch of the next step, if this training phase has one more; null if it can be read.
   std::exception_ptr failure_of_next_batch() {
     if (!loader_ || state_->step == state_->config.train.steps || state_->step == state_->stage.end()) return nullptr;
     const auto start = Clock::now();
@@ -180,7 +182,8 @@ class Run {
     return failure;
   }
 
-  // Data can no longer be read, and all ranks know: what they have is saved, and the rank that met it says so.
+  // Data can no longer be read, and all ranks know it: they save what they have, and the rank that found the error
+  // reports it.
   int end_unread(const UnreadData& failure) {
     const int64_t step = state_->step;
     const auto& keeps = state_->config.checkpoint;
@@ -198,7 +201,7 @@ class Run {
     return exit_code::kIo;
   }
 
-  // Each source's held-out loss, and their mean by the shares of the mix.
+  // Computes each source's held-out loss, and their mean by the shares of the mix.
   void validate(StepMetrics& metrics) {
     at_.phase = "validate";
     at::set_num_threads(threads_.kept());
@@ -228,7 +231,7 @@ class Run {
     if (validation.size() > 1) log::info("step {}: validation loss {:.4f} of the mix", metrics.step, loss);
   }
 
-  // A terminal that is gone costs its lines, not the run.
+  // A terminal that no longer exists costs its lines, not the run.
   void print_step(const StepMetrics& metrics) {
     if (!printing_) return;
     try {
@@ -262,7 +265,7 @@ class Run {
         where);
   }
 
-  // The first text that is not empty, by rank.
+  // Returns the first text that is not empty, by rank.
   std::string first_of_any(const std::string& text) const {
     const auto texts = texts_on_first(world_, text);
     const auto found = std::ranges::find_if(texts, [](const std::string& each) { return !each.empty(); });
@@ -270,9 +273,9 @@ class Run {
   }
 
   const SignalGuard& signals_;
-  std::unique_ptr<FolderLock> lock_;  // of the first rank; given back when everything else is gone
+  std::unique_ptr<FolderLock> lock_;  // on the first rank; released when everything else is destroyed
   std::vector<StageData> stages_;
-  const StageData* data_ = nullptr;  // of the stage underway
+  const StageData* data_ = nullptr;  // of the present training phase
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<TrainState> state_;
   comm::Communicator& world_;
@@ -283,12 +286,13 @@ class Run {
   StepSummary summary_;
   ThreadTrial threads_;
   Clock::time_point first_step_ended_;
-  double waited_for_data_s_ = 0;  // of the next step
+  double waited_for_data_s_ = 0;  // for the batch of the next step
   bool printing_ = true;
   std::optional<UnreadData> unread_;   // ends the run after this step
-  std::optional<MetricsLog> metrics_;  // of the first rank
+  std::optional<MetricsLog> metrics_;  // on the first rank
   std::optional<Loader> loader_;
-  std::vector<double> unigram_entropies_;  // of the stage's validation sources, as far as they were needed
+  std::vector<double> unigram_entropies_;  // of the validation sources of the training phase, as far as they were
+                                           // needed
 };
 
 }  // namespace

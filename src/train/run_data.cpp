@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-// What manifest.json of each folder says, read by the first member: there may be thousands of others.
+// The texts of each folder's manifest.json, which the first member reads: there may be thousands of other members.
 std::map<std::string, std::string> read_manifests(const RunConfig& config, const Team& team) {
   std::map<std::string, std::string> texts;  // by path
   for (const auto& stage : training_stages(config)) {
@@ -27,21 +27,21 @@ std::map<std::string, std::string> read_manifests(const RunConfig& config, const
   return texts;
 }
 
-// Stages often share their folders; a folder is opened, and looked at, once.
+// Training phases often share their folders; a folder is opened, and checked, once.
 class OpenFolders {
  public:
   explicit OpenFolders(const std::map<std::string, std::string>& manifests) : texts_(manifests) {}
 
   const Dataset& train(const std::string& path) { return open(path, "train"); }
-  /// Null where the folder has none.
+  /// Null if the folder has none.
   const Dataset* validation(const std::string& path) {
     return manifest_of(path)->splits.contains("validation") ? &open(path, "validation") : nullptr;
   }
 
-  /// Every file once, in one order on all ranks.
+  /// Returns every file once, in the same order on all ranks.
   std::vector<std::pair<const Dataset*, size_t>> files() const {
     std::vector<std::pair<const Dataset*, size_t>> found;
-    std::set<std::filesystem::path> known;  // splits of a folder have one tokenizer
+    std::set<std::filesystem::path> known;  // the splits of a folder share one tokenizer
     for (const auto& [name, dataset] : open_) {
       for (size_t i = 0; i < dataset.files().size(); ++i)
         if (known.insert(dataset.files()[i].path).second) found.emplace_back(&dataset, i);
@@ -81,7 +81,8 @@ Mixture open_mixture(const TrainingStage& stage, OpenFolders& folders) {
   return Mixture(std::move(sources));
 }
 
-// By name, since the mean over them is a sum: the order of the configuration must not round it.
+// They are ordered by name, since the mean over them is a sum: the order of the configuration must not change its
+// rounding.
 std::vector<ValidationSource> open_validation(const TrainingStage& stage, OpenFolders& folders) {
   auto sources = stage.config.data.sources;
   std::ranges::sort(sources, {}, name_of);
@@ -109,7 +110,7 @@ std::vector<ValidationSource> open_validation(const TrainingStage& stage, OpenFo
   return found;
 }
 
-// " of stage x", where the run has several.
+// Returns " of stage x" if the run has several.
 std::string of_stage(const TrainingStage& stage) { return stage.name.empty() ? "" : " of stage " + stage.name; }
 
 std::string describe_stage(const TrainingStage& stage, int64_t end) {
@@ -121,14 +122,14 @@ std::string describe_stage(const TrainingStage& stage, int64_t end) {
                      o.warmup_steps > 0 ? fmt::format(" after {} of warm-up", o.warmup_steps) : "");
 }
 
-// `drawn` instances of the source will have been drawn when the stage ends.
+// `drawn` instances of the source will have been drawn when the training phase ends.
 void add_source(const TrainingStage& stage, const MixtureSource& source, double share, int64_t drawn, Supply& supply) {
   const auto instances = static_cast<double>(source.dataset.num_instances());
   const double epochs = static_cast<double>(drawn) / instances;
   supply.lines.push_back(fmt::format("  {}: {:.4g}% of the tokens; {} of its {} instances by the end, {:.4g} epochs",
                                      source.name, 100 * share, format_thousands(static_cast<double>(drawn)),
                                      format_thousands(instances), epochs));
-  // Shares hold to within one instance, and so does the cap.
+  // Shares are exact to within one instance, and so is the cap.
   if (source.max_epochs == 0 || static_cast<double>(drawn) <= source.max_epochs * instances + 1) return;
   supply.shortages.push_back(fmt::format(
       "source \"{}\"{}: its share of {:.4g}% takes {} instances, and it has {}: {:.4g} epochs, where max_epochs allows "
@@ -154,8 +155,8 @@ std::vector<StageData> open_stages(RunConfig& config, OpenFolders& folders) {
   return all;
 }
 
-// A file belongs to the member in whose part of all bytes its middle lies: the parts are of one size, members that have
-// none are spread evenly, and the first member that finds damage has the first damaged file.
+// A file belongs to the member in whose part of all bytes its middle is. The parts have equal sizes, members without
+// files are spread evenly, and the first member that finds damage has the first damaged file.
 void look_at_files(const OpenFolders& folders, bool verify, const Team& team, const Worked& worked) {
   const auto files = folders.files();
   double total = 0;

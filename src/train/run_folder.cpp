@@ -32,7 +32,7 @@ void rename_to(const fs::path& from, const fs::path& to) {
     throw IoError("cannot rename " + from.string() + " to " + to.string() + ": " + error.message(), error.value());
 }
 
-// A process that was killed on the way may have written the same already.
+// A process that was killed at this point may have written the same already.
 fs::path free_name(const fs::path& path, int64_t attempt, const std::string& text) {
   return of_attempt(path, free_number(attempt, [&](int64_t number) {
                       const fs::path name = of_attempt(path, number);
@@ -40,8 +40,8 @@ fs::path free_name(const fs::path& path, int64_t attempt, const std::string& tex
                     }));
 }
 
-// "abandoned-004", under which nothing lies yet of what is to go there. Beside each, since either folder may be a link
-// to another disk; under a name that no rotation knows.
+// Returns a name such as "abandoned-004" under which there is nothing yet. It is next to each folder, since either may
+// be a link to another disk, and no rotation uses the name.
 std::string name_for_abandoned(const Beginning& begin) {
   const auto name = [](int64_t number) { return fmt::format("abandoned-{:03}", number); };
   return name(free_number(begin.attempt, [&](int64_t number) {
@@ -52,11 +52,11 @@ std::string name_for_abandoned(const Beginning& begin) {
   }));
 }
 
-// What is kept of the attempts before, and where: read and named before anything changes.
+// The files of earlier attempts to keep, and where: all are read and named before anything changes.
 struct Kept {
   std::string abandoned;
-  fs::path metrics;               // empty: none are kept
-  std::string config, config_is;  // before, and now; empty: there was none
+  fs::path metrics;               // empty if none are kept
+  std::string config, config_is;  // before, and now; empty if there was none
   fs::path config_name;
 };
 
@@ -64,7 +64,8 @@ Kept choose_what_is_kept(const FolderOpening& opening, const RunFolder& folder) 
   const Beginning& begin = opening.begin;
   Kept kept;
   kept.abandoned = name_for_abandoned(begin);
-  // Lines of another course are not told again, and lines of a run that begins at step 0 again not at all: both stay.
+  // Lines of another course are not reported again, and a run that begins at step 0 again reports none of its lines:
+  // both stay.
   const bool from_nothing = begin.from == Beginning::From::kNothing && fs::exists(folder.metrics());
   if (from_nothing || (begin.anew && tells_more_than(folder.metrics(), opening.step)))
     kept.metrics = free_name(folder.metrics(), begin.attempt - 1, read_file(folder.metrics()));
@@ -77,7 +78,7 @@ Kept choose_what_is_kept(const FolderOpening& opening, const RunFolder& folder) 
 std::vector<std::string> move_aside(const Beginning& begin, const std::string& name) {
   std::vector<std::string> moved;
   for (const fs::path& each : begin.abandoned) {
-    if (!fs::exists(each)) continue;  // clean_leftovers gave it its name back
+    if (!fs::exists(each)) continue;  // clean_leftovers has restored its name
     const fs::path folder = each.parent_path() / name;
     make_folder(folder);
     rename_to(each, folder / each.filename());
@@ -118,7 +119,8 @@ OpenedFolder open_run_folder(const FolderOpening& opening) {
   const RunFolder folder{config.train.run_dir};
   const Kept kept = choose_what_is_kept(opening, folder);
   make_folder(folder.root);
-  // First, so that a process which is killed on the way leaves a run that has begun rather than remains of one.
+  // This comes first, so that a process which is killed at this point leaves a run that has begun rather than unknown
+  // remains.
   std::ofstream(folder.events(), std::ios::app);
   for (const auto& path : {folder.checkpoints(), folder.models(), folder.log()}) make_folder(path);
   clean_leftovers(folder.checkpoints());

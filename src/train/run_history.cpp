@@ -12,7 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMaxAttempts = 1'000'000'000;  // a start each second for thirty years; more was never counted here
+constexpr int64_t kMaxAttempts = 1'000'000'000;  // a start each second for thirty years; a larger number did not come
+                                                 // from counting
 
 double unix_time_s() {
   using namespace std::chrono;
@@ -41,7 +42,7 @@ void read_event(const json& line, RunHistory& history) {
   history.saved_since_asked = false;
 }
 
-// A process that was killed, or a disk that was full, may have left a line without its end.
+// A process that was killed, or a full disk, may have left a line without its end.
 bool ends_within_a_line(const fs::path& path) {
   std::error_code none;
   const auto size = fs::file_size(path, none);

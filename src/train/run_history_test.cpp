@@ -139,13 +139,13 @@ TEST_F(RunHistoryTest, MetricsOfStepsThatComeAgainAreKeptUnlessTheRunGoesOn) {
     open_run_folder({run, plan_beginning(run), step, {}, ""});
     return fs::exists(kept);
   };
-  EXPECT_FALSE(keeps("auto", 4));  // cut after step 5, which comes again
+  EXPECT_FALSE(keeps("auto", 4));  // killed after step 5, which comes again
   EXPECT_FALSE(keeps(root / "models" / "step-00000004", 5));
   EXPECT_TRUE(keeps(root / "models" / "step-00000004", 4));  // though nothing newer was saved
   EXPECT_EQ(read_file(kept), told);
   fs::remove(kept);
   fs::remove_all(root / "models");
-  EXPECT_TRUE(keeps(folder_ / "other", 0));  // cut before it saved, and begun from another run
+  EXPECT_TRUE(keeps(folder_ / "other", 0));  // killed before it saved, and begun from another run
 }
 
 TEST_F(RunHistoryTest, AConfigurationThatCannotBeReadIsFoundBeforeTheFolderChanges) {
@@ -209,10 +209,10 @@ TEST_F(RunHistoryTest, APlaceInsideIsGoneBackToOnceAndWhatIsNewerIsNamed) {
   const Beginning back = plan_beginning(config(place + "/"));
   EXPECT_EQ(back.from, Beginning::From::kPath);
   EXPECT_EQ(back.asked, "models/step-00001000");
-  EXPECT_EQ(back.abandoned.size(), 3u);  // the full ones of 1000 and 1500, the model of 1500
+  EXPECT_EQ(back.abandoned.size(), 3u);  // the full checkpoints of 1000 and 1500, the model of 1500
   EventLog log(events(), 1);
   log.add("went_back", 1000, {{"asked", back.asked}});
-  EXPECT_EQ(plan_beginning(config()).asked, back.asked);  // cut before it saved
+  EXPECT_EQ(plan_beginning(config()).asked, back.asked);  // killed before it saved
   log.add("save", 1500);
   EXPECT_EQ(plan_beginning(config(place)).from, Beginning::From::kNewest);
   const Beginning full = plan_beginning(config((folder_ / "checkpoints" / "step-00001000").string()));
@@ -257,7 +257,7 @@ TEST_F(RunHistoryTest, AnotherCourseFromTheSamePlaceIsAnotherRequest) {
   const Beginning same = plan_beginning(run);
   EXPECT_TRUE(same.asked.empty());
   EXPECT_SAYS(same.notes.back(), "to go back once more");
-  run.train.steps += 10;  // longer, elsewhere and with what the data say: the same course
+  run.train.steps += 10;  // longer, in another folder, and with values that the data determine: the same course
   run.train.num_threads = 3;
   run.data.seq_len = 0;
   EXPECT_TRUE(plan_beginning(run).asked.empty());

@@ -18,7 +18,8 @@ bool holds(const fs::path& folder, const char* name) {
   return fs::exists(folder / name, ignored);
 }
 
-// Of data or of a checkpoint, by the format that its beginning names: others call files so, too.
+// Returns true for a manifest of data or of a checkpoint, by the format that it names at its beginning: other programs
+// also have files of this name.
 bool holds_our_manifest(const fs::path& folder) {
   constexpr size_t kBeginning = 4096;  // a checkpoint's may have 250 MB
   std::string text(kBeginning, '\0');
@@ -28,7 +29,7 @@ bool holds_our_manifest(const fs::path& folder) {
   return text.find("\"athanor-data\"") != std::string::npos || text.find("\"athanor-checkpoint\"") != std::string::npos;
 }
 
-// The folder that `path` is in below `root`; empty if it is not below it.
+// Returns the folder that contains `path` below `root`; empty if it is not below it.
 std::string folder_below(const fs::path& root, const fs::path& path) {
   const auto relative = path.lexically_relative(root);
   if (relative.empty() || *relative.begin() == ".." || *relative.begin() == ".") return "";

@@ -21,7 +21,7 @@ RunSaves::RunSaves(TrainState& state, Mesh& mesh, Whereabouts& at)
   if (mesh.is_first()) history_.emplace(RunFolder{state.config.train.run_dir}.events(), at.attempt);
 }
 
-// A disk that is full costs what was to be written, never the run. Every rank throws what one has met.
+// A full disk costs what was to be written, never the run. Every rank throws an error that any rank has found.
 bool RunSaves::try_to_save(const char* kind, const std::function<std::filesystem::path()>& save) {
   const auto start = std::chrono::steady_clock::now();
   at_.phase = "save";
@@ -57,7 +57,7 @@ void RunSaves::save_checkpoint() {
   if (checkpoint_saved_) saved_step_ = state_.step;
 }
 
-// A run that is complete is begun again to have what its end could not write.
+// A run that is complete can be started again to write what its end could not write.
 void RunSaves::write_missing_model() {
   const RunFolder folder{state_.config.train.run_dir};
   bool missing = state_.config.checkpoint.model_interval > 0;
@@ -65,7 +65,7 @@ void RunSaves::write_missing_model() {
   if (text_of_first(mesh_.group(GroupKind::kWorld), missing ? "missing" : "") == "missing") save_model();
 }
 
-// Into the run's history, once for all ranks.
+// Adds a line to the run's history, once for all ranks.
 void RunSaves::tell(const char* event, nlohmann::ordered_json more) {
   if (history_) history_->add(event, state_.step, std::move(more));
 }

@@ -44,8 +44,8 @@ RunConfig smoke_config(bool sparse, const char* dtype) {
   return config;
 }
 
-// Something to learn: most tokens follow from the one before, one in eight is drawn; token 0 ends a document now and
-// then.
+// A batch with something to learn: most tokens follow from the one before, one in eight is random; token 0 ends a
+// document now and then.
 Batch smoke_batch(int64_t step) {
   const CounterRandom random(1, "smoke");
   Batch batch{kSequences, kSeqLen, std::vector<int32_t>(kSequences * kSeqLen), {}};
@@ -160,7 +160,7 @@ std::string machine_kind() {
   if (on_widening_path())
     return fmt::format("x86_64-v3-widening-libtorch{}.{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR,
                        TORCH_VERSION_PATCH);
-  // What the libraries choose their code by.
+  // The fields by which the libraries choose their code.
   const std::string cpu = read_file("/proc/cpuinfo");
   const auto has = [&](const char* flag) { return cpu.find(std::string(" ") + flag) != std::string::npos; };
   const char* vendor = cpu.find("GenuineIntel") != std::string::npos   ? "intel"

@@ -29,7 +29,7 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-// A full checkpoint, or a model-only one whose moments start fresh.
+// Loads a full checkpoint, or a model-only one whose moments start fresh.
 void resume_from_path(TrainState& state, const fs::path& path) {
   if (fs::exists(path / kManifestName)) {
     load_checkpoint(state, open_verified(path, team_of(state.mesh)), Chosen::kByName);
@@ -41,7 +41,7 @@ void resume_from_path(TrainState& state, const fs::path& path) {
   log::info("restarted from the model in {} at step {}, with fresh moments", path.string(), state.step);
 }
 
-// The newest model of a run that keeps no full checkpoint may be damaged; what is older is gone back to on request.
+// The newest model of a run that keeps no full checkpoint may be damaged; older ones are only used on request.
 void resume_from_newest_model(TrainState& state, const Beginning& begin) {
   try {
     resume_from_path(state, begin.path);
@@ -51,7 +51,7 @@ void resume_from_newest_model(TrainState& state, const Beginning& begin) {
   }
 }
 
-// @return the folder it was loaded from.
+// @return the folder from which it was loaded.
 fs::path resume_from_newest(TrainState& state, const RunFolder& folder) {
   const auto newest = open_newest_verified(folder.checkpoints(), team_of(state.mesh));
   ATHANOR_CHECK_CHECKPOINT(newest.has_value(),
@@ -63,7 +63,8 @@ fs::path resume_from_newest(TrainState& state, const RunFolder& folder) {
   return newest->folder();
 }
 
-// A model goes on in the tokens that it knows. The same tokenizer may be stored in other bytes, so this is no error.
+// A model continues with the tokens that it knows. The same tokenizer may be stored in other bytes, so this is not an
+// error.
 void warn_of_another_tokenizer(const TrainState& state, const fs::path& from) {
   const fs::path tokenizer = find_tokenizer_file(from);
   if (tokenizer.empty() || hash_file(tokenizer) == state.data.tokenizer_hash) return;
@@ -83,7 +84,7 @@ void start_fresh(TrainState& state) {
   }
 }
 
-// What the first rank has seen in the folder, on all.
+// Gives all ranks what the first rank has found in the folder.
 Beginning agree_on_beginning(const RunConfig& config, const Team& team) {
   std::string text;
   team.on_first([&] { text = plan_beginning(config).to_text(); });
@@ -93,7 +94,7 @@ Beginning agree_on_beginning(const RunConfig& config, const Team& team) {
   return begin;
 }
 
-// @return where the state came from; empty: from nothing, or from model.from.
+// @return where the state came from; empty if it came from nothing, or from model.from.
 fs::path fill_state(TrainState& state, const Beginning& begin) {
   switch (begin.from) {
     case Beginning::From::kNewest: return resume_from_newest(state, RunFolder{state.config.train.run_dir});
@@ -110,7 +111,7 @@ fs::path fill_state(TrainState& state, const Beginning& begin) {
   return {};
 }
 
-// The first line of an attempt in the run's history.
+// Writes the first line of an attempt into the run's history.
 void tell_history(const TrainState& state, const Beginning& begin, const fs::path& from, const OpenedFolder& opened,
                   const MatmulChoice& matmul) {
   const comm::World& world = state.mesh.world();
@@ -130,7 +131,7 @@ void tell_history(const TrainState& state, const Beginning& begin, const fs::pat
   EventLog(RunFolder{state.config.train.run_dir}.events(), begin.attempt).add(event, state.step, more);
 }
 
-// The folder is one for all ranks: the first writes.
+// All ranks have one folder, which the first rank writes.
 void open_folder(const StartedRun& run, const Beginning& begin, const fs::path& from, const MatmulChoice& matmul) {
   const TrainState& state = *run.state;
   const auto& tokenizer = run.stages.front().train.sources().front().dataset.tokenizer_file();
@@ -145,7 +146,7 @@ void open_folder(const StartedRun& run, const Beginning& begin, const fs::path& 
   });
 }
 
-// Long parts of a start end here where a signal has come meanwhile. Collective.
+// Ends long parts of a start here if a signal has come. Collective.
 void stop_if_asked(comm::World& world, const SignalGuard& signals) {
   const Tensor number = at::full({1}, signals.stop_signal().value_or(0), at::kLong);
   world.all().all_reduce(number, comm::Reduction::kMax).wait();
@@ -193,7 +194,7 @@ StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabo
   StartedRun run;
   run.threads = threads;
   run.mesh = std::make_unique<Mesh>(Layout(config, world.size()), world);
-  if (!run.mesh->is_first()) log::set_level(log::Level::kError);  // what all would say is said once
+  if (!run.mesh->is_first()) log::set_level(log::Level::kError);  // a message that all ranks have is printed once
   for (const auto& line : beside_from) log::warn("{}", line);
   const Team team = team_of(*run.mesh);
   team.on_first([&] {
@@ -209,7 +210,7 @@ StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabo
   const DataIdentity identity = data_identity(run.stages);
   for (const auto& data : run.stages) refuse_unbalanceable(data.stage.config);
   for (const auto& data : run.stages) check_memory(data.stage.config, world, Layout(data.stage.config, world.size()));
-  // What is known to fail need not fill a state first.
+  // Errors that can be found before the state is filled are found here.
   if (begin.from == Beginning::From::kNothing) plan_supply(run.stages, config, {}, 0).refuse_shortages();
 
   run.state = std::make_unique<TrainState>(config, identity, *run.mesh);

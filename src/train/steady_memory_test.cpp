@@ -1,4 +1,4 @@
-// A steady training step takes no memory from the system, whatever its tokens choose.
+// Tests that a steady training step takes no memory from the system, whatever its tokens choose.
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ RunConfig tiny_config(const std::vector<std::string>& recompute) {
   return config;
 }
 
-// Each step has words of its own, so that the experts' rows differ.
+// Each step has different tokens, so that the experts' rows differ.
 Batch batch_of(int64_t step) {
   const CounterRandom random(1, "steady");
   Batch batch{4, 128, std::vector<int32_t>(4 * 128), {}};

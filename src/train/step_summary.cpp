@@ -20,7 +20,7 @@ StepSummary::StepSummary(const TrainState& state, Mesh& mesh, size_t num_stages)
             ranks > 1 ? fmt::format(", what {} ranks make together", ranks) : "", gemm_peak_.is);
 }
 
-// Of all ranks together, measured at the same time: they may share processors.
+// All ranks measure at the same time, and the rates are added: they may share processors.
 GemmPeak StepSummary::measure_peak() {
   comm::Communicator& world = mesh_.group(GroupKind::kWorld);
   const int threads = at::get_num_threads();
@@ -65,7 +65,7 @@ StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch,
   m.peak_memory_bytes = peak_resident_bytes();
   describe_routers(report.parts.routers, m.tokens, m);
   if (mesh_.group(GroupKind::kWorld).size() > 1) describe_ranks(report, m);
-  // Faster than the yardstick: that was taken beside other work.
+  // Faster than the measured peak, which was measured while the machine had other work.
   const bool measured = config.metrics.gemm_peak_tflops == 0 && mesh_.group(GroupKind::kWorld).size() == 1;
   if (measured && m.flops > gemm_peak_.flops * step_s) {
     const GemmPeak again = measure_peak();

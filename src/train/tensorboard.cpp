@@ -16,7 +16,7 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-// A protobuf message as it is on the wire: (field number << 3 | wire type), then the value.
+// A protobuf message in the wire format: (field number << 3 | wire type), then the value.
 class Message {
  public:
   Message& integer(int field, uint64_t value) {
@@ -71,7 +71,7 @@ Message begin_event(int64_t step) {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
-// The name that sorts behind every file there, even one begun in the same second.
+// Returns a name that sorts after every file there, even one begun in the same second.
 fs::path next_file(const fs::path& folder) {
   int64_t time_s = std::time(nullptr);
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -100,7 +100,7 @@ TensorBoardWriter::TensorBoardWriter(const fs::path& folder, int64_t first_step)
   try {
     file_.append(frame_record(version.wire()) + frame_record(start.wire()));
   } catch (const IoError&) {
-    fs::remove(path_);  // readers would stumble over an empty one
+    fs::remove(path_);  // readers would fail on an empty one
     throw;
   }
 }
@@ -172,7 +172,7 @@ void write_step(TensorBoardWriter& writer, const StepMetrics& m) {
   for (const auto& [source, loss] : m.validation_losses) tagged.emplace_back("loss/validation/" + source, loss);
   for (const auto& [source, tokens] : m.tokens_drawn)
     tagged.emplace_back("data/tokens_drawn/" + source, static_cast<double>(tokens));
-  if (!m.routers.empty()) {  // a dense model has no router to speak of
+  if (!m.routers.empty()) {  // a dense model has no router
     tagged.emplace_back("loss/aux", m.aux_loss);
     tagged.emplace_back("loss/router_z", m.z_loss);
     tagged.emplace_back("router/entropy", m.router_entropy);

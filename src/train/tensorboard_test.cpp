@@ -1,4 +1,4 @@
-// That TensorBoard itself reads these files is shown by tests/interop/test_tensorboard.py.
+// tests/interop/test_tensorboard.py shows that TensorBoard reads these files.
 #include "train/tensorboard.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(TfRecord, TheMaskRotatesByFifteenAndAdds) {
   EXPECT_EQ(masked_crc32c("123456789"), 0x2507C60Du + 0xA282EAD8u);
 }
 
-// The payloads of a record file; any fault of framing fails the test.
+// Returns the payloads of a record file; any fault of framing fails the test.
 std::vector<std::string> unframe(const std::string& bytes) {
   std::vector<std::string> payloads;
   const auto u32_at = [&](size_t at) {
@@ -80,7 +80,7 @@ class TensorBoard : public testing::Test {
   fs::path folder_ = fs::path(testing::TempDir()) / ("athanor_events_" + std::to_string(::getpid())) / "made";
 };
 
-// What follows the wall time (a key byte and eight more) of an event.
+// Returns the part of an event after the wall time (a key byte and eight more).
 std::string after_wall_time(const std::string& event) {
   EXPECT_EQ(event.at(0), '\x09');
   double wall_time = 0;

@@ -7,14 +7,14 @@
 namespace athanor {
 namespace {
 
-// The first steps of a run make kernels, take memory and fill caches.
+// In the first steps, a run makes kernels, takes memory and fills caches.
 constexpr int64_t kWarmSteps = 2;
-// A trial with half of the threads costs one step more at most where all of them are worth their place, since it ends
-// at once when it is hopeless: half a percent of 200 steps. Short steps are tried no more often than the log can bear.
+// If all threads are useful, a trial with half of them costs at most one more step, since it ends at once when it is
+// hopeless: half a percent of 200 steps. Short steps are not tried more often, so that the log stays short.
 constexpr int64_t kStepsBetween = 200;
 constexpr double kSecondsBetween = 20;
 constexpr double kHopeless = 1.25;
-// In a step that takes longer there is work for every thread; a trial of it would be felt.
+// A step that takes longer has work for every thread, and a trial of it would cost noticeable time.
 constexpr double kLongStep_s = 1;
 constexpr int kTurns = 6;         // three steps with either number
 constexpr double kBetter = 0.95;  // the times of equal steps differ by less, as a median of three

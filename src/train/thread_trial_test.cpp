@@ -8,7 +8,7 @@
 namespace athanor {
 namespace {
 
-// A machine on which a step takes so long with so many threads.
+// A machine: the time of a step for a number of threads.
 using Machine = std::function<double(int threads)>;
 
 struct Course {
@@ -53,7 +53,7 @@ TEST(ThreadTrial, WorkThatIsTooSmallEndsOnOneThreadWithinTheFirstSteps) {
 
 TEST(ThreadTrial, TheBestNumberInBetweenIsFound) {
   ThreadTrial trial(16, false);
-  train(trial, 1000, [](int threads) { return 0.1 / threads + 0.006 * threads; });  // least at 4
+  train(trial, 1000, [](int threads) { return 0.1 / threads + 0.006 * threads; });  // the least time is at 4
   EXPECT_EQ(trial.kept(), 4);
 }
 

@@ -11,7 +11,7 @@ namespace athanor {
 
 namespace {
 
-// The first `rows` rows as a batch that holds those of the microbatches `numbers` alone.
+// Returns the first `rows` rows as a batch that has only those of the microbatches `numbers`.
 Batch read_rows(const Dataset& validation, int64_t rows, const std::vector<int64_t>& numbers,
                 int64_t micro_batch_size) {
   std::set<int64_t> held;
@@ -35,7 +35,7 @@ int64_t first_of_part(int64_t rows, int64_t part, int64_t parts) {
   return rows / parts * part + std::min(part, rows % parts);
 }
 
-// What `read` gives, or UnreadData on every rank if it fails on one.
+// Returns the result of `read`, or throws UnreadData on every rank if it fails on one.
 template <class Read>
 auto read_together(const Mesh& mesh, Read read) {
   decltype(read()) result;
@@ -58,14 +58,14 @@ double validation_loss(Pipeline& pipeline, const Dataset& validation, int64_t nu
   std::vector<int64_t> numbers;
   size_t counted = 0;
   for (int64_t round = 0; round < all; round += mesh.layout().data()) {
-    // Whose turn finds none left scores the first again, for the experts that it has for others.
+    // A rank without a microbatch left scores the first one again, because other ranks need its experts.
     const bool counts = round + mesh.data_rank() < all;
     numbers.push_back(counts ? round + mesh.data_rank() : 0);
     counted += counts;
   }
   const Batch batch = read_together(mesh, [&] { return read_rows(validation, rows, numbers, at_once); });
   const auto own = pick_microbatches(batch, numbers, config, eos_id);
-  const auto scores = pipeline.score(own);  // empty but for the last stage's rank
+  const auto scores = pipeline.score(own);  // empty except on the last stage's rank
   double loss_sum = 0;
   for (size_t i = 0; i < std::min(counted, scores.size()); ++i)
     loss_sum -= scores[i].log_probability.sum(at::kDouble).item<double>();
@@ -78,7 +78,7 @@ double validation_loss(Pipeline& pipeline, const Dataset& validation, int64_t nu
 double unigram_entropy(const Dataset& dataset, const Mesh& mesh, const Worked& worked) {
   comm::Communicator& world = mesh.group(GroupKind::kWorld);
   const int64_t rows = dataset.num_instances(), rank = world.rank(), size = world.size();
-  // Counts of whole numbers: their sum is exact, whoever counts which rows.
+  // The counts are whole numbers, so their sum is exact, whichever rank counts which rows.
   auto counts = read_together(mesh, [&] {
     std::vector<int64_t> own(dataset.vocab_size());
     count_targets(dataset, first_of_part(rows, rank, size), first_of_part(rows, rank + 1, size), own, worked);

@@ -9,7 +9,7 @@ namespace athanor {
 namespace {
 
 constexpr double kUnit = 0x1p-24;
-// Of an update: its five products and quotients, two roots and what they are made of, the rounded rates and
+// The roundings of an update: its five products and quotients, two roots and their operands, the rounded rates and
 // corrections.
 constexpr double kRoundings = 16;
 
@@ -34,8 +34,8 @@ void AdamReplay::add_step(int64_t step, double lr, double grad_norm, const std::
     const double root = std::sqrt(exp_avg_sq_[i] / correction2) + config_.eps;
     const double update = lr * exp_avg_[i] / correction1 / root;
     master_[i] = master_[i] * (1 - lr * config_.weight_decay) - update;
-    // A weight is rounded after decay and after the update, and a half-kept master moves by one bit (kernels/master.h).
-    // The mean's terms may cancel: its error is that of terms of the size of the root, lr each.
+    // A weight is rounded after decay and after the update, and a master in halves moves by one bit (kernels/master.h).
+    // The mean's terms may cancel, so its error is that of terms as large as the root, lr each.
     bound_[i] += kUnit * (4 * std::abs(master_[i]) + kRoundings * (std::abs(update) + lr));
   }
 }

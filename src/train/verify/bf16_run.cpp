@@ -8,7 +8,7 @@ namespace athanor {
 bool is_measured(const RunConfig& small) { return small.train.dtype == "bfloat16"; }
 
 void prepare_measured_run(RunConfig& small) {
-  constexpr double kClipsNothing = 1e3;  // a small model's queries, keys and values are of size 1
+  constexpr double kClipsNothing = 1e3;  // in a small model, queries, keys and values are of size 1
   small.moe.router_noise = std::numeric_limits<double>::infinity();
   if (small.model.clip_qkv > 0) small.model.clip_qkv = std::max(small.model.clip_qkv, kClipsNothing);
 }

@@ -38,13 +38,13 @@ double CancellingSizes::of_attention(const ParameterSpec& spec, int64_t step) co
 
 double CancellingSizes::of_router(const ParameterSpec& spec, int64_t step) const {
   const std::string down = spec.name.substr(0, spec.name.find("gate.weight")) + "experts.down_proj.weight";
-  const double one_expert =  // ‖W‖ of one
+  const double one_expert =  // ‖W‖ of one expert
       whole_norm(layout_.values(step - 1, "master", down)) / std::sqrt(static_cast<double>(config_.model.num_experts));
   return whole_norm(one_.values(step, "grad", down)) * one_expert /
          std::sqrt(static_cast<double>(config_.model.expert_intermediate_size()));
 }
 
-// Root mean square of what a projection makes of normed tokens.
+// Returns the root mean square of a projection's output for normed tokens.
 double CancellingSizes::projected_size(const std::string& projection, int64_t step) const {
   const auto& weight = layout_.values(step - 1, "master", projection + ".weight");
   const double rows = static_cast<double>(weight.size()) / static_cast<double>(config_.model.hidden_size);

@@ -49,7 +49,7 @@ class Comparer {
 
  private:
   void add(const std::string& quantity, const std::string& name, int64_t step, double error, double bound) {
-    if (!(error <= 1e300)) error = 1e300;  // not a number
+    if (!(error <= 1e300)) error = 1e300;  // NaN
     Comparison& worst = worst_[quantity];
     const Comparison here{quantity, name, step, error, bound, worst.compared + 1};
     if (worst.compared == 0 || here.share() > worst.share()) {
@@ -93,7 +93,7 @@ class Comparer {
     add(kCounts, difference.name, step, difference.error, 0);
   }
 
-  // Of a step in which something is off. One token elsewhere changes the loss by at most its own share of it.
+  // Notes a step in which something differs. One token with another choice changes the loss by at most its own share.
   void note_near_tie(int64_t step) {
     constexpr int64_t kTokens = 2;
     const StepNumbers &a = layout_.step(step), &b = one_.step(step);
@@ -113,8 +113,8 @@ class Comparer {
     return false;
   }
 
-  // A gradient that vanishes by cancellation has the errors of what cancels. So none is held against less than a
-  // thousandth of the model's root mean square.
+  // A gradient that vanishes by cancellation has the errors of the terms that cancel. So no gradient's bound is less
+  // than for a thousandth of the model's root mean square.
   double least_gradient(int64_t step) const {
     return 1e-3 * one_.step(step).grad_norm / std::sqrt(static_cast<double>(count_parameters(config_.model)));
   }

@@ -12,7 +12,7 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-// What bounds follow from: where two layouts shared the work, the one that rounds more.
+// Bounds follow from this configuration: if two layouts shared the work, from the one that rounds more.
 RunConfig noisiest(const TypedRun& run) {
   RunConfig config = run.small;
   if (!run.then) return config;
@@ -28,7 +28,7 @@ int most_data_ranks(const TypedRun& run, int num_ranks) {
   return run.then ? std::max(own, Layout(*run.then, num_ranks).data()) : own;
 }
 
-// "equal", or a fault for each difference of bits.
+// Returns "equal", or a fault for each difference of bits.
 std::string compare_with_second(const RunConfig& small, const WholeTrace& ours, const fs::path& folder, int num_ranks,
                                 std::vector<std::string>& faults) {
   const auto lines = find_bit_differences(small, ours, WholeTrace::read(folder / kSecondFolder, num_ranks));

@@ -18,12 +18,12 @@ constexpr std::array kQuantities = {kFirstParameters, kNumbers,        kNormQuan
                                     kCounts,          kFirstGradients, kLaterGradients,
                                     kGroups,          kScale,          kParametersQuantity};
 
-// A gradient that nothing but rounding makes: below a rounding of a thousandth of the model's root mean square.
+// A gradient that only rounding makes: below a rounding of a thousandth of the model's root mean square.
 constexpr double kLeast = 1e-3 * 0x1p-8;
-// Squared, of a number: what a sum over tokens in fp32 rounds, where bf16 hits upon it by chance.
+// Squared, for a number: the rounding of a sum over tokens in fp32, where bf16 may be exact by chance.
 constexpr double kLeastScale = 0x1p-40;
 
-// "model.layers.*.mlp.gate.weight": all tensors that do the same.
+// Returns "model.layers.*.mlp.gate.weight": all tensors with the same purpose.
 std::string group_of(const ParameterSpec& spec) {
   if (spec.layer < 0) return spec.name;
   const std::string layer = fmt::format("layers.{}.", spec.layer);
@@ -31,7 +31,7 @@ std::string group_of(const ParameterSpec& spec) {
   return name.replace(name.find(layer), layer.size(), "layers.*.");
 }
 
-// What a vocabulary's ranks share is rows: one that is wrong at a border is little of the whole.
+// The ranks of a vocabulary share rows, and one wrong row at a border is a small part of the whole.
 bool is_compared_by_row(const ParameterSpec& spec) {
   return spec.role == Role::kEmbedding || spec.role == Role::kOutput;
 }
@@ -59,10 +59,10 @@ void MeasuredComparison::add(const WholeTrace& layout, const WholeTrace& one, co
     add_bounded(own, fmt::format("step {}", own.step), false);
 }
 
-// @param step  as told: "step 1", or of several "steps 2 to 3".
+// @param step  as printed: "step 1", or for several "steps 2 to 3".
 void MeasuredComparison::add_bounded(const Comparison& comparison, const std::string& step, bool measured) {
   Comparison here = comparison;
-  if (!(here.error <= 1e300)) here.error = 1e300;  // not a number
+  if (!(here.error <= 1e300)) here.error = 1e300;  // NaN
   Comparison& worst = worst_[here.quantity];
   here.compared = worst.compared + 1;
   if (worst.compared == 0 || here.share() > worst.share()) {
@@ -128,7 +128,8 @@ void MeasuredComparison::add_gradients(int64_t step, const WholeTrace& layout, c
     double layout = 0, one = 0, size = 0;  // components along the truth; its square
   };
   std::map<std::string, Along> groups;
-  std::map<std::string, std::array<double, 4>> sums;  // of a group: squares of both errors, what may come on top, size
+  std::map<std::string, std::array<double, 4>> sums;  // for each group: squares of both errors, additional variance,
+                                                      // size
   for (const auto& spec : inventory_) {
     const auto &l = layout.values(step, "grad", spec.name), &b = one.values(step, "grad", spec.name),
                &t = truth.values(step, "grad", spec.name);
@@ -163,7 +164,7 @@ void MeasuredComparison::add_gradients(int64_t step, const WholeTrace& layout, c
   for (const auto& [name, along] : groups) {
     if (along.size == 0) continue;
     const auto& [ours, theirs, more, size] = sums[name];
-    // Twice a tensor's: what a step's roundings share is more than what one layer's do.
+    // Twice the value of a tensor: a step's roundings have more in common than those of one layer.
     pooled_[{kGroups, name}].add(ours, theirs, more, size, 2 * freedom_of(width, width));
     const double l = along.layout / along.size, b = along.one / along.size;
     pooled_[{kScale, name}].add_number(l * l, b * b * noise_.layout_factor(),
@@ -176,7 +177,8 @@ void MeasuredComparison::compare_initial(const WholeTrace& layout, const WholeTr
     const auto &a = layout.values(0, "master", spec.name), &b = one.values(0, "master", spec.name),
                &t = truth.values(0, "master", spec.name);
     add_equal(kFirstParameters, spec.name, 0, a == b, 1);
-    // In bf16 a master is kept in halves, which the middle between two weights comes back from one bit off (master.h).
+    // In bf16 a master is stored in halves. A master in the middle between two weights is read back one bit off
+    // (master.h).
     ATHANOR_CHECK_AS(Error, b.size() == t.size(), "{} has {} elements in bfloat16 and {} in float32", spec.name,
                      b.size(), t.size());
     for (size_t i = 0; i < b.size(); ++i) {

@@ -19,19 +19,20 @@ struct Chain {
     roundings += static_cast<double>(length);
     operations += 1;
   }
-  /// A sum that `ranks` ranks make: each part is rounded before it travels, each sum on the way up the tree after.
+  /// Adds a sum over `ranks` ranks: each part is rounded before it is sent, and each sum on the way up the tree after
+  /// that.
   void add_over(int64_t ranks) {
     if (ranks == 1) return;
     add(1);
     for (int64_t joined = 1; joined < ranks; joined *= 2) add(1);
   }
-  /// Of the relative error: sums in fp32, results stored with `unit`.
+  /// The variance of the relative error: sums in fp32, results stored with `unit`.
   double variance(double unit) const { return (roundings * kUnit32 * kUnit32 + operations * unit * unit) / 3; }
 };
 
-// The lengths of a layer's products and sums; `back`: of their transposed forms. What one rank adds up in one product,
-// tensor ranks add up in two steps, and round between: leaving attention and the feed-forward layer in forward,
-// entering them in backward, and in both for the norm of queries and keys over all heads.
+// Adds the lengths of a layer's products and sums; `back` means those of their transposed forms. What one rank adds in
+// one product, tensor ranks add in two steps, and round in between: when attention and the feed-forward layer end in
+// forward, when they begin in backward, and in both for the norm of queries and keys over all heads.
 void add_layer(const RunConfig& config, int64_t layer, bool back, Chain& chain) {
   const ModelConfig& m = config.model;
   const int64_t seq_len = config.data.seq_len, tensor = config.parallelism.tensor_parallel_degree;
@@ -74,15 +75,15 @@ Chain whole_pass(const RunConfig& config, bool back) {
   return chain;
 }
 
-// Of forward and backward: backward starts from what forward computed and multiplies with what it kept.
+// The variance of forward and backward: backward starts from the values that forward computed, and multiplies with
+// those that it kept.
 double pass_variance(const RunConfig& config, double unit) {
   return 2 * whole_pass(config, false).variance(unit) + whole_pass(config, true).variance(unit);
 }
 
-// The angles of rotary positions are the same fp32 numbers in every layout, and errors of theirs show against exact
-// ones alone. An angle is position · frequency, at most its position, after four roundings (exponent, power,
-// reciprocal, product). It is no error of one layer that another's makes up for: all turn by the same angles, so layers
-// add up.
+// The angles of rotary positions are the same fp32 numbers in every layout, so their errors show only in a comparison
+// with exact angles. An angle is position · frequency, at most its position, after four roundings (exponent, power,
+// reciprocal, product). Errors of layers do not average out: all layers use the same angles, so their errors add up.
 double angle_variance(const RunConfig& config) {
   const double angle = static_cast<double>(config.model.num_hidden_layers * config.data.seq_len) * kUnit32;
   return angle * angle * 4 / 3;

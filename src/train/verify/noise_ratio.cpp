@@ -14,13 +14,13 @@ double freedom_of(int64_t elements, int64_t width) {
 
 void PooledNoise::pool(double layout, double one, double size, double freedom, double weight) {
   layout_ += layout, one_ += one, size_ += size;
-  if (size == 0 && layout == 0) return;  // not there: an expert without tokens
+  if (size == 0 && layout == 0) return;  // absent: an expert without tokens
   weights_ += weight, squared_weights_ += weight * weight / freedom;
 }
 
 double PooledNoise::relative(double square) const { return std::sqrt(size_ > 0 ? square / size_ : square); }
 
-// Where one step has most of the error, it has most of the numbers (Satterthwaite, Biometrics Bulletin 1946).
+// If one step has most of the error, it has most of the degrees of freedom (Satterthwaite, Biometrics Bulletin 1946).
 double PooledNoise::bound() const {
   const double freedom = squared_weights_ > 0 ? weights_ * weights_ / squared_weights_ : 1;
   return noise_ratio(freedom) * relative(one_);

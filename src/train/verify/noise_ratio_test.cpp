@@ -7,7 +7,7 @@
 namespace athanor {
 namespace {
 
-// Sums of squares of `freedom` normal numbers.
+// Returns sums of squares of `freedom` normal numbers.
 double draw_noise(const CounterRandom& random, uint64_t& at, int freedom) {
   double sum = 0;
   for (int i = 0; i < freedom; ++i) {
@@ -27,7 +27,7 @@ TEST(NoiseRatio, OfAHundredThousandDrawsOfTheSameNoiseNextToNoneIsBeyondIt) {
       const double layout = draw_noise(random, at, freedom), one = draw_noise(random, at, freedom);
       beyond += layout > bound * bound * one;
     }
-    EXPECT_LE(beyond, 5) << freedom;  // one is expected at most; six come up once in 1,600 tests
+    EXPECT_LE(beyond, 5) << freedom;  // at most one is expected; six occur once in 1,600 tests
   }
 }
 

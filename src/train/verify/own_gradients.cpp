@@ -9,7 +9,7 @@
 namespace athanor {
 namespace {
 
-// Squares are exact and added in double by both.
+// Both compute exact squares and add them in double.
 Comparison compare_norm(const RunConfig& small, const std::vector<ParameterSpec>& inventory, const WholeTrace& run,
                         int64_t step) {
   double sum = 0;
@@ -45,7 +45,9 @@ std::vector<Comparison> compare_with_own_gradients(const RunConfig& small, const
       const StepNumbers& numbers = run.step(step);
       replay.add_step(step, numbers.lr, numbers.grad_norm, run.values(step, "grad", spec.name));
       const auto& master = run.values(step, "master", spec.name);
-      if (master.size() != replay.master().size()) continue;  // a fault of its own: not all of it is held
+      if (master.size() != replay.master().size())
+        continue;  // a fault that is reported elsewhere: part of it is not
+                   // held
       for_parts(spec, [&](const std::string& name, int64_t begin, int64_t end) {
         all.push_back(compare_part(replay, master, name, step, begin, end));
       });

@@ -56,7 +56,7 @@ ReferenceProcess::~ReferenceProcess() {
   ::waitpid(pid_, nullptr, 0);
 }
 
-// All threads'; 0 if it has ended.
+// Returns the time of all its threads; 0 if it has ended.
 double ReferenceProcess::cpu_seconds() const {
   clockid_t clock;
   timespec time{};

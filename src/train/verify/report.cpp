@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMostFaults = 12;
 
-// Of a parameter's name the end says more.
+// The end of a parameter's name is more informative.
 std::string shorten(const std::string& name, size_t length) {
   if (name.size() <= length) return name;
   return name.starts_with("model.") ? "…" + name.substr(name.size() - length + 1) : name.substr(0, length - 1) + "…";
@@ -23,7 +23,7 @@ std::string row(const Comparison& c) {
   return fmt::format("{:<30} {:<52} {:>9.1e} {:>9.1e} {:>8.3g}\n", quantity, name, c.error, c.bound, c.share());
 }
 
-// "pipeline 4 (1f1b, layers 2 1 1 2)"
+// Returns "pipeline 4 (1f1b, layers 2 1 1 2)".
 std::string describe_pipeline(const RunConfig& small) {
   const ParallelismConfig& p = small.parallelism;
   std::string layers;

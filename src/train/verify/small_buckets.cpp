@@ -9,7 +9,7 @@ namespace athanor {
 namespace {
 
 RunConfig with_bucket_elements(RunConfig config, int64_t elements) {
-  // Half an element more, so that it comes back whole (bucket_elements rounds down).
+  // Adds half an element, so that the size is read back whole (bucket_elements rounds down).
   config.parallelism.bucket_mb = (static_cast<double>(elements) + 0.5) * sizeof(float) / 1e6;
   return config;
 }
@@ -29,7 +29,8 @@ int64_t count_buckets(const RunConfig& config, const Layout& layout) {
 
 double bucket_mb_for_as_many(const RunConfig& small, const RunConfig& whole, const Layout& layout) {
   const int64_t wanted = count_buckets(whole, layout);
-  // Smaller buckets are never fewer; the largest that are enough. At one element each parameter has a bucket.
+  // Smaller buckets are never fewer. This finds the largest that are enough; with one element, each parameter has a
+  // bucket.
   int64_t enough = 1, too_large = 64 * count_parameters(small.model);  // with all padding, no bucket has more
   while (too_large - enough > 1) {
     const int64_t middle = enough + (too_large - enough) / 2;

@@ -8,7 +8,7 @@ namespace athanor {
 namespace {
 
 constexpr int64_t kLayers = 2;
-constexpr int64_t kLongest = 3;  // layers of a stage, whose shortest neighbour has one
+constexpr int64_t kLongest = 3;  // layers of a stage if its shortest neighbour has one
 
 bool has_both_kinds(const ModelConfig& model) {
   return model.is_moe() && model.num_sparse_layers() > 0 && model.num_sparse_layers() < model.num_hidden_layers;
@@ -26,7 +26,7 @@ void take_first_layers(ModelConfig& model) {
   model = whole;
 }
 
-// So many layers of a stage, evenly, and one more if that leaves out a kind: true for those with experts.
+// Picks this many layers of a stage, evenly, and one more if a kind would be left out; true means a layer with experts.
 std::vector<bool> pick_kinds(const ModelConfig& model, const StageLayers& stage, int64_t count) {
   std::vector<bool> kinds;
   for (int64_t i = 0; i < count; ++i)

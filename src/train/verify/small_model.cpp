@@ -20,9 +20,10 @@ namespace {
 
 constexpr int64_t kHeads = 4, kHeadDim = 8, kIntermediate = 24, kVocab = 96, kSeqLen = 16, kManyExperts = 128;
 constexpr int64_t kMicrobatches = 2;
-constexpr double kBucketMb = 0.05;  // of 13,000 gradients: a small model has several
+constexpr double kBucketMb = 0.05;  // 13,000 gradients: a small model has several buckets
 
-// Query heads that a key head serves, where so many heads are left, and which ranks of a tensor group share a key head.
+// Keeps the number of query heads that a key head serves, if enough heads are left, and which ranks of a tensor group
+// share a key head.
 void shrink_attention(ModelConfig& model, int64_t tensor_degree) {
   const int64_t given_kv = model.kv_heads(), shared = model.num_attention_heads / given_kv;
   int64_t heads = std::min(model.num_attention_heads, std::lcm(kHeads, tensor_degree)), kv = heads;
@@ -50,7 +51,7 @@ void shrink_experts(ModelConfig& model, int64_t expert_degree) {
   while (model.num_experts < needed) model.num_experts += unit;
 }
 
-// Divided by the tensor degree as the whole one is, or not.
+// The tensor degree divides the small vocabulary if it divides the whole one.
 int64_t shrink_vocabulary(int64_t size, int64_t tensor_degree) {
   const int64_t even = std::lcm(kVocab, tensor_degree);
   return std::min(size, size % tensor_degree == 0 ? even : even + 1);
@@ -67,12 +68,12 @@ ModelConfig shrink_model(ModelConfig model, ParallelismConfig& p, bool keep_dept
     model.moe_intermediate_size = std::min(model.moe_intermediate_size, kIntermediate / 8 * cut);
   }
   model.vocab_size = shrink_vocabulary(model.vocab_size, p.tensor_parallel_degree);
-  // A product of `width` terms has the size it had.
+  // So a product of `width` terms keeps its size.
   model.initializer_range *= std::sqrt(static_cast<double>(width) / static_cast<double>(model.hidden_size));
   return model;
 }
 
-// Two, or what a schedule needs so that a rank comes to take forward and backward in turn; no more than were asked for.
+// Two, or as many as a schedule needs so that a rank alternates forward and backward; no more than were asked for.
 int64_t count_microbatches(const ParallelismConfig& p, int64_t given) {
   const int64_t ranks = p.pipeline_parallel_degree;
   if (ranks == 1) return kMicrobatches;
@@ -80,7 +81,7 @@ int64_t count_microbatches(const ParallelismConfig& p, int64_t given) {
   return std::max(kMicrobatches, std::min(enough, given));
 }
 
-// Balance groups keep their place: within a microbatch, or over as many ranks as they span.
+// Balance groups keep their extent: within a microbatch, or over as many ranks as before.
 void shrink_batch(RunConfig& config, const Layout& layout) {
   TrainConfig& train = config.train;
   int64_t& group = config.moe.balance_group;
@@ -97,7 +98,7 @@ void shrink_batch(RunConfig& config, const Layout& layout) {
       layout.data() * train.micro_batch_size * count_microbatches(config.parallelism, layout.microbatches());
 }
 
-// The shortest that moe.balance and sequence_parallel allow.
+// The shortest length that moe.balance and sequence_parallel allow.
 void choose_seq_len(RunConfig& config) {
   const ParallelismConfig& p = config.parallelism;
   const int64_t unit = p.sequence_parallel ? p.tensor_parallel_degree : 1, most = config.model.max_position_embeddings,
@@ -177,7 +178,8 @@ Batch make_verify_batch(const RunConfig& small, int64_t step, uint64_t draw) {
   batch.tokens.resize(static_cast<size_t>(batch.num_sequences * batch.seq_len));
   const double vocab = static_cast<double>(small.model.vocab_size);
   for (size_t i = 0; i < batch.tokens.size(); ++i) {
-    // The square crowds low ids: some tokens stand in every rank's sequences, some in one, some in none.
+    // The square concentrates on low ids: some tokens occur in every rank's sequences, some in one rank's, some in
+    // none.
     const double x = random.uniform(static_cast<uint64_t>(step) * batch.tokens.size() + i);
     batch.tokens[i] = static_cast<int32_t>(x * x * vocab);
   }

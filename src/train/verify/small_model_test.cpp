@@ -1,4 +1,4 @@
-// What a small run keeps of a layout with tensor ranks and pipelines.
+// Tests what a small run keeps of a layout with tensor ranks and pipelines.
 #include <gtest/gtest.h>
 
 #include "train/verify/small_buckets.h"

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A file: the length of its JSON (u64), the JSON, the values of all pieces as fp32.
+// The format of a file: the length of its JSON (u64), the JSON, the values of all pieces as fp32.
 
 std::string key_of(int64_t step, const std::string& tensor) { return fmt::format("{} {}", step, tensor); }
 
@@ -22,7 +22,7 @@ Json to_json(const StepNumbers& n) {
           {"moved", n.moved},     {"dropped", n.dropped}};
 }
 
-// JSON has no infinities: they come back as null.
+// JSON has no infinities: they are read back as null.
 double number_of(const Json& json) { return json.is_null() ? std::nan("") : json.get<double>(); }
 
 StepNumbers from_json(const Json& json) {
@@ -145,7 +145,7 @@ void WholeTrace::join(const std::vector<Trace>& ranks) {
         std::copy_n(held.values.data() + run.in_a, run.count, values.data() + run.in_b);
         for (int64_t i = 0; i < run.count; ++i) {
           uint8_t& count = times[static_cast<size_t>(run.in_b + i)];
-          if (count < 255) ++count;  // of thousands of ranks 257 would look like one
+          if (count < 255) ++count;  // otherwise 257 of thousands of ranks would look like one
         }
       });
     }
@@ -170,7 +170,7 @@ void WholeTrace::compare_reports(const std::vector<Trace>& ranks) {
                                       value.dump().substr(0, 40), first[name].dump().substr(0, 40)));
       }
     }
-    return;  // one rank's differences say enough
+    return;  // the differences of one rank are enough
   }
 }
 

@@ -12,7 +12,7 @@
 namespace athanor {
 namespace {
 
-// What forward reads. Ranks that hold the same must hold the same bits.
+// Adds the weights that forward reads. Ranks that hold the same must have the same bits.
 void add_copies(const TrainState& s, int64_t step, Trace& trace) {
   const Tensor& compute = s.parameters.compute();
   const auto size = static_cast<size_t>(compute.element_size());
@@ -23,7 +23,7 @@ void add_copies(const TrainState& s, int64_t step, Trace& trace) {
   }
 }
 
-// Summed gradients, of what this rank updates.
+// Adds the summed gradients of the part that this rank updates.
 void add_gradient_copies(const TrainState& s, int64_t step, Trace& trace) {
   const auto* grad = s.parameters.grad().const_data_ptr<float>();
   for (const Bucket& bucket : s.parameters.buckets()) {
@@ -84,7 +84,7 @@ Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& 
   for (int64_t step = 1; step <= std::min(config.train.steps, layout.num_steps()); ++step) {
     load_master(state, [&](const std::string& name, int64_t first, std::span<float> out) {
       const auto& values = layout.values(step - 1, "master", name);
-      // What no rank holds is told as such; it is zero here.
+      // A parameter that no rank holds is reported as such; it is zero here.
       for (size_t i = 0; i < out.size(); ++i) {
         const size_t at = static_cast<size_t>(first) + i;
         out[i] = at < values.size() ? values[at] : 0;
@@ -93,7 +93,7 @@ Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& 
     const Batch batch = make_verify_batch(config, step, draw);
     StepReport report = compute_gradients(state, batch);
     trace.add_pieces(step, gradient_pieces(state));
-    apply_update(state, batch, report);  // for what routers carry to the next step
+    apply_update(state, batch, report);  // for the state that routers carry to the next step
     trace.add_step(report);
   }
   return trace;

@@ -27,25 +27,25 @@ namespace {
 
 constexpr int kMostDraws = 5;
 
-// A small model has nothing for more threads.
+// A small model has no work for more threads.
 void use_threads(const RunConfig& config) {
   at::set_num_threads(thread_count("train.num_threads", std::max<int64_t>(1, config.train.num_threads)));
 }
 
-// What a verification runs in: the world and mesh of the layout, with what is planted there.
+// What a verification runs in: the world and mesh of the layout, with the faults planted there.
 struct Ground {
   const VerifyRequest& request;
   const Mesh& mesh;
   plants::Plant* plant;
-  const fs::path& root;  // of this type's traces
+  const fs::path& root;  // folder of this type's traces
 };
 
-// Of the layout's run on one data set, into the folder `name` of that.
+// Traces the layout's run on one data set, into the folder `name` of that set.
 void trace_layout(const TypedRun& run, const Ground& ground, int draw, const char* name) {
   const fs::path folder = ground.root / draw_folder(draw) / name;
   const auto data = static_cast<uint64_t>(draw);
   RunConfig small = run.small;
-  small.train.run_dir = (folder / "run").string();  // nothing of this belongs into the user's
+  small.train.run_dir = (folder / "run").string();  // no file of this belongs into the user's folder
   const auto trace = [&] {
     if (!run.then) return trace_run(small, data, &ground.mesh, ground.plant);
     RunConfig then = *run.then;
@@ -56,7 +56,7 @@ void trace_layout(const TypedRun& run, const Ground& ground, int draw, const cha
   trace().write(folder / WholeTrace::file_name(ground.mesh.rank()));
 }
 
-// Rank 0's, before anything collective.
+// Rank 0 makes the folders before any collective.
 void make_folders(const Ground& ground, int first, int count) {
   for (int draw = first; draw < first + count; ++draw) {
     for (const char* part : {kReferenceFolder, kTruthFolder, kLayoutFolder, kSecondFolder})
@@ -64,7 +64,7 @@ void make_folders(const Ground& ground, int first, int count) {
   }
 }
 
-// Rank 0's, where the layout's traces are. Others wait for as long as the process computes.
+// Rank 0 makes the reference in the folder of the layout's traces. The others wait as long as the process computes.
 void take_reference(const RunConfig& small, const Ground& ground, int first, int count) {
   const fs::path& root = ground.root;
   comm::World& world = ground.mesh.world();
@@ -78,14 +78,14 @@ void take_reference(const RunConfig& small, const Ground& ground, int first, int
   ReferenceProcess(arguments).wait([&] { world.note_work(1); });
 }
 
-// Rank 0's outcome, on every rank. Collective.
+// Gives rank 0's outcome to every rank. Collective.
 Outcome share_outcome(const Mesh& mesh, Outcome of_first) {
   const Tensor outcome = at::full({1}, static_cast<int64_t>(of_first), at::kLong);
   mesh.world().all().broadcast(outcome, 0).wait();
   return static_cast<Outcome>(outcome.item<int64_t>());
 }
 
-// A fault that nothing met proves nothing. Collective.
+// A plant that never acted proves nothing. Collective.
 void refuse_idle(const std::string& name, const plants::Plant& plant, comm::World& world) {
   const Tensor times = at::full({1}, plant.times(), at::kLong);
   world.all().all_reduce(times).wait();
@@ -93,7 +93,7 @@ void refuse_idle(const std::string& name, const plants::Plant& plant, comm::Worl
                 plants::find_plant(name)->needs);
 }
 
-// Draws [first, first + count) at once. Collective.
+// Verifies draws [first, first + count) at once. Collective.
 Outcome verify_draws(const TypedRun& run, const Ground& ground, int first, int count, Suspects& suspects) {
   const auto& [request, mesh, plant, root] = ground;
   if (mesh.is_first()) make_folders(ground, first, count);
@@ -103,7 +103,7 @@ Outcome verify_draws(const TypedRun& run, const Ground& ground, int first, int c
     if (request.twice) trace_layout(run, ground, draw, kSecondFolder);
   }
   if (plant) refuse_idle(request.plant, *plant, mesh.world());
-  mesh.world().all().barrier();  // every trace is written
+  mesh.world().all().barrier();  // so that every trace is written
   Outcome outcome = kPassed;
   if (mesh.is_first()) {
     take_reference(run.small, ground, first, count);
@@ -120,7 +120,7 @@ struct TypeVerdict {
   bool passed = false;
 };
 
-// Of one type. Collective.
+// Verifies one type. Collective.
 TypeVerdict verify_type(const TypedRun& run, const VerifyRequest& request, comm::World& world, plants::Plant* plant,
                         const fs::path& root) {
   const Mesh mesh(Layout(run.small, world.size()), world);
@@ -142,7 +142,7 @@ TypeVerdict verify_type(const TypedRun& run, const VerifyRequest& request, comm:
   }
 }
 
-// "PASS: this layout (4 ranks: …) agrees with one rank in float32 (data 1) and bfloat16 (data 1 to 3)".
+// Returns "PASS: this layout (4 ranks: …) agrees with one rank in float32 (data 1) and bfloat16 (data 1 to 3)".
 std::string summary(const RunConfig& small, int num_ranks, Reference reference,
                     const std::vector<TypeVerdict>& verdicts) {
   std::vector<std::string> agree, differ;

@@ -1,4 +1,4 @@
-// One process: the small run, its trace, the bounds. What ranks do to it: tests/interop/test_verify.py.
+// Tests the small run, its trace and the bounds in one process. tests/mpi/test_verify.py tests several ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ TEST(SmallModel, ItKeepsExpertsAndRulesAndShrinksWidths) {
   EXPECT_EQ(small.parallelism.recompute, config.parallelism.recompute);
   EXPECT_EQ(small.parallelism.expert_parallel_degree, 12);
   EXPECT_EQ(small.train.dtype, "float32");
-  EXPECT_LE(count_parameters(small.model), 500'000);  // of which 96 experts · 2 layers · 3 · 24 · 32 = 442,368
+  EXPECT_LE(count_parameters(small.model), 500'000);  // 96 experts · 2 layers · 3 · 24 · 32 = 442,368 of these
   EXPECT_EQ(Layout(small, 12).microbatches(), 2);
   EXPECT_NEAR(small.model.initializer_range * std::sqrt(small.model.hidden_size), 0.02 * std::sqrt(2048), 1e-9);
 }
@@ -56,7 +56,7 @@ TEST(SmallModel, ItKeepsExpertsAndRulesAndShrinksWidths) {
 TEST(SmallModel, ABalanceGroupOverRanksStaysOverAsMany) {
   RunConfig config = large_moe();
   config.moe.balance = "swipe";
-  config.moe.balance_group = 12;  // of three data ranks of 4 sequences
+  config.moe.balance_group = 12;  // over three data ranks of 4 sequences
   const RunConfig small = make_small_run(config, 12, {});
   EXPECT_EQ(small.moe.balance_group, 3 * small.train.micro_batch_size);
   EXPECT_EQ(small.moe.balance_group * small.data.seq_len * 8 % 96, 0);
@@ -173,7 +173,7 @@ TEST_F(TraceTest, RanksThatReportDifferentNumbersAreTold) {
   EXPECT_SAYS(faults[1], "w is not the same on ranks 0 and 1");
 }
 
-// The relative error of adding n numbers in fp32, against the deviations that the bound is made of.
+// Compares the relative error of adding n numbers in fp32 with the deviations from which the bound is computed.
 TEST(Noise, ASumOfManyTermsErrsAsTheModelOfRoundingsSays) {
   const CounterRandom random(1, "sum");
   constexpr int64_t kTerms = 1000, kSums = 200;
@@ -185,7 +185,7 @@ TEST(Noise, ASumOfManyTermsErrsAsTheModelOfRoundingsSays) {
       const auto term = static_cast<float>(random.normal(s * kTerms + i));
       sum += term, exact += term;
     }
-    squares += (sum - exact) * (sum - exact) / kTerms;  // a sum's size is √n
+    squares += (sum - exact) * (sum - exact) / kTerms;  // the size of a sum is √n
   }
   const double deviation = std::sqrt(squares / kSums), expected = 0x1p-24 * std::sqrt(kTerms / 3.0);
   EXPECT_LT(deviation, expected);
@@ -201,12 +201,12 @@ TEST(Noise, BoundsAreTightInFp32AndWiderInBf16) {
   EXPECT_GT(Noise(small, 12).gradient(), 0x1p-8);
   EXPECT_EQ(Noise(small, 1).gradient(), tight);
   small.train.dtype = "bfloat16";
-  EXPECT_LT(Noise(small, 12).gradient(), 0.5);  // half of what a sum taken twice is off by
+  EXPECT_LT(Noise(small, 12).gradient(), 0.5);  // half of the error of a sum that is counted twice
 }
 
 class CompareTest : public FolderTest {
  protected:
-  CompareTest() { at::set_num_threads(1); }  // as run_verify: a small model has nothing for more
+  CompareTest() { at::set_num_threads(1); }  // as in run_verify: a small model has no work for more
   ~CompareTest() override { at::set_num_threads(threads_); }
   const int threads_ = at::get_num_threads();
   static RunConfig config(int64_t micro_batch_size, const std::string& dtype = "float32") {
@@ -230,17 +230,17 @@ class CompareTest : public FolderTest {
     return WholeTrace::read(folder_ / name, 1);
   }
   WholeTrace run(int64_t micro_batch_size, const char* name) { return run(config(micro_batch_size), name); }
-  // The reference's, along `layout`.
+  // The reference's trace, along `layout`.
   WholeTrace follow(const RunConfig& config, const WholeTrace& layout, const char* name, uint64_t draw = 1) {
     fs::create_directories(folder_ / name);
     trace_reference(config, draw, layout).write(folder_ / name / WholeTrace::file_name(0));
     return WholeTrace::read(folder_ / name, 1);
   }
-  // By the configuration that is right, of which `layout` is taken for a layout.
+  // Compares `layout`'s trace with the right configuration, as if it were a layout of it.
   Comparisons compare(const RunConfig& right, const WholeTrace& layout) {
     return compare_traces(right, 1, layout, follow(config(12), layout, "one"));
   }
-  // Three data sets in bf16, of which `layout` is held against one rank.
+  // Compares three data sets of `layout` in bf16 with one rank.
   MeasuredComparison::Findings measure(const RunConfig& layout) {
     const RunConfig one = config(12, "bfloat16");
     MeasuredComparison comparison(one, 1);
@@ -261,12 +261,13 @@ TEST_F(CompareTest, SumsOverOtherMicrobatchesStayWithinTheBounds) {
     for (const auto& fault : found.faults) ADD_FAILURE() << fault;
     ASSERT_EQ(found.worst.size(), 7u);
     for (const auto& c : found.worst) {
-      EXPECT_LE(c.share(), 0.3) << c.quantity << " " << c.name;  // room to spare
+      EXPECT_LE(c.share(), 0.3) << c.quantity << " " << c.name;  // with a margin
     }
   }
 }
 
-// Weight decay thirty times too large moves all parameters, and leaves each step's gradients what these make them.
+// Weight decay that is thirty times too large moves all parameters, and leaves the gradients of each step right for the
+// moved parameters.
 TEST_F(CompareTest, WhatAnUpdateDoesWrongIsNamedAsTheUpdatesAndNotAsLaterGradients) {
   RunConfig wrong = config(3);
   wrong.optimizer.weight_decay *= 30;
@@ -275,7 +276,7 @@ TEST_F(CompareTest, WhatAnUpdateDoesWrongIsNamedAsTheUpdatesAndNotAsLaterGradien
   EXPECT_FALSE(any_says(found.faults, "gradients")) << found.faults.back();
 }
 
-// Forward that reads what the parameters were a step before.
+// A forward that reads the parameters of the step before.
 TEST_F(CompareTest, AStepThatDoesNotBeginWithTheParametersOfTheOneBeforeIsNamed) {
   const WholeTrace ours = run(3, "ours"), other = run(config(3), "other", 2);
   const auto found = compare_traces(config(3), 1, ours, follow(config(12), other, "one"));

@@ -1,4 +1,4 @@
-// Faults of a step's reductions: observers that change a bucket on its way.
+// Faults in the reductions of a step: observers that change a bucket before or after it is reduced.
 
 #include <map>
 #include <utility>
@@ -26,7 +26,7 @@ class BucketObserver : public Observer {
   Act act_;
 };
 
-// Something happens to a bucket before it is summed. Answers whether it did.
+// Changes a bucket before it is summed. Returns whether it did.
 using Change = bool (*)(const TrainState& state, const Bucket& bucket, const Tensor& values);
 
 class BeforeReduction : public Plant {
@@ -43,7 +43,7 @@ class BeforeReduction : public Plant {
   Change change_;
 };
 
-// What reaches the sum is the first rank's gradient alone.
+// Only the first rank's gradient reaches the sum.
 bool lose_others(const Tensor& values, const comm::Communicator& ranks) {
   if (ranks.rank() != 0) values.zero_();
   return ranks.size() > 1;
@@ -89,7 +89,7 @@ bool lose_routers(const TrainState& s, const Bucket& bucket, const Tensor& value
   return lost;
 }
 
-// What ranks beside the data ranks add up is not added: each keeps its own.
+// The sum over ranks that hold the same parameters in addition to the data ranks is left out: each rank keeps its part.
 class NotAddedBeside : public Plant {
  public:
   explicit NotAddedBeside(std::string group) : group_(std::move(group)) {}
@@ -109,7 +109,7 @@ class NotAddedBeside : public Plant {
   std::map<const Bucket*, Tensor> own_;
 };
 
-// As where messages of one sum are taken for those of another.
+// Simulates messages of one sum that are taken for those of another.
 class CrossedBuckets : public Plant {
  public:
   void watch(TrainState& state) override {

@@ -5,7 +5,7 @@
 namespace athanor::plants {
 namespace {
 
-// What goes wrong is thrown by wait(), with the group's own words.
+// wait() throws the error, with the group's message.
 class PendingWork : public c10d::Work {
  public:
   explicit PendingWork(comm::Pending pending) : pending_(std::move(pending)) {}

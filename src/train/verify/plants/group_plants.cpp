@@ -7,8 +7,8 @@
 namespace athanor::plants {
 namespace {
 
-// The data ranks gather two fp64 numbers of each for the gradient norm, and nothing else like it: of them the first
-// rank's are left.
+// The data ranks gather two fp64 numbers of each rank for the gradient norm, and no other collective looks like it.
+// Only the first rank's numbers are left.
 class OneShardOfNorm : public Plant {
  public:
   Backend wrap_group(const comm::GroupOptions& options, Backend backend) override {
@@ -30,13 +30,13 @@ class OneShardOfNorm : public Plant {
   }
 };
 
-// The sums of attention's parts, of all that the tensor ranks add up: in a stage's forward the sums of whole
-// activations [B, T, D] are that of the embedding, if it embeds, and then in turn those of attention and of the
-// feed-forward. The stage says when it is in forward, the group's backend what it is asked for; both on all ranks
-// alike.
+// Finds the sums of attention among all sums of the tensor ranks. In a stage's forward the sums of whole activations
+// [B, T, D] are that of the embedding, if the stage embeds, and then alternately those of attention and of the
+// feed-forward. The stage reports when it is in forward, and the group's backend which sums are requested; both are the
+// same on all ranks.
 class AttentionSums : public Plant {
  public:
-  /// @param times  that each is summed: 0 or 2.
+  /// @param times  how often each part is summed: 0 or 2.
   explicit AttentionSums(int times) : times_to_sum_(times) {}
 
   std::unique_ptr<Stage> wrap_stage(Stage& stage, const StageLayers& layers, const Mesh&) override {
@@ -84,7 +84,7 @@ class AttentionSums : public Plant {
     AttentionSums& plant_;
   };
 
-  // Counts a sum.
+  // Counts a sum. Returns whether it is one of attention.
   bool is_attention(const Tensor& x) {
     if (tokens_.empty() || x.dim() != 3 || x.size(0) != tokens_[0] || x.size(1) != tokens_[1]) return false;
     const bool attention = sums_left_out_ == 0;
@@ -94,8 +94,8 @@ class AttentionSums : public Plant {
   }
 
   int times_to_sum_;
-  std::vector<int64_t> tokens_;  // [B, T] of the microbatch that is in forward; empty: none is
-  int sums_left_out_ = 0;        // before the next of attention's
+  std::vector<int64_t> tokens_;  // [B, T] of the microbatch that is in forward; empty if there is none
+  int sums_left_out_ = 0;        // until the next sum of attention
 };
 
 }  // namespace

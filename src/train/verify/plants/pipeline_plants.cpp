@@ -1,4 +1,4 @@
-// Faults of what stages send one another.
+// Faults of the messages between stages.
 
 #include "base/error.h"
 #include "train/verify/plants/backend_decorator.h"
@@ -8,7 +8,8 @@
 namespace athanor::plants {
 namespace {
 
-// With 4 significant bits, as far from bfloat16 as bfloat16 is from a type with 12; to nearest, ties to even.
+// Keeps 4 significant bits, which is as far from bfloat16 as bfloat16 is from a type with 12; rounds to nearest, ties
+// to even.
 Tensor without_four_bits(const Tensor& x) {
   const Tensor bits = x.view(at::kShort).to(at::kInt).bitwise_and(0xFFFF);
   const Tensor even = bits.bitwise_right_shift(4).bitwise_and(1);
@@ -32,7 +33,7 @@ class WrongType : public Plant {
   }
 };
 
-// The first stage's first hidden states wait until its second ones are there, and go after them.
+// The first hidden states of the first stage wait until its second ones are there, and are sent after them.
 class SwappedMicrobatches : public Plant {
  public:
   std::unique_ptr<Stage> wrap_stage(Stage& stage, const StageLayers& layers, const Mesh& mesh) override {
@@ -55,7 +56,7 @@ class SwappedMicrobatches : public Plant {
   }
 
  private:
-  // That of a message that is not sent yet.
+  // The work of a message that is not sent yet.
   struct Later : c10d::Work {
     bool isCompleted() override { return work && work->isCompleted(); }
     bool isSuccess() const override { return work && work->isSuccess(); }

@@ -21,7 +21,7 @@ class PlantedWorld : public comm::World {
   void note_work(int64_t amount) override { world_.note_work(amount); }
   [[noreturn]] void abort(int exit_code) override {
     world_.abort(exit_code);
-    std::abort();  // the compiler does not take a virtual function's word for it
+    std::abort();  // the compiler does not know that the virtual function never returns
   }
 
   std::unique_ptr<comm::Communicator> make_group(const std::vector<std::vector<int>>& partition,

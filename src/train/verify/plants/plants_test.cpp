@@ -61,12 +61,12 @@ RunConfig config_of(const Degrees& d, const std::string& dtype = "float32") {
 struct Result {
   StepReport report;           // of rank 0
   std::vector<Tensor> grads;   // by rank
-  std::vector<int64_t> times;  // that the plant acted, by rank
+  std::vector<int64_t> times;  // how often the plant acted, by rank
 };
 
 using MakePlant = std::function<std::unique_ptr<Plant>()>;
 
-// One step's gradients over the ranks, with what `make` answers in it.
+// Returns one step's gradients over the ranks, with the plant that `make` returns.
 Result run(const RunConfig& config, const Degrees& d, const MakePlant& make) {
   Result result;
   result.grads.resize(static_cast<size_t>(d.ranks()));
@@ -190,7 +190,8 @@ TEST(Plants, ALayoutThatHasNothingForAPlantIsLeftAlone) {
   }
 }
 
-// 8 significant bits, of which 4 stay: 1.0010|1000 lies between two, 1.0011|1000 too, and both go to the even one.
+// 4 of 8 significant bits stay: 1.0010|1000 is halfway between two values, and so is 1.0011|1000; both go to the even
+// one.
 TEST(Plants, InBfloat16TheWrongTypeHasFourSignificantBitsAndRoundsToNearest) {
   const RunConfig config = config_of({});
   TrainState state(config, {});

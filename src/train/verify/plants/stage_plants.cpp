@@ -1,4 +1,4 @@
-// Faults around stages: what they are told of a microbatch, and what they tell of it, is changed on the way.
+// Faults around stages: these change the inputs of a microbatch on the way to a stage, or its results on the way back.
 
 #include "kernels/cross_entropy.h"
 #include "train/verify/plants/rows.h"
@@ -7,7 +7,7 @@
 namespace athanor::plants {
 namespace {
 
-/// Answers whether it changed them.
+/// Returns whether it changed them.
 using ChangeLabels = bool (*)(Labels& labels, const StageLayers& layers, const Mesh& mesh);
 using ChangeParts = bool (*)(LossParts& parts, const Mesh& mesh);
 
@@ -71,7 +71,7 @@ bool lose_z_loss(Labels& labels, const StageLayers&, const Mesh& mesh) {
   return true;
 }
 
-// A row is a target less the rank's first row. Row 0 is the first rank's, and stays.
+// A row is a target minus the rank's first row. Row 0 belongs to the first rank, and stays.
 bool shift_vocabulary(Labels& labels, const StageLayers& layers, const Mesh& mesh) {
   if (!layers.has_head || mesh.group(GroupKind::kTensor).rank() != 1) return false;
   const Tensor& ids = labels.targets;

@@ -10,7 +10,7 @@ namespace athanor::portable {
 namespace {
 
 struct Place {
-  size_t token, rank;  // of a choice: whose, and the how many-th best
+  size_t token, rank;  // of a choice: its token, and its rank among the token's choices
 };
 
 bool has(const std::vector<int64_t>& experts, int64_t expert) {
@@ -43,10 +43,10 @@ Choices drop_beyond_capacity(const MoeConfig& moe, const Choices& chosen,
   return kept;
 }
 
-// moe.balance swipe (BaGuaLu §4.2): every expert gets tokens · k / E choices. First all first choices, then all second
-// ones, and so on, as far as experts have room; what is left goes, in that order, to the lowest expert with room that
-// its token has not. Where there is none, the first token without the lowest expert with room takes that, for the one
-// that was wanted, or else for its own least choice that the stuck token has not.
+// moe.balance swipe (BaGuaLu §4.2): every expert gets tokens · k / E choices. First come all first choices, then all
+// second ones, etc., as long as experts have room. The others go, in that order, to the lowest expert with room that
+// their token does not have. If there is none, the first token without the lowest expert with room takes that expert.
+// It gives up the expert that the stuck token wanted, or else its own least choice that the stuck token does not have.
 class EvenShares {
  public:
   EvenShares(const Choices& chosen, int64_t num_experts)
@@ -107,7 +107,7 @@ class EvenShares {
   std::vector<int64_t> room_;
 };
 
-// moe.balance forced_uniform: around and around.
+// moe.balance forced_uniform: experts take turns.
 Choices in_turns(const Choices& chosen, int64_t num_experts) {
   Choices turned = chosen;
   int64_t next = 0;

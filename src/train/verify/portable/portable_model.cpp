@@ -9,7 +9,7 @@
 namespace athanor::portable {
 namespace {
 
-constexpr double kLayerNormEps = 1e-5;  // of OLMo, whose configuration has none
+constexpr double kLayerNormEps = 1e-5;  // as in OLMo, whose configuration has none
 
 bool is_olmo(const ModelConfig& m) { return m.family == "olmo"; }
 bool norms_heads_together(const ModelConfig& m) { return m.family == "olmoe"; }
@@ -31,8 +31,8 @@ Tensor swiglu(const Tensor& x, const Tensor& gate, const Tensor& up, const Tenso
 
 // ---- Positions
 
-// Radians from one position to the next, and what cos and sin are multiplied by. Source: Su et al. 2021; linear: Chen
-// et al. 2023; YaRN: Peng et al. 2023, §3 (with the weights of DeepSeek's mscale); llama3: Llama 3.1.
+// Radians from one position to the next, and the factor of cos and sin. Source: Su et al. 2021; linear: Chen et al.
+// 2023; YaRN: Peng et al. 2023, §3 (with the weights of DeepSeek's mscale); llama3: Llama 3.1.
 struct Rotation {
   std::vector<double> frequency;
   double scale = 1;
@@ -54,7 +54,7 @@ Rotation rotation_of(const ModelConfig& m) {
   const auto dim = static_cast<double>(m.head_dim());
   const auto length = static_cast<double>(r.original_max_position_embeddings > 0 ? r.original_max_position_embeddings
                                                                                  : m.max_position_embeddings);
-  // The (fractional) pair of dims that makes so many turns over `length` tokens.
+  // Returns the (fractional) pair of dims that makes this many turns over `length` tokens.
   const auto pair_with = [&](double turns) {
     return dim / 2 * std::log(length / (2 * std::numbers::pi * turns)) / std::log(m.rope_theta);
   };
@@ -90,11 +90,11 @@ Tensor rotate(const Tensor& x, const Tensor& position_BT, const Rotation& rotati
   return at::cat({a * cos - b * sin, b * cos + a * sin}, 3);
 }
 
-// ---- Who sees whom
+// ---- Attention masks
 
 struct Sight {
   Tensor position_BT;  ///< of each token in its document
-  Tensor hidden_BTT;   ///< true where a token does not see another
+  Tensor hidden_BTT;   ///< true if a token does not attend to another
 };
 
 Sight sight_of(const Tensor& tokens_BT, bool by_document, int64_t end_of_document) {
@@ -151,7 +151,7 @@ class Decoder {
     return is_olmo(m_) ? layer_norm(x) : rms_norm(x, weight(name), m_.rms_norm_eps);
   }
 
-  // Queries or keys, [B, T, heads, head_dim]: projected, normed, clipped, turned.
+  // Returns queries or keys, [B, T, heads, head_dim]: projected, normed, clipped, rotated.
   Tensor project(const Tensor& x, const std::string& which, int64_t heads, const Sight& sight) const {
     const std::string attention = prefix_ + "self_attn.";
     Tensor y = at::linear(x, weight(attention + which + "_proj.weight"));

@@ -22,7 +22,7 @@ Tensor scores_of(const ModelConfig& model, const Tensor& logits) {
   return model.router_score == "sigmoid" ? at::sigmoid(logits) : at::softmax(logits, -1);
 }
 
-// Each number is a function of seed, layer, step, the token's place in the global batch, and the expert.
+// Each number is a function of seed, layer, step, the token's position in the global batch, and the expert.
 Tensor noise_of(const RunConfig& config, const Tensor& logits, const RoutedTokens& tokens) {
   const CounterRandom random(static_cast<uint64_t>(config.train.seed),
                              fmt::format("router_noise/{}/{}", tokens.layer, tokens.step));
@@ -34,7 +34,7 @@ Tensor noise_of(const RunConfig& config, const Tensor& logits, const RoutedToken
   return noise;
 }
 
-// Group by group of consecutive sequences.
+// Balances each group of consecutive sequences.
 Choices balance_groups(const RunConfig& config, const Choices& chosen, const Rows& scores, int64_t num_sequences) {
   if (config.moe.balance == "none") return chosen;
   const size_t size = chosen.size() / static_cast<size_t>(num_sequences / config.moe.balance_group);
@@ -50,7 +50,7 @@ Choices balance_groups(const RunConfig& config, const Choices& chosen, const Row
   return all;
 }
 
-// 1 for each expert that is among a token's.
+// Returns 1 for each expert that is among a token's choices.
 Tensor mask_of(const Choices& choices, int64_t num_experts) {
   Tensor mask = at::zeros({static_cast<int64_t>(choices.size()), num_experts}, at::kDouble);
   auto* row = mask.data_ptr<double>();
@@ -105,7 +105,7 @@ Tensor balancing_loss(const RunConfig& config, const std::vector<Routed>& layers
   const auto experts = static_cast<double>(config.model.num_experts);
   const auto tokens = static_cast<double>(config.data.seq_len);  // of a sequence
   if (config.moe.aux_scope == "transformers") {
-    // E · Σ_e share · mean probability over the pool of all layers' tokens; as a sum over layers and sequences.
+    // E · Σ_e share · mean probability over the pool of all layers' tokens, as a sum over layers and sequences.
     Tensor counts = at::zeros({config.model.num_experts}, at::kDouble), probs = counts;
     double pooled = 0;
     for (const Routed& layer : layers) {

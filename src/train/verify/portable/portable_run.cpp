@@ -14,9 +14,9 @@ namespace {
 using portable::Losses;
 using portable::Parameters;
 
-constexpr int64_t kEndOfDocument = 0;  // of make_verify_batch
+constexpr int64_t kEndOfDocument = 0;  // as in make_verify_batch
 
-// Normal numbers of (seed, name, element) in fp32; norms are 1.
+// Returns normal numbers by (seed, name, element) in fp32; norms are 1.
 Parameters initial_parameters(const RunConfig& config) {
   Parameters parameters;
   for (const ParameterSpec& spec : make_inventory(config.model)) {
@@ -60,7 +60,8 @@ class PortableRun {
       const auto& values = layout_.values(step - 1, "master", name);
       const Tensor held = static_cast<int64_t>(values.size()) == weight.numel()
                               ? at::tensor(at::ArrayRef<float>(values), at::kFloat).view(weight.sizes())
-                              : at::zeros(weight.sizes(), at::kFloat);  // what no rank holds is told as such
+                              : at::zeros(weight.sizes(), at::kFloat);  // a parameter that no rank holds is reported as
+                                                                        // such
       weight = held.to(at::kDouble).requires_grad_();
     }
   }
@@ -74,7 +75,7 @@ class PortableRun {
                layers = static_cast<double>(std::max<int64_t>(1, config_.model.num_sparse_layers()));
     StepNumbers numbers;
     numbers.lr = config_.optimizer.lr;
-    // Microbatch by microbatch; balance groups stay whole.
+    // Computes microbatch by microbatch; balance groups stay whole.
     const int64_t micro = std::max(config_.train.micro_batch_size,
                                    config_.moe.balance == "none" ? int64_t{1} : config_.moe.balance_group);
     for (int64_t first = 0; first < batch.num_sequences; first += micro) {
@@ -120,7 +121,7 @@ class PortableRun {
     accumulate(numbers.moved, moved), accumulate(numbers.dropped, dropped);
   }
 
-  // Shares for moe.aux_scope "global", and a bias that goes up where an expert was chosen less than the mean.
+  // Computes shares for moe.aux_scope "global", and a bias that rises for experts that were chosen less than the mean.
   void learn_from_choices(const StepNumbers& numbers) {
     if (numbers.chosen.empty()) return;
     const Tensor chosen = at::tensor(numbers.chosen, at::kLong).to(at::kDouble).view(memory_.previous_share.sizes());

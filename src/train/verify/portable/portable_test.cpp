@@ -1,5 +1,5 @@
-// One rank's code against portable forms in fp64: equal within what rounding explains, for every family and way of
-// routing; and what only one of the two does shows.
+// Compares one rank's code with portable forms in fp64: they agree within what rounding explains, for every family and
+// way of routing, and the comparison finds what only one of the two does.
 #include <gtest/gtest.h>
 
 #include "base/testing/folder_test.h"
@@ -44,9 +44,9 @@ RunConfig sparse(const std::string& family = "olmoe") {
 
 class PortableTest : public FolderTest {
  protected:
-  PortableTest() { at::set_num_threads(1); }  // small models have nothing for more
-  // `ours` by the code that trains, against portable forms of what is right; other data where a token stands between
-  // two experts.
+  PortableTest() { at::set_num_threads(1); }  // small models have no work for more
+  // Compares `ours`, computed by the code that trains, with portable forms of `right`. It draws other data if a token
+  // is undecided between two experts.
   Comparisons compare(const RunConfig& ours, const RunConfig& right) {
     Comparisons found;
     for (const uint64_t draw : {1, 2, 3}) {
@@ -176,7 +176,7 @@ TEST_F(PortableTest, EveryWayOfRoutingAndBalancingDoesToo) {
   }
 }
 
-// What a mistake in one rank's code would look like: a run of another configuration.
+// A run of another configuration simulates a mistake in one rank's code.
 TEST_F(PortableTest, WhatOneOfTheTwoDoesOtherwiseIsNamed) {
   RunConfig scaled = sparse();
   scaled.model.routed_scaling_factor = 2.5;
