@@ -1,4 +1,4 @@
-# Which device collectives the comm room gets from this libtorch: NCCL, XCCL, or a file that stands for the absence of each.
+# Chooses the device collectives of the comm room for this libtorch: NCCL, XCCL, or for each a file that implements its absence.
 
 option(ATHANOR_NCCL "Use NCCL where libtorch brings it" ON)
 option(ATHANOR_XCCL "Use XCCL where libtorch brings it" ON)
@@ -10,8 +10,8 @@ if(ATHANOR_NCCL AND EXISTS ${ATHANOR_LIBTORCH}/lib/libtorch_cuda.so)
   find_path(ATHANOR_NCCL_INCLUDE nccl.h HINTS ${wheels} ENV NCCL_HOME ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
   if(ATHANOR_NCCL_INCLUDE)
     set(nccl ${devices}/nccl.cpp)
-    # libtorch's header also wants those of cuBLAS, cuSPARSE and cuSOLVER, which lie beside cuda_runtime_api.h, or, in
-    # wheels, in a folder each. After all others, since among them may be another fmt.
+    # libtorch's header also includes those of cuBLAS, cuSPARSE and cuSOLVER. They are next to cuda_runtime_api.h or, in
+    # wheels, in a folder each. They come after all others, since there may be another fmt among them.
     set(includes "-idirafter ${ATHANOR_NCCL_INCLUDE}" "-idirafter ${ATHANOR_CUDA_INCLUDE}")
     foreach(folder ${wheels})
       list(APPEND includes "-idirafter ${folder}")
@@ -25,7 +25,7 @@ target_sources(athanor_comm PRIVATE ${nccl})
 
 set(xccl ${devices}/xccl_absent.cpp)
 if(ATHANOR_XCCL AND EXISTS ${ATHANOR_LIBTORCH}/lib/libtorch_xpu.so)
-  # oneCCL's ccl.hpp, and the header of the process group, which is in the sources of torch-xpu-ops (src/).
+  # This needs oneCCL's ccl.hpp, and the header of the process group, which is in the sources of torch-xpu-ops (src/).
   find_path(ATHANOR_XCCL_INCLUDE xccl/ProcessGroupXCCL.hpp HINTS ${ATHANOR_LIBTORCH}/include)
   find_path(ATHANOR_ONECCL_INCLUDE oneapi/ccl.hpp HINTS ENV CCL_ROOT PATH_SUFFIXES include)
   if(ATHANOR_XCCL_INCLUDE AND ATHANOR_ONECCL_INCLUDE)

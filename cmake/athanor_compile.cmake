@@ -2,14 +2,14 @@
 
 add_library(athanor_flags INTERFACE)
 target_compile_options(athanor_flags INTERFACE -Wall -Wextra -Wshadow -Wno-unknown-pragmas
-  # One expression, one rounding: a compiler that fuses a*b+c where it likes would change bits with its version.
+  # One expression is one rounding: a compiler that fuses a*b+c by its own choice would change bits with its version.
   -ffp-contract=off
-  # Neither changes a result; without them no loop with a square root or a choice becomes a vector loop.
+  # Neither option changes a result; without them the compiler vectorises no loop with a square root or a choice.
   -fno-math-errno -fno-trapping-math)
 target_include_directories(athanor_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(athanor_flags INTERFACE -Wno-restrict)  # GCC 12 sees overlaps in std::string that are not there
+  target_compile_options(athanor_flags INTERFACE -Wno-restrict)  # GCC 12 warns of overlaps in std::string that do not exist
 endif()
 
 if(ATHANOR_SANITIZE)
@@ -17,7 +17,7 @@ if(ATHANOR_SANITIZE)
   target_link_options(athanor_flags INTERFACE -fsanitize=${ATHANOR_SANITIZE})
 endif()
 if(ATHANOR_FUZZ)
-  # Coverage for the fuzzer in every room; only the targets themselves link its main.
+  # Every room has coverage for the fuzzer; only the fuzzers themselves link its main.
   target_compile_options(athanor_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined -g)
   target_link_options(athanor_flags INTERFACE -fsanitize=address,undefined)
 endif()

@@ -1,7 +1,7 @@
-# athanor_kernels_cuda: the kernels of kernels/cuda/, by nvcc where it is found.
+# athanor_kernels_cuda: the kernels of kernels/cuda/, compiled by nvcc if it is found.
 #
-# Without nvcc (or with ATHANOR_CUDA=OFF, or a sanitizer) the same files are compiled as C++: they then run on the host
-# only, which is what their tests need, and say so when asked for a device. Callers see no difference.
+# Without nvcc (or with ATHANOR_CUDA=OFF, or a sanitizer) the same files are compiled as C++. They then run on the host
+# only, which is what their tests need, and throw an error if a device is requested. Callers see no difference.
 
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp)
 list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cpp$")
@@ -10,7 +10,7 @@ if(ATHANOR_NVCC)
   set_source_files_properties(${sources} PROPERTIES LANGUAGE CUDA)
   add_library(athanor_kernels_cuda STATIC ${sources})
   set_target_properties(athanor_kernels_cuda PROPERTIES CUDA_STANDARD 20 CUDA_RUNTIME_LIBRARY Static)
-  # As athanor_flags says it for the host: one expression, one rounding. Bodies call constexpr functions of the host.
+  # As in athanor_flags for the host: one expression is one rounding. Bodies call constexpr functions of the host.
   target_compile_options(athanor_kernels_cuda PRIVATE --expt-relaxed-constexpr --extended-lambda -fmad=false
     "SHELL:-Xcompiler -Wall,-Wextra,-ffp-contract=off,-fno-math-errno,-fno-trapping-math")
 else()
@@ -27,7 +27,7 @@ if(ATHANOR_TESTS)
   set_tests_properties(kernels_cuda PROPERTIES LABELS unit ENVIRONMENT ATHANOR_SOURCE_DIR=${CMAKE_SOURCE_DIR})
 endif()
 
-# Not part of `all` where nvcc is missing: there is nothing for it to measure.
+# The benchmark is not part of `all` if nvcc is missing: it has nothing to measure then.
 if(ATHANOR_NVCC)
   add_executable(kernels_cuda_bench ${CMAKE_SOURCE_DIR}/src/kernels/cuda/kernels_cuda_bench.cpp)
   target_link_libraries(kernels_cuda_bench PRIVATE athanor_kernels_cuda)

@@ -1,4 +1,4 @@
-# Everything we stand on. System packages first (scripts/setup installs them), libtorch from the wheel or any folder
+# All dependencies: system packages first (scripts/setup installs them), then libtorch from the wheel or from any folder
 # that ATHANOR_LIBTORCH (or CMAKE_PREFIX_PATH) names.
 
 find_package(Threads REQUIRED)
@@ -13,7 +13,7 @@ if(ATHANOR_FRONT)
   pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
   pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
   pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
-  # Not by pkg-config, whose file asks for the training library, too.
+  # pkg-config is not used here, since its file also requires the training library.
   find_path(SENTENCEPIECE_INCLUDE sentencepiece_processor.h REQUIRED)
   find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
   find_path(XXHASH_INCLUDE xxhash.h REQUIRED)
@@ -22,7 +22,7 @@ if(ATHANOR_TESTS)
   enable_testing()
   if(ATHANOR_FRONT)
     find_package(GTest REQUIRED)
-  else()  # the `cuda` preset asks for nothing but a libtorch
+  else()  # the `cuda` preset needs nothing but a libtorch
     find_package(GTest)
     if(NOT GTest_FOUND)
       message(STATUS "Tests: left out, no GoogleTest found (libgtest-dev; GTest_DIR)")

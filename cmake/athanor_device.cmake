@@ -1,5 +1,5 @@
-# What CMake chooses for ops/device/: how the current CUDA stream is had from this libtorch, and the ops' own tests put
-# through the device forms.
+# Chooses the files of ops/device/: how this libtorch gives the current CUDA stream, and a build in which the ops' own tests
+# run the device forms.
 
 if(EXISTS ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so)
   get_filename_component(nvcc_folder "${ATHANOR_NVCC}" DIRECTORY)
@@ -24,8 +24,8 @@ if(ATHANOR_TESTS)
     ${CMAKE_SOURCE_DIR}/src/ops/device/choices/takes_everything.cpp)
   target_link_libraries(ops_device_test PRIVATE athanor_ops GTest::gtest GTest::gtest_main)
   athanor_precompile(ops_device_test TRUE)
-  # Without what never reaches a device form (portable forms held against formulas, the CPU's memory), and without the
-  # promise that no bits depend on threads: on a CPU the device forms multiply by the library, which makes none.
+  # Tests of code that never reaches a device form (portable forms compared with formulas, the CPU's memory) are left out, and so
+  # is the test that no bits depend on threads: on a CPU the device forms use products of the library, which does not ensure this.
   add_test(NAME ops_device COMMAND ops_device_test
     --gtest_filter=-*Portable*:*OfTheLibrary*:*Bound.*:BlockHeap*:CpuAllocator*:FlatMemory*:Threads.*)
   set_tests_properties(ops_device PROPERTIES LABELS unit ENVIRONMENT ATHANOR_SOURCE_DIR=${CMAKE_SOURCE_DIR})

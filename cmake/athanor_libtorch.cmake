@@ -1,9 +1,8 @@
 # libtorch as the target `athanor_torch`.
 #
-# Its folder holds include/ and lib/: a wheel's site-packages/torch, or an unpacked libtorch. We do not use its
-# TorchConfig.cmake: that pulls in its whole world (protobuf, MKL, CUDA languages), while two include folders and three
-# libraries are all it takes. Its include folders come last (-idirafter), since the wheel carries fmt headers that would
-# shadow the system's.
+# Its folder contains include/ and lib/: a wheel's site-packages/torch, or an unpacked libtorch. TorchConfig.cmake is not used,
+# since it requires protobuf, MKL and the CUDA languages, while two include folders and three libraries are enough. Its include
+# folders come last (-idirafter), since the wheel contains fmt headers that would hide the system's.
 
 set(ATHANOR_LIBTORCH "" CACHE PATH "Folder of libtorch (with include/ and lib/); default: the project's virtual environment")
 if(NOT ATHANOR_LIBTORCH)
@@ -37,14 +36,14 @@ target_link_libraries(athanor_torch INTERFACE
   -Wl,--no-as-needed ${ATHANOR_LIBTORCH}/lib/libtorch.so ${ATHANOR_LIBTORCH}/lib/libtorch_cpu.so -Wl,--as-needed
   ${ATHANOR_LIBTORCH}/lib/libc10.so)
 if(EXISTS ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so)
-  # Nothing names libtorch_cuda.so: it registers its kernels when it is loaded.
+  # No target names libtorch_cuda.so: it registers its kernels when it is loaded.
   target_link_libraries(athanor_torch INTERFACE -Wl,--no-as-needed ${ATHANOR_LIBTORCH}/lib/libtorch_cuda.so
     ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so -Wl,--as-needed)
 endif()
 
-# at::parallel_for is a template in a header: compiled without OpenMP it runs every loop on one thread, silently. The
-# wheel's libtorch brings an OpenMP of its own, and two in one process would each start a thread for every core. Its
-# threads are unknown to the thread sanitizer.
+# at::parallel_for is a template in a header: compiled without OpenMP, it silently runs every loop on one thread. The wheel's
+# libtorch contains an OpenMP library, and a second one in the process would also start a thread for every core. The thread
+# sanitizer does not know its threads.
 if(NOT ATHANOR_SANITIZE MATCHES thread)
   target_compile_options(athanor_torch INTERFACE -fopenmp)
   file(GLOB openmp ${ATHANOR_LIBTORCH}/lib/libgomp*.so*)

@@ -1,7 +1,7 @@
-# libathanor_mpi_openmpi.so and libathanor_mpi_mpich.so: our Wire over each MPI that is found, opened when a launcher of
-# its kind has started us. Without any, `athanor` is complete but for more than one process.
+# libathanor_mpi_openmpi.so and libathanor_mpi_mpich.so: our Wire over each MPI that is found. The program opens the one of the
+# launcher that started it. Without any, `athanor` is complete except for runs of several processes.
 #
-# What an MPI needs is asked of its compiler wrapper; our own compiler does the rest.
+# The MPI's compiler wrapper is asked for its flags; our own compiler does the rest.
 
 set(ATHANOR_MPI AUTO CACHE STRING
   "Compiler wrappers of the MPIs to build for, as a list (mpicc of any folder); AUTO: those on the PATH; OFF: none")
@@ -27,7 +27,7 @@ function(athanor_mpi_plugin wrapper)
   list(POP_FRONT words)  # the compiler
   add_library(athanor_mpi_${kind} SHARED ${CMAKE_SOURCE_DIR}/src/wire/mpi/mpi_wire.cpp)
   target_link_libraries(athanor_mpi_${kind} PRIVATE athanor_flags)
-  # The MPIs' C++ bindings are long gone; their headers still offer them.
+  # The MPIs no longer have C++ bindings, but their headers still offer them.
   target_compile_definitions(athanor_mpi_${kind} PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
   foreach(word ${words})
     if(word MATCHES "^-I(.+)")
@@ -40,7 +40,7 @@ function(athanor_mpi_plugin wrapper)
       target_link_options(athanor_mpi_${kind} PRIVATE ${word})
     endif()
   endforeach()
-  add_dependencies(athanor_comm athanor_mpi_${kind})  # opened at run time: whoever links the room wants it built
+  add_dependencies(athanor_comm athanor_mpi_${kind})  # opened at run time, so whoever links the room needs it built
   message(STATUS "MPI: a plugin for ${kind}, by ${wrapper}")
 endfunction()
 

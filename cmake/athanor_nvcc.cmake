@@ -1,4 +1,4 @@
-# nvcc, as CMake's language CUDA. Included on top, since every folder that links the kernels needs the language too.
+# nvcc, as CMake's language CUDA. It is included at the top, since every folder that links the kernels needs the language too.
 
 set(ATHANOR_CUDA AUTO CACHE STRING "Compile the CUDA kernels with nvcc: AUTO (where it is found), ON (or fail), OFF")
 set(ATHANOR_CUDA_ARCHITECTURES 80-real 90-real 90-virtual CACHE STRING "What nvcc compiles for; default: A100, H100 and newer")

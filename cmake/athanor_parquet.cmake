@@ -1,8 +1,8 @@
-# libathanor_parquet.so, where there is a libparquet: the one in the pyarrow wheel (of the project's virtual environment,
-# or the folder ATHANOR_PYARROW), or an Arrow that CMake finds. Without it `athanor` is complete but for Parquet files.
+# libathanor_parquet.so, if there is a libparquet: the one in the pyarrow wheel (of the project's virtual environment, or of the
+# folder ATHANOR_PYARROW), or an Arrow that CMake finds. Without it `athanor` is complete except for Parquet files.
 #
-# The wheel has the headers, and libraries without the links that a linker looks for, so these are given by their paths.
-# They find each other by their own run path, and our library finds them by its own.
+# The wheel has the headers, and the libraries without the links that a linker looks for, so the libraries are given by path. They
+# find each other by their own run path, and our library finds them by its run path.
 
 set(ATHANOR_PYARROW "" CACHE PATH "Folder of the pyarrow wheel (with include/ and libparquet.so.*); default: the one in .venv")
 option(ATHANOR_PARQUET "Read Parquet files, where Arrow's libparquet is found" ON)
@@ -36,7 +36,7 @@ function(athanor_find_parquet)
   endif()
 endfunction()
 
-# Fuzzers are built with a sanitizer that the wheel's containers know nothing of.
+# Fuzzers are built with a sanitizer, which the containers in the wheel's libraries do not support.
 if(ATHANOR_PARQUET AND NOT ATHANOR_FUZZ)
   athanor_find_parquet()
 else()

@@ -1,8 +1,8 @@
 # athanor_room(NAME [TORCH] [USES rooms...] [TEST_USES rooms...] [LIBS libraries...] [EXCLUDE folders...])
 #
-# A room is a folder: every x.cpp in it (sub-folders too) goes into the library athanor_<NAME>, every x_test.cpp into the
-# test program <NAME>_test, every x_fuzz.cpp becomes a fuzzer of its own. Files are found, not listed, so that adding an
-# idea is adding a file. scripts/check_includes holds which room may include which.
+# A room is a folder: every x.cpp in it (sub-folders too) becomes part of the library athanor_<NAME>, every x_test.cpp of the
+# test program <NAME>_test, and every x_fuzz.cpp is a fuzzer. CMake finds the files, so you add an idea by adding a file.
+# scripts/check_includes lists which room may include which.
 
 function(athanor_room name)
   cmake_parse_arguments(ROOM "TORCH" "" "USES;TEST_USES;LIBS;EXCLUDE" ${ARGN})
@@ -47,7 +47,7 @@ function(athanor_room name)
   endif()
 endfunction()
 
-# One precompiled header for all rooms with libtorch, compiled once: ATen costs 10 s a file without it.
+# All rooms with libtorch share one precompiled header, which is compiled once: without it ATen costs 10 s for each file.
 function(athanor_precompile target needs_torch)
   if(NOT needs_torch)
     return()

@@ -1,4 +1,4 @@
-"""The model that the training steps are compared on, and its arithmetic. Needs nothing but Python."""
+"""The model of the comparison of training steps, and its arithmetic. It needs nothing but Python."""
 
 SHAPE = dict(hidden_size=1024, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=8, intermediate_size=512,
              num_experts=32, num_experts_per_tok=4, vocab_size=50304, max_position_embeddings=1024)
@@ -6,7 +6,7 @@ BATCH, SEQ_LEN = 2, 1024
 
 
 def train_flops():
-    """2 FLOPs a multiply-add, 3 multiplications forward and backward; attention scores over the causal half only."""
+    """Counts 2 FLOPs for a multiply-add, 3 multiplications forward and backward, and attention scores over the causal half only."""
     d, f, layers = SHAPE["hidden_size"], SHAPE["intermediate_size"], SHAPE["num_hidden_layers"]
     experts, k = SHAPE["num_experts"], SHAPE["num_experts_per_tok"]
     active = layers * (4 * d * d + d * experts + k * 3 * d * f) + SHAPE["vocab_size"] * d

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""One training step of an OLMoE by `transformers`: the peer that ours is held against.
+"""One training step of an OLMoE by `transformers`: the peer to which Athanor's step is compared.
 
-The model of the comparison: 4 layers, hidden 1024, 8 heads, 32 experts of 512, top-4, vocabulary 50,304, batch 2 x 1024.
-Weights in float32, forward and backward in bfloat16 autocast, experts by grouped_mm (the fastest form `transformers` has on
-a CPU), fused AdamW. No gradient clipping and no z-loss: ours does both, so the peer has a little less to do.
+The model of the comparison has 4 layers, hidden 1024, 8 heads, 32 experts of 512, top-4, vocabulary 50,304, and batch 2 x 1024.
+Weights are in float32, forward and backward use bfloat16 autocast, experts use grouped_mm (the fastest form of `transformers` on
+a CPU), and AdamW is fused. There is no gradient clipping and no z-loss: Athanor computes both, so the peer has a little less work.
 
---experts  grouped_mm, eager (the loop that is the default today) or module_list (an expert a module, as in 4.x)
+--experts  grouped_mm, eager (the loop that is the default today) or module_list (a module for each expert, as in 4.x)
 --compile  under torch.compile, which compiles for a minute or more first
 --weights  bfloat16: no float32 weights and no autocast; updates below 1/256 of a weight are lost
 

@@ -1,7 +1,7 @@
-"""Two programs that take turns: each waits for a line on its standard input, does a turn, and says "done".
+"""Lets programs take turns: each waits for a line on its standard input, does a turn, and prints "done".
 
-A peer in Python calls `serve`; `Turns` is the other end, for such a peer and for `athanor bench ... --paced` alike. So
-what else the machine does meets all of them, and while one has its turn the others sleep.
+A peer in Python calls `serve`; `Turns` is the other end, for such a peer and for `athanor bench ... --paced`. So other load on
+the machine affects all of them, and while one has its turn the others sleep.
 """
 import json
 import statistics
@@ -11,7 +11,7 @@ import time
 
 
 def gemm_peak_flops():
-    """The best that the same threads reach on a square bfloat16 multiplication, in FLOP/s."""
+    """Returns the best rate of the same threads in a square bfloat16 multiplication, in FLOP/s."""
     import torch  # only the peers have it
 
     best = 0.0
@@ -31,7 +31,7 @@ def peak_rss_bytes():
 
 
 def serve(call, warmup, result):
-    """Calls `call()` (which answers its seconds) some times untimed, then as often as each line "steps N" says.
+    """Calls `call()`, which returns its seconds: some times untimed, then N times for each line "steps N".
 
     At the end of its input it prints {"times_s": ..., "median_s": ...} and what `result()` adds, as JSON.
     """
@@ -47,7 +47,7 @@ def serve(call, warmup, result):
 
 
 class Turns:
-    """The other end: a process that does a turn when it is told to."""
+    """The other end: a process that does a turn on request."""
 
     def __init__(self, command, **options):
         self.command = [str(word) for word in command]
@@ -66,7 +66,7 @@ class Turns:
         self.wait_for("done")
 
     def finish(self):
-        """Ends its input; returns what it still said."""
+        """Ends the process's input; returns the rest of its output."""
         self.process.stdin.close()
         said = self.process.stdout.read()
         if self.process.wait() != 0:

@@ -4,8 +4,8 @@
 --form  eager        the loop over experts that is the default today
         grouped_mm   torch's grouped matmul
         compiled     the same under torch.compile (a minute or more at first)
-        module_list  an expert a module, as `transformers` 4.x had it
-Weights and their gradients are in --dtype (ours accumulates gradients in float32). Waits for turns; see pacing.py.
+        module_list  a module for each expert, as in `transformers` 4.x
+Weights and their gradients are in --dtype (Athanor accumulates gradients in float32). It waits for turns; see pacing.py.
 """
 import argparse
 import time
@@ -30,7 +30,7 @@ class Expert(nn.Module):
 
 
 class ModuleListBlock(nn.Module):
-    """Every expert picks its tokens by where the mask of choices holds, and adds what it made of them."""
+    """Every expert selects its tokens by the mask of choices, and adds its output for them."""
 
     def __init__(self, hidden, ffn, experts, topk):
         super().__init__()

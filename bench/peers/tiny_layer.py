@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """One layer of an OLMoE by `transformers`, so small that only overhead is left: the peer of `athanor bench overhead`.
 
-Models of one layer and of five are timed, forward and backward; a fourth of the difference is a layer's own. A turn is 50
-steps of each, so that it lasts as long as a round of ours. Waits for turns; see pacing.py.
+Models of one layer and of five are timed, forward and backward; a fourth of the difference is the time of a layer. A turn is 50
+steps of each, so that it lasts as long as a round of Athanor. It waits for turns; see pacing.py.
 """
 import argparse
 import statistics

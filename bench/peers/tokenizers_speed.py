@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Encoding by the `tokenizers` library and by us, in turns on one thread: MB of text a second, and the ratio.
+"""Measures encoding by the `tokenizers` library and by Athanor, alternately on one thread: MB of text per second, and the ratio.
 
-The same documents for both; their ids are compared first. Times are those of the thread itself, so that what else the
-machine does counts less; the loading of either side does not count.
+Both encode the same documents; their ids are compared first. Times are those of the thread itself, so that other load on the
+machine counts less; loading does not count.
 
 Usage: bench/peers/tokenizers_speed.py --tokenizer T [--tokenizer T2 ...] [--rounds N] [--json FILE] FILE...
-FILE: .md or .txt, cut into paragraphs, or .jsonl with a document in the field "text" of each line. Without any, all in
-../shared/data.
+FILE is a .md or .txt, which is cut into paragraphs, or a .jsonl with a document in the field "text" of each line. Without a
+FILE, it takes all in ../shared/data.
 """
 import argparse
 import json
@@ -34,7 +34,7 @@ def documents_of(path):
 
 
 def peer_of(path):
-    if path.is_dir():  # GPT-2's older form
+    if path.is_dir():  # the older form of GPT-2
         vocab = next(path.glob("*vocab.json"))
         files = str(vocab), str(vocab.with_name(vocab.name.replace("vocab.json", "merges.txt")))
         peer = tokenizers.ByteLevelBPETokenizer(*files)

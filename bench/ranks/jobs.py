@@ -1,4 +1,4 @@
-"""Jobs of several ranks for the benchmarks beside: data that they train on, one job, and what its steps took."""
+"""Jobs of several ranks for the benchmarks in this folder: their training data, one job, and the times of its steps."""
 import json
 import os
 import pathlib
@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def prepare(athanor, folder, documents=400):
-    """Shards of 512 tokens of made-up words, with a byte-level tokenizer trained on them."""
+    """Prepares shards of 512 tokens of invented words, with a byte-level tokenizer trained on them."""
     draw = random.Random(1)
     words = ["".join(draw.choices("abcdefghij", k=draw.randint(2, 9))) for _ in range(3000)]
     texts = folder / "texts.jsonl"
@@ -35,7 +35,7 @@ def launcher(ranks):
 
 
 class Job:
-    """One run of `athanor train`; its steps but the first two, which fill caches."""
+    """One run of `athanor train`; its steps except the first two, which fill caches."""
 
     def __init__(self, athanor, config, folder, ranks, settings):
         self.folder = pathlib.Path(folder)
