@@ -1,7 +1,7 @@
 """Where our programs and the shared data are.
 
-ATHANOR_BIN     the program, default build/athanor; helper programs lie beside it
-ATHANOR_SHARED  data of other people's, default ../shared beside the project; tests that need it skip without it
+ATHANOR_BIN     the program, default build/athanor; helper programs are in the same folder
+ATHANOR_SHARED  data of others, default ../shared next to the project; tests that need it skip without it
 """
 import os
 import pathlib
@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-# Tests compare bits of one run with another's: both are to multiply alike, not by what measures faster at the moment.
+# Tests compare the bits of two runs, so both must multiply on the same path, not on the one that is fastest at the moment.
 os.environ.setdefault("ATHANOR_MATMUL", "default")
 
 
@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 # A small process between these tests and the program: the kernel lets a child's peak begin with its parent's memory, and
-# that of these tests, with torch in it, is large.
+# the memory of these tests, with torch in it, is large.
 MEASURE = """
 import resource, subprocess, sys
 code = subprocess.run(sys.argv[1:]).returncode
@@ -38,7 +38,7 @@ class Program:
         self.path = pathlib.Path(path)
 
     def run(self, *arguments, check=True, timeout=300, **options):
-        """Runs it; returns the CompletedProcess with text output. With check, a failure shows what it said."""
+        """Runs it; returns the CompletedProcess with text output. With check, a failure shows the program's output."""
         command = [str(self.path), *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
         if check and done.returncode != 0:
@@ -46,7 +46,7 @@ class Program:
         return done
 
     def measure(self, *arguments):
-        """Runs it; returns what it printed and the most memory, in bytes, that the kernel saw it hold."""
+        """Runs it; returns its output and its peak memory in bytes, as the kernel measured it."""
         command = [sys.executable, "-c", MEASURE, str(self.path), *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -64,7 +64,7 @@ def find_program(name):
 
 @pytest.fixture(scope="session")
 def athanor():
-    """The program people run."""
+    """The program that people run."""
     return find_program("athanor")
 
 

@@ -1,4 +1,4 @@
-"""Documents made on the spot, the same for the same seed: as many gigabytes as a test wants, in seconds."""
+"""Makes documents, the same for the same seed: as many gigabytes as a test needs, in seconds."""
 import json
 import random
 
@@ -6,7 +6,7 @@ SYLLABLES = "ba de ki lo mu na pe ri so tu ver wo xa yi zu chen stra plo gri the
 
 
 def some_paragraphs(count, seed):
-    """Sentences of made-up words, some rare, some in every line, with numbers, newlines and letters beyond ASCII."""
+    """Returns sentences of invented words, some rare, some in every line, with numbers, newlines and letters beyond ASCII."""
     source = random.Random(seed)
     words = ["".join(source.choices(SYLLABLES, k=source.randint(1, 4))) for _ in range(20_000)]
     words += ["naïve", "Straße", "東京", "λόγος", "don't", "3.14159", "e=mc²"] * 20

@@ -1,19 +1,19 @@
-"""What 32-bit arithmetic can do to a computation: the reference in 64 bits, and the size of the rounding errors around it.
+"""Computes what 32-bit arithmetic can do to a computation: the reference in 64 bits, and the size of the rounding errors around it.
 
-A tolerance for a deep graph cannot be a constant: a query's gradient passes a softmax, whose backward subtracts nearly
-equal numbers, an output layer's does not. So the bound is derived from the graph itself, by Monte Carlo arithmetic
-(Parker 1997): the computation runs in float64, and every elementary result is disturbed by a random error of the size
-that float32 would have made there. How far the outputs then move is the standard deviation of an honest float32 result,
-whatever order it sums in.
+A tolerance for a deep graph cannot be a constant: the gradient of a query passes a softmax, whose backward subtracts nearly
+equal numbers, and that of an output layer does not. So the bound is derived from the graph itself, by Monte Carlo arithmetic
+(Parker 1997): the computation runs in float64, and every elementary result gets a random error of the size that float32 would
+have made there. The resulting movement of the outputs is the standard deviation of a correct float32 result, in whatever order
+it sums.
 
-The error of one operation, u = 2^-24 being the unit roundoff of float32:
-- sum of n products s = sum x_i, added one after the other in any order: the partial sums are (j/n) s plus a random walk of
+The error of one operation, if u = 2^-24 is the unit roundoff of float32:
+- For a sum of n products s = sum x_i, added one after the other in any order, the partial sums are (j/n) s plus a random walk of
   the terms, so the errors u * partial_j add up to a variance of u^2 n (s^2 / 3 + sum x_i^2 / 2). Blocked, pairwise and fused
-  sums make less.
-- any other operation: u * |result|; transcendental ones 2u * |result|, as vector libraries promise.
+  sums have smaller errors.
+- For any other operation it is u * |result|; for transcendental ones 2u * |result|, as vector libraries promise.
 
-A result passes when its distance to the reference is at most `SIGMAS` standard deviations, both in the Euclidean norm
-(many small errors) and in the largest element (a single wrong one).
+A result passes if its distance to the reference is at most `SIGMAS` standard deviations, both in the Euclidean norm (many small
+errors) and in the largest element (a single wrong one).
 """
 import math
 
@@ -25,10 +25,10 @@ from torch.utils._pytree import tree_map
 UNIT_ROUNDOFF = 2.0**-24
 SIGMAS = 6.0  # of a normal distribution: 1 in 500 million
 SAMPLES = 8
-MASKED = 1e29  # beyond it lie the stand-ins for minus infinity in attention masks
+MASKED = 1e29  # larger values replace minus infinity in attention masks
 
 aten = torch.ops.aten
-# Fused operations hide the subtraction that loses digits; these run as the elementary ones they stand for.
+# Fused operations hide the subtraction that loses digits, so they run as the elementary operations that they consist of.
 DECOMPOSED = torch._decomp.get_decompositions([
     aten._softmax, aten._softmax_backward_data, aten._log_softmax, aten._log_softmax_backward_data,
     aten.native_layer_norm, aten.native_layer_norm_backward, aten.silu, aten.silu_backward, aten.sigmoid_backward,
@@ -46,7 +46,7 @@ EXACT = {aten.clone, aten._to_copy, aten.copy_, aten.clamp, aten.clamp_, aten.ne
 
 
 class InDouble(TorchFunctionMode):
-    """float64 also where a model's code asks for float32 by name (norms, softmax, rotary angles)."""
+    """Uses float64 also if a model's code asks for float32 by name (norms, softmax, rotary angles)."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         def widen(x):
@@ -117,7 +117,7 @@ class Reference:
         return max(norm, UNIT_ROUNDOFF * float(value.norm())), max(largest, UNIT_ROUNDOFF * float(value.abs().max()))
 
     def share_of_bound(self, name, tensor):
-        """The distance of `tensor` from the reference as a share of what is allowed; above 1 it is wrong."""
+        """Returns the distance of `tensor` from the reference as a share of the bound; above 1 it is wrong."""
         value = self.values[name]
         assert tuple(tensor.shape) == tuple(value.shape), f"{name}: shape {tuple(tensor.shape)}, expected {tuple(value.shape)}"
         error = tensor.double() - value
@@ -129,14 +129,14 @@ class Reference:
         return max(shares)
 
     def failures(self, tensors):
-        """A line for each tensor that is missing or too far away."""
+        """Returns a line for each tensor that is missing or too far away."""
         lines = []
         for name in self.values:
             if name not in tensors:
                 lines.append(f"{name}: missing")
                 continue
             share = self.share_of_bound(name, tensors[name])
-            if not share <= 1:  # also where it is no number
+            if not share <= 1:  # also if it is NaN
                 error = (tensors[name].double() - self.values[name]).abs().max()
                 lines.append(f"{name}: {share:.3g} times the bound; largest error {float(error):.3g} where values reach "
                              f"{float(self.values[name].abs().max()):.3g}")

@@ -1,4 +1,4 @@
-"""Small runs for tests: data made here, a model of a few thousand parameters, and what a run left behind."""
+"""Small runs for tests: the data are made here, the model has a few thousand parameters, and results are read back."""
 import json
 import os
 import random
@@ -49,13 +49,13 @@ ENDLESS = ["train.steps=1000000", "checkpoint.interval=100000", "checkpoint.mode
 
 
 def events(run, *names):
-    """What happened to the run, of these kinds."""
+    """Returns the events of the run, of these kinds."""
     lines = [json.loads(line) for line in (run.folder / "events.jsonl").read_text().splitlines()]
     return [line for line in lines if not names or line["event"] in names]
 
 
 def make_data(athanor, folder):
-    """A tokenizer and prepared shards of a few hundred instances; returns the prepared folder."""
+    """Makes a tokenizer and prepared shards of a few hundred instances; returns the prepared folder."""
     rng = random.Random(7)
     words = "the quick brown fox jumps over the lazy dog and runs from it é 漢字 \n".split(" ")
     rows = [json.dumps({"text": " ".join(rng.choices(words, k=rng.randint(5, 80)))}) for _ in range(200)]
@@ -86,7 +86,7 @@ class Run:
         return [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
 
     def numbers(self):
-        """What must not depend on when, where or in how many pieces the run ran."""
+        """Returns the numbers that must not depend on when, where or in how many attempts the run ran."""
         names = ["step", "loss", "aux_loss", "z_loss", "grad_norm", "lr", "changed_share", "tokens_seen", "validation_loss",
                  "expert_load_max_over_mean", "expert_load_p95_over_mean", "dead_experts", "reassigned_share", "dropped_share",
                  "layer_router_entropy"]
@@ -96,7 +96,7 @@ class Run:
         return sorted(path.name for path in (self.folder / "checkpoints").iterdir())
 
     def hashes(self, step=8):
-        """tensor → hashes of its pieces: the bits of master and moments."""
+        """Returns tensor → hashes of its pieces: the bits of master and moments."""
         manifest = self.manifest(step)
         found = {}
         for piece in manifest["pieces"]:

@@ -1,4 +1,4 @@
-"""`athanor bench`: what it measures is there, in the table and in the JSON."""
+"""`athanor bench`: its measurements are in the table and in the JSON."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`athanor bench gemm|moe|step|optimizer|overhead|pipeline`: the fields are there, what is wrong is not timed. Nothing here looks at how fast."""
+"""`athanor bench gemm|moe|step|optimizer|overhead|pipeline`: the fields exist, and wrong results are not timed. No test checks speed."""
 
 import json
 import os
@@ -29,7 +29,7 @@ GEMM = ("gemm", "--experts", 3, "--rows", 20, "--k", 32, "--n", 48)
 
 @pytest.fixture
 def bench(athanor, tmp_path):
-    """Runs a benchmark; returns the objects of its JSON by name, and what it printed."""
+    """Runs a benchmark; returns the objects of its JSON by name, and its output."""
     def run(*arguments):
         file = tmp_path / "report.json"
         done = athanor.run("bench", *arguments, "--rounds", 2, "--threads", 2, "--json", file, cwd=tmp_path)
@@ -95,7 +95,7 @@ def config(tmp_path):
 def test_overhead_of_a_layout_is_a_share_of_each_ranks_step(bench, config):
     report, _ = bench("overhead", config, "--ranks", 8, "--set", "parallelism.pipeline_parallel_degree=2",
                       "--set", "parallelism.tensor_parallel_degree=2")
-    ranks = [0, 1, 4, 5]  # of the first data rank
+    ranks = [0, 1, 4, 5]  # the ranks of the first data rank
     assert set(report) == {f"rank {rank}: {what}" for rank in ranks for what in ("step", "framework")}
     for rank in ranks:
         step, framework = report[f"rank {rank}: step"], report[f"rank {rank}: framework"]

@@ -132,7 +132,7 @@ def test_show_refuses_a_row_of_a_damaged_shard(athanor, prepared):
 
 
 def test_ids_beyond_the_vocabulary_are_found_even_with_a_new_checksum(athanor, prepared, tmp_path):
-    """As if another tool had written the shard and the manifest."""
+    """Simulates another tool that has written the shard and the manifest."""
     said = manifest(prepared)
     entry = said["splits"]["train"]["files"][0]
     rows = numpy.load(prepared / entry["file"])

@@ -1,4 +1,4 @@
-"""Dolma's layout: attributes beside documents keep and drop what Dolma's own mixer kept, and odd files are told apart."""
+"""Dolma's layout: attributes in their folder keep and drop what Dolma's own mixer did, and odd files are distinguished."""
 
 import gzip
 import json
@@ -98,7 +98,7 @@ def test_documents_and_attributes_may_be_packed_differently(athanor, dolma, olmo
 
 
 def test_many_threads_and_many_documents(athanor, olmo, tmp_path):
-    """Rows of attributes stay with their documents however chunks are cut, and files are many."""
+    """Rows of attributes stay with their documents, however chunks are cut, and with many files."""
     for part in range(3):
         for kind in ("documents", "attributes/q"):
             (tmp_path / kind / "sub").mkdir(parents=True, exist_ok=True)

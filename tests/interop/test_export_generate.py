@@ -1,4 +1,4 @@
-"""What we export `transformers` loads, what it saves we import, and greedy text is the same."""
+"""`transformers` loads our exports, we import what it saves, and greedy text is the same."""
 import json
 
 import pytest
@@ -15,7 +15,7 @@ def data(athanor, tmp_path_factory):
     return make_data(athanor, tmp_path_factory.mktemp("data"))
 
 
-# What a family has beyond the fields of runs.py.
+# Fields of a family in addition to those of runs.py.
 FAMILIES = {
     "olmo": [],
     "olmoe": [],
@@ -41,7 +41,7 @@ def generate_ours(athanor, model, prompt, count, *options):
 
 
 def greedy_theirs(folder, prompts, count):
-    """(prompt ids, new ids) of each prompt."""
+    """Returns (prompt ids, new ids) of each prompt."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     for prompt in prompts:
@@ -61,7 +61,7 @@ def greedy_ours(athanor, model, prompts, count):
 def test_greedy_text_equals_that_of_transformers(run, athanor, tmp_path):
     athanor.run("export", run.folder, "--out", tmp_path / "hf", "--dtype", "float32")
     theirs = list(greedy_theirs(tmp_path / "hf", PROMPTS, 20))
-    for folder in (run.folder, tmp_path / "hf"):  # from the exported folder too
+    for folder in (run.folder, tmp_path / "hf"):  # also from the exported folder
         assert list(greedy_ours(athanor, folder, PROMPTS, 20)) == theirs
 
 
@@ -82,7 +82,7 @@ def test_an_exported_model_has_the_loss_we_measured(run, data, tmp_path, athanor
     with torch.no_grad():
         logits = model(rows).logits[:, :-1]
     loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), rows[:, 1:].reshape(-1))
-    # Weights are the same bf16; ours were also multiplied in bf16: each of some 20 roundings of relative size 2^-9 moves
+    # The weights are the same bf16, but ours were also multiplied in bf16: each of some 20 roundings of relative size 2^-9 moves
     # a logit of size near 1, and the mean over 248 targets averages that.
     assert run.metrics()[-1]["validation_loss"] == pytest.approx(float(loss), abs=20**0.5 * 2**-9)
 
@@ -94,7 +94,7 @@ SPLITS = {  # how the families' own tokenizers cut words
 
 
 def make_tokenizer(family, texts):
-    """A small tokenizer of a family's kind, trained here."""
+    """Trains a small tokenizer of a family's kind."""
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE(ignore_merges=family == "llama"))
@@ -114,7 +114,7 @@ def test_greedy_text_with_a_tokenizer_of_its_kind_equals_that_of_transformers(at
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = make_tokenizer(family, ["It's 12345 o'clock; the quick brown fox — 漢字 é"] * 5)
-    make_hf(tmp_path / "hf", family, vocab_size=tokenizer.get_vocab_size())  # we never give ids without a token
+    make_hf(tmp_path / "hf", family, vocab_size=tokenizer.get_vocab_size())  # our ids always have a token
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end_of_text|>", bos_token="<|begin_of_text|>",
                             model_max_length=64).save_pretrained(tmp_path / "hf")
     athanor.run("import", tmp_path / "hf", "--out", tmp_path / "run")

@@ -1,4 +1,4 @@
-"""ATHANOR_FAULT: what is armed is said at start, and what means nothing is refused before anything is done."""
+"""ATHANOR_FAULT: armed faults are reported at start, and a meaningless value is refused before anything is done."""
 import os
 
 import pytest

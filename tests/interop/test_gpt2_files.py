@@ -1,4 +1,4 @@
-"""GPT-2's older form, vocab.json with merges.txt: the same ids as `tokenizers` and `transformers` from the same files."""
+"""GPT-2's older form, vocab.json with merges.txt, gives the same ids as `tokenizers` and `transformers` from the same files."""
 
 import json
 import shutil

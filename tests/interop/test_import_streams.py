@@ -1,4 +1,4 @@
-"""A model folder of any size is imported and exported in the same memory, and every bit comes through."""
+"""A model folder of any size is imported and exported with the same memory, and every bit is preserved."""
 import json
 
 import pytest
@@ -12,7 +12,7 @@ CONFIG = dict(architectures=["LlamaForCausalLM"], model_type="llama", hidden_siz
 
 
 def shapes(config):
-    """name → shape, in the order of the forward pass."""
+    """Returns name → shape, in the order of the forward pass."""
     d, f, kv = config["hidden_size"], config["intermediate_size"], config["hidden_size"] // 4
     yield "model.embed_tokens.weight", (config["vocab_size"], d)
     for layer in range(config["num_hidden_layers"]):
@@ -28,7 +28,7 @@ def shapes(config):
 
 
 def make_folder(folder, config, num_files):
-    """Random bf16 weights in several files with an index; returns how many bytes they have."""
+    """Writes random bf16 weights into several files with an index; returns how many bytes they have."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config))
     block = torch.randn(1 << 20, generator=torch.Generator().manual_seed(1)).bfloat16()

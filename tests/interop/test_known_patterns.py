@@ -1,4 +1,4 @@
-"""The patterns that are cut by hand, each in a tokenizer trained on the spot: the ids of `tokenizers`."""
+"""Patterns with hand-written cutters, each in a tokenizer trained here, give the ids of `tokenizers`."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What a user sees who starts several copies by a launcher that we cannot join, or of a command that is one process."""
+"""What users see if they start several copies by a launcher that we cannot join, or of a command that is one process."""
 import os
 import subprocess
 
@@ -10,7 +10,7 @@ BATCH = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "64", "SLURM_PROCID": "0"}
 
 @pytest.fixture
 def started_by(athanor):
-    """A function: the program with a launcher's variables."""
+    """Returns a function that runs the program with a launcher's variables."""
     def run(variables, *arguments):
         return subprocess.run([str(athanor.path), *map(str, arguments)], env={**os.environ, **variables}, capture_output=True, text=True)
     return run

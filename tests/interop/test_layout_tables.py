@@ -1,4 +1,4 @@
-"""`athanor config --ranks N`: what a layout comes to, or all that is wrong with it at once."""
+"""`athanor config --ranks N` prints the groups, state and traffic of a layout, or all its faults at once."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""Several sources and stages in one run: shares, ledgers, resumes and refusals, as a user meets them."""
+"""Several sources and training phases in one run: shares, ledgers, resumes and refusals, as a user meets them."""
 import json
 import random
 import tomllib
@@ -11,7 +11,7 @@ WORDS = {"web": "the quick brown fox jumps over lazy dog", "code": "if else for 
 
 @pytest.fixture(scope="module")
 def sources(athanor, tmp_path_factory):
-    """Folders web, code, law of other words each, with one tokenizer; "short" has a handful of instances, "wide" twice the length."""
+    """Makes folders web, code, law with different words and one tokenizer; "short" has a handful of instances, "wide" twice the length."""
     folder = tmp_path_factory.mktemp("sources")
     rng = random.Random(3)
     for name, words in WORDS.items():
@@ -32,7 +32,7 @@ def mix(sources, **weights):
 
 
 def make_run(athanor, sources, folder, data, stages=""):
-    """The small run of runs.py over `data`, TOML for the [data] table."""
+    """Makes the small run of runs.py over `data`, which is TOML for the [data] table."""
     folder.mkdir(exist_ok=True)
     run = Run(athanor, folder, "unused")
     run.config.write_text(run.config.read_text().replace('path = "unused"', "") + data + stages)
@@ -40,7 +40,7 @@ def make_run(athanor, sources, folder, data, stages=""):
 
 
 def ledger(run, step):
-    """name → instances drawn."""
+    """Returns name → instances drawn."""
     sources = run.manifest(step)["state"]["data"]["sources"].values()
     return {source["name"]: source["epoch"] * source["instances"] + source["next"] for source in sources}
 

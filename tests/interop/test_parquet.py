@@ -1,4 +1,4 @@
-"""Parquet against pyarrow: what it writes is read row for row, and what is wrong with a file is said, never a crash."""
+"""Compares Parquet with pyarrow: its files are read row for row, and errors in a file are reported, never a crash."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ def shards(folder):
 
 
 def refused(athanor, tokenizer, tmp_path, *inputs, **options):
-    """What it says to the input that it refuses: one line, exit code 2, nothing left."""
+    """Returns the message for an input that is refused: one line, exit code 2, nothing left."""
     done = prepare(athanor, tokenizer, tmp_path / "refused", *inputs, check=False, **options)
     assert done.returncode == 2, (done.returncode, done.stderr)
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
@@ -58,7 +58,7 @@ def refused(athanor, tokenizer, tmp_path, *inputs, **options):
 
 
 def same_as_jsonl(athanor, tokenizer, tmp_path, texts, table, **write_options):
-    """The table's shards are those of the texts as lines of JSON."""
+    """Checks that the table's shards are those of the texts as lines of JSON."""
     lines = tmp_path / "same.jsonl"
     lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     parquet.write_table(table, tmp_path / "same.parquet", **write_options)
@@ -163,7 +163,7 @@ def test_files_without_rows_are_named(athanor, tokenizer, tmp_path):
     assert "rows.parquet holds no documents" in refused(athanor, tokenizer, tmp_path, tmp_path / "rows.parquet")
     assert "groups.parquet holds no documents" in refused(athanor, tokenizer, tmp_path, tmp_path / "groups.parquet")
     assert "empty.parquet is empty" in refused(athanor, tokenizer, tmp_path, tmp_path / "empty.parquet")
-    # A row group without rows among others is nothing special.
+    # A row group without rows among others is read like any other.
     with parquet.ParquetWriter(tmp_path / "some.parquet", schema) as writer:
         for texts in ([], some_texts(40), [], some_texts(40, seed=1), []):
             writer.write_table(pyarrow.table({"text": pyarrow.array(texts, pyarrow.string())}))
@@ -182,7 +182,7 @@ def test_garbage_and_encryption_are_refused_by_name(athanor, tokenizer, tmp_path
 
 
 def test_damage_never_crashes(athanor, tokenizer, tmp_path):
-    """Cut anywhere, flipped anywhere: either the shards are those of the whole file's rows, or it is refused in a line."""
+    """A file may be truncated or have any bit flipped: either its shards are those of the whole file, or it is refused in a line."""
     rng = random.Random(7)
     table = pyarrow.table({"id": range(120), "text": some_texts(120, seed=3), "k": [{"a": 1.5}] * 120})
     whole = tmp_path / "whole.parquet"
@@ -197,7 +197,7 @@ def test_damage_never_crashes(athanor, tokenizer, tmp_path):
         if attempt % 3 == 0:
             changed = changed[: rng.randrange(len(data))]
         else:
-            # Half of them in the footer, which says where everything lies.
+            # Half of them are in the footer, which has all positions.
             for _ in range(rng.randint(1, 8)):
                 at = rng.randrange(len(data)) if attempt % 3 == 1 else rng.randrange(len(data) - 800, len(data))
                 changed[at] ^= 1 << rng.randrange(8)

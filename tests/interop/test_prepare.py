@@ -1,4 +1,4 @@
-"""`athanor prepare` against numpy, `tokenizers` and a plain reading of the files; and what it says to bad input."""
+"""Compares `athanor prepare` with numpy, `tokenizers` and a plain reading of the files, and checks its errors for bad input."""
 
 import gzip
 import hashlib
@@ -26,7 +26,7 @@ def olmo(shared):
 
 @pytest.fixture
 def small_tokenizer(tmp_path, athanor):
-    """A tokenizer of a few hundred tokens, made here, so that these tests need no shared data."""
+    """Makes a tokenizer of a few hundred tokens, so that these tests need no shared data."""
     text = tmp_path / "for_tokenizer.txt"
     text.write_text("the quick brown fox jumps over the lazy dog\n" * 20)
     out = tmp_path / "tokenizer.json"
@@ -46,7 +46,7 @@ def some_texts(count, seed=0):
 
 
 def shards(folder, split="train"):
-    """The split's instances in their order, each shard mapped as people would."""
+    """Returns the split's instances in their order, each shard mapped as people would."""
     manifest = json.loads((folder / "manifest.json").read_text())
     parts = []
     for entry in manifest["splits"][split]["files"]:
@@ -83,7 +83,7 @@ def content(folder, *endings):
 
 
 def refused(athanor, *arguments, **options):
-    """The one line in which prepare refuses."""
+    """Returns the one line in which prepare refuses."""
     done = athanor.run("prepare", *arguments, check=False, **options)
     assert done.returncode == 2, (done.returncode, done.stderr)
     assert done.stdout == ""

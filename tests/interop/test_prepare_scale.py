@@ -1,4 +1,4 @@
-"""`athanor prepare` when things go wrong: killed anywhere, asked to stop, a full disk, two at once; and within --memory."""
+"""`athanor prepare` in trouble: killed anywhere, asked to stop, with a full disk, two at once; and within --memory."""
 import json
 import os
 import shutil
@@ -38,7 +38,7 @@ def arguments(tokenizer, documents):
 
 @pytest.fixture(scope="module")
 def whole(athanor, arguments, tmp_path_factory):
-    """What a run makes that nothing disturbs."""
+    """Makes the result of a run without disturbance."""
     out = tmp_path_factory.mktemp("whole") / "out"
     athanor.run("prepare", *arguments, "--out", out)
     return content(out)
@@ -117,7 +117,7 @@ def test_a_folder_that_cannot_be_written_is_named(athanor, arguments, tmp_path):
     message = refused(athanor, *arguments, "--out", tmp_path / "file" / "out")
     assert str(tmp_path / "file" / "out.partial") in message
     if os.geteuid() == 0:
-        return  # whom no folder refuses
+        return  # no folder refuses root
     (tmp_path / "closed").mkdir(mode=0o500)
     assert "Permission denied" in refused(athanor, *arguments, "--out", tmp_path / "closed" / "out")
 

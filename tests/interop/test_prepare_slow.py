@@ -14,7 +14,7 @@ MEMORY = 256 << 20
 
 
 def prepare_and_measure(athanor, *arguments):
-    """Returns the most memory that the kernel saw the process hold, what it printed, and its seconds."""
+    """Returns the process's peak memory as the kernel measured it, its output, and its seconds."""
     start = time.monotonic()
     output, peak = athanor.measure("prepare", *arguments)
     return peak, output, time.monotonic() - start

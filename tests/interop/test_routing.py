@@ -1,4 +1,4 @@
-"""Routing beyond dropless top-k: runs of every kind of balance, their metrics, and state that survives a kill."""
+"""Routing other than dropless top-k: runs of every kind of balance, their metrics, and state that survives a kill."""
 import json
 import signal
 
@@ -86,7 +86,7 @@ def test_the_bias_moves_by_its_rate_and_is_used_but_never_exported(run, athanor,
     assert done.returncode == 2 and "router bias" in done.stderr and not (tmp_path / "hf").exists()
     generated = athanor.run("generate", run.folder, "--prompt", "the quick", "--max-new-tokens", 4, "--temperature", 0).stdout
     manifest = run.folder / "checkpoints" / "step-00000008" / "manifest.json"
-    assert generated  # a checkpoint with a bias answers
+    assert generated  # a checkpoint with a bias generates text
     assert "router_bias" in json.loads(manifest.read_text())["state"]
 
 

@@ -1,4 +1,4 @@
-"""A run folder is one run's: it is resumed or refused, never overwritten, and nothing in it changes before a start's checks have passed."""
+"""A run folder belongs to one run: it is resumed or refused, never overwritten, and does not change before a start's checks have passed."""
 import hashlib
 import json
 import os
@@ -22,7 +22,7 @@ def run(athanor, data, tmp_path):
 
 
 def contents(folder):
-    """path → hash of everything that lies in it, times of change among it. What a killed process's lock leaves may go."""
+    """Returns path → hash of everything in the folder, including times of change. The lock of a killed process may go."""
     return {str(path.relative_to(folder)): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
             for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "lock"}
 
@@ -38,12 +38,12 @@ def steps(run):
 MODELS_ALONE = ["checkpoint.interval=0", "checkpoint.model_interval=2"]
 
 
-# ---- what refuses a start changes nothing
+# ---- a refused start changes nothing
 
 
 @pytest.fixture(scope="module")
 def other_tokenizer(athanor, tmp_path_factory):
-    """The same documents, prepared with another tokenizer."""
+    """Prepares the same documents with another tokenizer."""
     folder = tmp_path_factory.mktemp("other")
     make_data(athanor, folder)
     athanor.run("tokenizer", "train", "--vocab-size", 290, "--special-token", "<|endoftext|>", "--out", folder / "other.json",
@@ -65,7 +65,7 @@ def other_tokenizer(athanor, tmp_path_factory):
     ("model.hidden_size=4000000", ["GiB"]),
 ])
 def test_a_refused_resume_changes_nothing_in_the_folder(run, other_tokenizer, override, words):
-    run.train("train.steps=4", fault="checkpoint.before_commit:kill@2", check=False)  # leftovers among it
+    run.train("train.steps=4", fault="checkpoint.before_commit:kill@2", check=False)  # leaves leftovers, too
     before = contents(run.folder)
     if override == "OTHER_TOKENIZER":
         override = f"data.path={other_tokenizer}"
@@ -124,7 +124,7 @@ def test_export_and_generate_refuse_a_tokenizer_that_is_not_the_runs(athanor, ru
     (model / "tokenizer.json").write_bytes((other_tokenizer / "tokenizer.json").read_bytes())
     done = athanor.run("generate", model, "--prompt", "the", check=False)
     assert done.returncode == 2 and "is not the tokenizer that" in done.stderr, done.stderr
-    run.train("train.steps=5")  # puts its own back
+    run.train("train.steps=5")  # restores its own
     athanor.run("export", run.folder, "--out", tmp_path / "hf")
 
 
@@ -217,11 +217,11 @@ def test_a_run_goes_back_to_an_older_model_of_its_own_once_and_deletes_nothing(r
     models = contents(run.folder / "models")
     assert {name for name in models if name.startswith("abandoned-002/step-00000008")}
     assert models.items() >= {name: what for name, what in before[1].items() if name < "step-00000005"}.items()
-    # The ledger goes on where the model stood.
+    # The ledger continues from the position of the model.
     assert run.metrics()[4]["tokens_seen"] == told[4]["tokens_seen"]
     gone = events(run, "went_back")[0]
     assert gone["step"] == 4 and gone["asked"] == "models/step-00000004" and len(gone["abandoned"]) >= 3
-    # Again the same command: on from what was saved since.
+    # The same command again continues from what was saved since.
     done = run.train(*settings)
     assert "resumed from" in done.stderr and "at step 7" in done.stderr and "passed over" in done.stderr
     assert steps(run) == list(range(1, 9))
@@ -232,7 +232,7 @@ def test_a_run_that_went_back_and_was_cut_before_it_saved_goes_back_again(run):
     back = f"checkpoint.resume={run.folder / 'models' / 'step-00000004'}"
     settings = ["optimizer.schedule=constant", "checkpoint.model_interval=0"]
     run.train(back, *settings, fault="train.after_step:kill@1", check=False)
-    done = run.train(*settings)  # without the path, even
+    done = run.train(*settings)  # even without the path
     assert "at step 4" in done.stderr and steps(run) == list(range(1, 9))
     assert run.checkpoints()[-1] == "step-00000008"
 
@@ -242,7 +242,7 @@ def test_a_run_goes_back_to_an_older_full_checkpoint_of_its_own(run):
     first = run.numbers()
     done = run.train(f"checkpoint.resume={run.folder}/checkpoints/step-00000006", "optimizer.schedule=constant")
     assert "went back to step 6" in done.stderr
-    assert run.numbers() == first  # the same bits once more
+    assert run.numbers() == first  # the same bits again
     assert "step-00000008" in [path.name for path in (run.folder / "checkpoints" / "abandoned-002").iterdir()]
 
 
@@ -332,7 +332,7 @@ def test_new_rows_of_a_vocabulary_begin_as_a_fresh_models(athanor, data, tmp_pat
 
 
 class Background:
-    """A run that goes on until the end of the test."""
+    """A run that continues until the end of the test."""
 
     def __init__(self, run, *overrides, env=None):
         settings = [part for override in (*ENDLESS, *overrides) for part in ("--set", override)]
@@ -359,7 +359,7 @@ def test_a_second_run_in_one_folder_is_refused_and_told_who_holds_it(run, enviro
         first.process.send_signal(signal.SIGKILL)
         first.process.wait()
     assert (run.folder / "lock").exists()
-    run.train(*ENDLESS, "train.steps=3", fault=environment.get("ATHANOR_FAULT"))  # a lock dies with its process
+    run.train(*ENDLESS, "train.steps=3", fault=environment.get("ATHANOR_FAULT"))  # a lock ends with its process
     assert not (run.folder / "lock").exists()
 
 

@@ -1,4 +1,4 @@
-"""What a run makes of what happens to its process: pipes that break, signals while it starts, closed streams, a full disk."""
+"""How a run reacts to events of its process: broken pipes, signals while it starts, closed streams, a full disk."""
 import json
 import os
 import resource
@@ -61,7 +61,7 @@ def test_a_signal_while_a_run_starts_ends_it_before_its_folder_is_made(run):
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 143, err
-    if (run.folder / "events.jsonl").exists():  # it was past its checks by then
+    if (run.folder / "events.jsonl").exists():  # it has passed its checks by then
         assert events(run)[-1]["event"] == "end" and events(run)[-1]["exit_code"] == 143
     else:
         assert "nothing was changed" in err and not run.folder.exists()
@@ -88,7 +88,7 @@ def test_a_disk_without_room_for_the_lock_leaves_nothing(run):
 
 
 def test_a_rank_that_a_library_does_not_see_is_refused_and_does_not_train_alone(run):
-    """As where mpirun and the library of MPI are of two installations: each process is a world of one."""
+    """Simulates an mpirun and an MPI library of two installations: each process is a world of one."""
     environment = {**os.environ, "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "OMPI_MCA_ess": "singleton",
                    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     done = run.athanor.run("train", run.config, env=environment, check=False)

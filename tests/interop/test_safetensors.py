@@ -1,4 +1,4 @@
-"""What we write the `safetensors` and `transformers` libraries read identically, and the reverse."""
+"""The `safetensors` and `transformers` libraries read what we write identically, and we read what they write."""
 
 import json
 import os
@@ -24,7 +24,7 @@ needs_tokenizers = pytest.mark.skipif(
 
 
 def tool(*arguments, code=0):
-    """What checkpoint_tool prints; with another `code`, the line in which it refuses."""
+    """Returns the output of checkpoint_tool; with another `code`, the line in which it refuses."""
     done = subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True)
     assert done.returncode == code, (done.returncode, done.stderr)
     return done.stdout if code == 0 else done.stderr
@@ -76,7 +76,7 @@ def test_a_file_without_tensors_is_read_by_both(tmp_path):
 
 
 def test_what_the_library_refuses_we_refuse(tmp_path):
-    """Damaged headers and lengths: whenever safetensors says no, so do we, in one line with exit code 2."""
+    """Damaged headers and lengths: whenever safetensors refuses a file, so do we, in one line with exit code 2."""
     save_file({"a": torch.ones(4), "b": torch.zeros(2, 3)}, tmp_path / "good.safetensors")
     good = (tmp_path / "good.safetensors").read_bytes()
     random = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Our event files as TensorBoard's own reader sees them: tags, steps, values, and a resumed run that supersedes."""
+"""TensorBoard's own reader reads our event files: tags, steps, values, and a resumed run that supersedes."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not TRAIN_TEST.exists(), reason=f"{TRAIN_TEST} i
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory):
-    """A run cut after step 5 and resumed behind step 3, as MetricsLog leaves it."""
+    """Makes a run that was killed after step 5 and resumed from step 3, as MetricsLog leaves it."""
     folder = tmp_path_factory.mktemp("run")
     case = "MetricsLogTest.ARunCutAndResumedLeavesEventsForTensorBoard"
     done = subprocess.run(

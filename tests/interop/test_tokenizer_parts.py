@@ -1,6 +1,6 @@
-"""Every part of a tokenizer.json against `tokenizers`: the shapes that models have in the wild, and random ones.
+"""Compares every part of a tokenizer.json with `tokenizers`: the shapes that real models have, and random ones.
 
-Vocabularies are tiny and trained on the spot, so that the parts do the work; the texts are the worst of all.
+Vocabularies are tiny and trained here, so that the parts do the work; the texts are as difficult as possible.
 """
 
 import json
@@ -62,7 +62,7 @@ NASTY = [
 
 @pytest.fixture(scope="session")
 def texts():
-    """Short and nasty, of many languages where the shared texts are at hand."""
+    """Returns short and difficult texts, of many languages if the shared texts are available."""
     found = list(NASTY) + random_texts(23, 60)
     if TEXT.is_dir():
         rows = [json.loads(line) for line in (TEXT / "udhr.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -74,7 +74,7 @@ def texts():
 
 
 def corpus():
-    """Made-up words of several scripts, so that it is the same everywhere."""
+    """Returns invented words of several scripts, so that it is the same everywhere."""
     draw = random.Random(3)
     alphabets = ["etaoinshrdlu", "ETAOINS", "абвгдеё", "漢字かな", "éèàüß", "0123456789", "'.,!?-_", "नमस्ते", "😀👍"]
     words = ["".join(draw.choices(draw.choice(alphabets), k=draw.randrange(1, 7))) for _ in range(300)]
@@ -86,7 +86,7 @@ def corpus():
 
 
 def trained(normalizer=None, pre_tokenizer=None, train_with=None, byte_fallback=False, vocab_size=500, special=(), bytes=False, **model):
-    """A tokenizer of these parts; `train_with` cuts words for the training only, where the parts themselves cut none."""
+    """Trains a tokenizer with these parts; `train_with` cuts words for the training only, if the parts themselves cut none."""
     tokenizer = Tokenizer(models.BPE(**{k: v for k, v in model.items() if k not in ("fuse_unk", "ignore_merges")}))
     if normalizer:
         tokenizer.normalizer = normalizer
@@ -105,7 +105,7 @@ def trained(normalizer=None, pre_tokenizer=None, train_with=None, byte_fallback=
     )
     tokenizer.train_from_iterator(corpus(), trainer)
     parts = json.loads(tokenizer.to_str())
-    # What the trainer made special for its own sake is in the vocabulary and no added token.
+    # Tokens that the trainer made special are in the vocabulary, but are not added tokens.
     parts["added_tokens"] = [t for t in parts["added_tokens"] if t["content"] in special or t["content"] in unknown]
     parts["model"].update(byte_fallback=byte_fallback, **model)
     tokenizer = Tokenizer.from_str(json.dumps(parts))
@@ -121,7 +121,7 @@ def trained(normalizer=None, pre_tokenizer=None, train_with=None, byte_fallback=
 def their_decode(tokenizer, ids, skip):
     try:
         return tokenizer.decode(ids, skip_special_tokens=skip)
-    except BaseException as panic:  # their Strip takes more than there is
+    except BaseException as panic:  # their Strip takes more characters than there are
         if type(panic).__name__ != "PanicException":
             raise
         return None
@@ -445,7 +445,7 @@ def random_tokenizer(draw):
     if not cuts:
         without = json.dumps({**json.loads(without), "pre_tokenizer": None})
     if '"Replace"' in json.dumps(json.loads(without)["normalizer"]):
-        # After a Replace of several characters at the start of a text, theirs does not know it for the start any more.
+        # After a Replace of several characters at the start of a text, theirs no longer treats it as the start.
         without = without.replace('"first"', '"always"')
     tokenizer = Tokenizer.from_str(without)
     for _ in range(draw.randrange(4)):
@@ -495,7 +495,7 @@ def test_special_tokens_are_added_on_demand_as_there(name, tmp_path):
 
 
 def refusal(tokenizer, path, lines=(), **changes):
-    """What ours says to a file in which `changes` were made."""
+    """Returns our error for a file in which `changes` were made."""
     parts = json.loads(tokenizer.to_str())
     for key, value in changes.items():
         if key == "model":

@@ -1,4 +1,4 @@
-"""Our token ids against those of the `tokenizers` library."""
+"""Compares our token ids with those of the `tokenizers` library."""
 
 import gzip
 import json
@@ -27,7 +27,7 @@ ALL_CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
 
 
 def athanor(*arguments, lines=()):
-    """The JSON lines that `athanor tokenizer` prints for JSON lines."""
+    """Returns the JSON lines that `athanor tokenizer` prints for JSON lines."""
     done = subprocess.run(
         [ATHANOR, "tokenizer", *map(str, arguments)],
         input="\n".join(map(json.dumps, lines)).encode(),
@@ -38,7 +38,7 @@ def athanor(*arguments, lines=()):
 
 
 def refused(*arguments, lines=()):
-    """The one line in which `athanor tokenizer` refuses its input."""
+    """Returns the one line in which `athanor tokenizer` refuses its input."""
     done = subprocess.run(
         [ATHANOR, "tokenizer", *map(str, arguments)], input="\n".join(lines).encode("latin-1"), capture_output=True
     )
@@ -63,7 +63,7 @@ def read_exactly(path):
 
 
 def json_lines(path):
-    """The strings in a file of JSON lines; a broken line is text, too."""
+    """Returns the strings in a file of JSON lines; a broken line is text, too."""
     for line in read_exactly(path).split("\n"):
         try:
             yield from strings_in(json.loads(line))
@@ -85,7 +85,7 @@ def real_texts():
 
 
 def random_texts(seed, count=3000):
-    """Texts of every kind of trouble: marks to reorder and compose, odd spaces, controls, whole planes."""
+    """Returns texts with every kind of trouble: marks to reorder and compose, odd spaces, controls, whole planes."""
     draw = random.Random(seed)
     pools = [
         ALL_CODE_POINTS,
@@ -126,7 +126,7 @@ def random_texts(seed, count=3000):
 
 
 def every_code_point():
-    """Each code point alone, after a space, or between marks that it may reorder; many to a text."""
+    """Returns each code point alone, after a space, or between marks that it may reorder; many in each text."""
     draw = random.Random(17)
     before = ["", " ", "é\u0316"]
     return [
@@ -225,7 +225,7 @@ def train(out, files, *arguments):
 
 @pytest.fixture(scope="session")
 def small_corpus(tmp_path_factory):
-    """Made-up words, so that training is tested on every machine."""
+    """Makes invented words, so that training is tested on every machine."""
     draw = random.Random(7)
     words = ["".join(draw.choices("aeioutnsrhldé漢 '", k=draw.randrange(1, 9))) for _ in range(400)]
     text = "".join(draw.choice(words) + draw.choice([" ", " ", "\n", ". ", "'s ", " 19"]) for _ in range(30000))
@@ -268,7 +268,7 @@ def test_a_trained_tokenizer_encodes_identically_and_loses_nothing(tmp_path, sma
     train(path, [small_corpus], "--vocab-size", "1000")
     texts = [small_corpus.read_text(encoding="utf-8"), *random_texts(3, 1000)]
     assert_equal_ids(path, texts, round_trip=True)
-    # Anything goes through `transformers` and back, too.
+    # `transformers` can also encode and decode anything.
     again = tmp_path / "again.json"
     Tokenizer.from_file(str(path)).save(str(again))
     assert_equal_ids(again, texts[:100], round_trip=True)
@@ -295,7 +295,7 @@ def test_training_on_the_books_equals_tokenizers(tmp_path):
 
 
 def byte_tokenizer(words=(), **parts):
-    """A tokenizer of the bytes and a few words, built by `tokenizers`."""
+    """Makes a tokenizer of the bytes and a few words, with `tokenizers`."""
     vocab = {c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     merges = []
     for word in words:
@@ -375,7 +375,7 @@ def test_split_cuts_as_there(tmp_path, behavior, invert):
         "ſ'ſ K'K",
         "¼²ª x½",
     ]
-    # What a class other than \p{L}, \p{N} and \s makes of the newest characters depends on PCRE2's version.
+    # How a class other than \p{L}, \p{N} and \s treats the newest characters depends on PCRE2's version.
     texts = ["".join(c for c in t if unicodedata.category(c) != "Cn") for t in texts]
     for pattern in [*map(Regex, PATTERNS), " ", "in", "a.b", "\n"]:
         split = pre_tokenizers.Split(pattern, behavior, invert=invert)

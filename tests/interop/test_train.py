@@ -1,4 +1,4 @@
-"""A run gives the same bits however it is cut, and survives what happens to it."""
+"""A run gives the same bits however it is interrupted, and survives failures."""
 import json
 import os
 import re
@@ -17,7 +17,7 @@ def data(athanor, tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["olmo", "olmoe"])
 def whole(request, athanor, data, tmp_path_factory):
-    """A run that nothing disturbed."""
+    """A run without interruption."""
     run = Run(athanor, tmp_path_factory.mktemp("whole"), data, request.param)
     run.family = request.param
     run.output = run.train().stdout
@@ -137,7 +137,7 @@ def test_a_model_only_checkpoint_restarts_with_fresh_moments_at_its_step(whole, 
     again.train(f"checkpoint.resume={whole.folder / 'models' / 'step-00000004'}")
     lines = again.metrics()
     assert [line["step"] for line in lines] == [5, 6, 7, 8]
-    # The first loss depends on weights (rounded to bf16, as forward reads them) and data alone.
+    # The first loss depends only on weights (rounded to bf16, as forward reads them) and data.
     assert lines[0]["loss"] == whole.metrics()[4]["loss"]
     assert again.hashes() != whole.hashes()
 
@@ -179,7 +179,7 @@ def test_the_loss_does_not_depend_on_the_microbatch(whole, again):
     one = [line["loss"] for line in again.numbers()]
     shutil.rmtree(again.folder)
     again.train("train.micro_batch_size=1", "train.dtype=float32")
-    # fp32 rounding, grown over eight steps of a rate of 1e-2
+    # fp32 rounding, grown over eight steps with a rate of 1e-2
     assert [line["loss"] for line in again.numbers()] == pytest.approx(one, rel=1e-4)
 
 
@@ -283,7 +283,7 @@ def test_a_warmup_that_nobody_set_stays_what_it_was_when_the_steps_are_raised(at
     run = Run(athanor, tmp_path, data)
     run.config.write_text(run.config.read_text().replace("warmup_steps = 3\n", ""))
     run.train("train.steps=20")  # two steps of warm-up
-    run.train("train.steps=40")  # by these it would be four
+    run.train("train.steps=40")  # with these it would be four
     assert "warmup_steps = 2\n" in (run.folder / "config.toml").read_text()
     (tmp_path / "other").mkdir()
     other = Run(athanor, tmp_path / "other", data)
@@ -320,7 +320,7 @@ def test_a_damaged_shard_is_refused_by_name(athanor, data, tmp_path):
 
 
 def said(run):
-    """What a start has told people."""
+    """Returns the output of a start."""
     return (run.folder / "log" / "train.log").read_text()
 
 
@@ -338,7 +338,7 @@ def test_no_bit_depends_on_the_number_of_threads(athanor, data, tmp_path, dtype,
 
 
 def threads_line(run, **environment):
-    """The log line of a start in this environment, and the threads of its steps."""
+    """Returns the log line of a start in this environment, and the threads of its steps."""
     done = run.athanor.run("train", run.config, env=dict(clean_environment(), **environment))
     line = next(line for line in done.stderr.splitlines() if re.search(r" I \d+ threads? \(", line))
     return line, {step["threads"] for step in run.metrics()}

@@ -1,14 +1,14 @@
 """Our models are those of `transformers`: logits, losses, every gradient and three optimizer steps, in float32.
 
-Small random models are built and saved by `transformers`; `athanor_parity` reads the folder. The reference is the same
-model in float64, the bound what float32 can do to it (rounding.py). `transformers` in float32 has to pass as well: that
-holds the bound itself to account. Interface of the program:
+`transformers` builds and saves small random models; `athanor_parity` reads the folder. The reference is the same model in
+float64, and the bound is the possible effect of float32 (rounding.py). `transformers` in float32 has to pass as well, which
+tests the bound itself. The interface of the program:
 
     athanor_parity HF_DIR INPUT OUTPUT [--document-attention EOS_ID] [--steps N --lr LR]
 
 INPUT has int64 `tokens` [B, T]. OUTPUT has `logits` [B, T, V], `loss` (mean cross entropy of the B * (T - 1) targets),
 `aux_loss` (pooled over layers, unscaled; models with experts) and `grad.<logical name>` of
-loss + router_aux_loss_coef * aux_loss. With --steps, also `param.<logical name>` after N steps of AdamW on these tokens,
+loss + router_aux_loss_coef * aux_loss. With --steps, it also has `param.<logical name>` after N steps of AdamW on these tokens,
 with betas 0.9 and 0.99, eps 1e-8, weight decay 0.1 on all, constant rate, no clipping.
 """
 import itertools
@@ -35,7 +35,7 @@ QWEN3_MOE = dict(GROUPED, num_experts=8, num_experts_per_tok=3, moe_intermediate
 
 
 def scaled(rope_type, **fields):
-    """A small model whose every frequency is a case of its own: some dims turn often in 16 positions, some hardly."""
+    """A small model in which every frequency is a separate case: some dims turn often in 16 positions, some hardly."""
     rope = dict(rope_type=rope_type, rope_theta=500.0, **fields)
     return LlamaConfig, dict(DENSE, hidden_size=48, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
                              intermediate_size=40, vocab_size=90, rope_parameters=rope)
@@ -74,7 +74,7 @@ STEPPED = ["olmo-tied", "olmo-clip", "olmoe", "olmoe-idle-experts", "llama-tied"
 
 
 def make_model(config_class, fields, seed):
-    """A random model whose scales, norms and router all matter: default weights leave it close to linear."""
+    """Makes a random model whose scales, norms and router all matter: default weights leave it close to linear."""
     torch.manual_seed(seed)
     config = config_class(**fields, max_position_embeddings=64, initializer_range=0.1, pad_token_id=None, bos_token_id=None,
                           eos_token_id=EOS, attn_implementation="eager")
@@ -88,7 +88,7 @@ def make_model(config_class, fields, seed):
 
 
 def in_double(model):
-    """The same model in float64, with constants (rotary frequencies) made in float64."""
+    """Returns the same model in float64, with constants (rotary frequencies) made in float64."""
     with InDouble():
         torch.set_default_dtype(torch.float64)
         try:
@@ -108,7 +108,7 @@ def make_tokens(config, seed):
 
 
 def document_mask(tokens, dtype):
-    """[B, 1, T, T], 0 where a token may look, far below everything elsewhere. A document ends with its EOS."""
+    """Returns [B, 1, T, T]: 0 if a token may attend, far below everything otherwise. A document ends with its EOS."""
     ends = (tokens == EOS).long()
     document = ends.cumsum(1) - ends
     same = document[:, :, None] == document[:, None, :]
@@ -117,7 +117,7 @@ def document_mask(tokens, dtype):
 
 
 def logical(name, tensor):
-    """Our names of a parameter of `transformers`, whose experts' gate and up projections lie in one tensor."""
+    """Returns our names of a parameter of `transformers`, which has the gate and up projections of experts in one tensor."""
     if name.endswith("experts.gate_up_proj"):
         gate, up = tensor.chunk(2, dim=1)
         base = name.removesuffix("gate_up_proj")
@@ -128,7 +128,7 @@ def logical(name, tensor):
 
 
 def forward(model, tokens, documents):
-    """(logits, loss, aux_loss or None, router logits)"""
+    """Returns (logits, loss, aux_loss or None, router logits)."""
     is_sparse = hasattr(model.config, "num_experts")
     dtype = model.lm_head.weight.dtype
     mask = document_mask(tokens, dtype) if documents else None
@@ -157,7 +157,7 @@ def losses_and_gradients(model, tokens, documents):
 
 
 def after_steps(model, tokens, steps, lr):
-    """Parameters after `steps` of AdamW; the model is left as it was."""
+    """Returns parameters after `steps` of AdamW; the model does not change."""
     saved = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.1, foreach=False)
     for _ in range(steps):
@@ -172,7 +172,7 @@ def after_steps(model, tokens, steps, lr):
 
 
 def disturb_rotation(model):
-    """Rotary frequencies are constants of the model: they carry float32's error too, two roundings of a power."""
+    """Rotary frequencies are constants of the model: they have float32's error too, two roundings of a power."""
     buffer = model.model.rotary_emb.inv_freq
 
     def disturb(seed):
@@ -184,9 +184,9 @@ def disturb_rotation(model):
 
 
 def smallest_margin(model, tokens, documents):
-    """How far the model is from a jump: between the last chosen expert and the next, and of any clipped value.
+    """Returns how far the model is from a jump: between the last chosen expert and the next, and of any clipped value.
 
-    Next to a jump two honest results differ by more than rounding, so such seeds are passed over.
+    Next to a jump two correct results differ by more than rounding, so such seeds are passed over.
     """
     margins, handles = [], []
     clip = getattr(model.config, "clip_qkv", None)
@@ -210,7 +210,7 @@ def smallest_margin(model, tokens, documents):
 
 
 class Case:
-    """A variant, far enough from every jump, saved the way `transformers` saves it."""
+    """A variant, far enough from every jump, saved as `transformers` saves it."""
 
     def __init__(self, name, folder):
         config_class, fields = VARIANTS[name]
@@ -280,7 +280,7 @@ def test_three_steps_of_adamw_equal_those_of_torch(variant, make_case, athanor_p
     ("llama-llama3", "high_freq_factor"), ("llama-llama3", "low_freq_factor"),
 ])
 def test_every_field_of_a_scaling_counts(variant, field, make_case):
-    """The scaled models above are not so tame that a field of theirs could be ignored."""
+    """The scaled models above are extreme enough that each of their fields matters."""
     case = make_case(variant)
     reference = gradient_reference(case, documents=False)
     config_class, fields = VARIANTS[variant]

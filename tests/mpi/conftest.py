@@ -1,4 +1,4 @@
-"""Where the programs are (ATHANOR_BIN, default build/athanor; others lie beside it), and the MPIs of this machine."""
+"""Where the programs are (ATHANOR_BIN, default build/athanor; others are in the same folder), and the MPIs of this machine."""
 import os
 import pathlib
 import sys
@@ -11,7 +11,7 @@ import launchers  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KINDS = ["Open MPI", "MPICH"]
 
-# Tests compare bits of one run with another's: both are to multiply alike, not by what measures faster at the moment.
+# Tests compare the bits of two runs, so both must multiply on the same path, not on the one that is fastest at the moment.
 os.environ.setdefault("ATHANOR_MATMUL", "default")
 
 
@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def program():
-    """A function from the name of one of our programs to its path."""
+    """Returns a function from the name of one of our programs to its path."""
     main = pathlib.Path(os.environ.get("ATHANOR_BIN", ROOT / "build" / "athanor")).resolve()
 
     def find(name):

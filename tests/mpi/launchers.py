@@ -18,7 +18,7 @@ class Launcher:
         return self.name
 
     def run(self, ranks, program, *arguments, timeout=120, env=None):
-        """Runs the job; returns (exit code, what it printed, what it said, seconds). Fails if it takes longer."""
+        """Runs the job; returns (exit code, standard output, standard error, seconds). Fails if it takes longer."""
         command = [self.path, *self.options, "-n", str(ranks), str(program), *map(str, arguments)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}
         start = time.monotonic()
@@ -34,7 +34,7 @@ class Launcher:
 
 
 def end(process):
-    """TERM lets mpirun end its ranks; they end with it at the latest."""
+    """Ends the job: with TERM, mpirun can end its ranks, which otherwise end with it."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         os.killpg(process.pid, number)
         try:
@@ -50,14 +50,14 @@ def kind_of(mpirun):
 
 
 def find(kind):
-    """The launcher of that kind, or None: by Debian's name for it, or plain `mpirun`."""
+    """Returns the launcher of that kind, or None: by Debian's name for it, or plain `mpirun`."""
     suffix = {"Open MPI": "openmpi", "MPICH": "mpich"}[kind]
     path = shutil.which(f"mpirun.{suffix}") or shutil.which("mpirun")
     if not path or kind_of(path) != kind:
         return None
     options = []
     if kind == "Open MPI":
-        # More ranks than cores: they have to let each other run.
+        # There are more ranks than cores, so they have to let each other run.
         options = ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
         if os.geteuid() == 0:
             options.append("--allow-run-as-root")
@@ -65,7 +65,7 @@ def find(kind):
 
 
 def plugin(program, kind):
-    """Our plugin for that MPI, which lies beside the program if it was built."""
+    """Returns our plugin for that MPI, which is next to the program if it was built."""
     suffix = {"Open MPI": "openmpi", "MPICH": "mpich"}[kind]
     return pathlib.Path(program).with_name(f"libathanor_mpi_{suffix}.so")
 

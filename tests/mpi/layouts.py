@@ -1,4 +1,4 @@
-"""Layouts and odd shapes drawn from a seed, to be held against one rank by `athanor verify --keep-size`."""
+"""Layouts and odd shapes drawn from a seed, which `athanor verify --keep-size` compares with one rank."""
 import dataclasses
 import random
 
@@ -14,7 +14,7 @@ class Drawn:
 
     @property
     def options(self):
-        """What `athanor verify` gets beside the configuration and the type."""
+        """Returns the arguments of `athanor verify` in addition to the configuration and the type."""
         then = [word for key, value in self.then.items() for word in ("--then", f"{key}={toml_value(value)}")]
         return ["--keep-size", *then]
 
@@ -71,7 +71,7 @@ def divisors(n):
 
 
 def draw_layout(seed, most_ranks=12):
-    """What no list names. Equal seeds give equal layouts."""
+    """Draws combinations that are in no list. Equal seeds give equal layouts."""
     r = random.Random(f"layout {seed}")
     ranks = r.choice([n for n in (2, 3, 4, 4, 5, 6, 6, 8, 8, 8, 8, 12) if n <= most_ranks])
     tensor = draw_degree(r, ranks)
@@ -105,7 +105,7 @@ def draw_layout(seed, most_ranks=12):
     draw_batch(r, f, data, tensor)
     if sparse:
         draw_experts(r, f, data)
-    more = random.Random(f"more of layout {seed}")  # of its own, so that what comes above stays what it was
+    more = random.Random(f"more of layout {seed}")  # a separate generator, so that the draws above do not change
     draw_optimizer(more, f)
     draw_positions(more, f)
     draw_edges(more, f, stages, tensor, data)
@@ -117,7 +117,7 @@ def draw_layout(seed, most_ranks=12):
 
 
 def draw_degree(r, ranks):
-    """Mostly more than one, and rather two than all."""
+    """Draws mostly more than one, and rather two than all."""
     degrees = [d for d in divisors(ranks) if 1 < d <= 6]
     return min(r.choice(degrees), r.choice(degrees)) if degrees and r.random() < 0.65 else 1
 
@@ -143,7 +143,7 @@ def draw_pipeline(r, f, pipeline):
 
 
 def draw_split(r, layers, stages):
-    """Layers of each stage, at least one."""
+    """Draws the layers of each stage, at least one."""
     ends = sorted(r.sample(range(1, layers), stages - 1)) + [layers]
     return [end - begin for begin, end in zip([0] + ends, ends)]
 
@@ -211,7 +211,7 @@ def draw_experts(r, f, data):
     f["moe.capacity_factor"] = r.choice([0.8, 1.25])
     f["moe.capacity_order"] = r.choice(["score", "position"])
     f["moe.combine_weights"] = r.choice(["after", "before"])
-    # A batch's pool is all layers' and a microbatch of one rank; a group that spans ranks makes it another one.
+    # The pool of a batch consists of all layers and a microbatch of one rank; a group that spans ranks changes it.
     pooled = "parallelism.pipeline_parallel_degree" not in f
     f["moe.aux_scope"] = r.choice(["sequence", "global"] + ["transformers"] * pooled)
     f["moe.router_aux_loss_coef"] = r.choice([0.0, 0.01, 0.5])
@@ -225,7 +225,7 @@ def draw_experts(r, f, data):
 
 
 def even_out_shares(f):
-    """moe.balance swipe: shares of a group's choices must come out even."""
+    """moe.balance swipe: shares of a group's choices must be whole numbers."""
     if f["moe.balance"] != "swipe":
         return
     unit = f["parallelism.tensor_parallel_degree"] if f.get("parallelism.sequence_parallel") else 1
@@ -234,7 +234,7 @@ def even_out_shares(f):
         f["data.seq_len"] += 1
 
 
-# optimizer.no_weight_decay over the stages of a pipeline, where a rank has not every parameter that a pattern names.
+# optimizer.no_weight_decay over the stages of a pipeline, if a rank does not have every parameter that a pattern names.
 PATTERNS_WITH_PIPELINES = True
 
 
@@ -252,7 +252,7 @@ def draw_optimizer(r, f):
 
 
 def draw_positions(r, f):
-    """Clipping of queries, keys and values; rotary positions and their scalings."""
+    """Draws the clipping of queries, keys and values, and rotary positions with their scalings."""
     if f["model.family"].startswith("olmo") and r.random() < 0.3:
         f["model.clip_qkv"] = r.choice([0.2, 0.5, 2.0])
     f["model.rope_theta"] = r.choice([10000.0, 10000.0, 100.0, 1e6])
@@ -270,7 +270,7 @@ def draw_positions(r, f):
 
 
 def draw_edges(r, f, stages, tensor, data):
-    """What is as small, as large or as deep as it gets."""
+    """Draws values that are as small, as large or as deep as possible."""
     f["parallelism.bucket_mb"] = r.choice([4e-6, f["parallelism.bucket_mb"], f["parallelism.bucket_mb"]])
     if "model.num_experts" in f:
         f["model.routed_scaling_factor"] = r.choice([1.0, 1.0, 2.5, 0.3])
@@ -290,7 +290,7 @@ def draw_edges(r, f, stages, tensor, data):
 
 
 def make_deep(r, f, stages, tensor):
-    """Many layers, so thin that they are cheap, in small buckets: many collectives at once."""
+    """Makes many layers, so thin that they are cheap, in small buckets: many collectives at once."""
     layers = max(stages, r.choice([24, 40, 64]))
     heads = tensor * r.choice([1, 2]) if tensor > 1 else r.choice([1, 2])
     f["model.num_hidden_layers"] = layers
@@ -313,7 +313,7 @@ def make_deep(r, f, stages, tensor):
 
 
 def draw_stages(r, f):
-    """Verify runs the first, whose values take the place of the run's."""
+    """Draws training phases. Verify runs the first, whose values replace the run's."""
     first = {"steps": 3, "warmup_steps": 0, "lr": f["optimizer.lr"] * 2, "path": "first"}
     for key in ("global_batch_size", "micro_batch_size"):
         first[key] = f[f"train.{key}"]
@@ -323,7 +323,7 @@ def draw_stages(r, f):
 
 
 def draw_resumption(r, f, ranks):
-    """Another layout of the same model on the same ranks, which goes on from a checkpoint."""
+    """Draws another layout of the same model on the same ranks, which continues from a checkpoint."""
     then = {
         "parallelism.sharding": r.choice(["none", "optimizer", "ep_aware", "hierarchical"]),
         "parallelism.mapping": r.choice(["expert_inner", "data_inner"]),
@@ -334,7 +334,7 @@ def draw_resumption(r, f, ranks):
     pooled = f.get("moe.aux_scope") == "transformers"  # over the microbatch of a rank
     if groups_span_ranks or pooled:
         return then
-    # All ranks are data ranks, or half of them, each of which has a microbatch of one sequence.
+    # All ranks are data ranks, or half of them are, each with a microbatch of one sequence.
     batch, per_balance_group = f["train.global_batch_size"], f.get("moe.balance_group", 1)
     data = next((d for d in (ranks, ranks // 2) if d > 0 and ranks % d == 0 and batch % (d * per_balance_group) == 0), None)
     if data is None:
@@ -372,7 +372,7 @@ def draw_resumption(r, f, ranks):
 
 
 def features(drawn):
-    """What this draw has that not every one has: names for a summary and for a table of coverage."""
+    """Returns the properties of this draw that not every draw has: names for a summary and for a table of coverage."""
     f = drawn.fields
     found = []
 
@@ -396,7 +396,7 @@ def features(drawn):
 
 
 def coverage(draws):
-    """How many of the draws have what: (name, count), by kind of thing."""
+    """Counts how many of the draws have which property: (name, count), by kind."""
     counts = {}
 
     def add(name):

@@ -1,4 +1,4 @@
-"""`athanor bench comm`: its tables and their JSON, on a job small enough for a test."""
+"""`athanor bench comm`: its tables and their JSON, in a job small enough for a test."""
 import json
 import subprocess
 

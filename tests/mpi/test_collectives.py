@@ -1,8 +1,8 @@
-"""Every collective against its definition, under real MPI, and messages that move while nobody calls MPI."""
+"""Compares every collective with its definition, under real MPI; messages move while the caller is not in MPI."""
 import pytest
 
 
-# 16 once; primes, powers of two and what lies beside them.
+# 16 once; primes, powers of two and their neighbours.
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 8, 9])
 def test_every_collective_is_right(mpi, program, ranks):
     code, out, err, _ = mpi.run(ranks, program("comm_ranks"), "collectives", timeout=300)

@@ -1,4 +1,4 @@
-"""Whole runs in which a rank fails: what the user reads last, and how soon."""
+"""Whole runs in which a rank fails: what the user reads last, and after what time."""
 import json
 import re
 import subprocess
@@ -15,7 +15,7 @@ def start(mpi, program, data, folder, *overrides, env=None):  # noqa: F811
 
 
 def with_fault_on(run, rank, fault, script):
-    """A program that is `run`'s with a fault armed on one rank."""
+    """Returns a program that is `run`'s with a fault armed on one rank."""
     script.write_text(f'#!/bin/sh\n[ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = {rank} ] && export ATHANOR_FAULT={fault}\n'
                       f'exec {run.program} "$@"\n')
     script.chmod(0o755)
@@ -47,7 +47,7 @@ def test_data_that_one_rank_can_no_longer_read_end_the_run_saved(mpi, program, d
     settings = ["train.validation_interval=0", "checkpoint.interval=100", "checkpoint.model_interval=0"]
     whole = RankRun(program, tmp_path, data, "whole").on(mpi, 2, *settings)
     run = RankRun(program, tmp_path, data, "run")
-    # Two sequences of the four of a step are its own: the fifth batch.
+    # Two of the four sequences of a step belong to this rank: the fifth batch.
     script = with_fault_on(run, 1, "data.read:eio@9+", tmp_path / "second_cannot_read")
     code, out, err, seconds = mpi.run(2, script, "train", *run.words(settings))
     assert code == 74, out + err

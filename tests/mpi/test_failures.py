@@ -1,13 +1,13 @@
-"""What a user sees when one rank of many fails: the job ends within seconds, with one line that says why."""
+"""What a user sees if one rank of many fails: the job ends within seconds, with one line that states the reason."""
 import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-SECONDS = 20  # of a job that fails, from its start, on a machine with more ranks than cores
+SECONDS = 20  # for a job that fails, from its start, on a machine with more ranks than cores
 
 
-# Open MPI's shared memory, in a rank that was reading from one that the end of the job has already taken.
+# A message of Open MPI's shared memory, in a rank that was reading from another rank's memory when the end of the job freed it.
 LATE_READ = re.compile(r"\[\S+:\d+\] Read -1, expected \d+, errno = 3")
 
 

@@ -1,4 +1,4 @@
-"""Far more collectives of one group in flight than may be under way: buckets of one tensor, in a model of many layers."""
+"""Far more collectives of one group at once than may be in flight: buckets of one tensor, in a model of many layers."""
 import pytest
 
 from test_runs import RankRun, data, open_mpi  # noqa: F401
@@ -14,7 +14,7 @@ LAYOUTS = {
 
 @pytest.fixture(scope="module")
 def norms(program, data, tmp_path_factory):  # noqa: F811
-    """The gradient norms of one rank."""
+    """Returns the gradient norms of one rank."""
     return [line["grad_norm"] for line in RankRun(program, tmp_path_factory.mktemp("one"), data, "one").alone(*DEEP).metrics()]
 
 

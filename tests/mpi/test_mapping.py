@@ -1,11 +1,11 @@
-"""MoDa's trade, counted in runs: a mapping says which traffic stays within a supernode, and nothing else."""
+"""MoDa's trade-off, counted in runs: a mapping determines which traffic stays within a supernode, and nothing else."""
 from test_runs import RankRun, data, open_mpi  # noqa: F401
 
 TOPOLOGY = ["topology.ranks_per_node=2", "topology.nodes_per_supernode=1"]  # of four ranks, two and two
 LAYOUT = ["parallelism.expert_parallel_degree=2", "moe.dispatch=all_to_all", "train.steps=4", *TOPOLOGY]
 
-# Of rank 0: its experts' elements (half of 8, with three matrices of 24 × 32, in two layers), reduce-scattered and gathered
-# in fp32 between the two ranks that hold them: half goes each time.
+# The traffic of rank 0: its experts' elements (half of 8, with three matrices of 24 × 32, in two layers), reduce-scattered and
+# gathered in fp32 between the two ranks that hold them, which sends half each time.
 EXPERT_BYTES = 4 * 3 * 24 * 32 * 2 * 4
 
 
@@ -27,7 +27,7 @@ def test_each_mapping_keeps_inside_what_the_other_sends_out(open_mpi, program, d
 
     for a, b in zip(*(run.metrics() for run in runs.values())):
         for key in ("loss", "aux_loss", "z_loss", "grad_norm", "rank_grad_norms", "expert_grad_norms"):
-            assert a[key] == b[key], key  # the order of sums goes by coordinates
+            assert a[key] == b[key], key  # coordinates determine the order of sums
 
 
 def test_a_balance_group_over_ranks_costs_one_gather_for_each_routing(open_mpi, program, data, tmp_path):  # noqa: F811

@@ -1,4 +1,4 @@
-"""Whole runs of `athanor train` on several ranks: the same training as one rank's, cut, moved to other layouts, attacked."""
+"""Whole runs of `athanor train` on several ranks train like one rank: interrupted, moved to other layouts, with failures."""
 import json
 import os
 import pathlib
@@ -20,7 +20,7 @@ LAYOUTS = [
     (4, ["parallelism.sharding=hierarchical", "parallelism.data_parallel_replicate_degree=2",
          "parallelism.expert_parallel_degree=4", "parallelism.mapping=data_inner", "moe.dispatch=all_to_all"]),
 ]
-# Ranks that share the model's matrices and layers. It has 2 layers, 4 heads, 2 of keys and values.
+# Ranks that share the model's matrices and layers. The model has 2 layers, 4 heads, and 2 heads of keys and values.
 PIPELINE = ["parallelism.pipeline_parallel_degree=2"]
 TENSOR = ["parallelism.tensor_parallel_degree=2"]
 SHARING = [
@@ -32,7 +32,7 @@ SHARING = [
 
 
 class Athanor:
-    """What `make_data` wants of the program."""
+    """The part of a program that `make_data` uses."""
 
     def __init__(self, path):
         self.path = path
@@ -90,7 +90,7 @@ def assert_same_training(one, many):
     for a, b in zip(*lines):
         for key in KEYS:
             if key in a:
-                # fp32 on a model of 20 k parameters: what verify bounds; here a digit that no fault would leave.
+                # fp32 on a model of 20 k parameters: verify bounds the error; this test uses one digit that no fault would leave unchanged.
                 assert a[key] == pytest.approx(b[key], rel=2e-4), (key, a["step"])
         assert a["tokens_seen"] == b["tokens_seen"]
 
@@ -108,7 +108,7 @@ def test_ranks_train_as_one_does_and_their_model_is_their_checkpoint(open_mpi, p
 
 
 def test_parameters_without_decay_are_named_across_a_pipeline(open_mpi, program, data, tmp_path):
-    # Embedding and output are on different ranks: neither has a match for the other's pattern.
+    # Embedding and output are on different ranks: neither rank has a match for the other's pattern.
     decay = ["optimizer.no_weight_decay=[\"model.embed_tokens.weight\", \"lm_head.weight\"]", "optimizer.weight_decay=10"]
     one = RankRun(program, tmp_path, data, "one").alone(*decay)
     many = RankRun(program, tmp_path, data, "many").on(open_mpi, 2, *PIPELINE, *decay)
@@ -196,7 +196,7 @@ def test_a_rank_killed_while_it_saves_leaves_the_checkpoint_before(open_mpi, pro
 
 
 def rank_processes(config):
-    """Process ids of ranks that train by this configuration."""
+    """Returns the process ids of ranks that train with this configuration."""
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -246,7 +246,7 @@ def test_a_second_job_in_one_folder_is_refused_once_and_told_who_holds_it(open_m
         deadline = time.monotonic() + 60
         while not (run.folder / "metrics.jsonl").exists() and time.monotonic() < deadline:
             time.sleep(0.1)
-        # It stands still meanwhile: two ranks of a tiny model leave a second job on two cores next to nothing of them.
+        # The job is stopped meanwhile: two ranks of a tiny model leave a second job on two cores almost no processor time.
         ranks = rank_processes(run.config)
         for rank in ranks:
             os.kill(rank, signal.SIGSTOP)
@@ -273,7 +273,7 @@ def test_several_ranks_go_back_together(open_mpi, program, data, tmp_path):
 
 
 def on_different_cpus(program, folder):
-    """The program where rank 0's CPU is fast in bf16 and the others' are not, by what each is told."""
+    """Returns the program on a simulated machine where the CPU of rank 0 is fast in bf16 and the others are not."""
     script = folder / "different"
     script.write_text("#!/bin/bash\nrank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}\n"
                       f'ATHANOR_FAST_BF16=$((rank == 0)) exec {program("athanor")} "$@"\n')

@@ -1,4 +1,4 @@
-"""`athanor verify`: every layout computes what one rank computes, and what is planted as wrong is named.
+"""`athanor verify`: every layout computes what one rank computes, and planted faults are named.
 
 Layouts are drawn from seeds (layouts.py); `make fuzz-layouts` draws more.
 """
@@ -38,7 +38,7 @@ MOE = {
 
 
 class Done:
-    """How a job ended."""
+    """The result of a job."""
 
     def __init__(self, code, out, err):
         self.code, self.out, self.err = code, out, err
@@ -55,7 +55,7 @@ class Done:
 
 @pytest.fixture
 def verify(program, tmp_path):
-    """Runs verify over ranks. A dictionary stands for a configuration of small sizes of its own."""
+    """Runs verify over ranks. A dictionary means a configuration with small sizes."""
     launcher = next((found for found in map(launchers.find, ("Open MPI", "MPICH"))
                      if found and launchers.plugin(program("athanor"), found.name).exists()), None)
     if launcher is None:
@@ -92,7 +92,7 @@ def test_a_drawn_layout_computes_in_bfloat16_what_one_rank_computes(verify, seed
     assert done.last_line().startswith("PASS: ")
 
 
-# What is planted, and what must be named for it.
+# The planted fault, and what must be named for it.
 PLANTED = {
     "grad.missing_reduction": r"gradients, step 1: model\.",
     "grad.doubled_reduction": r"gradients, step 1: model\.",
@@ -105,7 +105,7 @@ PLANTED = {
     "grad.crossed_buckets": r"gradients, step 1: (model\.|lm_head)",
 }
 
-# Two tensor ranks in each of two stages, and what they share in other ways.
+# Two tensor ranks in each of two stages, and other ways to share the model.
 SHARED = {
     **MOE,
     "model.num_key_value_heads": 2,
@@ -132,7 +132,8 @@ PLANTED_IN_SHARED = {
 }
 
 
-# In bf16 what must be equal and is not is told first, then what is furthest beyond its bound, in any step or kind of layer.
+# In bf16, values that must be equal and are not are reported first, then what is furthest beyond its bound, in any step or kind
+# of layer.
 NAMED_IN_BF16 = {
     "tensor.missing_all_reduce": r"rank \d reports (aux|entropy|z) =",
     "tensor.vocabulary_offset": r"gradients.*: (lm_head|model\.embed_tokens)\.weight",
@@ -202,7 +203,7 @@ def test_no_fault_in_numerics_comes_from_the_environment(verify):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_softmax_s_backward_rounds_is_not_held_against_the_gradient_that_it_leaves(verify, seed):
-    """Of two tokens the first sees itself alone and the last has no target: gradients of queries and keys nearly vanish."""
+    """The first of two tokens sees only itself and the last has no target: gradients of queries and keys nearly vanish."""
     fields = {**MOE, "data.seq_len": 2, "train.seed": seed, "parallelism.data_parallel_shard_degree": 2,
               "parallelism.tensor_parallel_degree": 2, "parallelism.sequence_parallel": True}
     done = verify(fields, 4, "--steps", 3, "--dtype", "float32")
@@ -211,7 +212,7 @@ def test_what_softmax_s_backward_rounds_is_not_held_against_the_gradient_that_it
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_an_only_choice_s_normed_weight_rounds_is_not_held_against_its_router_s_gradient(verify, seed):
-    """The one weight of a token is 1 whatever its score: nothing but rounding reaches the router."""
+    """The one weight of a token is 1 for any score: only rounding reaches the router."""
     fields = {**MOE, "train.seed": seed, "model.num_experts_per_tok": 1, "model.norm_topk_prob": True,
               "moe.router_aux_loss_coef": 0.0, "moe.router_z_loss_coef": 0.0, "model.num_hidden_layers": 4,
               "model.hidden_size": 8, "model.intermediate_size": 64, "model.vocab_size": 104,
@@ -249,7 +250,7 @@ def test_the_same_layout_without_faults_passes_and_repeats_its_bits(verify):
 
 
 def test_half_the_ranks_with_twice_the_microbatches_agree_with_one_rank_too(verify, tmp_path):
-    """Gradient accumulation: 4 ranks of 2 microbatches and 2 ranks of 4 are the same batch."""
+    """Gradient accumulation: 4 ranks of 2 microbatches and 2 ranks of 4 have the same batch."""
     for ranks in (4, 2):
         fields = {**MOE, "parallelism.data_parallel_shard_degree": ranks}
         done = verify(fields, ranks, "--steps", 3, "--dtype", "float32", "--keep", tmp_path / str(ranks))

@@ -1,4 +1,4 @@
-"""`athanor verify` against another reference, under a second layout, and at the run's own depth."""
+"""`athanor verify` with another reference, with a second layout, and at the run's own depth."""
 import os
 import re
 import subprocess

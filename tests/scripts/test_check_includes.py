@@ -1,4 +1,4 @@
-"""scripts/check_includes lets through what the design allows and names what it does not."""
+"""scripts/check_includes accepts what the design allows and names what it does not."""
 import pathlib
 import subprocess
 import sys
@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def check(tmp_path, files):
-    """Runs the script over a made-up src/ of {name: text}; returns (exit code, its lines)."""
+    """Runs the script over an invented src/ of {name: text}; returns (exit code, its lines)."""
     for name, text in files.items():
         path = tmp_path / "src" / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The quickstart trains for as many steps as fit five minutes on the machine at hand, and for a hundred at least."""
+"""The quickstart trains for as many steps as fit into five minutes on the machine, and for at least a hundred."""
 import json
 import pathlib
 import subprocess

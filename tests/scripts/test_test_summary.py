@@ -1,4 +1,4 @@
-"""The last line of a test run counts what really ran: a program that died or a part that never ran is no success."""
+"""The last line of a test run counts what really ran: a program that ended early or a part that never ran is no success."""
 import pathlib
 import subprocess
 import sys
