@@ -209,7 +209,7 @@ bool FolderLock::watch(const std::string& seen) const {
   if (holder.is_of_this_machine()) return holder.is_gone();
   const int64_t told_ms = std::strtoll(value_of(seen, "interval_ms").c_str(), nullptr, 10);
   const auto interval = told_ms > 0 ? std::min(std::chrono::milliseconds(told_ms), 60000ms) : options_.interval;
-  log::info("{} says that process {} on {} holds it, and the file system has no locks: watching it for {:.3g} s",
+  log::info("according to {}, process {} on {} holds it, and the file system has no locks: watching it for {:.3g} s",
             path_.string(), holder.pid, holder.host.empty() ? "another machine" : holder.host,
             static_cast<double>(options_.patience * interval.count()) / 1000);
   for (int i = 0; i < 4 * options_.patience; ++i) {

@@ -111,8 +111,8 @@ std::optional<UnseenLauncher> unseen_launcher() {
 void refuse_unseen_launcher() {
   if (const auto unseen = unseen_launcher()) {
     fail<ConfigError>(
-        "{} started several copies of this program ({}) without a way to find one another; each would be a job of its "
-        "own. Start one with {}; if this process is to be alone, unset {}",
+        "{} started several copies of this program ({}) without a way to find one another; each would be a separate "
+        "job. Start one with {}; if this process is to be alone, unset {}",
         unseen->name, unseen->signs, unseen->to_join, unseen->variable);
   }
 }

@@ -51,7 +51,7 @@ void set_thread_waits() {
 
 std::string describe_thread_waits() {
   const char *spin = std::getenv(kSpinCount), *policy = std::getenv(kPolicy);
-  if (!spin) return policy ? fmt::format("wait as {}={} says", kPolicy, policy) : "wait as OpenMP does by itself";
+  if (!spin) return policy ? fmt::format("wait as set by {}={}", kPolicy, policy) : "wait as OpenMP does by default";
   const std::string said = fmt::format("{}={}", kSpinCount, spin);
   double turns = 0;
   const char* end = spin + std::strlen(spin);

@@ -33,12 +33,12 @@ TEST_F(ThreadWaits, WhatTheEnvironmentSaysStays) {
   ::setenv("OMP_WAIT_POLICY", "passive", 1);
   set_thread_waits();
   EXPECT_EQ(spins(), "");
-  EXPECT_EQ(describe_thread_waits(), "wait as OMP_WAIT_POLICY=passive says");
+  EXPECT_EQ(describe_thread_waits(), "wait as set by OMP_WAIT_POLICY=passive");
   ::unsetenv("OMP_WAIT_POLICY");
   ::setenv("GOMP_SPINCOUNT", "infinite", 1);
   set_thread_waits();
   EXPECT_EQ(spins(), "infinite");
-  EXPECT_EQ(describe_thread_waits(), "wait as GOMP_SPINCOUNT=infinite says");
+  EXPECT_EQ(describe_thread_waits(), "wait as set by GOMP_SPINCOUNT=infinite");
 }
 
 }  // namespace

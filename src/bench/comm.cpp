@@ -231,9 +231,10 @@ int run(comm::World& world, const BenchCommArguments& given) {
   const at::ScalarType dtype = dtypes_of(given.dtype).front();
   verify(ranks, dtype);
   if (ranks.speaks()) {
-    fmt::print("{} ranks on {} host(s) by {}, {}, {} rounds in turns; verified: every collective on small integers\n",
-               world.size(), std::set<std::string>(world.hosts().begin(), world.hosts().end()).size(),
-               launched().launcher, given.dtype, given.rounds);
+    fmt::print(
+        "{} ranks on {} host(s) by {}, {}, {} alternating rounds; verified: every collective on small integers\n",
+        world.size(), std::set<std::string>(world.hosts().begin(), world.hosts().end()).size(), launched().launcher,
+        given.dtype, given.rounds);
   }
   nlohmann::json report;
   report["collectives"] = measure_collectives(ranks, given, dtype);

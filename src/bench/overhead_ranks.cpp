@@ -216,8 +216,8 @@ void measure_overhead_of_ranks(const BenchOverheadArguments& given, Report& repo
   ops::install_caching_cpu_allocator();
   const Layout layout(config, given.ranks);
   report.begin(
-      fmt::format("overhead in a step of {} ranks: pipeline {}, tensor {}, {} data ranks; processor time of "
-                  "the main thread, nobody waited for",
+      fmt::format("overhead in a step of {} ranks: pipeline {}, tensor {}, {} data ranks; processor time of the main "
+                  "thread, without waiting",
                   given.ranks, layout.pipeline(), layout.tensor(), layout.data()));
   const double asking_s = time_of_asking();
   for (const int number : layout.group_of(GroupKind::kModel, 0)) {

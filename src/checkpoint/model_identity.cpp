@@ -206,7 +206,7 @@ std::vector<std::string> resolve_model_from(RunConfig& config) {
     if (asked) taken.push_back(key);
     lines.push_back(fmt::format("model.{} is {} in {} and {} here: {}", key, values_there.at(key).dump(), given.from,
                                 values.at(key).dump(),
-                                asked ? "changed, as checkpoint.allow_model_change says"
+                                asked ? "changed, as checkpoint.allow_model_change permits"
                                       : "not used, the model is that of the folder" + remedy_for_written(key)));
   }
   ModelConfig wanted = there;

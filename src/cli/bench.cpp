@@ -10,15 +10,16 @@
 namespace athanor {
 
 void add_bench_options(CLI::App& command, BenchArguments& arguments) {
-  command.add_option("--rounds", arguments.rounds, "How often each is measured, in turns with its limit")
+  command.add_option("--rounds", arguments.rounds, "How often each is measured, alternately with its limit")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
   command.add_option("--threads", arguments.num_threads, "0: OMP_NUM_THREADS, or one for each core it may run on")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   command.add_option("--json", arguments.json, "Write all figures to this file, too");
-  command.add_flag("--paced", arguments.paced,
-                   "Says \"ready\", then a round for each line of standard input and \"done\": for bench/peers");
+  command.add_flag(
+      "--paced", arguments.paced,
+      "Print \"ready\", then run a round for each line of standard input and print \"done\": for bench/peers");
 }
 
 void add_bench_command(CLI::App& app) {

@@ -14,19 +14,19 @@ namespace athanor {
 void add_bench_comm_command(CLI::App& bench) {
   const auto arguments = std::make_shared<BenchCommArguments>();
   arguments->num_threads = 1;  // ranks share the cores
-  auto* command = bench.add_subcommand(
-      "comm",
-      "Collectives beside a memory copy, all-to-all beside all-gather; to be started by mpirun: mpirun -n 4 athanor "
-      "bench comm");
+  auto* command = bench.add_subcommand("comm",
+                                       "Collectives compared with a memory copy, all-to-all with all-gather; start it "
+                                       "by mpirun: mpirun -n 4 athanor bench comm");
   const auto number = [&](const char* name, int64_t& value, int64_t most, const char* help) {
     command->add_option(name, value, help)->check(CLI::Range(int64_t{1}, most))->capture_default_str();
   };
   number("--least", arguments->least_bytes, int64_t{1} << 33, "Bytes of the smallest tensor");
   number("--most", arguments->most_bytes, int64_t{1} << 33, "Bytes of the largest; each is four times the one before");
-  add_type_option(*command, arguments->dtype, "Of what is added up")->capture_default_str();
+  add_type_option(*command, arguments->dtype, "Type of the elements")->capture_default_str();
   command
-      ->add_option("--inner", arguments->inner,
-                   "Also the two-level forms, with this many neighbouring ranks inside; it must divide the ranks")
+      ->add_option(
+          "--inner", arguments->inner,
+          "Also measure the two-level forms, with this many neighbouring ranks inside; it must divide the ranks")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   number("--hidden", arguments->hidden, int64_t{1} << 20, "Width of a token, for all-to-all against all-gather");

@@ -23,7 +23,7 @@ void add_bench_gemm_command(CLI::App& bench) {
   const std::vector<CLI::Option*> options = {
       shape("--experts", arguments->experts, "Experts"), shape("--rows", arguments->rows, "Rows of each expert"),
       shape("--k", arguments->k, "Inputs"), shape("--n", arguments->n, "Outputs")};
-  add_type_option(*command, arguments->dtype, "Of the operands; default: both");
+  add_type_option(*command, arguments->dtype, "Type of the operands; default: both");
   add_bench_options(*command, *arguments);
   command->callback([arguments, options] {
     for (const auto* option : options) arguments->any_shape |= option->count() > 0;

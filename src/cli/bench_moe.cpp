@@ -23,7 +23,7 @@ void add_bench_moe_command(CLI::App& bench) {
       shape("--tokens", arguments->tokens, "Tokens"), shape("--hidden", arguments->hidden, "Width of a token"),
       shape("--ffn", arguments->ffn, "Width of an expert"), shape("--experts", arguments->experts, "Experts"),
       shape("--topk", arguments->topk, "Experts of each token")};
-  add_type_option(*command, arguments->dtype, "Of tokens and weights; default: both");
+  add_type_option(*command, arguments->dtype, "Type of tokens and weights; default: both");
   command->add_flag("--uniform", arguments->uniform, "The same number of tokens for each expert");
   add_bench_options(*command, *arguments);
   command->callback([arguments, options] {

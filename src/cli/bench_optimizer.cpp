@@ -13,11 +13,11 @@ namespace athanor {
 
 void add_bench_optimizer_command(CLI::App& bench) {
   const auto arguments = std::make_shared<BenchOptimizerArguments>();
-  auto* command = bench.add_subcommand("optimizer", "AdamW and the gradient norm, as a share of what memory can do");
-  command->add_option("--parameters", arguments->parameters, "How many; more than caches hold")
+  auto* command = bench.add_subcommand("optimizer", "AdamW and the gradient norm, as a share of the memory bandwidth");
+  command->add_option("--parameters", arguments->parameters, "Number of parameters; more than fit into the caches")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 34))
       ->capture_default_str();
-  add_type_option(*command, arguments->dtype, "Of the weights that forward reads; default: both");
+  add_type_option(*command, arguments->dtype, "Type of the weights that forward reads; default: both");
   add_bench_options(*command, *arguments);
   command->callback([arguments] {
     if (const int code = call_core("bench_optimizer", arguments.get())) throw ExitCode{code};

@@ -15,12 +15,12 @@ void add_bench_overhead_command(CLI::App& bench) {
   const auto arguments = std::make_shared<BenchOverheadArguments>();
   auto* command = bench.add_subcommand(
       "overhead",
-      "Forward and backward of one layer so small that nothing is left but what the program adds; with a "
-      "configuration, the share of a step that a layout's schedule and bookkeeping take of a rank's processor");
+      "Forward and backward of one layer that is so small that only the program's overhead remains; with a "
+      "configuration, the share of a rank's processor time in a step that a layout's schedule and bookkeeping take");
   command->add_option("config", arguments->config_file, "A run's configuration; its data are not read");
   command->add_option("--set", arguments->overrides, "table.key=value: overrides a field; may be repeated")
       ->allow_extra_args(false);
-  command->add_option("--ranks", arguments->ranks, "Of the configuration's layout")
+  command->add_option("--ranks", arguments->ranks, "Ranks of the configuration's layout")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   command->add_option("--hidden", arguments->hidden, "Width of a token, a multiple of 16")
@@ -29,7 +29,7 @@ void add_bench_overhead_command(CLI::App& bench) {
   command->add_option("--tokens", arguments->tokens, "Tokens")
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 20))
       ->capture_default_str();
-  add_type_option(*command, arguments->dtype, "Of forward and backward; default: both");
+  add_type_option(*command, arguments->dtype, "Type of forward and backward; default: both");
   add_bench_options(*command, *arguments);
   command->callback([arguments] {
     if (const int code = call_core("bench_overhead", arguments.get())) throw ExitCode{code};

@@ -17,7 +17,8 @@ void add_bench_step_command(CLI::App& bench) {
   command->add_option("config", arguments->config_file, "The run's configuration; its data are not read")->required();
   command->add_option("--set", arguments->overrides, "table.key=value: overrides a field; may be repeated")
       ->allow_extra_args(false);
-  command->add_flag("!--no-recompute", arguments->recompute, "Leave out what recomputing activations costs and saves");
+  command->add_flag("!--no-recompute", arguments->recompute,
+                    "Do not measure what recomputing activations costs and saves");
   add_bench_options(*command, *arguments);
   command->footer("Example: athanor bench step recipes/olmoe-tiny.toml --set data.seq_len=1024 --json step.json");
   command->callback([arguments] {

@@ -69,10 +69,10 @@ void add_config_command(CLI::App& app) {
   command->add_option("config", arguments->file, "A TOML file; without one, the defaults");
   command->add_option("--set", arguments->overrides, "table.key=value: overrides a field; may be repeated")
       ->allow_extra_args(false);
-  command->add_flag("--brief", arguments->brief, "Without the comments");
+  command->add_flag("--brief", arguments->brief, "Leave out the comments");
   command
       ->add_option("--ranks", arguments->ranks,
-                   "Also what the layout comes to on so many ranks: its faults, or state and traffic as tables")
+                   "Also print the layout on this many ranks: its faults, or tables of its state and traffic")
       ->check(CLI::Range(1, 1 << 20));
   command->callback([arguments] { print(*arguments); });
 }

@@ -115,7 +115,7 @@ void info(const InfoArguments& arguments) {
 
 void add_info(CLI::App& parent) {
   const auto arguments = std::make_shared<InfoArguments>();
-  auto* command = parent.add_subcommand("info", "Counts, splits, tokenizer, inputs: what the manifest says");
+  auto* command = parent.add_subcommand("info", "Print the manifest's counts, splits, tokenizer and inputs");
   command->add_option("DIR", arguments->folder, "A folder that `athanor prepare` wrote")->required();
   command->add_flag("--json", arguments->json, "One JSON object");
   command->add_flag("--inputs", arguments->all_inputs, "List all input files");
@@ -210,7 +210,7 @@ void show(const ShowArguments& arguments) {
 
 void add_show(CLI::App& parent) {
   const auto arguments = std::make_shared<ShowArguments>();
-  auto* command = parent.add_subcommand("show", "One instance as text, with the ends of documents in it");
+  auto* command = parent.add_subcommand("show", "Print one instance as text, with the ends of its documents");
   command->add_option("DIR", arguments->folder, "A folder that `athanor prepare` wrote")->required();
   command->add_option("--split", arguments->split, "train or validation")->capture_default_str();
   command->add_option("--row", arguments->row, "Which instance, from 0")->capture_default_str();
@@ -238,7 +238,7 @@ void verify(const std::string& folder) {
 void add_verify(CLI::App& parent) {
   const auto folder = std::make_shared<std::string>();
   auto* command = parent.add_subcommand(
-      "verify", "Read every file and hold it against its checksum, shape and vocabulary; 2 if any differs");
+      "verify", "Read every file and compare it with its checksum, shape and vocabulary; exits with 2 if one differs");
   command->add_option("DIR", *folder, "A folder that `athanor prepare` wrote")->required();
   command->callback([folder] { verify(*folder); });
 }
@@ -246,7 +246,7 @@ void add_verify(CLI::App& parent) {
 }  // namespace
 
 void add_data_command(CLI::App& app) {
-  auto* command = app.add_subcommand("data", "Look into prepared data: info, show, verify");
+  auto* command = app.add_subcommand("data", "Inspect prepared data: info, show, verify");
   command->require_subcommand(1);
   add_info(*command);
   add_show(*command);

@@ -17,7 +17,7 @@ void add_export_command(CLI::App& app) {
   command->add_option("run", arguments->run, "A run folder (its newest checkpoint that verifies) or one checkpoint")
       ->required();
   command->add_option("--out", arguments->out, "The folder to write")->required();
-  add_type_option(*command, arguments->dtype, "Of the weights")->capture_default_str();
+  add_type_option(*command, arguments->dtype, "Type of the weights")->capture_default_str();
   command
       ->add_option("--max-shard-size", arguments->max_shard_bytes,
                    "Weights beyond it go into several files with an index; 500MB, 5GB, …")
@@ -25,7 +25,7 @@ void add_export_command(CLI::App& app) {
       ->transform(without_sign())
       ->check(CLI::PositiveNumber.description(""))
       ->capture_default_str();
-  command->add_flag("--overwrite", arguments->overwrite, "Replace the folder if it is there");
+  command->add_flag("--overwrite", arguments->overwrite, "Replace the folder if it exists");
   command->callback([arguments] {
     if (const int code = call_core("export", arguments.get())) throw ExitCode{code};
   });

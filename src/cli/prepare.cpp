@@ -74,10 +74,10 @@ void add_prepare_command(CLI::App& app) {
   auto* command = app.add_subcommand("prepare", "Turn documents into shuffled training instances");
   command->add_option("--tokenizer", options->tokenizer, kTokenizerHelp);
   command->add_option("--seq-len", options->seq_len, "Tokens of an instance");
-  command->add_option("--seed", options->seed, "Of the permutation of the instances")
+  command->add_option("--seed", options->seed, "Seed of the permutation of the instances")
       ->transform(without_sign())
       ->default_str("1");
-  command->add_option("--out", options->out, "The folder to write, whole or not at all")->required();
+  command->add_option("--out", options->out, "The folder to write, completely or not at all")->required();
   auto* text_field =
       command->add_option("--text-field", options->documents.text_field, "The field of JSON rows that holds the text");
   text_field->capture_default_str();
@@ -89,10 +89,9 @@ void add_prepare_command(CLI::App& app) {
   command->add_option("--threads", options->num_threads, "0: one for each core; the result does not depend on it")
       ->capture_default_str();
   command
-      ->add_option(
-          "--memory", options->memory_bytes,
-          "What the whole process may take: 256M, 4G (default: half of what is available); the result does not "
-          "depend on it")
+      ->add_option("--memory", options->memory_bytes,
+                   "The memory that the whole process may take: 256M, 4G (default: half of the available memory); the "
+                   "result does not depend on it")
       ->transform(CLI::AsSizeValue(false).description(""))
       ->transform(without_sign())
       ->type_name("SIZE");
@@ -102,7 +101,7 @@ void add_prepare_command(CLI::App& app) {
           [options](const std::string& choice) {
             options->documents.on_error = choice == "skip" ? OnError::kSkip : OnError::kFail;
           },
-          "What a bad document does: fail ends with its file and line, skip counts it and goes on")
+          "What happens at a bad document: fail ends and reports its file and line, skip counts it and continues")
       ->check(CLI::IsMember({"fail", "skip"}).description(""))
       ->type_name("fail|skip")
       ->default_str("fail");
@@ -111,33 +110,32 @@ void add_prepare_command(CLI::App& app) {
       ->transform(without_sign())
       ->type_name("SIZE")
       ->default_str("256M");
-  command->add_flag("--overwrite", options->overwrite, "Replace prepared data that is in the folder already");
+  command->add_flag("--overwrite", options->overwrite, "Replace prepared data that the folder already contains");
   command->add_flag("--add", options->add,
-                    "Add files to prepared data that is in the folder already, with its tokenizer and settings");
-  command->add_flag("--restart", options->restart,
-                    "Throw away what an unfinished run left, instead of going on with it");
+                    "Add files to prepared data that the folder already contains, with its tokenizer and settings");
+  command->add_flag("--restart", options->restart, "Delete what an unfinished run left, instead of continuing with it");
   command
       ->add_option("INPUT", options->inputs,
                    "Files, folders or patterns: .txt .md .jsonl .json, also .gz and .zst; .parquet")
       ->required();
   command->footer(
-      "While it works, <out>.partial holds what is done: twice the size of the result at most. After a kill, a signal "
-      "or\n"
-      "an error the same command goes on from there. Then the folder is put in the place of --out in one step.");
+      "While it works, <out>.partial contains what is done: at most twice the size of the result. After a kill, a "
+      "signal or\nan error the same command continues from there. At the end the folder replaces --out in one step.");
   const auto selection = std::make_shared<SelectionOptions>();
   command
       ->add_option("--attributes", selection->attributes,
-                   "Names of Dolma's attributes, which lie in attributes/NAME beside the folder \"documents\"")
+                   "Names of Dolma's attributes, which are in attributes/NAME next to the folder \"documents\"")
       ->delimiter(',')
       ->allow_extra_args(false);
   command
-      ->add_option("--keep", selection->keep,
-                   "Keep only documents for which this holds, e.g. 'metadata.length > 500'; may be given several times")
+      ->add_option(
+          "--keep", selection->keep,
+          "Keep only documents for which this is true, e.g. 'metadata.length > 500'; may be given several times")
       ->allow_extra_args(false);
   command
-      ->add_option("--drop", selection->drop,
-                   "Drop documents for which this holds, e.g. 'max(attributes.toxicity) > 0.8'; may be given several "
-                   "times")
+      ->add_option(
+          "--drop", selection->drop,
+          "Drop documents for which this is true, e.g. 'max(attributes.toxicity) > 0.8'; may be given several times")
       ->allow_extra_args(false);
   command->callback([options, text_field, selection] {
     options->documents.selection = make_selection(*selection);

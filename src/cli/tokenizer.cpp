@@ -36,7 +36,7 @@ struct TrainArguments {
 std::vector<std::filesystem::path> check(const TrainArguments& arguments) {
   check_bpe_training(arguments.training);
   const auto folder = std::filesystem::absolute(arguments.out).parent_path();
-  ATHANOR_CHECK(std::filesystem::is_directory(folder), "{} is no folder; make it, or choose another --out",
+  ATHANOR_CHECK(std::filesystem::is_directory(folder), "{} is not a folder; make it, or choose another --out",
                 folder.string());
   return expand_inputs(arguments.inputs);
 }
@@ -86,8 +86,9 @@ void add_train(CLI::App& parent) {
       ->capture_default_str();
   const std::map<std::string, OnError> choices{{"fail", OnError::kFail}, {"skip", OnError::kSkip}};
   command
-      ->add_option("--on-error", arguments->documents.on_error,
-                   "What a bad document does: fail ends with its file and line, skip counts it and goes on")
+      ->add_option(
+          "--on-error", arguments->documents.on_error,
+          "What happens at a bad document: fail ends and reports its file and line, skip counts it and continues")
       ->transform(CLI::CheckedTransformer(choices))
       ->default_str("fail");
   command->add_option("--out", arguments->out, "The file to write")->required();
@@ -158,17 +159,18 @@ void decode(const LineArguments& arguments) {
 
 void add_encode(CLI::App& parent) {
   const auto arguments = std::make_shared<LineArguments>();
-  auto* command = parent.add_subcommand("encode", "Lines of standard input to token ids, a JSON array for each");
+  auto* command = parent.add_subcommand("encode", "Turn lines of standard input into token ids, a JSON array for each");
   command->add_option("--tokenizer", arguments->tokenizer, kTokenizerHelp)->required();
   command->add_flag("--jsonl", arguments->jsonl, "Each line is a JSON string (so a text may have several lines)");
-  command->add_flag("--add-special-tokens", arguments->add_special_tokens,
-                    "Add what the file's post_processor puts around a text (documents are prepared without)");
+  command->add_flag(
+      "--add-special-tokens", arguments->add_special_tokens,
+      "Add the tokens that the file's post_processor puts around a text (documents are prepared without them)");
   command->callback([arguments] { encode(*arguments); });
 }
 
 void add_decode(CLI::App& parent) {
   const auto arguments = std::make_shared<LineArguments>();
-  auto* command = parent.add_subcommand("decode", "Lines of standard input, a JSON array of ids each, to text");
+  auto* command = parent.add_subcommand("decode", "Turn lines of standard input, each a JSON array of ids, into text");
   command->add_option("--tokenizer", arguments->tokenizer, kTokenizerHelp)->required();
   command->add_flag("--jsonl", arguments->jsonl, "Print JSON strings, so that each text stays on its line");
   command->add_flag("--skip-special-tokens", arguments->skip_special_tokens, "Leave special tokens out");

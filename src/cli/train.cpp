@@ -12,7 +12,7 @@ namespace athanor {
 void add_train_command(CLI::App& app) {
   const auto arguments = std::make_shared<TrainArguments>();
   auto* command = app.add_subcommand(
-      "train", "Train a model, or go on where its run folder was left; `athanor config` explains every field");
+      "train", "Train a model, or continue the run in its run folder; `athanor config` explains every field");
   command->add_option("config", arguments->config_file, "The run's configuration, a TOML file")->required();
   command->add_option("--set", arguments->overrides, "table.key=value: overrides a field; may be repeated")
       ->allow_extra_args(false);

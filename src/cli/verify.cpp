@@ -38,42 +38,42 @@ void add_verify_command(CLI::App& app) {
   command->add_option("--set", arguments->overrides, "table.key=value: overrides a field; may be repeated")
       ->allow_extra_args(false);
   command->add_option("--steps", arguments->steps, "Optimizer steps to compare")->check(CLI::Range(1, 1000));
-  add_type_option(
-      *command, arguments->dtype,
-      "Compare in this type alone; by default in float32, and in bfloat16 if that is the run's train.dtype");
-  command->add_option("--draws", arguments->draws, "Data sets that bfloat16 is compared on")->check(CLI::Range(1, 100));
-  command->add_flag("--keep-size", arguments->keep_size, "The model and batch as configured, not a small version");
+  add_type_option(*command, arguments->dtype,
+                  "Compare only in this type; by default in float32, and in bfloat16 if that is the run's train.dtype");
+  command->add_option("--draws", arguments->draws, "Number of data sets for the comparison in bfloat16")
+      ->check(CLI::Range(1, 100));
+  command->add_flag("--keep-size", arguments->keep_size, "Use the model and batch as configured, not a small version");
   command->add_flag("--keep-depth", arguments->keep_depth,
-                    "All layers and as many buckets as configured; widths, vocabulary and sequences shrink");
+                    "Use all layers and as many buckets as configured; only widths, vocabulary and sequences shrink");
   command
       ->add_option("--reference", arguments->reference,
-                   "What the layout is held against: the same code on one rank (default), or portable forms in fp64, "
-                   "which were written apart from it: those find what is wrong on one rank as well")
+                   "What the layout is compared with: the same code on one rank (default), or portable forms in fp64, "
+                   "which were written separately and also find what is wrong on one rank")
       ->check(CLI::IsMember({"one_rank", "portable"}));
   command
-      ->add_option(
-          "--then", arguments->then,
-          "table.key=value: after half of the steps a checkpoint, which the layout that this makes of the small "
-          "run resumes, on the same ranks; may be repeated")
+      ->add_option("--then", arguments->then,
+                   "table.key=value: after half of the steps the run saves a checkpoint, and the small run with this "
+                   "change resumes from it on the same ranks; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--twice", arguments->twice, "Run the layout twice: all bits must be equal");
-  command->add_option("--keep", arguments->keep, "A folder where the traces of all runs are left");
+  command->add_option("--keep", arguments->keep, "The folder in which the traces of all runs stay");
   command->add_option("--plant", arguments->plant,
-                      "A fault to put into the layout's run, to see that it is named; \"list\" shows all");
+                      "A fault to plant in the layout's run, to see that it is named; \"list\" prints all");
   const auto dry = std::make_shared<DryRunArguments>();
   auto* is_dry =
-      command->add_flag("--dry-run", dry->asked, "Run nothing: say what one rank of a job would hold and send");
-  command->add_option("--ranks", dry->ranks, "Of that job")->check(CLI::Range(1, 1 << 24))->needs(is_dry);
-  command->add_option("--rank", dry->rank, "Which of them; without it the one that needs most memory")
+      command->add_flag("--dry-run", dry->asked, "Run nothing: print what one rank of a job would hold and send");
+  command->add_option("--ranks", dry->ranks, "Ranks of that job")->check(CLI::Range(1, 1 << 24))->needs(is_dry);
+  command->add_option("--rank", dry->rank, "The rank; by default the one that needs most memory")
       ->check(CLI::Range(0, (1 << 24) - 1))
       ->needs(is_dry);
-  command->add_flag("--json", dry->json, "The dry run as JSON")->needs(is_dry);
+  command->add_flag("--json", dry->json, "Print the dry run as JSON")->needs(is_dry);
   command->add_option("--as-reference", arguments->as_reference, "What the reference runs; verify starts this itself")
       ->group("");
-  command->add_option("--of-ranks", arguments->of_ranks, "How many ranks' traces it follows")->group("");
+  command->add_option("--of-ranks", arguments->of_ranks, "The number of ranks whose traces it follows")->group("");
   command->add_option("--draw", arguments->draw, "The first of its data sets")->group("");
   command->footer(
-      "Ends with 0 if every number, gradient and parameter is within its bound, with 1 and their names if not.\n"
+      "Exits with 0 if every number, gradient and parameter is within its bound; if not, it prints their names and "
+      "exits with 1.\n"
       "Example: mpirun -n 8 athanor verify run.toml --set parallelism.expert_parallel_degree=4\n"
       "Example: athanor verify run.toml --reference portable\n"
       "Example: athanor verify run.toml --dry-run --ranks 12288");

@@ -112,7 +112,7 @@ struct Pending::State {
     if (!one->wait(timeout)) {
       const std::string who = host && !host->late().empty()
                                   ? "missing: " + named(host->late(), *host)
-                                  : "nobody is late: the network is slow, or ranks wait for one another";
+                                  : "no rank is late: the network is slow, or ranks wait for one another";
       fail<CommError>("{}: not over after {:.3g} s; {}; see what happens there, or raise the timeout", what(),
                       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), who);
     }

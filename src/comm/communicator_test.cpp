@@ -259,7 +259,7 @@ TEST(Communicator, GoesOnWhileTheCallerComputes) {
       const Tensor x = at::ones({100});
       const Pending pending = world.all().all_reduce(x);
       while (!pending.done()) {  // without a wait
-        require(std::chrono::steady_clock::now() - begin < std::chrono::seconds(6), "it does not go on by itself");
+        require(std::chrono::steady_clock::now() - begin < std::chrono::seconds(6), "it does not continue by itself");
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
       require(x[99].item<float>() == 4, "the sum");

@@ -145,7 +145,7 @@ TEST(LateRanks, RanksThatWaitForOneAnotherBlameNobody) {
   // The first rank that gives up ends a job. If the other looks later, the first has given up by then, and really is
   // late.
   const auto blames_nobody = [](const std::string& message) {
-    return has(message, "nobody is late") && has(message, "wait for one another");
+    return has(message, "no rank is late") && has(message, "wait for one another");
   };
   EXPECT_TRUE(std::ranges::any_of(messages, blames_nobody)) << messages[0] << "\n" << messages[1];
 }

@@ -91,25 +91,26 @@ struct ModelConfig {
     f.field("moe_intermediate_size", moe_intermediate_size,
             "width of each expert (qwen3_moe); 0 means intermediate_size", between(0, kMaxWidth));
     f.field("decoder_sparse_step", decoder_sparse_step,
-            "every so many layers one has experts, the others are dense (qwen3_moe)", between(1, kMaxLayers));
+            "one layer in this many has experts, the others are dense (qwen3_moe)", between(1, kMaxLayers));
     f.field("mlp_only_layers", mlp_only_layers, "layers without experts, counted from 0 (qwen3_moe)");
     f.field("norm_topk_prob", norm_topk_prob, "scale the chosen router probabilities to sum to 1 (olmoe, qwen3_moe)");
-    f.field(
-        "router_score", router_score,
-        "from the router's logits to scores: a softmax over all experts, or each expert's sigmoid as in DeepSeek-V3 "
-        "(olmoe, qwen3_moe; sigmoid cannot be exported)",
-        one_of({"softmax", "sigmoid"}));
+    f.field("router_score", router_score,
+            "how scores follow from the router's logits: a softmax over all experts, or each expert's sigmoid as in "
+            "DeepSeek-V3 (olmoe, qwen3_moe; sigmoid cannot be exported)",
+            one_of({"softmax", "sigmoid"}));
     f.field("routed_scaling_factor", routed_scaling_factor,
             "multiplies the weights of the chosen experts (olmoe, qwen3_moe; other than 1 cannot be exported)",
             fp32_up_to(kMaxScale));
-    f.field("num_shared_experts", num_shared_experts,
-            "experts that every token passes through beside the chosen ones (olmoe, qwen3_moe; cannot be exported)",
-            between(0, kMaxExperts));
+    f.field(
+        "num_shared_experts", num_shared_experts,
+        "experts that every token passes through in addition to the chosen ones (olmoe, qwen3_moe; cannot be exported)",
+        between(0, kMaxExperts));
     f.field("vocab_size", vocab_size, "rows of the embedding; at least the tokenizer's", between(2, kMaxVocabulary));
     f.field("max_position_embeddings", max_position_embeddings, "the longest sequence the model is meant for",
             between(2, kMaxPositions));
     f.field("rope_theta", rope_theta, "base of the rotary position embedding", between(1.0, 1e12));
-    f.field("rms_norm_eps", rms_norm_eps, "epsilon of RMSNorm (all but olmo, whose LayerNorm has 1e-5)", fp32_up_to(1));
+    f.field("rms_norm_eps", rms_norm_eps, "epsilon of RMSNorm (all except olmo, whose LayerNorm has 1e-5)",
+            fp32_up_to(1));
     f.field("clip_qkv", clip_qkv, "clamp queries, keys and values to ±this (olmo, olmoe); 0 turns it off",
             zero_or_fp32_up_to(kMaxFp32));
     f.field("tie_word_embeddings", tie_word_embeddings, "the output layer shares the embedding's weight");

@@ -30,11 +30,11 @@ struct ParallelismConfig {
 
   void describe(Fields& f) {
     f.field("data_parallel_replicate_degree", data_parallel_replicate_degree,
-            "data ranks are this times the shard degree; sharding hierarchical holds this many copies of the optimizer "
-            "state, the other kinds shard over all data ranks",
+            "number of replicas: data ranks are this times the shard degree; sharding hierarchical keeps this many "
+            "copies of the optimizer state, the other kinds shard it over all data ranks",
             between(1, kMaxRanks));
     f.field("data_parallel_shard_degree", data_parallel_shard_degree,
-            "data ranks of one replica; -1 is what the other degrees leave of the ranks",
+            "data ranks of one replica; -1 takes the ranks that the other degrees leave",
             between_or_minus_one(1, kMaxRanks));
     f.field("expert_parallel_degree", expert_parallel_degree,
             "data ranks that share the experts; divides replicate · shard and model.num_experts",
@@ -46,29 +46,28 @@ struct ParallelismConfig {
     f.field("virtual_stages", virtual_stages, "stages of each pipeline rank, for interleaved_1f1b",
             between(1, kMaxLayers));
     f.field("pipeline_split", pipeline_split,
-            "layers of each stage, pipeline · virtual_stages numbers in the order of forward; empty: an even split by "
-            "cost, in which embedding and output count",
+            "layers of each pipeline stage, pipeline · virtual_stages numbers in the order of forward; empty: an even "
+            "split by cost, which includes embedding and output",
             each_between(0, kMaxLayers));
-    f.field(
-        "sequence_parallel", sequence_parallel,
-        "each tensor rank keeps its part of the tokens between the matrices that are shared: norms and the residual "
-        "stream take a tensor_parallel_degree-th of the memory");
+    f.field("sequence_parallel", sequence_parallel,
+            "each tensor rank keeps its part of the tokens between the matrices that ranks share: norms and the "
+            "residual stream take a tensor_parallel_degree-th of the memory");
     f.field("sharding", sharding,
-            "of the optimizer state: none (every rank has all of its parameters'), optimizer (SO: over the ranks that "
-            "hold equal experts), ep_aware (EPSO: experts over those, everything else over all data ranks), "
-            "hierarchical (ParO: within each replica)",
+            "how the optimizer state is sharded: none (every rank has the state of all its parameters), optimizer (SO: "
+            "over the ranks that hold the same experts), ep_aware (EPSO: experts over those, everything else over all "
+            "data ranks), hierarchical (ParO: within each replica)",
             one_of({"none", "optimizer", "ep_aware", "hierarchical"}));
     f.field("mapping", mapping,
-            "which ranks are neighbours: expert_inner (those that share experts), data_inner (those that hold equal "
-            "ones, MoDa), or the axes pipeline, replicate, shard, expert, tensor in a list, outermost first");
+            "which ranks are neighbours: expert_inner (those that share the experts), data_inner (those that hold the "
+            "same experts, MoDa), or the axes pipeline, replicate, shard, expert, tensor in a list, outermost first");
     f.field("recompute", recompute, "modules whose activations are computed again in backward",
             each_one_of({"norm", "attention", "moe", "layer"}));
     f.field("bucket_mb", bucket_mb,
-            "gradients are reduced in parts of about this many MB (10^6 bytes, as fp32), while backward goes on",
+            "gradients are reduced in buckets of about this many MB (10^6 bytes, as fp32), while backward continues",
             between(4e-6, 1e6));
     f.field("check_collectives", check_collectives,
-            "before each collective the ranks compare what they are about to do; names who is out of order, and costs "
-            "time");
+            "before each collective the ranks compare what they are about to do; this names a rank that is out of "
+            "order, and costs time");
     f.field("collective_timeout_s", collective_timeout_s,
             "a collective that takes longer ends the run and names the ranks that are missing", between(0.001, 1e8));
   }
@@ -80,11 +79,11 @@ struct TopologyConfig {
 
   void describe(Fields& f) {
     f.field("ranks_per_node", ranks_per_node,
-            "consecutive ranks that share a node, which moe.dispatch all_to_all_2d follows; 0 goes by the hosts' names",
+            "consecutive ranks that share a node, for moe.dispatch all_to_all_2d; 0 uses the hosts' names",
             between(0, kMaxRanks));
     f.field("nodes_per_supernode", nodes_per_supernode,
-            "consecutive nodes with fast links among them: traffic inside and outside is counted apart; 0: all nodes "
-            "are one",
+            "consecutive nodes with fast links among them: traffic inside and outside is counted separately; 0: all "
+            "nodes are one supernode",
             between(0, kMaxRanks));
   }
 };

@@ -26,31 +26,32 @@ struct RopeScaling {
 
   void describe(Fields& f) {
     f.field("rope_type", rope_type,
-            "default: no scaling; linear: positions over factor; dynamic: as default up to max_position_embeddings, "
-            "beyond which nothing is computed here; yarn; llama3",
+            "default: no scaling; linear: positions divided by factor; dynamic: as default up to "
+            "max_position_embeddings; longer sequences are not supported; yarn; llama3",
             one_of({"default", "linear", "dynamic", "yarn", "llama3"}));
-    f.field("factor", factor, "how many times longer the context becomes (all but default)", between(1.0, kMaxScale));
+    f.field("factor", factor, "how many times longer the context becomes (all except default)",
+            between(1.0, kMaxScale));
     f.field("original_max_position_embeddings", original_max_position_embeddings,
             "length before scaling (yarn, llama3); 0 takes max_position_embeddings", between(0, kMaxPositions));
     f.field("low_freq_factor", low_freq_factor,
-            "wavelengths above original_max_position_embeddings over this are stretched in full (llama3)",
+            "wavelengths above original_max_position_embeddings divided by this are stretched completely (llama3)",
             fp32_up_to(kMaxScale));
     f.field("high_freq_factor", high_freq_factor,
-            "wavelengths below original_max_position_embeddings over this are left alone (llama3)",
+            "wavelengths below original_max_position_embeddings divided by this do not change (llama3)",
             fp32_up_to(kMaxScale));
     f.field("attention_factor", attention_factor,
-            "scales queries and keys (yarn); 0 takes 0.1 ln(factor) + 1, or what mscale and mscale_all_dim say",
+            "scales queries and keys (yarn); 0 takes 0.1 ln(factor) + 1, or the value from mscale and mscale_all_dim",
             zero_or_fp32_up_to(kMaxScale));
-    f.field("beta_fast", beta_fast, "dims that turn more often than this in the original length are left alone (yarn)",
+    f.field("beta_fast", beta_fast, "dims that turn more often than this in the original length do not change (yarn)",
             fp32_up_to(kMaxScale));
-    f.field("beta_slow", beta_slow, "dims that turn less often than this are stretched in full (yarn)",
+    f.field("beta_slow", beta_slow, "dims that turn less often than this are stretched completely (yarn)",
             fp32_up_to(kMaxScale));
     f.field("mscale", mscale,
-            "with mscale_all_dim: weights ln(factor) in attention_factor (yarn, DeepSeek's); 0: unset",
+            "with mscale_all_dim: weight of ln(factor) in attention_factor (yarn, DeepSeek's); 0: unset",
             zero_or_fp32_up_to(kMaxScale));
     f.field("mscale_all_dim", mscale_all_dim, "the divisor's weight (yarn, DeepSeek's); 0: unset",
             zero_or_fp32_up_to(kMaxScale));
-    f.field("truncate", truncate, "whole dims bound the ramp between left alone and stretched (yarn)");
+    f.field("truncate", truncate, "the ramp between unchanged and stretched dims begins and ends at whole dims (yarn)");
   }
 };
 

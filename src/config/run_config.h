@@ -25,7 +25,7 @@ struct SourceConfig {
   void describe(Fields& f) {
     f.field("path", path, "a folder that `athanor prepare` wrote");
     f.field("weight", weight, "its share of the tokens, relative to the other sources' weights", positive());
-    f.field("name", name, "what logs and metrics call it; \"\" takes the path");
+    f.field("name", name, "its name in logs and metrics; \"\" takes the path");
     f.field("max_epochs", max_epochs,
             "how often an instance may be seen in the run; a share that needs more is refused before step 1; 0 turns "
             "that off",
@@ -42,7 +42,8 @@ struct DataConfig {
   std::vector<SourceConfig> sources;  ///< replace `path`
 
   void describe(Fields& f) {
-    f.field("path", path, "a folder that `athanor prepare` wrote, for as many epochs as it takes; or [[data.sources]]");
+    f.field("path", path,
+            "a folder that `athanor prepare` wrote, read for as many epochs as the steps need; or [[data.sources]]");
     f.field("seq_len", seq_len, "tokens in an instance (seq_len - 1 of them are targets); 0 takes the data's",
             between(0, kMaxPositions));
     f.field("attention_scope", attention_scope,
@@ -72,26 +73,27 @@ struct StageConfig {
   std::vector<SourceConfig> sources;
 
   void describe(Fields& f) {
-    f.field("name", name, "what logs and metrics call it");
-    f.field("steps", steps, "optimizer steps of this stage", between(1, kMaxSteps));
+    f.field("name", name, "its name in logs and metrics");
+    f.field("steps", steps, "optimizer steps of this training phase", between(1, kMaxSteps));
     f.field("seq_len", seq_len, "tokens in an instance; 0 takes the data's", between(0, kMaxPositions));
-    f.field("global_batch_size", global_batch_size, "sequences a step; 0 takes train.global_batch_size",
+    f.field("global_batch_size", global_batch_size, "sequences in a step; 0 takes train.global_batch_size",
             between(0, kMaxSequences));
     f.field("micro_batch_size", micro_batch_size, "sequences at once; 0 takes train.micro_batch_size",
             between(0, kMaxSequences));
-    f.field("lr", lr, "learning rate after the stage's warm-up; 0 takes optimizer.lr", zero_or_fp32_up_to(kMaxFp32));
-    f.field("min_lr", min_lr, "learning rate at the stage's last step; -1 takes optimizer.min_lr",
+    f.field("lr", lr, "learning rate after the phase's warm-up; 0 takes optimizer.lr", zero_or_fp32_up_to(kMaxFp32));
+    f.field("min_lr", min_lr, "learning rate at the phase's last step; -1 takes optimizer.min_lr",
             zero_minus_one_or_fp32_up_to(kMaxFp32));
-    f.field("schedule", schedule, "from lr to min_lr within the stage; \"\" takes optimizer.schedule",
+    f.field("schedule", schedule,
+            "form of the learning rate from lr to min_lr within the phase; \"\" takes optimizer.schedule",
             one_of({"", "cosine", "linear", "constant", "wsd", "inverse_sqrt"}));
     f.field("warmup_steps", warmup_steps,
-            "steps of linear warm-up from 0 at the stage's begin; -1 takes optimizer.warmup_steps in the first stage "
-            "and none in later ones",
+            "steps of linear warm-up from 0 at the start of the phase; -1 takes optimizer.warmup_steps in the first "
+            "phase and none in later ones",
             between(-1, kMaxSteps));
-    f.field("decay_steps", decay_steps, "wsd: steps of the stage's final decay; -1 takes optimizer.decay_steps",
+    f.field("decay_steps", decay_steps, "wsd: steps of the phase's final decay; -1 takes optimizer.decay_steps",
             between(-1, kMaxSteps));
-    f.field("path", path, "a prepared folder for this stage; \"\" and no sources take the run's data");
-    f.list("sources", sources, "The mix of this stage.");
+    f.field("path", path, "a prepared folder for this training phase; \"\" and no sources take the run's data");
+    f.list("sources", sources, "The mix of this training phase.");
   }
 };
 
@@ -118,35 +120,32 @@ struct TrainConfig {
              [](const std::string& x) { return !x.empty() && x.find('\0') == std::string::npos; }});
     f.field("steps", steps, "optimizer steps in all; with [[train.stages]] it is their sum", between(1, kMaxSteps));
     f.field("global_batch_size", global_batch_size, "sequences a step", between(1, kMaxSequences));
-    f.field(
-        "micro_batch_size", micro_batch_size,
-        "sequences at once on a data rank; must divide global_batch_size; not set: 4, or the largest number below it "
-        "that does",
-        between(1, kMaxSequences));
-    f.field(
-        "dtype", dtype,
-        "of forward and backward; the master is float32; auto: bfloat16 where the CPU has instructions for it, else "
-        "float32, as it was when the run began",
-        one_type_of({"bfloat16", "float32"}, {"auto"}));
-    f.field(
-        "master_dtype", master_dtype,
-        "of the weights the optimizer updates; float32 alone: in bfloat16 an update below 1/256 of a weight is lost",
-        {"float32 (a bfloat16 master loses every update below 1/256 of its weight: norms freeze unnoticed)",
-         [](const std::string& x) { return canonical_type_name(x) == "float32"; }, canonical_type_name});
+    f.field("micro_batch_size", micro_batch_size,
+            "sequences that a data rank computes at once; must divide global_batch_size; not set: 4, or the largest "
+            "number below it that does",
+            between(1, kMaxSequences));
+    f.field("dtype", dtype,
+            "type of forward and backward; the master is float32; auto: bfloat16 if the CPU has instructions for it, "
+            "else float32; a resumed run keeps its type",
+            one_type_of({"bfloat16", "float32"}, {"auto"}));
+    f.field("master_dtype", master_dtype,
+            "type of the weights that the optimizer updates; only float32: in bfloat16 an update below 1/256 of a "
+            "weight is lost",
+            {"float32 (a bfloat16 master loses every update below 1/256 of its weight: norms freeze unnoticed)",
+             [](const std::string& x) { return canonical_type_name(x) == "float32"; }, canonical_type_name});
     f.field("reduce_dtype", reduce_dtype, "of gradients between ranks", one_type_of({"float32", "bfloat16"}));
-    f.field("seed", seed, "of initialisation and data order", at_least(0));
-    f.field(
-        "num_threads", num_threads,
-        "threads that compute; 0 takes OMP_NUM_THREADS, or this rank's share of the processors that it may run on, and "
-        "fewer where steps are too small for them",
-        between(0, kMaxThreads));
-    f.field("loss_chunk_tokens", loss_chunk_tokens, "logits of at most this many tokens are held at a time",
+    f.field("seed", seed, "seed of initialisation and data order", at_least(0));
+    f.field("num_threads", num_threads,
+            "threads that compute; 0 takes OMP_NUM_THREADS, or this rank's share of the processors that it may run on, "
+            "and fewer if steps are too small for them",
+            between(0, kMaxThreads));
+    f.field("loss_chunk_tokens", loss_chunk_tokens, "logits of at most this many tokens are in memory at a time",
             between(1, kMaxMicrobatchTokens));
     f.field("validation_interval", validation_interval, "steps between validation losses; 0 turns them off",
             at_least(0));
     f.field("validation_sequences", validation_sequences, "validation instances used each time, at most",
             between(1, kMaxSequences));
-    f.list("stages", stages, "Parts of the run, one after another; where there are none, the run is one.");
+    f.list("stages", stages, "The training phases of the run, one after another; without any, the run is one phase.");
   }
 };
 
@@ -170,14 +169,13 @@ struct OptimizerConfig {
   void describe(Fields& f) {
     f.field("name", name, "which optimizer", one_of({"adamw"}));
     f.field("lr", lr, "learning rate after warm-up", fp32_up_to(kMaxFp32));
-    f.field("min_lr", min_lr, "learning rate at the last step; not set: 4e-05, or a tenth of lr where that is above lr",
+    f.field("min_lr", min_lr, "learning rate at the last step; not set: 4e-05, or a tenth of lr if that is above lr",
             zero_or_fp32_up_to(kMaxFp32));
-    f.field("schedule", schedule, "from lr to min_lr after warm-up",
+    f.field("schedule", schedule, "form of the learning rate from lr to min_lr after warm-up",
             one_of({"cosine", "linear", "constant", "wsd", "inverse_sqrt"}));
     f.field("warmup_steps", warmup_steps,
-            "steps of linear warm-up from 0; not set: 100, or a tenth of the (first stage's) steps where that is less; "
-            "a run "
-            "that goes on keeps what it began with",
+            "steps of linear warm-up from 0; not set: 100, or a tenth of the steps (of the first training phase) if "
+            "that is less; a resumed run keeps the value that it began with",
             between(0, kMaxSteps));
     f.field("decay_steps", decay_steps, "wsd: steps of the final linear decay; 0 means a tenth of all steps",
             between(0, kMaxSteps));
@@ -212,43 +210,42 @@ struct MoeConfig {
     f.field("router_aux_loss_coef", router_aux_loss_coef, "weight of the load-balancing loss",
             zero_or_fp32_up_to(kMaxScale));
     f.field("router_z_loss_coef", router_z_loss_coef, "weight of the router z-loss", zero_or_fp32_up_to(kMaxScale));
-    f.field(
-        "aux_scope", aux_scope,
-        "what the load-balancing loss is taken over: each sequence and layer by itself, the previous step's fractions, "
-        "or all layers and the microbatch as `transformers` does",
-        one_of({"sequence", "global", "transformers"}));
+    f.field("aux_scope", aux_scope,
+            "what the load-balancing loss is computed over: each sequence and layer separately, the previous step's "
+            "fractions, or all layers and the microbatch together as in `transformers`",
+            one_of({"sequence", "global", "transformers"}));
     f.field("bias_update_rate", bias_update_rate,
-            "balancing without a loss: after each step an expert's bias, which counts for choosing only, moves by this "
-            "towards an even load (DeepSeek-V3 has 0.001); 0 turns it off",
+            "balancing without a loss: after each step an expert's bias, which is used only to choose experts, moves "
+            "by this towards an even load (DeepSeek-V3 has 0.001); 0 turns it off",
             zero_or_fp32_up_to(kMaxScale));
     f.field("router_noise", router_noise,
-            "standard deviation of noise on the logits that experts are chosen by, in training; 0 turns it off; inf: "
-            "noise chooses alone, as in a test of layouts",
+            "standard deviation of noise on the logits by which experts are chosen, in training; 0 turns it off; inf: "
+            "only noise chooses, as in a test of layouts",
             {fmt::format("0, inf, or a number from {:.3g} to {:.3g}, which fp32 holds", FLT_MIN, kMaxScale),
              [](const double& x) { return x == 0 || x == INFINITY || (x >= FLT_MIN && x <= kMaxScale); }});
     f.field("balance", balance,
-            "how experts' loads are evened out beside the loss, in training: none (an expert takes what comes), "
-            "capacity (the rest is dropped), swipe (exactly even, by re-assignment), forced_uniform (the same pattern "
-            "always, for measurements)",
+            "how experts' loads are balanced in training, in addition to the loss: none (an expert takes all its "
+            "tokens), capacity (the rest is dropped), swipe (exactly even, by re-assignment), forced_uniform (always "
+            "the same pattern, for measurements)",
             one_of({"none", "capacity", "swipe", "forced_uniform"}));
     f.field("balance_group", balance_group,
-            "consecutive sequences of the global batch whose loads are evened out together; divides "
+            "consecutive sequences of the global batch whose loads are balanced together; divides "
             "train.micro_batch_size, or is a multiple of it that spans data ranks",
             between(1, kMaxSequences));
     f.field("capacity_factor", capacity_factor, "capacity: an expert takes this times its even share", positive());
     f.field("capacity_order", capacity_order,
-            "capacity: what a full expert keeps, the highest scores or the earliest tokens (then no token depends on "
+            "capacity: what a full expert keeps: the highest scores, or the earliest tokens (then no token depends on "
             "later ones)",
             one_of({"score", "position"}));
-    f.field("combine_weights", combine_weights,
-            "the router's probability multiplies an expert's output after its down projection, or what goes into it "
-            "before",
-            one_of({"after", "before"}));
-    f.field("dispatch", dispatch, "how tokens travel to their experts' ranks",
+    f.field(
+        "combine_weights", combine_weights,
+        "the router's probability multiplies the output of an expert's down projection (after), or its input (before)",
+        one_of({"after", "before"}));
+    f.field("dispatch", dispatch, "how tokens are sent to the ranks of their experts",
             one_of({"allgather", "all_to_all", "all_to_all_2d", "auto"}));
     f.field("dispatch_chunks", dispatch_chunks,
-            "tokens travel in this many parts, one on its way while another is computed; 1: all at once; 0: what "
-            "measures fastest, with dispatch auto, else 1",
+            "tokens are sent in this many chunks, one while another is computed; 1: all at once; 0: the number that "
+            "was measured as fastest, with dispatch auto, else 1",
             between(0, kMaxChunks));
   }
 };
@@ -267,24 +264,22 @@ struct CheckpointConfig {
             at_least(0));
     f.field("model_interval", model_interval,
             "steps between model-only checkpoints, all kept, which transformers loads; 0 turns them off", at_least(0));
-    f.field("model_dtype", model_dtype, "of model-only checkpoints", one_type_of({"bfloat16", "float32"}));
-    f.field(
-        "resume", resume,
-        "auto: the newest checkpoint that verifies, or the newest model-only one where there is no full one; never: "
-        "refuse a folder that holds a run; or the path of a full or model-only checkpoint: of another run to begin "
-        "from "
-        "it, of this run to go back to it");
+    f.field("model_dtype", model_dtype, "type of model-only checkpoints", one_type_of({"bfloat16", "float32"}));
+    f.field("resume", resume,
+            "auto: the newest checkpoint that verifies, or the newest model-only one if there is no full one; never: "
+            "refuse a folder that contains a run; or the path of a full or model-only checkpoint: of another run to "
+            "begin from it, or of this run to go back to it");
     f.field("load", load,
-            "how weights that one rank of each replica has read reach the others: sent on, or as a sum with the "
-            "others' zeros",
+            "how the weights that one rank has read reach the ranks with the same parameters: by broadcast, or as a "
+            "sum with the others' zeros",
             one_of({"broadcast", "all_reduce"}));
     f.field("fresh_moments", fresh_moments,
-            "begin with zero moments, and count the optimizer's updates from there, where resume names a folder or a "
-            "checkpoint lacks moments; a run that goes on from its own checkpoints keeps its moments");
+            "begin with zero moments, and count the optimizer's updates from there, if resume names a folder or a "
+            "checkpoint lacks moments; a run that continues from its own checkpoints keeps its moments");
     f.field("allow_model_change", allow_model_change,
-            "fields of the model that may differ from those of the checkpoint or folder it begins from (one of "
-            "rope_theta, rope_scaling, max_position_embeddings, vocab_size); a larger vocab_size gives new rows that "
-            "begin as a fresh model's, and no full checkpoint",
+            "fields of the model that may differ from those of the checkpoint or folder that it begins from (any of "
+            "rope_theta, rope_scaling, max_position_embeddings, vocab_size); a larger vocab_size adds rows that are "
+            "initialised as in a new model, and cannot be used with a full checkpoint",
             each_one_of({"rope_theta", "rope_scaling", "max_position_embeddings", "vocab_size"}));
   }
 };
@@ -297,13 +292,12 @@ struct MetricsConfig {
   void describe(Fields& f) {
     f.field("tensorboard", tensorboard, "write TensorBoard events into the run folder");
     f.field("gemm_peak_tflops", gemm_peak_tflops,
-            "what one rank's device multiplies at most in any type that training could use; MFU is a share of this "
-            "times the "
-            "ranks; 0 measures it at start",
+            "the most that one rank's device multiplies in any type that training could use; MFU is a share of this "
+            "times the ranks; 0 measures it at start",
             between(0.0, 1e9));
     f.field("timeline_step", timeline_step,
-            "the step whose time line is written, as JSON and as a picture: when each pipeline rank computed which "
-            "microbatch; 0: none",
+            "the step whose time line is written, as JSON and as a picture: which microbatch each pipeline rank "
+            "computed when; 0: none",
             at_least(0));
   }
 };
@@ -321,13 +315,13 @@ struct RunConfig {
 
   void describe(Fields& f) {
     f.table("model", model, "The decoder.");
-    f.table("data", data, "What it reads.");
+    f.table("data", data, "The data that it reads.");
     f.table("train", train, "The run.");
     f.table("optimizer", optimizer, "The update.");
     f.table("moe", moe, "Routing.");
-    f.table("checkpoint", checkpoint, "What is kept.");
+    f.table("checkpoint", checkpoint, "What is saved.");
     f.table("metrics", metrics, "What is shown.");
-    f.table("parallelism", parallelism, "How the work is spread.");
+    f.table("parallelism", parallelism, "How ranks share the work.");
     f.table("topology", topology, "How ranks are connected.");
   }
 };

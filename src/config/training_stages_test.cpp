@@ -47,7 +47,7 @@ TEST(TrainingStages, ARunWithoutStagesIsOneWithItsDataAsTheOnlySource) {
   EXPECT_EQ(stages[0].config.data.seq_len, 512);
   ASSERT_EQ(stages[0].config.data.sources.size(), 1U);
   EXPECT_EQ(stages[0].config.data.sources[0].path, "books");
-  EXPECT_EQ(stages[0].config.data.sources[0].max_epochs, 0) << "as many epochs as it takes";
+  EXPECT_EQ(stages[0].config.data.sources[0].max_epochs, 0) << "any number of epochs";
 }
 
 TEST(TrainingStages, WhatAStageDoesNotSetIsTheRuns) {
@@ -66,7 +66,8 @@ TEST(TrainingStages, WhatAStageDoesNotSetIsTheRuns) {
   EXPECT_EQ(stages[1].config.data.seq_len, 1024);
   EXPECT_EQ(stages[1].config.optimizer.schedule, "linear");
   EXPECT_EQ(stages[1].config.optimizer.min_lr, 0);
-  EXPECT_EQ(stages[1].config.optimizer.warmup_steps, 0) << "later stages do not warm up unless they say so";
+  EXPECT_EQ(stages[1].config.optimizer.warmup_steps, 0)
+      << "later training phases do not warm up unless they set a warm-up";
   EXPECT_EQ(stages[1].config.train.global_batch_size, config.train.global_batch_size);
 }
 

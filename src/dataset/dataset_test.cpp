@@ -70,10 +70,10 @@ TEST_F(DatasetFiles, AMissingSplitShardOrFolderIsNamed) {
 
 TEST_F(DatasetFiles, AShardThatDiffersFromTheManifestIsNamed) {
   fs::copy_file(out_ / "train-00002.npy", out_ / "train-00000.npy", fs::copy_options::overwrite_existing);
-  EXPECT_SAYS(refused_open(), "train-00000.npy: shape [10, 10], the manifest says [40, 10]; get it again");
+  EXPECT_SAYS(refused_open(), "train-00000.npy: shape [10, 10], the manifest has [40, 10]; get it again");
   replace("uint16", "uint32");
   fs::copy_file(out_ / "train-00001.npy", out_ / "train-00000.npy", fs::copy_options::overwrite_existing);
-  EXPECT_SAYS(refused_open(), "train-00000.npy: ids of 2 bytes, the manifest says uint32");
+  EXPECT_SAYS(refused_open(), "train-00000.npy: ids of 2 bytes, the manifest has uint32");
 }
 
 TEST_F(DatasetFiles, ACutOffShardIsNamedByByte) {

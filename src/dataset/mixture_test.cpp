@@ -95,7 +95,7 @@ TEST_F(Mixing, AChangedMixRepeatsNoSampleOfASourceThatStays) {
   letters(mixture({{"a", 1}, {"b", 1}}), ledger, 20);
   EXPECT_EQ(cursors(ledger)["a"], (DataCursor{0, 10}));
   letters(mixture({{"a", 3}, {"c", 1}}), ledger, 20);
-  EXPECT_EQ(cursors(ledger)["a"], (DataCursor{0, 25})) << "it went on where it was";
+  EXPECT_EQ(cursors(ledger)["a"], (DataCursor{0, 25})) << "it continued where it was";
   EXPECT_EQ(cursors(ledger)["b"], (DataCursor{0, 10})) << "kept for when it comes back";
   EXPECT_EQ(cursors(ledger)["c"], (DataCursor{0, 5}));
   const auto drawn = letters(mixture({{"b", 1}}), ledger, 1);
@@ -132,7 +132,7 @@ TEST_F(Mixing, ASourceThatGrowsRepeatsNothingAndMissesNothing) {
   for (const auto& [letter, count] : std::map<char, int64_t>{{'a', 40}, {'b', 60}, {'c', 100}}) {
     EXPECT_EQ(std::count(drawn.begin(), drawn.end(), letter), count);
   }
-  EXPECT_EQ(drawn.substr(0, 40), std::string(40, 'a')) << "the epoch goes on before it takes what was added";
+  EXPECT_EQ(drawn.substr(0, 40), std::string(40, 'a')) << "the epoch continues before it takes what was added";
   EXPECT_NE(letters(mixture({{"a", 1}}), ledger, 40), std::string(40, 'a')) << "the next one shuffles all";
   EXPECT_EQ(ledger.sources.begin()->second.tokens_drawn(), 240 * 2);
 }

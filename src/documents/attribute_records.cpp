@@ -99,10 +99,10 @@ class AttributedRecords : public RecordSource {
 fs::path find_attribute_file(const fs::path& documents, const std::string& name) {
   auto wanted = attribute_path(documents, name);
   if (wanted.empty()) wanted = attribute_path(fs::absolute(documents), name);
-  ATHANOR_CHECK_DATA(!wanted.empty(),
-                     "{}: --attributes {} needs a folder \"documents\" in its path: attributes lie beside it, in "
-                     "attributes/{}",
-                     documents.string(), name, name);
+  ATHANOR_CHECK_DATA(
+      !wanted.empty(),
+      "{}: --attributes {} needs a folder \"documents\" in its path: attributes are next to it, in attributes/{}",
+      documents.string(), name, name);
   std::error_code ignored;
   if (is_json_file(wanted) && fs::exists(wanted, ignored)) return wanted;
   std::vector<std::string> found;

@@ -183,7 +183,7 @@ TEST_F(Documents, ADocumentLargerThanTheLimitEndsItsFile) {
 
 TEST_F(Documents, TheRowsOfDolmaAreReadInEveryFormat) {
   const auto data = shared_data();
-  if (data.empty()) GTEST_SKIP() << "no shared data beside the project";
+  if (data.empty()) GTEST_SKIP() << "no shared data next to the project";
   const auto read_all = [](const std::filesystem::path& file, const DocumentOptions& options) {
     Texts texts;
     read_documents(file, options, [&](Document&& document) { texts.push_back(std::move(document.text)); });

@@ -38,8 +38,7 @@ Selection::Selection(SelectionOptions options) : options_(std::move(options)) {
   for (const auto& text : options_.keep) add_filter(true, text);
   for (const auto& text : options_.drop) add_filter(false, text);
   ATHANOR_CHECK(!filters_.empty(),
-                "--attributes {} selects nothing by itself; say what to keep or drop, with --keep or "
-                "--drop",
+                "--attributes {} selects nothing by itself; set what to keep or drop, with --keep or --drop",
                 join(options_.attributes, ","));
   if (!options_.attributes.empty()) fields_.emplace_back(kId);
   for (const auto& path : paths_) fields_.push_back(path.steps[0]);

@@ -132,7 +132,7 @@ TYPED_TEST(Matmul, OfEveryLayoutAndEdgeIsTheProductToTheRoundingOfItsSums) {
                 << shape.m << "x" << shape.n << "x" << shape.k << " layout " << layout << " at " << i << "," << j;
           }
           const auto beside = out[static_cast<size_t>(i * c.product.ld + shape.n)];
-          ASSERT_EQ(load(beside), 0.0f) << "wrote beside the matrix";
+          ASSERT_EQ(load(beside), 0.0f) << "wrote outside the matrix";
         }
       }
     }
@@ -152,7 +152,7 @@ TYPED_TEST(Matmul, AddsToWhatTheSumHolds) {
           const double terms = static_cast<double>(shape.k) + 3;
           ASSERT_NEAR(sum[static_cast<size_t>(i * c.product.ld + j)], 2.0 + exact, terms * std::ldexp(norm + 2, -24));
         }
-        ASSERT_EQ(sum[static_cast<size_t>(i * c.product.ld + shape.n)], 2.0f) << "wrote beside the matrix";
+        ASSERT_EQ(sum[static_cast<size_t>(i * c.product.ld + shape.n)], 2.0f) << "wrote outside the matrix";
       }
     }
   });

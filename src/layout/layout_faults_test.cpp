@@ -152,8 +152,8 @@ TEST(LayoutFaults, WhatTensorRanksCannotShareIsToldAtOnce) {
                                "model.vocab_size=2", "parallelism.sequence_parallel=true", "data.seq_len=64"},
                               3);
   EXPECT_HAS(text,
-             "tensor_parallel_degree (3) must divide model.num_attention_heads (8): each rank has query heads of "
-             "its own; set it to one of 1, 2, 4, 8");
+             "tensor_parallel_degree (3) must divide model.num_attention_heads (8): no two ranks share a query head; "
+             "set it to one of 1, 2, 4, 8");
   EXPECT_HAS(text, "tensor_parallel_degree (3) must divide model.num_key_value_heads (2), or be a multiple of it");
   EXPECT_HAS(text, "tensor_parallel_degree (3) must divide model.intermediate_size (128), of which each rank has a");
   EXPECT_HAS(text, "tensor_parallel_degree (3) is more than model.vocab_size (2)");

@@ -13,13 +13,13 @@ namespace {
 void check_heads(const ModelConfig& model, int64_t degree, Findings& found) {
   const int64_t heads = model.num_attention_heads, kv_heads = model.kv_heads();
   found.require(heads % degree == 0,
-                "parallelism.tensor_parallel_degree ({}) must divide model.num_attention_heads ({}): each rank has "
-                "query heads of its own; set it to one of {}",
+                "parallelism.tensor_parallel_degree ({}) must divide model.num_attention_heads ({}): no two ranks "
+                "share a query head; set it to one of {}",
                 degree, heads, divisors_of(heads));
   if (kv_heads == heads) return;
   found.require(kv_heads % degree == 0 || degree % kv_heads == 0,
                 "parallelism.tensor_parallel_degree ({}) must divide model.num_key_value_heads ({}), or be a multiple "
-                "of it: ranks have heads of their own, or equally many ranks have the same; set it to one of {}",
+                "of it: ranks have different heads, or equally many ranks share each head; set it to one of {}",
                 degree, kv_heads, divisors_of(kv_heads));
 }
 

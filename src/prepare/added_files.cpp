@@ -55,7 +55,7 @@ void check_shards(const fs::path& out, const DataManifest& there) {
       std::error_code error;
       const auto bytes = fs::file_size(file, error);
       ATHANOR_CHECK_DATA(!error, "{} is missing, the manifest lists it; prepare the data again", file.string());
-      ATHANOR_CHECK_DATA(bytes == expected, "{} has {} bytes, the manifest says {}; prepare the data again",
+      ATHANOR_CHECK_DATA(bytes == expected, "{} has {} bytes, the manifest has {}; prepare the data again",
                          file.string(), bytes, expected);
     }
   }
@@ -71,7 +71,7 @@ std::vector<uint32_t> read_remainder(const fs::path& out, const DataManifest& th
   check_npy_size(header, bytes.size(), file.string());
   ATHANOR_CHECK_DATA(
       header.item_bytes == there.item_bytes() && header.num_cols == there.remainder_tokens && header.num_rows == 1,
-      "{}: shape [{}, {}], the manifest says [1, {}]; prepare the data again", file.string(), header.num_rows,
+      "{}: shape [{}, {}], the manifest has [1, {}]; prepare the data again", file.string(), header.num_rows,
       header.num_cols, there.remainder_tokens);
   std::vector<uint32_t> tokens(static_cast<size_t>(header.num_cols));
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -110,7 +110,7 @@ std::vector<InputFile> new_files(const std::vector<fs::path>& files, const DataM
     }
     ATHANOR_CHECK_DATA(same_path == by_path.end(),
                        "{} is in {} already and has changed since; what was made of it cannot be taken out: prepare "
-                       "everything again, or give what is new as a file of its own",
+                       "everything again, or give what is new as a separate file",
                        path.string(), out.string());
     found.push_back(file);
   }
@@ -124,8 +124,8 @@ PrepareJob plan_addition(const PrepareOptions& options) {
   const auto& out = options.out;
   auto there = read_data_manifest(out);
   ATHANOR_CHECK_DATA(there.version >= 2,
-                     "{} was prepared by an older version, which kept no remainder for files to go on after; prepare "
-                     "everything again",
+                     "{} was prepared by an older version, which kept no remainder from which new files could "
+                     "continue; prepare everything again",
                      out.string());
   auto tokenizer = Tokenizer::load(out / there.tokenizer_file);
   ATHANOR_CHECK_DATA(tokenizer.hash() == there.tokenizer_hash,

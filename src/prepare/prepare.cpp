@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kStopped = "stopped; run the same command again to go on";
+constexpr const char* kStopped = "stopped; run the same command again to continue";
 
 uint64_t sum_bytes(const std::vector<InputFile>& files) {
   uint64_t total = 0;
@@ -93,7 +93,7 @@ class Preparing {
   void tell_what_is_there() const {
     const auto& gathering = journal_->gathering();
     if (ledger_->text_bytes_before() == 0) return;
-    log::info("going on with {}: {} of {} files, {} of text{}", partial_.path().string(), ledger_->num_files_before(),
+    log::info("continuing with {}: {} of {} files, {} of text{}", partial_.path().string(), ledger_->num_files_before(),
               job_.files.size(), format_bytes(static_cast<double>(ledger_->text_bytes_before())),
               gathering.shards.empty() ? "" : fmt::format(", {} shards", gathering.shards.size()));
   }
@@ -255,7 +255,8 @@ class Preparing {
     partial_.keep(worth_it);
     if (!worth_it) return;
     log::warn(
-        "{} of text stay tokenized in {}; mend what follows and run the same command again to go on, or remove it",
+        "{} of text stay tokenized in {}; correct the following error and run the same command again to continue, or "
+        "remove it",
         shown(static_cast<uint64_t>(journal_->text_bytes())), partial_.path().string());
   }
 

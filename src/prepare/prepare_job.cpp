@@ -103,7 +103,7 @@ uint32_t find_eos(const Tokenizer& tokenizer, const std::string& choice) {
     if (tokenizer.token_to_id(name)) found.emplace_back(name);
   }
   ATHANOR_CHECK(!found.empty(), "the tokenizer has none of the usual end-of-document tokens; name one with --eos");
-  ATHANOR_CHECK(found.size() == 1, "the tokenizer has {}: say which one ends a document, with --eos '{}'",
+  ATHANOR_CHECK(found.size() == 1, "the tokenizer has {}: choose the one that ends a document, with --eos '{}'",
                 join(found, " and "), found.front());
   return *tokenizer.token_to_id(found.front());
 }

@@ -56,7 +56,7 @@ class Resuming : public DataTest {
       prepare(made);
       return false;
     } catch (const PrepareStopped& stopped) {
-      EXPECT_SAYS(stopped.what(), "run the same command again to go on");
+      EXPECT_SAYS(stopped.what(), "run the same command again to continue");
       return true;
     }
   }

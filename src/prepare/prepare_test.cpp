@@ -301,7 +301,7 @@ TEST_F(Preparing, TheEndTokenIsFoundOrAskedFor) {
   EXPECT_SAYS(refusal<ConfigError>([&] {
                 find_eos(tokenizer_with({"</s>", "<eos>"}), "");
               }),
-              "</s> and <eos>: say which");
+              "</s> and <eos>: choose the one");
 }
 
 }  // namespace

@@ -175,14 +175,14 @@ class Translator {
   void begin_difference() {
     const bool negated = out_.substr(class_begin_).starts_with("[^");
     if (in_.substr(at_ + 2, 2) != "[^" || negated || depth_ > 0 || removed_from_ || out_.size() == class_begin_ + 1) {
-      refuse("intersections of classes are not supported, but for [...&&[^...]]");
+      refuse("intersections of classes are not supported, except [...&&[^...]]");
     }
     removed_from_ = out_.substr(class_begin_ + 1);
     out_.resize(class_begin_);
     replace(4, "(?:(?![");
   }
   void end_of_difference() {
-    if (in_.substr(at_, 2) != "]]") refuse("intersections of classes are not supported, but for [...&&[^...]]");
+    if (in_.substr(at_, 2) != "]]") refuse("intersections of classes are not supported, except [...&&[^...]]");
     in_class_ = false;
     replace(2, fmt::format("])[{}])", *removed_from_));
     removed_from_.reset();

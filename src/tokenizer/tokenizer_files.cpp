@@ -22,8 +22,9 @@ fs::path merges_beside(const fs::path& vocab) {
 }
 
 std::shared_ptr<const TokenizerBackend> load_gpt2(const fs::path& vocab, const fs::path& merges) {
-  ATHANOR_CHECK_DATA(fs::is_regular_file(merges), "{}: a GPT-2 vocabulary needs its merges beside it: no file {}",
-                     vocab.string(), merges.string());
+  ATHANOR_CHECK_DATA(fs::is_regular_file(merges),
+                     "{}: a GPT-2 vocabulary needs its merges in the same folder: no file {}", vocab.string(),
+                     merges.string());
   const auto json = json_of_gpt2_files(read_file(vocab), vocab.string(), read_file(merges), merges.string());
   return make_json_tokenizer(json, vocab.string() + " with " + merges.filename().string());
 }
@@ -32,9 +33,10 @@ std::shared_ptr<const TokenizerBackend> load_file(const fs::path& file) {
   if (file.extension() == ".model") return make_sentencepiece_tokenizer(read_file(file), file.string());
   if (const auto merges = merges_beside(file); !merges.empty()) return load_gpt2(file, merges);
   const auto name = file.filename().string();
-  ATHANOR_CHECK_DATA(!name.ends_with("merges.txt") && name != "vocab.bpe",
-                     "{}: these are merges alone; name the vocabulary beside them (vocab.json or encoder.json)",
-                     file.string());
+  ATHANOR_CHECK_DATA(
+      !name.ends_with("merges.txt") && name != "vocab.bpe",
+      "{}: this file has only merges; name the vocabulary in the same folder (vocab.json or encoder.json)",
+      file.string());
   return make_json_tokenizer(read_file(file), file.string());
 }
 

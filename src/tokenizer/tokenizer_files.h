@@ -10,8 +10,8 @@ namespace athanor {
 
 /// Help text for command lines: the paths that load_tokenizer_files accepts.
 inline constexpr const char* kTokenizerHelp =
-    "A tokenizer.json; a SentencePiece .model; GPT-2's older vocab.json with merges.txt beside it (also X_vocab.json "
-    "with X_merges.txt, encoder.json with vocab.bpe); or a folder with one of these";
+    "A tokenizer.json; a SentencePiece .model; GPT-2's older vocab.json with merges.txt in the same folder (also "
+    "X_vocab.json with X_merges.txt, encoder.json with vocab.bpe); or a folder with one of these";
 
 /// Loads the tokenizer at `path`, which is
 ///   - a tokenizer.json under any name,

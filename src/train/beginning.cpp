@@ -81,7 +81,7 @@ std::string asked_place(const RunFolder& folder, const std::string& how) {
   const std::string place = place_in_run(folder.root, how);
   ATHANOR_CHECK(place != ".",
                 "checkpoint.resume ({}) is the run's own folder; name one of its checkpoints to go back to (as {}), or "
-                "\"auto\" to go on from the newest",
+                "\"auto\" to continue from the newest",
                 how, (folder.models() / step_folder_name(1000)).string());
   return place;
 }
@@ -90,9 +90,9 @@ void go_back(const RunConfig& config, const Contents& held, const std::string& p
   const fs::path path = fs::path(config.train.run_dir) / place;
   require_checkpoint(path);
   ATHANOR_CHECK(is_own_step(place),
-                "checkpoint.resume: {} lies in the run's own folder but is not one of {} or {} that the run goes on "
-                "from: the checkpoints and metrics of the steps before it are of another course; to go on from it, "
-                "name another train.run_dir",
+                "checkpoint.resume: {} is in the run's own folder but is not one of {} or {} from which the run "
+                "continues: the checkpoints and metrics of the steps before it belong to another course; to continue "
+                "from it, name another train.run_dir",
                 path.string(), (fs::path("checkpoints") / step_folder_name(500)).string(),
                 (fs::path("models") / step_folder_name(500)).string());
   begin.from = Beginning::From::kPath;
@@ -110,14 +110,13 @@ void begin_at_nothing(const RunFolder& folder, const Contents& held) {
                            "{} is of a run whose checkpoints are gone ({} and {} hold none): put one back, {}", root,
                            folder.checkpoints().string(), folder.models().string(), instead);
   ATHANOR_CHECK_CHECKPOINT(!held.history.complete,
-                           "{} holds a run that is complete and kept nothing to go on from (checkpoint.interval and "
-                           "checkpoint.model_interval were 0): {}",
+                           "{} contains a run that is complete and kept nothing to continue from (checkpoint.interval "
+                           "and checkpoint.model_interval were 0): {}",
                            root, instead);
   ATHANOR_CHECK_CHECKPOINT(
       held.history.known,
-      "{} holds {} of a run, but no history (events.jsonl) and no checkpoint to go on from: put one "
-      "back, {}",
-      root, held.remains, instead);
+      "{} holds {} of a run, but no history (events.jsonl) and no checkpoint to continue from: put one back, {}", root,
+      held.remains, instead);
 }
 
 void go_on(const RunConfig& config, const RunFolder& folder, const Contents& held, Beginning& begin) {
@@ -134,9 +133,8 @@ void go_on(const RunConfig& config, const RunFolder& folder, const Contents& hel
   begin.path = held.models.front().path;
   if (held.models.size() > 1) begin.older = held.models[1].path;
   begin.notes.push_back(
-      fmt::format("{} has {}: going on from the newest model, with FRESH MOMENTS; where that is not meant, stop the "
-                  "run, put a full "
-                  "checkpoint into {}, or name another train.run_dir",
+      fmt::format("{} has {}: continuing from the newest model, with FRESH MOMENTS; if that is not intended, stop the "
+                  "run, put a full checkpoint into {}, or name another train.run_dir",
                   folder.root.string(), models_lead ? "no full checkpoint as new as its models" : "no full checkpoint",
                   folder.checkpoints().string()));
 }
@@ -163,11 +161,11 @@ void answer_request(const RunConfig& config, const RunFolder& folder, const Cont
     return;
   }
   go_on(config, folder, held, begin);
-  begin.notes.push_back(fmt::format(
-      "checkpoint.resume ({}) was passed over: this run went back there before with the same configuration, "
-      "and has saved since; to go back once more, change what the new course is to differ in (optimizer.lr, "
-      "say), or begin it in another train.run_dir",
-      config.checkpoint.resume));
+  begin.notes.push_back(
+      fmt::format("checkpoint.resume ({}) was passed over: this run went back there before with the same "
+                  "configuration, and has saved since; to go back once more, change what the new course is to differ "
+                  "in (optimizer.lr, for example), or begin it in another train.run_dir",
+                  config.checkpoint.resume));
 }
 
 }  // namespace
@@ -205,7 +203,7 @@ Beginning plan_beginning(const RunConfig& config) {
     if (!names_what_it_did(folder, how)) require_checkpoint(how);
     go_on(config, folder, held, begin);
     begin.notes.push_back(
-        fmt::format("checkpoint.resume ({}) was passed over: this run has gone on since; to branch off there, name "
+        fmt::format("checkpoint.resume ({}) was passed over: this run has continued since; to branch off there, name "
                     "another train.run_dir",
                     how));
     return begin;

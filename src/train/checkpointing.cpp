@@ -32,7 +32,7 @@ constexpr const char* kUpdates = "optimizer_updates";
 constexpr const char* kProgressFile = "athanor.json";  // beside a model-only checkpoint
 
 void say_what_changes(const std::vector<std::string>& changes, const std::string& where) {
-  for (const auto& each : changes) log::info("{}: {}, as checkpoint.allow_model_change says", where, each);
+  for (const auto& each : changes) log::info("{}: {}, as checkpoint.allow_model_change permits", where, each);
 }
 
 // The weights of a smaller vocabulary are the first of a larger one's: rows are contiguous.
@@ -110,10 +110,11 @@ void load_model_weights(TrainState& state, const fs::path& path) {
 void load_progress(TrainState& state, const fs::path& model_folder) {
   const fs::path file = model_folder / kProgressFile;
   if (!fs::exists(file)) {
-    ATHANOR_CHECK_CHECKPOINT(place_in_run(state.config.train.run_dir, model_folder).empty(),
-                             "{} is of this run and lacks {}, which says how far it had come: the run would begin at "
-                             "step 0 and replace its later models; put the file back, or take another checkpoint",
-                             model_folder.string(), kProgressFile);
+    ATHANOR_CHECK_CHECKPOINT(
+        place_in_run(state.config.train.run_dir, model_folder).empty(),
+        "{} is of this run and lacks {}, which has the step that it had reached: the run would begin at step 0 and "
+        "replace its later models; put the file back, or take another checkpoint",
+        model_folder.string(), kProgressFile);
     return;  // a model from elsewhere: begins at step 0
   }
   const json progress = json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);

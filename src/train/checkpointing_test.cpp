@@ -254,7 +254,7 @@ TEST_F(ProgressTest, NumbersThatNoRunHasAreRefusedByName) {
   const int64_t huge = int64_t{1} << 62;
   for (const nlohmann::json& step : {nlohmann::json(-4), nlohmann::json(huge), nlohmann::json(4.5), nlohmann::json()})
     EXPECT_SAYS(refusal(changed("/step", step)), "step is");
-  EXPECT_SAYS(refusal(changed("/step", 41)), "its name says 40");
+  EXPECT_SAYS(refusal(changed("/step", 41)), "its name has 40");
   EXPECT_SAYS(refusal(changed("/tokens_seen", -1)), "tokens_seen is -1");
   EXPECT_SAYS(refusal(changed("/eos_id", 8)), "end with token 8");
   const std::string source = std::string("/data/sources/") + kHash, mix = std::string("/data/mix/") + kHash;

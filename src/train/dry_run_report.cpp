@@ -43,7 +43,7 @@ std::string memory_table(const DryRun& run, const RunConfig& config) {
       config.parallelism.recompute.empty() ? "" : "; computed again: " + join(config.parallelism.recompute);
   std::string text = "memory\n";
   text += line("weights", static_cast<double>(run.state.weights), config.train.dtype);
-  text += line("master beside them", static_cast<double>(run.state.master), "the lower bits of fp32, of what is owned");
+  text += line("rest of the master", static_cast<double>(run.state.master), "the lower bits of fp32, of what is owned");
   text += line("moments", static_cast<double>(run.state.moments), "fp32, of what is owned");
   text += line("gradients", static_cast<double>(run.state.gradient), "fp32");
   text += line("activations kept", a.kept_bytes - a.batch_bytes - a.mail_bytes,

@@ -86,7 +86,7 @@ void MetricsLog::attempt(const std::function<void()>& write) {
     write();
   } catch (const std::exception& error) {  // an IoError, or an error of std::filesystem
     if (!std::exchange(warned_, true))
-      log::warn("{}: the run goes on, and steps are missing from its metrics until that is mended", error.what());
+      log::warn("{}: the run continues, and steps are missing from its metrics until this is corrected", error.what());
   }
 }
 

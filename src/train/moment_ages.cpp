@@ -63,8 +63,8 @@ Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoi
   }
   if (missing.empty()) return Moments::kLoad;
   ATHANOR_CHECK_CHECKPOINT(state.step == 0,  // imported: there are none yet
-                           "{} is of step {} and lacks {} of the optimizer's moments ({}); to go on from its weights "
-                           "with zero moments, set checkpoint.fresh_moments = true",
+                           "{} is of step {} and lacks {} of the optimizer's moments ({}); to continue from its "
+                           "weights with zero moments, set checkpoint.fresh_moments = true",
                            checkpoint.folder().string(), state.step, missing.size(), some_of(missing));
   return Moments::kFresh;
 }

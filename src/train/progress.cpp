@@ -136,7 +136,7 @@ void apply_progress(TrainState& state, const json& progress, const fs::path& fol
   const int64_t step = written.whole("step", 0, kMaxSteps), tokens_seen = written.whole("tokens_seen", 0, kMaxTokens);
   const auto named = step_of_folder_name(folder.filename().string());
   ATHANOR_CHECK_CHECKPOINT(!named || *named == step,
-                           "{}: step is {}, and its name says {}; take another checkpoint, or give it back its name",
+                           "{}: step is {}, and its name has {}; take another checkpoint, or give it back its name",
                            where, step, named.value_or(0));
   state.step = step;
   state.tokens_seen = tokens_seen;

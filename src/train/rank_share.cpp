@@ -92,7 +92,7 @@ std::string describe_layout(const TrainState& state) {
   }
   return fmt::format(
       "{} ranks: replicate {} x shard {}, expert {}{}; sharding {}: {} of state on {} ({} weights, {} gradients, {} "
-      "moments and what the master has beside the weights)",
+      "moments and what the master has in addition to the weights)",
       layout.world_size(), layout.replicate(), layout.shard(), layout.expert(), cut, p.sharding, text(bytes.total()),
       layout.tensor() * layout.pipeline() > 1 ? "the first rank" : "each rank", text(bytes.weights),
       text(bytes.gradient), text(bytes.moments + bytes.master));

@@ -267,13 +267,14 @@ TEST_F(Ranks, EachHoldsTheBytesOfStateThatTheFormulaSays) {
           (e.group == "expert" ? expert : dense) += e.num_elements();
         if (said.dense != dense || said.expert != expert)
           throw std::runtime_error(
-              fmt::format("{}: {} elements held, {} said", degrees.sharding, dense + expert, said.total()));
+              fmt::format("{}: {} elements held, {} computed", degrees.sharding, dense + expert, said.total()));
         const auto need = count_state_bytes(held, count_state_shards(state.config.parallelism, layout), bf16);
         size_t bytes = state.parameters.grad().nbytes() + state.parameters.compute().nbytes() +
                        state.optimizer.exp_avg().nbytes() + state.optimizer.exp_avg_sq().nbytes();
         if (bf16) bytes += state.parameters.master_low().nbytes();
         if (static_cast<int64_t>(bytes) != need.total())
-          throw std::runtime_error(fmt::format("{}: {} bytes held, {} said", degrees.sharding, bytes, need.total()));
+          throw std::runtime_error(
+              fmt::format("{}: {} bytes held, {} computed", degrees.sharding, bytes, need.total()));
       });
     }
   }

@@ -172,7 +172,7 @@ TEST_F(RunHistoryTest, WhatIsNewestAndFullIsResumedAndModelsAloneToo) {
 
 TEST_F(RunHistoryTest, AFolderWithoutAnythingToGoOnFromIsRefusedUnlessNothingWasEverSaved) {
   add("metrics.jsonl");
-  EXPECT_NE(refusal<CheckpointError>(config()).find("and no checkpoint to go on from"), std::string::npos);
+  EXPECT_NE(refusal<CheckpointError>(config()).find("and no checkpoint to continue from"), std::string::npos);
   EventLog log(events(), 1);
   log.add("start", 0);
   EXPECT_EQ(plan_beginning(config()).from, Beginning::From::kNothing);
@@ -244,7 +244,7 @@ TEST_F(RunHistoryTest, WhatWasLeftBehindAtAReturnIsOfAnotherCourse) {
   add_model(4);
   add("checkpoints/abandoned-002/step-00000008/manifest.json");
   const auto path = (folder_ / "checkpoints" / "abandoned-002" / "step-00000008").string();
-  EXPECT_SAYS(refusal<ConfigError>(config(path)), "are of another course");
+  EXPECT_SAYS(refusal<ConfigError>(config(path)), "belong to another course");
 }
 
 TEST_F(RunHistoryTest, AnotherCourseFromTheSamePlaceIsAnotherRequest) {

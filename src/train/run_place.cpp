@@ -46,7 +46,7 @@ void refuse_misplaced_run(const RunConfig& config) {
                   "folder",
                   config.train.run_dir, at == run ? "is" : "lies in", at.string());
     ATHANOR_CHECK(at == run || !(holds(at, "metrics.jsonl") && holds(at, "config.toml")),
-                  "train.run_dir ({}) lies in {}, the folder of another run; name a folder beside it",
+                  "train.run_dir ({}) is inside {}, the folder of another run; name a folder outside it",
                   config.train.run_dir, at.string());
     if (at == at.parent_path()) break;
   }
@@ -66,8 +66,8 @@ void refuse_moved_run(const std::string& config_file, const RunConfig& config) {
   const fs::path folder = resolved(config_file).parent_path();
   const bool is_kept = fs::path(config_file).filename() == "config.toml" && holds(folder, "events.jsonl");
   ATHANOR_CHECK(!is_kept || resolved(config.train.run_dir) == folder,
-                "{} is of the run in {}, but says train.run_dir = \"{}\", where it was before: add --set "
-                "train.run_dir={} to go on with it, or name another train.run_dir to begin a run like it",
+                "{} is of the run in {}, but has train.run_dir = \"{}\", where it was before: add --set "
+                "train.run_dir={} to continue it, or name another train.run_dir to begin a run like it",
                 config_file, folder.string(), config.train.run_dir, folder.string());
 }
 

@@ -34,7 +34,7 @@ bool RunSaves::try_to_save(const char* kind, const std::function<std::filesystem
     return true;
   } catch (const IoError& error) {
     if (mesh_.is_first())
-      log::error("the {} was not written: {}; what was there before is kept and the run goes on", kind, error.what());
+      log::error("the {} was not written: {}; what was there before is kept and the run continues", kind, error.what());
     tell("save_failed", {{"kind", kind}, {"text", error.what()}});
     return false;
   }
@@ -76,9 +76,9 @@ RunSaves::Ending RunSaves::stopped(int signal_number) const {
   if (is_saved()) {
     const bool as_model = kept.interval == 0 && kept.model_interval > 0 && state_.step > first_step_;
     return {exit_code::of_signal(signal_number),
-            stopped + (as_model ? "; its model was saved (checkpoint.interval is 0): the same command goes on from it "
-                                  "with fresh moments"
-                                : "; run the same command again to go on")};
+            stopped + (as_model ? "; its model was saved (checkpoint.interval is 0): the same command continues from "
+                                  "it with fresh moments"
+                                : "; run the same command again to continue")};
   }
   if (kept.interval == 0 && kept.model_interval == 0)
     return {exit_code::kNotSaved, stopped +

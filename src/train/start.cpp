@@ -46,7 +46,7 @@ void resume_from_newest_model(TrainState& state, const Beginning& begin) {
   try {
     resume_from_path(state, begin.path);
   } catch (const CheckpointError& error) {
-    fail<CheckpointError>("{}; to go on from the model before, set checkpoint.resume = \"{}\"", error.what(),
+    fail<CheckpointError>("{}; to continue from the model before it, set checkpoint.resume = \"{}\"", error.what(),
                           begin.older.string());
   }
 }
@@ -55,8 +55,8 @@ void resume_from_newest_model(TrainState& state, const Beginning& begin) {
 fs::path resume_from_newest(TrainState& state, const RunFolder& folder) {
   const auto newest = open_newest_verified(folder.checkpoints(), team_of(state.mesh));
   ATHANOR_CHECK_CHECKPOINT(newest.has_value(),
-                           "every checkpoint in {} is damaged; move them away to go on from a model alone or to start "
-                           "anew, or set checkpoint.resume to a folder in {}",
+                           "every checkpoint in {} is damaged; move them away to continue from a model alone or to "
+                           "start anew, or set checkpoint.resume to a folder in {}",
                            folder.checkpoints().string(), folder.models().string());
   load_checkpoint(state, *newest);
   log::info("resumed from {} at step {}", newest->folder().string(), state.step);
@@ -140,8 +140,9 @@ void open_folder(const StartedRun& run, const Beginning& begin, const fs::path& 
         open_run_folder({state.config, begin, state.step, tokenizer, state.dispatch_record, matmul.record});
     tell_history(state, begin, from, opened, matmul);
     for (const auto& each : opened.abandoned)
-      log::warn("went back to step {}: {} is of the course before and stays there; remove it when nobody wants it",
-                state.step, each);
+      log::warn(
+          "went back to step {}: {} belongs to the earlier course and stays there; remove it if it is no longer needed",
+          state.step, each);
     for (const auto& each : opened.changes) log::info("{}", each);
   });
 }

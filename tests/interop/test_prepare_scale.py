@@ -62,7 +62,7 @@ def test_a_killed_run_goes_on_and_makes_the_same_bytes(athanor, arguments, whole
     assert content(out) == whole
     assert os.listdir(tmp_path) == ["out"]
     if "before_gather" in place:
-        assert "going on with" in done.stderr and "3 of 3 files" in done.stderr, done.stderr
+        assert "continuing with" in done.stderr and "3 of 3 files" in done.stderr, done.stderr
 
 
 def test_killed_again_and_again_it_ends_with_the_same_bytes(athanor, arguments, whole, tmp_path):
@@ -81,7 +81,7 @@ def test_a_run_that_is_asked_to_stop_says_how_to_go_on(athanor, arguments, whole
     name = {signal.SIGTERM: "term", signal.SIGINT: "int"}[number]
     done = prepare(athanor, *arguments, "--out", out, fault=f"prepare.chunk:{name}@3", check=False)
     assert done.returncode == 128 + number
-    assert "run the same command again to go on" in done.stderr
+    assert "run the same command again to continue" in done.stderr
     assert not out.exists()
     prepare(athanor, *arguments, "--out", out)
     assert content(out) == whole

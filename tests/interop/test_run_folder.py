@@ -178,7 +178,7 @@ def test_a_complete_run_that_saved_nothing_is_not_begun_again(run):
     run.train("checkpoint.interval=0", "checkpoint.model_interval=0")
     before = contents(run.folder)
     done = run.train(check=False)
-    assert done.returncode == 2 and "kept nothing to go on from" in done.stderr
+    assert done.returncode == 2 and "kept nothing to continue from" in done.stderr
     assert contents(run.folder) == before
 
 
@@ -389,7 +389,7 @@ def last_words(run):
 def test_a_signal_on_a_full_disk_ends_with_11_and_says_that_nothing_was_saved(run):
     done = run.train(fault="train.after_step:term@2,checkpoint.piece:enospc@1+", check=False)
     assert done.returncode == 11, done.stderr
-    assert "NOT saved" in errors(done)[-1] and "to go on" not in done.stderr
+    assert "NOT saved" in errors(done)[-1] and "to continue" not in done.stderr
     words = last_words(run)
     assert (words["cause"], words["exit_code"], words["rank"], words["step"]) == ("not saved", 11, 0, 3)
     assert events(run)[-1]["event"] == "end" and events(run)[-1]["exit_code"] == 11

@@ -47,15 +47,13 @@ ATHANOR_CORE_ENTRY(verify) {
   const RunConfig config = load_run_config(given.config_file, given.overrides,
                                            [&](const RunConfig& read) { return find_layout_faults(read, ranks); });
   refuse_misfits(config, ranks);
-  ATHANOR_CHECK(
-      ranks > 1 || reference == Reference::kPortable,
-      "verify: this is one rank, and one rank is what a layout is compared with; there is nothing to compare. Start it "
-      "as the job will be started, or smaller: mpirun -n 4 athanor verify {0}; or hold one rank against portable "
-      "forms: "
-      "athanor verify {0} --reference portable",
-      given.config_file);
+  ATHANOR_CHECK(ranks > 1 || reference == Reference::kPortable,
+                "verify: this is one rank, and one rank is what a layout is compared with; there is nothing to "
+                "compare. Start it as the job will be started, or smaller: mpirun -n 4 athanor verify {0}; or compare "
+                "one rank with portable forms: athanor verify {0} --reference portable",
+                given.config_file);
   ATHANOR_CHECK(given.then.empty() || given.plant.empty(),
-                "verify: --plant and --then do not go together; leave one out");
+                "verify: --plant and --then cannot be combined; leave one out");
   std::vector<TypedRun> runs;
   for (const std::string& dtype : types_to_verify(config, given.dtype, reference))
     runs.push_back(typed_run(config, ranks, given, dtype));

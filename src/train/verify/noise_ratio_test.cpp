@@ -35,7 +35,7 @@ TEST(NoiseRatio, ItComesCloserToOneTheMoreNumbersAreCompared) {
   EXPECT_LT(noise_ratio(9), 7.1);
   EXPECT_LT(noise_ratio(48), 2.1);
   EXPECT_LT(noise_ratio(96), 1.7);
-  EXPECT_GT(noise_ratio(1), 1e4) << "one number says next to nothing";
+  EXPECT_GT(noise_ratio(1), 1e4) << "one number is hardly evidence";
 }
 
 TEST(PooledNoise, AnErrorTwiceTheNoiseIsBeyondItsBoundOnManyNumbersAndWithinOnFew) {

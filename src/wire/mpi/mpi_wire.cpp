@@ -33,7 +33,7 @@ class MpiWire : public Wire {
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
     if (provided < MPI_THREAD_MULTIPLE) {
       throw std::runtime_error(
-          "this MPI was built without MPI_THREAD_MULTIPLE, which communication beside computation needs");
+          "this MPI was built without MPI_THREAD_MULTIPLE, which communication during computation needs");
     }
     check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
     check(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
