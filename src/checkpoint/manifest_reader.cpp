@@ -184,7 +184,7 @@ class ManifestTaker : public JsonTaker {
   std::set<std::string> seen_;
   RowsByName<TensorTable> tensors_{manifest_.tensors};
   RowsByName<FileTable> files_{manifest_.files};
-  std::unordered_map<const TensorTable::value_type*, int64_t> held_;  // elements
+  std::unordered_map<const TensorTable::value_type*, int64_t> held_;  // in elements
 };
 
 Manifest read(std::string_view text, const std::string& where, bool whole, ManifestTaker::Pieces pieces,

@@ -22,7 +22,7 @@ void add_bench_data_command(CLI::App& bench) {
       ->capture_default_str();
   command->add_flag("--encode-only", arguments->encode_only, "Only the encoding by one thread, for bench/peers");
   command->add_option("--json", arguments->json, "Write all numbers to this file, too");
-  command->add_option("INPUT", arguments->inputs, "Files, folders or patterns, as of prepare")->required();
+  command->add_option("INPUT", arguments->inputs, "Files, folders or patterns, as for prepare")->required();
   command->callback([arguments] { bench_data(*arguments); });
 }
 

@@ -71,7 +71,7 @@ std::unique_ptr<World> World::open(const WorldOptions& options) {
   const Launched me = launched();
   if (me.size == 1) return std::make_unique<AloneWorld>(options, 0, 1);
   auto world = std::make_unique<WireWorld>(open_mpi_wire(me.launcher), options);
-  // Processes that do not find each other are a world of one each, and each would train alone.
+  // Processes that do not find each other are worlds of one rank each, and each would train alone.
   if (world->size() != me.size || world->rank() != me.rank) {
     fail<ConfigError>(
         "{} started rank {} of {}, but its library opened rank {} of {}: mpirun and the MPI that athanor's plugin is "

@@ -32,8 +32,8 @@ class World {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual const std::vector<std::string>& hosts() const = 0;  ///< of each rank
-  virtual const std::vector<int>& supernodes() const = 0;     ///< of each rank
+  virtual const std::vector<std::string>& hosts() const = 0;  ///< for each rank
+  virtual const std::vector<int>& supernodes() const = 0;     ///< for each rank
   const std::string& host() const { return hosts()[static_cast<size_t>(rank())]; }
   virtual Communicator& all() = 0;
 

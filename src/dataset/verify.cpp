@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kBlockBytes = int64_t{1} << 20;  // hashed while it is in the cache from looking at its ids
+constexpr int64_t kBlockBytes = int64_t{1} << 20;  // hashed while it is in the cache because its ids are checked
 
 void check_there(const fs::path& file) {
   std::error_code ignored;
@@ -20,7 +20,7 @@ void check_there(const fs::path& file) {
 }
 
 void check_hash(const fs::path& file, const std::string& actual, const std::string& expected) {
-  ATHANOR_CHECK_DATA(actual == expected, "{}: damaged: its checksum is {}, the manifest says {}; {}", file.string(),
+  ATHANOR_CHECK_DATA(actual == expected, "{}: damaged: its checksum is {}, the manifest has {}; {}", file.string(),
                      actual, expected, kDamagedDataRemedy);
 }
 
@@ -46,10 +46,10 @@ NpyMatrix open_matrix(const fs::path& file, int64_t rows, int64_t cols, const Da
   check_there(file);
   auto matrix = NpyMatrix::open(file);
   ATHANOR_CHECK_DATA(matrix.num_rows() == rows && matrix.num_cols() == cols,
-                     "{}: shape [{}, {}], the manifest says [{}, {}]; {}", file.string(), matrix.num_rows(),
+                     "{}: shape [{}, {}], the manifest has [{}, {}]; {}", file.string(), matrix.num_rows(),
                      matrix.num_cols(), rows, cols, kDamagedDataRemedy);
   ATHANOR_CHECK_DATA(matrix.header().item_bytes == manifest.item_bytes(),
-                     "{}: ids of {} bytes, the manifest says {}; {}", file.string(), matrix.header().item_bytes,
+                     "{}: ids of {} bytes, the manifest has {}; {}", file.string(), matrix.header().item_bytes,
                      manifest.dtype, kDamagedDataRemedy);
   return matrix;
 }

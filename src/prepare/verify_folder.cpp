@@ -13,7 +13,7 @@ namespace {
 void check_tokenizer(const fs::path& file, const DataManifest& manifest) {
   verify_tokenizer_file(file, manifest);
   const auto size = Tokenizer::load(file).vocab_size();
-  ATHANOR_CHECK_DATA(size == manifest.vocab_size, "{}: {} tokens, the manifest says {}; {}", file.string(), size,
+  ATHANOR_CHECK_DATA(size == manifest.vocab_size, "{}: {} tokens, the manifest has {}; {}", file.string(), size,
                      manifest.vocab_size, kDamagedDataRemedy);
 }
 

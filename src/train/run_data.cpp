@@ -98,7 +98,7 @@ std::vector<ValidationSource> open_validation(const TrainingStage& stage, OpenFo
     found.push_back({name_of(source), source.weight, *dataset});
     largest = std::max(largest, source.weight);
   }
-  double sum = 0;  // of weights relative to the largest, which cannot overflow
+  double sum = 0;  // sum of weights relative to the largest, which cannot overflow
   for (const auto& source : found) sum += source.share / largest;
   for (auto& source : found) source.share /= largest * sum;
   if (stage.config.train.validation_interval == 0) return found;

@@ -10,7 +10,7 @@ namespace athanor::comm {
 
 namespace {
 
-/// The folder of the library or program that holds this code.
+/// Returns the folder of the library or program that contains this code.
 std::filesystem::path own_folder() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<const void*>(&open_mpi_wire), &info) == 0) return ".";

@@ -26,8 +26,8 @@ using Arguments = BenchDataArguments;
 
 struct Texts {
   std::vector<std::string> documents;
-  size_t num_bytes = 0;       // of these
-  size_t num_bytes_read = 0;  // of all there are
+  size_t num_bytes = 0;       // bytes of these texts
+  size_t num_bytes_read = 0;  // bytes of all texts
 };
 
 Texts read_texts(const Arguments& arguments) {
@@ -48,8 +48,8 @@ Texts read_texts(const Arguments& arguments) {
 
 using Clock = double (*)();
 
-// Calls `work` `rounds` times and once before; MB of text a second. What one thread does is measured by that thread's
-// own time, so that what else the machine does counts less.
+// Calls `work` `rounds` times after one warm-up call, and returns MB of text per second. The time of single-threaded
+// work is that thread's own processor time, so that other load on the machine counts less.
 BenchRow measure(const std::string& name, size_t num_bytes, int rounds, const std::function<void()>& work,
                  Clock clock) {
   BenchRow row{name, "MB/s", {}};
@@ -62,7 +62,7 @@ BenchRow measure(const std::string& name, size_t num_bytes, int rounds, const st
   return row;
 }
 
-// Held against the way without any short cut, whose merging is quadratic: so piece by piece.
+// Compares with the form that has no short cuts. Its merging is quadratic, so the texts are compared piece by piece.
 size_t verify(const Tokenizer& tokenizer, const Texts& texts) {
   if (tokenizer.file_name() != "tokenizer.json") return 0;  // then a library does the work
   const auto plain = Tokenizer::parse(tokenizer.file_bytes(), tokenizer.file_name(), true);
@@ -98,7 +98,7 @@ uint64_t encode_all(const Tokenizer& tokenizer, const Texts& texts, int num_thre
   return num_tokens;
 }
 
-// A folder that goes away with it.
+// A folder that is removed with the object.
 class ScratchFolder {
  public:
   ScratchFolder() : path_(fs::temp_directory_path() / fmt::format("athanor-bench-{}", ::getpid())) {
@@ -116,14 +116,14 @@ class ScratchFolder {
   fs::path path_;
 };
 
-// Of all threads of this process, the kernel's work for them included.
+// Processor time of all threads of this process, including the time of the kernel.
 double process_s() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// @param encode_rate  of one thread, in MB/s: what share of the processors' time is encoding.
+// @param encode_rate  rate of one thread in MB/s, from which the share of encoding in the processor time follows.
 BenchRow measure_prepare(const Arguments& arguments, uint32_t eos_id, int num_threads, double encode_rate) {
   const ScratchFolder scratch;
   PrepareOptions options;

@@ -1,5 +1,5 @@
 #pragma once
-// athanor bench data: how fast documents are read, cut into words, encoded and prepared, and what the limit is.
+// athanor bench data measures how fast documents are read, cut into words, encoded and prepared, and what the limit is.
 
 #include <cstdint>
 #include <string>

@@ -13,7 +13,7 @@ namespace athanor::moe::testing {
 using namespace ops::testing;  // NOLINT: normal, run, expect_same_bits
 
 struct DispatchCase {
-  std::vector<int64_t> tokens;  ///< of each rank
+  std::vector<int64_t> tokens;  ///< for each rank
   int64_t num_experts = 8, k = 2, hidden = 20, ffn = 12;
   at::ScalarType dtype = at::kFloat;
   ops::CombineWeights combine = ops::CombineWeights::kAfterDown;
