@@ -24,7 +24,7 @@ fuzz-layouts:  ## N layouts drawn from seeds (100), each compared with one rank 
 	@scripts/build
 	@scripts/fuzz_layouts $(or $(N),100)
 
-check:       ## format, includes, clang-tidy, fast tests
+check:       ## format, includes, words, clang-tidy, fast tests
 	@scripts/check
 
 format:

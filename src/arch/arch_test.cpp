@@ -20,7 +20,7 @@ RunConfig recipe(const std::string& name) {
 struct PaperRow {
   const char* recipe;
   double total_billions, active_billions;
-  double half_unit_total, half_unit_active;  // of the last digit the table prints
+  double half_unit_total, half_unit_active;  // half a unit of the last digit in the table
 };
 
 class PaperTable : public testing::TestWithParam<PaperRow> {};

@@ -56,7 +56,7 @@ std::string describe_thread_waits() {
   double turns = 0;
   const char* end = spin + std::strlen(spin);
   if (const auto [rest, error] = std::from_chars(spin, end, turns); error != std::errc{} || rest != end)
-    return "wait as " + said + " says";  // "infinite", or a number with a suffix
+    return "wait as set by " + said;  // "infinite", or a number with a suffix
   return fmt::format("spin for about {:.2g} ms ({}), then sleep", turns * measure_pause_us() * 1e-3, said);
 }
 

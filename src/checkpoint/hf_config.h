@@ -21,7 +21,7 @@ struct HfConfig {
   /// Token ids; if there are several ends of text, the first.
   std::optional<int64_t> bos_token_id, eos_token_id, pad_token_id;
   double router_aux_loss_coef = 0.01;
-  RouterRows router_bias;  ///< of a run of ours; config.json has no place for it, so such a model is not exported
+  RouterRows router_bias;  ///< router bias of a run; config.json has no place for it, so such a model is not exported
 };
 
 /// Reads config.json.

@@ -29,7 +29,7 @@ class JsonBuilder {
   const std::string& where_;
   nlohmann::json root_;
   std::vector<nlohmann::json*> open_;  // each contains the next; none grows while a later one is open
-  nlohmann::json* member_ = nullptr;   // of the innermost object; its value comes next
+  nlohmann::json* member_ = nullptr;   // member of the innermost object; its value comes next
 };
 
 /// The parser's handler. With a taker it makes records, without one a whole value.
@@ -72,9 +72,9 @@ class JsonEvents {
   Json whole_;
   At at_ = At::kOutside, after_record_ = At::kMembers;
   int depth_ = 0;
-  std::string key_;  // of the outermost object; its value is being read
+  std::string key_;  // key in the outermost object; its value is being read
   JsonTaker::Form form_ = JsonTaker::Form::kValue;
-  std::unordered_set<std::string> keys_;  // of the outermost object
+  std::unordered_set<std::string> keys_;  // keys of the outermost object
   JsonRecord record_;
 };
 

@@ -21,7 +21,7 @@
 namespace athanor {
 namespace {
 
-double thread_seconds() {  // of this thread alone: other work may load the machine
+double thread_seconds() {  // time of this thread alone: other work may load the machine
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;

@@ -1,4 +1,5 @@
-// athanor bench: the options of the benchmarks, one file bench_*.cpp for each. What they do is in bench/.
+// athanor bench: the options of the benchmarks, one file bench_*.cpp for each. The folder bench/ contains the
+// benchmarks.
 
 #include "cli/bench.h"
 

@@ -1,4 +1,4 @@
-// athanor bench comm: its options; what it does is in bench/comm.cpp.
+// The options of athanor bench comm. bench/comm.cpp contains the benchmark.
 
 #include <CLI/CLI.hpp>
 #include <memory>

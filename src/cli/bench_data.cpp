@@ -1,4 +1,4 @@
-// athanor bench data: its options; what it does is in bench/data/data.cpp.
+// The options of athanor bench data. bench/data/data.cpp contains the benchmark.
 
 #include "bench/data/data.h"
 

@@ -1,4 +1,4 @@
-// athanor bench gemm: its options; what it does is in bench/gemm.cpp.
+// The options of athanor bench gemm. bench/gemm.cpp contains the benchmark.
 
 #include <CLI/CLI.hpp>
 #include <memory>

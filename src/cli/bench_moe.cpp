@@ -1,4 +1,4 @@
-// athanor bench moe: its options; what it does is in bench/moe.cpp.
+// The options of athanor bench moe. bench/moe.cpp contains the benchmark.
 
 #include <CLI/CLI.hpp>
 #include <memory>

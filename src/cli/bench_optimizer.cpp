@@ -1,4 +1,4 @@
-// athanor bench optimizer: its options; what it does is in bench/optimizer.cpp.
+// The options of athanor bench optimizer. bench/optimizer.cpp contains the benchmark.
 
 #include <CLI/CLI.hpp>
 #include <memory>

@@ -1,4 +1,4 @@
-// athanor bench overhead: its options; what it does is in bench/overhead.cpp.
+// The options of athanor bench overhead. bench/overhead.cpp contains the benchmark.
 
 #include <CLI/CLI.hpp>
 #include <memory>

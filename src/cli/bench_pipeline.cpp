@@ -1,4 +1,4 @@
-// athanor bench pipeline: its options; what it does is in bench/pipeline.cpp.
+// The options of athanor bench pipeline. bench/pipeline.cpp contains the benchmark.
 
 #include <CLI/CLI.hpp>
 #include <memory>

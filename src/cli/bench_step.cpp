@@ -1,4 +1,4 @@
-// athanor bench step: its options; what it does is in bench/step.cpp.
+// The options of athanor bench step. bench/step.cpp contains the benchmark.
 
 #include <CLI/CLI.hpp>
 #include <memory>

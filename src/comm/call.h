@@ -28,10 +28,10 @@ const char* name_of(Collective collective);
 
 /// The part of a call that is the same on all ranks.
 struct CallRecord {
-  int64_t number = 0;  ///< of the call in its group, from 0
+  int64_t number = 0;  ///< number of the call in its group, from 0
   Collective collective = Collective::kBarrier;
   int32_t type = 0;        ///< at::ScalarType
-  int64_t bytes = 0;       ///< of the larger tensor; of a row in an uneven all-to-all
+  int64_t bytes = 0;       ///< size of the larger tensor, or of a row in an uneven all-to-all
   int32_t root = -1;       ///< or -1
   int32_t reduction = -1;  ///< or -1
 };

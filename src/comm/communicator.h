@@ -66,7 +66,7 @@ struct GroupOptions {
   std::vector<std::string> hosts;  ///< the members' hosts, for messages; may be empty
   /// The members' supernodes, to separate traffic inside and outside; empty: all in one.
   std::vector<int> supernode;
-  std::chrono::milliseconds timeout{std::chrono::minutes(30)};  ///< of one collective
+  std::chrono::milliseconds timeout{std::chrono::minutes(30)};  ///< limit for one collective
   /// If true, the ranks compare their calls before each collective. A mismatch is then a CommError that names ranks and
   /// both calls, instead of a hang or garbage. Costs one round trip for each collective.
   bool check = false;

@@ -15,7 +15,7 @@
 namespace athanor::comm {
 
 struct WorldOptions {
-  std::chrono::milliseconds timeout{std::chrono::minutes(30)};  ///< of one collective
+  std::chrono::milliseconds timeout{std::chrono::minutes(30)};  ///< limit for one collective
   bool check = false;                                           ///< GroupOptions::check, for every group
   int ranks_per_node = 0;                                       ///< 0: the ranks that share a host name
   int nodes_per_supernode = 0;                                  ///< 0: all nodes are in one

@@ -28,6 +28,6 @@ inline constexpr double kMaxRunTokens = 0x1p62;             ///< counted in int6
 inline constexpr double kMaxParameters = 0x1p50;            ///< at 16 bytes or more each, counted in int64
 
 inline constexpr double kMaxFp32 = FLT_MAX;
-inline constexpr double kMaxScale = 1e6;  ///< of factors and coefficients: their products stay finite
+inline constexpr double kMaxScale = 1e6;  ///< limit of factors and coefficients: their products stay finite
 
 }  // namespace athanor

@@ -24,7 +24,7 @@ struct DataCursor {
 /// The account of what a run has drawn from one source.
 struct SourceAccount {
   std::string name;
-  int64_t num_instances = 0, seq_len = 0;  ///< of the source
+  int64_t num_instances = 0, seq_len = 0;  ///< size of the source
   DataCursor cursor;                       ///< position of the next instance
   int64_t drawn = 0;                       ///< instances drawn in total
 

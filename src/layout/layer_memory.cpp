@@ -38,7 +38,7 @@ void LayerMemory::norm_backward(Tape& t) {
 // ---- attention
 
 // Projected queries and keys stay in memory if a norm or a clip reads them. If tensor ranks share a norm, the norm is
-// an op of its own, and a clip reads its output.
+// a separate op, and a clip reads its output.
 void LayerMemory::attention_forward(Tape& t, bool keep) {
   const double both = s_.of(s_.q + s_.kv);
   const double norm_rows = s_.tokens * 4 * (s_.norm_head ? s_.heads + s_.kv_heads : s_.norm_whole ? 2 : 0);

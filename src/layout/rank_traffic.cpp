@@ -12,7 +12,7 @@
 namespace athanor {
 namespace {
 
-constexpr double kSmallAllReduce = 8 << 10;  // of wire/index_tree.h: these go along the tree
+constexpr double kSmallAllReduce = 8 << 10;  // as in wire/index_tree.h: smaller sums go along the tree
 
 // Children of a member in the tree of all sums.
 double num_children(size_t index, size_t size) {

@@ -39,7 +39,7 @@ class AttentionBlock {
   Tensor output(const Tensor& attended) const;
 
   TensorRanks ranks_;
-  int64_t num_heads_, kv_heads_, head_dim_;  // of this rank
+  int64_t num_heads_, kv_heads_, head_dim_;  // numbers on this rank
   double clip_, norm_eps_;
   QkNorm qk_norm_;
   Weight q_, k_, v_, o_, q_norm_, k_norm_;

@@ -73,7 +73,7 @@ class Decoder : public Stage {
   // The tensors from which backward starts, with their gradients. The values of the roots are not kept: they have been
   // sent on.
   struct Pending {
-    Tensor input;  // of stages that do not embed; backward returns its gradient
+    Tensor input;  // input of stages that do not embed; backward returns its gradient
     torch::autograd::edge_list roots;
     std::vector<Tensor> grads;
     LossParts parts;
@@ -101,7 +101,7 @@ class Decoder : public Stage {
   Weight embedding_, output_;
   Norm final_norm_;
   std::vector<Layer> layers_;
-  Tensor previous_share_;  // of the layers here
+  Tensor previous_share_;  // share for the layers here
   std::map<int, Pending> pending_;
 };
 

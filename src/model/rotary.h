@@ -8,7 +8,7 @@ namespace athanor {
 
 struct Rotary {
   Tensor frequency;    ///< [head_dim/2], fp32: the angle from one position to the next
-  double scale = 1.0;  ///< of cos and sin, and so of queries and keys
+  double scale = 1.0;  ///< factor of cos and sin, and so of queries and keys
 };
 
 /// Returns the frequencies and scale of a model. Linear: Chen et al. 2023. "dynamic" is its unscaled form, which it has

@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-constexpr int64_t kBatch = 2, kSeqLen = 12, kHidden = 48;  // of each data rank
+constexpr int64_t kBatch = 2, kSeqLen = 12, kHidden = 48;  // sizes on each data rank
 
 struct Case {
   std::string what;
@@ -75,7 +75,7 @@ Tensor weight_of(const ModelConfig& model, const ParameterSpec& spec, at::Scalar
 }
 
 struct Inputs {
-  Tensor x, dy;  // of all data ranks' sequences, [sequences, T, D]
+  Tensor x, dy;  // for all data ranks' sequences, [sequences, T, D]
 };
 Inputs inputs(int64_t sequences, at::ScalarType dtype) {
   const auto normal = [&](uint64_t seed) {
@@ -200,7 +200,7 @@ Tensor joined(const Shared& shared, const Case& c, Tensor Result::*item) {
   return at::cat(parts).view({-1, kSeqLen, kHidden});
 }
 
-// A parameter's whole gradient, as layout/holding.h says that it is made of the ranks'.
+// Returns a parameter's whole gradient, combined from the ranks' gradients as layout/holding.h defines.
 Tensor whole_gradient(const Shared& shared, const Case& c, const std::string& name) {
   Tensor whole;
   for (size_t r = 0; r < shared.results.size(); ++r) {

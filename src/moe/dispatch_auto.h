@@ -14,7 +14,7 @@ namespace athanor::moe {
 
 /// One sparse layer of a microbatch.
 struct DispatchShape {
-  int64_t tokens = 0;  ///< of a rank
+  int64_t tokens = 0;  ///< tokens on a rank
   int64_t k = 1, hidden = 0, intermediate = 0, num_experts = 0;
   at::ScalarType dtype = at::kFloat;
 };

@@ -17,7 +17,7 @@ inline int64_t chunk_begin(int64_t tokens, int64_t chunks, int64_t chunk) { retu
 struct Received {
   /// Tokens that are contiguous both at their source and here.
   struct Run {
-    int64_t begin, count;  ///< of [0, N)
+    int64_t begin, count;  ///< a range of [0, N)
   };
   std::vector<int64_t> chunk_begin;  ///< first token of each chunk, and N
   Tensor weights_NK, ids_NK;         ///< fp32, int64; in the order of arrival

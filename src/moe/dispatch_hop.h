@@ -67,8 +67,8 @@ class Hop {
   std::vector<int> peers_;
   Tokens tokens_;
   int64_t first_expert_, experts_per_peer_;
-  std::vector<std::vector<int64_t>> rows_;  // of each chunk: the token of each row that is sent
-  std::vector<Counts> go_, come_;           // of each chunk: rows to and from each peer
+  std::vector<std::vector<int64_t>> rows_;  // for each chunk: the token of each row that is sent
+  std::vector<Counts> go_, come_;           // for each chunk: rows to and from each peer
   std::vector<int64_t> come_begin_;         // where each chunk begins among the received, and their number
   std::vector<int32_t> row_of_;             // [T, n]: a token's row in its chunk, or −1
   Flight choices_, dweights_;

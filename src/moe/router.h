@@ -20,7 +20,7 @@ namespace athanor::moe {
 /// scores.
 enum class RouterScore {
   kSoftmax,  ///< over all experts
-  kSigmoid,  ///< of each expert separately (DeepSeek-V3, §2.1.2)
+  kSigmoid,  ///< a sigmoid for each expert separately (DeepSeek-V3, §2.1.2)
 };
 
 RouterScore parse_router_score(const std::string& name);

@@ -44,7 +44,7 @@ class BlockHeap {
   struct Block {
     size_t size = 0;
     bool free = false;
-    size_t released = 0;  // of a free block: bytes that were given back to the system
+    size_t released = 0;  // bytes of a free block that were given back to the system
   };
   using Blocks = std::map<size_t, Block>;  // by offset; they tile [0, end_)
 

@@ -6,7 +6,7 @@
 namespace athanor::ops {
 
 struct CpuMemory {
-  size_t in_use_bytes = 0;       ///< of tensors that are alive, as rounded by the allocator
+  size_t in_use_bytes = 0;       ///< bytes of tensors that are alive, as rounded by the allocator
   size_t peak_in_use_bytes = 0;  ///< since start or `reset_peak_cpu_memory`
   size_t held_bytes = 0;         ///< taken from the system and not given back
   size_t num_fresh = 0;          ///< how often memory was taken from the system

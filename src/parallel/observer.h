@@ -12,8 +12,8 @@
 //   pipeline.to_stage.1        forward, backward     hidden states, or their gradient, about to be sent to stage 1
 //   buckets.7.dense            reduce                a bucket's gradients in the type that is sent, about to be summed
 //   buckets.7.dense            reduced               the part that this rank owns, summed over data ranks
-//   buckets.7.tied             added beside          the same part after the sum over, or the broadcast among,
-//                                                    the ranks of GroupPlan::beside, if there are any
+//   buckets.7.tied             added over replicas   the same part after the sum over, or the broadcast among,
+//                                                    tensor or pipeline ranks that hold the same parameters
 //
 // Forward shows the places in the order of the table, backward in the reverse order, each once for each microbatch.
 // Tensors of the model are [B, T, D], or a tensor rank's tokens [1, B·T/n, D] under sequence parallelism. Backward
@@ -38,21 +38,22 @@ struct Observation {
     kBackward,   ///< `tensor` is a gradient
     kReduce,     ///< the bucket is about to be summed
     kReduced,    ///< the bucket has been summed over data ranks
-    /// The bucket has also been summed over the ranks of GroupPlan::beside, or taken from the first of them.
+    /// The bucket has also been summed over the tensor or pipeline ranks that hold the same parameters, or taken from
+    /// the first of them.
     kAddedBeside,
   };
   static constexpr int kAllMicrobatches = -1;
 
   std::string_view place;  ///< valid during the call
   Phase phase;
-  int microbatch;  ///< of this rank's step, counted from 0; kAllMicrobatches for buckets
+  int microbatch;  ///< index in this rank's step, from 0; kAllMicrobatches for buckets
   /// The tensor, on the host or a device. Its memory belongs to the step, which may overwrite it right after the call:
   /// an observer that keeps the values copies them. Values that an observer writes into the tensor replace the original
   /// ones in the rest of the step, except in a whole layer's output, which has been read by then.
   const Tensor& tensor;
 };
 
-/// Returns the name of a phase, for example "forward" or "added beside".
+/// Returns the name of a phase, for example "forward" or "added over replicas".
 const char* phase_name(Observation::Phase phase);
 
 class Observer {

@@ -68,7 +68,7 @@ class PipelineMail {
   MakeRoom make_room_;
   std::map<Message, Tensor> kept_;                       ///< from this rank to itself
   std::vector<Peer> peers_;                              ///< ranks that send to this one
-  std::map<Message, std::pair<size_t, size_t>> places_;  ///< of a message: the index of its peer, and its index there
+  std::map<Message, std::pair<size_t, size_t>> places_;  ///< for a message: the index of its peer, and its index there
   std::deque<Sent> sent_;
 };
 

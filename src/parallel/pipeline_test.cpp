@@ -174,7 +174,7 @@ TEST(Pipeline, ScoresOnTheLastRankWhatOneProcessDoes) {
     for (const Case& c : kCases) {
       SCOPED_TRACE(text_of(c));
       auto microbatches = toy::microbatches(count);
-      microbatches.back() = toy::microbatch(77, 3, 2);  // of another size
+      microbatches.back() = toy::microbatch(77, 3, 2);  // it has a different size
       auto stages = toy::stages(c.ranks * c.chunks);
       std::vector<TokenScores> expected;
       for (const Microbatch& microbatch : microbatches) {

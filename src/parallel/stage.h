@@ -95,7 +95,7 @@ struct StageHooks {
 };
 
 struct Stage {
-  Spec in, out;  ///< of the tensors received and sent; `in` of the first stage and `out` of the last are empty
+  Spec in, out;  ///< the tensors received and sent; `in` of the first stage and `out` of the last are empty
 
   virtual ~Stage() = default;
   /// Sets `in` and `out` for microbatches of this many sequences and tokens each.

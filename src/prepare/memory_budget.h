@@ -23,7 +23,7 @@ struct MemoryNeeds {
   uint64_t asked = 0;  ///< 0: the memory already in use plus half of what is available
   int num_threads = 1;
   uint64_t chunk_bytes = 0;
-  uint64_t table_bytes = 0;       ///< of the token stream's table of chunks
+  uint64_t table_bytes = 0;       ///< size of the token stream's table of chunks
   bool by_sentencepiece = false;  ///< libsentencepiece takes far more memory per document than Athanor's tokenizers
 };
 

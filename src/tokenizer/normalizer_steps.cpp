@@ -34,7 +34,7 @@ class Strip : public NormalizerStep {
   Strip(bool left, bool right) : left_(left), right_(right) {}
 
   std::string_view apply(std::string_view text, RegexScratch&, std::string&) const override {
-    size_t begin = 0, end = 0;  // of the text that is not space
+    size_t begin = 0, end = 0;  // range of the text that is not space
     bool any = false;
     for (size_t at = 0; at < text.size();) {
       const auto [c, length] = decode_utf8(&text[at]);

@@ -1,5 +1,5 @@
-// The activations of a step are the bytes that layout/activations.h says, within 5%: one rank, by the allocator's
-// count.
+// Compares the activations of a step on one rank, by the allocator's count, with the formulas of layout/activations.h:
+// they agree within 5%.
 
 #include <gtest/gtest.h>
 
@@ -88,7 +88,7 @@ TEST_P(ActivationMemory, AtItsPeakIsThatOfTheFormulaWithinFivePercent) {
     const auto need = count_activations(config, kSeqLen, Layout(config, 1), 0, multiplier);
     const double measured = measured_peak(config);
     EXPECT_NEAR(need.peak_bytes / measured, 1, 0.05)
-        << name_of(path) << ": " << need.peak_bytes << " said, " << measured << " measured";
+        << name_of(path) << ": " << need.peak_bytes << " computed, " << measured << " measured";
   }
 }
 

@@ -17,14 +17,14 @@ struct RouterMetrics {
   int64_t dead_experts = 0;       ///< experts that got no token
   double reassigned_share = 0;    ///< share of the choices that balancing moved to another expert
   double dropped_share = 0;       ///< share of the choices that no expert took
-  double entropy = 0;             ///< of the router's probabilities: mean over tokens, in nats
+  double entropy = 0;             ///< entropy of the router's probabilities: mean over tokens, in nats
 };
 
 /// Gradient norms by rank.
 struct RankNorms {
   /// for each data rank, of the gradients that it alone counts; their squares add up to the gradient norm's
   std::vector<double> ranks;
-  std::vector<double> experts;  ///< of the experts of each expert rank; empty if all ranks hold all experts
+  std::vector<double> experts;  ///< norm of the experts of each expert rank; empty if all ranks hold all experts
 
   /// Returns the largest norm divided by the smallest: infinity if one is zero and another is not, 1 if there are none.
   static double imbalance(const std::vector<double>& norms);
@@ -58,7 +58,7 @@ struct StepMetrics {
   double changed_share = 0;            ///< share of the weights, as forward reads them, that this update changed
   int64_t tokens = 0;                  ///< in this step
   int64_t tokens_seen = 0;             ///< since the start of the run
-  double flops = 0;                    ///< of this step, forward and backward
+  double flops = 0;                    ///< work of this step, forward and backward
   double gemm_peak_flops = 0;          ///< FLOP per second of all ranks together; the denominator of MFU
   std::string gemm_peak_is;            ///< what gave the peak: "bfloat16, our own product"
   int threads = 0;                     ///< threads that computed this step on rank 0
@@ -71,7 +71,7 @@ struct StepMetrics {
   std::optional<RankNorms> rank_norms;               ///< only if there are several ranks
   /// tokens of a layer with a choice on an expert rank; if there are several of those
   std::optional<TokensPerRank> tokens_per_dest_rank;
-  /// of rank 0 in this step, by communicator; empty if there is one rank
+  /// traffic of rank 0 in this step, by communicator; empty if there is one rank
   std::map<std::string, GroupTraffic> traffic;
   std::optional<double> validation_loss;
   std::string stage;  ///< name of the training phase, if the run has several

@@ -142,8 +142,9 @@ TEST_P(RankMemory, AndTrafficAreThoseOfTheFormulasWithinFivePercent) {
   const auto measured = measure(config, layout.world_size());
   for (int rank = 0; rank < layout.world_size(); ++rank) {
     const Measured& found = measured[static_cast<size_t>(rank)];
-    const double said = count_activations(config, kSeqLen, layout, rank, multiplier).peak_bytes;
-    EXPECT_NEAR(said / found.peak, 1, 0.05) << "rank " << rank << ": " << said << " said, " << found.peak << " had";
+    const double computed = count_activations(config, kSeqLen, layout, rank, multiplier).peak_bytes;
+    EXPECT_NEAR(computed / found.peak, 1, 0.05)
+        << "rank " << rank << ": " << computed << " computed, " << found.peak << " had";
     std::map<GroupKind, double> sent;
     for (const RankTraffic& line : count_rank_traffic(config, layout, rank, kSeqLen)) sent[line.group] += line.bytes;
     for (const auto& [kind, bytes] : found.sent) {

@@ -275,7 +275,7 @@ class Run {
   const SignalGuard& signals_;
   std::unique_ptr<FolderLock> lock_;  // on the first rank; released when everything else is destroyed
   std::vector<StageData> stages_;
-  const StageData* data_ = nullptr;  // of the present training phase
+  const StageData* data_ = nullptr;  // data of the present training phase
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<TrainState> state_;
   comm::Communicator& world_;
@@ -291,8 +291,8 @@ class Run {
   std::optional<UnreadData> unread_;   // ends the run after this step
   std::optional<MetricsLog> metrics_;  // on the first rank
   std::optional<Loader> loader_;
-  std::vector<double> unigram_entropies_;  // of the validation sources of the training phase, as far as they were
-                                           // needed
+  std::vector<double> unigram_entropies_;  // entropies of the validation sources of the training phase, as far as they
+                                           // were needed
 };
 
 }  // namespace

@@ -31,7 +31,7 @@ class StepSummary {
   TrafficMeter traffic_;
   bool names_stages_, warned_of_imbalance_ = false;
   int threads_;         // number that the rank may have; steps may be tried on fewer
-  GemmPeak gemm_peak_;  // of all ranks together
+  GemmPeak gemm_peak_;  // rate of all ranks together
 };
 
 }  // namespace athanor

@@ -43,7 +43,7 @@ class ThreadTrial {
   int64_t steps_since_ = 0;   // since the last trial
   double seconds_since_ = 0;  // since the last trial
   bool tried_ = false;        // a trial has been made
-  double steady_s_ = 0;       // of the last step before a trial
+  double steady_s_ = 0;       // time of the last step before a trial
   int other_ = 0;             // number being tried; 0: none
   int turn_ = 0;              // step of the trial: even ones use the other number
   std::vector<double> other_s_, kept_s_;

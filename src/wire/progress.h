@@ -73,8 +73,8 @@ class Progress {
   std::vector<Wire::Finished> finished_;
   int num_waiting_ = 0;
   bool stopping_ = false, failed_ = false;
-  std::string failure_;             ///< of the wire itself
-  std::vector<std::string> hosts_;  ///< of each rank of the world
+  std::string failure_;             ///< failure of the wire itself
+  std::vector<std::string> hosts_;  ///< host of each rank of the world
   std::thread thread_;
 };
 

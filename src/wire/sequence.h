@@ -29,7 +29,7 @@ class Sequence {
   static constexpr int64_t kWindow = 16;  ///< covers a latency with small operations; two large ones fill a network
   static constexpr int kMaxPhases = 2;
   /// Tags of a group: one for each place in the window and phase of its collectives, and one for each place of the
-  /// messages between pairs (the two directions of a pair are told apart by sender and receiver).
+  /// messages between pairs (the two directions of a pair differ by sender and receiver).
   static constexpr int64_t kTags = (kMaxPhases + 1) * kWindow;
   /// An operation other than the oldest does not begin while those in progress hold this many bytes in addition to
   /// their tensors.
@@ -81,7 +81,7 @@ struct Members {
   static int64_t num_groups(int max_tag) { return (int64_t{max_tag} + 1) / Sequence::kTags; }
 
   std::string name;
-  int64_t id;  ///< of the group; equal on all its members
+  int64_t id;  ///< number of the group; equal on all its members
   std::vector<int> wire_ranks;
   int index;  ///< this process's
   std::unique_ptr<std::atomic<int64_t>[]> bytes_sent;

@@ -16,7 +16,7 @@ struct ThreadNetwork {
   /// The most polls of the receiver that a message, or notice of its completion, may take; drawn from a fixed seed.
   /// Messages of one sender, receiver and tag stay in order.
   int max_delay_polls = 0;
-  int max_tag = (1 << 23) - 1;  ///< of the wires; MPI promises 32767
+  int max_tag = (1 << 23) - 1;  ///< the wires' limit; MPI promises 32767
 };
 
 /// Returns one wire for each rank. Each wire may be used by one thread.

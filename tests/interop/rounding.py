@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 UNIT_ROUNDOFF = 2.0**-24
-SIGMAS = 6.0  # of a normal distribution: 1 in 500 million
+SIGMAS = 6.0  # in a normal distribution 1 in 500 million
 SAMPLES = 8
 MASKED = 1e29  # larger values replace minus infinity in attention masks
 

@@ -45,7 +45,7 @@ def toml_of(fields):
     tables = {}
     for key, value in fields.items():
         table, name = key.rsplit(".", 1)
-        if isinstance(value, list) and value and isinstance(value[0], dict):  # of tables
+        if isinstance(value, list) and value and isinstance(value[0], dict):  # a list of tables
             entries = tables.setdefault(f"[{key}]", [])
             for entry in value:
                 entries.append("\n".join(f"{name} = {toml_value(x)}" for name, x in entry.items()))

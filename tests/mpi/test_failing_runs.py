@@ -67,7 +67,7 @@ def test_ranks_share_the_files_to_verify_and_all_name_the_first_that_is_damaged(
                    capture_output=True)
     shards = sorted(several.glob("train-*.npy"))
     assert len(shards) > 8
-    for shard in (shards[2], shards[-1]):  # of the first rank's share, and of the last one's
+    for shard in (shards[2], shards[-1]):  # one in the first rank's share, and one in the last one's
         content = bytearray(shard.read_bytes())
         content[-2] ^= 1
         shard.write_bytes(content)

@@ -1,7 +1,7 @@
 """MoDa's trade-off, counted in runs: a mapping determines which traffic stays within a supernode, and nothing else."""
 from test_runs import RankRun, data, open_mpi  # noqa: F401
 
-TOPOLOGY = ["topology.ranks_per_node=2", "topology.nodes_per_supernode=1"]  # of four ranks, two and two
+TOPOLOGY = ["topology.ranks_per_node=2", "topology.nodes_per_supernode=1"]  # four ranks, two in each
 LAYOUT = ["parallelism.expert_parallel_degree=2", "moe.dispatch=all_to_all", "train.steps=4", *TOPOLOGY]
 
 # The traffic of rank 0: its experts' elements (half of 8, with three matrices of 24 × 32, in two layers), reduce-scattered and

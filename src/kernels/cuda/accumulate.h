@@ -1,5 +1,6 @@
 #pragma once
-// Adds into fp32 gradient buckets on a device, in fixed orders: a matmul's result, experts' results, embedding rows.
+// Adds into fp32 gradient buckets on a device, in fixed orders: the result of a matmul, the results of experts,
+// embedding rows.
 
 #include <cstdint>
 
@@ -8,19 +9,20 @@
 
 namespace athanor::kernels::cuda {
 
-/// kernels::accumulate: sum[i] += x[i], n elements.
+/// kernels::accumulate: sum[i] += x[i] for n elements.
 template <class T>
 void accumulate(const Stream& stream, float* sum, const T* x, int64_t n);
 
-/// sum[g][i] += x[g][i] for the groups that have rows (offsets[g + 1] > offsets[g]); the others are not touched,
-/// whatever x holds there: a grouped matmul need not write what no row contributes to. sum, x [groups, size].
+/// sum[g][i] += x[g][i] for the groups that have rows (offsets[g + 1] > offsets[g]). The other groups do not change,
+/// whatever x contains there: a grouped matmul need not write the result of a group without rows. sum, x [groups,
+/// size].
 template <class T>
 void accumulate_groups(const Stream& stream, float* sum, const T* x, const int64_t* offsets, int64_t groups,
                        int64_t size);
 
-/// sum[ids[r]] += dy[r], r ascending for each id: the bits of a loop, without atomics. dy [rows, width]; ids in the
-/// table; `workspace` is 2 · rows int64. Finding the rows of one id reads the ids before it: for a microbatch (tens of
-/// thousands), not for millions.
+/// sum[ids[r]] += dy[r], r ascending for each id: the bits of a loop, without atomics. dy [rows, width]; ids are in the
+/// table; `workspace` has 2 · rows int64. To find the rows of one id, it reads all ids before it, so it is made for a
+/// microbatch (tens of thousands of rows), not for millions.
 template <class T>
 void accumulate_rows(const Stream& stream, float* sum, const T* dy, const int64_t* ids, int64_t* workspace,
                      int64_t rows, int64_t width);

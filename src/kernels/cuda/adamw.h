@@ -8,18 +8,18 @@
 
 namespace athanor::kernels::cuda {
 
-/// kernels::adamw over n elements. `changed` (of the stream's memory) grows by the number of weights that changed.
+/// kernels::adamw over n elements. `changed` (in the stream's memory) increases by the number of weights that changed.
 void adamw(const Stream& stream, const AdamwStep& step, float* master, float* exp_avg, float* exp_avg_sq, float* grad,
            int64_t n, int64_t* changed);
 
-/// The same with the master as its bf16 rounding and its lower bits (kernels/master.h).
+/// Does the same with the master as its bf16 rounding and its lower bits (kernels/master.h).
 void adamw(const Stream& stream, const AdamwStep& step, Bf16* weight, uint16_t* master_low, float* exp_avg,
            float* exp_avg_sq, float* grad, int64_t n, int64_t* changed);
 
-/// Doubles of `partials` below.
+/// Returns the number of doubles in `partials` below.
 int64_t sum_of_squares_partials(int64_t n);
 
-/// *out = Σ x² in double throughout, in an order that depends on n alone. `out` is of the stream's memory.
+/// *out = Σ x² in double throughout, in an order that depends only on n. `out` is in the stream's memory.
 void sum_of_squares(const Stream& stream, const float* x, int64_t n, double* partials, double* out);
 
 }  // namespace athanor::kernels::cuda

@@ -1,5 +1,5 @@
 #pragma once
-// What happens between an expert's matrix products, on a device; definitions in kernels/expert_activation.h.
+// The operations between an expert's matrix products, on a device; kernels/expert_activation.h has the definitions.
 
 #include <cstdint>
 
@@ -8,12 +8,13 @@
 
 namespace athanor::kernels::cuda {
 
-/// kernels::expert_activation for rows [0, rows), the same bits.
+/// kernels::expert_activation for rows [0, rows), with the same bits.
 template <class T>
 void expert_activation(const Stream& stream, const T* gate, const T* up, const float* weights,
                        const int64_t* choice_of_row, T* act, int64_t rows, int64_t width);
 
-/// kernels::expert_activation_backward for rows [0, rows): the same bits, but for dweights, summed in a team's order.
+/// kernels::expert_activation_backward for rows [0, rows). The bits are the same, except those of dweights, which are
+/// summed in a team's order.
 template <class T>
 void expert_activation_backward(const Stream& stream, const T* gate, const T* up, T* dact, T* dup, T* act,
                                 const float* weights, const int64_t* choice_of_row, float* dweights, int64_t rows,

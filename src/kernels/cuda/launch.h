@@ -1,11 +1,11 @@
 #pragma once
-// How a kernel's body runs: on a device, or by loops on the host. The only file with an #ifdef for it.
+// Runs a kernel's body: on a device, or by loops on the host. This is the only file with an #ifdef for the two.
 //
-// A body is a lambda `[=] ATHANOR_BODY(...) { ... }` that captures by value. It is either one index (`for_each_index`)
-// or one team of threads (`for_each_team`). A team's threads meet only in the calls of Team, each of which ends with a
-// barrier, so that the host may run the threads one after the other between two barriers. Sums of a team have one fixed
-// order, the same on both; files are compiled without contraction: the host gives the device's bits but for libm's
-// functions.
+// A body is a lambda `[=] ATHANOR_BODY(...) { ... }` that captures by value. It computes either one index
+// (`for_each_index`) or one team of threads (`for_each_team`). The threads of a team only wait for each other in the
+// calls of Team, each of which ends with a barrier. So the host may run the threads one after the other between two
+// barriers. Sums of a team have one fixed order, which is the same on both. Files are compiled without contraction, so
+// the host gives the device's bits, except in libm's functions.
 
 #include <cstdint>
 
@@ -22,11 +22,11 @@
 namespace athanor::kernels::cuda {
 
 constexpr int kWarp = 32;
-constexpr int kThreads = 256;  // of a block, unless a team is larger
+constexpr int kThreads = 256;  // threads of a block, unless a team is larger
 
-/// Ends a launch that cannot be: the kernel's name, and what the device or the numbers say.
+/// Throws for an impossible launch: the message has the kernel's name and the reason.
 [[noreturn]] void fail_launch(const char* kernel, const char* why);
-/// Checks what cudaGetLastError says of the launch just made.
+/// Throws if cudaGetLastError reports an error of the launch that was just made.
 void check_launch(const char* kernel);
 
 template <class V>
@@ -38,7 +38,7 @@ struct Max {
   ATHANOR_INLINE V operator()(V a, V b) const { return b > a ? b : a; }
 };
 
-/// kSize threads: a warp, or a whole block of several warps.
+/// A team of kSize threads: a warp, or a whole block of several warps.
 template <int kSize>
 class Team {
   static_assert(kSize == kWarp || (kSize % kWarp == 0 && kSize <= 1024));
@@ -48,7 +48,7 @@ class Team {
   ATHANOR_INLINE int64_t index() const { return index_; }
   static constexpr int size() { return kSize; }
 
-  /// f(thread) on each thread, then a barrier: what was written is seen by the whole team.
+  /// Calls f(thread) on each thread, then waits at a barrier: the whole team sees what was written.
   template <class F>
   ATHANOR_INLINE void each(F f) const {
 #ifdef __CUDA_ARCH__
@@ -59,7 +59,8 @@ class Team {
 #endif
   }
 
-  /// All f(thread) joined by `op`, known to every thread: a binary tree in each warp, then the warps in order.
+  /// Combines all f(thread) by `op` and returns the result to every thread: a binary tree in each warp, then the warps
+  /// in order.
   template <class V, class Op, class F>
   ATHANOR_INLINE V reduce(Op op, F f) const {
 #ifdef __CUDA_ARCH__
@@ -67,7 +68,7 @@ class Team {
     for (int width = kWarp / 2; width > 0; width /= 2) value = op(value, __shfl_xor_sync(~0u, value, width));
     if constexpr (kSize > kWarp) {
       __shared__ V warps[kSize / kWarp];
-      __syncthreads();  // the result before this one has been read
+      __syncthreads();  // the previous result has been read
       if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
       __syncthreads();
       value = warps[0];
@@ -98,7 +99,8 @@ class Team {
     return reduce<V>(Max<V>(), f);
   }
 
-  /// Adds a number that every thread of the team knows, once. Of integers: the order of teams is not fixed.
+  /// Adds a number that every thread of the team knows, once. It is for integers, since the order of teams is not
+  /// fixed.
   ATHANOR_INLINE void add_once(int64_t* to, int64_t value) const {
 #ifdef __CUDA_ARCH__
     if (thread() == 0) atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
@@ -130,13 +132,15 @@ __global__ void __launch_bounds__(kThreads) run_indices(int64_t count, Body body
 
 template <int kSize, class Body>
 __global__ void __launch_bounds__(kSize > kThreads ? kSize : kThreads) run_teams(int64_t count, Body body) {
-  // Warps beyond the last team leave whole: shuffles of the others are not touched. A larger team is its block.
+  // Warps beyond the last team leave completely, so the shuffles of the others do not change. A larger team is its
+  // block.
   const int64_t team = kSize == kWarp ? static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp
                                       : static_cast<int64_t>(blockIdx.x);
   if (team < count) body(Team<kSize>(team));
 }
 
-/// Blocks for `count` items, `per_block` of them in each; 2^31 − 1 is the most that a grid's first dimension holds.
+/// Returns the number of blocks for `count` items with `per_block` items each; at most 2^31 − 1, the limit of a grid's
+/// first dimension.
 inline unsigned blocks_of(const char* kernel, int64_t count, int64_t per_block) {
   const int64_t blocks = (count + per_block - 1) / per_block;
   if (blocks > 0x7FFFFFFF) fail_launch(kernel, "more blocks than a grid holds");
@@ -144,7 +148,7 @@ inline unsigned blocks_of(const char* kernel, int64_t count, int64_t per_block) 
 }
 #endif
 
-/// body(i) for each i in [0, count), in any order. No launch for none.
+/// Runs body(i) for each i in [0, count), in any order. Nothing is launched if `count` is 0.
 template <class Body>
 void for_each_index(const Stream& stream, const char* kernel, int64_t count, Body body) {
   if (count <= 0) return;
@@ -161,7 +165,7 @@ void for_each_index(const Stream& stream, const char* kernel, int64_t count, Bod
 #endif
 }
 
-/// body(Team<kSize>(i)) for each i in [0, count), in any order.
+/// Runs body(Team<kSize>(i)) for each i in [0, count), in any order.
 template <int kSize, class Body>
 void for_each_team(const Stream& stream, const char* kernel, int64_t count, Body body) {
   if (count <= 0) return;

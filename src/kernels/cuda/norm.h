@@ -1,6 +1,6 @@
 #pragma once
-// RMSNorm on a device, with the residual add in front; definitions in kernels/norm.h. Sums over a row in a team's
-// order.
+// RMSNorm on a device, with the residual add before it; kernels/norm.h has the definitions. Sums over a row have a
+// team's order.
 
 #include <cstdint>
 
@@ -9,20 +9,20 @@
 
 namespace athanor::kernels::cuda {
 
-/// kernels::rms_norm_forward; with `branch`, kernels::add_rms_norm_forward: `sum` = x + branch is written and normed.
-/// `branch` and `sum` are null otherwise.
+/// kernels::rms_norm_forward. With `branch`, it is kernels::add_rms_norm_forward: `sum` = x + branch is written and
+/// normed. Otherwise `branch` and `sum` are null.
 template <class T>
 void rms_norm_forward(const Stream& stream, const T* x, const T* branch, const T* w, T* sum, T* y, float* rstd,
                       int64_t rows, int64_t width, float eps);
 
-/// Elements of `partials` below: a row of sums for every kRowsPerPartial rows.
+/// Returns the number of elements in `partials` below: a row of sums for every kRowsPerPartial rows.
 constexpr int64_t kRowsPerPartial = 64;
 inline int64_t norm_partials(int64_t rows, int64_t width) {
   return (rows + kRowsPerPartial - 1) / kRowsPerPartial * width;
 }
 
-/// dx, and dw [width] += Σ_rows dy · x · rstd: over 64 rows in order, then over those sums in order, as the CPU's op
-/// does. With `dsum`, kernels::add_rms_norm_backward; null otherwise.
+/// Writes dx, and adds dw [width] += Σ_rows dy · x · rstd: over 64 rows in order, then over those sums in order, as the
+/// CPU's op does. With `dsum`, it is kernels::add_rms_norm_backward; otherwise `dsum` is null.
 template <class T>
 void rms_norm_backward(const Stream& stream, const T* dsum, const T* dy, const T* x, const T* w, const float* rstd,
                        T* dx, float* dw, float* partials, int64_t rows, int64_t width);

@@ -116,7 +116,7 @@ TEST_P(NormOn, BackwardIsTheGradientAndAddsTheWeightsInOrder) {
         }
         expect_same_bits(dw.values(), expected_dw, "dw");
         const auto actual = dx.values();
-        if (add) {  // of the rounded result
+        if (add) {  // applied to the rounded result
           auto sum = alone;
           for (size_t i = 0; i < sum.size(); ++i) store(sum[i], load(dsum[i]) + load(alone[i]));
           expect_same_bits(actual, sum, "dx with dsum");

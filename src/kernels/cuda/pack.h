@@ -1,5 +1,5 @@
 #pragma once
-// Loads and stores of 16 bytes: what a thread moves at once where rows are aligned for it, else one element.
+// Loads and stores of 16 bytes: what a thread moves at once if rows are aligned for it; otherwise it moves one element.
 
 #include <cstdint>
 
@@ -9,7 +9,7 @@ namespace athanor::kernels::cuda {
 
 constexpr int64_t kPackBytes = 16;
 
-/// Elements of a full pack.
+/// Number of elements in a full pack.
 template <class T>
 constexpr int kPack = static_cast<int>(kPackBytes / sizeof(T));
 
@@ -29,7 +29,7 @@ ATHANOR_INLINE void store_pack(T* to, const Pack<T, N>& pack) {
 
 inline bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kPackBytes == 0; }
 
-/// Whether rows of `width` elements from each of the pointers may be moved in packs; null pointers may.
+/// Returns whether rows of `width` elements from each of the pointers may be moved in packs; null pointers may.
 template <class T, class... Pointers>
 bool can_pack(int64_t width, Pointers... pointers) {
   return width % kPack<T> == 0 && (is_aligned(pointers) && ...);

@@ -1,15 +1,15 @@
 #pragma once
-// Where a CUDA kernel of ours runs, and the memory that its tests and benches use.
+// Where a CUDA kernel runs, and the memory that its tests and benchmarks use.
 //
-// A kernel's body is written once (launch.h). On a CUDA stream it runs on the device; on Stream::host() the same body
-// runs in loops on the host, over host memory: slow, but it is how index arithmetic is tested where there is no GPU.
-// Without nvcc the same files are compiled as C++ and know the host only.
+// A kernel's body is written once (launch.h). On a CUDA stream it runs on the device. On Stream::host() the same body
+// runs in loops on the host, over host memory, which is slow but tests index arithmetic on machines without a GPU.
+// Without nvcc the same files are compiled as C++ and only know the host.
 
 #include <cstdint>
 
 namespace athanor::kernels::cuda {
 
-/// What a launch takes: a CUDA stream, or the host. Kernels on one stream run one after the other.
+/// The argument of every launch: a CUDA stream, or the host. Kernels on one stream run one after the other.
 class Stream {
  public:
   static Stream host() { return Stream(nullptr, true); }
@@ -25,28 +25,29 @@ class Stream {
   bool is_host_;
 };
 
-/// Whether nvcc compiled the kernels.
+/// Returns whether nvcc compiled the kernels.
 bool is_compiled();
 
-/// Why nothing can run on a device here (no nvcc at build time, no driver, no GPU), or null where something can.
+/// Returns the reason why nothing can run on a device here (no nvcc at build time, no driver, no GPU), or null if there
+/// is a device.
 const char* why_no_device();
 
-/// Device memory, or host memory for Stream::host(). Fails with the number of bytes. For tests and benches: ops take
-/// their memory from libtorch.
+/// Allocates device memory, or host memory for Stream::host(). Throws with the number of bytes. This is for tests and
+/// benchmarks: ops take their memory from libtorch.
 void* allocate(const Stream& stream, int64_t bytes);
 void release(const Stream& stream, void* memory);
 
-/// Ordered on the stream; both come back when the copy is done.
+/// Copies in the order of the stream; both return when the copy is done.
 void copy_in(const Stream& stream, void* to, const void* from, int64_t bytes);
 void copy_out(const Stream& stream, void* to, const void* from, int64_t bytes);
 
-/// Within the place; comes back at once. For measuring what a copy takes.
+/// Copies within the memory of one side and returns at once, to measure the time of a copy.
 void copy_on(const Stream& stream, void* to, const void* from, int64_t bytes);
 
-/// Comes back when everything on the stream is done; fails with what the device says went wrong.
+/// Returns when everything on the stream is done; throws the error that the device reports.
 void synchronize(const Stream& stream);
 
-/// Milliseconds on the device between two calls of `mark`; on the host, of a clock.
+/// Milliseconds on the device between two calls of `mark`; on the host, by a clock.
 class Timer {
  public:
   explicit Timer(const Stream& stream);

@@ -45,7 +45,7 @@ struct DispatchCase {
 /// The results of a rank.
 struct RankResult {
   Tensor y, dx, dweights;
-  std::vector<Tensor> grads;  ///< of its experts: gate, up, down
+  std::vector<Tensor> grads;  ///< gradients of its experts: gate, up, down
 };
 
 inline std::vector<Tensor> buckets(const ops::ExpertWeights& w) {

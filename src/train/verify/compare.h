@@ -33,8 +33,8 @@ struct Comparisons {
   std::vector<Comparison> worst;  ///< one for each quantity, in the order of a step
   /// a line for each comparison that failed, with its name; empty: the two runs agree
   std::vector<std::string> faults;
-  /// True if all agrees up to a step that looks as if at most two tokens had gone to other experts because of scores
-  /// that are equal but for rounding. A real error fails again on other data.
+  /// True if all agrees up to a step in which at most two tokens seem to have gone to other experts because of scores
+  /// that are equal except for rounding. A real error fails again on other data.
   bool near_tie = false;
 };
 

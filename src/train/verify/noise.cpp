@@ -104,8 +104,8 @@ Noise::Noise(const RunConfig& small, int data_ranks, Reference reference) {
   whole.parallelism.tensor_parallel_degree = 1;
   layout_factor_ = pass_variance(small, unit) / pass_variance(whole, unit);
   if (small.train.reduce_dtype == "bfloat16") {
-    // Rounded before it is sent and after each of at most two sums over data ranks, and after that over ranks beside
-    // them (layout/holding.h); in one of the two runs alone.
+    // Rounded before it is sent, after each of at most two sums over data ranks, and after the sum over replicating
+    // tensor or pipeline ranks (layout/holding.h); in only one of the two runs.
     const bool beside = small.parallelism.tensor_parallel_degree * small.parallelism.pipeline_parallel_degree > 1;
     const double roundings = (data_ranks > 1 ? 3 : 0) + (beside ? 2 : 0);
     reduction_variance_ = kUnit16 * kUnit16 * roundings / 3;

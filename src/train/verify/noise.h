@@ -26,8 +26,7 @@ namespace athanor {
 class Noise {
  public:
   /// @param data_ranks  number of ranks over which gradients are summed in train.reduce_dtype; 1: no sum.
-  /// @param reference  the reference of the comparison: kPortable has no errors of its own, but has exact angles as
-  /// well.
+  /// @param reference  the reference of the comparison: kPortable makes no errors, but also has exact angles.
   Noise(const RunConfig& small, int data_ranks, Reference reference = Reference::kOneRank);
 
   /// Bounds on relative differences, if both runs have the same parameters.

@@ -1,6 +1,7 @@
 #pragma once
-// One test body for every place a kernel can run: the CPU's own kernels, the bodies of the CUDA kernels on the host,
-// and a CUDA device. Inputs are copied there, results back; a place that is not here is skipped with the reason.
+// Runs one test body on every side that a kernel can run on: the CPU's own kernels, the bodies of the CUDA kernels on
+// the host, and a CUDA device. Inputs are copied to that side and results back. A side that does not exist here is
+// skipped with the reason.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +24,7 @@ inline std::string name_of(Place place) {
   return place == Place::kCpu ? "Cpu" : place == Place::kCudaOnHost ? "CudaOnHost" : "Cuda";
 }
 
-/// Memory of a place, from a vector and back.
+/// Memory of one side, copied from a vector and back.
 template <class T>
 class Buffer {
  public:
@@ -65,7 +66,7 @@ class OnEachPlace : public ::testing::TestWithParam<Place> {
   }
 };
 
-/// Where the CPU's kernel is the oracle, it need not be held against itself.
+/// For tests whose reference is the CPU's kernel, which need not be compared with itself.
 #define ATHANOR_ON_CUDA_PLACES(Suite)                                                    \
   INSTANTIATE_TEST_SUITE_P(, Suite, ::testing::Values(Place::kCudaOnHost, Place::kCuda), \
                            [](const ::testing::TestParamInfo<Place>& place) { return name_of(place.param); })
@@ -74,7 +75,7 @@ class OnEachPlace : public ::testing::TestWithParam<Place> {
   INSTANTIATE_TEST_SUITE_P(, Suite, ::testing::Values(Place::kCpu, Place::kCudaOnHost, Place::kCuda), \
                            [](const ::testing::TestParamInfo<Place>& place) { return name_of(place.param); })
 
-/// Numbers in [−scale, scale) of no pattern, the same everywhere.
+/// Returns numbers in [−scale, scale) without a pattern, the same everywhere.
 template <class T>
 std::vector<T> numbers(int64_t count, unsigned salt, float scale = 1) {
   std::vector<T> x(static_cast<size_t>(count));
@@ -86,7 +87,7 @@ std::vector<T> numbers(int64_t count, unsigned salt, float scale = 1) {
   return x;
 }
 
-/// What a result is filled with before it is written, so that a gap shows.
+/// The value of a result before it is written, so that a gap is visible.
 template <class T>
 std::vector<T> garbage(int64_t count) {
   std::vector<T> x(static_cast<size_t>(count));

@@ -59,7 +59,7 @@ RunConfig config_of(const Degrees& d, const std::string& dtype = "float32") {
 }
 
 struct Result {
-  StepReport report;           // of rank 0
+  StepReport report;           // report of rank 0
   std::vector<Tensor> grads;   // by rank
   std::vector<int64_t> times;  // how often the plant acted, by rank
 };

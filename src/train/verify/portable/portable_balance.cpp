@@ -10,7 +10,7 @@ namespace athanor::portable {
 namespace {
 
 struct Place {
-  size_t token, rank;  // of a choice: its token, and its rank among the token's choices
+  size_t token, rank;  // the choice's token, and its rank among the token's choices
 };
 
 bool has(const std::vector<int64_t>& experts, int64_t expert) {

@@ -93,7 +93,7 @@ Tensor rotate(const Tensor& x, const Tensor& position_BT, const Rotation& rotati
 // ---- Attention masks
 
 struct Sight {
-  Tensor position_BT;  ///< of each token in its document
+  Tensor position_BT;  ///< position of each token in its document
   Tensor hidden_BTT;   ///< true if a token does not attend to another
 };
 
@@ -213,7 +213,7 @@ class Decoder {
   const Parameters& parameters_;
   const RouterMemory& memory_;
   Rotation rotation_;
-  std::string prefix_;  // of the layer that runs
+  std::string prefix_;  // prefix of the layer that runs
 };
 
 }  // namespace

@@ -103,7 +103,7 @@ Routed route(const RunConfig& config, const Tensor& logits, const Tensor& bias_E
 
 Tensor balancing_loss(const RunConfig& config, const std::vector<Routed>& layers, const Tensor& previous_share_LE) {
   const auto experts = static_cast<double>(config.model.num_experts);
-  const auto tokens = static_cast<double>(config.data.seq_len);  // of a sequence
+  const auto tokens = static_cast<double>(config.data.seq_len);  // tokens of a sequence
   if (config.moe.aux_scope == "transformers") {
     // E · Σ_e share · mean probability over the pool of all layers' tokens, as a sum over layers and sequences.
     Tensor counts = at::zeros({config.model.num_experts}, at::kDouble), probs = counts;
