@@ -39,7 +39,7 @@ FlatRange part_of(FlatRange range, int64_t parts, int64_t index) {
 void for_each_run(const BucketEntry& entry, int64_t first, int64_t count,
                   const std::function<void(int64_t global, int64_t at, int64_t count)>& visit) {
   const auto& [shape, offset, extent] = std::tie(entry.global_shape, entry.offset, entry.extent);
-  // Dims from `inner` on are held whole but for the first of them, so that a run is a slice of that one.
+  // Dims from `inner` on are held whole, except the first of them, of which a run is a slice.
   size_t inner = shape.size();
   int64_t run = 1, row = 1;  // elements of a run here, and of the whole tensor from one run's begin to the next
   while (inner > 0 && (inner == shape.size() || run == row)) {

@@ -47,7 +47,7 @@ void for_each_run(const BucketEntry& entry, int64_t first, int64_t count,
 struct Bucket {
   std::string group;
   FlatRange range;                          ///< padding at the end included
-  int64_t first_place = 0, last_place = 0;  ///< of its parameters
+  int64_t first_place = 0, last_place = 0;  ///< over its parameters
 };
 
 /// The way a rank holds its parameters.

@@ -154,8 +154,8 @@ int for_drawn_cases(int tries, const char* what, const Visit& visit) {
   return layouts;
 }
 
-// Of one data rank, where there are no expert ranks, or of one group of them: everything is held, and by nobody beside
-// those whom the group names.
+// The ranks are those of one data rank (without expert ranks) or of one group of expert ranks: together they hold
+// everything, and no rank holds a parameter except those that the group names.
 void expect_covered(const Case& c, const Layout& layout, const std::vector<Held>& held, const std::vector<int>& ranks) {
   for (const auto& spec : make_inventory(c.config.model)) {
     Paint paint(spec);
@@ -167,7 +167,7 @@ void expect_covered(const Case& c, const Layout& layout, const std::vector<Held>
       ++holders;
       if (slices.emplace(p->offset, p->extent).second) paint.add(*p);
       if (spec.is_expert()) continue;
-      // Within the data rank, its holders are the group beside.
+      // Within the data rank, its holders are the replica group.
       const auto kind = beside(p->group);
       std::vector<int> copies;
       for (const int other : layout.group_of(GroupKind::kModel, rank)) {

@@ -112,7 +112,7 @@ TEST(AdamW, TheFirstUpdateAfterFreshMomentsIsThatOfAFreshRunAndOthersGoOn) {
   EXPECT_TRUE(at::equal(both.second, fresh.second));
   const auto one = after_one(20'001, {{"b.weight", 20'000}});
   EXPECT_TRUE(at::equal(one.second, fresh.second));
-  // Zero moments that are said to hold 20,000 updates: (1 − β1)/√(1 − β2) of lr. 1 − 0.999^20001 is 2e-9 from 1.
+  // Zero moments that claim to hold 20,000 updates: (1 − β1)/√(1 − β2) of lr. 1 − 0.999^20001 is 2e-9 from 1.
   EXPECT_NEAR(one.first.min().item<float>(), kRate * 0.1 / std::sqrt(0.001), 1e-5);
 }
 

@@ -12,8 +12,8 @@ namespace athanor {
 
 /// The bytes that a step's reduction sent in the first of its collectives (GroupPlan::scatter or GroupPlan::sum).
 struct ReductionTrace {
-  int64_t bytes = 0;                   ///< of all buckets
-  int64_t bytes_sent_in_backward = 0;  ///< of buckets whose sum was complete when backward ended
+  int64_t bytes = 0;                   ///< in all buckets
+  int64_t bytes_sent_in_backward = 0;  ///< in buckets whose sum was complete when backward ended
 };
 
 /// Returns the name of a bucket for observers, from its number in the store and its group: "buckets.7.dense".
@@ -40,7 +40,7 @@ class GradientReducer {
  private:
   struct InFlight {
     const Bucket* bucket;
-    Tensor values;  // of the whole bucket, in the type that travels
+    Tensor values;  // the whole bucket, in the type that travels
     comm::Pending pending;
   };
 

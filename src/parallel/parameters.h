@@ -6,7 +6,7 @@
 // the master's upper half, rounded, and its 16 lower bits are stored separately (kernels/master.h): the master itself
 // is nowhere in memory as fp32, and is read and written by ranges.
 //
-// Of several ranks that hold the same parameters each may own a part. State that only the update needs (the lower bits
+// If several ranks hold the same parameters, each may own a part. State that only the update needs (the lower bits
 // here, the moments in the optimizer) is held for the owned ranges only, one after another.
 
 #include <functional>

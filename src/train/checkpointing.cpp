@@ -29,7 +29,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kUpdates = "optimizer_updates";
-constexpr const char* kProgressFile = "athanor.json";  // beside a model-only checkpoint
+constexpr const char* kProgressFile = "athanor.json";  // in a model-only checkpoint
 
 void say_what_changes(const std::vector<std::string>& changes, const std::string& where) {
   for (const auto& each : changes) log::info("{}: {}, as checkpoint.allow_model_change permits", where, each);
@@ -139,10 +139,10 @@ void export_model(const TrainState& state, const fs::path& folder, const Paramet
   export_hf_folder(folder, config, read, options, team);
 }
 
-// Writes what all ranks have beside the place, and makes the folder of that.
+// Writes what all ranks have into a temporary folder, and makes the final folder from that.
 void export_from_parts(const TrainState& state, const fs::path& folder, const fs::path& parts, const Team& team) {
   write_checkpoint(parts, master_pieces(state), model_identity(state.config.model), {}, {}, {}, team);
-  std::optional<CheckpointReader> reader;  // of those that write a file
+  std::optional<CheckpointReader> reader;  // only on ranks that write a file
   const auto read = [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
     if (!reader) reader = CheckpointReader::open(parts, team.worked);
     Slice slice = whole_slice(spec.shape);
@@ -162,7 +162,7 @@ void export_together(const TrainState& state, const fs::path& folder) {
   try {
     export_from_parts(state, folder, parts, team);
   } catch (const CommError&) {
-    throw;  // there is nobody to agree with
+    throw;  // there is no rank to agree with
   } catch (const Error&) {
     failure = std::current_exception();  // every rank's
   }

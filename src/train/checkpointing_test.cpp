@@ -179,8 +179,8 @@ TEST_F(Checkpointing, MomentsThatACheckpointLacksAreRefusedByNameUnlessFreshOnes
   EXPECT_SAYS(message_of<CheckpointError>([&] { load(false, write_changed(*state, masters)); }), "more");
   const auto fresh = load(true, write_changed(*state, but_one));
   EXPECT_EQ(fresh->optimizer.exp_avg().abs().max().item<float>(), 0);
-  // What resume names begins anew, also where the run goes back to a checkpoint of its own; a run that goes on from its
-  // newest keeps what that has.
+  // Moments begin anew if resume names a folder, even if the run goes back to one of its own checkpoints; a run that
+  // continues from its newest checkpoint keeps the moments.
   EXPECT_EQ(load(true, write_changed(*state, all))->optimizer.exp_avg().abs().max().item<float>(), 0);
   save_checkpoint(*state);
   EXPECT_EQ(load(true, checkpoint_of(*state))->optimizer.exp_avg().abs().max().item<float>(), 0);

@@ -65,7 +65,7 @@ struct TrainState {
 
  public:
   const Mesh& mesh;
-  Layout layout;        ///< of the training phase, which may have its own batch size
+  Layout layout;        ///< layout of the training phase, which may have its own batch size
   Observers observers;  ///< observers of every step; more may be added between steps
   ShardPlan plan;
   ParameterStore parameters;

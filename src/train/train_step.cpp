@@ -63,7 +63,7 @@ int64_t update_and_gather(TrainState& s, const StepReport& report, double scale)
     if (s.plan.of(bucket).counts()) changed[bucket.group == "expert"] += here;
     s.gatherer.start(bucket);
   }
-  // Copies of a shard change alike: each counts for its share.
+  // Copies of a shard change equally, so each counts for its share.
   const Tensor all = at::tensor({changed[0], changed[1]}, at::kLong);
   const auto copies = [&](const char* group) { return s.plan.of(group).copies ? s.plan.of(group).copies->size() : 1; };
   s.mesh.group(GroupKind::kModel).all_reduce(all).wait();

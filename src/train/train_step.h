@@ -12,7 +12,7 @@ namespace athanor {
 
 struct StepReport {
   int64_t step = 0;  ///< number of this update, 1-based
-  LossParts parts;   ///< of the whole batch
+  LossParts parts;   ///< for the whole batch
   double grad_norm = 0;
   RankNorms rank_norms;  ///< parts of the norm, by data rank and by expert rank; empty for one rank
   double lr = 0;
