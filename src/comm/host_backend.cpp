@@ -104,20 +104,20 @@ std::vector<int64_t> cut_parts(int64_t count, int size, int64_t unit) {
 }  // namespace
 
 bool HostWork::wait(std::chrono::milliseconds timeout) {
-  return progress_->wait(*operation_, timeout == kNoTimeout ? std::chrono::hours(24 * 365) : timeout, late_);
+  return pump_->wait(*operation_, timeout == kNoTimeout ? std::chrono::hours(24 * 365) : timeout, late_);
 }
 
-HostBackend::HostBackend(std::shared_ptr<Progress> progress, std::vector<int> ranks, int index, int64_t group_id,
+HostBackend::HostBackend(std::shared_ptr<MessagePump> pump, std::vector<int> ranks, int index, int64_t group_id,
                          const std::string& name)
-    : Backend(index, static_cast<int>(ranks.size())), progress_(std::move(progress)),
+    : Backend(index, static_cast<int>(ranks.size())), pump_(std::move(pump)),
       members_(std::make_shared<Members>(name, std::move(ranks), index, group_id)) {
   ATHANOR_ASSERT(getSize() > 1 && index >= 0 && index < getSize() && group_id >= 0);
-  const int max_tag = progress_->wire().max_tag();
+  const int max_tag = pump_->wire().max_tag();
   if (group_id >= Members::num_groups(max_tag)) {
     fail<CommError>("too many groups: group {} is number {}, but this MPI has tags up to {}, which is enough for {}",
                     name, group_id + 1, max_tag, Members::num_groups(max_tag));
   }
-  progress_->enroll(members_);
+  pump_->enroll(members_);
 }
 
 std::vector<int64_t> HostBackend::bytes_sent() const {
@@ -125,9 +125,8 @@ std::vector<int64_t> HostBackend::bytes_sent() const {
 }
 
 HostBackend::Work HostBackend::start(Operation::Phases phases, std::vector<at::Tensor> held, Kind kind, int peer) {
-  return c10::make_intrusive<HostWork>(progress_,
-                                       progress_->start(members_, kind, peer, std::move(phases),
-                                                        std::make_shared<std::vector<at::Tensor>>(std::move(held))));
+  return c10::make_intrusive<HostWork>(pump_, pump_->start(members_, kind, peer, std::move(phases),
+                                                           std::make_shared<std::vector<at::Tensor>>(std::move(held))));
 }
 
 HostBackend::Work HostBackend::allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) {

@@ -2,7 +2,7 @@
 // Our collectives on host memory as a c10d::Backend: point-to-point messages over a Wire (MPI, or threads in tests).
 //
 // So bytes by peer are exact, pairs without bytes exchange nothing, sums have the tree's bits whatever the network, and
-// a timeout knows which ranks have not come. Several collectives of one group may be in progress without mixing
+// a timeout knows which ranks have not come. Several collectives of one group may be in flight without mixing
 // (sequence.h).
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "wire/progress.h"
+#include "wire/message_pump.h"
 
 namespace athanor::comm {
 
 class HostWork : public c10d::Work {
  public:
-  HostWork(std::shared_ptr<Progress> progress, std::shared_ptr<Operation> operation)
-      : progress_(std::move(progress)), operation_(std::move(operation)) {}
+  HostWork(std::shared_ptr<MessagePump> pump, std::shared_ptr<Operation> operation)
+      : pump_(std::move(pump)), operation_(std::move(operation)) {}
 
   bool isCompleted() override { return operation_->done() || operation_->failed(); }
   bool isSuccess() const override { return operation_->done() && !operation_->failed(); }
@@ -33,10 +33,10 @@ class HostWork : public c10d::Work {
   /// Returns the ranks that had not come when wait() returned false.
   const std::vector<Late>& late() const { return late_; }
   /// Returns a name like "rank 3 (host b)" for a rank of the world.
-  std::string name_of(int rank) const { return progress_->name_of(rank); }
+  std::string name_of(int rank) const { return pump_->name_of(rank); }
 
  private:
-  std::shared_ptr<Progress> progress_;
+  std::shared_ptr<MessagePump> pump_;
   std::shared_ptr<Operation> operation_;
   std::vector<Late> late_;
 };
@@ -49,7 +49,7 @@ class HostBackend : public c10d::Backend {
   /// @param group_id  differs for each group that this process is in; equal on all members.
   /// @param name      of the group, for messages.
   /// @throws CommError if there are not enough tags for the group.
-  HostBackend(std::shared_ptr<Progress> progress, std::vector<int> ranks, int index, int64_t group_id,
+  HostBackend(std::shared_ptr<MessagePump> pump, std::vector<int> ranks, int index, int64_t group_id,
               const std::string& name = "");
 
   const std::string getBackendName() const override { return "athanor_host"; }
@@ -70,7 +70,7 @@ class HostBackend : public c10d::Backend {
  private:
   Work start(Operation::Phases phases, std::vector<at::Tensor> held, Kind kind = Kind::kCollective, int peer = -1);
 
-  std::shared_ptr<Progress> progress_;
+  std::shared_ptr<MessagePump> pump_;
   std::shared_ptr<Members> members_;
 };
 

@@ -21,14 +21,14 @@ void expect_counted_as_sent(int n, const std::string& what, const std::function<
   for (int r = 0; r < n; ++r) {
     threads.emplace_back([&, r] {
       const auto at = static_cast<size_t>(r);
-      auto progress = std::make_shared<Progress>(std::move(wires[at]));
+      auto pump = std::make_shared<MessagePump>(std::move(wires[at]));
       GroupOptions options;
       options.name = "test";
       for (int i = 0; i < n; ++i) {
         options.world_ranks.push_back(i);
         options.supernode.push_back(i / 2);
       }
-      auto backend = c10::make_intrusive<HostBackend>(progress, options.world_ranks, r, 0);
+      auto backend = c10::make_intrusive<HostBackend>(pump, options.world_ranks, r, 0);
       Communicator group(options, backend, r);
       call(group);
       counted[at] = group.traffic().bytes_to;

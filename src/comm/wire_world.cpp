@@ -66,14 +66,14 @@ int index_in(const std::vector<int>& ranks, int rank) {
 }
 
 WireWorld::WireWorld(std::unique_ptr<Wire> wire, const WorldOptions& options)
-    : options_(options), progress_(std::make_shared<Progress>(std::move(wire))), rank_(progress_->wire().rank()),
-      size_(progress_->wire().size()), num_exceptions_(std::uncaught_exceptions()) {
+    : options_(options), pump_(std::make_shared<MessagePump>(std::move(wire))), rank_(pump_->wire().rank()),
+      size_(pump_->wire().size()), num_exceptions_(std::uncaught_exceptions()) {
   std::vector<int> everyone;
   for (int r = 0; r < size_; ++r) everyone.push_back(r);
   options_.timeout = std::max<std::chrono::milliseconds>(options.timeout, std::chrono::minutes(1));  // hosts start late
   hosts_ = gathered(*group_of(everyone, "world", num_groups_++), host_name());
   options_.timeout = options.timeout;
-  progress_->name_hosts(hosts_);
+  pump_->name_hosts(hosts_);
   supernodes_ = supernodes_of(hosts_, options.ranks_per_node, options.nodes_per_supernode);
   all_ = group_of(everyone, "world", num_groups_++);
 }
@@ -81,9 +81,9 @@ WireWorld::WireWorld(std::unique_ptr<Wire> wire, const WorldOptions& options)
 WireWorld::~WireWorld() {
   all_.reset();
   if (std::uncaught_exceptions() > num_exceptions_) return;
-  if (!progress_->settle(std::chrono::seconds(2))) return;
+  if (!pump_->settle(std::chrono::seconds(2))) return;
   try {
-    progress_->close();
+    pump_->close();
   } catch (const std::exception&) {
     // No one is left to be informed; the other ranks notice.
   }
@@ -101,12 +101,12 @@ std::unique_ptr<Communicator> WireWorld::group_of(const std::vector<int>& ranks,
   }
   const int index = index_in(ranks, rank_);
   c10::intrusive_ptr<c10d::Backend> backend;
-  if (ranks.size() > 1) backend = c10::make_intrusive<HostBackend>(progress_, ranks, index, id, name);
+  if (ranks.size() > 1) backend = c10::make_intrusive<HostBackend>(pump_, ranks, index, id, name);
   return std::make_unique<Communicator>(std::move(options), std::move(backend), index);
 }
 
 void WireWorld::abort(int exit_code) {
-  progress_->wire().abort(exit_code);
+  pump_->wire().abort(exit_code);
   std::abort();  // the compiler does not know that the virtual function never returns
 }
 

@@ -25,14 +25,14 @@ class WireWorld : public World {
   Communicator& all() override { return *all_; }
   std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition,
                                            const std::string& name) override;
-  void note_work(int64_t amount) override { progress_->note_work(amount); }
+  void note_work(int64_t amount) override { pump_->note_work(amount); }
   [[noreturn]] void abort(int exit_code) override;
 
  private:
   std::unique_ptr<Communicator> group_of(const std::vector<int>& ranks, const std::string& name, int64_t id);
 
   WorldOptions options_;
-  std::shared_ptr<Progress> progress_;
+  std::shared_ptr<MessagePump> pump_;
   int rank_, size_;
   int num_exceptions_;
   int64_t num_groups_ = 0;  ///< groups that have more than one rank on some rank of the world

@@ -1,6 +1,6 @@
 #pragma once
-// One operation in progress. Its phases run one after the other; each is a small state machine that posts messages and
-// is told when they are complete. Everything here runs under the lock of Progress, except done() and failed(), which
+// One operation in flight. Its phases run one after the other; each is a small state machine that posts messages and
+// is told when they are complete. Everything here runs under the lock of MessagePump, except done() and failed(), which
 // any thread may call.
 
 #include <atomic>
@@ -48,7 +48,7 @@ class Operation {
   void send(int peer, const void* data, int64_t bytes, int64_t item);
   void receive(int peer, void* data, int64_t bytes, int64_t item);
 
-  // For Progress and the sequence.
+  // For MessagePump and the sequence.
   struct Transfer {
     Operation* operation;
     int peer;

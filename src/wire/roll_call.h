@@ -1,6 +1,6 @@
 #pragma once
 // Finds out who is late. When a collective is not complete in time, a rank asks those whose messages it lacks for their
-// state. The Progress of those ranks answers, whatever they are computing. A rank that waits itself names the ranks
+// state. The MessagePump of those ranks answers, whatever they are computing. A rank that waits itself names the ranks
 // that it waits for, in this call or in one of another group, and they are asked next, until a rank is found that has
 // not come and waits for no other, or that does not answer.
 //
@@ -23,7 +23,7 @@
 
 namespace athanor::comm {
 
-/// Sends questions and answers them. Runs under the lock of Progress, as operations do.
+/// Sends questions and answers them. Runs under the lock of MessagePump, as operations do.
 class RollCall {
  public:
   RollCall(Wire& wire, const Standing& standing) : wire_(wire), standing_(standing) {}

@@ -5,7 +5,7 @@
 // A window slides over them. An operation begins when all that are kWindow or more places before it are complete; until
 // then it waits in line and posts nothing. This cannot hang: consider the operations that are not complete on every
 // rank. The first of them has begun on every rank that has started it, and waits for no other. So on one rank a tag
-// belongs to one operation while that is in progress, and messages that one rank sends another under one tag are
+// belongs to one operation while that is in flight, and messages that one rank sends another under one tag are
 // received in the order in which they were sent, whatever their operations.
 
 #include <array>
@@ -31,7 +31,7 @@ class Sequence {
   /// Tags of a group: one for each place in the window and phase of its collectives, and one for each place of the
   /// messages between pairs (the two directions of a pair differ by sender and receiver).
   static constexpr int64_t kTags = (kMaxPhases + 1) * kWindow;
-  /// An operation other than the oldest does not begin while those in progress hold this many bytes in addition to
+  /// An operation other than the oldest does not begin while those in flight hold this many bytes in addition to
   /// their tensors.
   static constexpr int64_t kScratchBytes = 64 << 20;
 
@@ -65,7 +65,7 @@ class Sequence {
   int64_t first_ = 0;                            ///< number of the oldest in line_
   std::deque<std::shared_ptr<Operation>> line_;  ///< the first num_begun_ have begun, and some of them are complete
   size_t num_begun_ = 0;
-  std::array<bool, kWindow> taken_{};  ///< places in the window, which are tags, that an operation in progress uses
+  std::array<bool, kWindow> taken_{};  ///< places in the window, which are tags, that an operation in flight uses
   std::string failure_;
 };
 
@@ -86,7 +86,7 @@ struct Members {
   int index;  ///< this process's
   std::unique_ptr<std::atomic<int64_t>[]> bytes_sent;
 
-  // These members are guarded by the lock of Progress.
+  // These members are guarded by the lock of MessagePump.
   Sequence collectives;
   std::map<std::pair<Kind, int>, Sequence> pairs;
   std::thread::id thread;  ///< the thread that started the latest operation

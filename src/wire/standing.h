@@ -45,7 +45,7 @@ struct Answer {
   std::array<char, 32> group{};            ///< that call's group, truncated
 };
 
-/// This rank's state. Runs under the lock of Progress, except note_work.
+/// This rank's state. Runs under the lock of MessagePump, except note_work.
 class Standing {
  public:
   using Clock = std::chrono::steady_clock;

@@ -36,7 +36,7 @@ class Wire {
   /// Makes progress, and appends the messages that are complete.
   virtual void poll(std::vector<Finished>& finished) = 0;
 
-  /// Ends the job cleanly. Every process must call it, with no messages in progress except receives that nothing will
+  /// Ends the job cleanly. Every process must call it, with no messages in flight except receives that nothing will
   /// come for. If a process ends without it, the launcher learns that the process failed.
   virtual void close() = 0;
   /// Ends all processes of the job.

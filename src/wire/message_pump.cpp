@@ -1,4 +1,4 @@
-#include "wire/progress.h"
+#include "wire/message_pump.h"
 
 #include <sched.h>
 #include <sys/prctl.h>
@@ -42,15 +42,15 @@ class Backoff {
 
 }  // namespace
 
-Progress::Progress(std::unique_ptr<Wire> wire)
+MessagePump::MessagePump(std::unique_ptr<Wire> wire)
     : wire_(std::move(wire)), standing_(wire_->rank()), roll_call_(*wire_, standing_) {
   roll_call_.open();
   thread_ = std::thread([this] { run(); });
 }
 
-Progress::~Progress() { stop(); }
+MessagePump::~MessagePump() { stop(); }
 
-void Progress::stop() {
+void MessagePump::stop() {
   if (!thread_.joinable()) return;
   {
     std::lock_guard lock(mutex_);
@@ -60,12 +60,12 @@ void Progress::stop() {
   thread_.join();
 }
 
-void Progress::close() {
+void MessagePump::close() {
   stop();
   wire_->close();
 }
 
-bool Progress::settle(std::chrono::milliseconds limit) {
+bool MessagePump::settle(std::chrono::milliseconds limit) {
   const Clock::time_point begin = Clock::now();
   std::unique_lock lock(mutex_);
   while (num_active_ > 0 && !failed_ && Clock::now() - begin < limit) {
@@ -76,8 +76,8 @@ bool Progress::settle(std::chrono::milliseconds limit) {
   return num_active_ == 0 && !failed_;
 }
 
-std::shared_ptr<Operation> Progress::start(const std::shared_ptr<Members>& members, Kind kind, int peer,
-                                           Operation::Phases phases, std::shared_ptr<void> held) {
+std::shared_ptr<Operation> MessagePump::start(const std::shared_ptr<Members>& members, Kind kind, int peer,
+                                              Operation::Phases phases, std::shared_ptr<void> held) {
   std::lock_guard lock(mutex_);
   Sequence& sequence = kind == Kind::kCollective ? members->collectives : members->between(kind, peer);
   auto operation = std::make_shared<Operation>(members, sequence, std::move(phases), std::move(held));
@@ -94,7 +94,7 @@ std::shared_ptr<Operation> Progress::start(const std::shared_ptr<Members>& membe
   return operation;
 }
 
-bool Progress::advance() {
+bool MessagePump::advance() {
   finished_.clear();
   if (!failure_.empty()) return false;
   try {
@@ -115,7 +115,7 @@ bool Progress::advance() {
   return !finished_.empty();
 }
 
-void Progress::end(Operation& operation) {
+void MessagePump::end(Operation& operation) {
   const std::shared_ptr<Members> members = operation.members();  // the operation and the sequence may be destroyed, and
                                                                  // the members with them
   Sequence& sequence = operation.sequence();
@@ -123,7 +123,7 @@ void Progress::end(Operation& operation) {
   num_active_ -= sequence.advance(*wire_);
 }
 
-void Progress::run() {
+void MessagePump::run() {
   Backoff backoff(kShortSleep, kLongSleep);
   std::unique_lock lock(mutex_);
   while (true) {
@@ -145,7 +145,7 @@ void Progress::run() {
   }
 }
 
-bool Progress::wait_for(const Operation& operation, std::chrono::milliseconds limit) {
+bool MessagePump::wait_for(const Operation& operation, std::chrono::milliseconds limit) {
   if (operation.done() || operation.failed()) return true;
   const Clock::time_point begin = Clock::now();
   Clock::time_point last_move = begin;
@@ -207,7 +207,7 @@ class Waiting {
 
 }  // namespace
 
-bool Progress::wait(const Operation& operation, std::chrono::milliseconds timeout, std::vector<Late>& late) {
+bool MessagePump::wait(const Operation& operation, std::chrono::milliseconds timeout, std::vector<Late>& late) {
   if (operation.done() || operation.failed()) return true;
   const Clock::time_point begin = Clock::now();
   {
@@ -243,7 +243,7 @@ bool Progress::wait(const Operation& operation, std::chrono::milliseconds timeou
   return true;
 }
 
-std::vector<Late> Progress::look(const Operation& operation) {
+std::vector<Late> MessagePump::look(const Operation& operation) {
   std::unique_lock lock(mutex_);
   Look look(roll_call_, standing_, operation);
   while (!look.over() && failure_.empty() && !operation.done()) {
@@ -255,12 +255,12 @@ std::vector<Late> Progress::look(const Operation& operation) {
   return look.late();
 }
 
-void Progress::enroll(const std::shared_ptr<Members>& members) {
+void MessagePump::enroll(const std::shared_ptr<Members>& members) {
   std::lock_guard lock(mutex_);
   standing_.enroll(members);
 }
 
-std::string Progress::name_of(int rank) const {
+std::string MessagePump::name_of(int rank) const {
   const auto at = static_cast<size_t>(rank);
   if (at >= hosts_.size() || hosts_[at].empty()) return fmt::format("rank {}", rank);
   return fmt::format("rank {} ({})", rank, hosts_[at]);

@@ -1,7 +1,7 @@
 #pragma once
-// Moves messages on: in one thread of the process for all groups, or in a caller that waits for an operation.
+// Moves messages: in one thread of the process for all groups, or in a caller that waits for an operation.
 //
-// MPI makes progress only while it is called. The thread sleeps while nothing is in progress, and polls every 20–200 µs
+// MPI makes progress only while it is called. The thread sleeps while nothing is in flight, and polls every 20–200 µs
 // while the caller computes (ranks may have one core each, or less). While a caller waits, the caller does the thread's
 // work, without a switch between two threads for each message. Even when idle the thread polls now and then for another
 // rank's roll call.
@@ -21,16 +21,16 @@
 
 namespace athanor::comm {
 
-class Progress {
+class MessagePump {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Progress(std::unique_ptr<Wire> wire);
-  /// Stops the thread. Operations in progress are abandoned: the network may still write to their memory, so an
+  explicit MessagePump(std::unique_ptr<Wire> wire);
+  /// Stops the thread. Operations in flight are abandoned: the network may still write to their memory, so an
   /// operation and its sequence keep holding each other.
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  ~MessagePump();
+  MessagePump(const MessagePump&) = delete;
+  MessagePump& operator=(const MessagePump&) = delete;
 
   /// Starts an operation of `members`: a collective (peer −1), or a message to or from that member. Its first messages
   /// are posted before this returns, unless other operations have to be complete first (sequence.h).
@@ -48,7 +48,7 @@ class Progress {
   /// Sets the hosts by rank in the world, for names like "rank 3 (host b)".
   void name_hosts(const std::vector<std::string>& hosts) { hosts_ = hosts; }
   std::string name_of(int rank) const;
-  /// Returns true if nothing is in progress any more and every wait ended in time. Operations that no caller has waited
+  /// Returns true if nothing is in flight any more and every wait ended in time. Operations that no caller has waited
   /// for get up to `limit` to complete.
   bool settle(std::chrono::milliseconds limit);
 
