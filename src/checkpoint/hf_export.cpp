@@ -199,7 +199,7 @@ void export_hf_folder(const fs::path& folder, const HfConfig& config, const Para
     staging = staged->staging().string();
     write_small_files(staging, config, options);
   });
-  if (team.size > 1) staging = team.hear_first(staging);
+  if (team.size > 1) staging = team.broadcast(staging);
   const auto parameters = make_inventory(config.model);
   const WeightFiles files(parameters, options);
   team.on_all([&] { write_own_weights(staging, files, read, options.dtype, team); });

@@ -64,7 +64,7 @@ std::optional<CheckpointReader> open_if_it_verifies(const fs::path& path, const 
 
 /// Returns on all members a path that the first member names; "" for none.
 fs::path agree_on(const fs::path& of_first, const Team& team) {
-  return team.size == 1 ? of_first : fs::path(team.hear_first(of_first.string()));
+  return team.size == 1 ? of_first : fs::path(team.broadcast(of_first.string()));
 }
 
 /// Lists checkpoints up to `step`, newest first.
@@ -200,7 +200,7 @@ std::optional<CheckpointReader> open_newest_verified(const fs::path& folder, con
   team.on_first([&] {
     for (const auto& each : list_recoverable(folder)) found += each.path.filename().string() + "\n";
   });
-  if (team.size > 1) found = team.hear_first(found);
+  if (team.size > 1) found = team.broadcast(found);
   std::istringstream names(found);
   std::optional<IoError> unread;
   for (std::string name; names >> name;) {
@@ -215,7 +215,7 @@ void save_rotating(const fs::path& folder, int64_t step, const std::vector<Piece
   const Team& team = options.team;
   uint64_t needed = total_bytes(pieces) + kOverheadBytes + kOverheadPerPiece * pieces.size();
   if (team.size > 1) {
-    const auto all = team.tell_first(std::to_string(needed));
+    const auto all = team.gather(std::to_string(needed));
     needed = 0;
     for (const auto& each : all) needed += std::stoull(each);
   }

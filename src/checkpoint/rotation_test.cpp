@@ -79,8 +79,8 @@ TEST_F(Rotation, ADamagedCheckpointIsPassedOver) {
 TEST_F(Rotation, APeerThatIsGoneSaysNothingOfTheCheckpoint) {
   save(1);
   Team team{.index = 0, .size = 2};
-  team.hear_first = [](const std::string& text) { return text; };
-  team.tell_first = [](const std::string&) -> std::vector<std::string> { throw CommError("rank 1 is missing"); };
+  team.broadcast = [](const std::string& text) { return text; };
+  team.gather = [](const std::string&) -> std::vector<std::string> { throw CommError("rank 1 is missing"); };
   EXPECT_THROW(open_newest_verified(folder_, team), CommError);
 }
 

@@ -54,16 +54,16 @@ void throw_failure(const std::string& text) {
 
 void Team::on_first(const std::function<void()>& act) const {
   if (size == 1) return run(act);
-  throw_failure(hear_first(is_first() ? failure_of(act) : ""));
+  throw_failure(broadcast(is_first() ? failure_of(act) : ""));
 }
 
 void Team::on_all(const std::function<void()>& act) const {
   if (size == 1) return run(act);
   std::string first_failure;
-  for (const std::string& failure : tell_first(failure_of(act))) {
+  for (const std::string& failure : gather(failure_of(act))) {
     if (first_failure.empty()) first_failure = failure;
   }
-  throw_failure(hear_first(first_failure));
+  throw_failure(broadcast(first_failure));
 }
 
 }  // namespace athanor

@@ -16,9 +16,9 @@ using Worked = std::function<void(int64_t amount)>;
 struct Team {
   int index = 0, size = 1;
   /// Collective: returns every member's text on the first member, by index; nothing on the others.
-  std::function<std::vector<std::string>(const std::string& own)> tell_first = {};
+  std::function<std::vector<std::string>(const std::string& own)> gather = {};
   /// Collective: returns the first member's text on all members.
-  std::function<std::string(const std::string& of_first)> hear_first = {};
+  std::function<std::string(const std::string& of_first)> broadcast = {};
   /// Called for this member's work.
   Worked worked = {};
 

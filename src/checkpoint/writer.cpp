@@ -182,7 +182,7 @@ void write_checkpoint(const std::filesystem::path& folder, const std::vector<Pie
     staged.emplace(folder);
     staging = staged->staging().string();
   });
-  if (team.size > 1) staging = team.hear_first(staging);
+  if (team.size > 1) staging = team.broadcast(staging);
   Manifest manifest;
   if (!model.is_null()) manifest.model = model;
   if (!state.is_null()) manifest.state = state;
@@ -194,7 +194,7 @@ void write_checkpoint(const std::filesystem::path& folder, const std::vector<Pie
     write_pieces(staging, prefix, pieces, manifest, watched);
     if (!team.is_first()) own = manifest_text(manifest);
   });
-  auto texts = team.size > 1 ? team.tell_first(own) : std::vector<std::string>{};
+  auto texts = team.size > 1 ? team.gather(own) : std::vector<std::string>{};
   team.on_first([&] {
     join_texts(manifest, std::move(texts), team.worked);
     write_file_atomically(staged->staging() / kManifestName,

@@ -53,7 +53,7 @@ std::string ask_earlier_config(const RunConfig& config, const Team& team,
           file.string(), error.what());
     }
   });
-  return team.size > 1 ? team.hear_first(said) : said;
+  return team.size > 1 ? team.broadcast(said) : said;
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ void keep_warmup(RunConfig& config, const Team& team) {
 void keep_dtype(RunConfig& config, const Team& team) {
   if (!config.train.dtype_was_auto) return;
   std::string& dtype = config.train.dtype;
-  const std::string first = team.size > 1 ? team.hear_first(dtype) : dtype;
+  const std::string first = team.size > 1 ? team.broadcast(dtype) : dtype;
   const std::string kept = ask_earlier_config(config, team, [](const RunConfig& before) { return before.train.dtype; });
   dtype = kept.empty() ? first : kept;
   const char* reason = first == "bfloat16" ? "this CPU has instructions for it" : "this CPU has none for bfloat16";

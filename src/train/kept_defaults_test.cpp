@@ -30,10 +30,9 @@ class KeptType : public testing::Test {
   }
   // Acts as rank 1 of two, whose first rank sends each of these messages in turn.
   static Team second_of_two(std::vector<std::string> said) {
-    return {
-        .index = 1, .size = 2, .hear_first = [said = std::move(said), next = size_t{0}](const std::string&) mutable {
-          return next < said.size() ? said[next++] : "";
-        }};
+    return {.index = 1, .size = 2, .broadcast = [said = std::move(said), next = size_t{0}](const std::string&) mutable {
+              return next < said.size() ? said[next++] : "";
+            }};
   }
 
   fs::path root_ = fs::path(testing::TempDir()) / ("athanor_kept_" + std::to_string(::getpid()));

@@ -175,7 +175,7 @@ MatmulChoice settle_matmul_paths(const RunConfig& config, const Beginning& begin
     choice = choose_matmul_paths(config, begin);
     text = text_of(choice.paths);
   });
-  if (team.size > 1) text = team.hear_first(text);
+  if (team.size > 1) text = team.broadcast(text);
   team.on_all([&] {
     choice.paths = paths_of(text, "the first rank's choice");
     const std::string lacks = lacking(choice.paths);

@@ -90,8 +90,8 @@ TEST_F(MatmulChoiceTest, EveryRankTakesWhatTheFirstHasChosenWhateverItWouldChoos
   std::vector<std::string> words = {"", text_of(ops::all_on(MatmulPath::kLibrary)), ""};
   Team team;
   team.index = 1, team.size = 2;
-  team.tell_first = [](const std::string&) { return std::vector<std::string>(); };
-  team.hear_first = [&, said = size_t{0}](const std::string&) mutable { return words.at(said++); };
+  team.gather = [](const std::string&) { return std::vector<std::string>(); };
+  team.broadcast = [&, said = size_t{0}](const std::string&) mutable { return words.at(said++); };
   ::setenv("ATHANOR_MATMUL", "default", 1);
   const MatmulChoice choice = settle_matmul_paths(config_, {}, team);
   ::unsetenv("ATHANOR_MATMUL");
@@ -120,9 +120,9 @@ TEST_F(MatmulChoiceTest, ARankThatWasStartedWithAnotherPathIsRefused) {
   Team team;
   team.index = 1, team.size = 2;
   std::vector<std::string> told;
-  team.tell_first = [&](const std::string& own) { return told.push_back(own), std::vector<std::string>(); };
+  team.gather = [&](const std::string& own) { return told.push_back(own), std::vector<std::string>(); };
   std::vector<std::string> words = {"", text_of(ops::default_matmul_paths()), "", ""};
-  team.hear_first = [&, said = size_t{0}](const std::string&) mutable { return words.at(said++); };
+  team.broadcast = [&, said = size_t{0}](const std::string&) mutable { return words.at(said++); };
   if (ops::all_on(MatmulPath::kLibrary) == ops::default_matmul_paths()) GTEST_SKIP() << "this CPU has no other path";
   ::setenv("ATHANOR_MATMUL", "library", 1);
   settle_matmul_paths(config_, {}, team);

@@ -21,7 +21,7 @@ std::map<std::string, std::string> read_manifests(const RunConfig& config, const
       if (texts.contains(source.path)) continue;
       std::string text;
       team.on_first([&] { text = read_data_manifest_text(source.path); });
-      texts[source.path] = team.size > 1 ? team.hear_first(text) : text;
+      texts[source.path] = team.size > 1 ? team.broadcast(text) : text;
     }
   }
   return texts;

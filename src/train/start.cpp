@@ -88,7 +88,7 @@ void start_fresh(TrainState& state) {
 Beginning agree_on_beginning(const RunConfig& config, const Team& team) {
   std::string text;
   team.on_first([&] { text = plan_beginning(config).to_text(); });
-  if (team.size > 1) text = team.hear_first(text);
+  if (team.size > 1) text = team.broadcast(text);
   Beginning begin = Beginning::from_text(text);
   for (const auto& note : begin.notes) log::warn("{}", note);
   return begin;

@@ -21,14 +21,14 @@ inline void on_thread_team(int size, const std::function<void(const Team&)>& act
   std::exception_ptr failure;
   const auto member = [&](int index) {
     Team team{index, size};
-    team.tell_first = [&, index](const std::string& own) {
+    team.gather = [&, index](const std::string& own) {
       board[static_cast<size_t>(index)] = own;
       barrier.arrive_and_wait();
       auto all = index == 0 ? board : std::vector<std::string>{};
       barrier.arrive_and_wait();
       return all;
     };
-    team.hear_first = [&, index](const std::string& of_first) {
+    team.broadcast = [&, index](const std::string& of_first) {
       if (index == 0) board[0] = of_first;
       barrier.arrive_and_wait();
       std::string text = board[0];
