@@ -22,8 +22,8 @@ class AttentionBlock {
   AttentionBlock(const ModelConfig& model, const ParameterStore& parameters, const std::string& prefix,
                  const TensorRanks& ranks = {});
 
-  /// x [B, T, D] (normed; of Entered::split) → [B, T, D]; with several ranks, a partial sum, and the call is collective
-  /// if QK-norm is over the whole projection.
+  /// x [B, T, D] (normed; of TensorParallelInput::partitioned) → [B, T, D]; with several ranks, a partial sum, and the
+  /// call is collective if QK-norm is over the whole projection.
   Tensor forward(const Tensor& x, const ops::Rotation& rotation, const ops::DocumentLengths& documents) const;
 
   /// For generation on one rank: T new tokens after cache.length old ones; T > 1 only into an empty cache.

@@ -144,7 +144,7 @@ Tensor Decoder::final_hidden(const Residual& residual, int64_t batch, const Watc
   if (residual.branch.defined()) watch.forward(layers_.back().name(), sum);
   watch.forward(kFinalNorm, normed);
   watch.backward(kFinalNorm, normed);
-  return enter_tensor_parallel(normed, options_.tensor, batch).split.reshape({-1, model_.hidden_size});
+  return enter_tensor_parallel(normed, options_.tensor, batch).partitioned.reshape({-1, model_.hidden_size});
 }
 
 // Returns the input of the next stage.

@@ -43,26 +43,26 @@ void FeedForward::set_dispatch(std::shared_ptr<moe::Dispatch> dispatch) {
   dispatch_ = std::move(dispatch);
 }
 
-Tensor FeedForward::forward(const Entered& x, std::vector<moe::Routing>* routings, const moe::Choices* saved,
-                            const moe::BatchPosition& position) const {
-  return sparse_ ? forward_sparse(x, routings, saved, position) : dense_.forward(x.split);
+Tensor FeedForward::forward(const TensorParallelInput& x, std::vector<moe::Routing>* routings,
+                            const moe::Choices* saved, const moe::BatchPosition& position) const {
+  return sparse_ ? forward_sparse(x, routings, saved, position) : dense_.forward(x.partitioned);
 }
 
-Tensor FeedForward::forward_sparse(const Entered& x, std::vector<moe::Routing>* routings, const moe::Choices* saved,
-                                   const moe::BatchPosition& position) const {
-  const int64_t width = x.whole.size(-1);
-  const Tensor whole_TD = x.whole.reshape({-1, width});
-  const Tensor x_TD = ranks_.alone() ? whole_TD : x.split.reshape({-1, width});
+Tensor FeedForward::forward_sparse(const TensorParallelInput& x, std::vector<moe::Routing>* routings,
+                                   const moe::Choices* saved, const moe::BatchPosition& position) const {
+  const int64_t width = x.replicated.size(-1);
+  const Tensor whole_TD = x.replicated.reshape({-1, width});
+  const Tensor x_TD = ranks_.alone() ? whole_TD : x.partitioned.reshape({-1, width});
   moe::RouterOptions options = router_options_;
   options.training = routings != nullptr;
   options.noise.position = position;
-  moe::Routing routing = moe::route(whole_TD, router_, options, x.whole.size(0), saved);
+  moe::Routing routing = moe::route(whole_TD, router_, options, x.replicated.size(0), saved);
   const Tensor weights_TK = share_gradient(routing.weights_TK, ranks_), ids_TK = routing.expert_ids_TK;
   Tensor y_TD = dispatch_ ? dispatch_->experts(x_TD, weights_TK, ids_TK, experts_, combine_)
                           : ops::experts(x_TD, weights_TK, ids_TK, experts_, 0, num_experts_, combine_);
   if (shared_.gate.defined()) y_TD = y_TD + shared_.forward(x_TD);
   if (routings) routings->push_back(std::move(routing));
-  return y_TD.view(x.whole.sizes());
+  return y_TD.view(x.replicated.sizes());
 }
 
 }  // namespace athanor

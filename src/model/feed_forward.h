@@ -28,7 +28,7 @@ class FeedForward {
   /// routing to `routings`; null in evaluation, where nothing is balanced or counted.
   /// @param saved     null, or the choices of a sparse layer for the same x, used instead of routing again.
   /// @param position  of x in the run, for the router's noise.
-  Tensor forward(const Entered& x, std::vector<moe::Routing>* routings, const moe::Choices* saved = nullptr,
+  Tensor forward(const TensorParallelInput& x, std::vector<moe::Routing>* routings, const moe::Choices* saved = nullptr,
                  const moe::BatchPosition& position = {}) const;
   /// For one rank.
   Tensor forward(const Tensor& x, std::vector<moe::Routing>* routings) const { return forward({x, x}, routings); }
@@ -48,7 +48,7 @@ class FeedForward {
     Tensor forward(const Tensor& x) const;
   };
   static SwiGlu make_swiglu(const ParameterStore& parameters, const std::string& prefix);
-  Tensor forward_sparse(const Entered& x, std::vector<moe::Routing>* routings, const moe::Choices* saved,
+  Tensor forward_sparse(const TensorParallelInput& x, std::vector<moe::Routing>* routings, const moe::Choices* saved,
                         const moe::BatchPosition& position) const;
 
   TensorRanks ranks_;

@@ -107,8 +107,8 @@ Residual Layer::forward_parts(const Residual& in, const Context& context, const 
 // A region that is computed again begins with what a rank keeps, its own tokens, and ends with the part that is summed
 // afterwards. So the sum is not computed twice.
 Tensor Layer::attend(ops::NormedSum in, const Context& context, const RecomputeKinds& recompute) const {
-  const auto part = [this, context](const Entered& x) {
-    return attention_.forward(x.split, context->rotation, context->documents);
+  const auto part = [this, context](const TensorParallelInput& x) {
+    return attention_.forward(x.partitioned, context->rotation, context->documents);
   };
   Tensor read, y;
   if (recompute.attention) {
@@ -117,9 +117,9 @@ Tensor Layer::attend(ops::NormedSum in, const Context& context, const RecomputeK
       return {part(enter_tensor_parallel(x, ranks_, context->batch))};
     })[0];
   } else {
-    const Entered x = enter_tensor_parallel(in.normed, ranks_, context->batch);
+    const TensorParallelInput x = enter_tensor_parallel(in.normed, ranks_, context->batch);
     in.normed.reset();  // all ranks' tokens replace the rank's own
-    read = x.split;
+    read = x.partitioned;
     y = part(x);
   }
   if (recompute.norm) forget_normed(input_norm_, in.sum, read, y, context->batch);
@@ -128,7 +128,8 @@ Tensor Layer::attend(ops::NormedSum in, const Context& context, const RecomputeK
 
 Tensor Layer::feed(ops::NormedSum in, const Context& context, const RecomputeKinds& recompute,
                    std::vector<moe::Routing>* routings, const moe::Choices* saved) const {
-  const auto part = [this, context](const Entered& x, std::vector<moe::Routing>* routed, const moe::Choices* choices) {
+  const auto part = [this, context](const TensorParallelInput& x, std::vector<moe::Routing>* routed,
+                                    const moe::Choices* choices) {
     return feed_forward_.forward(x, routed, choices, context->position);
   };
   Tensor read, y;
@@ -140,9 +141,9 @@ Tensor Layer::feed(ops::NormedSum in, const Context& context, const RecomputeKin
     read = in.normed;
     y = recompute_routed(read, region, *routings);
   } else {
-    const Entered x = enter_tensor_parallel(in.normed, ranks_, context->batch);
+    const TensorParallelInput x = enter_tensor_parallel(in.normed, ranks_, context->batch);
     in.normed.reset();  // all ranks' tokens replace the rank's own
-    read = x.split;
+    read = x.partitioned;
     y = part(x, routings, saved);
   }
   if (recompute.norm) forget_normed(post_attention_norm_, in.sum, read, y, context->batch);

@@ -64,12 +64,12 @@ struct Enter : torch::autograd::Function<Enter> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const TensorRanks ranks = kept(ctx);
-    Tensor whole = std::move(grads[0]), split = std::move(grads[1]);
+    Tensor replicated = std::move(grads[0]), partitioned = std::move(grads[1]);
     grads.clear();
-    if (whole.defined() && ranks.shares_tokens()) whole = own_tokens(whole, ranks);
-    if (!split.defined()) return {whole, Tensor(), Tensor()};
-    Tensor sum = ranks.shares_tokens() ? reduce_scattered(split, ranks) : all_reduced(spent(split), ranks);
-    if (whole.defined()) sum.add_(whole);
+    if (replicated.defined() && ranks.shares_tokens()) replicated = own_tokens(replicated, ranks);
+    if (!partitioned.defined()) return {replicated, Tensor(), Tensor()};
+    Tensor sum = ranks.shares_tokens() ? reduce_scattered(partitioned, ranks) : all_reduced(spent(partitioned), ranks);
+    if (replicated.defined()) sum.add_(replicated);
     return {sum, Tensor(), Tensor()};
   }
 };
@@ -112,7 +112,7 @@ Tensor gather_tokens(const Tensor& x, const TensorRanks& ranks, int64_t batch) {
   return all;
 }
 
-Entered enter_tensor_parallel(const Tensor& x, const TensorRanks& ranks, int64_t batch) {
+TensorParallelInput enter_tensor_parallel(const Tensor& x, const TensorRanks& ranks, int64_t batch) {
   if (ranks.alone()) return {x, x};
   const auto outputs = Enter::apply(x, ranks, batch);
   return {outputs[0], outputs[1]};

@@ -22,15 +22,16 @@ struct TensorRanks {
   bool shares_tokens() const { return sequence && !alone(); }
 };
 
-/// One input, for both kinds of readers.
-struct Entered {
-  Tensor whole;  ///< for readers that every rank has (a router): the gradient is equal, and whole, on each rank
-  Tensor split;  ///< for matrices that the ranks share: the gradient is a partial sum on each rank, and is added up
+/// The input of a tensor-parallel region, for both kinds of readers. The two tensors have the same values and differ in
+/// backward.
+struct TensorParallelInput {
+  Tensor replicated;   ///< for readers that every rank has (a router): each rank has the same, whole gradient
+  Tensor partitioned;  ///< for matrices that the ranks share: each rank's gradient is a partial sum, and they are added
 };
 
 /// x [B, T, D], or the rank's tokens [1, B·T/n, D] under sequence parallelism → [B, T, D]. Forward sends nothing, or
-/// all-gathers under sequence parallelism; backward all-reduces, or reduce-scatters, the gradient of `split`.
-Entered enter_tensor_parallel(const Tensor& x, const TensorRanks& ranks, int64_t batch);
+/// all-gathers under sequence parallelism; backward all-reduces, or reduce-scatters, the gradient of `partitioned`.
+TensorParallelInput enter_tensor_parallel(const Tensor& x, const TensorRanks& ranks, int64_t batch);
 
 /// y [B, T, D], a partial sum on each rank → the sum, as the rank's tokens under sequence parallelism. Every rank's
 /// result has the bits of the same sum. Forward all-reduces, or reduce-scatters; backward sends nothing, or

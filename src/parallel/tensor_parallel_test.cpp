@@ -71,15 +71,16 @@ TEST(TensorParallel, EveryReaderGetsAllTokensAndPartsOfTheirGradientsAreAddedUpO
     const Tensor x = normal({kBatch, kSeqLen, kWidth}, 1, c.dtype), dwhole = normal(x.sizes(), 2, c.dtype);
     const auto results = on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
       const Tensor in = held_by(ranks.rank(), c, x).clone().requires_grad_();
-      const Entered read = enter_tensor_parallel(in, ranks, kBatch);
-      torch::autograd::backward({read.whole, read.split}, {dwhole.clone(), part_of(ranks.rank(), 10, c.dtype)});
-      return {read.whole.detach(), read.split.detach(), in.grad()};
+      const TensorParallelInput read = enter_tensor_parallel(in, ranks, kBatch);
+      torch::autograd::backward({read.replicated, read.partitioned},
+                                {dwhole.clone(), part_of(ranks.rank(), 10, c.dtype)});
+      return {read.replicated.detach(), read.partitioned.detach(), in.grad()};
     });
     const Tensor dx = sum_of_parts(c, 10) + dwhole;
     for (int r = 0; r < c.ranks; ++r) {
       const auto& result = results[static_cast<size_t>(r)];
-      ops::testing::expect_same_bits(result[0], x, name_of(c) + " whole");
-      ops::testing::expect_same_bits(result[1], x, name_of(c) + " split");
+      ops::testing::expect_same_bits(result[0], x, name_of(c) + " replicated");
+      ops::testing::expect_same_bits(result[1], x, name_of(c) + " partitioned");
       ops::testing::expect_same_bits(result[2], held_by(r, c, dx), name_of(c) + " gradient");
     }
   }
@@ -91,15 +92,15 @@ TEST(TensorParallel, AGradientThatOneReaderAloneGivesIsTheWholeGradient) {
     const auto results = on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
       const Tensor first = held_by(ranks.rank(), c, x).clone().requires_grad_(), second = first.detach().clone();
       second.requires_grad_();
-      torch::autograd::backward({enter_tensor_parallel(first, ranks, kBatch).whole}, {dwhole.clone()});
-      torch::autograd::backward({enter_tensor_parallel(second, ranks, kBatch).split},
+      torch::autograd::backward({enter_tensor_parallel(first, ranks, kBatch).replicated}, {dwhole.clone()});
+      torch::autograd::backward({enter_tensor_parallel(second, ranks, kBatch).partitioned},
                                 {part_of(ranks.rank(), 10, c.dtype)});
       return {first.grad(), second.grad()};
     });
     for (int r = 0; r < c.ranks; ++r) {
       const auto& result = results[static_cast<size_t>(r)];
-      ops::testing::expect_same_bits(result[0], held_by(r, c, dwhole), name_of(c) + " of whole");
-      ops::testing::expect_same_bits(result[1], held_by(r, c, sum_of_parts(c, 10)), name_of(c) + " of split");
+      ops::testing::expect_same_bits(result[0], held_by(r, c, dwhole), name_of(c) + " of replicated");
+      ops::testing::expect_same_bits(result[1], held_by(r, c, sum_of_parts(c, 10)), name_of(c) + " of partitioned");
     }
   }
 }
@@ -141,13 +142,13 @@ TEST(TensorParallel, AGradientThatOthersReadIsLeftAsItWas) {
   const Case c{2, false, at::kFloat};
   const auto results = on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
     const Tensor x = at::ones({1, 2, 3}).requires_grad_(), dy = at::ones({1, 2, 3});
-    torch::autograd::backward({enter_tensor_parallel(x, ranks, 1).split}, {dy});
+    torch::autograd::backward({enter_tensor_parallel(x, ranks, 1).partitioned}, {dy});
     torch::autograd::backward({share_gradient(x, ranks)}, {dy});
     // The gradient of a sum is one tensor for both of its terms, whichever reads it first.
     const auto beside = [&](bool first) {
       const Tensor other = at::ones({1, 2, 3}).requires_grad_(), kept = other * 1;
-      const Tensor split = enter_tensor_parallel(x, ranks, 1).split;
-      torch::autograd::backward({(first ? kept + split : split + kept) * 1}, {dy.clone()});
+      const Tensor partitioned = enter_tensor_parallel(x, ranks, 1).partitioned;
+      torch::autograd::backward({(first ? kept + partitioned : partitioned + kept) * 1}, {dy.clone()});
       return other.grad();
     };
     return {dy, beside(true), beside(false)};
@@ -160,11 +161,11 @@ TEST(TensorParallel, AGradientThatOthersReadIsLeftAsItWas) {
 TEST(TensorParallel, AGradientThatNobodyElseReadsIsSummedWhereItLies) {
   on_ranks({2, false, at::kFloat}, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
     const Tensor x = at::ones({1, 2, 3}).requires_grad_(), in = x * 1;
-    const Tensor split = enter_tensor_parallel(in, ranks, 1).split;
+    const Tensor partitioned = enter_tensor_parallel(in, ranks, 1).partitioned;
     const void *before = nullptr, *after = nullptr;
-    split.register_hook([&](const Tensor& grad) { before = grad.const_data_ptr(); });
+    partitioned.register_hook([&](const Tensor& grad) { before = grad.const_data_ptr(); });
     in.register_hook([&](const Tensor& grad) { after = grad.const_data_ptr(); });
-    torch::autograd::backward({split * 2}, {at::ones({1, 2, 3})});
+    torch::autograd::backward({partitioned * 2}, {at::ones({1, 2, 3})});
     EXPECT_EQ(before, after);
     return {};
   });
@@ -183,7 +184,7 @@ TEST(TensorParallel, SendsWhatItsHeaderSays) {
       const Tensor x = held_by(ranks.rank(), c, normal({kBatch, kSeqLen, kWidth}, 1, c.dtype)).clone();
       x.requires_grad_();
       group.reset_traffic();
-      const Tensor read = enter_tensor_parallel(x, ranks, kBatch).split;
+      const Tensor read = enter_tensor_parallel(x, ranks, kBatch).partitioned;
       count();
       const Tensor left = leave_tensor_parallel(read * 1, ranks);
       count();
@@ -213,9 +214,9 @@ TEST(TensorParallel, SendsWhatItsHeaderSays) {
 
 TEST(TensorParallel, OfOneRankItIsItsArgument) {
   const Tensor x = normal({1, 2, 3}, 1).requires_grad_();
-  const Entered read = enter_tensor_parallel(x, {}, 1);
-  EXPECT_TRUE(read.whole.is_same(x));
-  EXPECT_TRUE(read.split.is_same(x));
+  const TensorParallelInput read = enter_tensor_parallel(x, {}, 1);
+  EXPECT_TRUE(read.replicated.is_same(x));
+  EXPECT_TRUE(read.partitioned.is_same(x));
   EXPECT_TRUE(leave_tensor_parallel(x, {}).is_same(x));
   EXPECT_TRUE(share_gradient(x, {}).is_same(x));
 }

@@ -4,8 +4,8 @@
 //
 // A decoder whose table or head is split over the ranks calls these instead of the ops of similar names:
 //   x = vocabulary_embedding(tokens_BT, embedding, vocab_size, ranks);           // the layers' input
-//   h = enter_tensor_parallel(final_norm.of(residual).normed, ranks, B).split;   // [B, T, D]; backward adds up parts
-//   loss = vocabulary_cross_entropy(h.reshape({-1, D}), output, targets, vocab_size, scale, chunk, ranks);
+//   h = enter_tensor_parallel(final_norm.of(residual).normed, ranks, B).partitioned;   // [B, T, D]; backward adds up
+//   parts loss = vocabulary_cross_entropy(h.reshape({-1, D}), output, targets, vocab_size, scale, chunk, ranks);
 // All are collective over the group; for a group of one they are the ops themselves.
 // Source: Megatron-LM (Shoeybi et al. 2019, §3).
 
@@ -25,7 +25,7 @@ Tensor vocabulary_embedding(const Tensor& tokens, const Weight& weight, int64_t 
 /// Like ops::linear_cross_entropy, with the rank's rows of the weight. Logits exist only for a chunk of tokens and the
 /// rank's rows. For each chunk of C tokens forward all-reduces C maxima, then C sums of exponentials with the targets'
 /// C logits, in fp32. Backward sends nothing.
-/// @param x        [tokens, hidden], of Entered::split: the gradient is a partial sum on each rank.
+/// @param x        [tokens, hidden], of TensorParallelInput::partitioned: the gradient is a partial sum on each rank.
 /// @param targets  [tokens], ids of the whole vocabulary.
 /// @return the loss, with the same bits on every rank.
 Tensor vocabulary_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, int64_t vocab_size,
