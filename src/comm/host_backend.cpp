@@ -23,12 +23,12 @@ Element element_of(const at::Tensor& x) {
   }
 }
 
-struct How {
+struct ReductionRule {
   Combine combine = Combine::kSum;
   Scale scale;
 };
 
-How how_of(const c10d::ReduceOp& op, const at::Tensor& x, int size) {
+ReductionRule rule_of(const c10d::ReduceOp& op, const at::Tensor& x, int size) {
   switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
     case c10d::ReduceOp::SUM: return {};
     case c10d::ReduceOp::MAX: return {Combine::kMax, {}};
@@ -132,19 +132,19 @@ HostBackend::Work HostBackend::start(Operation::Phases phases, std::vector<at::T
 HostBackend::Work HostBackend::allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) {
   const at::Tensor& x = tensors.at(0);
   const Element element = element_of(x);
-  const How how = how_of(options.reduceOp, x, getSize());
+  const ReductionRule rule = rule_of(options.reduceOp, x, getSize());
   char* data = bytes_of(x);
   const int64_t count = x.numel(), bytes = static_cast<int64_t>(x.nbytes());
   if (count == 0) return start({}, {});
   if (bytes <= kSmallAllReduceBytes) {
-    return start({[=] { return sum_to_first(element, how.combine, how.scale, data, count); },
-                  [=] { return spread(data, bytes, 0); }},
+    return start({[=] { return sum_to_first(element, rule.combine, rule.scale, data, count); },
+                  [=] { return broadcast_along_tree(data, bytes, 0); }},
                  {x});
   }
   const int me = getRank(), size = getSize();
   const int64_t width = element_bytes(element);
   char* own = data + part_begin(count, size, me) * width;
-  return start({[=] { return sum_parts(element, how.combine, how.scale, data, cut_parts(count, size, 1), own); },
+  return start({[=] { return sum_parts(element, rule.combine, rule.scale, data, cut_parts(count, size, 1), own); },
                 [=] { return gather_parts(me, own, data, cut_parts(count, size, width)); }},
                {x});
 }
@@ -152,10 +152,10 @@ HostBackend::Work HostBackend::allreduce(std::vector<at::Tensor>& tensors, const
 HostBackend::Work HostBackend::_reduce_scatter_base(at::Tensor& out, at::Tensor& in,
                                                     const c10d::ReduceScatterOptions& options) {
   ATHANOR_ASSERT(in.numel() == out.numel() * getSize() && in.scalar_type() == out.scalar_type());
-  const How how = how_of(options.reduceOp, in, getSize());
+  const ReductionRule rule = rule_of(options.reduceOp, in, getSize());
   return start(
-      {[element = element_of(in), how, from = bytes_of(in), to = bytes_of(out), each = out.numel(), size = getSize()] {
-        return sum_parts(element, how.combine, how.scale, from, equal_parts(each, size), to);
+      {[element = element_of(in), rule, from = bytes_of(in), to = bytes_of(out), each = out.numel(), size = getSize()] {
+        return sum_parts(element, rule.combine, rule.scale, from, equal_parts(each, size), to);
       }},
       {out, in});
 }
@@ -182,7 +182,7 @@ HostBackend::Work HostBackend::alltoall_base(at::Tensor& out, at::Tensor& in, st
 HostBackend::Work HostBackend::broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) {
   const at::Tensor& x = tensors.at(0);
   return start({[data = bytes_of(x), bytes = static_cast<int64_t>(x.nbytes()),
-                 root = static_cast<int>(options.rootRank)] { return spread(data, bytes, root); }},
+                 root = static_cast<int>(options.rootRank)] { return broadcast_along_tree(data, bytes, root); }},
                {x});
 }
 
@@ -199,7 +199,7 @@ HostBackend::Work HostBackend::recv(std::vector<at::Tensor>& tensors, int from, 
 }
 
 HostBackend::Work HostBackend::barrier(const c10d::BarrierOptions&) {
-  return start({[] { return meet(); }}, {});
+  return start({[] { return dissemination_barrier(); }}, {});
 }
 
 }  // namespace athanor::comm

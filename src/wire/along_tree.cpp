@@ -52,9 +52,9 @@ class SumToFirst : public Phase {
 };
 
 /// A chunk is received, then sent to every child; a few chunks are in flight at once.
-class Spread : public Phase {
+class Broadcast : public Phase {
  public:
-  Spread(char* x, int64_t bytes, int root) : x_(x), bytes_(bytes), root_(root) {}
+  Broadcast(char* x, int64_t bytes, int root) : x_(x), bytes_(bytes), root_(root) {}
 
   void start(Operation& operation) override {
     const int n = operation.size(), place = (operation.index() - root_ + n) % n;
@@ -120,6 +120,8 @@ std::unique_ptr<Phase> sum_to_first(Element element, Combine combine, Scale scal
   return std::make_unique<SumToFirst>(element, combine, scale, x, count);
 }
 
-std::unique_ptr<Phase> spread(char* x, int64_t bytes, int root) { return std::make_unique<Spread>(x, bytes, root); }
+std::unique_ptr<Phase> broadcast_along_tree(char* x, int64_t bytes, int root) {
+  return std::make_unique<Broadcast>(x, bytes, root);
+}
 
 }  // namespace athanor::comm

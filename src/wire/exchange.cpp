@@ -69,7 +69,7 @@ class Exchange : public Phase {
 
 /// A dissemination barrier: in round k each rank hears from the rank 2^k before it, so after ⌈log₂ n⌉ rounds it has
 /// heard of all.
-class Meet : public Phase {
+class Barrier : public Phase {
  public:
   void start(Operation& operation) override { round(operation); }
   void received(Operation& operation, int64_t) override {
@@ -95,6 +95,6 @@ std::unique_ptr<Phase> exchange(std::vector<Piece> sends, std::vector<Piece> rec
   return std::make_unique<Exchange>(std::move(sends), std::move(receives), std::move(local));
 }
 
-std::unique_ptr<Phase> meet() { return std::make_unique<Meet>(); }
+std::unique_ptr<Phase> dissemination_barrier() { return std::make_unique<Barrier>(); }
 
 }  // namespace athanor::comm

@@ -34,9 +34,9 @@ std::unique_ptr<Phase> sum_parts(Element element, Combine combine, Scale scale, 
 std::unique_ptr<Phase> sum_to_first(Element element, Combine combine, Scale scale, char* x, int64_t count);
 
 /// Sends `x` of `root` to all, chunk after chunk along the tree.
-std::unique_ptr<Phase> spread(char* x, int64_t bytes, int root);
+std::unique_ptr<Phase> broadcast_along_tree(char* x, int64_t bytes, int root);
 
 /// A barrier: complete when every member has come.
-std::unique_ptr<Phase> meet();
+std::unique_ptr<Phase> dissemination_barrier();
 
 }  // namespace athanor::comm

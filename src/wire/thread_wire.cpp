@@ -26,9 +26,9 @@ struct Room {
 
 /// The table in which sends and receives are matched. A message's bytes move when both its ends are there: as in a
 /// rendezvous, a sender's memory is read late.
-class Meeting {
+class MatchTable {
  public:
-  Meeting(int size, ThreadNetwork network) : network_(std::move(network)), ends_(static_cast<size_t>(size)) {}
+  MatchTable(int size, ThreadNetwork network) : network_(std::move(network)), ends_(static_cast<size_t>(size)) {}
 
   struct Key {
     int peer, tag;
@@ -127,7 +127,7 @@ class Meeting {
 
 class ThreadWire : public Wire {
  public:
-  ThreadWire(std::shared_ptr<Meeting> all, int rank, int size) : all_(std::move(all)), rank_(rank), size_(size) {}
+  ThreadWire(std::shared_ptr<MatchTable> all, int rank, int size) : all_(std::move(all)), rank_(rank), size_(size) {}
 
   ~ThreadWire() override { all_->leave(rank_); }
   int rank() const override { return rank_; }
@@ -144,14 +144,14 @@ class ThreadWire : public Wire {
   [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }
 
  private:
-  std::shared_ptr<Meeting> all_;
+  std::shared_ptr<MatchTable> all_;
   int rank_, size_;
 };
 
 }  // namespace
 
 std::vector<std::unique_ptr<Wire>> thread_wires(int size, const ThreadNetwork& network) {
-  auto all = std::make_shared<Meeting>(size, network);
+  auto all = std::make_shared<MatchTable>(size, network);
   std::vector<std::unique_ptr<Wire>> wires;
   for (int r = 0; r < size; ++r) wires.push_back(std::make_unique<ThreadWire>(all, r, size));
   return wires;
