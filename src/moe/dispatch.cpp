@@ -37,10 +37,10 @@ class Stopwatch {
 
 // One layer's exchange, from its forward to its backward.
 struct Call : torch::CustomClassHolder {
-  Call(const Choosing& choosing, const ops::ExpertWeights& experts, ops::CombineWeights combine,
+  Call(const DispatchInput& input, const ops::ExpertWeights& experts, ops::CombineWeights combine,
        std::shared_ptr<ExchangeTimes> exchange_times)
-      : group(choosing.group), in_flight(choosing.options.in_flight), times(std::move(exchange_times)),
-        exchange(make_exchange(choosing)), local(experts, choosing.group.rank() * choosing.experts_per_rank, combine) {}
+      : group(input.group), in_flight(input.options.in_flight), times(std::move(exchange_times)),
+        exchange(make_exchange(input)), local(experts, input.group.rank() * input.experts_per_rank, combine) {}
 
   comm::Communicator& group;
   int64_t in_flight;
@@ -130,11 +130,11 @@ const char* dispatch_name(DispatchKind kind) {
   return "?";
 }
 
-std::unique_ptr<Exchange> make_exchange(const Choosing& choosing) {
-  if (choosing.options.kind == DispatchKind::kAllGather) return exchange_by_allgather(choosing);
-  if (choosing.options.kind == DispatchKind::kAllToAll) return exchange_by_all_to_all(choosing);
-  if (choosing.options.kind == DispatchKind::kAllToAll2d) return exchange_by_all_to_all_2d(choosing);
-  fail<Error>("bug: {} is no exchange", dispatch_name(choosing.options.kind));
+std::unique_ptr<Exchange> make_exchange(const DispatchInput& input) {
+  if (input.options.kind == DispatchKind::kAllGather) return exchange_by_allgather(input);
+  if (input.options.kind == DispatchKind::kAllToAll) return exchange_by_all_to_all(input);
+  if (input.options.kind == DispatchKind::kAllToAll2d) return exchange_by_all_to_all_2d(input);
+  fail<Error>("bug: {} is no exchange", dispatch_name(input.options.kind));
 }
 
 Dispatch::Dispatch(comm::Communicator& group, const DispatchOptions& options)
@@ -152,8 +152,9 @@ Tensor Dispatch::experts(const Tensor& x_TD, const Tensor& weights_TK, const Ten
   const bool keep = at::GradMode::is_enabled() && local.gate_LFD.grad.defined();
   const Tensor x = x_TD.contiguous(), weights = weights_TK.contiguous();
   const Stopwatch stopwatch(group_, times_->forward_s, times_->forward_wait_s, times_->forwards);
-  const Choosing choosing{group_, options_, weights.detach(), expert_ids_TK.contiguous(), local.gate_LFD.value.size(0)};
-  const auto call = c10::make_intrusive<Call>(choosing, local, combine, times_);
+  const DispatchInput input{group_, options_, weights.detach(), expert_ids_TK.contiguous(),
+                            local.gate_LFD.value.size(0)};
+  const auto call = c10::make_intrusive<Call>(input, local, combine, times_);
   if (keep) return Dispatched::apply(x, weights, call);
   const at::NoGradGuard no_grad;
   return run_forward(*call, x, /*keep=*/false);

@@ -9,9 +9,9 @@ namespace {
 
 class AllToAll : public Exchange {
  public:
-  explicit AllToAll(const Choosing& choosing)
-      : hop_(choosing.group, all_ranks(choosing.group), own_tokens(choosing), 0, choosing.experts_per_rank),
-        ranks_(static_cast<size_t>(choosing.group.size())), chunks_(choosing.options.chunks) {}
+  explicit AllToAll(const DispatchInput& input)
+      : hop_(input.group, all_ranks(input.group), own_tokens(input), 0, input.experts_per_rank),
+        ranks_(static_cast<size_t>(input.group.size())), chunks_(input.options.chunks) {}
 
   int64_t num_chunks() const override { return chunks_; }
   int64_t num_received() const override { return hop_.num_received(); }
@@ -54,8 +54,8 @@ class AllToAll : public Exchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> exchange_by_all_to_all(const Choosing& choosing) {
-  return std::make_unique<AllToAll>(choosing);
+std::unique_ptr<Exchange> exchange_by_all_to_all(const DispatchInput& input) {
+  return std::make_unique<AllToAll>(input);
 }
 
 }  // namespace athanor::moe

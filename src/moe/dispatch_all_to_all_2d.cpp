@@ -18,15 +18,14 @@ std::vector<int> every(int first, int step, int count) {
 
 class AllToAll2d : public Exchange {
  public:
-  explicit AllToAll2d(const Choosing& choosing)
-      : inner_ranks_(choosing.options.inner_ranks), node_(choosing.group.rank() / inner_ranks_), k_(choosing.k()),
-        num_experts_(choosing.experts_per_rank * choosing.group.size()), chunks_(choosing.options.chunks),
-        across_(choosing.group,
-                every(choosing.group.rank() % inner_ranks_, inner_ranks_, choosing.group.size() / inner_ranks_),
-                own_tokens(choosing), 0, choosing.experts_per_rank * inner_ranks_),
-        inside_(choosing.group, every(node_ * inner_ranks_, 1, inner_ranks_),
-                with_sources(choosing.group.rank() % inner_ranks_), node_ * inner_ranks_ * choosing.experts_per_rank,
-                choosing.experts_per_rank) {}
+  explicit AllToAll2d(const DispatchInput& input)
+      : inner_ranks_(input.options.inner_ranks), node_(input.group.rank() / inner_ranks_), k_(input.k()),
+        num_experts_(input.experts_per_rank * input.group.size()), chunks_(input.options.chunks),
+        across_(input.group, every(input.group.rank() % inner_ranks_, inner_ranks_, input.group.size() / inner_ranks_),
+                own_tokens(input), 0, input.experts_per_rank * inner_ranks_),
+        inside_(input.group, every(node_ * inner_ranks_, 1, inner_ranks_),
+                with_sources(input.group.rank() % inner_ranks_), node_ * inner_ranks_ * input.experts_per_rank,
+                input.experts_per_rank) {}
 
   int64_t num_chunks() const override { return chunks_; }
   int64_t num_received() const override { return inside_.num_received(); }
@@ -127,8 +126,8 @@ class AllToAll2d : public Exchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> exchange_by_all_to_all_2d(const Choosing& choosing) {
-  return std::make_unique<AllToAll2d>(choosing);
+std::unique_ptr<Exchange> exchange_by_all_to_all_2d(const DispatchInput& input) {
+  return std::make_unique<AllToAll2d>(input);
 }
 
 }  // namespace athanor::moe

@@ -9,11 +9,11 @@ namespace {
 
 class AllGather : public Exchange {
  public:
-  explicit AllGather(const Choosing& choosing)
-      : group_(choosing.group), chunks_(choosing.options.chunks), tokens_(choosing.num_tokens()), k_(choosing.k()),
+  explicit AllGather(const DispatchInput& input)
+      : group_(input.group), chunks_(input.options.chunks), tokens_(input.num_tokens()), k_(input.k()),
         sends_(static_cast<size_t>(chunks_)), returns_(static_cast<size_t>(chunks_)) {
     gather_counts();
-    begin_choices(choosing);
+    begin_choices(input);
   }
 
   int64_t num_chunks() const override { return chunks_; }
@@ -119,11 +119,11 @@ class AllGather : public Exchange {
     }
   }
 
-  void begin_choices(const Choosing& choosing) {
+  void begin_choices(const DispatchInput& input) {
     own_choices_ = at::zeros({padded_.back(), choice_bytes(k_)}, at::kByte);
     const ChoiceWriter writer{own_choices_.data_ptr<uint8_t>(), k_};
-    const auto* weights = ops::pointer<float>(choosing.weights_TK);
-    const auto* ids = ops::pointer<int64_t>(choosing.ids_TK);
+    const auto* weights = ops::pointer<float>(input.weights_TK);
+    const auto* ids = ops::pointer<int64_t>(input.ids_TK);
     for (int64_t c = 0; c < chunks_; ++c) {
       for (int64_t i = 0; i < own_count(group_.rank(), c); ++i) {
         const int64_t token = own_begin(c) + i;
@@ -149,8 +149,8 @@ class AllGather : public Exchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> exchange_by_allgather(const Choosing& choosing) {
-  return std::make_unique<AllGather>(choosing);
+std::unique_ptr<Exchange> exchange_by_allgather(const DispatchInput& input) {
+  return std::make_unique<AllGather>(input);
 }
 
 }  // namespace athanor::moe

@@ -63,7 +63,7 @@ class Exchange {
 };
 
 /// This rank's choices, and the options for sending them.
-struct Choosing {
+struct DispatchInput {
   comm::Communicator& group;
   const DispatchOptions& options;
   Tensor weights_TK, ids_TK;  ///< contiguous
@@ -78,21 +78,21 @@ struct Choosing {
 /// and a reduce-scatter of the weights' gradients. With P = Σ over chunks of the most tokens that a rank has in the
 /// chunk, a rank sends, (E−1)-fold, 8 bytes and P · 8K bytes of choices; in forward P · D elements to the experts and P
 /// · D back, the same in backward, and P · 4K bytes of weights' gradients.
-std::unique_ptr<Exchange> exchange_by_allgather(const Choosing& choosing);
+std::unique_ptr<Exchange> exchange_by_allgather(const DispatchInput& input);
 
 /// Makes an Exchange that sends a token only to the ranks of its experts. Calls: an all-to-all of counts (8 bytes for
 /// each chunk to every other rank: a rank without an expert of ours receives nothing else), an uneven one of choices;
 /// for each chunk one to the experts and one back; in backward the same for each chunk, and one of the weights'
 /// gradients. If S_p of our tokens have an expert on rank p, S_p · 8K bytes of choices and S_p · D elements go to rank
 /// p, and as many elements come back; in backward the same elements again, and S_p · 4K bytes of weights' gradients.
-std::unique_ptr<Exchange> exchange_by_all_to_all(const Choosing& choosing);
+std::unique_ptr<Exchange> exchange_by_all_to_all(const DispatchInput& input);
 
 /// Makes an Exchange in two hops. Its calls are those of two exchanges by all-to-all: the first among the ranks at the
 /// same place of every node, the second among those of a node, with 8 (K + 1) bytes of choices there and 4 (K + 1) of
 /// weights' gradients. If S_o tokens have an expert in node o, S_o · D elements go to the node, and S_o · D fp32 come
 /// back.
-std::unique_ptr<Exchange> exchange_by_all_to_all_2d(const Choosing& choosing);
+std::unique_ptr<Exchange> exchange_by_all_to_all_2d(const DispatchInput& input);
 
-std::unique_ptr<Exchange> make_exchange(const Choosing& choosing);
+std::unique_ptr<Exchange> make_exchange(const DispatchInput& input);
 
 }  // namespace athanor::moe

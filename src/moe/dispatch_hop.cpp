@@ -31,10 +31,10 @@ void for_messages(const std::vector<std::vector<int64_t>>& counts, F f) {
 
 }  // namespace
 
-Tokens own_tokens(const Choosing& choosing) {
-  Tokens tokens{{}, choosing.weights_TK, choosing.ids_TK};
-  const int64_t chunks = choosing.options.chunks;
-  for (int64_t c = 0; c <= chunks; ++c) tokens.chunk_begin.push_back(chunk_begin(choosing.num_tokens(), chunks, c));
+Tokens own_tokens(const DispatchInput& input) {
+  Tokens tokens{{}, input.weights_TK, input.ids_TK};
+  const int64_t chunks = input.options.chunks;
+  for (int64_t c = 0; c <= chunks; ++c) tokens.chunk_begin.push_back(chunk_begin(input.num_tokens(), chunks, c));
   return tokens;
 }
 

@@ -17,7 +17,7 @@ struct Tokens {
 };
 
 /// Returns all of a rank's tokens, cut into chunks.
-Tokens own_tokens(const Choosing& choosing);
+Tokens own_tokens(const DispatchInput& input);
 
 class Hop {
  public:
