@@ -178,7 +178,7 @@ ATHANOR_CORE_ENTRY(bench_step) {
   BenchArguments settings = given;
   if (settings.num_threads == 0) settings.num_threads = static_cast<int>(config.train.num_threads);
   bench::set_up(settings);
-  refuse_misfits(config, 1);
+  require_layout_fits(config, 1);
   const OneRank alone(config);
   check_memory(config, *alone.world, alone.mesh.layout());
   ops::install_caching_cpu_allocator();

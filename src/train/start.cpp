@@ -171,7 +171,7 @@ void say_what_starts(const TrainState& state, const ThreadShare& threads) {
 
 }  // namespace
 
-void refuse_misfits(RunConfig config, int world_size) {
+void require_layout_fits(RunConfig config, int world_size) {
   resolve_model_from(config);
   auto faults = find_layout_faults(config, world_size);
   std::ranges::move(find_unmatched_decay_patterns(config), std::back_inserter(faults));

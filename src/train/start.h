@@ -31,7 +31,7 @@ struct StoppedAtStart {
 /// Refuses a layout that does not fit the number of ranks (find_layout_faults), or parameter names that the model does
 /// not have, once the model that model.from names is known.
 /// @throws ConfigError; CheckpointError for the folder of model.from.
-void refuse_misfits(RunConfig config, int world_size);
+void require_layout_fits(RunConfig config, int world_size);
 
 /// Returns the options with which a run opens the world.
 comm::WorldOptions world_options(const RunConfig& config);

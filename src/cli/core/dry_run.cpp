@@ -17,7 +17,7 @@ ATHANOR_CORE_ENTRY(dry_run) {
   config = training_stages(config).front().config;
   resolve_model_from(config);
   config.model.from.clear();
-  refuse_misfits(config, given.ranks);
+  require_layout_fits(config, given.ranks);
   ATHANOR_CHECK(config.data.seq_len > 0, "a dry run reads no data: set data.seq_len to the tokens of an instance");
   ATHANOR_CHECK(given.rank < given.ranks, "rank {} is not among {} ranks", given.rank, given.ranks);
   const DryRun run = dry_run(config, given.ranks, given.rank);

@@ -21,7 +21,7 @@ ATHANOR_CORE_ENTRY(train) {
   const bool names_folder =
       std::ranges::any_of(given.overrides, [](const std::string& each) { return each.starts_with("train.run_dir"); });
   if (!names_folder) refuse_moved_run(given.config_file, config);
-  refuse_misfits(config, launched().size);
+  require_layout_fits(config, launched().size);
   ops::install_caching_cpu_allocator();
   return in_world(world_options(config), [&](comm::World& world, Whereabouts& whereabouts) {
     return run_training(config, world, whereabouts);

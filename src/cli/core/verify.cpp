@@ -46,7 +46,7 @@ ATHANOR_CORE_ENTRY(verify) {
   const int ranks = launched().size;
   const RunConfig config = load_run_config(given.config_file, given.overrides,
                                            [&](const RunConfig& read) { return find_layout_faults(read, ranks); });
-  refuse_misfits(config, ranks);
+  require_layout_fits(config, ranks);
   ATHANOR_CHECK(ranks > 1 || reference == Reference::kPortable,
                 "verify: this is one rank, and one rank is what a layout is compared with; there is nothing to "
                 "compare. Start it as the job will be started, or smaller: mpirun -n 4 athanor verify {0}; or compare "
