@@ -43,7 +43,7 @@ class Backoff {
 }  // namespace
 
 MessagePump::MessagePump(std::unique_ptr<Wire> wire)
-    : wire_(std::move(wire)), standing_(wire_->rank()), roll_call_(*wire_, standing_) {
+    : wire_(std::move(wire)), state_(wire_->rank()), roll_call_(*wire_, state_) {
   roll_call_.open();
   thread_ = std::thread([this] { run(); });
 }
@@ -213,11 +213,11 @@ bool MessagePump::wait(const Operation& operation, std::chrono::milliseconds tim
   {
     std::lock_guard lock(mutex_);
     ++num_waiting_;
-    standing_.begin_wait(operation);
+    state_.begin_wait(operation);
   }
   const Waiting waiting(mutex_, [&] {
     // Others may in turn have waited for this rank, which waited long: that time was not its own work.
-    standing_.end_wait(operation, Clock::now() - begin > timeout / 8);
+    state_.end_wait(operation, Clock::now() - begin > timeout / 8);
     if (!operation.done()) failed_ = true;
     if (--num_waiting_ == 0 && num_active_ > 0) wake_.notify_one();
   });
@@ -245,7 +245,7 @@ bool MessagePump::wait(const Operation& operation, std::chrono::milliseconds tim
 
 std::vector<Late> MessagePump::look(const Operation& operation) {
   std::unique_lock lock(mutex_);
-  Look look(roll_call_, standing_, operation);
+  Look look(roll_call_, state_, operation);
   while (!look.over() && failure_.empty() && !operation.done()) {
     if (advance()) continue;
     lock.unlock();
@@ -257,7 +257,7 @@ std::vector<Late> MessagePump::look(const Operation& operation) {
 
 void MessagePump::enroll(const std::shared_ptr<Members>& members) {
   std::lock_guard lock(mutex_);
-  standing_.enroll(members);
+  state_.enroll(members);
 }
 
 std::string MessagePump::name_of(int rank) const {

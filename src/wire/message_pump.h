@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
+#include "wire/rank_state.h"
 #include "wire/roll_call.h"
 #include "wire/sequence.h"
-#include "wire/standing.h"
 #include "wire/wire.h"
 
 namespace athanor::comm {
@@ -44,7 +44,7 @@ class MessagePump {
   /// To be called for each group before its first collective.
   void enroll(const std::shared_ptr<Members>& members);
   /// World::note_work.
-  void note_work(int64_t amount) { standing_.note_work(amount); }
+  void note_work(int64_t amount) { state_.note_work(amount); }
   /// Sets the hosts by rank in the world, for names like "rank 3 (host b)".
   void name_hosts(const std::vector<std::string>& hosts) { hosts_ = hosts; }
   std::string name_of(int rank) const;
@@ -67,7 +67,7 @@ class MessagePump {
   std::unique_ptr<Wire> wire_;
   std::mutex mutex_;  ///< guards the wire and every operation
   std::condition_variable wake_;
-  Standing standing_;
+  RankState state_;
   RollCall roll_call_;
   int64_t num_active_ = 0;  ///< started and not complete; their sequences hold them
   std::vector<Wire::Finished> finished_;

@@ -34,16 +34,16 @@ void RollCall::finished(const Wire::Finished& message) {
   const Note heard = *note;
   listen(*note);
   if (heard.is_answer == 0) {
-    send(message.peer, {1, heard.question, heard.call, standing_.answer(heard.call)});
+    send(message.peer, {1, heard.question, heard.call, state_.answer(heard.call)});
   } else if (const auto found = questions_.find(heard.question); found != questions_.end()) {
     found->second = heard.answer;  // otherwise no rank waits for it any more
   }
 }
 
-Look::Look(RollCall& roll_call, const Standing& standing, const Operation& operation)
-    : roll_call_(roll_call), standing_(standing), group_(operation.members()->id) {
+Look::Look(RollCall& roll_call, const RankState& state, const Operation& operation)
+    : roll_call_(roll_call), state_(state), group_(operation.members()->id) {
   const Operation* holding = operation.sequence().holding_up(operation.number());
-  if (holding) follow(standing_.rank(), standing_.waits_for(*holding));
+  if (holding) follow(state_.rank(), state_.waits_for(*holding));
 }
 
 Look::~Look() {
@@ -53,27 +53,27 @@ Look::~Look() {
 void Look::follow(int rank, const Answer& answer) {
   for (int i = 0; i < answer.num_peers; ++i) {
     const int peer = answer.peers[static_cast<size_t>(i)];
-    ask({peer, seen_from_peer(answer.call, rank), rank, answer.group.data(), -1, Standing::Clock::now()});
+    ask({peer, seen_from_peer(answer.call, rank), rank, answer.group.data(), -1, RankState::Clock::now()});
   }
 }
 
 void Look::ask(Asked asked) {
   if (seen_.size() >= kMaxAsked || !seen_.insert({asked.rank, asked.call}).second) return;
-  if (asked.rank == standing_.rank()) return take(asked, standing_.answer(asked.call));
+  if (asked.rank == state_.rank()) return take(asked, state_.answer(asked.call));
   asked.question = roll_call_.ask(asked.rank, asked.call);
   open_.push_back(std::move(asked));
 }
 
 void Look::take(const Asked& asked, const Answer& answer) {
   if (answer.state == Answer::State::kWaits) return follow(asked.rank, answer);
-  if (answer.state == Answer::State::kOver) return;
+  if (answer.state == Answer::State::kComplete) return;
   const bool answers = answer.state == Answer::State::kLate, elsewhere = asked.call.group != group_;
   late_.try_emplace(asked.rank, Late{asked.rank, answers, answer.worked, answer.still_ms,
                                      elsewhere ? asked.awaited_by : -1, elsewhere ? asked.group : ""});
 }
 
 bool Look::over() {
-  const auto now = Standing::Clock::now();
+  const auto now = RankState::Clock::now();
   std::vector<Asked> asked = std::exchange(open_, {});  // handling an answer may add questions
   for (Asked& one : asked) {
     const Answer answer = roll_call_.answer(one.question);

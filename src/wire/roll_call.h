@@ -18,7 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "wire/standing.h"
+#include "wire/rank_state.h"
 #include "wire/wire.h"
 
 namespace athanor::comm {
@@ -26,7 +26,7 @@ namespace athanor::comm {
 /// Sends questions and answers them. Runs under the lock of MessagePump, as operations do.
 class RollCall {
  public:
-  RollCall(Wire& wire, const Standing& standing) : wire_(wire), standing_(standing) {}
+  RollCall(Wire& wire, const RankState& state) : wire_(wire), state_(state) {}
 
   /// Begins to receive questions.
   void open();
@@ -51,7 +51,7 @@ class RollCall {
   void send(int rank, const Note& note);
 
   Wire& wire_;
-  const Standing& standing_;
+  const RankState& state_;
   std::array<Note, 8> heard_{};
   std::unordered_map<const Note*, std::unique_ptr<Note>> said_;  ///< messages until they have been sent
   std::unordered_map<int64_t, Answer> questions_;
@@ -73,7 +73,7 @@ class Look {
   static constexpr size_t kMaxAsked = 256;
   static constexpr std::chrono::seconds kPatience{2};  ///< how long an answer may take
 
-  Look(RollCall& roll_call, const Standing& standing, const Operation& operation);
+  Look(RollCall& roll_call, const RankState& state, const Operation& operation);
   ~Look();
   Look(const Look&) = delete;
   Look& operator=(const Look&) = delete;
@@ -90,14 +90,14 @@ class Look {
     int awaited_by;
     std::string group;
     int64_t question;
-    Standing::Clock::time_point when;
+    RankState::Clock::time_point when;
   };
   void follow(int rank, const Answer& answer);
   void ask(Asked asked);
   void take(const Asked& asked, const Answer& answer);
 
   RollCall& roll_call_;
-  const Standing& standing_;
+  const RankState& state_;
   int64_t group_;
   std::set<std::pair<int, CallId>> seen_;
   std::vector<Asked> open_;

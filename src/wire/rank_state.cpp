@@ -1,16 +1,16 @@
-#include "wire/standing.h"
+#include "wire/rank_state.h"
 
 #include <algorithm>
 
 namespace athanor::comm {
 
-void Standing::note_work(int64_t amount) {
+void RankState::note_work(int64_t amount) {
   if (amount <= 0) return;
   worked_ += amount;
   last_move_ = Clock::now();
 }
 
-void Standing::end_wait(const Operation& operation, bool was_long) {
+void RankState::end_wait(const Operation& operation, bool was_long) {
   const auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& wait) {
     return wait.operation == &operation && wait.thread == std::this_thread::get_id();
   });
@@ -18,7 +18,7 @@ void Standing::end_wait(const Operation& operation, bool was_long) {
   if (was_long) last_move_ = Clock::now();
 }
 
-Answer Standing::answer(const CallId& call) const {
+Answer RankState::answer(const CallId& call) const {
   const auto group = groups_.find(call.group);
   const std::shared_ptr<Members> members = group == groups_.end() ? nullptr : group->second.lock();
   Answer answer;
@@ -28,14 +28,14 @@ Answer Standing::answer(const CallId& call) const {
     const Sequence* sequence = members->find(call.kind, partner);
     if (sequence && sequence->num_started() > call.number) {
       if (const Operation* holding = sequence->holding_up(call.number)) return waits_for(*holding);
-      answer.state = Answer::State::kOver;
+      answer.state = Answer::State::kComplete;
       return answer;
     }
   }
   if (const Operation* before = wait_before(members.get())) {
     const Operation* holding = before->sequence().holding_up(before->number());
     if (holding) return waits_for(*holding);
-    answer.state = Answer::State::kOver;  // complete: the rank is about to continue
+    answer.state = Answer::State::kComplete;  // complete: the rank is about to continue
     return answer;
   }
   answer.state = Answer::State::kLate;
@@ -46,7 +46,7 @@ Answer Standing::answer(const CallId& call) const {
   return answer;
 }
 
-Answer Standing::waits_for(const Operation& operation) const {
+Answer RankState::waits_for(const Operation& operation) const {
   const Members& members = *operation.members();
   const Sequence& sequence = operation.sequence();
   Answer answer;
@@ -62,7 +62,7 @@ Answer Standing::waits_for(const Operation& operation) const {
 }
 
 /// Returns the wait that holds up the calls of this group on this rank. Before the first call any thread may make it.
-const Operation* Standing::wait_before(const Members* members) const {
+const Operation* RankState::wait_before(const Members* members) const {
   for (const Wait& wait : waits_) {
     if (!members || members->thread == std::thread::id() || members->thread == wait.thread) return wait.operation;
   }

@@ -28,10 +28,10 @@ struct CallId {
 /// The content of a message: of one size, without pointers.
 struct Answer {
   enum class State : int32_t {
-    kSilent,  ///< no answer has come
-    kLate,    ///< the rank has not come to the call, and waits for no other
-    kWaits,   ///< it waits for others: in this call, or in another one before it comes to this
-    kOver,    ///< the call is complete on this rank; what it had to send is on its way
+    kSilent,    ///< no answer has come
+    kLate,      ///< the rank has not come to the call, and waits for no other
+    kWaits,     ///< it waits for others: in this call, or in another one before it comes to this
+    kComplete,  ///< the call is complete on this rank; what it had to send is on its way
   };
   static constexpr int kMaxPeers = 16;
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
@@ -46,11 +46,11 @@ struct Answer {
 };
 
 /// This rank's state. Runs under the lock of MessagePump, except note_work.
-class Standing {
+class RankState {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Standing(int rank) : rank_(rank) {}
+  explicit RankState(int rank) : rank_(rank) {}
 
   void enroll(const std::shared_ptr<Members>& members) { groups_[members->id] = members; }
   void note_work(int64_t amount);
