@@ -26,7 +26,7 @@
 #include "train/step_summary.h"
 #include "train/thread_trial.h"
 #include "train/train_step.h"
-#include "train/unread.h"
+#include "train/unreadable_data.h"
 #include "train/validation.h"
 
 namespace athanor {
@@ -53,10 +53,10 @@ class Run {
   }
 
   int loop() {
-    std::optional<UnreadData> unread;
+    std::optional<UnreadableData> unread;
     try {
       return steps();
-    } catch (const UnreadData& failure) {
+    } catch (const UnreadableData& failure) {
       unread = failure;
     }
     return end_unread(*unread);
@@ -83,7 +83,7 @@ class Run {
         saves_.save_checkpoint();
       fault_point("train.after_step");
       if (stop_signal != 0) return saves_.end_stopped(stop_signal);
-      if (unread_) throw UnreadData(*unread_);
+      if (unread_) throw UnreadableData(*unread_);
     }
     return saves_.end_complete();
   }
@@ -169,7 +169,7 @@ class Run {
     world_.all_reduce(number, comm::Reduction::kMax).wait();
     const int64_t largest = number.item<int64_t>();
     if (largest >= kSignals)
-      unread_.emplace(world_.size() - static_cast<int>(largest / kSignals), describe_unread(failure));
+      unread_.emplace(world_.size() - static_cast<int>(largest / kSignals), describe_read_error(failure));
     return static_cast<int>(largest % kSignals);
   }
 
@@ -184,7 +184,7 @@ class Run {
 
   // Data can no longer be read, and all ranks know it: they save what they have, and the rank that found the error
   // reports it.
-  int end_unread(const UnreadData& failure) {
+  int end_unread(const UnreadableData& failure) {
     const int64_t step = state_->step;
     const auto& keeps = state_->config.checkpoint;
     if (!saves_.is_saved() && keeps.interval > 0) saves_.save_checkpoint();
@@ -217,7 +217,7 @@ class Run {
         if (i == unigram_entropies_.size())
           unigram_entropies_.push_back(
               unigram_entropy(dataset, *mesh_, [this](int64_t num_bytes) { mesh_->world().note_work(num_bytes); }));
-      } catch (const UnreadData& failure) {  // on all ranks: the step is shown and saved before the run ends
+      } catch (const UnreadableData& failure) {  // on all ranks: the step is shown and saved before the run ends
         unread_ = failure;
         return;
       }
@@ -288,8 +288,8 @@ class Run {
   Clock::time_point first_step_ended_;
   double waited_for_data_s_ = 0;  // for the batch of the next step
   bool printing_ = true;
-  std::optional<UnreadData> unread_;   // ends the run after this step
-  std::optional<MetricsLog> metrics_;  // on the first rank
+  std::optional<UnreadableData> unread_;  // ends the run after this step
+  std::optional<MetricsLog> metrics_;     // on the first rank
   std::optional<Loader> loader_;
   std::vector<double> unigram_entropies_;  // entropies of the validation sources of the training phase, as far as they
                                            // were needed

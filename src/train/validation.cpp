@@ -5,7 +5,7 @@
 #include <set>
 
 #include "train/microbatch.h"
-#include "train/unread.h"
+#include "train/unreadable_data.h"
 
 namespace athanor {
 
@@ -35,7 +35,7 @@ int64_t first_of_part(int64_t rows, int64_t part, int64_t parts) {
   return rows / parts * part + std::min(part, rows % parts);
 }
 
-// Returns the result of `read`, or throws UnreadData on every rank if it fails on one.
+// Returns the result of `read`, or throws UnreadableData on every rank if it fails on one.
 template <class Read>
 auto read_together(const Mesh& mesh, Read read) {
   decltype(read()) result;

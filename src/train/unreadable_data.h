@@ -12,11 +12,11 @@
 namespace athanor {
 
 /// Thrown by every rank at the same place.
-class UnreadData : public Error {
+class UnreadableData : public Error {
  public:
   /// @param rank  the first rank of the world that could not read.
   /// @param own  the error of this rank's reading; "" if there is none.
-  UnreadData(int rank, const std::string& own)
+  UnreadableData(int rank, const std::string& own)
       : Error(own.empty() ? "rank " + std::to_string(rank) + " could not read its data" : own, exit_code::kIo),
         rank_(rank) {}
   int rank() const { return rank_; }
@@ -26,10 +26,10 @@ class UnreadData : public Error {
 };
 
 /// Returns the message of the exception that this rank's reading threw; "" for null.
-std::string describe_unread(const std::exception_ptr& own);
+std::string describe_read_error(const std::exception_ptr& own);
 
 /// Checks that every rank could read. Collective over the world: an all-reduce of 8 bytes.
-/// @throws UnreadData on every rank if `own` is not null on one.
+/// @throws UnreadableData on every rank if `own` is not null on one.
 void agree_on_reading(comm::Communicator& world, const std::exception_ptr& own);
 
 }  // namespace athanor
