@@ -261,5 +261,5 @@ ATHANOR_CORE_ENTRY(bench_comm) {
                 given.inner, size);
   ATHANOR_CHECK(!given.paced, "--paced is for benchmarks of one process");
   ops::install_caching_cpu_allocator();  // as in training: memory between the hops of two levels is reused
-  return in_world({}, [&](comm::World& world, Whereabouts&) { return bench::run(world, given); });
+  return in_world({}, [&](comm::World& world, RunContext&) { return bench::run(world, given); });
 }

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "comm/world.h"
-#include "train/whereabouts.h"
+#include "train/run_context.h"
 
 namespace athanor {
 
@@ -15,6 +15,6 @@ namespace athanor {
 /// run had begun, its folder gets the last words (train/last_words.h) of the rank that failed first. Before the world
 /// is open, exceptions pass to main's catch.
 /// @return the result of `body`, as exit code.
-int in_world(const comm::WorldOptions& options, const std::function<int(comm::World&, Whereabouts&)>& body);
+int in_world(const comm::WorldOptions& options, const std::function<int(comm::World&, RunContext&)>& body);
 
 }  // namespace athanor

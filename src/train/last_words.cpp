@@ -17,7 +17,7 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-std::string text_of(const Whereabouts& at, int rank, const std::string& host, const Failure& failure) {
+std::string text_of(const RunContext& at, int rank, const std::string& host, const Failure& failure) {
   const double time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const nlohmann::ordered_json words = {{"cause", exit_code::cause_of(failure.exit_code)},
                                         {"rank", rank},
@@ -48,7 +48,7 @@ bool put_first(const fs::path& path, int rank, const std::string& text) {
 
 }  // namespace
 
-void leave_last_words(const Whereabouts& at, int rank, const std::string& host, const Failure& failure) {
+void leave_last_words(const RunContext& at, int rank, const std::string& host, const Failure& failure) {
   if (!at.in_run()) return;
   const RunFolder folder{at.run_dir};
   try {

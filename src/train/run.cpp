@@ -40,7 +40,7 @@ bool due(int64_t step, int64_t interval) { return interval > 0 && step % interva
 
 class Run {
  public:
-  Run(StartedRun started, Whereabouts& at, const SignalGuard& signals)
+  Run(StartedRun started, RunContext& at, const SignalGuard& signals)
       : signals_(signals), lock_(std::move(started.lock)), stages_(std::move(started.stages)),
         mesh_(std::move(started.mesh)), state_(std::move(started.state)), world_(mesh_->group(GroupKind::kWorld)),
         at_(at), first_step_(state_->step), from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at),
@@ -53,13 +53,13 @@ class Run {
   }
 
   int loop() {
-    std::optional<UnreadableData> unread;
+    std::optional<UnreadableData> unreadable;
     try {
       return steps();
     } catch (const UnreadableData& failure) {
-      unread = failure;
+      unreadable = failure;
     }
-    return end_unread(*unread);
+    return end_unreadable(*unreadable);
   }
 
  private:
@@ -83,7 +83,7 @@ class Run {
         saves_.save_checkpoint();
       fault_point("train.after_step");
       if (stop_signal != 0) return saves_.end_stopped(stop_signal);
-      if (unread_) throw UnreadableData(*unread_);
+      if (unreadable_) throw UnreadableData(*unreadable_);
     }
     return saves_.end_complete();
   }
@@ -164,12 +164,12 @@ class Run {
   int stop_signal_of_any() {
     constexpr int64_t kSignals = 1024;
     const std::exception_ptr failure = failure_of_next_batch();
-    const int64_t unread = failure ? world_.size() - world_.rank() : 0;  // the lowest rank has the largest number
-    const Tensor number = at::full({1}, unread * kSignals + signals_.stop_signal().value_or(0), at::kLong);
+    const int64_t unreadable = failure ? world_.size() - world_.rank() : 0;  // the lowest rank has the largest number
+    const Tensor number = at::full({1}, unreadable * kSignals + signals_.stop_signal().value_or(0), at::kLong);
     world_.all_reduce(number, comm::Reduction::kMax).wait();
     const int64_t largest = number.item<int64_t>();
     if (largest >= kSignals)
-      unread_.emplace(world_.size() - static_cast<int>(largest / kSignals), describe_read_error(failure));
+      unreadable_.emplace(world_.size() - static_cast<int>(largest / kSignals), describe_read_error(failure));
     return static_cast<int>(largest % kSignals);
   }
 
@@ -184,7 +184,7 @@ class Run {
 
   // Data can no longer be read, and all ranks know it: they save what they have, and the rank that found the error
   // reports it.
-  int end_unread(const UnreadableData& failure) {
+  int end_unreadable(const UnreadableData& failure) {
     const int64_t step = state_->step;
     const auto& keeps = state_->config.checkpoint;
     if (!saves_.is_saved() && keeps.interval > 0) saves_.save_checkpoint();
@@ -218,7 +218,7 @@ class Run {
           unigram_entropies_.push_back(
               unigram_entropy(dataset, *mesh_, [this](int64_t num_bytes) { mesh_->world().note_work(num_bytes); }));
       } catch (const UnreadableData& failure) {  // on all ranks: the step is shown and saved before the run ends
-        unread_ = failure;
+        unreadable_ = failure;
         return;
       }
       log::info("step {}: validation loss {:.4f}{} (unigram entropy of the same split: {:.4f})", metrics.step,
@@ -279,7 +279,7 @@ class Run {
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<TrainState> state_;
   comm::Communicator& world_;
-  Whereabouts& at_;
+  RunContext& at_;
   int64_t first_step_;
   bool from_scratch_;
   RunSaves saves_;
@@ -288,8 +288,8 @@ class Run {
   Clock::time_point first_step_ended_;
   double waited_for_data_s_ = 0;  // for the batch of the next step
   bool printing_ = true;
-  std::optional<UnreadableData> unread_;  // ends the run after this step
-  std::optional<MetricsLog> metrics_;     // on the first rank
+  std::optional<UnreadableData> unreadable_;  // ends the run after this step
+  std::optional<MetricsLog> metrics_;         // on the first rank
   std::optional<Loader> loader_;
   std::vector<double> unigram_entropies_;  // entropies of the validation sources of the training phase, as far as they
                                            // were needed
@@ -297,10 +297,10 @@ class Run {
 
 }  // namespace
 
-int run_training(RunConfig config, comm::World& world, Whereabouts& whereabouts) {
+int run_training(RunConfig config, comm::World& world, RunContext& context) {
   const SignalGuard signals("finishing the step and saving");
   try {
-    Run run(start_run(std::move(config), world, whereabouts, signals), whereabouts, signals);
+    Run run(start_run(std::move(config), world, context, signals), context, signals);
     return run.loop();
   } catch (const StoppedAtStart& stop) {
     log::info("stopped by signal {} before the first step; nothing was changed: run the same command again",

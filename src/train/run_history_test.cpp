@@ -85,7 +85,7 @@ TEST_F(RunHistoryTest, ADiskThatTakesNoLineIsNoError) {
 
 TEST_F(RunHistoryTest, OfRanksThatFailTheFirstHasTheLastWord) {
   fs::create_directories(folder_ / "log");
-  Whereabouts at;
+  RunContext at;
   leave_last_words(at, 0, "node1", {"a start that is refused", 2});
   EXPECT_TRUE(fs::is_empty(folder_ / "log"));
   at.run_dir = folder_;

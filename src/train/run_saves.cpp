@@ -16,7 +16,7 @@
 
 namespace athanor {
 
-RunSaves::RunSaves(TrainState& state, Mesh& mesh, Whereabouts& at)
+RunSaves::RunSaves(TrainState& state, Mesh& mesh, RunContext& at)
     : state_(state), mesh_(mesh), at_(at), first_step_(state.step), saved_step_(state.step) {
   if (mesh.is_first()) history_.emplace(RunFolder{state.config.train.run_dir}.events(), at.attempt);
 }

@@ -4,9 +4,9 @@
 #include <functional>
 #include <optional>
 
+#include "train/run_context.h"
 #include "train/run_history.h"
 #include "train/train_state.h"
-#include "train/whereabouts.h"
 
 namespace athanor {
 
@@ -15,7 +15,7 @@ namespace athanor {
 class RunSaves {
  public:
   /// The arguments must outlive this object.
-  RunSaves(TrainState& state, Mesh& mesh, Whereabouts& at);
+  RunSaves(TrainState& state, Mesh& mesh, RunContext& at);
 
   /// Saves a full checkpoint. @throws CommError.
   void save_checkpoint();
@@ -48,7 +48,7 @@ class RunSaves {
 
   TrainState& state_;
   Mesh& mesh_;
-  Whereabouts& at_;
+  RunContext& at_;
   std::optional<EventLog> history_;                    // on the first rank only
   bool checkpoint_saved_ = true, model_saved_ = true;  // whether the last save of each kind succeeded
   int64_t first_step_, saved_step_;

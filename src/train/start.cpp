@@ -187,7 +187,7 @@ comm::WorldOptions world_options(const RunConfig& config) {
   return options;
 }
 
-StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabouts, const SignalGuard& signals) {
+StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals) {
   const ThreadShare threads = threads_of_rank(world, config.train.num_threads);
   at::set_num_threads(threads.threads);
   thread_count("data.num_threads", config.data.num_threads);
@@ -223,8 +223,8 @@ StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabo
   supply.refuse_shortages();
 
   // Every check has passed: from here on the folder changes.
-  run.attempt = whereabouts.attempt = begin.attempt;
-  whereabouts.run_dir = config.train.run_dir;
+  run.attempt = context.attempt = begin.attempt;
+  context.run_dir = config.train.run_dir;
   open_folder(run, begin, from, matmul);
   say_what_starts(*run.state, run.threads);
   if (!matmul.line.empty()) log::info("{}", matmul.line);

@@ -7,9 +7,9 @@
 #include "base/folder_lock.h"
 #include "base/signals.h"
 #include "base/thread_share.h"
+#include "train/run_context.h"
 #include "train/run_data.h"
 #include "train/train_state.h"
-#include "train/whereabouts.h"
 
 namespace athanor {
 
@@ -37,9 +37,9 @@ void require_layout_fits(RunConfig config, int world_size);
 comm::WorldOptions world_options(const RunConfig& config);
 
 /// Starts the run: locks the run folder, opens and verifies the data, fills the state, makes every check that can be
-/// made, and only then writes into the folder (run_folder.h); from there on `whereabouts` names the folder. Collective;
+/// made, and only then writes into the folder (run_folder.h); from there on `context` names the folder. Collective;
 /// the world must outlive the run.
 /// @throws StoppedAtStart on every rank, if a signal has reached one.
-StartedRun start_run(RunConfig config, comm::World& world, Whereabouts& whereabouts, const SignalGuard& signals);
+StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals);
 
 }  // namespace athanor

@@ -34,7 +34,7 @@ GemmPeak StepSummary::measure_peak() {
   return peak;
 }
 
-StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch, const Whereabouts& at, double data_s,
+StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch, const RunContext& at, double data_s,
                                    double step_s) {
   const auto& config = state_.config;
   const double sequences = static_cast<double>(batch.num_sequences),

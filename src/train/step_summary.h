@@ -5,9 +5,9 @@
 #include "train/gemm_peak.h"
 #include "train/metrics.h"
 #include "train/rank_metrics.h"
+#include "train/run_context.h"
 #include "train/train_state.h"
 #include "train/train_step.h"
-#include "train/whereabouts.h"
 
 namespace athanor {
 
@@ -19,7 +19,7 @@ class StepSummary {
   StepSummary(const TrainState& state, Mesh& mesh, size_t num_stages);
 
   /// Returns the metrics of a step. The times are the step's on this rank. Collective over the world.
-  StepMetrics summarize(const StepReport& report, const Batch& batch, const Whereabouts& at, double data_s,
+  StepMetrics summarize(const StepReport& report, const Batch& batch, const RunContext& at, double data_s,
                         double step_s);
 
  private:

@@ -267,7 +267,7 @@ int overlap(World& world) {
   fail<Error>("waited {:.4f} s for what takes {:.4f} s alone: messages do not move by themselves", waited_s, alone_s);
 }
 
-int misbehave(World& world, Whereabouts& at, const std::string& how, const std::string& who) {
+int misbehave(World& world, RunContext& at, const std::string& how, const std::string& who) {
   const bool mine = who == "all" || std::stoi(who) == world.rank();
   const Tensor x = at::ones({100'000});
   for (at.step = 1; at.step < 7; ++at.step) world.all().all_reduce(x, Reduction::kMean).wait();
@@ -285,7 +285,7 @@ int run(int argc, char** argv) {
   WorldOptions options;
   options.check = mode == "disorder";
   options.timeout = mode == "freeze" ? 2s : 60s;
-  return in_world(options, [&](World& world, Whereabouts& at) {
+  return in_world(options, [&](World& world, RunContext& at) {
     if (mode == "collectives") return collectives(world);
     if (mode == "overlap") return overlap(world);
     return misbehave(world, at, mode, who);

@@ -23,7 +23,6 @@ ATHANOR_CORE_ENTRY(train) {
   if (!names_folder) refuse_moved_run(given.config_file, config);
   require_layout_fits(config, launched().size);
   ops::install_caching_cpu_allocator();
-  return in_world(world_options(config), [&](comm::World& world, Whereabouts& whereabouts) {
-    return run_training(config, world, whereabouts);
-  });
+  return in_world(world_options(config),
+                  [&](comm::World& world, RunContext& context) { return run_training(config, world, context); });
 }

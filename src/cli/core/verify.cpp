@@ -57,7 +57,7 @@ ATHANOR_CORE_ENTRY(verify) {
   std::vector<TypedRun> runs;
   for (const std::string& dtype : types_to_verify(config, given.dtype, reference))
     runs.push_back(typed_run(config, ranks, given, dtype));
-  return in_world(world_options(runs.front().small), [&](comm::World& world, Whereabouts&) {
+  return in_world(world_options(runs.front().small), [&](comm::World& world, RunContext&) {
     refuse_differing_types(config, world);
     return run_verify(runs, {reference, given.twice, given.draws, given.keep, given.plant}, world);
   });
