@@ -20,7 +20,7 @@ bool among(const auto& names, const std::string& name) {
 
 }  // namespace
 
-void refuse_what_started_us(const CLI::App& app) {
+void refuse_several_processes(const CLI::App& app) {
   std::string command;
   for (auto chosen = app.get_subcommands(); !chosen.empty(); chosen = chosen[0]->get_subcommands()) {
     command += (command.empty() ? "" : " ") + chosen[0]->get_name();

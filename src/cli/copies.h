@@ -9,6 +9,6 @@ namespace athanor {
 
 /// Refuses a command that does not fit what started us (base/launched.h).
 /// @throws ConfigError, before anything is written.
-void refuse_what_started_us(const CLI::App& app);
+void refuse_several_processes(const CLI::App& app);
 
 }  // namespace athanor

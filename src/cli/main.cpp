@@ -77,7 +77,7 @@ int run(int argc, char** argv) {
   athanor::add_verify_command(app);
   athanor::add_bench_command(app);
   refuse_unknown_subcommand(app, argc, argv);
-  app.parse_complete_callback([&app] { athanor::refuse_what_started_us(app); });
+  app.parse_complete_callback([&app] { athanor::refuse_several_processes(app); });
   try {
     app.parse(argc, argv);  // each subcommand runs in its callback
   } catch (const CLI::ParseError& error) {

@@ -60,10 +60,10 @@ void pass_chunks(Exchange& exchange, int64_t in_flight, const Tensor& in_TD, con
   const Received& received = exchange.received();
   for (int64_t c = 0; c < chunks; ++c) {
     exchange.finish_send(c);
-    if (in_flight > 1 && c + 1 < chunks) exchange.carry_on_send(c + 1);
+    if (in_flight > 1 && c + 1 < chunks) exchange.advance_send(c + 1);
     if (c + in_flight < chunks) exchange.begin_send(c + in_flight, in_TD, in_ND);
     exchange.begin_return(c, compute(received, c));
-    if (c > 0) exchange.carry_on_return(c - 1);
+    if (c > 0) exchange.advance_return(c - 1);
     if (c >= in_flight) exchange.finish_return(c - in_flight, out_TD);
   }
 }

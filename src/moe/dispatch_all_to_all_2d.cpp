@@ -57,14 +57,14 @@ class AllToAll2d : public Exchange {
     }
     across_.begin_send(chunk, x_TD, crossed_);
   }
-  void carry_on_send(int64_t chunk) override {
+  void advance_send(int64_t chunk) override {
     if (chunk < next_send_) return;
     next_send_ = chunk + 1;
     across_.finish_send(chunk);
     inside_.begin_send(chunk, crossed_, target_);
   }
   void finish_send(int64_t chunk) override {
-    carry_on_send(chunk);
+    advance_send(chunk);
     inside_.finish_send(chunk);
     if (chunk + 1 == chunks_) crossed_ = target_ = Tensor();
   }
@@ -76,7 +76,7 @@ class AllToAll2d : public Exchange {
     }
     inside_.begin_return(chunk, partial_nD);
   }
-  void carry_on_return(int64_t chunk) override {
+  void advance_return(int64_t chunk) override {
     if (chunk < next_return_) return;
     next_return_ = chunk + 1;
     inside_.finish_return(chunk, node_sums_);
@@ -85,7 +85,7 @@ class AllToAll2d : public Exchange {
     across_.begin_return(chunk, node_sums_.narrow(0, begin, end - begin));
   }
   void finish_return(int64_t chunk, const Tensor& sum_TD) override {
-    carry_on_return(chunk);
+    advance_return(chunk);
     across_.finish_return(chunk, sum_TD);
     if (chunk + 1 == chunks_) node_sums_ = Tensor();
   }

@@ -48,13 +48,13 @@ class Exchange {
   /// Sends rows of x_TD (tokens, or the gradients of their outputs) to the ranks of their experts, which receive them
   /// in x_ND [N, D].
   virtual void begin_send(int64_t chunk, const Tensor& x_TD, const Tensor& x_ND) = 0;
-  virtual void carry_on_send(int64_t /*chunk*/) {}
+  virtual void advance_send(int64_t /*chunk*/) {}
   virtual void finish_send(int64_t chunk) = 0;
 
   /// Returns the partial sums of a chunk's received tokens to their sources, which get the tree sum in the chunk's rows
   /// of sum_TD.
   virtual void begin_return(int64_t chunk, const Tensor& partial_nD) = 0;
-  virtual void carry_on_return(int64_t /*chunk*/) {}
+  virtual void advance_return(int64_t /*chunk*/) {}
   virtual void finish_return(int64_t chunk, const Tensor& sum_TD) = 0;
 
   /// Returns the gradients of the choices' weights to their sources; 0 if a choice's expert is not on this rank.

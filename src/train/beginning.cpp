@@ -11,7 +11,7 @@
 #include "checkpoint/rotation.h"
 #include "config/toml_reader.h"
 #include "train/course.h"
-#include "train/own_place.h"
+#include "train/place_in_run.h"
 #include "train/run_folder.h"
 #include "train/run_history.h"
 

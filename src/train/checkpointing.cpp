@@ -16,7 +16,7 @@
 #include "checkpoint/model_identity.h"
 #include "checkpoint/rotation.h"
 #include "config/dump.h"
-#include "train/own_place.h"
+#include "train/place_in_run.h"
 #include "train/progress.h"
 #include "train/router_state.h"
 #include "train/run_folder.h"

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "config/training_stages.h"
-#include "train/own_place.h"
+#include "train/place_in_run.h"
 
 namespace athanor {
 namespace fs = std::filesystem;

@@ -1,4 +1,4 @@
-#include "train/own_place.h"
+#include "train/place_in_run.h"
 
 #include <gtest/gtest.h>
 
