@@ -30,7 +30,7 @@ void share_from_first(comm::Communicator& ranks, const Tensor& x, SharedBy how) 
   }
 }
 
-std::string text_of_first(comm::Communicator& ranks, const std::string& text) {
+std::string broadcast_text(comm::Communicator& ranks, const std::string& text) {
   if (ranks.size() == 1) return text;
   const Tensor size = at::full({1}, size_of(text), at::kLong);
   ranks.broadcast(size, 0).wait();
@@ -40,7 +40,7 @@ std::string text_of_first(comm::Communicator& ranks, const std::string& text) {
   return {static_cast<const char*>(bytes.data_ptr()), static_cast<size_t>(bytes.numel())};
 }
 
-std::vector<std::string> texts_on_first(comm::Communicator& ranks, const std::string& text) {
+std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::string& text) {
   if (ranks.size() == 1) return {text};
   const Tensor sizes = at::empty({ranks.size()}, at::kLong);
   ranks.all_gather(sizes, at::full({1}, size_of(text), at::kLong)).wait();

@@ -19,8 +19,8 @@ SharedBy parse_shared_by(const std::string& name);
 void share_from_first(comm::Communicator& ranks, const Tensor& x, SharedBy how);
 
 /// Returns the text of the group's first rank, on all of them. Collective; waits.
-std::string text_of_first(comm::Communicator& ranks, const std::string& text);
+std::string broadcast_text(comm::Communicator& ranks, const std::string& text);
 /// Returns every rank's text, by rank, on the first one; an empty vector on the others. Collective; waits.
-std::vector<std::string> texts_on_first(comm::Communicator& ranks, const std::string& text);
+std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::string& text);
 
 }  // namespace athanor

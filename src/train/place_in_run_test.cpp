@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class OwnPlace : public FolderTest {
+class PlaceInRun : public FolderTest {
  protected:
   void SetUp() override {
     FolderTest::SetUp();
@@ -24,7 +24,7 @@ class OwnPlace : public FolderTest {
   }
 };
 
-TEST_F(OwnPlace, IsFoundThroughLinksOfTheRunOfItsFoldersAndOfACheckpoint) {
+TEST_F(PlaceInRun, IsFoundThroughLinksOfTheRunOfItsFoldersAndOfACheckpoint) {
   for (const char* run : {"run", "link", "run/", "other/../run"}) {
     for (const char* path : {"run/models/step-00000004", "link/models/step-00000004/", "disk/step-00000004"})
       EXPECT_EQ(place(path, run), "models/step-00000004") << run << " " << path;
@@ -35,14 +35,14 @@ TEST_F(OwnPlace, IsFoundThroughLinksOfTheRunOfItsFoldersAndOfACheckpoint) {
   }
 }
 
-TEST_F(OwnPlace, OfTheFolderItselfIsADotAndOfAnotherNothing) {
+TEST_F(PlaceInRun, OfTheFolderItselfIsADotAndOfAnotherNothing) {
   for (const char* path : {"run", "link/", "run/checkpoints/.."}) EXPECT_EQ(place(path), ".") << path;
   EXPECT_EQ(place("disk"), "models");
   for (const char* path : {"other/models/step-00000004", "runs", "nowhere", "run/models/../other"})
     EXPECT_EQ(place(path), "") << path;
 }
 
-TEST_F(OwnPlace, WhatWasLeftBehindIsNoStepOfTheRun) {
+TEST_F(PlaceInRun, WhatWasLeftBehindIsNoStepOfTheRun) {
   for (const char* own : {"models/step-00000004", "checkpoints/step-00000004"}) EXPECT_TRUE(is_own_step(own)) << own;
   for (const char* other : {"models/abandoned-002/step-00000004", "step-00000004", "models", ".", "", "models/step-4"})
     EXPECT_FALSE(is_own_step(other)) << other;

@@ -267,9 +267,9 @@ class Run {
 
   // Returns the first text that is not empty, by rank.
   std::string first_of_any(const std::string& text) const {
-    const auto texts = texts_on_first(world_, text);
+    const auto texts = gather_texts(world_, text);
     const auto found = std::ranges::find_if(texts, [](const std::string& each) { return !each.empty(); });
-    return text_of_first(world_, found == texts.end() ? "" : *found);
+    return broadcast_text(world_, found == texts.end() ? "" : *found);
   }
 
   const SignalGuard& signals_;

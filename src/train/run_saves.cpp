@@ -62,7 +62,7 @@ void RunSaves::write_missing_model() {
   const RunFolder folder{state_.config.train.run_dir};
   bool missing = state_.config.checkpoint.model_interval > 0;
   if (mesh_.is_first()) missing = missing && !std::filesystem::exists(folder.models() / step_folder_name(state_.step));
-  if (text_of_first(mesh_.group(GroupKind::kWorld), missing ? "missing" : "") == "missing") save_model();
+  if (broadcast_text(mesh_.group(GroupKind::kWorld), missing ? "missing" : "") == "missing") save_model();
 }
 
 // Adds a line to the run's history, once for all ranks.

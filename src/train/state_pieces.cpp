@@ -95,8 +95,8 @@ void gather_weights(TrainState& state) {
 
 Team team_of(const Mesh& mesh) {
   comm::Communicator& world = mesh.group(GroupKind::kWorld);
-  return {world.rank(), world.size(), [&world](const std::string& own) { return texts_on_first(world, own); },
-          [&world](const std::string& of_first) { return text_of_first(world, of_first); },
+  return {world.rank(), world.size(), [&world](const std::string& own) { return gather_texts(world, own); },
+          [&world](const std::string& of_first) { return broadcast_text(world, of_first); },
           [&mesh](int64_t amount) { mesh.world().note_work(amount); }};
 }
 

@@ -25,7 +25,7 @@ TypedRun typed_run(const RunConfig& config, int ranks, const VerifyArguments& gi
 
 // "auto" is one type in a run, chosen by its first rank; `verify` must use that type on all ranks.
 void refuse_differing_types(const RunConfig& config, comm::World& world) {
-  const std::string first = text_of_first(world.all(), config.train.dtype);
+  const std::string first = broadcast_text(world.all(), config.train.dtype);
   ATHANOR_CHECK(first == config.train.dtype,
                 "train.dtype = \"auto\" is {} on the first rank's host and {} on {}; set it to the type that the run "
                 "will have",

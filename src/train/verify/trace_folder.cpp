@@ -26,7 +26,7 @@ std::string draw_folder(int draw) { return "draw-" + std::to_string(draw); }
 TraceFolder::TraceFolder(comm::World& world, const fs::path& keep) : kept_(!keep.empty()), first_(world.rank() == 0) {
   std::string name = keep.string();
   if (first_ && !kept_) name = make_temporary(world).string();
-  path_ = text_of_first(world.all(), name);
+  path_ = broadcast_text(world.all(), name);
 }
 
 TraceFolder::~TraceFolder() {
