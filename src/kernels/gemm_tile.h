@@ -26,7 +26,7 @@ constexpr int64_t kStep = 4 / static_cast<int64_t>(sizeof(T));
 
 /// Memory to prefetch: `pairs` times two cache lines, `stride` bytes apart. A tile prefetches one pair in each step, so
 /// that reading it overlaps with the multiplications and costs no extra time.
-struct Ahead {
+struct Prefetch {
   const char* lines = nullptr;
   int64_t stride = 0, pairs = 0;
 };
@@ -40,12 +40,12 @@ struct Ahead {
 /// @param add          add to the values in c instead of replacing them.
 template <class T>
 void gemm_tile(MatmulPath path, int64_t rows, const T* a, int64_t row_stride, int64_t step_stride, const T* panel,
-               int64_t steps, float* c, bool add, Ahead ahead = {});
+               int64_t steps, float* c, bool add, Prefetch prefetch = {});
 
 namespace avx2 {
 /// gemm_tile<float> on AVX2 and FMA. It computes the 12 × 32 results as four tiles of 6 × 16, which fit the registers.
 void gemm_tile(int64_t rows, const float* a, int64_t row_stride, int64_t step_stride, const float* panel, int64_t steps,
-               float* c, bool add, Ahead ahead);
+               float* c, bool add, Prefetch prefetch);
 }  // namespace avx2
 
 }  // namespace athanor::kernels

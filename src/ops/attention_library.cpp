@@ -53,8 +53,8 @@ std::vector<Call> calls_of(const std::vector<Span>& spans, const Tensor& q, int6
 
 template <class F>
 void for_each_call(const std::vector<Call>& calls, F f) {
-  library::for_each_alone(static_cast<int64_t>(calls.size()),
-                          [&](int64_t i) { f(calls[static_cast<size_t>(i)], static_cast<size_t>(i)); });
+  library::for_each_single_threaded(static_cast<int64_t>(calls.size()),
+                                    [&](int64_t i) { f(calls[static_cast<size_t>(i)], static_cast<size_t>(i)); });
 }
 
 struct LibraryAttention : torch::autograd::Function<LibraryAttention> {

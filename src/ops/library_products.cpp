@@ -107,7 +107,7 @@ class Part {
 template <class T>
 void multiply(const std::vector<Product<T>>& products) {
   const auto parts = parts_of(products);
-  for_each_alone(static_cast<int64_t>(parts.size()), [&](int64_t i) {
+  for_each_single_threaded(static_cast<int64_t>(parts.size()), [&](int64_t i) {
     const ProductPart& part = parts[static_cast<size_t>(i)];
     Part<T>(products[static_cast<size_t>(part.index)], part).run();
   });

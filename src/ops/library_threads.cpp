@@ -25,8 +25,8 @@ int set_mkl_threads(int count) { return MKL_Set_Num_Threads_Local ? MKL_Set_Num_
 
 }  // namespace
 
-Alone::Alone() : openmp_(set_openmp_threads(1)), mkl_(set_mkl_threads(1)) {}
-Alone::~Alone() {
+SingleThreaded::SingleThreaded() : openmp_(set_openmp_threads(1)), mkl_(set_mkl_threads(1)) {}
+SingleThreaded::~SingleThreaded() {
   set_openmp_threads(openmp_);
   set_mkl_threads(mkl_);
 }

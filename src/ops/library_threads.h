@@ -8,12 +8,12 @@ namespace athanor::ops::library {
 
 /// During its lifetime, the library's products on this thread use no other. Being in a parallel region is not enough:
 /// both of libtorch's libraries divide a sum by the threads that they could have outside of it.
-class Alone {
+class SingleThreaded {
  public:
-  Alone();
-  ~Alone();
-  Alone(const Alone&) = delete;
-  Alone& operator=(const Alone&) = delete;
+  SingleThreaded();
+  ~SingleThreaded();
+  SingleThreaded(const SingleThreaded&) = delete;
+  SingleThreaded& operator=(const SingleThreaded&) = delete;
 
  private:
   int openmp_, mkl_;

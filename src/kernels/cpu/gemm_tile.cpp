@@ -45,7 +45,7 @@ struct Bf16Step {
 
 template <class T>
 using Tile = void (*)(const T* a, int64_t row_stride, int64_t step_stride, const T* panel, int64_t steps, float* c,
-                      bool add, Ahead ahead);
+                      bool add, Prefetch prefetch);
 
 // The body of a tile of kRows rows. It is a macro because GCC takes the instruction set of a function from its own
 // attribute only. A packed block's strides are constants, so addresses need no registers.
@@ -53,7 +53,7 @@ using Tile = void (*)(const T* a, int64_t row_stride, int64_t step_stride, const
   template <int kRows, bool kPacked>                                                                         \
   __attribute__((target(TARGET))) void NAME(const STEP::Element* a, int64_t row_stride, int64_t step_stride, \
                                             const STEP::Element* panel, int64_t steps, float* c, bool add,   \
-                                            Ahead ahead) {                                                   \
+                                            Prefetch prefetch) {                                             \
     using T = STEP::Element;                                                                                 \
     const int64_t next_row = kPacked ? kStep<T> : row_stride;                                                \
     const int64_t next_step = kPacked ? kTileRows * kStep<T> : step_stride;                                  \
@@ -63,12 +63,12 @@ using Tile = void (*)(const T* a, int64_t row_stride, int64_t step_stride, const
       sum[i][1] = add ? _mm512_load_ps(c + i * kTileColumns + 16) : _mm512_setzero_ps();                     \
     }                                                                                                        \
     const T* const end = panel + steps * kTileColumns * kStep<T>;                                            \
-    const T* const asking_end = panel + ahead.pairs * kTileColumns * kStep<T>;                               \
+    const T* const asking_end = panel + prefetch.pairs * kTileColumns * kStep<T>;                            \
     for (; panel < end; panel += kTileColumns * kStep<T>, a += next_step) {                                  \
       if (panel < asking_end) {                                                                              \
-        __builtin_prefetch(ahead.lines);                                                                     \
-        __builtin_prefetch(ahead.lines + 64);                                                                \
-        ahead.lines += ahead.stride;                                                                         \
+        __builtin_prefetch(prefetch.lines);                                                                  \
+        __builtin_prefetch(prefetch.lines + 64);                                                             \
+        prefetch.lines += prefetch.stride;                                                                   \
       }                                                                                                      \
       const auto left = STEP::panel(panel), right = STEP::panel(panel + 16 * kStep<T>);                      \
       _Pragma("GCC unroll 12") for (int i = 0; i < kRows; ++i) {                                             \
@@ -108,26 +108,28 @@ bool is_packed(int64_t row_stride, int64_t step_stride) {
 
 template <>
 void gemm_tile<float>(MatmulPath path, int64_t rows, const float* a, int64_t row_stride, int64_t step_stride,
-                      const float* panel, int64_t steps, float* c, bool add, Ahead ahead) {
-  if (path == MatmulPath::kAvx2) return avx2::gemm_tile(rows, a, row_stride, step_stride, panel, steps, c, add, ahead);
+                      const float* panel, int64_t steps, float* c, bool add, Prefetch prefetch) {
+  if (path == MatmulPath::kAvx2)
+    return avx2::gemm_tile(rows, a, row_stride, step_stride, panel, steps, c, add, prefetch);
   const auto& tiles = kFloatTiles[is_packed<float>(row_stride, step_stride)];
-  tiles[static_cast<size_t>(rows - 1)](a, row_stride, step_stride, panel, steps, c, add, ahead);
+  tiles[static_cast<size_t>(rows - 1)](a, row_stride, step_stride, panel, steps, c, add, prefetch);
 }
 
 template <>
 void gemm_tile<Bf16>(MatmulPath, int64_t rows, const Bf16* a, int64_t row_stride, int64_t step_stride,
-                     const Bf16* panel, int64_t steps, float* c, bool add, Ahead ahead) {
+                     const Bf16* panel, int64_t steps, float* c, bool add, Prefetch prefetch) {
   const auto& tiles = kBf16Tiles[is_packed<Bf16>(row_stride, step_stride)];
-  tiles[static_cast<size_t>(rows - 1)](a, row_stride, step_stride, panel, steps, c, add, ahead);
+  tiles[static_cast<size_t>(rows - 1)](a, row_stride, step_stride, panel, steps, c, add, prefetch);
 }
 
 #else  // other processors have only the library's path
 
 template <>
-void gemm_tile<float>(MatmulPath, int64_t, const float*, int64_t, int64_t, const float*, int64_t, float*, bool, Ahead) {
-}
+void gemm_tile<float>(MatmulPath, int64_t, const float*, int64_t, int64_t, const float*, int64_t, float*, bool,
+                      Prefetch) {}
 template <>
-void gemm_tile<Bf16>(MatmulPath, int64_t, const Bf16*, int64_t, int64_t, const Bf16*, int64_t, float*, bool, Ahead) {}
+void gemm_tile<Bf16>(MatmulPath, int64_t, const Bf16*, int64_t, int64_t, const Bf16*, int64_t, float*, bool, Prefetch) {
+}
 
 #endif
 

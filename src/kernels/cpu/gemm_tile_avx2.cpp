@@ -22,11 +22,12 @@ namespace {
 constexpr int64_t kRowsOfPart = 6, kColumnsOfPart = 16;
 
 using Part = void (*)(const float* a, int64_t row_stride, int64_t step_stride, const float* panel, int64_t steps,
-                      float* c, bool add, Ahead ahead);
+                      float* c, bool add, Prefetch prefetch);
 
 template <int kRows, bool kPacked>
 __attribute__((target("avx2,fma"))) void part(const float* a, int64_t row_stride, int64_t step_stride,
-                                              const float* panel, int64_t steps, float* c, bool add, Ahead ahead) {
+                                              const float* panel, int64_t steps, float* c, bool add,
+                                              Prefetch prefetch) {
   const int64_t next_row = kPacked ? 1 : row_stride, next_step = kPacked ? kTileRows : step_stride;
   __m256 sum[kRows][2];
   for (int i = 0; i < kRows; ++i) {
@@ -34,12 +35,12 @@ __attribute__((target("avx2,fma"))) void part(const float* a, int64_t row_stride
     sum[i][1] = add ? _mm256_load_ps(c + i * kTileColumns + 8) : _mm256_setzero_ps();
   }
   const float* const end = panel + steps * kTileColumns;
-  const float* const asking_end = panel + ahead.pairs * kTileColumns;
+  const float* const asking_end = panel + prefetch.pairs * kTileColumns;
   for (; panel < end; panel += kTileColumns, a += next_step) {
     if (panel < asking_end) {
-      __builtin_prefetch(ahead.lines);
-      __builtin_prefetch(ahead.lines + 64);
-      ahead.lines += ahead.stride;
+      __builtin_prefetch(prefetch.lines);
+      __builtin_prefetch(prefetch.lines + 64);
+      prefetch.lines += prefetch.stride;
     }
     const __m256 left = _mm256_load_ps(panel), right = _mm256_load_ps(panel + 8);
 #pragma GCC unroll 6
@@ -65,7 +66,7 @@ constexpr std::array kParts = {parts<false>(kRowCounts), parts<true>(kRowCounts)
 }  // namespace
 
 void gemm_tile(int64_t rows, const float* a, int64_t row_stride, int64_t step_stride, const float* panel, int64_t steps,
-               float* c, bool add, Ahead ahead) {
+               float* c, bool add, Prefetch prefetch) {
   const auto& of_rows = kParts[row_stride == 1 && step_stride == kTileRows];
   // Two parts of 4 and 3 rows are better than parts of 6 and 1, as a single row would wait for its own sums.
   const int64_t upper = rows > kRowsOfPart ? (rows + 1) / 2 : rows;
@@ -73,15 +74,15 @@ void gemm_tile(int64_t rows, const float* a, int64_t row_stride, int64_t step_st
     for (int64_t i = 0; i < rows; i += upper) {
       const int64_t count = std::min(upper, rows - i);
       of_rows[static_cast<size_t>(count - 1)](a + i * row_stride, row_stride, step_stride, panel + j, steps,
-                                              c + i * kTileColumns + j, add, ahead);
-      ahead = {};
+                                              c + i * kTileColumns + j, add, prefetch);
+      prefetch = {};
     }
   }
 }
 
 #else
 
-void gemm_tile(int64_t, const float*, int64_t, int64_t, const float*, int64_t, float*, bool, Ahead) {}
+void gemm_tile(int64_t, const float*, int64_t, int64_t, const float*, int64_t, float*, bool, Prefetch) {}
 
 #endif
 

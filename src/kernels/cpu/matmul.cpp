@@ -102,11 +102,11 @@ class Part {
     }
   }
 
-  void tile(int f, int64_t block, int64_t rows, int64_t panel, float* c, Ahead ahead) const {
+  void tile(int f, int64_t block, int64_t rows, int64_t panel, float* c, Prefetch prefetch) const {
     const Rows<P> a = rows_of(f, block);
     gemm_tile(path_, rows, a.data, a.row_stride, a.step_stride,
               packed_strip(f) + panel * panel_elements<P>(pass_.count), steps_, c,
-              f > pass_.first_factor || !pass_.begins, ahead);
+              f > pass_.first_factor || !pass_.begins, prefetch);
   }
 
   // Returns where a tile is stored between passes.
@@ -117,7 +117,7 @@ class Part {
 
   // Returns memory to prefetch: the B of the next strip, in this part or the next. The blocks take turns to prefetch
   // panel `panel` of factor f.
-  Ahead ahead_of(int f, int64_t block, int64_t n_end, int64_t panel) const {
+  Prefetch prefetch_of(int f, int64_t block, int64_t n_end, int64_t panel) const {
     const bool here = n_end < part_.n_end;
     if (!here && (!next_ || f >= next_p_->num_factors())) return {};
     const Product<T>& p = here ? p_ : *next_p_;
@@ -126,22 +126,23 @@ class Part {
     const int64_t k_count = here ? pass_.count : Cut<T, P>(p).k_of_pass();
     if (n >= (here ? part_.n_end : next_->n_end)) return {};
     constexpr int64_t kPair = 128;
-    Ahead ahead;
+    Prefetch prefetch;
     if (b.transposed) {  // 32 whole rows, one after another
-      ahead = {reinterpret_cast<const char*>(b.data + n * b.ld + k), kPair,
-               kTileColumns * k_count * static_cast<int64_t>(sizeof(T)) / kPair};
+      prefetch = {reinterpret_cast<const char*>(b.data + n * b.ld + k), kPair,
+                  kTileColumns * k_count * static_cast<int64_t>(sizeof(T)) / kPair};
     } else if (n * static_cast<int64_t>(sizeof(T)) % kPair == 0) {  // k rows; in bf16 two panels share a pair
-      ahead = {reinterpret_cast<const char*>(b.data + k * b.ld + n), b.ld * static_cast<int64_t>(sizeof(T)), k_count};
+      prefetch = {reinterpret_cast<const char*>(b.data + k * b.ld + n), b.ld * static_cast<int64_t>(sizeof(T)),
+                  k_count};
     }
-    const int64_t share = divide_up(ahead.pairs, blocks_.count);
-    ahead.lines += block * share * ahead.stride;
-    ahead.pairs = std::min(share, ahead.pairs - block * share);
-    return ahead;
+    const int64_t share = divide_up(prefetch.pairs, blocks_.count);
+    prefetch.lines += block * share * prefetch.stride;
+    prefetch.pairs = std::min(share, prefetch.pairs - block * share);
+    return prefetch;
   }
 
   // Returns the lines to which a later tile of this strip will add. It is a few tiles ahead, because one tile may take
   // less time than a prefetch.
-  Ahead sum_ahead(int64_t block, int64_t panel, int64_t n_begin, int64_t n_end) const {
+  Prefetch prefetch_sum(int64_t block, int64_t panel, int64_t n_begin, int64_t n_end) const {
     const int64_t panels = divide_up(n_end - n_begin, kTileColumns);
     const int64_t later = (cut_.panel_stays() ? panel * blocks_.count + block : block * panels + panel) + 4;
     const int64_t later_block = cut_.panel_stays() ? later % blocks_.count : later / panels;
@@ -153,16 +154,16 @@ class Part {
   }
 
   // Returns the tile of the next block, as an earlier pass has left it.
-  Ahead kept_ahead(int64_t block, int64_t n) const {
+  Prefetch prefetch_kept(int64_t block, int64_t n) const {
     if (pass_.begins || block + 1 >= blocks_.count) return {};
     return {reinterpret_cast<const char*>(kept(block + 1, n)), kTileColumns * static_cast<int64_t>(sizeof(float)),
             kTileRows};
   }
 
-  Ahead wanted_next(int f, int64_t block, int64_t panel, int64_t n_begin, int64_t n_end) const {
-    if (p_.sum && pass_.ends) return sum_ahead(block, panel, n_begin, n_end);
-    if (kept_ && cut_.panel_stays()) return kept_ahead(block, n_begin + panel * kTileColumns);
-    return ahead_of(f, block, n_end, panel);
+  Prefetch next_prefetch(int f, int64_t block, int64_t panel, int64_t n_begin, int64_t n_end) const {
+    if (p_.sum && pass_.ends) return prefetch_sum(block, panel, n_begin, n_end);
+    if (kept_ && cut_.panel_stays()) return prefetch_kept(block, n_begin + panel * kTileColumns);
+    return prefetch_of(f, block, n_end, panel);
   }
 
   // Computes the tiles of a strip in the order that reuses the first-level cache best.
@@ -186,7 +187,7 @@ class Part {
     const int64_t n = n_begin + panel * kTileColumns, columns = std::min(kTileColumns, n_end - n);
     float* c = kept_ ? kept(block, n) : own;
     for (int f = pass_.first_factor; f < pass_.end_factor; ++f)
-      tile(f, block, rows, panel, c, wanted_next(f, block, panel, n_begin, n_end));
+      tile(f, block, rows, panel, c, next_prefetch(f, block, panel, n_begin, n_end));
     if (!pass_.ends) return;
     if (p_.sum) {
       add_tile(c, rows, columns, p_.sum + first * p_.ld + n, p_.ld);
