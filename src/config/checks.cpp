@@ -85,11 +85,12 @@ void check_exportable(const RunConfig& config, Findings& found) {
 void check_stages(const RunConfig& config, Findings& found) {
   check_sources("data.", config.data.path, config.data.sources, found);
   const auto stages = training_stages(config);
-  found.require(config.train.steps <= stages.back().end(),
-                "train.steps ({}) is beyond the sum of the stages' steps ({}); leave it out, or lengthen a stage",
-                config.train.steps, stages.back().end());
-  found.require(stages.back().end() <= kMaxSteps, "the stages' steps come to {}, more than {}", stages.back().end(),
-                kMaxSteps);
+  found.require(
+      config.train.steps <= stages.back().end(),
+      "train.steps ({}) is beyond the sum of the training phases' steps ({}); leave it out, or lengthen a phase",
+      config.train.steps, stages.back().end());
+  found.require(stages.back().end() <= kMaxSteps, "the training phases' steps come to {}, more than {}",
+                stages.back().end(), kMaxSteps);
   for (size_t i = 0; i < config.train.stages.size(); ++i) {
     const auto& stage = config.train.stages[i];
     found.require(stage.steps > 0, "train.stages[{}].steps is missing: set it to the stage's optimizer steps", i);

@@ -14,12 +14,12 @@ std::vector<std::string> find_contradictions(const RunConfig& config);
 /// Returns the contradictions within the model alone (also used for a model that comes from a folder).
 std::vector<std::string> find_contradictions(const ModelConfig& model);
 
-/// Returns a line for each token count of one training stage that would overflow the integers that hold it.
-/// @param config  the stage's configuration; if data.seq_len is still unknown (0), nothing is found.
+/// Returns a line for each token count of one training phase that would overflow the integers that hold it.
+/// @param config  the phase's configuration; if data.seq_len is still unknown (0), nothing is found.
 std::vector<std::string> find_overflows(const RunConfig& config);
 
-/// Returns a line for each reason why moe.balance cannot work on the batches of one training stage.
-/// @param config  the stage's configuration; if data.seq_len is still unknown (0), checks that depend on it are
+/// Returns a line for each reason why moe.balance cannot work on the batches of one training phase.
+/// @param config  the phase's configuration; if data.seq_len is still unknown (0), checks that depend on it are
 /// skipped.
 std::vector<std::string> find_balance_contradictions(const RunConfig& config);
 

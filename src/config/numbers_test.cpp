@@ -139,7 +139,8 @@ TEST(Numbers, ThoseOfStagesAndSourcesHaveTheSameBounds) {
   EXPECT_NE(error_of(kBase, {"train.stages=[{steps = 9223372036854775807}, {steps = 9223372036854775807}]"})
                 .find("train.stages[0].steps"),
             std::string::npos);
-  EXPECT_NE(error_of(kBase, {"train.stages=[{steps = 1099511627776}, {steps = 1}]"}).find("the stages' steps come to"),
+  EXPECT_NE(error_of(kBase, {"train.stages=[{steps = 1099511627776}, {steps = 1}]"})
+                .find("the training phases' steps come to"),
             std::string::npos);
   for (const char* source : {"weight = nan", "weight = inf", "weight = -1.0", "max_epochs = nan"}) {
     const auto text = std::string("data.sources=[{path = \"a\", weight = 1.0, ") + source + "}]";

@@ -11,13 +11,13 @@ namespace athanor {
 inline constexpr int64_t kMaxRanks = int64_t{1}
                                      << 20;  ///< degrees are ints; `athanor config --ranks` has the same bound
 inline constexpr int64_t kMaxLayers = int64_t{1}
-                                      << 16;  ///< also for stages: inventories and schedules iterate over them
+                                      << 16;  ///< also for pipeline stages: inventories and schedules iterate over them
 inline constexpr int64_t kMaxExperts = int64_t{1} << 16;    ///< ids are sent as int32
 inline constexpr int64_t kMaxWidth = int64_t{1} << 24;      ///< width of a matrix: two of them make 2^48 elements
 inline constexpr int64_t kMaxVocabulary = INT32_MAX;        ///< ids are int32
 inline constexpr int64_t kMaxPositions = int64_t{1} << 24;  ///< angles are computed in fp32, which counts no further
 inline constexpr int64_t kMaxSequences = int64_t{1} << 24;  ///< sequences of a batch: loaders draw it sample by sample
-inline constexpr int64_t kMaxSteps = int64_t{1} << 40;      ///< small enough that the sum over stages fits
+inline constexpr int64_t kMaxSteps = int64_t{1} << 40;      ///< small enough that the sum over training phases fits
 inline constexpr int64_t kMaxChunks = 1024;                 ///< chunks of a dispatch: each is a separate collective
 inline constexpr int64_t kMaxThreads = int64_t{1}
                                        << 16;  ///< when a run starts, the cores bound it further (base/process.h)

@@ -56,7 +56,7 @@ struct DataConfig {
   }
 };
 
-/// A training stage: a part of the run with its own data mix, sequence length and learning rate schedule. Fields that
+/// A training phase: a part of the run with its own data mix, sequence length and learning rate schedule. Fields that
 /// are not set take the run's values.
 struct StageConfig {
   std::string name;

@@ -1,5 +1,5 @@
 #pragma once
-// Splits a run into its training stages, each with a complete configuration.
+// Splits a run into its training phases, each with a complete configuration.
 
 #include <cstdint>
 #include <string>
@@ -9,17 +9,18 @@
 
 namespace athanor {
 
+/// A training phase. The configuration key and the code have the older name, stage.
 struct TrainingStage {
   std::string name;
-  int64_t begin = 0;  ///< optimizer updates before this stage
-  /// The run's configuration with the stage's fields applied: train.steps counts this stage only, data.sources is its
+  int64_t begin = 0;  ///< optimizer updates before this phase
+  /// The run's configuration with the phase's fields applied: train.steps counts this phase only, data.sources is its
   /// mix (never empty; data.path becomes one source without a cap on epochs), and train.stages is empty.
   RunConfig config;
 
   int64_t end() const { return begin + config.train.steps; }
 };
 
-/// Returns the training stages of a run, at least one. The last ends at train.steps or after it.
+/// Returns the training phases of a run, at least one. The last ends at train.steps or after it.
 std::vector<TrainingStage> training_stages(const RunConfig& config);
 
 }  // namespace athanor

@@ -103,7 +103,8 @@ TEST(TrainingStages, ContradictionsBetweenStagesAndRunAreRefused) {
   says(error_of(head + "[[data.sources]]\nweight = 1\n"), "data.sources[0].path is missing");
   says(error_of(head + "[data]\npath = \"a\"\nsources = [{path = \"b\", weight = 1}]"), "are both set");
   says(error_of(head + "[data]\nsources = [{path = \"b\", weight = 1}, {path = \"b\", weight = 2}]"), "is there twice");
-  says(error_of(kStages, {"train.steps=121"}), "train.steps (121) is beyond the sum of the stages' steps (120)");
+  says(error_of(kStages, {"train.steps=121"}),
+       "train.steps (121) is beyond the sum of the training phases' steps (120)");
   EXPECT_EQ(error_of(kStages, {"train.steps=7"}), "");
   says(error_of(head + "[[train.stages]]\nname = \"a\"\nsteps = 5\nwarmup_steps = 6\n"),
        "a: optimizer.warmup_steps (6) is beyond its steps (5)");

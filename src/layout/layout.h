@@ -107,7 +107,7 @@ class Layout {
   std::array<int, kNumAxes> size_{}, stride_{};
 };
 
-/// Returns every mistake in the configuration's layout on `world_size` ranks, in each of its training stages, with
+/// Returns every mistake in the configuration's layout on `world_size` ranks, in each of its training phases, with
 /// numbers and remedies; empty if there is none. Resolve a model that comes from a folder first: otherwise checks that
 /// depend on it are skipped.
 std::vector<std::string> find_layout_faults(const RunConfig& config, int world_size);

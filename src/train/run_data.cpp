@@ -110,8 +110,10 @@ std::vector<ValidationSource> open_validation(const TrainingStage& stage, OpenFo
   return found;
 }
 
-// Returns " of stage x" if the run has several.
-std::string of_stage(const TrainingStage& stage) { return stage.name.empty() ? "" : " of stage " + stage.name; }
+// Returns " of training phase x" if the run has several.
+std::string of_phase(const TrainingStage& stage) {
+  return stage.name.empty() ? "" : " of training phase " + stage.name;
+}
 
 std::string describe_stage(const TrainingStage& stage, int64_t end) {
   const auto& [name, begin, config] = stage;
@@ -134,7 +136,7 @@ void add_source(const TrainingStage& stage, const MixtureSource& source, double 
   supply.shortages.push_back(fmt::format(
       "source \"{}\"{}: its share of {:.4g}% takes {} instances, and it has {}: {:.4g} epochs, where max_epochs allows "
       "{}; lower its weight or the steps, prepare more documents, or set its max_epochs to {:.4g} (0: no limit)",
-      source.name, of_stage(stage), 100 * share, format_thousands(static_cast<double>(drawn)),
+      source.name, of_phase(stage), 100 * share, format_thousands(static_cast<double>(drawn)),
       format_thousands(instances), epochs, source.max_epochs, std::ceil(10 * epochs) / 10));
 }
 
@@ -144,7 +146,7 @@ std::vector<StageData> open_stages(RunConfig& config, OpenFolders& folders) {
     ATHANOR_CHECK(!stage.config.data.sources.empty(),
                   "data.path is empty{}: set it to a folder that `athanor prepare` wrote, or list several under "
                   "[[data.sources]]",
-                  of_stage(stage));
+                  of_phase(stage));
     Mixture mixture = open_mixture(stage, folders);
     for (const auto& source : mixture.sources()) resolve_with_data(stage.config, source.dataset);
     const size_t i = all.size();
