@@ -104,7 +104,7 @@ template <class E, class... Args>
 #define ATHANOR_CHECK_DATA(condition, ...) ATHANOR_CHECK_AS(DataError, condition, __VA_ARGS__)
 #define ATHANOR_CHECK_CHECKPOINT(condition, ...) ATHANOR_CHECK_AS(CheckpointError, condition, __VA_ARGS__)
 
-/// Checks for bugs, active in every build: a failure here is the program's fault, never the user's.
+/// Checks for bugs, active in every build: a failure here is an error of the program, never of the user.
 #define ATHANOR_ASSERT(condition)                                                                                     \
   do {                                                                                                                \
     if (!(condition)) [[unlikely]]                                                                                    \

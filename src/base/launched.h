@@ -9,7 +9,7 @@
 
 namespace athanor {
 
-/// The place of this process in its job; {0, 1, ""} without a launcher.
+/// The position of this process in its job; {0, 1, ""} without a launcher.
 struct Launched {
   int rank = 0, size = 1;
   std::string launcher;  ///< "Open MPI" or "MPICH": the library that can join the job

@@ -1,5 +1,5 @@
 // Tests export and import together: a model that is written as a transformers folder can be read back unchanged, and
-// folders that do not fit are refused with a list of all faults.
+// folders that do not fit are refused with a list of all errors.
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kMaxNamed = 8;  // faults in one message; the rest is counted
+constexpr size_t kMaxNamed = 8;  // errors in one message; the rest is counted
 
 /// Returns the files that the index names, each with the tensors that must be in it.
 std::map<std::string, std::vector<std::string>> read_index(const fs::path& path) {

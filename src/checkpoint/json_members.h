@@ -1,5 +1,5 @@
 #pragma once
-// Reads typed members of a JSON object from an outside source, and collects all of its faults.
+// Reads typed members of a JSON object from an outside source, and collects all of its errors.
 
 #include <fmt/core.h>
 
@@ -15,7 +15,7 @@ namespace athanor {
 /// No model has sizes beyond it.
 inline constexpr int64_t kMaxSize = int64_t{1} << 31;
 
-/// Reads members of one object and collects their faults. A member that is null counts as absent.
+/// Reads members of one object and collects their errors. A member that is null counts as absent.
 class JsonMembers {
  public:
   JsonMembers(const nlohmann::json& object, std::vector<std::string>& problems)

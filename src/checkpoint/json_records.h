@@ -19,7 +19,8 @@ class JsonRecord {
   static constexpr size_t kMaxList = 64;     // dims of a shape
 
   /// Return the member of this type.
-  /// @throws CheckpointError such as "\"dtype\" must be a string, found number", without a place: the caller knows it.
+  /// @throws CheckpointError such as "\"dtype\" must be a string, found number", without a position: the caller knows
+  /// it.
   const std::string& text(std::string_view key) const;
   /// Returns a number from 0 to 2^63-1.
   int64_t size(std::string_view key) const;

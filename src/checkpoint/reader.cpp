@@ -16,7 +16,7 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kMaxNamed = 4;  // faults in one message; the rest is counted
+constexpr size_t kMaxNamed = 4;  // errors in one message; the rest is counted
 
 std::string summary(const std::vector<std::string>& problems) {
   std::vector<std::string> shown(problems.begin(), problems.begin() + std::min(problems.size(), kMaxNamed));

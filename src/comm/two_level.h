@@ -1,8 +1,9 @@
 #pragma once
-// Collectives over a group with a fast network inside each place and a slow one between places: most bytes stay inside.
+// Collectives over a group with a fast network inside each node and a slow one between nodes: most bytes stay inside.
+// (A node of this header may also be a supernode.)
 //
-// The group has n = I · O ranks. `inner` joins the I ranks of one place, `outer` the O ranks that have the same
-// position in every place. Together they form a flat group in which the inner position varies fastest: rank = outer
+// The group has n = I · O ranks. `inner` joins the I ranks of one node, `outer` the O ranks that have the same
+// position in every node. Together they form a flat group in which the inner position varies fastest: rank = outer
 // rank · I + inner rank. A rank sends outside 1/I of the bytes that the flat group's ring or pairwise form would send
 // there.
 //

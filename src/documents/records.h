@@ -32,7 +32,7 @@ class RecordReader {
       : RecordReader(file, DocumentOptions{}, max_record_bytes) {}
 
   /// @return false at the end.
-  /// @throws DocumentError if the file as a whole is at fault; from then on next() returns false.
+  /// @throws DocumentError if the whole file cannot be read; from then on next() returns false.
   bool next(Record& record);
 
   /// Bytes of the file itself (compressed) consumed so far, for progress.

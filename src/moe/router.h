@@ -25,14 +25,14 @@ enum class RouterScore {
 
 RouterScore parse_router_score(const std::string& name);
 
-/// The place of tokens in the run.
+/// The position of a batch's tokens in the run.
 struct BatchPosition {
   int64_t step = 0;            ///< number of the update
   int64_t first_sequence = 0;  ///< number of the tokens' first sequence in the global batch
 };
 
 /// Normal noise on the logits by which experts are chosen. Each number is a function of seed, layer, step, the token's
-/// place in the global batch, and the expert.
+/// position in the global batch, and the expert.
 struct RouterNoise {
   /// 0: no noise. Infinity: logits have no effect, so that choices, and those that a capacity keeps by score, are
   /// functions of counters alone; a rounding cannot change them (train/verify/bf16_run.h).
@@ -82,7 +82,7 @@ struct Choices {
 
 /// A routing of B sequences with T tokens in total, to K of E experts each.
 struct Routing {
-  Tensor weights_TK;     ///< fp32, differentiable; 0 where dropped
+  Tensor weights_TK;     ///< fp32, differentiable; 0 if dropped
   Tensor expert_ids_TK;  ///< as in Choices
 
   // In training: differentiable sums for the losses, fp32. A probability is a score, divided by the sum of its token's.

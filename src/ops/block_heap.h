@@ -3,7 +3,7 @@
 //
 // The range is reserved once and used from the bottom, so that any two free neighbours can be joined: the memory held
 // is then little more than the peak in use. Memory is kept when blocks are freed, since a page that returns to the
-// system costs a fault and a clearing when it is needed again, step after step.
+// system costs a page fault and a clearing when it is needed again, step after step.
 
 #include <cstddef>
 #include <map>

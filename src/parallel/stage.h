@@ -18,12 +18,12 @@ struct Spec {
 
 /// The data of a microbatch other than its tokens.
 struct Labels {
-  Tensor targets;                     ///< [B, T] int64, −100 where there is none
+  Tensor targets;                     ///< [B, T] int64, −100 if there is none
   ops::DocumentLengths documents;     ///< empty: attention spans the instance
   double loss_scale = 1;              ///< 1 / targets in the global batch
   double aux_scale = 0, z_scale = 0;  ///< coefficient / (layers · sequences), coefficient / (layers · tokens), globally
   int64_t step = 0;
-  /// The first sequence's place in the global batch; random numbers depend on it and on `step`.
+  /// The first sequence's position in the global batch; random numbers depend on it and on `step`.
   int64_t first_sequence = 0;
 };
 

@@ -12,7 +12,7 @@
 
 namespace athanor {
 
-/// Puts a new folder in the place of `out`, or the new files next to the present ones; then removes the partial folder.
+/// Replaces `out` by a new folder, or puts the new files next to the present ones; then removes the partial folder.
 /// If files are added, the manifest changes last: until then the new files are not part of the data.
 /// @throws IoError; the data in `out` are then still there.
 void commit_finished(const std::filesystem::path& out, PartialFolder& partial, const DataManifest& manifest,

@@ -34,7 +34,7 @@ struct DocumentCounts {
   void add(const DocumentCounts& other);
 };
 
-/// A tokenized chunk of a file, and its place in the spill.
+/// A tokenized chunk of a file, and its position in the spill.
 struct SpilledChunk {
   uint32_t chunk = 0, num_tokens = 0;
   uint64_t offset = 0, hash = 0;

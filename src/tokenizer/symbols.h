@@ -46,7 +46,7 @@ class SymbolTable {
   enum class Kind : uint8_t {
     kKnown,  // has a token
     kBytes,  // becomes byte tokens, whatever surrounds it
-    kOther,  // may be unknown, or may depend on its place in the word
+    kOther,  // may be unknown, or may depend on its position in the word
   };
   /// Returns the kind of a character, for words of characters without affixes.
   Kind kind_of(uint32_t code_point) const { return ids_[0].find(code_point) != kNone ? Kind::kKnown : unknown_kind_; }
@@ -54,7 +54,7 @@ class SymbolTable {
 
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
-  // A symbol's place in its word.
+  // A symbol's position in its word.
   static constexpr int kAfterFirst = 1, kLast = 2;
   static constexpr int kNumPlaces = 4;
   static constexpr uint32_t kPageSize = 256;
@@ -76,7 +76,7 @@ class SymbolTable {
   void append_unknown(uint32_t c, int place, uint32_t& pending, std::vector<uint32_t>& ids) const;
 
   SymbolOptions options_;
-  std::array<Ids, kNumPlaces> ids_;       // without affixes all places use the first
+  std::array<Ids, kNumPlaces> ids_;       // without affixes all positions use the first
   std::array<uint32_t, 256> byte_ids_{};  // ids of <0x00> to <0xFF>
   uint32_t unknown_ = kNone;
   Kind unknown_kind_ = Kind::kOther;

@@ -16,7 +16,7 @@ nlohmann::json updates_json(const TrainState& state);
 
 /// Sets the state's fresh_since from the result of updates_json; the state's step must be the checkpoint's. If
 /// `updates` is null (the checkpoint is from before these numbers were stored) every parameter has had all updates.
-/// @throws CheckpointError naming the fault.
+/// @throws CheckpointError naming the error.
 void apply_updates(TrainState& state, const nlohmann::json& updates, const std::string& where);
 
 /// Records that the moments of all parameters are zero now.

@@ -10,7 +10,7 @@ namespace athanor {
 /// lie in one of the run's folders that it writes to, replaces or removes files from.
 void refuse_misplaced_run(const RunConfig& config);
 
-/// Refuses a run that was moved or copied: its config.toml still names its old place.
+/// Refuses a run that was moved or copied: its config.toml still names its old folder.
 /// @param config_file  the file that the start reads.
 /// @throws ConfigError if the file is the configuration in a run folder, and `config` is to run in another folder.
 void refuse_moved_run(const std::string& config_file, const RunConfig& config);

@@ -40,7 +40,7 @@ TEST(TfRecord, TheMaskRotatesByFifteenAndAdds) {
   EXPECT_EQ(masked_crc32c("123456789"), 0x2507C60Du + 0xA282EAD8u);
 }
 
-// Returns the payloads of a record file; any fault of framing fails the test.
+// Returns the payloads of a record file; any error of framing fails the test.
 std::vector<std::string> unframe(const std::string& bytes) {
   std::vector<std::string> payloads;
   const auto u32_at = [&](size_t at) {

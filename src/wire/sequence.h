@@ -2,10 +2,10 @@
 // Operations that their ranks start in one order: the collectives of a group, the messages to one of its members, or
 // the messages from one member.
 //
-// A window slides over them. An operation begins when all that are kWindow or more places before it are complete; until
-// then it waits in line and posts nothing. This cannot hang: consider the operations that are not complete on every
-// rank. The first of them has begun on every rank that has started it, and waits for no other. So on one rank a tag
-// belongs to one operation while that is in flight, and messages that one rank sends another under one tag are
+// A window slides over them. An operation begins when all that are kWindow or more positions before it are complete;
+// until then it waits in line and posts nothing. This cannot hang: consider the operations that are not complete on
+// every rank. The first of them has begun on every rank that has started it, and waits for no other. So on one rank a
+// tag belongs to one operation while that is in flight, and messages that one rank sends another under one tag are
 // received in the order in which they were sent, whatever their operations.
 
 #include <array>
@@ -28,7 +28,7 @@ class Sequence {
  public:
   static constexpr int64_t kWindow = 16;  ///< covers a latency with small operations; two large ones fill a network
   static constexpr int kMaxPhases = 2;
-  /// Tags of a group: one for each place in the window and phase of its collectives, and one for each place of the
+  /// Tags of a group: one for each slot of the window and phase of its collectives, and one for each slot of the
   /// messages between pairs (the two directions of a pair differ by sender and receiver).
   static constexpr int64_t kTags = (kMaxPhases + 1) * kWindow;
   /// An operation other than the oldest does not begin while those in flight hold this many bytes in addition to
@@ -65,7 +65,7 @@ class Sequence {
   int64_t first_ = 0;                            ///< number of the oldest in line_
   std::deque<std::shared_ptr<Operation>> line_;  ///< the first num_begun_ have begun, and some of them are complete
   size_t num_begun_ = 0;
-  std::array<bool, kWindow> taken_{};  ///< places in the window, which are tags, that an operation in flight uses
+  std::array<bool, kWindow> taken_{};  ///< slots of the window, which are tags, that an operation in flight uses
   std::string failure_;
 };
 

@@ -21,7 +21,7 @@ std::string draw_folder(int draw);
 /// The folder. It is removed at the end unless it is to be kept. Collective.
 class TraceFolder {
  public:
-  /// @param keep  its place; empty: a temporary place, or the working directory if hosts share the folder.
+  /// @param keep  its path; empty: a temporary folder, or the working directory if hosts share the folder.
   TraceFolder(comm::World& world, const std::filesystem::path& keep);
   ~TraceFolder();
   TraceFolder(const TraceFolder&) = delete;
