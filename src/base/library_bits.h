@@ -1,5 +1,5 @@
 #pragma once
-// How the library that libtorch multiplies with keeps its bits.
+// Makes the results of MKL, with which libtorch multiplies matrices, reproducible bit for bit.
 
 namespace athanor {
 

@@ -1,9 +1,9 @@
 #pragma once
 // Our collectives on host memory as a c10d::Backend: point-to-point messages over a Wire (MPI, or threads in tests).
 //
-// So bytes by peer are exact, pairs without bytes exchange nothing, sums have the tree's bits whatever the network, and
-// a timeout knows which ranks have not come. Several collectives of one group may be in flight without mixing
-// (sequence.h).
+// So the bytes to each peer are exact, pairs without bytes exchange nothing, sums have the order of the tree
+// (communicator.h) on every network, and after a timeout the ranks that have not come are known. Several collectives of
+// one group may be in flight without mixing (sequence.h).
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -47,7 +47,7 @@ class HostBackend : public c10d::Backend {
 
   /// @param ranks     the members' ranks on the wire, at least two.
   /// @param group_id  differs for each group that this process is in; equal on all members.
-  /// @param name      of the group, for messages.
+  /// @param name      the group's name, for messages.
   /// @throws CommError if there are not enough tags for the group.
   HostBackend(std::shared_ptr<MessagePump> pump, std::vector<int> ranks, int index, int64_t group_id,
               const std::string& name = "");

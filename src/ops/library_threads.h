@@ -21,10 +21,10 @@ class SingleThreaded {
 
 /// Calls f(i) for each i < count, on every thread; a thread that has finished one takes the next.
 template <class F>
-void for_each_alone(int64_t count, F f) {
+void for_each_single_threaded(int64_t count, F f) {
   struct Guard {
     const at::NoGradGuard no_grad{};
-    const Alone alone{};
+    const SingleThreaded single_threaded{};
   };
   for_each_in_turn<Guard>(count, [&](int64_t i, int64_t) { f(i); });
 }

@@ -14,11 +14,11 @@ struct BpeVocabulary {
   std::vector<std::pair<uint32_t, uint32_t>> merges;  // by rank
 };
 
-/// Returns a tokenizer.json with GPT-2's words and no normalizer, so that decoding restores every text; `tokenizers`
-/// and `transformers` can load it.
+/// Returns a tokenizer.json with GPT-2's pattern for words and without a normalizer, so that decoding restores every
+/// text; `tokenizers` and `transformers` can load it.
 std::string tokenizer_json(const BpeVocabulary& vocabulary);
 
-/// Returns the same file around its two long parts, which are given as JSON: the object `vocab` and the array `merges`.
+/// Returns such a file from its two long parts, which are given as JSON: the object `vocab` and the array `merges`.
 /// @param special_tokens  id and text of each special token.
 std::string gpt2_kind_of_json(const std::vector<std::pair<uint32_t, std::string>>& special_tokens,
                               const std::string& vocab, const std::string& merges);

@@ -26,7 +26,7 @@ enum class Kind : int32_t { kCollective, kSend, kReceive };
 
 class Sequence {
  public:
-  static constexpr int64_t kWindow = 16;  ///< covers a latency with small operations; two large ones fill a network
+  static constexpr int64_t kWindow = 16;  ///< 16 small operations hide a latency; two large ones use all bandwidth
   static constexpr int kMaxPhases = 2;
   /// Tags of a group: one for each slot of the window and phase of its collectives, and one for each slot of the
   /// messages between pairs (the two directions of a pair differ by sender and receiver).
@@ -83,7 +83,7 @@ struct Members {
   std::string name;
   int64_t id;  ///< number of the group; equal on all its members
   std::vector<int> wire_ranks;
-  int index;  ///< this process's
+  int index;  ///< index of this process
   std::unique_ptr<std::atomic<int64_t>[]> bytes_sent;
 
   // These members are guarded by the lock of MessagePump.
