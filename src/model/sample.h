@@ -9,7 +9,7 @@
 namespace athanor {
 
 struct Sampling {
-  double temperature = 1.0;  ///< 0: the largest logit, of equal ones the lowest id
+  double temperature = 1.0;  ///< 0: the largest logit; if several are equal, the lowest id
   double top_p = 1.0;        ///< sample from the likeliest tokens whose probabilities first reach this sum
 };
 

@@ -1,5 +1,6 @@
 #pragma once
-// The load-balancing loss: experts · Σ_e (share of choices)_e · (mean probability)_e, which is k at perfect balance.
+// The load-balancing loss: experts · Σ_e (share of choices)_e · (mean probability)_e, which is k, the number of
+// choices of a token, at perfect balance.
 //
 // The three scopes differ in the tokens over which share and mean are taken. Each returns a sum over layers and
 // sequences, to be scaled by coefficient / (layers · global sequences), so that one scale serves all.
@@ -14,7 +15,7 @@ namespace athanor::moe {
 enum class AuxScope {
   kSequence,      ///< each sequence and layer separately: the layout cannot change it
   kGlobal,        ///< shares of the previous step's whole batch
-  kTransformers,  ///< pooled over all layers and the microbatch, as `load_balancing_loss_func` there
+  kTransformers,  ///< pooled over all layers and the microbatch, as `transformers` does
 };
 
 AuxScope parse_aux_scope(const std::string& name);

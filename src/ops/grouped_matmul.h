@@ -11,8 +11,8 @@ namespace athanor::ops {
 /// The rows of a tensor [R, …] that belong to each of L groups: [offsets[e], offsets[e + 1]).
 using GroupOffsets = std::vector<int64_t>;
 
-/// out[rows of e] = a[rows of e] · b[e], or · b[e]ᵀ; if a second pair is given, its product is added before the one
-/// rounding.
+/// out[rows of e] = a[rows of e] · b[e], or · b[e]ᵀ; if a second pair is given, its product is added before the
+/// result is rounded.
 struct GroupedProduct {
   Tensor a_RK, b_LKN;  ///< b [L, N, K] if b_transposed
   bool b_transposed = false;

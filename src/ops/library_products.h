@@ -1,5 +1,6 @@
 #pragma once
-// Matrix products by libtorch's library, with bits that do not depend on the number of threads.
+// Matrix products by the matrix library of libtorch (MKL or oneDNN), with bits that do not depend on the number of
+// threads.
 //
 // The library divides a product among threads according to their number, which changes the last bits. So a product is
 // cut here, by its shape alone, into parts that are each multiplied by one thread.

@@ -8,14 +8,16 @@
 
 namespace athanor {
 
+/// Where a space is added: before every piece of a text that does not begin with one, before the first piece, or
+/// nowhere.
 enum class PrependScheme { kAlways, kFirst, kNever };
 
 struct Metaspace {
   std::string replacement = "▁";
   PrependScheme prepend = PrependScheme::kAlways;
-  bool split = true;
+  bool split = true;  ///< each ▁ begins a new word
 
-  /// @throws DataError by JSON path. Reads the older key add_prefix_space, too.
+  /// @throws DataError that names the JSON path. Reads the older key add_prefix_space, too.
   static Metaspace parse(const JsonNode& node);
 };
 

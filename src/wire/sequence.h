@@ -3,7 +3,7 @@
 // the messages from one member.
 //
 // A window slides over them. An operation begins when all that are kWindow or more positions before it are complete;
-// until then it waits in line and posts nothing. This cannot hang: consider the operations that are not complete on
+// until then it is queued and posts nothing. This cannot hang: consider the operations that are not complete on
 // every rank. The first of them has begun on every rank that has started it, and waits for no other. So on one rank a
 // tag belongs to one operation while that is in flight, and messages that one rank sends another under one tag are
 // received in the order in which they were sent, whatever their operations.

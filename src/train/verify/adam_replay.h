@@ -23,7 +23,7 @@ class AdamReplay {
   void add_step(int64_t step, double lr, double grad_norm, const std::vector<float>& grad);
 
   const std::vector<double>& master() const { return master_; }
-  /// Returns for each element what fp32 rounds off, summed over the steps.
+  /// Returns for each element a bound on the rounding errors of fp32, summed over the steps.
   const std::vector<double>& bound() const { return bound_; }
 
  private:
