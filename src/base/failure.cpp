@@ -47,7 +47,7 @@ Failure describe_failure(const std::exception_ptr& exception, bool in_run) {
     if (!tells_of_memory(error.what())) return {error.what(), exit_code::kUnforeseen};
     return {fmt::format("{} ({})", kOutOfMemory, first_line(error.what())), exit_code::kMemory};
   } catch (...) {
-    return {"something that is no exception was thrown", exit_code::kUnforeseen};
+    return {"something other than an exception was thrown", exit_code::kUnforeseen};
   }
 }
 

@@ -60,8 +60,8 @@ ArmedFault parse_item(std::string_view item) {
   if (fault.onwards) count.remove_suffix(1);
   const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), fault.from);
   ATHANOR_CHECK(error == std::errc{} && end == count.data() + count.size() && fault.from > 0,
-                "ATHANOR_FAULT: \"{}\": after @ comes the number of the pass that is meant, 1 or more, and + if all "
-                "after it are meant too",
+                "ATHANOR_FAULT: \"{}\": after @ comes the number of the pass at which it acts, 1 or more, and + if it "
+                "also acts at all later passes",
                 item);
   return fault;
 }

@@ -259,7 +259,7 @@ TEST_F(Checkpoint, AManifestThatContradictsItselfIsRefused) {
       {"\"version\": 1", "\"version\": 2", "version 2"},
       {"athanor-checkpoint", "other-checkpoint", "format is"},
       {"\"hash\":\"", "\"hash\":\"0", "not a hash of 32 digits"},
-      {"\"file\":", "\"tensor\":\"a\",\"file\":", "the key \"tensor\" stands twice"},
+      {"\"file\":", "\"tensor\":\"a\",\"file\":", "the key \"tensor\" occurs twice"},
       {"\"files\": {", "\"filed\": {", "\"files\" is missing"},
       {"\"model\": {", "\"models\": {", "\"model\" is missing"},
       {"[\n{\"byte_offset\"", "[7,\n{\"byte_offset\"", "must be a list of objects, found number"},

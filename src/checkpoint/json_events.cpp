@@ -29,13 +29,13 @@ void JsonBuilder::put(nlohmann::json value) { place(std::move(value)); }
 
 void JsonBuilder::key(const std::string& key) {
   const auto [member, added] = open_.back()->get_ref<nlohmann::json::object_t&>().emplace(key, nullptr);
-  ATHANOR_CHECK_CHECKPOINT(added, "{}: the key \"{}\" stands twice", where_, key);
+  ATHANOR_CHECK_CHECKPOINT(added, "{}: the key \"{}\" occurs twice", where_, key);
   member_ = &member->second;
 }
 
 bool JsonEvents::parse_error(size_t byte, const std::string& /*token*/, const Json::exception& error) {
   ATHANOR_CHECK_CHECKPOINT(dynamic_cast<const Json::out_of_range*>(&error) == nullptr,
-                           "{}: JSON holds a number that is out of range", where_);
+                           "{}: JSON contains a number that is out of range", where_);
   fail<CheckpointError>("{}: not valid JSON at byte {}", where_, first_byte_ + (byte > 0 ? byte - 1 : 0));
 }
 
@@ -53,7 +53,7 @@ bool JsonEvents::key(std::string& key) {
   } else if (at_ == At::kRecord) {
     in_record([&] { record_.key(key); });
   } else {
-    ATHANOR_CHECK_CHECKPOINT(keys_.insert(key).second, "{}: the key \"{}\" stands twice", where_, key);
+    ATHANOR_CHECK_CHECKPOINT(keys_.insert(key).second, "{}: the key \"{}\" occurs twice", where_, key);
     key_ = key;
     form_ = taker_->form_of(key_);
   }

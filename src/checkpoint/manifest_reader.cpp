@@ -71,7 +71,7 @@ class ManifestTaker : public JsonTaker {
     seen_.insert(key);
     if (key != "pieces") return Form::kValue;
     for (const char* before : {"format", "version", "tensors", "files"})
-      ATHANOR_CHECK_CHECKPOINT(seen_.contains(before), "{}: \"{}\" is missing, or stands behind \"pieces\"", where_,
+      ATHANOR_CHECK_CHECKPOINT(seen_.contains(before), "{}: \"{}\" is missing, or comes after \"pieces\"", where_,
                                before);
     tensors_ = RowsByName(manifest_.tensors);
     files_ = RowsByName(manifest_.files);

@@ -147,7 +147,7 @@ std::string remedy_for(const std::vector<std::string>& refused) {
     if (!may_be_allowed(key)) return "choose another train.run_dir or make the model equal";
     names.push_back("\"" + name_to_allow(key) + "\"");
   }
-  return fmt::format("make the model equal, or, if that is meant, set checkpoint.allow_model_change to [{}]",
+  return fmt::format("make the model equal or, if the change is intended, set checkpoint.allow_model_change to [{}]",
                      join(names));
 }
 
@@ -194,8 +194,8 @@ std::vector<std::string> resolve_model_from(RunConfig& config) {
   const ModelConfig given = config.model;
   const std::filesystem::path folder = given.from;
   ATHANOR_CHECK_CHECKPOINT(std::filesystem::is_directory(folder), "model.from: there is no folder {}", given.from);
-  ATHANOR_CHECK_CHECKPOINT(is_hf_folder(folder), "model.from: {} is no transformers folder: it has no {}", given.from,
-                           kHfConfigName);
+  ATHANOR_CHECK_CHECKPOINT(is_hf_folder(folder), "model.from: {} is not a folder of transformers: it has no {}",
+                           given.from, kHfConfigName);
   const ModelConfig there = read_hf_config(folder / kHfConfigName).model;
   const auto values = fields_of(given), values_there = fields_of(there);
   const auto& allowed = config.checkpoint.allow_model_change;

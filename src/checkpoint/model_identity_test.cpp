@@ -87,7 +87,7 @@ TEST_F(ModelFrom, AFolderThatIsNotThereOrNoModelIsRefused) {
   EXPECT_SAYS(message_of<CheckpointError>([&] { resolve_model_from(run); }), "there is no folder");
   std::filesystem::remove(folder_ / kHfConfigName);
   run.model.from = folder_.string();
-  EXPECT_SAYS(message_of<CheckpointError>([&] { resolve_model_from(run); }), "is no transformers folder");
+  EXPECT_SAYS(message_of<CheckpointError>([&] { resolve_model_from(run); }), "is not a folder of transformers");
 }
 
 }  // namespace

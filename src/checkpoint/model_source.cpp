@@ -25,7 +25,7 @@ void check_tokenizer(const nlohmann::json& progress, const fs::path& tokenizer, 
   const std::string found = hash_file(tokenizer);
   ATHANOR_CHECK_CHECKPOINT(found == expected.get<std::string>(),
                            "{} is not the tokenizer that {} was trained with (its hash is {}, expected {}); put that "
-                           "one back, from the folder the run's data lie in",
+                           "one back, from the folder of the run's data",
                            tokenizer.string(), where, found, expected.get<std::string>());
 }
 
@@ -88,11 +88,10 @@ ModelSource open_model_source(const fs::path& path) {
     return from_checkpoint(std::make_shared<const CheckpointReader>(std::move(checkpoint)));
   }
   if (fs::exists(path / "config.toml") || fs::exists(path / "checkpoints")) return from_run_folder(path);
-  ATHANOR_CHECK_CHECKPOINT(
-      is_hf_folder(path),
-      "{} is no run folder (config.toml), no checkpoint (manifest.json) and no folder of transformers "
-      "(config.json and safetensors)",
-      path.string());
+  ATHANOR_CHECK_CHECKPOINT(is_hf_folder(path),
+                           "{} is not a run folder (config.toml), a checkpoint (manifest.json) or a folder of "
+                           "transformers (config.json and safetensors)",
+                           path.string());
   return from_hf_folder(path);
 }
 

@@ -151,7 +151,7 @@ TEST_F(Safetensors, DamagedJsonIsNamedByByte) {
 TEST_F(Safetensors, ATensorThatStandsTwiceIsRefused) {
   EXPECT_SAYS(refusal_of_json(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},
                                   "a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})"),
-              "\"a\" stands twice");
+              "\"a\" occurs twice");
 }
 
 TEST_F(Safetensors, WrongDtypesShapesAndOffsetsAreNamedWithTheTensor) {

@@ -18,7 +18,7 @@ void add_bench_data_command(CLI::App& bench) {
   command->add_option("--threads", arguments->num_threads, "0: one for each core")->capture_default_str();
   command->add_option("--max-bytes", arguments->max_bytes, "How much text to hold in memory for the parts")
       ->capture_default_str();
-  command->add_option("--text-field", arguments->text_field, "The field of JSON rows that holds the text")
+  command->add_option("--text-field", arguments->text_field, "The field of JSON rows that contains the text")
       ->capture_default_str();
   command->add_flag("--encode-only", arguments->encode_only, "Only the encoding by one thread, for bench/peers");
   command->add_option("--json", arguments->json, "Write all numbers to this file, too");

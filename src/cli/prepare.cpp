@@ -78,8 +78,8 @@ void add_prepare_command(CLI::App& app) {
       ->transform(without_sign())
       ->default_str("1");
   command->add_option("--out", options->out, "The folder to write, completely or not at all")->required();
-  auto* text_field =
-      command->add_option("--text-field", options->documents.text_field, "The field of JSON rows that holds the text");
+  auto* text_field = command->add_option("--text-field", options->documents.text_field,
+                                         "The field of JSON rows that contains the text");
   text_field->capture_default_str();
   command->add_option("--eos", options->eos, "The token put after each document, or its id (default: the usual one)");
   command

@@ -82,7 +82,7 @@ void add_train(CLI::App& parent) {
   command->add_option("--min-frequency", arguments->training.min_frequency, "How often a pair must occur to be joined")
       ->transform(without_sign())
       ->capture_default_str();
-  command->add_option("--text-field", arguments->documents.text_field, "The field of JSON rows that holds the text")
+  command->add_option("--text-field", arguments->documents.text_field, "The field of JSON rows that contains the text")
       ->capture_default_str();
   const std::map<std::string, OnError> choices{{"fail", OnError::kFail}, {"skip", OnError::kSkip}};
   command
@@ -122,8 +122,8 @@ struct LineArguments {
 // The tokens that the tokenizer puts around a text; only a tokenizer.json defines them.
 SequenceTemplate special_tokens(const Tokenizer& tokenizer, const LineArguments& arguments) {
   if (!arguments.add_special_tokens) return {};
-  ATHANOR_CHECK(tokenizer.file_name() == "tokenizer.json", "--add-special-tokens needs a tokenizer.json, {} is none",
-                arguments.tokenizer);
+  ATHANOR_CHECK(tokenizer.file_name() == "tokenizer.json",
+                "--add-special-tokens needs a tokenizer.json, and {} is not one", arguments.tokenizer);
   return read_sequence_template(tokenizer.file_bytes(), arguments.tokenizer);
 }
 

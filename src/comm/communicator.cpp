@@ -49,7 +49,7 @@ std::string named(const std::vector<Late>& late, const HostWork& work) {
     if (!one.answers) {
       text += ", which does not answer";
     } else if (one.worked > 0) {
-      text += fmt::format(", whose work stands still since {:.3g} s", static_cast<double>(one.still_ms) / 1e3);
+      text += fmt::format(", which has done no work for {:.3g} s", static_cast<double>(one.still_ms) / 1e3);
     }
   }
   if (late.size() > kShown) text += fmt::format(" and {} more", late.size() - kShown);

@@ -19,7 +19,7 @@ Element element_of(const at::Tensor& x) {
     case at::kDouble: return Element::kF64;
     case at::kLong: return Element::kI64;
     default:
-      fail<CommError>("sums of {} between ranks are not there; convert it first", c10::toString(x.scalar_type()));
+      fail<CommError>("sums of {} between ranks are not supported; convert it first", c10::toString(x.scalar_type()));
   }
 }
 
@@ -34,7 +34,7 @@ ReductionRule rule_of(const c10d::ReduceOp& op, const at::Tensor& x, int size) {
     case c10d::ReduceOp::MAX: return {Combine::kMax, {}};
     case c10d::ReduceOp::AVG:
       if (x.scalar_type() == at::kLong)
-        fail<CommError>("a mean of integers between ranks is none; sum them and divide");
+        fail<CommError>("a mean of integers between ranks is not supported; sum them and divide");
       return {Combine::kSum, mean_scale(size)};
     default: fail<CommError>("ranks can be summed, averaged or have their maximum taken, nothing else");
   }

@@ -89,7 +89,7 @@ void check_stages(const RunConfig& config, Findings& found) {
       config.train.steps <= stages.back().end(),
       "train.steps ({}) is beyond the sum of the training phases' steps ({}); leave it out, or lengthen a phase",
       config.train.steps, stages.back().end());
-  found.require(stages.back().end() <= kMaxSteps, "the training phases' steps come to {}, more than {}",
+  found.require(stages.back().end() <= kMaxSteps, "the training phases' steps add up to {}, more than {}",
                 stages.back().end(), kMaxSteps);
   for (size_t i = 0; i < config.train.stages.size(); ++i) {
     const auto& stage = config.train.stages[i];

@@ -35,8 +35,8 @@ std::vector<std::string> find_mapping_faults(const NameOrNames& mapping) {
   const auto& listed = std::get<std::vector<std::string>>(mapping);
   const auto known = axis_names();
   for (const auto& axis : listed) {
-    found.require(std::ranges::count(known, axis) == 1, "parallelism.mapping: \"{}\" is no axis{}; axes are {}", axis,
-                  did_you_mean(axis, known), join(known));
+    found.require(std::ranges::count(known, axis) == 1, "parallelism.mapping: \"{}\" is not an axis{}; axes are {}",
+                  axis, did_you_mean(axis, known), join(known));
   }
   for (const auto& axis : known) {
     const auto times = std::ranges::count(listed, axis);

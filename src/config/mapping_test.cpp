@@ -33,7 +33,7 @@ TEST(Mapping, BothFormsSurviveADump) {
 
 TEST(Mapping, EveryFaultIsNamed) {
   const std::string error = error_of(kDense, {"parallelism.mapping=[\"shard\", \"shard\", \"exprt\", \"tensor\"]"});
-  for (const char* part : {"\"exprt\" is no axis (did you mean \"expert\"?)", "has \"shard\" 2 times",
+  for (const char* part : {"\"exprt\" is not an axis (did you mean \"expert\"?)", "has \"shard\" 2 times",
                            "lacks \"pipeline\"", "lacks \"replicate\"", "lacks \"expert\""}) {
     EXPECT_NE(error.find(part), std::string::npos) << error;
   }

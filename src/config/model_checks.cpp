@@ -128,9 +128,8 @@ void check_size(const ModelConfig& m, Findings& found) {
                      2 * hidden * static_cast<double>(m.vocab_size);
   found.require(
       all <= kMaxParameters,
-      "model: its sizes come to about {:.2g} parameters, more than the {:.2g} that are counted here; is one of "
-      "hidden_size ({}), intermediate_size ({}), num_experts ({}), num_hidden_layers ({}) or vocab_size ({}) "
-      "mistyped?",
+      "model: its sizes make about {:.2g} parameters, more than the {:.2g} that can be counted; is one of hidden_size "
+      "({}), intermediate_size ({}), num_experts ({}), num_hidden_layers ({}) or vocab_size ({}) mistyped?",
       all, kMaxParameters, m.hidden_size, m.intermediate_size, m.num_experts, m.num_hidden_layers, m.vocab_size);
 }
 

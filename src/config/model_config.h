@@ -106,7 +106,7 @@ struct ModelConfig {
         "experts that every token passes through in addition to the chosen ones (olmoe, qwen3_moe; cannot be exported)",
         between(0, kMaxExperts));
     f.field("vocab_size", vocab_size, "rows of the embedding; at least the tokenizer's", between(2, kMaxVocabulary));
-    f.field("max_position_embeddings", max_position_embeddings, "the longest sequence the model is meant for",
+    f.field("max_position_embeddings", max_position_embeddings, "the longest sequence for which the model is made",
             between(2, kMaxPositions));
     f.field("rope_theta", rope_theta, "base of the rotary position embedding", between(1.0, 1e12));
     f.field("rms_norm_eps", rms_norm_eps, "epsilon of RMSNorm (all except olmo, whose LayerNorm has 1e-5)",

@@ -140,7 +140,7 @@ TEST(Numbers, ThoseOfStagesAndSourcesHaveTheSameBounds) {
                 .find("train.stages[0].steps"),
             std::string::npos);
   EXPECT_NE(error_of(kBase, {"train.stages=[{steps = 1099511627776}, {steps = 1}]"})
-                .find("the training phases' steps come to"),
+                .find("the training phases' steps add up to"),
             std::string::npos);
   for (const char* source : {"weight = nan", "weight = inf", "weight = -1.0", "max_epochs = nan"}) {
     const auto text = std::string("data.sources=[{path = \"a\", weight = 1.0, ") + source + "}]";
@@ -158,7 +158,7 @@ TEST(Numbers, ProductsThatOverflowAreRefusedWithTheirFactors) {
       << message;
   EXPECT_NE(message.find("train.steps (1099511627776)"), std::string::npos) << message;
   const auto large = error_of(kBase, {"model.hidden_size=16777216", "model.intermediate_size=16777216"});
-  EXPECT_NE(large.find("model: its sizes come to about"), std::string::npos) << large;
+  EXPECT_NE(large.find("model: its sizes make about"), std::string::npos) << large;
 }
 
 TEST(Numbers, AModelThatNoTextWasReadForIsHeldToTheSameBounds) {

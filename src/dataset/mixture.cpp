@@ -35,14 +35,12 @@ KnownSource find_known(const Dataset& data, const DataLedger& ledger) {
 
 void refuse_known_name(const MixtureSource& source, const DataLedger& ledger) {
   for (const auto& [hash, other] : ledger.sources) {
-    ATHANOR_CHECK_DATA(
-        other.name != source.name,
-        "source \"{}\" ({}) holds other data than this run has drawn from under that name ({} instances of {} tokens "
-        "then, {} of {} now): its cursor would point elsewhere. Put back what was there, or list these as a source "
-        "with "
-        "another name, which begins anew",
-        source.name, source.dataset.folder().string(), other.num_instances, other.seq_len,
-        source.dataset.num_instances(), source.dataset.seq_len());
+    ATHANOR_CHECK_DATA(other.name != source.name,
+                       "source \"{}\" ({}) holds other data than this run has drawn from under that name ({} instances "
+                       "of {} tokens then, {} of {} now): its cursor would point elsewhere. Put the earlier data back, "
+                       "or list these as a source with another name, which begins at its start",
+                       source.name, source.dataset.folder().string(), other.num_instances, other.seq_len,
+                       source.dataset.num_instances(), source.dataset.seq_len());
   }
 }
 

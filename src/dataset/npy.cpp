@@ -75,7 +75,7 @@ class HeaderParser {
   std::string_view parse_string() {
     skip_blanks();
     const char quote = at_ < text_.size() ? text_[at_] : '\0';
-    if (quote != '\'' && quote != '"') complain("a string is expected (a structured dtype holds no token ids)");
+    if (quote != '\'' && quote != '"') complain("a string is expected (a structured dtype cannot contain token ids)");
     const size_t end = text_.find(quote, at_ + 1);
     if (end == std::string_view::npos) complain("the string does not end");
     const auto value = text_.substr(at_ + 1, end - at_ - 1);
@@ -124,7 +124,7 @@ class HeaderParser {
   NpyHeader checked() const {
     NpyHeader header;
     header.item_bytes = item_bytes_of(*descr_);
-    if (*fortran_order_) complain("fortran_order is True: rows would not lie together; save it with order='C'");
+    if (*fortran_order_) complain("fortran_order is True: rows would not be contiguous; save it with order='C'");
     if (shape_->size() != 2) complain("{} axes; a shard has two, [instances, seq_len]", shape_->size());
     header.num_rows = shape_->at(0);
     header.num_cols = shape_->at(1);
@@ -140,7 +140,7 @@ class HeaderParser {
     if (descr == "<u2") return 2;
     if (descr == "<u4") return 4;
     const char* reason = descr.starts_with('>') ? "its bytes are in big-endian order"
-                         : descr == "|u1"       ? "one byte does not hold the ids of a vocabulary"
+                         : descr == "|u1"       ? "one byte is too small for the ids of a vocabulary"
                                                 : "token ids are unsigned integers of 2 or 4 bytes";
     complain("dtype {:.32} cannot be read, {}; '<u2' or '<u4' is needed", descr, reason);
   }

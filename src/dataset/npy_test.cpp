@@ -47,7 +47,7 @@ TEST(Npy, OtherContentsAreRefusedWithTheReason) {
   const auto with_dtype = [](const std::string& descr) {
     return refused_dict("{'descr': '" + descr + "', 'fortran_order': False, 'shape': (1, 2), }\n");
   };
-  EXPECT_SAYS(with_dtype("|u1"), "dtype |u1 cannot be read, one byte does not hold the ids of a vocabulary");
+  EXPECT_SAYS(with_dtype("|u1"), "dtype |u1 cannot be read, one byte is too small for the ids of a vocabulary");
   EXPECT_SAYS(with_dtype(">u2"), "big-endian");
   EXPECT_SAYS(with_dtype("<f4"), "unsigned integers of 2 or 4 bytes");
   EXPECT_SAYS(refused_dict("{'descr': '<u2', 'fortran_order': True, 'shape': (1, 2), }"), "fortran_order is True");

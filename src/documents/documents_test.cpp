@@ -127,7 +127,7 @@ TEST_F(Documents, InvalidJsonIsNamedByLineAndByte) {
   EXPECT_SAYS(refused("a.json", "[\"a\",\n\"b\"\n\n"),
               "a.json:4: the file ends inside its JSON array, in what starts at line 2");
   EXPECT_SAYS(refused("a.json", "[\"a\"]\n x"), "a.json:2: text after the end of the JSON array");
-  EXPECT_SAYS(refused("a.jsonl", R"({"text":"a","text":"b"})"), "\"text\" stands there 2 times");
+  EXPECT_SAYS(refused("a.jsonl", R"({"text":"a","text":"b"})"), "\"text\" occurs 2 times");
 }
 
 TEST_F(Documents, AMissingFieldIsNamedWithThoseThereAre) {

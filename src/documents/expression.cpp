@@ -265,10 +265,10 @@ class Evaluation {
     for (size_t i = 0; i < (*list)->size(); ++i) {
       const auto& span = (**list)[i];
       if (!span.is_array() || span.size() < 2 || !span[0].is_number() || !span[1].is_number()) {
-        throw ExpressionError(node.children[0]->position,
-                              fmt::format("element {} of the list is no span [start, end, score]; count() tells how "
-                                          "many elements there are",
-                                          i));
+        throw ExpressionError(
+            node.children[0]->position,
+            fmt::format(
+                "element {} of the list is not a span [start, end, score]; count() gives the number of elements", i));
       }
       sum += span[1].get<double>() - span[0].get<double>();
     }

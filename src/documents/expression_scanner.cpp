@@ -70,7 +70,7 @@ std::string ExpressionScanner::take_string() {
     }
     const char c = ++at_ < text_.size() ? text_[at_] : '\0';
     if (c != '\\' && c != '"' && c != '\'' && c != 'n' && c != 't') {
-      fail_at(at_ - 1, "a backslash stands before a quote, a backslash, n or t only");
+      fail_at(at_ - 1, "a backslash may only come before a quote, a backslash, n or t");
     }
     value += c == 'n' ? '\n' : c == 't' ? '\t' : c;
   }

@@ -110,7 +110,7 @@ TEST(Expression, WhatDoesNotFitIsRefusedWithItsPosition) {
   EXPECT_SAYS(unfit("max(l) > 1", R"({"l": [1, "a"]})"), "position 5: element 1 of the list is neither a number nor");
   EXPECT_SAYS(unfit("max(l) > 1", R"({"l": [[1, 2]]})"), "position 5: element 0");
   EXPECT_SAYS(unfit("max(o) > 1", R"({"o": {}})"), "position 5: this is an object, a list is needed");
-  EXPECT_SAYS(unfit("len(l) > 1", R"({"l": [1]})"), "count() tells how many");
+  EXPECT_SAYS(unfit("len(l) > 1", R"({"l": [1]})"), "count() gives the number");
   EXPECT_SAYS(unfit("s + 1 > 1", R"({"s": "a"})"), "position 1: this is a string, a number is needed");
   EXPECT_SAYS(unfit("matches(n, '*')", R"({"n": 1})"), "matches() takes a string");
 }

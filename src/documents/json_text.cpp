@@ -73,7 +73,7 @@ class TextFinder {
   JsonText finish() {
     if (result_.cause) return std::move(result_);
     if (found_ && times_ <= 1) return std::move(result_);
-    if (times_ > 1) return refuse(kInvalidJson, fmt::format("the field \"{}\" stands there {} times", field_, times_));
+    if (times_ > 1) return refuse(kInvalidJson, fmt::format("the field \"{}\" occurs {} times", field_, times_));
     if (wrong_kind_) {
       return refuse(kFieldNotString, fmt::format("the field \"{}\" is {}, a string is needed", field_, wrong_kind_));
     }

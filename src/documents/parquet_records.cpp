@@ -19,7 +19,7 @@ OpenTable find_library(const std::string& file) {
   const auto library = fs::read_symlink("/proc/self/exe").parent_path() / "libathanor_parquet.so";
   std::error_code ignored;
   ATHANOR_CHECK_DATA(fs::exists(library, ignored),
-                     "{}: this program was built without Parquet ({} is not there); run `scripts/setup --parquet` and "
+                     "{}: this program was built without Parquet ({} is missing); run `scripts/setup --parquet` and "
                      "build again, or turn the file into .jsonl.zst",
                      file, library.string());
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);

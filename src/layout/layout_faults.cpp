@@ -82,12 +82,11 @@ void check_experts(const RunConfig& config, std::optional<int64_t> data, Finding
 void check_batch(const std::string& where, const RunConfig& config, int64_t data, Findings& found) {
   const auto& train = config.train;
   const int64_t unit = product({data, train.micro_batch_size});
-  found.require(
-      train.global_batch_size % unit == 0,
-      "{}train.global_batch_size ({}) is no multiple of {} data ranks × train.micro_batch_size ({}) = {}: set "
-      "it to {}",
-      where, train.global_batch_size, data, train.micro_batch_size, unit,
-      multiples_beside(train.global_batch_size, unit));
+  found.require(train.global_batch_size % unit == 0,
+                "{}train.global_batch_size ({}) is not a multiple of {} data ranks × train.micro_batch_size ({}) = {}: "
+                "set it to {}",
+                where, train.global_batch_size, data, train.micro_batch_size, unit,
+                multiples_beside(train.global_batch_size, unit));
   if (config.moe.balance == "none") return;
   const int64_t group = config.moe.balance_group, micro = train.micro_batch_size;
   const bool whole = micro % group == 0 || group % micro == 0;

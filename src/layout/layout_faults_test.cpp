@@ -54,13 +54,14 @@ TEST(LayoutFaults, AllAreToldAtOnce) {
   EXPECT_HAS(text,
              "parallelism.expert_parallel_degree (5) must divide the 6 data ranks (replicate 2 × shard 3): set it "
              "to one of 1, 2");
-  EXPECT_HAS(text,
-             "train.global_batch_size (16) is no multiple of 6 data ranks × train.micro_batch_size (4) = 24: set it to "
-             "24");
+  EXPECT_HAS(
+      text,
+      "train.global_batch_size (16) is not a multiple of 6 data ranks × train.micro_batch_size (4) = 24: set it to "
+      "24");
   EXPECT_HAS(text,
              "moe.balance_group (16) spans 4 data ranks of train.micro_batch_size (4) each, which does not divide "
              "the 6 data ranks");
-  EXPECT_HAS(text, "parallelism.mapping: \"tensr\" is no axis (did you mean \"tensor\"?)");
+  EXPECT_HAS(text, "parallelism.mapping: \"tensr\" is not an axis (did you mean \"tensor\"?)");
   EXPECT_HAS(text, "parallelism.mapping lacks \"replicate\"");
   EXPECT_HAS(text, "parallelism.mapping lacks \"tensor\"");
   EXPECT_HAS(text, "parallelism.mapping has \"pipeline\" 2 times");
@@ -79,7 +80,7 @@ TEST(LayoutFaults, TheReaderTellsThemTogetherWithItsOwn) {
     const std::string text = error.what();
     EXPECT_HAS(text, "must divide model.hidden_size (100)");
     EXPECT_HAS(text, "run.toml: this job has 4 ranks, and the degrees need 3");
-    EXPECT_HAS(text, "no multiple of 3 data ranks");
+    EXPECT_HAS(text, "not a multiple of 3 data ranks");
     const std::string once = "expert_parallel_degree (3) must divide model.num_experts (16)";
     EXPECT_HAS(text, once);
     EXPECT_EQ(text.find(once), text.rfind(once)) << text;
@@ -104,7 +105,7 @@ TEST(LayoutFaults, EachStageIsLookedAt) {
       "micro_batch_size = 3\n",
       "run.toml");
   EXPECT_EQ(find_layout_faults(config, 4),
-            std::vector<std::string>{"long: train.global_batch_size (6) is no multiple of 4 data ranks × "
+            std::vector<std::string>{"long: train.global_batch_size (6) is not a multiple of 4 data ranks × "
                                      "train.micro_batch_size (3) = 12: set it to 12"});
 }
 

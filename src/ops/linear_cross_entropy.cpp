@@ -68,7 +68,7 @@ void check_targets(const Tensor& targets, int64_t vocab) {
   const auto* target = targets.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < targets.numel(); ++i) {
     ATHANOR_CHECK_DATA(target[i] == kernels::kNoTarget || (target[i] >= 0 && target[i] < vocab),
-                       "target {} of position {} is no token of the model, which has {}; was the data prepared with "
+                       "target {} of position {} is not a token of the model, which has {}; was the data prepared with "
                        "another tokenizer?",
                        target[i], i, vocab);
   }

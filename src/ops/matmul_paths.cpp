@@ -39,8 +39,8 @@ std::optional<MatmulPath> asked_matmul_path() {
   if (!name || !*name || std::string_view(name) == kDefault) return std::nullopt;
   const auto path = kernels::path_named(name);
   ATHANOR_CHECK(path,
-                "ATHANOR_MATMUL = \"{}\" is no way to multiply matrices; there are library, avx2, avx512, avx512_bf16 "
-                "and default, and this CPU has {}",
+                "ATHANOR_MATMUL = \"{}\" is not a way to multiply matrices; there are library, avx2, avx512, "
+                "avx512_bf16 and default, and this CPU has {}",
                 name, kernels::names_of(kernels::paths_here()));
   ATHANOR_CHECK(kernels::has_path(*path),
                 "ATHANOR_MATMUL = \"{}\" asks for instructions that this CPU lacks; it has {}", name,

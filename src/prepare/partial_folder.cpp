@@ -28,11 +28,12 @@ void check(const std::error_code& error, const char* what, const fs::path& path)
 void check_ours(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return;
-  ATHANOR_CHECK(fs::is_directory(path, error), "{} is in the way: unfinished data would lie there; move it away",
+  ATHANOR_CHECK(fs::is_directory(path, error), "{} is in the way: unfinished data would be written there; move it away",
                 path.string());
-  ATHANOR_CHECK(fs::exists(path / kLockName, error) || fs::is_empty(path, error),
-                "{} is in the way: unfinished data would lie there, but it holds something else; move it away",
-                path.string());
+  ATHANOR_CHECK(
+      fs::exists(path / kLockName, error) || fs::is_empty(path, error),
+      "{} is in the way: unfinished data would be written there, but it contains something else; move it away",
+      path.string());
 }
 
 }  // namespace

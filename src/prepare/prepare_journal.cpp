@@ -81,7 +81,7 @@ PrepareJournal::PrepareJournal(std::filesystem::path path, const json& options, 
   const json expected{{"format", kFormat}, {"version", kVersion}, {"options", options}};
   if (head && *head != expected && has_work) {
     const bool known = head->value("format", "") == kFormat && head->value("version", 0) == kVersion;
-    fail<ConfigError>("{} holds unfinished work of {}; finish that, or throw it away with --restart",
+    fail<ConfigError>("{} holds unfinished work of {}; finish that, or delete it with --restart",
                       path.parent_path().string(),
                       known ? "a run with other options (" + differences(head->at("options"), options) + ")"
                             : "another version of this program");

@@ -166,7 +166,7 @@ TEST_F(Resuming, TwoRunsDoNotShareAFolder) {
 
 TEST_F(Resuming, AFolderThatIsNotOursIsNotTouched) {
   write("again.partial/thesis.txt", "years of work");
-  EXPECT_SAYS(refusal<ConfigError>([&] { prepare(options_); }), "holds something else; move it away");
+  EXPECT_SAYS(refusal<ConfigError>([&] { prepare(options_); }), "contains something else; move it away");
   EXPECT_EQ(read_file(partial() / "thesis.txt"), "years of work");
 }
 

@@ -247,7 +247,7 @@ TEST_F(Preparing, AFolderThatIsThereIsReplacedOnlyWhenToldAndOnlyIfPrepared) {
   EXPECT_FALSE(fs::exists(folder_ / "out.partial"));
   made.out = folder_ / "precious";
   write("precious/thesis.txt", "years of work");
-  EXPECT_SAYS(refusal<ConfigError>([&] { prepare(made); }), "holds something else than prepared data");
+  EXPECT_SAYS(refusal<ConfigError>([&] { prepare(made); }), "contains something other than prepared data");
   made.out = folder_ / "a.txt";
   EXPECT_SAYS(refusal<ConfigError>([&] { prepare(made); }), "is a file");
 }
@@ -257,7 +257,7 @@ TEST_F(Preparing, AnInputInTheFolderToBeReplacedIsRefused) {
   prepare(made);
   made.overwrite = true;
   made.inputs = {write("out/more.txt", "abcdefgh").string()};
-  EXPECT_SAYS(refusal<ConfigError>([&] { prepare(made); }), "more.txt lies in --out");
+  EXPECT_SAYS(refusal<ConfigError>([&] { prepare(made); }), "more.txt is in --out");
 }
 
 TEST_F(Preparing, TheTokenizerIsCopiedWithItsHash) {

@@ -23,11 +23,12 @@ void check_replaceable(const fs::path& out, bool overwrite, const std::vector<fs
   ATHANOR_CHECK(fs::is_directory(out), "--out {} is a file; name a folder", out.string());
   if (fs::is_empty(out)) return;
   ATHANOR_CHECK(overwrite, "--out {} is not empty; --overwrite replaces it", out.string());
-  ATHANOR_CHECK(fs::exists(out / kDataManifestName),
-                "--out {} holds something else than prepared data (no {}); name another folder, or remove it yourself",
-                out.string(), kDataManifestName);
+  ATHANOR_CHECK(
+      fs::exists(out / kDataManifestName),
+      "--out {} contains something other than prepared data (no {}); name another folder, or remove it yourself",
+      out.string(), kDataManifestName);
   for (const auto& input : inputs) {
-    ATHANOR_CHECK(!lies_in(input, out), "the input {} lies in --out {}, which would be replaced; name another folder",
+    ATHANOR_CHECK(!lies_in(input, out), "the input {} is in --out {}, which would be replaced; name another folder",
                   input.string(), out.string());
   }
 }

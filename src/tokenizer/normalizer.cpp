@@ -41,7 +41,7 @@ std::string_view Normalizer::apply(std::string_view text, RegexScratch& regex, S
     text = step->apply(text, regex, storage);
     if (text.data() == storage.data()) next = 1 - next;
     ATHANOR_CHECK_DATA(text.size() <= limit,
-                       "the tokenizer's normalizer makes more than {} bytes of this text; mend its rules", limit);
+                       "the tokenizer's normalizer turns this text into more than {} bytes; correct its rules", limit);
   }
   return text;
 }

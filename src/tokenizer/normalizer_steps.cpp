@@ -90,7 +90,7 @@ class Replace : public NormalizerStep {
     size_t done = 0;
     pattern_.for_each_match(text, scratch, [&](size_t begin, size_t end) {
       ATHANOR_CHECK_DATA(storage.size() + content_.size() + (begin - done) <= limit,
-                         "a Replace of the tokenizer's normalizer makes more than {} bytes of this text; mend it",
+                         "a Replace of the tokenizer's normalizer turns this text into more than {} bytes; correct it",
                          limit);
       storage.append(text, done, begin - done).append(content_);
       done = end;

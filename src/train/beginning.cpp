@@ -105,10 +105,10 @@ void go_back(const RunConfig& config, const Contents& held, const std::string& p
 // There is nothing to continue from.
 void begin_at_nothing(const RunFolder& folder, const Contents& held) {
   if (!held.any()) return;
-  const std::string root = folder.root.string(), instead = "move it away to begin anew, or name another train.run_dir";
+  const std::string root = folder.root.string(), instead = "move it away to start again, or name another train.run_dir";
   ATHANOR_CHECK_CHECKPOINT(!held.history.saved,
-                           "{} is of a run whose checkpoints are gone ({} and {} hold none): put one back, {}", root,
-                           folder.checkpoints().string(), folder.models().string(), instead);
+                           "{} belongs to a run whose checkpoints are gone ({} and {} have none): put one back, {}",
+                           root, folder.checkpoints().string(), folder.models().string(), instead);
   ATHANOR_CHECK_CHECKPOINT(!held.history.complete,
                            "{} contains a run that is complete and kept nothing to continue from (checkpoint.interval "
                            "and checkpoint.model_interval were 0): {}",

@@ -271,7 +271,7 @@ TEST_F(ProgressTest, NumbersThatNoRunHasAreRefusedByName) {
   }
   EXPECT_SAYS(refusal(changed(mix + "/weight", 0)), "weight is 0");
   EXPECT_SAYS(refusal(changed(mix + "/drawn", 161)), "drawn is 161");
-  EXPECT_SAYS(refusal(changed("/data/mix/4567", {{"weight", 1}, {"drawn", 0}})), "none of those");
+  EXPECT_SAYS(refusal(changed("/data/mix/4567", {{"weight", 1}, {"drawn", 0}})), "not among those");
   EXPECT_SAYS(refusal(changed("/data", {{"sources", nlohmann::json::object()}, {"mix", nlohmann::json::object()}})),
               "names no data");
   EXPECT_SAYS(refusal(nlohmann::json::array()), "step is missing");

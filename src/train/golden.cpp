@@ -58,7 +58,7 @@ std::vector<std::string> compare_with_golden(const std::vector<SmokeRun>& runs, 
   }
   return lines;
 } catch (const std::exception& error) {
-  fail<DataError>("{} is no golden file ({}); write it again with athanor smoke --update", name, error.what());
+  fail<DataError>("{} is not a golden file ({}); write it again with athanor smoke --update", name, error.what());
 }
 
 }  // namespace athanor

@@ -156,8 +156,8 @@ MatmulChoice choose_matmul_paths(const RunConfig& config, const Beginning& begin
     const std::string lacks = lacking(*kept);
     ATHANOR_CHECK(
         lacks.empty(),
-        "this run multiplies its matrices with {} ({}), which this CPU lacks; it has {}. Resume it where that "
-        "is there, or set ATHANOR_MATMUL to one of these: the last bits of what follows then differ",
+        "this run multiplies its matrices with {} ({}), which this CPU lacks; it has {}. Resume it on a CPU that has "
+        "it, or set ATHANOR_MATMUL to one of these: the last bits of the following steps then differ",
         lacks, file.string(), kernels::names_of(kernels::paths_here()));
     return {*kept, "", fmt::format("{}, as before", described(kept->of(type), type))};
   }

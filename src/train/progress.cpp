@@ -82,7 +82,7 @@ DataLedger read_ledger(const json& data, const std::string& where) {
     const Written written{share, fmt::format("{}: source {} of the mix", where, hash)};
     const auto source = ledger.sources.find(hash);
     ATHANOR_CHECK_CHECKPOINT(source != ledger.sources.end(),
-                             "{} is none of those that were drawn from; take another checkpoint", written.where);
+                             "{} is not among those that were drawn from; take another checkpoint", written.where);
     ledger.mix[hash] = {written.whole("weight", 1, kMaxWeight), written.whole("drawn", 0, source->second.drawn)};
   }
   return ledger;

@@ -78,7 +78,8 @@ void EventLog::add(const char* event, int64_t step, nlohmann::ordered_json more)
     }
     lines_->append(text);
   } catch (const std::exception& error) {
-    if (!std::exchange(warned_, true)) log::warn("{}: this run's history has a gap until that is mended", error.what());
+    if (!std::exchange(warned_, true))
+      log::warn("{}: this run's history has a gap until this is corrected", error.what());
   }
 }
 

@@ -41,10 +41,11 @@ std::string folder_below(const fs::path& root, const fs::path& path) {
 void refuse_misplaced_run(const RunConfig& config) {
   const fs::path run = resolved(config.train.run_dir);
   for (fs::path at = run;; at = at.parent_path()) {
-    ATHANOR_CHECK(!holds_our_manifest(at),
-                  "train.run_dir ({}) {} {}, which holds prepared data or a checkpoint (manifest.json); name another "
-                  "folder",
-                  config.train.run_dir, at == run ? "is" : "lies in", at.string());
+    ATHANOR_CHECK(
+        !holds_our_manifest(at),
+        "train.run_dir ({}) {} {}, which contains prepared data or a checkpoint (manifest.json); name another "
+        "folder",
+        config.train.run_dir, at == run ? "is" : "is inside", at.string());
     ATHANOR_CHECK(at == run || !(holds(at, "metrics.jsonl") && holds(at, "config.toml")),
                   "train.run_dir ({}) is inside {}, the folder of another run; name a folder outside it",
                   config.train.run_dir, at.string());
@@ -56,7 +57,7 @@ void refuse_misplaced_run(const RunConfig& config) {
     for (const auto& source : stage.config.data.sources) {
       const auto own = folder_below(run, resolved(source.path));
       ATHANOR_CHECK(!kOwn.contains(own),
-                    "the data in {} lie in {}, a folder that the run in train.run_dir ({}) writes; move one of them",
+                    "the data in {} are in {}, a folder that the run in train.run_dir ({}) writes; move one of them",
                     source.path, (run / own).string(), config.train.run_dir);
     }
   }

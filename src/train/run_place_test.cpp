@@ -36,10 +36,10 @@ class RunPlace : public FolderTest {
 
 TEST_F(RunPlace, ARunIsNotWrittenIntoDataACheckpointOrAnotherRun) {
   for (const char* run : {"data", "data/", "data/run", "runs/../data/deep/run"})
-    EXPECT_NE(refused(run).find("which holds prepared data"), std::string::npos) << run;
+    EXPECT_NE(refused(run).find("which contains prepared data"), std::string::npos) << run;
   EXPECT_NE(refused("run/second").find("the folder of another run"), std::string::npos);
   fs::create_directory_symlink(folder_ / "data", folder_ / "link");
-  EXPECT_NE(refused("link/run").find("which holds prepared data"), std::string::npos);
+  EXPECT_NE(refused("link/run").find("which contains prepared data"), std::string::npos);
 }
 
 TEST_F(RunPlace, AManifestOfSomethingElseIsInNobodysWay) {

@@ -56,7 +56,7 @@ fs::path resume_from_newest(TrainState& state, const RunFolder& folder) {
   const auto newest = open_newest_verified(folder.checkpoints(), team_of(state.mesh));
   ATHANOR_CHECK_CHECKPOINT(newest.has_value(),
                            "every checkpoint in {} is damaged; move them away to continue from a model alone or to "
-                           "start anew, or set checkpoint.resume to a folder in {}",
+                           "start again, or set checkpoint.resume to a folder in {}",
                            folder.checkpoints().string(), folder.models().string());
   load_checkpoint(state, *newest);
   log::info("resumed from {} at step {}", newest->folder().string(), state.step);

@@ -129,7 +129,7 @@ def test_nulls_and_broken_utf8_are_bad_documents_with_their_row(athanor, tokeniz
     said = refused(athanor, tokenizer, tmp_path, tmp_path / "utf8.parquet")
     assert "utf8.parquet:row 30: invalid UTF-8 at byte 2 of the text (0xFF)" in said
     prepare(athanor, tokenizer, tmp_path / "out", tmp_path / "null.parquet", tmp_path / "utf8.parquet", on_error="skip")
-    assert manifest(tmp_path / "out")["skipped"] == {"field that is no string": 1, "invalid UTF-8": 1}
+    assert manifest(tmp_path / "out")["skipped"] == {"field that is not a string": 1, "invalid UTF-8": 1}
     assert manifest(tmp_path / "out")["documents"] == 98
 
 

@@ -206,7 +206,7 @@ def test_skipping_keeps_the_good_documents(athanor, small_tokenizer, tmp_path):
     arguments = ["--tokenizer", small_tokenizer, "--seq-len", 16, "--on-error", "skip"]
     athanor.run("prepare", *arguments, "--out", out, tmp_path / "a.jsonl")
     manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["skipped"] == {"field that is no string": 1, "invalid JSON": 1, "invalid UTF-8": 1}
+    assert manifest["skipped"] == {"field that is not a string": 1, "invalid JSON": 1, "invalid UTF-8": 1}
     assert as_counter(shards(out)) == Counter(instances_of(stream_of(small_tokenizer, texts_there), 16))
 
 

@@ -296,7 +296,7 @@ def test_a_run_is_not_written_among_prepared_data(athanor, data, tmp_path):
     run = Run(athanor, tmp_path, data)
     for folder in (data, data / "run"):
         done = run.train(f"train.run_dir={folder}", check=False)
-        assert done.returncode == 2 and "which holds prepared data" in done.stderr, done.stderr
+        assert done.returncode == 2 and "which contains prepared data" in done.stderr, done.stderr
         assert not (data / "checkpoints").exists() and not (data / "run").exists()
 
 

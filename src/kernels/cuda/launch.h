@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kSize > kThreads ? kSize : kThreads) run_teams
 /// first dimension.
 inline unsigned blocks_of(const char* kernel, int64_t count, int64_t per_block) {
   const int64_t blocks = (count + per_block - 1) / per_block;
-  if (blocks > 0x7FFFFFFF) fail_launch(kernel, "more blocks than a grid holds");
+  if (blocks > 0x7FFFFFFF) fail_launch(kernel, "more blocks than a grid can have");
   return static_cast<unsigned>(blocks);
 }
 #endif

@@ -27,7 +27,7 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t
     if (is_bad.reshape({-1})[first].item<bool>()) bad = first;
   }
   ATHANOR_CHECK_DATA(bad < 0,
-                     "target {} of position {} is no token of the model, which has {}; was the data prepared with "
+                     "target {} of position {} is not a token of the model, which has {}; was the data prepared with "
                      "another tokenizer?",
                      targets.reshape({-1})[bad].item<int64_t>(), bad, vocab);
 }

@@ -180,7 +180,7 @@ void WholeTrace::compare_copies(const std::vector<Trace>& ranks) {
     for (const auto& [name, hash] : ranks[r].copies_) {
       const auto& [holder, expected] = first.emplace(name, std::pair{r, hash}).first->second;
       if (hash == expected) continue;
-      faults_.push_back(fmt::format("{} is not the same on ranks {} and {}, which hold copies of it", name, holder, r));
+      faults_.push_back(fmt::format("{} is not the same on ranks {} and {}, which have copies of it", name, holder, r));
     }
   }
 }

@@ -111,7 +111,7 @@ Trace trace_resumed_run(const RunConfig& first, const Mesh& first_mesh, const Ru
   }
   TrainState state(second, {}, second_mesh);
   const auto checkpoint = open_newest_verified(RunFolder{first.train.run_dir}.checkpoints(), team_of(second_mesh));
-  ATHANOR_CHECK_CHECKPOINT(checkpoint.has_value(), "{}: the checkpoint of step {} is not there", first.train.run_dir,
+  ATHANOR_CHECK_CHECKPOINT(checkpoint.has_value(), "{}: the checkpoint of step {} is missing", first.train.run_dir,
                            half);
   load_checkpoint(state, *checkpoint);
   record_steps(state, second.train.steps, draw, trace);
