@@ -101,7 +101,7 @@ void CheckpointReader::verify(int share, int shares) const {
   uint64_t all = 0, before = 0;
   for (const Piece& piece : manifest_.pieces) all += piece.num_bytes();
   for (const Piece& piece : manifest_.pieces) {
-    // The position of a file's middle among all bytes decides; a file without bytes is checked as well.
+    // The position of a piece among all bytes decides who checks it; a piece without bytes is checked as well.
     const double middle = static_cast<double>(before) + static_cast<double>(piece.num_bytes()) / 2;
     const auto owner = static_cast<int>(middle / static_cast<double>(std::max<uint64_t>(1, all)) * shares);
     before += piece.num_bytes();

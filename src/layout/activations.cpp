@@ -36,7 +36,7 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
   double left = 4 * s.tokens * s.head_dim + 8 * s.seq_len;  // cos, sin, positions
   t.take(left + s.residual());                              // the embedding's output, or what was received
   if (stage.embeds && s.tensor) {
-    // With sequence parallelism, the operation that merges a rank's rows of tokens with the others' saves them.
+    // If the vocabulary is shared, the op that puts this rank's rows among zeros saves them and their indices.
     const double rows = (s.stream() + 16 * s.tokens) / layout.tensor();
     t.take(rows);
     left += rows;

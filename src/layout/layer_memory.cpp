@@ -226,7 +226,8 @@ void LayerMemory::feed_backward(Tape& t) {
 
 // ---- the layer
 
-// The last product of a part is the only reader of the part's gradient, except for experts and shared experts.
+// Releases the gathered gradient of a part. The last product of the part is its only reader, except in parts with
+// experts and shared experts.
 void LayerMemory::let_go_of_gathered(Tape& t) {
   t.give(gathered_);
   gathered_ = 0;

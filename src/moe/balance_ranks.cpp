@@ -48,7 +48,7 @@ BalanceCounts balance_share(const BalanceOptions& options, const GroupShare& sha
     force_uniform(span_of(ids_TK), k, num_experts, share.index * tokens);
   } else if (options.kind != Balance::kNone) {
     const bool by_score = options.needs_scores();
-    ATHANOR_ASSERT(num_experts <= std::numeric_limits<int32_t>::max());  // ids are sent in the router's type
+    ATHANOR_ASSERT(num_experts <= std::numeric_limits<int32_t>::max());  // ids are sent as int32
     Tensor mine = bytes_of(ids_TK.to(at::kInt));
     if (by_score) mine = at::cat({mine, bytes_of(scores_TK)});
     const Tensor all = share.gather(mine);

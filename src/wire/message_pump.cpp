@@ -182,7 +182,7 @@ namespace {
 
 bool works(const Late& one, std::chrono::milliseconds timeout) { return one.answers && one.still_ms < timeout.count(); }
 
-/// Returns the time until the first of the working ranks may have been silent for `timeout`.
+/// Returns the time until the first of the working ranks may have done no work for `timeout`.
 std::chrono::milliseconds until_one_may_have_stopped(const std::vector<Late>& late, std::chrono::milliseconds timeout) {
   std::chrono::milliseconds left = timeout;
   for (const Late& one : late) left = std::min(left, timeout - std::chrono::milliseconds(one.still_ms));
