@@ -10,14 +10,6 @@ import sys
 
 import pytest
 
-# Tests compare bits of one run with another's: both are to multiply alike, not by what measures faster at the moment.
-os.environ.setdefault("ATHANOR_MATMUL", "default")
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "slow: takes a minute or more; -m 'not slow' leaves it out")
-
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
