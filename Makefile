@@ -11,20 +11,18 @@ setup:       ## system packages and libtorch, so that nothing is fetched later
 quickstart:  ## text, tokenizer, shards, a small model trained for about five minutes, a sample: everything in quickstart/
 	@scripts/quickstart
 
-test:        ## every test that needs no GPU
+test:        ## every test that needs no GPU, but the slow ones
 	@scripts/test
 
-test-all: test  ## every test, including the slow ones, and 200 layouts drawn from seeds in each type
-	@ctest --test-dir build -L slow --no-tests=ignore --output-on-failure
-	@scripts/fuzz_layouts 200 --dtype float32
-	@scripts/fuzz_layouts 200 --dtype bfloat16
+test-all:    ## the slow ones too, and 200 layouts drawn from seeds in each type
+	@scripts/test --all
 
 fuzz-layouts:  ## N layouts drawn from seeds (100), each compared with one rank by `athanor verify`
 	@scripts/setup --tests
 	@scripts/build
 	@scripts/fuzz_layouts $(or $(N),100)
 
-check:       ## format, includes, words, clang-tidy, fast tests
+check:       ## format, rooms, words, clang-tidy, fast tests
 	@scripts/check
 
 format:

@@ -8,6 +8,11 @@ target_compile_options(athanor_flags INTERFACE -Wall -Wextra -Wshadow -Wno-unkno
   -fno-math-errno -fno-trapping-math)
 target_include_directories(athanor_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 
+# Off for users: their compiler may be newer than ours and warn about more.
+if(ATHANOR_WERROR)
+  target_compile_options(athanor_flags INTERFACE -Werror)
+endif()
+
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(athanor_flags INTERFACE -Wno-restrict)  # GCC 12 warns of overlaps in std::string that do not exist
 endif()

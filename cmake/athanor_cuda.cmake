@@ -23,8 +23,7 @@ if(ATHANOR_TESTS)
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*_test.cpp)
   add_executable(kernels_cuda_test ${tests})
   target_link_libraries(kernels_cuda_test PRIVATE athanor_kernels athanor_kernels_cuda GTest::gtest GTest::gtest_main)
-  add_test(NAME kernels_cuda COMMAND kernels_cuda_test)
-  set_tests_properties(kernels_cuda PROPERTIES LABELS unit ENVIRONMENT ATHANOR_SOURCE_DIR=${CMAKE_SOURCE_DIR})
+  athanor_add_test(kernels_cuda kernels_cuda_test)
 endif()
 
 # The benchmark is not part of `all` if nvcc is missing: it has nothing to measure then.

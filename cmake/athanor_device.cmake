@@ -26,7 +26,6 @@ if(ATHANOR_TESTS)
   athanor_precompile(ops_device_test TRUE)
   # Tests of code that never reaches a device form (portable forms compared with formulas, the CPU's memory) are left out, and so
   # is the test that no bits depend on threads: on a CPU the device forms use products of the library, which does not ensure this.
-  add_test(NAME ops_device COMMAND ops_device_test
-    --gtest_filter=-*Portable*:*OfTheLibrary*:*Bound.*:BlockHeap*:CpuAllocator*:FlatMemory*:Threads.*)
-  set_tests_properties(ops_device PROPERTIES LABELS unit ENVIRONMENT ATHANOR_SOURCE_DIR=${CMAKE_SOURCE_DIR})
+  athanor_add_test(ops_device ops_device_test
+    FILTER -*Portable*:*OfTheLibrary*:*Bound.*:BlockHeap*:CpuAllocator*:FlatMemory*:Threads.*)
 endif()

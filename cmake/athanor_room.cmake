@@ -1,11 +1,12 @@
-# athanor_room(NAME [TORCH] [USES rooms...] [TEST_USES rooms...] [LIBS libraries...] [EXCLUDE folders...])
+# athanor_room(NAME [TORCH] [USES rooms...] [TEST_USES rooms...] [LIBS libraries...] [EXCLUDE folders...] [SHARDS n])
 #
 # A room is a folder: every x.cpp in it (sub-folders too) becomes part of the library athanor_<NAME>, every x_test.cpp of the
 # test program <NAME>_test, and every x_fuzz.cpp is a fuzzer. CMake finds the files, so you add an idea by adding a file.
-# scripts/check_includes lists which room may include which.
+# With SHARDS, ctest runs the test program as n tests, which may run at the same time. scripts/check_includes lists which
+# room may include which.
 
 function(athanor_room name)
-  cmake_parse_arguments(ROOM "TORCH" "" "USES;TEST_USES;LIBS;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ROOM "TORCH" "SHARDS" "USES;TEST_USES;LIBS;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   foreach(folder ${ROOM_EXCLUDE})
     list(FILTER sources EXCLUDE REGEX "/${name}/${folder}/")
@@ -35,8 +36,7 @@ function(athanor_room name)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE athanor_${name} ${ROOM_TEST_USES} GTest::gtest GTest::gtest_main)
     athanor_precompile(${name}_test "${ROOM_TORCH}")
-    add_test(NAME ${name} COMMAND ${name}_test)
-    set_tests_properties(${name} PROPERTIES LABELS unit ENVIRONMENT ATHANOR_SOURCE_DIR=${CMAKE_SOURCE_DIR})
+    athanor_add_test(${name} ${name}_test SHARDS ${ROOM_SHARDS})
   endif()
   if(ATHANOR_FUZZ)
     foreach(file ${fuzzers})

@@ -10,14 +10,6 @@ import sys
 
 import pytest
 
-# Tests compare the bits of two runs, so both must multiply on the same path, not on the one that is fastest at the moment.
-os.environ.setdefault("ATHANOR_MATMUL", "default")
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "slow: takes a minute or more; -m 'not slow' leaves it out")
-
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 

@@ -1,4 +1,4 @@
-"""Data many times larger than the memory that `athanor prepare` may take. Label: slow (`pytest -m "not slow"` leaves it out)."""
+"""Data many times larger than the memory that `athanor prepare` may take (marked slow: `make test-all` runs it)."""
 import json
 import os
 import re

@@ -11,18 +11,12 @@ import launchers  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KINDS = ["Open MPI", "MPICH"]
 
-# Tests compare the bits of two runs, so both must multiply on the same path, not on the one that is fastest at the moment.
-os.environ.setdefault("ATHANOR_MATMUL", "default")
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "mpi: starts jobs of several ranks; -m 'not mpi' leaves it out")
-
 
 def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent == pathlib.Path(__file__).parent:
             item.add_marker("mpi")
+            item.add_marker("alone")
 
 
 @pytest.fixture(scope="session")

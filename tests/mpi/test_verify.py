@@ -1,6 +1,7 @@
 """`athanor verify`: every layout computes what one rank computes, and planted faults are named.
 
-Layouts are drawn from seeds (layouts.py); `make fuzz-layouts` draws more.
+Layouts are drawn from seeds (layouts.py); `make fuzz-layouts` draws more. `make test` runs those that together have
+everything that can be drawn, and each planted fault in float32; `make test-all` runs the others too.
 """
 import pathlib
 import re
@@ -14,6 +15,16 @@ import layouts
 SAMPLE = range(1, 49)
 SAMPLE_IN_BF16 = range(101, 111)
 TYPES = ["float32", "bfloat16"]
+
+# Of the samples, these draw everything that layouts.coverage counts (test_the_short_sample_has_what_the_whole_one_has),
+# and in bf16, where a layout is compared several times, these take the least time.
+SHORT_SAMPLE = {3, 5, 12, 13, 17, 23, 29, 37, 46, 48}
+SHORT_SAMPLE_IN_BF16 = {101, 103, 105, 106, 107, 108}
+
+
+def slow_unless(is_short, *values):
+    """A set of parameters that only `make test-all` runs, unless it is one of the short ones."""
+    return pytest.param(*values, marks=() if is_short else pytest.mark.slow)
 
 MOE = {
     "model.family": "olmoe",
@@ -76,7 +87,14 @@ def verify(program, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("seed", SAMPLE)
+def test_the_short_sample_has_what_the_whole_one_has():
+    def drawn_in(seeds):
+        return {name for name, _ in layouts.coverage([layouts.draw_layout(seed) for seed in seeds])}
+
+    assert drawn_in(SHORT_SAMPLE) == drawn_in(SAMPLE)
+
+
+@pytest.mark.parametrize("seed", [slow_unless(seed in SHORT_SAMPLE, seed) for seed in SAMPLE])
 def test_a_drawn_layout_computes_what_one_rank_computes(verify, seed):
     drawn = layouts.draw_layout(seed)
     done = verify(drawn.fields, drawn.ranks, "--steps", 3, "--dtype", "float32", *drawn.options)
@@ -84,7 +102,7 @@ def test_a_drawn_layout_computes_what_one_rank_computes(verify, seed):
     assert done.last_line().startswith("PASS: ")
 
 
-@pytest.mark.parametrize("seed", SAMPLE_IN_BF16)
+@pytest.mark.parametrize("seed", [slow_unless(seed in SHORT_SAMPLE_IN_BF16, seed) for seed in SAMPLE_IN_BF16])
 def test_a_drawn_layout_computes_in_bfloat16_what_one_rank_computes(verify, seed):
     drawn = layouts.draw_layout(seed, most_ranks=8)
     done = verify(drawn.fields, drawn.ranks, "--steps", 3, "--dtype", "bfloat16", *drawn.options)
@@ -149,8 +167,12 @@ def named_in(dtype, fault, named):
     return NAMED_IN_BF16.get(fault, named.replace("gradients, step 1:", "gradients.*:").replace(r"layers\.\d", r"layers\.[\d*]"))
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("fault", PLANTED_IN_SHARED)
+def in_both_types(names, short_in_bf16):
+    """Each name with each type; with bfloat16 only a few are short."""
+    return [slow_unless(dtype == "float32" or name in short_in_bf16, name, dtype) for name in names for dtype in TYPES]
+
+
+@pytest.mark.parametrize("fault,dtype", in_both_types(PLANTED_IN_SHARED, ["tensor.missing_all_reduce", "pipeline.wrong_dtype"]))
 def test_a_fault_planted_among_tensor_ranks_and_stages_is_named(verify, fault, dtype):
     fields, named = PLANTED_IN_SHARED[fault]
     named = named_in(dtype, fault, named)
@@ -159,15 +181,14 @@ def test_a_fault_planted_among_tensor_ranks_and_stages_is_named(verify, fault, d
     assert any(re.search(named, line) for line in done.failures()), str(done)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("fields", [TIED, SEQUENCE, AUX], ids=["tied", "sequence", "aux"])
-def test_tensor_ranks_in_stages_without_faults_pass_and_repeat_their_bits(verify, fields, dtype):
+@pytest.mark.parametrize("shared,dtype", in_both_types(["tied", "sequence", "aux"], ["sequence"]))
+def test_tensor_ranks_in_stages_without_faults_pass_and_repeat_their_bits(verify, shared, dtype):
+    fields = {"tied": TIED, "sequence": SEQUENCE, "aux": AUX}[shared]
     done = verify({**SHARED, **fields}, 4, "--steps", 2, "--twice", "--dtype", dtype)
     assert done.code == 0, done
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("fault", PLANTED)
+@pytest.mark.parametrize("fault,dtype", in_both_types(PLANTED, ["grad.wrong_scale", "loss.divided_twice"]))
 def test_a_planted_fault_is_named(verify, fault, dtype):
     fields = dict(MOE)
     if fault == "router.count_twice":
@@ -265,10 +286,10 @@ def test_mula_20b_s_layout_of_twelve_expert_ranks(verify):
 
 
 @pytest.mark.parametrize("recipe,pipeline,expert,layers", [
-    ("mula-100b-a7b", 4, 3, "layers 1 1 1 1"),
-    ("mula-100b-a7b", 2, 6, "layers 1 1"),
-    ("mula-220b-a10b", 8, 1, "layers 1 1 1 1 1 1 1 1"),
-    ("mula-220b-a10b", 4, 3, "layers 1 1 1 1"),
+    slow_unless(False, "mula-100b-a7b", 4, 3, "layers 1 1 1 1"),
+    slow_unless(False, "mula-100b-a7b", 2, 6, "layers 1 1"),
+    slow_unless(True, "mula-220b-a10b", 8, 1, "layers 1 1 1 1 1 1 1 1"),
+    slow_unless(False, "mula-220b-a10b", 4, 3, "layers 1 1 1 1"),
 ])
 def test_the_layouts_of_mula_s_pipelines_with_fewer_expert_ranks(verify, recipe, pipeline, expert, layers):
     path = pathlib.Path(__file__).resolve().parents[2] / "recipes" / f"{recipe}.toml"

@@ -7,18 +7,24 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTEST = '<testsuites><testsuite><testcase name="a"/><testcase name="b"><skipped/></testcase></testsuite></testsuites>'
 
 
-def last_line(folder, ctest, gtest=None, pytest_xml=PYTEST, fuzz='{"npy_fuzz": true}'):
+def summary(folder, ctest, gtest=None, pytest_xml=PYTEST, fuzz='{"npy_fuzz": true}', parts=()):
+    """The lines of the summary of these results."""
     (folder / "gtest").mkdir()
     (folder / "ctest.xml").write_text(f"<testsuite>{ctest}</testsuite>")
     if gtest:
-        (folder / "gtest" / "base_test.xml").write_text(f"<testsuites><testsuite>{gtest}</testsuite></testsuites>")
+        (folder / "gtest" / "base.xml").write_text(f"<testsuites><testsuite>{gtest}</testsuite></testsuites>")
     (folder / "pytest.xml").write_text(pytest_xml)
+    (folder / "pytest_alone.xml").write_text("<testsuites/>")
     if fuzz:
         (folder / "fuzz.json").write_text(fuzz)
-    done = subprocess.run([sys.executable, ROOT / "scripts/test_summary", folder], capture_output=True, text=True)
-    line = done.stdout.splitlines()[-1]
-    assert (done.returncode == 0) == line.endswith(" 0 failed")
-    return line
+    done = subprocess.run([sys.executable, ROOT / "scripts/test_summary", folder, *parts], capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert (done.returncode == 0) == lines[-1].endswith(" 0 failed")
+    return lines
+
+
+def last_line(folder, *results, **more):
+    return summary(folder, *results, **more)[-1]
 
 
 PASSED, FAILED = '<testcase name="base" status="run"/>', '<testcase name="base" status="fail"><failure/></testcase>'
@@ -52,3 +58,25 @@ def test_a_part_that_never_ran_is_a_failure(tmp_path):
 
 def test_a_fuzzer_that_crashed_is_a_failure(tmp_path):
     assert last_line(tmp_path, PASSED, fuzz='{"npy_fuzz": true, "toml_fuzz": false}') == "3 passed, 1 failed"
+
+
+def test_a_source_that_fails_its_format_is_a_failure(tmp_path):
+    (tmp_path / "checks.json").write_text('{"format": false, "rooms": true}')
+    parts = ["checks", "C++", "Python", "ranks", "fuzzers"]
+    assert last_line(tmp_path, PASSED, CASE.format("x", ""), parts=parts) == "4 passed, 1 failed"
+
+
+def test_a_part_that_was_asked_for_and_never_ran_is_a_failure(tmp_path):
+    assert last_line(tmp_path, PASSED, parts=["C++", "layouts"]) == "1 passed, 1 failed"
+
+
+def test_the_twenty_slowest_of_all_parts_come_first_and_in_order(tmp_path):
+    cases = "".join(f'<testcase classname="Npy" name="Case{i}" status="run" result="completed" time="{i}"/>' for i in range(1, 40))
+    slow_python = '<testsuites><testcase classname="tests.interop.test_train" name="test_resume" time="30.5"/></testsuites>'
+    lines = summary(tmp_path, PASSED, cases, pytest_xml=slow_python)
+    assert lines[0] == "The 20 slowest tests:"
+    names = [line.split(" s  ")[1] for line in lines[1:21]]
+    expected = [f"base: Npy.Case{i}" for i in range(39, 20, -1)]
+    expected.insert(9, "tests.interop.test_train.test_resume")
+    assert names == expected
+    assert lines[21].startswith("C++: 39 passed")

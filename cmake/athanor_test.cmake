@@ -1,0 +1,33 @@
+# athanor_add_test(NAME PROGRAM [SHARDS N] [FILTER FILTER] [ENVIRONMENT VARIABLES...] [LABELS LABELS...])
+#
+# One GoogleTest program as a test of ctest, or as N tests NAME_1 to NAME_N that share its cases, so that a program whose
+# cases mostly wait or compute on one core ends sooner. Each test writes its cases to results/gtest/<test>.xml, where
+# scripts/test_summary looks for them.
+#
+# Tests run at the same time as other tests. OpenMP's threads must not spin while they wait, since they would take the
+# core of another test.
+
+function(athanor_add_test name program)
+  cmake_parse_arguments(TEST "" "SHARDS;FILTER" "ENVIRONMENT;LABELS" ${ARGN})
+  if(NOT TEST_SHARDS)  # also when SHARDS has no value
+    set(TEST_SHARDS 1)
+  endif()
+  if(NOT TEST_LABELS)
+    set(TEST_LABELS unit)
+  endif()
+  foreach(shard RANGE 1 ${TEST_SHARDS})
+    set(test ${name})
+    set(environment ${TEST_ENVIRONMENT} ATHANOR_SOURCE_DIR=${CMAKE_SOURCE_DIR} OMP_WAIT_POLICY=passive)
+    if(TEST_SHARDS GREATER 1)
+      set(test ${name}_${shard})
+      math(EXPR index "${shard} - 1")
+      list(APPEND environment GTEST_TOTAL_SHARDS=${TEST_SHARDS} GTEST_SHARD_INDEX=${index})
+    endif()
+    list(APPEND environment GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/results/gtest/${test}.xml)
+    add_test(NAME ${test} COMMAND ${program})
+    if(TEST_FILTER)
+      list(APPEND environment "GTEST_FILTER=${TEST_FILTER}")
+    endif()
+    set_tests_properties(${test} PROPERTIES LABELS "${TEST_LABELS}" ENVIRONMENT "${environment}")
+  endforeach()
+endfunction()

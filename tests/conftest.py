@@ -1,0 +1,20 @@
+"""What all Python tests share: the markers, and the environment of the programs that they start.
+
+`make test` runs the tests without a marker at the same time, on as many cores as there are, then those marked `alone` one
+after the other. `make test-all` also runs those marked `slow`.
+"""
+import os
+
+# Tests compare bits of one run with another's: both are to multiply by one path, not by what measures faster at the moment.
+os.environ.setdefault("ATHANOR_MATMUL", "default")
+
+MARKERS = {
+    "slow": "is long and rarely fails; only `make test-all` runs it",
+    "alone": "uses all cores or measures time; runs while no other test does",
+    "mpi": "starts jobs of several ranks (tests/mpi)",
+}
+
+
+def pytest_configure(config):
+    for name, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
