@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <fmt/core.h>
+#include <simdjson.h>
 
 #include <algorithm>
 #include <cmath>
@@ -95,6 +96,7 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 }
 
 std::optional<size_t> find_invalid_utf8(std::string_view text) {
+  if (simdjson::validate_utf8(text)) return std::nullopt;
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
   const size_t size = text.size();
   const auto continues = [&](size_t at, unsigned char low = 0x80, unsigned char high = 0xBF) {

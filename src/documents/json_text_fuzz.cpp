@@ -1,8 +1,11 @@
-// Any bytes that are taken as a row either have a text that is UTF-8, or are refused in one line; the fast way to read
-// a row finds what the parser finds.
+// Any bytes that are taken for a row either hold a text that is UTF-8, or are refused in one line; and the fast ways to
+// read a row find what the parser finds.
+
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "documents/documents.h"
+#include "documents/json_fields.h"
 #include "documents/json_scan.h"
 #include "documents/json_text.h"
 
@@ -13,6 +16,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto fast = scan_json_text(bytes, "text");
     const auto slow = parse_json_text(bytes, "text", false);
     if (fast && (slow.cause || slow.text != *fast)) __builtin_trap();
+    if (!slow.cause) {
+      auto expected = nlohmann::json::parse(bytes);
+      std::erase_if(expected.get_ref<nlohmann::json::object_t&>(),
+                    [](const auto& member) { return member.first != "id" && member.first != "text"; });
+      if (read_json_fields(bytes, {"id", "text"}) != expected) __builtin_trap();
+    }
   }
   try {
     const auto document = parse_document({.bytes = bytes, .is_json = true, .in_array = size % 2 == 0}, "fuzz", {});

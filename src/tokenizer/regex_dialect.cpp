@@ -82,8 +82,8 @@ std::string missing_members(std::string_view name) {
 }
 
 // Word characters. PCRE2's \w is narrower before 10.43, and Oniguruma counts some fractions and superscripts, though
-// not inside a class.
-constexpr std::string_view kWordInClass = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}";
+// not inside a class. The joiners U+200C and U+200D are word characters to Unicode, and not to Oniguruma.
+constexpr std::string_view kWordInClass = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
 constexpr std::string_view kWordOutside = "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
 
 const std::string& word_members() {
