@@ -25,7 +25,7 @@ TEST(Regex, ClassesMeanWhatTheyMeanToOniguruma) {
   EXPECT_EQ(first_match("[\\w]", "\u00bca"), "a");
   EXPECT_EQ(first_match("\\w+", "a\u200db"), "a");  // a joiner is no part of a word
   EXPECT_EQ(first_match("[^\\w]", "a\u200c"), "\u200c");
-  EXPECT_EQ(first_match("\\p{Han}+", "\uff65\u6f22"), "\u6f22");  // a dot that scripts share is of none
+  EXPECT_EQ(first_match("\\p{Han}+", "\uff65\u6f22"), "\u6f22");  // a dot that scripts share belongs to none
   EXPECT_EQ(first_match("b$", "ab\nc"), "b");
   EXPECT_EQ(first_match("[a[bc]d]+", "xabcdx"), "abcd");
   EXPECT_EQ(first_match("[a-d&&[^b]]+", "abcd"), "a");

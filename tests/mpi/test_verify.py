@@ -16,7 +16,7 @@ SAMPLE = range(1, 49)
 SAMPLE_IN_BF16 = range(101, 111)
 TYPES = ["float32", "bfloat16"]
 
-# Of the samples, these draw everything that layouts.coverage counts (test_the_short_sample_has_what_the_whole_one_has),
+# These members of the samples draw everything that layouts.coverage counts (test_the_short_sample_has_what_the_whole_one_has),
 # and in bf16, where a layout is compared several times, these take the least time.
 SHORT_SAMPLE = {3, 5, 12, 13, 17, 23, 29, 37, 46, 48}
 SHORT_SAMPLE_IN_BF16 = {101, 103, 105, 106, 107, 108}
