@@ -23,7 +23,7 @@ constexpr double kBytesRead = 16, kBytesWritten = 16;
 
 constexpr const char* kName = "weight";
 
-std::vector<BucketEntry> one_parameter(int64_t size) { return {{kName, "dense", {size}, {0}, {size}}}; }
+std::vector<BucketEntry> one_parameter(int64_t size) { return {{kName, Replication::kDense, {size}, {0}, {size}}}; }
 
 struct Setting {
   OptimizerConfig config;

@@ -89,7 +89,7 @@ Measured measure(const Schedule& schedule, const BenchPipelineArguments& given) 
       world.all().reset_traffic();
       pipeline.forward_backward(microbatches);
       const auto& bytes_of = world.all().traffic().bytes_of;
-      const auto sent = bytes_of.find("send");
+      const auto sent = bytes_of.find(Collective::kSend);
       const int64_t bytes = sent == bytes_of.end() ? 0 : sent->second;
       Timeline timeline = gather_timeline(pipeline, world.all());
       std::lock_guard lock(mutex);

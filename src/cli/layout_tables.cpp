@@ -85,14 +85,16 @@ std::string traffic_table(const RunConfig& config, int num_ranks) {
     mapped.parallelism.mapping = mapping;
     text += fmt::format("# {:<24}{:>12}{:>12}\n",
                         "mapping " + (name ? *name : std::string("[…]")) + (chosen ? " *" : ""), "inside", "outside");
-    StepTraffic sum{.what = "together"};
-    auto lines = count_step_traffic(mapped, Layout(mapped, num_ranks), seq_len, supernode);
-    for (const auto& line : lines) sum.inside += line.inside, sum.outside += line.outside;
-    lines.push_back(sum);
+    const auto lines = count_step_traffic(mapped, Layout(mapped, num_ranks), seq_len, supernode);
+    const auto row = [](const std::string& what, double inside, double outside) {
+      return fmt::format("# {:<24}{:>12}{:>12}\n", "  " + what, format_bytes(inside), format_bytes(outside));
+    };
+    double inside = 0, outside = 0;
     for (const auto& line : lines) {
-      text += fmt::format("# {:<24}{:>12}{:>12}\n", "  " + line.what, format_bytes(line.inside),
-                          format_bytes(line.outside));
+      text += row(line.what.name(), line.inside, line.outside);
+      inside += line.inside, outside += line.outside;
     }
+    text += row("together", inside, outside);
   }
   return text;
 }

@@ -11,23 +11,8 @@
 
 namespace athanor::comm {
 
-const char* name_of(Collective collective) {
-  switch (collective) {
-    case Collective::kAllReduce: return "all_reduce";
-    case Collective::kReduceScatter: return "reduce_scatter";
-    case Collective::kAllGather: return "all_gather";
-    case Collective::kAllToAll:
-    case Collective::kUnevenAllToAll: return "all_to_all";
-    case Collective::kBroadcast: return "broadcast";
-    case Collective::kBarrier: return "barrier";
-    case Collective::kSend: return "send";
-    case Collective::kReceive: return "receive";
-  }
-  return "?";
-}
-
 std::string describe(const CallRecord& record) {
-  std::string text = name_of(record.collective);
+  std::string text = collective_name(record.collective);
   if (record.collective == Collective::kBarrier) return text;
   const char* type = c10::toString(static_cast<at::ScalarType>(record.type));
   if (record.collective == Collective::kUnevenAllToAll) {

@@ -7,24 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "base/collective.h"
 #include "comm/communicator.h"
 
 namespace athanor::comm {
-
-enum class Collective : int32_t {
-  kAllReduce,
-  kReduceScatter,
-  kAllGather,
-  kAllToAll,
-  kUnevenAllToAll,
-  kBroadcast,
-  kBarrier,
-  kSend,
-  kReceive,
-};
-
-/// Returns a name like "all_reduce"; both kinds of all-to-all have one name.
-const char* name_of(Collective collective);
 
 /// The part of a call that is the same on all ranks.
 struct CallRecord {

@@ -175,7 +175,7 @@ namespace {
 
 void check_tensors(const std::string& group, const CallRecord& record, const Tensor& out, const Tensor& in,
                    int64_t out_n, int64_t in_n) {
-  const char* name = name_of(record.collective);
+  const char* name = collective_name(record.collective);
   if (!out.is_contiguous() || !in.is_contiguous())
     fail<Error>("bug: {} of group {} needs contiguous tensors", name, group);
   if (out.scalar_type() != in.scalar_type() || out.device() != in.device()) {
@@ -206,10 +206,11 @@ void Communicator::count(const Call& call) {
   const int64_t element = static_cast<int64_t>(call.in.defined() ? call.in.element_size() : 0);
   const std::vector<int64_t> to =
       bytes_to_each(call.record, element, std::max<int64_t>(element, 4), call.in_rows, rank_, size());
-  const std::string name = name_of(call.record.collective);
+  const bool uneven = call.record.collective == Collective::kUnevenAllToAll;
+  const Collective collective = uneven ? Collective::kAllToAll : call.record.collective;
   ++traffic_->calls;
-  ++traffic_->calls_of[name];
-  int64_t& bytes = traffic_->bytes_of[name];
+  ++traffic_->calls_of[collective];
+  int64_t& bytes = traffic_->bytes_of[collective];
   const auto supernode = [&](size_t r) { return r < options_.supernode.size() ? options_.supernode[r] : 0; };
   for (size_t r = 0; r < to.size(); ++r) {
     bytes += to[r];
@@ -346,7 +347,7 @@ Pending Communicator::start_pair(Call call, int peer, Run run) {
   check_tensors(name(), call.record, call.out, call.in, 1, 1);
   if (peer < 0 || peer >= size() || peer == rank_) {
     fail<Error>("bug: {} of group {} between rank {} and {}, which have to be two of its {}",
-                name_of(call.record.collective), name(), rank_, peer, size());
+                collective_name(call.record.collective), name(), rank_, peer, size());
   }
   return start(std::move(call), run);
 }

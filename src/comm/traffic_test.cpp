@@ -83,23 +83,23 @@ TEST(Traffic, TheHeadersFormulasHold) {
   run_ranks(4, [](World& world) {
     Communicator& group = world.all();
     const int64_t b = 4 * 4 * 1000, n = 4;
-    const auto bytes_of = [&](const std::string& name) { return group.traffic().bytes_of.at(name); };
+    const auto bytes_of = [&](Collective collective) { return group.traffic().bytes_of.at(collective); };
     group.reset_traffic();
     group.all_reduce(at::ones({4000})).wait();
-    require(bytes_of("all_reduce") == 2 * b * (n - 1) / n, "all_reduce");
+    require(bytes_of(Collective::kAllReduce) == 2 * b * (n - 1) / n, "all_reduce");
     group.reduce_scatter(at::ones({1000}), at::ones({4000})).wait();
-    require(bytes_of("reduce_scatter") == b * (n - 1) / n, "reduce_scatter");
+    require(bytes_of(Collective::kReduceScatter) == b * (n - 1) / n, "reduce_scatter");
     group.all_gather(at::ones({4000}), at::ones({1000})).wait();
-    require(bytes_of("all_gather") == b * (n - 1) / n, "all_gather");
+    require(bytes_of(Collective::kAllGather) == b * (n - 1) / n, "all_gather");
     group.all_to_all(at::ones({4000}), at::ones({4000})).wait();
-    require(bytes_of("all_to_all") == b * (n - 1) / n, "all_to_all");
+    require(bytes_of(Collective::kAllToAll) == b * (n - 1) / n, "all_to_all");
     group.broadcast(at::ones({4000}), 1).wait();
-    require(bytes_of("broadcast") <= b * 2, "broadcast");
-    require(group.traffic().calls == 5 && group.traffic().calls_of.at("all_gather") == 1, "calls");
+    require(bytes_of(Collective::kBroadcast) <= b * 2, "broadcast");
+    require(group.traffic().calls == 5 && group.traffic().calls_of.at(Collective::kAllGather) == 1, "calls");
     require(group.traffic().waited_s > 0, "time");
     group.reset_traffic();
     group.all_reduce(at::ones({100}, at::kBFloat16)).wait();
-    require(bytes_of("all_reduce") <= 2 * 400 * 2, "a small all_reduce");
+    require(bytes_of(Collective::kAllReduce) <= 2 * 400 * 2, "a small all_reduce");
   });
 }
 

@@ -78,7 +78,7 @@ TEST(World, OneFakeRankHasAllGroupsAndNoPeers) {
   group->send(x, 0).wait();
   group->receive(x, 0).wait();
   group->barrier();
-  EXPECT_EQ(group->traffic().bytes_of.at("reduce_scatter"), 3 * 12);
+  EXPECT_EQ(group->traffic().bytes_of.at(Collective::kReduceScatter), 3 * 12);
   EXPECT_THROW(World::open({.fake_rank = 8, .fake_size = 8}), ConfigError);
 }
 

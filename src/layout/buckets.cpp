@@ -18,8 +18,8 @@ int64_t product(const std::vector<int64_t>& extent) {
   return result;
 }
 
-int64_t parts_of(const Sharding& sharding, const std::string& group) {
-  const auto found = sharding.parts.find(group);
+int64_t parts_of(const Sharding& sharding, Replication replication) {
+  const auto found = sharding.parts.find(replication);
   return found == sharding.parts.end() ? 1 : found->second;
 }
 
@@ -68,22 +68,22 @@ std::vector<Bucket> lay_out_buckets(std::vector<BucketEntry>& entries, const Sha
   const auto close = [&] {
     if (buckets.empty()) return;
     FlatRange& range = buckets.back().range;
-    range.end = range.begin + round_up(at - range.begin, kAlignment * parts_of(sharding, buckets.back().group));
+    range.end = range.begin + round_up(at - range.begin, kAlignment * parts_of(sharding, buckets.back().replication));
     at = range.end;
   };
   for (BucketEntry& entry : entries) {
-    const bool goes_on = !buckets.empty() && buckets.back().group == entry.group &&
+    const bool goes_on = !buckets.empty() && buckets.back().replication == entry.replication &&
                          at - buckets.back().range.begin < sharding.bucket_elements;
     if (!goes_on) {
       close();
-      buckets.push_back({entry.group, {at, at}, entry.place, entry.place});
+      buckets.push_back({entry.replication, {at, at}, entry.forward_index, entry.forward_index});
     }
     entry.flat_begin = at;
     entry.flat_end = at + product(entry.extent);
     at = round_up(entry.flat_end, kAlignment);
     Bucket& bucket = buckets.back();
-    bucket.first_place = std::min(bucket.first_place, entry.place);
-    bucket.last_place = std::max(bucket.last_place, entry.place);
+    bucket.first_forward_index = std::min(bucket.first_forward_index, entry.forward_index);
+    bucket.last_forward_index = std::max(bucket.last_forward_index, entry.forward_index);
   }
   close();
   return buckets;

@@ -9,6 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "arch/inventory.h"
+#include "layout/replication.h"
+
 namespace athanor {
 
 /// Elements [begin, end) of flat memory.
@@ -26,11 +29,13 @@ FlatRange part_of(FlatRange range, int64_t parts, int64_t index);
 /// One line of the bucket table.
 struct BucketEntry {
   std::string name;
-  std::string group;  ///< parameters of one group are sharded in the same way (layout/holding.h)
+  Replication replication;
   std::vector<int64_t> global_shape;
   std::vector<int64_t> offset, extent;  ///< the slice of the global tensor that is held here
-  /// Place in the forward pass: 0 for the embedding, 1 + l for layer l, then the rest.
-  int64_t place = 0;
+  /// Position in the forward pass: 0 for the embedding, 1 + l for layer l, then the rest.
+  int64_t forward_index = 0;
+  Role role = Role::kGate;
+  int64_t layer = -1;                    ///< −1 if it belongs to no layer
   int64_t flat_begin = 0, flat_end = 0;  ///< elements in flat memory
 
   FlatRange range() const { return {flat_begin, flat_end}; }
@@ -43,22 +48,22 @@ struct BucketEntry {
 void for_each_run(const BucketEntry& entry, int64_t first, int64_t count,
                   const std::function<void(int64_t global, int64_t at, int64_t count)>& visit);
 
-/// Neighbouring parameters of one group.
+/// Neighbouring parameters of one replication kind.
 struct Bucket {
-  std::string group;
-  FlatRange range;                          ///< padding at the end included
-  int64_t first_place = 0, last_place = 0;  ///< over its parameters
+  Replication replication;
+  FlatRange range;                                          ///< padding at the end included
+  int64_t first_forward_index = 0, last_forward_index = 0;  ///< over its parameters
 };
 
 /// The way a rank holds its parameters.
 struct Sharding {
   /// A bucket ends when it has this many elements or more.
   int64_t bucket_elements = std::numeric_limits<int64_t>::max();
-  /// Number of parts of a group's buckets: they are padded to a multiple of 64 elements for each part. 1 for a group
-  /// that is not named.
-  std::map<std::string, int64_t> parts;
+  /// Number of parts of the buckets of a replication kind: they are padded to a multiple of 64 elements for each part.
+  /// 1 for a kind that is not named.
+  std::map<Replication, int64_t> parts = {};
   /// Returns the range of a bucket that this rank updates. Null: all of it.
-  std::function<FlatRange(const Bucket&)> owned;
+  std::function<FlatRange(const Bucket&)> owned = {};
 };
 
 /// Lays entries out in order, each beginning at a multiple of 64 elements (fills in their flat ranges), and returns the

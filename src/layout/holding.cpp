@@ -23,15 +23,16 @@ void cut(HeldParameter& held, int dim, int64_t parts, int64_t index) {
   held.extent[d] = size * (index + 1) / parts - held.offset[d];
 }
 
-std::string group_of(const ModelConfig& model, const ParallelismConfig& parallelism, const Layout& layout,
-                     const ParameterSpec& spec) {
-  if (spec.is_expert()) return "expert";
-  if (spec.role == Role::kEmbedding && model.tie_word_embeddings && layout.pipeline() > 1) return "tied";
-  if (layout.tensor() == 1) return "dense";
-  if (is_key_or_value(model, spec)) return layout.tensor() > model.kv_heads() ? "key_value" : "dense";
-  if (spec.sharded.tensor >= 0) return "dense";
+Replication replication_of(const ModelConfig& model, const ParallelismConfig& parallelism, const Layout& layout,
+                           const ParameterSpec& spec) {
+  if (spec.is_expert()) return Replication::kExpert;
+  if (spec.role == Role::kEmbedding && model.tie_word_embeddings && layout.pipeline() > 1) return Replication::kTied;
+  if (layout.tensor() == 1) return Replication::kDense;
+  if (is_key_or_value(model, spec))
+    return layout.tensor() > model.kv_heads() ? Replication::kKeyValue : Replication::kDense;
+  if (spec.sharded.tensor >= 0) return Replication::kDense;
   const bool of_heads = spec.role == Role::kQkNorm, of_tokens = spec.role == Role::kNorm;
-  return of_heads || (of_tokens && parallelism.sequence_parallel) ? "partial" : "replicated";
+  return of_heads || (of_tokens && parallelism.sequence_parallel) ? Replication::kPartial : Replication::kReplicated;
 }
 
 }  // namespace
@@ -47,17 +48,17 @@ std::vector<HeldParameter> held_parameters(const ModelConfig& model, const Paral
   std::vector<HeldParameter> held;
   for (const auto& spec : make_inventory(model)) {
     HeldParameter p{spec, std::vector<int64_t>(spec.shape.size(), 0), spec.shape,
-                    group_of(model, parallelism, layout, spec), 0};
+                    replication_of(model, parallelism, layout, spec)};
     if (spec.layer >= 0) {
       if (!has_layer(spec.layer)) continue;
-      p.place = 1 + spec.layer;
+      p.forward_index = 1 + spec.layer;
     } else if (spec.role == Role::kEmbedding) {
       const bool as_output = model.tie_word_embeddings && stages.back().has_head;
       if (!stages.front().embeds && !as_output) continue;
-      p.place = stages.front().embeds ? 0 : after_layers;
+      p.forward_index = stages.front().embeds ? 0 : after_layers;
     } else {
       if (!stages.back().has_head) continue;
-      p.place = after_layers;
+      p.forward_index = after_layers;
     }
     if (spec.is_expert()) {
       const auto dim = static_cast<size_t>(spec.sharded.expert);
@@ -73,7 +74,7 @@ std::vector<HeldParameter> held_parameters(const ModelConfig& model, const Paral
     }
     held.push_back(std::move(p));
   }
-  std::ranges::stable_sort(held, {}, &HeldParameter::place);
+  std::ranges::stable_sort(held, {}, &HeldParameter::forward_index);
   return held;
 }
 

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -88,15 +86,6 @@ Case draw_case(Draw& draw) {
   return c;
 }
 
-std::optional<GroupKind> beside(const std::string& group) {
-  static const std::map<std::string, GroupKind> kinds = {{"replicated", GroupKind::kTensor},
-                                                         {"partial", GroupKind::kTensor},
-                                                         {"key_value", GroupKind::kKeyValue},
-                                                         {"tied", GroupKind::kTied}};
-  const auto found = kinds.find(group);
-  return found == kinds.end() ? std::nullopt : std::optional(found->second);
-}
-
 struct Held : std::vector<HeldParameter> {
   explicit Held(std::vector<HeldParameter> parameters) : vector(std::move(parameters)) {
     for (size_t i = 0; i < size(); ++i) number[(*this)[i].spec.name] = i;
@@ -155,7 +144,7 @@ int for_drawn_cases(int tries, const char* what, const Visit& visit) {
 }
 
 // The ranks are those of one data rank (without expert ranks) or of one group of expert ranks: together they hold
-// everything, and no rank holds a parameter except those that the group names.
+// everything, and no rank outside a parameter's replica group holds it.
 void expect_covered(const Case& c, const Layout& layout, const std::vector<Held>& held, const std::vector<int>& ranks) {
   for (const auto& spec : make_inventory(c.config.model)) {
     Paint paint(spec);
@@ -168,20 +157,21 @@ void expect_covered(const Case& c, const Layout& layout, const std::vector<Held>
       if (slices.emplace(p->offset, p->extent).second) paint.add(*p);
       if (spec.is_expert()) continue;
       // Within the data rank, its holders are the replica group.
-      const auto kind = beside(p->group);
+      const auto kind = p->replication.replicas();
       std::vector<int> copies;
       for (const int other : layout.group_of(GroupKind::kModel, rank)) {
         const auto* there = find(held[static_cast<size_t>(other)], spec.name);
         if (there && same_slice(*there, *p)) copies.push_back(other);
       }
-      ASSERT_EQ(copies, kind ? layout.group_of(*kind, rank) : std::vector<int>{rank}) << spec.name << " " << p->group;
+      ASSERT_EQ(copies, kind ? layout.group_of(*kind, rank) : std::vector<int>{rank})
+          << spec.name << " " << p->replication.name();
     }
     ASSERT_TRUE(paint.everywhere(1)) << spec.name;
     ASSERT_TRUE(!spec.is_expert() || static_cast<size_t>(holders) == slices.size()) << spec.name;
   }
 }
 
-TEST(Holding, SlicesCoverEachParameterAndItsCopiesAreTheGroupBeside) {
+TEST(Holding, SlicesCoverEachParameterAndItsCopiesAreItsReplicaGroup) {
   const int layouts = for_drawn_cases(220, "cover", [](const Case& c, const Layout& layout, const auto& held) {
     for (const auto& group : layout.groups(GroupKind::kExpert)) {
       if (layout.coordinate(group[0], Axis::kPipeline) + layout.coordinate(group[0], Axis::kTensor) > 0) continue;
@@ -204,7 +194,7 @@ TEST(Holding, DataRanksHoldTheSameAndThoseOfEqualExpertsTheSameExperts) {
       for (size_t i = 0; i < here.size(); ++i) {
         const auto& there = here[i].spec.is_expert() ? equal[i] : first[i];
         ASSERT_EQ(here[i].spec.name, there.spec.name);
-        ASSERT_EQ(here[i].group, there.group);
+        ASSERT_EQ(here[i].replication, there.replication);
         ASSERT_TRUE(same_slice(here[i], there)) << here[i].spec.name;
       }
     }
@@ -212,21 +202,23 @@ TEST(Holding, DataRanksHoldTheSameAndThoseOfEqualExpertsTheSameExperts) {
   EXPECT_GT(layouts, 20);
 }
 
-TEST(Holding, PlacesAscendAndEntriesOfAGroupHaveOneOrderOnAllWhoSumIt) {
+TEST(Holding, ForwardIndicesAscendAndEntriesOfAKindHaveOneOrderOnAllWhoSumIt) {
   const int layouts = for_drawn_cases(120, "order", [](const Case& c, const Layout& layout, const auto& held) {
-    const auto entries = [&](int rank, const std::string& group) {
+    const auto entries = [&](int rank, Replication replication) {
       std::vector<std::string> names;
       for (const auto& p : held[static_cast<size_t>(rank)]) {
-        if (p.group == group) names.push_back(fmt::format("{} [{}]", p.spec.name, fmt::join(p.extent, ", ")));
+        if (p.replication == replication)
+          names.push_back(fmt::format("{} [{}]", p.spec.name, fmt::join(p.extent, ", ")));
       }
       return names;
     };
     for (int rank = 0; rank < c.world; ++rank) {
       const auto& here = held[static_cast<size_t>(rank)];
-      ASSERT_TRUE(std::ranges::is_sorted(here, {}, &HeldParameter::place));
-      for (const char* group : {"replicated", "partial", "key_value", "tied"}) {
-        const int first = layout.group_of(*beside(group), rank)[0];
-        ASSERT_EQ(entries(rank, group), entries(first, group)) << group;
+      ASSERT_TRUE(std::ranges::is_sorted(here, {}, &HeldParameter::forward_index));
+      for (const Replication replication : kReplications) {
+        if (!replication.replicas()) continue;
+        const int first = layout.group_of(*replication.replicas(), rank)[0];
+        ASSERT_EQ(entries(rank, replication), entries(first, replication)) << replication.name();
       }
     }
   });
@@ -236,40 +228,40 @@ TEST(Holding, PlacesAscendAndEntriesOfAGroupHaveOneOrderOnAllWhoSumIt) {
 TEST(Holding, OfOneTensorRankNothingIsReplicatedAndOfOnePipelineRankNothingTied) {
   for_drawn_cases(120, "alone", [](const Case& c, const Layout& layout, const auto& held) {
     for (const auto& p : held[0]) {
-      const bool copied = p.group != "dense" && p.group != "expert" && p.group != "tied";
-      ASSERT_FALSE(copied && layout.tensor() == 1) << p.group;
-      ASSERT_FALSE(p.group == "tied" && layout.pipeline() == 1);
+      const bool tied = p.replication == Replication::kTied;
+      ASSERT_FALSE(p.replication.replicas() && !tied && layout.tensor() == 1) << p.replication.name();
+      ASSERT_FALSE(tied && layout.pipeline() == 1);
       ASSERT_TRUE(c.world > 1 || p.extent == p.spec.shape) << p.spec.name;
     }
   });
 }
 
-TEST(Holding, GroupsAreThoseOfTheTable) {
+TEST(Holding, ReplicationKindsAreThoseOfTheTable) {
   Case c;
   c.config.model = model_of("qwen3_moe");
   c.config.model.num_key_value_heads = 2;
   auto& p = c.config.parallelism;
   p.tensor_parallel_degree = 4;
-  const auto group = [&](const std::string& name) {
+  const auto kind = [&](const std::string& name) {
     for (const auto& held : held_parameters(c.config.model, p, Layout(c.config, 4), 1)) {
-      if (held.spec.name == name) return held.group;
+      if (held.spec.name == name) return std::string(held.replication.name());
     }
     return std::string("none");
   };
   const std::string layer = "model.layers.0.";
-  EXPECT_EQ(group(layer + "input_layernorm.weight"), "replicated");
-  EXPECT_EQ(group(layer + "mlp.gate.weight"), "replicated");
-  EXPECT_EQ(group(layer + "self_attn.q_norm.weight"), "partial");
-  EXPECT_EQ(group(layer + "self_attn.k_proj.weight"), "key_value");
-  EXPECT_EQ(group(layer + "self_attn.q_proj.weight"), "dense");
-  EXPECT_EQ(group(layer + "mlp.experts.up_proj.weight"), "expert");
+  EXPECT_EQ(kind(layer + "input_layernorm.weight"), "replicated");
+  EXPECT_EQ(kind(layer + "mlp.gate.weight"), "replicated");
+  EXPECT_EQ(kind(layer + "self_attn.q_norm.weight"), "partial");
+  EXPECT_EQ(kind(layer + "self_attn.k_proj.weight"), "key_value");
+  EXPECT_EQ(kind(layer + "self_attn.q_proj.weight"), "dense");
+  EXPECT_EQ(kind(layer + "mlp.experts.up_proj.weight"), "expert");
   p.sequence_parallel = true;
-  EXPECT_EQ(group(layer + "input_layernorm.weight"), "partial");
-  EXPECT_EQ(group(layer + "mlp.gate.weight"), "replicated");
+  EXPECT_EQ(kind(layer + "input_layernorm.weight"), "partial");
+  EXPECT_EQ(kind(layer + "mlp.gate.weight"), "replicated");
   c.config.model = model_of("olmoe");  // a norm over the whole projection is cut with it
   c.config.model.num_key_value_heads = 2;
-  EXPECT_EQ(group(layer + "self_attn.q_norm.weight"), "dense");
-  EXPECT_EQ(group(layer + "self_attn.k_norm.weight"), "key_value");
+  EXPECT_EQ(kind(layer + "self_attn.q_norm.weight"), "dense");
+  EXPECT_EQ(kind(layer + "self_attn.k_norm.weight"), "key_value");
 }
 
 TEST(Holding, ATiedTableIsReadFirstInTheFirstStageAndLastInTheLast) {
@@ -282,11 +274,11 @@ TEST(Holding, ATiedTableIsReadFirstInTheFirstStageAndLastInTheLast) {
   const Held first(held_parameters(c.config.model, c.config.parallelism, layout, 0)),
       last(held_parameters(c.config.model, c.config.parallelism, layout, 1));
   const std::string table = "model.embed_tokens.weight";
-  EXPECT_EQ(find(first, table)->place, 0);
-  EXPECT_EQ(find(last, table)->place, 9);  // after 8 layers
-  EXPECT_EQ(find(first, "model.layers.1.mlp.up_proj.weight")->place, 2);
+  EXPECT_EQ(find(first, table)->forward_index, 0);
+  EXPECT_EQ(find(last, table)->forward_index, 9);  // after 8 layers
+  EXPECT_EQ(find(first, "model.layers.1.mlp.up_proj.weight")->forward_index, 2);
   EXPECT_EQ(find(first, "model.norm.weight"), nullptr);
-  EXPECT_EQ(find(last, "model.norm.weight")->place, 9);
+  EXPECT_EQ(find(last, "model.norm.weight")->forward_index, 9);
 }
 
 TEST(Holding, VocabularyRowsAreSharedUnevenly) {

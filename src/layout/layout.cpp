@@ -180,6 +180,48 @@ std::vector<int> Layout::group_of(GroupKind kind, int rank) const {
   return group;
 }
 
+int Layout::group_size(GroupKind kind, int rank) const {
+  const int pipeline = coordinate(rank, Axis::kPipeline);
+  switch (kind) {
+    case GroupKind::kWorld: return world_size_;
+    case GroupKind::kData: return data();
+    case GroupKind::kExpert: return expert_;
+    case GroupKind::kExpertData: return expert_data();
+    case GroupKind::kShard: return shard_;
+    case GroupKind::kReplicate: return replicate_;
+    case GroupKind::kExpertShard: return size_[index_of(Axis::kShard)];
+    case GroupKind::kExpertReplicate: return size_[index_of(Axis::kReplicate)];
+    case GroupKind::kBalance: return balance_ranks_;
+    case GroupKind::kTensor: return tensor_;
+    case GroupKind::kPipeline: return pipeline_;
+    case GroupKind::kModel: return pipeline_ * tensor_;
+    case GroupKind::kKeyValue: return key_value_;
+    case GroupKind::kTied: return tied_ && (pipeline == 0 || pipeline == pipeline_ - 1) ? 2 : 1;
+  }
+  return 1;
+}
+
+int Layout::index_in_group(GroupKind kind, int rank) const {
+  const Place at = place_of(rank);
+  switch (kind) {
+    case GroupKind::kWorld: return rank;
+    case GroupKind::kData: return data_rank(rank);
+    case GroupKind::kExpert: return coordinate(rank, Axis::kExpert);
+    case GroupKind::kExpertData: return at.replicate * size_[index_of(Axis::kShard)] + at.shard;
+    case GroupKind::kShard: return at.shard * expert_shard_ + at.expert_shard;
+    case GroupKind::kReplicate: return at.replicate * (expert_ / expert_shard_) + at.expert_replicate;
+    case GroupKind::kExpertShard: return at.shard;
+    case GroupKind::kExpertReplicate: return at.replicate;
+    case GroupKind::kBalance: return data_rank(rank) % balance_ranks_;
+    case GroupKind::kTensor: return at.tensor;
+    case GroupKind::kPipeline: return at.pipeline;
+    case GroupKind::kModel: return at.pipeline * tensor_ + at.tensor;
+    case GroupKind::kKeyValue: return at.tensor % key_value_;
+    case GroupKind::kTied: return tied_ && at.pipeline == pipeline_ - 1 ? 1 : 0;
+  }
+  return 0;
+}
+
 // The product of the sizes is the world's size, so nothing overflows.
 int64_t Layout::number_of(const Place& p) const {
   const auto size = [&](Axis axis) { return int64_t{size_[index_of(axis)]}; };

@@ -79,6 +79,9 @@ class Layout {
   std::vector<std::vector<int>> groups(GroupKind kind) const;
   /// Returns the group that `rank` is in.
   std::vector<int> group_of(GroupKind kind, int rank) const;
+  /// Return the size of that group, and the rank's index in it; by arithmetic on coordinates, however large the world.
+  int group_size(GroupKind kind, int rank) const;
+  int index_in_group(GroupKind kind, int rank) const;
 
   /// Returns the number of microbatches that a data rank computes in a step.
   int64_t microbatches() const { return microbatches_; }

@@ -94,6 +94,8 @@ void expect_partition(const Layout& layout, GroupKind kind, size_t size) {
     for (const int rank : group) {
       ASSERT_TRUE(seen.insert(rank).second) << group_name(kind) << ": rank " << rank << " twice";
       ASSERT_EQ(layout.group_of(kind, rank), group) << group_name(kind);
+      ASSERT_EQ(layout.group_size(kind, rank), std::ssize(group)) << group_name(kind);
+      ASSERT_EQ(group[static_cast<size_t>(layout.index_in_group(kind, rank))], rank) << group_name(kind);
     }
     if (kind == GroupKind::kTensor || kind == GroupKind::kPipeline || kind == GroupKind::kWorld) {
       ASSERT_TRUE(std::ranges::is_sorted(group)) << group_name(kind);

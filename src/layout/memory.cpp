@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "layout/activations.h"
 #include "layout/holding.h"
+#include "layout/shards.h"
 
 namespace athanor {
 
@@ -21,31 +22,26 @@ HeldElements count_held_elements(const ModelConfig& model, int64_t expert_degree
   return held;
 }
 
-std::map<std::string, int64_t> count_held_groups(const RunConfig& config, const Layout& layout, int rank) {
-  std::map<std::string, int64_t> groups;
+std::map<Replication, int64_t> count_held_by_replication(const RunConfig& config, const Layout& layout, int rank) {
+  std::map<Replication, int64_t> held_by;
   for (const HeldParameter& held : held_parameters(config.model, config.parallelism, layout, rank)) {
-    groups[held.group] +=
+    held_by[held.replication] +=
         std::accumulate(held.extent.begin(), held.extent.end(), int64_t{1}, std::multiplies<int64_t>{});
   }
-  return groups;
+  return held_by;
 }
 
 HeldElements count_held_elements(const RunConfig& config, const Layout& layout, int rank) {
   HeldElements held;
-  for (const auto& [group, elements] : count_held_groups(config, layout, rank))
-    (group == "expert" ? held.expert : held.dense) += elements;
+  for (const auto& [replication, elements] : count_held_by_replication(config, layout, rank))
+    (replication.is_expert() ? held.expert : held.dense) += elements;
   return held;
 }
 
 StateShards count_state_shards(const ParallelismConfig& parallelism, const Layout& layout) {
-  const int64_t data = layout.data(), expert_data = layout.expert_data(), shard = layout.shard();
-  if (parallelism.sharding == "none") return {1, 1};
-  if (parallelism.sharding == "optimizer") return {expert_data, expert_data};
-  if (parallelism.sharding == "hierarchical") return {shard, shard / std::gcd(shard, int64_t{layout.expert()})};
-  ATHANOR_CHECK(parallelism.sharding == "ep_aware",
-                "parallelism.sharding: expected none, optimizer, ep_aware or hierarchical, got {}",
-                parallelism.sharding);
-  return {data, expert_data};
+  const ShardingKind sharding = parse_sharding(parallelism.sharding);
+  const auto shards = [&](Replication replication) { return shards_of(layout, 0, sharding, replication).shards; };
+  return {shards(Replication::kDense), shards(Replication::kExpert)};
 }
 
 StateBytes count_state_bytes(HeldElements held, StateShards shards, bool bf16) {
@@ -68,8 +64,8 @@ MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const
   need.activation_bytes = activations.kept_bytes;
   need.transient_bytes = activations.transient_bytes();
   if (config.train.reduce_dtype == "bfloat16") {
-    for (const auto& [group, elements] : count_held_groups(config, layout, rank)) {
-      const bool alone = (group == "dense" && layout.data() == 1) || (group == "expert" && layout.expert_data() == 1);
+    for (const auto& [replication, elements] : count_held_by_replication(config, layout, rank)) {
+      const bool alone = layout.group_size(replication.data_ranks(), rank) == 1 && !replication.replicas();
       if (!alone) need.buffer_bytes += 2 * static_cast<double>(elements);
     }
   }

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <map>
-#include <string>
 
 #include "config/run_config.h"
 #include "layout/layout.h"
 #include "layout/product_scratch.h"
+#include "layout/replication.h"
 
 namespace athanor {
 
@@ -21,8 +21,8 @@ struct HeldElements {
 /// Returns the elements of each rank if the tensor and pipeline degrees are 1, without the padding of buckets.
 HeldElements count_held_elements(const ModelConfig& model, int64_t expert_degree);
 
-/// Returns the elements of `rank` by parameter group (layout/holding.h), without the padding of buckets.
-std::map<std::string, int64_t> count_held_groups(const RunConfig& config, const Layout& layout, int rank);
+/// Returns the elements of `rank` by replication kind, without the padding of buckets.
+std::map<Replication, int64_t> count_held_by_replication(const RunConfig& config, const Layout& layout, int rank);
 HeldElements count_held_elements(const RunConfig& config, const Layout& layout, int rank);
 
 /// The number of ranks that share the optimizer state of parameters that all of them hold.

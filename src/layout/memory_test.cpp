@@ -81,15 +81,15 @@ TEST(StateBytes, OfTheRanksOfAModelAddUpToIt) {
     config.parallelism.expert_parallel_degree = 4;
     config.train.global_batch_size = 32;
     const Layout layout(config, static_cast<int>(8 * tensor));
-    std::map<std::string, int64_t> sum;
+    std::map<Replication, int64_t> sum;
     for (int rank = 0; rank < layout.world_size(); ++rank) {
-      for (const auto& [group, elements] : count_held_groups(config, layout, rank))
-        sum[group] += elements / (group == "expert" ? 1 : layout.data());
+      for (const auto& [replication, elements] : count_held_by_replication(config, layout, rank))
+        sum[replication] += elements / (replication.is_expert() ? 1 : layout.data());
     }
-    if (tensor > 1) sum["replicated"] /= tensor;
-    if (tensor > 2) sum["key_value"] /= 2;
+    if (tensor > 1) sum[Replication::kReplicated] /= tensor;
+    if (tensor > 2) sum[Replication::kKeyValue] /= 2;
     int64_t total = 0;
-    for (const auto& [group, elements] : sum) total += elements;
+    for (const auto& [replication, elements] : sum) total += elements;
     EXPECT_EQ(total, count_parameters(config.model)) << tensor;
   }
 }

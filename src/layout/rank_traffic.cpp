@@ -6,6 +6,7 @@
 #include "layout/holding.h"
 #include "layout/layer_memory.h"
 #include "layout/schedule.h"
+#include "layout/shards.h"
 #include "layout/stages.h"
 #include "layout/traffic.h"
 
@@ -52,37 +53,38 @@ class Counter {
     return found;
   }
   double size(GroupKind kind) { return group(kind).size(); }
-  RankTraffic& line(const std::string& what, const std::string& collective, GroupKind kind, int peer = -1) {
+  RankTraffic& line(TrafficKind what, Collective collective, GroupKind kind, int peer = -1) {
     for (RankTraffic& l : lines) {
       if (l.what == what && l.collective == collective && l.group == kind && l.peer == peer) return l;
     }
     return lines.emplace_back(RankTraffic{what, collective, kind, peer});
   }
   // Adds a row; `each` is the number of bytes that the rank sends in a call.
-  void add(const std::string& what, const std::string& collective, GroupKind kind, double calls, double each) {
+  void add(TrafficKind what, Collective collective, GroupKind kind, double calls, double each) {
     if (size(kind) < 2 || calls == 0) return;
     RankTraffic& l = line(what, collective, kind);
     l.calls += calls;
     l.bytes += calls * each;
   }
-  void all_reduce(const std::string& what, GroupKind kind, double calls, double bytes) {
+  void all_reduce(TrafficKind what, GroupKind kind, double calls, double bytes) {
     const Group& g = group(kind);
     const double along_tree = bytes * (num_children(g.index, g.ranks.size()) + (g.index > 0 ? 1 : 0));
-    add(what, "all_reduce", kind, calls, bytes <= kSmallAllReduce ? along_tree : 2 * bytes * (g.size() - 1) / g.size());
+    add(what, Collective::kAllReduce, kind, calls,
+        bytes <= kSmallAllReduce ? along_tree : 2 * bytes * (g.size() - 1) / g.size());
   }
   // Adds a reduce-scatter or all-gather; b is the size of the larger tensor.
-  void scatter(const std::string& what, const char* collective, GroupKind kind, double calls, double bytes) {
+  void scatter(TrafficKind what, Collective collective, GroupKind kind, double calls, double bytes) {
     add(what, collective, kind, calls, bytes * (size(kind) - 1) / size(kind));
   }
   // Adds the sum of a stream over tensor ranks, or the gather and reduce-scatter of its tokens.
-  void stream_sum(const std::string& what, double calls) {
+  void stream_sum(TrafficKind what, double calls) {
     if (!sequence_) return all_reduce(what, GroupKind::kTensor, calls, shape_.stream());
-    scatter(what, "reduce_scatter", GroupKind::kTensor, calls, shape_.stream());
+    scatter(what, Collective::kReduceScatter, GroupKind::kTensor, calls, shape_.stream());
   }
-  void stream_gather(const std::string& what, double calls) {
-    if (sequence_) scatter(what, "all_gather", GroupKind::kTensor, calls, shape_.stream());
+  void stream_gather(TrafficKind what, double calls) {
+    if (sequence_) scatter(what, Collective::kAllGather, GroupKind::kTensor, calls, shape_.stream());
   }
-  void sum_beside(const std::string& group, const std::string& what, double calls, double owned);
+  void sum_over_replicas(Replication replication, TrafficKind what, double calls, double owned);
 
   const RunConfig& config_;
   const Layout& layout_;
@@ -93,52 +95,42 @@ class Counter {
   std::map<GroupKind, Group> groups_;
 };
 
-void Counter::sum_beside(const std::string& name, const std::string& what, double calls, double owned) {
-  if (name == "partial") all_reduce(what, GroupKind::kTensor, calls, owned / calls);
-  if (name == "key_value") all_reduce(what, GroupKind::kKeyValue, calls, owned / calls);
-  if (name == "tied") all_reduce(what, GroupKind::kTied, calls, owned / calls);
-  if (name != "replicated") return;
-  const Group& g = group(GroupKind::kTensor);
-  add(what, "broadcast", GroupKind::kTensor, calls, owned / calls * num_children(g.index, g.ranks.size()));
+void Counter::sum_over_replicas(Replication replication, TrafficKind what, double calls, double owned) {
+  if (!replication.replicas()) return;
+  const GroupKind replicas = *replication.replicas();
+  if (replication.replicas_add()) return all_reduce(what, replicas, calls, owned / calls);
+  const Group& g = group(replicas);
+  add(what, Collective::kBroadcast, replicas, calls, owned / calls * num_children(g.index, g.ranks.size()));
 }
 
 void Counter::gradients_and_weights() {
-  const std::string& sharding = config_.parallelism.sharding;
+  const ShardingKind sharding = parse_sharding(config_.parallelism.sharding);
   const double reduced = config_.train.reduce_dtype == "bfloat16" ? 2 : 4, read = shape_.width;
-  for (const auto& [name, elements] : count_held_groups(config_, layout_, rank_)) {
-    const bool experts = name == "expert";
-    const GroupKind all = experts ? GroupKind::kExpertData : GroupKind::kData;
+  for (const auto& [replication, elements] : count_held_by_replication(config_, layout_, rank_)) {
+    const ShardRule rule = shard_rule(sharding, replication);
     const double b = static_cast<double>(elements) * reduced, w = static_cast<double>(elements) * read;
     const double calls =
         std::max(1.0, std::round(static_cast<double>(elements) * 4 / config_.parallelism.bucket_mb / 1e6));
-    const std::string gradients = name + " gradients", weights = name + " weights";
-    double owned = b;
-    GroupKind sharers = all;
-    if (sharding == "none") {
-      all_reduce(gradients, all, calls, b / calls);
-    } else if (sharding == "hierarchical") {
-      sharers = experts ? GroupKind::kExpertShard : GroupKind::kShard;
-      owned = b / size(sharers);
-      scatter(gradients, "reduce_scatter", sharers, calls, b / calls);
-      all_reduce(gradients, experts ? GroupKind::kExpertReplicate : GroupKind::kReplicate, calls, owned / calls);
+    const TrafficKind gradients{TrafficPurpose::kGradients, replication},
+        weights{TrafficPurpose::kWeights, replication};
+    if (rule.scatter) {
+      scatter(gradients, Collective::kReduceScatter, *rule.scatter, calls, b / calls);
     } else {
-      scatter(gradients, "reduce_scatter", all, calls, b / calls);
-      owned = b / size(all);
-      if (sharding == "optimizer" && !experts) {
-        sharers = GroupKind::kExpertData;
-        owned = b / size(sharers);
-        scatter(gradients, "all_gather", GroupKind::kExpert, calls, owned / calls);
-      }
+      all_reduce(gradients, rule.sum, calls, b / calls);
     }
-    sum_beside(name, gradients, calls, owned);
-    if (sharding != "none") scatter(weights, "all_gather", sharers, calls, w / calls);
+    const double owned = rule.gather ? b / size(*rule.gather) : b;
+    if (rule.second == ShardRule::Second::kAllGather)
+      scatter(gradients, Collective::kAllGather, *rule.copies, calls, owned / calls);
+    if (rule.second == ShardRule::Second::kAllReduce) all_reduce(gradients, *rule.copies, calls, owned / calls);
+    sum_over_replicas(replication, gradients, calls, owned);
+    if (rule.gather) scatter(weights, Collective::kAllGather, *rule.gather, calls, w / calls);
   }
 }
 
 void Counter::layers() {
   if (!shape_.tensor) return;
   const Recomputed again = recomputed(config_.parallelism);
-  const std::string what = "layers";
+  const TrafficKind what{TrafficPurpose::kLayers};
   for (const StageLayers& stage :
        stages_of(config_.model, config_.parallelism, layout_.coordinate(rank_, Axis::kPipeline))) {
     for (int64_t l = stage.first; l < stage.end; ++l) {
@@ -158,7 +150,7 @@ void Counter::layers() {
 
 void Counter::vocabulary() {
   if (!shape_.tensor) return;
-  const std::string what = "vocabulary";
+  const TrafficKind what{TrafficPurpose::kVocabulary};
   for (const StageLayers& stage :
        stages_of(config_.model, config_.parallelism, layout_.coordinate(rank_, Axis::kPipeline))) {
     if (stage.embeds) {
@@ -181,7 +173,7 @@ void Counter::stages() {
   const Group& g = group(GroupKind::kPipeline);
   const auto send = [&](int stage, int to) {
     if (to < 0 || to >= ranks * chunks || stage % ranks != static_cast<int>(g.index)) return;
-    RankTraffic& l = line("stages", "send", GroupKind::kPipeline, to % ranks);
+    RankTraffic& l = line({TrafficPurpose::kStages}, Collective::kSend, GroupKind::kPipeline, to % ranks);
     l.calls += microbatches_;
     l.bytes += microbatches_ * shape_.residual();
   };
@@ -201,15 +193,19 @@ void Counter::tokens() {
   const double choices = 8 * shape_.choices * rows, weights = 4 * shape_.choices * rows;
   const auto calls = static_cast<double>(std::max<int64_t>(1, config_.moe.dispatch_chunks));
   if (shape_.allgather) {
-    add("tokens", "all_gather", GroupKind::kExpert, forwards, 8 * (n - 1) + choices);
-    add("tokens", "all_gather", GroupKind::kExpert, calls * (forwards + backwards), rows * row / calls);
-    add("tokens", "reduce_scatter", GroupKind::kExpert, calls * (forwards + backwards), rows * row / calls);
-    add("tokens", "reduce_scatter", GroupKind::kExpert, backwards, weights);
+    add({TrafficPurpose::kTokens}, Collective::kAllGather, GroupKind::kExpert, forwards, 8 * (n - 1) + choices);
+    add({TrafficPurpose::kTokens}, Collective::kAllGather, GroupKind::kExpert, calls * (forwards + backwards),
+        rows * row / calls);
+    add({TrafficPurpose::kTokens}, Collective::kReduceScatter, GroupKind::kExpert, calls * (forwards + backwards),
+        rows * row / calls);
+    add({TrafficPurpose::kTokens}, Collective::kReduceScatter, GroupKind::kExpert, backwards, weights);
     return;
   }
-  add("tokens", "all_to_all", GroupKind::kExpert, 2 * forwards, (8 * calls * (n - 1) + choices) / 2);
-  add("tokens", "all_to_all", GroupKind::kExpert, 2 * calls * (forwards + backwards), rows * row / calls);
-  add("tokens", "all_to_all", GroupKind::kExpert, backwards, weights);
+  add({TrafficPurpose::kTokens}, Collective::kAllToAll, GroupKind::kExpert, 2 * forwards,
+      (8 * calls * (n - 1) + choices) / 2);
+  add({TrafficPurpose::kTokens}, Collective::kAllToAll, GroupKind::kExpert, 2 * calls * (forwards + backwards),
+      rows * row / calls);
+  add({TrafficPurpose::kTokens}, Collective::kAllToAll, GroupKind::kExpert, backwards, weights);
 }
 
 void Counter::balance() {
@@ -220,7 +216,7 @@ void Counter::balance() {
        stages_of(config_.model, config_.parallelism, layout_.coordinate(rank_, Axis::kPipeline)))
     for (int64_t l = stage.first; l < stage.end; ++l) sparse += config_.model.is_sparse_layer(l);
   const double each = moe.balance == "capacity" && moe.capacity_order == "score" ? 8 : 4;
-  add("balance", "all_gather", GroupKind::kBalance, microbatches_ * sparse,
+  add({TrafficPurpose::kBalance}, Collective::kAllGather, GroupKind::kBalance, microbatches_ * sparse,
       each * shape_.tokens * shape_.choices * (size(GroupKind::kBalance) - 1));
 }
 
@@ -230,8 +226,8 @@ void Counter::losses() {
   const auto layers = static_cast<double>(config_.model.num_sparse_layers());
   const double dispatched = shape_.dispatches ? size(GroupKind::kExpert) : 0;
   for (const GroupKind kind : {GroupKind::kPipeline, GroupKind::kData}) {
-    all_reduce("losses", kind, 1, 8 * (3 + layers));
-    all_reduce("losses", kind, 1, 8 * (1 + layers * (2 * shape_.experts + dispatched + 3)));
+    all_reduce({TrafficPurpose::kLosses}, kind, 1, 8 * (3 + layers));
+    all_reduce({TrafficPurpose::kLosses}, kind, 1, 8 * (1 + layers * (2 * shape_.experts + dispatched + 3)));
   }
 }
 

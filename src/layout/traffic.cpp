@@ -3,6 +3,29 @@
 #include <algorithm>
 
 namespace athanor {
+namespace {
+
+const char* purpose_name(TrafficPurpose purpose) {
+  switch (purpose) {
+    case TrafficPurpose::kGradients: return "gradients";
+    case TrafficPurpose::kWeights: return "weights";
+    case TrafficPurpose::kLayers: return "layers";
+    case TrafficPurpose::kVocabulary: return "vocabulary";
+    case TrafficPurpose::kStages: return "stages";
+    case TrafficPurpose::kTokens: return "tokens";
+    case TrafficPurpose::kBalance: return "balance";
+    case TrafficPurpose::kLosses: return "losses";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string TrafficKind::name() const {
+  const std::string text = purpose_name(purpose);
+  return replication ? replication->name() + (" " + text) : text;
+}
+
 std::vector<int> supernodes_of(const TopologyConfig& topology, int world_size) {
   std::vector<int> supernode(static_cast<size_t>(world_size));
   if (topology.ranks_per_node == 0 || topology.nodes_per_supernode == 0) return supernode;

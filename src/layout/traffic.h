@@ -2,32 +2,47 @@
 // The traffic of a layout in a step: by one rank for each collective, and by all ranks within and between supernodes.
 // Use that table to choose a mapping.
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/collective.h"
 #include "layout/layout.h"
 #include "layout/memory.h"
 
 namespace athanor {
 
+/// What bytes are sent for: a row of the table below.
+enum class TrafficPurpose { kGradients, kWeights, kLayers, kVocabulary, kStages, kTokens, kBalance, kLosses };
+
+/// A purpose; gradients and weights are counted for each replication kind.
+struct TrafficKind {
+  TrafficPurpose purpose = TrafficPurpose::kLosses;
+  std::optional<Replication> replication = {};
+
+  bool operator==(const TrafficKind&) const = default;
+  std::string name() const;  ///< "dense gradients", "tokens", ...
+};
+
 /// The bytes that one rank sends over one of its groups in all calls of one kind in a step. Bytes that it sends to
 /// itself are not counted.
 struct RankTraffic {
-  std::string what;        ///< "dense gradients", "tokens", ...: a row of the table below
-  std::string collective;  ///< "all_reduce", ...: comm::Traffic::bytes_of
-  GroupKind group;
+  TrafficKind what;
+  Collective collective = Collective::kAllReduce;
+  GroupKind group = GroupKind::kWorld;
   int peer = -1;  ///< for a send: the receiver's index in the group
   double calls = 0, bytes = 0;
 };
 
-/// Returns the traffic of one rank in a step. n is the size of the group. For each parameter group (layout/holding.h),
-/// with b = held elements · 2 or 4 bytes (train.reduce_dtype) and w = held elements · 2 or 4 bytes (train.dtype):
+/// Returns the traffic of one rank in a step. n is the size of the group. For each replication kind
+/// (layout/replication.h), with b = held elements · 2 or 4 bytes (train.reduce_dtype) and w = held elements · 2 or 4
+/// bytes (train.dtype):
 ///   gradients  A reduce-scatter over kData (experts: kExpertData), b(n−1)/n. Sharding optimizer adds an all-gather of
 ///              dense parts over kExpert, b(E−1)/D. Sharding none has an all-reduce, 2b(n−1)/n, instead. Sharding
 ///              hierarchical has a reduce-scatter over kShard (experts: kExpertShard) and an all-reduce of the owned
 ///              part (b/shard for dense parts) over kReplicate (experts: kExpertReplicate) instead. The owned part is
-///              then sent among the group's further holders: by an all-reduce for partial, key_value and tied, by a
-///              broadcast for replicated.
+///              then sent within the replica group: by an all-reduce for partial, key_value and tied, by a broadcast
+///              for replicated.
 ///   weights    An all-gather over the ranks that share the state, w(n−1)/n; sharding none: 0.
 /// For the microbatches of a step, where A = N·hidden·2 or 4 bytes is the residual stream of a microbatch
 /// (train.dtype):
@@ -56,7 +71,7 @@ double share_inside(const RankTraffic& line, const std::vector<int>& group, int 
 
 /// Bytes that all ranks together send in a step, within supernodes and between them.
 struct StepTraffic {
-  std::string what;
+  TrafficKind what;
   double inside = 0, outside = 0;
 };
 

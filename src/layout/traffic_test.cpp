@@ -23,7 +23,7 @@ std::map<std::string, StepTraffic> table_of(const RunConfig& config, int world_s
   const Layout layout(config, world_size);
   std::map<std::string, StepTraffic> table;
   for (auto& line : count_step_traffic(config, layout, 512, supernodes_of(config.topology, world_size))) {
-    table[line.what] = line;
+    table[line.what.name()] = line;
   }
   return table;
 }

@@ -41,7 +41,10 @@ int64_t count_targets(const Tensor& targets) {
 
 std::vector<BucketEntry> make_bucket_entries(const std::vector<HeldParameter>& held) {
   std::vector<BucketEntry> entries;
-  for (const auto& p : held) entries.push_back({p.spec.name, p.group, p.spec.shape, p.offset, p.extent, p.place});
+  for (const auto& p : held) {
+    entries.push_back(
+        {p.spec.name, p.replication, p.spec.shape, p.offset, p.extent, p.forward_index, p.spec.role, p.spec.layer});
+  }
   return entries;
 }
 
@@ -104,14 +107,16 @@ void Decoder::set_router_bias(const Tensor& bias_LE) {
   }
 }
 
-// A place in the model begins with a norm, the only reader of the residual stream there. When the norm's input has its
-// gradient, everything from here on has run backward. The gradient of the branch comes first, before the backward of
-// the ops that made the branch.
-void Decoder::enter(int64_t place, const Residual& residual) const {
-  if (options_.hooks.before_forward) options_.hooks.before_forward(place);
+// Each part of the model that has a forward index begins with a norm, the only reader of the residual stream there.
+// When the norm's input has its gradient, everything from here on has run backward. The gradient of the branch comes
+// first, before the backward of the ops that made the branch.
+void Decoder::enter(int64_t forward_index, const Residual& residual) const {
+  if (options_.hooks.before_forward) options_.hooks.before_forward(forward_index);
   const Tensor& read = residual.branch.defined() ? residual.branch : residual.x;
-  if (place == first_place() || !options_.hooks.after_backward || !read.defined() || !read.requires_grad()) return;
-  read.register_hook([&hooks = options_.hooks, place](const Tensor&) { hooks.after_backward(place); });
+  if (forward_index == first_forward_index() || !options_.hooks.after_backward || !read.defined() ||
+      !read.requires_grad())
+    return;
+  read.register_hook([&hooks = options_.hooks, forward_index](const Tensor&) { hooks.after_backward(forward_index); });
 }
 
 Tensor Decoder::embed(const Tensor& tokens_BT, const Watch& watch) const {
@@ -129,9 +134,9 @@ Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vecto
   const auto context = std::make_shared<const LayerContext>(
       LayerContext{ops::make_rotation(positions, rotary_.frequency, rotary_.scale), labels.documents,
                    options_.recompute, moe::BatchPosition{labels.step, labels.first_sequence}, batch, watch});
-  int64_t place = 1 + stage_.first;
+  int64_t forward_index = 1 + stage_.first;
   for (const Layer& layer : layers_) {
-    enter(place++, residual);
+    enter(forward_index++, residual);
     residual = layer.forward(residual, context, routings);
   }
   return residual;
@@ -227,7 +232,7 @@ Tensor Decoder::backward(int microbatch, Tensor dy) {
   if (!stage_.has_head) pending.grads[0] = std::move(dy);
   torch::autograd::Engine::get_default_engine().execute(pending.roots, pending.grads, /*keep_graph=*/false,
                                                         /*create_graph=*/false, /*accumulate_grad=*/true);
-  if (options_.hooks.after_backward) options_.hooks.after_backward(first_place());
+  if (options_.hooks.after_backward) options_.hooks.after_backward(first_forward_index());
   Tensor dx = stage_.embeds ? Tensor() : pending.input.grad();
   pending.input = Tensor();
   pending.roots.clear();

@@ -80,13 +80,13 @@ class Decoder : public Stage {
   };
   static void add_root(Pending& pending, const Tensor& root, Tensor grad);
 
-  int64_t first_place() const { return stage_.embeds ? 0 : 1 + stage_.first; }
+  int64_t first_forward_index() const { return stage_.embeds ? 0 : 1 + stage_.first; }
   Tensor embed(const Tensor& tokens_BT, const Watch& watch = {}) const;
   Residual run_layers(Residual residual, const Labels& labels, std::vector<moe::Routing>* routings,
                       const Watch& watch = {}) const;
   Tensor add_up(const Residual& residual, const Watch& watch) const;
   Tensor final_hidden(const Residual& residual, int64_t batch, const Watch& watch = {}) const;
-  void enter(int64_t place, const Residual& residual) const;
+  void enter(int64_t forward_index, const Residual& residual) const;
   Tensor loss_sum(const Residual& residual, const Labels& labels, const Watch& watch) const;
   void add_router_losses(const std::vector<moe::Routing>& routings, const Labels& labels, int64_t seq_len,
                          Pending& pending);

@@ -123,17 +123,18 @@ TEST_P(DecoderTest, GradientsAreFinalWhereBackwardHasPassed) {
     Fixture* fixture = nullptr;
     DecoderOptions options;
     options.recompute = recompute;
-    options.hooks.after_backward = [&](int64_t place) {
-      places.push_back(place);
+    options.hooks.after_backward = [&](int64_t forward_index) {
+      places.push_back(forward_index);
       for (const BucketEntry& e : fixture->parameters.table()) {
-        if (e.place >= place) final_gradient.try_emplace(e.name, fixture->parameters.weight(e.name).grad.clone());
+        if (e.forward_index >= forward_index)
+          final_gradient.try_emplace(e.name, fixture->parameters.weight(e.name).grad.clone());
       }
     };
     Fixture f(GetParam(), options);
     fixture = &f;
     f.run(tokens, 2);
     std::vector<int64_t> head_to_embedding;
-    for (int64_t place = f.model.num_hidden_layers + 1; place >= 0; --place) head_to_embedding.push_back(place);
+    for (int64_t i = f.model.num_hidden_layers + 1; i >= 0; --i) head_to_embedding.push_back(i);
     EXPECT_EQ(places, head_to_embedding);
     for (const BucketEntry& e : f.parameters.table())
       EXPECT_TRUE(at::equal(final_gradient.at(e.name), f.parameters.weight(e.name).grad)) << e.name;
@@ -143,17 +144,17 @@ TEST_P(DecoderTest, GradientsAreFinalWhereBackwardHasPassed) {
 TEST_P(DecoderTest, WeightsAreAskedForInTheOrderOfForward) {
   std::vector<int64_t> places;
   DecoderOptions options;
-  options.hooks.before_forward = [&](int64_t place) { places.push_back(place); };
+  options.hooks.before_forward = [&](int64_t forward_index) { places.push_back(forward_index); };
   Fixture f(GetParam(), options);
   f.run(at::zeros({1, 4}, at::kLong), 1);
   const int64_t last = f.model.num_hidden_layers + 1;
   EXPECT_EQ(static_cast<int64_t>(places.size()), last + 1);
   EXPECT_TRUE(std::ranges::is_sorted(places));
-  // And each is in its position.
-  EXPECT_EQ(f.parameters.entry("model.embed_tokens.weight").place, 0);
-  EXPECT_EQ(f.parameters.entry("model.layers.1.self_attn.q_proj.weight").place, 2);
+  // And each has its index.
+  EXPECT_EQ(f.parameters.entry("model.embed_tokens.weight").forward_index, 0);
+  EXPECT_EQ(f.parameters.entry("model.layers.1.self_attn.q_proj.weight").forward_index, 2);
   for (const BucketEntry& e : f.parameters.table()) {
-    if (e.name == "lm_head.weight" || e.name == "model.norm.weight") EXPECT_EQ(e.place, last);
+    if (e.name == "lm_head.weight" || e.name == "model.norm.weight") EXPECT_EQ(e.forward_index, last);
   }
 }
 

@@ -56,7 +56,8 @@ RunConfig config_of(const ModelConfig& model, const Case& c) {
 
 std::unique_ptr<ParameterStore> store_of(const std::vector<HeldParameter>& held, at::ScalarType dtype) {
   std::vector<BucketEntry> entries;
-  for (const auto& p : held) entries.push_back({p.spec.name, p.group, p.spec.shape, p.offset, p.extent, p.place});
+  for (const auto& p : held)
+    entries.push_back({p.spec.name, p.replication, p.spec.shape, p.offset, p.extent, p.forward_index});
   return std::make_unique<ParameterStore>(entries, dtype, ParameterStore::Use::kTraining);
 }
 
@@ -209,7 +210,7 @@ Tensor whole_gradient(const Shared& shared, const Case& c, const std::string& na
     const auto p = std::ranges::find(held, name, [](const HeldParameter& h) { return h.spec.name; });
     if (!whole.defined()) whole = at::zeros(p->spec.shape, at::kFloat);
     const auto first = r / static_cast<size_t>(c.tensor) * static_cast<size_t>(c.tensor);
-    if (p->group == "replicated" && r != first) {
+    if (p->replication == Replication::kReplicated && r != first) {
       EXPECT_TRUE(at::equal(grad, shared.results[first].grads.at(name))) << c.what << " " << name;
     } else {
       slice_of(whole, *p).add_(grad);
@@ -301,10 +302,10 @@ TEST(TensorParallelLayer, RecomputationKeepsEveryBitAndGathersButSumsNothingTwic
           if (kinds.layer) continue;
           auto reduced = [](const Result& x) { return x.traffic.calls_of; };
           const bool repeats_norm = kinds.attention && model.family == "olmoe";
-          EXPECT_EQ(reduced(a)["all_reduce"] - reduced(b)["all_reduce"], repeats_norm ? 1 : 0);
-          EXPECT_EQ(reduced(a)["reduce_scatter"], reduced(b)["reduce_scatter"]);
+          EXPECT_EQ(reduced(a)[Collective::kAllReduce] - reduced(b)[Collective::kAllReduce], repeats_norm ? 1 : 0);
+          EXPECT_EQ(reduced(a)[Collective::kReduceScatter], reduced(b)[Collective::kReduceScatter]);
           const int halves = kinds.norm ? 2 : (kinds.attention ? 1 : 0) + (kinds.moe ? 1 : 0);
-          EXPECT_EQ(reduced(a)["all_gather"] - reduced(b)["all_gather"], sequence ? halves : 0);
+          EXPECT_EQ(reduced(a)[Collective::kAllGather] - reduced(b)[Collective::kAllGather], sequence ? halves : 0);
         }
       }
     }

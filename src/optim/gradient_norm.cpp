@@ -7,11 +7,11 @@
 namespace athanor {
 namespace {
 
-// What is this rank's alone of the buckets of experts, or of all others.
-std::vector<FlatRange> unique_ranges(const ParameterStore& parameters, const ShardPlan& plan, bool experts) {
+// This rank's canonical parts of the buckets of experts, or of all others.
+std::vector<FlatRange> canonical_ranges(const ParameterStore& parameters, const ShardPlan& plan, bool experts) {
   std::vector<FlatRange> ranges;
   for (const Bucket& bucket : parameters.buckets()) {
-    if ((bucket.group == "expert") == experts) ranges.push_back(plan.unique(bucket));
+    if (bucket.replication.is_expert() == experts) ranges.push_back(plan.canonical(bucket));
   }
   return ranges;
 }
@@ -43,8 +43,8 @@ double gradient_norm(const Tensor& flat_grad) {
 
 GradientNorms gradient_norms(const ParameterStore& parameters, const ShardPlan& plan) {
   if (plan.is_trivial()) return {gradient_norm(parameters.grad()), {}, {}};
-  const Tensor own = at::tensor({sum_of_squares(parameters.grad(), unique_ranges(parameters, plan, false)),
-                                 sum_of_squares(parameters.grad(), unique_ranges(parameters, plan, true))},
+  const Tensor own = at::tensor({sum_of_squares(parameters.grad(), canonical_ranges(parameters, plan, false)),
+                                 sum_of_squares(parameters.grad(), canonical_ranges(parameters, plan, true))},
                                 at::kDouble);
   plan.mesh().group(GroupKind::kModel).all_reduce(own).wait();
   comm::Communicator& data = plan.mesh().group(GroupKind::kData);

@@ -19,14 +19,15 @@ double gradient_norm(const Tensor& flat_grad);
 struct GradientNorms {
   double total = 0;
   // Both are empty for one rank.
-  /// Norms of the unique parts of each data rank, with all its tensor and pipeline ranks; together they make the total.
+  /// Norms of the canonical parts of each data rank, with all its tensor and pipeline ranks; together they make the
+  /// total.
   std::vector<double> ranks;
   std::vector<double> experts;  ///< norm of the experts of each expert rank; empty if all ranks hold all experts
 };
 
-/// Returns the norms of gradients that GradientReducer has summed. Each element counts once, from the rank whose unique
-/// part has it, so sharding changes the norm by no more than fp64's rounding. Collective over the tensor and pipeline
-/// ranks, then the data ranks: an all-reduce and an all-gather of two numbers.
+/// Returns the norms of gradients that GradientReducer has summed. Each element counts once, from the rank whose
+/// canonical part has it, so sharding changes the norm by no more than fp64's rounding. Collective over the tensor and
+/// pipeline ranks, then the data ranks: an all-reduce and an all-gather of two numbers.
 GradientNorms gradient_norms(const ParameterStore& parameters, const ShardPlan& plan);
 
 }  // namespace athanor

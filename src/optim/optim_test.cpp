@@ -64,7 +64,8 @@ TEST(Clip, NormDoesNotDependOnThreads) {
 }
 
 std::vector<BucketEntry> two_parameters() {
-  return {{"a.norm.weight", "dense", {5}, {0}, {5}}, {"b.weight", "dense", {7, 3}, {0, 0}, {7, 3}}};
+  return {{"a.norm.weight", Replication::kDense, {5}, {0}, {5}},
+          {"b.weight", Replication::kDense, {7, 3}, {0, 0}, {7, 3}}};
 }
 
 void fill_with_ones(ParameterStore& parameters) {

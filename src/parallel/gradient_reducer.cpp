@@ -14,7 +14,7 @@ FlatRange within(FlatRange range, const Bucket& bucket) {
 std::string bucket_place(const ParameterStore& parameters, const Bucket& bucket) {
   const auto number = &bucket - parameters.buckets().data();
   ATHANOR_ASSERT(number >= 0 && number < std::ssize(parameters.buckets()));
-  return "buckets." + std::to_string(number) + "." + bucket.group;
+  return "buckets." + std::to_string(number) + "." + bucket.replication.name();
 }
 
 GradientReducer::GradientReducer(const ParameterStore& parameters, const ShardPlan& plan, at::ScalarType reduce_type,
@@ -32,16 +32,17 @@ Tensor GradientReducer::owned_values(const InFlight& flight) const {
   return slice(flight.values, within(plan_.owned(*flight.bucket), *flight.bucket));
 }
 
-void GradientReducer::ready(int64_t place) {
+void GradientReducer::ready(int64_t forward_index) {
   if (plan_.is_trivial()) return;
   if (left_ == parameters_.buckets().size()) trace_ = {};
-  while (left_ > 0 && parameters_.buckets()[left_ - 1].first_place >= place) start(parameters_.buckets()[--left_]);
+  while (left_ > 0 && parameters_.buckets()[left_ - 1].first_forward_index >= forward_index)
+    start(parameters_.buckets()[--left_]);
 }
 
 void GradientReducer::start(const Bucket& bucket) {
   const GroupPlan& plan = plan_.of(bucket);
   const Tensor gradient = slice(parameters_.grad(), bucket.range);
-  const bool travels = plan.sum->size() > 1 || plan.beside;
+  const bool travels = plan.sum->size() > 1 || plan.replicas;
   InFlight flight{&bucket, travels ? gradient.to(type_) : gradient, {}};
   tell(bucket, Observation::Phase::kReduce, flight.values);
   if (plan.scatter) {
@@ -57,23 +58,24 @@ void GradientReducer::start(const Bucket& bucket) {
 void GradientReducer::start_second(InFlight& flight) {
   const GroupPlan& plan = plan_.of(*flight.bucket);
   const Tensor owned = owned_values(flight);
-  if (plan.second == GroupPlan::Second::kAllGather)
+  if (plan.second == ShardRule::Second::kAllGather)
     flight.pending =
-        plan.with->all_gather(owned, slice(flight.values, within(plan_.part(*flight.bucket), *flight.bucket)));
-  if (plan.second == GroupPlan::Second::kAllReduce) flight.pending = plan.with->all_reduce(owned);
+        plan.copies->all_gather(owned, slice(flight.values, within(plan_.part(*flight.bucket), *flight.bucket)));
+  if (plan.second == ShardRule::Second::kAllReduce) flight.pending = plan.copies->all_reduce(owned);
 }
 
-void GradientReducer::start_beside(InFlight& flight) {
+void GradientReducer::start_over_replicas(InFlight& flight) {
   const GroupPlan& plan = plan_.of(*flight.bucket);
   tell(*flight.bucket, Observation::Phase::kReduced, owned_values(flight));
-  if (!plan.beside) return;
+  if (!plan.replicas) return;
   const Tensor owned = owned_values(flight);
-  flight.pending = plan.beside_adds ? plan.beside->all_reduce(owned) : plan.beside->broadcast(owned, 0);
+  flight.pending = plan.replicas_add ? plan.replicas->all_reduce(owned) : plan.replicas->broadcast(owned, 0);
 }
 
 void GradientReducer::keep_owned(const InFlight& flight) {
   const FlatRange owned = plan_.owned(*flight.bucket);
-  if (plan_.of(*flight.bucket).beside) tell(*flight.bucket, Observation::Phase::kAddedBeside, owned_values(flight));
+  if (plan_.of(*flight.bucket).replicas)
+    tell(*flight.bucket, Observation::Phase::kAddedOverReplicas, owned_values(flight));
   if (flight.values.scalar_type() != at::kFloat)
     slice(parameters_.grad(), owned).copy_(slice(flight.values, within(owned, *flight.bucket)));
   slice(parameters_.grad(), {flight.bucket->range.begin, owned.begin}).zero_();
@@ -92,7 +94,7 @@ void GradientReducer::finish() {
   }
   for (InFlight& flight : in_flight_) {
     flight.pending.wait();
-    start_beside(flight);
+    start_over_replicas(flight);
   }
   for (InFlight& flight : in_flight_) {
     flight.pending.wait();

@@ -16,7 +16,8 @@ struct ReductionTrace {
   int64_t bytes_sent_in_backward = 0;  ///< in buckets whose sum was complete when backward ended
 };
 
-/// Returns the name of a bucket for observers, from its number in the store and its group: "buckets.7.dense".
+/// Returns the name of a bucket for observers, from its number in the store and its replication kind:
+/// "buckets.7.dense".
 std::string bucket_place(const ParameterStore& parameters, const Bucket& bucket);
 
 class GradientReducer {
@@ -26,10 +27,10 @@ class GradientReducer {
   GradientReducer(const ParameterStore& parameters, const ShardPlan& plan, at::ScalarType reduce_type,
                   const Observers* observers = nullptr);
 
-  /// To be called in the last microbatch's backward when gradients at `place` (BucketEntry::place) and beyond are
-  /// final. Starts the buckets that are complete, later ones first. Places come in descending order. Collective: every
-  /// rank's backward visits the places in one order.
-  void ready(int64_t place);
+  /// To be called in the last microbatch's backward when gradients of `forward_index`
+  /// (BucketEntry::forward_index) and of larger ones are final. Starts the buckets that are complete, later ones first.
+  /// The indices come in descending order. Collective: every rank's backward visits them in one order.
+  void ready(int64_t forward_index);
 
   /// To be called after backward. Waits until the gradients that this rank owns are summed, and sets the others to
   /// zero.
@@ -46,7 +47,7 @@ class GradientReducer {
 
   void start(const Bucket& bucket);
   void start_second(InFlight& flight);
-  void start_beside(InFlight& flight);
+  void start_over_replicas(InFlight& flight);
   void keep_owned(const InFlight& flight);
   Tensor owned_values(const InFlight& flight) const;
   void tell(const Bucket& bucket, Observation::Phase phase, const Tensor& values) const;

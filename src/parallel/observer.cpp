@@ -9,7 +9,7 @@ const char* phase_name(Observation::Phase phase) {
     case Observation::Phase::kBackward: return "backward";
     case Observation::Phase::kReduce: return "reduce";
     case Observation::Phase::kReduced: return "reduced";
-    case Observation::Phase::kAddedBeside: return "added over replicas";
+    case Observation::Phase::kAddedOverReplicas: return "added over replicas";
   }
   return "";
 }

@@ -38,9 +38,8 @@ struct Observation {
     kBackward,   ///< `tensor` is a gradient
     kReduce,     ///< the bucket is about to be summed
     kReduced,    ///< the bucket has been summed over data ranks
-    /// The bucket has also been summed over the tensor or pipeline ranks that hold the same parameters, or taken from
-    /// the first of them.
-    kAddedBeside,
+    /// The bucket has also been summed over the ranks of GroupPlan::replicas, or taken from the first of them.
+    kAddedOverReplicas,
   };
   static constexpr int kAllMicrobatches = -1;
 

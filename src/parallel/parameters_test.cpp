@@ -10,7 +10,7 @@ namespace {
 using Use = ParameterStore::Use;
 
 std::vector<BucketEntry> two_parameters() {
-  return {{"a", "dense", {5}, {0}, {5}}, {"b", "dense", {300, 700}, {0, 0}, {300, 700}}};
+  return {{"a", Replication::kDense, {5}, {0}, {5}}, {"b", Replication::kDense, {300, 700}, {0, 0}, {300, 700}}};
 }
 
 // Values of every size, ties to bf16 among them, the same for the same index.

@@ -85,7 +85,7 @@ Outcome pipelined(const Schedule& schedule, const std::vector<Microbatch>& micro
         std::lock_guard lock(mutex);
         outcome.parts += parts;
         for (auto& stage : stages) outcome.gradients[static_cast<size_t>(stage->number)] = stage->gradient;
-        const auto sent = world.all().traffic().bytes_of.find("send");
+        const auto sent = world.all().traffic().bytes_of.find(Collective::kSend);
         if (sent != world.all().traffic().bytes_of.end()) outcome.bytes_sent += sent->second;
       },
       impatient(), network);

@@ -1,12 +1,12 @@
 #pragma once
 // The interface of a pipeline stage, which a schedule drives. A whole model is one stage; a pipeline has several.
 
-#include <array>
 #include <functional>
 #include <vector>
 
 #include "ops/attention.h"
 #include "ops/tensor.h"
+#include "parallel/router_counts.h"
 
 namespace athanor {
 
@@ -31,34 +31,6 @@ struct Labels {
 struct Microbatch {
   Tensor tokens;  ///< [B, T] int64
   Labels labels;
-};
-
-/// Counts of the routers of a stage, layer by layer, counted once and in training only. The rows are the sparse layers
-/// of the whole model; those of other stages hold 0.
-struct RouterCounts {
-  Tensor chosen;       ///< [layers, experts] int64: choices of each expert, before balancing
-  Tensor taken;        ///< [layers, experts] int64: choices that each expert took
-  Tensor to_rank;      ///< [layers, expert ranks] int64: tokens with a choice on each rank; undefined for one rank
-  Tensor entropy_sum;  ///< [layers] fp64: sum over tokens of the entropy of the probabilities, nats
-  Tensor moved;        ///< [layers] int64: choices that balancing gave to another expert
-  Tensor dropped;      ///< [layers] int64: choices that no expert took
-  Tensor flat;         ///< [layers] int64: tokens whose scores were all equal
-
-  bool defined() const { return taken.defined(); }  ///< false for dense models
-
-  /// The counts of type int64.
-  static constexpr std::array kCounts = {&RouterCounts::chosen, &RouterCounts::taken,   &RouterCounts::to_rank,
-                                         &RouterCounts::moved,  &RouterCounts::dropped, &RouterCounts::flat};
-
-  RouterCounts& operator+=(const RouterCounts& other) {
-    const auto add = [&](Tensor RouterCounts::*counts) {
-      if (!(other.*counts).defined()) return;
-      this->*counts = (this->*counts).defined() ? this->*counts + other.*counts : other.*counts;
-    };
-    for (Tensor RouterCounts::*counts : kCounts) add(counts);
-    add(&RouterCounts::entropy_sum);
-    return *this;
-  }
 };
 
 /// Sums and counts of a microbatch, never means; each is counted once.
@@ -86,12 +58,13 @@ struct TokenScores {
   Tensor is_greedy;        ///< [B, T] bool
 };
 
-/// Functions that a stage calls on its way through the parameters. Places are those of the bucket table
-/// (BucketEntry::place).
+/// Functions that a stage calls on its way through the parameters, with the forward index of the bucket table
+/// (BucketEntry::forward_index).
 struct StageHooks {
-  std::function<void(int64_t place)> before_forward;  ///< called before the weights at this place are read
-  /// Called when all of this microbatch's gradients at this place and beyond are in their buckets. Places descend.
-  std::function<void(int64_t place)> after_backward;
+  std::function<void(int64_t forward_index)> before_forward;  ///< called before the weights of this index are read
+  /// Called when all of this microbatch's gradients of this index and of larger ones are in their buckets. The indices
+  /// descend.
+  std::function<void(int64_t forward_index)> after_backward;
 };
 
 struct Stage {

@@ -172,7 +172,7 @@ TEST(TensorParallel, AGradientThatNobodyElseReadsIsSummedWhereItLies) {
 }
 
 TEST(TensorParallel, SendsWhatItsHeaderSays) {
-  using Calls = std::map<std::string, int64_t>;
+  using Calls = std::map<Collective, int64_t>;
   for (const Case& c : cases()) {
     std::vector<std::vector<comm::Traffic>> sent(static_cast<size_t>(c.ranks));
     on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
@@ -196,16 +196,17 @@ TEST(TensorParallel, SendsWhatItsHeaderSays) {
     for (const auto& of_rank : sent) {
       const auto &enter = of_rank[0], &leave = of_rank[1], &backward = of_rank[2];
       if (c.sequence) {
-        EXPECT_EQ(enter.calls_of, (Calls{{"all_gather", 1}})) << name_of(c);
-        EXPECT_EQ(leave.calls_of, (Calls{{"reduce_scatter", 1}})) << name_of(c);
-        EXPECT_EQ(backward.calls_of, (Calls{{"all_gather", 1}, {"reduce_scatter", 1}})) << name_of(c);
+        EXPECT_EQ(enter.calls_of, (Calls{{Collective::kAllGather, 1}})) << name_of(c);
+        EXPECT_EQ(leave.calls_of, (Calls{{Collective::kReduceScatter, 1}})) << name_of(c);
+        EXPECT_EQ(backward.calls_of, (Calls{{Collective::kAllGather, 1}, {Collective::kReduceScatter, 1}}))
+            << name_of(c);
         EXPECT_EQ(enter.bytes(), share) << name_of(c);
         EXPECT_EQ(leave.bytes(), share) << name_of(c);
         EXPECT_EQ(backward.bytes(), 2 * share) << name_of(c);
       } else {
         EXPECT_EQ(enter.calls_of, Calls{}) << name_of(c);
-        EXPECT_EQ(leave.calls_of, (Calls{{"all_reduce", 1}})) << name_of(c);
-        EXPECT_EQ(backward.calls_of, (Calls{{"all_reduce", 1}})) << name_of(c);
+        EXPECT_EQ(leave.calls_of, (Calls{{Collective::kAllReduce, 1}})) << name_of(c);
+        EXPECT_EQ(backward.calls_of, (Calls{{Collective::kAllReduce, 1}})) << name_of(c);
         EXPECT_EQ(leave.bytes(), backward.bytes()) << name_of(c);
       }
     }

@@ -209,7 +209,7 @@ TEST(Vocabulary, TheLossSendsTwoSmallAllReducesForEachChunkAndNothingInBackward)
   constexpr int64_t kChunks = (kTokens + kChunk - 1) / kChunk;
   for (size_t r = 0; r < 3; ++r) {
     EXPECT_EQ(forward[r].calls, 2 * kChunks);
-    EXPECT_EQ(forward[r].calls_of.at("all_reduce"), 2 * kChunks);
+    EXPECT_EQ(forward[r].calls_of.at(Collective::kAllReduce), 2 * kChunks);
     EXPECT_EQ(backward[r].calls, 0);
     // Each token has three values; small tensors may go up and down a tree of two levels (comm/communicator.h).
     EXPECT_LE(forward[r].bytes(), 3 * kTokens * 4 * 2 * 2);

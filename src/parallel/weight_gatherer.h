@@ -15,13 +15,13 @@ class WeightGatherer {
   /// Starts to gather a bucket, of which this rank's owned part has its new value. Collective; all ranks start buckets
   /// in one order. The gather continues while other buckets are updated and forward runs.
   void start(const Bucket& bucket);
-  /// Waits until the weights at `place` (BucketEntry::place) and before it have arrived.
-  void wait(int64_t place);
+  /// Waits until the weights of BucketEntry::forward_index up to `forward_index` have arrived.
+  void wait(int64_t forward_index);
   void wait_all();
 
  private:
   struct InFlight {
-    int64_t first_place;
+    int64_t first_forward_index;
     comm::Pending pending;
   };
 

@@ -22,7 +22,7 @@ class Meter {
       for (const auto& [collective, bytes] : traffic.bytes_of) {
         if (group->size() < 2) continue;
         const auto sent = static_cast<double>(bytes);
-        lines.push_back({what, collective, group_name(kind), group->size(),
+        lines.push_back({what, collective_name(collective), group_name(kind), group->size(),
                          static_cast<double>(traffic.calls_of.at(collective)), sent,
                          total > 0 ? sent * inside / total : 0, at_once_ * traffic.most_in_flight});
       }
@@ -35,7 +35,7 @@ class Meter {
   int64_t at_once_;
 };
 
-// Sends the gradients and weights of one parameter group, bucket by bucket.
+// Sends the gradients and weights, bucket by bucket.
 void send_buckets(const RunConfig& config, const ParameterStore& parameters, const ShardPlan& plan,
                   std::vector<SentLine>& lines) {
   const Meter meter(plan.mesh(), config.parallelism.check_collectives);
@@ -52,11 +52,11 @@ void send_buckets(const RunConfig& config, const ParameterStore& parameters, con
 void add_formulas(const RunConfig& config, const Mesh& mesh, std::vector<SentLine>& lines) {
   const Layout& layout = mesh.layout();
   for (const RankTraffic& line : count_rank_traffic(config, layout, mesh.rank(), config.data.seq_len)) {
-    if (line.what.ends_with(" gradients") || line.what.ends_with(" weights")) continue;
+    if (line.what.purpose == TrafficPurpose::kGradients || line.what.purpose == TrafficPurpose::kWeights) continue;
     const auto& group = mesh.group(line.group).options().world_ranks;
     const double share = share_inside(line, group, mesh.rank(), mesh.world().supernodes());
-    lines.push_back({line.what, line.collective, group_name(line.group), static_cast<int>(group.size()), line.calls,
-                     line.bytes, line.bytes * share, 0});
+    lines.push_back({line.what.name(), collective_name(line.collective), group_name(line.group),
+                     static_cast<int>(group.size()), line.calls, line.bytes, line.bytes * share, 0});
   }
 }
 
@@ -88,7 +88,7 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
       bf16 ? at::kBFloat16 : at::kFloat, ParameterStore::Use::kTraining, plan.sharding(bucket_elements(config)),
       at::kMeta);
 
-  run.held = count_held_groups(config, layout, run.rank);
+  run.held = count_held_by_replication(config, layout, run.rank);
   run.flat_elements = parameters.flat_size();
   run.num_buckets = parameters.buckets().size();
   run.state = {.weights = static_cast<int64_t>(parameters.compute().nbytes()),
@@ -98,7 +98,7 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   run.activations = count_activations(config, seq_len, layout, run.rank, {run.threads});
   if (config.train.reduce_dtype == "bfloat16") {
     for (const Bucket& bucket : parameters.buckets())
-      if (plan.of(bucket).sum->size() > 1 || plan.of(bucket).beside)
+      if (plan.of(bucket).sum->size() > 1 || plan.of(bucket).replicas)
         run.gradient_buffer_bytes += 2 * static_cast<double>(bucket.range.size());
   }
   send_buckets(config, parameters, plan, run.sent);

@@ -29,7 +29,7 @@ struct SentLine {
 
 struct DryRun {
   int rank = 0, threads = 1;
-  std::map<std::string, int64_t> held;  ///< number of elements, by parameter group
+  std::map<Replication, int64_t> held;  ///< number of elements, by replication kind
   int64_t flat_elements = 0;            ///< including the padding of buckets
   size_t num_buckets = 0;
   StateBytes state;

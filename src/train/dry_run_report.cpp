@@ -60,8 +60,8 @@ std::string memory_table(const DryRun& run, const RunConfig& config) {
 std::string held_table(const DryRun& run, const RunConfig& config) {
   int64_t total = 0;
   std::string text = "parameters\n";
-  for (const auto& [group, elements] : run.held) {
-    text += fmt::format("  {:<34}{:>20}\n", group, format_thousands(static_cast<double>(elements)));
+  for (const auto& [replication, elements] : run.held) {
+    text += fmt::format("  {:<34}{:>20}\n", replication.name(), format_thousands(static_cast<double>(elements)));
     total += elements;
   }
   return text + fmt::format("  {:<34}{:>20}   of {} in the model, in {} buckets of {:.3g} MB or a parameter\n", "held",
@@ -110,7 +110,7 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
   out["rank"] = run.rank;
   for (const Axis axis : {Axis::kPipeline, Axis::kReplicate, Axis::kShard, Axis::kExpert, Axis::kTensor})
     out["coordinates"][axis_name(axis)] = layout.coordinate(run.rank, axis);
-  for (const auto& [group, elements] : run.held) out["held_elements"][group] = elements;
+  for (const auto& [replication, elements] : run.held) out["held_elements"][replication.name()] = elements;
   out["buckets"] = run.num_buckets;
   auto& memory = out["memory_bytes"];
   memory["weights"] = run.state.weights;

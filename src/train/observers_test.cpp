@@ -138,7 +138,7 @@ TEST(Observers, AStageSeesItsBlocksInOrderAndWhatItSendsLast) {
   EXPECT_EQ(last.back(), "backward pipeline.to_stage.0");
 }
 
-TEST(Observers, ABucketIsSeenBeforeAndAfterItsSumAndAgainWhereRanksBesideAddToIt) {
+TEST(Observers, ABucketIsSeenBeforeAndAfterItsSumAndAgainWhereAReplicaGroupAddsToIt) {
   const RunConfig config = config_of(2, 2, 1);
   on_ranks(config, [&](TrainState& state, std::mutex& mutex) {
     const auto recorder = std::make_shared<Recorder>();
@@ -154,15 +154,15 @@ TEST(Observers, ABucketIsSeenBeforeAndAfterItsSumAndAgainWhereRanksBesideAddToIt
       EXPECT_FALSE(reduced && seen.phase == Phase::kReduce) << "all are on their way before the first is waited for";
       reduced |= seen.phase == Phase::kReduced;
     }
-    size_t beside = 0;
+    size_t replicated = 0;
     for (const Bucket& bucket : state.parameters.buckets()) {
       std::vector<Phase> expected = {Phase::kReduce, Phase::kReduced};
-      if (state.plan.of(bucket).beside) expected.push_back(Phase::kAddedBeside), ++beside;
-      EXPECT_EQ(phases[bucket_place(state.parameters, bucket)], expected) << bucket.group;
+      if (state.plan.of(bucket).replicas) expected.push_back(Phase::kAddedOverReplicas), ++replicated;
+      EXPECT_EQ(phases[bucket_place(state.parameters, bucket)], expected) << bucket.replication.name();
     }
     EXPECT_EQ(phases.size(), state.parameters.buckets().size());
-    EXPECT_TRUE(phases.contains("buckets.0." + state.parameters.buckets()[0].group));
-    EXPECT_GT(beside, 0u);
+    EXPECT_TRUE(phases.contains(std::string("buckets.0.") + state.parameters.buckets()[0].replication.name()));
+    EXPECT_GT(replicated, 0u);
   });
 }
 

@@ -77,9 +77,9 @@ std::string describe_layout(const TrainState& state) {
   const Layout& layout = state.mesh.layout();
   HeldElements held;
   for (const Bucket& bucket : state.parameters.buckets())
-    (bucket.group == "expert" ? held.expert : held.dense) += bucket.range.size();
-  const StateShards shards{state.plan.of("dense").shards, state.plan.of("expert").shards};
-  const StateBytes bytes = count_state_bytes(held, shards, state.config.train.dtype == "bfloat16");
+    (bucket.replication.is_expert() ? held.expert : held.dense) += bucket.range.size();
+  const StateBytes bytes = count_state_bytes(held, count_state_shards(state.config.parallelism, layout),
+                                             state.config.train.dtype == "bfloat16");
   const auto text = [](int64_t b) { return format_bytes(static_cast<double>(b)); };
   const auto& p = state.config.parallelism;
   std::string cut;

@@ -259,12 +259,12 @@ TEST_F(Ranks, EachHoldsTheBytesOfStateThatTheFormulaSays) {
       on_ranks(config(degrees, "bytes", bf16 ? "bfloat16" : "float32"), [&](TrainState& state) {
         HeldElements held;
         for (const Bucket& bucket : state.parameters.buckets())
-          (bucket.group == "expert" ? held.expert : held.dense) += bucket.range.size();
+          (bucket.replication.is_expert() ? held.expert : held.dense) += bucket.range.size();
         const Layout& layout = state.mesh.layout();
         const HeldElements said = count_held_elements(state.config, layout, state.mesh.rank());
         int64_t dense = 0, expert = 0;
         for (const BucketEntry& e : state.parameters.table())
-          (e.group == "expert" ? expert : dense) += e.num_elements();
+          (e.replication.is_expert() ? expert : dense) += e.num_elements();
         if (said.dense != dense || said.expert != expert)
           throw std::runtime_error(
               fmt::format("{}: {} elements held, {} computed", degrees.sharding, dense + expert, said.total()));

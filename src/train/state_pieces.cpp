@@ -41,9 +41,9 @@ void for_each_part(const TrainState& state, const std::function<FlatRange(const 
   }
 }
 
-void for_each_unique(const TrainState& state, const Visit& visit) {
+void for_each_canonical(const TrainState& state, const Visit& visit) {
   for_each_part(
-      state, [&](const Bucket& bucket) { return state.plan.unique(bucket); }, visit);
+      state, [&](const Bucket& bucket) { return state.plan.canonical(bucket); }, visit);
 }
 
 // Where in the state an owned range lies; it is within one bucket, so in one piece.
@@ -102,7 +102,7 @@ Team team_of(const Mesh& mesh) {
 
 std::vector<PieceView> master_pieces(const TrainState& state) {
   std::vector<PieceView> pieces;
-  for_each_unique(state, [&](const BucketEntry& e, FlatRange range) {
+  for_each_canonical(state, [&](const BucketEntry& e, FlatRange range) {
     const auto read = [&parameters = state.parameters, &e, first = range.begin - e.flat_begin](
                           int64_t at, std::span<float> out) { parameters.read_master(e, first + at, out); };
     pieces.push_back({tensor_name(kMaster, e), slice_of(e, range), nullptr, read});
@@ -113,7 +113,7 @@ std::vector<PieceView> master_pieces(const TrainState& state) {
 std::vector<PieceView> state_pieces(const TrainState& state) {
   std::vector<PieceView> pieces = master_pieces(state);
   for (const Kind& kind : moment_kinds(state)) {
-    for_each_unique(state, [&](const BucketEntry& e, FlatRange range) {
+    for_each_canonical(state, [&](const BucketEntry& e, FlatRange range) {
       pieces.push_back(
           {tensor_name(kind.name, e), slice_of(e, range), kind.state.data_ptr<float>() + state_begin(state, range)});
     });
@@ -123,7 +123,7 @@ std::vector<PieceView> state_pieces(const TrainState& state) {
 
 std::vector<PieceView> gradient_pieces(const TrainState& state) {
   std::vector<PieceView> pieces;
-  for_each_unique(state, [&](const BucketEntry& e, FlatRange range) {
+  for_each_canonical(state, [&](const BucketEntry& e, FlatRange range) {
     pieces.push_back(
         {tensor_name("grad", e), slice_of(e, range), state.parameters.grad().data_ptr<float>() + range.begin});
   });
@@ -145,7 +145,7 @@ void load_state_pieces(TrainState& state, const CheckpointReader& checkpoint, Mo
   std::vector<TargetView> targets;
   const auto owned = [&](const Bucket& bucket) { return state.plan.owned(bucket); };
   for_each_part(state, owned, [&](const BucketEntry& e, FlatRange range) {
-    const comm::Communicator* copies = state.plan.of(e.group).copies;
+    const comm::Communicator* copies = state.plan.of(e.replication).copies;
     if (!copies || copies->rank() == 0) add_targets(state, e, range, moments, targets);
   });
   team_of(state.mesh).on_all([&] { checkpoint.load(targets); });
@@ -158,7 +158,7 @@ void load_master(TrainState& state,
   constexpr int64_t kBlock = int64_t{1} << 22;  // 16 MiB at a time on their way
   const SharedBy how = parse_shared_by(state.config.checkpoint.load);
   for (const BucketEntry& e : state.parameters.table()) {
-    comm::Communicator& holders = *state.plan.of(e.group).sum;
+    comm::Communicator& holders = *state.plan.of(e.replication).sum;
     if (holders.size() == 1) {
       state.parameters.fill_master(e.name, [&](int64_t first, std::span<float> out) {
         for_each_run(e, first, static_cast<int64_t>(out.size()), [&](int64_t global, int64_t at, int64_t count) {

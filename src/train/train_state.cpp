@@ -73,9 +73,9 @@ DecoderOptions TrainState::decoder_options() {
   options.tensor = {&mesh.group(GroupKind::kTensor), config.parallelism.sequence_parallel};
   options.observers = &observers;
   if (!plan.is_trivial()) {
-    options.hooks.before_forward = [this](int64_t place) { gatherer.wait(place); };
-    options.hooks.after_backward = [this](int64_t place) {
-      if (last_microbatch) reducer.ready(place);
+    options.hooks.before_forward = [this](int64_t forward_index) { gatherer.wait(forward_index); };
+    options.hooks.after_backward = [this](int64_t forward_index) {
+      if (last_microbatch) reducer.ready(forward_index);
     };
   }
   return options;

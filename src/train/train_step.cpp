@@ -60,15 +60,15 @@ int64_t update_and_gather(TrainState& s, const StepReport& report, double scale)
   int64_t changed[2] = {0, 0};  // dense, experts
   for (const Bucket& bucket : s.parameters.buckets()) {
     const int64_t here = s.optimizer.step(report.step, report.lr, scale, bucket.range);
-    if (s.plan.of(bucket).counts()) changed[bucket.group == "expert"] += here;
+    if (s.plan.of(bucket).is_canonical()) changed[bucket.replication.is_expert()] += here;
     s.gatherer.start(bucket);
   }
   // Copies of a shard change equally, so each counts for its share.
   const Tensor all = at::tensor({changed[0], changed[1]}, at::kLong);
-  const auto copies = [&](const char* group) { return s.plan.of(group).copies ? s.plan.of(group).copies->size() : 1; };
+  const auto copies = [&](Replication kind) { return s.plan.of(kind).copies ? s.plan.of(kind).copies->size() : 1; };
   s.mesh.group(GroupKind::kModel).all_reduce(all).wait();
   s.mesh.group(GroupKind::kData).all_reduce(all).wait();
-  return all[0].item<int64_t>() / copies("dense") + all[1].item<int64_t>() / copies("expert");
+  return all[0].item<int64_t>() / copies(Replication::kDense) + all[1].item<int64_t>() / copies(Replication::kExpert);
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ bool average_last_bucket(const TrainState& s, const Bucket& bucket, const Tensor
 
 bool sum_experts_over_others(const TrainState& s, const Bucket& bucket, const Tensor& values) {
   comm::Communicator& ranks = s.mesh.group(GroupKind::kExpert);
-  if (bucket.group != "expert" || ranks.size() == 1) return false;
+  if (!bucket.replication.is_expert() || ranks.size() == 1) return false;
   ranks.all_reduce(values).wait();
   return true;
 }
@@ -89,23 +89,23 @@ bool lose_routers(const TrainState& s, const Bucket& bucket, const Tensor& value
   return lost;
 }
 
-// The sum over ranks that hold the same parameters in addition to the data ranks is left out: each rank keeps its part.
-class NotAddedBeside : public Plant {
+// The sum over a replica group is left out: each of its ranks keeps its part.
+class NotAddedOverReplicas : public Plant {
  public:
-  explicit NotAddedBeside(std::string group) : group_(std::move(group)) {}
+  explicit NotAddedOverReplicas(Replication replication) : replication_(replication) {}
   void watch(TrainState& state) override {
     state.observers.add(std::make_shared<BucketObserver>(
         state.parameters, [this](const Bucket& bucket, Phase phase, const Tensor& values) {
-          if (bucket.group != group_) return;
+          if (bucket.replication != replication_) return;
           if (phase == Phase::kReduced) own_[&bucket] = values.clone();
-          if (phase != Phase::kAddedBeside) return;
+          if (phase != Phase::kAddedOverReplicas) return;
           values.copy_(own_.at(&bucket));
           count(true);
         }));
   }
 
  private:
-  std::string group_;
+  Replication replication_;
   std::map<const Bucket*, Tensor> own_;
 };
 
@@ -116,13 +116,13 @@ class CrossedBuckets : public Plant {
     state.observers.add(std::make_shared<BucketObserver>(
         state.parameters, [this, &state](const Bucket& bucket, Phase phase, const Tensor& values) {
           if (phase == Phase::kReduce) waiting_.clear();
-          if (phase == Phase::kReduced && !state.plan.of(bucket).beside) cross(bucket, values);
+          if (phase == Phase::kReduced && !state.plan.of(bucket).replicas) cross(bucket, values);
         }));
   }
 
  private:
   void cross(const Bucket& bucket, const Tensor& values) {
-    const std::pair key{bucket.group, bucket.range.size()};
+    const std::pair key{bucket.replication, bucket.range.size()};
     const auto other = waiting_.find(key);
     if (other == waiting_.end()) {
       waiting_[key] = values;
@@ -135,14 +135,16 @@ class CrossedBuckets : public Plant {
     count(true);
   }
 
-  std::map<std::pair<std::string, int64_t>, Tensor> waiting_;
+  std::map<std::pair<Replication, int64_t>, Tensor> waiting_;
 };
 
 }  // namespace
 
 std::vector<Row> gradient_plants() {
   const auto before = [](Change change) { return [change] { return std::make_unique<BeforeReduction>(change); }; };
-  const auto not_added = [](const char* group) { return [group] { return std::make_unique<NotAddedBeside>(group); }; };
+  const auto not_added = [](Replication kind) {
+    return [kind] { return std::make_unique<NotAddedOverReplicas>(kind); };
+  };
   return {
       {"grad.crossed_buckets", [] { return std::make_unique<CrossedBuckets>(); }},
       {"grad.doubled_reduction", before(sum_first_bucket_twice)},
@@ -150,8 +152,8 @@ std::vector<Row> gradient_plants() {
       {"grad.router_unsynchronised", before(lose_routers)},
       {"grad.wrong_group", before(sum_experts_over_others)},
       {"grad.wrong_scale", before(average_last_bucket)},
-      {"pipeline.tied_once", not_added("tied")},
-      {"sequence.norm_unsynchronised", not_added("partial")},
+      {"pipeline.tied_once", not_added(Replication::kTied)},
+      {"sequence.norm_unsynchronised", not_added(Replication::kPartial)},
   };
 }
 

@@ -1,0 +1,67 @@
+#include "layout/shards.h"
+
+#include <map>
+
+#include "base/error.h"
+
+namespace athanor {
+
+ShardingKind parse_sharding(const std::string& name) {
+  if (name == "none") return ShardingKind::kNone;
+  if (name == "optimizer") return ShardingKind::kOptimizer;
+  if (name == "ep_aware") return ShardingKind::kEpAware;
+  ATHANOR_CHECK(name == "hierarchical",
+                "parallelism.sharding: expected none, optimizer, ep_aware or hierarchical, got {}", name);
+  return ShardingKind::kHierarchical;
+}
+
+ShardRule shard_rule(ShardingKind sharding, Replication replication) {
+  const bool experts = replication.is_expert();
+  ShardRule rule;
+  rule.sum = replication.data_ranks();
+  rule.replicas = replication.replicas();
+  if (sharding == ShardingKind::kNone) {
+    rule.copies = rule.sum;
+  } else if (sharding == ShardingKind::kHierarchical) {
+    rule.scatter = rule.gather = experts ? GroupKind::kExpertShard : GroupKind::kShard;
+    rule.second = ShardRule::Second::kAllReduce;
+    rule.copies = experts ? GroupKind::kExpertReplicate : GroupKind::kReplicate;
+  } else if (sharding == ShardingKind::kOptimizer && !experts) {
+    // SO: what an expert group's ranks hold together is owned by each of them.
+    rule.scatter = rule.sum;
+    rule.second = ShardRule::Second::kAllGather;
+    rule.gather = GroupKind::kExpertData;
+    rule.copies = GroupKind::kExpert;
+  } else {
+    rule.scatter = rule.gather = rule.sum;
+  }
+  return rule;
+}
+
+Shards shards_of(const Layout& layout, int rank, ShardingKind sharding, Replication replication) {
+  const ShardRule rule = shard_rule(sharding, replication);
+  const auto size = [&](std::optional<GroupKind> group) { return group ? layout.group_size(*group, rank) : 1; };
+  const auto index = [&](std::optional<GroupKind> group) { return group ? layout.index_in_group(*group, rank) : 0; };
+  Shards shards;
+  shards.parts = size(rule.sum);
+  shards.shards = size(rule.gather);
+  shards.owned_shard = index(rule.gather);
+  // Within an owned shard, its owners take turns.
+  shards.canonical_part = shards.owned_shard * size(rule.copies) + index(rule.copies);
+  shards.is_canonical = index(rule.replicas) == 0;
+  return shards;
+}
+
+Sharding make_sharding(const Layout& layout, int rank, ShardingKind kind, int64_t bucket_elements) {
+  Sharding sharding;
+  sharding.bucket_elements = bucket_elements;
+  std::map<Replication, Shards> shards;
+  for (const Replication replication : kReplications) {
+    shards[replication] = shards_of(layout, rank, kind, replication);
+    sharding.parts[replication] = shards[replication].parts;
+  }
+  sharding.owned = [shards](const Bucket& bucket) { return shards.at(bucket.replication).owned(bucket.range); };
+  return sharding;
+}
+
+}  // namespace athanor

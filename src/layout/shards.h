@@ -1,0 +1,66 @@
+#pragma once
+// The rank that updates each part of the parameters, as arithmetic on a layout: without communicators, so that memory
+// formulas, a dry run and a planner use what training uses. parallel/shard_plan.h adds the communicators.
+//
+//   sharding      state of dense parameters over     of experts over     a bucket's gradient is
+//   none          –                                  –                   all-reduced
+//   optimizer     D / E   (SO)                       D / E               reduce-scattered; dense parts then gathered in
+//                                                                        the expert group, whose ranks own the same
+//   ep_aware      D       (EPSO, Optimus §3.2)       D / E               reduce-scattered
+//   hierarchical  shard   (ParO, BaGuaLu §4.4)       shard'              reduce-scattered inside, all-reduced outside
+//
+// Dense gradients are summed over all D data ranks, those of experts over the D / E that hold the same experts. Every
+// bucket is cut into as many parts as there are ranks in its sum. A rank's canonical part belongs to no other data rank
+// under any sharding, so that norms count and checkpoints write each element once. The range that the rank owns
+// (updates) is a sequence of parts that contains the canonical one.
+//
+// Parameters that a replica group holds (layout/replication.h) are sharded by each of its ranks like dense ones. After
+// the sums over data ranks, the gradients are summed over the replica group, or, if each is already the whole gradient,
+// taken from its first rank. That rank is the canonical one.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "layout/buckets.h"
+#include "layout/layout.h"
+#include "layout/replication.h"
+
+namespace athanor {
+
+enum class ShardingKind { kNone, kOptimizer, kEpAware, kHierarchical };
+ShardingKind parse_sharding(const std::string& name);
+
+/// The groups of ranks over which the buckets of one replication kind are reduced and gathered.
+struct ShardRule {
+  enum class Second { kNothing, kAllGather, kAllReduce };
+
+  GroupKind sum = GroupKind::kData;   ///< all ranks that the gradient is summed over
+  std::optional<GroupKind> scatter;   ///< the first step is a reduce-scatter over these; none: an all-reduce over `sum`
+  Second second = Second::kNothing;   ///< the second step is over `copies`
+  std::optional<GroupKind> gather;    ///< ranks whose shards make the bucket whole; none: every rank owns all of it
+  std::optional<GroupKind> copies;    ///< data ranks that own the same shard; none: no other does
+  std::optional<GroupKind> replicas;  ///< the replica group
+};
+ShardRule shard_rule(ShardingKind sharding, Replication replication);
+
+/// How the buckets of one replication kind are cut, and what is one rank's.
+struct Shards {
+  int64_t parts = 1, canonical_part = 0;  ///< number of parts of a bucket, and this rank's own part
+  int64_t shards = 1, owned_shard = 0;    ///< number of shards (the parts of equal owners joined), and this rank's
+  bool is_canonical = true;               ///< this rank is the first of its replica group
+
+  FlatRange owned(FlatRange bucket) const { return part_of(bucket, shards, owned_shard); }
+  /// Returns the part of `owned` that belongs to no other data rank.
+  FlatRange part(FlatRange bucket) const { return part_of(bucket, parts, canonical_part); }
+  /// Returns the part of `owned` that belongs to no other rank: empty unless this rank is canonical.
+  FlatRange canonical(FlatRange bucket) const {
+    return is_canonical ? part(bucket) : FlatRange{bucket.begin, bucket.begin};
+  }
+};
+Shards shards_of(const Layout& layout, int rank, ShardingKind sharding, Replication replication);
+
+/// Returns how a rank holds its parameters, for ParameterStore and dry runs.
+Sharding make_sharding(const Layout& layout, int rank, ShardingKind sharding, int64_t bucket_elements);
+
+}  // namespace athanor
