@@ -1,4 +1,4 @@
-// athanor: the front. It links no libtorch, so that login nodes answer at once; see core.h for what needs tensors.
+// athanor: the program. It links no libtorch, so that login nodes answer at once; see core.h for what needs tensors.
 
 #include <fcntl.h>
 #include <fmt/core.h>

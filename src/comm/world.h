@@ -2,7 +2,7 @@
 // All processes of a job, and this one among them.
 //
 // The environment tells which MPI started this process; a plugin of that kind (libathanor_mpi_openmpi.so or
-// libathanor_mpi_mpich.so, next to the program) is then opened. So one build runs under either, and a process without a
+// libathanor_mpi_mpich.so, next to libathanor) is then opened. So one build runs under either, and a process without a
 // launcher needs none.
 
 #include <chrono>
