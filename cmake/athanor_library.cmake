@@ -1,4 +1,4 @@
-# libathanor: the rooms without libtorch as one shared library, which the program and libathanor_core link.
+# libathanor: the rooms without libtorch (except kernels) as one shared library, which the program and libathanor_core link.
 #
 # Its target is athanor_library, since `athanor` is the program. It holds the rooms whole, so that the log, the fault
 # points and the types of errors exist once in a process, whoever opens what later. Whoever links rooms with libtorch
@@ -6,8 +6,10 @@
 
 set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)  # a build folder may be moved, or carried to another machine
 
-file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/athanor_library.cpp CONTENT "")
-add_library(athanor_library SHARED ${CMAKE_BINARY_DIR}/athanor_library.cpp)
+include(athanor_version)
+add_library(athanor_library SHARED ${ATHANOR_BUILD_INFO}
+  ${CMAKE_SOURCE_DIR}/src/kernels/cpu/matmul_path.cpp)  # `athanor --version` names the paths that this CPU has
+add_dependencies(athanor_library athanor_commit)
 foreach(room base config arch layout wire tokenizer documents dataset prepare checkpoint)
   # The objects make the library; the room after them only names the libraries that it needs.
   target_sources(athanor_library PRIVATE $<TARGET_OBJECTS:athanor_${room}>)

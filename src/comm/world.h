@@ -34,6 +34,7 @@ class World {
   virtual int size() const = 0;
   virtual const std::vector<std::string>& hosts() const = 0;  ///< of each rank
   virtual const std::vector<int>& supernodes() const = 0;     ///< of each rank
+  virtual const std::string& network() const = 0;             ///< library that carries messages; empty: none
   const std::string& host() const { return hosts()[static_cast<size_t>(rank())]; }
   virtual Communicator& all() = 0;
 

@@ -45,6 +45,7 @@ struct InputEntry {
 struct PartEntry {
   int64_t inputs = 0, documents = 0, tokens = 0, text_bytes = 0;
   std::map<std::string, int64_t> instances;  ///< by split
+  std::string version, commit;               ///< of the program (base/build_info.h); empty: written before 0.1.0
 };
 
 /// The tokens at the end of the stream that were too few for an instance, as an .npy file [1, remainder_tokens]. The
