@@ -1,9 +1,13 @@
 # Thin on purpose: each target does all of its own set-up and hands over to a script that says what it does.
 
-.PHONY: setup build quickstart test test-all fuzz-layouts check format bench bench-moe bench-overhead bench-data clean
+.PHONY: setup build install quickstart test test-all fuzz-layouts check format bench bench-moe bench-overhead bench-data clean
 
 build:       ## build/athanor
 	@scripts/build
+
+install:     ## what was built, into PREFIX (/usr/local): program, libraries, headers, recipes
+	@scripts/build
+	@cmake --install build --prefix $(or $(PREFIX),/usr/local)
 
 setup:       ## system packages and libtorch, so that nothing is fetched later
 	@scripts/setup --tests --check
