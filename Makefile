@@ -1,9 +1,13 @@
 # This file is thin on purpose: each target sets up what it needs and calls a script, whose first lines describe it.
 
-.PHONY: setup build quickstart test test-all fuzz-layouts check format bench bench-moe bench-overhead bench-data clean
+.PHONY: setup build install quickstart test test-all fuzz-layouts check format bench bench-moe bench-overhead bench-data clean
 
 build:       ## build/athanor
 	@scripts/build
+
+install:     ## what was built, into PREFIX (/usr/local): program, libraries, headers, recipes
+	@scripts/build
+	@cmake --install build --prefix $(or $(PREFIX),/usr/local)
 
 setup:       ## system packages and libtorch, so that nothing is fetched later
 	@scripts/setup --tests --check

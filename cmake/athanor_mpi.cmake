@@ -18,10 +18,13 @@ function(athanor_mpi_plugin wrapper)
   set(kind openmpi)
   if(other)
     set(kind mpich)
+    execute_process(COMMAND ${wrapper} -v OUTPUT_VARIABLE version ERROR_QUIET)
   endif()
   if(TARGET athanor_mpi_${kind})
     return()
   endif()
+  string(REGEX MATCH "(Open MPI|MPICH)[A-Za-z ]* ([0-9.]+)" unused "${version}")
+  set_property(GLOBAL APPEND PROPERTY ATHANOR_MPI_VERSIONS "${CMAKE_MATCH_1} ${CMAKE_MATCH_2}")
 
   separate_arguments(words UNIX_COMMAND "${line}")
   list(POP_FRONT words)  # the compiler

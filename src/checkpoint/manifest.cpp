@@ -9,6 +9,7 @@
 #include <concepts>
 #include <unordered_map>
 
+#include "base/build_info.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "checkpoint/manifest_head.h"
@@ -140,8 +141,10 @@ std::string manifest_text(const Manifest& manifest) {
   std::string text =
       std::string(kManifestHashStart) + std::string(kManifestHashDigits, '0') + std::string(kManifestHashEnd);
   const size_t head = text.size();
+  const Json program = {{"version", build_info().version}, {"commit", build_info().commit}};
   text += std::string("\"format\": \"") + kManifestFormat + "\", \"version\": " + std::to_string(kCheckpointVersion) +
-          ",\n\"model\": " + manifest.model.dump() + ",\n\"state\": " + manifest.state.dump() + ",\n";
+          ",\n\"athanor\": " + program.dump() + ",\n\"model\": " + manifest.model.dump() +
+          ",\n\"state\": " + manifest.state.dump() + ",\n";
   append_lines(text, "tensors", manifest.tensors);
   append_lines(text, "files", manifest.files);
   text += "\"pieces\": [";

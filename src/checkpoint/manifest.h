@@ -93,7 +93,8 @@ struct Manifest {
 /// Called from time to time with the number of bytes of a text that have been read and are not needed again.
 using ReadBehind = std::function<void(size_t num_bytes)>;
 
-/// Returns the text of manifest.json. Numbers in `model` and `state` must be finite, since JSON has no others.
+/// Returns the text of manifest.json. Its member "athanor" has the version and the commit of this program
+/// (base/build_info.h); reading ignores it. Numbers in `model` and `state` must be finite: JSON has no others.
 /// @throws CheckpointError naming a number that is not finite.
 std::string manifest_text(const Manifest& manifest);
 

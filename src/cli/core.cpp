@@ -2,10 +2,9 @@
 
 #include <dlfcn.h>
 
-#include <filesystem>
-
 #include "base/error.h"
 #include "base/library_bits.h"
+#include "base/own_folder.h"
 #include "base/start_processors.h"
 #include "base/thread_waits.h"
 #include "cli/exit_code.h"
@@ -13,7 +12,7 @@
 namespace athanor {
 
 int call_core(const char* name, const void* arguments) {
-  const auto library = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libathanor_core.so";
+  const auto library = own_folder() / "libathanor_core.so";
   start_processors();
   set_thread_waits();
   ask_for_reproducible_library();

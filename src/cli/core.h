@@ -72,7 +72,7 @@ struct DryRunArguments {
   bool json = false;
 };
 
-/// Calls `athanor_core_<name>` in libathanor_core.so next to the program and returns the exit code.
+/// Calls `athanor_core_<name>` in libathanor_core.so next to libathanor and returns the exit code.
 /// @throws Error if the library cannot be opened; what the function throws passes through.
 int call_core(const char* name, const void* arguments);
 

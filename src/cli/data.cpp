@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -78,6 +79,16 @@ void print_inputs(const DataManifest& manifest, bool all) {
   if (count < manifest.inputs.size()) fmt::print("    and {} more (--inputs)\n", manifest.inputs.size() - count);
 }
 
+// The programs that prepared the parts, each once.
+void print_programs(const DataManifest& manifest) {
+  std::vector<std::string> programs;
+  for (const auto& part : manifest.parts) {
+    const auto program = fmt::format("athanor {} ({})", part.version, part.commit);
+    if (!part.version.empty() && std::ranges::find(programs, program) == programs.end()) programs.push_back(program);
+  }
+  if (!programs.empty()) fmt::print("  prepared by: {}\n", printable(join(programs)));
+}
+
 void print_selection(const SelectionOptions& selection) {
   if (!selection.attributes.empty()) fmt::print("  attributes: {}\n", printable(join(selection.attributes)));
   for (const auto& text : selection.keep) fmt::print("  keep: {}\n", printable(text));
@@ -110,6 +121,7 @@ void info(const InfoArguments& arguments) {
              static_cast<double>(manifest.text_bytes) / static_cast<double>(std::max<int64_t>(1, manifest.tokens)));
   print_selection(manifest.selection);
   fmt::print("  skipped: {}\n", describe_skips(manifest.skipped));
+  print_programs(manifest);
   print_inputs(manifest, arguments.all_inputs);
 }
 

@@ -18,10 +18,9 @@
 #include "cli/commands.h"
 #include "cli/copies.h"
 #include "cli/exit_code.h"
+#include "cli/version.h"
 
 namespace {
-
-constexpr const char* kVersion = "athanor " ATHANOR_VERSION;
 
 // Before communication all ranks find the same errors, except on a host that lacks a file. A busy rank may be late.
 constexpr std::chrono::seconds kPatience{6};
@@ -56,7 +55,7 @@ int run(int argc, char** argv) {
       "Pretrains language models: raw documents → tokens → training → a checkpoint that transformers loads.\n"
       "A first run, step by step:  athanor tokenizer train … → athanor prepare … → athanor train … → athanor generate "
       "…");
-  app.set_version_flag("--version", kVersion);
+  app.set_version_flag("--version", athanor::version_text, "Print the version, and what the program was built with");
   app.require_subcommand(1);
   app.failure_message([](const CLI::App* top, const CLI::Error& error) {
     std::string command = "athanor";

@@ -74,6 +74,7 @@ WireWorld::WireWorld(std::unique_ptr<Wire> wire, const WorldOptions& options)
   hosts_ = gathered(*group_of(everyone, "world", num_groups_++), host_name());
   options_.timeout = options.timeout;
   pump_->name_hosts(hosts_);
+  network_ = pump_->wire().library();
   supernodes_ = supernodes_of(hosts_, options.ranks_per_node, options.nodes_per_supernode);
   all_ = group_of(everyone, "world", num_groups_++);
 }

@@ -28,6 +28,7 @@ class AloneWorld : public World {
   int size() const override { return size_; }
   const std::vector<std::string>& hosts() const override { return hosts_; }
   const std::vector<int>& supernodes() const override { return supernodes_; }
+  const std::string& network() const override { return network_; }
   Communicator& all() override { return *all_; }
   std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition,
                                            const std::string& name) override {
@@ -55,6 +56,7 @@ class AloneWorld : public World {
   int rank_, size_;
   std::vector<std::string> hosts_;
   std::vector<int> supernodes_;
+  std::string network_;
   std::unique_ptr<Communicator> all_;
 };
 

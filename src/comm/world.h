@@ -2,7 +2,7 @@
 // All processes of a job, and this one among them.
 //
 // The environment tells which MPI started this process; a plugin of that kind (libathanor_mpi_openmpi.so or
-// libathanor_mpi_mpich.so, next to the program) is then opened. So one build runs under either, and a process without a
+// libathanor_mpi_mpich.so, next to libathanor) is then opened. So one build runs under either, and a process without a
 // launcher needs none.
 
 #include <chrono>
@@ -34,6 +34,7 @@ class World {
   virtual int size() const = 0;
   virtual const std::vector<std::string>& hosts() const = 0;  ///< for each rank
   virtual const std::vector<int>& supernodes() const = 0;     ///< for each rank
+  virtual const std::string& network() const = 0;             ///< library that carries messages; empty: none
   const std::string& host() const { return hosts()[static_cast<size_t>(rank())]; }
   virtual Communicator& all() = 0;
 

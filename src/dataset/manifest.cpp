@@ -74,11 +74,17 @@ PartEntry parse_part(const JsonNode& node) {
                  count_at(node, "documents"),
                  count_at(node, "tokens"),
                  count_at(node, "text_bytes"),
-                 {}};
+                 {},
+                 "",
+                 ""};
   const auto instances = node.at("instances");
   instances.must_be_object();
   for (const auto& [split, count] : instances.value().items()) {
     part.instances[split] = static_cast<int64_t>(instances.member(count, split).as_unsigned(kMaxCount));
+  }
+  if (const auto program = node.find("athanor")) {
+    part.version = program->string_or("version", "");
+    part.commit = program->string_or("commit", "");
   }
   return part;
 }
@@ -146,8 +152,13 @@ void parse_version_2(const JsonNode& root, DataManifest& manifest) {
 }
 
 PartEntry only_part(const DataManifest& manifest) {
-  PartEntry part{
-      static_cast<int64_t>(manifest.inputs.size()), manifest.documents, manifest.tokens, manifest.text_bytes, {}};
+  PartEntry part{static_cast<int64_t>(manifest.inputs.size()),
+                 manifest.documents,
+                 manifest.tokens,
+                 manifest.text_bytes,
+                 {},
+                 "",
+                 ""};
   for (const auto& [name, split] : manifest.splits) part.instances[name] = split.instances;
   return part;
 }
@@ -198,6 +209,7 @@ void add_version_2(const DataManifest& manifest, ordered_json& root) {
                      {"tokens", part.tokens},
                      {"text_bytes", part.text_bytes},
                      {"instances", part.instances}});
+    if (!part.version.empty()) parts.back()["athanor"] = {{"version", part.version}, {"commit", part.commit}};
   }
   root["parts"] = parts;
   if (manifest.remainder) root["remainder"] = {{"file", manifest.remainder->file}, {"hash", manifest.remainder->hash}};

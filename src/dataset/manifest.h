@@ -45,6 +45,7 @@ struct InputEntry {
 struct PartEntry {
   int64_t inputs = 0, documents = 0, tokens = 0, text_bytes = 0;
   std::map<std::string, int64_t> instances;  ///< by split
+  std::string version, commit;               ///< the program (base/build_info.h); empty: an older program wrote it
 };
 
 /// The tokens at the end of the stream that were too few for an instance, as an .npy file [1, remainder_tokens]. The

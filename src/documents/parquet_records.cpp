@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/own_folder.h"
 #include "documents/parquet/table_reader.h"
 #include "documents/selection.h"
 
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 OpenTable find_library(const std::string& file) {
-  const auto library = fs::read_symlink("/proc/self/exe").parent_path() / "libathanor_parquet.so";
+  const auto library = own_folder() / "libathanor_parquet.so";
   std::error_code ignored;
   ATHANOR_CHECK_DATA(fs::exists(library, ignored),
                      "{}: this program was built without Parquet ({} is missing); run `scripts/setup --parquet` and "

@@ -5,7 +5,7 @@
 
 namespace athanor {
 
-LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute_type) {
+LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute_type, int64_t chunk_tokens) {
   const ModelSource source = open_model_source(path);
   ATHANOR_CHECK_DATA(!source.tokenizer.empty(),
                      "{} has no tokenizer.json or tokenizer.model; copy the one it was trained with there",
@@ -21,7 +21,9 @@ LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute
     model.parameters->fill_master(spec.name,
                                   [&](int64_t first, std::span<float> out) { source.read(spec.name, first, out); });
   }
-  model.decoder = std::make_unique<Decoder>(model.config, *model.parameters, DecoderOptions{});
+  DecoderOptions options;
+  options.loss_chunk_tokens = chunk_tokens;
+  model.decoder = std::make_unique<Decoder>(model.config, *model.parameters, options);
   if (const auto& bias = source.config.router_bias; !bias.empty()) model.decoder->set_router_bias(tensor_of(bias));
   return model;
 }

@@ -23,7 +23,9 @@ struct LoadedModel {
 
 /// Loads a model.
 /// @param path  as in open_model_source.
+/// @param chunk_tokens  tokens whose logits the decoder's `score` holds at the same time.
 /// @throws CheckpointError; DataError if it has no tokenizer, or one that does not fit.
-LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute_type);
+LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute_type,
+                       int64_t chunk_tokens = DecoderOptions{}.loss_chunk_tokens);
 
 }  // namespace athanor

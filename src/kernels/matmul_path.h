@@ -29,4 +29,7 @@ std::string names_of(const std::vector<MatmulPath>& paths);
 /// Returns true if the CPU has separate units for bf16 matrix products (AMX), which only the library uses.
 bool has_matrix_units();
 
+/// Returns what this CPU has, for records: "library, avx2, avx512, avx512_bf16; AMX".
+std::string describe_cpu();
+
 }  // namespace athanor::kernels

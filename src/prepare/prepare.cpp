@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/build_info.h"
 #include "base/fault.h"
 #include "base/files.h"
 #include "base/hash.h"
@@ -122,8 +123,13 @@ class Preparing {
     manifest_.text_bytes += counts.text_bytes;
     manifest_.tokens += counts.tokens;
     for (const auto& [cause, count] : counts.skipped) manifest_.skipped[cause] += count;
-    manifest_.parts.push_back(
-        {static_cast<int64_t>(entries.size()), counts.documents, counts.tokens, counts.text_bytes, {}});
+    manifest_.parts.push_back({static_cast<int64_t>(entries.size()),
+                               counts.documents,
+                               counts.tokens,
+                               counts.text_bytes,
+                               {},
+                               build_info().version,
+                               build_info().commit});
   }
 
   // The tokens are on the disk twice at the end of gathering. Their number is not known in advance; text has at least

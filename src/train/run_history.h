@@ -2,7 +2,8 @@
 // The history of a run over all of its attempts: events.jsonl, a file that only grows.
 //
 // Each line is an object with `event`, `time` (seconds since 1970), `attempt`, `step`, and the members of that event:
-//   start      from nothing, or from model.from      host, process, ranks, matmul (the path of each kind of product)
+//   start      from nothing, or from model.from      host, process, ranks, matmul (the path of each kind of product);
+//                                                    athanor (version and commit), libtorch, mpi, cpu (its paths)
 //   resume     from a checkpoint                     as start, and from, moments ("fresh" or "kept"); asked
 //   went_back  to an older checkpoint of this run    as resume, and abandoned: what was moved aside
 //   save       something was written                 kind ("checkpoint" or "model"), path, seconds

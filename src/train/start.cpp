@@ -7,6 +7,7 @@
 
 #include "arch/inventory.h"
 #include "arch/weight_decay.h"
+#include "base/build_info.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -123,6 +124,11 @@ void tell_history(const TrainState& state, const Beginning& begin, const fs::pat
     });
     more["moments"] = fs::exists(from / kManifestName) && !reset ? "kept" : "fresh";
   }
+  const BuildInfo& build = build_info();
+  more["athanor"] = {{"version", build.version}, {"commit", build.commit}};
+  more["libtorch"] = build.libtorch;
+  if (!world.network().empty()) more["mpi"] = world.network();
+  more["cpu"] = kernels::describe_cpu();
   more["matmul"] = nlohmann::ordered_json::parse(text_of(matmul.paths));
   if (!begin.asked.empty()) more["asked"] = begin.asked;
   if (!opened.abandoned.empty()) more["abandoned"] = opened.abandoned;

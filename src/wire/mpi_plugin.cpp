@@ -2,22 +2,10 @@
 
 #include <dlfcn.h>
 
-#include <filesystem>
-
 #include "base/error.h"
+#include "base/own_folder.h"
 
 namespace athanor::comm {
-
-namespace {
-
-/// Returns the folder of the library or program that contains this code.
-std::filesystem::path own_folder() {
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&open_mpi_wire), &info) == 0) return ".";
-  return std::filesystem::absolute(info.dli_fname).parent_path();
-}
-
-}  // namespace
 
 std::unique_ptr<Wire> open_mpi_wire(const std::string& launcher) {
   const bool open_mpi = launcher == "Open MPI";

@@ -133,6 +133,7 @@ class ThreadWire : public Wire {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   int max_tag() const override { return all_->max_tag(); }
+  std::string library() const override { return "threads of one process"; }
   void send(int peer, int tag, const void* data, int64_t bytes, uint64_t token) override {
     all_->send(rank_, peer, tag, {data, bytes, token, 0});
   }

@@ -6,6 +6,7 @@
 // libtorch or a library of ours), and so do threads of one process for tests (thread_wire.h).
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace athanor::comm {
@@ -27,6 +28,8 @@ class Wire {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual int max_tag() const = 0;
+  /// Returns the library that carries the messages, "Open MPI v4.1.4", for records.
+  virtual std::string library() const = 0;
 
   // Both return at once. `data` must not be written (or, for a receive, read) until poll() reports the token. Messages
   // of one sender, receiver and tag are matched in the order in which each side started them.

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import random
+import shutil
 
 import pyarrow
 import pyarrow.parquet as parquet
@@ -255,10 +256,10 @@ def test_a_document_of_100_mb(athanor, tokenizer, tmp_path):
 
 
 def test_without_the_library_parquet_is_refused_with_the_remedy(athanor, tokenizer, tmp_path):
-    alone = tmp_path / "bin" / "athanor"
+    alone = tmp_path / "build" / "athanor"
     alone.parent.mkdir()
-    alone.write_bytes(athanor.path.read_bytes())
-    alone.chmod(0o755)
+    for file in [athanor.path, *athanor.path.parent.glob("libathanor.so.*")]:
+        shutil.copy(file, alone.parent)
     parquet.write_table(pyarrow.table({"text": some_texts(20)}), tmp_path / "a.parquet")
     said = refused(type(athanor)(alone), tokenizer, tmp_path, tmp_path / "a.parquet")
     assert "built without Parquet" in said and "scripts/setup --parquet" in said

@@ -73,4 +73,6 @@ bool has_matrix_units() {
 #endif
 }
 
+std::string describe_cpu() { return names_of(paths_here()) + (has_matrix_units() ? "; AMX" : ""); }
+
 }  // namespace athanor::kernels

@@ -4,9 +4,11 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -51,6 +53,16 @@ class MpiWire : public Wire {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   int max_tag() const override { return max_tag_; }
+
+  std::string library() const override {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    check(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
+    // "Open MPI v4.1.4, package: …", or lines of which the first is "MPICH Version:      4.0.2".
+    std::string name(text, std::strcspn(text, ",\n"));
+    std::replace(name.begin(), name.end(), '\t', ' ');
+    return name;
+  }
 
   void send(int peer, int tag, const void* data, int64_t bytes, uint64_t token) override {
     MPI_Request request;

@@ -17,6 +17,7 @@ class PlantedWorld : public comm::World {
   int size() const override { return world_.size(); }
   const std::vector<std::string>& hosts() const override { return world_.hosts(); }
   const std::vector<int>& supernodes() const override { return world_.supernodes(); }
+  const std::string& network() const override { return world_.network(); }
   comm::Communicator& all() override { return world_.all(); }
   void note_work(int64_t amount) override { world_.note_work(amount); }
   [[noreturn]] void abort(int exit_code) override {

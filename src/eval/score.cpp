@@ -1,0 +1,81 @@
+#include "eval/score.h"
+
+#include <cmath>
+
+#include "base/library_bits.h"
+#include "base/thread_share.h"
+#include "eval/loaded_model.h"
+
+namespace athanor {
+namespace {
+
+at::ScalarType type_named(const std::string& dtype) {
+  ATHANOR_CHECK(dtype == "float32" || dtype == "bfloat16", "dtype is {}; it must be float32 or bfloat16", dtype);
+  return dtype == "float32" ? at::kFloat : at::kBFloat16;
+}
+
+Tensor row_of(std::span<const int64_t> ids) {
+  return at::tensor(at::ArrayRef<int64_t>(ids.data(), ids.size()), at::kLong).unsqueeze(0);
+}
+
+// The scores of ids[1], ids[2], …, each given those before it.
+void append_scores(Decoder& decoder, std::span<const int64_t> ids, std::vector<TokenScore>& out) {
+  Labels labels;
+  labels.targets = row_of(ids.subspan(1));
+  const TokenScores scores = decoder.score(row_of(ids.first(ids.size() - 1)), &labels);
+  const Tensor log_probability = scores.log_probability.to(at::kFloat).contiguous();
+  const Tensor is_greedy = scores.is_greedy.contiguous();
+  for (size_t i = 0; i + 1 < ids.size(); ++i) {
+    out.push_back({static_cast<uint32_t>(ids[i + 1]), log_probability.const_data_ptr<float>()[i],
+                   is_greedy.const_data_ptr<bool>()[i]});
+  }
+}
+
+}  // namespace
+
+double TextScore::log_probability() const {
+  double sum = 0;
+  for (const TokenScore& token : tokens) sum += token.log_probability;
+  return sum;
+}
+
+double TextScore::bits_per_byte() const {
+  return num_bytes == 0 ? 0 : -log_probability() / std::log(2.0) / static_cast<double>(num_bytes);
+}
+
+struct TextScorer::Model {
+  LoadedModel loaded;
+  int threads;
+};
+
+TextScorer::TextScorer(const std::filesystem::path& model, const ScoringOptions& options) {
+  ATHANOR_CHECK(options.chunk_tokens > 0, "chunk_tokens is {}; it must be positive", options.chunk_tokens);
+  const at::ScalarType type = type_named(options.dtype);
+  ask_for_reproducible_library();
+  const int threads = options.threads > 0 ? options.threads : share_threads(find_thread_limits()).threads;
+  model_ = std::make_unique<Model>(Model{load_model(model, type, options.chunk_tokens), threads});
+}
+
+TextScorer::~TextScorer() = default;
+TextScorer::TextScorer(TextScorer&&) noexcept = default;
+TextScorer& TextScorer::operator=(TextScorer&&) noexcept = default;
+
+TextScore TextScorer::score(std::string_view utf8) {
+  const LoadedModel& model = model_->loaded;
+  std::vector<int64_t> ids;
+  if (model.eos_id) ids.push_back(*model.eos_id);
+  for (const uint32_t id : model.tokenizer.encode(utf8)) ids.push_back(id);
+  TextScore result;
+  result.num_bytes = static_cast<int64_t>(utf8.size());
+  at::set_num_threads(model_->threads);
+  const auto positions = static_cast<size_t>(model.config.max_position_embeddings);
+  for (size_t first = 0; first + 1 < ids.size(); first += positions) {
+    const size_t count = std::min(positions + 1, ids.size() - first);
+    append_scores(*model.decoder, std::span(ids).subspan(first, count), result.tokens);
+  }
+  return result;
+}
+
+const Tokenizer& TextScorer::tokenizer() const { return model_->loaded.tokenizer; }
+
+}  // namespace athanor
