@@ -17,9 +17,11 @@
 namespace athanor::bench {
 namespace {
 
-// A parameter's moments (8 bytes), gradient (4) and master (4; in bf16 as the weight and its lower half) are read and
+// A parameter's state, its gradient (4 bytes) and its master (4; in bf16 as the weight and its lower half) are read and
 // written.
-constexpr double kBytesRead = 16, kBytesWritten = 16;
+double bytes_of_parameter(const OptimizerConfig& config) {
+  return 2.0 * static_cast<double>(8 + declare_optimizer(config).bytes_per_element());
+}
 
 constexpr const char* kName = "weight";
 
@@ -70,7 +72,7 @@ std::string verify(at::ScalarType dtype, int64_t size) {
     const double off = std::abs(gradient_norm(s.parameters.grad()) - exact);
     ATHANOR_CHECK_AS(Error, off <= kernels::error_bound(exact, 0, size + 1),
                      "wrong, so not timed: the gradient norm is off by {} of {}", off, exact);
-    s.optimizer.step(static_cast<int64_t>(i) + 1, kRate, 1.0);
+    s.optimizer.apply({static_cast<int64_t>(i) + 1, kRate, 1.0});
   }
   const Tensor after = s.parameters.master_copy(kName);
   spoil_if_asked(after);
@@ -81,17 +83,17 @@ std::string verify(at::ScalarType dtype, int64_t size) {
 }
 
 Subject adamw_subject(Setting& s) {
-  const double bytes = (kBytesRead + kBytesWritten) * static_cast<double>(s.parameters.num_elements());
+  const double bytes = bytes_of_parameter(s.config) * static_cast<double>(s.parameters.num_elements());
   return {"adamw", {{"", bytes}}, [&s](Laps& laps) {
             s.parameters.grad().fill_(1e-3f);  // the step before has set it to zero
             laps.skip();
-            s.optimizer.step(1, 0.0, 1.0);
+            s.optimizer.apply({1, 0.0, 1.0});
             laps.end(0);
           }};
 }
 
 void measure(at::ScalarType dtype, const BenchOptimizerArguments& given, Report& report) {
-  const double need = 16.0 * static_cast<double>(given.parameters) + 3 * 268e6;
+  const double need = bytes_of_parameter({}) / 2 * static_cast<double>(given.parameters) + 3 * 268e6;
   const auto free = static_cast<double>(available_memory_bytes());
   ATHANOR_CHECK(need < free, "--parameters ({}) needs {} of memory and {} are free", given.parameters,
                 format_bytes(need), format_bytes(free));

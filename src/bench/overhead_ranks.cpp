@@ -186,7 +186,7 @@ class Rank {
     for (const Bucket& bucket : state_.parameters.buckets()) {
       {
         const Clock clock(seconds_.arithmetic);
-        changed += state_.optimizer.step(state_.step + 1, lr, 1.0, bucket.range);
+        changed += state_.optimizers.apply({state_.step + 1, lr, 1.0}, bucket.range);
       }
       state_.gatherer.start(bucket);
     }

@@ -56,9 +56,8 @@ struct Memory {
 
 double state_bytes(const TrainState& state) {
   const auto& p = state.parameters;
-  double bytes = 0;
-  for (const at::Tensor& t :
-       {p.grad(), p.compute(), p.master_low(), state.optimizer.exp_avg(), state.optimizer.exp_avg_sq()}) {
+  auto bytes = static_cast<double>(state.optimizers.state_bytes());
+  for (const at::Tensor& t : {p.grad(), p.compute(), p.master_low()}) {
     if (t.defined()) bytes += static_cast<double>(t.nbytes());
   }
   return bytes;

@@ -42,17 +42,18 @@ std::string group_table(const Layout& layout) {
   return text;
 }
 
-// Returns the elements of the fullest rank of a data rank: stages differ.
-HeldElements most_held(const RunConfig& config, const Layout& layout) {
-  HeldElements most;
+// Returns the rank of a data rank that holds the most: stages differ.
+int fullest_of_data_rank(const RunConfig& config, const Layout& layout) {
+  int fullest = 0;
+  int64_t most = 0;
   for (const int rank : layout.group_of(GroupKind::kModel, 0)) {
-    const auto held = count_held_elements(config, layout, rank);
-    if (held.total() > most.total()) most = held;
+    const int64_t held = count_held_elements(config, layout, rank).total();
+    if (held > most) fullest = rank, most = held;
   }
-  return most;
+  return fullest;
 }
 
-std::string state_table(RunConfig config, int num_ranks, HeldElements held) {
+std::string state_table(RunConfig config, int num_ranks, int rank) {
   const std::string chosen = config.parallelism.sharding;
   std::string text =
       fmt::format("#\n# {:<25}{:>11}{:>12}{:>12}{:>12}{:>12}\n",
@@ -60,12 +61,11 @@ std::string state_table(RunConfig config, int num_ranks, HeldElements held) {
                   "weights", "master", "moments", "gradient", "total");
   for (const char* sharding : {"none", "optimizer", "ep_aware", "hierarchical"}) {
     config.parallelism.sharding = sharding;
-    const auto bytes = count_state_bytes(held, count_state_shards(config.parallelism, Layout(config, num_ranks)),
-                                         config.train.dtype == "bfloat16");
+    const auto bytes = count_state_bytes(config, Layout(config, num_ranks), rank, plan_optimizers(config.optimizer));
     const auto cell = [](int64_t value) { return format_bytes(static_cast<double>(value)); };
     text += fmt::format("# {:<24}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
                         std::string("  sharding ") + sharding + (chosen == sharding ? " *" : ""), cell(bytes.weights),
-                        cell(bytes.master), cell(bytes.moments), cell(bytes.gradient), cell(bytes.total()));
+                        cell(bytes.master), cell(bytes.optimizer), cell(bytes.gradient), cell(bytes.total()));
   }
   return text;
 }
@@ -106,7 +106,7 @@ std::string layout_tables(const RunConfig& config, int num_ranks) {
   std::string text = degrees_line(layout, config);
   if (!is_resolved(config.model)) return text;
   return text + group_table(layout) + pipeline_tables(config, layout) +
-         state_table(config, num_ranks, most_held(config, layout)) + traffic_table(config, num_ranks);
+         state_table(config, num_ranks, fullest_of_data_rank(config, layout)) + traffic_table(config, num_ranks);
 }
 
 }  // namespace athanor

@@ -78,4 +78,13 @@ std::vector<HeldParameter> held_parameters(const ModelConfig& model, const Paral
   return held;
 }
 
+std::vector<BucketEntry> make_bucket_entries(const std::vector<HeldParameter>& held) {
+  std::vector<BucketEntry> entries;
+  for (const auto& p : held) {
+    entries.push_back(
+        {p.spec.name, p.replication, p.spec.shape, p.offset, p.extent, p.forward_index, p.spec.role, p.spec.layer});
+  }
+  return entries;
+}
+
 }  // namespace athanor

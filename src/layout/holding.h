@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "arch/inventory.h"
+#include "layout/buckets.h"
 #include "layout/layout.h"
 #include "layout/replication.h"
 
@@ -24,5 +25,8 @@ struct HeldParameter {
 /// value heads than tensor ranks, it holds head t·heads/n.
 std::vector<HeldParameter> held_parameters(const ModelConfig& model, const ParallelismConfig& parallelism,
                                            const Layout& layout, int rank);
+
+/// Returns the bucket table of these parameters, not yet laid out.
+std::vector<BucketEntry> make_bucket_entries(const std::vector<HeldParameter>& held);
 
 }  // namespace athanor

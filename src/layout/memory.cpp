@@ -9,6 +9,13 @@
 #include "layout/shards.h"
 
 namespace athanor {
+namespace {
+
+int64_t count_elements(const std::vector<int64_t>& extent) {
+  return std::accumulate(extent.begin(), extent.end(), int64_t{1}, std::multiplies<int64_t>{});
+}
+
+}  // namespace
 
 HeldElements count_held_elements(const ModelConfig& model, int64_t expert_degree) {
   HeldElements held;
@@ -25,17 +32,30 @@ HeldElements count_held_elements(const ModelConfig& model, int64_t expert_degree
 std::map<Replication, int64_t> count_held_by_replication(const RunConfig& config, const Layout& layout, int rank) {
   std::map<Replication, int64_t> held_by;
   for (const HeldParameter& held : held_parameters(config.model, config.parallelism, layout, rank)) {
-    held_by[held.replication] +=
-        std::accumulate(held.extent.begin(), held.extent.end(), int64_t{1}, std::multiplies<int64_t>{});
+    held_by[held.replication] += count_elements(held.extent);
   }
   return held_by;
 }
 
 HeldElements count_held_elements(const RunConfig& config, const Layout& layout, int rank) {
   HeldElements held;
-  for (const auto& [replication, elements] : count_held_by_replication(config, layout, rank))
-    (replication.is_expert() ? held.expert : held.dense) += elements;
+  for (const auto& [name, part] : count_held_by_optimizer(config, layout, rank, plan_optimizers(config.optimizer))) {
+    held.dense += part.dense;
+    held.expert += part.expert;
+    held.matrices += part.matrices;
+  }
   return held;
+}
+
+std::map<std::string, HeldElements> count_held_by_optimizer(const RunConfig& config, const Layout& layout, int rank,
+                                                            const OptimizerPlan& optimizers) {
+  std::map<std::string, HeldElements> held_by;
+  for (const HeldParameter& p : held_parameters(config.model, config.parallelism, layout, rank)) {
+    HeldElements& held = held_by[optimizers.optimizer_of(p.spec.name, p.spec.role).name];
+    (p.replication.is_expert() ? held.expert : held.dense) += count_elements(p.extent);
+    held.matrices += count_matrices(p.extent);
+  }
+  return held_by;
 }
 
 StateShards count_state_shards(const ParallelismConfig& parallelism, const Layout& layout) {
@@ -44,23 +64,38 @@ StateShards count_state_shards(const ParallelismConfig& parallelism, const Layou
   return {shards(Replication::kDense), shards(Replication::kExpert)};
 }
 
-StateBytes count_state_bytes(HeldElements held, StateShards shards, bool bf16) {
+StateBytes& StateBytes::operator+=(const StateBytes& other) {
+  weights += other.weights;
+  master += other.master;
+  optimizer += other.optimizer;
+  gradient += other.gradient;
+  return *this;
+}
+
+StateBytes count_state_bytes(HeldElements held, StateShards shards, bool bf16, const OptimizerDeclaration& optimizer) {
   const auto share = [](int64_t elements, int64_t ranks) { return (elements + ranks - 1) / ranks; };
   const int64_t owned = share(held.dense, shards.dense) + share(held.expert, shards.expert);
   return {.weights = held.total() * (bf16 ? 2 : 4),
           .master = bf16 ? owned * 2 : 0,
-          .moments = owned * 8,
+          .optimizer = owned * optimizer.bytes_per_element() + held.matrices * optimizer.bytes_per_matrix() +
+                       optimizer.scalar_bytes(),
           .gradient = held.total() * 4};
+}
+
+StateBytes count_state_bytes(const RunConfig& config, const Layout& layout, int rank, const OptimizerPlan& optimizers) {
+  const StateShards shards = count_state_shards(config.parallelism, layout);
+  StateBytes bytes;
+  for (const auto& [name, held] : count_held_by_optimizer(config, layout, rank, optimizers))
+    bytes += count_state_bytes(held, shards, config.train.dtype == "bfloat16", optimizers.optimizer(name));
+  return bytes;
 }
 
 MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
                                  Multiplier multiplier) {
-  const bool bf16 = config.train.dtype == "bfloat16";
-  const HeldElements held = count_held_elements(config, layout, rank);
   const ActivationNeed activations = count_activations(config, seq_len, layout, rank, multiplier);
   MemoryNeed need;
   need.state_bytes =
-      static_cast<double>(count_state_bytes(held, count_state_shards(config.parallelism, layout), bf16).total());
+      static_cast<double>(count_state_bytes(config, layout, rank, plan_optimizers(config.optimizer)).total());
   need.activation_bytes = activations.kept_bytes;
   need.transient_bytes = activations.transient_bytes();
   if (config.train.reduce_dtype == "bfloat16") {

@@ -3,11 +3,12 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 
 #include "config/run_config.h"
 #include "layout/layout.h"
+#include "layout/optimizer_state.h"
 #include "layout/product_scratch.h"
-#include "layout/replication.h"
 
 namespace athanor {
 
@@ -15,6 +16,7 @@ namespace athanor {
 /// the same way.
 struct HeldElements {
   int64_t dense = 0, expert = 0;
+  int64_t matrices = 0;  ///< count_matrices of the parameters, not sharded
   int64_t total() const { return dense + expert; }
 };
 
@@ -24,6 +26,9 @@ HeldElements count_held_elements(const ModelConfig& model, int64_t expert_degree
 /// Returns the elements of `rank` by replication kind, without the padding of buckets.
 std::map<Replication, int64_t> count_held_by_replication(const RunConfig& config, const Layout& layout, int rank);
 HeldElements count_held_elements(const RunConfig& config, const Layout& layout, int rank);
+/// Returns the elements whose state each of the optimizers keeps, by its name.
+std::map<std::string, HeldElements> count_held_by_optimizer(const RunConfig& config, const Layout& layout, int rank,
+                                                            const OptimizerPlan& optimizers);
 
 /// The number of ranks that share the optimizer state of parameters that all of them hold.
 ///
@@ -40,16 +45,19 @@ StateShards count_state_shards(const ParallelismConfig& parallelism, const Layou
 /// Bytes of one rank. In bf16 the weight is the upper half of the master, so only the lower half is held in addition;
 /// in fp32 the weight is the master.
 struct StateBytes {
-  int64_t weights = 0;   ///< 2 (bf16) or 4 bytes for each element held
-  int64_t master = 0;    ///< 2 (bf16) or 0 for each element owned
-  int64_t moments = 0;   ///< 8 for each element owned
-  int64_t gradient = 0;  ///< 4 for each element held
-  int64_t total() const { return weights + master + moments + gradient; }
+  int64_t weights = 0;    ///< 2 (bf16) or 4 bytes for each element held
+  int64_t master = 0;     ///< 2 (bf16) or 0 for each element owned
+  int64_t optimizer = 0;  ///< what the optimizer declares, for each element owned; AdamW's moments take 8
+  int64_t gradient = 0;   ///< 4 for each element held
+  int64_t total() const { return weights + master + optimizer + gradient; }
+  StateBytes& operator+=(const StateBytes& other);
 };
 
 /// Returns the bytes of a rank's state. They are exact if `held` includes the padding of buckets, because the padded
 /// elements of a group are a multiple of its shards.
-StateBytes count_state_bytes(HeldElements held, StateShards shards, bool bf16);
+StateBytes count_state_bytes(HeldElements held, StateShards shards, bool bf16, const OptimizerDeclaration& optimizer);
+/// Returns the bytes of all optimizers' elements, without the padding of buckets.
+StateBytes count_state_bytes(const RunConfig& config, const Layout& layout, int rank, const OptimizerPlan& optimizers);
 
 struct MemoryNeed {
   double state_bytes = 0;       ///< StateBytes::total

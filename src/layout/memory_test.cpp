@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "arch/inventory.h"
 
 namespace athanor {
@@ -23,7 +25,7 @@ StateBytes state_of(const RunConfig& config) {
   const auto& p = config.parallelism;
   const Layout layout(config, static_cast<int>(p.data_parallel_replicate_degree * p.data_parallel_shard_degree));
   return count_state_bytes(count_held_elements(config.model, layout.expert()), count_state_shards(p, layout),
-                           config.train.dtype == "bfloat16");
+                           config.train.dtype == "bfloat16", declare_optimizer(config.optimizer));
 }
 
 // The whole model's: 2 + 2 bytes of master, 8 of moments, 4 of gradient for each parameter, or 4 + 8 + 4 in fp32.
@@ -64,8 +66,8 @@ TEST(StateBytes, FollowTheTableOfShardings) {
     const auto bytes = state_of(config);
     EXPECT_EQ(bytes.weights, 2 * held.total());
     EXPECT_EQ(bytes.gradient, 4 * held.total());
-    EXPECT_EQ(bytes.moments, 8 * ((held.dense + row.dense - 1) / row.dense + held.expert / row.expert));
-    EXPECT_EQ(bytes.master * 4, bytes.moments);
+    EXPECT_EQ(bytes.optimizer, 8 * ((held.dense + row.dense - 1) / row.dense + held.expert / row.expert));
+    EXPECT_EQ(bytes.master * 4, bytes.optimizer);
   }
 }
 
@@ -113,6 +115,34 @@ TEST(StateBytes, EpAwareShardingHoldsTheDenseStateOnceWhereTheOptimizersHoldsItE
   const auto held = count_held_elements(olmoe(1, 8, 4, "ep_aware").model, 4);
   ASSERT_EQ(held.dense % 8, 0);
   EXPECT_EQ(so.total() - epso.total(), 10 * (held.dense / 2 - held.dense / 8));
+}
+
+// Two optimizers: experts keep 4 bytes for each element and 2 for each matrix, all others what AdamW keeps.
+TEST(StateBytes, FollowWhatEachOptimizerDeclaresForItsGroups) {
+  using Extent = StateKind::Extent;
+  const auto config = olmoe(1, 8, 4, "ep_aware");
+  const Layout layout(config, 8);
+  OptimizerPlan plan = plan_optimizers(config.optimizer);
+  plan.groups.insert(plan.groups.begin(), {.patterns = {"*.experts.*"}, .optimizer = "other"});
+  plan.optimizers.push_back({.name = "other",
+                             .state = {{"momentum"},
+                                       {"scale", StateType::kBFloat16, Extent::kMatrix},
+                                       {"count", StateType::kFloat32, Extent::kScalar}}});
+  const auto held = count_held_by_optimizer(config, layout, 0, plan);
+  EXPECT_EQ(held.at("other").dense, 0);
+  EXPECT_EQ(held.at("other").expert, count_held_elements(config.model, 4).expert);
+  EXPECT_EQ(held.at("other").matrices, 3 * config.model.num_hidden_layers * 48 / 4);
+  EXPECT_EQ(held.at("adamw").dense, count_held_elements(config.model, 4).dense);
+  const StateBytes bytes = count_state_bytes(config, layout, 0, plan);
+  EXPECT_EQ(bytes.optimizer,
+            8 * (held.at("adamw").dense / 8) + 4 * (held.at("other").expert / 2) + 2 * held.at("other").matrices + 4);
+  EXPECT_EQ(bytes.weights, state_of(config).weights);
+
+  const auto names = plan.tensor_names(config.model);
+  const auto has = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
+  EXPECT_TRUE(has("exp_avg_sq/model.norm.weight") && has("scale/model.layers.0.mlp.experts.up_proj.weight"));
+  EXPECT_TRUE(has("count"));
+  EXPECT_FALSE(has("exp_avg/model.layers.0.mlp.experts.up_proj.weight"));
 }
 
 }  // namespace

@@ -39,15 +39,6 @@ int64_t count_targets(const Tensor& targets) {
 
 }  // namespace
 
-std::vector<BucketEntry> make_bucket_entries(const std::vector<HeldParameter>& held) {
-  std::vector<BucketEntry> entries;
-  for (const auto& p : held) {
-    entries.push_back(
-        {p.spec.name, p.replication, p.spec.shape, p.offset, p.extent, p.forward_index, p.spec.role, p.spec.layer});
-  }
-  return entries;
-}
-
 std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t expert_rank, int64_t expert_degree) {
   ATHANOR_ASSERT(expert_rank >= 0 && expert_rank < expert_degree);
   RunConfig config;

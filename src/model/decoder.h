@@ -20,8 +20,6 @@
 
 namespace athanor {
 
-/// Returns the bucket table of the parameters that a rank holds (layout/holding.h).
-std::vector<BucketEntry> make_bucket_entries(const std::vector<HeldParameter>& held);
 /// Returns the bucket table of the whole model; or of a rank that holds part `expert_rank` of `expert_degree` equal
 /// parts of each layer's experts, and everything else whole.
 std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t expert_rank = 0,

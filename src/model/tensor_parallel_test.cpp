@@ -55,10 +55,7 @@ RunConfig config_of(const ModelConfig& model, const Case& c) {
 }
 
 std::unique_ptr<ParameterStore> store_of(const std::vector<HeldParameter>& held, at::ScalarType dtype) {
-  std::vector<BucketEntry> entries;
-  for (const auto& p : held)
-    entries.push_back({p.spec.name, p.replication, p.spec.shape, p.offset, p.extent, p.forward_index});
-  return std::make_unique<ParameterStore>(entries, dtype, ParameterStore::Use::kTraining);
+  return std::make_unique<ParameterStore>(make_bucket_entries(held), dtype, ParameterStore::Use::kTraining);
 }
 
 Tensor slice_of(Tensor x, const HeldParameter& p) {

@@ -81,7 +81,7 @@ TEST(AdamW, DecaysAllParametersButThosePatternsName) {
   c.weight_decay = 0.5;
   c.no_weight_decay = {"*norm.weight"};
   AdamW optimizer(c, parameters);
-  optimizer.step(1, 0.1, 1.0);  // gradients are zero: only decay moves anything
+  optimizer.apply({1, 0.1, 1.0});  // gradients are zero: only decay moves anything
   EXPECT_EQ(parameters.master_copy("a.norm.weight").min().item<float>(), 1.0f);
   EXPECT_FLOAT_EQ(parameters.master_copy("b.weight").max().item<float>(), 0.95f);
 }
@@ -103,7 +103,7 @@ TEST(AdamW, TheFirstUpdateAfterFreshMomentsIsThatOfAFreshRunAndOthersGoOn) {
     AdamW optimizer(c, parameters);
     optimizer.set_fresh_since(fresh_since);
     parameters.grad().fill_(-3);
-    optimizer.step(step, kRate, 1.0);
+    optimizer.apply({step, kRate, 1.0});
     return std::pair(parameters.master_copy("a.norm.weight"), parameters.master_copy("b.weight"));
   };
   const auto fresh = after_one(1, {});
@@ -131,7 +131,7 @@ TEST(AdamW, TheFirstUpdatesAfterFreshMomentsAreThoseOfTorch) {
   int64_t step = 20'000;
   for (const auto& [gradient, expected] : {std::pair{0.5, kTorch[0]}, {-0.25, kTorch[1]}, {1.0, kTorch[2]}}) {
     parameters.grad().fill_(gradient);
-    optimizer.step(++step, 0.01, 1.0);
+    optimizer.apply({++step, 0.01, 1.0});
     EXPECT_NEAR(parameters.master_copy("b.weight").max().item<float>(), expected, 1e-6);  // a dozen roundings near 1
   }
 }
@@ -146,7 +146,7 @@ TEST(AdamW, UpdatesBelowHalfAnUlpOfBf16AreKeptInTheMaster) {
   for (int64_t step = 1; step <= 8;
        ++step) {  // eight steps of 1/1024: together they cross the half ulp 1/512 of bf16 below 1
     parameters.grad().fill_(1);
-    changed += optimizer.step(step, 1.0 / 1024, 1.0);
+    changed += optimizer.apply({step, 1.0 / 1024, 1.0});
   }
   EXPECT_GT(changed, 0);
   EXPECT_NEAR(parameters.master_copy("b.weight").max().item<float>(), 1 - 8.0 / 1024, 1e-5);

@@ -68,11 +68,25 @@ class Observers {
  public:
   /// Adds an observer. To be called between steps.
   void add(std::shared_ptr<Observer> observer) { observers_.push_back(std::move(observer)); }
-  bool empty() const { return observers_.empty(); }
+  /// True if there is none to be told now.
+  bool empty() const { return pauses_ > 0 || observers_.empty(); }
   void tell(const Observation& observation) const;
+
+  /// While it exists, nothing is shown to the observers.
+  class Pause {
+   public:
+    explicit Pause(Observers& observers) : observers_(observers) { ++observers_.pauses_; }
+    ~Pause() { --observers_.pauses_; }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    Observers& observers_;
+  };
 
  private:
   std::vector<std::shared_ptr<Observer>> observers_;
+  int pauses_ = 0;
 };
 
 /// Shows one microbatch's tensors in a stage to the observers; does nothing if there are none.

@@ -41,9 +41,28 @@ Weight ParameterStore::weight(const std::string& name) const {
   return {view(compute_, e), grad_.defined() ? view(grad_, e) : Tensor()};
 }
 
+int64_t ParameterStore::state_begin(FlatRange range) const {
+  int64_t begin = -1;
+  for_each_owned(range, [&](FlatRange owned, int64_t at) {
+    ATHANOR_ASSERT(owned == range);
+    begin = at;
+  });
+  ATHANOR_ASSERT(begin >= 0);
+  return begin;
+}
+
 void ParameterStore::read_master(const BucketEntry& entry, int64_t first, std::span<float> out) const {
-  const auto count = static_cast<int64_t>(out.size()), at = entry.flat_begin + first;
-  ATHANOR_ASSERT(first >= 0 && first + count <= entry.num_elements());
+  ATHANOR_ASSERT(first >= 0 && first + std::ssize(out) <= entry.num_elements());
+  read_master(entry.flat_begin + first, out);
+}
+
+void ParameterStore::write_master(const BucketEntry& entry, int64_t first, std::span<const float> values) {
+  ATHANOR_ASSERT(first >= 0 && first + std::ssize(values) <= entry.num_elements());
+  write_master(entry.flat_begin + first, values);
+}
+
+void ParameterStore::read_master(int64_t at, std::span<float> out) const {
+  const auto count = static_cast<int64_t>(out.size());
   if (compute_.scalar_type() == at::kFloat) {
     std::copy_n(ops::pointer<float>(compute_) + at, count, out.begin());
     return;
@@ -60,9 +79,8 @@ void ParameterStore::read_master(const BucketEntry& entry, int64_t first, std::s
   });
 }
 
-void ParameterStore::write_master(const BucketEntry& entry, int64_t first, std::span<const float> values) {
-  const auto count = static_cast<int64_t>(values.size()), at = entry.flat_begin + first;
-  ATHANOR_ASSERT(first >= 0 && first + count <= entry.num_elements());
+void ParameterStore::write_master(int64_t at, std::span<const float> values) {
+  const auto count = static_cast<int64_t>(values.size());
   if (compute_.scalar_type() == at::kFloat) {
     std::copy_n(values.begin(), count, ops::pointer<float>(compute_) + at);
     return;

@@ -42,6 +42,8 @@ class ParameterStore {
       if (common.size() > 0) visit(common, owned.state_begin + common.begin - owned.flat.begin);
     }
   }
+  /// Returns the first element of the state of a range that lies within one bucket's owned part.
+  int64_t state_begin(FlatRange owned) const;
   const BucketEntry& entry(const std::string& name) const;
   int64_t flat_size() const { return flat_size_; }
   int64_t num_elements() const;
@@ -61,6 +63,9 @@ class ParameterStore {
   /// Sets these elements of the master, and with them the weights that forward reads. Threads may write different
   /// ranges.
   void write_master(const BucketEntry& entry, int64_t first, std::span<const float> values);
+  /// Do the same with the elements of flat memory from `flat_begin` on.
+  void read_master(int64_t flat_begin, std::span<float> out) const;
+  void write_master(int64_t flat_begin, std::span<const float> values);
 
   /// A function that writes elements [first, first + out.size()) of a parameter's held slice to `out`.
   using Source = std::function<void(int64_t first, std::span<float> out)>;

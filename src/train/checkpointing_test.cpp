@@ -48,7 +48,7 @@ class Checkpointing : public FolderTest {
     for (int64_t step = 1; step <= 3; ++step) {
       const Tensor& grad = state->parameters.grad();
       random.fill_normal(grad.data_ptr<float>(), 0, static_cast<uint64_t>(grad.numel()), 1.0);
-      state->optimizer.step(step, 1e-3, 1.0);
+      state->optimizers.apply({step, 1e-3, 1.0}, {0, state->parameters.flat_size()});
     }
     state->step = 3;
     return state;
@@ -75,7 +75,7 @@ class Checkpointing : public FolderTest {
     CounterRandom(9, "gradients")
         .fill_normal(state.parameters.grad().data_ptr<float>(), 0,
                      static_cast<uint64_t>(state.parameters.grad().numel()), 1.0);
-    state.optimizer.step(state.step + 1, 1e-3, 1.0);
+    state.optimizers.apply({state.step + 1, 1e-3, 1.0}, {0, state.parameters.flat_size()});
   }
   static void expect_equal_weights(const TrainState& a, const TrainState& b) {
     for (const auto& entry : a.parameters.table())
@@ -178,14 +178,17 @@ TEST_F(Checkpointing, MomentsThatACheckpointLacksAreRefusedByNameUnlessFreshOnes
   EXPECT_SAYS(refusal, "checkpoint.fresh_moments = true");
   EXPECT_SAYS(message_of<CheckpointError>([&] { load(false, write_changed(*state, masters)); }), "more");
   const auto fresh = load(true, write_changed(*state, but_one));
-  EXPECT_EQ(fresh->optimizer.exp_avg().abs().max().item<float>(), 0);
+  EXPECT_EQ(fresh->optimizers.optimizers()[0]->state("exp_avg").abs().max().item<float>(), 0);
   // Moments begin anew if resume names a folder, even if the run goes back to one of its own checkpoints; a run that
   // continues from its newest checkpoint keeps the moments.
-  EXPECT_EQ(load(true, write_changed(*state, all))->optimizer.exp_avg().abs().max().item<float>(), 0);
+  EXPECT_EQ(
+      load(true, write_changed(*state, all))->optimizers.optimizers()[0]->state("exp_avg").abs().max().item<float>(),
+      0);
   save_checkpoint(*state);
-  EXPECT_EQ(load(true, checkpoint_of(*state))->optimizer.exp_avg().abs().max().item<float>(), 0);
+  EXPECT_EQ(load(true, checkpoint_of(*state))->optimizers.optimizers()[0]->state("exp_avg").abs().max().item<float>(),
+            0);
   const auto own = load(true, checkpoint_of(*state), Chosen::kAsNewest);
-  EXPECT_GT(own->optimizer.exp_avg().abs().max().item<float>(), 0);
+  EXPECT_GT(own->optimizers.optimizers()[0]->state("exp_avg").abs().max().item<float>(), 0);
   EXPECT_TRUE(own->fresh_since.empty());
   // An imported run has taken no step and has none.
   state->step = 0;

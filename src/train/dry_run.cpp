@@ -93,7 +93,8 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   run.num_buckets = parameters.buckets().size();
   run.state = {.weights = static_cast<int64_t>(parameters.compute().nbytes()),
                .master = bf16 ? static_cast<int64_t>(parameters.master_low().nbytes()) : 0,
-               .moments = 8 * parameters.state_size(),
+               .optimizer = count_optimizer_bytes(parameters.table(), parameters.flat_size(), parameters.owned(),
+                                                  plan_optimizers(config.optimizer)),
                .gradient = static_cast<int64_t>(parameters.grad().nbytes())};
   run.activations = count_activations(config, seq_len, layout, run.rank, {run.threads});
   if (config.train.reduce_dtype == "bfloat16") {

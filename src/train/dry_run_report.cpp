@@ -44,7 +44,7 @@ std::string memory_table(const DryRun& run, const RunConfig& config) {
   std::string text = "memory\n";
   text += line("weights", static_cast<double>(run.state.weights), config.train.dtype);
   text += line("rest of the master", static_cast<double>(run.state.master), "the lower bits of fp32, of what is owned");
-  text += line("moments", static_cast<double>(run.state.moments), "fp32, of what is owned");
+  text += line("moments", static_cast<double>(run.state.optimizer), "fp32, of what is owned");
   text += line("gradients", static_cast<double>(run.state.gradient), "fp32");
   text += line("activations kept", a.kept_bytes - a.batch_bytes - a.mail_bytes,
                fmt::format("{} in flight, {} a microbatch{}", a.in_flight, join(kept), again));
@@ -115,7 +115,7 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
   auto& memory = out["memory_bytes"];
   memory["weights"] = run.state.weights;
   memory["master"] = run.state.master;
-  memory["moments"] = run.state.moments;
+  memory["moments"] = run.state.optimizer;
   memory["gradients"] = run.state.gradient;
   memory["activations_kept"] = run.activations.kept_bytes;
   memory["activations_transient"] = run.activations.transient_bytes();

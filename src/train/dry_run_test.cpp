@@ -70,9 +70,9 @@ std::vector<Real> run_ranks_of(const RunConfig& config, int world_size) {
     train_step(state, batch);
     state.gatherer.wait_all();
     Real& own = ranks[static_cast<size_t>(world.rank())];
-    for (const Tensor& tensor : {state.parameters.compute(), state.parameters.grad(), state.parameters.master_low(),
-                                 state.optimizer.exp_avg(), state.optimizer.exp_avg_sq()})
+    for (const Tensor& tensor : {state.parameters.compute(), state.parameters.grad(), state.parameters.master_low()})
       own.state_bytes += static_cast<int64_t>(tensor.nbytes());
+    own.state_bytes += state.optimizers.state_bytes();
     own.num_buckets = state.parameters.buckets().size();
     for (const auto& [kind, group] : mesh.groups()) {
       own.sent[group_name(kind)] = static_cast<double>(group->traffic().bytes());

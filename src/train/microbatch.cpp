@@ -54,6 +54,17 @@ std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config,
   return microbatches;
 }
 
+void relabel(Microbatch& microbatch, const OtherLabels& labels) {
+  Labels& own = microbatch.labels;
+  own.aux_scale = own.z_scale = 0;
+  own.targets = own.targets.clone();
+  auto* target = own.targets.data_ptr<int64_t>();
+  for (int64_t b = 0; b < own.targets.size(0); ++b) {
+    for (int64_t t = 0; t < own.targets.size(1); ++t, ++target)
+      if (*target != kernels::kNoTarget) *target = labels(own.first_sequence + b, t, *target);
+  }
+}
+
 std::vector<Microbatch> pick_microbatches(const Batch& batch, const std::vector<int64_t>& numbers,
                                           const RunConfig& config, uint32_t eos_id) {
   const int64_t size = config.train.micro_batch_size;

@@ -6,6 +6,7 @@
 #include "config/run_config.h"
 #include "dataset/loader.h"
 #include "layout/layout.h"
+#include "optim/optimizer.h"
 #include "parallel/stage.h"
 
 namespace athanor {
@@ -16,6 +17,10 @@ namespace athanor {
 /// @param eos_id  ends a document; used if data.attention_scope is "document".
 /// @param step  number of the update, for random numbers.
 std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id, int64_t step = 0);
+
+/// Gives every target the label that `labels` returns, and drops the router losses, so that the gradient is that of
+/// the loss on these labels alone.
+void relabel(Microbatch& microbatch, const OtherLabels& labels);
 
 /// Returns the microbatches with these numbers; the batch must hold their sequences.
 std::vector<Microbatch> pick_microbatches(const Batch& batch, const std::vector<int64_t>& numbers,

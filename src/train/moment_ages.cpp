@@ -55,7 +55,7 @@ void note_fresh_moments(TrainState& state) {
 }
 
 Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoint, Chosen chosen) {
-  const auto missing = missing_moments(state.config.model, checkpoint);
+  const auto missing = missing_state(state, checkpoint);
   if (state.config.checkpoint.fresh_moments && (chosen == Chosen::kByName || !missing.empty())) {
     log::info("fresh moments from step {} on, as checkpoint.fresh_moments asks: those of {} are {}", state.step,
               checkpoint.folder().string(), missing.empty() ? "not read" : "not all there");

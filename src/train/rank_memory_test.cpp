@@ -152,7 +152,7 @@ TEST_P(RankMemory, AndTrafficAreThoseOfTheFormulasWithinFivePercent) {
       EXPECT_NEAR(sent[kind], bytes, 0.05 * bytes + 1024) << "rank " << rank << ", " << group_name(kind);
     }
     if (std::getenv("ATHANOR_PRINT_MEMORY"))
-      fmt::print("{} rank {}: {:+.2f}% of {:.2f} MB\n", GetParam().name, rank, 100 * (said / found.peak - 1),
+      fmt::print("{} rank {}: {:+.2f}% of {:.2f} MB\n", GetParam().name, rank, 100 * (computed / found.peak - 1),
                  found.peak / 1e6);
   }
 }

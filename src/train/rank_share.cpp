@@ -75,12 +75,11 @@ std::string describe_threads(const ThreadShare& share, bool on_each_rank) {
 
 std::string describe_layout(const TrainState& state) {
   const Layout& layout = state.mesh.layout();
-  HeldElements held;
-  for (const Bucket& bucket : state.parameters.buckets())
-    (bucket.replication.is_expert() ? held.expert : held.dense) += bucket.range.size();
-  const StateBytes bytes = count_state_bytes(held, count_state_shards(state.config.parallelism, layout),
-                                             state.config.train.dtype == "bfloat16");
-  const auto text = [](int64_t b) { return format_bytes(static_cast<double>(b)); };
+  const ParameterStore& store = state.parameters;
+  const size_t weights = store.compute().nbytes(), gradients = store.grad().nbytes(),
+               low = store.master_low().defined() ? store.master_low().nbytes() : 0,
+               kept = static_cast<size_t>(state.optimizers.state_bytes()) + low;
+  const auto text = [](size_t b) { return format_bytes(static_cast<double>(b)); };
   const auto& p = state.config.parallelism;
   std::string cut;
   if (layout.tensor() > 1)
@@ -93,9 +92,9 @@ std::string describe_layout(const TrainState& state) {
   return fmt::format(
       "{} ranks: replicate {} x shard {}, expert {}{}; sharding {}: {} of state on {} ({} weights, {} gradients, {} "
       "moments and what the master has in addition to the weights)",
-      layout.world_size(), layout.replicate(), layout.shard(), layout.expert(), cut, p.sharding, text(bytes.total()),
-      layout.tensor() * layout.pipeline() > 1 ? "the first rank" : "each rank", text(bytes.weights),
-      text(bytes.gradient), text(bytes.moments + bytes.master));
+      layout.world_size(), layout.replicate(), layout.shard(), layout.expert(), cut, p.sharding,
+      text(weights + gradients + kept), layout.tensor() * layout.pipeline() > 1 ? "the first rank" : "each rank",
+      text(weights), text(gradients), text(kept));
 }
 
 }  // namespace athanor

@@ -9,120 +9,12 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/random.h"
-#include "base/testing/folder_test.h"
-#include "checkpoint/rotation.h"
-#include "comm/thread_ranks.h"
 #include "layout/memory.h"
-#include "model/initialize.h"
-#include "train/checkpointing.h"
 #include "train/moment_ages.h"
-#include "train/run_folder.h"
-#include "train/state_pieces.h"
-#include "train/train_step.h"
+#include "train/testing/ranks.h"
 
 namespace athanor {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr int64_t kSeqLen = 16, kVocab = 64;
-
-struct Degrees {
-  int replicate, shard, expert;
-  const char* sharding;
-  int tensor = 1, pipeline = 1;
-};
-const Degrees kOne{1, 1, 1, "ep_aware"};
-const std::vector<Degrees> kLayouts = {
-    {1, 2, 1, "none"},           {1, 4, 2, "optimizer"},          {1, 4, 2, "ep_aware"},
-    {2, 2, 2, "hierarchical"},   {2, 2, 4, "hierarchical"},       {1, 3, 1, "ep_aware"},
-    {1, 2, 2, "ep_aware", 2},    {1, 1, 1, "none", 4, 1},         {1, 2, 1, "optimizer", 2, 2},
-    {1, 2, 2, "ep_aware", 1, 3}, {2, 1, 2, "hierarchical", 4, 2},
-};
-
-class Ranks : public FolderTest {
- protected:
-  RunConfig config(const Degrees& degrees, const std::string& run, const std::string& dtype = "bfloat16") const {
-    RunConfig c;
-    c.model.family = "olmoe";
-    c.model.hidden_size = 32;
-    c.model.num_hidden_layers = 3;
-    c.model.num_attention_heads = 4;
-    c.model.num_key_value_heads = 2;  // fewer than the tensor ranks of some layouts
-    c.model.intermediate_size = 16;
-    c.model.num_experts = 4;
-    c.model.num_experts_per_tok = 2;
-    c.model.vocab_size = kVocab;
-    c.data.seq_len = kSeqLen;
-    c.train.run_dir = (folder_ / run).string();
-    c.train.dtype = dtype;
-    c.train.global_batch_size = 12;
-    c.train.micro_batch_size = 1;
-    c.train.steps = 10;
-    c.optimizer.warmup_steps = 1;
-    c.moe.dispatch = "all_to_all";
-    c.parallelism.data_parallel_replicate_degree = degrees.replicate;
-    c.parallelism.data_parallel_shard_degree = degrees.shard;
-    c.parallelism.expert_parallel_degree = degrees.expert;
-    c.parallelism.sharding = degrees.sharding;
-    c.parallelism.tensor_parallel_degree = degrees.tensor;
-    c.parallelism.pipeline_parallel_degree = degrees.pipeline;
-    c.parallelism.sequence_parallel = degrees.tensor == 2;
-    c.parallelism.bucket_mb = 0.004;  // several buckets of each parameter group
-    fs::create_directories(RunFolder{c.train.run_dir}.checkpoints());
-    return c;
-  }
-
-  static Batch batch(int64_t step, int64_t seq_len = kSeqLen) {
-    const CounterRandom random(7, "batch");
-    Batch batch{12, seq_len, std::vector<int32_t>(static_cast<size_t>(12 * seq_len)), {}, {}};
-    for (size_t i = 0; i < batch.tokens.size(); ++i)
-      batch.tokens[i] =
-          static_cast<int32_t>(random.u64(static_cast<uint64_t>(step) * batch.tokens.size() + i) % kVocab);
-    return batch;
-  }
-
-  // Runs `act` on every rank of the layout, one at a time if `act` locks.
-  static void on_ranks(const RunConfig& config, const std::function<void(TrainState&)>& act) {
-    const auto& p = config.parallelism;
-    const auto world_size = static_cast<int>(p.data_parallel_replicate_degree * p.data_parallel_shard_degree *
-                                             p.tensor_parallel_degree * p.pipeline_parallel_degree);
-    comm::run_ranks(world_size, [&](comm::World& world) {
-      const Mesh mesh(Layout(config, world_size), world);
-      TrainState state(config, {}, mesh);
-      act(state);
-    });
-  }
-
-  static void train(TrainState& state, int64_t steps) {
-    for (int64_t i = 0; i < steps; ++i) train_step(state, batch(state.step));
-  }
-  static void initialize(TrainState& state) { initialize_parameters(state.config.model, 1, state.parameters); }
-
-  fs::path checkpoint_of(const RunConfig& config, int64_t step) const {
-    return RunFolder{config.train.run_dir}.checkpoints() / step_folder_name(step);
-  }
-
-  // Returns every logical tensor of a checkpoint, whole.
-  static std::map<std::string, Tensor> tensors_of(const fs::path& checkpoint) {
-    const auto reader = CheckpointReader::open(checkpoint);
-    reader.verify();
-    std::map<std::string, Tensor> tensors;
-    for (const auto& [name, shape] : reader.manifest().tensors) {
-      Tensor whole = at::empty(shape, at::kFloat);
-      reader.load({{name, whole_slice(shape), whole.data_ptr<float>()}});
-      tensors.emplace(name, whole);
-    }
-    return tensors;
-  }
-
-  static void expect_equal(const std::map<std::string, Tensor>& a, const std::map<std::string, Tensor>& b,
-                           const std::string& where) {
-    ASSERT_EQ(a.size(), b.size()) << where;
-    for (const auto& [name, tensor] : a) EXPECT_TRUE(at::equal(tensor, b.at(name))) << where << ": " << name;
-  }
-};
 
 TEST_F(Ranks, AnyLayoutReadsTheCheckpointOfAnyOtherBitForBit) {
   const RunConfig first = config(kOne, "one");
@@ -268,9 +160,10 @@ TEST_F(Ranks, EachHoldsTheBytesOfStateThatTheFormulaSays) {
         if (said.dense != dense || said.expert != expert)
           throw std::runtime_error(
               fmt::format("{}: {} elements held, {} computed", degrees.sharding, dense + expert, said.total()));
-        const auto need = count_state_bytes(held, count_state_shards(state.config.parallelism, layout), bf16);
+        const auto need = count_state_bytes(held, count_state_shards(state.config.parallelism, layout), bf16,
+                                            declare_optimizer(state.config.optimizer));
         size_t bytes = state.parameters.grad().nbytes() + state.parameters.compute().nbytes() +
-                       state.optimizer.exp_avg().nbytes() + state.optimizer.exp_avg_sq().nbytes();
+                       static_cast<size_t>(state.optimizers.state_bytes());
         if (bf16) bytes += state.parameters.master_low().nbytes();
         if (static_cast<int64_t>(bytes) != need.total())
           throw std::runtime_error(

@@ -2,34 +2,17 @@
 
 #include <functional>
 
-#include "arch/inventory.h"
 #include "parallel/share.h"
+#include "train/optimizer_pieces.h"
 
 namespace athanor {
 namespace {
 
-constexpr const char *kMaster = "master", *kExpAvg = "exp_avg", *kExpAvgSq = "exp_avg_sq";
-
-// The moments, which lie in memory as they are stored; the master does not (parallel/parameters.h).
-struct Kind {
-  const char* name;
-  Tensor state;
-};
-std::vector<Kind> moment_kinds(const TrainState& state) {
-  return {{kExpAvg, state.optimizer.exp_avg()}, {kExpAvgSq, state.optimizer.exp_avg_sq()}};
-}
+constexpr const char* kMaster = "master";
 
 std::string tensor_name(const char* kind, const BucketEntry& e) { return std::string(kind) + "/" + e.name; }
 
-// Elements of flat memory that are an entry's, as a slice of its tensor.
-Slice slice_of(const BucketEntry& e, FlatRange range) {
-  Slice slice = box_slice(e.global_shape, e.offset, e.extent);
-  slice.flat_begin = range.begin - e.flat_begin;
-  slice.flat_end = range.end - e.flat_begin;
-  return slice;
-}
-
-using Visit = std::function<void(const BucketEntry& entry, FlatRange range)>;
+using Visit = VisitPart;
 
 // What of each parameter lies in the ranges that `part` gives of each bucket.
 void for_each_part(const TrainState& state, const std::function<FlatRange(const Bucket&)>& part, const Visit& visit) {
@@ -46,27 +29,11 @@ void for_each_canonical(const TrainState& state, const Visit& visit) {
       state, [&](const Bucket& bucket) { return state.plan.canonical(bucket); }, visit);
 }
 
-// Where in the state an owned range lies; it is within one bucket, so in one piece.
-int64_t state_begin(const TrainState& state, FlatRange range) {
-  int64_t begin = -1;
-  state.parameters.for_each_owned(range, [&](FlatRange owned, int64_t at) {
-    ATHANOR_ASSERT(owned == range);
-    begin = at;
-  });
-  return begin;
-}
-
-void add_targets(TrainState& state, const BucketEntry& e, FlatRange range, Moments moments,
-                 std::vector<TargetView>& targets) {
+void add_master_target(TrainState& state, const BucketEntry& e, FlatRange range, std::vector<TargetView>& targets) {
   const auto write = [&state, &e, first = range.begin - e.flat_begin](int64_t at, std::span<const float> values) {
     state.parameters.write_master(e, first + at, values);
   };
   targets.push_back({tensor_name(kMaster, e), slice_of(e, range), nullptr, write});
-  if (moments == Moments::kFresh) return;
-  for (const Kind& kind : moment_kinds(state)) {
-    targets.push_back(
-        {tensor_name(kind.name, e), slice_of(e, range), kind.state.data_ptr<float>() + state_begin(state, range)});
-  }
 }
 
 // What one of several equal owners has read.
@@ -75,14 +42,13 @@ void share_with_copies(TrainState& state, Moments moments, SharedBy how) {
     comm::Communicator* copies = state.plan.of(bucket).copies;
     if (!copies || copies->size() == 1) continue;
     const FlatRange owned = state.plan.owned(bucket);
-    const int64_t begin = state_begin(state, owned);
     share_from_first(*copies, state.parameters.compute().narrow(0, owned.begin, owned.size()), how);
-    for (const Kind& kind : moment_kinds(state)) {
-      if (moments == Moments::kFresh) continue;
-      share_from_first(*copies, kind.state.narrow(0, begin, owned.size()), how);
+    if (moments == Moments::kLoad) {
+      for_each_owned_state(state.optimizers, owned,
+                           [&](const Tensor& values) { share_from_first(*copies, values, how); });
     }
     const Tensor& low = state.parameters.master_low();
-    if (low.defined()) share_from_first(*copies, low.narrow(0, begin, owned.size()), how);
+    if (low.defined()) share_from_first(*copies, low.narrow(0, state.parameters.state_begin(owned), owned.size()), how);
   }
 }
 
@@ -112,12 +78,9 @@ std::vector<PieceView> master_pieces(const TrainState& state) {
 
 std::vector<PieceView> state_pieces(const TrainState& state) {
   std::vector<PieceView> pieces = master_pieces(state);
-  for (const Kind& kind : moment_kinds(state)) {
-    for_each_canonical(state, [&](const BucketEntry& e, FlatRange range) {
-      pieces.push_back(
-          {tensor_name(kind.name, e), slice_of(e, range), kind.state.data_ptr<float>() + state_begin(state, range)});
-    });
-  }
+  const auto canonical = [&](const Bucket& bucket) { return state.plan.canonical(bucket); };
+  add_optimizer_pieces(
+      state.optimizers, state.mesh, [&](const Visit& visit) { for_each_part(state, canonical, visit); }, pieces);
   return pieces;
 }
 
@@ -130,14 +93,9 @@ std::vector<PieceView> gradient_pieces(const TrainState& state) {
   return pieces;
 }
 
-std::vector<std::string> missing_moments(const ModelConfig& model, const CheckpointReader& checkpoint) {
-  std::vector<std::string> missing;
-  for (const ParameterSpec& spec : make_inventory(model)) {
-    for (const char* kind : {kExpAvg, kExpAvgSq}) {
-      auto name = std::string(kind) + "/" + spec.name;
-      if (!checkpoint.manifest().tensors.contains(name)) missing.push_back(std::move(name));
-    }
-  }
+std::vector<std::string> missing_state(const TrainState& state, const CheckpointReader& checkpoint) {
+  std::vector<std::string> missing = state.optimizers.plan().tensor_names(state.config.model);
+  std::erase_if(missing, [&](const std::string& name) { return checkpoint.manifest().tensors.contains(name); });
   return missing;
 }
 
@@ -146,8 +104,11 @@ void load_state_pieces(TrainState& state, const CheckpointReader& checkpoint, Mo
   const auto owned = [&](const Bucket& bucket) { return state.plan.owned(bucket); };
   for_each_part(state, owned, [&](const BucketEntry& e, FlatRange range) {
     const comm::Communicator* copies = state.plan.of(e.replication).copies;
-    if (!copies || copies->rank() == 0) add_targets(state, e, range, moments, targets);
+    if (copies && copies->rank() != 0) return;
+    add_master_target(state, e, range, targets);
+    if (moments == Moments::kLoad) add_element_targets(state.optimizers, e, range, targets);
   });
+  if (moments == Moments::kLoad) add_whole_targets(state.optimizers, targets);
   team_of(state.mesh).on_all([&] { checkpoint.load(targets); });
   share_with_copies(state, moments, parse_shared_by(state.config.checkpoint.load));
   gather_weights(state);

@@ -15,16 +15,16 @@ namespace athanor {
 /// long as it works.
 Team team_of(const Mesh& mesh);
 
-/// Returns the master weights and the moments. If several ranks own the same elements each returns a part, so that
-/// together the ranks hold every element once.
+/// Returns the master weights and the optimizers' state. If several ranks own the same elements each returns a part, so
+/// that together the ranks hold every element once.
 std::vector<PieceView> state_pieces(const TrainState& state);
 /// Returns the master weights alone.
 std::vector<PieceView> master_pieces(const TrainState& state);
 /// Returns the gradients as compute_gradients left them, summed over ranks: tensors "grad/NAME".
 std::vector<PieceView> gradient_pieces(const TrainState& state);
 
-/// Returns the moments that the model needs and the checkpoint lacks: "exp_avg/NAME", ...
-std::vector<std::string> missing_moments(const ModelConfig& model, const CheckpointReader& checkpoint);
+/// Returns the tensors of the optimizers' state that the checkpoint lacks: "exp_avg/NAME", ...
+std::vector<std::string> missing_state(const TrainState& state, const CheckpointReader& checkpoint);
 
 enum class Moments {
   kLoad,  ///< the checkpoint must have all of them

@@ -99,7 +99,9 @@ TrainState::TrainState(const RunConfig& run_config, DataIdentity data_identity, 
                  plan.sharding(bucket_elements(config))),
       reducer(parameters, plan, config.train.reduce_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat, &observers),
       gatherer(parameters, plan), chunks(make_chunks()), wrapped_(wrap(options)),
-      pipeline(stages(), mesh.group(GroupKind::kPipeline), &observers), optimizer(config.optimizer, parameters) {
+      pipeline(stages(), mesh.group(GroupKind::kPipeline), &observers),
+      optimizers(options.optimizers ? std::move(*options.optimizers) : configured_optimizers(config.optimizer),
+                 config.model, parameters, plan) {
   enter(stage);
   const ModelConfig& model = config.model;
   if (!model.is_moe()) return;
@@ -146,7 +148,7 @@ void TrainState::set_router_bias(Tensor bias) {
 
 void TrainState::set_fresh_since(std::map<std::string, int64_t> step_of_parameter) {
   fresh_since = std::move(step_of_parameter);
-  optimizer.set_fresh_since(fresh_since);
+  optimizers.set_fresh_since(fresh_since);
 }
 
 void TrainState::enter(const TrainingStage& next_stage) {

@@ -10,7 +10,7 @@
 #include "config/training_stages.h"
 #include "dataset/mixture.h"
 #include "model/decoder.h"
-#include "optim/adamw.h"
+#include "optim/optimizer_set.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/observer.h"
 #include "parallel/pipeline.h"
@@ -34,11 +34,14 @@ struct TrainStateOptions {
   /// Wraps a pipeline stage of this rank. The stage outlives the wrapper. May return null: no wrapper. Called once for
   /// each stage.
   std::function<std::unique_ptr<Stage>(Stage& stage, const StageLayers& layers, const Mesh& mesh)> wrap_stage = {};
+  /// Optimizers in place of those that the configuration names.
+  std::optional<OptimizerSetup> optimizers = {};
 };
 
 /// The part of the state that one rank holds.
 struct TrainState {
-  /// Allocates parameters, gradients and moments, all zero. The caller initialises or loads them before the first step.
+  /// Allocates parameters, gradients and the optimizers' state, all zero. The caller initialises or loads them before
+  /// the first step.
   /// @param mesh  the mesh of the ranks that train; must outlive the state.
   TrainState(const RunConfig& run_config, DataIdentity data_identity, const Mesh& mesh, TrainStateOptions options = {});
   /// Creates the state of a process that trains alone, even if a launcher started it together with others.
@@ -50,8 +53,8 @@ struct TrainState {
   /// Sets each expert's share of the choices in the previous step, [sparse layers, experts] (Decoder); undefined for
   /// dense models.
   void set_previous_share(Tensor share);
-  /// Sets fresh_since: for each parameter of the model, on whichever rank, whose moments have not been kept since step
-  /// 0, the step after which they were zero. The number of its updates is the number of steps since then.
+  /// Sets fresh_since: for each parameter of the model, on whichever rank, whose optimizer state has not been kept
+  /// since step 0, the step after which they were zero. The number of its updates is the number of steps since then.
   void set_fresh_since(std::map<std::string, int64_t> step_of_parameter);
   /// Sets the router bias; undefined if there is none. A later change of the tensor in place changes the routers.
   void set_router_bias(Tensor bias);
@@ -83,7 +86,7 @@ struct TrainState {
 
  public:
   Pipeline pipeline;
-  AdamW optimizer;
+  OptimizerSet optimizers;
   Tensor previous_share, router_bias;
   std::map<std::string, int64_t> fresh_since;  ///< see set_fresh_since
 

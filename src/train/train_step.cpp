@@ -32,9 +32,27 @@ class Stopwatch {
   Clock::time_point last_ = Clock::now();
 };
 
-void forward_backward(TrainState& s, const Batch& batch, StepReport& report, Stopwatch& watch) {
-  const auto microbatches =
-      split_batch(batch, s.stage.config, s.data.eos_id, report.step, s.layout, s.mesh.data_rank());
+std::vector<Microbatch> microbatches_of(const TrainState& s, const Batch& batch, int64_t step) {
+  return split_batch(batch, s.stage.config, s.data.eos_id, step, s.layout, s.mesh.data_rank());
+}
+
+// Gradients of the loss on the labels that an optimizer asks for, at the weights of this step. Losses, counts and
+// observers see nothing of it.
+void second_backward(TrainState& s, std::vector<Microbatch> microbatches, int64_t step) {
+  const auto labels = s.optimizers.second_backward(step);
+  if (!labels) return;
+  for (Microbatch& each : microbatches) relabel(each, *labels);
+  const Observers::Pause unobserved(s.observers);
+  PipelineHooks hooks;
+  hooks.before_last_backward = [&](int) { s.last_microbatch = true; };
+  hooks.after = [&](const Action&) { s.last_microbatch = false; };
+  s.pipeline.forward_backward(microbatches, hooks);
+  s.reducer.finish();
+  s.optimizers.learn_from_second(step);
+  s.parameters.grad().zero_();
+}
+
+void forward_backward(TrainState& s, std::span<const Microbatch> microbatches, StepReport& report, Stopwatch& watch) {
   PipelineHooks hooks;
   hooks.before_last_backward = [&](int) { s.last_microbatch = true; };
   hooks.after = [&](const Action& action) {
@@ -56,10 +74,12 @@ void learn_from_choices(TrainState& s, const RouterCounts& routers, int64_t toke
 
 // Bucket by bucket in the order of forward, so that weights of the first layers travel while the rest is updated.
 int64_t update_and_gather(TrainState& s, const StepReport& report, double scale) {
-  if (s.plan.is_trivial()) return s.optimizer.step(report.step, report.lr, scale);
+  const Update update{report.step, report.lr, scale};
+  s.optimizers.begin(update);
+  if (s.plan.is_trivial()) return s.optimizers.apply(update, {0, s.parameters.flat_size()});
   int64_t changed[2] = {0, 0};  // dense, experts
   for (const Bucket& bucket : s.parameters.buckets()) {
-    const int64_t here = s.optimizer.step(report.step, report.lr, scale, bucket.range);
+    const int64_t here = s.optimizers.apply(update, bucket.range);
     if (s.plan.of(bucket).is_canonical()) changed[bucket.replication.is_expert()] += here;
     s.gatherer.start(bucket);
   }
@@ -77,7 +97,9 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
   StepReport report;
   Stopwatch watch(s.mesh);
   report.step = s.step + 1;
-  forward_backward(s, batch, report, watch);
+  const auto microbatches = microbatches_of(s, batch, report.step);
+  second_backward(s, microbatches, report.step);
+  forward_backward(s, microbatches, report, watch);
   s.reducer.finish();
   report.reduction = s.reducer.trace();
   sum_over_ranks(s.mesh.group(GroupKind::kPipeline), report.parts);

@@ -91,7 +91,7 @@ void run(const Arguments& given) {
   add_parameters(out, state, "grad.", true);
   for (int64_t step = 1; step <= given.steps; ++step) {
     if (step > 1) forward_backward(state, microbatch);
-    state.optimizer.step(step, given.lr, 1.0);
+    state.optimizers.apply({step, given.lr, 1.0}, {0, state.parameters.flat_size()});
   }
   if (given.steps > 0) add_parameters(out, state, "param.", false);
   write(given.output, out);

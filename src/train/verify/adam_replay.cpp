@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/text.h"
+#include "layout/parameter_groups.h"
 
 namespace athanor {
 namespace {
@@ -15,15 +15,17 @@ constexpr double kRoundings = 16;
 
 }  // namespace
 
-AdamReplay::AdamReplay(const OptimizerConfig& config, const std::string& name, const std::vector<float>& master)
+AdamReplay::AdamReplay(const OptimizerConfig& config, const ParameterSpec& spec, const std::vector<float>& master)
     : config_(config), master_(master.begin(), master.end()), exp_avg_(master.size()), exp_avg_sq_(master.size()),
       bound_(master.size()) {
-  const auto exempt = [&](const std::string& pattern) { return matches_wildcard(pattern, name); };
-  if (std::ranges::any_of(config.no_weight_decay, exempt)) config_.weight_decay = 0;
+  const ParameterGroup group = group_of(parameter_groups(config), spec.name, spec.role);
+  lr_scale_ = group.lr_scale;
+  config_.weight_decay = group.weight_decay;
 }
 
 // Small runs have no warm-up, in which clipping might be off.
-void AdamReplay::add_step(int64_t step, double lr, double grad_norm, const std::vector<float>& grad) {
+void AdamReplay::add_step(int64_t step, double step_lr, double grad_norm, const std::vector<float>& grad) {
+  const double lr = step_lr * lr_scale_;
   const double scale = config_.max_grad_norm > 0 ? std::min(1.0, config_.max_grad_norm / (grad_norm + 1e-6)) : 1;
   const double beta1 = config_.betas[0], beta2 = config_.betas[1], count = static_cast<double>(step);
   const double correction1 = 1 - std::pow(beta1, count), correction2 = 1 - std::pow(beta2, count);

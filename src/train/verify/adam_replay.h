@@ -5,9 +5,9 @@
 // A run's parameters follow from its own gradients except for fp32's rounding, in whatever type these were computed. So
 // an update that some rank makes from other gradients, twice or not at all, is seen in bf16 as clearly as in fp32.
 
-#include <string>
 #include <vector>
 
+#include "arch/inventory.h"
 #include "config/run_config.h"
 
 namespace athanor {
@@ -15,9 +15,8 @@ namespace athanor {
 /// The replay of one parameter.
 class AdamReplay {
  public:
-  /// @param name  the name that optimizer.no_weight_decay may match.
   /// @param master  the initial master weights.
-  AdamReplay(const OptimizerConfig& config, const std::string& name, const std::vector<float>& master);
+  AdamReplay(const OptimizerConfig& config, const ParameterSpec& spec, const std::vector<float>& master);
 
   /// Makes update `step` (1-based). @param grad_norm  norm of the whole model, by which gradients are clipped.
   void add_step(int64_t step, double lr, double grad_norm, const std::vector<float>& grad);
@@ -28,6 +27,7 @@ class AdamReplay {
 
  private:
   OptimizerConfig config_;
+  double lr_scale_ = 1;
   std::vector<double> master_, exp_avg_, exp_avg_sq_, bound_;
 };
 

@@ -1,0 +1,93 @@
+#pragma once
+// What optimizers keep and need, as data that follows from the configuration. Checkpoints, memory formulas and the dry
+// run read this; they know nothing else of an optimizer.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "layout/buckets.h"
+#include "layout/parameter_groups.h"
+
+namespace athanor {
+
+/// The type of a kind of state in memory. Checkpoints store every type as fp32, which holds each of its values.
+enum class StateType { kFloat32, kBFloat16 };
+int64_t bytes_of(StateType type);
+
+/// One kind of state: "exp_avg".
+struct StateKind {
+  enum class Extent {
+    kElement,  ///< one value for each element of a parameter; held by the ranks that own the element
+    kMatrix,  ///< one value for each matrix of a parameter (count_matrices); held by every rank that holds a part of it
+    kScalar,  ///< one value for the run, on every rank
+  };
+
+  std::string name;
+  StateType type = StateType::kFloat32;
+  Extent extent = Extent::kElement;
+
+  /// Returns the name of its tensor in a checkpoint: "exp_avg/model.norm.weight". A scalar belongs to no parameter.
+  std::string tensor_name(const std::string& parameter) const;
+};
+
+/// Returns the number of matrices of a parameter: E for stacked experts [E, F, D], else 1, also for a norm's scale.
+int64_t count_matrices(const std::vector<int64_t>& shape);
+
+/// What an optimizer needs from the ranks before it can update (optim/optimizer.h); each costs communication.
+struct OptimizerNeeds {
+  bool tensor_norms = false;     ///< sums over whole tensors (optim/tensor_sums.h)
+  bool whole_matrices = false;   ///< matrices that no rank holds or owns whole (optim/whole_matrices.h)
+  bool second_backward = false;  ///< gradients of the loss on other labels
+};
+
+struct OptimizerDeclaration {
+  std::string name;
+  std::vector<StateKind> state;
+  OptimizerNeeds needs = {};
+
+  /// Return the bytes of all kinds of state of an extent: for each element owned, for each matrix held, for the run.
+  int64_t bytes_per_element() const { return bytes_per(StateKind::Extent::kElement); }
+  int64_t bytes_per_matrix() const { return bytes_per(StateKind::Extent::kMatrix); }
+  int64_t scalar_bytes() const { return bytes_per(StateKind::Extent::kScalar); }
+
+ private:
+  int64_t bytes_per(StateKind::Extent extent) const;
+};
+
+/// The optimizers of a run, and the parameters that each of them updates.
+struct OptimizerPlan {
+  std::vector<ParameterGroup> groups;
+  std::vector<OptimizerDeclaration> optimizers;
+
+  const OptimizerDeclaration& optimizer(const std::string& name) const;
+  const OptimizerDeclaration& optimizer_of(const std::string& parameter, Role role) const {
+    return optimizer(group_of(groups, parameter, role).optimizer);
+  }
+  /// Returns the tensors that a checkpoint of the model has for the optimizers: for each parameter those of its
+  /// optimizer, then the scalars.
+  std::vector<std::string> tensor_names(const ModelConfig& model) const;
+};
+
+OptimizerDeclaration declare_optimizer(const OptimizerConfig& config);
+OptimizerPlan plan_optimizers(const OptimizerConfig& config);
+
+/// Neighbouring parameters of one group, with the padding after them.
+struct GroupRange {
+  FlatRange range;
+  const ParameterGroup* group;  ///< in the plan
+};
+/// Returns the ranges in order; together they are flat memory. @param table  as laid out by lay_out_buckets.
+std::vector<GroupRange> find_group_ranges(const std::vector<BucketEntry>& table, int64_t flat_size,
+                                          const OptimizerPlan& plan);
+
+/// Returns the ranges of `owned` whose elements an optimizer updates, and where its state of them begins. With one
+/// optimizer these are the owned ranges themselves.
+std::vector<OwnedRange> find_state_ranges(const std::vector<OwnedRange>& owned, const std::vector<GroupRange>& groups,
+                                          const std::string& optimizer);
+
+/// Returns the bytes of all optimizers' state on a rank.
+int64_t count_optimizer_bytes(const std::vector<BucketEntry>& table, int64_t flat_size,
+                              const std::vector<OwnedRange>& owned, const OptimizerPlan& plan);
+
+}  // namespace athanor

@@ -1,0 +1,69 @@
+#pragma once
+// The parameters that one optimizer updates: their groups' settings, how many updates each has had, and where the
+// optimizer's state of each owned element is.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layout/optimizer_state.h"
+#include "parallel/parameters.h"
+
+namespace athanor {
+
+class OptimizedParameters {
+ public:
+  /// `store` must outlive this.
+  OptimizedParameters(ParameterStore& store, const OptimizerPlan& plan, const std::string& optimizer);
+
+  ParameterStore& store() const { return *store_; }
+  /// The parameters of which this rank holds a part, in the order of the table.
+  const std::vector<const BucketEntry*>& entries() const { return entries_; }
+  /// Returns the number of elements of the optimizer's per-element state: those owned, with the padding after them.
+  int64_t state_size() const;
+  /// The owned ranges of these parameters, and where the per-element state of each begins.
+  const std::vector<OwnedRange>& owned() const { return owned_; }
+  /// Returns the first element of the per-element state of a range, if the range lies in one of the owned ones.
+  std::optional<int64_t> state_begin(FlatRange range) const;
+  /// Returns the number of matrices of which this rank holds a part, and the first of an entry's among them: where
+  /// per-matrix state of the entry begins.
+  int64_t num_matrices() const { return num_matrices_; }
+  int64_t first_matrix(const BucketEntry& entry) const { return first_matrix_.at(&entry); }
+
+  /// Sets, for each parameter whose state has not been kept since the beginning of the run, the step after which it was
+  /// zero: its updates are counted from there. Parameters that this rank does not hold are ignored.
+  void set_fresh_since(const std::map<std::string, int64_t>& step_of_parameter);
+
+  /// Neighbouring parameters with the same settings.
+  struct Segment {
+    FlatRange range;
+    double lr_scale, weight_decay;
+    int64_t since;  ///< they have had the run's updates less these
+  };
+
+  /// Calls visit(segment, flat range, its first element in the per-element state) for each owned part of `range`, in
+  /// order.
+  template <class Visit>
+  void for_each_owned(FlatRange range, Visit visit) const {
+    for (const Segment& segment : segments_) {
+      const FlatRange here = intersect(range, segment.range);
+      if (here.size() <= 0) continue;
+      for (const OwnedRange& owned : owned_) {
+        const FlatRange common = intersect(here, owned.flat);
+        if (common.size() > 0) visit(segment, common, owned.state_begin + common.begin - owned.flat.begin);
+      }
+    }
+  }
+
+ private:
+  ParameterStore* store_;
+  std::vector<const BucketEntry*> entries_;
+  std::map<const BucketEntry*, int64_t> first_matrix_;
+  int64_t num_matrices_ = 0;
+  std::vector<OwnedRange> owned_;
+  std::vector<Segment> groups_;    // without ages
+  std::vector<Segment> segments_;  // cut where ages differ
+};
+
+}  // namespace athanor

@@ -1,0 +1,327 @@
+// The interface of optimizers, with three small ones behind it: what ranks own and how they share matrices changes no
+// update. Gradients are given, so that they are equal on every layout; tests of whole steps are in
+// train/optimizers_test.cpp.
+
+#include "optim/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "base/random.h"
+#include "comm/thread_ranks.h"
+#include "layout/holding.h"
+#include "optim/testing/small_optimizers.h"
+
+namespace athanor {
+namespace {
+
+constexpr int kSteps = 3;
+constexpr double kRate = 0.05, kUnit = 0x1p-24;
+const char* const kNames[] = {"lamb", "muon", "sophia"};
+
+struct Degrees {
+  int replicate, shard, expert;
+  const char* sharding;
+  int tensor = 1, pipeline = 1;
+
+  int world() const { return replicate * shard * tensor * pipeline; }
+  std::string text() const {
+    return fmt::format("{} {} x {}, expert {}, tensor {}, pipeline {}", sharding, replicate, shard, expert, tensor,
+                       pipeline);
+  }
+};
+const Degrees kOne{1, 1, 1, "none"};
+const std::vector<Degrees> kLayouts = {
+    {1, 2, 1, "none"},           {1, 4, 2, "none"},
+    {1, 4, 2, "optimizer"},      {1, 4, 2, "ep_aware"},
+    {2, 2, 2, "hierarchical"},   {2, 2, 4, "hierarchical"},
+    {1, 3, 1, "ep_aware"},       {1, 2, 2, "ep_aware", 2},
+    {1, 1, 1, "none", 4, 1},     {1, 2, 1, "optimizer", 2, 2},
+    {1, 2, 2, "ep_aware", 1, 3}, {2, 1, 2, "hierarchical", 4, 2},
+};
+
+RunConfig config_of(const Degrees& d, const std::string& dtype) {
+  RunConfig c;
+  c.model.family = "olmoe";
+  c.model.hidden_size = 32;
+  c.model.num_hidden_layers = 3;
+  c.model.num_attention_heads = 4;
+  c.model.num_key_value_heads = 2;  // fewer than tensor ranks in some layouts
+  c.model.intermediate_size = 16;
+  c.model.num_experts = 4;
+  c.model.num_experts_per_tok = 2;
+  c.model.vocab_size = 62;  // tensor ranks have parts of different size
+  c.train.dtype = dtype;
+  c.train.global_batch_size = 12;
+  c.train.micro_batch_size = 1;
+  auto& p = c.parallelism;
+  p.data_parallel_replicate_degree = d.replicate;
+  p.data_parallel_shard_degree = d.shard;
+  p.expert_parallel_degree = d.expert;
+  p.sharding = d.sharding;
+  p.tensor_parallel_degree = d.tensor;
+  p.pipeline_parallel_degree = d.pipeline;
+  return c;
+}
+
+using Whole = std::map<std::string, std::vector<float>>;  // a tensor for each parameter of the model
+
+Whole empty_model(const ModelConfig& model) {
+  Whole whole;
+  for (const ParameterSpec& spec : make_inventory(model))
+    whole[spec.name].resize(static_cast<size_t>(spec.num_elements()), NAN);
+  return whole;
+}
+
+// Calls visit(entry, flat position, position in the whole tensor) for the elements of `range`.
+void for_each_element(const ParameterStore& store, FlatRange range,
+                      const std::function<void(const BucketEntry&, int64_t flat, int64_t global)>& visit) {
+  for (const BucketEntry& e : store.table()) {
+    const FlatRange held = intersect(range, e.range());
+    for_each_run(e, held.begin - e.flat_begin, held.size(), [&](int64_t global, int64_t at, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) visit(e, held.begin + at + i, global + i);
+    });
+  }
+}
+
+float number_of(const char* what, int step, const BucketEntry& e, int64_t global) {
+  const CounterRandom random(static_cast<uint64_t>(step), what + e.name);
+  return static_cast<float>(static_cast<double>(random.u64(static_cast<uint64_t>(global)) >> 11) * 0x1p-52 - 1);
+}
+
+// One rank of a layout, without a model: what it holds, owns and updates.
+class RankState {
+ public:
+  RankState(const RunConfig& config, comm::World& world, OptimizerSetup setup)
+      : mesh_(Layout(config, world.size()), world), plan_(mesh_, parse_sharding(config.parallelism.sharding)),
+        store(make_bucket_entries(held_parameters(config.model, config.parallelism, mesh_.layout(), mesh_.rank())),
+              config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat, ParameterStore::Use::kTraining,
+              plan_.sharding(1000)),
+        optimizers(std::move(setup), config.model, store, plan_) {
+    for_each_element(store, {0, store.flat_size()}, [&](const BucketEntry& e, int64_t flat, int64_t global) {
+      const float value = number_of("weight", 0, e, global);
+      store.write_master(flat, {&value, 1});
+    });
+  }
+
+  void step(int step) {
+    if (optimizers.second_backward(step)) {
+      set_gradients("second", step);
+      optimizers.learn_from_second(step);
+    }
+    set_gradients("gradient", step);
+    const Update update{step, kRate, 0.5};
+    optimizers.begin(update);
+    for (const Bucket& bucket : store.buckets()) optimizers.apply(update, bucket.range);
+  }
+
+  // Adds what this rank owns; several ranks own the same.
+  void add_to(Whole& whole, const Whole* expected,
+              const std::function<double(const BucketEntry&, float)>& bound) const {
+    for (const Bucket& bucket : store.buckets()) {
+      for_each_element(store, plan_.owned(bucket), [&](const BucketEntry& e, int64_t flat, int64_t global) {
+        float value = 0;
+        store.read_master(flat, {&value, 1});
+        const auto i = static_cast<size_t>(global);
+        whole.at(e.name)[i] = value;
+        if (expected && !(std::abs(value - expected->at(e.name)[i]) <= bound(e, value)))
+          throw std::runtime_error(fmt::format("{} element {}: {} where one rank has {}, bound {}", e.name, global,
+                                               value, expected->at(e.name)[i], bound(e, value)));
+      });
+    }
+  }
+
+ private:
+  void set_gradients(const char* what, int step) {
+    store.grad().zero_();
+    for (const Bucket& bucket : store.buckets()) {
+      for_each_element(store, plan_.owned(bucket), [&](const BucketEntry& e, int64_t flat, int64_t global) {
+        store.grad().data_ptr<float>()[flat] = number_of(what, step, e, global);
+      });
+    }
+  }
+
+  Mesh mesh_;
+  ShardPlan plan_;
+
+ public:
+  ParameterStore store;
+  OptimizerSet optimizers;
+};
+
+OptimizerSetup setup_of(const std::string& name, const RunConfig& config) {
+  return small::make_setup(name, config.optimizer, [](int64_t, int64_t, int64_t label) { return label; });
+}
+
+Whole weights_after(const std::string& name, const Degrees& degrees, const std::string& dtype,
+                    const Whole* expected = nullptr,
+                    const std::function<double(const BucketEntry&, float)>& bound = {}) {
+  const RunConfig config = config_of(degrees, dtype);
+  Whole whole = empty_model(config.model);
+  std::mutex mutex;
+  comm::run_ranks(degrees.world(), [&](comm::World& world) {
+    at::set_num_threads(1);
+    RankState rank(config, world, setup_of(name, config));
+    for (int step = 1; step <= kSteps; ++step) rank.step(step);
+    const std::lock_guard lock(mutex);
+    rank.add_to(whole, expected, bound);
+  });
+  return whole;
+}
+
+// What differs between layouts in kSteps steps. The gradients are equal, and elementwise work has equal bits.
+//   All      A master is rounded once for each step, and in bf16 it may be stored an ulp away: 4 units of its size,
+//            which is at most 1 and what the steps add.
+//   LAMB     The sums of squares are added in fp64 in another order, which moves the ratio by a rounding to fp32 and
+//            the mean of three by three more: 8 units of the step, lr times the ratio's share of the norm, below lr · 4
+//            (weights of size 1, updates of size 1, a running mean of ratios below 4).
+//   Muon     A product of k terms is rounded k times at most: of a matrix of norm 1, an iteration (3 products and sums)
+//            adds (3 k + 4) units of its norm, √r at most, and each later one enlarges that by 1.5; both sides do so.
+double bound_of(const std::string& name, const BucketEntry& e, float value) {
+  double step = 0;
+  if (name == "lamb") step = kRate * 4 * 8 * kUnit;
+  if (name == "muon" && e.global_shape.size() > 1) {
+    const auto last = std::ssize(e.global_shape) - 1;
+    const auto columns = static_cast<double>(e.global_shape[static_cast<size_t>(last)]),
+               rows = static_cast<double>(e.global_shape[static_cast<size_t>(last - 1)]);
+    const double growth = (std::pow(1.5, small::Muon::kIterations) - 1) / 0.5;
+    step = kRate * 2 * growth * (3 * std::max(rows, columns) + 4) * kUnit * std::sqrt(std::min(rows, columns));
+  }
+  return kSteps * (4 * kUnit * (1 + std::abs(static_cast<double>(value))) + step);
+}
+
+TEST(Optimizers, OfOtherNeedsUpdateAsOneRankDoesUnderEverySharding) {
+  for (const char* name : kNames) {
+    const Whole expected = weights_after(name, kOne, "float32");
+    for (const auto& [parameter, values] : expected) {
+      for (const float value : values) ASSERT_TRUE(std::isfinite(value)) << name << " " << parameter;
+    }
+    const auto bound = [&](const BucketEntry& e, float value) { return bound_of(name, e, value); };
+    for (const Degrees& degrees : kLayouts) {
+      SCOPED_TRACE(fmt::format("{}, {}", name, degrees.text()));
+      const Whole whole = weights_after(name, degrees, "float32", &expected, bound);
+      for (const auto& [parameter, values] : whole) {
+        for (const float value : values) ASSERT_FALSE(std::isnan(value)) << parameter << " is not owned whole";
+      }
+    }
+  }
+}
+
+TEST(Optimizers, OfOtherNeedsUpdateAsOneRankDoesWhenTheMasterIsKeptInHalves) {
+  for (const char* name : kNames) {
+    const Whole expected = weights_after(name, kOne, "bfloat16");
+    const auto bound = [&](const BucketEntry& e, float value) { return bound_of(name, e, value); };
+    weights_after(name, kLayouts[3], "bfloat16", &expected, bound);
+    weights_after(name, kLayouts.back(), "bfloat16", &expected, bound);
+  }
+}
+
+// The declarations give the bytes, exactly where the table of buckets is known and up to padding where it is not.
+TEST(Optimizers, HoldTheBytesThatTheirDeclarationsGive) {
+  for (const char* name : kNames) {
+    for (const Degrees& degrees : kLayouts) {
+      const RunConfig config = config_of(degrees, "float32");
+      comm::run_ranks(degrees.world(), [&](comm::World& world) {
+        RankState rank(config, world, setup_of(name, config));
+        const int64_t held = rank.optimizers.state_bytes();
+        const OptimizerPlan& plan = rank.optimizers.plan();
+        const int64_t computed =
+            count_optimizer_bytes(rank.store.table(), rank.store.flat_size(), rank.store.owned(), plan);
+        if (held != computed) throw std::runtime_error(fmt::format("{} bytes held, {} computed", held, computed));
+      });
+    }
+  }
+}
+
+TEST(TensorSums, CountEveryElementOfTheModelOnce) {
+  for (const Degrees& degrees : kLayouts) {
+    SCOPED_TRACE(degrees.text());
+    const RunConfig config = config_of(degrees, "float32");
+    comm::run_ranks(degrees.world(), [&](comm::World& world) {
+      const Mesh mesh(Layout(config, world.size()), world);
+      const ShardPlan plan(mesh, parse_sharding(degrees.sharding));
+      const ParameterStore store(
+          make_bucket_entries(held_parameters(config.model, config.parallelism, mesh.layout(), mesh.rank())),
+          at::kFloat, ParameterStore::Use::kTraining, plan.sharding(1000));
+      const TensorSums sums(config.model, store, plan);
+      const Tensor counts = at::zeros({sums.num_matrices(), 1}, at::kDouble);
+      for (const Bucket& bucket : store.buckets()) {
+        sums.for_each_matrix(sums.counted(bucket), [&](const BucketEntry&, int64_t matrix, FlatRange piece) {
+          counts[matrix][0] += static_cast<double>(piece.size());
+        });
+      }
+      sums.add_up(counts);
+      int64_t matrix = 0;
+      for (const ParameterSpec& spec : make_inventory(config.model)) {
+        const auto each = static_cast<double>(spec.num_elements() / count_matrices(spec.shape));
+        for (int64_t m = 0; m < count_matrices(spec.shape); ++m, ++matrix) {
+          if (counts[matrix][0].item<double>() != each)
+            throw std::runtime_error(fmt::format("{}: {} of {}", spec.name, counts[matrix][0].item<double>(), each));
+        }
+      }
+    });
+  }
+}
+
+std::vector<BucketEntry> three_parameters() {
+  return {{.name = "a.norm.weight",
+           .replication = {},
+           .global_shape = {5},
+           .offset = {0},
+           .extent = {5},
+           .role = Role::kNorm},
+          {.name = "b.weight",
+           .replication = {},
+           .global_shape = {7, 3},
+           .offset = {0, 0},
+           .extent = {7, 3},
+           .role = Role::kQuery},
+          {.name = "c.weight",
+           .replication = {},
+           .global_shape = {70},
+           .offset = {0},
+           .extent = {70},
+           .role = Role::kRouter}};
+}
+
+TEST(ParameterGroups, OfRolesAndOfNamesHaveTheirOwnRateDecayAndOptimizer) {
+  ParameterStore store(three_parameters(), at::kFloat, ParameterStore::Use::kTraining);
+  for (const auto& e : store.table())
+    store.fill_master(e.name, [](int64_t, std::span<float> out) { std::ranges::fill(out, 1.0f); });
+  const ParameterGroup norms{.patterns = {"*norm.weight"}, .lr_scale = 0.5};
+  const ParameterGroup routers{.roles = {Role::kRouter}, .optimizer = "sophia"};
+  const ParameterGroup rest{.weight_decay = 0.5};
+  OptimizerConfig config;
+  OptimizerSetup setup = small::make_setup("sophia", config, {});
+  setup.plan = {{norms, routers, rest}, {small::Sophia::declare(), declare_optimizer(config)}};
+  ModelConfig model;
+  RunConfig run;
+  run.model.num_hidden_layers = 1;
+  const OneRank alone(run);
+  const ShardPlan plan(alone.mesh, ShardingKind::kNone);
+  OptimizerSet optimizers(std::move(setup), model, store, plan);
+  store.grad().fill_(1);
+  const Update update{1, 0.1, 1};
+  optimizers.begin(update);
+  optimizers.apply(update, {0, store.flat_size()});
+  const auto value = [&](const char* name) { return store.master_copy(name).min().item<float>(); };
+  EXPECT_FLOAT_EQ(value("a.norm.weight"), 1 - 0.05f);                     // AdamW's first step is lr · sign
+  EXPECT_FLOAT_EQ(value("b.weight"), 1 - 0.05f - 0.1f);                   // and the decay
+  EXPECT_FLOAT_EQ(value("c.weight"), 1 - 0.1f);                           // Sophia's is clipped at lr
+  EXPECT_EQ(optimizers.optimizers()[0]->parameters().state_size(), 128);  // c alone, and its padding
+  EXPECT_EQ(optimizers.optimizers()[1]->parameters().state_size(), 128);  // a and b, 64 each
+}
+
+TEST(ParameterGroups, TwoOptimizersWithASecondBackwardAreRefused) {
+  ParameterStore store(three_parameters(), at::kFloat, ParameterStore::Use::kTraining);
+  const RunConfig run;
+  const OneRank alone(run);
+  const ShardPlan plan(alone.mesh, ShardingKind::kNone);
+  OptimizerSetup setup = small::make_setup("sophia", {}, {});
+  setup.plan.optimizers.push_back({.name = "another", .state = {}, .needs = {.second_backward = true}});
+  EXPECT_THROW(OptimizerSet(std::move(setup), run.model, store, plan), ConfigError);
+}
+
+}  // namespace
+}  // namespace athanor
