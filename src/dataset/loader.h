@@ -14,8 +14,8 @@ struct Batch {
   int64_t num_sequences = 0;  ///< sequences of the whole batch
   int64_t seq_len = 0;
   std::vector<int32_t> tokens;  ///< [sequences held, seq_len], row-major
-  DataLedger next;  ///< ledger after this batch: a Loader that starts with it continues with the following batch
-  std::vector<int64_t> held;  ///< indices of the batch's sequences that are in `tokens`, ascending; empty: all
+  DataLedger next = {};  ///< ledger after this batch: a Loader that starts with it continues with the following batch
+  std::vector<int64_t> held = {};  ///< indices of the batch's sequences that are in `tokens`, ascending; empty: all
 
   /// Returns the tokens [seq_len] of sequence `index` of the whole batch, which must be held.
   const int32_t* sequence(int64_t index) const;

@@ -154,7 +154,9 @@ TEST_P(DecoderTest, WeightsAreAskedForInTheOrderOfForward) {
   EXPECT_EQ(f.parameters.entry("model.embed_tokens.weight").forward_index, 0);
   EXPECT_EQ(f.parameters.entry("model.layers.1.self_attn.q_proj.weight").forward_index, 2);
   for (const BucketEntry& e : f.parameters.table()) {
-    if (e.name == "lm_head.weight" || e.name == "model.norm.weight") EXPECT_EQ(e.forward_index, last);
+    if (e.name == "lm_head.weight" || e.name == "model.norm.weight") {
+      EXPECT_EQ(e.forward_index, last);
+    }
   }
 }
 

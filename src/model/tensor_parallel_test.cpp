@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kBatch = 2, kSeqLen = 12, kHidden = 48;  // sizes on each data rank
 
 struct Case {
-  std::string what;
+  std::string what = {};
   int tensor = 2, experts = 1;  // degrees; the number of data ranks is that of expert ranks
   bool sequence = false;
   at::ScalarType dtype = at::kFloat;
@@ -192,7 +192,9 @@ Tensor joined(const Shared& shared, const Case& c, Tensor Result::*item) {
   for (size_t r = 0; r < shared.results.size(); ++r) {
     const Tensor part = shared.results[r].*item;
     const auto first = r / static_cast<size_t>(c.tensor) * static_cast<size_t>(c.tensor);
-    if (!c.sequence) EXPECT_TRUE(at::equal(part, shared.results[first].*item)) << c.what << ", rank " << r;
+    if (!c.sequence) {
+      EXPECT_TRUE(at::equal(part, shared.results[first].*item)) << c.what << ", rank " << r;
+    }
     if (c.sequence || r == first) parts.push_back(part.reshape({-1, kHidden}));
   }
   return at::cat(parts).view({-1, kSeqLen, kHidden});

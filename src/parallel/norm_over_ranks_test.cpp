@@ -75,7 +75,9 @@ Tensor joined(const Case& c, const std::vector<std::vector<Tensor>>& results, si
     for (int copy = 1; copy < copies; ++copy) {
       const Tensor& other = results[static_cast<size_t>(r + copy)][item];
       if (adds) part = part + other.to(at::kDouble);
-      if (!adds) EXPECT_TRUE(at::equal(other.to(at::kDouble), part)) << name_of(c);
+      if (!adds) {
+        EXPECT_TRUE(at::equal(other.to(at::kDouble), part)) << name_of(c);
+      }
     }
     parts.push_back(part);
   }

@@ -19,7 +19,7 @@ namespace athanor {
 
 /// One kind of collective over one group.
 struct SentLine {
-  std::string what, collective = {}, group = {};
+  std::string what = {}, collective = {}, group = {};
   int ranks = 1;
   double calls = 0, bytes = 0, inside = 0;  ///< per step; `inside`: bytes within the rank's supernode
   /// The largest number of the group's collectives that had been started and not waited for at one time. 0 for lines
