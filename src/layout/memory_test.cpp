@@ -134,8 +134,8 @@ TEST(StateBytes, FollowWhatEachOptimizerDeclaresForItsGroups) {
   EXPECT_EQ(held.at("other").matrices, 3 * config.model.num_hidden_layers * 48 / 4);
   EXPECT_EQ(held.at("adamw").dense, count_held_elements(config.model, 4).dense);
   const StateBytes bytes = count_state_bytes(config, layout, 0, plan);
-  EXPECT_EQ(bytes.optimizer, 8 * (held.at("adamw").dense / 8) + 4 * (held.at("other").expert / 2) +
-                                 2 * held.at("other").matrices + 4);
+  EXPECT_EQ(bytes.optimizer,
+            8 * (held.at("adamw").dense / 8) + 4 * (held.at("other").expert / 2) + 2 * held.at("other").matrices + 4);
   EXPECT_EQ(bytes.weights, state_of(config).weights);
 
   const auto names = plan.tensor_names(config.model);
