@@ -116,11 +116,11 @@ class Rank {
   Rank(const RunConfig& config, int rank, int num_ranks)
       : world_(open(config, rank, num_ranks)), mesh_(Layout(config, num_ranks), *world_), state_(config, {}, mesh_),
         timed_(timed_stages()), pipeline_(pointers(), mesh_.group(GroupKind::kPipeline)), batch_(random_batch(config)) {
-    initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state_.parameters);
+    initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state_.model.parameters);
     const auto& p = config.parallelism;
-    pipeline_.set_schedule(make_schedule(p.pipeline_schedule, state_.layout.pipeline(),
+    pipeline_.set_schedule(make_schedule(p.pipeline_schedule, state_.model.mesh.layout().pipeline(),
                                          static_cast<int>(p.virtual_stages),
-                                         static_cast<int>(state_.layout.microbatches())));
+                                         static_cast<int>(state_.model.mesh.layout().microbatches())));
   }
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
@@ -152,7 +152,7 @@ class Rank {
 
   std::vector<std::unique_ptr<TimedStage>> timed_stages() {
     std::vector<std::unique_ptr<TimedStage>> stages;
-    for (const auto& chunk : state_.chunks) stages.push_back(std::make_unique<TimedStage>(*chunk, seconds_));
+    for (const auto& chunk : state_.model.chunks) stages.push_back(std::make_unique<TimedStage>(*chunk, seconds_));
     return stages;
   }
   std::vector<Stage*> pointers() const {
@@ -170,31 +170,31 @@ class Rank {
   }
 
   void compute_gradients() {
-    const auto microbatches =
-        split_batch(batch_, state_.config, state_.data.eos_id, state_.step + 1, state_.layout, mesh_.data_rank());
+    const auto microbatches = split_batch(batch_, state_.config, state_.data.eos_id, state_.position.step + 1,
+                                          state_.model.mesh.layout(), mesh_.data_rank());
     LossParts parts = pipeline_.forward_backward(microbatches);
-    state_.reducer.finish();
+    state_.optimizer.reducer.finish();
     sum_over_ranks(mesh_.group(GroupKind::kPipeline), parts);
     sum_over_ranks(mesh_.group(GroupKind::kData), parts);
     const Clock clock(seconds_.arithmetic);
-    gradient_norms(state_.parameters, state_.plan);
+    gradient_norms(state_.model.parameters, state_.model.plan);
   }
 
   void update() {
     const double lr = state_.config.optimizer.lr;
     int64_t changed = 0;
-    for (const Bucket& bucket : state_.parameters.buckets()) {
+    for (const Bucket& bucket : state_.model.parameters.buckets()) {
       {
         const Clock clock(seconds_.arithmetic);
-        changed += state_.optimizers.apply({state_.step + 1, lr, 1.0}, bucket.range);
+        changed += state_.optimizer.set.apply({state_.position.step + 1, lr, 1.0}, bucket.range);
       }
-      state_.gatherer.start(bucket);
+      state_.model.gatherer.start(bucket);
     }
     const Tensor all = at::tensor({changed, changed}, at::kLong);
     mesh_.group(GroupKind::kModel).all_reduce(all).wait();
     mesh_.group(GroupKind::kData).all_reduce(all).wait();
-    state_.gatherer.wait_all();
-    ++state_.step;
+    state_.model.gatherer.wait_all();
+    ++state_.position.step;
   }
 
   std::unique_ptr<comm::World> world_;

@@ -19,7 +19,7 @@ class Variant {
     DecoderOptions options;
     options.loss_chunk_tokens = state.config.train.loss_chunk_tokens;
     if (!kind.empty()) options.recompute = parse_recompute({kind});
-    decoder_ = std::make_unique<Decoder>(state.config.model, state.parameters, options);
+    decoder_ = std::make_unique<Decoder>(state.config.model, state.model.parameters, options);
   }
 
   std::string name() const { return kind_.empty() ? "nothing recomputed" : "recompute " + kind_; }
@@ -68,7 +68,7 @@ void report_recompute(TrainState& state, const Batch& batch, const BenchArgument
     subjects.push_back(variants.back()->subject(flops));
   }
   const auto samples = measure_in_turns(subjects, given);
-  state.parameters.grad().zero_();
+  state.model.parameters.grad().zero_();
   report.begin("forward and backward of a batch, and what recomputation saves of it");
   for (size_t i = 0; i < subjects.size(); ++i) {
     const double saved = bytes[0] - bytes[i], paid = median(samples[i].total) / median(samples[0].total) - 1;

@@ -55,8 +55,8 @@ struct Memory {
 };
 
 double state_bytes(const TrainState& state) {
-  const auto& p = state.parameters;
-  auto bytes = static_cast<double>(state.optimizers.state_bytes());
+  const auto& p = state.model.parameters;
+  auto bytes = static_cast<double>(state.optimizer.set.state_bytes());
   for (const at::Tensor& t : {p.grad(), p.compute(), p.master_low()}) {
     if (t.defined()) bytes += static_cast<double>(t.nbytes());
   }
@@ -134,10 +134,10 @@ void report_step(const RunConfig& c, const Memory& memory, const std::vector<Sub
 
 void measure(const RunConfig& config, const BenchStepArguments& given, Report& report) {
   TrainState state(config, {});
-  initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.parameters);
+  initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.model.parameters);
   const Batch batch = random_batch(config);
   const std::string loss_verified =
-      verify_loss(*state.chunks.front(), state.parameters,
+      verify_loss(*state.model.chunks.front(), state.model.parameters,
                   at::randint(config.model.vocab_size, {1, std::min<int64_t>(config.data.seq_len, 64)},
                               at::TensorOptions(at::kLong)));
   const Memory memory = measure_memory(state, batch);

@@ -183,14 +183,16 @@ std::vector<StepPart> update_parts(TrainState& state) {
   constexpr double kNormBytes = 4;  // for each parameter
   // Master and gradient, 4 bytes each, and the state are read and written.
   const double update_bytes = 2.0 * (8 + declare_optimizer(state.config.optimizer).bytes_per_element());
-  const auto count = static_cast<double>(state.parameters.num_elements());
-  Subject norm = simple_subject("gradient norm", kNormBytes * count, [&] { gradient_norm(state.parameters.grad()); });
-  Subject adamw{"AdamW", {{"", update_bytes * count}}, [&state](Laps& laps) {
-                  state.parameters.grad().fill_(1e-6f);  // the update before has set it to zero
-                  laps.skip();
-                  state.optimizers.apply({state.step + 1, 0.0, 1.0}, {0, state.parameters.flat_size()});
-                  laps.end(0);
-                }};
+  const auto count = static_cast<double>(state.model.parameters.num_elements());
+  Subject norm =
+      simple_subject("gradient norm", kNormBytes * count, [&] { gradient_norm(state.model.parameters.grad()); });
+  Subject adamw{
+      "AdamW", {{"", update_bytes * count}}, [&state](Laps& laps) {
+        state.model.parameters.grad().fill_(1e-6f);  // the update before has set it to zero
+        laps.skip();
+        state.optimizer.set.apply({state.position.step + 1, 0.0, 1.0}, {0, state.model.parameters.flat_size()});
+        laps.end(0);
+      }};
   return {{std::move(norm), 1, Bound::kRead}, {std::move(adamw), 1, Bound::kCopy}};
 }
 

@@ -15,16 +15,19 @@ LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute
                      "{} has {} tokens, more than the model's vocab_size ({}): it belongs to another model",
                      source.tokenizer.string(), model.tokenizer.vocab_size(), model.config.vocab_size);
   if (source.config.eos_token_id) model.eos_id = static_cast<uint32_t>(*source.config.eos_token_id);
-  model.parameters = std::make_unique<ParameterStore>(make_bucket_entries(model.config), compute_type,
-                                                      ParameterStore::Use::kInference);
+  RunConfig config;
+  config.model = model.config;
+  config.train.dtype = compute_type == at::kBFloat16 ? "bfloat16" : "float32";
+  config.train.micro_batch_size = config.train.global_batch_size = 1;
+  config.train.loss_chunk_tokens = chunk_tokens;
+  model.alone = std::make_unique<OneRank>(config);
+  model.state = std::make_unique<ModelState>(config, model.alone->mesh,
+                                             ModelStateOptions{.use = ParameterStore::Use::kInference});
   for (const auto& spec : make_inventory(model.config)) {
-    model.parameters->fill_master(spec.name,
-                                  [&](int64_t first, std::span<float> out) { source.read(spec.name, first, out); });
+    model.state->parameters.fill_master(
+        spec.name, [&](int64_t first, std::span<float> out) { source.read(spec.name, first, out); });
   }
-  DecoderOptions options;
-  options.loss_chunk_tokens = chunk_tokens;
-  model.decoder = std::make_unique<Decoder>(model.config, *model.parameters, options);
-  if (const auto& bias = source.config.router_bias; !bias.empty()) model.decoder->set_router_bias(tensor_of(bias));
+  if (const auto& bias = source.config.router_bias; !bias.empty()) model.state->set_router_bias(tensor_of(bias));
   return model;
 }
 

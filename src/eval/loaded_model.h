@@ -5,18 +5,19 @@
 #include <memory>
 #include <optional>
 
-#include "model/decoder.h"
+#include "model/model_state.h"
 #include "tokenizer/tokenizer.h"
 
 namespace athanor {
 
 struct LoadedModel {
   ModelConfig config;
-  std::unique_ptr<ParameterStore> parameters;
-  std::unique_ptr<Decoder> decoder;
+  std::unique_ptr<OneRank> alone;
+  std::unique_ptr<ModelState> state;
   Tokenizer tokenizer;
   std::optional<uint32_t> eos_id;
 
+  const Decoder& decoder() const { return *state->chunks.front(); }
   /// Returns the number of tokens that may be generated. Embedding rows beyond the tokenizer's are padding.
   int64_t num_tokens() const { return std::min<int64_t>(config.vocab_size, tokenizer.vocab_size()); }
 };

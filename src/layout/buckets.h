@@ -29,7 +29,7 @@ FlatRange part_of(FlatRange range, int64_t parts, int64_t index);
 /// One line of the bucket table.
 struct BucketEntry {
   std::string name;
-  Replication replication;
+  Replication replication = {};
   std::vector<int64_t> global_shape;
   std::vector<int64_t> offset, extent;  ///< the slice of the global tensor that is held here
   /// Position in the forward pass: 0 for the embedding, 1 + l for layer l, then the rest.

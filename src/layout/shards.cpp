@@ -1,5 +1,6 @@
 #include "layout/shards.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -50,6 +51,10 @@ Shards shards_of(const Layout& layout, int rank, ShardingKind sharding, Replicat
   shards.canonical_part = shards.owned_shard * size(rule.copies) + index(rule.copies);
   shards.is_canonical = index(rule.replicas) == 0;
   return shards;
+}
+
+int64_t bucket_elements(const RunConfig& config) {
+  return std::max<int64_t>(1, static_cast<int64_t>(config.parallelism.bucket_mb * 1e6 / sizeof(float)));
 }
 
 Sharding make_sharding(const Layout& layout, int rank, ShardingKind kind, int64_t bucket_elements) {

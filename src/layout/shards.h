@@ -60,6 +60,9 @@ struct Shards {
 };
 Shards shards_of(const Layout& layout, int rank, ShardingKind sharding, Replication replication);
 
+/// Returns the number of elements of a bucket. parallelism.bucket_mb is in units of 10^6 bytes of fp32.
+int64_t bucket_elements(const RunConfig& config);
+
 /// Returns how a rank holds its parameters, for ParameterStore and dry runs.
 Sharding make_sharding(const Layout& layout, int rank, ShardingKind sharding, int64_t bucket_elements);
 

@@ -1,9 +1,17 @@
 #include "parallel/mesh.h"
 
+#include "base/error.h"
+
 namespace athanor {
 
 Mesh::Mesh(Layout layout, comm::World& world) : layout_(std::move(layout)), world_(world) {
   for (const GroupKind kind : kGroupKinds) groups_[kind] = world.make_group(layout_.groups(kind), group_name(kind));
+}
+
+void Mesh::enter(Layout layout) {
+  for (const GroupKind kind : kGroupKinds)
+    ATHANOR_ASSERT(layout.group_size(kind, rank()) == layout_.group_size(kind, rank()));
+  layout_ = std::move(layout);
 }
 
 double Mesh::waited_s() const {

@@ -15,6 +15,8 @@ class Mesh {
   Mesh(Layout layout, comm::World& world);
 
   const Layout& layout() const { return layout_; }
+  /// Replaces the layout by one with the same groups: a training phase may have another batch.
+  void enter(Layout layout);
   comm::World& world() const { return world_; }
   int rank() const { return world_.rank(); }
   int data_rank() const { return layout_.data_rank(rank()); }

@@ -49,7 +49,7 @@ Batch batch_of(const RunConfig& config) {
 // Returns the peak bytes of a step beyond those before it.
 double measured_peak(const RunConfig& config) {
   TrainState state(config, {});
-  initialize_parameters(config.model, 1, state.parameters);
+  initialize_parameters(config.model, 1, state.model.parameters);
   const Batch batch = batch_of(config);
   train_step(state, batch);
   const auto before = ops::cpu_memory().in_use_bytes;

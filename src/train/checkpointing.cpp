@@ -49,32 +49,32 @@ void read_or_begin(const HfFolder& folder, const std::map<std::string, int64_t>&
 void load_routers(TrainState& state, const json& stored, const std::string& where) {
   const ModelConfig& model = state.config.model;
   const RouterRows share = read_router_rows(stored, kRouterPreviousShare, model, where);
-  if (!share.empty()) state.set_previous_share(tensor_of(share));
+  if (!share.empty()) state.model.set_previous_share(tensor_of(share));
   const RouterRows bias = read_router_rows(stored, kRouterBias, model, where);
   if (bias.empty()) return;
   ATHANOR_CHECK(!any_nonzero(bias) || state.config.checkpoint.model_interval == 0,
                 "{} has a router bias, which the class of family {} in transformers has not: no model-only checkpoint "
                 "can be written; set checkpoint.model_interval to 0",
                 where, model.family);
-  state.set_router_bias(tensor_of(bias));
+  state.model.set_router_bias(tensor_of(bias));
 }
 
 }  // namespace
 
 json state_json(const TrainState& state) {
   json result = progress_json(state);
-  result["config"] = dump_run_config(state.config);
+  result["config"] = dump_run_config(state.run_config);
   result[kUpdates] = updates_json(state);
-  if (state.previous_share.defined()) result[kRouterPreviousShare] = rows_of(state.previous_share);
-  if (state.router_bias.defined()) result[kRouterBias] = rows_of(state.router_bias);
+  if (state.model.previous_share.defined()) result[kRouterPreviousShare] = rows_of(state.model.previous_share);
+  if (state.model.router_bias.defined()) result[kRouterBias] = rows_of(state.model.router_bias);
   return result;
 }
 
 void save_checkpoint(TrainState& state) {
-  state.gatherer.wait_all();
+  state.model.gatherer.wait_all();
   RotationOptions options;
-  options.team = team_of(state.mesh);
-  save_rotating(RunFolder{state.config.train.run_dir}.checkpoints(), state.step, state_pieces(state),
+  options.team = team_of(state.model.mesh);
+  save_rotating(RunFolder{state.config.train.run_dir}.checkpoints(), state.position.step, state_pieces(state),
                 model_identity(state.config.model), state_json(state), options);
 }
 
@@ -102,9 +102,10 @@ void load_model_weights(TrainState& state, const fs::path& path) {
                    path.string());
   std::map<std::string, int64_t> stored;
   for (const auto& spec : folder.parameters()) stored[spec.name] = spec.num_elements();
-  load_master(state, [&](const std::string& name, int64_t first, std::span<float> out) {
-    read_or_begin(folder, stored, state, name, first, out);
-  });
+  load_master(state.model, parse_shared_by(state.config.checkpoint.load),
+              [&](const std::string& name, int64_t first, std::span<float> out) {
+                read_or_begin(folder, stored, state, name, first, out);
+              });
 }
 
 void load_progress(TrainState& state, const fs::path& model_folder) {
@@ -141,7 +142,7 @@ void export_model(const TrainState& state, const fs::path& folder, const Paramet
 
 // Writes what all ranks have into a temporary folder, and makes the final folder from that.
 void export_from_parts(const TrainState& state, const fs::path& folder, const fs::path& parts, const Team& team) {
-  write_checkpoint(parts, master_pieces(state), model_identity(state.config.model), {}, {}, {}, team);
+  write_checkpoint(parts, master_pieces(state.model), model_identity(state.config.model), {}, {}, {}, team);
   std::optional<CheckpointReader> reader;  // only on ranks that write a file
   const auto read = [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
     if (!reader) reader = CheckpointReader::open(parts, team.worked);
@@ -155,7 +156,7 @@ void export_from_parts(const TrainState& state, const fs::path& folder, const fs
 
 // No rank holds the whole model. The parts go whatever becomes of the export: they take as much room as the master.
 void export_together(const TrainState& state, const fs::path& folder) {
-  const Team team = team_of(state.mesh);
+  const Team team = team_of(state.model.mesh);
   const fs::path parts = folder.parent_path() / fmt::format(".{}.parts.tmp", folder.filename().string());
   team.on_first([&] { fs::remove_all(parts); });
   std::exception_ptr failure;
@@ -178,17 +179,17 @@ void export_together(const TrainState& state, const fs::path& folder) {
 }  // namespace
 
 fs::path save_model(TrainState& state) {
-  state.gatherer.wait_all();
-  const fs::path folder = RunFolder{state.config.train.run_dir}.models() / step_folder_name(state.step);
-  if (state.mesh.world().size() > 1) {
+  state.model.gatherer.wait_all();
+  const fs::path folder = RunFolder{state.config.train.run_dir}.models() / step_folder_name(state.position.step);
+  if (state.model.mesh.world().size() > 1) {
     export_together(state, folder);
   } else {
     export_model(
         state, folder,
         [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
-          state.parameters.read_master(state.parameters.entry(spec.name), first, out);
+          state.model.parameters.read_master(state.model.parameters.entry(spec.name), first, out);
         },
-        team_of(state.mesh));
+        team_of(state.model.mesh));
   }
   return folder;
 }

@@ -43,14 +43,14 @@ class Checkpointing : public FolderTest {
   /// A model that has taken a few steps: masters whose lower bits are anything.
   std::unique_ptr<TrainState> trained(const std::string& dtype, const std::string& run) {
     auto state = std::make_unique<TrainState>(config(dtype, run), DataIdentity{});
-    initialize_parameters(state->config.model, 1, state->parameters);
+    initialize_parameters(state->config.model, 1, state->model.parameters);
     const CounterRandom random(2, "gradients");
     for (int64_t step = 1; step <= 3; ++step) {
-      const Tensor& grad = state->parameters.grad();
+      const Tensor& grad = state->model.parameters.grad();
       random.fill_normal(grad.data_ptr<float>(), 0, static_cast<uint64_t>(grad.numel()), 1.0);
-      state->optimizers.apply({step, 1e-3, 1.0}, {0, state->parameters.flat_size()});
+      state->optimizer.set.apply({step, 1e-3, 1.0}, {0, state->model.parameters.flat_size()});
     }
-    state->step = 3;
+    state->position.step = 3;
     return state;
   }
 
@@ -61,7 +61,7 @@ class Checkpointing : public FolderTest {
     std::erase_if(pieces, [&](const PieceView& piece) { return !keep(piece.tensor); });
     auto numbers = state_json(state);
     if (change) change(numbers);
-    const fs::path path = folder_ / "changed" / step_folder_name(state.step);
+    const fs::path path = folder_ / "changed" / step_folder_name(state.position.step);
     fs::remove_all(path);
     fs::create_directories(path.parent_path());
     write_checkpoint(path, pieces, model_identity(state.config.model), numbers);
@@ -73,13 +73,14 @@ class Checkpointing : public FolderTest {
   /// Takes a step of known gradients.
   static void update(TrainState& state) {
     CounterRandom(9, "gradients")
-        .fill_normal(state.parameters.grad().data_ptr<float>(), 0,
-                     static_cast<uint64_t>(state.parameters.grad().numel()), 1.0);
-    state.optimizers.apply({state.step + 1, 1e-3, 1.0}, {0, state.parameters.flat_size()});
+        .fill_normal(state.model.parameters.grad().data_ptr<float>(), 0,
+                     static_cast<uint64_t>(state.model.parameters.grad().numel()), 1.0);
+    state.optimizer.set.apply({state.position.step + 1, 1e-3, 1.0}, {0, state.model.parameters.flat_size()});
   }
   static void expect_equal_weights(const TrainState& a, const TrainState& b) {
-    for (const auto& entry : a.parameters.table())
-      EXPECT_TRUE(at::equal(a.parameters.master_copy(entry.name), b.parameters.master_copy(entry.name))) << entry.name;
+    for (const auto& entry : a.model.parameters.table())
+      EXPECT_TRUE(at::equal(a.model.parameters.master_copy(entry.name), b.model.parameters.master_copy(entry.name)))
+          << entry.name;
   }
 
   static std::map<std::string, std::string> files_of(const fs::path& folder) {
@@ -87,8 +88,12 @@ class Checkpointing : public FolderTest {
     for (const auto& each : fs::directory_iterator(folder)) files[each.path().filename()] = read_file(each.path());
     return files;
   }
+  static float largest_moment(const TrainState& state) {
+    return state.optimizer.set.optimizers().front()->state("exp_avg").abs().max().item<float>();
+  }
+
   fs::path checkpoint_of(const TrainState& state) {
-    return RunFolder{state.config.train.run_dir}.checkpoints() / step_folder_name(state.step);
+    return RunFolder{state.config.train.run_dir}.checkpoints() / step_folder_name(state.position.step);
   }
 };
 
@@ -103,8 +108,9 @@ TEST_F(Checkpointing, SavedLoadedAndSavedAgainIsTheSameToTheByte) {
     fs::remove_all(first);
     save_checkpoint(loaded);
     for (const auto& [name, bytes] : before) EXPECT_EQ(files_of(first)[name], bytes) << dtype << " " << name;
-    for (const auto& entry : state->parameters.table()) {
-      EXPECT_TRUE(at::equal(loaded.parameters.weight(entry.name).value, state->parameters.weight(entry.name).value));
+    for (const auto& entry : state->model.parameters.table()) {
+      EXPECT_TRUE(at::equal(loaded.model.parameters.weight(entry.name).value,
+                            state->model.parameters.weight(entry.name).value));
     }
   }
 }
@@ -113,11 +119,11 @@ TEST_F(Checkpointing, TheMasterOfABf16RunIsStoredAsFp32AndRoundsToItsWeights) {
   const auto state = trained("bfloat16", "run");
   save_checkpoint(*state);
   const std::string name = "model.embed_tokens.weight";
-  const BucketEntry& e = state->parameters.entry(name);
+  const BucketEntry& e = state->model.parameters.entry(name);
   Tensor stored = at::empty(e.extent, at::kFloat);
   CheckpointReader::open(checkpoint_of(*state))
       .load({{"master/" + name, whole_slice(e.global_shape), stored.data_ptr<float>()}});
-  EXPECT_TRUE(at::equal(stored.to(at::kBFloat16), state->parameters.weight(name).value));
+  EXPECT_TRUE(at::equal(stored.to(at::kBFloat16), state->model.parameters.weight(name).value));
   EXPECT_FALSE(at::equal(stored, stored.to(at::kBFloat16).to(at::kFloat)));  // it holds more than they do
 }
 
@@ -126,8 +132,9 @@ TEST_F(Checkpointing, AnFp32CheckpointGoesOnInBf16WithEveryMasterItCanStore) {
   save_checkpoint(*state);
   TrainState narrow(config("bfloat16", "narrow"), {});
   load_checkpoint(narrow, CheckpointReader::open(checkpoint_of(*state)));
-  for (const auto& entry : state->parameters.table()) {
-    const Tensor wide = state->parameters.master_copy(entry.name), kept = narrow.parameters.master_copy(entry.name);
+  for (const auto& entry : state->model.parameters.table()) {
+    const Tensor wide = state->model.parameters.master_copy(entry.name),
+                 kept = narrow.model.parameters.master_copy(entry.name);
     for (int64_t i = 0; i < wide.numel(); ++i)
       ASSERT_EQ(kept.data_ptr<float>()[i], kernels::storable_master(wide.data_ptr<float>()[i])) << entry.name;
   }
@@ -135,16 +142,16 @@ TEST_F(Checkpointing, AnFp32CheckpointGoesOnInBf16WithEveryMasterItCanStore) {
 
 TEST_F(Checkpointing, TheFirstUpdateAfterFreshMomentsAtStep20000IsThatOfAFreshRun) {
   const auto old = trained("float32", "old");
-  old->step = 20'000;
+  old->position.step = 20'000;
   const fs::path path = write_changed(*old, masters);
   TrainState fresh(config("float32", "fresh"), {}), resumed(config("float32", "resumed"), {});
   resumed.config.checkpoint.fresh_moments = true;
   load_checkpoint(resumed, CheckpointReader::open(path), Chosen::kByName);
-  EXPECT_EQ(resumed.step, 20'000);
-  for (const auto& entry : fresh.parameters.table()) {
-    const Tensor master = old->parameters.master_copy(entry.name);
-    fresh.parameters.write_master(fresh.parameters.entry(entry.name), 0,
-                                  {master.data_ptr<float>(), static_cast<size_t>(master.numel())});
+  EXPECT_EQ(resumed.position.step, 20'000);
+  for (const auto& entry : fresh.model.parameters.table()) {
+    const Tensor master = old->model.parameters.master_copy(entry.name);
+    fresh.model.parameters.write_master(fresh.model.parameters.entry(entry.name), 0,
+                                        {master.data_ptr<float>(), static_cast<size_t>(master.numel())});
   }
   update(fresh);
   update(resumed);
@@ -154,13 +161,13 @@ TEST_F(Checkpointing, TheFirstUpdateAfterFreshMomentsAtStep20000IsThatOfAFreshRu
 
 TEST_F(Checkpointing, AModelOnlyFolderGoesOnWithMomentsOfNoUpdates) {
   const auto old = trained("float32", "old");
-  old->step = 300;
+  old->position.step = 300;
   const fs::path model = save_model(*old);
   TrainState resumed(config("float32", "resumed"), {});
   load_progress(resumed, model);
-  EXPECT_EQ(resumed.step, 300);
-  EXPECT_EQ(resumed.fresh_since.size(), make_inventory(resumed.config.model).size());
-  for (const auto& [name, since] : resumed.fresh_since) EXPECT_EQ(since, 300) << name;
+  EXPECT_EQ(resumed.position.step, 300);
+  EXPECT_EQ(resumed.optimizer.fresh_since.size(), make_inventory(resumed.config.model).size());
+  for (const auto& [name, since] : resumed.optimizer.fresh_since) EXPECT_EQ(since, 300) << name;
 }
 
 TEST_F(Checkpointing, MomentsThatACheckpointLacksAreRefusedByNameUnlessFreshOnesAreAskedFor) {
@@ -178,37 +185,34 @@ TEST_F(Checkpointing, MomentsThatACheckpointLacksAreRefusedByNameUnlessFreshOnes
   EXPECT_SAYS(refusal, "checkpoint.fresh_moments = true");
   EXPECT_SAYS(message_of<CheckpointError>([&] { load(false, write_changed(*state, masters)); }), "more");
   const auto fresh = load(true, write_changed(*state, but_one));
-  EXPECT_EQ(fresh->optimizers.optimizers()[0]->state("exp_avg").abs().max().item<float>(), 0);
+  EXPECT_EQ(largest_moment(*fresh), 0);
   // Moments begin anew if resume names a folder, even if the run goes back to one of its own checkpoints; a run that
   // continues from its newest checkpoint keeps the moments.
-  EXPECT_EQ(
-      load(true, write_changed(*state, all))->optimizers.optimizers()[0]->state("exp_avg").abs().max().item<float>(),
-      0);
+  EXPECT_EQ(largest_moment(*load(true, write_changed(*state, all))), 0);
   save_checkpoint(*state);
-  EXPECT_EQ(load(true, checkpoint_of(*state))->optimizers.optimizers()[0]->state("exp_avg").abs().max().item<float>(),
-            0);
+  EXPECT_EQ(largest_moment(*load(true, checkpoint_of(*state))), 0);
   const auto own = load(true, checkpoint_of(*state), Chosen::kAsNewest);
-  EXPECT_GT(own->optimizers.optimizers()[0]->state("exp_avg").abs().max().item<float>(), 0);
-  EXPECT_TRUE(own->fresh_since.empty());
+  EXPECT_GT(largest_moment(*own), 0);
+  EXPECT_TRUE(own->optimizer.fresh_since.empty());
   // An imported run has taken no step and has none.
-  state->step = 0;
-  EXPECT_EQ(load(false, write_changed(*state, masters))->step, 0);
+  state->position.step = 0;
+  EXPECT_EQ(load(false, write_changed(*state, masters))->position.step, 0);
 }
 
 TEST_F(Checkpointing, UpdatesOfEachParameterAreKeptAndOlderCheckpointsHaveHadAll) {
   const auto state = trained("bfloat16", "run");
-  state->set_fresh_since({{"model.norm.weight", 2}});
+  state->optimizer.set_fresh_since({{"model.norm.weight", 2}});
   const fs::path path = write_changed(*state, all);
   TrainState loaded(state->config, {});
   load_checkpoint(loaded, CheckpointReader::open(path));
-  EXPECT_EQ(loaded.fresh_since, state->fresh_since);
+  EXPECT_EQ(loaded.optimizer.fresh_since, state->optimizer.fresh_since);
   update(*state);
   update(loaded);
   expect_equal_weights(*state, loaded);
   TrainState older(state->config, {});
   load_checkpoint(older, CheckpointReader::open(write_changed(
                              *state, all, [](auto& numbers) { ASSERT_EQ(numbers.erase("optimizer_updates"), 1u); })));
-  EXPECT_TRUE(older.fresh_since.empty());
+  EXPECT_TRUE(older.optimizer.fresh_since.empty());
   for (const nlohmann::json& wrong : {nlohmann::json(4), nlohmann::json(-1), nlohmann::json("3"), nlohmann::json()}) {
     const fs::path changed =
         write_changed(*state, all, [&](auto& numbers) { numbers["optimizer_updates"]["model.norm.weight"] = wrong; });
@@ -224,10 +228,10 @@ class ProgressTest : public Checkpointing {
   void SetUp() override {
     Checkpointing::SetUp();
     state_ = std::make_unique<TrainState>(config("float32", "run"), DataIdentity{"tokenizer", 7});
-    state_->step = 40;
-    state_->tokens_seen = 5120;
-    state_->ledger.sources[kHash] = {"web", 100, 32, {1, 60}, 160, {}};
-    state_->ledger.mix[kHash] = {int64_t{1} << 50, 160};
+    state_->position.step = 40;
+    state_->position.tokens_seen = 5120;
+    state_->position.ledger.sources[kHash] = {"web", 100, 32, {1, 60}, 160, {}};
+    state_->position.ledger.mix[kHash] = {int64_t{1} << 50, 160};
     right_ = progress_json(*state_);
   }
   nlohmann::json changed(const std::string& place, const nlohmann::json& value) const {
@@ -247,9 +251,9 @@ TEST_F(ProgressTest, IsReadBackAsItWasWritten) {
   TrainState read(state_->config, state_->data);
   for (const char* name : {"step-00000040", "renamed"}) {
     apply_progress(read, right_, folder_ / name);
-    EXPECT_EQ(read.step, 40);
-    EXPECT_EQ(read.tokens_seen, 5120);
-    EXPECT_EQ(read.ledger, state_->ledger);
+    EXPECT_EQ(read.position.step, 40);
+    EXPECT_EQ(read.position.tokens_seen, 5120);
+    EXPECT_EQ(read.position.ledger, state_->position.ledger);
   }
 }
 
@@ -288,7 +292,7 @@ TEST_F(ProgressTest, AModelOfThisRunThatDoesNotSayHowFarItCameIsRefused) {
   fs::rename(own, elsewhere);
   TrainState other(state_->config, state_->data);
   load_progress(other, elsewhere);
-  EXPECT_EQ(other.step, 0);
+  EXPECT_EQ(other.position.step, 0);
 }
 
 }  // namespace

@@ -63,17 +63,18 @@ std::vector<Real> run_ranks_of(const RunConfig& config, int world_size) {
   options.check = config.parallelism.check_collectives;
   const auto one_rank = [&](comm::World& world) {
     at::set_num_threads(1);
-    const Mesh mesh(Layout(config, world_size), world);
+    Mesh mesh(Layout(config, world_size), world);
     TrainState state(config, {}, mesh);
-    initialize_parameters(config.model, 1, state.parameters);
+    initialize_parameters(config.model, 1, state.model.parameters);
     for (const auto& [kind, group] : mesh.groups()) group->reset_traffic();
     train_step(state, batch);
-    state.gatherer.wait_all();
+    state.model.gatherer.wait_all();
     Real& own = ranks[static_cast<size_t>(world.rank())];
-    for (const Tensor& tensor : {state.parameters.compute(), state.parameters.grad(), state.parameters.master_low()})
+    for (const Tensor& tensor :
+         {state.model.parameters.compute(), state.model.parameters.grad(), state.model.parameters.master_low()})
       own.state_bytes += static_cast<int64_t>(tensor.nbytes());
-    own.state_bytes += state.optimizers.state_bytes();
-    own.num_buckets = state.parameters.buckets().size();
+    own.state_bytes += state.optimizer.set.state_bytes();
+    own.num_buckets = state.model.parameters.buckets().size();
     for (const auto& [kind, group] : mesh.groups()) {
       own.sent[group_name(kind)] = static_cast<double>(group->traffic().bytes());
       own.in_flight[group_name(kind)] = group->traffic().most_in_flight;

@@ -26,8 +26,8 @@ std::string some_of(std::vector<std::string> names) {
 json updates_json(const TrainState& state) {
   json updates = json::object();
   for (const ParameterSpec& spec : make_inventory(state.config.model)) {
-    const auto since = state.fresh_since.find(spec.name);
-    updates[spec.name] = state.step - (since == state.fresh_since.end() ? 0 : since->second);
+    const auto since = state.optimizer.fresh_since.find(spec.name);
+    updates[spec.name] = state.position.step - (since == state.optimizer.fresh_since.end() ? 0 : since->second);
   }
   return updates;
 }
@@ -38,34 +38,34 @@ void apply_updates(TrainState& state, const json& updates, const std::string& wh
     if (updates.is_null()) break;
     const auto found = updates.find(spec.name);
     const bool counted = found != updates.end() && found->is_number_unsigned();
-    ATHANOR_CHECK_CHECKPOINT(counted && *found <= state.step,
+    ATHANOR_CHECK_CHECKPOINT(counted && *found <= state.position.step,
                              "{}: the updates of {} are {}, expected a whole number from 0 to {} (its step); take "
                              "another checkpoint",
-                             where, spec.name, found == updates.end() ? "missing" : found->dump(), state.step);
-    const auto since = state.step - found->get<int64_t>();
+                             where, spec.name, found == updates.end() ? "missing" : found->dump(), state.position.step);
+    const auto since = state.position.step - found->get<int64_t>();
     if (since > 0) fresh_since[spec.name] = since;
   }
-  state.set_fresh_since(std::move(fresh_since));
+  state.optimizer.set_fresh_since(std::move(fresh_since));
 }
 
 void note_fresh_moments(TrainState& state) {
   std::map<std::string, int64_t> fresh_since;
-  for (const ParameterSpec& spec : make_inventory(state.config.model)) fresh_since[spec.name] = state.step;
-  state.set_fresh_since(std::move(fresh_since));
+  for (const ParameterSpec& spec : make_inventory(state.config.model)) fresh_since[spec.name] = state.position.step;
+  state.optimizer.set_fresh_since(std::move(fresh_since));
 }
 
 Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoint, Chosen chosen) {
   const auto missing = missing_state(state, checkpoint);
   if (state.config.checkpoint.fresh_moments && (chosen == Chosen::kByName || !missing.empty())) {
-    log::info("fresh moments from step {} on, as checkpoint.fresh_moments asks: those of {} are {}", state.step,
-              checkpoint.folder().string(), missing.empty() ? "not read" : "not all there");
+    log::info("fresh moments from step {} on, as checkpoint.fresh_moments asks: those of {} are {}",
+              state.position.step, checkpoint.folder().string(), missing.empty() ? "not read" : "not all there");
     return Moments::kFresh;
   }
   if (missing.empty()) return Moments::kLoad;
-  ATHANOR_CHECK_CHECKPOINT(state.step == 0,  // imported: there are none yet
+  ATHANOR_CHECK_CHECKPOINT(state.position.step == 0,  // imported: there are none yet
                            "{} is of step {} and lacks {} of the optimizer's moments ({}); to continue from its "
                            "weights with zero moments, set checkpoint.fresh_moments = true",
-                           checkpoint.folder().string(), state.step, missing.size(), some_of(missing));
+                           checkpoint.folder().string(), state.position.step, missing.size(), some_of(missing));
   return Moments::kFresh;
 }
 

@@ -74,9 +74,9 @@ void on_ranks(const RunConfig& config, const std::function<void(TrainState&, std
       static_cast<int>(p.data_parallel_shard_degree * p.tensor_parallel_degree * p.pipeline_parallel_degree);
   std::mutex mutex;
   comm::run_ranks(ranks, [&](comm::World& world) {
-    const Mesh mesh(Layout(config, ranks), world);
+    Mesh mesh(Layout(config, ranks), world);
     TrainState state(config, {}, mesh, options);
-    initialize_parameters(config.model, 1, state.parameters);
+    initialize_parameters(config.model, 1, state.model.parameters);
     act(state, mutex);
   });
 }
@@ -121,7 +121,7 @@ TEST(Observers, AStageSeesItsBlocksInOrderAndWhatItSendsLast) {
     const std::lock_guard lock(mutex);
     for (const Seen& seen : recorder->seen) {
       if (seen.microbatch != 1) continue;
-      (state.mesh.rank() == 0 ? first : last).push_back(std::string(phase_name(seen.phase)) + " " + seen.place);
+      (state.model.mesh.rank() == 0 ? first : last).push_back(std::string(phase_name(seen.phase)) + " " + seen.place);
     }
   });
   // For every split of the layers, a stage ends with the sum after its last layer, which it sends.
@@ -155,13 +155,13 @@ TEST(Observers, ABucketIsSeenBeforeAndAfterItsSumAndAgainWhereAReplicaGroupAddsT
       reduced |= seen.phase == Phase::kReduced;
     }
     size_t replicated = 0;
-    for (const Bucket& bucket : state.parameters.buckets()) {
+    for (const Bucket& bucket : state.model.parameters.buckets()) {
       std::vector<Phase> expected = {Phase::kReduce, Phase::kReduced};
-      if (state.plan.of(bucket).replicas) expected.push_back(Phase::kAddedOverReplicas), ++replicated;
-      EXPECT_EQ(phases[bucket_place(state.parameters, bucket)], expected) << bucket.replication.name();
+      if (state.model.plan.of(bucket).replicas) expected.push_back(Phase::kAddedOverReplicas), ++replicated;
+      EXPECT_EQ(phases[bucket_place(state.model.parameters, bucket)], expected) << bucket.replication.name();
     }
-    EXPECT_EQ(phases.size(), state.parameters.buckets().size());
-    EXPECT_TRUE(phases.contains(std::string("buckets.0.") + state.parameters.buckets()[0].replication.name()));
+    EXPECT_EQ(phases.size(), state.model.parameters.buckets().size());
+    EXPECT_TRUE(phases.contains(std::string("buckets.0.") + state.model.parameters.buckets()[0].replication.name()));
     EXPECT_GT(replicated, 0u);
   });
 }
@@ -189,7 +189,7 @@ TEST(Observers, EvaluationShowsNothing) {
   on_ranks(config, [&](TrainState& state, std::mutex& mutex) {
     const auto recorder = std::make_shared<Recorder>();
     state.observers.add(recorder);
-    state.pipeline.score(split_batch(batch_of(config), config, 0, 1, state.layout, 0));
+    state.model.pipeline.score(split_batch(batch_of(config), config, 0, 1, state.model.mesh.layout(), 0));
     const std::lock_guard lock(mutex);
     EXPECT_TRUE(recorder->seen.empty());
   });
@@ -204,9 +204,9 @@ TEST(Observers, AListThatOnlyLooksChangesNoBits) {
       compute_gradients(state, batch_of(config));
       const std::lock_guard lock(mutex);
       if (watched) {
-        EXPECT_TRUE(at::equal(gradients.at(state.mesh.rank()), state.parameters.grad()));
+        EXPECT_TRUE(at::equal(gradients.at(state.model.mesh.rank()), state.model.parameters.grad()));
       }
-      gradients[state.mesh.rank()] = state.parameters.grad().clone();
+      gradients[state.model.mesh.rank()] = state.model.parameters.grad().clone();
     });
   }
 }

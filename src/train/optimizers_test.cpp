@@ -71,7 +71,7 @@ TEST_F(OptimizersOfARun, ASecondBackwardOnTheSameLabelsHasTheGradientOfTheStep) 
         [&](TrainState& state) {
           initialize(state);
           train(state, 1);
-          const auto& optimizer = dynamic_cast<const Looking&>(*state.optimizers.optimizers()[0]);
+          const auto& optimizer = dynamic_cast<const Looking&>(*state.optimizer.set.optimizers()[0]);
           if (!optimizer.seen || !optimizer.equal) throw std::runtime_error(fmt::format("layout {}: other bits", i));
         },
         [&] { return looking(same); });
@@ -121,7 +121,7 @@ TEST_F(OptimizersOfARun, NothingOfASecondBackwardIsCounted) {
           state.observers.add(counting);
           const StepReport report = train_step(state, batch(0));
           const std::lock_guard lock(mutex);
-          if (state.mesh.rank() != 0) return;
+          if (state.model.mesh.rank() != 0) return;
           numbers = {report.parts.loss_sum,
                      static_cast<double>(report.parts.num_targets),
                      report.parts.aux_sum,
@@ -171,7 +171,7 @@ TEST_F(OptimizersOfARun, ACutRunContinuesWithTheSameBits) {
     const RunConfig whole = config(kLayouts[3], fmt::format("{}_whole", name)),
                     cut = config(kLayouts[3], fmt::format("{}_cut", name));
     const auto train_and_save = [](TrainState& state, int64_t steps) {
-      if (state.step == 0) initialize(state);
+      if (state.position.step == 0) initialize(state);
       train(state, steps);
       save_checkpoint(state);
     };

@@ -122,12 +122,9 @@ void check_seed(const TrainState& state, int64_t seed, const std::string& where)
 }  // namespace
 
 json progress_json(const TrainState& state) {
-  return {{"step", state.step},
-          {"tokens_seen", state.tokens_seen},
-          {"seed", state.config.train.seed},
-          {"tokenizer_hash", state.data.tokenizer_hash},
-          {"eos_id", state.data.eos_id},
-          {"data", ledger_json(state.ledger)}};
+  return {{"step", state.position.step},     {"tokens_seen", state.position.tokens_seen},
+          {"seed", state.config.train.seed}, {"tokenizer_hash", state.data.tokenizer_hash},
+          {"eos_id", state.data.eos_id},     {"data", ledger_json(state.position.ledger)}};
 }
 
 void apply_progress(TrainState& state, const json& progress, const fs::path& folder, bool vocabulary_may_change) try {
@@ -138,12 +135,12 @@ void apply_progress(TrainState& state, const json& progress, const fs::path& fol
   ATHANOR_CHECK_CHECKPOINT(!named || *named == step,
                            "{}: step is {}, and its name has {}; take another checkpoint, or give it back its name",
                            where, step, named.value_or(0));
-  state.step = step;
-  state.tokens_seen = tokens_seen;
+  state.position.step = step;
+  state.position.tokens_seen = tokens_seen;
   if (step == 0) return;
-  state.ledger = read_ledger(progress.at("data"), where);
+  state.position.ledger = read_ledger(progress.at("data"), where);
   const bool with_data = !state.data.tokenizer_hash.empty();  // verify makes its batches itself
-  ATHANOR_CHECK_CHECKPOINT(!with_data || !(state.ledger.sources.empty() || state.ledger.mix.empty()),
+  ATHANOR_CHECK_CHECKPOINT(!with_data || !(state.position.ledger.sources.empty() || state.position.ledger.mix.empty()),
                            "{} is of step {} and names no data that it was trained on (data.sources and data.mix): its "
                            "first documents would come again; take another checkpoint",
                            where, step);

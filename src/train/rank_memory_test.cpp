@@ -86,16 +86,16 @@ std::vector<Measured> measure(const RunConfig& config, int world_size) {
   const Batch batch = batch_of(config);
   comm::run_ranks(world_size, [&](comm::World& world) {
     at::set_num_threads(1);
-    const Mesh mesh(Layout(config, world_size), world);
+    Mesh mesh(Layout(config, world_size), world);
     TrainState state(config, {}, mesh);
-    initialize_parameters(config.model, 1, state.parameters);
+    initialize_parameters(config.model, 1, state.model.parameters);
     train_step(state, batch);
-    state.gatherer.wait_all();
+    state.model.gatherer.wait_all();
     for (const auto& [kind, group] : mesh.groups()) group->reset_traffic();
     const auto before = ops::thread_cpu_memory().in_use_bytes;
     ops::reset_peak_thread_cpu_memory();
     train_step(state, batch);
-    state.gatherer.wait_all();
+    state.model.gatherer.wait_all();
     Measured& own = measured[static_cast<size_t>(world.rank())];
     own.peak = static_cast<double>(ops::thread_cpu_memory().peak_in_use_bytes - before);
     for (const auto& [kind, group] : mesh.groups()) own.sent[kind] = static_cast<double>(group->traffic().bytes());

@@ -74,11 +74,11 @@ std::string describe_threads(const ThreadShare& share, bool on_each_rank) {
 }
 
 std::string describe_layout(const TrainState& state) {
-  const Layout& layout = state.mesh.layout();
-  const ParameterStore& store = state.parameters;
+  const Layout& layout = state.model.mesh.layout();
+  const ParameterStore& store = state.model.parameters;
   const size_t weights = store.compute().nbytes(), gradients = store.grad().nbytes(),
                low = store.master_low().defined() ? store.master_low().nbytes() : 0,
-               kept = static_cast<size_t>(state.optimizers.state_bytes()) + low;
+               kept = static_cast<size_t>(state.optimizer.set.state_bytes()) + low;
   const auto text = [](size_t b) { return format_bytes(static_cast<double>(b)); };
   const auto& p = state.config.parallelism;
   std::string cut;

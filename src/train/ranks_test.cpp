@@ -44,9 +44,9 @@ TEST_F(Ranks, UpdatesOfEachParameterAreTheSameUnderAnyLayout) {
   on_ranks(first, [&](TrainState& state) {
     initialize(state);
     train(state, 1);
-    for (const auto& [name, since] : fresh_since) state.parameters.entry(name);  // throws if there is none
-    state.set_fresh_since(fresh_since);
-    state.step = 2;
+    for (const auto& [name, since] : fresh_since) state.model.parameters.entry(name);  // throws if there is none
+    state.optimizer.set_fresh_since(fresh_since);
+    state.position.step = 2;
     save_checkpoint(state);
   });
   fs::path before = checkpoint_of(first, 2);
@@ -57,7 +57,7 @@ TEST_F(Ranks, UpdatesOfEachParameterAreTheSameUnderAnyLayout) {
     const RunConfig next = config(kLayouts[i], fmt::format("updates{}", i));
     on_ranks(next, [&](TrainState& state) {
       load_checkpoint(state, CheckpointReader::open(before));
-      if (state.fresh_since != fresh_since) throw std::runtime_error("other updates");
+      if (state.optimizer.fresh_since != fresh_since) throw std::runtime_error("other updates");
       save_checkpoint(state);
     });
     before = checkpoint_of(next, 2);
@@ -91,7 +91,7 @@ TEST_F(Ranks, ADiskThatFillsDuringAModelExportLeavesNothingAndTheNextExportWorks
           told += error.disk_full();
         }
         const bool nothing_left = !fs::exists(models) || fs::is_empty(models);
-        team_of(state.mesh).on_all([] {});  // so that all have looked
+        team_of(state.model.mesh).on_all([] {});  // so that all have looked
         save_model(state);
         if (!nothing_left) throw std::runtime_error("something was left in " + models.string());
       });
@@ -150,21 +150,21 @@ TEST_F(Ranks, EachHoldsTheBytesOfStateThatTheFormulaSays) {
     for (const bool bf16 : {true, false}) {
       on_ranks(config(degrees, "bytes", bf16 ? "bfloat16" : "float32"), [&](TrainState& state) {
         HeldElements held;
-        for (const Bucket& bucket : state.parameters.buckets())
+        for (const Bucket& bucket : state.model.parameters.buckets())
           (bucket.replication.is_expert() ? held.expert : held.dense) += bucket.range.size();
-        const Layout& layout = state.mesh.layout();
-        const HeldElements said = count_held_elements(state.config, layout, state.mesh.rank());
+        const Layout& layout = state.model.mesh.layout();
+        const HeldElements said = count_held_elements(state.config, layout, state.model.mesh.rank());
         int64_t dense = 0, expert = 0;
-        for (const BucketEntry& e : state.parameters.table())
+        for (const BucketEntry& e : state.model.parameters.table())
           (e.replication.is_expert() ? expert : dense) += e.num_elements();
         if (said.dense != dense || said.expert != expert)
           throw std::runtime_error(
               fmt::format("{}: {} elements held, {} computed", degrees.sharding, dense + expert, said.total()));
         const auto need = count_state_bytes(held, count_state_shards(state.config.parallelism, layout), bf16,
                                             declare_optimizer(state.config.optimizer));
-        size_t bytes = state.parameters.grad().nbytes() + state.parameters.compute().nbytes() +
-                       static_cast<size_t>(state.optimizers.state_bytes());
-        if (bf16) bytes += state.parameters.master_low().nbytes();
+        size_t bytes = state.model.parameters.grad().nbytes() + state.model.parameters.compute().nbytes() +
+                       static_cast<size_t>(state.optimizer.set.state_bytes());
+        if (bf16) bytes += state.model.parameters.master_low().nbytes();
         if (static_cast<int64_t>(bytes) != need.total())
           throw std::runtime_error(
               fmt::format("{}: {} bytes held, {} computed", degrees.sharding, bytes, need.total()));
@@ -214,7 +214,7 @@ TEST_F(Ranks, TheNormIsThatOfTheGradientsThatAreWrittenUnderEverySharding) {
       initialize(state);
       const StepReport report = compute_gradients(state, batch(0));
       double own = 0;
-      for (const PieceView& piece : gradient_pieces(state)) {
+      for (const PieceView& piece : gradient_pieces(state.model)) {
         for (int64_t i = 0; i < piece.slice.num_elements(); ++i)
           own += static_cast<double>(piece.data[i]) * static_cast<double>(piece.data[i]);
       }

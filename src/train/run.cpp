@@ -43,7 +43,7 @@ class Run {
   Run(StartedRun started, RunContext& at, const SignalGuard& signals)
       : signals_(signals), lock_(std::move(started.lock)), stages_(std::move(started.stages)),
         mesh_(std::move(started.mesh)), state_(std::move(started.state)), world_(mesh_->group(GroupKind::kWorld)),
-        at_(at), first_step_(state_->step), from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at),
+        at_(at), first_step_(state_->position.step), from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at),
         summary_(*state_, *mesh_, stages_.size()),
         threads_(started.threads.threads, !may_try_threads(started.threads)) {
     const auto& config = state_->config;
@@ -69,17 +69,18 @@ class Run {
     if (const int early = stop_signal_of_any()) return saves_.end_stopped(early);
     if (is_complete()) saves_.write_missing_model();
     while (!is_complete()) {
-      if (!loader_ || state_->step == state_->stage.end()) enter_stage();
-      at_.step = state_->step + 1;
+      if (!loader_ || state_->position.step == state_->position.phase.end) enter_stage();
+      at_.step = state_->position.step + 1;
       StepMetrics metrics = one_step();
       const int stop_signal = stop_signal_of_any();
       const bool ends = is_complete() || stop_signal != 0;
-      if (due(state_->step, config.train.validation_interval) ||
+      if (due(state_->position.step, config.train.validation_interval) ||
           (is_complete() && config.train.validation_interval > 0))
         validate(metrics);
       show(metrics);
-      if (due(state_->step, config.checkpoint.model_interval) || (ends && ends_with_a_model())) saves_.save_model();
-      if (due(state_->step, config.checkpoint.interval) || (ends && config.checkpoint.interval > 0))
+      if (due(state_->position.step, config.checkpoint.model_interval) || (ends && ends_with_a_model()))
+        saves_.save_model();
+      if (due(state_->position.step, config.checkpoint.interval) || (ends && config.checkpoint.interval > 0))
         saves_.save_checkpoint();
       fault_point("train.after_step");
       if (stop_signal != 0) return saves_.end_stopped(stop_signal);
@@ -88,7 +89,7 @@ class Run {
     return saves_.end_complete();
   }
 
-  bool is_complete() const { return state_->step >= state_->config.train.steps; }
+  bool is_complete() const { return state_->position.step >= state_->run_config.train.steps; }
 
   // The last step's model is written at any interval; after a signal it is written only if there is no full checkpoint,
   // so that little is lost.
@@ -99,16 +100,16 @@ class Run {
 
   // Enters the training phase of the next step and opens its data at the position of each source's cursor.
   void enter_stage() {
-    const auto holds_next = [this](const StageData& data) { return state_->step < data.stage.end(); };
+    const auto holds_next = [this](const StageData& data) { return state_->position.step < data.stage.end(); };
     data_ = &*std::find_if(stages_.begin(), stages_.end(), holds_next);
     const auto& config = data_->stage.config;
     state_->enter(data_->stage);
     threads_.restart();
-    if (stages_.size() > 1) log::info("step {}: {} begins", state_->step + 1, data_->stage.name);
+    if (stages_.size() > 1) log::info("step {}: {} begins", state_->position.step + 1, data_->stage.name);
     std::vector<int64_t> held;  // all
-    if (!state_->plan.is_trivial())
-      held = sequences_of(state_->layout, mesh_->data_rank(), config.train.micro_batch_size);
-    loader_.emplace(data_->train, static_cast<uint64_t>(config.train.seed), state_->ledger,
+    if (!state_->model.plan.is_trivial())
+      held = sequences_of(state_->model.mesh.layout(), mesh_->data_rank(), config.train.micro_batch_size);
+    loader_.emplace(data_->train, static_cast<uint64_t>(config.train.seed), state_->position.ledger,
                     config.train.global_batch_size, static_cast<int>(config.data.num_threads),
                     std::max<int>(2, static_cast<int>(config.data.num_threads)), std::move(held));
     agree_on_reading(world_, failure_of_next_batch());
@@ -127,8 +128,8 @@ class Run {
       check_first_routing(state_->config.model, report.parts.routers, batch.num_sequences * batch.seq_len);
     if (from_scratch_ && report.step == 1)
       report_first_loss(state_->config.model, report.parts.loss_sum / static_cast<double>(report.parts.num_targets));
-    if (report.step == state_->config.metrics.timeline_step && state_->layout.pipeline() > 1)
-      write_timeline(state_->pipeline, mesh_->group(GroupKind::kPipeline),
+    if (report.step == state_->config.metrics.timeline_step && state_->model.mesh.layout().pipeline() > 1)
+      write_timeline(state_->model.pipeline, mesh_->group(GroupKind::kPipeline),
                      RunFolder{state_->config.train.run_dir}.log(), report.step, mesh_->is_first());
     StepMetrics metrics = summary_.summarize(report, batch, at_, data_s, seconds_since(start) + waited_s);
     metrics.threads = at::get_num_threads();
@@ -139,13 +140,13 @@ class Run {
   // Estimates from the time of all steps since the first one of this attempt, which is slower than others; validation
   // and checkpoints count with them.
   std::optional<double> seconds_left() {
-    const int64_t done = state_->step - first_step_ - 1;
+    const int64_t done = state_->position.step - first_step_ - 1;
     if (done < 1) {
       first_step_ended_ = Clock::now();
       return {};
     }
     return seconds_since(first_step_ended_) / static_cast<double>(done) *
-           static_cast<double>(state_->config.train.steps - state_->step);
+           static_cast<double>(state_->run_config.train.steps - state_->position.step);
   }
 
   // Runs a step on the number of threads that the trial has reached.
@@ -175,7 +176,9 @@ class Run {
 
   // Waits for the batch of the next step, if this training phase has one more; null if it can be read.
   std::exception_ptr failure_of_next_batch() {
-    if (!loader_ || state_->step == state_->config.train.steps || state_->step == state_->stage.end()) return nullptr;
+    if (!loader_ || state_->position.step == state_->run_config.train.steps ||
+        state_->position.step == state_->position.phase.end)
+      return nullptr;
     const auto start = Clock::now();
     std::exception_ptr failure = loader_->failure();
     waited_for_data_s_ += seconds_since(start);
@@ -185,7 +188,7 @@ class Run {
   // Data can no longer be read, and all ranks know it: they save what they have, and the rank that found the error
   // reports it.
   int end_unreadable(const UnreadableData& failure) {
-    const int64_t step = state_->step;
+    const int64_t step = state_->position.step;
     const auto& keeps = state_->config.checkpoint;
     if (!saves_.is_saved() && keeps.interval > 0) saves_.save_checkpoint();
     if (!saves_.is_saved() && keeps.interval == 0 && keeps.model_interval > 0) saves_.save_model();
@@ -212,8 +215,9 @@ class Run {
       const auto sequences = static_cast<double>(state_->config.train.validation_sequences);
       double source_loss = 0;
       try {
-        source_loss = validation_loss(state_->pipeline, dataset, std::max<int64_t>(1, std::llround(share * sequences)),
-                                      state_->stage.config, state_->data.eos_id, *mesh_);
+        source_loss =
+            validation_loss(state_->model.pipeline, dataset, std::max<int64_t>(1, std::llround(share * sequences)),
+                            state_->config, state_->data.eos_id, *mesh_);
         if (i == unigram_entropies_.size())
           unigram_entropies_.push_back(
               unigram_entropy(dataset, *mesh_, [this](int64_t num_bytes) { mesh_->world().note_work(num_bytes); }));
@@ -254,14 +258,14 @@ class Run {
   }
 
   [[noreturn]] void refuse(const StepReport& report) const {
-    const std::string where = first_of_any(first_non_finite_gradient(state_->parameters));
+    const std::string where = first_of_any(first_non_finite_gradient(state_->model.parameters));
     throw NumbersError(
         fmt::format(
             "step {}: the loss is {} and the gradient norm {}; {}. Nothing was updated. Resume from the checkpoint "
             "before with a lower optimizer.lr, or look at the data of this step ({})",
             report.step, report.parts.loss_sum, report.grad_norm,
             where.empty() ? "every gradient is finite" : "the first gradient that is not finite is that of " + where,
-            describe_position(state_->ledger)),
+            describe_position(state_->position.ledger)),
         where);
   }
 

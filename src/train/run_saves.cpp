@@ -17,7 +17,7 @@
 namespace athanor {
 
 RunSaves::RunSaves(TrainState& state, Mesh& mesh, RunContext& at)
-    : state_(state), mesh_(mesh), at_(at), first_step_(state.step), saved_step_(state.step) {
+    : state_(state), mesh_(mesh), at_(at), first_step_(state.position.step), saved_step_(state.position.step) {
   if (mesh.is_first()) history_.emplace(RunFolder{state.config.train.run_dir}.events(), at.attempt);
 }
 
@@ -46,35 +46,36 @@ void RunSaves::save_model() {
     log::info("model for transformers: {}", path.string());
     return path;
   });
-  if (model_saved_ && state_.config.checkpoint.interval == 0) saved_step_ = state_.step;
+  if (model_saved_ && state_.config.checkpoint.interval == 0) saved_step_ = state_.position.step;
 }
 
 void RunSaves::save_checkpoint() {
   checkpoint_saved_ = try_to_save("checkpoint", [&] {
     athanor::save_checkpoint(state_);
-    return RunFolder{state_.config.train.run_dir}.checkpoints() / step_folder_name(state_.step);
+    return RunFolder{state_.config.train.run_dir}.checkpoints() / step_folder_name(state_.position.step);
   });
-  if (checkpoint_saved_) saved_step_ = state_.step;
+  if (checkpoint_saved_) saved_step_ = state_.position.step;
 }
 
 // A run that is complete can be started again to write what its end could not write.
 void RunSaves::write_missing_model() {
   const RunFolder folder{state_.config.train.run_dir};
   bool missing = state_.config.checkpoint.model_interval > 0;
-  if (mesh_.is_first()) missing = missing && !std::filesystem::exists(folder.models() / step_folder_name(state_.step));
+  if (mesh_.is_first())
+    missing = missing && !std::filesystem::exists(folder.models() / step_folder_name(state_.position.step));
   if (broadcast_text(mesh_.group(GroupKind::kWorld), missing ? "missing" : "") == "missing") save_model();
 }
 
 // Adds a line to the run's history, once for all ranks.
 void RunSaves::tell(const char* event, nlohmann::ordered_json more) {
-  if (history_) history_->add(event, state_.step, std::move(more));
+  if (history_) history_->add(event, state_.position.step, std::move(more));
 }
 
 RunSaves::Ending RunSaves::stopped(int signal_number) const {
   const auto& kept = state_.config.checkpoint;
-  const std::string stopped = fmt::format("stopped by signal {} after step {}", signal_number, state_.step);
+  const std::string stopped = fmt::format("stopped by signal {} after step {}", signal_number, state_.position.step);
   if (is_saved()) {
-    const bool as_model = kept.interval == 0 && kept.model_interval > 0 && state_.step > first_step_;
+    const bool as_model = kept.interval == 0 && kept.model_interval > 0 && state_.position.step > first_step_;
     return {exit_code::of_signal(signal_number),
             stopped + (as_model ? "; its model was saved (checkpoint.interval is 0): the same command continues from "
                                   "it with fresh moments"

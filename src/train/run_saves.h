@@ -27,7 +27,7 @@ class RunSaves {
 
   /// Returns the step of the newest save that the run can continue from.
   int64_t saved_step() const { return saved_step_; }
-  bool is_saved() const { return saved_step_ == state_.step; }
+  bool is_saved() const { return saved_step_ == state_.position.step; }
   /// Adds a line to the run's history, once for all ranks. Not collective.
   void tell(const char* event, nlohmann::ordered_json more = nlohmann::ordered_json::object());
 

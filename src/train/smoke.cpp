@@ -76,9 +76,9 @@ class Smoke {
  public:
   Smoke(const char* name, bool sparse, const char* dtype) : state_(smoke_config(sparse, dtype), {}), sparse_(sparse) {
     run_.model = name;
-    initialize_parameters(state_.config.model, 1, state_.parameters);
+    initialize_parameters(state_.config.model, 1, state_.model.parameters);
     for (const auto& spec : make_inventory(state_.config.model)) {
-      initial_.emplace(spec.name, state_.parameters.master_copy(spec.name).view({-1}));
+      initial_.emplace(spec.name, state_.model.parameters.master_copy(spec.name).view({-1}));
     }
   }
 
@@ -92,9 +92,9 @@ class Smoke {
     check_each(
         state_, "receives no gradient",
         [&](const auto& spec, int64_t begin, int64_t end) {
-          const int64_t at = state_.parameters.entry(spec.name).flat_begin;
+          const int64_t at = state_.model.parameters.entry(spec.name).flat_begin;
           bool found = false;
-          for_each_owned_state(state_.optimizers, {at + begin, at + end},
+          for_each_owned_state(state_.optimizer.set, {at + begin, at + end},
                                [&](const Tensor& values) { found = found || any(values); });
           return found;
         },
@@ -102,7 +102,7 @@ class Smoke {
     check_each(
         state_, "does not move",
         [&](const auto& spec, int64_t begin, int64_t end) {
-          const Tensor now = state_.parameters.master_copy(spec.name).view({-1});
+          const Tensor now = state_.model.parameters.master_copy(spec.name).view({-1});
           return any((now - initial_.at(spec.name)).narrow(0, begin, end - begin));
         },
         run_.findings);

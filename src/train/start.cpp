@@ -33,13 +33,13 @@ namespace {
 // Loads a full checkpoint, or a model-only one whose moments start fresh.
 void resume_from_path(TrainState& state, const fs::path& path) {
   if (fs::exists(path / kManifestName)) {
-    load_checkpoint(state, open_verified(path, team_of(state.mesh)), Chosen::kByName);
-    log::info("resumed from {} at step {}", path.string(), state.step);
+    load_checkpoint(state, open_verified(path, team_of(state.model.mesh)), Chosen::kByName);
+    log::info("resumed from {} at step {}", path.string(), state.position.step);
     return;
   }
   load_model_weights(state, path);
   load_progress(state, path);
-  log::info("restarted from the model in {} at step {}, with fresh moments", path.string(), state.step);
+  log::info("restarted from the model in {} at step {}, with fresh moments", path.string(), state.position.step);
 }
 
 // The newest model of a run that keeps no full checkpoint may be damaged; older ones are only used on request.
@@ -54,13 +54,13 @@ void resume_from_newest_model(TrainState& state, const Beginning& begin) {
 
 // @return the folder from which it was loaded.
 fs::path resume_from_newest(TrainState& state, const RunFolder& folder) {
-  const auto newest = open_newest_verified(folder.checkpoints(), team_of(state.mesh));
+  const auto newest = open_newest_verified(folder.checkpoints(), team_of(state.model.mesh));
   ATHANOR_CHECK_CHECKPOINT(newest.has_value(),
                            "every checkpoint in {} is damaged; move them away to continue from a model alone or to "
                            "start again, or set checkpoint.resume to a folder in {}",
                            folder.checkpoints().string(), folder.models().string());
   load_checkpoint(state, *newest);
-  log::info("resumed from {} at step {}", newest->folder().string(), state.step);
+  log::info("resumed from {} at step {}", newest->folder().string(), state.position.step);
   return newest->folder();
 }
 
@@ -77,7 +77,7 @@ void warn_of_another_tokenizer(const TrainState& state, const fs::path& from) {
 
 void start_fresh(TrainState& state) {
   if (state.config.model.from.empty()) {
-    initialize_parameters(state.config.model, static_cast<uint64_t>(state.config.train.seed), state.parameters);
+    initialize_parameters(state.config.model, static_cast<uint64_t>(state.config.train.seed), state.model.parameters);
   } else {
     load_model_weights(state, state.config.model.from);
     log::info("weights from {}", state.config.model.from);
@@ -115,13 +115,14 @@ fs::path fill_state(TrainState& state, const Beginning& begin) {
 // Writes the first line of an attempt into the run's history.
 void tell_history(const TrainState& state, const Beginning& begin, const fs::path& from, const OpenedFolder& opened,
                   const MatmulChoice& matmul) {
-  const comm::World& world = state.mesh.world();
+  const comm::World& world = state.model.mesh.world();
   nlohmann::ordered_json more = {{"host", world.host()}, {"process", ::getpid()}, {"ranks", world.size()}};
   if (!from.empty()) {
     more["from"] = from.string();
-    const bool reset = !state.fresh_since.empty() && std::ranges::all_of(state.fresh_since, [&](const auto& parameter) {
-      return parameter.second == state.step;
-    });
+    const bool reset = !state.optimizer.fresh_since.empty() &&
+                       std::ranges::all_of(state.optimizer.fresh_since, [&](const auto& parameter) {
+                         return parameter.second == state.position.step;
+                       });
     more["moments"] = fs::exists(from / kManifestName) && !reset ? "kept" : "fresh";
   }
   const BuildInfo& build = build_info();
@@ -134,7 +135,7 @@ void tell_history(const TrainState& state, const Beginning& begin, const fs::pat
   if (!opened.abandoned.empty()) more["abandoned"] = opened.abandoned;
   if (!opened.changes.empty()) more["changes"] = opened.changes;
   const char* event = from.empty() ? "start" : opened.abandoned.empty() ? "resume" : "went_back";
-  EventLog(RunFolder{state.config.train.run_dir}.events(), begin.attempt).add(event, state.step, more);
+  EventLog(RunFolder{state.config.train.run_dir}.events(), begin.attempt).add(event, state.position.step, more);
 }
 
 // All ranks have one folder, which the first rank writes.
@@ -142,13 +143,13 @@ void open_folder(const StartedRun& run, const Beginning& begin, const fs::path& 
   const TrainState& state = *run.state;
   const auto& tokenizer = run.stages.front().train.sources().front().dataset.tokenizer_file();
   team_of(*run.mesh).on_first([&] {
-    const auto opened =
-        open_run_folder({state.config, begin, state.step, tokenizer, state.dispatch_record, matmul.record});
+    const auto opened = open_run_folder(
+        {state.run_config, begin, state.position.step, tokenizer, state.model.dispatch_record, matmul.record});
     tell_history(state, begin, from, opened, matmul);
     for (const auto& each : opened.abandoned)
       log::warn(
           "went back to step {}: {} belongs to the earlier course and stays there; remove it if it is no longer needed",
-          state.step, each);
+          state.position.step, each);
     for (const auto& each : opened.changes) log::info("{}", each);
   });
 }
@@ -165,13 +166,14 @@ void say_what_starts(const TrainState& state, const ThreadShare& threads) {
   log::info("{}: {} parameters ({} active for a token)", config.train.run_dir,
             format_thousands(static_cast<double>(count_parameters(config.model))),
             format_thousands(static_cast<double>(count_active_parameters(config.model))));
-  log::info("{}", describe_threads(threads, state.mesh.world().size() > 1));
-  if (state.mesh.world().size() > 1) log::info("{}", describe_layout(state));
-  if (state.layout.microbatches() < state.layout.pipeline()) {
+  log::info("{}", describe_threads(threads, state.model.mesh.world().size() > 1));
+  if (state.model.mesh.world().size() > 1) log::info("{}", describe_layout(state));
+  if (state.model.mesh.layout().microbatches() < state.model.mesh.layout().pipeline()) {
     log::warn(
         "{} microbatches do not fill {} pipeline ranks, which wait {:.0f}% of the time: raise "
         "train.global_batch_size, or lower train.micro_batch_size or parallelism.pipeline_parallel_degree",
-        state.layout.microbatches(), state.layout.pipeline(), 100 * check_schedule(state.pipeline.schedule()).bubble);
+        state.model.mesh.layout().microbatches(), state.model.mesh.layout().pipeline(),
+        100 * check_schedule(state.model.pipeline.schedule()).bubble);
   }
 }
 
@@ -223,9 +225,9 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   run.state = std::make_unique<TrainState>(config, identity, *run.mesh);
   const fs::path from = fill_state(*run.state, begin);
   stop_if_asked(world, signals);
-  refuse_zero_routers(config, run.state->parameters);
+  refuse_zero_routers(config, run.state->model.parameters);
   run.from_scratch = from.empty() && config.model.from.empty();
-  const Supply supply = plan_supply(run.stages, config, run.state->ledger, run.state->step);
+  const Supply supply = plan_supply(run.stages, config, run.state->position.ledger, run.state->position.step);
   supply.refuse_shortages();
 
   // Every check has passed: from here on the folder changes.

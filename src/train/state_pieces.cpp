@@ -15,46 +15,47 @@ std::string tensor_name(const char* kind, const BucketEntry& e) { return std::st
 using Visit = VisitPart;
 
 // What of each parameter lies in the ranges that `part` gives of each bucket.
-void for_each_part(const TrainState& state, const std::function<FlatRange(const Bucket&)>& part, const Visit& visit) {
-  auto bucket = state.parameters.buckets().begin();
-  for (const BucketEntry& e : state.parameters.table()) {
+void for_each_part(const ModelState& model, const std::function<FlatRange(const Bucket&)>& part, const Visit& visit) {
+  auto bucket = model.parameters.buckets().begin();
+  for (const BucketEntry& e : model.parameters.table()) {
     while (e.flat_begin >= bucket->range.end) ++bucket;
     const FlatRange common = intersect(e.range(), part(*bucket));
     if (common.size() > 0) visit(e, common);
   }
 }
 
-void for_each_canonical(const TrainState& state, const Visit& visit) {
+void for_each_canonical(const ModelState& model, const Visit& visit) {
   for_each_part(
-      state, [&](const Bucket& bucket) { return state.plan.canonical(bucket); }, visit);
+      model, [&](const Bucket& bucket) { return model.plan.canonical(bucket); }, visit);
 }
 
 void add_master_target(TrainState& state, const BucketEntry& e, FlatRange range, std::vector<TargetView>& targets) {
   const auto write = [&state, &e, first = range.begin - e.flat_begin](int64_t at, std::span<const float> values) {
-    state.parameters.write_master(e, first + at, values);
+    state.model.parameters.write_master(e, first + at, values);
   };
   targets.push_back({tensor_name(kMaster, e), slice_of(e, range), nullptr, write});
 }
 
 // What one of several equal owners has read.
 void share_with_copies(TrainState& state, Moments moments, SharedBy how) {
-  for (const Bucket& bucket : state.parameters.buckets()) {
-    comm::Communicator* copies = state.plan.of(bucket).copies;
+  for (const Bucket& bucket : state.model.parameters.buckets()) {
+    comm::Communicator* copies = state.model.plan.of(bucket).copies;
     if (!copies || copies->size() == 1) continue;
-    const FlatRange owned = state.plan.owned(bucket);
-    share_from_first(*copies, state.parameters.compute().narrow(0, owned.begin, owned.size()), how);
+    const FlatRange owned = state.model.plan.owned(bucket);
+    share_from_first(*copies, state.model.parameters.compute().narrow(0, owned.begin, owned.size()), how);
     if (moments == Moments::kLoad) {
-      for_each_owned_state(state.optimizers, owned,
+      for_each_owned_state(state.optimizer.set, owned,
                            [&](const Tensor& values) { share_from_first(*copies, values, how); });
     }
-    const Tensor& low = state.parameters.master_low();
-    if (low.defined()) share_from_first(*copies, low.narrow(0, state.parameters.state_begin(owned), owned.size()), how);
+    const Tensor& low = state.model.parameters.master_low();
+    if (low.defined())
+      share_from_first(*copies, low.narrow(0, state.model.parameters.state_begin(owned), owned.size()), how);
   }
 }
 
-void gather_weights(TrainState& state) {
-  for (const Bucket& bucket : state.parameters.buckets()) state.gatherer.start(bucket);
-  state.gatherer.wait_all();
+void gather_weights(ModelState& model) {
+  for (const Bucket& bucket : model.parameters.buckets()) model.gatherer.start(bucket);
+  model.gatherer.wait_all();
 }
 
 }  // namespace
@@ -66,10 +67,10 @@ Team team_of(const Mesh& mesh) {
           [&mesh](int64_t amount) { mesh.world().note_work(amount); }};
 }
 
-std::vector<PieceView> master_pieces(const TrainState& state) {
+std::vector<PieceView> master_pieces(const ModelState& model) {
   std::vector<PieceView> pieces;
-  for_each_canonical(state, [&](const BucketEntry& e, FlatRange range) {
-    const auto read = [&parameters = state.parameters, &e, first = range.begin - e.flat_begin](
+  for_each_canonical(model, [&](const BucketEntry& e, FlatRange range) {
+    const auto read = [&parameters = model.parameters, &e, first = range.begin - e.flat_begin](
                           int64_t at, std::span<float> out) { parameters.read_master(e, first + at, out); };
     pieces.push_back({tensor_name(kMaster, e), slice_of(e, range), nullptr, read});
   });
@@ -77,51 +78,50 @@ std::vector<PieceView> master_pieces(const TrainState& state) {
 }
 
 std::vector<PieceView> state_pieces(const TrainState& state) {
-  std::vector<PieceView> pieces = master_pieces(state);
-  const auto canonical = [&](const Bucket& bucket) { return state.plan.canonical(bucket); };
+  std::vector<PieceView> pieces = master_pieces(state.model);
   add_optimizer_pieces(
-      state.optimizers, state.mesh, [&](const Visit& visit) { for_each_part(state, canonical, visit); }, pieces);
+      state.optimizer.set, state.model.mesh, [&](const Visit& visit) { for_each_canonical(state.model, visit); },
+      pieces);
   return pieces;
 }
 
-std::vector<PieceView> gradient_pieces(const TrainState& state) {
+std::vector<PieceView> gradient_pieces(const ModelState& model) {
   std::vector<PieceView> pieces;
-  for_each_canonical(state, [&](const BucketEntry& e, FlatRange range) {
+  for_each_canonical(model, [&](const BucketEntry& e, FlatRange range) {
     pieces.push_back(
-        {tensor_name("grad", e), slice_of(e, range), state.parameters.grad().data_ptr<float>() + range.begin});
+        {tensor_name("grad", e), slice_of(e, range), model.parameters.grad().data_ptr<float>() + range.begin});
   });
   return pieces;
 }
 
 std::vector<std::string> missing_state(const TrainState& state, const CheckpointReader& checkpoint) {
-  std::vector<std::string> missing = state.optimizers.plan().tensor_names(state.config.model);
+  std::vector<std::string> missing = state.optimizer.set.plan().tensor_names(state.config.model);
   std::erase_if(missing, [&](const std::string& name) { return checkpoint.manifest().tensors.contains(name); });
   return missing;
 }
 
 void load_state_pieces(TrainState& state, const CheckpointReader& checkpoint, Moments moments) {
   std::vector<TargetView> targets;
-  const auto owned = [&](const Bucket& bucket) { return state.plan.owned(bucket); };
-  for_each_part(state, owned, [&](const BucketEntry& e, FlatRange range) {
-    const comm::Communicator* copies = state.plan.of(e.replication).copies;
+  const auto owned = [&](const Bucket& bucket) { return state.model.plan.owned(bucket); };
+  for_each_part(state.model, owned, [&](const BucketEntry& e, FlatRange range) {
+    const comm::Communicator* copies = state.model.plan.of(e.replication).copies;
     if (copies && copies->rank() != 0) return;
     add_master_target(state, e, range, targets);
-    if (moments == Moments::kLoad) add_element_targets(state.optimizers, e, range, targets);
+    if (moments == Moments::kLoad) add_element_targets(state.optimizer.set, e, range, targets);
   });
-  if (moments == Moments::kLoad) add_whole_targets(state.optimizers, targets);
-  team_of(state.mesh).on_all([&] { checkpoint.load(targets); });
+  if (moments == Moments::kLoad) add_whole_targets(state.optimizer.set, targets);
+  team_of(state.model.mesh).on_all([&] { checkpoint.load(targets); });
   share_with_copies(state, moments, parse_shared_by(state.config.checkpoint.load));
-  gather_weights(state);
+  gather_weights(state.model);
 }
 
-void load_master(TrainState& state,
+void load_master(ModelState& model, SharedBy how,
                  const std::function<void(const std::string& name, int64_t first, std::span<float> out)>& read) {
   constexpr int64_t kBlock = int64_t{1} << 22;  // 16 MiB at a time on their way
-  const SharedBy how = parse_shared_by(state.config.checkpoint.load);
-  for (const BucketEntry& e : state.parameters.table()) {
-    comm::Communicator& holders = *state.plan.of(e.replication).sum;
+  for (const BucketEntry& e : model.parameters.table()) {
+    comm::Communicator& holders = *model.plan.of(e.replication).sum;
     if (holders.size() == 1) {
-      state.parameters.fill_master(e.name, [&](int64_t first, std::span<float> out) {
+      model.parameters.fill_master(e.name, [&](int64_t first, std::span<float> out) {
         for_each_run(e, first, static_cast<int64_t>(out.size()), [&](int64_t global, int64_t at, int64_t count) {
           read(e.name, global, out.subspan(static_cast<size_t>(at), static_cast<size_t>(count)));
         });
@@ -138,7 +138,7 @@ void load_master(TrainState& state,
         });
       }
       share_from_first(holders, block.narrow(0, 0, (count + 1) / 2 * 2), how);
-      state.parameters.write_master(e, first, values);
+      model.parameters.write_master(e, first, values);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/team.h"
 #include "checkpoint/writer.h"
+#include "parallel/share.h"
 #include "train/train_state.h"
 
 namespace athanor {
@@ -19,9 +20,9 @@ Team team_of(const Mesh& mesh);
 /// that together the ranks hold every element once.
 std::vector<PieceView> state_pieces(const TrainState& state);
 /// Returns the master weights alone.
-std::vector<PieceView> master_pieces(const TrainState& state);
+std::vector<PieceView> master_pieces(const ModelState& model);
 /// Returns the gradients as compute_gradients left them, summed over ranks: tensors "grad/NAME".
-std::vector<PieceView> gradient_pieces(const TrainState& state);
+std::vector<PieceView> gradient_pieces(const ModelState& model);
 
 /// Returns the tensors of the optimizers' state that the checkpoint lacks: "exp_avg/NAME", ...
 std::vector<std::string> missing_state(const TrainState& state, const CheckpointReader& checkpoint);
@@ -35,8 +36,8 @@ enum class Moments {
 void load_state_pieces(TrainState& state, const CheckpointReader& checkpoint, Moments moments);
 
 /// Reads the master weights from `read`, which returns the elements of a logical parameter from `first` on. If several
-/// ranks hold a parameter, one reads and the others get it as checkpoint.load determines. Collective.
-void load_master(TrainState& state,
+/// ranks hold a parameter, one reads and the others get it as `how` determines (checkpoint.load). Collective.
+void load_master(ModelState& model, SharedBy how,
                  const std::function<void(const std::string& name, int64_t first, std::span<float> out)>& read);
 
 }  // namespace athanor

@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(Recompute, SteadyMemory,
 TEST_P(SteadyMemory, StepsAfterTheThirdTakeNothingFromTheSystem) {
   if (!ops::install_caching_cpu_allocator()) GTEST_SKIP() << "addresses are limited here (ulimit -v)";
   TrainState state(tiny_config(GetParam()), {});
-  initialize_parameters(state.config.model, 1, state.parameters);
+  initialize_parameters(state.config.model, 1, state.model.parameters);
   Tensor loads;
   size_t fresh = 0, in_use = 0;
   for (int64_t step = 1; step <= 8; ++step) {

@@ -50,12 +50,13 @@ StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch,
   m.lr = report.lr;
   m.changed_share = static_cast<double>(report.changed) / static_cast<double>(count_parameters(config.model));
   m.tokens = batch.num_sequences * batch.seq_len;
-  m.tokens_seen = state_.tokens_seen;
-  if (names_stages_) m.stage = state_.stage.name;
-  if (state_.ledger.sources.size() > 1) {
-    for (const auto& [hash, source] : state_.ledger.sources) m.tokens_drawn[source.name] += source.tokens_drawn();
+  m.tokens_seen = state_.position.tokens_seen;
+  if (names_stages_) m.stage = state_.position.phase.name;
+  if (state_.position.ledger.sources.size() > 1) {
+    for (const auto& [hash, source] : state_.position.ledger.sources)
+      m.tokens_drawn[source.name] += source.tokens_drawn();
   }
-  m.flops = count_train_flops(state_.stage.config.model, batch.num_sequences, batch.seq_len);
+  m.flops = count_train_flops(state_.config.model, batch.num_sequences, batch.seq_len);
   m.data_s = data_s;
   m.step_s = step_s;
   m.forward_s = report.forward_s;

@@ -1,164 +1,49 @@
 #include "train/train_state.h"
 
-#include <limits>
-
-#include "base/log.h"
-#include "moe/dispatch_auto.h"
 #include "train/run_folder.h"
 
 namespace athanor {
 
-int64_t bucket_elements(const RunConfig& config) {
-  return std::max<int64_t>(1, static_cast<int64_t>(config.parallelism.bucket_mb * 1e6 / sizeof(float)));
-}
+OptimizerState::OptimizerState(const RunConfig& config, ModelState& model, OptimizerSetup setup,
+                               const Observers* observers)
+    : reducer(model.parameters, model.plan, config.train.reduce_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat,
+              observers),
+      set(std::move(setup), config.model, model.parameters, model.plan) {}
 
-namespace {
-
-// Consecutive ranks of the expert group that share a node, where each node has as many; else 1.
-int ranks_of_a_node(const RunConfig& config, const Mesh& mesh) {
-  const auto& ranks = mesh.group(GroupKind::kExpert).options().world_ranks;
-  const int64_t per_node = config.topology.ranks_per_node;
-  const auto same_node = [&](int a, int b) {
-    return per_node > 0 ? a / per_node == b / per_node
-                        : mesh.world().hosts()[static_cast<size_t>(a)] == mesh.world().hosts()[static_cast<size_t>(b)];
-  };
-  size_t run = 1;
-  while (run < ranks.size() && same_node(ranks[0], ranks[run])) ++run;
-  for (size_t i = 1; i < ranks.size(); ++i) {
-    if (same_node(ranks[i - 1], ranks[i]) != (i % run != 0)) return 1;
-  }
-  return ranks.size() % run == 0 ? static_cast<int>(run) : 1;
-}
-
-std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh& mesh, std::string& record) {
-  if (mesh.layout().expert() == 1) return nullptr;
-  moe::DispatchOptions options;
-  options.kind = moe::parse_dispatch(config.moe.dispatch);
-  options.chunks = config.moe.dispatch_chunks;
-  options.inner_ranks = ranks_of_a_node(config, mesh);
-  if (options.kind == moe::DispatchKind::kAuto) {
-    const ModelConfig& m = config.model;
-    const moe::DispatchShape shape{config.train.micro_batch_size * config.data.seq_len,
-                                   m.num_experts_per_tok,
-                                   m.hidden_size,
-                                   m.expert_intermediate_size() / mesh.layout().tensor(),
-                                   m.num_experts,
-                                   config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat};
-    const auto tuned = moe::tune_dispatch(mesh.world().all(), mesh.group(GroupKind::kExpert), shape, options,
-                                          RunFolder{config.train.run_dir}.dispatch());
-    if (mesh.is_first() && !tuned.remembered) log::info("{}", tuned.table);
-    options = tuned.options;
-    record = tuned.record;
-  }
-  options.chunks = std::max<int64_t>(1, options.chunks);
-  return std::make_shared<moe::Dispatch>(mesh.group(GroupKind::kExpert), options);
-}
-
-}  // namespace
-
-DecoderOptions TrainState::decoder_options() {
-  const MoeConfig& moe = config.moe;
-  DecoderOptions options;
-  options.aux_scope = moe::parse_aux_scope(moe.aux_scope);
-  options.loss_chunk_tokens = config.train.loss_chunk_tokens;
-  options.recompute = parse_recompute(config.parallelism.recompute);
-  options.routing.balance = {moe::parse_balance(moe.balance), moe.balance_group, moe.capacity_factor,
-                             moe::parse_capacity_order(moe.capacity_order)};
-  options.routing.balance_ranks = &mesh.group(GroupKind::kBalance);
-  options.routing.expert_ranks = mesh.layout().expert();
-  options.routing.noise_stddev = moe.router_noise;
-  options.routing.seed = static_cast<uint64_t>(config.train.seed);
-  options.routing.combine = moe::parse_combine_weights(moe.combine_weights);
-  options.dispatch = make_dispatch(config, mesh, dispatch_record);
-  options.tensor = {&mesh.group(GroupKind::kTensor), config.parallelism.sequence_parallel};
-  options.observers = &observers;
-  if (!plan.is_trivial()) {
-    options.hooks.before_forward = [this](int64_t forward_index) { gatherer.wait(forward_index); };
-    options.hooks.after_backward = [this](int64_t forward_index) {
-      if (last_microbatch) reducer.ready(forward_index);
-    };
-  }
-  return options;
-}
-
-TrainState::TrainState(const RunConfig& run_config, DataIdentity data_identity, const Mesh& shared,
-                       TrainStateOptions options)
-    : TrainState(run_config, std::move(data_identity), nullptr, &shared, std::move(options)) {}
-
-TrainState::TrainState(const RunConfig& run_config, DataIdentity data_identity, TrainStateOptions options)
-    : TrainState(run_config, std::move(data_identity), std::make_unique<OneRank>(run_config), nullptr,
-                 std::move(options)) {}
-
-TrainState::TrainState(const RunConfig& run_config, DataIdentity data_identity, std::unique_ptr<OneRank> alone,
-                       const Mesh* shared, TrainStateOptions options)
-    : config(run_config), stage(training_stages(config).front()), data(std::move(data_identity)),
-      alone_(std::move(alone)), mesh(shared ? *shared : alone_->mesh), layout(mesh.layout()),
-      observers(std::move(options.observers)), plan(mesh, parse_sharding(config.parallelism.sharding)),
-      parameters(make_bucket_entries(held_parameters(config.model, config.parallelism, mesh.layout(), mesh.rank())),
-                 config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat, ParameterStore::Use::kTraining,
-                 plan.sharding(bucket_elements(config))),
-      reducer(parameters, plan, config.train.reduce_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat, &observers),
-      gatherer(parameters, plan), chunks(make_chunks()), wrapped_(wrap(options)),
-      pipeline(stages(), mesh.group(GroupKind::kPipeline), &observers),
-      optimizers(options.optimizers ? std::move(*options.optimizers) : configured_optimizers(config.optimizer),
-                 config.model, parameters, plan) {
-  enter(stage);
-  const ModelConfig& model = config.model;
-  if (!model.is_moe()) return;
-  const double uniform = static_cast<double>(model.num_experts_per_tok) / static_cast<double>(model.num_experts);
-  set_previous_share(at::full({model.num_sparse_layers(), model.num_experts}, uniform, at::kFloat));
-  if (config.moe.bias_update_rate > 0) set_router_bias(at::zeros_like(previous_share));
-}
-
-std::vector<std::unique_ptr<Decoder>> TrainState::make_chunks() {
-  std::vector<std::unique_ptr<Decoder>> result;
-  DecoderOptions options = decoder_options();
-  const int pipeline_rank = mesh.layout().coordinate(mesh.rank(), Axis::kPipeline);
-  for (const StageLayers& layers : stages_of(config.model, config.parallelism, pipeline_rank)) {
-    options.stage = layers;
-    result.push_back(std::make_unique<Decoder>(config.model, parameters, options));
-  }
-  return result;
-}
-
-std::vector<std::unique_ptr<Stage>> TrainState::wrap(const TrainStateOptions& options) {
-  std::vector<std::unique_ptr<Stage>> result(chunks.size());
-  if (!options.wrap_stage) return result;
-  const int pipeline_rank = mesh.layout().coordinate(mesh.rank(), Axis::kPipeline);
-  const auto layers = stages_of(config.model, config.parallelism, pipeline_rank);
-  for (size_t c = 0; c < chunks.size(); ++c) result[c] = options.wrap_stage(*chunks[c], layers[c], mesh);
-  return result;
-}
-
-std::vector<Stage*> TrainState::stages() {
-  std::vector<Stage*> result;
-  for (size_t c = 0; c < chunks.size(); ++c) result.push_back(wrapped_[c] ? wrapped_[c].get() : chunks[c].get());
-  return result;
-}
-
-void TrainState::set_previous_share(Tensor share) {
-  previous_share = std::move(share);
-  for (const auto& chunk : chunks) chunk->set_previous_share(previous_share);
-}
-
-void TrainState::set_router_bias(Tensor bias) {
-  router_bias = std::move(bias);
-  for (const auto& chunk : chunks) chunk->set_router_bias(router_bias);
-}
-
-void TrainState::set_fresh_since(std::map<std::string, int64_t> step_of_parameter) {
+void OptimizerState::set_fresh_since(std::map<std::string, int64_t> step_of_parameter) {
   fresh_since = std::move(step_of_parameter);
-  optimizers.set_fresh_since(fresh_since);
+  set.set_fresh_since(fresh_since);
 }
 
-void TrainState::enter(const TrainingStage& next_stage) {
-  stage = next_stage;
-  layout = Layout(stage.config, mesh.world().size());
-  const auto& parallelism = stage.config.parallelism;
-  ATHANOR_ASSERT(layout.microbatches() <= std::numeric_limits<int>::max());
-  pipeline.set_schedule(make_schedule(parallelism.pipeline_schedule, layout.pipeline(),
-                                      static_cast<int>(parallelism.virtual_stages),
-                                      static_cast<int>(layout.microbatches())));
+TrainState::TrainState(const RunConfig& run, DataIdentity data_identity, Mesh& shared, TrainStateOptions options)
+    : TrainState(run, std::move(data_identity), nullptr, &shared, std::move(options)) {}
+
+TrainState::TrainState(const RunConfig& run, DataIdentity data_identity, TrainStateOptions options)
+    : TrainState(run, std::move(data_identity), std::make_unique<OneRank>(run), nullptr, std::move(options)) {}
+
+TrainState::TrainState(const RunConfig& run, DataIdentity data_identity, std::unique_ptr<OneRank> alone, Mesh* shared,
+                       TrainStateOptions options)
+    : run_config(run), config(training_stages(run).front().config), data(std::move(data_identity)),
+      alone_(std::move(alone)), observers(std::move(options.observers)),
+      model(config, shared ? *shared : alone_->mesh, model_options(options)),
+      optimizer(config, model,
+                options.optimizers ? std::move(*options.optimizers) : configured_optimizers(config.optimizer),
+                &observers) {
+  enter(training_stages(run).front());
+}
+
+ModelStateOptions TrainState::model_options(const TrainStateOptions& options) {
+  return {.use = ParameterStore::Use::kTraining,
+          .observers = &observers,
+          .wrap_stage = options.wrap_stage,
+          .after_backward = [this](int64_t forward_index) { optimizer.note_gradients(forward_index); },
+          .dispatch_file = RunFolder{run_config.train.run_dir}.dispatch()};
+}
+
+void TrainState::enter(const TrainingStage& phase) {
+  config = phase.config;
+  position.phase = {phase.name, phase.begin, phase.end()};
+  model.enter(config);
 }
 
 }  // namespace athanor

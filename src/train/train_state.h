@@ -1,20 +1,18 @@
 #pragma once
-// The state of a training run: named fp32 tensors and a few numbers. Only what is in here can change the next step.
+// The state of a training run in three: the model, the optimizer, and the position of the run. Only what is in here can
+// change the next step.
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "config/training_stages.h"
 #include "dataset/mixture.h"
-#include "model/decoder.h"
+#include "model/model_state.h"
 #include "optim/optimizer_set.h"
 #include "parallel/gradient_reducer.h"
-#include "parallel/observer.h"
-#include "parallel/pipeline.h"
-#include "parallel/weight_gatherer.h"
 
 namespace athanor {
 
@@ -25,14 +23,43 @@ struct DataIdentity {
   uint32_t eos_id = 0;
 };
 
-/// Returns the number of elements of a bucket. parallelism.bucket_mb is in units of 10^6 bytes of fp32.
-int64_t bucket_elements(const RunConfig& config);
+/// What turns gradients into the weights of the next step.
+struct OptimizerState {
+  OptimizerState(const RunConfig& config, ModelState& model, OptimizerSetup setup, const Observers* observers);
+
+  /// Sets fresh_since: for each parameter of the model, on whichever rank, whose optimizer state has not been kept
+  /// since step 0, the step after which it was zero. The number of its updates is the number of steps since then.
+  void set_fresh_since(std::map<std::string, int64_t> step_of_parameter);
+  /// To be called in backward when a microbatch's gradients of `forward_index` and of larger ones are complete.
+  void note_gradients(int64_t forward_index) {
+    if (last_microbatch) reducer.ready(forward_index);
+  }
+
+  GradientReducer reducer;
+  /// true during the last microbatch: gradients are final when its backward has passed them
+  bool last_microbatch = false;
+  OptimizerSet set;
+  std::map<std::string, int64_t> fresh_since;  ///< see set_fresh_since
+};
+
+/// A part of a run with settings of its own (config/training_stages.h): the updates in [begin, end).
+struct TrainingPhase {
+  std::string name;
+  int64_t begin = 0, end = 0;
+};
+
+/// How far a run has come.
+struct RunPosition {
+  int64_t step = 0;  ///< number of updates so far
+  int64_t tokens_seen = 0;
+  DataLedger ledger;    ///< records what has been drawn from each source
+  TrainingPhase phase;  ///< that the next step belongs to
+};
 
 /// Parts that a run is built with and that its configuration does not know of. `train` leaves them empty.
 struct TrainStateOptions {
   Observers observers = {};
-  /// Wraps a pipeline stage of this rank. The stage outlives the wrapper. May return null: no wrapper. Called once for
-  /// each stage.
+  /// See ModelStateOptions.
   std::function<std::unique_ptr<Stage>(Stage& stage, const StageLayers& layers, const Mesh& mesh)> wrap_stage = {};
   /// Optimizers in place of those that the configuration names.
   std::optional<OptimizerSetup> optimizers = {};
@@ -43,64 +70,30 @@ struct TrainState {
   /// Allocates parameters, gradients and the optimizers' state, all zero. The caller initialises or loads them before
   /// the first step.
   /// @param mesh  the mesh of the ranks that train; must outlive the state.
-  TrainState(const RunConfig& run_config, DataIdentity data_identity, const Mesh& mesh, TrainStateOptions options = {});
+  TrainState(const RunConfig& run, DataIdentity data_identity, Mesh& mesh, TrainStateOptions options = {});
   /// Creates the state of a process that trains alone, even if a launcher started it together with others.
-  TrainState(const RunConfig& run_config, DataIdentity data_identity, TrainStateOptions options = {});
+  TrainState(const RunConfig& run, DataIdentity data_identity, TrainStateOptions options = {});
 
-  /// Enters the training phase that the next step belongs to: its batch, microbatches and schedule.
-  void enter(const TrainingStage& next_stage);
+  /// Enters the training phase that the next step belongs to: from here on its configuration and layout are in force.
+  void enter(const TrainingStage& phase);
 
-  /// Sets each expert's share of the choices in the previous step, [sparse layers, experts] (Decoder); undefined for
-  /// dense models.
-  void set_previous_share(Tensor share);
-  /// Sets fresh_since: for each parameter of the model, on whichever rank, whose optimizer state has not been kept
-  /// since step 0, the step after which they were zero. The number of its updates is the number of steps since then.
-  void set_fresh_since(std::map<std::string, int64_t> step_of_parameter);
-  /// Sets the router bias; undefined if there is none. A later change of the tensor in place changes the routers.
-  void set_router_bias(Tensor bias);
-
-  RunConfig config;
-  TrainingStage stage;
+  const RunConfig run_config;  ///< the whole run's, as it was started: what checkpoints record
+  RunConfig config;            ///< in force: the training phase's, whose train.steps are the phase's
   DataIdentity data;
 
  private:
   std::unique_ptr<OneRank> alone_;
 
  public:
-  const Mesh& mesh;
-  Layout layout;        ///< layout of the training phase, which may have its own batch size
   Observers observers;  ///< observers of every step; more may be added between steps
-  ShardPlan plan;
-  ParameterStore parameters;
-  GradientReducer reducer;
-  WeightGatherer gatherer;
-  /// the text for dispatch.json, if dispatch was measured; on the first rank only
-  std::string dispatch_record;
-  /// true during the last microbatch: gradients are final when its backward has passed them
-  bool last_microbatch = false;
-  /// this rank's pipeline stages; without a pipeline one, the whole model
-  std::vector<std::unique_ptr<Decoder>> chunks;
+  ModelState model;
+  OptimizerState optimizer;
+  RunPosition position;
 
  private:
-  std::vector<std::unique_ptr<Stage>> wrapped_;  // wrappers of chunks; null if a chunk has none
-
- public:
-  Pipeline pipeline;
-  OptimizerSet optimizers;
-  Tensor previous_share, router_bias;
-  std::map<std::string, int64_t> fresh_since;  ///< see set_fresh_since
-
-  int64_t step = 0;  ///< number of updates so far
-  int64_t tokens_seen = 0;
-  DataLedger ledger;  ///< records what has been drawn from each source
-
- private:
-  TrainState(const RunConfig& run_config, DataIdentity data_identity, std::unique_ptr<OneRank> alone,
-             const Mesh* shared, TrainStateOptions options);
-  DecoderOptions decoder_options();
-  std::vector<std::unique_ptr<Decoder>> make_chunks();
-  std::vector<std::unique_ptr<Stage>> wrap(const TrainStateOptions& options);
-  std::vector<Stage*> stages();
+  TrainState(const RunConfig& run, DataIdentity data_identity, std::unique_ptr<OneRank> alone, Mesh* shared,
+             TrainStateOptions options);
+  ModelStateOptions model_options(const TrainStateOptions& options);
 };
 
 }  // namespace athanor

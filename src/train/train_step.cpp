@@ -1,6 +1,8 @@
 #include "train/train_step.h"
 
 #include <chrono>
+#include <functional>
+#include <span>
 
 #include "optim/clip.h"
 #include "optim/gradient_norm.h"
@@ -33,61 +35,60 @@ class Stopwatch {
 };
 
 std::vector<Microbatch> microbatches_of(const TrainState& s, const Batch& batch, int64_t step) {
-  return split_batch(batch, s.stage.config, s.data.eos_id, step, s.layout, s.mesh.data_rank());
+  return split_batch(batch, s.config, s.data.eos_id, step, s.model.mesh.layout(), s.model.mesh.data_rank());
+}
+
+// Runs forward and backward of every microbatch; the gradients of the last one are summed while it goes back.
+LossParts run_microbatches(TrainState& s, std::span<const Microbatch> microbatches,
+                           const std::function<void(const Action&)>& after) {
+  PipelineHooks hooks;
+  hooks.before_last_backward = [&](int) { s.optimizer.last_microbatch = true; };
+  hooks.after = [&](const Action& action) {
+    s.optimizer.last_microbatch = false;
+    if (after) after(action);
+  };
+  LossParts parts = s.model.pipeline.forward_backward(microbatches, hooks);
+  s.optimizer.reducer.finish();
+  return parts;
 }
 
 // Gradients of the loss on the labels that an optimizer asks for, at the weights of this step. Losses, counts and
 // observers see nothing of it.
 void second_backward(TrainState& s, std::vector<Microbatch> microbatches, int64_t step) {
-  const auto labels = s.optimizers.second_backward(step);
+  const auto labels = s.optimizer.set.second_backward(step);
   if (!labels) return;
   for (Microbatch& each : microbatches) relabel(each, *labels);
   const Observers::Pause unobserved(s.observers);
-  PipelineHooks hooks;
-  hooks.before_last_backward = [&](int) { s.last_microbatch = true; };
-  hooks.after = [&](const Action&) { s.last_microbatch = false; };
-  s.pipeline.forward_backward(microbatches, hooks);
-  s.reducer.finish();
-  s.optimizers.learn_from_second(step);
-  s.parameters.grad().zero_();
-}
-
-void forward_backward(TrainState& s, std::span<const Microbatch> microbatches, StepReport& report, Stopwatch& watch) {
-  PipelineHooks hooks;
-  hooks.before_last_backward = [&](int) { s.last_microbatch = true; };
-  hooks.after = [&](const Action& action) {
-    s.last_microbatch = false;
-    const bool forward = action.work == Work::kForward;
-    watch.add_to(forward ? report.forward_s : report.backward_s,
-                 forward ? report.forward_wait_s : report.backward_wait_s);
-  };
-  report.parts = s.pipeline.forward_backward(microbatches, hooks);
+  run_microbatches(s, microbatches, {});
+  s.optimizer.set.learn_from_second(step);
+  s.model.parameters.grad().zero_();
 }
 
 // What this step's choices change in the next one: the shares that aux_scope "global" weighs it by, and the biases.
-void learn_from_choices(TrainState& s, const RouterCounts& routers, int64_t tokens) {
+void learn_from_choices(ModelState& model, const RouterCounts& routers, int64_t tokens, double bias_rate) {
   if (!routers.defined()) return;
-  s.set_previous_share(routers.chosen.to(at::kFloat) / static_cast<double>(tokens));
-  const double rate = s.config.moe.bias_update_rate;
-  if (rate > 0) moe::update_router_bias(s.router_bias, routers.chosen, rate);
+  model.set_previous_share(routers.chosen.to(at::kFloat) / static_cast<double>(tokens));
+  if (bias_rate > 0) moe::update_router_bias(model.router_bias, routers.chosen, bias_rate);
 }
 
 // Bucket by bucket in the order of forward, so that weights of the first layers travel while the rest is updated.
-int64_t update_and_gather(TrainState& s, const StepReport& report, double scale) {
-  const Update update{report.step, report.lr, scale};
-  s.optimizers.begin(update);
-  if (s.plan.is_trivial()) return s.optimizers.apply(update, {0, s.parameters.flat_size()});
+// Returns how many weights of the whole model changed.
+int64_t update_and_gather(ModelState& model, OptimizerSet& optimizers, const Update& update) {
+  optimizers.begin(update);
+  if (model.plan.is_trivial()) return optimizers.apply(update, {0, model.parameters.flat_size()});
   int64_t changed[2] = {0, 0};  // dense, experts
-  for (const Bucket& bucket : s.parameters.buckets()) {
-    const int64_t here = s.optimizers.apply(update, bucket.range);
-    if (s.plan.of(bucket).is_canonical()) changed[bucket.replication.is_expert()] += here;
-    s.gatherer.start(bucket);
+  for (const Bucket& bucket : model.parameters.buckets()) {
+    const int64_t here = optimizers.apply(update, bucket.range);
+    if (model.plan.of(bucket).is_canonical()) changed[bucket.replication.is_expert()] += here;
+    model.gatherer.start(bucket);
   }
   // Copies of a shard change equally, so each counts for its share.
   const Tensor all = at::tensor({changed[0], changed[1]}, at::kLong);
-  const auto copies = [&](Replication kind) { return s.plan.of(kind).copies ? s.plan.of(kind).copies->size() : 1; };
-  s.mesh.group(GroupKind::kModel).all_reduce(all).wait();
-  s.mesh.group(GroupKind::kData).all_reduce(all).wait();
+  const auto copies = [&](Replication kind) {
+    return model.plan.of(kind).copies ? model.plan.of(kind).copies->size() : 1;
+  };
+  model.mesh.group(GroupKind::kModel).all_reduce(all).wait();
+  model.mesh.group(GroupKind::kData).all_reduce(all).wait();
   return all[0].item<int64_t>() / copies(Replication::kDense) + all[1].item<int64_t>() / copies(Replication::kExpert);
 }
 
@@ -95,16 +96,19 @@ int64_t update_and_gather(TrainState& s, const StepReport& report, double scale)
 
 StepReport compute_gradients(TrainState& s, const Batch& batch) {
   StepReport report;
-  Stopwatch watch(s.mesh);
-  report.step = s.step + 1;
+  Stopwatch watch(s.model.mesh);
+  report.step = s.position.step + 1;
   const auto microbatches = microbatches_of(s, batch, report.step);
   second_backward(s, microbatches, report.step);
-  forward_backward(s, microbatches, report, watch);
-  s.reducer.finish();
-  report.reduction = s.reducer.trace();
-  sum_over_ranks(s.mesh.group(GroupKind::kPipeline), report.parts);
-  sum_over_ranks(s.mesh.group(GroupKind::kData), report.parts);
-  const GradientNorms norms = gradient_norms(s.parameters, s.plan);
+  report.parts = run_microbatches(s, microbatches, [&](const Action& action) {
+    const bool forward = action.work == Work::kForward;
+    watch.add_to(forward ? report.forward_s : report.backward_s,
+                 forward ? report.forward_wait_s : report.backward_wait_s);
+  });
+  report.reduction = s.optimizer.reducer.trace();
+  sum_over_ranks(s.model.mesh.group(GroupKind::kPipeline), report.parts);
+  sum_over_ranks(s.model.mesh.group(GroupKind::kData), report.parts);
+  const GradientNorms norms = gradient_norms(s.model.parameters, s.model.plan);
   report.grad_norm = norms.total;
   report.rank_norms = {norms.ranks, norms.experts};
   watch.add_to(report.backward_s, report.backward_wait_s);
@@ -112,18 +116,18 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
 }
 
 void apply_update(TrainState& s, const Batch& batch, StepReport& report) {
-  Stopwatch watch(s.mesh);
-  const auto& config = s.stage.config;
-  const int64_t step_in_stage = report.step - s.stage.begin;
-  report.lr = learning_rate(config.optimizer, step_in_stage, config.train.steps);
+  Stopwatch watch(s.model.mesh);
+  const int64_t step_in_phase = report.step - s.position.phase.begin;
+  report.lr = learning_rate(s.config.optimizer, step_in_phase, s.config.train.steps);
   report.verdict = judge(report.parts.loss_sum, report.grad_norm);
   if (report.verdict == Verdict::kApply) {
-    report.changed = update_and_gather(s, report, clip_scale(config.optimizer, report.grad_norm, step_in_stage));
+    const double scale = clip_scale(s.config.optimizer, report.grad_norm, step_in_phase);
+    report.changed = update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, scale});
     const int64_t tokens = batch.num_sequences * batch.seq_len;
-    learn_from_choices(s, report.parts.routers, tokens);
-    s.step = report.step;
-    s.tokens_seen += tokens;
-    s.ledger = batch.next;
+    learn_from_choices(s.model, report.parts.routers, tokens, s.config.moe.bias_update_rate);
+    s.position.step = report.step;
+    s.position.tokens_seen += tokens;
+    s.position.ledger = batch.next;
   }
   watch.add_to(report.optimizer_s, report.optimizer_wait_s);
 }

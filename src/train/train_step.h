@@ -32,7 +32,7 @@ StepReport compute_gradients(TrainState& state, const Batch& batch);
 void apply_update(TrainState& state, const Batch& batch, StepReport& report);
 
 /// Calls both. On return the weights of the next step may still be in transit: the decoder waits for them, and so does
-/// state.gatherer.wait_all().
+/// state.model.gatherer.wait_all().
 StepReport train_step(TrainState& state, const Batch& batch);
 
 }  // namespace athanor

@@ -49,7 +49,7 @@ void write(const std::string& path, const Named& tensors) {
 }
 
 LossParts forward_backward(TrainState& state, const Microbatch& microbatch) {
-  Decoder& decoder = *state.chunks.front();
+  Decoder& decoder = *state.model.chunks.front();
   decoder.forward(0, microbatch.tokens, &microbatch.labels);
   decoder.backward(0, {});
   return decoder.take_parts(0);
@@ -57,7 +57,7 @@ LossParts forward_backward(TrainState& state, const Microbatch& microbatch) {
 
 void add_parameters(Named& out, const TrainState& state, const std::string& prefix, bool gradients) {
   for (const auto& spec : make_inventory(state.config.model)) {
-    const Weight weight = state.parameters.weight(spec.name);
+    const Weight weight = state.model.parameters.weight(spec.name);
     out.emplace_back(prefix + spec.name, (gradients ? weight.grad : weight.value).clone());
   }
 }
@@ -76,12 +76,12 @@ void run(const Arguments& given) {
   config.data.attention_scope = given.eos_id >= 0 ? "document" : "instance";
   TrainState state(config, {});
   for (const auto& spec : make_inventory(config.model)) {
-    state.parameters.fill_master(spec.name,
-                                 [&](int64_t first, std::span<float> out) { folder.read(spec.name, first, out); });
+    state.model.parameters.fill_master(
+        spec.name, [&](int64_t first, std::span<float> out) { folder.read(spec.name, first, out); });
   }
 
   const auto microbatch = split_batch(batch, config, static_cast<uint32_t>(given.eos_id)).at(0);
-  Named out = {{"logits", state.chunks.front()->logits(microbatch.tokens, microbatch.labels.documents)}};
+  Named out = {{"logits", state.model.chunks.front()->logits(microbatch.tokens, microbatch.labels.documents)}};
   const LossParts parts = forward_backward(state, microbatch);
   out.emplace_back("loss", at::scalar_tensor(parts.loss_sum / static_cast<double>(parts.num_targets)));
   if (config.model.is_moe()) {
@@ -91,7 +91,7 @@ void run(const Arguments& given) {
   add_parameters(out, state, "grad.", true);
   for (int64_t step = 1; step <= given.steps; ++step) {
     if (step > 1) forward_backward(state, microbatch);
-    state.optimizers.apply({step, given.lr, 1.0}, {0, state.parameters.flat_size()});
+    state.optimizer.set.apply({step, given.lr, 1.0}, {0, state.model.parameters.flat_size()});
   }
   if (given.steps > 0) add_parameters(out, state, "param.", false);
   write(given.output, out);

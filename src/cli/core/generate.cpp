@@ -34,11 +34,11 @@ Continuation continue_text(const LoadedModel& model, std::vector<uint32_t> promp
   result.prompt_ids = std::move(prompt_ids);
   const auto prompt_length = static_cast<int64_t>(result.prompt_ids.size());
   const CounterRandom random(static_cast<uint64_t>(given.seed), fmt::format("generate {}", index));
-  auto caches = model.decoder->make_caches(1, prompt_length + given.max_new_tokens);
+  auto caches = model.decoder().make_caches(1, prompt_length + given.max_new_tokens);
   Tensor tokens = at::empty({1, prompt_length}, at::kLong);
   std::copy(result.prompt_ids.begin(), result.prompt_ids.end(), tokens.data_ptr<int64_t>());
   for (int64_t i = 0; i < given.max_new_tokens; ++i) {
-    const Tensor logits = model.decoder->next_logits(tokens, caches)[0].narrow(0, 0, model.num_tokens());
+    const Tensor logits = model.decoder().next_logits(tokens, caches)[0].narrow(0, 0, model.num_tokens());
     const int64_t id = sample_token(logits, {given.temperature, given.top_p}, random.uniform(static_cast<uint64_t>(i)));
     if (model.eos_id && id == static_cast<int64_t>(*model.eos_id)) {
       result.ended = true;

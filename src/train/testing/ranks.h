@@ -87,16 +87,16 @@ class Ranks : public FolderTest {
     const auto world_size = static_cast<int>(p.data_parallel_replicate_degree * p.data_parallel_shard_degree *
                                              p.tensor_parallel_degree * p.pipeline_parallel_degree);
     comm::run_ranks(world_size, [&](comm::World& world) {
-      const Mesh mesh(Layout(config, world_size), world);
+      Mesh mesh(Layout(config, world_size), world);
       TrainState state(config, {}, mesh, options());
       act(state);
     });
   }
 
   static void train(TrainState& state, int64_t steps) {
-    for (int64_t i = 0; i < steps; ++i) train_step(state, batch(state.step));
+    for (int64_t i = 0; i < steps; ++i) train_step(state, batch(state.position.step));
   }
-  static void initialize(TrainState& state) { initialize_parameters(state.config.model, 1, state.parameters); }
+  static void initialize(TrainState& state) { initialize_parameters(state.config.model, 1, state.model.parameters); }
 
   fs::path checkpoint_of(const RunConfig& config, int64_t step) const {
     return RunFolder{config.train.run_dir}.checkpoints() / step_folder_name(step);

@@ -2,8 +2,8 @@
 
 #include <set>
 
+#include "layout/shards.h"
 #include "model/decoder.h"
-#include "train/train_state.h"
 
 namespace athanor {
 namespace {

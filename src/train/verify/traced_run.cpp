@@ -14,10 +14,10 @@ namespace {
 
 // Adds the weights that forward reads. Ranks that hold the same must have the same bits.
 void add_copies(const TrainState& s, int64_t step, Trace& trace) {
-  const Tensor& compute = s.parameters.compute();
+  const Tensor& compute = s.model.parameters.compute();
   const auto size = static_cast<size_t>(compute.element_size());
   const auto* bytes = static_cast<const std::byte*>(compute.const_data_ptr());
-  for (const BucketEntry& e : s.parameters.table()) {
+  for (const BucketEntry& e : s.model.parameters.table()) {
     trace.add_copy(fmt::format("step {}: {} from {}", step, e.name, shape_text(e.offset)),
                    bytes + static_cast<size_t>(e.flat_begin) * size, static_cast<size_t>(e.num_elements()) * size);
   }
@@ -25,10 +25,10 @@ void add_copies(const TrainState& s, int64_t step, Trace& trace) {
 
 // Adds the summed gradients of the part that this rank updates.
 void add_gradient_copies(const TrainState& s, int64_t step, Trace& trace) {
-  const auto* grad = s.parameters.grad().const_data_ptr<float>();
-  for (const Bucket& bucket : s.parameters.buckets()) {
-    const FlatRange owned = s.plan.owned(bucket);
-    for (const BucketEntry& e : s.parameters.table()) {
+  const auto* grad = s.model.parameters.grad().const_data_ptr<float>();
+  for (const Bucket& bucket : s.model.parameters.buckets()) {
+    const FlatRange owned = s.model.plan.owned(bucket);
+    for (const BucketEntry& e : s.model.parameters.table()) {
       const FlatRange part = intersect(e.range(), owned);
       if (part.size() == 0) continue;
       const int64_t first = part.begin - e.flat_begin;
@@ -40,19 +40,19 @@ void add_gradient_copies(const TrainState& s, int64_t step, Trace& trace) {
 }
 
 void initialize(TrainState& state, Trace& trace) {
-  initialize_parameters(state.config.model, static_cast<uint64_t>(state.config.train.seed), state.parameters);
+  initialize_parameters(state.config.model, static_cast<uint64_t>(state.config.train.seed), state.model.parameters);
   trace.add_pieces(0, state_pieces(state));
 }
 
 void record_steps(TrainState& state, int64_t last, uint64_t draw, Trace& trace) {
   const RunConfig& config = state.config;
-  for (int64_t step = state.step + 1; step <= last; ++step) {
+  for (int64_t step = state.position.step + 1; step <= last; ++step) {
     const Batch batch = make_verify_batch(config, step, draw);
     StepReport report = compute_gradients(state, batch);
-    trace.add_pieces(step, gradient_pieces(state));
+    trace.add_pieces(step, gradient_pieces(state.model));
     add_gradient_copies(state, step, trace);
     apply_update(state, batch, report);
-    state.gatherer.wait_all();
+    state.model.gatherer.wait_all();
     trace.add_step(report);
     trace.add_pieces(step, state_pieces(state));
     add_copies(state, step, trace);
@@ -61,7 +61,7 @@ void record_steps(TrainState& state, int64_t last, uint64_t draw, Trace& trace) 
 
 }  // namespace
 
-Trace trace_run(const RunConfig& config, uint64_t draw, const Mesh* mesh, plants::Plant* plant) {
+Trace trace_run(const RunConfig& config, uint64_t draw, Mesh* mesh, plants::Plant* plant) {
   Trace trace;
   if (mesh) {
     TrainState state(config, {}, *mesh, plant ? plants::planted_options(*plant) : TrainStateOptions{});
@@ -79,28 +79,29 @@ Trace trace_run(const RunConfig& config, uint64_t draw, const Mesh* mesh, plants
 Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& layout) {
   Trace trace;
   TrainState state(config, {});
-  initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.parameters);
-  trace.add_pieces(0, master_pieces(state));
+  initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.model.parameters);
+  trace.add_pieces(0, master_pieces(state.model));
   for (int64_t step = 1; step <= std::min(config.train.steps, layout.num_steps()); ++step) {
-    load_master(state, [&](const std::string& name, int64_t first, std::span<float> out) {
-      const auto& values = layout.values(step - 1, "master", name);
-      // A parameter that no rank holds is reported as such; it is zero here.
-      for (size_t i = 0; i < out.size(); ++i) {
-        const size_t at = static_cast<size_t>(first) + i;
-        out[i] = at < values.size() ? values[at] : 0;
-      }
-    });
+    load_master(state.model, parse_shared_by(state.config.checkpoint.load),
+                [&](const std::string& name, int64_t first, std::span<float> out) {
+                  const auto& values = layout.values(step - 1, "master", name);
+                  // A parameter that no rank holds is reported as such; it is zero here.
+                  for (size_t i = 0; i < out.size(); ++i) {
+                    const size_t at = static_cast<size_t>(first) + i;
+                    out[i] = at < values.size() ? values[at] : 0;
+                  }
+                });
     const Batch batch = make_verify_batch(config, step, draw);
     StepReport report = compute_gradients(state, batch);
-    trace.add_pieces(step, gradient_pieces(state));
+    trace.add_pieces(step, gradient_pieces(state.model));
     apply_update(state, batch, report);  // for the state that routers carry to the next step
     trace.add_step(report);
   }
   return trace;
 }
 
-Trace trace_resumed_run(const RunConfig& first, const Mesh& first_mesh, const RunConfig& second,
-                        const Mesh& second_mesh, uint64_t draw) {
+Trace trace_resumed_run(const RunConfig& first, Mesh& first_mesh, const RunConfig& second, Mesh& second_mesh,
+                        uint64_t draw) {
   const int64_t half = (first.train.steps + 1) / 2;
   Trace trace;
   {

@@ -10,7 +10,7 @@ namespace athanor {
 /// Collective over the mesh.
 /// @param mesh  null: one rank.
 /// @param plant  null, or the fault that is planted into the run; the mesh is then of a world with it (plants/plant.h).
-Trace trace_run(const RunConfig& config, uint64_t draw, const Mesh* mesh, plants::Plant* plant = nullptr);
+Trace trace_run(const RunConfig& config, uint64_t draw, Mesh* mesh, plants::Plant* plant = nullptr);
 
 /// Runs the reference on one rank, even if a launcher started the process: it has the same initial parameters and
 /// batches, but each step begins with the parameters that `layout` had before that step. Records the initial
@@ -20,7 +20,7 @@ Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& 
 /// Takes the same steps, half of them (rounded up) in `first`'s layout; then saves a full checkpoint into
 /// first.train.run_dir, which `second`'s layout, on the same ranks, loads and continues from. Collective over both
 /// meshes, of one world.
-Trace trace_resumed_run(const RunConfig& first, const Mesh& first_mesh, const RunConfig& second,
-                        const Mesh& second_mesh, uint64_t draw);
+Trace trace_resumed_run(const RunConfig& first, Mesh& first_mesh, const RunConfig& second, Mesh& second_mesh,
+                        uint64_t draw);
 
 }  // namespace athanor

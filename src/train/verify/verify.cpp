@@ -35,7 +35,7 @@ void use_threads(const RunConfig& config) {
 // What a verification runs in: the world and mesh of the layout, with the faults planted there.
 struct Ground {
   const VerifyRequest& request;
-  const Mesh& mesh;
+  Mesh& mesh;
   plants::Plant* plant;
   const fs::path& root;  // folder of this type's traces
 };
@@ -50,7 +50,7 @@ void trace_layout(const TypedRun& run, const Ground& ground, int draw, const cha
     if (!run.then) return trace_run(small, data, &ground.mesh, ground.plant);
     RunConfig then = *run.then;
     then.train.run_dir = (folder / "resumed").string();
-    const Mesh second(Layout(then, ground.mesh.world().size()), ground.mesh.world());
+    Mesh second(Layout(then, ground.mesh.world().size()), ground.mesh.world());
     return trace_resumed_run(small, ground.mesh, then, second, data);
   };
   trace().write(folder / WholeTrace::file_name(ground.mesh.rank()));
@@ -123,7 +123,7 @@ struct TypeVerdict {
 // Verifies one type. Collective.
 TypeVerdict verify_type(const TypedRun& run, const VerifyRequest& request, comm::World& world, plants::Plant* plant,
                         const fs::path& root) {
-  const Mesh mesh(Layout(run.small, world.size()), world);
+  Mesh mesh(Layout(run.small, world.size()), world);
   const Ground ground{request, mesh, plant, root};
   const std::string& dtype = run.small.train.dtype;
   const bool measured = is_measured(run.small);

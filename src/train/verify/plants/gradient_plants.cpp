@@ -34,7 +34,7 @@ class BeforeReduction : public Plant {
   explicit BeforeReduction(Change change) : change_(change) {}
   void watch(TrainState& state) override {
     state.observers.add(std::make_shared<BucketObserver>(
-        state.parameters, [this, &state](const Bucket& bucket, Phase phase, const Tensor& values) {
+        state.model.parameters, [this, &state](const Bucket& bucket, Phase phase, const Tensor& values) {
           if (phase == Phase::kReduce) count(change_(state, bucket, values));
         }));
   }
@@ -51,29 +51,29 @@ bool lose_others(const Tensor& values, const comm::Communicator& ranks) {
 
 bool is_first(const Bucket& bucket) { return bucket.range.begin == 0; }
 bool is_last(const TrainState& s, const Bucket& bucket) {
-  return bucket.range.end >= s.parameters.table().back().flat_end;
+  return bucket.range.end >= s.model.parameters.table().back().flat_end;
 }
 
 bool lose_first_bucket(const TrainState& s, const Bucket& bucket, const Tensor& values) {
-  return is_first(bucket) && lose_others(values, *s.plan.of(bucket).sum);
+  return is_first(bucket) && lose_others(values, *s.model.plan.of(bucket).sum);
 }
 
 bool sum_first_bucket_twice(const TrainState& s, const Bucket& bucket, const Tensor& values) {
-  comm::Communicator& ranks = *s.plan.of(bucket).sum;
+  comm::Communicator& ranks = *s.model.plan.of(bucket).sum;
   if (!is_first(bucket) || ranks.size() == 1) return false;
   ranks.all_reduce(values).wait();
   return true;
 }
 
 bool average_last_bucket(const TrainState& s, const Bucket& bucket, const Tensor& values) {
-  const int ranks = s.plan.of(bucket).sum->size();
+  const int ranks = s.model.plan.of(bucket).sum->size();
   if (!is_last(s, bucket) || ranks == 1) return false;
   values.div_(static_cast<double>(ranks));
   return true;
 }
 
 bool sum_experts_over_others(const TrainState& s, const Bucket& bucket, const Tensor& values) {
-  comm::Communicator& ranks = s.mesh.group(GroupKind::kExpert);
+  comm::Communicator& ranks = s.model.mesh.group(GroupKind::kExpert);
   if (!bucket.replication.is_expert() || ranks.size() == 1) return false;
   ranks.all_reduce(values).wait();
   return true;
@@ -81,10 +81,10 @@ bool sum_experts_over_others(const TrainState& s, const Bucket& bucket, const Te
 
 bool lose_routers(const TrainState& s, const Bucket& bucket, const Tensor& values) {
   bool lost = false;
-  for (const BucketEntry& entry : s.parameters.table()) {
+  for (const BucketEntry& entry : s.model.parameters.table()) {
     const FlatRange held = intersect(entry.range(), bucket.range);
     if (held.size() == 0 || !entry.name.ends_with("mlp.gate.weight")) continue;
-    lost |= lose_others(values.narrow(0, held.begin - bucket.range.begin, held.size()), *s.plan.of(bucket).sum);
+    lost |= lose_others(values.narrow(0, held.begin - bucket.range.begin, held.size()), *s.model.plan.of(bucket).sum);
   }
   return lost;
 }
@@ -95,7 +95,7 @@ class NotAddedOverReplicas : public Plant {
   explicit NotAddedOverReplicas(Replication replication) : replication_(replication) {}
   void watch(TrainState& state) override {
     state.observers.add(std::make_shared<BucketObserver>(
-        state.parameters, [this](const Bucket& bucket, Phase phase, const Tensor& values) {
+        state.model.parameters, [this](const Bucket& bucket, Phase phase, const Tensor& values) {
           if (bucket.replication != replication_) return;
           if (phase == Phase::kReduced) own_[&bucket] = values.clone();
           if (phase != Phase::kAddedOverReplicas) return;
@@ -114,9 +114,9 @@ class CrossedBuckets : public Plant {
  public:
   void watch(TrainState& state) override {
     state.observers.add(std::make_shared<BucketObserver>(
-        state.parameters, [this, &state](const Bucket& bucket, Phase phase, const Tensor& values) {
+        state.model.parameters, [this, &state](const Bucket& bucket, Phase phase, const Tensor& values) {
           if (phase == Phase::kReduce) waiting_.clear();
-          if (phase == Phase::kReduced && !state.plan.of(bucket).replicas) cross(bucket, values);
+          if (phase == Phase::kReduced && !state.model.plan.of(bucket).replicas) cross(bucket, values);
         }));
   }
 

@@ -75,12 +75,12 @@ Result run(const RunConfig& config, const Degrees& d, const MakePlant& make) {
     const auto rank = static_cast<size_t>(world.rank());
     const std::unique_ptr<Plant> plant = make();
     const auto planted = plant ? planted_world(world, *plant) : nullptr;
-    const Mesh mesh(Layout(config, d.ranks()), planted ? *planted : world);
+    Mesh mesh(Layout(config, d.ranks()), planted ? *planted : world);
     TrainState state(config, {}, mesh, plant ? planted_options(*plant) : TrainStateOptions{});
     if (plant) plant->watch(state);
-    initialize_parameters(config.model, 1, state.parameters);
+    initialize_parameters(config.model, 1, state.model.parameters);
     const StepReport report = compute_gradients(state, make_verify_batch(config, 1, 1));
-    result.grads[rank] = state.parameters.grad().clone();
+    result.grads[rank] = state.model.parameters.grad().clone();
     result.times[rank] = plant ? plant->times() : 0;
     if (rank == 0) result.report = report;
   });
