@@ -18,8 +18,8 @@ LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute
   RunConfig config;
   config.model = model.config;
   config.train.dtype = compute_type == at::kBFloat16 ? "bfloat16" : "float32";
-  config.train.micro_batch_size = config.train.global_batch_size = 1;
   config.train.loss_chunk_tokens = chunk_tokens;
+  config.train.micro_batch_size = config.train.global_batch_size = 1;
   model.alone = std::make_unique<OneRank>(config);
   model.state = std::make_unique<ModelState>(config, model.alone->mesh,
                                              ModelStateOptions{.use = ParameterStore::Use::kInference});

@@ -17,7 +17,7 @@ struct LoadedModel {
   Tokenizer tokenizer;
   std::optional<uint32_t> eos_id;
 
-  const Decoder& decoder() const { return *state->chunks.front(); }
+  Decoder& decoder() const { return *state->chunks.front(); }
   /// Returns the number of tokens that may be generated. Embedding rows beyond the tokenizer's are padding.
   int64_t num_tokens() const { return std::min<int64_t>(config.vocab_size, tokenizer.vocab_size()); }
 };

@@ -71,7 +71,7 @@ TextScore TextScorer::score(std::string_view utf8) {
   const auto positions = static_cast<size_t>(model.config.max_position_embeddings);
   for (size_t first = 0; first + 1 < ids.size(); first += positions) {
     const size_t count = std::min(positions + 1, ids.size() - first);
-    append_scores(*model.state->chunks.front(), std::span(ids).subspan(first, count), result.tokens);
+    append_scores(model.decoder(), std::span(ids).subspan(first, count), result.tokens);
   }
   return result;
 }

@@ -44,7 +44,8 @@ class MetricsLogTest : public testing::Test {
     std::string told;
     for (std::string line; std::getline(text, line);) {
       const auto json = nlohmann::json::parse(line);
-      told += (told.empty() ? "" : " ") + json["step"].dump() + ":" + std::to_string(json["loss"].get<int>());
+      if (!told.empty()) told += ' ';
+      told += json["step"].dump() + ":" + std::to_string(json["loss"].get<int>());
     }
     return told;
   }
