@@ -45,10 +45,6 @@ int64_t json_size(const Json& object, const char* key, const std::string& where)
   return as_json_size(json_member(object, key, where), key, where);
 }
 
-std::vector<int64_t> json_sizes(const Json& object, const char* key, const std::string& where) {
-  return as_json_sizes(json_member(object, key, where), key, where);
-}
-
 int64_t as_json_size(const Json& value, std::string_view name, const std::string& where) {
   const auto size = as_size(value);
   ATHANOR_CHECK_CHECKPOINT(size.has_value(), "{}: \"{}\" must be a whole number from 0 to 2^63-1", where, name);

@@ -23,7 +23,6 @@ const nlohmann::json& json_member(const nlohmann::json& object, const char* key,
 /// Return a typed member. Integers must be whole and fit; sizes must not be negative. @throws CheckpointError.
 std::string json_string(const nlohmann::json& object, const char* key, const std::string& where);
 int64_t json_size(const nlohmann::json& object, const char* key, const std::string& where);
-std::vector<int64_t> json_sizes(const nlohmann::json& object, const char* key, const std::string& where);
 
 /// Convert a value that is at hand, with the same checks; `name` is its key in messages.
 int64_t as_json_size(const nlohmann::json& value, std::string_view name, const std::string& where);

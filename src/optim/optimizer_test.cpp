@@ -12,6 +12,7 @@
 #include "comm/thread_ranks.h"
 #include "layout/holding.h"
 #include "optim/testing/small_optimizers.h"
+#include "parallel/testing/small_layouts.h"
 
 namespace athanor {
 namespace {
@@ -20,17 +21,6 @@ constexpr int kSteps = 3;
 constexpr double kRate = 0.05, kUnit = 0x1p-24;
 const char* const kNames[] = {"lamb", "muon", "sophia"};
 
-struct Degrees {
-  int replicate, shard, expert;
-  const char* sharding;
-  int tensor = 1, pipeline = 1;
-
-  int world() const { return replicate * shard * tensor * pipeline; }
-  std::string text() const {
-    return fmt::format("{} {} x {}, expert {}, tensor {}, pipeline {}", sharding, replicate, shard, expert, tensor,
-                       pipeline);
-  }
-};
 const Degrees kOne{1, 1, 1, "none"};
 const std::vector<Degrees> kLayouts = {
     {1, 2, 1, "none"},           {1, 4, 2, "none"},
@@ -41,28 +31,8 @@ const std::vector<Degrees> kLayouts = {
     {1, 2, 2, "ep_aware", 1, 3}, {2, 1, 2, "hierarchical", 4, 2},
 };
 
-RunConfig config_of(const Degrees& d, const std::string& dtype) {
-  RunConfig c;
-  c.model.family = "olmoe";
-  c.model.hidden_size = 32;
-  c.model.num_hidden_layers = 3;
-  c.model.num_attention_heads = 4;
-  c.model.num_key_value_heads = 2;  // fewer than tensor ranks in some layouts
-  c.model.intermediate_size = 16;
-  c.model.num_experts = 4;
-  c.model.num_experts_per_tok = 2;
-  c.model.vocab_size = 62;  // tensor ranks have parts of different size
-  c.train.dtype = dtype;
-  c.train.global_batch_size = 12;
-  c.train.micro_batch_size = 1;
-  auto& p = c.parallelism;
-  p.data_parallel_replicate_degree = d.replicate;
-  p.data_parallel_shard_degree = d.shard;
-  p.expert_parallel_degree = d.expert;
-  p.sharding = d.sharding;
-  p.tensor_parallel_degree = d.tensor;
-  p.pipeline_parallel_degree = d.pipeline;
-  return c;
+RunConfig config_of(const Degrees& degrees, const std::string& dtype) {
+  return small_run(degrees, /*vocab_size=*/62, dtype);  // tensor ranks have parts of different size
 }
 
 using Whole = std::map<std::string, std::vector<float>>;  // a tensor for each parameter of the model

@@ -13,6 +13,7 @@
 #include "checkpoint/rotation.h"
 #include "comm/thread_ranks.h"
 #include "model/initialize.h"
+#include "parallel/testing/small_layouts.h"
 #include "train/checkpointing.h"
 #include "train/run_folder.h"
 #include "train/state_pieces.h"
@@ -24,11 +25,6 @@ namespace fs = std::filesystem;
 
 inline constexpr int64_t kSeqLen = 16, kVocab = 64;
 
-struct Degrees {
-  int replicate, shard, expert;
-  const char* sharding;
-  int tensor = 1, pipeline = 1;
-};
 inline const Degrees kOne{1, 1, 1, "ep_aware"};
 inline const std::vector<Degrees> kLayouts = {
     {1, 2, 1, "none"},           {1, 4, 2, "optimizer"},          {1, 4, 2, "ep_aware"},
@@ -40,30 +36,12 @@ inline const std::vector<Degrees> kLayouts = {
 class Ranks : public FolderTest {
  protected:
   RunConfig config(const Degrees& degrees, const std::string& run, const std::string& dtype = "bfloat16") const {
-    RunConfig c;
-    c.model.family = "olmoe";
-    c.model.hidden_size = 32;
-    c.model.num_hidden_layers = 3;
-    c.model.num_attention_heads = 4;
-    c.model.num_key_value_heads = 2;  // fewer than tensor ranks in some layouts
-    c.model.intermediate_size = 16;
-    c.model.num_experts = 4;
-    c.model.num_experts_per_tok = 2;
-    c.model.vocab_size = kVocab;
+    RunConfig c = small_run(degrees, kVocab, dtype);
     c.data.seq_len = kSeqLen;
     c.train.run_dir = (folder_ / run).string();
-    c.train.dtype = dtype;
-    c.train.global_batch_size = 12;
-    c.train.micro_batch_size = 1;
     c.train.steps = 10;
     c.optimizer.warmup_steps = 1;
     c.moe.dispatch = "all_to_all";
-    c.parallelism.data_parallel_replicate_degree = degrees.replicate;
-    c.parallelism.data_parallel_shard_degree = degrees.shard;
-    c.parallelism.expert_parallel_degree = degrees.expert;
-    c.parallelism.sharding = degrees.sharding;
-    c.parallelism.tensor_parallel_degree = degrees.tensor;
-    c.parallelism.pipeline_parallel_degree = degrees.pipeline;
     c.parallelism.sequence_parallel = degrees.tensor == 2;
     c.parallelism.bucket_mb = 0.004;  // several buckets of each group
     fs::create_directories(RunFolder{c.train.run_dir}.checkpoints());
