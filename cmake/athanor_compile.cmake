@@ -27,6 +27,15 @@ if(ATHANOR_FUZZ)
   target_link_options(athanor_flags INTERFACE -fsanitize=address,undefined)
 endif()
 
+# Several files of a target are compiled as one, so that headers are read and templates are made once for all of them: a
+# build from nothing takes a third of the time. A batch is small enough for a change of one file to be compiled in seconds.
+option(ATHANOR_UNITY "Compile several files of a target as one" ON)
+set(CMAKE_UNITY_BUILD ${ATHANOR_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+if(ATHANOR_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(athanor_flags INTERFACE -Wno-subobject-linkage)  # takes an included .cpp file for a header
+endif()
+
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # ccache hits precompiled headers only if it may ignore their time stamps.

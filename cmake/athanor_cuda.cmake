@@ -21,7 +21,7 @@ target_include_directories(athanor_kernels_cuda PUBLIC ${CMAKE_SOURCE_DIR}/src)
 
 if(ATHANOR_TESTS)
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*_test.cpp)
-  add_executable(kernels_cuda_test ${tests})
+  athanor_test_program(kernels_cuda_test ${tests})
   target_link_libraries(kernels_cuda_test PRIVATE athanor_kernels athanor_kernels_cuda GTest::gtest GTest::gtest_main)
   athanor_add_test(kernels_cuda kernels_cuda_test)
 endif()

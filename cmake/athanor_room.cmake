@@ -33,7 +33,7 @@ function(athanor_room name)
   endif()
 
   if(ATHANOR_TESTS AND tests)
-    add_executable(${name}_test ${tests})
+    athanor_test_program(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE athanor_${name} ${ROOM_TEST_USES} GTest::gtest GTest::gtest_main)
     athanor_precompile(${name}_test "${ROOM_TORCH}")
     athanor_add_test(${name} ${name}_test SHARDS ${ROOM_SHARDS})

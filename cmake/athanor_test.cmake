@@ -1,3 +1,13 @@
+# athanor_test_program(NAME SOURCES...)
+#
+# A program that only tests run. The target `athanor_tests` builds all of them, and `all` none: who only trains does not
+# wait for them.
+add_custom_target(athanor_tests)
+function(athanor_test_program name)
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
+  add_dependencies(athanor_tests ${name})
+endfunction()
+
 # athanor_add_test(NAME PROGRAM [SHARDS N] [FILTER FILTER] [ENVIRONMENT VARIABLES...] [LABELS LABELS...])
 #
 # One GoogleTest program as a test of ctest, or as N tests NAME_1 to NAME_N that share its cases, so that a program whose

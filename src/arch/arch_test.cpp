@@ -8,7 +8,7 @@
 #include "arch/inventory.h"
 #include "config/toml_reader.h"
 
-namespace athanor {
+namespace athanor::arch_test {
 namespace {
 
 RunConfig recipe(const std::string& name) {
@@ -160,4 +160,4 @@ TEST(Flops, ATinyModelCountsAsByHand) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::arch_test

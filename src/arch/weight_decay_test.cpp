@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace athanor {
+namespace athanor::weight_decay_test {
 namespace {
 
 RunConfig two_layers() {
@@ -29,4 +29,4 @@ TEST(WeightDecay, EachPatternThatMatchesNothingIsNamed) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::weight_decay_test

@@ -7,7 +7,7 @@
 #include "base/files.h"
 #include "base/testing/file_size_limit.h"
 
-namespace athanor {
+namespace athanor::append_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -50,4 +50,4 @@ TEST_F(AppendFileTest, AFullDiskIsToldAsOne) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::append_file_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace athanor {
+namespace athanor::build_info_test {
 namespace {
 
 // So a commit changes no program that links the static room; `athanor --version` is tested in tests/interop.
@@ -12,4 +12,4 @@ TEST(BuildInfo, OfAProgramThatLinksTheStaticRoomIsUnknown) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::build_info_test

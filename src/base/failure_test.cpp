@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::failure_test {
 namespace {
 
 Failure of(const auto& error) { return describe_failure(std::make_exception_ptr(error)); }
@@ -117,4 +117,4 @@ TEST(Launched, AnEnvironmentThatMakesNoSenseIsNoJob) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::failure_test

@@ -10,7 +10,7 @@
 
 #define EXPECT_SAYS(message, part) EXPECT_NE(std::string(message).find(part), std::string::npos) << (message)
 
-namespace athanor {
+namespace athanor::fault_test {
 namespace {
 
 // A process reads the armed faults once, in whichever test comes first. So they are set before all tests, at points
@@ -99,4 +99,4 @@ TEST(FaultPoints, NamesAreInOrderAndEachSaysWhatItPlays) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::fault_test

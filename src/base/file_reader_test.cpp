@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 
-namespace athanor {
+namespace athanor::file_reader_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -66,4 +66,4 @@ TEST_F(FileReading, AHashTellsItsProgressAndIsThatOfTheBytes) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::file_reader_test

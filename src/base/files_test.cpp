@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 
-namespace athanor {
+namespace athanor::files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -101,4 +101,4 @@ TEST_F(Files, WhatIsReleasedLeavesTheProcessAndStaysReadable) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::files_test

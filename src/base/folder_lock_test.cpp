@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/files.h"
 
-namespace athanor {
+namespace athanor::folder_lock_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -223,4 +223,4 @@ TEST_F(FolderLeaseTest, ALeaseIsRenewedWhileItIsHeld) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::folder_lock_test

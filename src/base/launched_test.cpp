@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::launched_test {
 namespace {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
@@ -163,4 +163,4 @@ TEST(UnseenLauncher, AProcessWithoutLauncherPrefixesIsAloneWhateverStartedItsPar
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::launched_test

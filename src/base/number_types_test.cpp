@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
-namespace athanor {
+namespace athanor::number_types_test {
 namespace {
 
 TEST(NumberTypes, ShortNamesAreTheLongOnes) {
@@ -40,4 +40,4 @@ TEST(NumberTypes, TheEnvironmentMayAnswerForTheCpu) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::number_types_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace athanor {
+namespace athanor::own_folder_test {
 namespace {
 
 // This program was linked with the static room.
@@ -13,4 +13,4 @@ TEST(OwnFolder, OfCodeLinkedIntoAProgramIsTheFolderOfTheProgram) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::own_folder_test

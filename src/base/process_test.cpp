@@ -9,7 +9,7 @@
 #include <cstring>
 #include <fstream>
 
-namespace athanor {
+namespace athanor::process_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -121,4 +121,4 @@ TEST_F(Process, AQuotaLowersTheProcessorsRoundedUp) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::process_test

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::signals_test {
 namespace {
 
 struct Ended {
@@ -141,4 +141,4 @@ TEST(Signals, TwoGuardsAtOnceAreABug) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::signals_test

@@ -95,6 +95,12 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
   return joined;
 }
 
+std::string join_first(const std::vector<std::string>& parts, size_t most, std::string_view separator) {
+  std::vector<std::string> shown(parts.begin(), parts.begin() + static_cast<ptrdiff_t>(std::min(parts.size(), most)));
+  if (parts.size() > most) shown.push_back(fmt::format("and {} more", parts.size() - most));
+  return join(shown, separator);
+}
+
 std::optional<size_t> find_invalid_utf8(std::string_view text) {
   if (simdjson::validate_utf8(text)) return std::nullopt;
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());

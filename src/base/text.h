@@ -33,6 +33,9 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
 /// "a, b, c".
 std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
+/// Joins the first `most` parts, and counts the others: "a; b; and 3 more".
+std::string join_first(const std::vector<std::string>& parts, size_t most, std::string_view separator = ", ");
+
 /// Returns the offset of the first byte that is not well-formed UTF-8 (Unicode 15, table 3-7), or nothing.
 std::optional<size_t> find_invalid_utf8(std::string_view text);
 

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-namespace athanor {
+namespace athanor::thread_share_test {
 namespace {
 
 TEST(ThreadShare, AProcessAloneTakesEveryProcessorThatItMayRunOn) {
@@ -73,4 +73,4 @@ TEST(ThreadShare, WhatIsFoundHereIsWhatTheEnvironmentSays) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::thread_share_test

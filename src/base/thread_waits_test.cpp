@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace athanor {
+namespace athanor::thread_waits_test {
 namespace {
 
 // Runs without the variables that may be set around the tests.
@@ -42,4 +42,4 @@ TEST_F(ThreadWaits, WhatTheEnvironmentSaysStays) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::thread_waits_test

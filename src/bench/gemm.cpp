@@ -56,14 +56,14 @@ class Gemms {
     input_gradient();
     weight_gradient();
     spoil_if_asked(y_RN_);
-    const auto exact = [](const Tensor& t) { return ops::testing::exact(t); };
+    const auto exact = [](const Tensor& t) { return ops::test::exact(t); };
     const Tensor rows = spread_indices(shape_.rows, 8), outputs = spread_indices(shape_.n, 8);
     for (const int64_t e : {int64_t{0}, shape_.experts - 1}) {
       const Tensor at = rows + e * shape_.rows, w = w_LNK_[e].to(at::kDouble);
       const Tensor x = x_RK_.narrow(0, e * shape_.rows, shape_.rows),
                    dy = dy_RN_.narrow(0, e * shape_.rows, shape_.rows);
       const auto check = [&](const Tensor& actual, const Tracked& expected, const char* what) {
-        require_within(actual, ops::testing::stored(expected, actual.scalar_type()),
+        require_within(actual, ops::test::stored(expected, actual.scalar_type()),
                        fmt::format("{}, expert {}, {}", shape_.name(), e, what));
       };
       check(y_RN_.index_select(0, at), product(exact(x_RK_.index_select(0, at)), w.t()), "forward");
@@ -71,7 +71,7 @@ class Gemms {
       const Tracked dy_some = exact(dy.index_select(1, outputs).t());
       const Tracked dw = product(dy_some, x.to(at::kDouble));
       // A library form may round the product to the compute type before it is added in fp32.
-      require_within(dw_LNK_[e].index_select(0, outputs), ops::testing::stored(dw, shape_.dtype),
+      require_within(dw_LNK_[e].index_select(0, outputs), ops::test::stored(dw, shape_.dtype),
                      fmt::format("{}, expert {}, weight gradient", shape_.name(), e));
     }
     return fmt::format("verified against fp64: {} rows of the first and last expert, {} rows of their weight gradients",

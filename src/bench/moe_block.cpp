@@ -84,7 +84,7 @@ struct MoeBlock::Sample {
 // The pass of some tokens through one expert, for all or some of the intermediate columns.
 namespace {
 
-using namespace ops::testing;
+using namespace ops::test;
 
 struct ExpertPass {
   Tracked gate, up, act;     // stored pre-activations and activation

@@ -38,7 +38,7 @@ struct Setting {
 
 // Computes the update by its formula, with the error that fp32 arithmetic may make.
 Tracked expected_after(Tracked weight, const std::vector<Tensor>& grads, const OptimizerConfig& c, double lr) {
-  using namespace ops::testing;
+  using namespace ops::test;
   const auto constant = [](double x) { return rounded(exact(x), 2); };
   const double beta1 = c.betas[0], beta2 = c.betas[1];
   Tracked m = exact(at::zeros_like(weight.value)), v = m;
@@ -76,9 +76,9 @@ std::string verify(at::ScalarType dtype, int64_t size) {
   }
   const Tensor after = s.parameters.master_copy(kName);
   spoil_if_asked(after);
-  require_within(after, expected_after(ops::testing::exact(before), grads, s.config, kRate), "AdamW, master");
+  require_within(after, expected_after(ops::test::exact(before), grads, s.config, kRate), "AdamW, master");
   require_within(s.parameters.weight(kName).value,
-                 ops::testing::stored(ops::testing::exact(s.parameters.master_copy(kName)), dtype), "AdamW, weight");
+                 ops::test::stored(ops::test::exact(s.parameters.master_copy(kName)), dtype), "AdamW, weight");
   return fmt::format("verified against fp64: two steps of {} parameters, and the gradient norm", size);
 }
 

@@ -12,6 +12,7 @@
 #include <fmt/core.h>
 #include <time.h>
 
+#include "bench/random_batch.h"
 #include "comm/thread_ranks.h"
 #include "config/toml_reader.h"
 #include "model/initialize.h"
@@ -99,16 +100,6 @@ double time_of_asking() {
     }
   });
   return median(seconds);
-}
-
-Batch random_batch(const RunConfig& config) {
-  Batch batch;
-  batch.num_sequences = config.train.global_batch_size;
-  batch.seq_len = config.data.seq_len;
-  const Tensor tokens =
-      at::randint(config.model.vocab_size, {batch.num_sequences * batch.seq_len}, at::TensorOptions(at::kInt));
-  batch.tokens.assign(tokens.const_data_ptr<int32_t>(), tokens.const_data_ptr<int32_t>() + tokens.numel());
-  return batch;
 }
 
 class Rank {

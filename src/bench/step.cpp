@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "bench/arguments.h"
 #include "bench/loss_check.h"
+#include "bench/random_batch.h"
 #include "bench/recompute_cost.h"
 #include "bench/report.h"
 #include "bench/step_parts.h"
@@ -23,16 +24,6 @@
 
 namespace athanor::bench {
 namespace {
-
-Batch random_batch(const RunConfig& config) {
-  Batch batch;
-  batch.num_sequences = config.train.global_batch_size;
-  batch.seq_len = config.data.seq_len;
-  const at::Tensor tokens =
-      at::randint(config.model.vocab_size, {batch.num_sequences * batch.seq_len}, at::TensorOptions(at::kInt));
-  batch.tokens.assign(tokens.const_data_ptr<int32_t>(), tokens.const_data_ptr<int32_t>() + tokens.numel());
-  return batch;
-}
 
 Subject step_subject(TrainState& state, const Batch& batch) {
   const auto& c = state.config;

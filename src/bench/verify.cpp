@@ -24,7 +24,7 @@ Tracked product(const Tracked& x, const Tensor& w) {
 }
 
 Tracked stored_twice(const Tracked& x, at::ScalarType dtype) {
-  return ops::testing::stored(ops::testing::stored(x, dtype), dtype);
+  return ops::test::stored(ops::test::stored(x, dtype), dtype);
 }
 
 Tensor spread_indices(int64_t size, int64_t count) {

@@ -8,7 +8,7 @@
 namespace athanor::bench {
 
 using at::Tensor;
-using ops::testing::Tracked;
+using ops::test::Tracked;
 
 /// @throws Error that names the element, unless each element of `actual` is within its bound.
 void require_within(const Tensor& actual, const Tracked& expected, const std::string& what);

@@ -15,7 +15,7 @@
 #include "checkpoint/testing/random_slices.h"
 #include "checkpoint/writer.h"
 
-namespace athanor {
+namespace athanor::checkpoint_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -312,4 +312,4 @@ TEST_F(Checkpoint, WhatNobodyCouldReadIsNotWritten) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::checkpoint_test

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/testing/folder_test.h"
 
-namespace athanor {
+namespace athanor::hf_config_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -239,4 +239,4 @@ TEST(HfConfig, ImpossibleAndAbsurdSizesAreRefused) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::hf_config_test

@@ -22,14 +22,14 @@ namespace fs = std::filesystem;
 namespace {
 
 /// A tensor of the files: `count` elements of a parameter from `first` on.
-struct Part {
+struct TensorPart {
   const ParameterSpec* parameter;
   HfTensor tensor;
   int64_t first, count;
 };
 
-std::vector<Part> list_parts(const std::vector<ParameterSpec>& parameters) {
-  std::vector<Part> parts;
+std::vector<TensorPart> list_parts(const std::vector<ParameterSpec>& parameters) {
+  std::vector<TensorPart> parts;
   for (const auto& parameter : parameters) {
     int64_t first = 0;
     for (auto& tensor : hf_tensors(parameter)) {
@@ -42,9 +42,9 @@ std::vector<Part> list_parts(const std::vector<ParameterSpec>& parameters) {
 }
 
 /// Returns consecutive parts, as many as fit into a file.
-std::vector<std::span<const Part>> plan_shards(std::span<const Part> parts, uint64_t element_bytes,
-                                               uint64_t max_bytes) {
-  std::vector<std::span<const Part>> shards;
+std::vector<std::span<const TensorPart>> plan_shards(std::span<const TensorPart> parts, uint64_t element_bytes,
+                                                     uint64_t max_bytes) {
+  std::vector<std::span<const TensorPart>> shards;
   size_t begin = 0;
   uint64_t held = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -77,7 +77,7 @@ ParameterReader reader_of(const ParameterSource& source) {
   };
 }
 
-void write_shard(const fs::path& path, std::span<const Part> parts, Dtype dtype, const ParameterReader& read,
+void write_shard(const fs::path& path, std::span<const TensorPart> parts, Dtype dtype, const ParameterReader& read,
                  const Worked& worked) {
   constexpr int64_t kBlockElements = 1 << 20;
   std::vector<TensorSpec> specs;
@@ -101,8 +101,8 @@ void write_shard(const fs::path& path, std::span<const Part> parts, Dtype dtype,
 
 /// The files of a model's weights; every member of a team plans them in the same way.
 struct WeightFiles {
-  std::vector<Part> parts;
-  std::vector<std::span<const Part>> shards;  // shards of parts
+  std::vector<TensorPart> parts;
+  std::vector<std::span<const TensorPart>> shards;  // shards of parts
 
   WeightFiles(const std::vector<ParameterSpec>& parameters, const HfExportOptions& options)
       : parts(list_parts(parameters)), shards(plan_shards(parts, dtype_size(options.dtype), options.max_shard_bytes)) {}

@@ -19,7 +19,7 @@
 #include "checkpoint/hf_layout.h"
 #include "checkpoint/testing/thread_team.h"
 
-namespace athanor {
+namespace athanor::hf_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -365,4 +365,4 @@ TEST_F(HfFolderTest, AKilledExportLeavesNoFolder) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::hf_folder_test

@@ -11,8 +11,6 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kMaxNamed = 8;  // errors in one message; the rest is counted
-
 /// Returns the files that the index names, each with the tensors that must be in it.
 std::map<std::string, std::vector<std::string>> read_index(const fs::path& path) {
   const auto json = parse_strict_json(read_file(path), path.string());
@@ -120,12 +118,7 @@ void HfFolder::locate_parameters(const std::string& where) {
     if (!stored.used && !may_be_ignored(name, config_.model)) problems.push_back(name + " is unexpected");
   }
   if (problems.empty()) return;
-  const size_t total = problems.size();
-  if (total > kMaxNamed) {
-    problems.resize(kMaxNamed);
-    problems.push_back(fmt::format("and {} more", total - kMaxNamed));
-  }
-  fail<CheckpointError>("{}: the weights do not fit config.json: {}", where, join(problems, "; "));
+  fail<CheckpointError>("{}: the weights do not fit config.json: {}", where, join_first(problems, 8, "; "));
 }
 
 void HfFolder::read(const std::string& name, int64_t first, std::span<float> out) const {

@@ -18,7 +18,7 @@
 #include "checkpoint/strict_json.h"
 #include "checkpoint/testing/large_manifest.h"
 
-namespace athanor {
+namespace athanor::manifest_test {
 namespace {
 
 double thread_seconds() {  // time of this thread alone: other work may load the machine
@@ -141,4 +141,4 @@ TEST(HostileHeader, AMemberTooManyIsRefused) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::manifest_test

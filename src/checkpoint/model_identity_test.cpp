@@ -6,7 +6,7 @@
 #include "checkpoint/hf_layout.h"
 #include "config/toml_reader.h"
 
-namespace athanor {
+namespace athanor::model_identity_test {
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -91,4 +91,4 @@ TEST_F(ModelFrom, AFolderThatIsNotThereOrNoModelIsRefused) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::model_identity_test

@@ -2,7 +2,7 @@
 
 #include "base/testing/folder_test.h"
 
-namespace athanor {
+namespace athanor::moved_aside_test {
 namespace {
 
 class MovedAsideTest : public FolderTest {
@@ -49,4 +49,4 @@ TEST_F(MovedAsideTest, WhatIsNotThereNeedNotMove) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::moved_aside_test

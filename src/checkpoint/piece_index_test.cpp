@@ -6,7 +6,7 @@
 
 #include "checkpoint/testing/random_slices.h"
 
-namespace athanor {
+namespace athanor::piece_index_test {
 namespace {
 
 /// Pieces of one tensor, without files.
@@ -71,4 +71,4 @@ TEST(PieceIndex, ASliceOfOneOfTenThousandRanksLooksAtAFewPieces) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::piece_index_test

@@ -16,14 +16,6 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kMaxNamed = 4;  // errors in one message; the rest is counted
-
-std::string summary(const std::vector<std::string>& problems) {
-  std::vector<std::string> shown(problems.begin(), problems.begin() + std::min(problems.size(), kMaxNamed));
-  if (problems.size() > kMaxNamed) shown.push_back(fmt::format("and {} more", problems.size() - kMaxNamed));
-  return join(shown, "; ");
-}
-
 /// Copies elements [first, first + count) of a target from bytes of a file, which may be at any address.
 void copy_run(const TargetView& target, int64_t first, const std::byte* from, int64_t count) {
   if (target.data) {
@@ -127,7 +119,8 @@ void CheckpointReader::check_targets(const std::vector<TargetView>& targets) con
       check_slice(target.slice, "cannot load tensor " + target.tensor);
     }
   }
-  ATHANOR_CHECK_CHECKPOINT(problems.empty(), "{}: does not fit this model: {}", folder_.string(), summary(problems));
+  ATHANOR_CHECK_CHECKPOINT(problems.empty(), "{}: does not fit this model: {}", folder_.string(),
+                           join_first(problems, 4, "; "));
 }
 
 void CheckpointReader::load(const std::vector<TargetView>& targets) const {

@@ -8,7 +8,7 @@
 #include "base/testing/folder_test.h"
 #include "checkpoint/model_identity.h"
 
-namespace athanor {
+namespace athanor::rotation_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -226,4 +226,4 @@ TEST(ModelIdentity, ACheckpointFromBeforeAFieldWasThereIsOfTheModelWithItsDefaul
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::rotation_test

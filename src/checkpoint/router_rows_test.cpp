@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/testing/folder_test.h"
 
-namespace athanor {
+namespace athanor::router_rows_test {
 namespace {
 
 ModelConfig model() {
@@ -41,4 +41,4 @@ TEST(RouterRows, AnythingButANumberForEachExpertOfEachLayerIsRefused) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::router_rows_test

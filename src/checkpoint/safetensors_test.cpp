@@ -11,7 +11,7 @@
 #include "base/half.h"
 #include "base/testing/folder_test.h"
 
-namespace athanor {
+namespace athanor::safetensors_test {
 namespace {
 
 class Safetensors : public FolderTest {};
@@ -210,4 +210,4 @@ TEST(Dtype, EveryHalfPrecisionNumberWidensToItsValue) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::safetensors_test

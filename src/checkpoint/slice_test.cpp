@@ -9,7 +9,7 @@
 #include "base/testing/folder_test.h"
 #include "checkpoint/testing/random_slices.h"
 
-namespace athanor {
+namespace athanor::slice_test {
 namespace {
 
 /// Global row-major index → position in the slice, by brute force.
@@ -75,4 +75,4 @@ TEST(Slice, ABoxOrRangeOutsideIsRefused) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::slice_test

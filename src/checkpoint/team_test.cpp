@@ -14,7 +14,7 @@
 #include "checkpoint/rotation.h"
 #include "checkpoint/testing/thread_team.h"
 
-namespace athanor {
+namespace athanor::team_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -127,4 +127,4 @@ TEST_F(TeamFolder, SharesOfAVerificationAreEveryPieceOnce) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::team_test

@@ -25,14 +25,14 @@
 namespace athanor {
 namespace {
 
-struct Arguments {
+struct ConfigArguments {
   std::string file;
   std::vector<std::string> overrides;
   bool brief = false;
   int ranks = 0;
 };
 
-void print(const Arguments& arguments) {
+void print(const ConfigArguments& arguments) {
   const FindMore misfits = [&](const RunConfig& config) {
     auto lines = arguments.ranks > 0 ? find_layout_faults(config, arguments.ranks) : std::vector<std::string>{};
     if (config.model.from.empty()) std::ranges::move(find_unmatched_decay_patterns(config), std::back_inserter(lines));
@@ -64,7 +64,7 @@ void print(const Arguments& arguments) {
 }  // namespace
 
 void add_config_command(CLI::App& app) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ConfigArguments>();
   auto* command = app.add_subcommand("config", "Print the resolved configuration with each field's meaning");
   command->add_option("config", arguments->file, "A TOML file; without one, the defaults");
   command->add_option("--set", arguments->overrides, "table.key=value: overrides a field; may be repeated")

@@ -25,7 +25,7 @@
 namespace athanor {
 namespace {
 
-struct TrainArguments {
+struct TrainTokenizerArguments {
   BpeTraining training;
   DocumentOptions documents;
   std::string out;
@@ -33,7 +33,7 @@ struct TrainArguments {
 };
 
 // Errors that can be found before the documents are read are found here, since reading may take long.
-std::vector<std::filesystem::path> check(const TrainArguments& arguments) {
+std::vector<std::filesystem::path> check(const TrainTokenizerArguments& arguments) {
   check_bpe_training(arguments.training);
   const auto folder = std::filesystem::absolute(arguments.out).parent_path();
   ATHANOR_CHECK(std::filesystem::is_directory(folder), "{} is not a folder; make it, or choose another --out",
@@ -41,7 +41,7 @@ std::vector<std::filesystem::path> check(const TrainArguments& arguments) {
   return expand_inputs(arguments.inputs);
 }
 
-void train(const TrainArguments& arguments) {
+void train(const TrainTokenizerArguments& arguments) {
   const auto files = check(arguments);
   uint64_t num_bytes = 0, num_documents = 0;
   for (const auto& file : files) num_bytes += std::filesystem::file_size(file);
@@ -70,7 +70,7 @@ void train(const TrainArguments& arguments) {
 }
 
 void add_train(CLI::App& parent) {
-  const auto arguments = std::make_shared<TrainArguments>();
+  const auto arguments = std::make_shared<TrainTokenizerArguments>();
   auto* command = parent.add_subcommand("train", "Train a byte-level BPE tokenizer; writes a tokenizer.json");
   command->add_option("--vocab-size", arguments->training.vocab_size, "Tokens wanted, special ones included")
       ->required();

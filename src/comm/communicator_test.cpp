@@ -10,7 +10,7 @@
 #include "comm/testing/collectives.h"
 #include "comm/thread_ranks.h"
 
-namespace athanor::comm {
+namespace athanor::comm::communicator_test {
 namespace {
 
 constexpr int kSizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12};
@@ -300,4 +300,4 @@ TEST(Communicator, AMeanOfHugeTermsIsFinite) {
 }
 
 }  // namespace
-}  // namespace athanor::comm
+}  // namespace athanor::comm::communicator_test

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "comm/thread_ranks.h"
 
-namespace athanor::comm {
+namespace athanor::comm::device_backend_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -61,4 +61,4 @@ TEST(DeviceBackend, RanksOfAHostAreNumbered) {
 }
 
 }  // namespace
-}  // namespace athanor::comm
+}  // namespace athanor::comm::device_backend_test

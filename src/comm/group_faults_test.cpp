@@ -11,7 +11,7 @@
 #include "comm/testing/collectives.h"
 #include "comm/thread_ranks.h"
 
-namespace athanor::comm {
+namespace athanor::comm::group_faults_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -200,4 +200,4 @@ TEST(GroupFaults, SumsOfBytesAndMeansOfIntegersAreRefused) {
 }
 
 }  // namespace
-}  // namespace athanor::comm
+}  // namespace athanor::comm::group_faults_test

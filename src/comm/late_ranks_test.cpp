@@ -11,7 +11,7 @@
 #include "comm/testing/collectives.h"
 #include "comm/thread_ranks.h"
 
-namespace athanor::comm {
+namespace athanor::comm::late_ranks_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -175,4 +175,4 @@ TEST(LateRanks, ACollectiveThatWaitsInLineNamesWhoHoldsUpThoseBeforeIt) {
 }
 
 }  // namespace
-}  // namespace athanor::comm
+}  // namespace athanor::comm::late_ranks_test

@@ -14,7 +14,7 @@
 #include "comm/testing/collectives.h"
 #include "comm/thread_ranks.h"
 
-namespace athanor::comm {
+namespace athanor::comm::sequence_test {
 namespace {
 
 /// A small and cheap term: the sum over n ranks of r + call.
@@ -167,4 +167,4 @@ TEST(Sequence, WhatComesAfterAFailedCollectiveFailsAsWell) {
 }
 
 }  // namespace
-}  // namespace athanor::comm
+}  // namespace athanor::comm::sequence_test

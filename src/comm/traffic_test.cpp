@@ -9,7 +9,7 @@
 #include "comm/testing/collectives.h"
 #include "comm/thread_ranks.h"
 
-namespace athanor::comm {
+namespace athanor::comm::traffic_test {
 namespace {
 
 /// Runs `call` on n ranks, and compares the count of each rank with the bytes that it sent.
@@ -104,4 +104,4 @@ TEST(Traffic, TheHeadersFormulasHold) {
 }
 
 }  // namespace
-}  // namespace athanor::comm
+}  // namespace athanor::comm::traffic_test

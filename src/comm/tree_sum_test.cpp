@@ -10,7 +10,7 @@
 #include "comm/testing/collectives.h"
 #include "wire/index_tree.h"
 
-namespace athanor::comm {
+namespace athanor::comm::tree_sum_test {
 namespace {
 
 struct Kind {
@@ -138,4 +138,4 @@ TEST(IndexTree, PartsDifferByOneAndCoverAll) {
 }
 
 }  // namespace
-}  // namespace athanor::comm
+}  // namespace athanor::comm::tree_sum_test

@@ -9,7 +9,7 @@
 #include "comm/testing/collectives.h"
 #include "comm/thread_ranks.h"
 
-namespace athanor::comm {
+namespace athanor::comm::two_level_test {
 namespace {
 
 struct Shape {
@@ -260,4 +260,4 @@ TEST(TwoLevel, SeveralMayBeUnderWayWhenAllRanksWaitInOneOrder) {
 }
 
 }  // namespace
-}  // namespace athanor::comm
+}  // namespace athanor::comm::two_level_test

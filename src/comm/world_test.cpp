@@ -11,7 +11,7 @@
 #include "comm/thread_ranks.h"
 #include "comm/wire_world.h"
 
-namespace athanor::comm {
+namespace athanor::comm::world_test {
 namespace {
 
 /// Sets a launcher's variables while it lives, and no others.
@@ -111,4 +111,4 @@ TEST(World, ARankThatThrowsLeavesWithoutWaitingForTheOthers) {
 }
 
 }  // namespace
-}  // namespace athanor::comm
+}  // namespace athanor::comm::world_test

@@ -4,7 +4,7 @@
 
 #include "config/dump.h"
 
-namespace athanor {
+namespace athanor::changes_test {
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -42,4 +42,4 @@ TEST(ConfigChanges, AnOlderVersionsConfigurationHadTheDefaultsOfWhatItLacks) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::changes_test

@@ -8,7 +8,7 @@
 #include "config/testing/error_of.h"
 #include "config/training_stages.h"
 
-namespace athanor {
+namespace athanor::defaults_test {
 namespace {
 
 constexpr const char* kBase = "[model]\nnum_experts = 16\nnum_experts_per_tok = 4\n";
@@ -85,4 +85,4 @@ TEST(Defaults, WhatIsPrintedIsWhatRuns) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::defaults_test

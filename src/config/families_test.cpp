@@ -6,7 +6,7 @@
 #include "config/checks.h"
 #include "config/toml_reader.h"
 
-namespace athanor {
+namespace athanor::families_test {
 namespace {
 
 std::string contradictions(const std::vector<std::string>& overrides) {
@@ -82,4 +82,4 @@ TEST(RopeScaling, AFieldThatItsTypeDoesNotReadIsRefused) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::families_test

@@ -5,7 +5,7 @@
 #include "config/dump.h"
 #include "config/testing/error_of.h"
 
-namespace athanor {
+namespace athanor::mapping_test {
 namespace {
 
 constexpr const char* kDense = "[model]\nfamily = \"olmo\"\n";
@@ -45,4 +45,4 @@ TEST(Mapping, EveryFaultIsNamed) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::mapping_test

@@ -11,7 +11,7 @@
 #include "config/checks.h"
 #include "config/testing/error_of.h"
 
-namespace athanor {
+namespace athanor::numbers_test {
 namespace {
 
 // Collects names and kinds of all fields that are numbers.
@@ -194,4 +194,4 @@ TEST(Numbers, ARunNeedsAFolder) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::numbers_test

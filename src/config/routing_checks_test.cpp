@@ -5,7 +5,7 @@
 #include "config/families.h"
 #include "config/testing/error_of.h"
 
-namespace athanor {
+namespace athanor::routing_checks_test {
 namespace {
 
 constexpr const char* kSparse = R"(
@@ -83,4 +83,4 @@ TEST(RoutingChecks, ADenseFamilyHasNoRouter) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::routing_checks_test

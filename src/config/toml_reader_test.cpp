@@ -5,7 +5,7 @@
 #include "config/dump.h"
 #include "config/testing/error_of.h"
 
-namespace athanor {
+namespace athanor::toml_reader_test {
 namespace {
 
 constexpr const char* kTiny = R"([model]
@@ -122,4 +122,4 @@ TEST(Dump, EveryFieldHasAMeaning) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::toml_reader_test

@@ -5,7 +5,7 @@
 #include "config/dump.h"
 #include "config/testing/error_of.h"
 
-namespace athanor {
+namespace athanor::training_stages_test {
 namespace {
 
 constexpr const char* kStages = R"(
@@ -112,4 +112,4 @@ TEST(TrainingStages, ContradictionsBetweenStagesAndRunAreRefused) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::training_stages_test

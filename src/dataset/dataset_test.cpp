@@ -8,7 +8,7 @@
 #include "dataset/npy.h"
 #include "prepare/testing/data_test.h"
 
-namespace athanor {
+namespace athanor::dataset_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -190,4 +190,4 @@ TEST_F(DatasetFiles, UnigramEntropyIsThatOfTheTargets) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::dataset_test

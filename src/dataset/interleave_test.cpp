@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/random.h"
 
-namespace athanor {
+namespace athanor::interleave_test {
 namespace {
 
 std::vector<std::vector<double>> mixes() {
@@ -105,4 +105,4 @@ TEST(Interleave, WeightsThatAreNoneAreRefused) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::interleave_test

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "prepare/testing/data_test.h"
 
-namespace athanor {
+namespace athanor::loader_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -143,4 +143,4 @@ TEST(DocumentLengths, ADocumentEndsAfterItsEndToken) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::loader_test

@@ -6,7 +6,7 @@
 #include "dataset/loader.h"
 #include "prepare/testing/data_test.h"
 
-namespace athanor {
+namespace athanor::mixture_test {
 namespace {
 
 // Three sources of 40, 60 and 100 instances of two tokens. The first token is the source's letter, the second the
@@ -146,4 +146,4 @@ TEST_F(Mixing, SourcesThatCannotBeMixedAreRefused) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::mixture_test

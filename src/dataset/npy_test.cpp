@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/testing/folder_test.h"
 
-namespace athanor {
+namespace athanor::npy_test {
 namespace {
 
 std::string npy(const std::string& dict, int version = 1) {
@@ -120,4 +120,4 @@ TEST_F(NpyFile, AFileThatIsCutOffAfterItWasOpenedIsAnErrorWithItsByte) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::npy_test

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/testing/folder_test.h"
 
-namespace athanor {
+namespace athanor::open_shards_test {
 namespace {
 
 class Shards : public FolderTest {
@@ -94,4 +94,4 @@ TEST_F(Shards, ManyThreadsReadMoreShardsThanMayBeOpen) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::open_shards_test

@@ -15,7 +15,7 @@
 namespace athanor {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{1} << 17;
+constexpr size_t kCompressedBytes = size_t{1} << 17;
 
 class PlainSource : public ByteSource {
  public:
@@ -48,7 +48,7 @@ class PlainSource : public ByteSource {
 // file.
 class CompressedSource : public ByteSource {
  public:
-  explicit CompressedSource(const std::filesystem::path& file) : file_(file), buffer_(kBufferBytes) {}
+  explicit CompressedSource(const std::filesystem::path& file) : file_(file), buffer_(kCompressedBytes) {}
   uint64_t file_position() const override { return file_.file_position() - (filled_ - used_); }
 
  protected:

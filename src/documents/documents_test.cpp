@@ -4,7 +4,7 @@
 #include "base/testing/folder_test.h"
 #include "documents/testing/compressed.h"
 
-namespace athanor {
+namespace athanor::documents_test {
 namespace {
 
 using Texts = std::vector<std::string>;
@@ -207,4 +207,4 @@ TEST_F(Documents, TheRowsOfDolmaAreReadInEveryFormat) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::documents_test

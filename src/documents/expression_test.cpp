@@ -6,7 +6,7 @@
 
 #include "base/testing/folder_test.h"
 
-namespace athanor {
+namespace athanor::expression_test {
 namespace {
 
 bool holds(const std::string& expression, const std::string& document, const std::string& text = "") {
@@ -156,4 +156,4 @@ TEST(Expression, TellsWhichPathsItReads) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::expression_test

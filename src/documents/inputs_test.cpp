@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/testing/folder_test.h"
 
-namespace athanor {
+namespace athanor::inputs_test {
 namespace {
 
 class Inputs : public FolderTest {
@@ -75,4 +75,4 @@ TEST_F(Inputs, EndingsAreReadWithoutCase) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::inputs_test

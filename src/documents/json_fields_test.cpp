@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace athanor {
+namespace athanor::json_fields_test {
 namespace {
 
 using nlohmann::json;
@@ -39,4 +39,4 @@ TEST(JsonFields, WhatIsNoJsonIsRefused) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::json_fields_test

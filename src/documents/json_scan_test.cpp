@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "documents/json_text.h"
 
-namespace athanor {
+namespace athanor::json_scan_test {
 namespace {
 
 TEST(JsonScan, FindsTheFieldAndUnescapesIt) {
@@ -102,4 +102,4 @@ TEST(JsonScan, EqualsTheParserOnRowsWithRandomDamage) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::json_scan_test

@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{1} << 16;
+constexpr size_t kRecordBytes = size_t{1} << 16;
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool is_blank(std::string_view text) {
@@ -24,7 +24,7 @@ bool is_blank(std::string_view text) {
 class Bytes {
  public:
   Bytes(const std::filesystem::path& file, Compression compression)
-      : source_(open_bytes(file, compression)), buffer_(kBufferBytes, '\0') {}
+      : source_(open_bytes(file, compression)), buffer_(kRecordBytes, '\0') {}
 
   // Returns -1 at the end.
   int peek() { return available() ? static_cast<unsigned char>(buffer_[at_]) : -1; }
@@ -86,7 +86,7 @@ class Bytes {
   bool available() {
     if (at_ < filled_) return true;
     at_ = filled_ = 0;
-    buffer_.resize(std::max(buffer_.size(), kBufferBytes));
+    buffer_.resize(std::max(buffer_.size(), kRecordBytes));
     filled_ = source_->read(buffer_.data(), buffer_.size());
     return filled_ > 0;
   }
@@ -275,7 +275,7 @@ bool RecordReader::next(Record& record) {
 void check_compression(const std::filesystem::path& file) {
   const auto format = input_format(file);
   if (!format || format->compression == Compression::kNone) return;
-  std::vector<char> buffer(kBufferBytes);
+  std::vector<char> buffer(kRecordBytes);
   try {
     const auto source = open_bytes(file, format->compression);
     while (source->read(buffer.data(), buffer.size()) > 0) {

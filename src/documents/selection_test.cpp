@@ -7,7 +7,7 @@
 #include "documents/documents.h"
 #include "documents/testing/compressed.h"
 
-namespace athanor {
+namespace athanor::selection_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -140,4 +140,4 @@ TEST_F(Selecting, PathsThatNoDocumentHasAreTold) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::selection_test

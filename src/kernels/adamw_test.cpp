@@ -9,7 +9,7 @@
 #include "kernels/error_bound.h"
 #include "kernels/master.h"
 
-namespace athanor::kernels {
+namespace athanor::kernels::adamw_test {
 namespace {
 
 // A number in double, and how far fp32 arithmetic may be from it: each operation adds its own rounding to the errors of
@@ -227,4 +227,4 @@ TEST(SumOfSquares, OfALongRunOfOnesIsExact) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::adamw_test

@@ -8,7 +8,7 @@
 
 #include "kernels/error_bound.h"
 
-namespace athanor::kernels {
+namespace athanor::kernels::cross_entropy_test {
 namespace {
 
 struct Result {
@@ -101,4 +101,4 @@ TEST(CrossEntropy, EachRowsGradientSumsToZero) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::cross_entropy_test

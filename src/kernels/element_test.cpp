@@ -8,7 +8,7 @@
 
 #include "kernels/error_bound.h"
 
-namespace athanor::kernels {
+namespace athanor::kernels::element_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -150,4 +150,4 @@ TEST(ErrorBound, GrowsWithTheWorstCaseForShortSumsAndWithTheRootForLongOnes) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::element_test

@@ -8,7 +8,7 @@
 
 #include "kernels/swiglu.h"
 
-namespace athanor::kernels {
+namespace athanor::kernels::expert_activation_test {
 namespace {
 
 constexpr int64_t kRows = 5, kWidth = 37;
@@ -91,4 +91,4 @@ TYPED_TEST(ExpertActivation, BackwardIsTheDerivativeOfTheWeightedProduct) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::expert_activation_test

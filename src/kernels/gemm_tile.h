@@ -18,6 +18,7 @@ namespace athanor::kernels {
 // hide the latency of an instruction (5 cycles, 2 a cycle) twice over, so that as few as 5 rows keep the units busy.
 constexpr int64_t kTileRows = 12;
 constexpr int64_t kTileColumns = 32;
+constexpr int64_t kTileElements = kTileRows * kTileColumns;
 constexpr int64_t kPanelAlignment = 64;  // bytes
 
 /// Number of k values that one step covers: 2 for bf16, 1 for float.

@@ -17,5 +17,5 @@
 #undef kernels
 
 namespace athanor::isa_levels {
-Outputs baseline() { return kernels_baseline::testing::IsaOutputs().all(); }
+Outputs baseline() { return kernels_baseline::test::IsaOutputs().all(); }
 }  // namespace athanor::isa_levels

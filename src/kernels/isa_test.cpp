@@ -3,7 +3,7 @@
 #include "kernels/testing/isa_levels.h"
 #include "kernels/testing/isa_outputs.h"
 
-namespace athanor::kernels {
+namespace athanor::kernels::isa_test {
 namespace {
 
 void expect_same_bits(const isa_levels::Outputs& actual, const isa_levels::Outputs& expected) {
@@ -15,7 +15,7 @@ void expect_same_bits(const isa_levels::Outputs& actual, const isa_levels::Outpu
 }
 
 TEST(Isa, WhatTheLoaderChoseGivesTheBitsOfTheBaseline) {
-  expect_same_bits(testing::IsaOutputs().all(), isa_levels::baseline());
+  expect_same_bits(test::IsaOutputs().all(), isa_levels::baseline());
 }
 
 TEST(Isa, Avx2GivesTheBitsOfTheBaseline) {
@@ -28,4 +28,4 @@ TEST(Isa, Avx2GivesTheBitsOfTheBaseline) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::isa_test

@@ -20,7 +20,7 @@
 #pragma GCC pop_options
 
 namespace athanor::isa_levels {
-Outputs v3() { return kernels_v3::testing::IsaOutputs().all(); }
+Outputs v3() { return kernels_v3::test::IsaOutputs().all(); }
 }  // namespace athanor::isa_levels
 #else
 namespace athanor::isa_levels {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace athanor::kernels {
+namespace athanor::kernels::master_test {
 namespace {
 
 float from_bits(uint32_t bits) { return std::bit_cast<float>(bits); }
@@ -70,4 +70,4 @@ TEST(Master, EveryLowerHalfOfOneNumberIsKept) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::master_test

@@ -9,7 +9,7 @@
 
 #include "kernels/gemm_tile.h"
 
-namespace athanor::kernels {
+namespace athanor::kernels::matmul_test {
 namespace {
 
 struct Shape {
@@ -263,4 +263,4 @@ TYPED_TEST(Matmul, OfAPathThatWidensIsOneFusedMultiplyAddForEachKAscending) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::matmul_test

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-namespace athanor::kernels {
+namespace athanor::kernels::partial_sums_test {
 namespace {
 
 // The definition: a rank without a term has zero.
@@ -64,4 +64,4 @@ TEST(PartialSums, AreTheTreeOverAllRanksWithZerosForThoseThatHaveNothing) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::partial_sums_test

@@ -17,7 +17,7 @@
 #include "kernels/routing.h"
 #include "kernels/swiglu.h"
 
-namespace athanor::kernels {
+namespace athanor::kernels::rounding_test {
 namespace {
 
 // A value just below the middle of 0.56640625 and 0.5703125: two ulps of fp32 under a tie.
@@ -239,4 +239,4 @@ TEST(Rounding, TheGradientsOfSwigluTimesProbabilityAreAtMostOneUlpFromTheUnfused
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::rounding_test

@@ -9,7 +9,7 @@
 
 #include "kernels/error_bound.h"
 
-namespace athanor::kernels {
+namespace athanor::kernels::routing_test {
 namespace {
 
 using Ids = std::vector<int64_t>;
@@ -177,4 +177,4 @@ TYPED_TEST(Rows, CombineSumsEachTokensRowsByWeightOrPlainly) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::routing_test

@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 
-namespace athanor {
+namespace athanor::holding_test {
 namespace {
 
 constexpr int kMostRanks = 48;
@@ -311,4 +311,4 @@ TEST(Holding, NeighboursHoldOneKeyHeadWhereThereAreFewerThanRanks) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::holding_test

@@ -9,7 +9,7 @@
 #include "config/toml_reader.h"
 #include "layout/layout.h"
 
-namespace athanor {
+namespace athanor::layout_faults_test {
 namespace {
 
 RunConfig config_with(const std::vector<std::string>& overrides) {
@@ -249,4 +249,4 @@ TEST(LayoutFaults, AModelFromAFolderIsCutWhenItIsRead) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::layout_faults_test

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/random.h"
 
-namespace athanor {
+namespace athanor::layout_test {
 namespace {
 
 struct Degrees {
@@ -333,4 +333,4 @@ TEST(Layout, TheShardDegreeTakesWhatIsLeft) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::layout_test

@@ -6,7 +6,7 @@
 
 #include "arch/inventory.h"
 
-namespace athanor {
+namespace athanor::memory_test {
 namespace {
 
 RunConfig olmoe(int replicate, int shard, int expert, const char* sharding) {
@@ -146,4 +146,4 @@ TEST(StateBytes, FollowWhatEachOptimizerDeclaresForItsGroups) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::memory_test

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace athanor {
+namespace athanor::schedule_test {
 namespace {
 
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
@@ -144,4 +144,4 @@ TEST(Schedule, RanksThatWaitForOneAnotherAreNamedWithTheirActions) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::schedule_test

@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-namespace athanor {
+namespace athanor::shards_test {
 namespace {
 
 struct Degrees {
@@ -104,4 +104,4 @@ TEST(Shards, TheRanksOfAGatherMakeABucketWholeAndCopiesOwnTheSame) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::shards_test

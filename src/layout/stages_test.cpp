@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "base/text.h"
 
-namespace athanor {
+namespace athanor::stages_test {
 namespace {
 
 ModelConfig model_of(int64_t layers, int64_t vocab_size = 256) {
@@ -208,4 +208,4 @@ TEST(SplitFaults, AbsurdNumbersOverflowNowhere) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::stages_test

@@ -24,13 +24,13 @@ double tick_of(double span) {
   return power * 10;
 }
 
-struct Axis {
+struct TimeAxis {
   double begin, span, scale;  // in seconds; in units
 
   double x(double at) const { return kLeft + (at - begin) / span * (kWidth - kLeft - kRight); }
 };
 
-std::string box(const TimedAction& timed, const Axis& axis, double y) {
+std::string box(const TimedAction& timed, const TimeAxis& axis, double y) {
   const auto& fills = timed.action.work == Work::kForward ? kForwardFill : kBackwardFill;
   const int shade = timed.action.chunk % kFills;
   const double x = axis.x(timed.begin_s), width = axis.x(timed.end_s) - x;
@@ -45,7 +45,7 @@ std::string box(const TimedAction& timed, const Axis& axis, double y) {
   return text;
 }
 
-std::string ticks(const Axis& axis, double bottom, const char* unit) {
+std::string ticks(const TimeAxis& axis, double bottom, const char* unit) {
   const double tick = tick_of(axis.span * axis.scale);
   std::string text;
   for (int i = 0; tick * i <= axis.span * axis.scale * (1 + 1e-9); ++i) {
@@ -96,7 +96,7 @@ std::string draw_timeline(const Timeline& timeline, const TimelinePicture& pictu
   }
   ATHANOR_ASSERT(begin < end);
   const bool seconds = picture.unit == TimelinePicture::Unit::kMilliseconds;
-  const Axis axis{begin, end - begin, seconds ? 1e3 : 1};
+  const TimeAxis axis{begin, end - begin, seconds ? 1e3 : 1};
   const double bottom = kTop + static_cast<double>(timeline.size()) * (kRow + kGap);
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" "

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace athanor {
+namespace athanor::timeline_picture_test {
 namespace {
 
 size_t count(const std::string& text, const std::string& part) {
@@ -36,4 +36,4 @@ TEST(TimelinePicture, TheTitleHasTheBubbleBesideThoseOfThePlay) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::timeline_picture_test

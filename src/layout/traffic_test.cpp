@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace athanor {
+namespace athanor::traffic_test {
 namespace {
 
 RunConfig config_of(int shard, int expert, const std::string& mapping) {
@@ -99,4 +99,4 @@ TEST(Traffic, SupernodesAreRunsOfNodes) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::traffic_test

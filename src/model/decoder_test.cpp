@@ -5,7 +5,7 @@
 #include "config/families.h"
 #include "model/initialize.h"
 
-namespace athanor {
+namespace athanor::decoder_test {
 namespace {
 
 ModelConfig tiny(const std::string& family) {
@@ -186,4 +186,4 @@ TEST(Initialize, WeightsHaveTheDeviationThatTheConfigurationSays) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::decoder_test

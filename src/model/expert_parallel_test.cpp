@@ -6,7 +6,7 @@
 #include "model/decoder.h"
 #include "model/initialize.h"
 
-namespace athanor {
+namespace athanor::expert_parallel_test {
 namespace {
 
 constexpr int kRanks = 2;
@@ -119,4 +119,4 @@ TEST(ExpertParallel, RecomputationRepeatsTheExchangeAndKeepsEveryBit) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::expert_parallel_test

@@ -6,7 +6,7 @@
 #include "model/initialize.h"
 #include "ops/swiglu.h"
 
-namespace athanor {
+namespace athanor::feed_forward_test {
 namespace {
 
 ModelConfig sparse_model() {
@@ -87,4 +87,4 @@ TEST(FeedForward, TheProbabilityBeforeOrAfterTheDownProjectionIsOneFunction) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::feed_forward_test

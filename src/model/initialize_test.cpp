@@ -6,7 +6,7 @@
 
 #include "model/decoder.h"
 
-namespace athanor {
+namespace athanor::initialize_test {
 namespace {
 
 ModelConfig sparse_model() {
@@ -42,4 +42,4 @@ TEST(Initialize, ADegreeThatDoesNotDivideTheExpertsIsRefused) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::initialize_test

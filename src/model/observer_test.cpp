@@ -9,7 +9,7 @@
 #include "model/decoder.h"
 #include "model/initialize.h"
 
-namespace athanor {
+namespace athanor::observer_test {
 namespace {
 
 constexpr int64_t kBatch = 2, kSeqLen = 12, kHidden = 32;
@@ -207,4 +207,4 @@ TEST(Observer, WhatThrowsInBackwardEndsTheStepWithItsMessage) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::observer_test

@@ -7,7 +7,7 @@
 #include "model/initialize.h"
 #include "ops/cpu_allocator.h"
 
-namespace athanor {
+namespace athanor::recompute_test {
 namespace {
 
 ModelConfig tiny(const std::string& family, int64_t hidden = 32) {
@@ -132,4 +132,4 @@ TEST_P(RecomputeTest, EachKindLowersThePeakOfMemoryAndLayerMoreThanAnyOther) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::recompute_test

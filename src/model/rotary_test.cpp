@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace athanor {
+namespace athanor::rotary_test {
 namespace {
 
 ModelConfig model_with(const std::string& rope_type, double factor) {
@@ -75,4 +75,4 @@ TEST(Rotary, WithoutAnOriginalLengthTheLongestSequenceCounts) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::rotary_test

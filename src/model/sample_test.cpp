@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace athanor {
+namespace athanor::sample_test {
 namespace {
 
 Tensor logits_of(std::vector<double> probabilities) {
@@ -41,4 +41,4 @@ TEST(Sample, LowTemperatureSharpens) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::sample_test

@@ -10,7 +10,7 @@
 #include "model/layer.h"
 #include "ops/error_bound.h"
 
-namespace athanor {
+namespace athanor::tensor_parallel_test {
 namespace {
 
 constexpr int64_t kBatch = 2, kSeqLen = 12, kHidden = 48;  // sizes on each data rank
@@ -312,4 +312,4 @@ TEST(TensorParallelLayer, RecomputationKeepsEveryBitAndGathersButSumsNothingTwic
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::tensor_parallel_test

@@ -2,7 +2,7 @@
 
 #include "moe/balance_loss.h"
 
-namespace athanor::moe {
+namespace athanor::moe::balance_loss_test {
 namespace {
 
 constexpr int64_t kSequences = 3, kTokens = 8, kHidden = 16, kExperts = 6, kTopK = 2;
@@ -65,4 +65,4 @@ TEST(BalanceLoss, IsLargestWhenAllTokensGoToOneExpert) {
 }
 
 }  // namespace
-}  // namespace athanor::moe
+}  // namespace athanor::moe::balance_loss_test

@@ -14,7 +14,7 @@
 #include "moe/router.h"
 #include "ops/testing/op_testing.h"
 
-namespace athanor::moe {
+namespace athanor::moe::balance_ranks_test {
 namespace {
 
 // Ranks as threads, which gather through shared memory.
@@ -128,14 +128,14 @@ TEST(BalanceRanks, GroupsWithoutTokensAreGatheredToo) {
 
 // Returns a router that sends most tokens to few experts, so that balancing has much to do.
 Weight uneven_router(int64_t num_experts, int64_t hidden) {
-  Tensor value = ops::testing::normal({num_experts, hidden}, 3);
+  Tensor value = ops::test::normal({num_experts, hidden}, 3);
   value.narrow(0, 0, 2).mul_(3);
-  return ops::testing::weight_of(value);
+  return ops::test::weight_of(value);
 }
 
 TEST(BalanceRanks, ARouterOverRanksDecidesAsOneThatHasAllSequences) {
   constexpr int64_t kSequences = 12, kTokens = 8, kHidden = 16, kExperts = 8, kTopK = 2;
-  const Tensor x = ops::testing::normal({kSequences * kTokens, kHidden}, 4);
+  const Tensor x = ops::test::normal({kSequences * kTokens, kHidden}, 4);
   const Weight router = uneven_router(kExperts, kHidden);
   for (const Balance kind : {Balance::kSwipe, Balance::kCapacity, Balance::kForcedUniform}) {
     RouterOptions options{.k = kTopK};
@@ -179,7 +179,7 @@ TEST(BalanceRanks, ARouterOverRanksDecidesAsOneThatHasAllSequences) {
 }
 
 TEST(BalanceRanks, WhatWasDecidedIsUsedAgainWithoutAWord) {
-  const Tensor x = ops::testing::normal({16, 16}, 4);
+  const Tensor x = ops::test::normal({16, 16}, 4);
   const Weight router = uneven_router(8, 16);
   comm::run_ranks(2, [&](comm::World& world) {
     RouterOptions options{.k = 2};
@@ -195,7 +195,7 @@ TEST(BalanceRanks, WhatWasDecidedIsUsedAgainWithoutAWord) {
 }
 
 TEST(BalanceRanks, AGroupOfAnotherSizeThanItsRanksIsRefused) {
-  const Tensor x = ops::testing::normal({8, 16}, 4);
+  const Tensor x = ops::test::normal({8, 16}, 4);
   const Weight router = uneven_router(8, 16);
   EXPECT_THROW(comm::run_ranks(2,
                                [&](comm::World& world) {
@@ -208,4 +208,4 @@ TEST(BalanceRanks, AGroupOfAnotherSizeThanItsRanksIsRefused) {
 }
 
 }  // namespace
-}  // namespace athanor::moe
+}  // namespace athanor::moe::balance_ranks_test

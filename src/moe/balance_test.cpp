@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace athanor::moe {
+namespace athanor::moe::balance_test {
 namespace {
 
 constexpr int64_t kExperts = 2;
@@ -87,4 +87,4 @@ TEST(Balance, NamesOfKindsAreThoseOfTheConfiguration) {
 }
 
 }  // namespace
-}  // namespace athanor::moe
+}  // namespace athanor::moe::balance_test

@@ -5,10 +5,10 @@
 #include "base/files.h"
 #include "moe/testing/dispatch_case.h"
 
-namespace athanor::moe {
+namespace athanor::moe::dispatch_auto_test {
 namespace {
 
-using namespace testing;  // NOLINT
+using namespace test;  // NOLINT
 
 class DispatchAuto : public ::testing::Test {
  protected:
@@ -87,4 +87,4 @@ TEST_F(DispatchAuto, ItWritesNothingItself) {
 }
 
 }  // namespace
-}  // namespace athanor::moe
+}  // namespace athanor::moe::dispatch_auto_test

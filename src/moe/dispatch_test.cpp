@@ -5,10 +5,10 @@
 #include "moe/testing/dispatch_case.h"
 #include "ops/tiles.h"
 
-namespace athanor::moe {
+namespace athanor::moe::dispatch_test {
 namespace {
 
-using namespace testing;  // NOLINT
+using namespace test;  // NOLINT
 
 std::vector<DispatchOptions> every_way(int ranks) {
   std::vector<DispatchOptions> all;
@@ -126,4 +126,4 @@ TEST(Dispatch, CountsTheTokensOfEachRankOnce) {
 }
 
 }  // namespace
-}  // namespace athanor::moe
+}  // namespace athanor::moe::dispatch_test

@@ -3,10 +3,10 @@
 #include "moe/dispatch_exchange.h"
 #include "moe/testing/dispatch_case.h"
 
-namespace athanor::moe {
+namespace athanor::moe::dispatch_traffic_test {
 namespace {
 
-using namespace testing;  // NOLINT
+using namespace test;  // NOLINT
 
 // Tokens of a rank that have a choice among experts [first, first + count).
 int64_t tokens_for(const DispatchCase& c, int rank, int64_t first, int64_t count) {
@@ -133,4 +133,4 @@ TEST(DispatchTraffic, WithoutBackwardHalfOfTheCallsAreMade) {
 }
 
 }  // namespace
-}  // namespace athanor::moe
+}  // namespace athanor::moe::dispatch_traffic_test

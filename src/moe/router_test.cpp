@@ -9,10 +9,10 @@
 #include "base/random.h"
 #include "ops/testing/op_testing.h"
 
-namespace athanor::moe {
+namespace athanor::moe::router_test {
 namespace {
 
-using ops::testing::normal;
+using ops::test::normal;
 
 constexpr int64_t kSequences = 3, kTokens = 8, kHidden = 16, kExperts = 6, kTopK = 2;
 
@@ -20,7 +20,7 @@ constexpr int64_t kSequences = 3, kTokens = 8, kHidden = 16, kExperts = 6, kTopK
 // error is the absolute error of the logits.
 constexpr double kRelative = 2 * kHidden * 64 * 0x1p-24;
 
-Weight random_router(uint64_t seed) { return ops::testing::weight_of(normal({kExperts, kHidden}, seed)); }
+Weight random_router(uint64_t seed) { return ops::test::weight_of(normal({kExperts, kHidden}, seed)); }
 Tensor random_tokens(uint64_t seed) { return normal({kSequences * kTokens, kHidden}, seed); }
 RouterOptions options(bool norm_topk_prob = false) { return {.k = kTopK, .norm_topk_prob = norm_topk_prob}; }
 
@@ -221,4 +221,4 @@ TEST(Router, TakesNoTokens) {
 }
 
 }  // namespace
-}  // namespace athanor::moe
+}  // namespace athanor::moe::router_test

@@ -5,11 +5,11 @@
 #include "ops/error_bound.h"
 #include "ops/testing/op_testing.h"
 
-namespace athanor::moe {
+namespace athanor::moe::scores_test {
 namespace {
 
 using kernels::RouterRule;
-using ops::testing::normal;
+using ops::test::normal;
 
 constexpr int64_t kSequences = 2, kTokens = 70, kExperts = 21, kTopK = 4;  // more than a piece; more than the lanes
 
@@ -36,17 +36,16 @@ Gradients run(F f, const Tensor& logits) {
 }
 
 void expect_close(const Tensor& actual, const Tensor& expected, double norm, int64_t terms, const std::string& what) {
-  ops::testing::expect_within(actual, expected, at::full_like(expected, ops::error_bound(norm, at::kFloat, terms)),
-                              what);
+  ops::test::expect_within(actual, expected, at::full_like(expected, ops::error_bound(norm, at::kFloat, terms)), what);
 }
 
 TEST(RouterScores, AgreeWithTheirPortableFormForwardAndBackward) {
   // An exponential of x has an error of |x| roundoffs; logits differ by less than 16. Then come sums over the experts.
   constexpr int64_t kTerms = kExperts + 32;
-  for (const at::ScalarType dtype : ops::testing::kComputeTypes) {
+  for (const at::ScalarType dtype : ops::test::kComputeTypes) {
     for (const bool sigmoid : {false, true}) {
       for (const bool norm : {false, true}) {
-        SCOPED_TRACE(testing::Message() << ops::testing::name_of(dtype) << " sigmoid " << sigmoid << " norm " << norm);
+        SCOPED_TRACE(testing::Message() << ops::test::name_of(dtype) << " sigmoid " << sigmoid << " norm " << norm);
         const RouterRule rule{kExperts, kTopK, sigmoid, norm, 2.5f};
         const Tensor logits = (normal({kSequences * kTokens, kExperts}, 1) * 2).to(dtype), ids = some_ids(2);
         const auto ours =
@@ -64,9 +63,9 @@ TEST(RouterScores, AgreeWithTheirPortableFormForwardAndBackward) {
         // largest.
         const double scale = exact.dlogits.abs().max().item<double>() + 5 * 2.5 * (norm ? 2 : 1);
         const double stored = dtype == at::kBFloat16 ? scale * kernels::kRoundoffBf16 : 0;
-        ops::testing::expect_within(
-            ours.dlogits, exact.dlogits,
-            at::full_like(exact.dlogits, ops::error_bound(scale * 4, at::kFloat, kTerms) + stored), "dlogits");
+        ops::test::expect_within(ours.dlogits, exact.dlogits,
+                                 at::full_like(exact.dlogits, ops::error_bound(scale * 4, at::kFloat, kTerms) + stored),
+                                 "dlogits");
       }
     }
   }
@@ -122,4 +121,4 @@ TEST(RouterScores, ThatAllUnderflowedGiveNoNaN) {
 }
 
 }  // namespace
-}  // namespace athanor::moe
+}  // namespace athanor::moe::scores_test

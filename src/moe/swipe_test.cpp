@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/random.h"
 
-namespace athanor::moe {
+namespace athanor::moe::swipe_test {
 namespace {
 
 // Draws k different experts for each token. `crowding` concentrates them on the first experts: 0 gives an even
@@ -147,4 +147,4 @@ TEST(Swipe, TakesLinearTime) {
 }
 
 }  // namespace
-}  // namespace athanor::moe
+}  // namespace athanor::moe::swipe_test

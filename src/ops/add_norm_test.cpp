@@ -3,10 +3,10 @@
 #include "ops/norm.h"
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::add_norm_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 constexpr double kEps = 1e-5;
 
@@ -108,4 +108,4 @@ TEST(AddRmsNorm, DoesNotDependOnThreadsAndTakesAnyStrides) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::add_norm_test

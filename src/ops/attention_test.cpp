@@ -4,10 +4,10 @@
 
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::attention_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 struct Case {
   int64_t sequences, tokens, heads, kv_heads, head_dim;
@@ -234,4 +234,4 @@ TEST(AttentionOverCache, EqualsTheLastRowOfWholeAttention) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::attention_test

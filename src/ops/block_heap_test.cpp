@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-namespace athanor::ops {
+namespace athanor::ops::block_heap_test {
 namespace {
 
 constexpr size_t kMiB = 1 << 20;
@@ -115,4 +115,4 @@ TEST(BlockHeap, AThousandRandomBlocksKeepTheirBytes) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::block_heap_test

@@ -6,11 +6,11 @@
 
 #include "ops/tensor.h"
 
-namespace athanor::ops {
+namespace athanor::ops::cpu_allocator_test {
 namespace {
 
 // The rest of this test program then also runs with it, which is intended.
-class CpuAllocatorTest : public testing::Test {
+class CpuAllocatorTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!install_caching_cpu_allocator()) GTEST_SKIP() << "addresses are limited here (ulimit -v)";
@@ -113,4 +113,4 @@ TEST_F(CpuAllocatorTest, ATensorThatCannotBeHeldIsRefusedInOneLine) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::cpu_allocator_test

@@ -5,12 +5,12 @@
 #include "kernels/cross_entropy.h"
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::cross_entropy_parts_test {
 namespace {
 
-using testing::kComputeTypes;
-using testing::name_of;
-using testing::normal;
+using test::kComputeTypes;
+using test::name_of;
+using test::normal;
 
 // Rows with targets before, in and after the part, and without a target; whole vectors and a tail.
 constexpr int64_t kRows = 6, kFirst = 100;
@@ -37,23 +37,23 @@ TEST(CrossEntropyParts, AreWhatTheirPortableFormsGive) {
       const Parts fast, slow;
       row_maxima_into(part, fast.maxima);
       portable::row_maxima_into(plain, slow.maxima);
-      testing::expect_same_bits(fast.maxima, slow.maxima, what);
+      test::expect_same_bits(fast.maxima, slow.maxima, what);
       EXPECT_EQ(fast.maxima[3].item<float>(), -std::numeric_limits<float>::infinity());
 
       // Other ranks have logits as large or larger.
       const Tensor maxima = at::where(part.has_target(), fast.maxima.clamp_min(1), fast.maxima);
       exp_sums_into(part, maxima, fast.sums, fast.at_target, fast.earlier);
       portable::exp_sums_into(plain, maxima, slow.sums, slow.at_target, slow.earlier);
-      testing::expect_same_bits(fast.at_target, slow.at_target, what + " target");
-      testing::expect_same_bits(fast.earlier, slow.earlier, what + " earlier");
+      test::expect_same_bits(fast.at_target, slow.at_target, what + " target");
+      test::expect_same_bits(fast.earlier, slow.earlier, what + " earlier");
       // The sum of exponentials of 2 ULP each.
       const Tensor bound = error_bound(slow.sums, at::kFloat, width + 8);
-      testing::expect_within(fast.sums, slow.sums.to(at::kDouble), bound, what + " sums");
+      test::expect_within(fast.sums, slow.sums.to(at::kDouble), bound, what + " sums");
 
       to_softmax_gradient(part, maxima, slow.sums + 1, 0.5);
       portable::to_softmax_gradient(plain, maxima, slow.sums + 1, 0.5);
       const Tensor expected = plain.logits.to(at::kDouble), largest = expected.abs() + 0.5 * 0x1p-24;
-      testing::expect_within(part.logits, expected, error_bound(largest, dtype, 16) * 2, what + " gradient");
+      test::expect_within(part.logits, expected, error_bound(largest, dtype, 16) * 2, what + " gradient");
     }
   }
 }
@@ -75,11 +75,11 @@ TEST(CrossEntropyParts, OfOnePartAreTheWholeLoss) {
                              kRows, width, 0.25f);
     });
     const Tensor gradient = whole.to(at::kDouble), largest = gradient.abs() + 0.25 * 0x1p-24;
-    testing::expect_within(part.logits, gradient, error_bound(largest, dtype, 2 * width), name_of(dtype));
+    test::expect_within(part.logits, gradient, error_bound(largest, dtype, 2 * width), name_of(dtype));
     const Tensor sum = at::where(part.has_target(), (parts.maxima - parts.at_target) + parts.sums.log(), 0.0f);
-    testing::expect_within(sum, losses.to(at::kDouble), error_bound(losses.abs() + 1, at::kFloat, 4), name_of(dtype));
+    test::expect_within(sum, losses.to(at::kDouble), error_bound(losses.abs() + 1, at::kFloat, 4), name_of(dtype));
   }
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::cross_entropy_parts_test

@@ -2,10 +2,10 @@
 
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::embedding_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 Tensor some_tokens(at::IntArrayRef shape, int64_t vocab) {
   return at::randint(vocab, shape, at::detail::createCPUGenerator(7), at::kLong);
@@ -73,4 +73,4 @@ TEST(Embedding, RefusesATokenBeyondTheVocabulary) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::embedding_test

@@ -4,10 +4,10 @@
 
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::error_bound_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 TEST(ErrorBound, OfOneRoundingIsMetByTheWorstNumberAndNotExceeded) {
   // 1 + u is halfway between two numbers; just above it, rounding moves by almost u of the result.
@@ -48,4 +48,4 @@ TEST(ExpectSameBits, SeesOneBitAndAnotherType) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::error_bound_test

@@ -3,10 +3,10 @@
 #include "ops/experts.h"
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::experts_edges_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 // 280 choices of 8 experts: the rows of each are padded.
 constexpr int64_t kTokens = 140, kHidden = 24, kFfn = 20, kExperts = 8, kChoices = 2;
@@ -136,4 +136,4 @@ TEST(Experts, TakeAnyStridesAndRefuseGatesOfAnotherType) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::experts_edges_test

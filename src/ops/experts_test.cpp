@@ -4,10 +4,10 @@
 
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::experts_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 struct Case {
   int64_t tokens, hidden, ffn, k, num_experts, first, local;
@@ -145,4 +145,4 @@ TEST(Experts, PortableFormAgreesWithTheFormulaInFp64) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::experts_test

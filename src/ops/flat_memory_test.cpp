@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace athanor::ops {
+namespace athanor::ops::flat_memory_test {
 namespace {
 
 TEST(FlatMemory, IsZeroOfTheTypeAndSizeAskedFor) {
@@ -28,4 +28,4 @@ TEST(FlatMemory, LivesAsLongAsAViewOfIt) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::flat_memory_test

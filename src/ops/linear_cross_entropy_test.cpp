@@ -3,10 +3,10 @@
 #include "kernels/cross_entropy.h"
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::linear_cross_entropy_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 using kernels::kNoTarget;
 
 struct Case {
@@ -179,4 +179,4 @@ TEST(TokenLosses, DoNotDependOnThreads) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::linear_cross_entropy_test

@@ -2,17 +2,17 @@
 
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::linear_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 struct Shape {
   int64_t tokens, in, out;
 };
 
 std::string name_of(const Shape& s, at::ScalarType dtype) {
-  return fmt::format("{} tokens, {} to {}, {}", s.tokens, s.in, s.out, testing::name_of(dtype));
+  return fmt::format("{} tokens, {} to {}, {}", s.tokens, s.in, s.out, test::name_of(dtype));
 }
 
 std::vector<Shape> shapes() {
@@ -57,8 +57,8 @@ TEST(Linear, GradientsOfTwoCallsAddUpInTheBucket) {
     run([&](const auto& in) { return linear(in[0], once); }, {x}, dy);
     for (int call = 0; call < 2; ++call) run([&](const auto& in) { return linear(in[0], twice); }, {x}, dy);
     const Tracked product = added_to(0, stored(matmul(exact(dy.t()), exact(x)), dtype), 9);
-    expect_within(once.grad, product, "once " + testing::name_of(dtype));
-    expect_within(twice.grad, product + product, "twice " + testing::name_of(dtype));
+    expect_within(once.grad, product, "once " + test::name_of(dtype));
+    expect_within(twice.grad, product + product, "twice " + test::name_of(dtype));
   }
 }
 
@@ -85,7 +85,7 @@ TEST(AddOuterProduct, OfNoRowsLeavesTheBucketAlone) {
   for (const auto dtype : kComputeTypes) {
     const Tensor grad = at::full({3, 4}, 0.25);
     add_outer_product(grad, at::empty({0, 3}, dtype), at::empty({0, 4}, dtype));
-    expect_same_bits(grad, at::full({3, 4}, 0.25), testing::name_of(dtype));
+    expect_same_bits(grad, at::full({3, 4}, 0.25), test::name_of(dtype));
   }
 }
 
@@ -110,4 +110,4 @@ TEST(AddOuterProduct, DoesNotLoseSmallTermsToALargeSum) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::linear_test

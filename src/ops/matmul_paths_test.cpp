@@ -8,7 +8,7 @@
 #include "ops/matmul_timing.h"
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::matmul_paths_test {
 namespace {
 
 // Sets ATHANOR_MATMUL while it lives.
@@ -89,4 +89,4 @@ TEST(MatmulTiming, TheDefaultStaysUnlessAnotherIsATenthFaster) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::matmul_paths_test

@@ -12,8 +12,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kRowsPerPartial = 64;  // rows of a partial sum of the weight's gradient; fixes the order of its sum
-
 Tensor per_row(const Tensor& x) { return at::empty({num_rows(x)}, x.options().dtype(at::kFloat)); }
 
 template <class T>

@@ -5,6 +5,9 @@
 
 namespace athanor::ops {
 
+/// The rows of a partial sum of the weight's gradient, in every form of the norm: this fixes the order of its sum.
+constexpr int64_t kRowsPerPartial = 64;
+
 /// Returns x [..., width] · rsqrt(mean(x²) + eps) · weight [width], fp32 inside.
 Tensor rms_norm(const Tensor& x, const Weight& weight, double eps);
 

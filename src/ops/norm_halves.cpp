@@ -3,12 +3,10 @@
 #include "kernels/accumulate.h"
 #include "kernels/norm.h"
 #include "ops/device.h"
+#include "ops/norm.h"
 
 namespace athanor::ops {
 namespace {
-
-constexpr int64_t kRowsPerPartial = 64;  // rows of a partial sum of the weight's gradient; fixes the order of its sum,
-                                         // as in norm.cpp
 
 Tensor wide(const Tensor& x) { return x.reshape({num_rows(x), x.size(-1)}).to(wide_type(x)); }
 

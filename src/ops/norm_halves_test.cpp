@@ -3,12 +3,12 @@
 #include "ops/norm.h"
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::norm_halves_test {
 namespace {
 
-using testing::kComputeTypes;
-using testing::name_of;
-using testing::normal;
+using test::kComputeTypes;
+using test::name_of;
+using test::normal;
 
 // Rows for more than two partial sums of the weight's gradient; whole vectors and a tail; no rows at all.
 TEST(NormHalves, OfWholeRowsAreTheNorm) {
@@ -18,21 +18,19 @@ TEST(NormHalves, OfWholeRowsAreTheNorm) {
         const std::string what = name_of(dtype) + " " + std::to_string(rows) + " x " + std::to_string(width);
         const Tensor x = normal({rows, width}, 1, dtype), value = normal({width}, 2, dtype),
                      dy = normal({rows, width}, 3, dtype);
-        const Weight one = testing::weight_of(value, 0.5), halves = testing::weight_of(value, 0.5);
-        const auto expected = testing::run([&](const auto& in) { return rms_norm(in[0], one, 1e-5); }, {x}, dy);
+        const Weight one = test::weight_of(value, 0.5), halves = test::weight_of(value, 0.5);
+        const auto expected = test::run([&](const auto& in) { return rms_norm(in[0], one, 1e-5); }, {x}, dy);
         const Tensor sums = at::empty({rows}), dots = at::empty({rows});
         square_sums_into(x, sums);
         const Tensor rstd = at::reciprocal(at::sqrt(sums / static_cast<double>(width) + 1e-5));
-        testing::expect_within(norm_scale(x, value, rstd), expected.y.to(at::kDouble),
-                               error_bound(expected.y.abs(), dtype, 4) * 2, what + " y");
+        test::expect_within(norm_scale(x, value, rstd), expected.y.to(at::kDouble),
+                            error_bound(expected.y.abs(), dtype, 4) * 2, what + " y");
         norm_dots_into(dy, x, value, rstd, dots);
         const Tensor dx = norm_gradient(dy, x, halves, rstd, dots / static_cast<double>(width));
         const Tensor largest = (dy.abs() * value.abs() + x.abs() * 4 + 1).to(at::kDouble) * rstd.unsqueeze(1);
-        testing::expect_within(dx, expected.dx[0].to(at::kDouble), error_bound(largest, dtype, 2 * width),
-                               what + " dx");
+        test::expect_within(dx, expected.dx[0].to(at::kDouble), error_bound(largest, dtype, 2 * width), what + " dx");
         const Tensor dw = (dy.to(at::kDouble) * x.to(at::kDouble) * rstd.unsqueeze(1)).abs().sum(0) + 0.5;
-        testing::expect_within(halves.grad, one.grad.to(at::kDouble), error_bound(dw, at::kFloat, rows + 8),
-                               what + " dw");
+        test::expect_within(halves.grad, one.grad.to(at::kDouble), error_bound(dw, at::kFloat, rows + 8), what + " dw");
       }
     }
   }
@@ -46,23 +44,23 @@ TEST(NormHalves, AreWhatTheirPortableFormsGive) {
     const Tensor fast = at::empty({rows}), slow = at::empty({rows});
     square_sums_into(x, fast);
     portable::square_sums_into(x, slow);
-    testing::expect_within(fast, slow.to(at::kDouble), error_bound(slow, at::kFloat, 2 * width), "squares");
+    test::expect_within(fast, slow.to(at::kDouble), error_bound(slow, at::kFloat, 2 * width), "squares");
     norm_dots_into(dy, x, value, rstd, fast);
     portable::norm_dots_into(dy, x, value, rstd, slow);
     const Tensor g = (dy.to(at::kDouble) * value.to(at::kDouble)).abs(),
                  normed = x.to(at::kDouble).abs() * rstd.unsqueeze(1);
-    testing::expect_within(fast, slow.to(at::kDouble), error_bound((g * normed).sum(1), at::kFloat, 2 * width + 6),
-                           "dots");
+    test::expect_within(fast, slow.to(at::kDouble), error_bound((g * normed).sum(1), at::kFloat, 2 * width + 6),
+                        "dots");
     const Tensor y = portable::norm_scale(x, value, rstd);
-    testing::expect_within(norm_scale(x, value, rstd), y.to(at::kDouble), error_bound(y.abs(), dtype, 4) * 2, "y");
-    const Weight a = testing::weight_of(value, 0.5), b = testing::weight_of(value, 0.5);
+    test::expect_within(norm_scale(x, value, rstd), y.to(at::kDouble), error_bound(y.abs(), dtype, 4) * 2, "y");
+    const Weight a = test::weight_of(value, 0.5), b = test::weight_of(value, 0.5);
     const Tensor dx = norm_gradient(dy, x, a, rstd, means), plain = portable::norm_gradient(dy, x, b, rstd, means);
     const Tensor terms = (g + normed * means.abs().unsqueeze(1)) * rstd.unsqueeze(1);
-    testing::expect_within(dx, plain.to(at::kDouble), error_bound(terms, dtype, 8) * 2, "dx");
-    testing::expect_within(a.grad, b.grad.to(at::kDouble),
-                           error_bound((dy.to(at::kDouble).abs() * normed).sum(0) + 0.5, at::kFloat, 2 * rows), "dw");
+    test::expect_within(dx, plain.to(at::kDouble), error_bound(terms, dtype, 8) * 2, "dx");
+    test::expect_within(a.grad, b.grad.to(at::kDouble),
+                        error_bound((dy.to(at::kDouble).abs() * normed).sum(0) + 0.5, at::kFloat, 2 * rows), "dw");
   }
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::norm_halves_test

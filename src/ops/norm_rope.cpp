@@ -17,7 +17,7 @@ using Norm = NormRope::Norm;
 
 // Tokens that go through all steps together, in a second-level cache. The same number of rows of a norm, or that number
 // times the heads, share a partial sum of the weight's gradient; they are the rows of rms_norm.
-constexpr int64_t kTokens = 64, kRowsPerPartial = 64;
+constexpr int64_t kTokens = 64;
 
 template <class T>
 void keep_within(T* x, int64_t n, double clip) {

@@ -5,10 +5,10 @@
 #include "ops/norm.h"
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::norm_rope_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 using Norm = NormRope::Norm;
 
 struct Case {
@@ -112,4 +112,4 @@ TEST(NormRope, DoesNotDependOnThreads) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::norm_rope_test

@@ -2,10 +2,10 @@
 
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::norm_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 constexpr double kEps = 1e-5;
 
@@ -145,4 +145,4 @@ TEST(RmsNorm, TakesAnyStridesAndRefusesAWeightOfAnotherType) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::norm_test

@@ -1,4 +1,4 @@
-// Tests of ops run on one thread unless they ask for more (testing::Threads). On a busy machine each of the thousands
+// Tests of ops run on one thread unless they ask for more (test::Threads). On a busy machine each of the thousands
 // of small parallel loops would wait until its second thread is scheduled, which takes a minute instead of seconds.
 
 #include <ATen/Parallel.h>

@@ -2,10 +2,10 @@
 
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::rope_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 constexpr double kTheta = 10000;
 
@@ -96,4 +96,4 @@ TEST(Rope, RefusesATableOfAnotherLength) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::rope_test

@@ -2,10 +2,10 @@
 
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::swiglu_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 struct Reference {
   Tracked out, dgate, dup;
@@ -83,4 +83,4 @@ TEST(Swiglu, RefusesTwoTypes) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::swiglu_test

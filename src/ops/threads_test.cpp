@@ -12,10 +12,10 @@
 #include "ops/testing/on_path.h"
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::threads_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 TEST(Threads, ALoopOverRowsUsesThemAll) {
   const Threads two(2);
@@ -93,4 +93,4 @@ TEST(Threads, NoBitsOfALongSumDependOnTheirNumberOnAnyPath) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::threads_test

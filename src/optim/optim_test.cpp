@@ -6,7 +6,7 @@
 #include "optim/gradient_norm.h"
 #include "optim/schedule.h"
 
-namespace athanor {
+namespace athanor::optim_test {
 namespace {
 
 OptimizerConfig config(const std::string& schedule) {
@@ -154,4 +154,4 @@ TEST(AdamW, UpdatesBelowHalfAnUlpOfBf16AreKeptInTheMaster) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::optim_test

@@ -14,7 +14,7 @@
 #include "optim/testing/small_optimizers.h"
 #include "parallel/testing/small_layouts.h"
 
-namespace athanor {
+namespace athanor::optimizer_test {
 namespace {
 
 constexpr int kSteps = 3;
@@ -294,4 +294,4 @@ TEST(ParameterGroups, TwoOptimizersWithASecondBackwardAreRefused) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::optimizer_test

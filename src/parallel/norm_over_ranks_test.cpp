@@ -8,11 +8,11 @@
 #include "ops/testing/op_testing.h"
 #include "parallel/testing/rank_results.h"
 
-namespace athanor {
+namespace athanor::norm_over_ranks_test {
 namespace {
 
-using ops::testing::kComputeTypes;
-using ops::testing::normal;
+using ops::test::kComputeTypes;
+using ops::test::normal;
 
 constexpr int64_t kTokens = 130;  // more than two blocks of the weight's gradient
 constexpr double kEps = 1e-5;
@@ -25,7 +25,7 @@ struct Case {
 };
 
 std::string name_of(const Case& c) {
-  return std::to_string(c.ranks) + " ranks, " + std::to_string(c.copies) + " copies, " + ops::testing::name_of(c.dtype);
+  return std::to_string(c.ranks) + " ranks, " + std::to_string(c.copies) + " copies, " + ops::test::name_of(c.dtype);
 }
 
 struct Inputs {
@@ -100,14 +100,13 @@ TEST(NormOverRanks, ANormOfSharedColumnsIsThatOfWholeRowsWithCopiesOfKeysOrWitho
         const double rounding = ops::error_bound(1, dtype, 2 * width + 10) * (copies + 1);
         const Tensor normed = in.x.to(at::kDouble).abs() + 1, w = in.weight.to(at::kDouble).abs().max();
         const double gradient = in.dy.abs().max().item<double>() * w.item<double>() * 4;
-        ops::testing::expect_within(joined(c, results, item++, copies, false), exact.y,
-                                    exact.y.abs() * rounding + 1e-30, name_of(c) + " y");
-        ops::testing::expect_within(joined(c, results, item++, copies, true), exact.dx, normed * gradient * rounding,
-                                    name_of(c) + " dx");
+        ops::test::expect_within(joined(c, results, item++, copies, false), exact.y, exact.y.abs() * rounding + 1e-30,
+                                 name_of(c) + " y");
+        ops::test::expect_within(joined(c, results, item++, copies, true), exact.dx, normed * gradient * rounding,
+                                 name_of(c) + " dx");
         const Tensor dw_norm = (in.dy.to(at::kDouble).abs() * normed * 2).sum(0);
-        ops::testing::expect_within(joined(c, results, item++, copies, true), exact.dw,
-                                    dw_norm * (rounding + ops::error_bound(1, at::kFloat, kTokens)),
-                                    name_of(c) + " dw");
+        ops::test::expect_within(joined(c, results, item++, copies, true), exact.dw,
+                                 dw_norm * (rounding + ops::error_bound(1, at::kFloat, kTokens)), name_of(c) + " dw");
       }
     }
   }
@@ -130,4 +129,4 @@ TEST(NormOverRanks, SendsTwoValuesForEachTokenEachWay) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::norm_over_ranks_test

@@ -4,7 +4,7 @@
 
 #include "kernels/master.h"
 
-namespace athanor {
+namespace athanor::parameters_test {
 namespace {
 
 using Use = ParameterStore::Use;
@@ -83,4 +83,4 @@ TEST(ParameterStore, EachParameterBeginsOnACacheLine) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::parameters_test

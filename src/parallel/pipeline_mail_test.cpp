@@ -4,7 +4,7 @@
 
 #include "comm/thread_ranks.h"
 
-namespace athanor {
+namespace athanor::pipeline_mail_test {
 namespace {
 
 TEST(PipelineMail, MessagesBetweenTwoRanksComeInTheirSendersOrder) {
@@ -52,4 +52,4 @@ TEST(PipelineMail, RoomIsGivenBeforeItIsAskedForAndToNoMoreThanThat) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::pipeline_mail_test

@@ -10,7 +10,7 @@
 #include "comm/thread_ranks.h"
 #include "parallel/testing/toy_stage.h"
 
-namespace athanor {
+namespace athanor::pipeline_test {
 namespace {
 
 struct Case {
@@ -274,4 +274,4 @@ TEST(Pipeline, AScheduleThatNeverEndsIsRefusedBeforeItRuns) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::pipeline_test

@@ -10,7 +10,7 @@
 #include "comm/thread_ranks.h"
 #include "parallel/testing/toy_stage.h"
 
-namespace athanor {
+namespace athanor::pipeline_timeline_test {
 namespace {
 
 TEST(PipelineTimeline, IsOfAllRanksOnOneClockInWhichNothingBeginsBeforeItsInput) {
@@ -54,4 +54,4 @@ TEST(PipelineTimeline, IsOfAllRanksOnOneClockInWhichNothingBeginsBeforeItsInput)
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::pipeline_timeline_test

@@ -5,7 +5,7 @@
 
 #include "ops/linear.h"
 
-namespace athanor {
+namespace athanor::recompute_test {
 namespace {
 
 struct Linears {
@@ -104,4 +104,4 @@ TEST(Recompute, KindsAreReadFromTheConfiguration) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::recompute_test

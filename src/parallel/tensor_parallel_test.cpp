@@ -7,11 +7,11 @@
 #include "ops/testing/op_testing.h"
 #include "parallel/testing/rank_results.h"
 
-namespace athanor {
+namespace athanor::tensor_parallel_test {
 namespace {
 
-using ops::testing::kComputeTypes;
-using ops::testing::normal;
+using ops::test::kComputeTypes;
+using ops::test::normal;
 
 constexpr int64_t kBatch = 2, kSeqLen = 12, kWidth = 5, kTokens = kBatch * kSeqLen;
 
@@ -32,7 +32,7 @@ std::vector<Case> cases() {
 }
 
 std::string name_of(const Case& c) {
-  return std::to_string(c.ranks) + " ranks, " + ops::testing::name_of(c.dtype) + (c.sequence ? ", sequence" : "");
+  return std::to_string(c.ranks) + " ranks, " + ops::test::name_of(c.dtype) + (c.sequence ? ", sequence" : "");
 }
 
 // Returns the result of each rank's `body`, by rank.
@@ -79,9 +79,9 @@ TEST(TensorParallel, EveryReaderGetsAllTokensAndPartsOfTheirGradientsAreAddedUpO
     const Tensor dx = sum_of_parts(c, 10) + dwhole;
     for (int r = 0; r < c.ranks; ++r) {
       const auto& result = results[static_cast<size_t>(r)];
-      ops::testing::expect_same_bits(result[0], x, name_of(c) + " replicated");
-      ops::testing::expect_same_bits(result[1], x, name_of(c) + " partitioned");
-      ops::testing::expect_same_bits(result[2], held_by(r, c, dx), name_of(c) + " gradient");
+      ops::test::expect_same_bits(result[0], x, name_of(c) + " replicated");
+      ops::test::expect_same_bits(result[1], x, name_of(c) + " partitioned");
+      ops::test::expect_same_bits(result[2], held_by(r, c, dx), name_of(c) + " gradient");
     }
   }
 }
@@ -99,8 +99,8 @@ TEST(TensorParallel, AGradientThatOneReaderAloneGivesIsTheWholeGradient) {
     });
     for (int r = 0; r < c.ranks; ++r) {
       const auto& result = results[static_cast<size_t>(r)];
-      ops::testing::expect_same_bits(result[0], held_by(r, c, dwhole), name_of(c) + " of replicated");
-      ops::testing::expect_same_bits(result[1], held_by(r, c, sum_of_parts(c, 10)), name_of(c) + " of partitioned");
+      ops::test::expect_same_bits(result[0], held_by(r, c, dwhole), name_of(c) + " of replicated");
+      ops::test::expect_same_bits(result[1], held_by(r, c, sum_of_parts(c, 10)), name_of(c) + " of partitioned");
     }
   }
 }
@@ -116,8 +116,8 @@ TEST(TensorParallel, PartsBecomeTheirSumAndEachGetsItsWholeGradient) {
     });
     for (int r = 0; r < c.ranks; ++r) {
       const auto& result = results[static_cast<size_t>(r)];
-      ops::testing::expect_same_bits(result[0], held_by(r, c, sum_of_parts(c, 20)), name_of(c) + " sum");
-      ops::testing::expect_same_bits(result[1], dsum, name_of(c) + " gradient");
+      ops::test::expect_same_bits(result[0], held_by(r, c, sum_of_parts(c, 20)), name_of(c) + " sum");
+      ops::test::expect_same_bits(result[1], dsum, name_of(c) + " gradient");
     }
   }
 }
@@ -131,8 +131,8 @@ TEST(TensorParallel, AValueThatAllHaveAlikeGetsTheSumOfItsGradients) {
       return {y.detach(), x.grad()};
     });
     for (const auto& result : results) {
-      ops::testing::expect_same_bits(result[0], normal({kBatch, kSeqLen, kWidth}, 4, c.dtype), name_of(c));
-      ops::testing::expect_same_bits(result[1], sum_of_parts(c, 30), name_of(c));
+      ops::test::expect_same_bits(result[0], normal({kBatch, kSeqLen, kWidth}, 4, c.dtype), name_of(c));
+      ops::test::expect_same_bits(result[1], sum_of_parts(c, 30), name_of(c));
     }
   }
 }
@@ -223,4 +223,4 @@ TEST(TensorParallel, OfOneRankItIsItsArgument) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::tensor_parallel_test

@@ -9,11 +9,11 @@
 #include "ops/testing/op_testing.h"
 #include "parallel/testing/rank_results.h"
 
-namespace athanor {
+namespace athanor::vocabulary_test {
 namespace {
 
-using ops::testing::kComputeTypes;
-using ops::testing::normal;
+using ops::test::kComputeTypes;
+using ops::test::normal;
 
 constexpr int64_t kVocab = 50, kWidth = 24, kBatch = 2, kSeqLen = 12, kTokens = kBatch * kSeqLen, kChunk = 10;
 constexpr double kGradScale = 0.125;  // exact in any type
@@ -36,7 +36,7 @@ std::vector<Case> cases() {
 }
 
 std::string name_of(const Case& c) {
-  return std::to_string(c.ranks) + " ranks, " + ops::testing::name_of(c.dtype) + (c.sequence ? ", sequence" : "");
+  return std::to_string(c.ranks) + " ranks, " + ops::test::name_of(c.dtype) + (c.sequence ? ", sequence" : "");
 }
 
 using Results = std::vector<std::vector<Tensor>>;
@@ -94,9 +94,9 @@ TEST(Vocabulary, AnEmbeddingOfSharedRowsHasTheBitsOfOneTable) {
       return {y.detach(), weight.grad};
     });
     for (int r = 0; r < c.ranks; ++r) {
-      ops::testing::expect_same_bits(results[static_cast<size_t>(r)][0], own(expected, r), name_of(c));
+      ops::test::expect_same_bits(results[static_cast<size_t>(r)][0], own(expected, r), name_of(c));
     }
-    ops::testing::expect_same_bits(joined(results, 1), whole.grad, name_of(c) + " gradient");
+    ops::test::expect_same_bits(joined(results, 1), whole.grad, name_of(c) + " gradient");
   }
 }
 
@@ -141,7 +141,7 @@ TEST(Vocabulary, TheLossOfSharedRowsAndItsGradientsAreThoseOfOneHead) {
     const double relative = 2 * logit_error(in) + ops::error_bound(1, at::kFloat, kVocab + 8);
     const double loss = exact.losses.sum().item<double>(), peak = exact.losses.max().item<double>();
     for (const auto& result : results) {
-      ops::testing::expect_same_bits(result[0], results[0][0], name_of(c));
+      ops::test::expect_same_bits(result[0], results[0][0], name_of(c));
       EXPECT_NEAR(result[0].item<double>(), loss, kTokens * relative * std::max(peak, 1.0)) << name_of(c);
     }
     const Tensor dlogits = at::where(exact.has_target, (exact.softmax - exact.one_hot) * kGradScale, 0.0);
@@ -153,11 +153,11 @@ TEST(Vocabulary, TheLossOfSharedRowsAndItsGradientsAreThoseOfOneHead) {
     const auto product_error = [&](const Tensor& a, const Tensor& a_error, const Tensor& b, int64_t terms, auto dtype) {
       return at::matmul(a_error, b.abs()) + ops::error_bound(at::matmul(a.abs() + a_error, b.abs()), dtype, terms);
     };
-    ops::testing::expect_within(dx, at::matmul(dlogits, w), product_error(dlogits, dlogits_error, w, kVocab, c.dtype),
-                                name_of(c) + " dx");
+    ops::test::expect_within(dx, at::matmul(dlogits, w), product_error(dlogits, dlogits_error, w, kVocab, c.dtype),
+                             name_of(c) + " dx");
     // If the library multiplies bf16, the product of a chunk is rounded before it is added.
-    ops::testing::expect_within(joined(results, 2), at::matmul(dlogits.t(), x),
-                                product_error(dlogits.t(), dlogits_error.t(), x, kTokens, c.dtype), name_of(c) + " dw");
+    ops::test::expect_within(joined(results, 2), at::matmul(dlogits.t(), x),
+                             product_error(dlogits.t(), dlogits_error.t(), x, kTokens, c.dtype), name_of(c) + " dw");
   }
 }
 
@@ -183,8 +183,8 @@ TEST(Vocabulary, ScoresOfSharedRowsAreThoseOfOneHead) {
     // Logits have the same bits; sums of kVocab terms have a different order.
     const Tensor bound = ops::error_bound(one.loss.abs() + 1, at::kFloat, 2 * kVocab);
     for (const auto& result : results) {
-      ops::testing::expect_same_bits(result[0], results[0][0], name_of(c));
-      ops::testing::expect_within(result[0], one.loss.to(at::kDouble), bound, name_of(c));
+      ops::test::expect_same_bits(result[0], results[0][0], name_of(c));
+      ops::test::expect_within(result[0], one.loss.to(at::kDouble), bound, name_of(c));
       EXPECT_TRUE(at::equal(result[1], one.is_greedy)) << name_of(c);
     }
   }
@@ -228,4 +228,4 @@ TEST(Vocabulary, ATargetBeyondTheWholeVocabularyIsNamed) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::vocabulary_test

@@ -17,15 +17,15 @@ constexpr size_t kNumberBytes = sizeof(int64_t);  // the number of the row, befo
 constexpr size_t kReadBytes = size_t{1} << 20;
 
 // A file that is open only briefly: there may be more buckets than a process may have open files.
-class OpenFile {
+class BucketFile {
  public:
-  OpenFile(const std::filesystem::path& path, int flags)
+  BucketFile(const std::filesystem::path& path, int flags)
       : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
     if (fd_ < 0) fail_errno("cannot open", path.string());
   }
-  ~OpenFile() { ::close(fd_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
+  ~BucketFile() { ::close(fd_); }
+  BucketFile(const BucketFile&) = delete;
+  BucketFile& operator=(const BucketFile&) = delete;
 
   void write_at(uint64_t offset, const std::byte* bytes, size_t length) const {
     errno = fault_errno("files.write");
@@ -91,7 +91,7 @@ void BucketFiles::append(int64_t bucket, int64_t row, const std::byte* bytes) {
 
 void BucketFiles::flush(size_t index) {
   const auto path = file_of(first_ + static_cast<int64_t>(index));
-  const OpenFile file(path, O_WRONLY | O_CREAT | (written_[index] == 0 ? O_TRUNC : 0));
+  const BucketFile file(path, O_WRONLY | O_CREAT | (written_[index] == 0 ? O_TRUNC : 0));
   file.write_at(written_[index], buffers_.data() + index * buffer_bytes_, filled_[index]);
   written_[index] += filled_[index];
   filled_[index] = 0;
@@ -102,16 +102,16 @@ void BucketFiles::finish() {
   for (size_t i = 0; i < filled_.size(); ++i) {
     flush(i);
     const auto path = file_of(first_ + static_cast<int64_t>(i));
-    OpenFile(path, O_RDONLY).sync();
+    BucketFile(path, O_RDONLY).sync();
   }
   const auto folder = folder_;
-  OpenFile(folder, O_RDONLY).sync();
+  BucketFile(folder, O_RDONLY).sync();
   std::vector<std::byte>().swap(buffers_);
 }
 
 int64_t BucketFiles::read(int64_t bucket, const std::function<void(int64_t, const std::byte*)>& take) const {
   const auto path = file_of(bucket);
-  const OpenFile file(path, O_RDONLY);
+  const BucketFile file(path, O_RDONLY);
   const size_t record_bytes = kNumberBytes + row_bytes_;
   std::vector<std::byte> buffer(std::max<size_t>(1, kReadBytes / record_bytes) * record_bytes);
   int64_t num_rows = 0;

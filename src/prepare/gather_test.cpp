@@ -8,7 +8,7 @@
 #include "dataset/npy.h"
 #include "prepare/testing/data_test.h"
 
-namespace athanor {
+namespace athanor::gather_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -168,4 +168,4 @@ TEST_F(Gather, AShardThatIsMissingOrCutOffIsWrittenAgain) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::gather_test

@@ -19,7 +19,7 @@ using nlohmann::json;
 
 constexpr size_t kHashDigits = 16;
 constexpr size_t kMaxLineBytes = size_t{1} << 24;  // our lines have a few hundred bytes and a path
-constexpr size_t kReadBytes = size_t{1} << 18;
+constexpr size_t kJournalBytes = size_t{1} << 18;
 
 // Returns "<hash> <json>\n".
 std::string framed(const std::string& text) { return fmt::format("{:016x} {}\n", hash_u64(text), text); }
@@ -65,9 +65,9 @@ class LineReader {
     buffer_.erase(0, at_);
     at_ = 0;
     const size_t filled = buffer_.size();
-    buffer_.resize(filled + kReadBytes);
+    buffer_.resize(filled + kJournalBytes);
     ssize_t got = 0;
-    do got = ::read(fd_, buffer_.data() + filled, kReadBytes);
+    do got = ::read(fd_, buffer_.data() + filled, kJournalBytes);
     while (got < 0 && errno == EINTR);
     if (got < 0) fail_errno("cannot read", path_.string());
     buffer_.resize(filled + static_cast<size_t>(got));

@@ -4,7 +4,7 @@
 
 #include "base/testing/folder_test.h"
 
-namespace athanor {
+namespace athanor::journal_test {
 namespace {
 
 using nlohmann::json;
@@ -72,4 +72,4 @@ TEST_F(JournalFile, RewritingKeepsTheChosenLines) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::journal_test

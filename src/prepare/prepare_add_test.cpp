@@ -5,7 +5,7 @@
 #include "prepare/prepare.h"
 #include "prepare/testing/data_test.h"
 
-namespace athanor {
+namespace athanor::prepare_add_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -177,4 +177,4 @@ TEST_F(Adding, ABadFileLeavesTheFolderAsItWas) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::prepare_add_test

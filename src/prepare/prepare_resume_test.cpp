@@ -10,7 +10,7 @@
 #include "prepare/prepare.h"
 #include "prepare/testing/data_test.h"
 
-namespace athanor {
+namespace athanor::prepare_resume_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -178,4 +178,4 @@ TEST_F(Resuming, MemoryThatIsTooSmallIsRefusedWithTheNumberThatIsNeeded) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::prepare_resume_test

@@ -9,7 +9,7 @@
 #include "documents/testing/compressed.h"
 #include "prepare/testing/data_test.h"
 
-namespace athanor {
+namespace athanor::prepare_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -305,4 +305,4 @@ TEST_F(Preparing, TheEndTokenIsFoundOrAskedFor) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::prepare_test

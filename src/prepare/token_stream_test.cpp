@@ -6,7 +6,7 @@
 
 #include "base/testing/folder_test.h"
 
-namespace athanor {
+namespace athanor::token_stream_test {
 namespace {
 
 class Stream : public FolderTest {
@@ -91,4 +91,4 @@ TEST_F(Stream, NothingWrittenIsAnEmptyStream) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::token_stream_test

@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "tokenizer/file_limits.h"
 #include "tokenizer/unicode.h"
 
 namespace athanor {
 namespace {
 
-constexpr uint64_t kMaxId = uint64_t{1} << 31;
-
 AddedToken parse_token(const JsonNode& node) {
   AddedToken token;
-  token.id = static_cast<uint32_t>(node.at("id").as_unsigned(kMaxId));
+  token.id = static_cast<uint32_t>(node.at("id").as_unsigned(kMaxTokenId));
   token.content = node.at("content").as_string();
   token.single_word = node.at("single_word").as_bool();
   token.lstrip = node.at("lstrip").as_bool();
@@ -75,8 +74,8 @@ std::string_view last_character(std::string_view text) {
   return text.substr(begin);
 }
 
-bool is_space(std::string_view character) {
-  return !character.empty() && athanor::is_space(decode_utf8(character.data()).code_point);
+bool is_space_character(std::string_view character) {
+  return !character.empty() && is_space(decode_utf8(character.data()).code_point);
 }
 
 bool is_word(std::string_view character) {
@@ -86,14 +85,15 @@ bool is_word(std::string_view character) {
 // Returns the number of bytes of white space at the start of `text`.
 size_t leading_space(std::string_view text) {
   size_t end = 0;
-  for (auto c = first_character(text); is_space(c); c = first_character(text.substr(end))) end += c.size();
+  for (auto c = first_character(text); is_space_character(c); c = first_character(text.substr(end))) end += c.size();
   return end;
 }
 
 // Returns the number of bytes of white space at the end of `text`.
 size_t trailing_space(std::string_view text) {
   size_t begin = text.size();
-  for (auto c = last_character(text); is_space(c); c = last_character(text.substr(0, begin))) begin -= c.size();
+  for (auto c = last_character(text); is_space_character(c); c = last_character(text.substr(0, begin)))
+    begin -= c.size();
   return text.size() - begin;
 }
 

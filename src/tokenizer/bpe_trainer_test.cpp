@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "tokenizer/tokenizer.h"
 
-namespace athanor {
+namespace athanor::bpe_trainer_test {
 namespace {
 
 using nlohmann::json;
@@ -90,4 +90,4 @@ TEST(BpeTrainer, WhatCannotBeTrainedIsRefusedWithTheReason) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::bpe_trainer_test

@@ -44,7 +44,7 @@ class CharacterSplit : public Splitter {
 };
 
 template <class IsMatch>
-std::shared_ptr<const Splitter> cut_at(IsMatch is_match, SplitBehavior behavior) {
+std::shared_ptr<const Splitter> cut_where(IsMatch is_match, SplitBehavior behavior) {
   return std::make_shared<CharacterSplit<IsMatch>>(is_match, behavior);
 }
 
@@ -116,17 +116,17 @@ uint32_t one_character(const JsonNode& node) {
 
 std::shared_ptr<const Splitter> parse_character_split(const std::string& type, const JsonNode& node) {
   if (type == "Digits") {
-    return cut_at(is_digit,
-                  node.bool_or("individual_digits", false) ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
+    return cut_where(is_digit,
+                     node.bool_or("individual_digits", false) ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
   }
   if (type == "Punctuation") {
     const auto behavior = node.find("behavior");
-    return cut_at(is_punctuation, behavior ? parse_split_behavior(*behavior) : SplitBehavior::kIsolated);
+    return cut_where(is_punctuation, behavior ? parse_split_behavior(*behavior) : SplitBehavior::kIsolated);
   }
-  if (type == "WhitespaceSplit") return cut_at(is_space, SplitBehavior::kRemoved);
+  if (type == "WhitespaceSplit") return cut_where(is_space, SplitBehavior::kRemoved);
   if (type == "CharDelimiterSplit") {
-    return cut_at([delimiter = one_character(node.at("delimiter"))](uint32_t c) { return c == delimiter; },
-                  SplitBehavior::kRemoved);
+    return cut_where([delimiter = one_character(node.at("delimiter"))](uint32_t c) { return c == delimiter; },
+                     SplitBehavior::kRemoved);
   }
   if (type == "Whitespace") {  // \w+|[^\w\s]+
     return cut_into_runs([](uint32_t c) {

@@ -138,9 +138,9 @@ class MetaspaceToSpace : public DecodeStep {
   bool is_first_ = true;
 };
 
-class Replace : public WholeTokens {
+class ReplaceInToken : public WholeTokens {
  public:
-  Replace(Pattern pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  ReplaceInToken(Pattern pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
 
  protected:
   void take(std::string_view token) override {
@@ -275,7 +275,9 @@ DecodeStepMaker parse_decode_step(const std::string& type, const JsonNode& node)
   }
   if (type == "Replace") {
     const auto pattern = Pattern::parse(node.at("pattern"));
-    return [pattern, content = node.at("content").as_string()] { return std::make_unique<Replace>(pattern, content); };
+    return [pattern, content = node.at("content").as_string()] {
+      return std::make_unique<ReplaceInToken>(pattern, content);
+    };
   }
   if (type == "BPEDecoder") {
     return [suffix = node.string_or("suffix", "</w>")] { return std::make_unique<WordEnds>(suffix); };

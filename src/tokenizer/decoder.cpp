@@ -3,17 +3,16 @@
 #include <algorithm>
 
 #include "tokenizer/byte_level.h"
+#include "tokenizer/file_limits.h"
 #include "tokenizer/unicode.h"
 
 namespace athanor {
 namespace {
 
 // Real files nest sequences one or two deep; a thousand would be an attack on the stack.
-constexpr int kMaxDepth = 32;
-constexpr size_t kMaxSteps = 256;
 
 void append_steps(const JsonNode& node, int depth, std::vector<DecodeStepMaker>& steps, bool& only_bytes) {
-  if (depth > kMaxDepth) node.complain("sequences are nested deeper than {}", kMaxDepth);
+  if (depth > kMaxNesting) node.complain("sequences are nested deeper than {}", kMaxNesting);
   const auto& type = node.at("type").as_string();
   if (type == "Sequence") {
     for (const auto& part : node.at("decoders").elements()) append_steps(part, depth + 1, steps, only_bytes);

@@ -7,12 +7,12 @@
 #include "base/json_node.h"
 #include "base/text.h"
 #include "tokenizer/bpe_writer.h"
+#include "tokenizer/file_limits.h"
 
 namespace athanor {
 namespace {
 
 constexpr const char* kEndOfText = "<|endoftext|>";
-constexpr uint64_t kMaxId = uint64_t{1} << 31;
 
 std::string merges_array(std::string_view text, const std::string& name) {
   if (const auto bad = find_invalid_utf8(text)) {
@@ -45,7 +45,7 @@ std::string json_of_gpt2_files(std::string_view vocab, const std::string& vocab_
   node.must_be_object();
   std::vector<std::pair<uint32_t, std::string>> special_tokens;
   if (const auto end = node.find(kEndOfText)) {
-    special_tokens.emplace_back(static_cast<uint32_t>(end->as_unsigned(kMaxId)), kEndOfText);
+    special_tokens.emplace_back(static_cast<uint32_t>(end->as_unsigned(kMaxTokenId)), kEndOfText);
   }
   return gpt2_kind_of_json(special_tokens, std::string(vocab), merges_array(merges, merges_name));
 }

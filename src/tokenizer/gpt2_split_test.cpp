@@ -7,7 +7,7 @@
 #include "tokenizer/regex.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::gpt2_split_test {
 namespace {
 
 std::vector<std::string> by_hand(const std::string& text) {
@@ -64,4 +64,4 @@ TEST(Gpt2Split, EqualsItsPatternOnEveryCodePoint) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::gpt2_split_test

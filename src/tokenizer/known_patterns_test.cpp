@@ -10,7 +10,7 @@
 #include "tokenizer/regex.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::known_patterns_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -87,4 +87,4 @@ INSTANTIATE_TEST_SUITE_P(All, KnownPatterns, testing::ValuesIn(known_patterns().
                          });
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::known_patterns_test

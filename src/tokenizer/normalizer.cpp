@@ -1,16 +1,15 @@
 #include "tokenizer/normalizer.h"
 
+#include "tokenizer/file_limits.h"
 #include "tokenizer/normalizer_steps.h"
 
 namespace athanor {
 namespace {
 
 // Real files nest sequences one or two deep; a thousand would be an attack on the stack.
-constexpr int kMaxDepth = 32;
-constexpr size_t kMaxSteps = 256;
 
 void append_steps(const JsonNode& node, int depth, std::vector<std::shared_ptr<const NormalizerStep>>& steps) {
-  if (depth > kMaxDepth) node.complain("sequences are nested deeper than {}", kMaxDepth);
+  if (depth > kMaxNesting) node.complain("sequences are nested deeper than {}", kMaxNesting);
   const auto& type = node.at("type").as_string();
   if (type == "Sequence") {
     for (const auto& part : node.at("normalizers").elements()) append_steps(part, depth + 1, steps);

@@ -3,14 +3,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_node.h"
+#include "tokenizer/file_limits.h"
 
 namespace athanor {
 namespace {
 
-constexpr uint64_t kMaxId = uint64_t{1} << 31;
-constexpr int kMaxDepth = 32;
-
-uint32_t id_at(const JsonNode& node) { return static_cast<uint32_t>(node.as_unsigned(kMaxId)); }
+uint32_t id_at(const JsonNode& node) { return static_cast<uint32_t>(node.as_unsigned(kMaxTokenId)); }
 
 // Reads ["</s>", 2].
 uint32_t id_of_pair(const JsonNode& node) {
@@ -43,7 +41,7 @@ SequenceTemplate parse_template(const JsonNode& node) {
 
 // Puts the tokens that `node` specifies around those that `inner` already has.
 void wrap(const JsonNode& node, int depth, SequenceTemplate& inner) {
-  if (depth > kMaxDepth) node.complain("sequences are nested deeper than {}", kMaxDepth);
+  if (depth > kMaxNesting) node.complain("sequences are nested deeper than {}", kMaxNesting);
   const auto& type = node.at("type").as_string();
   SequenceTemplate outer;
   if (type == "Sequence") {

@@ -4,6 +4,7 @@
 
 #include "tokenizer/byte_level.h"
 #include "tokenizer/character_split.h"
+#include "tokenizer/file_limits.h"
 #include "tokenizer/gpt2_split.h"
 #include "tokenizer/metaspace.h"
 #include "tokenizer/split_rule.h"
@@ -12,8 +13,6 @@ namespace athanor {
 namespace {
 
 // Real files nest sequences one or two deep; a thousand would be an attack on the stack.
-constexpr int kMaxDepth = 32;
-constexpr size_t kMaxSteps = 256;
 
 // Cuts into GPT-2's words, as bytes or spelled in the byte-level alphabet.
 class ByteLevelSplitter : public Splitter {
@@ -60,7 +59,7 @@ class StepParser {
   explicit StepParser(bool plain) : plain_(plain) {}
 
   void parse(const JsonNode& node, int depth = 0) {
-    if (depth > kMaxDepth) node.complain("sequences are nested deeper than {}", kMaxDepth);
+    if (depth > kMaxNesting) node.complain("sequences are nested deeper than {}", kMaxNesting);
     const auto& type = node.at("type").as_string();
     if (type == "Sequence") {
       for (const auto& part : node.at("pretokenizers").elements()) parse(part, depth + 1);

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "tokenizer/regex_dialect.h"
 
-namespace athanor {
+namespace athanor::regex_test {
 namespace {
 
 std::string first_match(std::string_view pattern, std::string_view text) {
@@ -54,4 +54,4 @@ TEST(Regex, AMegabyteIsMatchedWithoutAStack) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::regex_test

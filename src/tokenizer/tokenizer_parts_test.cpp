@@ -11,7 +11,7 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode_forms.h"
 
-namespace athanor {
+namespace athanor::tokenizer_parts_test {
 namespace {
 
 using Ids = std::vector<uint32_t>;
@@ -184,4 +184,4 @@ TEST(UnicodeForms, HalfAMillionMarksInTheWrongOrderAreNoTrouble) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::tokenizer_parts_test

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "tokenizer/testing/tokenizer_json.h"
 
-namespace athanor {
+namespace athanor::tokenizer_test {
 namespace {
 
 using Ids = std::vector<uint32_t>;
@@ -313,4 +313,4 @@ TEST(TokenizerJson, IdsAreWholeSmallAndTakenOnce) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::tokenizer_test

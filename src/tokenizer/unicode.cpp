@@ -7,8 +7,6 @@
 namespace athanor {
 namespace {
 
-constexpr uint32_t kNumCodePoints = 0x110000;
-
 // Unicode's White_Space, unchanged since version 6.3.
 constexpr CodePointRange kSpaceRanges[] = {{0x09, 0x0D},     {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},
                                            {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},

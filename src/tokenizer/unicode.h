@@ -9,6 +9,8 @@
 
 namespace athanor {
 
+constexpr uint32_t kNumCodePoints = 0x110000;
+
 /// An inclusive range of code points.
 struct CodePointRange {
   uint32_t first, last;

@@ -13,8 +13,6 @@
 namespace athanor {
 namespace {
 
-constexpr uint32_t kNumCodePoints = 0x110000;
-
 // No compatibility decomposition of one character is longer (U+FDFA).
 constexpr int kMaxParts = 18;
 

@@ -6,7 +6,7 @@
 #include "tokenizer/byte_level.h"
 #include "tokenizer/unicode_forms.h"
 
-namespace athanor {
+namespace athanor::unicode_test {
 namespace {
 
 std::string nfc_of(std::string_view text) {
@@ -82,4 +82,4 @@ TEST(ByteLevel, EveryByteHasItsCharacterAndComesBack) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::unicode_test

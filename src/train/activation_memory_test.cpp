@@ -10,7 +10,7 @@
 #include "ops/testing/on_path.h"
 #include "train/train_step.h"
 
-namespace athanor {
+namespace athanor::activation_memory_test {
 namespace {
 
 constexpr int64_t kSeqLen = 256, kVocab = 512;
@@ -68,7 +68,7 @@ class ActivationMemory : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     if (!ops::install_caching_cpu_allocator()) GTEST_SKIP() << "addresses are limited here (ulimit -v)";
-    if (ops::testing::tile_paths().empty()) GTEST_SKIP() << "this CPU has no tiles, whose scratch memory is counted";
+    if (ops::test::tile_paths().empty()) GTEST_SKIP() << "this CPU has no tiles, whose scratch memory is counted";
     at::set_num_threads(1);
   }
 };
@@ -82,8 +82,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, ActivationMemory,
 
 TEST_P(ActivationMemory, AtItsPeakIsThatOfTheFormulaWithinFivePercent) {
   const RunConfig config = config_of(GetParam().family, GetParam().recompute, GetParam().dtype);
-  for (const auto path : ops::testing::tile_paths()) {
-    const ops::testing::OnPath on(path);
+  for (const auto path : ops::test::tile_paths()) {
+    const ops::test::OnPath on(path);
     const Multiplier multiplier{1, path != ops::MatmulPath::kAvx512Bf16};
     const auto need = count_activations(config, kSeqLen, Layout(config, 1), 0, multiplier);
     const double measured = measured_peak(config);
@@ -93,4 +93,4 @@ TEST_P(ActivationMemory, AtItsPeakIsThatOfTheFormulaWithinFivePercent) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::activation_memory_test

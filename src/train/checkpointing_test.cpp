@@ -16,7 +16,7 @@
 #include "train/run_folder.h"
 #include "train/state_pieces.h"
 
-namespace athanor {
+namespace athanor::checkpointing_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -296,4 +296,4 @@ TEST_F(ProgressTest, AModelOfThisRunThatDoesNotSayHowFarItCameIsRefused) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::checkpointing_test

@@ -11,7 +11,7 @@
 #include "model/initialize.h"
 #include "train/train_step.h"
 
-namespace athanor {
+namespace athanor::dry_run_test {
 namespace {
 
 RunConfig config_of(const std::string& sharding, const std::string& reduce_dtype) {
@@ -133,4 +133,4 @@ TEST(DryRun, FindsTheRankThatNeedsMostAndRefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::dry_run_test

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "base/number_types.h"
+#include "base/wall_clock.h"
 #include "ops/tiles.h"
 #include "ops/type_name.h"
 
@@ -15,8 +16,6 @@ namespace athanor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // The times of the library's product and of the one that training uses: each is faster on some chips.
 struct Times {

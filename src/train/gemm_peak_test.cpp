@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 
-namespace athanor {
+namespace athanor::gemm_peak_test {
 namespace {
 
 TEST(GemmPeak, IsPlausibleInBothTypesAndSoonKnown) {
@@ -31,4 +31,4 @@ TEST(GemmPeak, TheYardstickIsTheBestOfAllTypesThatTrainingCouldUse) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::gemm_peak_test

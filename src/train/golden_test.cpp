@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "train/smoke.h"
 
-namespace athanor {
+namespace athanor::golden_test {
 namespace {
 
 std::vector<SmokeRun> two_runs() {
@@ -30,4 +30,4 @@ TEST(Golden, ADamagedFileIsNamed) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::golden_test

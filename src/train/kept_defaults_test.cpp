@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace athanor {
+namespace athanor::kept_defaults_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -66,4 +66,4 @@ TEST_F(KeptType, TheFirstRanksCpuDecidesForAll) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::kept_defaults_test

@@ -4,7 +4,7 @@
 
 #include "base/testing/folder_test.h"
 
-namespace athanor {
+namespace athanor::kept_warmup_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -55,4 +55,4 @@ TEST_F(KeptWarmup, OfAConfigurationThatCannotBeReadIsNamedAndNotKept) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::kept_warmup_test

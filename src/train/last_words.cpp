@@ -17,7 +17,7 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-std::string text_of(const RunContext& at, int rank, const std::string& host, const Failure& failure) {
+std::string failure_record(const RunContext& at, int rank, const std::string& host, const Failure& failure) {
   const double time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const nlohmann::ordered_json words = {{"cause", exit_code::cause_of(failure.exit_code)},
                                         {"rank", rank},
@@ -52,7 +52,7 @@ void leave_last_words(const RunContext& at, int rank, const std::string& host, c
   if (!at.in_run()) return;
   const RunFolder folder{at.run_dir};
   try {
-    if (!put_first(folder.last_words(), rank, text_of(at, rank, host, failure))) return;
+    if (!put_first(folder.last_words(), rank, failure_record(at, rank, host, failure))) return;
   } catch (const std::exception&) {
     // The disk may be full or away. The message on the terminal remains, and the history may still take a line.
   }

@@ -15,7 +15,6 @@
 namespace athanor {
 namespace {
 
-using json = nlohmann::ordered_json;
 using ops::MatmulPath;
 using ops::MatmulPaths;
 using ops::ProductKind;
@@ -23,8 +22,8 @@ using ops::ProductKind;
 constexpr ProductKind kKinds[] = {ProductKind::kDense, ProductKind::kGrouped, ProductKind::kAttention};
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16};
 
-json json_of(const MatmulPaths& paths) {
-  json all;
+nlohmann::ordered_json json_of(const MatmulPaths& paths) {
+  nlohmann::ordered_json all;
   for (const auto type : kTypes) {
     for (const ProductKind kind : kKinds) all[ops::type_name(type)][ops::name_of(kind)] = name_of(paths.of(type)[kind]);
   }
@@ -44,7 +43,7 @@ std::string lacking(const MatmulPaths& paths) {
 }
 
 std::string record_of(const MatmulPaths& paths, const char* by, const std::vector<ops::PathRate>& rates) {
-  json file = json_of(paths);
+  nlohmann::ordered_json file = json_of(paths);
   file["by"] = by;
   for (const auto& rate : rates) {
     file["measured"].push_back(
@@ -123,10 +122,10 @@ std::string text_of(const MatmulPaths& paths) { return json_of(paths).dump(); }
 
 MatmulPaths paths_of(const std::string& text, const std::string& name) {
   MatmulPaths paths{};
-  const json file = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::ordered_json file = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   for (const auto type : kTypes) {
     for (const ProductKind kind : kKinds) {
-      const json::json_pointer at(fmt::format("/{}/{}", ops::type_name(type), ops::name_of(kind)));
+      const nlohmann::ordered_json::json_pointer at(fmt::format("/{}/{}", ops::type_name(type), ops::name_of(kind)));
       const auto path = !file.is_discarded() && file.contains(at) && file[at].is_string()
                             ? kernels::path_named(file[at].get<std::string>())
                             : std::nullopt;

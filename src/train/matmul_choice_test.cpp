@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "train/run_folder.h"
 
-namespace athanor {
+namespace athanor::matmul_choice_test {
 namespace {
 
 using kernels::MatmulPath;
@@ -133,4 +133,4 @@ TEST_F(MatmulChoiceTest, ARankThatWasStartedWithAnotherPathIsRefused) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::matmul_choice_test

@@ -8,15 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "base/wall_clock.h"
 
 namespace athanor {
 namespace {
-
-// Milliseconds are enough to compare a step with a log line, and keep the figure short.
-double unix_time_s() {
-  using namespace std::chrono;
-  return static_cast<double>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count()) / 1000;
-}
 
 // The NaN that processors make is negative; scripts look for "nan".
 double unsigned_nan(double value) { return std::isnan(value) ? NAN : value; }

@@ -11,7 +11,7 @@
 #include "base/files.h"
 #include "base/log.h"
 
-namespace athanor {
+namespace athanor::metrics_log_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -158,4 +158,4 @@ TEST_F(MetricsLogTest, ARunCutAndResumedLeavesEventsForTensorBoard) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::metrics_log_test

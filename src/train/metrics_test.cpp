@@ -6,7 +6,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-namespace athanor {
+namespace athanor::metrics_test {
 namespace {
 
 StepMetrics example() {
@@ -139,4 +139,4 @@ TEST(Metrics, ValidationLossIsThereOnlyWhenItWasMeasured) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::metrics_test

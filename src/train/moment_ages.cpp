@@ -10,17 +10,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxNamed = 4;  // parameters in a message; the rest is counted
-
-std::string some_of(std::vector<std::string> names) {
-  const size_t count = names.size();
-  if (count > kMaxNamed) {
-    names.resize(kMaxNamed);
-    names.push_back(fmt::format("and {} more", count - kMaxNamed));
-  }
-  return join(names, ", ");
-}
-
 }  // namespace
 
 json updates_json(const TrainState& state) {
@@ -65,7 +54,7 @@ Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoi
   ATHANOR_CHECK_CHECKPOINT(state.position.step == 0,  // imported: there are none yet
                            "{} is of step {} and lacks {} of the optimizer's moments ({}); to continue from its "
                            "weights with zero moments, set checkpoint.fresh_moments = true",
-                           checkpoint.folder().string(), state.position.step, missing.size(), some_of(missing));
+                           checkpoint.folder().string(), state.position.step, missing.size(), join_first(missing, 4));
   return Moments::kFresh;
 }
 

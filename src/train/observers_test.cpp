@@ -13,7 +13,7 @@
 #include "train/microbatch.h"
 #include "train/train_step.h"
 
-namespace athanor {
+namespace athanor::observers_test {
 namespace {
 
 using Phase = Observation::Phase;
@@ -245,4 +245,4 @@ TEST(TrainState, WhatIsPutAroundAStageIsWhatThePipelineDrives) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::observers_test

@@ -8,7 +8,7 @@
 #include "optim/testing/small_optimizers.h"
 #include "train/testing/ranks.h"
 
-namespace athanor {
+namespace athanor::optimizers_test {
 namespace {
 
 const char* const kNames[] = {"lamb", "muon", "sophia"};
@@ -220,4 +220,4 @@ TEST_F(OptimizersOfARun, StateThatACheckpointLacksIsNamedAndMayBeginAtZero) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::optimizers_test

@@ -4,7 +4,7 @@
 
 #include "base/testing/folder_test.h"
 
-namespace athanor {
+namespace athanor::place_in_run_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -49,4 +49,4 @@ TEST_F(PlaceInRun, WhatWasLeftBehindIsNoStepOfTheRun) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::place_in_run_test

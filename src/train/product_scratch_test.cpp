@@ -6,7 +6,7 @@
 
 #include "kernels/matmul.h"
 
-namespace athanor {
+namespace athanor::product_scratch_test {
 namespace {
 
 using kernels::Bf16;
@@ -40,4 +40,4 @@ TEST(ProductScratch, OfTheFormulaIsWhatTheKernelsAskFor) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::product_scratch_test

@@ -14,7 +14,7 @@
 #include "ops/testing/on_path.h"
 #include "train/train_step.h"
 
-namespace athanor {
+namespace athanor::rank_memory_test {
 namespace {
 
 constexpr int64_t kSeqLen = 256, kVocab = 512;
@@ -107,7 +107,7 @@ class RankMemory : public testing::TestWithParam<Ranks> {
  protected:
   void SetUp() override {
     if (!ops::install_caching_cpu_allocator()) GTEST_SKIP() << "addresses are limited here (ulimit -v)";
-    if (ops::testing::tile_paths().empty()) GTEST_SKIP() << "this CPU has no tiles, whose scratch memory is counted";
+    if (ops::test::tile_paths().empty()) GTEST_SKIP() << "this CPU has no tiles, whose scratch memory is counted";
   }
 };
 
@@ -136,8 +136,8 @@ INSTANTIATE_TEST_SUITE_P(Layouts, RankMemory, testing::ValuesIn(kCases),
 TEST_P(RankMemory, AndTrafficAreThoseOfTheFormulasWithinFivePercent) {
   const RunConfig config = config_of(GetParam());
   const Layout layout(config, GetParam().world());
-  const auto path = ops::testing::tile_paths().front();
-  const ops::testing::OnPath on(path);
+  const auto path = ops::test::tile_paths().front();
+  const ops::test::OnPath on(path);
   const Multiplier multiplier{1, path != ops::MatmulPath::kAvx512Bf16};
   const auto measured = measure(config, layout.world_size());
   for (int rank = 0; rank < layout.world_size(); ++rank) {
@@ -158,4 +158,4 @@ TEST_P(RankMemory, AndTrafficAreThoseOfTheFormulasWithinFivePercent) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::rank_memory_test

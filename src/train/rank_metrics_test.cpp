@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace athanor {
+namespace athanor::rank_metrics_test {
 namespace {
 
 // Four data ranks whose experts are on two ranks.
@@ -44,4 +44,4 @@ TEST(RankMetrics, LessThanAThousandIsNot) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::rank_metrics_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace athanor {
+namespace athanor::rank_share_test {
 namespace {
 
 TEST(RankShare, TheLineSaysHowManyThreadsWhyAndHowTheyWait) {
@@ -19,4 +19,4 @@ TEST(RankShare, FewerThreadsAreTriedOnlyWhereNobodyAskedForANumber) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::rank_share_test

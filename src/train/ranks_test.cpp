@@ -13,7 +13,7 @@
 #include "train/moment_ages.h"
 #include "train/testing/ranks.h"
 
-namespace athanor {
+namespace athanor::ranks_test {
 namespace {
 
 TEST_F(Ranks, AnyLayoutReadsTheCheckpointOfAnyOtherBitForBit) {
@@ -227,4 +227,4 @@ TEST_F(Ranks, TheNormIsThatOfTheGradientsThatAreWrittenUnderEverySharding) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::ranks_test

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::router_metrics_test {
 namespace {
 
 constexpr int64_t kTokens = 100, kTopK = 2;
@@ -99,4 +99,4 @@ TEST(FirstRouting, ARouterWithEqualScoresIsNamedWithWhatWasSeenAndTheRemedy) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::router_metrics_test

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "base/wall_clock.h"
 #include "parallel/pipeline_timeline.h"
 #include "parallel/share.h"
 #include "train/metrics_log.h"
@@ -33,8 +34,6 @@ namespace athanor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 bool due(int64_t step, int64_t interval) { return interval > 0 && step % interval == 0; }
 

@@ -5,6 +5,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/wall_clock.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
@@ -14,11 +15,6 @@ using nlohmann::json;
 
 constexpr int64_t kMaxAttempts = 1'000'000'000;  // a start each second for thirty years; a larger number did not come
                                                  // from counting
-
-double unix_time_s() {
-  using namespace std::chrono;
-  return static_cast<double>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count()) / 1000;
-}
 
 template <class T>
 T value_of(const json& line, const char* key, T otherwise) {

@@ -13,7 +13,7 @@
 #include "train/last_words.h"
 #include "train/run_folder.h"
 
-namespace athanor {
+namespace athanor::run_history_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -280,4 +280,4 @@ TEST_F(RunHistoryTest, FullCheckpointsOfBeforeTheReturnDoNotCountUntilOneIsWritt
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::run_history_test

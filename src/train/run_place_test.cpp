@@ -6,7 +6,7 @@
 #include "base/files.h"
 #include "base/testing/folder_test.h"
 
-namespace athanor {
+namespace athanor::run_place_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,4 +64,4 @@ TEST_F(RunPlace, AFolderOfItsOwnIsRight) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::run_place_test

@@ -7,7 +7,7 @@
 #include "ops/cpu_allocator.h"
 #include "train/train_step.h"
 
-namespace athanor {
+namespace athanor::steady_memory_test {
 namespace {
 
 RunConfig tiny_config(const std::vector<std::string>& recompute) {
@@ -69,4 +69,4 @@ TEST_P(SteadyMemory, StepsAfterTheThirdTakeNothingFromTheSystem) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::steady_memory_test

@@ -83,7 +83,7 @@ fs::path next_file(const fs::path& folder) {
   return folder / fmt::format("{}{:010}.{}.{}", kPrefix, time_s, host_name(), ::getpid());
 }
 
-fs::path make_folder(const fs::path& folder) {
+fs::path made_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw IoError("cannot create folder " + folder.string() + ": " + error.message(), error.value());
@@ -93,7 +93,7 @@ fs::path make_folder(const fs::path& folder) {
 }  // namespace
 
 TensorBoardWriter::TensorBoardWriter(const fs::path& folder, int64_t first_step)
-    : path_(next_file(make_folder(folder))), file_(path_) {
+    : path_(next_file(made_folder(folder))), file_(path_) {
   const Message version = begin_event(0).bytes(event::kFileVersion, "brain.Event:2");
   const Message status = Message().integer(session_log::kStatus, session_log::kStart);
   const Message start = begin_event(first_step).bytes(event::kSessionLog, status.wire());

@@ -14,7 +14,7 @@
 #include "base/testing/file_size_limit.h"
 #include "train/tfrecord.h"
 
-namespace athanor {
+namespace athanor::tensorboard_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -161,4 +161,4 @@ TEST_F(TensorBoard, AFileThatCouldNotBeBegunIsNotThere) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::tensorboard_test

@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 
-namespace athanor {
+namespace athanor::thread_trial_test {
 namespace {
 
 // A machine: the time of a step for a number of threads.
@@ -98,4 +98,4 @@ TEST(ThreadTrial, AnotherKindOfStepEndsATrialAndBeginsAnother) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::thread_trial_test

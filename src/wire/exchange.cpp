@@ -9,7 +9,7 @@ namespace athanor::comm {
 namespace {
 
 constexpr int64_t kMessage = 4 << 20;  // a poll that moves a whole message takes under a millisecond
-constexpr int kWindow = 16;            // messages in flight in each direction
+constexpr int kMessagesInFlight = 16;  // messages in flight in each direction
 
 /// The messages of a list of pieces, one after the other.
 class Messages {
@@ -43,7 +43,7 @@ class Exchange : public Phase {
       : sends_(std::move(sends)), receives_(std::move(receives)), local_(std::move(local)) {}
 
   void start(Operation& operation) override {
-    for (int i = 0; i < kWindow; ++i) {
+    for (int i = 0; i < kMessagesInFlight; ++i) {
       received(operation, 0);
       sent(operation, 0);
     }

@@ -13,8 +13,8 @@ namespace {
 // within kBuffer up to 2,048 ranks; beyond that, within 16 KiB for each rank (192 MiB for 12,288), and always within
 // the size of the tensor.
 constexpr int64_t kPieceBytes = 512 << 10, kSmallestPiece = 4 << 10, kBuffer = 32 << 20;
-constexpr int64_t kSlots = 4;  // pieces that may arrive while one is added
-constexpr int kWindow = 32;    // messages in flight in each direction
+constexpr int64_t kSlots = 4;        // pieces that may arrive while one is added
+constexpr int kPiecesInFlight = 32;  // messages in flight in each direction
 
 class SumParts : public Phase {
  public:
@@ -35,7 +35,7 @@ class SumParts : public Phase {
     slot_bytes_ = slot * width;
     buffer_.resize(static_cast<size_t>(std::min(kSlots, pieces_of(me_)) * others * slot_bytes_));
     awaited_.assign(static_cast<size_t>(kSlots), others);
-    for (int i = 0; i < kWindow; ++i) sent(operation, 0);
+    for (int i = 0; i < kPiecesInFlight; ++i) sent(operation, 0);
     post_receives(operation);
   }
 
@@ -84,7 +84,7 @@ class SumParts : public Phase {
   }
 
   void post_receives(Operation& operation) {
-    while (receiving_ < kWindow && receive_piece_ < pieces_of(me_) && receive_piece_ < num_summed_ + kSlots &&
+    while (receiving_ < kPiecesInFlight && receive_piece_ < pieces_of(me_) && receive_piece_ < num_summed_ + kSlots &&
            size_ > 1) {
       const int from = (me_ - receive_distance_ + size_) % size_;
       operation.receive(from, slot(receive_piece_, from), length(me_, receive_piece_) * element_bytes(element_),

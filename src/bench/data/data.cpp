@@ -22,15 +22,13 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxVerifiedBytes = size_t{1} << 20, kVerifiedPieceBytes = 2000;
 
-using Arguments = BenchDataArguments;
-
 struct Texts {
   std::vector<std::string> documents;
   size_t num_bytes = 0;       // bytes of these texts
   size_t num_bytes_read = 0;  // bytes of all texts
 };
 
-Texts read_texts(const Arguments& arguments) {
+Texts read_texts(const BenchDataArguments& arguments) {
   Texts texts;
   DocumentOptions options;
   options.text_field = arguments.text_field;
@@ -124,7 +122,7 @@ double process_s() {
 }
 
 // @param encode_rate  rate of one thread in MB/s, from which the share of encoding in the processor time follows.
-BenchRow measure_prepare(const Arguments& arguments, uint32_t eos_id, int num_threads, double encode_rate) {
+BenchRow measure_prepare(const BenchDataArguments& arguments, uint32_t eos_id, int num_threads, double encode_rate) {
   const ScratchFolder scratch;
   PrepareOptions options;
   options.tokenizer = arguments.tokenizer;
@@ -149,7 +147,7 @@ BenchRow measure_prepare(const Arguments& arguments, uint32_t eos_id, int num_th
   return row;
 }
 
-std::vector<BenchRow> measure_all(const Arguments& arguments, const Tokenizer& tokenizer, const Texts& texts) {
+std::vector<BenchRow> measure_all(const BenchDataArguments& arguments, const Tokenizer& tokenizer, const Texts& texts) {
   const int rounds = arguments.rounds;
   const int num_threads = arguments.num_threads > 0
                               ? arguments.num_threads

@@ -7,10 +7,9 @@
 namespace athanor::kernels {
 namespace {
 
-constexpr int64_t kTileSize = kTileRows * kTileColumns;
 // Keys and queries of a block: 8 tiles of rows, 3 of columns. A product over a block's queries then has 48 steps, which
 // is enough to outweigh reading and writing its sums.
-constexpr int64_t kBlock = 96;
+constexpr int64_t kBackwardBlock = 96;
 
 template <class T, class P>
 class Backward {
@@ -23,11 +22,11 @@ class Backward {
     for (P** panels : {&keys_transposed_, &values_transposed_}) *panels = take<P>(transposed);
     for (P** panels : {&keys_, &queries_, &douts_}) *panels = take<P>(plain);
     for (P** rows : {&query_rows_, &dout_rows_}) *rows = take<P>(shape.length * dim_steps_ * kStep<P>);
-    for (float** sums : {&dq_, &dk_, &dv_}) *sums = take<float>(row_tiles() * dim_tiles_ * kTileSize);
+    for (float** sums : {&dq_, &dk_, &dv_}) *sums = take<float>(row_tiles() * dim_tiles_ * kTileElements);
     dot_ = take<float>(shape.length);
-    for (float** tiles : {&scores_, &dp_}) *tiles = take<float>(kTileRows * kBlock);
-    for (P** weights : {&p_steps_, &ds_steps_}) *weights = take<P>(kBlock * kBlock);
-    ds_rows_ = take<P>(kTileRows * kBlock);
+    for (float** tiles : {&scores_, &dp_}) *tiles = take<float>(kTileRows * kBackwardBlock);
+    for (P** weights : {&p_steps_, &ds_steps_}) *weights = take<P>(kBackwardBlock * kBackwardBlock);
+    ds_rows_ = take<P>(kTileRows * kBackwardBlock);
   }
   int64_t scratch_bytes() const { return static_cast<int64_t>(next_ - start_); }
 
@@ -45,8 +44,8 @@ class Backward {
     copy_whole_steps(head.dout, 0, shape_.length, shape_.head_dim, dout_rows_);
     row_dots(head.dout.data, head.dout.ld, head.out.data, head.out.ld, shape_.length, shape_.head_dim, dot_);
     logsumexp_ = head.logsumexp;
-    for (int64_t key = 0; key < shape_.length; key += kBlock) {
-      for (int64_t query = key; query < shape_.length; query += kBlock) {
+    for (int64_t key = 0; key < shape_.length; key += kBackwardBlock) {
+      for (int64_t query = key; query < shape_.length; query += kBackwardBlock) {
         add_block(key, query, is_first && key == query);
       }
     }
@@ -73,7 +72,7 @@ class Backward {
     for (int64_t tile = 0; tile < row_tiles(); ++tile) {
       const int64_t first = tile * kTileRows, rows = std::min(kTileRows, shape_.length - first);
       for (int64_t d = 0; d < dim_tiles_; ++d) {
-        store_tile(sums + (tile * dim_tiles_ + d) * kTileSize, rows,
+        store_tile(sums + (tile * dim_tiles_ + d) * kTileElements, rows,
                    std::min(kTileColumns, shape_.head_dim - d * kTileColumns), out.row(first) + d * kTileColumns,
                    out.ld);
       }
@@ -83,7 +82,7 @@ class Backward {
   // Adds keys [key, key + 96) and queries [query, query + 96), or up to the end; on the diagonal they are the same
   // tokens.
   void add_block(int64_t key, int64_t query, bool sums_begin) {
-    const int64_t num_queries = std::min(kBlock, shape_.length - query);
+    const int64_t num_queries = std::min(kBackwardBlock, shape_.length - query);
     for (int64_t row = 0; row < num_queries; row += kTileRows)
       add_to_queries(key, query + row, row, std::min(kTileRows, num_queries - row), key == query);
     add_to_keys(key, query, num_queries, sums_begin);
@@ -91,38 +90,40 @@ class Backward {
 
   // Computes scores and their gradient for a tile of queries, and adds the result to the queries' gradient.
   void add_to_queries(int64_t key, int64_t first, int64_t row, int64_t rows, bool diagonal) {
-    const int64_t num_keys = diagonal ? row + rows : kBlock, tiles = divide_up(num_keys, kTileColumns);
+    const int64_t num_keys = diagonal ? row + rows : kBackwardBlock, tiles = divide_up(num_keys, kTileColumns);
     const int64_t panel = panel_elements<P>(shape_.head_dim), at = key / kTileColumns * panel;
     const P *q = query_rows_ + first * row_width(), *dout = dout_rows_ + first * row_width();
     for (int64_t t = 0; t < tiles; ++t) {
       gemm_tile(shape_.path, rows, q, row_width(), kStep<P>, keys_transposed_ + at + t * panel, dim_steps_,
-                scores_ + t * kTileSize, false);
+                scores_ + t * kTileElements, false);
       gemm_tile(shape_.path, rows, dout, row_width(), kStep<P>, values_transposed_ + at + t * panel, dim_steps_,
-                dp_ + t * kTileSize, false);
+                dp_ + t * kTileElements, false);
     }
-    softmax_gradient_tiles(scores_, dp_, rows, tiles, diagonal ? row + 1 : kBlock, shape_.scale, logsumexp_ + first,
-                           dot_ + first, p_steps_ + row * kBlock, ds_steps_ + row * kBlock, ds_rows_, kBlock);
+    softmax_gradient_tiles(scores_, dp_, rows, tiles, diagonal ? row + 1 : kBackwardBlock, shape_.scale,
+                           logsumexp_ + first, dot_ + first, p_steps_ + row * kBackwardBlock,
+                           ds_steps_ + row * kBackwardBlock, ds_rows_, kBackwardBlock);
     const P* keys = keys_ + key * kTileColumns;
-    float* dq = dq_ + first / kTileRows * dim_tiles_ * kTileSize;
-    for (int64_t d = 0; d < dim_tiles_; ++d, keys += panel_elements<P>(shape_.length), dq += kTileSize)
-      gemm_tile(shape_.path, rows, ds_rows_, kBlock, kStep<P>, keys, steps_of<P>(num_keys), dq, key > 0);
+    float* dq = dq_ + first / kTileRows * dim_tiles_ * kTileElements;
+    for (int64_t d = 0; d < dim_tiles_; ++d, keys += panel_elements<P>(shape_.length), dq += kTileElements)
+      gemm_tile(shape_.path, rows, ds_rows_, kBackwardBlock, kStep<P>, keys, steps_of<P>(num_keys), dq, key > 0);
   }
 
   // Adds the contribution of the block's queries to its keys and values. On the diagonal, queries before a tile's first
   // key do not see it and are skipped.
   void add_to_keys(int64_t key, int64_t query, int64_t num_queries, bool sums_begin) {
-    const int64_t num_keys = std::min(kBlock, shape_.length - key);
+    const int64_t num_keys = std::min(kBackwardBlock, shape_.length - key);
     for (int64_t row = 0; row < num_keys; row += kTileRows) {
       const int64_t unseen = key == query ? row : 0, rows = std::min(kTileRows, num_keys - row);
-      const int64_t from = unseen * kBlock + row * kStep<P>, steps = steps_of<P>(num_queries) - unseen / kStep<P>;
+      const int64_t from = unseen * kBackwardBlock + row * kStep<P>,
+                    steps = steps_of<P>(num_queries) - unseen / kStep<P>;
       const int64_t panel = (query + unseen) * kTileColumns;
-      const int64_t sums = (key + row) / kTileRows * dim_tiles_ * kTileSize;
+      const int64_t sums = (key + row) / kTileRows * dim_tiles_ * kTileElements;
       for (int64_t d = 0; d < dim_tiles_; ++d) {
-        const int64_t right = panel + d * panel_elements<P>(shape_.length), to = sums + d * kTileSize;
-        gemm_tile(shape_.path, rows, p_steps_ + from, kStep<P>, kBlock * kStep<P>, douts_ + right, steps, dv_ + to,
-                  !sums_begin);
-        gemm_tile(shape_.path, rows, ds_steps_ + from, kStep<P>, kBlock * kStep<P>, queries_ + right, steps, dk_ + to,
-                  !sums_begin);
+        const int64_t right = panel + d * panel_elements<P>(shape_.length), to = sums + d * kTileElements;
+        gemm_tile(shape_.path, rows, p_steps_ + from, kStep<P>, kBackwardBlock * kStep<P>, douts_ + right, steps,
+                  dv_ + to, !sums_begin);
+        gemm_tile(shape_.path, rows, ds_steps_ + from, kStep<P>, kBackwardBlock * kStep<P>, queries_ + right, steps,
+                  dk_ + to, !sums_begin);
       }
     }
   }
@@ -154,11 +155,11 @@ int64_t attention_backward_scratch(const AttentionShape& shape) {
   return with_packed<T>(shape.path, [&]<class P>(P*) { return Backward<T, P>(shape, nullptr).scratch_bytes(); });
 }
 
-#define ATHANOR_ATTENTION(T)                                                                                         \
+#define ATHANOR_ATTENTION_BACKWARD(T)                                                                                \
   template void attention_backward<T>(const AttentionShape&, const AttentionQueries<T>*, int64_t, HeadRows<const T>, \
                                       HeadRows<const T>, HeadRows<T>, HeadRows<T>, void*);                           \
   template int64_t attention_backward_scratch<T>(const AttentionShape&);
-ATHANOR_ATTENTION(float)
-ATHANOR_ATTENTION(Bf16)
+ATHANOR_ATTENTION_BACKWARD(float)
+ATHANOR_ATTENTION_BACKWARD(Bf16)
 
 }  // namespace athanor::kernels

@@ -9,7 +9,6 @@
 namespace athanor::kernels {
 namespace {
 
-constexpr int64_t kTileSize = kTileRows * kTileColumns;
 // The number of keys in one round of the online softmax: whole tiles of rows and of columns. A tile's scores (18 KiB)
 // and weights stay in the first-level cache.
 constexpr int64_t kKeys = 384;
@@ -31,7 +30,7 @@ struct Workspace {
       return at;
     };
     scores = reinterpret_cast<float*>(take(kTileRows * kKeys * 4));
-    out = reinterpret_cast<float*>(take(divide_up(shape.head_dim, kTileColumns) * kTileSize * 4));
+    out = reinterpret_cast<float*>(take(divide_up(shape.head_dim, kTileColumns) * kTileElements * 4));
     weights = reinterpret_cast<P*>(take(kTileRows * kKeys * static_cast<int64_t>(sizeof(P))));
     queries = reinterpret_cast<P*>(take(kTileRows * steps_of<P>(shape.head_dim) * 4));
     size = static_cast<int64_t>(next - start);
@@ -60,7 +59,7 @@ class QueryTile {
     }
     scale_tiles(work_.out, rows, dim_tiles_, inverse);
     for (int64_t d = 0; d < dim_tiles_; ++d) {
-      store_tile(work_.out + d * kTileSize, rows, std::min(kTileColumns, shape_.head_dim - d * kTileColumns),
+      store_tile(work_.out + d * kTileElements, rows, std::min(kTileColumns, shape_.head_dim - d * kTileColumns),
                  out.row(first) + d * kTileColumns, out.ld);
     }
   }
@@ -71,7 +70,7 @@ class QueryTile {
     const P* panel = keys_ + key / kTileColumns * panel_elements<P>(shape_.head_dim);
     for (int64_t t = 0; t < tiles; ++t, panel += panel_elements<P>(shape_.head_dim)) {
       gemm_tile(shape_.path, rows, work_.queries, dim_steps_ * kStep<P>, kStep<P>, panel, dim_steps_,
-                work_.scores + t * kTileSize, false);
+                work_.scores + t * kTileElements, false);
     }
     float rescale[kTileRows];
     softmax_tiles(work_.scores, rows, tiles, first + 1 - key, shape_.scale, softmax_, rescale, work_.weights, kKeys);
@@ -79,7 +78,7 @@ class QueryTile {
     const P* values = values_ + key * kTileColumns;  // kKeys are whole steps
     for (int64_t d = 0; d < dim_tiles_; ++d, values += panel_elements<P>(shape_.length)) {
       gemm_tile(shape_.path, rows, work_.weights, kKeys, kStep<P>, values, steps_of<P>(end - key),
-                work_.out + d * kTileSize, key > 0);
+                work_.out + d * kTileElements, key > 0);
     }
   }
 
@@ -131,7 +130,7 @@ int64_t attention_forward_scratch(const AttentionShape& shape) {
   return with_packed<T>(shape.path, [&]<class P>(P*) { return Workspace<P>(shape, nullptr).size; });
 }
 
-#define ATHANOR_ATTENTION(T)                                                                                          \
+#define ATHANOR_ATTENTION_FORWARD(T)                                                                                  \
   template int64_t packed_transposed_bytes<T>(const AttentionShape&);                                                 \
   template int64_t packed_bytes<T>(const AttentionShape&);                                                            \
   template void pack_transposed<T>(const AttentionShape&, HeadRows<const T>, void*);                                  \
@@ -139,7 +138,7 @@ int64_t attention_forward_scratch(const AttentionShape& shape) {
   template void attention_forward<T>(const AttentionShape&, HeadRows<const T>, const void*, const void*, HeadRows<T>, \
                                      float*, int64_t, int64_t, void*);                                                \
   template int64_t attention_forward_scratch<T>(const AttentionShape&);
-ATHANOR_ATTENTION(float)
-ATHANOR_ATTENTION(Bf16)
+ATHANOR_ATTENTION_FORWARD(float)
+ATHANOR_ATTENTION_FORWARD(Bf16)
 
 }  // namespace athanor::kernels

@@ -16,8 +16,6 @@
 
 namespace athanor::kernels {
 
-constexpr int64_t kTileElements = kTileRows * kTileColumns;
-
 // Blocks of at most 12 rows with sizes as equal as possible, since a block of 1 row would leave the units idle.
 struct RowBlocks {
   int64_t begin, end, count = divide_up(end - begin, kTileRows);

@@ -2,15 +2,17 @@
 
 #include <cmath>
 
+#include "kernels/gemm_tile.h"
+
 namespace athanor::kernels {
 namespace {
 
-constexpr int64_t kWidth = kTileColumns, kTileSize = kTileRows * kTileColumns;
+constexpr int64_t kWidth = kTileColumns;
 
 ATHANOR_INLINE void hide(float* scores, int64_t num_rows, int64_t tiles, int64_t visible) {
   for (int64_t i = 0; i < num_rows; ++i) {
     for (int64_t t = (visible + i) / kWidth; t < tiles; ++t) {
-      float* row = scores + t * kTileSize + i * kWidth;
+      float* row = scores + t * kTileElements + i * kWidth;
       for (int64_t j = 0; j < kWidth; ++j) row[j] = t * kWidth + j < visible + i ? row[j] : -HUGE_VALF;
     }
   }
@@ -23,7 +25,7 @@ ATHANOR_INLINE float largest_of_row(const float* row, int64_t tiles) {
   float lanes[kWidth];
   for (int64_t j = 0; j < kWidth; ++j) lanes[j] = row[j];
   for (int64_t t = 1; t < tiles; ++t) {
-    for (int64_t j = 0; j < kWidth; ++j) lanes[j] = larger(lanes[j], row[t * kTileSize + j]);
+    for (int64_t j = 0; j < kWidth; ++j) lanes[j] = larger(lanes[j], row[t * kTileElements + j]);
   }
   for (int64_t width = kWidth / 2; width > 0; width /= 2) {
     for (int64_t j = 0; j < width; ++j) lanes[j] = larger(lanes[j], lanes[j + width]);
@@ -37,7 +39,7 @@ ATHANOR_INLINE float weigh_row(const float* row, int64_t tiles, float scale, flo
   float lanes[kWidth] = {};
   for (int64_t t = 0; t < tiles; ++t) {
     for (int64_t j = 0; j < kWidth; ++j) {
-      const float p = exp_fast(row[t * kTileSize + j] * scale - largest);
+      const float p = exp_fast(row[t * kTileElements + j] * scale - largest);
       lanes[j] += p;
       store(weights[t * kWidth + j], p);
     }
@@ -99,7 +101,7 @@ ATHANOR_INLINE void gradient(const float* scores, const float* dp, int64_t num_r
     for (int64_t t = 0; t < tiles; ++t) {
       float p[2][kWidth], ds[2][kWidth];
       for (int64_t j = 0; j < kWidth; ++j) {
-        const int64_t at = t * kTileSize + j, column = t * kWidth + j;
+        const int64_t at = t * kTileElements + j, column = t * kWidth + j;
         p[0][j] = first.p(at, column);
         ds[0][j] = first.ds(at, p[0][j]);
         if constexpr (kRows == 2) {
@@ -122,7 +124,7 @@ ATHANOR_INLINE void gradient(const float* scores, const float* dp, int64_t num_r
 }  // namespace
 
 ATHANOR_EACH_ISA void scale_tiles(float* tiles, int64_t num_rows, int64_t num_tiles, const float* factor) {
-  for (int64_t t = 0; t < num_tiles; ++t, tiles += kTileSize) {
+  for (int64_t t = 0; t < num_tiles; ++t, tiles += kTileElements) {
     for (int64_t i = 0; i < num_rows; ++i) {
       for (int64_t j = 0; j < kWidth; ++j) tiles[i * kWidth + j] *= factor[i];
     }

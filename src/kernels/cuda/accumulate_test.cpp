@@ -4,10 +4,10 @@
 
 #include "kernels/cuda/testing/device.h"
 
-namespace athanor::kernels {
+namespace athanor::kernels::accumulate_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 class AccumulateOnCuda : public OnEachPlace {};
 ATHANOR_ON_CUDA_PLACES(AccumulateOnCuda);
@@ -67,4 +67,4 @@ TEST_P(AccumulateOnCuda, RowsOfOneIdAreAddedInTheirOrder) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::accumulate_test

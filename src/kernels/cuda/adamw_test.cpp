@@ -5,10 +5,10 @@
 #include "kernels/cuda/testing/device.h"
 #include "kernels/master.h"
 
-namespace athanor::kernels {
+namespace athanor::kernels::adamw_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 class AdamwOnCuda : public OnEachPlace {};
 ATHANOR_ON_CUDA_PLACES(AdamwOnCuda);
@@ -82,4 +82,4 @@ TEST_P(AdamwOnCuda, TheSumOfSquaresIsThatOfDoubles) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::adamw_test

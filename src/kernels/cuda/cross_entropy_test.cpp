@@ -6,10 +6,10 @@
 
 #include "kernels/cuda/testing/device.h"
 
-namespace athanor::kernels {
+namespace athanor::kernels::cross_entropy_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 class CrossEntropyOn : public OnEachPlace {
  protected:
@@ -123,4 +123,4 @@ TEST_P(CrossEntropyOn, TheFirstBadTargetIsFound) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::cross_entropy_test

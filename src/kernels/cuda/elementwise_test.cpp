@@ -6,10 +6,10 @@
 #include "kernels/rope.h"
 #include "kernels/swiglu.h"
 
-namespace athanor::kernels {
+namespace athanor::kernels::elementwise_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 class ElementwiseOn : public OnEachPlace {};
 ATHANOR_ON_EACH_PLACE(ElementwiseOn);
@@ -75,4 +75,4 @@ TEST_P(ElementwiseOn, RopeTurnsEachPairByItsTokensAngleInPlaceToo) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::elementwise_test

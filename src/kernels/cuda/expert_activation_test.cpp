@@ -5,10 +5,10 @@
 #include "kernels/cuda/expert_activation.h"
 #include "kernels/cuda/testing/device.h"
 
-namespace athanor::kernels {
+namespace athanor::kernels::expert_activation_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 class ExpertActivationOn : public OnEachPlace {};
 ATHANOR_ON_EACH_PLACE(ExpertActivationOn);
@@ -91,4 +91,4 @@ TEST_P(ExpertActivationOn, BackwardGivesEachChoiceItsProductAndAllGradients) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::expert_activation_test

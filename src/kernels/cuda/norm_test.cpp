@@ -6,10 +6,10 @@
 #include "kernels/cuda/testing/device.h"
 #include "kernels/norm.h"
 
-namespace athanor::kernels {
+namespace athanor::kernels::norm_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 constexpr float kEps = 1e-5f;
 
@@ -145,4 +145,4 @@ TEST_P(NormOn, BackwardIsTheGradientAndAddsTheWeightsInOrder) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::norm_test

@@ -6,10 +6,10 @@
 #include "kernels/cuda/routing.h"
 #include "kernels/cuda/testing/device.h"
 
-namespace athanor::kernels {
+namespace athanor::kernels::routing_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 using Ids = std::vector<int64_t>;
 
 struct Sorted {
@@ -187,4 +187,4 @@ TEST_P(RoutingOn, GatherAndCombineHaveTheBitsOfTheirDefinition) {
 }
 
 }  // namespace
-}  // namespace athanor::kernels
+}  // namespace athanor::kernels::routing_test

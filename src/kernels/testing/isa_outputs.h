@@ -21,7 +21,7 @@
 #include "kernels/softmax_tile.h"
 #include "kernels/swiglu.h"
 
-namespace athanor::kernels::testing {
+namespace athanor::kernels::test {
 
 // Each file that includes this has a separate class, compiled for its level.
 class IsaOutputs {
@@ -219,4 +219,4 @@ class IsaOutputs {
   std::vector<std::pair<std::string, std::vector<unsigned char>>> outputs_;
 };
 
-}  // namespace athanor::kernels::testing
+}  // namespace athanor::kernels::test

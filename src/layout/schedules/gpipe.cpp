@@ -5,7 +5,7 @@
 namespace athanor::schedules {
 namespace {
 
-std::vector<Action> actions_of(int /*rank*/, const Shape& shape) {
+std::vector<Action> gpipe_actions(int /*rank*/, const Shape& shape) {
   std::vector<Action> actions;
   for (const Work work : {Work::kForward, Work::kBackward}) {
     for (int m = 0; m < shape.microbatches; ++m) actions.push_back({work, m, 0});
@@ -13,7 +13,7 @@ std::vector<Action> actions_of(int /*rank*/, const Shape& shape) {
   return actions;
 }
 
-void require(int /*ranks*/, int chunks, int64_t microbatches, Findings& found) {
+void require_gpipe(int /*ranks*/, int chunks, int64_t microbatches, Findings& found) {
   require_one_chunk("gpipe", chunks, found);
   found.require(microbatches >= 1, "pipeline_schedule \"gpipe\" needs a microbatch, and there are {}: {}", microbatches,
                 kMoreMicrobatches);
@@ -21,6 +21,6 @@ void require(int /*ranks*/, int chunks, int64_t microbatches, Findings& found) {
 
 }  // namespace
 
-const Kind kGpipe{"gpipe", actions_of, require};
+const Kind kGpipe{"gpipe", gpipe_actions, require_gpipe};
 
 }  // namespace athanor::schedules

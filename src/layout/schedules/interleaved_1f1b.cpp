@@ -8,7 +8,7 @@
 namespace athanor::schedules {
 namespace {
 
-std::vector<Action> actions_of(int rank, const Shape& shape) {
+std::vector<Action> interleaved_actions(int rank, const Shape& shape) {
   std::vector<Action> forwards, backwards;
   for (int first = 0; first < shape.microbatches; first += shape.ranks) {
     for (int c = 0; c < shape.chunks; ++c) {
@@ -22,7 +22,7 @@ std::vector<Action> actions_of(int rank, const Shape& shape) {
   return one_in_turn(forwards, backwards, (shape.chunks - 1) * shape.ranks + 2 * (shape.ranks - 1 - rank));
 }
 
-void require(int ranks, int chunks, int64_t microbatches, Findings& found) {
+void require_interleaved(int ranks, int chunks, int64_t microbatches, Findings& found) {
   found.require(
       chunks >= 2,
       "pipeline_schedule \"interleaved_1f1b\" needs several stages on each rank, and virtual_stages is {}: set "
@@ -37,6 +37,6 @@ void require(int ranks, int chunks, int64_t microbatches, Findings& found) {
 
 }  // namespace
 
-const Kind kInterleaved{"interleaved_1f1b", actions_of, require};
+const Kind kInterleaved{"interleaved_1f1b", interleaved_actions, require_interleaved};
 
 }  // namespace athanor::schedules

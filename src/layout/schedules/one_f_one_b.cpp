@@ -8,7 +8,7 @@
 namespace athanor::schedules {
 namespace {
 
-std::vector<Action> actions_of(int rank, const Shape& shape) {
+std::vector<Action> one_f_one_b_actions(int rank, const Shape& shape) {
   std::vector<Action> forwards, backwards;
   for (int m = 0; m < shape.microbatches; ++m) {
     forwards.push_back({Work::kForward, m, 0});
@@ -19,7 +19,7 @@ std::vector<Action> actions_of(int rank, const Shape& shape) {
 
 // With fewer microbatches than ranks, forwards and backwards never alternate. This costs only time, and a run warns
 // about it.
-void require(int /*ranks*/, int chunks, int64_t microbatches, Findings& found) {
+void require_one_f_one_b(int /*ranks*/, int chunks, int64_t microbatches, Findings& found) {
   require_one_chunk("1f1b", chunks, found);
   found.require(microbatches >= 1, "pipeline_schedule \"1f1b\" needs a microbatch, and there are {}: {}", microbatches,
                 kMoreMicrobatches);
@@ -27,6 +27,6 @@ void require(int /*ranks*/, int chunks, int64_t microbatches, Findings& found) {
 
 }  // namespace
 
-const Kind kOneForwardOneBackward{"1f1b", actions_of, require};
+const Kind kOneForwardOneBackward{"1f1b", one_f_one_b_actions, require_one_f_one_b};
 
 }  // namespace athanor::schedules

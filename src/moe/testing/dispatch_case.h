@@ -8,9 +8,9 @@
 #include "moe/dispatch.h"
 #include "ops/testing/op_testing.h"
 
-namespace athanor::moe::testing {
+namespace athanor::moe::test {
 
-using namespace ops::testing;  // NOLINT: normal, run, expect_same_bits
+using namespace ops::test;  // NOLINT: normal, run, expect_same_bits
 
 struct DispatchCase {
   std::vector<int64_t> tokens;  ///< for each rank
@@ -136,4 +136,4 @@ inline void expect_same(const std::vector<RankResult>& actual, const std::vector
   }
 }
 
-}  // namespace athanor::moe::testing
+}  // namespace athanor::moe::test

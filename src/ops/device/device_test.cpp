@@ -10,10 +10,10 @@
 #include "ops/swiglu.h"
 #include "ops/testing/op_testing.h"
 
-namespace athanor::ops {
+namespace athanor::ops::device_test {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 constexpr double kEps = 1e-5;
 
@@ -203,4 +203,4 @@ TEST(WithoutKernels, ExpertsAndCrossEntropyAreThoseOfTheFormula) {
 }
 
 }  // namespace
-}  // namespace athanor::ops
+}  // namespace athanor::ops::device_test

@@ -3,7 +3,7 @@
 
 #include "ops/matmul_paths.h"
 
-namespace athanor::ops::testing {
+namespace athanor::ops::test {
 
 class OnPath {
  public:
@@ -26,4 +26,4 @@ inline std::vector<MatmulPath> tile_paths() {
   return paths;
 }
 
-}  // namespace athanor::ops::testing
+}  // namespace athanor::ops::test

@@ -13,7 +13,7 @@
 #include "ops/tensor.h"
 #include "ops/testing/running_error.h"
 
-namespace athanor::ops::testing {
+namespace athanor::ops::test {
 
 inline constexpr std::array kComputeTypes = {at::kFloat, at::kBFloat16};
 
@@ -104,4 +104,4 @@ class Threads {
   int before_;
 };
 
-}  // namespace athanor::ops::testing
+}  // namespace athanor::ops::test

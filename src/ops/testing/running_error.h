@@ -10,7 +10,7 @@
 
 #include "ops/error_bound.h"
 
-namespace athanor::ops::testing {
+namespace athanor::ops::test {
 
 using at::Tensor;
 
@@ -92,4 +92,4 @@ inline Tracked sigmoid(const Tracked& a) {
   return {s.value, s.error + 0x1p-125};
 }
 
-}  // namespace athanor::ops::testing
+}  // namespace athanor::ops::test

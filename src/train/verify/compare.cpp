@@ -9,15 +9,13 @@
 #include "train/verify/expert_counts.h"
 #include "train/verify/own_gradients.h"
 #include "train/verify/parts.h"
+#include "train/verify/quantities.h"
 
 namespace athanor {
 namespace {
 
-constexpr const char *kFirstParameters = "initial parameters", *kNumbers = "loss and its parts",
-                     *kCounts = "expert counts", *kFirstGradients = "gradients, step 1",
-                     *kLaterGradients = "gradients, later";
-constexpr const char* kQuantities[] = {kFirstParameters, kNumbers,        kNormQuantity,      kCounts,
-                                       kFirstGradients,  kLaterGradients, kParametersQuantity};
+constexpr const char* kComparedQuantities[] = {kFirstParameters, kNumbers,        kNormQuantity,      kCounts,
+                                               kFirstGradients,  kLaterGradients, kParametersQuantity};
 
 class Comparer {
  public:
@@ -26,7 +24,7 @@ class Comparer {
         inventory_(make_inventory(small.model)), cancelling_(config_, layout_, one_) {}
 
   Comparisons run() {
-    for (const char* quantity : kQuantities) worst_[quantity].quantity = quantity;
+    for (const char* quantity : kComparedQuantities) worst_[quantity].quantity = quantity;
     result_.faults = layout_.faults();
     const int64_t steps = std::min(layout_.num_steps(), one_.num_steps());
     if (layout_.num_steps() != one_.num_steps()) {
@@ -42,7 +40,7 @@ class Comparer {
     }
     for (const Comparison& own : compare_with_own_gradients(config_, layout_))
       add(own.quantity, own.name, own.step, own.error, own.bound);
-    for (const char* quantity : kQuantities)
+    for (const char* quantity : kComparedQuantities)
       if (worst_[quantity].compared > 0) result_.worst.push_back(worst_[quantity]);
     return std::move(result_);
   }

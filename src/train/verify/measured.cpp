@@ -6,17 +6,15 @@
 #include "train/verify/expert_counts.h"
 #include "train/verify/own_gradients.h"
 #include "train/verify/parts.h"
+#include "train/verify/quantities.h"
 
 namespace athanor {
 namespace {
 
-constexpr const char *kFirstParameters = "initial parameters", *kNumbers = "loss and its parts",
-                     *kCounts = "expert counts", *kFirstGradients = "gradients, step 1",
-                     *kLaterGradients = "gradients, later", *kGroups = "gradients of all layers",
-                     *kScale = "gradients' scale";
-constexpr std::array kQuantities = {kFirstParameters, kNumbers,        kNormQuantity,
-                                    kCounts,          kFirstGradients, kLaterGradients,
-                                    kGroups,          kScale,          kParametersQuantity};
+constexpr const char *kGroups = "gradients of all layers", *kScale = "gradients' scale";
+constexpr std::array kMeasuredQuantities = {kFirstParameters, kNumbers,        kNormQuantity,
+                                            kCounts,          kFirstGradients, kLaterGradients,
+                                            kGroups,          kScale,          kParametersQuantity};
 
 // A gradient that only rounding makes: below a rounding of a thousandth of the model's root mean square.
 constexpr double kLeast = 1e-3 * 0x1p-8;
@@ -189,7 +187,7 @@ void MeasuredComparison::compare_initial(const WholeTrace& layout, const WholeTr
 }
 
 MeasuredComparison::Findings MeasuredComparison::finish() {
-  for (const char* quantity : kQuantities) {
+  for (const char* quantity : kMeasuredQuantities) {
     const bool first = quantity == kFirstGradients;
     const char* steps = first ? "step 1" : quantity == kLaterGradients ? "later steps" : "all steps";
     for (const auto& [key, noise] : pooled_) {

@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 
-namespace athanor {
+namespace athanor::noise_ratio_test {
 namespace {
 
 // Returns sums of squares of `freedom` normal numbers.
@@ -62,4 +62,4 @@ TEST(PooledNoise, WhatIsNotThereIsNotCounted) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::noise_ratio_test

@@ -18,7 +18,7 @@
 namespace athanor {
 namespace {
 
-constexpr int64_t kHeads = 4, kHeadDim = 8, kIntermediate = 24, kVocab = 96, kSeqLen = 16, kManyExperts = 128;
+constexpr int64_t kHeads = 4, kHeadDim = 8, kIntermediate = 24, kSmallVocab = 96, kSmallSeqLen = 16, kManyExperts = 128;
 constexpr int64_t kMicrobatches = 2;
 constexpr double kBucketMb = 0.05;  // 13,000 gradients: a small model has several buckets
 
@@ -53,7 +53,7 @@ void shrink_experts(ModelConfig& model, int64_t expert_degree) {
 
 // The tensor degree divides the small vocabulary if it divides the whole one.
 int64_t shrink_vocabulary(int64_t size, int64_t tensor_degree) {
-  const int64_t even = std::lcm(kVocab, tensor_degree);
+  const int64_t even = std::lcm(kSmallVocab, tensor_degree);
   return std::min(size, size % tensor_degree == 0 ? even : even + 1);
 }
 
@@ -103,7 +103,7 @@ void choose_seq_len(RunConfig& config) {
   const ParallelismConfig& p = config.parallelism;
   const int64_t unit = p.sequence_parallel ? p.tensor_parallel_degree : 1, most = config.model.max_position_embeddings,
                 longest = config.data.seq_len > 0 ? std::min(config.data.seq_len, most) : most;
-  for (config.data.seq_len = std::min(kSeqLen, longest); config.data.seq_len < longest; ++config.data.seq_len) {
+  for (config.data.seq_len = std::min(kSmallSeqLen, longest); config.data.seq_len < longest; ++config.data.seq_len) {
     if (config.data.seq_len % unit == 0 && find_balance_contradictions(config).empty()) return;
   }
 }

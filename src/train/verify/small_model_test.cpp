@@ -4,7 +4,7 @@
 #include "train/verify/small_buckets.h"
 #include "train/verify/small_model.h"
 
-namespace athanor {
+namespace athanor::small_model_test {
 namespace {
 
 using Numbers = std::vector<int64_t>;
@@ -151,4 +151,4 @@ TEST(SmallModel, OneRankSharesNothing) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::small_model_test

@@ -143,8 +143,8 @@ TypeVerdict verify_type(const TypedRun& run, const VerifyRequest& request, comm:
 }
 
 // Returns "PASS: this layout (4 ranks: …) agrees with one rank in float32 (data 1) and bfloat16 (data 1 to 3)".
-std::string summary(const RunConfig& small, int num_ranks, Reference reference,
-                    const std::vector<TypeVerdict>& verdicts) {
+std::string pass_line(const RunConfig& small, int num_ranks, Reference reference,
+                      const std::vector<TypeVerdict>& verdicts) {
   std::vector<std::string> agree, differ;
   for (const auto& [dtype, draws, passed] : verdicts) {
     const bool several = dtype == "bfloat16" && draws > 1;
@@ -187,7 +187,7 @@ int run_verify(const std::vector<TypedRun>& runs, const VerifyRequest& request, 
   std::vector<TypeVerdict> verdicts;
   for (const TypedRun& run : runs)
     verdicts.push_back(verify_type(run, request, world, plant.get(), folder.path() / run.small.train.dtype));
-  if (world.rank() == 0) fmt::print("{}\n", summary(runs.front().small, world.size(), request.reference, verdicts));
+  if (world.rank() == 0) fmt::print("{}\n", pass_line(runs.front().small, world.size(), request.reference, verdicts));
   return std::ranges::all_of(verdicts, &TypeVerdict::passed) ? 0 : 1;
 }
 

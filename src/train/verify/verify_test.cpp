@@ -15,7 +15,7 @@
 #include "train/verify/small_model.h"
 #include "train/verify/traced_run.h"
 
-namespace athanor {
+namespace athanor::verify_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -315,4 +315,4 @@ TEST_F(CompareTest, OneRunTwiceHasTheSameBitsAndOtherDataHaveNot) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::verify_test

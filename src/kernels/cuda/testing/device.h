@@ -16,7 +16,7 @@
 #include "kernels/element.h"
 #include "kernels/error_bound.h"
 
-namespace athanor::kernels::testing {
+namespace athanor::kernels::test {
 
 enum class Place { kCpu, kCudaOnHost, kCuda };
 
@@ -119,4 +119,4 @@ void with_each_type(F f) {
   f(Bf16{});
 }
 
-}  // namespace athanor::kernels::testing
+}  // namespace athanor::kernels::test

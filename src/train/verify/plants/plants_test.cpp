@@ -19,7 +19,7 @@
 #include "train/verify/plants/stage_decorator.h"
 #include "train/verify/small_model.h"
 
-namespace athanor::plants {
+namespace athanor::plants::plants_test {
 namespace {
 
 constexpr int64_t kMicrobatches = 2, kLayers = 2;
@@ -230,4 +230,4 @@ TEST(Plants, NoRoomThatTrainsKnowsOfFaultsInNumerics) {
 }
 
 }  // namespace
-}  // namespace athanor::plants
+}  // namespace athanor::plants::plants_test

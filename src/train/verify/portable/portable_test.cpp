@@ -9,7 +9,7 @@
 #include "train/verify/small_model.h"
 #include "train/verify/traced_run.h"
 
-namespace athanor {
+namespace athanor::portable_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -211,4 +211,4 @@ TEST(PortableBalance, AFullExpertKeepsTheHighestScoresOrTheFirst) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::portable_test
