@@ -4,7 +4,6 @@
 #include <torch/custom_class.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "moe/dispatch_exchange.h"
 #include "moe/dispatch_local.h"
@@ -15,36 +14,13 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Adds the time that it lived, and the part of it in which this thread waited for the group.
-class Stopwatch {
- public:
-  Stopwatch(const comm::Communicator& group, double& total, double& waited, int64_t& count)
-      : group_(group), total_(total), waited_(waited), waited_before_(group.traffic().waited_s) {
-    ++count;
-  }
-  ~Stopwatch() {
-    total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-    waited_ += group_.traffic().waited_s - waited_before_;
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  const comm::Communicator& group_;
-  double &total_, &waited_, waited_before_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
-
 // One layer's exchange, from its forward to its backward.
 struct Call : torch::CustomClassHolder {
-  Call(const DispatchInput& input, const ops::ExpertWeights& experts, ops::CombineWeights combine,
-       std::shared_ptr<ExchangeTimes> exchange_times)
-      : group(input.group), in_flight(input.options.in_flight), times(std::move(exchange_times)),
-        exchange(make_exchange(input)), local(experts, input.group.rank() * input.experts_per_rank, combine) {}
+  Call(const DispatchInput& input, const ops::ExpertWeights& experts, ops::CombineWeights combine)
+      : in_flight(input.options.in_flight), exchange(make_exchange(input)),
+        local(experts, input.group.rank() * input.experts_per_rank, combine) {}
 
-  comm::Communicator& group;
   int64_t in_flight;
-  std::shared_ptr<ExchangeTimes> times;
   std::unique_ptr<Exchange> exchange;
   LocalExperts local;
   Tensor x_ND;  // the received tokens, for the weights' gradients
@@ -96,7 +72,6 @@ struct Dispatched : torch::autograd::Function<Dispatched> {
     const auto capsule = ctx->saved_data["call"].toCapsule();
     ctx->saved_data.clear();  // frees what it holds, before the graph ends with backward
     auto& call = static_cast<Call&>(*capsule);
-    const Stopwatch stopwatch(call.group, call.times->backward_s, call.times->backward_wait_s, call.times->backwards);
     Exchange& exchange = *call.exchange;
     const Tensor dy_TD = grads[0].contiguous(), dy_ND = at::empty_like(call.x_ND), dx_TD = at::empty_like(dy_TD);
     const Tensor dweights_NK = at::zeros_like(exchange.received().weights_NK);
@@ -137,8 +112,7 @@ std::unique_ptr<Exchange> make_exchange(const DispatchInput& input) {
   fail<Error>("bug: {} is no exchange", dispatch_name(input.options.kind));
 }
 
-Dispatch::Dispatch(comm::Communicator& group, const DispatchOptions& options)
-    : group_(group), options_(options), times_(std::make_shared<ExchangeTimes>()) {
+Dispatch::Dispatch(comm::Communicator& group, const DispatchOptions& options) : group_(group), options_(options) {
   ATHANOR_ASSERT(options.kind != DispatchKind::kAuto && options.chunks > 0 && options.in_flight > 0);
   ATHANOR_CHECK(options.inner_ranks > 0 && group.size() % options.inner_ranks == 0,
                 "all_to_all_2d: {} ranks of a node must divide the {} of the expert group", options.inner_ranks,
@@ -151,16 +125,13 @@ Tensor Dispatch::experts(const Tensor& x_TD, const Tensor& weights_TK, const Ten
                 x_TD.device().str());
   const bool keep = at::GradMode::is_enabled() && local.gate_LFD.grad.defined();
   const Tensor x = x_TD.contiguous(), weights = weights_TK.contiguous();
-  const Stopwatch stopwatch(group_, times_->forward_s, times_->forward_wait_s, times_->forwards);
   const DispatchInput input{group_, options_, weights.detach(), expert_ids_TK.contiguous(),
                             local.gate_LFD.value.size(0)};
-  const auto call = c10::make_intrusive<Call>(input, local, combine, times_);
+  const auto call = c10::make_intrusive<Call>(input, local, combine);
   if (keep) return Dispatched::apply(x, weights, call);
   const at::NoGradGuard no_grad;
   return run_forward(*call, x, /*keep=*/false);
 }
-
-ExchangeTimes Dispatch::take_times() { return std::exchange(*times_, {}); }
 
 Tensor tokens_per_dest_rank(const Tensor& expert_ids_TK, int64_t experts_per_rank, int64_t num_ranks) {
   const Tensor ids = expert_ids_TK.contiguous(), counts = at::zeros({num_ranks}, at::kLong);

@@ -38,12 +38,6 @@ struct DispatchOptions {
   int inner_ranks = 1;    ///< all_to_all_2d: consecutive ranks of the group that are one node
 };
 
-/// Times of exchanges, including the computation between them, and how much of them was waiting for other ranks.
-struct ExchangeTimes {
-  double forward_s = 0, forward_wait_s = 0, backward_s = 0, backward_wait_s = 0;
-  int64_t forwards = 0, backwards = 0;
-};
-
 class Dispatch {
  public:
   /// @param group  the expert group; outlives this.
@@ -61,13 +55,10 @@ class Dispatch {
 
   comm::Communicator& group() const { return group_; }
   const DispatchOptions& options() const { return options_; }
-  /// Returns the times since the last call of take_times.
-  ExchangeTimes take_times();
 
  private:
   comm::Communicator& group_;
   DispatchOptions options_;
-  std::shared_ptr<ExchangeTimes> times_;
 };
 
 /// Returns the number of a rank's tokens that have a choice on each rank: int64 [ranks].
