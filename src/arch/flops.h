@@ -1,8 +1,9 @@
 #pragma once
-// FLOPs of a training step, counted bottom-up: each matrix multiplication by its three extents.
+// FLOPs of a training step: the sum over all matrix multiplications, each from its three extents.
 //
 // One multiply-add is two FLOPs. Norms, activations, softmax and the optimizer are not counted (under 1% at usual
-// sizes); recomputation is not counted either, so that MFU measures useful work.
+// sizes); recomputation is not counted either, so that MFU measures useful work. Attention counts each instance as one
+// span, even if it is limited to documents.
 
 #include <cstdint>
 
@@ -21,7 +22,7 @@ struct FlopCount {
 /// Returns the forward FLOPs of `num_sequences` instances of `seq_len` tokens.
 FlopCount count_forward_flops(const ModelConfig& model, int64_t num_sequences, int64_t seq_len);
 
-/// Returns the forward FLOPs of one layer, sparse or dense; `output` is 0.
+/// Returns the forward FLOPs of one layer, with experts (`sparse`) or dense; `output` is 0.
 FlopCount count_layer_flops(const ModelConfig& model, bool sparse, int64_t num_sequences, int64_t seq_len);
 
 /// Returns the forward FLOPs of the language-model head.

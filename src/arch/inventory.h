@@ -1,6 +1,6 @@
 #pragma once
-// The inventory of a model: every parameter, as it follows from the configuration. Model, plan, checkpoint and export
-// all use this one list.
+// The inventory of a model: every parameter, as it follows from the configuration. The model, the plans of its memory,
+// checkpoints and exports all use this one list.
 
 #include <cstdint>
 #include <string>
@@ -10,17 +10,19 @@
 
 namespace athanor {
 
-/// The function of a parameter; its initialisation and its parallelism follow from it.
+/// The function of a parameter; its initialisation and its parallelism follow from it. In the shapes V is vocab_size,
+/// D hidden_size, E num_experts, and F the intermediate size: that of a dense layer, or of one expert.
 enum class Role {
   kEmbedding,     // [V, D]
   kNorm,          // [D], a scale
-  kQkNorm,        // [heads * head_dim], a scale over the whole projection, or [head_dim], one for every head
+  kQkNorm,        // a scale: [heads * head_dim] for queries and [kv_heads * head_dim] for keys, or [head_dim], which
+                  // all heads share
   kQuery,         // [heads * head_dim, D]
   kKey,           // [kv_heads * head_dim, D]
   kValue,         // [kv_heads * head_dim, D]
   kAttentionOut,  // [D, heads * head_dim]
   kRouter,        // [E, D]
-  kGate,          // [F, D], of a dense layer or of the shared experts together
+  kGate,          // [F, D], of a dense layer, or of all shared experts as one dense layer (F is then their sum)
   kUp,            // [F, D]
   kDown,          // [D, F]
   kExpertGate,    // [E, F, D]
@@ -29,17 +31,17 @@ enum class Role {
   kOutput,        // [V, D]
 };
 
-/// The dim of a tensor that each kind of parallelism cuts; -1 if that kind does not cut it.
+/// The dim of a tensor, from 0, that tensor ranks or expert ranks divide among them; -1 if they do not divide it.
 struct ShardedDims {
   int tensor = -1;
   int expert = -1;
 };
 
 struct ParameterSpec {
-  std::string name;            ///< logical name: that in `transformers`, with the experts stacked into one
+  std::string name;            ///< logical name: that in `transformers`, with the experts of a layer stacked into one
   std::vector<int64_t> shape;  ///< global shape, before any cut
   Role role;
-  int64_t layer;  ///< -1 if it belongs to no layer
+  int64_t layer;  ///< from 0; -1 if it belongs to no layer
   ShardedDims sharded;
 
   int64_t num_elements() const;
@@ -48,6 +50,7 @@ struct ParameterSpec {
 };
 
 /// Returns every parameter in the order of the forward pass. A tied output layer is not listed: it is the embedding.
+/// @throws ConfigError if model.family does not exist.
 std::vector<ParameterSpec> make_inventory(const ModelConfig& model);
 
 /// Returns the number of elements of all parameters.

@@ -9,8 +9,8 @@
 
 namespace athanor {
 
-/// Returns a line for each pattern that matches no parameter of the model; empty if all match. The model must be
-/// resolved (model.from) first.
+/// Returns an error message for each pattern that matches no parameter of the model; empty if all match. If model.from
+/// is set, the model must be resolved first (resolve_model_from in checkpoint/model_identity.h).
 std::vector<std::string> find_unmatched_decay_patterns(const RunConfig& config);
 
 }  // namespace athanor

@@ -7,6 +7,7 @@
 
 namespace athanor {
 
+/// Only one thread of one process may append to a file.
 class AppendFile {
  public:
   /// Opens or creates `path`. @throws IoError
@@ -15,7 +16,8 @@ class AppendFile {
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  /// Hands the record to the kernel, so that it outlives this process. A partially written record is removed again.
+  /// Writes the bytes of `record`, with no newline added, and hands them to the kernel, so that they outlive this
+  /// process. A partially written record is removed again.
   /// @throws IoError if it could not be written whole.
   void append(std::string_view record);
   /// Waits until all records are on the disk. @throws IoError

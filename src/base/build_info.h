@@ -7,15 +7,15 @@ namespace athanor {
 
 struct BuildInfo {
   std::string version;   ///< "0.1.0"
-  std::string commit;    ///< 12 digits, with "+changes" if files differed from it; "unknown" outside of a git checkout
+  std::string commit;    ///< 12 hexadecimal digits, with "+changes" if files differed; "unknown" without a git checkout
   std::string compiler;  ///< "GNU 12.2.0, Release"
   std::string libtorch;  ///< version of the libtorch that the core was built with; empty: built without the core
-  std::string libtorch_folder;
-  std::string mpi;  ///< "Open MPI 4.1.4, MPICH 4.0.2": the MPIs that plugins were built for; may be empty
+  std::string libtorch_folder;  ///< the folder of that libtorch
+  std::string mpi;              ///< "Open MPI 4.1.4, MPICH 4.0.2": the MPIs that plugins were built for; may be empty
 };
 
-/// Returns the facts of this build. libathanor has them; a program that links static rooms, as tests do, is told
-/// "unknown", so that a commit does not change it.
+/// Returns the facts of this build. libathanor has them. In a program that links the rooms statically, as tests do,
+/// version, commit and compiler are "unknown" and the others "", so that a commit does not change the program.
 const BuildInfo& build_info();
 
 }  // namespace athanor

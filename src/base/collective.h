@@ -1,5 +1,6 @@
 #pragma once
-// The collectives that ranks call, by name: communicators count their traffic by them, and formulas predict it.
+// The kinds of calls by which ranks communicate: collectives, and messages between two ranks. Communicators count their
+// bytes for each kind, and layout/traffic.h predicts these counts.
 
 #include <cstdint>
 
@@ -14,10 +15,10 @@ enum class Collective : int32_t {
   kReceive,
   kReduceScatter,
   kSend,
-  kUnevenAllToAll,
+  kUnevenAllToAll,  ///< the number of rows may differ for each pair of ranks
 };
 
-/// Returns a name like "all_reduce"; both kinds of all-to-all have one name.
+/// Returns a name like "all_reduce"; both kinds of all-to-all are called "all_to_all".
 const char* collective_name(Collective collective);
 
 }  // namespace athanor

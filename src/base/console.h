@@ -1,6 +1,6 @@
 #pragma once
-// Progress of long work, for people: one line that is redrawn on a terminal, or an occasional plain line if standard
-// error is a file.
+// Progress of long work, for people, on standard error: one line that is redrawn on a terminal, or else a plain line at
+// most every ten seconds.
 
 #include <chrono>
 #include <cstdint>
@@ -17,7 +17,7 @@ class ProgressBar {
   void add(uint64_t amount);
   /// Adds an amount that an earlier process has done: it counts as done, but not for the rate.
   void skip(uint64_t amount);
-  /// Ends the line; later calls do nothing.
+  /// Draws and ends the line on a terminal; prints nothing elsewhere. A second call does nothing. No add() may follow.
   void finish();
 
  private:

@@ -3,8 +3,8 @@
 //
 // A message carries the numbers and the remedy: "num_heads (12) must divide hidden_size (100); set
 // model.hidden_size to a multiple of 12". Assertions are for bugs; an expected absence is std::optional.
-// There is one catch, in main: it prints the message on one line and exits with the code that base/failure.h derives
-// from `exit_code()`.
+// Errors that end the process are caught in main, or in train/in_world.h while ranks communicate. Both print the
+// message on one line and exit with the code that base/failure.h derives from `exit_code()`.
 
 #include <fmt/core.h>
 
@@ -52,10 +52,10 @@ class CommError : public Error {
   explicit CommError(const std::string& message) : Error(message, exit_code::kCollective) {}
 };
 
-/// A loss, a gradient or a weight is not a number, or not the required one.
+/// A loss or a gradient is not finite.
 class NumbersError : public Error {
  public:
-  /// @param tensor  name of the first wrong tensor; "" if it is the loss.
+  /// @param tensor  the first parameter whose gradient is not finite; "" if every gradient is.
   NumbersError(const std::string& message, std::string tensor, int exit_code = exit_code::kNumbersEverywhere)
       : Error(message, exit_code), tensor_(std::move(tensor)) {}
   const std::string& tensor() const { return tensor_; }
@@ -64,13 +64,15 @@ class NumbersError : public Error {
   std::string tensor_;
 };
 
-/// The system refused an operation on a file. `disk_full()` is true in the one case that a run survives.
+/// The system refused an operation on a file. A run that meets one while it saves continues without that save.
 class IoError : public Error {
  public:
   IoError(const std::string& message, int error_number)
       : Error(message, is_for_the_user(error_number) ? exit_code::kInput : exit_code::kIo),
         error_number_(error_number) {}
+  /// Returns the errno.
   int error_number() const { return error_number_; }
+  /// True if the disk or the user's quota is full.
   bool disk_full() const;
 
  private:
@@ -99,12 +101,13 @@ template <class E, class... Args>
       ::athanor::fail<::athanor::ErrorType>(__VA_ARGS__); \
   } while (false)
 
-/// User-facing checks: ATHANOR_CHECK(cond, "message with numbers ({}) and the remedy", value).
+/// User-facing checks: ATHANOR_CHECK(cond, "message with numbers ({}) and the remedy", value) throws ConfigError, the
+/// other two throw DataError and CheckpointError.
 #define ATHANOR_CHECK(condition, ...) ATHANOR_CHECK_AS(ConfigError, condition, __VA_ARGS__)
 #define ATHANOR_CHECK_DATA(condition, ...) ATHANOR_CHECK_AS(DataError, condition, __VA_ARGS__)
 #define ATHANOR_CHECK_CHECKPOINT(condition, ...) ATHANOR_CHECK_AS(CheckpointError, condition, __VA_ARGS__)
 
-/// Checks for bugs, active in every build: a failure here is an error of the program, never of the user.
+/// Checks for bugs, active in every build: throws Error, which here is an error of the program, never of the user.
 #define ATHANOR_ASSERT(condition)                                                                                     \
   do {                                                                                                                \
     if (!(condition)) [[unlikely]]                                                                                    \

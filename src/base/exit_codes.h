@@ -1,6 +1,6 @@
 #pragma once
 // The exit codes of a process, for launchers, schedulers and scripts. docs/exit-codes.md describes how they should
-// react to each.
+// react to each. kStoppedAndSaved, kNumbersOfANode, kRule and kNoProgress are reserved: no process ends with them yet.
 
 namespace athanor::exit_code {
 
@@ -16,7 +16,8 @@ inline constexpr int kRule = 77;               ///< stopped by a rule of the con
 inline constexpr int kCollective = 78;         ///< a collective timed out or a peer was lost
 inline constexpr int kMemory = 79;             ///< out of memory, of host or device
 inline constexpr int kNoProgress = 124;        ///< ended by the watchdog
-constexpr int of_signal(int number) { return 128 + number; }  ///< ended by a signal, and saved
+/// Returns the code of a process that a signal ended: the first signal after it saved, a second one at once.
+constexpr int of_signal(int number) { return 128 + number; }
 
 /// Returns the meaning of a code in a word or two, for log/last-words.json and events.jsonl.
 constexpr const char* cause_of(int code) {

@@ -20,7 +20,7 @@ struct Failure {
 /// Returns the description of an exception. Out of memory has exit code 79, for this program's and libtorch's
 /// exceptions.
 /// @param in_run  true if a run has begun and all checks at its start have passed: failures of data, checkpoints and
-///                files then count as failed I/O (74) instead of refused input (2), for any reason the system gives.
+///                files then count as failed I/O (74) instead of refused input (2).
 Failure describe_failure(const std::exception_ptr& exception, bool in_run = false);
 
 /// Returns "rank 3 (node7): step 12: <message>". The rank is left out if there is only one, and the step if it is 0 or

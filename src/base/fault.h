@@ -4,9 +4,10 @@
 //
 // ATHANOR_FAULT="checkpoint.piece:kill@3,files.write:enospc@1+" means: the third time that `checkpoint.piece` is
 // passed, the process kills itself (SIGKILL); every `files.write` from the first on returns ENOSPC. Without "@N" the
-// fault acts at the first pass. The actions are kill, term and int (signals to this process), and enospc and eio (at
-// points that call fault_errno). The names are those of base/fault_points.h. Faults that compute wrong results are not
-// fault points; `athanor verify --plant` (train/verify/plants/) puts them into a run from outside.
+// fault acts at the first pass. Each process counts passes separately, over all its threads. The actions are kill, term
+// and int (signals to this process), and enospc and eio (at points that call fault_errno). The names are those of
+// base/fault_points.h. Faults that compute wrong results are not fault points; `athanor verify --plant`
+// (train/verify/plants/) puts them into a run from outside.
 
 #include <cstdint>
 #include <string>
@@ -43,7 +44,7 @@ struct ErrnoPointName {
 /// Passes a fault point, at which kill, term and int act. It costs one comparison if nothing is armed.
 void fault_point(detail::PointName name);
 
-/// As fault_point. @return the errno that the caller must simulate, or 0.
+/// Passes a fault point in the same way. @return the errno that the caller must simulate, or 0.
 int fault_errno(detail::ErrnoPointName name);
 
 /// One item of ATHANOR_FAULT.
@@ -61,7 +62,7 @@ std::vector<ArmedFault> parse_faults(std::string_view text);
 
 /// Returns the faults that ATHANOR_FAULT arms in this process, on one line which states that they are on purpose; empty
 /// if there are none. Programs must print it at start.
-/// @throws ConfigError as parse_faults.
+/// @throws ConfigError as parse_faults does.
 std::string describe_armed_faults();
 
 }  // namespace athanor

@@ -10,7 +10,7 @@ namespace athanor {
 
 struct FaultPoint {
   std::string_view name;
-  std::string_view plays;
+  std::string_view plays;      ///< the failure that it simulates, for messages
   bool answers_errno = false;  ///< the point calls fault_errno: enospc and eio are possible in addition to signals
 };
 

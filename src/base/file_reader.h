@@ -23,14 +23,15 @@ class FileReader {
   FileReader& operator=(FileReader&& other) noexcept;
 
   const std::string& path() const { return path_; }
-  /// Size of the file when it was opened.
+  /// Size in bytes of the file when it was opened.
   uint64_t size() const { return size_; }
 
   /// Reads exactly `num_bytes` at `offset`.
-  /// @throws IoError naming path and offset if the read fails or the file ends before.
+  /// @throws IoError naming path and offset if the read fails or the file ends too early.
   void read_at(uint64_t offset, void* out, size_t num_bytes) const;
 
-  /// Reads up to `num_bytes` at `offset`, as many as the file has. @return the number of bytes read.
+  /// Reads up to `num_bytes` at `offset`, as many as the file has. @return the number of bytes read; 0 at its end.
+  /// @throws IoError naming path and offset if the read fails.
   size_t read_up_to(uint64_t offset, void* out, size_t num_bytes) const;
 
  private:

@@ -4,6 +4,8 @@
 //
 // Every failure throws IoError with the path and the system's reason. A full disk can be distinguished
 // (IoError::disk_full). Partially written files are removed.
+//
+// Fault points: "files.write" before each write to an AtomicFile, "folder.before_rename" in AtomicFolder::commit.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,8 +17,9 @@ namespace athanor {
 
 std::string read_file(const std::filesystem::path& path);
 
-/// A file opened for writing under a temporary name in the same folder as `path`; `commit` syncs and renames it.
-/// Without `commit` the destructor removes it, so a failure leaves nothing behind.
+/// A file opened for writing as ".<name>.tmp" in the same folder as `path`; `commit` syncs and renames it, and replaces
+/// a file that is there. Without `commit` the destructor removes it, so a failure leaves nothing behind. Only one
+/// process at a time may write a path.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -28,6 +31,7 @@ class AtomicFile {
   void write(std::string_view text) { write(text.data(), text.size()); }
   /// Overwrites bytes at `offset` (a header known only at the end); the end stays where it was.
   void write_at(uint64_t offset, const void* data, size_t num_bytes);
+  /// Bytes written so far, which is the offset of the next write.
   uint64_t size() const { return size_; }
   void commit();
 
@@ -40,8 +44,8 @@ class AtomicFile {
 /// Replaces `path` by `text` in one step, synced to disk.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// A folder written as ".<name>.tmp" next to its final path; `commit` syncs every file and renames the folder.
-/// Without `commit` the destructor removes it.
+/// A folder written as ".<name>.tmp" next to its final path; `commit` syncs every file and renames the folder, which
+/// fails if there is anything except an empty folder at that path. Without `commit` the destructor removes it.
 class AtomicFolder {
  public:
   /// Removes what a killed process has left under the temporary name, and makes the folder.
@@ -58,7 +62,7 @@ class AtomicFolder {
   std::filesystem::path path_, staging_;
 };
 
-/// A whole file mapped read-only. Pages are read when touched.
+/// A whole file mapped read-only. Pages are read when touched. An empty file has null as its data.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
@@ -78,7 +82,8 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-/// Returns the bytes that may still be written to the file system of `path` (or of its nearest existing parent).
+/// Returns the bytes that may still be written to the file system of `path` (or of its nearest existing parent);
+/// UINT64_MAX if the system does not report them.
 uint64_t free_disk_bytes(const std::filesystem::path& path);
 
 }  // namespace athanor

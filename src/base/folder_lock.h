@@ -4,8 +4,8 @@
 // The file `lock` in the folder names its holder and is locked by an open file description's lock, which ends with its
 // process and which network file systems pass on to their server. If the file system refuses locks, the same file is a
 // lease: its holder rewrites it every few seconds. A lease is stale if its process is gone, which only its own machine
-// can see, or if it has not changed for several of its intervals while this process watched it; clocks of two machines
-// are never compared.
+// can see, or if it has not changed for several of its intervals while another process watched it; clocks of two
+// machines are never compared.
 //
 // Fault point: "lock.take" (with an error number: the file system refuses locks).
 
@@ -23,7 +23,7 @@ namespace athanor {
 /// Identifies a process uniquely among all processes, past and present, of all machines.
 struct ProcessIdentity {
   std::string host, boot_id, pid_namespace;
-  int64_t pid = 0, started = 0;  ///< `started`: in ticks since the machine's start
+  int64_t pid = 0, started = 0;  ///< `started`: the process's start, in clock ticks since that of the machine
 
   static ProcessIdentity own();
   /// True if the calling process can see whether this one lives.
@@ -40,7 +40,8 @@ struct FolderLockOptions {
 
 class FolderLock {
  public:
-  /// Takes the lock, and makes the folder if it is missing. Waits only to watch a lease of another machine.
+  /// Takes the lock, and makes the folder if it is missing. Waits for seconds only if there is a lease: `patience` of
+  /// its intervals to watch one of another machine, and one interval after taking over a stale one.
   /// @throws ConfigError naming host and process that hold it; IoError.
   explicit FolderLock(std::filesystem::path folder, FolderLockOptions options = {});
   /// Leaves the folder as it was found: removes the lock, and the folder if this object made it and it is empty.
@@ -49,9 +50,10 @@ class FolderLock {
   FolderLock& operator=(const FolderLock&) = delete;
 
   /// Checks that this process still holds the lock. A lease is lost if another process saw this one stand still for
-  /// long. A lock whose file was removed is taken again, unless another process took it first.
+  /// long. A lock (not a lease) whose file was removed is taken again, unless another process took it first.
   /// @throws IoError naming the present holder if the lock is lost.
   void check_held();
+  /// True if the file system refuses locks, so that this is a lease.
   bool is_lease() const { return renewing_.joinable(); }
 
  private:

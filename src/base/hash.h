@@ -17,6 +17,7 @@ class Hasher {
   Hasher();
   ~Hasher();
   void update(const void* data, size_t num_bytes);
+  /// Returns the hash of all bytes so far; more may follow.
   std::string hex() const;
 
  private:
@@ -27,7 +28,7 @@ class Hasher {
 std::string hash_hex(const void* data, size_t num_bytes);
 inline std::string hash_hex(std::string_view text) { return hash_hex(text.data(), text.size()); }
 
-/// Returns the hash of a whole file, and reports the bytes to `worked` while it reads.
+/// Returns the hash of a whole file. Calls `worked` after each block with the bytes of that block.
 /// @throws IoError naming the byte that cannot be read.
 std::string hash_file(const std::filesystem::path& path, const Worked& worked = {});
 

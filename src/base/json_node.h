@@ -1,5 +1,6 @@
 #pragma once
-// A value inside a JSON file that knows its file and path, so that every error message names both.
+// A value inside a JSON file that knows its file and its path in it ("parts[2].tokens"), so that every error message
+// names both.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -11,7 +12,8 @@
 
 namespace athanor {
 
-/// A view: the parsed document and `file` must outlive it.
+/// A view: the parsed document and `file`, a name for messages, must outlive it. Every function that reads a value or a
+/// member throws DataError, as complain() does, if the value is not of the type that it needs.
 class JsonNode {
  public:
   JsonNode(const nlohmann::json& value, const std::string& file, std::string path = "")
@@ -28,12 +30,13 @@ class JsonNode {
   bool is_string() const;
   bool is_array() const;
 
-  /// Returns the value of a key that must exist.
+  /// Returns the value of a key that must exist; it may be null.
   JsonNode at(const std::string& key) const;
   /// Returns the value of a key that may be missing; null counts as missing.
   std::optional<JsonNode> find(const std::string& key) const;
   /// Returns the array elements in order.
   std::vector<JsonNode> elements() const;
+  /// Returns the node of an element of this array that the caller has already looked up.
   JsonNode element(const nlohmann::json& value, size_t index) const;
   /// Returns the node of a member of this object that the caller has already looked up (for loops over large objects).
   JsonNode member(const nlohmann::json& value, const std::string& key) const;
@@ -60,7 +63,8 @@ class JsonNode {
   std::string path_;
 };
 
-/// Parses `text`. @throws DataError with the byte at which `text` stops being JSON.
+/// Parses `text`. `file` is its name in messages.
+/// @throws DataError with the byte, counted from 1, at which `text` stops being JSON.
 nlohmann::json parse_json(std::string_view text, const std::string& file);
 
 }  // namespace athanor

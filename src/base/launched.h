@@ -11,8 +11,8 @@ namespace athanor {
 
 /// The position of this process in its job; {0, 1, ""} without a launcher.
 struct Launched {
-  int rank = 0, size = 1;
-  std::string launcher;  ///< "Open MPI" or "MPICH": the library that can join the job
+  int rank = 0, size = 1;  ///< number of this process, from 0, and number of processes
+  std::string launcher;    ///< "Open MPI" or "MPICH": the MPI through which processes of the job can communicate
 };
 
 /// Reads the environment of the known launchers: mpirun of Open MPI and of MPICH, and Slurm's `srun --mpi=pmix` and
@@ -24,7 +24,7 @@ Launched launched();
 struct UnseenLauncher {
   std::string name;      ///< "srun"
   std::string signs;     ///< "SLURM_STEP_NUM_TASKS=64 and SLURM_PROCID=3"
-  std::string to_join;   ///< the command that starts one job instead
+  std::string to_join;   ///< text that names the commands which start one job instead
   std::string variable;  ///< a variable to unset if this process is alone after all
 };
 /// Returns nothing if launched() knows the job, or if there is no sign of another copy: on a login node, in a batch
@@ -34,16 +34,17 @@ std::optional<UnseenLauncher> unseen_launcher();
 /// launcher.
 void refuse_unseen_launcher();
 /// Call this in commands that are a single process: several copies would write into one folder, or compete for one
-/// core.
+/// core. `command` is its name in the message ("export").
 /// @throws ConfigError with the remedy if any launcher has started several.
 void refuse_copies(const std::string& command);
 
-/// Returns the prefixes ("OMPI_", …) of the environment variables by which a launcher identifies its processes. A
-/// process that is started as a job with one rank must not inherit them.
+/// Returns the prefixes ("OMPI_", …) of the environment variables by which a launcher identifies its processes; one
+/// that ends with "=" is a whole name. A process that is started as a job with one rank must not inherit them.
 std::span<const char* const> launcher_prefixes();
 
-/// Lets rank 0 report first if all ranks may have found the same failure: the other ranks wait, and meanwhile rank 0
-/// ends the job. A rank that alone has found a failure reports it after `patience` and up to two seconds more.
+/// Lets rank 0 report first if all ranks may have found the same failure: this call returns at once on rank 0 and makes
+/// the other ranks wait; meanwhile rank 0 ends the job. A rank that alone has found a failure reports it after
+/// `patience` and up to two seconds more.
 void let_rank_0_speak(const Launched& me, std::chrono::milliseconds patience);
 
 /// Ends this process and, as far as the launcher supports it, the whole job with this exit code and without a message

@@ -13,7 +13,7 @@ enum class Level { kDebug, kInfo, kWarn, kError };
 void set_level(Level level);
 
 /// Also appends every line to the file `path` (in a run's log/ folder), beginning with the latest lines (at most 1,000)
-/// that were logged before the first call. An empty path ends this.
+/// that were logged before the first call. A later call replaces the file by another; an empty path ends this.
 void also_to_file(const std::string& path);
 
 void line(Level level, std::string_view text);

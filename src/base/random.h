@@ -11,7 +11,8 @@
 
 namespace athanor {
 
-/// A stream of independent numbers, addressed by index.
+/// A stream of independent numbers, addressed by index. What different functions return for one index has bits in
+/// common.
 class CounterRandom {
  public:
   CounterRandom(uint64_t seed, std::string_view name);
@@ -21,7 +22,7 @@ class CounterRandom {
   uint64_t u64(uint64_t index) const;
   /// Returns a number in [0, 1) with 53 random bits.
   double uniform(uint64_t index) const;
-  /// Returns a standard normal number, by Box-Muller; element i uses half of block i / 2.
+  /// Returns a standard normal number, by Box-Muller: bits(i / 2) give the numbers of indices i and i + 1 for even i.
   double normal(uint64_t index) const;
   /// Writes normal(i) · scale for i in [begin, end) to `out` as fp32: the same values at half the cost.
   void fill_normal(float* out, uint64_t begin, uint64_t end, double scale) const;
@@ -41,6 +42,7 @@ class Permutation {
  public:
   Permutation(uint64_t size, uint64_t seed, std::string_view name);
   uint64_t size() const { return size_; }
+  /// Returns the value that `index` maps to; both are below size().
   uint64_t operator()(uint64_t index) const;
   /// Returns the index that maps to `value`.
   uint64_t inverse(uint64_t value) const;

@@ -7,8 +7,8 @@
 namespace athanor {
 
 struct StartProcessors {
-  cpu_set_t affinity;
-  int count = 1;  ///< number of these, or fewer if a control group's quota allows fewer (cpu_count)
+  cpu_set_t affinity;  ///< empty on a machine with more processors than cpu_set_t has bits (1,024)
+  int count = 1;       ///< number of processors, or fewer if a control group's quota allows fewer (cpu_count)
 };
 
 /// Returns the state at the first call, which must come before the first library that needs OpenMP is loaded.

@@ -11,7 +11,7 @@ namespace athanor {
 /// The limits that determine the number of threads.
 struct ThreadLimits {
   int processors = 1;     ///< processors that this process may run on: its affinity and its control groups' quota
-  int of_host = 1;        ///< processors that any rank of this host may run on; all ranks share a quota
+  int of_host = 1;        ///< processors that at least one rank of this host may run on; the quota is for all together
   int ranks_of_host = 1;  ///< number of ranks on this host, this one included
   std::optional<int> omp_num_threads = {}, slurm_cpus_per_task = {};
 };
@@ -19,7 +19,7 @@ struct ThreadLimits {
 struct ThreadShare {
   int threads = 1;
   bool asked_for = false;  ///< the user asked for this number, so it must not be changed
-  std::string why;         ///< completes "2 threads: …"
+  std::string why;         ///< the reason, for the log, which prints it in brackets after "2 threads"
 };
 
 /// Returns the limits that this process finds, as if it were the only rank of its host.
@@ -29,7 +29,7 @@ ThreadLimits find_thread_limits();
 /// OMP_NUM_THREADS it returns this rank's even share of the host's processors, or SLURM_CPUS_PER_TASK if that is less.
 ThreadShare share_threads(const ThreadLimits& limits);
 
-/// Returns the first number of a list as OpenMP reads it ("4,2"), or nothing.
+/// Returns the first number of a list as OpenMP reads it ("4,2"); nothing if `text` is null or has another form.
 std::optional<int> parse_thread_count(const char* text);
 
 }  // namespace athanor

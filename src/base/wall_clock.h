@@ -5,8 +5,8 @@
 
 namespace athanor {
 
-/// Returns the seconds since 1970, in whole milliseconds: these are enough to compare a step with a line of the log,
-/// and keep the figure short.
+/// Returns the seconds since 1970 (UTC), cut to whole milliseconds: these are enough to compare a step with a line of
+/// the log, and keep the figure short.
 inline double unix_time_s() {
   using namespace std::chrono;
   return static_cast<double>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count()) / 1000;

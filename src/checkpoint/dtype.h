@@ -17,6 +17,7 @@ enum class Dtype { kBool, kU8, kI8, kF8E4M3, kF8E5M2, kU16, kI16, kF16, kBF16, k
 
 /// Returns the type's name: "F32", "BF16", ...
 const char* dtype_name(Dtype dtype);
+/// Returns none if no type has this name.
 std::optional<Dtype> dtype_from_name(std::string_view name);
 /// Returns the bytes of one element.
 uint64_t dtype_size(Dtype dtype);
@@ -32,6 +33,7 @@ std::string shape_text(std::span<const int64_t> shape);
 /// @return false if `dtype` is not one of F32, BF16, F16, F64; then nothing is written.
 bool widen_to_float(Dtype dtype, const std::byte* source, int64_t count, float* out);
 
+/// Widens a number of the type F16 (IEEE 754 half precision).
 float f16_to_float(uint16_t bits);
 
 }  // namespace athanor

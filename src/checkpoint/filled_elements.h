@@ -1,5 +1,5 @@
 #pragma once
-// Records which elements of a slice are filled: one bit each, a thirty-second of their memory.
+// Records which elements of a slice are filled: one bit each, a thirty-second of the memory of fp32 elements.
 
 #include <algorithm>
 #include <bit>
@@ -27,7 +27,7 @@ class FilledElements {
     return fresh;
   }
   int64_t num_missing() const { return count_ - num_filled_; }
-  /// Returns the first element that is missing. There must be one.
+  /// Returns the first element, counted from 0, that is missing. There must be one.
   int64_t first_missing() const {
     const auto word = std::find_if(words_.begin(), words_.end(), [](uint64_t w) { return ~w != 0; });
     return (word - words_.begin()) * 64 + std::countr_one(*word);

@@ -21,16 +21,19 @@ struct HfConfig {
   /// Token ids; if there are several ends of text, the first.
   std::optional<int64_t> bos_token_id, eos_token_id, pad_token_id;
   double router_aux_loss_coef = 0.01;
-  RouterRows router_bias;  ///< router bias of a run; config.json has no place for it, so such a model is not exported
+  RouterRows router_bias;  ///< router bias of a run; config.json has no place for it, so only zeros can be exported
 };
 
-/// Reads config.json.
-/// @throws CheckpointError that names everything at once: members that are missing, of a wrong type or impossible, and
-/// every option that we do not compute (rope_scaling, attention_bias, hidden_act other than silu, ...).
+/// Reads config.json, from its text (`where` names it in messages) or from the file `path`. Absent members have the
+/// defaults of the family's class in `transformers`.
+/// @throws CheckpointError that names everything at once: members that are needed (model_type), of a wrong type or
+/// impossible, and every option that we do not compute (attention_bias, a sliding window, hidden_act other than silu,
+/// ...); IoError if the file cannot be read.
 HfConfig parse_hf_config(std::string_view text, const std::string& where);
 HfConfig read_hf_config(const std::filesystem::path& path);
 
-/// Returns the text of config.json for weights stored as `dtype` (F32 or BF16).
+/// Returns the text of config.json for weights stored as `dtype` (F32 or BF16). @throws ConfigError for an unknown
+/// family.
 std::string hf_config_text(const HfConfig& config, Dtype dtype);
 
 }  // namespace athanor

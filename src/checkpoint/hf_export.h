@@ -14,20 +14,21 @@
 
 namespace athanor {
 
-/// Returns all of a parameter's elements, row-major. Called once for each parameter, in the order of the inventory; the
-/// result must stay valid until the next call.
+/// Returns all of a parameter's elements, row-major, experts stacked. Called once for each parameter, in the order of
+/// the inventory; the result must stay valid until the next call.
 using ParameterSource = std::function<std::span<const float>(const ParameterSpec&)>;
 
 struct HfExportOptions {
   Dtype dtype = Dtype::kBF16;  // kBF16 or kF32
-  /// Weights larger than this are split over several files with an index; a single larger tensor gets a separate file.
+  /// Most bytes of weights in a file. A larger model gets several files with an index, and a single larger tensor a
+  /// separate file.
   uint64_t max_shard_bytes = 5'000'000'000;
   /// A tokenizer.json or tokenizer.model, copied with the settings in its folder (hf_tokenizer.h); "" writes no
   /// tokenizer.
   std::filesystem::path tokenizer = {};
-  /// Name → text of our additional files in the folder, written with the weights or not at all.
+  /// Name → text of additional files of ours in the folder, which are written with the weights or not at all.
   std::map<std::string, std::string> extra_files = {};
-  /// Replaces an existing transformers folder once the new one is whole.
+  /// Replaces an existing folder with a config.json once the new one is whole.
   bool overwrite = false;
 };
 
@@ -37,7 +38,8 @@ using ParameterReader = std::function<void(const ParameterSpec&, int64_t first, 
 /// Writes the folder.
 /// @param config  its token ids go into config.json and generation_config.json.
 /// @throws CheckpointError if the model has something that its family's class in `transformers` lacks, if `folder`
-/// exists, is not empty and may not be overwritten, or if a source's length is wrong; IoError.
+/// exists, is not empty and may not be overwritten, if the tokenizer does not fit the model, or if a source's length is
+/// wrong; IoError.
 ///
 /// Fault points: "export.block" before each block of weights (enospc simulates a full disk), "export.before_commit".
 void export_hf_folder(const std::filesystem::path& folder, const HfConfig& config, const ParameterSource& source,

@@ -15,7 +15,7 @@ namespace athanor {
 
 class HfFolder {
  public:
-  /// Opens the folder and checks everything but the weights' values.
+  /// Opens the folder and checks everything except the weights' values.
   /// @throws CheckpointError that names missing, unexpected and mis-shaped tensors together (many are cut off with "and
   /// N more"), or the damaged file.
   static HfFolder open(const std::filesystem::path& folder);
@@ -26,13 +26,13 @@ class HfFolder {
   const std::vector<ParameterSpec>& parameters() const { return parameters_; }
 
   /// Reads elements [first, first + out.size()), row-major, of a logical parameter, converted to fp32 from the stored
-  /// type. Thread-safe.
+  /// type. Thread-safe. @throws CheckpointError if the model has no such parameter.
   void read(const std::string& name, int64_t first, std::span<float> out) const;
   /// Reads the whole parameter; `out` has room for it.
   void read(const std::string& name, float* out) const;
 
  private:
-  /// A run of `count` elements of a logical parameter in a stored tensor.
+  /// A run of `count` elements of a logical parameter, which begins at element `first` of a stored tensor.
   struct Segment {
     const SafetensorsFile* file;
     std::string tensor;
@@ -62,7 +62,7 @@ class HfFolder {
   std::map<std::string, Located> located_;
 };
 
-/// Returns true if HfFolder might be able to open this folder.
+/// Returns true if the folder has a config.json; HfFolder::open may still refuse it.
 bool is_hf_folder(const std::filesystem::path& folder);
 
 }  // namespace athanor

@@ -19,14 +19,14 @@ struct HfTensor {
   Shape shape;
 };
 
-/// Returns the tensors on disk that, one after the other, hold the parameter's elements: one for each of the E experts
-/// of an expert parameter, otherwise the parameter itself.
+/// Returns the tensors on disk that, one after the other, hold the parameter's elements: one for each expert of an
+/// expert parameter ("...experts.7.gate_proj.weight"), otherwise the parameter itself.
 std::vector<HfTensor> hf_tensors(const ParameterSpec& parameter);
 
-/// A fused tensor that holds a parameter. Some folders fuse an expert layer's gate_proj and up_proj into
-/// "...experts.gate_up_proj" [E, 2F, D] and stack "...experts.down_proj" [E, D, F]. `first` is the element at which the
-/// first expert's rows begin, `stride` the number of elements from one expert to the next. Empty if the parameter is
-/// not of experts.
+/// A fused tensor that holds a parameter of E experts with intermediate size F and hidden size D. Some folders fuse an
+/// expert layer's gate_proj and up_proj into "...experts.gate_up_proj" [E, 2F, D] and stack "...experts.down_proj"
+/// [E, D, F]. `first` is the element at which the parameter's rows of the first expert begin, `stride` the number of
+/// elements from one expert to the next. The tensor's name is empty if the parameter is not of experts.
 struct HfFused {
   HfTensor tensor;
   int64_t first = 0, stride = 0;

@@ -12,10 +12,12 @@
 
 namespace athanor {
 
-/// Builds one value from its events. Throws if a key occurs twice in an object.
+/// Builds one value from its events. `where` names the source in messages.
+/// @throws CheckpointError if a key occurs twice in an object.
 class JsonBuilder {
  public:
   explicit JsonBuilder(const std::string& where) : where_(where) {}
+  /// True while a list or an object is open.
   bool busy() const { return !open_.empty(); }
   void put(nlohmann::json value);  ///< a scalar: a text, a number, ...
   void open(nlohmann::json empty_list_or_object) { open_.push_back(place(std::move(empty_list_or_object))); }
@@ -32,7 +34,9 @@ class JsonBuilder {
   nlohmann::json* member_ = nullptr;   // member of the innermost object; its value comes next
 };
 
-/// The parser's handler. With a taker it makes records, without one a whole value.
+/// The parser's handler. With a taker it hands over the members of the outermost object, without one (null) it builds a
+/// whole value. `first_byte` is the position of the text in its file, for messages.
+/// @throws CheckpointError from any event, and what the taker throws.
 class JsonEvents {
  public:
   using Json = nlohmann::json;

@@ -12,10 +12,12 @@
 
 namespace athanor {
 
-/// No model has sizes beyond it.
+/// The largest size or token id that is accepted: no model has larger ones.
 inline constexpr int64_t kMaxSize = int64_t{1} << 31;
 
-/// Reads members of one object and collects their errors. A member that is null counts as absent.
+/// Reads members of one object and collects their errors. A member that is null counts as absent. Functions with a
+/// `fallback` return it if the member is absent, and also, after adding a problem, if its value is wrong. Object and
+/// problems must outlive this.
 class JsonMembers {
  public:
   JsonMembers(const nlohmann::json& object, std::vector<std::string>& problems)
@@ -25,7 +27,7 @@ class JsonMembers {
     const auto found = object_.find(key);
     return found == object_.end() || found->is_null() ? nullptr : &*found;
   }
-  /// Returns a whole number from `low` to kMaxSize; `fallback` (transformers' default) if the member is absent.
+  /// Returns a whole number from `low` to kMaxSize.
   int64_t size(const char* key, int64_t fallback, int64_t low = 1) {
     const auto* value = find(key);
     if (!value) return fallback;
@@ -33,6 +35,7 @@ class JsonMembers {
     complain(key, *value, fmt::format("a whole number from {} to {}", low, kMaxSize));
     return fallback;
   }
+  /// Returns a number that is not negative.
   double number(const char* key, double fallback) {
     const auto* value = find(key);
     if (!value) return fallback;
@@ -47,13 +50,14 @@ class JsonMembers {
     complain(key, *value, "true or false");
     return fallback;
   }
-  /// Adds a problem if the option has any value but the one that we compute.
+  /// Adds a problem if the option has any value except the one that we compute.
   void only(const char* key, const nlohmann::json& supported) {
     const auto* value = find(key);
     if (value && *value != supported) {
       problems_.push_back(fmt::format("{} = {} is not supported, only {}", key, shown(*value), supported.dump()));
     }
   }
+  /// Adds a problem if the option has any value.
   void absent(const char* key) {
     if (const auto* value = find(key)) problems_.push_back(fmt::format("{} = {} is not supported", key, shown(*value)));
   }
@@ -68,8 +72,8 @@ class JsonMembers {
     complain(key, *value, "a list of whole numbers");
     return {};
   }
-  /// Returns a token id, the first one of a list; `fallback` if there is no such member, none if it is null or
-  /// negative.
+  /// Returns a token id, the first one of a list; `fallback` if there is no such member; none if it is null, negative
+  /// or wrong.
   std::optional<int64_t> token_id(const char* key, std::optional<int64_t> fallback) {
     if (!object_.contains(key)) return fallback;
     const auto* value = find(key);
@@ -80,10 +84,12 @@ class JsonMembers {
     return std::nullopt;
   }
 
+  /// Adds the problem "KEY is VALUE, expected EXPECTED".
   void complain(const char* key, const nlohmann::json& value, const std::string& expected) {
     problems_.push_back(fmt::format("{} is {}, expected {}", key, shown(value), expected));
   }
 
+  /// Returns at most 80 bytes of the value's text, for messages.
   static std::string shown(const nlohmann::json& value) {
     auto text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     return text.size() > 80 ? text.substr(0, 80) + "..." : text;

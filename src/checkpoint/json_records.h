@@ -1,6 +1,6 @@
 #pragma once
-// Reads JSON with millions of small objects and hands them over one after the other, so that neither time nor memory
-// grows faster than the text. It is for a manifest's pieces and the tensors of a safetensors header.
+// Reads JSON with millions of small objects (records) and hands them over one after the other, so that neither time nor
+// memory grows faster than the text. It is for a manifest's pieces and the tensors of a safetensors header.
 
 #include <cstdint>
 #include <functional>
@@ -26,7 +26,8 @@ class JsonRecord {
   int64_t size(std::string_view key) const;
   const std::vector<int64_t>& sizes(std::string_view key) const;
 
-  /// Fill the record. `key` throws CheckpointError for a repeated key, or for more keys than kMaxMembers.
+  /// Fill the record: each call after key() sets the value of that key.
+  /// @throws CheckpointError for a repeated key, for more keys than kMaxMembers, and for a list longer than kMaxList.
   void clear() { num_members_ = 0; }
   void key(std::string_view key);
   void set_text(std::string_view text);
@@ -64,6 +65,7 @@ class JsonTaker {
   virtual ~JsonTaker() = default;
   /// Returns the form in which it takes the member `key`, whose value comes next.
   virtual Form form_of(const std::string& key) = 0;
+  /// Takes the object that is the member `key`, or one of the objects in its list. The record is valid during the call.
   virtual void take_record(const std::string& key, const JsonRecord& record) = 0;
   /// Takes a value that was asked for as a whole; also a member, or an item of its list, that is not the object asked
   /// for.
@@ -72,7 +74,8 @@ class JsonTaker {
 
 /// Reads `text`, which must be one object, as strictly as parse_strict_json does (strict_json.h). Time is linear in the
 /// text, and so is memory in addition to what the taker keeps.
-/// @param behind  called about every MiB with the number of bytes that have been read and are not needed again.
+/// @param behind  called about every MiB with the number of bytes from the beginning of `text` that are not needed
+///                again.
 /// @throws CheckpointError with `where`, and the byte counted from `first_byte`.
 void read_json_records(std::string_view text, const std::string& where, uint64_t first_byte, JsonTaker& taker,
                        const std::function<void(size_t)>& behind = {});

@@ -5,7 +5,7 @@
 // "exp_avg/model.norm.weight", "exp_avg_sq/model.norm.weight". Each is stored as pieces. A piece is a slice of the
 // tensor; its elements are stored as fp32 from `byte_offset` on in `file`, and `hash` (base/hash.h) is the hash of
 // these bytes. The pieces of a tensor hold every element once. In its file a piece is a 1-D F32 tensor named
-// KIND/NAME#N.
+// KIND/NAME#N, where N is the number of the piece in the file, from 0.
 //
 // The manifest's first line gives the hash of every byte after that line, so that a damaged manifest is noticed;
 // "pieces" comes after all other members:
@@ -33,8 +33,8 @@ inline constexpr int64_t kCheckpointVersion = 1;
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr size_t kMaxPieceDims = 4;  // a model's tensors have three at most: expert, row, column
 
-using TensorTable = std::map<std::string, Shape>;
-using FileTable = std::map<std::string, uint64_t>;  // sizes in bytes
+using TensorTable = std::map<std::string, Shape>;   // KIND/NAME → global shape
+using FileTable = std::map<std::string, uint64_t>;  // name in the checkpoint's folder → size in bytes
 
 /// A hash of 128 bits; as text, 32 hexadecimal digits.
 struct PieceHash {
@@ -49,10 +49,10 @@ struct PieceHash {
 /// A piece of a manifest; it points to the manifest's tables.
 struct Piece {
   const TensorTable::value_type* tensor = nullptr;
-  const FileTable::value_type* file = nullptr;  // in the checkpoint's folder
-  std::array<int64_t, kMaxPieceDims> offset{}, extent{};
-  int64_t flat_begin = 0, flat_end = 0;
-  uint64_t byte_offset = 0;
+  const FileTable::value_type* file = nullptr;            // in the checkpoint's folder
+  std::array<int64_t, kMaxPieceDims> offset{}, extent{};  // as in Slice, for the tensor's dims
+  int64_t flat_begin = 0, flat_end = 0;                   // as in Slice
+  uint64_t byte_offset = 0;                               // from the beginning of the file
   PieceHash hash;
 
   const std::string& tensor_name() const { return tensor->first; }
@@ -90,7 +90,8 @@ struct Manifest {
                  uint64_t byte_offset, PieceHash hash);
 };
 
-/// Called from time to time with the number of bytes of a text that have been read and are not needed again.
+/// Called from time to time with the number of bytes from the beginning of a text that have been read and are not
+/// needed again (all of them, not only those since the last call).
 using ReadBehind = std::function<void(size_t num_bytes)>;
 
 /// Returns the text of manifest.json. Its member "athanor" has the version and the commit of this program
@@ -98,20 +99,21 @@ using ReadBehind = std::function<void(size_t num_bytes)>;
 /// @throws CheckpointError naming a number that is not finite.
 std::string manifest_text(const Manifest& manifest);
 
-/// Parses a manifest and checks everything that the text alone can show: its hash, that each piece lies in its tensor
-/// and in its file, that the pieces of a tensor hold as many elements as the tensor has.
-/// @param behind  called during the pass that computes the hash, then during the pass that reads the rest.
+/// Parses a manifest and checks what the text alone can show: its hash, that each piece lies in its tensor and in its
+/// file, that the pieces of a tensor hold as many elements as the tensor has (it does not look for overlaps).
+/// @param behind  called during the pass that computes the hash, then from the beginning during the pass that reads.
 /// @throws CheckpointError; `where` names the file in it.
 Manifest parse_manifest(std::string_view text, const std::string& where, const ReadBehind& behind = {});
 
 /// Makes the checks of parse_manifest without keeping the pieces.
 void check_manifest(std::string_view text, const std::string& where, const ReadBehind& behind = {});
 
-/// Parses the manifest of one of several writers: its pieces need not hold all of their tensors.
+/// Parses the manifest of one of several writers as parse_manifest does, but its pieces need not hold all elements of
+/// their tensors.
 Manifest parse_manifest_part(std::string_view text, const std::string& where);
 
-/// Adds the tensors, files and pieces of `part` to `whole`. @throws CheckpointError for a tensor with two shapes or a
-/// file written twice.
+/// Adds the tensors, files and pieces of `part` to `whole`, which keeps its model and state. @throws CheckpointError
+/// for a tensor with two shapes or a file written twice.
 void join_manifests(Manifest& whole, Manifest part);
 
 }  // namespace athanor

@@ -12,15 +12,17 @@
 namespace athanor {
 
 struct ModelSource {
-  HfConfig config;                  ///< the model, and its end-of-document token if one is known
+  HfConfig config;                  ///< the model, its router bias, and its end-of-document token if one is known
   std::filesystem::path tokenizer;  ///< tokenizer.json or tokenizer.model; empty if there is none
   std::string description;          ///< "checkpoint runs/tiny/checkpoints/step-00000500"
-  /// Reads elements [first, first + out.size()), row-major, of a logical parameter as fp32.
+  /// Reads elements [first, first + out.size()), row-major, of a logical parameter as fp32. Thread-safe.
+  /// @throws CheckpointError if the model has no such parameter.
   std::function<void(const std::string& name, int64_t first, std::span<float> out)> read;
 };
 
-/// Opens the source of a model's weights. From a run folder it opens the newest checkpoint that verifies, otherwise the
-/// newest model-only one.
+/// Opens the source of a model's weights; `path` is a run folder, a checkpoint or a `transformers` folder. In a run
+/// folder it opens the newest checkpoint whose hashes are right, otherwise the newest model-only one. Of a checkpoint
+/// it verifies all hashes; a `transformers` folder has none.
 /// @throws CheckpointError naming what is missing or damaged, or a tokenizer that is not the one that the model was
 /// trained with.
 ModelSource open_model_source(const std::filesystem::path& path);

@@ -6,9 +6,9 @@
 
 namespace athanor {
 
-/// Keeps a folder under the name ".<name>.replaced" until its successor exists. At the end of its scope the old folder
-/// is removed if `path` exists again, and put back if not. (If the process is killed in between, the folder stays:
-/// rotation.h, clean_leftovers.)
+/// Keeps a folder under the name ".<name>.replaced" until its successor exists. If move_now() renamed it, the
+/// destructor removes the old folder if `path` exists again, and puts it back if not. If the process is killed in
+/// between, the folder stays until clean_leftovers (rotation.h).
 class MovedAside {
  public:
   explicit MovedAside(std::filesystem::path path) : path_(std::move(path)) {}
@@ -19,6 +19,7 @@ class MovedAside {
   /// Renames the folder, if it exists. @throws IoError.
   void move_now();
 
+  /// Returns the path that a folder has while it is kept.
   static std::filesystem::path aside_name(const std::filesystem::path& path);
 
  private:

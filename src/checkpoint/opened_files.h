@@ -13,10 +13,14 @@
 
 namespace athanor {
 
-/// Thread-safe.
+/// The files of one checkpoint. Thread-safe.
 class OpenedFiles {
  public:
-  /// Returns the mapped file. @throws CheckpointError if the file is missing, or its size is not the manifest's.
+  /// Returns the mapped file.
+  /// @param folder  the checkpoint, the same in every call.
+  /// @param file    a row of the manifest's `files`, which must outlive this object.
+  /// @throws CheckpointError if the file is missing, or its size is not the manifest's; IoError if it cannot be opened
+  ///         (fault point "checkpoint.open").
   std::shared_ptr<const MappedFile> file(const std::filesystem::path& folder, const FileTable::value_type& file);
 
  private:
@@ -27,9 +31,10 @@ class OpenedFiles {
   std::unordered_map<const FileTable::value_type*, std::shared_ptr<const MappedFile>> files_;
 };
 
-/// Thread-safe.
+/// An index of pieces for each tensor. Thread-safe.
 class PieceIndices {
  public:
+  /// @param pieces  must outlive this object.
   explicit PieceIndices(const std::vector<Piece>& pieces);
   /// Returns the index of the tensor's pieces; null if the tensor has no pieces.
   const PieceIndex* of(const TensorTable::value_type* tensor);

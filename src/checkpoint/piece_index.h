@@ -12,10 +12,12 @@ namespace athanor {
 /// Indexes the pieces of one tensor by their first and last row-major positions in it: an interval tree in an array.
 class PieceIndex {
  public:
+  /// @param pieces  must outlive this object.
   explicit PieceIndex(const std::vector<const Piece*>& pieces);
 
-  /// Calls visit(piece) for every piece whose interval overlaps the slice's, in the order of their first elements; all
-  /// pieces that share elements with the slice are among them. Costs at most log(pieces) for each visited piece.
+  /// Calls visit(piece) once for every piece whose interval of positions overlaps the slice's, in the order of their
+  /// first elements. All pieces that share elements with the slice are among them; others may be, too. Costs at most
+  /// log(pieces) for each visited piece.
   template <class Visit>
   void for_each_near(const Slice& slice, Visit visit) const {
     if (slice.num_elements() == 0) return;

@@ -1,5 +1,5 @@
 #pragma once
-// Reads a checkpoint into any slicing: the reader names the slices that it needs, whatever sharding wrote the
+// Reads a checkpoint into any slicing: the caller names the slices that it needs, whatever sharding wrote the
 // checkpoint.
 
 #include <filesystem>
@@ -14,22 +14,24 @@
 
 namespace athanor {
 
-/// A slice to be read: `data` has room for slice.num_elements(); its first element is flat_begin.
+/// A slice to be read: `data` has room for slice.num_elements() elements, of which the first is flat_begin.
 struct TargetView {
   std::string tensor;  // KIND/NAME, see manifest.h
   Slice slice;
   float* data;
   /// Used if `data` is null: takes elements from `first` on, counted from flat_begin, in runs of any length and order.
+  /// Called by the thread that loads.
   std::function<void(int64_t first, std::span<const float> values)> write = {};
 };
 
 /// An open checkpoint whose manifest has been checked. A file is opened when it is first read: on 12,288 ranks a
 /// checkpoint has as many files. Memory for what has been read is released, so that a checkpoint may be larger than
-/// memory. Several threads may read.
+/// memory. Several threads may read. Nothing here is collective.
 class CheckpointReader {
  public:
-  /// Opens a checkpoint.
-  /// @param worked  called with this reader's progress in bytes, when the checkpoint is opened and later.
+  /// Opens a checkpoint, and verifies its manifest but no hash of a piece.
+  /// @param worked  called with the work done since the last call (bytes, or 1 for a file), here and by the functions
+  ///                below.
   /// @throws CheckpointError naming what is missing or damaged; IoError.
   static CheckpointReader open(const std::filesystem::path& folder, Worked worked = {});
   CheckpointReader(CheckpointReader&&) noexcept;
@@ -41,16 +43,16 @@ class CheckpointReader {
   const std::filesystem::path& folder() const { return folder_; }
 
   /// Verifies that every file exists, in full length and with a correct header, and that every piece has its hash. With
-  /// `shares` processes, each verifies its share: neighbouring pieces, so that each opens few files, of about as many
-  /// bytes as the others.
-  /// @throws CheckpointError naming the file, or the damaged tensor, file and bytes.
+  /// `shares` processes, number `share` (from 0) verifies its share of the files and pieces: neighbouring pieces, so
+  /// that each process opens few files, of about as many bytes as the others have.
+  /// @throws CheckpointError naming the file, or the damaged tensor, file and bytes; IoError.
   void verify(int share = 0, int shares = 1) const;
 
-  /// Fills every target. Exactly one piece must hold each element of a target. The time is nearly linear in what is
-  /// read, however many pieces there are.
+  /// Fills every target, without comparing hashes (verify() does that). Exactly one piece must hold each element of a
+  /// target. The time is nearly linear in what is read, however many pieces there are.
   /// @throws CheckpointError naming tensors that are missing, shapes that differ (both are shown), a file that is
-  /// missing or shorter or longer than it was written, or the first element that no piece or two pieces hold. Targets
-  /// may then be half filled.
+  /// missing or shorter or longer than it was written, the first element that no piece holds, or two pieces that hold
+  /// the same elements; IoError. Targets may then be half filled.
   void load(const std::vector<TargetView>& targets) const;
 
  private:

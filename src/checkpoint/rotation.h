@@ -42,15 +42,17 @@ void clean_leftovers(const std::filesystem::path& folder);
 
 /// Opens a checkpoint and compares every piece with its hash. Collective: each member verifies a share, and all get the
 /// same result.
-/// @throws Error on every member, naming what is damaged.
+/// @throws the same Error on every member, naming what is damaged (Team::on_all).
 CheckpointReader open_verified(const std::filesystem::path& path, const Team& team = {});
 
-/// Opens the newest checkpoint (of list_recoverable) whose hashes are all right. Skips a damaged one with a warning
-/// that names it. Collective: each member of `team` verifies a share of the pieces, and all get the same result.
+/// Opens the newest checkpoint (of list_recoverable) whose hashes are all right. Skips one that is damaged or cannot be
+/// read with a warning that names it; returns nothing if none is left. Collective: each member of `team` verifies a
+/// share of the pieces, and all get the same result.
+/// @throws IoError if none is left and one could not be read.
 std::optional<CheckpointReader> open_newest_verified(const std::filesystem::path& folder, const Team& team = {});
 
 struct RotationOptions {
-  size_t keep = 2;
+  size_t keep = 2;  ///< number of checkpoints that are kept; the new one is kept in any case
   WriteOptions write;
   /// Returns the number of bytes that the folder's disk can still take.
   std::function<uint64_t(const std::filesystem::path&)> free_bytes = free_disk_bytes;
@@ -59,7 +61,8 @@ struct RotationOptions {
 
 /// Writes the checkpoint of `step` into `folder` and then deletes all but the newest `keep` of those up to `step`.
 /// Checkpoints of later steps (from a run that went back) are left alone; one of the same step is replaced. If an old
-/// one cannot be deleted, the log warns: the new one is written. Collective over options.team.
+/// one cannot be deleted, the log warns: the new one is written. `pieces` are those of this member; model and state are
+/// as in write_checkpoint. Collective over options.team.
 ///
 /// Fault points: "checkpoint.hide", where an old one loses its name (enospc and eio simulate a refusal), and
 /// "checkpoint.remove" after it.

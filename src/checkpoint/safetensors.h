@@ -41,8 +41,8 @@ class SafetensorsFile {
   const TensorEntry& entry(const std::string& name) const;
   /// Returns the tensor's bytes. The format does not promise alignment: read elements by memcpy or `read_floats`.
   std::span<const std::byte> data(const std::string& name) const;
-  /// Reads elements [first, first + out.size()) as fp32, from F32, BF16, F16 or F64. Of a mapped file no more than
-  /// `out` stays in memory.
+  /// Reads elements [first, first + out.size()) as fp32, from F32, BF16, F16 or F64. The pages of a mapped file are
+  /// released afterwards.
   /// @throws CheckpointError for another dtype or a range outside the tensor.
   void read_floats(const std::string& name, int64_t first, std::span<float> out) const;
 
@@ -69,9 +69,10 @@ std::string safetensors_header(const std::vector<TensorSpec>& tensors,
                                const std::map<std::string, std::string>& metadata);
 
 /// Writes one file: all names are given first, then the data, in the order of the names and in pieces of any size.
-/// Without `commit` no file is left.
+/// Without `commit` no file is left. Every function throws IoError if the file cannot be written.
 class SafetensorsWriter {
  public:
+  /// Writes the header. @throws CheckpointError for two tensors of one name, or an impossible shape.
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<TensorSpec>& tensors,
                     const std::map<std::string, std::string>& metadata = {});
   /// Returns the file position of the next byte; right after construction, that of the first tensor.

@@ -1,7 +1,8 @@
 #pragma once
-// A slice of a tensor as checkpoints store it: a flat range, row-major, inside a rectangular box. Whole tensors,
-// tensor-parallel shards, an expert's rows and an optimizer's flat shard are all slices. Two slices of one tensor, cut
-// along any dims, share runs of consecutive elements; this file finds them.
+// A slice of a tensor as checkpoints store it: a flat range inside a rectangular box. The elements of the box are
+// numbered row-major from 0, and the range has those from flat_begin to before flat_end. Whole tensors, tensor-parallel
+// shards, an expert's rows and an optimizer's flat shard are all slices. Two slices of one tensor, cut along any dims,
+// share runs of consecutive elements; this file finds them.
 
 #include <cstdint>
 #include <span>
@@ -14,10 +15,10 @@
 namespace athanor {
 
 struct Slice {
-  Shape global_shape;
-  Shape offset, extent;    // the box, in elements for each dim
-  int64_t flat_begin = 0;  // range of the box's elements, row-major
-  int64_t flat_end = 0;
+  Shape global_shape;      // shape of the tensor
+  Shape offset, extent;    // the box: its first index and its size in each dim
+  int64_t flat_begin = 0;  // the range: numbers of elements of the box, row-major
+  int64_t flat_end = 0;    // end of the range, exclusive
 
   int64_t num_elements() const { return flat_end - flat_begin; }
   bool operator==(const Slice&) const = default;
@@ -28,10 +29,10 @@ Slice whole_slice(Shape global_shape);
 /// Returns the slice of a whole box.
 Slice box_slice(Shape global_shape, Shape offset, Shape extent);
 
-/// Returns the slice as text: "offset [0, 4], extent [8, 2], elements 3 to 16".
+/// Returns the slice as text: "offset [0, 4], extent [8, 2], elements 3 to 16" (flat_begin and flat_end).
 std::string slice_text(const Slice& slice);
 
-/// A reference to a slice.
+/// A reference to a slice, whose shapes must outlive it.
 struct SliceRef {
   std::span<const int64_t> global_shape, offset, extent;
   int64_t flat_begin, flat_end;
@@ -46,9 +47,9 @@ struct SliceRef {
 /// Checks a slice. @throws CheckpointError "<where>: ..." unless the box lies in the tensor and the range in the box.
 void check_slice(const SliceRef& slice, std::string_view where);
 
-/// Returns the global index of the slice's element `i`, counted from flat_begin: "[3, 0, 7]".
+/// Returns the index in the tensor, one number for each dim, of the slice's element `i`, counted from flat_begin.
 Shape global_index(const Slice& slice, int64_t i);
-/// Returns the global index as a row-major position in the tensor. It grows with `i`.
+/// Returns the same index as a row-major position in the tensor. It grows with `i`.
 int64_t global_position(const SliceRef& slice, int64_t i);
 
 /// A run of `count` elements that are consecutive in both slices; positions count from each slice's flat_begin.
@@ -67,6 +68,7 @@ class CommonRuns {
 
   bool empty() const;
 
+  /// Calls visit(CommonRun) for each run.
   template <class Visit>
   void for_each(Visit visit) const {
     for (int64_t r = first_row(); r < num_rows_; ++r) {

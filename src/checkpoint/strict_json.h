@@ -3,7 +3,8 @@
 // key.
 //
 // It is stricter than the parser underneath: a key may occur only once in an object (the parser would keep the last),
-// and nesting is bounded. Time and memory are linear in the text. For texts of many objects see json_records.h.
+// and nesting is bounded to 64 levels. Time and memory are linear in the text. For texts of many objects see
+// json_records.h. In all functions `where` names the source in messages ("run/manifest.json").
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -13,14 +14,14 @@
 
 namespace athanor {
 
-/// Parses a text. `where` names the source in messages ("run/manifest.json").
+/// Parses a text.
 /// @throws CheckpointError with the byte, counted from `first_byte` (the position of `text` in its file).
 nlohmann::json parse_strict_json(std::string_view text, const std::string& where, uint64_t first_byte = 0);
 
 /// Returns the member `key` of `object`. @throws CheckpointError "<where>: ..." if there is none.
 const nlohmann::json& json_member(const nlohmann::json& object, const char* key, const std::string& where);
 
-/// Return a typed member. Integers must be whole and fit; sizes must not be negative. @throws CheckpointError.
+/// Return a typed member. A size is a whole number from 0 to 2^63-1. @throws CheckpointError.
 std::string json_string(const nlohmann::json& object, const char* key, const std::string& where);
 int64_t json_size(const nlohmann::json& object, const char* key, const std::string& where);
 

@@ -9,15 +9,16 @@
 
 namespace athanor {
 
-/// Takes the number of bytes or pieces of long work that are done; others may be waiting for it. Called from any
-/// thread.
+/// Takes the number of bytes or pieces of long work that were done since the last call; others may be waiting for the
+/// work. Called from any thread.
 using Worked = std::function<void(int64_t amount)>;
 
 struct Team {
-  int index = 0, size = 1;
-  /// Collective: returns every member's text on the first member, by index; nothing on the others.
+  int index = 0, size = 1;  ///< number of this member, from 0 (the first member), and number of members
+  /// Collective: returns every member's text on the first member, by index; an empty list on the others. Not used if
+  /// `size` is 1.
   std::function<std::vector<std::string>(const std::string& own)> gather = {};
-  /// Collective: returns the first member's text on all members.
+  /// Collective: returns the first member's text on all members. Not used if `size` is 1.
   std::function<std::string(const std::string& of_first)> broadcast = {};
   /// Called for this member's work.
   Worked worked = {};

@@ -23,8 +23,8 @@ struct PieceView {
   std::string tensor;  // KIND/NAME, see manifest.h
   Slice slice;
   const float* data;
-  /// Used if `data` is null: gives the slice's elements from `first` on, counted from flat_begin. Called from several
-  /// threads at once.
+  /// Used if `data` is null: fills `out` with the slice's elements from `first` on, counted from flat_begin. Called
+  /// from several threads at once.
   std::function<void(int64_t first, std::span<float> out)> read = {};
 };
 
@@ -33,28 +33,33 @@ struct WriteOptions {
   uint64_t max_file_bytes = uint64_t{1} << 30;
   /// Number of files written at the same time.
   int num_threads = 2;
-  /// Called for every block that is written, with its bytes.
+  /// Called for every block that is written, with its bytes, from several threads.
   Worked worked = {};
 };
 
 /// Writes `pieces` into files `<prefix>-00000.safetensors`, ... in `folder`, synced, and adds tensors, files and pieces
-/// to `manifest`. Ranks that write one checkpoint call it with different prefixes and join their manifests.
+/// to `manifest`. Not collective: ranks that write one checkpoint call it with different prefixes and join their
+/// manifests.
 /// @throws CheckpointError for a slice outside its tensor or a tensor with two shapes; IoError.
 void write_pieces(const std::filesystem::path& folder, const std::string& prefix, const std::vector<PieceView>& pieces,
                   Manifest& manifest, const WriteOptions& options = {});
 
 /// Writes the whole checkpoint `folder`; together the pieces of all members of `team` must hold every element of their
 /// tensors once. Collective over the team: each member writes separate files; model, state and before_commit are the
-/// first member's. All throw if one does.
+/// first member's, and ignored on the others. All throw if one does.
 ///
 /// Fault points: "checkpoint.piece" before each piece, "checkpoint.before_commit".
-/// @param before_commit  called when everything is written, right before the folder gets its name.
-/// @throws IoError (disk_full() among them): then nothing of the checkpoint is left.
+/// @param model, state    members of the manifest (manifest.h).
+/// @param options         its `worked` is the team's if it is empty.
+/// @param before_commit   called when everything is written, right before the folder gets its name; then no folder with
+///                        that name may exist.
+/// @throws IoError (disk_full() among them), CheckpointError as write_pieces does: then nothing of the checkpoint is
+///         left.
 void write_checkpoint(const std::filesystem::path& folder, const std::vector<PieceView>& pieces,
                       const nlohmann::json& model, const nlohmann::json& state, const WriteOptions& options = {},
                       const std::function<void()>& before_commit = {}, const Team& team = {});
 
-/// Returns the bytes of tensor data in `pieces`.
+/// Returns the bytes of tensor data in these pieces.
 uint64_t total_bytes(const std::vector<PieceView>& pieces);
 
 }  // namespace athanor

@@ -1,6 +1,6 @@
 #pragma once
-// The options of the benchmarks. Each benchmark is a file here, with one function that adds its subcommand, and a file
-// in bench/, which verifies first and then measures.
+// The subcommands of `athanor bench` with their options. Each benchmark is a file here, with one function that adds its
+// subcommand, and a file in bench/, which verifies first and then measures.
 
 namespace CLI {
 class App;
@@ -10,7 +10,8 @@ namespace athanor {
 
 struct BenchArguments;
 
-/// Adds --rounds, --threads and --json, which every benchmark of the core has.
+/// Adds --rounds, --threads, --json and --paced, which every benchmark except `bench data` has. `arguments`
+/// (bench/arguments.h) must outlive `command`.
 void add_bench_options(CLI::App& command, BenchArguments& arguments);
 
 void add_bench_comm_command(CLI::App& bench);

@@ -13,21 +13,21 @@
 namespace athanor {
 
 struct TrainArguments {
-  std::string config_file;
-  std::vector<std::string> overrides;
+  std::string config_file;             ///< path of a TOML file
+  std::vector<std::string> overrides;  ///< "table.key=value", from --set
 };
 
 struct ExportArguments {
-  std::string run;  ///< a run folder, a checkpoint or a model-only folder
-  std::string out;
-  std::string dtype = "bfloat16";
-  uint64_t max_shard_bytes = 5'000'000'000;
-  bool overwrite = false;
+  std::string run;                           ///< a run folder, a checkpoint or a model-only folder
+  std::string out;                           ///< the folder to write
+  std::string dtype = "bfloat16";            ///< type of the weights: bfloat16 or float32
+  uint64_t max_shard_bytes = 5'000'000'000;  ///< most bytes of weights in a file
+  bool overwrite = false;                    ///< replace a folder that exists
 };
 
 struct ImportArguments {
-  std::string folder;
-  std::string out;
+  std::string folder;  ///< a `transformers` folder
+  std::string out;     ///< the run folder to write
 };
 
 struct GenerateArguments {
@@ -35,28 +35,28 @@ struct GenerateArguments {
   std::vector<std::string> prompts;
   int64_t max_new_tokens = 64;
   double temperature = 1.0;  ///< 0: greedy
-  double top_p = 1.0;
-  int64_t seed = 0;
+  double top_p = 1.0;        ///< sample from the likeliest tokens that together have this share of the probability
+  int64_t seed = 0;          ///< seed of the sampling; not negative
   std::string dtype = "bfloat16";
   bool json = false;  ///< print a JSON object for each prompt, with token ids
 };
 
 struct SmokeArguments {
-  std::string golden_dir;  ///< empty: the folder next to the program, or in the sources that it was built from
-  bool update = false;
+  std::string golden_dir;  ///< folder of golden files; empty: that of the installation, or tests/golden of the sources
+  bool update = false;     ///< write this machine's golden file
 };
 
 struct VerifyArguments {
-  std::string config_file;
-  std::vector<std::string> overrides;
-  int64_t steps = 3;
-  std::string dtype;  ///< empty: float32, and the run's own type
-  int draws = 3;      ///< number of data sets in bfloat16
-  bool keep_size = false;
-  bool keep_depth = false;
-  std::vector<std::string> then;  ///< overrides of the layout that resumes the run; empty: it is not resumed
-  bool twice = false;
-  std::string keep;                    ///< folder for the traces; empty: traces are removed
+  std::string config_file;             ///< as in TrainArguments
+  std::vector<std::string> overrides;  ///< as in TrainArguments
+  int64_t steps = 3;                   ///< optimizer steps to compare
+  std::string dtype;                   ///< the type to compare in; empty: float32, and also the run's type
+  int draws = 3;                       ///< number of data sets in bfloat16
+  bool keep_size = false;              ///< use the model and the batch as configured, not a small version
+  bool keep_depth = false;             ///< a small version with all layers and buckets
+  std::vector<std::string> then;       ///< overrides of the layout that resumes the run; empty: it is not resumed
+  bool twice = false;                  ///< run the layout twice, and compare all bits
+  std::string keep;                    ///< folder for the traces of all runs; empty: traces are removed
   std::string plant;                   ///< a fault to plant into the layout's run; empty: none
   std::string reference = "one_rank";  ///< what the layout is compared with: one_rank or portable
   std::string as_reference;            ///< set in the reference's process: its folder; empty in any other process
@@ -65,14 +65,15 @@ struct VerifyArguments {
 };
 
 struct DryRunArguments {
-  std::string config_file;
-  std::vector<std::string> overrides;
-  bool asked = false;        ///< the user asked for a dry run in place of a run
-  int ranks = 1, rank = -1;  ///< rank −1: the rank that needs most memory
-  bool json = false;
+  std::string config_file;             ///< as in TrainArguments
+  std::vector<std::string> overrides;  ///< as in TrainArguments
+  bool asked = false;                  ///< the user asked for a dry run in place of a run
+  int ranks = 1, rank = -1;  ///< size of the job, and a rank of it from 0; −1: the one that needs most memory
+  bool json = false;         ///< print JSON
 };
 
-/// Calls `athanor_core_<name>` in libathanor_core.so next to libathanor and returns the exit code.
+/// Calls `athanor_core_<name>` in libathanor_core.so next to libathanor and returns the exit code. `arguments` points
+/// to the struct of this command above, or in bench/arguments.h.
 /// @throws Error if the library cannot be opened; what the function throws passes through.
 int call_core(const char* name, const void* arguments);
 

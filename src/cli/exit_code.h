@@ -1,8 +1,10 @@
 #pragma once
+// How a subcommand ends the process with a code other than 0, without a message: a run that a signal stopped, for
+// example.
 
 namespace athanor {
 
-/// Thrown by a subcommand that has printed everything it had to, but does not exit with 0: a run stopped by a signal.
+/// Thrown by a subcommand that has printed everything; main() returns `value`, a code of base/exit_codes.h.
 struct ExitCode {
   int value;
 };

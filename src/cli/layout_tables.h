@@ -7,8 +7,9 @@
 
 namespace athanor {
 
-/// Returns lines that begin with "# ". They show the state for every sharding, and the traffic for both named mappings
-/// and for the configuration's own.
+/// Returns lines that begin with "#": the degrees and the groups, the pipeline (pipeline_tables.h), the bytes of state
+/// of a rank for every sharding, and the bytes that all ranks send in a step for both named mappings and for the
+/// configuration's own. If the model comes from a folder that was not read yet, there are the degrees only.
 /// @throws ConfigError with all faults of the layout.
 std::string layout_tables(const RunConfig& config, int num_ranks);
 

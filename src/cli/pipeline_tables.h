@@ -8,9 +8,9 @@
 
 namespace athanor {
 
-/// Returns lines that begin with "# ": the layers of each pipeline rank with their share of the cost, what the rank
-/// holds in memory (if data.seq_len is known), and the schedule, as a list of actions if it is short. Empty without a
-/// pipeline.
+/// Returns lines that begin with "#": the layers of each pipeline rank (from 0) with their share of the FLOPs, what the
+/// rank holds in memory (if data.seq_len is known), and the schedule, with its list of actions if that is short. Empty
+/// without a pipeline.
 std::string pipeline_tables(const RunConfig& config, const Layout& layout);
 
 }  // namespace athanor

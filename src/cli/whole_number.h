@@ -9,8 +9,9 @@
 
 namespace athanor {
 
-/// Refuses text that a conversion to an unsigned number would wrap around or cut: a sign, or more than 19 digits. CLI11
-/// applies an option's last-added transformation first; so add this one last, and it sees the text.
+/// Refuses text that a conversion to an unsigned number would wrap around or cut: a minus sign, or more than 19 digits.
+/// CLI11 applies an option's last-added transformation first. So add this one last: then it sees the text before other
+/// transformations change it.
 inline CLI::Validator without_sign() {
   return CLI::Validator(
       [](std::string& text) {

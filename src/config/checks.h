@@ -8,10 +8,12 @@
 
 namespace athanor {
 
-/// Returns a line for each impossible shape or combination of fields; empty if there are none.
+/// Returns a line for each impossible shape or combination of fields; empty if there are none. What depends on the
+/// number of ranks is checked by find_layout_faults (layout/layout.h).
 std::vector<std::string> find_contradictions(const RunConfig& config);
 
-/// Returns the contradictions within the model alone (also used for a model that comes from a folder).
+/// Returns the contradictions within the model alone (also used for a model that comes from a folder). If the
+/// declarations of fields refuse some of their values, it returns lines for these only.
 std::vector<std::string> find_contradictions(const ModelConfig& model);
 
 /// Returns a line for each token count of one training phase that would overflow the integers that hold it.

@@ -13,7 +13,7 @@ inline constexpr int64_t kDefaultWarmupSteps = 100;
 /// Derives the fields that the user left out from those that the user set, and writes the values into `config` (also
 /// into its training phases), so that the configuration as printed is the one that runs:
 ///   optimizer.warmup_steps  kDefaultWarmupSteps, but at most a tenth of the (first training phase's) steps
-///   train.dtype             "auto" becomes the type in which this machine is fast
+///   train.dtype             "auto" becomes bfloat16 if the CPU has instructions for it (has_fast_bf16), else float32
 ///   optimizer.min_lr        a tenth of lr if lr is below the default min_lr
 ///   train.micro_batch_size  the largest divisor of global_batch_size that is not above the default
 /// micro_batch_size changes no result. global_batch_size would, and is never derived.

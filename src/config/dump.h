@@ -12,7 +12,7 @@ namespace athanor {
 /// @param with_help  write the comments that explain the fields.
 std::string dump_run_config(const RunConfig& config, bool with_help = true);
 
-/// Returns the names of all fields ("optimizer.lr"), in the order of the dump.
+/// Returns the names of all fields ("optimizer.lr") except those of list items, in the order of the dump.
 std::vector<std::string> run_config_keys();
 
 }  // namespace athanor

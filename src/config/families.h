@@ -11,8 +11,8 @@
 namespace athanor {
 
 enum class NormKind {
-  kRms,                     // with a scale
-  kLayerWithoutParameters,  // OLMo
+  kRms,                     // RMSNorm with a scale
+  kLayerWithoutParameters,  // LayerNorm with neither scale nor bias (OLMo)
 };
 
 /// RMSNorm of queries and keys before the rotary embedding.
@@ -24,16 +24,16 @@ enum class QkNorm {
 
 struct Family {
   std::string name;          ///< model.family, and model_type in `transformers`
-  std::string architecture;  ///< the class there
+  std::string architecture;  ///< its class in `transformers`
   NormKind norm = NormKind::kRms;
-  double fixed_norm_eps = 0;  ///< 0: rms_norm_eps
+  double fixed_norm_eps = 0;  ///< epsilon of all norms; 0: that of the model (rms_norm_eps)
   QkNorm qk_norm = QkNorm::kNone;
-  bool sparse = false;              ///< has experts
-  bool mixed_layers = false;        ///< experts have a separate width, and some layers may be dense
-  bool free_head_dim = false;       ///< head_dim may be other than hidden_size / num_attention_heads
-  bool heads_divide_hidden = true;  ///< `transformers` requires it even if head_dim is given
-  bool clips_qkv = false;
-  bool sliding_window_switch = false;  ///< sliding_window counts only if use_sliding_window is true
+  bool sparse = false;                 ///< has experts
+  bool mixed_layers = false;           ///< experts have a separate width, and some layers may be dense
+  bool free_head_dim = false;          ///< head_dim may be other than hidden_size / num_attention_heads
+  bool heads_divide_hidden = true;     ///< `transformers` requires it even if head_dim is given
+  bool clips_qkv = false;              ///< has model.clip_qkv
+  bool sliding_window_switch = false;  ///< in config.json, sliding_window counts only if use_sliding_window is true
 
   /// Values that `transformers` assumes for fields that config.json lacks.
   ModelConfig defaults;

@@ -31,7 +31,8 @@ class FieldFaults : public Fields {
   }
   void field(const char* key, NameOrNames& v, const char*, const Check<NameOrNames>& c) override { look(key, v, c); }
 
-  /// Returns a line for each field with a value that its declaration refuses.
+  /// Returns a line for each visited field with a value that its declaration refuses: "model.hidden_size: expected an
+  /// integer from 1 to 16777216, got 0".
   std::vector<std::string> take() { return std::move(lines_); }
 
  protected:

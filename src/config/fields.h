@@ -26,14 +26,15 @@ namespace athanor {
 /// One name for a choice, or the choice written out as a list of names.
 using NameOrNames = std::variant<std::string, std::vector<std::string>>;
 
-/// A condition on a field's value. `expected` completes the message "expected …".
+/// A condition on a field's value.
 template <class T>
 struct Check {
-  std::string expected;
-  std::function<bool(const T&)> holds;
+  std::string expected;                       ///< completes the message "expected …"
+  std::function<bool(const T&)> holds;        ///< empty: every value is allowed
   std::function<T(const T&)> canonical = {};  ///< maps synonyms to one name; empty: the value stays as written
 };
 
+/// A visitor of declared fields: field() is called with each field, and may change its value.
 class Fields {
  public:
   virtual ~Fields() = default;
@@ -82,6 +83,7 @@ class Fields {
   virtual void leave() = 0;
   /// Begins a list that has `size` items. @return the number of items that it shall have.
   virtual size_t enter_list(const char* key, const char* help, size_t size) = 0;
+  /// Begins the next item of the list.
   virtual void enter_item() = 0;
   /// Called for an empty list. @return true to visit one example item with default values.
   virtual bool enter_example() { return false; }

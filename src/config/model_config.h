@@ -60,7 +60,7 @@ struct ModelConfig {
   }
   /// Width of the single feed-forward layer that the shared experts form together.
   int64_t shared_intermediate_size() const { return num_shared_experts * expert_intermediate_size(); }
-  /// True if this layer has experts.
+  /// True if this layer, counted from 0, has experts.
   bool is_sparse_layer(int64_t layer) const;
   int64_t num_sparse_layers() const;
 

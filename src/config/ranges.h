@@ -22,10 +22,10 @@ inline constexpr int64_t kMaxChunks = 1024;                 ///< chunks of a dis
 inline constexpr int64_t kMaxThreads = int64_t{1}
                                        << 16;  ///< when a run starts, the cores bound it further (base/process.h)
 
-inline constexpr int64_t kMaxMicrobatchTokens = INT32_MAX;  ///< the row numbers of their choices are int32
-inline constexpr double kMaxStepTokens = 0x1p46;            ///< times the experts chosen for each token: below 2^62
-inline constexpr double kMaxRunTokens = 0x1p62;             ///< counted in int64
-inline constexpr double kMaxParameters = 0x1p50;            ///< at 16 bytes or more each, counted in int64
+inline constexpr int64_t kMaxMicrobatchTokens = INT32_MAX;  ///< times experts for each token: rows have int32 numbers
+inline constexpr double kMaxStepTokens = 0x1p46;            ///< times experts for each token (kMaxExperts): 2^62
+inline constexpr double kMaxRunTokens = 0x1p62;             ///< tokens of all steps, counted in int64
+inline constexpr double kMaxParameters = 0x1p50;            ///< their bytes, 16 or more each, are counted in int64
 
 inline constexpr double kMaxFp32 = FLT_MAX;
 inline constexpr double kMaxScale = 1e6;  ///< limit of factors and coefficients: their products stay finite

@@ -133,8 +133,8 @@ struct TrainConfig {
             "weight is lost",
             {"float32 (a bfloat16 master loses every update below 1/256 of its weight: norms freeze unnoticed)",
              [](const std::string& x) { return canonical_type_name(x) == "float32"; }, canonical_type_name});
-    f.field("reduce_dtype", reduce_dtype, "of gradients between ranks", one_type_of({"float32", "bfloat16"}));
-    f.field("seed", seed, "seed seed of initialisation and data order", at_least(0));
+    f.field("reduce_dtype", reduce_dtype, "type of gradients between ranks", one_type_of({"float32", "bfloat16"}));
+    f.field("seed", seed, "seed of initialisation and data order", at_least(0));
     f.field("num_threads", num_threads,
             "threads that compute; 0 takes OMP_NUM_THREADS, or this rank's share of the processors that it may run on, "
             "and fewer if steps are too small for them",
@@ -171,7 +171,7 @@ struct OptimizerConfig {
     f.field("lr", lr, "learning rate after warm-up", fp32_up_to(kMaxFp32));
     f.field("min_lr", min_lr, "learning rate at the last step; not set: 4e-05, or a tenth of lr if that is above lr",
             zero_or_fp32_up_to(kMaxFp32));
-    f.field("schedule", schedule, "form of the learning rate form of the learning rate from lr to min_lr after warm-up",
+    f.field("schedule", schedule, "form of the learning rate from lr to min_lr after warm-up",
             one_of({"cosine", "linear", "constant", "wsd", "inverse_sqrt"}));
     f.field("warmup_steps", warmup_steps,
             "steps of linear warm-up from 0; not set: 100, or a tenth of the steps (of the first training phase) if "
@@ -264,7 +264,7 @@ struct CheckpointConfig {
             at_least(0));
     f.field("model_interval", model_interval,
             "steps between model-only checkpoints, all kept, which transformers loads; 0 turns them off", at_least(0));
-    f.field("model_dtype", model_dtype, "type type of model-only checkpoints", one_type_of({"bfloat16", "float32"}));
+    f.field("model_dtype", model_dtype, "type of model-only checkpoints", one_type_of({"bfloat16", "float32"}));
     f.field("resume", resume,
             "auto: the newest checkpoint that verifies, or the newest model-only one if there is no full one; never: "
             "refuse a folder that contains a run; or the path of a full or model-only checkpoint: of another run to "

@@ -1,5 +1,5 @@
 #pragma once
-// The selection of documents as it is typed and recorded.
+// The selection of documents, as a command line gives it and a manifest of prepared data records it.
 
 #include <string>
 #include <vector>

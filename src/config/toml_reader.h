@@ -16,14 +16,15 @@ namespace athanor {
 /// layout on a job's ranks.
 using FindMore = std::function<std::vector<std::string>(const RunConfig& config)>;
 
-/// Reads a run configuration and applies `--set a.b=c` overrides in order.
-/// @param more  finds further faults, which are reported together with the reader's.
+/// Reads a run configuration, applies the overrides ("a.b=c", as in --set) in order, and fills in the defaults that
+/// follow from other fields (defaults.h).
+/// @param more  finds further faults, which are reported together with contradictions between fields.
 /// @throws ConfigError listing every unknown key (with the nearest name) and every mistyped or impossible value, one on
-///         a line.
+///         a line; IoError if the file cannot be read.
 RunConfig load_run_config(const std::filesystem::path& file, const std::vector<std::string>& overrides = {},
                           const FindMore& more = {});
 
-/// As load_run_config, from text. @param name  replaces the file's path in messages.
+/// Reads a configuration from text as load_run_config does from a file. @param name  replaces its path in messages.
 RunConfig parse_run_config(std::string_view toml, const std::string& name,
                            const std::vector<std::string>& overrides = {}, const FindMore& more = {});
 

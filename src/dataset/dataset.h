@@ -17,7 +17,7 @@ namespace athanor {
 /// One file of a split.
 struct DataFile {
   std::filesystem::path path;
-  /// Size that the manifest implies; 1 for the tokenizer, whose size the manifest does not have.
+  /// Size in bytes that the manifest implies; 1 for the tokenizer, whose size the manifest does not have.
   uint64_t num_bytes = 0;
 };
 
@@ -26,7 +26,8 @@ class Dataset {
  public:
   /// Opens the split ("train" or "validation") that the folder's manifest describes. A shard is opened at its first
   /// read, and then compared with the manifest; check_file() and verify_file() check any file at any time.
-  /// @throws DataError if the folder or the split does not exist, or the manifest contradicts itself.
+  /// @throws DataError if the folder or the split does not exist, the split has no instances, or the manifest
+  ///         contradicts itself; IoError.
   static Dataset open(const std::filesystem::path& folder, const std::string& split);
   /// Opens a split by a manifest that was read before; datasets may share one set of open shards.
   static Dataset open(const std::filesystem::path& folder, const std::string& split,
@@ -39,8 +40,8 @@ class Dataset {
   uint32_t eos_id() const;
   const DataManifest& manifest() const;
   const std::filesystem::path& folder() const;
-  /// Returns a hash of the split's instances in their order, computed from the checksums in the manifest. It identifies
-  /// the data wherever it is stored.
+  /// Returns a hash of the split's instances in their order, computed from the checksums in the manifest, not from the
+  /// files. It identifies the data wherever it is stored.
   const std::string& content_hash() const;
   /// Returns the number of instances that the split had when its content_hash() was `hash`, before files were added to
   /// the folder; all instances if `hash` is the present one; none if it was never `hash`.
@@ -49,14 +50,15 @@ class Dataset {
   /// Path of the tokenizer that the data was made with.
   std::filesystem::path tokenizer_file() const;
 
-  /// Copies the row's seq_len ids to `out`.
+  /// Copies the seq_len ids of row `row`, from 0 to num_instances() - 1, to `out`.
   /// @throws DataError naming shard and row if an id is beyond the vocabulary, or the shard differs from the manifest;
   ///         IoError naming shard and byte if it cannot be read.
   void read(int64_t row, int32_t* out) const;
 
   /// Returns the tokenizer's file, then the split's shards.
   const std::vector<DataFile>& files() const;
-  /// Checks that file `index` of files() exists and has the header and the size that the manifest states.
+  /// Checks that file `index` of files() exists and, if it is a shard, has the header and the size that the manifest
+  /// states.
   /// @throws DataError, IoError naming the file.
   void check_file(size_t index) const;
   /// Reads file `index` of files() and compares it with its checksum. @throws DataError, IoError naming the file.
@@ -71,10 +73,12 @@ class Dataset {
 };
 
 /// Adds to counts[id] the number of times that `id` is a target (positions 1 to seq_len - 1) in rows [begin, end).
+/// `counts` has vocab_size elements; `worked` gets the bytes of each row. @throws as Dataset::read does.
 void count_targets(const Dataset& dataset, int64_t begin, int64_t end, std::vector<int64_t>& counts,
                    const Worked& worked = {});
 
-/// Returns the entropy of such counts, in nats: the loss of a model that knows only how often each token occurs.
+/// Returns the entropy of such counts, in nats: the loss of a model that knows only how often each token occurs. At
+/// least one count must be above 0.
 double unigram_entropy(const std::vector<int64_t>& counts);
 
 }  // namespace athanor

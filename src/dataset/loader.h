@@ -11,23 +11,26 @@
 namespace athanor {
 
 struct Batch {
-  int64_t num_sequences = 0;  ///< sequences of the whole batch
+  int64_t num_sequences = 0;  ///< sequences of the whole (global) batch
   int64_t seq_len = 0;
   std::vector<int32_t> tokens;  ///< [sequences held, seq_len], row-major
   DataLedger next = {};  ///< ledger after this batch: a Loader that starts with it continues with the following batch
-  std::vector<int64_t> held = {};  ///< indices of the batch's sequences that are in `tokens`, ascending; empty: all
+  std::vector<int64_t> held = {};  ///< indices, from 0, of the batch's sequences in `tokens`, ascending; empty: all
 
   /// Returns the tokens [seq_len] of sequence `index` of the whole batch, which must be held.
   const int32_t* sequence(int64_t index) const;
 };
 
-/// Reads the batches of a mixture. Epoch e of a source visits its rows by Permutation(num_instances, seed, "data epoch
-/// <e>"); a batch may span epochs. The mixture decides from which source the next instance comes.
+/// Reads the batches of a mixture; each rank has a separate loader, and nothing is collective. Epoch e of a source
+/// visits its rows by Permutation(num_instances, seed, "data epoch <e>"). Rows from R on that were added during the
+/// epoch follow by another permutation, named "data epoch <e>, added at <R>". A batch may span epochs. The mixture
+/// decides from which source the next instance comes.
 class Loader {
  public:
+  /// @param start              the ledger before the first batch; it may be of another mix (Mixture::enter).
   /// @param global_batch_size  sequences per batch.
   /// @param num_threads        threads that read ahead, each a whole batch at a time.
-  /// @param prefetch           batches that may wait to be taken.
+  /// @param prefetch           most batches that are read ahead: those being read, and those that wait to be taken.
   /// @param held               indices of the sequences that are read of each batch, ascending; empty: all.
   /// @throws DataError if `start` is not a position in `mixture`, ConfigError for sizes below 1.
   Loader(const Mixture& mixture, uint64_t seed, const DataLedger& start, int64_t global_batch_size, int num_threads,
@@ -38,7 +41,7 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
   /// Returns the next batch; waits until it is read.
-  /// @throws what reading it threw, also if called again.
+  /// @throws what reading it threw (Dataset::read), also if called again.
   Batch next();
 
   /// Returns what reading the next batch threw, or null; waits until it is read. next() then returns at once.

@@ -27,8 +27,8 @@ struct ShardEntry {
 /// The split "train" or "validation". No instance is in both.
 struct SplitEntry {
   int64_t instances = 0;
-  int64_t tokens = 0;
-  std::vector<ShardEntry> files;  ///< row numbers count through the files in this order
+  int64_t tokens = 0;             ///< instances · seq_len
+  std::vector<ShardEntry> files;  ///< row numbers, from 0, count through the files in this order
 };
 
 /// One input file and its part of the token stream.
@@ -44,7 +44,7 @@ struct InputEntry {
 /// those of the earlier parts; its instances are shuffled among themselves.
 struct PartEntry {
   int64_t inputs = 0, documents = 0, tokens = 0, text_bytes = 0;
-  std::map<std::string, int64_t> instances;  ///< by split
+  std::map<std::string, int64_t> instances;  ///< number of instances by split
   std::string version, commit;               ///< the program (base/build_info.h); empty: an older program wrote it
 };
 
@@ -62,15 +62,17 @@ struct DataManifest {
   uint32_t eos_id = 0;
   int64_t seq_len = 0;
   uint64_t seed = 0;
-  std::string dtype;  ///< "uint16" or "uint32"
-  std::map<std::string, SplitEntry> splits;
+  std::string dtype;                         ///< "uint16" or "uint32"
+  std::map<std::string, SplitEntry> splits;  ///< by name: "train", and "validation" if there is one
 
-  int64_t documents = 0;
-  int64_t tokens = 0;  ///< end-of-document tokens included
+  int64_t documents = 0;  ///< documents that became tokens
+  int64_t tokens = 0;     ///< end-of-document tokens included
   /// Tokens at the end of the stream, too few for an instance; tokens - remainder_tokens are stored in shards.
   int64_t remainder_tokens = 0;
-  int64_t text_bytes = 0;
-  std::map<std::string, int64_t> skipped;  ///< by cause; an expression that dropped documents is a cause
+  int64_t text_bytes = 0;  ///< UTF-8 bytes of the documents
+  /// Number of documents left out, by cause; an expression that dropped documents is a cause. The rest of a damaged
+  /// file counts as one.
+  std::map<std::string, int64_t> skipped;
   std::vector<InputEntry> inputs;
 
   // The fields below exist since version 2. A folder of version 1 counts as one part.
@@ -79,8 +81,9 @@ struct DataManifest {
   double validation_fraction = 0;
   std::string text_field;
   SelectionOptions selection;  ///< selection of documents; not in the file if empty
-  uint64_t shard_bytes = 0;
+  uint64_t shard_bytes = 0;    ///< most bytes of a shard
 
+  /// Bytes of a token id in the shards.
   int item_bytes() const { return dtype == "uint16" ? 2 : 4; }
 };
 
@@ -92,11 +95,11 @@ std::string data_manifest_text(const DataManifest& manifest);
 DataManifest parse_data_manifest(std::string_view text, const std::string& name);
 
 /// Returns the text of FOLDER/manifest.json.
-/// @throws DataError with the remedy if `folder` was not written by `athanor prepare`.
+/// @throws DataError with the remedy if `folder` was not written by `athanor prepare`; IoError.
 std::string read_data_manifest_text(const std::filesystem::path& folder);
 
-/// Reads FOLDER/manifest.json.
-/// @throws DataError with the remedy if `folder` was not written by `athanor prepare`.
+/// Reads and parses FOLDER/manifest.json.
+/// @throws as read_data_manifest_text and parse_data_manifest do.
 DataManifest read_data_manifest(const std::filesystem::path& folder);
 
 }  // namespace athanor

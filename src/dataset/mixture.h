@@ -24,9 +24,9 @@ struct DataCursor {
 /// The account of what a run has drawn from one source.
 struct SourceAccount {
   std::string name;
-  int64_t num_instances = 0, seq_len = 0;  ///< size of the source
+  int64_t num_instances = 0, seq_len = 0;  ///< size of the source: instances, and tokens in each
   DataCursor cursor;                       ///< position of the next instance
-  int64_t drawn = 0;                       ///< instances drawn in total
+  int64_t drawn = 0;                       ///< instances drawn in total, over all epochs and mixes
 
   /// If files were added to the source during the current epoch: the number of instances before each addition. The
   /// added instances follow, in a separate order, after those before them have been drawn; the next epoch shuffles all
@@ -57,13 +57,14 @@ struct MixtureSource {
   std::string name;
   Dataset dataset;
   double weight = 1;
-  double max_epochs = 0;  ///< 0: no cap
+  double max_epochs = 0;  ///< 0: no cap. Nothing in this file enforces it; train/run_data.h does, before step 1
 };
 
 class Mixture {
  public:
   /// Sorts the sources by content, so that the order in which they are listed makes no difference.
-  /// @throws DataError if two sources hold the same data, or differ in seq_len.
+  /// @throws DataError if two sources hold the same data, or differ in seq_len; ConfigError for a weight that is not
+  ///         above 0, or if there are no sources.
   explicit Mixture(std::vector<MixtureSource> sources);
 
   const std::vector<MixtureSource>& sources() const { return sources_; }
@@ -83,7 +84,7 @@ class Mixture {
   friend class MixturePosition;
 };
 
-/// One instance to read: element `index` of the permutation (size, seed, name) of the rows that begin at `first_row`.
+/// One instance to read: element `index` of the permutation of the `size` rows that begin at `first_row` (Loader).
 struct Draw {
   size_t source;  ///< index into Mixture::sources()
   int64_t epoch;
@@ -91,12 +92,14 @@ struct Draw {
   int64_t index;
 };
 
-/// Draws the instances of a mixture in order.
+/// Draws the instances of a mixture, which must outlive this, in order.
 class MixturePosition {
  public:
   /// @param ledger  the result of Mixture::enter.
   MixturePosition(const Mixture& mixture, DataLedger ledger);
+  /// Returns the next instance, and moves past it.
   Draw next();
+  /// Returns the ledger after all instances so far.
   DataLedger ledger() const;
 
  private:

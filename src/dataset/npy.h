@@ -37,7 +37,7 @@ class NpyMatrix {
   const NpyHeader& header() const { return header_; }
   int64_t num_rows() const { return header_.num_rows; }
   int64_t num_cols() const { return header_.num_cols; }
-  /// Returns the byte of the file at which the row begins.
+  /// Returns the byte of the file at which the row, counted from 0, begins.
   uint64_t offset_of(int64_t row) const;
   /// Copies the row's num_cols items to `out`, little-endian, item_bytes each.
   /// @throws IoError naming file and byte.

@@ -24,7 +24,7 @@ class OpenShards {
 
   /// Returns the shard at `path`; calls `open` if it is not open. It stays readable while the caller holds it, even
   /// after other shards have replaced it here. If the system refuses to open more files, the shards that no caller
-  /// reads are closed first.
+  /// holds are closed, and `open` is called once more.
   /// @throws what `open` throws.
   std::shared_ptr<const NpyMatrix> get(const std::string& path, const std::function<NpyMatrix()>& open);
 

@@ -15,12 +15,13 @@ inline constexpr const char* kDamagedDataRemedy = "get it again from a copy, or 
 /// Opens a shard and compares its header and size with the manifest. @throws DataError naming the file; IoError.
 NpyMatrix open_shard(const std::filesystem::path& file, const ShardEntry& entry, const DataManifest& manifest);
 
-/// Verifies one shard as verify_folder (prepare/verify_folder.h) does. @throws DataError naming the file; IoError if it
-/// cannot be read.
+/// Reads a whole shard, and verifies its header, its size, its checksum, and that its ids are in the vocabulary.
+/// `worked` gets the bytes read since its last call.
+/// @throws DataError naming the file; IoError if it cannot be read.
 void verify_shard(const std::filesystem::path& file, const ShardEntry& entry, const DataManifest& manifest,
                   const Worked& worked = {});
 
-/// Verifies the tokenizer's checksum. @throws DataError naming the file.
+/// Verifies the tokenizer's checksum. @throws DataError naming the file; IoError.
 void verify_tokenizer_file(const std::filesystem::path& file, const DataManifest& manifest, const Worked& worked = {});
 
 /// Verifies the tokens that were too few for an instance, as verify_shard does. The manifest must have them.

@@ -20,13 +20,14 @@ namespace athanor {
 /// @throws DataError if there is no such folder, no such file, or more than one.
 std::filesystem::path find_attribute_file(const std::filesystem::path& documents, const std::string& name);
 
-/// Checks that the attribute files of `documents` exist, before any work is done.
-/// @throws DataError.
+/// Checks that every attribute file of `documents` that the selection needs exists, before any work is done.
+/// @throws DataError as find_attribute_file does.
 void check_attribute_files(const std::filesystem::path& documents, const DocumentOptions& options);
 
-/// Returns `documents` with a row of each attribute file added to each record; `documents` itself if the options name
-/// no attributes.
-/// @throws DataError (also from next()) naming file and line if the numbers of rows differ.
+/// Returns `documents`, the records of `file`, with a row of each attribute file added to each record; `documents`
+/// itself if the options name no attributes.
+/// @throws DataError as find_attribute_file does. The result's next() throws DataError naming file and line if the
+///         numbers of rows differ.
 std::unique_ptr<RecordSource> with_attributes(std::unique_ptr<RecordSource> documents,
                                               const std::filesystem::path& file, const DocumentOptions& options,
                                               uint64_t max_record_bytes);

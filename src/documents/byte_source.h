@@ -21,14 +21,14 @@ class DamagedBytes : public DataError {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  /// Fills up to `capacity` bytes and returns their number; 0 means the end.
+  /// Fills up to `capacity` bytes, at least 1, and returns their number; 0 means the end.
   /// @throws DamagedBytes, after the bytes before the damage have been returned; IoError if the system cannot read.
   virtual size_t read(char* out, size_t capacity) = 0;
   /// Bytes of the file itself (compressed) consumed so far, for progress.
   virtual uint64_t file_position() const = 0;
 };
 
-/// Opens a file; gzip may have any number of members and zstd any number of frames.
+/// Opens a file; gzip may have any number of members and zstd any number of frames. @throws IoError.
 std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& file, Compression compression);
 
 }  // namespace athanor

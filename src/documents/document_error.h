@@ -11,6 +11,7 @@
 
 namespace athanor {
 
+/// What a bad document does: it ends the reading by an exception, or it is left out and counted.
 enum class OnError { kFail, kSkip };
 
 /// Thrown for a document, or the rest of a file, that cannot be read. The message names file and line or byte.
@@ -37,14 +38,16 @@ inline constexpr const char* kBadAttributes = "unreadable row of attributes";
 inline constexpr const char* kUnfitValue = "value that an expression cannot take";
 inline constexpr const char* kNoDocuments = "file without documents";
 
+/// Number of errors by cause. One that ends the reading of a file counts once.
 using SkipCounts = std::map<std::string, int64_t>;
 
-/// Handles each DocumentError: kFail rethrows it, kSkip counts it. Thread-safe.
+/// Handles each DocumentError: kFail throws it again, kSkip counts it. Thread-safe.
 class SkipLog {
  public:
   explicit SkipLog(OnError on_error) : on_error_(on_error) {}
   bool fails() const { return on_error_ == OnError::kFail; }
-  /// Logs the first error of each cause and counts all.
+  /// With kSkip, counts the error, and logs it if it is the first of its cause or ends the reading of a file.
+  /// @throws DocumentError with kFail.
   void handle(const DocumentError& error);
   SkipCounts counts() const;
 

@@ -25,8 +25,9 @@ struct Document {
 /// document.
 ///
 /// @return the number of documents skipped or dropped, by cause. With kSkip a bad document is skipped, and so is the
-///         rest of a file after damage to the file as a whole; the first of each cause is logged.
-/// @throws DocumentError with file and line or byte, with kFail.
+///         rest of a file after damage to the file as a whole, which counts once. SkipLog defines what is logged.
+/// @throws DocumentError with file and line or byte, with kFail. With both: DataError for a file of an unknown kind or
+///         wrong attribute files; IoError.
 SkipCounts read_documents(const std::filesystem::path& file, const DocumentOptions& options,
                           const std::function<void(Document&&)>& sink);
 

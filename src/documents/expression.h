@@ -18,7 +18,7 @@
 
 namespace athanor {
 
-/// An error in an expression, or in a value that it read, with its position in the expression (from 1).
+/// An error in an expression, or in a value that it read, with its position in the expression (in bytes, from 1).
 class ExpressionError : public DataError {
  public:
   ExpressionError(size_t position, const std::string& message)
@@ -27,9 +27,9 @@ class ExpressionError : public DataError {
 
 /// The document that an expression is evaluated on.
 struct ExpressionSubject {
-  const nlohmann::json& document;  ///< an object
-  std::string_view text_field;     ///< the document's field with the text,
-  std::string_view text;           ///< which is not in `document` but here
+  const nlohmann::json& document;  ///< an object; it need not have the field with the text
+  std::string_view text_field;     ///< name of the field with the text
+  std::string_view text;           ///< its value
 };
 
 struct ExpressionNode;
@@ -41,10 +41,11 @@ class Expression {
   Expression(Expression&&) noexcept;
   ~Expression();
 
+  /// Returns true if the condition holds for the document; false if its value is missing.
   /// @throws ExpressionError if the document's values are of kinds that the expression cannot take.
   bool holds(const ExpressionSubject& subject) const;
 
-  /// Returns each path that the expression reads, as its steps; a path ends before its first index.
+  /// Returns each path that the expression reads, as the names up to its first index: {"attributes", "pii", "email"}.
   const std::vector<std::vector<std::string>>& paths() const { return paths_; }
 
  private:

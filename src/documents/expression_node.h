@@ -11,42 +11,42 @@ namespace athanor {
 enum class ExpressionKind {
   kLiteral,
   kPath,
-  kNegate,  // -a
-  kAdd,     // a + b; the operators below likewise
-  kSubtract,
-  kMultiply,
-  kDivide,
-  kEqual,  // a == b; the comparisons below likewise
-  kUnequal,
-  kLess,
-  kLessEqual,
-  kGreater,
-  kGreaterEqual,
-  kIn,  // a in [b, ...]
-  kNot,
-  kAnd,
-  kOr,
-  kMax,  // max of lists; the functions below likewise
-  kMin,
-  kSum,
-  kMean,
-  kCount,  // count(list), or count(list comparison): the elements for which it holds
-  kAny,
-  kAll,
-  kLength,  // len(text or spans)
-  kHas,
-  kDefault,  // default(a, b)
-  kMatches,  // matches(a, "pattern")
+  kNegate,        // -a
+  kAdd,           // a + b
+  kSubtract,      // a - b
+  kMultiply,      // a * b
+  kDivide,        // a / b
+  kEqual,         // a == b
+  kUnequal,       // a != b
+  kLess,          // a < b
+  kLessEqual,     // a <= b
+  kGreater,       // a > b
+  kGreaterEqual,  // a >= b
+  kIn,            // a in [b, ...]
+  kNot,           // not a
+  kAnd,           // a and b
+  kOr,            // a or b
+  kMax,           // max(list)
+  kMin,           // min(list)
+  kSum,           // sum(list)
+  kMean,          // mean(list)
+  kCount,         // count(list), or count(list > 0.5): the number of elements for which the comparison holds
+  kAny,           // any(list > 0.5)
+  kAll,           // all(list > 0.5)
+  kLength,        // len(text), or len(spans): the number of characters
+  kHas,           // has(a): a is not missing
+  kDefault,       // default(a, b): b if a is missing
+  kMatches,       // matches(text, "pattern")
 };
 
 struct ExpressionNode {
   ExpressionKind kind = ExpressionKind::kLiteral;
-  size_t position = 0;  // position in the expression, from 1
-  std::vector<std::unique_ptr<ExpressionNode>> children;
-  std::variant<bool, double, std::string> literal;
-  std::vector<std::variant<std::string, size_t>> steps;  // steps of a path
-  // The comparison of count, any and all, if they have one. Its left side is the elements of children[0], its right
-  // side children[1].
+  size_t position = 0;                                    // position in the expression, in bytes from 1
+  std::vector<std::unique_ptr<ExpressionNode>> children;  // operands or arguments, in their order
+  std::variant<bool, double, std::string> literal;        // value of a kLiteral
+  std::vector<std::variant<std::string, size_t>> steps;   // steps of a kPath: names of members, indices from 0
+  // The comparison of kCount, kAny and kAll; kLiteral if there is none. Its left side is each element of children[0],
+  // its right side is children[1].
   ExpressionKind comparison = ExpressionKind::kLiteral;
 };
 

@@ -20,9 +20,9 @@ struct InputFormat {
 /// .parquet; none for any other name.
 std::optional<InputFormat> input_format(const std::filesystem::path& file);
 
-/// Returns the files that `inputs` name: files as given, folders searched recursively, patterns (`*`, `?`, `[a-z]`,
-/// `**` for any depth) matched. They are sorted by path and each occurs once, so that the order depends on neither the
-/// shell nor the file system.
+/// Returns the files that `inputs` name: files as given, folders searched recursively (links to folders are not
+/// followed), patterns (`*`, `?`, `[a-z]`, `**` for any depth) matched. They are sorted by path and each occurs once,
+/// so that the order depends on neither the shell nor the file system.
 ///
 /// Hidden files are skipped in folders and by patterns (wildcard.h). In a folder, files of an unknown kind are skipped
 /// with a warning that counts them; if they are named one by one or by a pattern, they are refused.

@@ -3,7 +3,8 @@
 
 namespace athanor {
 
-/// Must be fed with the bytes of a value one after another.
+/// Feed it the bytes of a value one after another. A value that begins with a bracket ends when balanced() is true
+/// again.
 class JsonCutter {
  public:
   void feed(char byte) {

@@ -11,15 +11,15 @@ struct JsonText {
   std::string text;
   const char* cause = nullptr;  ///< if there is no text, a constant of document_error.h
   std::string message;          ///< if there is no text, the reason, on one line
-  size_t error_offset = 0;      ///< if there is no text, the position of the error in `json`
+  size_t error_offset = 0;      ///< if there is no text, the byte of `json`, from 0, with the syntax error; else 0
 };
 
 /// Returns the string that the object `json` has under `field`, or `json` itself if that is a string and
 /// `may_be_string`. `json` must be valid UTF-8. No content of `json` makes it throw.
 JsonText find_json_text(std::string_view json, const std::string& field, bool may_be_string);
 
-/// Returns the same result by a complete parser, without the fast path for usual rows (json_scan.h), whose oracle it
-/// is.
+/// Returns the result of find_json_text by a complete parser, without the fast path for usual rows (json_scan.h), which
+/// tests compare with it.
 JsonText parse_json_text(std::string_view json, const std::string& field, bool may_be_string);
 
 }  // namespace athanor

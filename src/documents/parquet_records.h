@@ -9,8 +9,11 @@
 
 namespace athanor {
 
-/// Opens a Parquet file. The first call loads libathanor_parquet.so, which is next to libathanor.
-/// @throws DocumentError naming the file, with the remedy if this build has no such library.
+/// Returns the rows of a Parquet file. The first next() of a process loads libathanor_parquet.so, which is next to
+/// libathanor.
+/// @throws DocumentError if the file is empty, DataError if it is not a regular file, IoError if it cannot be opened.
+///         The result's next() throws DocumentError naming the file; DataError with the remedy if this build has no
+///         such library.
 std::unique_ptr<RecordSource> open_parquet_records(const std::filesystem::path& file, const DocumentOptions& options,
                                                    uint64_t max_record_bytes);
 

@@ -13,13 +13,13 @@ namespace athanor {
 /// A document's row of an attribute file.
 struct AttributeRow {
   std::string bytes;  ///< a JSON object
-  uint64_t line = 1;
+  uint64_t line = 1;  ///< its line in the attribute file, from 1
 };
 
 struct Record {
   std::string bytes;
   uint64_t line = 1;          ///< line where it starts, counted from 1; the row, if the file is a table
-  uint64_t byte_in_line = 0;  ///< counted from 0
+  uint64_t byte_in_line = 0;  ///< byte of that line where it starts, counted from 0
   bool is_json = false;       ///< true: `bytes` is JSON; false: it is the document's text
   bool in_array = false;      ///< element of a JSON array, which may be a plain string
   bool is_row = false;        ///< row of a table: `bytes` is the text
@@ -39,7 +39,8 @@ struct Record {
 class RecordSource {
  public:
   virtual ~RecordSource() = default;
-  /// `record` must be empty. @return false at the end. @throws DataError.
+  /// Fills `record`, which must be empty, with the next record. @return false at the end.
+  /// @throws DataError, often a DocumentError; IoError.
   virtual bool next(Record& record) = 0;
   /// Bytes of the file consumed so far, for progress.
   virtual uint64_t file_position() const = 0;

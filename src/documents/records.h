@@ -26,13 +26,16 @@ inline constexpr uint64_t kMaxDocumentBytes = uint64_t{1} << 32;
 /// depend on the files alone.
 class RecordReader {
  public:
+  /// @param max_record_bytes  a larger record is an error.
+  /// @throws DataError for an unknown kind of file or missing attribute files; IoError if it cannot be opened.
   RecordReader(const std::filesystem::path& file, const DocumentOptions& options,
                uint64_t max_record_bytes = kMaxDocumentBytes);
   explicit RecordReader(const std::filesystem::path& file, uint64_t max_record_bytes = kMaxDocumentBytes)
       : RecordReader(file, DocumentOptions{}, max_record_bytes) {}
 
-  /// @return false at the end.
-  /// @throws DocumentError if the whole file cannot be read; from then on next() returns false.
+  /// Replaces `record` by the next record. @return false at the end.
+  /// @throws DocumentError if the file, or the rest of it, cannot be read; DataError if an attribute file has another
+  ///         number of rows; IoError. From then on next() returns false.
   bool next(Record& record);
 
   /// Bytes of the file itself (compressed) consumed so far, for progress.

@@ -17,12 +17,12 @@ namespace athanor {
 /// A document is kept if every `keep` holds and no `drop` does. Thread-safe.
 class Selection {
  public:
-  /// @throws ConfigError naming flag, expression and position; also for attributes that no expression uses.
+  /// @throws ConfigError naming flag, expression and position; also if there are attributes but no expression.
   explicit Selection(SelectionOptions options);
 
   const SelectionOptions& options() const { return options_; }
 
-  /// Judges the document in `record` of `file`, whose text is `text`.
+  /// Judges the document in `record` of `file`, whose text is `text`, the value of its field `text_field`.
   /// @return empty if the document is kept; else the condition that dropped it: "dropped by --drop EXPRESSION", which
   ///         lives as long as this object.
   /// @throws DataError if the attributes belong to another document; DocumentError if a row cannot be read, or has a
@@ -30,7 +30,8 @@ class Selection {
   std::string_view judge(const Record& record, std::string_view text, const std::filesystem::path& file,
                          const std::string& text_field) const;
 
-  /// Returns the dotted paths of the fields that must be read from tables in addition to the text.
+  /// Returns the dotted paths of the fields that must be read from tables in addition to the text (those in attribute
+  /// files are not among them).
   std::vector<std::string> scalar_paths(const std::string& text_field) const;
 
   /// Returns the paths that no document had, if any document was judged: most likely they are mistyped.

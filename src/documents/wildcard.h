@@ -10,9 +10,10 @@ namespace athanor {
 /// True if `pattern` contains one of `*`, `?`, `[`.
 bool has_wildcard(const std::string& pattern);
 
-/// Returns the existing paths that match, unsorted. Within a name `*`, `?` and `[...]` ([!...] negated) match
-/// characters; `**` as a whole name matches any number of folders, including none. Names that begin with a dot match
-/// only a pattern that begins with a dot too.
+/// Returns the existing paths that match, unsorted, files and folders. Within a name `*`, `?` and `[...]` ([!...]
+/// negated) match characters. `**` as a whole name matches any number of folders, including none, without following
+/// links; as the last name it matches every file below. Names that begin with a dot match only a pattern that begins
+/// with a dot too.
 std::vector<std::filesystem::path> match_paths(const std::string& pattern);
 
 }  // namespace athanor

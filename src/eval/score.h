@@ -14,7 +14,7 @@ namespace athanor {
 
 struct ScoringOptions {
   std::string dtype = "float32";  ///< the type that the model computes in: float32 or bfloat16
-  int threads = 0;                ///< 0: as many as a training run would use here
+  int threads = 0;                ///< threads that compute; 0: as many as a training run of one rank would use here
   int64_t chunk_tokens = 1024;    ///< tokens whose logits are in memory at the same time
 };
 
@@ -25,8 +25,8 @@ struct TokenScore {
 };
 
 struct TextScore {
-  std::vector<TokenScore> tokens;
-  int64_t num_bytes = 0;  ///< length of the text
+  std::vector<TokenScore> tokens;  ///< the scored tokens, in the order of the text
+  int64_t num_bytes = 0;           ///< length of the whole text in UTF-8
 
   /// Returns the sum over the tokens.
   double log_probability() const;
@@ -47,7 +47,8 @@ class TextScorer {
 
   /// Scores a text as a whole document: its first token is conditioned on the end-of-document token, as in training. A
   /// model without such a token scores from the second token on. A text with more tokens than the model has positions
-  /// is cut into parts of that many tokens, and a token is then conditioned on those of its part only.
+  /// is cut into parts of that many tokens. A token is then conditioned on those before it in its part, and on the last
+  /// one of the part before.
   /// @throws DataError if `utf8` is not UTF-8.
   TextScore score(std::string_view utf8);
 

@@ -11,15 +11,17 @@
 
 namespace athanor {
 
-/// Values point into the page that is being read: they are valid until the next advance().
+/// A cursor is before the first row until the first advance(). Values point into the page that is being read: they are
+/// valid until the next advance().
 class ColumnCursor {
  public:
   virtual ~ColumnCursor() = default;
   /// Moves to the next row; returns false at the end of the row group. @throws what libparquet throws.
   virtual bool advance() = 0;
   virtual bool is_null() const = 0;
-  /// May be called only for a column of byte arrays.
+  /// Returns the value; it must not be null, and the column must be of byte arrays.
   virtual std::string_view bytes() const = 0;
+  /// Returns the value as a JSON text, number or boolean, or null.
   virtual nlohmann::json json() const = 0;
 };
 

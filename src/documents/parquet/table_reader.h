@@ -15,22 +15,22 @@ struct TableRequest {
   std::string text_column;  ///< name of the column, or the path "a.b" of a field in structs
   /// Paths of scalars that a selection reads; a path that is absent is left out.
   std::vector<std::string> other_fields;
-  uint64_t max_text_bytes = 0;
+  uint64_t max_text_bytes = 0;  ///< a longer text is an error
 };
 
 struct TableRow {
   std::string text;
-  bool is_null = false;
-  std::string fields;  ///< JSON object of the other fields, nested by their paths; empty if none was requested
+  bool is_null = false;  ///< the text is null
+  std::string fields;    ///< JSON object of the other fields, nested by their paths; empty if none was requested
 };
 
 /// Reads a file's rows in order, with one page of each column in memory.
 class TableReader {
  public:
   virtual ~TableReader() = default;
-  /// @return false at the end. @throws DocumentError naming file and row.
+  /// Fills `row` with the next row. @return false at the end. @throws DocumentError naming file and row.
   virtual bool next(TableRow& row) = 0;
-  virtual double fraction_read() const = 0;  ///< fraction of the rows, for progress
+  virtual double fraction_read() const = 0;  ///< fraction of the rows, from 0 to 1, for progress
 };
 
 /// The function that the library exports as `athanor_open_table`; the caller owns the result. @throws DocumentError if
