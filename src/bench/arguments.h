@@ -9,24 +9,24 @@ namespace athanor {
 
 /// Arguments that every benchmark of the core has.
 struct BenchArguments {
-  std::string json;
-  int rounds = 7;
+  std::string json;     ///< file to write the results to; empty: none
+  int rounds = 7;       ///< rounds that are measured
   int num_threads = 0;  ///< 0: one for each core
   bool paced = false;   ///< make one round for each line on standard input, for bench/peers
 };
 
 struct BenchCommArguments : BenchArguments {
-  int64_t least_bytes = 1024, most_bytes = int64_t{1} << 26;
+  int64_t least_bytes = 1024, most_bytes = int64_t{1} << 26;  ///< sizes of tensors; each is four times the one before
   std::string dtype = "float32";
-  int inner = 0;  ///< size of the inner groups of the two-level forms; 0: without these forms
-  int64_t hidden = 2048, topk = 8;
-  std::vector<int64_t> tokens = {256, 1024, 4096};
+  int inner = 0;                    ///< size of the inner groups of the two-level forms; 0: without these forms
+  int64_t hidden = 2048, topk = 8;  ///< sizes of the sparse layer whose dispatch is timed
+  std::vector<int64_t> tokens = {256, 1024, 4096};  ///< tokens of a rank in this layer; each is measured
 };
 
 struct BenchGemmArguments : BenchArguments {
-  bool any_shape = false;
-  int64_t experts = 64, rows = 512, k = 2048, n = 1024;
-  std::string dtype;  ///< empty: both types
+  bool any_shape = false;  ///< one of the four sizes was given; otherwise built-in shapes are used
+  int64_t experts = 64, rows = 512, k = 2048, n = 1024;  ///< for each expert a product [rows, k] · [k, n]
+  std::string dtype;                                     ///< empty: both types
 };
 
 struct BenchMoeArguments : BenchArguments {
@@ -43,20 +43,20 @@ struct BenchOptimizerArguments : BenchArguments {
 
 struct BenchOverheadArguments : BenchArguments {
   int64_t hidden = 64, tokens = 16;
-  std::string dtype;        ///< empty: both types
-  std::string config_file;  ///< empty: a model of one layer
-  std::vector<std::string> overrides;
-  int ranks = 8;
+  std::string dtype;                   ///< empty: both types
+  std::string config_file;             ///< empty: a model of one layer
+  std::vector<std::string> overrides;  ///< "key=value" settings that replace those of the file
+  int ranks = 8;                       ///< ranks of the layout of config_file
 };
 
 struct BenchPipelineArguments : BenchArguments {
   std::string schedule;  ///< empty: all schedules
   int ranks = 4, microbatches = 8;
-  int virtual_stages = 2;  ///< for interleaved_1f1b
-  double forward_ms = 10;  ///< time for all of a rank's stages together; a backward takes twice that
-  int64_t activation_kib = 64;
-  bool actions = false;  ///< print the actions
-  std::string pictures;  ///< folder for pictures; empty: none
+  int virtual_stages = 2;       ///< for interleaved_1f1b
+  double forward_ms = 10;       ///< time for all of a rank's stages together; a backward takes twice that
+  int64_t activation_kib = 64;  ///< KiB that are sent between stages for each microbatch
+  bool actions = false;         ///< print the actions
+  std::string pictures;         ///< folder for pictures; empty: none
 };
 
 struct BenchStepArguments : BenchArguments {

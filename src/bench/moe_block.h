@@ -29,8 +29,8 @@ class MoeBlock {
   /// @param uniform  each expert gets the same number of tokens; otherwise a random router decides.
   MoeBlock(const MoeShape& shape, bool uniform);
 
-  /// Returns the subject to time: forward and backward of router, experts and combine; weight gradients are added into
-  /// fp32. Its parts: router, experts, backward of both.
+  /// Returns the subject to time, which must not outlive this object: forward and backward of router, experts and
+  /// combine; weight gradients are added into fp32. Its parts are router, experts, and backward of both.
   Subject subject() const;
 
   /// Compares outputs and all gradients of sampled tokens and of sampled experts' rows with fp64 values, at this shape.

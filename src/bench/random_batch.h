@@ -1,5 +1,5 @@
 #pragma once
-// What a benchmark trains on.
+// The batch that a benchmark trains on.
 
 #include "config/run_config.h"
 #include "dataset/loader.h"

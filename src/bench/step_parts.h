@@ -9,7 +9,7 @@
 
 namespace athanor::bench {
 
-/// The rate that bounds a part.
+/// The reference that bounds a part: matrix products, copying or reading memory.
 enum class Bound { kGemm, kCopy, kRead };
 
 struct StepPart {
@@ -23,7 +23,9 @@ struct StepPart {
 /// weights as they are but change its moments.
 std::vector<StepPart> step_parts(TrainState& state);
 
-/// Verifies the sparse block, if there is one, before it is timed. @return what was verified.
+/// Verifies the sparse block, if the model has one, before it is timed. @return what was verified; empty if it has
+/// none.
+/// @throws Error if it is wrong.
 std::string verify_parts(const RunConfig& config);
 
 }  // namespace athanor::bench

@@ -49,7 +49,7 @@ struct Subject {
 /// Returns a subject with a single part.
 Subject simple_subject(std::string name, double work, std::function<void()> call);
 
-/// Seconds of one call in each round; a round is the mean of as many calls as take about 20 ms.
+/// Seconds of one call, for each round: the mean of as many calls as take about 20 ms.
 struct Samples {
   std::vector<double> total;
   std::vector<std::vector<double>> parts;  ///< [part][round]
@@ -77,10 +77,10 @@ Subject read_yardstick(int64_t bytes);
 /// Returns the work per second of the median round; of several subjects the best.
 double best_rate(const std::vector<Subject>& subjects, const std::vector<Samples>& samples, size_t first, size_t count);
 
-/// Sets libtorch's threads as `athanor train` does, and refuses arguments that make no sense.
+/// Sets libtorch's threads as `athanor train` does. @throws ConfigError for arguments that make no sense.
 void set_up(const BenchArguments& given);
 
-/// Returns the type of that name, or both types if the name is empty.
+/// Returns the type of that name, or both types if the name is empty. @throws ConfigError for any other name.
 std::vector<at::ScalarType> dtypes_of(const std::string& name);
 
 }  // namespace athanor::bench

@@ -18,14 +18,16 @@ struct CallRecord {
   Collective collective = Collective::kBarrier;
   int32_t type = 0;        ///< at::ScalarType
   int64_t bytes = 0;       ///< size of the larger tensor, or of a row in an uneven all-to-all
-  int32_t root = -1;       ///< or -1
-  int32_t reduction = -1;  ///< or -1
+  int32_t root = -1;       ///< root of a broadcast, peer of a send or receive, else −1
+  int32_t reduction = -1;  ///< Reduction, or −1 if nothing is reduced
 };
 
 /// Returns text like "all_reduce of 4096 bytes (float), sum".
 std::string describe(const CallRecord& record);
 
-/// Returns the bytes that `rank` sends to each rank of a group of `size`; rows count if the all-to-all is uneven.
+/// Returns the bytes that `rank` sends to each rank of a group of `size`.
+/// @param wide_bytes  size of an element in the type in which sums are added.
+/// @param in_rows     rows to each rank, read only for an uneven all-to-all.
 std::vector<int64_t> bytes_to_each(const CallRecord& record, int64_t element_bytes, int64_t wide_bytes,
                                    std::span<const int64_t> in_rows, int rank, int size);
 

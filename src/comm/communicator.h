@@ -2,10 +2,11 @@
 // A group of ranks and its collectives. The backend is ours over MPI, libtorch's over NCCL or XCCL, none for a group of
 // one rank, or a fake without peers.
 //
-// Every call is collective over the group: all of its ranks make the same calls in the same order. A call starts at
-// once and continues while the caller computes. It is complete when the returned Pending reports so; until then nothing
-// may read or write its tensors. Ranks of different groups never wait for one another. Only one thread of a process may
-// use a communicator.
+// Every call except send and receive is collective over the group: all of its ranks make the same calls in the same
+// order. A call starts at once, or when earlier calls of the group are complete if many are in flight, and continues
+// while the caller computes. It is complete when the returned Pending reports so; until then nothing may read or write
+// its tensors. Ranks of different groups never wait for one another. Only one thread of a process may use a
+// communicator.
 //
 // Sums run along one binary tree over the index in the group: sum(lo, hi) = sum(lo, mid) + sum(mid, hi), where mid − lo
 // is the largest power of two below hi − lo. Elements narrower than 32 bits are added in fp32 and rounded once, at the
@@ -68,7 +69,7 @@ struct GroupOptions {
   std::vector<int> supernode;
   std::chrono::milliseconds timeout{std::chrono::minutes(30)};  ///< limit for one collective
   /// If true, the ranks compare their calls before each collective. A mismatch is then a CommError that names ranks and
-  /// both calls, instead of a hang or garbage. Costs one round trip for each collective.
+  /// both calls, instead of a hang or garbage. This costs one round trip for each collective.
   bool check = false;
 };
 
@@ -80,37 +81,41 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  int rank() const { return rank_; }  ///< this process's rank in the group
+  int rank() const { return rank_; }  ///< this process's rank in the group, from 0
   int size() const { return static_cast<int>(options_.world_ranks.size()); }
   const std::string& name() const { return options_.name; }
   const GroupOptions& options() const { return options_; }
 
-  // Tensors are contiguous, on one device, of one type: bf16, fp16, fp32, fp64 or int64 (also bytes if nothing is
-  // added). Below, n is the size of the group and b the bytes of the larger tensor; the bytes sent are those of one
-  // rank.
+  // Tensors are contiguous, on one device, of one type: bf16, fp16, fp32, fp64 or int64 (any type if nothing is
+  // reduced). A mean of int64 in host memory throws CommError. Below, n is the size of the group and b the bytes of the
+  // larger tensor; the bytes sent are those of one rank.
 
-  /// Reduces `x` in place. Sends 2·b·(n−1)/n, or, for small tensors, at most 2·b·⌈log₂ n⌉ in the wide type.
+  /// Reduces `x` in place. Sends 2·b·(n−1)/n, or, for tensors of up to 8 KiB, b to each of at most ⌈log₂ n⌉ ranks, and
+  /// to one more rank the terms in the type in which they are added.
   Pending all_reduce(const Tensor& x, Reduction reduction = Reduction::kSum);
-  /// `in` is n parts of `out`'s size; rank r receives the sum of all ranks' parts r. `out` may be part r of `in`; the
-  /// other parts of `in` are then left as they are. Sends b·(n−1)/n.
+  /// Sums `in`, which is n parts of `out`'s size: rank r receives in `out` the sum of all ranks' parts r. `out` may be
+  /// part r of `in`; the other parts of `in` are then left as they are. Sends b·(n−1)/n.
   Pending reduce_scatter(const Tensor& out, const Tensor& in, Reduction reduction = Reduction::kSum);
-  /// `out` is n parts of `in`'s size; `in` may be part `rank()` of `out`. Sends b·(n−1)/n.
+  /// Gathers every rank's `in` into `out`, which is n parts of `in`'s size, in the order of ranks. `in` may be part
+  /// rank() of `out`. Sends b·(n−1)/n.
   Pending all_gather(const Tensor& out, const Tensor& in);
   /// Sends part p of `in` to rank p, and receives part p of `out` from it. Sends b·(n−1)/n.
   Pending all_to_all(const Tensor& out, const Tensor& in);
   /// Uneven all-to-all of rows (of dim 0): in_rows[p] rows go to rank p, in order, and out_rows[p] rows come from it.
-  /// Nothing is sent for a count of 0.
+  /// Both lists have n counts that add up to the rows of `in` and of `out`. Nothing is sent for a count of 0.
   Pending all_to_all(const Tensor& out, const Tensor& in, std::span<const int64_t> out_rows,
                      std::span<const int64_t> in_rows);
   /// Sends `x` of `root`, a rank of the group, to all. Each rank receives b once and sends it on to at most ⌈log₂ n⌉
   /// others.
   Pending broadcast(const Tensor& x, int root);
-  /// A message between two ranks of the group; the messages of a pair are matched in order.
+  /// Send a message to a rank of the group, or receive one from it. Only the two ranks make these calls; the messages
+  /// of a pair are matched in order.
   Pending send(const Tensor& x, int to);
   Pending receive(const Tensor& x, int from);
   /// Returns when every rank of the group has called it.
   void barrier();
 
+  /// Returns the counts since the group was made, or since the last reset.
   const Traffic& traffic() const { return *traffic_; }
   void reset_traffic();
 

@@ -39,7 +39,7 @@ class DeviceGroups {
   int64_t num_groups_ = 0;
 };
 
-/// Returns this rank's number among the ranks of its host: the index of its device if each has one.
+/// Returns this rank's number, from 0, among the ranks of its host: the index of its device if each has one.
 int index_on_host(const World& world);
 
 /// Opens a libtorch store that rank 0 serves on a free port. Collective over the world.

@@ -53,7 +53,7 @@ class HostBackend : public c10d::Backend {
               const std::string& name = "");
 
   const std::string getBackendName() const override { return "athanor_host"; }
-  /// Returns the bytes that have actually been sent to each member.
+  /// Returns the bytes that have been handed to the network for each member so far.
   std::vector<int64_t> bytes_sent() const;
 
   Work allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override;

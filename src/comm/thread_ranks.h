@@ -8,9 +8,9 @@
 
 namespace athanor::comm {
 
-/// Runs `rank` once for each rank of a world of `size`, each on a separate thread. After all have returned, the
-/// exception of the lowest rank that threw, if any, is thrown again. If a rank throws while others wait for it, they
-/// wait until the timeout.
+/// Runs `rank` once for each rank of a world of `size`, each on a separate thread (a single one on the caller's). After
+/// all have returned, the exception of the lowest rank that threw, if any, is thrown again. If a rank throws while
+/// others wait for it, they wait until the timeout.
 void run_ranks(int size, const std::function<void(World&)>& rank, const WorldOptions& options = {},
                const ThreadNetwork& network = {});
 

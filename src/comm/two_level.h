@@ -22,7 +22,7 @@
 namespace athanor::comm {
 
 /// A sequence of collectives. The first has been started; each of the others starts in `wait` when the one before is
-/// complete. So all ranks wait for what they started in the same order.
+/// complete. Therefore all ranks must call `wait` of their Hops in the same order.
 class Hops {
  public:
   Hops() = default;  ///< an empty sequence: complete
@@ -45,7 +45,8 @@ enum class PartOrder {
 
 class TwoLevel {
  public:
-  /// Both communicators must outlive it. Tensors are those that Communicator takes.
+  /// Both communicators must outlive it, and it must outlive the Hops that it returns. Tensors are those that
+  /// Communicator takes.
   TwoLevel(Communicator& inner, Communicator& outer) : inner_(inner), outer_(outer) {}
 
   int size() const { return inner_.size() * outer_.size(); }
@@ -81,7 +82,8 @@ class TwoLevel {
   Hops all_to_all(const Tensor& out, const Tensor& in, std::span<const int64_t> out_rows,
                   std::span<const int64_t> in_rows, std::span<const int64_t> row_ids);
 
-  /// Returns the number of rows that each flat rank will send here: the out_rows that belong to in_rows. Waits.
+  /// Returns the number of rows that each flat rank will send here: the out_rows that belong to in_rows. Collective
+  /// over the flat group; waits.
   std::vector<int64_t> exchange_rows(std::span<const int64_t> in_rows);
 
  private:

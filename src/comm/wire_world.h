@@ -14,8 +14,8 @@ class WireWorld : public World {
  public:
   /// Collective over the wire: gathers the hosts' names.
   WireWorld(std::unique_ptr<Wire> wire, const WorldOptions& options);
-  /// Leaves together with all other ranks, unless something has failed: then it waits for nothing, and the launcher
-  /// learns from this process's end that the job has failed.
+  /// Ends the job together with all other ranks. If an exception is under way or something has failed, it waits for
+  /// nothing, and the launcher learns from this process's end that the job has failed.
   ~WireWorld() override;
 
   int rank() const override { return rank_; }
@@ -50,7 +50,7 @@ std::vector<int> supernodes_of(const std::vector<std::string>& hosts, int ranks_
 /// once.
 std::vector<int> group_with(int rank, int world_size, const std::vector<std::vector<int>>& partition);
 
-/// Returns the index of `rank` in `ranks`.
+/// Returns the index of `rank` in `ranks`, which must contain it.
 int index_in(const std::vector<int>& ranks, int rank);
 
 }  // namespace athanor::comm

@@ -34,7 +34,7 @@ class World {
   virtual int size() const = 0;
   virtual const std::vector<std::string>& hosts() const = 0;  ///< for each rank
   virtual const std::vector<int>& supernodes() const = 0;     ///< for each rank
-  virtual const std::string& network() const = 0;             ///< library that carries messages; empty: none
+  virtual const std::string& network() const = 0;             ///< name of the library that carries messages, or empty
   const std::string& host() const { return hosts()[static_cast<size_t>(rank())]; }
   virtual Communicator& all() = 0;
 
@@ -43,11 +43,13 @@ class World {
   virtual std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition,
                                                    const std::string& name) = 0;
 
-  /// Notes that this many bytes or pieces of a long task of this rank are done while others wait for it in a
-  /// collective: as long as the count grows they continue to wait, whatever the timeout. Any thread may call it.
+  /// Adds `amount` to the work that this rank has done: the bytes or pieces of a long task since the last call. Ranks
+  /// that wait for this one in a collective continue to wait, whatever the timeout, as long as it has noted work within
+  /// the last timeout. Any thread may call it.
   virtual void note_work(int64_t /*amount*/) {}
 
-  /// Ends the job, on every rank, with this exit code. To be called after the cause has been reported.
+  /// Ends all processes of the job at once, with this exit code. Not collective. To be called after the cause has been
+  /// reported.
   [[noreturn]] virtual void abort(int exit_code) = 0;
 };
 

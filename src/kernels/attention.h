@@ -11,7 +11,8 @@
 
 namespace athanor::kernels {
 
-/// Rows of one head in a larger tensor: row t begins at data + t · ld and has head_dim elements.
+/// The rows of one head in a larger tensor, one for each token of the document: row t begins at data + t · ld and has
+/// head_dim elements.
 template <class T>
 struct HeadRows {
   T* data = nullptr;
@@ -21,7 +22,7 @@ struct HeadRows {
 };
 
 struct AttentionShape {
-  int64_t length = 0, head_dim = 0;
+  int64_t length = 0, head_dim = 0;       ///< tokens of the document; width of a head
   float scale = 1;                        ///< factor of the scores
   MatmulPath path = MatmulPath::kAvx512;  ///< any path except kLibrary
 };
@@ -37,8 +38,9 @@ void pack_transposed(const AttentionShape& shape, HeadRows<const T> rows, void* 
 template <class T>
 void pack(const AttentionShape& shape, HeadRows<const T> rows, void* panels);
 
-/// Computes out and logsumexp [length] for the queries [begin, end). `begin` is a multiple of 12; `end` is one too, or
-/// the length.
+/// Computes rows [begin, end) of `out` and of logsumexp [length], which is the logarithm of Σ exp(score · scale) over
+/// the keys that a query sees. `begin` is a multiple of 12; `end` is one too, or the length.
+/// @param keys_transposed, values  as pack_transposed and pack write them.
 /// @param scratch  attention_forward_scratch bytes, aligned to 64.
 template <class T>
 void attention_forward(const AttentionShape& shape, HeadRows<const T> q, const void* keys_transposed,
@@ -47,6 +49,7 @@ void attention_forward(const AttentionShape& shape, HeadRows<const T> q, const v
 template <class T>
 int64_t attention_forward_scratch(const AttentionShape& shape);
 
+/// The tensors of one query head in backward: `dq` is output.
 template <class T>
 struct AttentionQueries {
   HeadRows<const T> q, out, dout;
@@ -54,7 +57,8 @@ struct AttentionQueries {
   HeadRows<T> dq;
 };
 
-/// Computes dq of each head of `queries`, and dk and dv, which are sums over these heads.
+/// Computes dq of each of the query heads that share one key head, and dk and dv, which are sums over these heads. All
+/// three are overwritten.
 /// @param scratch  attention_backward_scratch bytes, aligned to 64.
 template <class T>
 void attention_backward(const AttentionShape& shape, const AttentionQueries<T>* queries, int64_t num_heads,

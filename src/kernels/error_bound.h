@@ -32,7 +32,8 @@ inline double sum_error(int64_t terms) {
   return std::fmin(n * kRoundoffFp32 / (1 - n * kRoundoffFp32), rounding_lambda() * std::sqrt(n) * kRoundoffFp32);
 }
 
-/// Returns the error bound of an fp32 sum of `terms` terms that is then stored with unit roundoff `stored`.
+/// Returns the absolute error bound of an fp32 sum of `terms` terms that is then rounded to a type with unit roundoff
+/// `stored` (kRoundoff...).
 /// @param norm  Σ|terms|.
 inline double error_bound(double norm, double stored, int64_t terms) {
   const double sum = sum_error(terms);

@@ -9,17 +9,19 @@
 namespace athanor::kernels {
 
 /// Computes act[r] = silu(gate[r]) · up[r], times weights[choice_of_row[r]] if `weights` is not null, rounded once, for
-/// the rows [begin, end) of [rows, width]. A row of padding (choice −1) becomes zero.
+/// the rows [begin, end) of [rows, width]. A row of padding (choice −1) becomes zero. A choice is an index into
+/// [tokens, k] (routing.h).
 template <class T>
 void expert_activation(const T* gate, const T* up, const float* weights, const int64_t* choice_of_row, T* act,
                        int64_t begin, int64_t end, int64_t width);
 
-/// Computes the backward of w · silu(gate) · up for the rows [begin, end). It holds for a probability w applied before
-/// or after the down projection, because ⟨down(a), dy⟩ = ⟨a, downᵀ(dy)⟩; therefore the expert outputs need not be kept.
+/// Computes the backward of w · silu(gate) · up for the rows [begin, end), with w = weights[choice_of_row[r]];
+/// `weights` may not be null. It holds for a probability w applied before or after the down projection, because
+/// ⟨down(a), dy⟩ = ⟨a, downᵀ(dy)⟩; therefore the expert outputs need not be kept. Rows of padding become zero.
 /// @param dact      the gradient of that product without its factor w; dgate replaces it in place.
 /// @param act       set to w · silu(gate) · up again, for the gradient of the down projection.
-/// @param dweights  [choices]: dweights[choice_of_row[r]] = Σ silu(gate) · up · dact, in fp32 in the order of the
-/// lanes.
+/// @param dweights  [tokens, k]: dweights[choice_of_row[r]] = Σ silu(gate) · up · dact, in fp32 in the order of the
+///                  lanes (element.h). Choices without a row are not written.
 template <class T>
 void expert_activation_backward(const T* gate, const T* up, T* dact, T* dup, T* act, const float* weights,
                                 const int64_t* choice_of_row, float* dweights, int64_t begin, int64_t end,

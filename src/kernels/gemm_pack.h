@@ -1,6 +1,7 @@
 #pragma once
-// Packs the operands of a product into the form that gemm_tile.h reads. Elements beyond the matrix are zero. A step is
-// 2 bf16 or 1 float.
+// Packs the operands of a product into the form that gemm_tile.h reads. A step is 2 bf16 or 1 float, and steps beyond
+// the last k are filled with zeros. A panel has 32 columns of B: element (k, n) is at (k / kStep · 32 + n) · kStep +
+// k % kStep, and columns beyond the matrix are zero. A block has 12 rows of A in the same form.
 //
 // P is the packed type of a T: T itself, or float for a bf16 (widened exactly).
 

@@ -1,5 +1,5 @@
 #pragma once
-// Writes a tile's fp32 sums to memory.
+// Writes a tile's fp32 sums c [12][32] to memory: the first `rows` rows and `columns` columns.
 
 #include "kernels/gemm_tile.h"
 

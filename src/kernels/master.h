@@ -19,12 +19,14 @@ ATHANOR_INLINE float storable_master(float x) {
   return std::bit_cast<float>((bits & 0x1FFFF) == 0x18000 ? bits | 1 : bits);
 }
 
+/// Stores x: sets `weight` and `low` to the two parts of storable_master(x).
 ATHANOR_INLINE void split_master(float x, Bf16& weight, uint16_t& low) {
   const float stored = storable_master(x);
   weight.bits = bf16_from_float(stored);
   low = static_cast<uint16_t>(std::bit_cast<uint32_t>(stored));
 }
 
+/// Returns the stored master.
 ATHANOR_INLINE float join_master(Bf16 weight, uint16_t low) {
   const uint32_t high = weight.bits - (low > 0x8000 ? 1u : 0u);
   return std::bit_cast<float>(high << 16 | low);

@@ -14,7 +14,8 @@ namespace athanor::kernels {
 
 enum class MatmulPath { kLibrary, kAvx2, kAvx512, kAvx512Bf16 };
 
-/// Returns "library", "avx2", "avx512" or "avx512_bf16"; path_named is the inverse.
+/// Returns "library", "avx2", "avx512" or "avx512_bf16"; path_named is the inverse, and returns nothing for other
+/// names.
 const char* name_of(MatmulPath path);
 std::optional<MatmulPath> path_named(std::string_view name);
 
@@ -23,13 +24,13 @@ bool has_path(MatmulPath path);
 
 /// Returns the paths that this CPU has, the library first, then from narrow to wide.
 const std::vector<MatmulPath>& paths_here();
-/// Returns the names as one text: "library, avx2".
+/// Returns the names as one text, such as "library, avx2".
 std::string names_of(const std::vector<MatmulPath>& paths);
 
 /// Returns true if the CPU has separate units for bf16 matrix products (AMX), which only the library uses.
 bool has_matrix_units();
 
-/// Returns what this CPU has, for records: "library, avx2, avx512, avx512_bf16; AMX".
+/// Returns what this CPU has as text for records, such as "library, avx2, avx512, avx512_bf16; AMX".
 std::string describe_cpu();
 
 }  // namespace athanor::kernels

@@ -1,8 +1,9 @@
 #pragma once
 // RMSNorm (Zhang and Sennrich 2019) and LayerNorm without parameters (OLMo), forward and backward, on rows.
 //
-// Rows are independent; callers split them over threads. Weight gradients are summed over each block of rows into a
-// separate partial sum, so that the order of additions depends on the block length only.
+// Rows are independent; callers split them over threads. Callers also cut the rows into blocks of a fixed length, and
+// pass a separate dw_partial for each block, so that the order of additions depends on that length only. x, y, dx, dy,
+// sum and branch are [rows, width].
 
 #include <cstdint>
 
@@ -23,7 +24,7 @@ void rms_norm_backward(const T* dy, const T* x, const T* w, const float* rstd, T
 // The four functions below are RMSNorm in two halves for rows whose columns are spread over several ranks: the caller
 // adds up the sums over ranks between the halves.
 
-/// Computes sums [rows] = Σ x².
+/// Computes sums [rows] = Σ x² over these columns.
 template <class T>
 void square_sums(const T* x, float* sums, int64_t rows, int64_t width);
 
@@ -31,11 +32,11 @@ void square_sums(const T* x, float* sums, int64_t rows, int64_t width);
 template <class T>
 void rms_norm_scale(const T* x, const T* w, const float* rstd, T* y, int64_t rows, int64_t width);
 
-/// Computes dots [rows] = Σ dy · w · x · rstd.
+/// Computes dots [rows] = Σ dy · w · x · rstd over these columns.
 template <class T>
 void rms_norm_dots(const T* dy, const T* x, const T* w, const float* rstd, float* dots, int64_t rows, int64_t width);
 
-/// As rms_norm_backward, with the given means of the dots over the whole rows.
+/// As rms_norm_backward, with means [rows]: the dots summed over all ranks, divided by the width of a whole row.
 template <class T>
 void rms_norm_backward_of_means(const T* dy, const T* x, const T* w, const float* rstd, const float* means, T* dx,
                                 float* dw_partial, int64_t rows, int64_t width);

@@ -19,7 +19,8 @@ struct RouterRule {
   float scaling_factor = 1;     ///< then, chosen scores are multiplied by this
 };
 
-/// Computes scores [rows, width] and logsumexp [rows] from logits [rows, width].
+/// Computes scores [rows, width] and logsumexp [rows] from logits [rows, width]. logsumexp is over a row's logits, also
+/// if scores are sigmoids.
 template <class T>
 void router_scores(const T* logits, float* scores, float* logsumexp, int64_t rows, const RouterRule& rule);
 

@@ -14,12 +14,12 @@ void top_k(const float* scores, int64_t* ids, int64_t rows, int64_t width, int64
 
 /// Sorts the choices by local expert, and within an expert by token.
 /// @param ids            [tokens, k]; ids outside [first_local_expert, first_local_expert + num_local_experts) are
-/// ignored.
-/// @param offsets        [num_local_experts + 1]: the first row of each expert; the last one is the total number of
-/// rows.
-///                       An expert with choices gets a multiple of `row_alignment` rows, with padding at the end; an
+///                       ignored.
+/// @param offsets        [num_local_experts + 1]: the first row of each expert, then the total number of rows. An
+///                       expert with choices gets a multiple of `row_alignment` rows, with padding at the end; an
 ///                       expert without choices gets none.
-/// @param choice_of_row  [max_rows(…)]: the index t·k + j, or −1 for padding.
+/// @param choice_of_row  [max_rows(…)]: the index t·k + j of choice j of token t, or −1 for padding. Elements after the
+///                       last row are not written.
 /// @param row_of_choice  [tokens·k]: the inverse, or −1 for an ignored choice.
 void sort_choices(const int64_t* ids, int64_t tokens, int64_t k, int64_t first_local_expert, int64_t num_local_experts,
                   int64_t* offsets, int64_t* choice_of_row, int64_t* row_of_choice, int64_t row_alignment = 1);
@@ -35,7 +35,7 @@ void gather_rows(const T* x, const int64_t* choice_of_row, T* out, int64_t begin
                  int64_t width);
 
 /// Computes out[t] = Σ_j weights[t, j] · y[row_of_choice[t, j]] for the tokens [begin, end), over ascending j in fp32.
-/// If `weights` is null, it is a plain sum (the backward of gather_rows).
+/// Choices with a row of −1 count as zero. If `weights` is null, it is a plain sum (the backward of gather_rows).
 template <class T>
 void combine_rows(const T* y, const float* weights, const int64_t* row_of_choice, T* out, int64_t begin, int64_t end,
                   int64_t k, int64_t width);

@@ -13,6 +13,7 @@
 namespace athanor::kernels {
 
 /// The state of each row over the columns so far: their largest score (times scale) and Σ exp(score · scale − largest).
+/// It begins with −∞ and 0.
 struct SoftmaxRows {
   float largest[kTileRows], sum[kTileRows];
 };
@@ -28,7 +29,8 @@ void softmax_tiles(float* scores, int64_t num_rows, int64_t tiles, int64_t visib
 void scale_tiles(float* tiles, int64_t num_rows, int64_t num_tiles, const float* factor);
 
 /// Computes p = exp(score · scale − logsumexp), or 0 if row i does not see column j, and ds = p · (dp − dot) · scale.
-/// @param dp                 tiles in the form of the scores.
+/// @param dp                 the gradient of p, in tiles like the scores.
+/// @param logsumexp, dot     one value for each row; dot is row_dots of the output and its gradient.
 /// @param p_steps, ds_steps  p and ds in steps of rows; rows beyond num_rows up to a whole step are zero.
 /// @param ds_rows            ds in rows.
 template <class T>

@@ -1,6 +1,7 @@
 #pragma once
 // Divides flat memory into buckets, which are each reduced and gathered in one collective, and finds the part of each
-// bucket for which a rank keeps optimizer state.
+// bucket for which a rank keeps optimizer state. Flat memory has all parameters that a rank holds, one after the other;
+// weights and gradients are buffers of this form, and positions in it are counted in elements.
 
 #include <cstdint>
 #include <functional>
@@ -22,11 +23,12 @@ struct FlatRange {
   bool operator==(const FlatRange&) const = default;
 };
 
+/// Returns the common elements; a range of size 0 if there are none.
 FlatRange intersect(FlatRange a, FlatRange b);
-/// Returns part `index` of `parts` equal ones. The size must be divisible by `parts`.
+/// Returns part `index` (from 0) of `parts` equal ones. The size must be divisible by `parts`.
 FlatRange part_of(FlatRange range, int64_t parts, int64_t index);
 
-/// One line of the bucket table.
+/// One line of the bucket table: a parameter, or the slice of it that is held.
 struct BucketEntry {
   std::string name;
   Replication replication = {};
@@ -36,7 +38,7 @@ struct BucketEntry {
   int64_t forward_index = 0;
   Role role = Role::kGate;
   int64_t layer = -1;                    ///< −1 if it belongs to no layer
-  int64_t flat_begin = 0, flat_end = 0;  ///< elements in flat memory
+  int64_t flat_begin = 0, flat_end = 0;  ///< its elements in flat memory; set by lay_out_buckets
 
   FlatRange range() const { return {flat_begin, flat_end}; }
   int64_t num_elements() const { return flat_end - flat_begin; }
@@ -55,22 +57,23 @@ struct Bucket {
   int64_t first_forward_index = 0, last_forward_index = 0;  ///< over its parameters
 };
 
-/// The way a rank holds its parameters.
+/// How a rank's flat memory is divided into buckets, and what it owns of each.
 struct Sharding {
-  /// A bucket ends when it has this many elements or more.
+  /// A bucket ends after the parameter with which it has this many elements or more.
   int64_t bucket_elements = std::numeric_limits<int64_t>::max();
-  /// Number of parts of the buckets of a replication kind: they are padded to a multiple of 64 elements for each part.
-  /// 1 for a kind that is not named.
+  /// The number of parts into which buckets of a replication kind are cut; 1 for a kind that is not listed. A bucket is
+  /// padded to a multiple of 64 · parts elements.
   std::map<Replication, int64_t> parts = {};
-  /// Returns the range of a bucket that this rank updates. Null: all of it.
+  /// Returns the range of flat memory that this rank owns of a bucket. Null: it owns every bucket whole.
   std::function<FlatRange(const Bucket&)> owned = {};
 };
 
-/// Lays entries out in order, each beginning at a multiple of 64 elements (fills in their flat ranges), and returns the
-/// buckets.
+/// Lays entries out in the given order, each from a multiple of 64 elements on, and sets their flat ranges. Returns the
+/// buckets in order; together they cover flat memory. A bucket also ends where the replication kind changes.
 std::vector<Bucket> lay_out_buckets(std::vector<BucketEntry>& entries, const Sharding& sharding);
 
-/// A range of flat memory whose optimizer state is held here, from element `state_begin` of the state on.
+/// A range of flat memory that this rank owns. Its optimizer state begins at element `state_begin` of the rank's state,
+/// which has the owned elements one after the other.
 struct OwnedRange {
   FlatRange flat;
   int64_t state_begin = 0;

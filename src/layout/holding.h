@@ -20,9 +20,10 @@ struct HeldParameter {
   int64_t forward_index = 0;  ///< position in the forward pass: 0 for the embedding, 1 + l for layer l, then the rest
 };
 
-/// Returns the parameters that `rank` holds, in the order of forward. Tensor rank t of n holds rows
-/// [V·t/n, V·(t+1)/n) of the vocabulary, and an equal part of everything else that is cut. If there are fewer key and
-/// value heads than tensor ranks, it holds head t·heads/n.
+/// Returns the parameters that `rank` (of the world) holds, in the order of forward: those of its pipeline stages, and
+/// of each layer's experts an equal share of consecutive ones. Tensor rank t of n holds rows [⌊V·t/n⌋, ⌊V·(t+1)/n⌋) of
+/// the vocabulary (V: its size), and an equal part of everything else that is cut. If there are fewer key and value
+/// heads than tensor ranks, it holds the key and value head ⌊t · number of these heads / n⌋.
 std::vector<HeldParameter> held_parameters(const ModelConfig& model, const ParallelismConfig& parallelism,
                                            const Layout& layout, int rank);
 

@@ -20,9 +20,9 @@ class Tape {
  public:
   void take(double bytes) { now_ += bytes, peak_ = std::max(peak_, now_); }
   void give(double bytes) { now_ -= bytes; }
-  /// A temporary tensor.
+  /// Counts a temporary tensor.
   void pulse(double bytes) { take(bytes), give(bytes); }
-  /// One tensor replaces another: both exist for a moment.
+  /// Counts a tensor of `in` bytes that replaces one of `out` bytes; both exist for a moment.
   void swap(double in, double out) { take(in), give(out); }
 
   double now() const { return now_; }
@@ -33,27 +33,31 @@ class Tape {
   double now_ = 0, peak_ = 0;
 };
 
-/// A rank's part of a layer, for one microbatch. Counts are doubles because they are multiplied.
+/// A rank's part of a layer, for one microbatch: heads and widths are those of this rank. Counts are doubles because
+/// they are multiplied.
 struct LayerShape {
   double tokens;      ///< N: the tokens that matrix products take
   double own_tokens;  ///< tokens of the residual stream and its norms: N, or N / tensor under sequence_parallel
   double width;       ///< bytes of an activation element: 2 or 4
-  double hidden, q, kv, heads, kv_heads, head_dim, seq_len;
+  double hidden, q, kv, heads, kv_heads, head_dim, seq_len;  ///< q, kv: columns of all query heads, of all key heads
   double ffn, shared;              ///< feed-forward widths of a dense layer and of the shared experts
-  double experts, choices, local;  ///< E, K, and the number of experts held
+  double experts, choices, local;  ///< experts of a layer, experts that a token chooses, experts that this rank holds
   double expert_ffn;
-  double rows;      ///< choices that this rank's experts take
-  double sent;      ///< rows to the expert group, one for each pair of a token and a rank that has an expert of it
-  double received;  ///< rows from the expert group
+  double rows;  ///< choices that this rank's experts take
+  /// Tokens sent to the expert group, the rank itself included: a token counts once for each rank that has an expert of
+  /// it (with allgather for every rank). 0 unless `dispatches`.
+  double sent;
+  double received;  ///< tokens received, counted in the same way as `sent`
+  /// The kinds of dispatch, of router scores and of norm; QK-norm over the whole projection or of each head; clip_qkv.
   bool allgather, sigmoid, layer_norm, norm_whole, norm_head, clip;
-  bool dispatches;  ///< experts are spread over several ranks
-  bool shares_tokens, tensor;
+  bool dispatches;             ///< experts are spread over several ranks
+  bool shares_tokens, tensor;  ///< sequence_parallel; several tensor ranks
   double threads;
   double packed;  ///< bytes of an activation element as tiles read it
 
-  double residual() const { return own_tokens * hidden * width; }  ///< one tensor of the residual stream
-  double stream() const { return tokens * hidden * width; }        ///< such a tensor for all tokens
-  double of(double columns) const { return tokens * columns * width; }
+  double residual() const { return own_tokens * hidden * width; }       ///< one tensor of the residual stream
+  double stream() const { return tokens * hidden * width; }             ///< such a tensor for all tokens
+  double of(double columns) const { return tokens * columns * width; }  ///< [tokens, columns]
   ProductWidths widths() const { return {width, packed}; }
 };
 
@@ -67,15 +71,16 @@ struct Recomputed {
 };
 Recomputed recomputed(const ParallelismConfig& parallelism);
 
-/// Simulates one layer of a stage on a tape. Forward leaves the bytes that backward needs, and backward releases them,
-/// except for those that live as long as the microbatch's graph (`left`: row statistics, routing).
+/// Simulates one layer of a stage on a tape. `forward` leaves the bytes that backward needs. `backward` releases them,
+/// except left() bytes, which live as long as the microbatch's graph: row statistics and the maps of routing.
 class LayerMemory {
  public:
   LayerMemory(const LayerShape& shape, Recomputed again, bool sparse) : s_(shape), again_(again), sparse_(sparse) {}
 
-  /// @param branch  the previous layer has left a branch next to the residual stream, which this layer's norm adds.
+  /// @param branch  if true, the previous layer of the stage has left a branch next to the residual stream, which this
+  ///                layer's first norm adds.
   void forward(Tape& tape, bool branch);
-  /// The gradient of the residual stream is on the tape before and after the call.
+  /// Simulates backward. The gradient of the residual stream is on the tape before and after the call.
   void backward(Tape& tape);
   double left() const { return left_; }
   /// True if the layer leaves a branch for the next norm to add.

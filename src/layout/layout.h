@@ -2,11 +2,13 @@
 // How the ranks of a job share a model: named axes, and the groups of ranks that follow from them. This is plain
 // arithmetic without communication, so that plan, dry runs and tests use the same layout as training.
 //
-// There are D = replicate × shard data ranks, and the expert degree E divides D. E is the product of e_s = gcd(E,
-// shard), which lies within the shard axis, and e_r = E / e_s, which lies within the replicate axis. The quotients
-// replicate' and shard' are the axes replicate and shard of the list below, so that every group is a product of axes:
-//   pipeline | replicate' = replicate / e_r | shard' = shard / e_s | expert = e_r × e_s | context (1) | tensor
-// `mapping` defines the axes that vary fastest over ranks. expert_inner is the order above. data_inner (MoDa,
+// There are D = replicate × shard data ranks (data_parallel_replicate_degree, data_parallel_shard_degree), and the
+// expert degree E divides D. E is the product of e_s = gcd(E, shard), which lies within the shard axis, and
+// e_r = E / e_s, which lies within the replicate axis. The quotients replicate' and shard' are the axes replicate and
+// shard of the list below, so that every group is a product of axes:
+//   pipeline | replicate' = replicate / e_r | shard' = shard / e_s | expert = e_r × e_s | context (always 1) | tensor
+// `mapping` defines the order of the axes over the ranks of the world. expert_inner is the order above, in which the
+// pipeline coordinate varies slowest and the tensor coordinate fastest. data_inner (MoDa,
 // BaGuaLu §4.2) puts expert outside of replicate' and shard': data parallelism among neighbours, all-to-all between
 // supernodes.
 
@@ -33,7 +35,7 @@ enum class GroupKind {
   kReplicate,        ///< `replicate` ranks of kData: its outer part
   kExpertShard,      ///< shard': ranks of kShard that hold equal experts
   kExpertReplicate,  ///< replicate': ranks of kReplicate that hold equal experts
-  kBalance,          ///< consecutive data ranks whose sequences are one balance group
+  kBalance,          ///< consecutive data ranks whose sequences are one balance group (moe.balance_group)
   kTensor,           ///< ranks that share each matrix
   kPipeline,         ///< ranks that share the layers
   kModel,            ///< tensor × pipeline: ranks that share a data rank's sequences
@@ -63,7 +65,7 @@ class Layout {
   int pipeline() const { return pipeline_; }
   int expert_data() const { return data() / expert_; }
 
-  /// Returns the position of a rank along an axis.
+  /// Returns the position of a rank of the world along an axis, from 0.
   int coordinate(int rank, Axis axis) const;
   /// Returns the number of the rank among the data ranks that share its tensor and pipeline coordinates. It defines the
   /// order of sequences, of the members of groups and so of every sum. It depends on the coordinates alone, not on the
@@ -77,13 +79,13 @@ class Layout {
   /// kTensor, kPipeline, kKeyValue and kTied share a data rank and ascend along the axis; those of kModel are ordered
   /// by pipeline, then tensor; those of kWorld are 0, 1, 2, ….
   std::vector<std::vector<int>> groups(GroupKind kind) const;
-  /// Returns the group that `rank` is in.
+  /// Returns the ranks of the world that are in the same group as `rank`, itself included, in the order of groups().
   std::vector<int> group_of(GroupKind kind, int rank) const;
-  /// Return the size of that group, and the rank's index in it; by arithmetic on coordinates, however large the world.
+  /// Return the size of that group, and the rank's index in it from 0. They take constant time, unlike group_of.
   int group_size(GroupKind kind, int rank) const;
   int index_in_group(GroupKind kind, int rank) const;
 
-  /// Returns the number of microbatches that a data rank computes in a step.
+  /// Returns the number of microbatches that a data rank computes in a step, with the configuration's batch size.
   int64_t microbatches() const { return microbatches_; }
   /// Returns the size of kBalance: the number of consecutive data ranks whose microbatches of the same index form one
   /// balance group. It is 1 if a group lies within a microbatch, or if nothing is balanced.

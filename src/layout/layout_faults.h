@@ -16,7 +16,8 @@ bool is_resolved(const ModelConfig& model);
 /// Returns data_parallel_shard_degree with −1 resolved; nothing if the other degrees do not divide the world size.
 std::optional<int64_t> resolve_shard_degree(const ParallelismConfig& parallelism, int64_t world_size);
 
-/// Returns the number of microbatches that a balance group spans, each on a different data rank; 1 if it fits into one.
+/// Returns the number of microbatches that a balance group spans, each on a different data rank; 1 if it fits into one,
+/// or if nothing is balanced.
 int64_t count_balance_ranks(const RunConfig& config);
 
 /// Returns a line for each of heads, widths and vocabulary that cannot be cut into `degree` parts

@@ -12,25 +12,29 @@
 
 namespace athanor {
 
-/// Elements of flat memory that a rank holds: those of its experts, and all others (`dense`), whose state is sharded in
-/// the same way.
+/// The elements that a rank holds, in two classes, whose optimizer state is sharded over different ranks: those of
+/// experts, and those of all other replication kinds (`dense`).
 struct HeldElements {
   int64_t dense = 0, expert = 0;
-  int64_t matrices = 0;  ///< count_matrices of the parameters, not sharded
+  int64_t matrices = 0;  ///< the sum of count_matrices over the parameters; values of kMatrix state are not sharded
   int64_t total() const { return dense + expert; }
 };
 
-/// Returns the elements of each rank if the tensor and pipeline degrees are 1, without the padding of buckets.
+/// Returns what each rank holds if the tensor and pipeline degrees are 1, without the padding of buckets. `matrices`
+/// stays 0.
 HeldElements count_held_elements(const ModelConfig& model, int64_t expert_degree);
 
-/// Returns the elements of `rank` by replication kind, without the padding of buckets.
+/// Returns the elements that `rank` (of the world) holds, by replication kind, without the padding of buckets.
 std::map<Replication, int64_t> count_held_by_replication(const RunConfig& config, const Layout& layout, int rank);
+/// Returns what `rank` holds, without the padding of buckets.
 HeldElements count_held_elements(const RunConfig& config, const Layout& layout, int rank);
-/// Returns the elements whose state each of the optimizers keeps, by its name.
+/// Returns what `rank` holds of the parameters of each optimizer, by its name.
 std::map<std::string, HeldElements> count_held_by_optimizer(const RunConfig& config, const Layout& layout, int rank,
                                                             const OptimizerPlan& optimizers);
 
-/// The number of ranks that share the optimizer state of parameters that all of them hold.
+/// The number of ranks that divide the optimizer state of parameters that all of them hold: each owns one of that many
+/// equal shards. D is the number of data ranks and E the expert degree; shard and shard' are the sizes in
+/// layout/layout.h. SO, EPSO and ParO are the names in the papers.
 ///
 ///   sharding      dense    experts
 ///   none          1        1
@@ -42,28 +46,31 @@ struct StateShards {
 };
 StateShards count_state_shards(const ParallelismConfig& parallelism, const Layout& layout);
 
-/// Bytes of one rank. In bf16 the weight is the upper half of the master, so only the lower half is held in addition;
-/// in fp32 the weight is the master.
+/// Bytes of one rank. In bf16 the master is stored as the rounded weight and 16 additional bits (kernels/master.h), so
+/// it takes 2 bytes in addition to the weight; in fp32 the weight is the master.
 struct StateBytes {
   int64_t weights = 0;    ///< 2 (bf16) or 4 bytes for each element held
   int64_t master = 0;     ///< 2 (bf16) or 0 for each element owned
-  int64_t optimizer = 0;  ///< what the optimizer declares, for each element owned; AdamW's moments take 8
+  int64_t optimizer = 0;  ///< what the optimizer declares; AdamW's moments take 8 for each element owned
   int64_t gradient = 0;   ///< 4 for each element held
   int64_t total() const { return weights + master + optimizer + gradient; }
   StateBytes& operator+=(const StateBytes& other);
 };
 
 /// Returns the bytes of a rank's state. They are exact if `held` includes the padding of buckets, because the padded
-/// elements of a group are a multiple of its shards.
+/// elements are a multiple of the number of shards; otherwise the owned elements are rounded up.
+/// @param bf16  true if train.dtype is bfloat16.
 StateBytes count_state_bytes(HeldElements held, StateShards shards, bool bf16, const OptimizerDeclaration& optimizer);
-/// Returns the bytes of all optimizers' elements, without the padding of buckets.
+/// Returns the bytes of the state of `rank`, summed over the optimizers, without the padding of buckets.
 StateBytes count_state_bytes(const RunConfig& config, const Layout& layout, int rank, const OptimizerPlan& optimizers);
 
 struct MemoryNeed {
   double state_bytes = 0;       ///< StateBytes::total
   double activation_bytes = 0;  ///< kept for backward, by all microbatches in flight (layout/activations.h)
   double transient_bytes = 0;   ///< temporary memory on top of that
-  double buffer_bytes = 0;      ///< rounded gradients in transfer, if reduce_dtype is bfloat16 and several ranks sum
+  /// 2 for each element held of a replication kind whose gradients several ranks sum, if reduce_dtype is bfloat16: the
+  /// rounded gradients in transfer.
+  double buffer_bytes = 0;
   double total() const { return state_bytes + activation_bytes + transient_bytes + buffer_bytes; }
 };
 
@@ -72,7 +79,7 @@ struct MemoryNeed {
 MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
                                  Multiplier multiplier = {});
 
-/// Returns the rank that needs the most memory among those with data rank 0.
+/// Returns the rank of the world that needs the most memory among those with data rank 0.
 int fullest_rank(const RunConfig& config, int64_t seq_len, const Layout& layout);
 
 }  // namespace athanor

@@ -15,7 +15,7 @@ namespace athanor {
 enum class StateType { kFloat32, kBFloat16 };
 int64_t bytes_of(StateType type);
 
-/// One kind of state: "exp_avg".
+/// One kind of state, such as "exp_avg".
 struct StateKind {
   enum class Extent {
     kElement,  ///< one value for each element of a parameter; held by the ranks that own the element
@@ -31,14 +31,15 @@ struct StateKind {
   std::string tensor_name(const std::string& parameter) const;
 };
 
-/// Returns the number of matrices of a parameter: E for stacked experts [E, F, D], else 1, also for a norm's scale.
+/// Returns the number of matrices in a parameter or a slice of it: the first dim of stacked experts [E, F, D], else 1,
+/// also for a norm's scale.
 int64_t count_matrices(const std::vector<int64_t>& shape);
 
 /// What an optimizer needs from the ranks before it can update (optim/optimizer.h); each costs communication.
 struct OptimizerNeeds {
   bool tensor_norms = false;     ///< sums over whole tensors (optim/tensor_sums.h)
   bool whole_matrices = false;   ///< matrices that no rank holds or owns whole (optim/whole_matrices.h)
-  bool second_backward = false;  ///< gradients of the loss on other labels
+  bool second_backward = false;  ///< a second backward, for gradients of the loss on other labels (Sophia)
 };
 
 struct OptimizerDeclaration {
@@ -60,6 +61,7 @@ struct OptimizerPlan {
   std::vector<ParameterGroup> groups;
   std::vector<OptimizerDeclaration> optimizers;
 
+  /// @throws Error if none has this name.
   const OptimizerDeclaration& optimizer(const std::string& name) const;
   const OptimizerDeclaration& optimizer_of(const std::string& parameter, Role role) const {
     return optimizer(group_of(groups, parameter, role).optimizer);
@@ -72,17 +74,18 @@ struct OptimizerPlan {
 OptimizerDeclaration declare_optimizer(const OptimizerConfig& config);
 OptimizerPlan plan_optimizers(const OptimizerConfig& config);
 
-/// Neighbouring parameters of one group, with the padding after them.
+/// The flat range of neighbouring parameters of one parameter group, with the padding after them.
 struct GroupRange {
   FlatRange range;
-  const ParameterGroup* group;  ///< in the plan
+  const ParameterGroup* group;  ///< points into the plan, which must outlive it
 };
-/// Returns the ranges in order; together they are flat memory. @param table  as laid out by lay_out_buckets.
+/// Returns the ranges in order; together they cover flat memory, which has `flat_size` elements.
+/// @param table  as laid out by lay_out_buckets.
 std::vector<GroupRange> find_group_ranges(const std::vector<BucketEntry>& table, int64_t flat_size,
                                           const OptimizerPlan& plan);
 
-/// Returns the ranges of `owned` whose elements an optimizer updates, and where its state of them begins. With one
-/// optimizer these are the owned ranges themselves.
+/// Returns the parts of `owned` whose elements this optimizer updates. Their state_begin counts in the state of this
+/// optimizer only. With one optimizer these are the owned ranges themselves.
 std::vector<OwnedRange> find_state_ranges(const std::vector<OwnedRange>& owned, const std::vector<GroupRange>& groups,
                                           const std::string& optimizer);
 

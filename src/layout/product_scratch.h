@@ -6,15 +6,16 @@ namespace athanor {
 /// The processor that multiplies.
 struct Multiplier {
   int threads = 1;     ///< each has separate scratch memory
-  bool widens = true;  ///< bf16 is packed as fp32 (not on avx512_bf16); if the CPU is unknown, the larger is assumed
+  bool widens = true;  ///< tiles read bf16 as fp32: true except on the path avx512_bf16; also if the path is unknown
 };
 
-/// Bytes of an element in memory, and as tiles read it.
+/// Bytes of an operand's element in memory, and packed as tiles read it.
 struct ProductWidths {
   double element = 4, packed = 4;
 };
 
-/// A product C [m, n] = Σ A [m, k] B [k, n] over `factors` pairs; or, if `sum`, C += Aᵀ B in fp32, which packs both.
+/// A product C [m, n] = Σ A [m, k] B [k, n], summed over `factors` pairs (A, B). With `sum` it is C += Aᵀ B with C in
+/// fp32, as for the gradient of a weight; then A is packed as well as B.
 struct ProductShape {
   double m, n, k;
   bool sum = false;

@@ -20,7 +20,7 @@ namespace athanor {
 ///   partial       kTensor        a partial sum over its heads (QK-norm of each head) or over its tokens (norms under
 ///                                sequence_parallel)
 ///   key_value     kKeyValue      a partial sum over its query heads (keys and values that several ranks hold)
-///   tied          kTied          the embedding's or the output's share
+///   tied          kTied          a partial sum: the part from the embedding, or that from the output
 /// If the gradients are partial sums, they are added up over the replica group.
 struct Replication {
   enum Kind { kDense, kExpert, kKeyValue, kPartial, kReplicated, kTied };

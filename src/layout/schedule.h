@@ -38,7 +38,7 @@ struct ScheduleFacts {
 /// @throws ConfigError if the schedule does not exist for these numbers (find_schedule_faults).
 Schedule make_schedule(const std::string& name, int ranks, int chunks, int microbatches);
 
-/// The time at which an action ran (in seconds), or would run in a simulation (in units of StageCost).
+/// The time at which an action ran (in seconds from any origin), or would run in a simulation (in units of StageCost).
 struct TimedAction {
   Action action;
   double begin_s = 0, end_s = 0;
@@ -56,7 +56,7 @@ struct StageCost {
 /// @throws Error as check_schedule.
 Timeline play_schedule(const Schedule& schedule, const std::vector<StageCost>& costs = {});
 
-/// Returns the mean measured cost of each stage.
+/// Returns the cost of each stage, as the mean over the microbatches of a measured timeline, in its unit.
 std::vector<StageCost> mean_costs(const Schedule& schedule, const Timeline& timeline);
 
 /// Returns the share of the ranks' time spent waiting, between the first begin and the last end of all actions.
@@ -67,7 +67,8 @@ double bubble_of(const Timeline& timeline);
 std::vector<std::string> find_schedule_faults(const std::string& name, int ranks, int chunks, int64_t microbatches);
 
 /// Checks a schedule and returns its cost.
-/// @throws Error naming the actions, if one is missing or occurs twice, or if ranks wait for one another forever.
+/// @throws Error naming the actions, if one is missing or occurs twice, if a chunk's backwards are not in ascending
+///         order of microbatches, or if ranks wait for one another forever.
 ScheduleFacts check_schedule(const Schedule& schedule);
 
 /// Returns an action as text: "F0", or "F0.1" (microbatch 0 in chunk 1) if there are several chunks.

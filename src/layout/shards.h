@@ -2,12 +2,17 @@
 // The rank that updates each part of the parameters, as arithmetic on a layout: without communicators, so that memory
 // formulas, a dry run and a planner use what training uses. parallel/shard_plan.h adds the communicators.
 //
-//   sharding      state of dense parameters over     of experts over     a bucket's gradient is
-//   none          –                                  –                   all-reduced
-//   optimizer     D / E   (SO)                       D / E               reduce-scattered; dense parts then gathered in
-//                                                                        the expert group, whose ranks own the same
-//   ep_aware      D       (EPSO, Optimus §3.2)       D / E               reduce-scattered
-//   hierarchical  shard   (ParO, BaGuaLu §4.4)       shard'              reduce-scattered inside, all-reduced outside
+// The table has the number of ranks that divide the optimizer state of dense parameters and of experts among each
+// other, and how a bucket's gradient becomes that of its owners. D is the number of data ranks and E the expert degree;
+// shard and shard' are the sizes in layout/layout.h. SO, EPSO and ParO are the names in the papers.
+//
+//   sharding      dense                          experts   gradient
+//   none          1                              1         all-reduced
+//   optimizer     D / E   (SO)                   D / E     reduce-scattered; dense parts are then gathered over the
+//                                                          expert group, whose ranks own the same shard
+//   ep_aware      D       (EPSO, Optimus §3.2)   D / E     reduce-scattered
+//   hierarchical  shard   (ParO, BaGuaLu §4.4)   shard'    reduce-scattered over kShard (experts: kExpertShard), then
+//                                                          all-reduced over kReplicate (experts: kExpertReplicate)
 //
 // Dense gradients are summed over all D data ranks, those of experts over the D / E that hold the same experts. Every
 // bucket is cut into as many parts as there are ranks in its sum. A rank's canonical part belongs to no other data rank
@@ -29,6 +34,7 @@
 namespace athanor {
 
 enum class ShardingKind { kNone, kOptimizer, kEpAware, kHierarchical };
+/// @throws ConfigError if `name` is not a value of parallelism.sharding.
 ShardingKind parse_sharding(const std::string& name);
 
 /// The groups of ranks over which the buckets of one replication kind are reduced and gathered.
@@ -40,14 +46,14 @@ struct ShardRule {
   Second second = Second::kNothing;   ///< the second step is over `copies`
   std::optional<GroupKind> gather;    ///< ranks whose shards make the bucket whole; none: every rank owns all of it
   std::optional<GroupKind> copies;    ///< data ranks that own the same shard; none: no other does
-  std::optional<GroupKind> replicas;  ///< the replica group
+  std::optional<GroupKind> replicas;  ///< the replica group, if the kind has one
 };
 ShardRule shard_rule(ShardingKind sharding, Replication replication);
 
-/// How the buckets of one replication kind are cut, and what is one rank's.
+/// How the buckets of one replication kind are cut, and what is one rank's. Indices are from 0.
 struct Shards {
-  int64_t parts = 1, canonical_part = 0;  ///< number of parts of a bucket, and this rank's own part
-  int64_t shards = 1, owned_shard = 0;    ///< number of shards (the parts of equal owners joined), and this rank's
+  int64_t parts = 1, canonical_part = 0;  ///< number of parts of a bucket, and the index of this rank's canonical part
+  int64_t shards = 1, owned_shard = 0;    ///< number of shards (parts with the same owners, joined), and this rank's
   bool is_canonical = true;               ///< this rank is the first of its replica group
 
   FlatRange owned(FlatRange bucket) const { return part_of(bucket, shards, owned_shard); }
@@ -60,7 +66,7 @@ struct Shards {
 };
 Shards shards_of(const Layout& layout, int rank, ShardingKind sharding, Replication replication);
 
-/// Returns the number of elements of a bucket. parallelism.bucket_mb is in units of 10^6 bytes of fp32.
+/// Returns Sharding::bucket_elements of a configuration. parallelism.bucket_mb is in units of 10^6 bytes of fp32.
 int64_t bucket_elements(const RunConfig& config);
 
 /// Returns how a rank holds its parameters, for ParameterStore and dry runs.

@@ -1,6 +1,6 @@
 #pragma once
-// The traffic of a layout in a step: by one rank for each collective, and by all ranks within and between supernodes.
-// Use that table to choose a mapping.
+// The traffic of a layout in a step: what one rank sends in each collective, and what all ranks send within and between
+// supernodes. The second (count_step_traffic) serves to choose a mapping.
 
 #include <optional>
 #include <string>
@@ -12,10 +12,10 @@
 
 namespace athanor {
 
-/// What bytes are sent for: a row of the table below.
+/// What bytes are sent for: a row of the table at count_rank_traffic.
 enum class TrafficPurpose { kGradients, kWeights, kLayers, kVocabulary, kStages, kTokens, kBalance, kLosses };
 
-/// A purpose; gradients and weights are counted for each replication kind.
+/// A purpose, and for gradients and weights also the replication kind: these are counted for each kind.
 struct TrafficKind {
   TrafficPurpose purpose = TrafficPurpose::kLosses;
   std::optional<Replication> replication = {};
@@ -30,11 +30,13 @@ struct RankTraffic {
   TrafficKind what;
   Collective collective = Collective::kAllReduce;
   GroupKind group = GroupKind::kWorld;
-  int peer = -1;  ///< for a send: the receiver's index in the group
+  int peer = -1;  ///< for a send: the receiver's index in the group; −1 for collectives
   double calls = 0, bytes = 0;
 };
 
-/// Returns the traffic of one rank in a step. n is the size of the group. For each replication kind
+/// Returns the traffic of one rank of the world in a step. In what follows, n is the size of the group, D the number of
+/// data ranks, E the expert degree, N the number of tokens of a microbatch and k the number of experts that a token
+/// chooses. All amounts are bytes. For each replication kind
 /// (layout/replication.h), with b = held elements · 2 or 4 bytes (train.reduce_dtype) and w = held elements · 2 or 4
 /// bytes (train.dtype):
 ///   gradients  A reduce-scatter over kData (experts: kExpertData), b(n−1)/n. Sharding optimizer adds an all-gather of
@@ -65,7 +67,9 @@ struct RankTraffic {
 ///   losses     The values reported for a step, over kPipeline and kData.
 std::vector<RankTraffic> count_rank_traffic(const RunConfig& config, const Layout& layout, int rank, int64_t seq_len);
 
-/// Returns the share of a line's bytes that stays within the rank's supernode.
+/// Returns the share of a line's bytes that stays within the supernode of `rank`.
+/// @param group  the ranks of the line's group, as Layout::group_of returns them.
+/// @param supernode  the supernode of each rank of the world.
 double share_inside(const RankTraffic& line, const std::vector<int>& group, int rank,
                     const std::vector<int>& supernode);
 
@@ -75,10 +79,10 @@ struct StepTraffic {
   double inside = 0, outside = 0;
 };
 
-/// Returns the supernode of each rank according to the configuration; all are in one if it does not define any.
+/// Returns the supernode (from 0) of each rank of the world; all are in 0 if the configuration does not define any.
 std::vector<int> supernodes_of(const TopologyConfig& topology, int world_size);
 
-/// Returns count_rank_traffic summed over all ranks, one element for each `what`.
+/// Returns count_rank_traffic summed over all ranks, with one element for each TrafficKind.
 std::vector<StepTraffic> count_step_traffic(const RunConfig& config, const Layout& layout, int64_t seq_len,
                                             const std::vector<int>& supernode);
 

@@ -1,9 +1,9 @@
 #pragma once
 // Balances experts' loads by changing choices, in addition to a loss or instead of it.
 //
-// Balancing acts in training, on groups of consecutive sequences of the global batch, so that the layout cannot change
-// its results. Choices are int64 ids [tokens, k]. A dropped choice becomes ~expert, which is negative: it records the
-// expert that was chosen, but no expert takes it.
+// Balancing acts in training, on balance groups of `moe.balance_group` consecutive sequences of the global batch, so
+// that the layout cannot change its results. Choices are int64 expert ids [tokens, k]. A dropped choice becomes
+// ~expert, which is negative: it records the expert that was chosen, but no expert takes it.
 
 #include <cstdint>
 #include <span>
@@ -15,7 +15,7 @@ enum class Balance {
   kNone,           ///< dropless: every expert takes whatever comes
   kCapacity,       ///< an expert takes capacity_factor times its even share, the rest is dropped
   kSwipe,          ///< every expert gets the same number, by re-assignment (swipe.h)
-  kForcedUniform,  ///< one fixed pattern everywhere, for measurements (FUR)
+  kForcedUniform,  ///< forced uniform routing: one fixed pattern for every group, for measurements
 };
 
 /// The choices that an expert beyond its capacity keeps.
@@ -26,13 +26,14 @@ enum class CapacityOrder {
 
 struct BalanceOptions {
   Balance kind = Balance::kNone;
-  int64_t group_sequences = 1;
+  int64_t group_sequences = 1;  ///< sequences of a balance group
   double capacity_factor = 1.25;
   CapacityOrder order = CapacityOrder::kScore;
 
   bool needs_scores() const { return kind == Balance::kCapacity && order == CapacityOrder::kScore; }
 };
 
+/// @throws ConfigError if `name` is not a value of moe.balance or of moe.capacity_order.
 Balance parse_balance(const std::string& name);
 CapacityOrder parse_capacity_order(const std::string& name);
 
@@ -41,15 +42,16 @@ struct BalanceCounts {
   int64_t dropped = 0;  ///< choices that no expert takes
 };
 
-/// Balances one group.
-/// @param ids     [tokens, k], best first; rewritten.
+/// Balances one whole group.
+/// @param ids     [tokens, k], best first, in token order; rewritten.
 /// @param scores  [tokens, k] of the choices, for the capacity's order by score; empty if not needed.
 BalanceCounts balance_group(const BalanceOptions& options, std::span<int64_t> ids, std::span<const float> scores,
                             int64_t k, int64_t num_experts);
 
-/// Gives token t of the group, counted from `first_token` on, the k experts after those of token t − 1, cyclically: the
-/// shares are equal if they can be.
-/// @return how many of the choices their token had not made.
+/// Gives token t of the group the experts (t · k + j) % num_experts for j in [0, k): the shares are equal if they can
+/// be.
+/// @param ids  of consecutive tokens, the first of which is token `first_token` of the group; rewritten.
+/// @return how many of the new choices their token had not made.
 int64_t force_uniform(std::span<int64_t> ids, int64_t k, int64_t num_experts, int64_t first_token = 0);
 
 /// Returns the most choices that an expert takes of `num_choices`: ⌈factor · num_choices / num_experts⌉, at least 1.

@@ -1,9 +1,10 @@
 #pragma once
-// The load-balancing loss: experts · Σ_e (share of choices)_e · (mean probability)_e, which is k, the number of
-// choices of a token, at perfect balance.
+// The load-balancing loss: experts · Σ_e share_e · (mean probability)_e, where share_e is the number of choices of
+// expert e for each token, so that the shares add up to k, the number of choices of a token. The loss is k at perfect
+// balance.
 //
 // The three scopes differ in the tokens over which share and mean are taken. Each returns a sum over layers and
-// sequences, to be scaled by coefficient / (layers · global sequences), so that one scale serves all.
+// sequences, to be scaled by coefficient / (layers · sequences of the global batch), so that one scale serves all.
 
 #include <string>
 #include <vector>
@@ -14,17 +15,18 @@ namespace athanor::moe {
 
 enum class AuxScope {
   kSequence,      ///< each sequence and layer separately: the layout cannot change it
-  kGlobal,        ///< shares of the previous step's whole batch
+  kGlobal,        ///< as kSequence, with the shares of the previous step's whole batch
   kTransformers,  ///< pooled over all layers and the microbatch, as `transformers` does
 };
 
+/// @throws ConfigError if `name` is not a value of moe.aux_scope.
 AuxScope parse_aux_scope(const std::string& name);
 
-/// Returns the loss sum of a microbatch.
-/// @param layers          routings of all layers of this microbatch.
+/// Returns the loss sum of a microbatch, a differentiable fp32 scalar.
+/// @param layers          routings of the sparse layers for this microbatch, at least one.
 /// @param tokens          tokens in a sequence.
-/// @param previous_share  kGlobal: [layers, experts] choices of each expert per token in the previous step; uniform at
-///        first.
+/// @param previous_share  kGlobal: fp32 [layers, experts], the shares of the previous step; uniform at first. Not read
+///                        otherwise.
 Tensor balance_loss_sum(AuxScope scope, const std::vector<Routing>& layers, int64_t tokens,
                         const Tensor& previous_share);
 

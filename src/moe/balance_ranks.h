@@ -24,8 +24,8 @@ struct GroupShare {
 GroupShare share_of(comm::Communicator& ranks);
 
 /// Rewrites this rank's choices as balance_group would with the whole group's. Every rank computes the whole result.
-/// Communicates once: an all-gather of 4 bytes for each choice (8 for the capacity's order by score), whatever the
-/// numbers of ranks and experts. kForcedUniform does not communicate, as its pattern follows a token's position.
+/// Collective over the group's ranks: one all-gather of 4 bytes for each choice (8 for the capacity's order by score).
+/// kForcedUniform does not communicate, as its pattern follows a token's position, nor does kNone.
 /// @param ids_TK     int64, contiguous, this rank's, best first; rewritten.
 /// @param scores_TK  fp32, of the choices; needed only for the capacity's order by score.
 /// @return the counts of this rank's choices.

@@ -28,28 +28,30 @@ enum class DispatchKind {
   kAllToAll2d,  ///< a token once to each node that needs it, and from there to the node's ranks
   kAuto,        ///< the kind that is measured as the fastest on the run's own shapes
 };
+/// @throws ConfigError if `name` is not a value of moe.dispatch.
 DispatchKind parse_dispatch(const std::string& name);
 const char* dispatch_name(DispatchKind kind);
 
 struct DispatchOptions {
   DispatchKind kind = DispatchKind::kAllToAll;  ///< not kAuto
   int64_t chunks = 1;     ///< parts of a rank's tokens, one being sent while another is computed; equal on every rank
-  int64_t in_flight = 1;  ///< chunks sent ahead of the one that is computed
+  int64_t in_flight = 1;  ///< chunks sent ahead of the one that is computed, at least 1
   int inner_ranks = 1;    ///< all_to_all_2d: consecutive ranks of the group that are one node
 };
 
 class Dispatch {
  public:
   /// @param group  the expert group; outlives this.
-  /// @throws ConfigError if inner_ranks does not divide the group.
+  /// @throws ConfigError if inner_ranks does not divide the size of the group.
   Dispatch(comm::Communicator& group, const DispatchOptions& options);
 
-  /// Returns y_TD for this rank's tokens. Collective over the group, in backward too: every rank calls it the same
-  /// number of times, in the same order, with the same numbers of experts, hidden elements and choices, though possibly
-  /// without tokens.
+  /// Returns y_TD for this rank's tokens (ops::experts). Collective over the group, in backward too: every rank calls
+  /// it the same number of times, in the same order, with the same numbers of experts, hidden elements and choices,
+  /// though possibly without tokens.
   /// @param weights_TK     fp32; gets its gradient.
   /// @param expert_ids_TK  int64, global; negative: a dropped choice.
-  /// @param local          the L experts of this rank; backward adds into their buckets.
+  /// @param local          the L experts of this rank; backward adds into their gradients.
+  /// @throws ConfigError if x_TD is not on the CPU.
   Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK,
                  const ops::ExpertWeights& local, ops::CombineWeights combine = ops::CombineWeights::kAfterDown);
 

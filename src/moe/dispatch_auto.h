@@ -14,7 +14,7 @@ namespace athanor::moe {
 
 /// One sparse layer of a microbatch.
 struct DispatchShape {
-  int64_t tokens = 0;  ///< tokens on a rank
+  int64_t tokens = 0;  ///< tokens of a microbatch on a rank
   int64_t k = 1, hidden = 0, intermediate = 0, num_experts = 0;
   at::ScalarType dtype = at::kFloat;
 };
@@ -23,14 +23,15 @@ struct TunedDispatch {
   DispatchOptions options;
   bool remembered = false;  ///< from the cache: nothing was measured
   std::string table;        ///< the measurements as text, for people; equal on every rank
-  std::string record = {};  ///< the new content of `cache`; on rank 0, if something was measured
+  std::string record = {};  ///< the new content of `cache`; empty except on rank 0 of `world` after a measurement
 };
 
 /// Returns the fastest options. Collective over `world`; `experts` is this rank's expert group in it. Every rank
 /// returns the same options: times are the slowest rank's, and rank 0's choice is broadcast. If it measures, it resets
 /// the counters of `experts` and takes two forwards and backwards of one layer for each of up to 18 options, four more
 /// for the four best of them, and one first for warm-up.
-/// @param given  inner_ranks is kept, and so is chunks unless it is 0.
+/// @param given  kAuto, or the only kind to measure. inner_ranks is kept, and so is chunks unless it is 0; in_flight is
+///               not read.
 /// @param cache  a file that rank 0 reads. One of another shape, world or layout of nodes is not used, and an
 ///        unreadable one costs a measurement, not the run. Empty: no cache. Nothing is written: the caller writes
 ///        `record` once every check that may refuse the run has passed.

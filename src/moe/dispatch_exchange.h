@@ -13,15 +13,16 @@ namespace athanor::moe {
 /// Returns the first token of a chunk among `tokens`.
 inline int64_t chunk_begin(int64_t tokens, int64_t chunks, int64_t chunk) { return tokens * chunk / chunks; }
 
-/// The N tokens that came to this rank, chunk after chunk.
+/// The N tokens that come to this rank, chunk after chunk. With allgather, padding is among them: it chooses no expert
+/// (ids of −1).
 struct Received {
   /// Tokens that are contiguous both at their source and here.
   struct Run {
     int64_t begin, count;  ///< a range of [0, N)
   };
-  std::vector<int64_t> chunk_begin;  ///< first token of each chunk, and N
+  std::vector<int64_t> chunk_begin;  ///< first of the N tokens of each chunk, then N
   Tensor weights_NK, ids_NK;         ///< fp32, int64; in the order of arrival
-  std::vector<Run> canonical;        ///< all tokens by source rank, then position
+  std::vector<Run> canonical;        ///< all tokens except padding, by source rank, then position there
 
   int64_t num_tokens() const { return chunk_begin.back(); }
   /// True if the tokens arrived in canonical order, within each chunk and between chunks.
@@ -32,17 +33,19 @@ struct Received {
   }
 };
 
-/// Each send and each return is begun, carried on (the second hop; finish does it if carry_on was not called) and
-/// finished, chunk by chunk in order. The tensors passed to begin must not be used until finish returns.
+/// One exchange serves one call of Dispatch::experts: forward sends tokens and returns outputs, backward sends the
+/// gradients of outputs and returns those of tokens. Each send and each return is begun, advanced (to the second hop;
+/// finish does it if advance was not called) and finished, chunk by chunk in order. The tensors passed to begin must
+/// not be used until finish returns.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual int64_t num_chunks() const = 0;
 
-  /// Returns the tokens with their sources' choices. Waits for them at the first call, which comes before any carry_on
-  /// or finish.
+  /// Returns the order of the tokens that come to this rank, and their choices. Waits for the choices at the first
+  /// call, which comes before any advance or finish.
   virtual const Received& received() = 0;
-  /// Returns the number of tokens that will have come; it is known at once.
+  /// Returns N. It is known at once.
   virtual int64_t num_received() const = 0;
 
   /// Sends rows of x_TD (tokens, or the gradients of their outputs) to the ranks of their experts, which receive them
@@ -51,13 +54,14 @@ class Exchange {
   virtual void advance_send(int64_t /*chunk*/) {}
   virtual void finish_send(int64_t chunk) = 0;
 
-  /// Returns the partial sums of a chunk's received tokens to their sources, which get the tree sum in the chunk's rows
-  /// of sum_TD.
+  /// Returns the partial sums of a chunk's received tokens to their sources, which get the tree sum over ranks in the
+  /// chunk's rows of sum_TD.
   virtual void begin_return(int64_t chunk, const Tensor& partial_nD) = 0;
   virtual void advance_return(int64_t /*chunk*/) {}
   virtual void finish_return(int64_t chunk, const Tensor& sum_TD) = 0;
 
-  /// Returns the gradients of the choices' weights to their sources; 0 if a choice's expert is not on this rank.
+  /// Returns the gradients of the choices' weights to their sources; finish returns [T, K] for this rank's own tokens.
+  /// @param dweights_NK  fp32; 0 if a choice's expert is not on this rank.
   virtual void begin_return_weights(const Tensor& dweights_NK) = 0;
   virtual Tensor finish_return_weights() = 0;
 };
@@ -66,7 +70,7 @@ class Exchange {
 struct DispatchInput {
   comm::Communicator& group;
   const DispatchOptions& options;
-  Tensor weights_TK, ids_TK;  ///< contiguous
+  Tensor weights_TK, ids_TK;  ///< fp32, int64; contiguous
   int64_t experts_per_rank;
 
   int64_t num_tokens() const { return ids_TK.size(0); }
@@ -76,8 +80,8 @@ struct DispatchInput {
 /// Makes an Exchange that sends all tokens to all ranks (Optimus §3.1, Algorithm 1). Calls: an all-gather of token
 /// counts and one of choices; for each chunk an all-gather and a reduce-scatter; in backward the same for each chunk,
 /// and a reduce-scatter of the weights' gradients. With P = Σ over chunks of the most tokens that a rank has in the
-/// chunk, a rank sends, (E−1)-fold, 8 bytes and P · 8K bytes of choices; in forward P · D elements to the experts and P
-/// · D back, the same in backward, and P · 4K bytes of weights' gradients.
+/// chunk, a rank sends E − 1 times these amounts: 8 bytes and P · 8K bytes of choices; in forward P · D elements to the
+/// experts and P · D back, the same in backward, and P · 4K bytes of weights' gradients.
 std::unique_ptr<Exchange> exchange_by_allgather(const DispatchInput& input);
 
 /// Makes an Exchange that sends a token only to the ranks of its experts. Calls: an all-to-all of counts (8 bytes for
@@ -93,6 +97,7 @@ std::unique_ptr<Exchange> exchange_by_all_to_all(const DispatchInput& input);
 /// back.
 std::unique_ptr<Exchange> exchange_by_all_to_all_2d(const DispatchInput& input);
 
+/// Makes an Exchange of the kind in input.options, which may not be kAuto.
 std::unique_ptr<Exchange> make_exchange(const DispatchInput& input);
 
 }  // namespace athanor::moe

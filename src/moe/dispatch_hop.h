@@ -2,7 +2,7 @@
 // One hop of tokens to the peers that need them, and of their sums back. all_to_all is one hop, all_to_all_2d two.
 //
 // There are n peers; peer p owns experts [first + p·M, first + (p + 1)·M). A token with one or more of these among its
-// choices sends one row to p; any other token sends none. Rows are ordered by peer, then position.
+// choices sends one row to p; any other token sends none. Within a chunk, rows are ordered by peer, then position.
 
 #include <span>
 
@@ -12,7 +12,7 @@ namespace athanor::moe {
 
 /// A rank's tokens before a hop, chunk after chunk.
 struct Tokens {
-  std::vector<int64_t> chunk_begin;  ///< first token of each chunk, and the number of tokens
+  std::vector<int64_t> chunk_begin;  ///< first token of each chunk, then the number of tokens
   Tensor weights_TK, ids_TK;         ///< fp32, int64; contiguous
 };
 
@@ -27,22 +27,26 @@ class Hop {
   Hop(comm::Communicator& group, std::vector<int> peers, Tokens tokens, int64_t first_expert, int64_t experts_per_peer);
 
   size_t num_peers() const { return peers_.size(); }
+  /// Return how many tokens come to this rank, and for each chunk how many came in the chunks before it.
   int64_t num_received() const { return come_begin_.back(); }
   const std::vector<int64_t>& received_chunk_begin() const { return come_begin_; }
+  /// Returns how many tokens of a chunk come from peers[peer].
   int64_t received_from(size_t peer, int64_t chunk) const { return come_[chunk_at(chunk)][peer]; }
   /// Returns the choices of the received tokens, chunk by chunk, within a chunk by peer. Waits at the first call.
   const Tokens& received();
 
-  /// x_TD has the rows of all tokens; x_ND those of all received tokens.
+  /// Begins to send the chunk's rows of x_TD, which has the rows of all tokens, into the chunk's rows of the peers'
+  /// x_ND, which has those of all received tokens.
   void begin_send(int64_t chunk, const Tensor& x_TD, const Tensor& x_ND);
   void finish_send(int64_t chunk);
 
-  /// @param partial_nD  partial sums of the chunk's received tokens.
+  /// Begins to send the partial sums of the chunk's received tokens back.
   void begin_return(int64_t chunk, const Tensor& partial_nD);
   /// Writes the tree sum over peers, rounded to sum_TD's type, into the chunk's rows of sum_TD; 0 for a token without a
   /// row.
   void finish_return(int64_t chunk, const Tensor& sum_TD);
 
+  /// Begins to send the gradients of the weights of all received tokens back.
   void begin_return_weights(const Tensor& dweights_NK);
   /// Returns [T, K]: each choice's gradient from the peer that owns its expert, 0 if no peer does.
   Tensor finish_return_weights();

@@ -11,18 +11,20 @@ namespace athanor::moe {
 
 class LocalExperts {
  public:
-  /// @param first  number of the first of `experts` in the whole model.
+  /// @param first  id of the first of `experts`, as ids_NK names it.
   LocalExperts(const ops::ExpertWeights& experts, int64_t first, ops::CombineWeights combine);
 
   /// Returns the partial sums of a chunk's tokens x_nD over our experts.
-  /// @param keep  true: keeps the tensors that backward needs.
+  /// @param keep  if true, keeps the tensors that backward needs; then chunks must come in order.
   Tensor forward(const Received& received, int64_t chunk, const Tensor& x_nD, bool keep);
 
-  /// Backward of the same chunks, in the same order: dy_nD → the partial sums of dx.
+  /// Computes backward of the same chunks, in the same order. Returns the partial sums of the gradients of a chunk's
+  /// tokens.
   /// @param dweights_NK  fp32 zeros, of all chunks; set for choices of our experts.
   Tensor backward(const Received& received, int64_t chunk, const Tensor& dy_nD, const Tensor& dweights_NK);
 
-  /// Adds into the experts' buckets. To be called after the last chunk's backward.
+  /// Adds the gradients of the experts' weights into Weight::grad. To be called after the last chunk's backward.
+  /// @param x_ND, dy_ND  the received tokens and gradients of all chunks.
   void add_weight_gradients(const Tensor& x_ND, const Tensor& dy_ND);
 
  private:

@@ -23,19 +23,20 @@ enum class RouterScore {
   kSigmoid,  ///< a sigmoid for each expert separately (DeepSeek-V3, §2.1.2)
 };
 
+/// @throws ConfigError if `name` is not a value of model.router_score.
 RouterScore parse_router_score(const std::string& name);
 
 /// The position of a batch's tokens in the run.
 struct BatchPosition {
-  int64_t step = 0;            ///< number of the update
-  int64_t first_sequence = 0;  ///< number of the tokens' first sequence in the global batch
+  int64_t step = 0;            ///< the training step, from 1
+  int64_t first_sequence = 0;  ///< index of the tokens' first sequence in the global batch, from 0
 };
 
 /// Normal noise on the logits by which experts are chosen. Each number is a function of seed, layer, step, the token's
 /// position in the global batch, and the expert.
 struct RouterNoise {
-  /// 0: no noise. Infinity: logits have no effect, so that choices, and those that a capacity keeps by score, are
-  /// functions of counters alone; a rounding cannot change them (train/verify/bf16_run.h).
+  /// The standard deviation. 0: no noise. Infinity: logits have no effect, so that choices, and those that a capacity
+  /// keeps by score, are functions of counters alone; a rounding cannot change them (train/verify/bf16_run.h).
   double stddev = 0;
   uint64_t seed = 0;
   int64_t layer = 0;
@@ -72,6 +73,7 @@ struct RoutingPolicy {
   ops::CombineWeights combine = ops::CombineWeights::kAfterDown;
 };
 
+/// @throws ConfigError if `name` is not a value of moe.combine_weights.
 ops::CombineWeights parse_combine_weights(const std::string& name);
 
 /// The choices of a routing. Forward saves them for the recomputation in backward, which chooses nothing: it computes
@@ -85,14 +87,15 @@ struct Routing {
   Tensor weights_TK;     ///< fp32, differentiable; 0 if dropped
   Tensor expert_ids_TK;  ///< as in Choices
 
-  // In training: differentiable sums for the losses, fp32. A probability is a score, divided by the sum of its token's.
+  // In training: differentiable sums for the losses, fp32. A probability is a score divided by the sum of the token's
+  // scores.
   Tensor prob_sum_BE;  ///< Σ over a sequence's tokens of the probabilities
   Tensor z_sum;        ///< Σ over tokens of logsumexp²
 
-  // In training, counted when the choices are made, not when choices are given.
+  // In training: counts of this call's tokens. They are undefined or 0 if the choices were given (`saved` of route).
   Tensor count_BE;          ///< choices of each expert in each sequence before balancing, fp32
   Tensor load_E;            ///< choices that each expert takes, int64
-  Tensor to_rank_R;         ///< tokens with a choice on each expert rank, int64; undefined for one rank
+  Tensor to_rank_R;         ///< [expert_ranks] int64: tokens with a choice on each; undefined for one rank
   double entropy_sum = 0;   ///< Σ over tokens of the entropy of their probabilities, nats
   int64_t num_moved = 0;    ///< choices that balancing gave to another expert
   int64_t num_dropped = 0;  ///< choices that no expert takes
@@ -107,17 +110,18 @@ struct Routing {
 ///        span ranks, this rank's part of one group. In the latter case, unless `saved` is given, the call is
 ///        collective over balance_ranks: one all-gather (balance_ranks.h).
 /// @param saved  null, or the choices of an earlier call for the same tokens: nothing is then chosen or counted again.
-/// Source: OLMoE §2; z-loss: ST-MoE, equation 5; bias: DeepSeek-V3, §2.1.2.
+/// @throws ConfigError if balance groups do not fit the sequences. Source: OLMoE §2; z-loss: ST-MoE, equation 5; bias:
+///         DeepSeek-V3, §2.1.2.
 Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& options, int64_t num_sequences,
               const Choices* saved = nullptr);
 
-/// Returns the counts of all layers of a microbatch, from routings that made choices.
+/// Returns the counts of a microbatch, with one row for each of these layers, from routings that made choices.
 RouterCounts count_routings(const std::vector<Routing>& layers);
 
 /// Balances without a loss: each expert's bias rises by `rate` if the expert was chosen less often than the mean, and
-/// falls if more often.
+/// falls by `rate` if more often.
 /// @param bias_LE   [layers, experts] fp32, changed in place.
-/// @param count_LE  choices over the whole batch, int64.
+/// @param count_LE  choices over the whole global batch before balancing, int64.
 void update_router_bias(const Tensor& bias_LE, const Tensor& count_LE, double rate);
 
 }  // namespace athanor::moe

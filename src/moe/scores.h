@@ -12,7 +12,7 @@ struct Scores {
   Tensor logsumexp_T;  ///< fp32
 };
 
-/// @param logits_TE  contiguous, bf16 or fp32.
+/// Returns the scores of logits_TE, which are contiguous, bf16 or fp32.
 Scores compute_scores(const Tensor& logits_TE, const kernels::RouterRule& rule);
 
 /// Returns the weights [T, K] fp32, without gradient.

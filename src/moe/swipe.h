@@ -18,7 +18,8 @@ namespace athanor::moe {
 /// The result is a function of `ids` alone: equal on every rank that has them. Time: linear in tokens · k +
 /// num_experts, for k bounded (each choice is compared with the k of its token).
 /// @param ids  [tokens, k], best first, no token with an expert twice, all in [0, num_experts).
-/// @return how many choices went to an expert that their token had not chosen; at least Σ max(0, count − even share).
+/// @return how many choices went to an expert that their token had not chosen; at least Σ max(0, count − even share)
+///         over experts.
 /// @throws Error if num_experts does not divide tokens · k.
 int64_t swipe(std::span<int64_t> ids, int64_t k, int64_t num_experts);
 

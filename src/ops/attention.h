@@ -12,11 +12,13 @@ namespace athanor::ops {
 using DocumentLengths = std::vector<std::vector<int32_t>>;
 
 /// q [B, T, heads, head_dim]; k, v [B, T, kv_heads, head_dim] → [B, T, heads, head_dim]. A token attends to itself and
-/// to the tokens before it in its document; nothing is computed between documents. Weights of the sums are rounded to
-/// the inputs' type; every sum is fp32 in an order that does not depend on threads.
+/// to the tokens before it in its document; nothing is computed between documents. Inputs are bf16 or fp32. Every sum
+/// is fp32 in an order that does not depend on threads. On tiles, attention weights are rounded to bf16 only on the
+/// path avx512_bf16 with bf16 inputs.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {});
 
-/// Attention without autograd, for generation: q [B, 1, …] attends to every row of k, v [B, past + 1, …].
+/// Attention without autograd, for generation: q [B, 1, heads, head_dim] attends to every row of k, v [B, past + 1,
+/// kv_heads, head_dim] → [B, 1, heads, head_dim].
 Tensor attention_over_cache(const Tensor& q, const Tensor& k, const Tensor& v);
 
 namespace library {

@@ -5,11 +5,13 @@
 
 namespace athanor::ops {
 
-// A span of tokens of one sequence, or of all sequences at once.
+// The tokens [begin, begin + length) of each of the sequences [first_sequence, first_sequence + num_sequences): one
+// document, or with several sequences all tokens of each. Sequences do not attend to each other.
 struct Span {
   int64_t first_sequence, num_sequences, begin, length;
 };
 
+// Returns the spans of a batch; documents of length 0 have none.
 inline std::vector<Span> spans_of(int64_t num_sequences, int64_t seq_len, const DocumentLengths& documents) {
   if (num_sequences == 0 || seq_len == 0) return {};
   if (documents.empty()) return {{0, num_sequences, 0, seq_len}};
@@ -26,7 +28,7 @@ inline std::vector<Span> spans_of(int64_t num_sequences, int64_t seq_len, const 
   return spans;
 }
 
-// Returns spans as numbers, for what autograd saves, and back.
+// Return spans as numbers, which autograd can save, and spans from these numbers.
 inline std::vector<int64_t> numbers_of(const std::vector<Span>& spans) {
   std::vector<int64_t> numbers;
   for (const Span& s : spans) {

@@ -37,7 +37,7 @@ class BlockHeap {
 
   bool usable() const { return base_ != nullptr; }
   size_t bytes_held() const { return end_ - released_; }  ///< in use or kept
-  size_t num_fresh() const { return num_fresh_; }         ///< how often memory was taken from the system
+  size_t num_fresh() const { return num_fresh_; }         ///< how often so far memory was taken from the system
   size_t num_blocks() const { return blocks_.size(); }    ///< in use and free
 
  private:

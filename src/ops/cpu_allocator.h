@@ -9,11 +9,12 @@ struct CpuMemory {
   size_t in_use_bytes = 0;       ///< bytes of tensors that are alive, as rounded by the allocator
   size_t peak_in_use_bytes = 0;  ///< since start or `reset_peak_cpu_memory`
   size_t held_bytes = 0;         ///< taken from the system and not given back
-  size_t num_fresh = 0;          ///< how often memory was taken from the system
+  size_t num_fresh = 0;          ///< how often since start memory was taken from the system
 };
 
 /// Makes libtorch take CPU tensors' memory from a caching allocator, for the rest of the process. It may be called
-/// again. Large blocks come from one best-fit heap on huge pages, small ones from bins; any thread may allocate.
+/// again. Large blocks come from one best-fit heap on huge pages, small ones from bins; any thread may allocate. If
+/// memory is used up, creating a tensor throws Error with exit_code::kMemory.
 /// @return false if the process may not reserve addresses (`ulimit -v`): the system's allocator then stays.
 bool install_caching_cpu_allocator();
 
@@ -30,7 +31,7 @@ struct ThreadCpuMemory {
 ThreadCpuMemory thread_cpu_memory();
 void reset_peak_thread_cpu_memory();
 
-/// Gives free memory back to the system, if more than `keep_bytes` are held.
+/// Gives the memory of all free large blocks back to the system, if more than `keep_bytes` are held.
 void release_cpu_memory(size_t keep_bytes = 0);
 
 }  // namespace athanor::ops

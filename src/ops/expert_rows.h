@@ -13,9 +13,9 @@ namespace athanor::ops {
 /// backward.
 struct ExpertRoute {
   Tensor offsets;        ///< int64 [L + 1]: first row of each local expert, and the number of rows
-  Tensor choice_of_row;  ///< int64, t · K + k; −1 for padding
+  Tensor choice_of_row;  ///< int64: t · K + k for choice k of token t, −1 for padding; only num_rows() elements are set
   Tensor row_of_choice;  ///< int64 [T · K]; −1 if the expert is not local
-  int64_t k = 1;
+  int64_t k = 1;         ///< K
 
   int64_t num_rows() const { return offsets.const_data_ptr<int64_t>()[offsets.numel() - 1]; }
   const int64_t* choices() const { return choice_of_row.const_data_ptr<int64_t>(); }
@@ -48,11 +48,12 @@ struct ExpertRowGradients {
 };
 /// Backward through down projection and activation. dy_RD is not weighted, on whichever side of the down projection the
 /// weight was: ⟨down(a), dy⟩ = ⟨a, downᵀ(dy)⟩.
-/// @param dweights_TK  fp32; set for choices that have a row.
+/// @param weights_TK   must be defined.
+/// @param dweights_TK  fp32; set for choices that have a row, unchanged for others.
 ExpertRowGradients backward_rows(const ExpertRows& rows, const Tensor& dy_RD, const Tensor& weights_TK,
                                  const ExpertRoute& route, const ExpertWeights& experts, const Tensor& dweights_TK);
 
-/// Writes the gradient of x into dx_RD, which may not be one of the gradients.
+/// Writes the gradient of each row's token into dx_RD, which may not share memory with `rows`.
 void input_gradients(const ExpertRowGradients& rows, const ExpertRoute& route, const ExpertWeights& experts,
                      const Tensor& dx_RD);
 

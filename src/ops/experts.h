@@ -15,13 +15,14 @@ struct ExpertWeights {
 /// a). Both are equal up to rounding.
 enum class CombineWeights { kAfterDown, kBeforeDown };
 
-/// y[t] = Σ_k weights[t, k] · down_e(silu(gate_e x[t]) · up_e x[t]) with e = expert_ids[t, k], over the experts in
-/// [first_local_expert, first_local_expert + num_local_experts); other ids are ignored (lines 29 and 59).
+/// Returns y [T, D] with y[t] = Σ_k weights[t, k] · down_e(silu(gate_e x[t]) · up_e x[t]), where e = expert_ids[t, k],
+/// over the experts in [first_local_expert, first_local_expert + num_local_experts); other ids, also negative ones, are
+/// ignored (Algorithm 1, lines 29 and 59).
 ///
 /// Keeps x, the route and the gate and up pre-activations for backward; the activation is computed again. Weight
 /// gradients are summed in fp32. An expert without tokens gets exactly zero gradient. The order of every sum is fixed
 /// (an expert's rows by token, a token's output by choice), so bits depend neither on threads nor on the run.
-/// @param x_TD           tokens, contiguous, bf16 or fp32.
+/// @param x_TD           tokens, bf16 or fp32.
 /// @param weights_TK     fp32; gets its gradient.
 /// @param expert_ids_TK  int64, global; no token names an expert twice.
 Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const ExpertWeights& experts,

@@ -11,8 +11,8 @@ namespace athanor::ops {
 /// The rows of a tensor [R, …] that belong to each of L groups: [offsets[e], offsets[e + 1]).
 using GroupOffsets = std::vector<int64_t>;
 
-/// out[rows of e] = a[rows of e] · b[e], or · b[e]ᵀ; if a second pair is given, its product is added before the
-/// result is rounded.
+/// The product out[rows of e] = a[rows of e] · b[e], or · b[e]ᵀ, for each group e. If a second pair is given, its
+/// product is added: on tiles before the result is rounded, by the library after the first product was rounded.
 struct GroupedProduct {
   Tensor a_RK, b_LKN;  ///< b [L, N, K] if b_transposed
   bool b_transposed = false;
@@ -20,11 +20,12 @@ struct GroupedProduct {
   Tensor second_a_RK = {}, second_b_LKN = {};
 };
 
-/// Computes the products. All tensors are in the compute type, contiguous. Every result is one sum over ascending k: no
-/// bits depend on threads.
+/// Computes the products. All tensors are in the compute type, contiguous. On tiles, every result is one sum over
+/// ascending k. No bits depend on threads on any path.
 void grouped_matmul(const GroupOffsets& offsets, const std::vector<GroupedProduct>& products);
 
-/// sum[e] += a[rows of e]ᵀ · b[rows of e]; sum [L, M, N] fp32. A group without rows leaves its sum as it is.
+/// The update sum[e] += a[rows of e]ᵀ · b[rows of e] for each group e; sum [L, M, N] fp32. A group without rows leaves
+/// its sum as it is.
 struct GroupedOuterProduct {
   Tensor a_RM, b_RN, sum_LMN;
 };

@@ -9,15 +9,17 @@ namespace athanor::ops {
 ///
 /// The gradient is computed with the logits, in forward: d(loss_sum · grad_scale) is added into weight.grad at once and
 /// passed to x in backward, which therefore must be called with a gradient of one (as Stage does). grad_scale is one
-/// over the global number of targets, known before the step.
+/// over the number of targets of the global batch, known before the step; it may not be 0.
 /// @param x             [tokens, hidden].
 /// @param targets       [tokens] int64.
+/// @param weight        [vocab, hidden]; its gradient must be defined.
 /// @param chunk_tokens  rows of logits held at a time.
+/// @throws DataError as check_targets.
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
                             int64_t chunk_tokens);
 
-/// The loss of each token, fp32 [tokens] (0 without a target), and whether greedy decoding would have chosen the
-/// target. Without gradient.
+/// For each token, its loss, fp32 [tokens] (0 without a target), and whether greedy decoding would have chosen the
+/// target, bool [tokens] (false without one). Without gradient.
 struct TokenLosses {
   Tensor loss, is_greedy;
 };

@@ -36,15 +36,16 @@ struct MatmulPaths {
 /// Returns one path for everything; fp32 has no bf16 instructions and uses the avx512 path instead.
 MatmulPaths all_on(MatmulPath path);
 
-/// Returns the path that ATHANOR_MATMUL names. @throws ConfigError if there is no path of that name, or this CPU lacks
-/// it.
+/// Returns the path that ATHANOR_MATMUL names; nothing if it is not set, empty or "default".
+/// @throws ConfigError if there is no path of that name, or this CPU lacks it.
 std::optional<MatmulPath> asked_matmul_path();
-/// Returns that path for every type and kind; "default" requests the default, which a run then uses without measuring.
+/// Returns that path for every type and kind. For "default" it returns the default paths, which a run then uses without
+/// measuring; otherwise nothing.
 std::optional<MatmulPaths> asked_matmul_paths();
 
-/// Returns the paths to use without measuring: asked_matmul_paths, else the widest tiles that this CPU has. The
-/// exception is bf16 on a CPU with a separate matrix unit for it: it is the library's, since only the library uses that
-/// unit.
+/// Returns the paths to use without measuring: asked_matmul_paths, else the widest tiles that this CPU has, or the
+/// library if it has none. The exception is bf16 on a CPU with a separate matrix unit for it: the library multiplies
+/// it, since only the library uses that unit.
 MatmulPaths default_matmul_paths();
 
 /// Returns the paths now in use: those set last, or the default.

@@ -27,12 +27,13 @@ struct PathRate {
   double gflops;
 };
 
-/// Measures every path of this CPU for each kind; leaves the paths in use as they are.
+/// Measures every path of this CPU for each kind. It changes the paths in use meanwhile, so no other product may be in
+/// progress, and restores them.
 std::vector<PathRate> measure_matmul_paths(at::ScalarType type, const std::vector<ProductKind>& kinds,
                                            const SampleShape& shape);
 
-/// Returns the fastest path of each kind. The default stays unless another is at least a tenth faster, so that noise
-/// does not choose.
+/// Returns the fastest path of each kind. The path of `otherwise` (the default) stays unless another is at least a
+/// tenth faster, so that noise does not choose.
 MatmulPaths::OfType fastest_paths(const std::vector<PathRate>& rates, MatmulPaths::OfType otherwise);
 
 const char* name_of(ProductKind kind);

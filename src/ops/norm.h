@@ -5,7 +5,8 @@
 
 namespace athanor::ops {
 
-/// The rows of a partial sum of the weight's gradient, in every form of the norm: this fixes the order of its sum.
+/// The number of rows in one partial sum of the weight's gradient, the same in every form of the norm, so that all add
+/// in one order.
 constexpr int64_t kRowsPerPartial = 64;
 
 /// Returns x [..., width] · rsqrt(mean(x²) + eps) · weight [width], fp32 inside.
@@ -14,14 +15,15 @@ Tensor rms_norm(const Tensor& x, const Weight& weight, double eps);
 /// Returns (x − mean) · rsqrt(var + eps), without parameters (OLMo).
 Tensor layer_norm(const Tensor& x, double eps);
 
-/// The residual stream after a branch, and its norm.
+/// The residual stream after a branch was added, and its norm; both of the shape of x.
 struct NormedSum {
   Tensor sum, normed;
 };
 
 /// Returns sum = x + branch (of one shape), rounded to their type, and normed = rms_norm(sum). One pass forward and one
-/// backward, with the bits of the two separate ops. `sum` is kept for backward; x and branch are not.
+/// backward, with the bits of an add and rms_norm. `sum` is kept for backward; x and branch are not.
 NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weight, double eps);
+/// As add_rms_norm, with layer_norm.
 NormedSum add_layer_norm(const Tensor& x, const Tensor& branch, double eps);
 
 namespace portable {

@@ -7,17 +7,17 @@
 
 namespace athanor::ops {
 
-/// Sets sums = Σ x².
+/// Sets sums = Σ x² over these columns.
 void square_sums_into(const Tensor& x, const Tensor& sums);
 
 /// Returns x · rstd · weight [width].
 Tensor norm_scale(const Tensor& x, const Tensor& weight, const Tensor& rstd);
 
-/// Sets dots = Σ dy · weight · x̂, where x̂ = x · rstd.
+/// Sets dots = Σ dy · weight · x̂ over these columns, where x̂ = x · rstd.
 void norm_dots_into(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dots);
 
-/// Returns dx = rstd · (dy · weight − x̂ · mean), given the dots' means over whole rows. Adds Σ dy · x̂ into
-/// weight.grad, if it is defined.
+/// Returns dx = rstd · (dy · weight − x̂ · mean). Adds Σ dy · x̂ over rows into weight.grad, if it is defined.
+/// @param means  the dots summed over ranks, divided by the width of a whole row.
 Tensor norm_gradient(const Tensor& dy, const Tensor& x, const Weight& weight, const Tensor& rstd, const Tensor& means);
 
 namespace portable {

@@ -14,7 +14,7 @@ struct NormRope {
 };
 
 /// x [B, T, heads · head_dim] → [B, T, heads, head_dim]. The result has the bits, forward and backward, of `rms_norm`,
-/// `clamp` and `rope` one after the other; only x is kept for backward.
+/// `clamp` and `rope` in the order of `how`; no intermediate result is kept for backward, only x and the norm's rstd.
 /// @param weight  of the norm, [heads · head_dim] or [head_dim]; undefined without a norm.
 Tensor norm_rope(const Tensor& x, const Weight& weight, const NormRope& how, const Rotation& rotation,
                  int64_t num_heads);

@@ -13,12 +13,14 @@ struct Rotation {
 /// Returns theta^(−2i/head_dim) for i in [0, head_dim/2), in fp32 as `transformers` computes it.
 Tensor inverse_frequency(int64_t head_dim, double theta);
 
-/// Returns cos and sin, times `scale`, of the angles position · frequency, in fp32 as `transformers` computes them.
+/// Returns cos and sin, times `scale`, of the angles position · frequency, [positions..., head_dim/2], in fp32 as
+/// `transformers` computes them.
 /// @param positions  int64, any shape.
 /// @param frequency  [head_dim/2], fp32.
 Rotation make_rotation(const Tensor& positions, const Tensor& frequency, double scale = 1.0);
 
-/// Rotates x [..., num_heads, head_dim], with one row of the rotation for each leading index, in the same order.
+/// Returns x [..., num_heads, head_dim] rotated (kernels/rope.h). The rows of the rotation are those of x's leading
+/// dims, in the same order.
 Tensor rope(const Tensor& x, const Rotation& rotation);
 
 namespace portable {

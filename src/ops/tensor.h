@@ -15,8 +15,9 @@ namespace athanor {
 
 using at::Tensor;
 
-/// A parameter as ops see it: the value that forward reads, and the fp32 bucket slice that backward adds into.
-/// Parameters are no autograd leaves: their gradient is a side effect of backward, in a fixed order.
+/// A parameter as ops see it: the value that forward reads, and the slice of the fp32 gradients that backward adds
+/// into. The compute type is that of train.dtype: bf16 or fp32. Parameters are no autograd leaves: their gradient is a
+/// side effect of backward, in a fixed order.
 struct Weight {
   Tensor value;  ///< compute type
   Tensor grad;   ///< fp32, same shape; undefined in evaluation
@@ -42,7 +43,7 @@ void with_element(const Tensor& x, F f) {
   }
 }
 
-/// Returns libtorch's name for an element type of ours.
+/// Returns libtorch's name for an element type of kernels.
 template <class T>
 constexpr at::ScalarType scalar_type_of() {
   return c10::CppTypeToScalarType<std::conditional_t<std::is_same_v<T, kernels::Bf16>, c10::BFloat16, T>>::value;

@@ -13,7 +13,7 @@ namespace athanor::ops {
 /// True if products of x's type run on tiles in this process.
 bool multiplies_on_tiles(const Tensor& x, ProductKind kind = ProductKind::kDense);
 
-/// Computes all products. No bits depend on the number of threads.
+/// Computes all products on any path. No bits depend on the number of threads.
 template <class T>
 void multiply(MatmulPath path, const std::vector<kernels::Product<T>>& products);
 

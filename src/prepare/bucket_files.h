@@ -18,14 +18,15 @@ class BucketFiles {
 
   /// Begins a pass over buckets [first, first + count), which are empty; their earlier files are overwritten.
   void begin(int64_t first, int64_t count);
-  /// Appends the row to one of these buckets. @throws IoError
+  /// Appends a row, and its number `row` among all rows, to one of these buckets. @throws IoError
   void append(int64_t bucket, int64_t row, const std::byte* bytes);
-  /// Waits until all rows are on disk, and frees the buffers. @throws IoError
+  /// Ends the pass: waits until all rows are on disk, and frees the buffers. @throws IoError
   void finish();
 
   /// Calls `take` with each row of the bucket, in the order in which they were appended. Memory: about a MiB.
   /// @return the number of rows. @throws IoError
   int64_t read(int64_t bucket, const std::function<void(int64_t row, const std::byte* bytes)>& take) const;
+  /// Removes the bucket's file. Errors are ignored.
   void remove(int64_t bucket) const;
 
  private:

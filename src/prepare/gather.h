@@ -29,7 +29,8 @@ struct GatherOptions {
   std::filesystem::path moved;    ///< folder to which an earlier call may have moved finished shards; may be empty
   uint64_t memory_bytes = 0;
   int num_threads = 1;
-  std::function<void()> check_stop;  ///< called now and then; may throw
+  /// Called now and then, also by several threads at once; what it throws ends gather.
+  std::function<void()> check_stop;
 };
 
 /// The number of buckets, and how many of them are scattered in one pass.
@@ -45,8 +46,9 @@ struct GatherPlan {
 GatherPlan plan_gather(int64_t num_rows, int64_t row_bytes, uint64_t memory_bytes, int num_threads);
 
 /// Writes instance order(r) to row r of all `places` together. Work that the journal has as finished is not repeated.
-/// The spill is emptied as soon as the bucket files hold all of it.
-/// @return the hash of each shard.
+/// The spill of `stream` is emptied as soon as the bucket files hold all of it.
+/// @param places  all shards; together they have rows 0 to order.size() − 1, in order.
+/// @return the hash of each shard, by file name.
 /// @throws IoError, ConfigError.
 std::map<std::string, std::string> gather(TokenStream& stream, const Permutation& order,
                                           const std::vector<ShardPlace>& places, const GatherOptions& options,

@@ -15,14 +15,15 @@ namespace athanor {
 /// Each line has a checksum, which tells whole lines from those that a kill or a crash of the machine damaged.
 class Journal {
  public:
-  /// Called with each whole line. Returns false if the line is to be dropped.
+  /// Is called with each whole line. Returns false if the line is to be dropped.
   using Visit = std::function<bool(const nlohmann::json&)>;
 
-  /// Visits the lines up to the first that is torn or damaged. Returns true if every line is whole and was kept. A file
-  /// that does not exist has no lines. Memory: one line.
+  /// Visits the lines up to the first that is torn or damaged. Returns true if every line is whole and `visit` dropped
+  /// none; the file does not change. A file that does not exist has no lines. Memory: one line. @throws IoError
   static bool read(const std::filesystem::path& path, const Visit& visit);
 
-  /// Rewrites `path` with only the lines for which `keep` returns true, up to the first that is torn or damaged.
+  /// Rewrites `path` with only the lines for which `keep` returns true, up to the first that is torn or damaged. The
+  /// file is replaced atomically. @throws IoError
   static void rewrite(const std::filesystem::path& path, const Visit& keep);
 
   /// Opens or creates `path` to append to it; its lines must be whole. @throws IoError

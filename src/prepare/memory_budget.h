@@ -13,14 +13,15 @@ struct MemoryBudget {
   uint64_t max_document_bytes = 0;
   uint64_t shared_document_bytes = 0;  ///< documents larger than this are tokenized one at a time
 
-  /// Bytes that gathering may take. Called after tokenizing, it first gives free memory back to the system.
+  /// Returns the bytes that gathering may take. To be called after tokenizing; first gives free memory back to the
+  /// system.
   uint64_t for_gathering() const;
-  /// Advice in the error about a document that is too large.
+  /// Returns the advice for the error about a document that is too large.
   std::string large_document_remedy() const;
 };
 
 struct MemoryNeeds {
-  uint64_t asked = 0;  ///< 0: the memory already in use plus half of what is available
+  uint64_t asked = 0;  ///< --memory in bytes; 0: the memory already in use plus half of what is available
   int num_threads = 1;
   uint64_t chunk_bytes = 0;
   uint64_t table_bytes = 0;       ///< size of the token stream's table of chunks

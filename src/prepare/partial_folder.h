@@ -27,7 +27,7 @@ class PartialFolder {
   void keep(bool kept = true) { kept_ = kept; }
   /// Empties the folder except for its lock: preparing starts over.
   void clear();
-  /// Removes the folder. @throws IoError
+  /// Removes the folder now. @throws IoError
   void remove();
 
   /// Returns `out` as a name that ".partial" can be appended to, with a symbolic link resolved, so that both folders

@@ -54,7 +54,8 @@ struct PrepareOptions {
   /// After an error, the partial folder is kept only if it holds at least this much text (less is some seconds of
   /// work).
   int64_t min_kept_text_bytes = int64_t{64} << 20;
-  std::function<bool()> stopping;  ///< called now and then; true stops the call, which can be continued later
+  /// Called now and then, also by several threads at once; true stops the call (PrepareStopped). Null: never.
+  std::function<bool()> stopping;
 };
 
 /// Thrown if PrepareOptions::stopping asked for a stop. A call with the same options continues.
@@ -63,11 +64,11 @@ class PrepareStopped : public Error {
   using Error::Error;
 };
 
-/// Writes `out` completely or not at all. The bytes written do not depend on the number of threads, on the memory, or
-/// on how often the work was killed and restarted.
+/// Writes the data of `out` completely or not at all. The bytes written do not depend on the number of threads, on the
+/// memory, or on how often the work was killed and restarted.
 /// @return the manifest that is in `out` now.
-/// @throws ConfigError for options, DataError for inputs, IoError for the disk, PrepareStopped; `out` is then
-///         unchanged.
+/// @throws ConfigError for options, DataError for inputs, IoError for the disk, PrepareStopped. The data in `out` are
+///         then unchanged, except if an IoError came after the last step (finished_folder.h).
 DataManifest prepare(const PrepareOptions& options);
 
 /// Returns the end-of-document token: the one that `choice` names (an id in digits, or a token as the tokenizer writes

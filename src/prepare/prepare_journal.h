@@ -25,6 +25,7 @@ struct InputFile {
   int64_t bytes = -1;  ///< -1: not known in advance (a pipe)
   std::string key;     ///< hash of path, size and time
 };
+/// @throws IoError if there is no such file.
 InputFile look_at_input(const std::filesystem::path& path);
 
 /// Counts of documents and of the tokens and bytes that they yielded.
@@ -36,8 +37,8 @@ struct DocumentCounts {
 
 /// A tokenized chunk of a file, and its position in the spill.
 struct SpilledChunk {
-  uint32_t chunk = 0, num_tokens = 0;
-  uint64_t offset = 0, hash = 0;
+  uint32_t chunk = 0, num_tokens = 0;  ///< index of the chunk in its file, from 0
+  uint64_t offset = 0, hash = 0;       ///< TokenStream::Place
 };
 
 /// The part of a file that is finished.
@@ -67,8 +68,8 @@ class PrepareJournal {
   PrepareJournal(std::filesystem::path path, const nlohmann::json& options,
                  const std::function<bool(const SpilledChunk&)>& is_whole);
 
-  /// Returns the hash of the manifest that the call with the journal at `path` was about to put in place; none if there
-  /// is no such call.
+  /// Returns the hash of the manifest that the call with the journal at `path` was about to put in place, or had put in
+  /// place; none if it had not come that far, or if there is no journal.
   static std::optional<std::string> committed(const std::filesystem::path& path);
 
   /// Returns what the journal held when it was opened about a file that has not changed since; null if nothing.
@@ -78,7 +79,7 @@ class PrepareJournal {
   /// journal.
   int64_t text_bytes() const { return text_bytes_; }
 
-  // The functions below are thread-safe. Each returns once the kernel has the line.
+  // The functions below are thread-safe. Each adds a line, and returns once the kernel has it. `key` is InputFile::key.
   void begin_file(const InputFile& file, const std::string& fingerprint);
   void add_chunk(const std::string& key, const SpilledChunk& chunk, const DocumentCounts& counts);
   void end_file(const std::string& key, uint32_t num_chunks);
@@ -86,6 +87,7 @@ class PrepareJournal {
   void sync(const std::function<void()>& sync_spill);
   /// Forgets which passes were scattered before; if `stream` is another stream than before, forgets the shards too.
   void begin_gather(const std::string& stream, int64_t rows_per_bucket, int64_t buckets_per_pass);
+  /// This and commit() also wait for the disk.
   void add_scattered(int64_t pass);
   void add_shard(const std::string& file, const std::string& hash);
   void commit(const std::string& manifest_hash);

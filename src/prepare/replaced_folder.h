@@ -6,9 +6,9 @@
 
 namespace athanor {
 
-/// A folder that is not empty may be replaced only with `overwrite`, and only if it holds prepared data, so that a
-/// mistyped --out does not destroy documents. No input may be in it either.
-/// @throws ConfigError with the remedy.
+/// Checks that `out` may be replaced. A folder that is absent or empty always may. Any other may only with `overwrite`,
+/// and only if it holds prepared data, so that a mistyped --out does not destroy documents, and no input is in it.
+/// @throws ConfigError with the remedy if it may not.
 void check_replaceable(const std::filesystem::path& out, bool overwrite,
                        const std::vector<std::filesystem::path>& inputs);
 

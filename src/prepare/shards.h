@@ -12,7 +12,7 @@
 
 namespace athanor {
 
-/// A shard and its rows, counted among all rows that are written.
+/// A shard and its rows. `first_row` counts among all rows that are written, from 0.
 struct ShardPlace {
   std::string file;
   int64_t first_row = 0, num_rows = 0;
@@ -33,10 +33,12 @@ std::vector<ShardPlace> place_shards(const std::string& split, int64_t first_row
 /// A shard that is being written. After commit() it exists, complete and on disk; without commit() it does not exist.
 class ShardWriter {
  public:
+  /// @throws IoError
   ShardWriter(const std::filesystem::path& folder, const ShardPlace& place, const ShardForm& form);
   /// Writes the next rows. @throws IoError
   void write(const std::byte* rows, size_t num_bytes);
-  /// Completes the file. @return its hash. @throws IoError
+  /// Completes the file, to which place.num_rows rows must have been written. @return the hash of the whole file.
+  /// @throws IoError
   std::string commit();
 
  private:

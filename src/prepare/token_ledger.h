@@ -26,8 +26,9 @@ class TokenLedger {
   bool chunk_done(size_t file, uint32_t chunk) const;
   /// Must be called before the first chunk of a file that is not finished. @throws IoError
   void begin_file(size_t file);
-  /// @throws IoError
+  /// Adds a chunk that chunk_done() does not have. `counts.tokens` is not read. @throws IoError
   void add_chunk(size_t file, uint32_t chunk, std::span<const uint32_t> tokens, DocumentCounts counts);
+  /// To be called once the whole file has been cut into `num_chunks` chunks; they may be added later.
   /// @throws DataError if the file has changed since the call of prepare began.
   void end_file(size_t file, uint32_t num_chunks);
   /// Waits for the disk. @throws IoError

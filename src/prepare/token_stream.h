@@ -39,15 +39,16 @@ class TokenStream {
   /// Waits until the disk has all appended chunks. Thread-safe.
   void sync() const;
 
-  /// Ends the writing; after it the stream may be read.
+  /// Puts the chunks that the stream has so far into order; then the functions below may be called, until a chunk is
+  /// appended. After that, finish() has to be called again.
   void finish();
   int64_t num_tokens() const { return num_tokens_; }
-  /// Returns a hash of the whole stream, after finish().
+  /// Returns a hash of the whole stream, computed from the chunks' lengths and hashes.
   std::string digest() const;
-  /// Copies tokens [first, first + count) to `out`, item_bytes each. Thread-safe after finish(). @throws IoError.
+  /// Copies tokens [first, first + count) to `out`, item_bytes each. Thread-safe. @throws IoError.
   void copy(int64_t first, int64_t count, std::byte* out) const;
 
-  /// True if the spill has all chunks, adopted ones too: an earlier process may have called remove().
+  /// True if the spill has all chunks, adopted ones too. It is false after remove(), also that of an earlier process.
   bool has_spill() const { return !missing_; }
   /// Frees the spill's disk space; nothing can be copied afterwards.
   void remove();

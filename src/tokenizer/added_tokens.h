@@ -36,6 +36,7 @@ class TokenFinder {
   /// Searches for the tokens' `text`, none of which may be empty; of equal texts the first counts.
   explicit TokenFinder(std::vector<AddedToken> tokens);
 
+  /// Bytes [begin, end) of the text, with the white space that the token includes.
   struct Found {
     size_t begin, end;
     uint32_t id;
@@ -79,10 +80,10 @@ class TokenFinder {
 class AddedTokens {
  public:
   /// Reads the key "added_tokens", which may be missing.
-  /// @throws DataError by JSON path: ids that `tokenizers` would not give them, contents that repeat.
+  /// @throws DataError with the JSON path: ids that `tokenizers` would not give them, contents that repeat.
   AddedTokens(const std::optional<JsonNode>& node, const Bpe& model, const Normalizer& normalizer);
 
-  const std::vector<AddedToken>& tokens() const { return tokens_; }
+  const std::vector<AddedToken>& tokens() const { return tokens_; }  ///< in the order of the file
   const TokenFinder& raw() const { return raw_; }
   const TokenFinder& normalized() const { return normalized_; }
 

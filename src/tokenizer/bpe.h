@@ -29,6 +29,7 @@ struct Merge {
 /// Merges by pair: a hash table with open addressing, one cache line per look-up, and a filter in front.
 class MergeTable {
  public:
+  /// @param num_merges  the most pairs that will be set.
   explicit MergeTable(size_t num_merges = 0);
   /// Sets the merge of a pair; a later call replaces an earlier one.
   void set(uint32_t left, uint32_t right, Merge merge);
@@ -74,15 +75,18 @@ class Bpe {
     std::vector<uint32_t> ids;
   };
 
-  /// `plain` selects no cache, no cuts, and a merge loop that examines all neighbours each time: the oracle of the fast
-  /// paths.
-  /// @throws DataError by JSON path.
+  /// @param node   the key "model".
+  /// @param words  the kind of the words that encode() will get.
+  /// @param plain  selects no cache, no cuts, and a merge loop that examines all neighbours each time: the oracle of
+  ///               the fast paths.
+  /// @throws DataError with the JSON path.
   static Bpe parse(const JsonNode& node, WordKind words, bool plain = false);
   Bpe(Bpe&&) = default;  // not copyable: a copy's views would point into the original
   Bpe& operator=(Bpe&&) = default;
 
   /// Appends the ids of one word of the pre-tokenizer.
-  /// @throws DataError if a character needs an unknown token that the vocabulary lacks.
+  /// @throws DataError if a character needs an unknown token that the vocabulary lacks, or if the word has 2 GiB or
+  ///         more.
   void encode(std::string_view word, Scratch& scratch, std::vector<uint32_t>& out) const;
 
   /// Tokens by id, as the file spells them; ids without a token are empty.

@@ -43,6 +43,7 @@ class WordCounts {
 
 /// Trains the vocabulary and returns the text of its tokenizer.json. The result depends only on the counts and
 /// `training`: the pair with the highest count goes first, and of equal counts the pair with the lower ids.
+/// @throws ConfigError as check_bpe_training.
 std::string train_bpe(const WordCounts& words, const BpeTraining& training);
 
 }  // namespace athanor

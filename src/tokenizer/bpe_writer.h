@@ -11,7 +11,7 @@ namespace athanor {
 struct BpeVocabulary {
   std::vector<std::string> tokens;  // by id, in the byte-level alphabet; special tokens come first
   std::vector<std::string> special_tokens;
-  std::vector<std::pair<uint32_t, uint32_t>> merges;  // by rank
+  std::vector<std::pair<uint32_t, uint32_t>> merges;  // left and right id, by rank
 };
 
 /// Returns a tokenizer.json with GPT-2's pattern for words and without a normalizer, so that decoding restores every

@@ -13,10 +13,11 @@ namespace athanor {
 /// Returns the code point that represents `byte`.
 uint32_t code_point_of_byte(uint8_t byte);
 
-/// Converts "Ġthe" to " the"; none if a character is not in the alphabet.
+/// Converts text in the alphabet to its bytes, for example "Ġthe" to " the"; none if a character is not in the
+/// alphabet.
 std::optional<std::string> bytes_from_alphabet(std::string_view token);
 
-/// Converts " the" to "Ġthe".
+/// Converts any bytes to the alphabet, for example " the" to "Ġthe".
 std::string alphabet_from_bytes(std::string_view bytes);
 
 }  // namespace athanor

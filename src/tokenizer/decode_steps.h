@@ -22,6 +22,7 @@ class DecodeStep {
   virtual ~DecodeStep() = default;
   /// Sets the receiver of the result; must be called first.
   void set_next(DecodeStep& next) { next_ = &next; }
+  /// Takes the next token or part. `part.text` is valid only during the call.
   virtual void push(TokenPart part) = 0;
   /// Must be called after the last token. Passes on what was held back, then calls finish() of the next step.
   virtual void finish() { next_->finish(); }

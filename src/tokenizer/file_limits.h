@@ -7,8 +7,8 @@
 
 namespace athanor {
 
-constexpr uint64_t kMaxTokenId = uint64_t{1} << 31;
-constexpr int kMaxNesting = 32;    ///< sequences of steps that are nested in each other
-constexpr size_t kMaxSteps = 256;  ///< normalizers, pre-tokenizers or decoders
+constexpr uint64_t kMaxTokenId = uint64_t{1} << 31;  ///< ids are below it
+constexpr int kMaxNesting = 32;                      ///< sequences of steps that are nested in each other
+constexpr size_t kMaxSteps = 256;                    ///< normalizers, pre-tokenizers or decoders
 
 }  // namespace athanor

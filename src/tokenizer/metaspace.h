@@ -8,8 +8,8 @@
 
 namespace athanor {
 
-/// Where a space is added: before every piece of a text that does not begin with one, before the first piece, or
-/// nowhere.
+/// The places where a space is added: before every piece of text that this step gets and that does not begin with one,
+/// before such a piece only if the document begins with it, or nowhere.
 enum class PrependScheme { kAlways, kFirst, kNever };
 
 struct Metaspace {

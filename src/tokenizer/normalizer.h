@@ -31,6 +31,7 @@ class Normalizer {
   /// Changes nothing.
   Normalizer() = default;
 
+  /// @param node  the key "normalizer", which may be missing: nothing is then changed.
   /// @throws DataError naming a kind that is not known, by its path.
   static Normalizer parse(const std::optional<JsonNode>& node);
 

@@ -40,15 +40,16 @@ class Splitter {
 
 class PreTokenizer {
  public:
-  /// Without a node, a text is one word. `plain` uses the regex engine in place of every fast path, as the oracle of
-  /// the fast paths.
+  /// @param node   the key "pre_tokenizer"; if it is missing, a text is one word.
+  /// @param plain  uses the regex engine in place of every fast path, as the oracle of the fast paths.
   /// @throws DataError naming a part that is not known, by its path.
   static PreTokenizer parse(const std::optional<JsonNode>& node, bool plain = false);
 
   /// Kind of the words that are produced: bytes if the last step is ByteLevel.
   WordKind words() const { return words_; }
 
-  /// Passes the words of `text` (well-formed UTF-8), none of them empty, to `sink` in order.
+  /// Passes the words of `text` (well-formed UTF-8), none of them empty, to `sink` in order. A word is valid until
+  /// `sink` returns.
   /// @param num_first  number of leading bytes of `text` that represent the document's first character or were put
   ///                   before it.
   void split(std::string_view text, size_t num_first, RegexScratch& scratch, WordSink sink) const {

@@ -8,17 +8,21 @@
 
 namespace athanor {
 
+/// As in `tokenizers`: a match is left out, is a piece, or is joined with the piece before it or after it; or
+/// neighbouring matches are one piece.
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 /// @throws DataError by JSON path.
 SplitBehavior parse_split_behavior(const JsonNode& node);
 
-/// Takes matches and the gaps between them in order, and passes pieces on according to the behavior.
+/// Takes matches and the gaps between them in order, and passes pieces on according to the behavior. flush() must be
+/// called at the end.
 class PieceJoiner {
  public:
   PieceJoiner(std::string_view text, SplitBehavior behavior, WordSink sink)
       : text_(text), behavior_(behavior), sink_(sink) {}
 
+  /// Takes bytes [begin, end) of the text.
   void take(size_t begin, size_t end, bool is_match) {
     if (behavior_ == SplitBehavior::kRemoved && is_match) return;
     const bool joins = begin_ != end_or_none_ && joins_pending(is_match);

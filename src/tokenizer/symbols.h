@@ -33,7 +33,7 @@ struct SymbolOptions {
 class SymbolTable {
  public:
   using TokenToId = std::function<std::optional<uint32_t>(std::string_view)>;
-  /// @param tokens  the vocabulary, by id.
+  /// @param tokens  the vocabulary, by id; ids without a token are empty.
   SymbolTable(SymbolOptions options, const std::vector<std::string>& tokens, const TokenToId& token_to_id);
 
   /// Appends the symbols of `word`, bytes or well-formed UTF-8.

@@ -29,14 +29,14 @@ class Tokenizer {
   /// @throws IoError, or DataError naming the file and the byte or JSON path.
   static Tokenizer load(const std::filesystem::path& path);
   /// Parses the text of a tokenizer.json. `plain` leaves out every fast path: tests and fuzzers use the result as the
-  /// oracle.
+  /// oracle. @throws DataError as load().
   static Tokenizer parse(std::string_view json, const std::string& name_for_errors, bool plain = false);
 
   /// Returns the ids of `utf8`, equal to `encode(text, add_special_tokens=False).ids` of `tokenizers`.
   /// @throws DataError naming the first byte that is not UTF-8, or if the normalizer makes the text too long or a
   ///         pattern takes too long on it.
   std::vector<uint32_t> encode(std::string_view utf8) const;
-  /// Appends the ids of `utf8` to `out`, which is unchanged if encoding throws.
+  /// Appends the ids of `utf8` to `out`, which is unchanged if encoding throws (as encode() does).
   void encode_append(std::string_view utf8, std::vector<uint32_t>& out) const;
 
   /// Returns the number of words into which the pre-tokenizer cuts `utf8` (well-formed), for benchmarks; 0 if a library

@@ -43,6 +43,7 @@ enum class CharClass : uint8_t { kOther = 0, kLetter = 1, kNumber = 2, kSpace = 
 /// Returns the class of any code point up to 0x10FFFF, in constant time.
 CharClass char_class(uint32_t code_point);
 
+/// Returns whether one of the ranges, which are ascending, has the code point.
 bool in_ranges(std::span<const CodePointRange> sorted, uint32_t code_point);
 
 /// A set of code points as 136 KB of bits; usual text touches only a few cache lines of it.

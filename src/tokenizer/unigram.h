@@ -22,6 +22,7 @@ class PieceTrie {
     std::string_view text;
     uint32_t value;
   };
+  /// @param entries  of different texts, none of which need to outlive the call.
   explicit PieceTrie(std::vector<Entry> entries);
 
   static constexpr uint32_t kNone = ~uint32_t{0};
@@ -53,7 +54,8 @@ class Unigram {
   /// `file` may be destroyed afterwards: the trie has copies of its texts.
   explicit Unigram(const SentencePieceFile& file);
 
-  /// Calls `on_piece(piece, id)` in order; `id` is empty for a character that no piece covers.
+  /// Calls `on_piece(piece, id)` in order; `id` is empty for a character that no piece covers. `normalized` is
+  /// well-formed UTF-8.
   template <class OnPiece>
   void encode(std::string_view normalized, Scratch& scratch, OnPiece&& on_piece) const {
     find_path(normalized, scratch);

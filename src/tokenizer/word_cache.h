@@ -26,6 +26,7 @@ class WordCache {
 
   static bool fits(std::string_view word) { return word.size() <= kMaxWordBytes; }
 
+  /// Returns the key of a word that fits() and is not empty.
   static Key key_of(std::string_view word) {
     const char* bytes = word.data();
     const size_t size = word.size();
@@ -35,7 +36,7 @@ class WordCache {
     return {{load<uint64_t>(bytes), load<uint64_t>(bytes + 8), load_end(bytes, size, 24) | length}};
   }
 
-  /// Returns the ids of the word; empty if it is not in the cache.
+  /// Returns the ids of the word; empty if it is not in the cache. They are valid until the next put().
   std::span<const uint32_t> find(const Key& key) const {
     if (entries_.empty()) return {};
     const auto* pair = &entries_[place_of(key)];
@@ -44,6 +45,7 @@ class WordCache {
     return {};
   }
 
+  /// Adds a word that is not in the cache; one without ids or with more than kMaxIds is left out.
   void put(const Key& key, std::span<const uint32_t> ids) {
     if (ids.empty() || ids.size() > kMaxIds) return;
     if (entries_.empty()) entries_.resize(kNumEntries);

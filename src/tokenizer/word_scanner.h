@@ -15,7 +15,7 @@
 namespace athanor {
 
 struct WordRule {
-  // kAnyCaseLast: they end a word of letters
+  // Contractions: none; in small letters, or in any case, as the first alternative; in any case at the end of a word
   enum class Contractions { kNone, kSmallFirst, kAnyCaseFirst, kAnyCaseLast };
   enum class Lead {
     kSpace,         //  ?\p{L}+
@@ -37,7 +37,7 @@ struct WordRule {
   bool sign_before_ascii = false;  // one ASCII sign and ASCII letters: DeepSeek's first alternative
 };
 
-/// The rule of GPT-2's pattern, which was the first.
+/// The rule of GPT-2's pattern (gpt2_split.h).
 inline constexpr WordRule kGpt2Words{.contractions = WordRule::Contractions::kSmallFirst,
                                      .lead = WordRule::Lead::kSpace,
                                      .max_digits = WordRule::kAllDigitsAfterSpace,

@@ -11,7 +11,7 @@
 
 namespace athanor::comm {
 
-inline int tree_parent(int index) { return index & (index - 1); }  ///< for index > 0
+inline int tree_parent(int index) { return index & (index - 1); }  ///< for index > 0; member 0 is the root
 
 /// Returns the children in the order of the sum.
 inline std::vector<int> tree_children(int index, int size) {
@@ -21,7 +21,7 @@ inline std::vector<int> tree_children(int index, int size) {
 }
 
 /// Returns the element at which part `index` begins if a tensor of `count` elements is cut into `size` parts that
-/// differ by at most one element.
+/// differ by at most one element, the longer ones first. Part `size` begins at the end.
 inline int64_t part_begin(int64_t count, int size, int index) {
   const int64_t each = count / size, longer = count % size;
   return each * index + (index < longer ? index : longer);

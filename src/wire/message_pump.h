@@ -32,28 +32,31 @@ class MessagePump {
   MessagePump(const MessagePump&) = delete;
   MessagePump& operator=(const MessagePump&) = delete;
 
-  /// Starts an operation of `members`: a collective (peer −1), or a message to or from that member. Its first messages
-  /// are posted before this returns, unless other operations have to be complete first (sequence.h).
+  /// Starts an operation of `members`: a collective (peer −1), or a message to or from the member with index `peer`.
+  /// Its first messages are posted before this returns, unless other operations have to be complete first (sequence.h).
+  /// @param phases, held  see Operation.
+  /// @throws CommError if the network fails.
   std::shared_ptr<Operation> start(const std::shared_ptr<Members>& members, Kind kind, int peer,
                                    Operation::Phases phases, std::shared_ptr<void> held);
   /// Waits until the operation is done or has failed, and then returns true. Returns false if the timeout passes first:
   /// the operation then continues, and `late` holds the ranks that have not come, if any are known. The wait is longer
-  /// than `timeout` as long as all late ranks have noted work within that time, which is checked once in each such
-  /// time.
+  /// than `timeout` as long as all late ranks have noted work (World::note_work) within that time, which is checked
+  /// once in each such time.
+  /// @throws CommError if the network fails.
   bool wait(const Operation& operation, std::chrono::milliseconds timeout, std::vector<Late>& late);
   /// To be called for each group before its first collective.
   void enroll(const std::shared_ptr<Members>& members);
-  /// World::note_work.
+  /// Does what World::note_work describes.
   void note_work(int64_t amount) { state_.note_work(amount); }
   /// Sets the hosts by rank in the world, for names like "rank 3 (host b)".
   void name_hosts(const std::vector<std::string>& hosts) { hosts_ = hosts; }
-  std::string name_of(int rank) const;
+  std::string name_of(int rank) const;  ///< `rank` is one of the world
   /// Returns true if nothing is in flight any more and every wait ended in time. Operations that no caller has waited
   /// for get up to `limit` to complete.
   bool settle(std::chrono::milliseconds limit);
 
   Wire& wire() { return *wire_; }
-  /// Stops the thread and ends the job in agreement with all other ranks. Only after settle().
+  /// Stops the thread and ends the job. Collective over the world (Wire::close). To be called after settle() only.
   void close();
 
  private:

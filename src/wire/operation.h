@@ -24,7 +24,7 @@ class Phase {
  public:
   virtual ~Phase() = default;
   virtual void start(Operation& operation) = 0;
-  /// Called when the receive with this item is complete. May post more messages.
+  /// These are called when the receive, or the send, with this item is complete. They may post more messages.
   virtual void received(Operation& /*operation*/, int64_t /*item*/) {}
   virtual void sent(Operation& /*operation*/, int64_t /*item*/) {}
   /// Bytes that the phase holds in addition to the tensors, once started.
@@ -39,7 +39,7 @@ class Operation {
   using Phases = std::vector<MakePhase>;
 
   /// @param sequence  the sequence of `members` that it belongs to.
-  /// @param held      must live until the operation is complete: its tensors.
+  /// @param held      what must live until the operation is complete: its tensors.
   Operation(std::shared_ptr<Members> members, Sequence& sequence, Phases phases, std::shared_ptr<void> held);
 
   // For phases. `peer` is an index in the group; an item is the phase's identifier for a message.
@@ -61,10 +61,11 @@ class Operation {
   int64_t number() const { return number_; }  ///< in the sequence
   void set_number(int64_t number) { number_ = number; }
   void begin(Wire& wire);
+  /// To be called when a transfer is complete, with Wire::Finished::bytes.
   void finished(Transfer& transfer, int64_t bytes);
   /// Fails an operation that has not begun.
   void fail(const std::string& error);
-  /// Returns the members with messages in flight.
+  /// Returns the indices of the members with messages in flight.
   std::vector<int> peers() const;
   int64_t scratch_bytes() const { return phase_ ? phase_->scratch_bytes() : 0; }
   /// True if nothing will be in flight any more and everything received is in place.

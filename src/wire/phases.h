@@ -11,7 +11,7 @@
 
 namespace athanor::comm {
 
-/// Contiguous bytes to send to a member, or to receive from one.
+/// Contiguous bytes to send to a member, or to receive from one; `peer` is its index in the group.
 struct Piece {
   int peer;
   char* data;
@@ -33,7 +33,7 @@ std::unique_ptr<Phase> sum_parts(Element element, Combine combine, Scale scale, 
 /// Sets member 0's `x` to the tree sum over all members' `x`, rounded there; the others' `x` is left as it is.
 std::unique_ptr<Phase> sum_to_first(Element element, Combine combine, Scale scale, char* x, int64_t count);
 
-/// Sends `x` of `root` to all, chunk after chunk along the tree.
+/// Sends `x` of member `root` to all, chunk after chunk along the tree.
 std::unique_ptr<Phase> broadcast_along_tree(char* x, int64_t bytes, int root);
 
 /// A barrier: complete when every member has come.

@@ -18,7 +18,7 @@ namespace athanor::comm {
 
 /// A collective, or a message between two ranks, as one of its ranks identifies it.
 struct CallId {
-  int64_t group = 0, number = 0;
+  int64_t group = 0, number = 0;  ///< Members::id; the number in its sequence, from 0
   Kind kind = Kind::kCollective;
   int32_t partner = -1;  ///< rank in the world at the other end of a message; −1 for a collective
 
@@ -38,7 +38,7 @@ struct Answer {
 
   State state = State::kSilent;
   int32_t num_peers = 0;
-  int64_t worked = 0;                      ///< the total of World::note_work
+  int64_t worked = 0;                      ///< the total that World::note_work has added so far
   int64_t still_ms = kNever;               ///< time since this count last grew, or a long wait ended
   CallId call;                             ///< the call that it waits in
   std::array<int32_t, kMaxPeers> peers{};  ///< some of those it waits for there, ranks in the world
@@ -59,6 +59,7 @@ class RankState {
   /// @param was_long  others may have waited for this rank meanwhile; it now continues.
   void end_wait(const Operation& operation, bool was_long);
 
+  /// Returns this rank's state in a call, in which it may not have come.
   Answer answer(const CallId& call) const;
   /// Returns this rank's state in an incomplete operation that it takes part in.
   Answer waits_for(const Operation& operation) const;

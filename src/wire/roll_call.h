@@ -4,8 +4,8 @@
 // that it waits for, in this call or in one of another group, and they are asked next, until a rank is found that has
 // not come and waits for no other, or that does not answer.
 //
-// So no rank asks all others: a rank has a bounded number of messages in flight, a look asks at most kMaxAsked ranks,
-// and every message has one size.
+// So no rank asks all others: a rank has a bounded number of messages in flight, a look asks at most kMaxAsked
+// questions, and every message has one size.
 
 #include <array>
 #include <chrono>
@@ -61,7 +61,7 @@ class RollCall {
 /// A rank that others wait for and that waits for no other.
 struct Late {
   int rank;                                       ///< in the world
-  bool answers;                                   ///< its process is alive, but has not come
+  bool answers;                                   ///< true: its process answered, but has not come; false: it is silent
   int64_t worked = 0, still_ms = Answer::kNever;  ///< see Answer
   int awaited_by = -1;  ///< a rank that waits for it in a call other than the one the look began with; −1: in that one
   std::string group;    ///< the group in which awaited_by waits
@@ -78,9 +78,10 @@ class Look {
   Look(const Look&) = delete;
   Look& operator=(const Look&) = delete;
 
-  /// Takes the answers that have come, and asks further ranks. Returns true if there is no rank left to ask.
+  /// Takes the answers that have come, and asks further ranks. Does not wait: to be called again until it returns true,
+  /// which means that no answer is missing (one that takes longer than kPatience counts as silence).
   bool over();
-  /// Returns the late ranks, ordered by rank.
+  /// Returns the late ranks found so far, ordered by rank.
   std::vector<Late> late() const;
 
  private:

@@ -52,8 +52,8 @@ class Sequence {
   void fail(const std::string& error);
 
   int tag_of(const Operation& operation, int phase) const;
-  /// Returns the operation that `number` waits for: itself if it has begun, the oldest otherwise; null if it is
-  /// complete or has failed.
+  /// Returns the operation that operation `number` waits for: itself if it has begun, the oldest otherwise; null if it
+  /// is complete or has failed.
   const Operation* holding_up(int64_t number) const;
 
  private:
@@ -78,13 +78,14 @@ struct Members {
   Sequence& between(Kind kind, int peer);
   /// Returns that sequence, or null if there is none; with peer −1, that of the collectives.
   Sequence* find(Kind kind, int peer);
+  /// Returns how many groups have enough tags.
   static int64_t num_groups(int max_tag) { return (int64_t{max_tag} + 1) / Sequence::kTags; }
 
   std::string name;
-  int64_t id;  ///< number of the group; equal on all its members
-  std::vector<int> wire_ranks;
-  int index;  ///< index of this process
-  std::unique_ptr<std::atomic<int64_t>[]> bytes_sent;
+  int64_t id;                                          ///< number of the group; equal on all its members
+  std::vector<int> wire_ranks;                         ///< ranks of the world, in the group's order
+  int index;                                           ///< index of this process in it
+  std::unique_ptr<std::atomic<int64_t>[]> bytes_sent;  ///< so far, to each member
 
   // These members are guarded by the lock of MessagePump.
   Sequence collectives;

@@ -11,7 +11,7 @@ namespace athanor::comm {
 
 /// Faults and delays that a test puts into messages. The functions are called from all ranks' threads, one at a time.
 struct ThreadNetwork {
-  /// False: the message never arrives, and its sender never learns that it was sent.
+  /// If it returns false, the message never arrives, and its sender never learns that it was sent. Null: all arrive.
   std::function<bool(int from, int to, int tag)> delivers;
   /// The most polls of the receiver that a message, or notice of its completion, may take; drawn from a fixed seed.
   /// Messages of one sender, receiver and tag stay in order.

@@ -14,7 +14,8 @@ enum class Combine { kSum, kMax };  ///< the maximum with a NaN is that NaN
 int64_t element_bytes(Element element);
 int64_t wide_bytes(Element element);
 
-/// Terms are multiplied by `first` (a power of two) before they are added, and the sum by `last`.
+/// Terms are multiplied by `first` (a power of two) before they are added, and the sum by `last`. For integers both
+/// must be 1.
 struct Scale {
   double first = 1, last = 1;
 };
@@ -25,8 +26,9 @@ Scale mean_scale(int count);
 void tree_sum(Element element, Combine combine, Scale scale, const void* const* terms, int num_terms, int64_t count,
               void* out);
 
-// The parts of tree_sum when the tree is spread over ranks: a rank widens its term, adds what its children sent, in
-// order, and the root rounds.
+// The parts of tree_sum when the tree is spread over ranks: a rank widens its term (and multiplies it by `first`), adds
+// what its children sent, in order, and the root multiplies by `last` and rounds. `wide` and `term` are of the wide
+// type.
 void widen(Element element, double first, const void* in, int64_t count, void* wide);
 void add_wide(Element element, Combine combine, void* wide, const void* term, int64_t count);
 void narrow(Element element, double last, const void* wide, int64_t count, void* out);

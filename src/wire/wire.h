@@ -14,9 +14,9 @@ namespace athanor::comm {
 class Wire {
  public:
   struct Finished {
-    uint64_t token;
-    int64_t bytes;  ///< bytes received; kTooMuch if there were more than the room for them
-    int peer;
+    uint64_t token;  ///< as given to send or receive
+    int64_t bytes;   ///< bytes received; kTooMuch if there were more than the room for them; unspecified for a send
+    int peer;        ///< sender of what was received; unspecified for a send
   };
   static constexpr int64_t kTooMuch = -1;
   static constexpr int64_t kMaxMessage = int64_t{1} << 30;  ///< MPI counts with an int
@@ -28,11 +28,12 @@ class Wire {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual int max_tag() const = 0;
-  /// Returns the library that carries the messages, "Open MPI v4.1.4", for records.
+  /// Returns the library that carries the messages, such as "Open MPI v4.1.4", for records.
   virtual std::string library() const = 0;
 
-  // Both return at once. `data` must not be written (or, for a receive, read) until poll() reports the token. Messages
-  // of one sender, receiver and tag are matched in the order in which each side started them.
+  // Both return at once. `data` must not be written (or, for a receive, read) until poll() reports the token, which the
+  // caller chooses. `bytes` is at most kMaxMessage; for a receive it is the room. Messages of one sender, receiver and
+  // tag are matched in the order in which each side started them.
   virtual void send(int peer, int tag, const void* data, int64_t bytes, uint64_t token) = 0;
   virtual void receive(int peer, int tag, void* data, int64_t bytes, uint64_t token) = 0;
 

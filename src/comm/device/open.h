@@ -1,5 +1,6 @@
 #pragma once
-// The functions that a file with a device backend, or one that reports its absence, defines.
+// The backends of devices. For each there are two files, of which a build has one: one opens the backend, the other
+// reports its absence.
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 // One rank of a world of any size without peers: collectives complete at once. Data of other ranks are zeros, this
-// rank's are present, and a sum is this rank's term alone. For dry runs: memory, shapes and calls are those of a real
-// world.
+// rank's are present, and a sum is this rank's term alone. It serves dry runs: memory, shapes and calls are those of a
+// real world.
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 

@@ -1,5 +1,6 @@
 #pragma once
-// Packs a head's rows as factors of products: panels for a right factor, rows of whole steps for a left factor.
+// Packs a head's rows as factors of products: panels (gemm_pack.h) for a right factor, rows of whole steps
+// (gemm_tile.h) for a left factor.
 
 #include <algorithm>
 
@@ -22,7 +23,7 @@ void pack_head(const AttentionShape& shape, HeadRows<const T> rows, P* panels) {
   }
 }
 
-/// Copies the rows [first, first + rows) one after another, each padded to whole steps.
+/// Copies the rows [first, first + rows) one after another, each padded with zero to whole steps.
 template <class T, class P>
 void copy_whole_steps(HeadRows<const T> from, int64_t first, int64_t rows, int64_t width, P* to) {
   const int64_t whole = steps_of<P>(width) * kStep<P>;

@@ -1,6 +1,7 @@
 #pragma once
 // Packing of whole panels and blocks for each instruction set. gemm_pack.cpp chooses among these functions and packs
-// the edges. Only on x86-64.
+// the edges. Operands, strides and results are those of gemm_pack.h; `pairs` counts pairs of k, and a word is one step.
+// Only on x86-64.
 
 #include "kernels/gemm_pack.h"
 
@@ -8,7 +9,7 @@ namespace athanor::kernels {
 
 namespace avx512 {
 
-/// Packs rows of 32 columns into a panel.
+/// Pack rows of 32 columns into a panel.
 void rows_to_panel(const Bf16* b, int64_t ld, int64_t pairs, Bf16* panel);
 void rows_to_panel(const float* b, int64_t ld, int64_t rows, float* panel);
 
@@ -16,7 +17,7 @@ void rows_to_panel(const float* b, int64_t ld, int64_t rows, float* panel);
 template <class T>
 int64_t columns_to_panel(const T* b, int64_t ld, int64_t steps, T* panel);
 
-/// Packs rows of up to 12 columns into a block.
+/// Pack rows of up to 12 columns into a block.
 void rows_to_block(const Bf16* a, int64_t ld, int64_t pairs, int64_t columns, Bf16* block);
 void rows_to_block(const float* a, int64_t ld, int64_t rows, int64_t columns, float* block);
 
@@ -26,16 +27,17 @@ namespace avx2 {
 
 // T is float, or Bf16, which is widened to float.
 
+/// Packs rows of 32 columns.
 template <class T>
 void rows_to_panel(const T* b, int64_t ld, int64_t rows, float* panel);
 
-/// These functions pack columns in whole groups of 8 k. They return the number of k packed.
+/// Pack 32 or `rows` <= 12 rows with contiguous k, in whole groups of 8 k. They return the number of k packed.
 template <class T>
 int64_t columns_to_panel(const T* b, int64_t ld, int64_t k, float* panel);
 template <class T>
 int64_t columns_to_block(const T* a, int64_t ld, int64_t k, int64_t rows, float* block);
 
-/// Reads 12 columns of each row.
+/// Packs 12 columns of each row; all 12 must be readable.
 template <class T>
 void rows_to_block(const T* a, int64_t ld, int64_t rows, float* block);
 

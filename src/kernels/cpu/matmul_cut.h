@@ -5,7 +5,7 @@
 // once. Widened and fp32 operands have twice the bytes, so they are packed in slices of k whose panel stays in the
 // first-level cache while all rows of the part use it; the tiles wait in memory between slices. If a part has few rows,
 // a panel is not used often enough for that; then a pass is a whole region, which lets the next strip be prefetched
-// (Part::prefetch_of).
+// (Part::prefetch_of in matmul.cpp).
 
 #include <algorithm>
 #include <cstdint>

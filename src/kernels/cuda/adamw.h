@@ -1,5 +1,5 @@
 #pragma once
-// AdamW and the gradient's norm over flat memory on a device; the step has the bits of kernels/adamw.h.
+// AdamW and the sum of a gradient's squares over flat memory on a device; the update has the bits of kernels/adamw.h.
 
 #include <cstdint>
 
@@ -8,7 +8,8 @@
 
 namespace athanor::kernels::cuda {
 
-/// kernels::adamw over n elements. `changed` (in the stream's memory) increases by the number of weights that changed.
+/// kernels::adamw over n elements. *changed, in the stream's memory, is increased by the number of weights that
+/// changed.
 void adamw(const Stream& stream, const AdamwStep& step, float* master, float* exp_avg, float* exp_avg_sq, float* grad,
            int64_t n, int64_t* changed);
 
@@ -16,10 +17,11 @@ void adamw(const Stream& stream, const AdamwStep& step, float* master, float* ex
 void adamw(const Stream& stream, const AdamwStep& step, Bf16* weight, uint16_t* master_low, float* exp_avg,
            float* exp_avg_sq, float* grad, int64_t n, int64_t* changed);
 
-/// Returns the number of doubles in `partials` below.
+/// Returns the number of doubles that `partials` of sum_of_squares must have.
 int64_t sum_of_squares_partials(int64_t n);
 
-/// *out = Σ x² in double throughout, in an order that depends only on n. `out` is in the stream's memory.
+/// Sets *out = Σ x², in double throughout, in an order that depends only on n. `partials` is scratch; `partials` and
+/// `out` are in the stream's memory.
 void sum_of_squares(const Stream& stream, const float* x, int64_t n, double* partials, double* out);
 
 }  // namespace athanor::kernels::cuda

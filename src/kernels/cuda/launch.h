@@ -2,10 +2,11 @@
 // Runs a kernel's body: on a device, or by loops on the host. This is the only file with an #ifdef for the two.
 //
 // A body is a lambda `[=] ATHANOR_BODY(...) { ... }` that captures by value. It computes either one index
-// (`for_each_index`) or one team of threads (`for_each_team`). The threads of a team only wait for each other in the
-// calls of Team, each of which ends with a barrier. So the host may run the threads one after the other between two
-// barriers. Sums of a team have one fixed order, which is the same on both. Files are compiled without contraction, so
-// the host gives the device's bits, except in libm's functions.
+// (`for_each_index`) or one work item of a team of threads (`for_each_team`). The threads of a team wait for each other
+// only in Team's `each`, `reduce`, `sum` and `max`: when one of these returns, every thread has called f, and what f
+// wrote is visible to the team. So the host may run the threads one after the other within such a call. Sums of a team
+// have one fixed order, which is the same on both. Files are compiled without contraction, so the host gives the
+// device's bits, except in libm's functions.
 
 #include <cstdint>
 
@@ -24,9 +25,9 @@ namespace athanor::kernels::cuda {
 constexpr int kWarp = 32;
 constexpr int kThreads = 256;  // threads of a block, unless a team is larger
 
-/// Throws for an impossible launch: the message has the kernel's name and the reason.
+/// @throws std::runtime_error always: the message has the kernel's name and the reason.
 [[noreturn]] void fail_launch(const char* kernel, const char* why);
-/// Throws if cudaGetLastError reports an error of the launch that was just made.
+/// @throws std::runtime_error if cudaGetLastError reports an error of the launch that was just made.
 void check_launch(const char* kernel);
 
 template <class V>
@@ -48,7 +49,7 @@ class Team {
   ATHANOR_INLINE int64_t index() const { return index_; }
   static constexpr int size() { return kSize; }
 
-  /// Calls f(thread) on each thread, then waits at a barrier: the whole team sees what was written.
+  /// Calls f(thread) on each thread, 0 to kSize − 1, then waits at a barrier.
   template <class F>
   ATHANOR_INLINE void each(F f) const {
 #ifdef __CUDA_ARCH__
@@ -99,8 +100,8 @@ class Team {
     return reduce<V>(Max<V>(), f);
   }
 
-  /// Adds a number that every thread of the team knows, once. It is for integers, since the order of teams is not
-  /// fixed.
+  /// Adds `value`, which is the same on every thread of the team, to *to once (not once for each thread), atomically
+  /// with respect to other teams. It does not wait. It is for integers, since the order of teams is not fixed.
   ATHANOR_INLINE void add_once(int64_t* to, int64_t value) const {
 #ifdef __CUDA_ARCH__
     if (thread() == 0) atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
@@ -139,8 +140,8 @@ __global__ void __launch_bounds__(kSize > kThreads ? kSize : kThreads) run_teams
   if (team < count) body(Team<kSize>(team));
 }
 
-/// Returns the number of blocks for `count` items with `per_block` items each; at most 2^31 − 1, the limit of a grid's
-/// first dimension.
+/// Returns the number of blocks for `count` items with `per_block` items each.
+/// @throws std::runtime_error if it is above 2^31 − 1, the limit of a grid's first dimension.
 inline unsigned blocks_of(const char* kernel, int64_t count, int64_t per_block) {
   const int64_t blocks = (count + per_block - 1) / per_block;
   if (blocks > 0x7FFFFFFF) fail_launch(kernel, "more blocks than a grid can have");
@@ -148,7 +149,10 @@ inline unsigned blocks_of(const char* kernel, int64_t count, int64_t per_block) 
 }
 #endif
 
-/// Runs body(i) for each i in [0, count), in any order. Nothing is launched if `count` is 0.
+/// Runs body(i) for each i in [0, count), in any order. On a device it returns after the launch; on the host, when all
+/// are done. Nothing is launched if `count` is 0.
+/// @param kernel  the name in messages of errors.
+/// @throws std::runtime_error if the launch fails, or if this build has no device code.
 template <class Body>
 void for_each_index(const Stream& stream, const char* kernel, int64_t count, Body body) {
   if (count <= 0) return;
@@ -165,7 +169,9 @@ void for_each_index(const Stream& stream, const char* kernel, int64_t count, Bod
 #endif
 }
 
-/// Runs body(Team<kSize>(i)) for each i in [0, count), in any order.
+/// Runs body(Team<kSize>(i)) for each i in [0, count), in any order. Every thread of the team runs the body on a
+/// device, and one thread does on the host, so a body writes to memory only in `each`, in `add_once`, and in f of the
+/// other calls. For everything else see for_each_index.
 template <int kSize, class Body>
 void for_each_team(const Stream& stream, const char* kernel, int64_t count, Body body) {
   if (count <= 0) return;

@@ -1,6 +1,6 @@
 #pragma once
 // RMSNorm on a device, with the residual add before it; kernels/norm.h has the definitions. Sums over a row have a
-// team's order.
+// team's order (launch.h), so bits differ from those of the CPU.
 
 #include <cstdint>
 
@@ -15,14 +15,16 @@ template <class T>
 void rms_norm_forward(const Stream& stream, const T* x, const T* branch, const T* w, T* sum, T* y, float* rstd,
                       int64_t rows, int64_t width, float eps);
 
-/// Returns the number of elements in `partials` below: a row of sums for every kRowsPerPartial rows.
+/// The number of rows in one partial sum of the weight's gradient, as in ops/norm.h.
 constexpr int64_t kRowsPerPartial = 64;
+/// Returns the number of elements that `partials` below must have: [partial sums, width].
 inline int64_t norm_partials(int64_t rows, int64_t width) {
   return (rows + kRowsPerPartial - 1) / kRowsPerPartial * width;
 }
 
-/// Writes dx, and adds dw [width] += Σ_rows dy · x · rstd: over 64 rows in order, then over those sums in order, as the
-/// CPU's op does. With `dsum`, it is kernels::add_rms_norm_backward; otherwise `dsum` is null.
+/// Writes dx, and adds Σ_rows dy · x · rstd into dw [width]: over 64 rows in order, then over those sums in order, as
+/// the CPU's op does. `partials` is scratch. With `dsum`, it is kernels::add_rms_norm_backward; otherwise `dsum` is
+/// null. dx may be dy.
 template <class T>
 void rms_norm_backward(const Stream& stream, const T* dsum, const T* dy, const T* x, const T* w, const float* rstd,
                        T* dx, float* dw, float* partials, int64_t rows, int64_t width);

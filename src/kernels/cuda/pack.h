@@ -29,7 +29,8 @@ ATHANOR_INLINE void store_pack(T* to, const Pack<T, N>& pack) {
 
 inline bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kPackBytes == 0; }
 
-/// Returns whether rows of `width` elements from each of the pointers may be moved in packs; null pointers may.
+/// Returns whether rows of `width` elements from each of the pointers may be moved in full packs; a null pointer counts
+/// as aligned.
 template <class T, class... Pointers>
 bool can_pack(int64_t width, Pointers... pointers) {
   return width % kPack<T> == 0 && (is_aligned(pointers) && ...);

@@ -2,7 +2,7 @@
 // Counting, indexing, gather and combine of a sparse MoE layer on a device, with the results that kernels/routing.h
 // defines. Source: Optimus §3.1, Algorithm 1, stages 2, 3 and 5.
 //
-// All pointers are in the stream's memory. T is float or Bf16. All rows are processed: a stream needs no [begin, end).
+// All pointers are in the stream's memory. T is float or Bf16. Unlike on the CPU, one call processes all rows.
 
 #include <cstdint>
 
@@ -14,12 +14,12 @@ namespace athanor::kernels::cuda {
 /// kernels::top_k; ties go to the lower index.
 void top_k(const Stream& stream, const float* scores, int64_t* ids, int64_t rows, int64_t width, int64_t k);
 
-/// counts[s · num_experts + e] is how often group s of ids, which has `per_group` ids, names expert e. Ids outside [0,
-/// num_experts) are not counted.
+/// Sets counts[s · num_experts + e] to the number of ids of group s that are e, where a group is `per_group`
+/// consecutive ids. Ids outside [0, num_experts) are not counted.
 void count_choices(const Stream& stream, const int64_t* ids, int64_t groups, int64_t per_group, int64_t num_experts,
                    int64_t* counts);
 
-/// Returns the number of int64 elements in `workspace` below.
+/// Returns the number of int64 elements that `workspace` of sort_choices must have.
 int64_t sort_choices_workspace(int64_t tokens, int64_t k, int64_t num_local_experts);
 
 /// kernels::sort_choices. All max_rows(…) elements of choice_of_row are written, with −1 after the last row. The host

@@ -1,9 +1,14 @@
 #pragma once
-// Where a CUDA kernel runs, and the memory that its tests and benchmarks use.
+// The place where a CUDA kernel runs, and the memory that its tests and benchmarks use.
 //
 // A kernel's body is written once (launch.h). On a CUDA stream it runs on the device. On Stream::host() the same body
 // runs in loops on the host, over host memory, which is slow but tests index arithmetic on machines without a GPU.
 // Without nvcc the same files are compiled as C++ and only know the host.
+//
+// Every function of this folder that takes a device's stream queues its work and returns before it is done, unless its
+// comment states otherwise. On Stream::host() the work is done when the function returns. Pointers are to the stream's
+// memory (of the device, or of the host). Errors throw std::runtime_error; those of a running kernel appear in
+// `synchronize` or in a later call.
 
 #include <cstdint>
 
@@ -32,22 +37,25 @@ bool is_compiled();
 /// is a device.
 const char* why_no_device();
 
-/// Allocates device memory, or host memory for Stream::host(). Throws with the number of bytes. This is for tests and
-/// benchmarks: ops take their memory from libtorch.
+/// Allocates device memory, or host memory for Stream::host(). This is for tests and benchmarks: ops take their memory
+/// from libtorch.
+/// @throws std::runtime_error with the reason if there is not enough.
 void* allocate(const Stream& stream, int64_t bytes);
 void release(const Stream& stream, void* memory);
 
-/// Copies in the order of the stream; both return when the copy is done.
+/// Copy from the host to the stream's memory (copy_in) or back (copy_out), in the order of the stream. Both return when
+/// the copy is done.
 void copy_in(const Stream& stream, void* to, const void* from, int64_t bytes);
 void copy_out(const Stream& stream, void* to, const void* from, int64_t bytes);
 
-/// Copies within the memory of one side and returns at once, to measure the time of a copy.
+/// Copies within the stream's memory, to measure the time of a copy.
 void copy_on(const Stream& stream, void* to, const void* from, int64_t bytes);
 
-/// Returns when everything on the stream is done; throws the error that the device reports.
+/// Returns when everything on the stream is done.
+/// @throws std::runtime_error with the error that the device reports.
 void synchronize(const Stream& stream);
 
-/// Milliseconds on the device between two calls of `mark`; on the host, by a clock.
+/// Measures the milliseconds between `start` and `stop_ms`: on the device with events, on the host with a clock.
 class Timer {
  public:
   explicit Timer(const Stream& stream);

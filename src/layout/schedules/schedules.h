@@ -17,7 +17,7 @@ struct Kind {
   const char* name;
   /// Returns the actions of one rank. Called for two ranks or more, after `require` has found no fault.
   std::vector<Action> (*actions_of)(int rank, const Shape& shape);
-  /// Reports what is wrong with these numbers, for two ranks or more, and the setting that corrects it.
+  /// Adds to `found` what is wrong with these numbers, for two ranks or more, and the setting that corrects it.
   void (*require)(int ranks, int chunks, int64_t microbatches, Findings& found);
 };
 
@@ -30,7 +30,7 @@ std::vector<Action> one_in_turn(const std::vector<Action>& forwards, const std::
 
 /// Reports a fault if `chunks` is not 1, for schedules that support only one stage on each rank.
 void require_one_chunk(const char* name, int chunks, Findings& found);
-/// Part of each remedy.
+/// A part of the remedies for a wrong number of microbatches.
 inline constexpr const char* kMoreMicrobatches =
     "a rank's microbatches are its share of train.global_batch_size, cut by train.micro_batch_size";
 

@@ -1,5 +1,6 @@
 #pragma once
-// Matrix products of groups of rows by libtorch: its CUTLASS kernel if shapes allow, else one product for each group.
+// Matrix products of groups of rows by libtorch: its CUTLASS kernel for bf16 with dims that are multiples of 8, else
+// one product for each group, for which the host waits until it can read the offsets.
 
 #include "ops/tensor.h"
 
@@ -9,12 +10,13 @@ namespace athanor::ops::device {
 constexpr int64_t kGroupAlignment = 8;
 
 /// Returns out[rows of e] = a[rows of e] · b[e]; a group has rows [offsets[e], offsets[e + 1]) of [R, K], with offsets
-/// int64 [L + 1] on the tensors' device, and R no less than the last one. Rows after the last group are left unwritten
-/// or unspecified.
+/// int64 [L + 1] on the tensors' device, and R no less than the last one. Rows after the last group have unspecified
+/// values.
 /// @param b_LKN  may be a transposed view.
 Tensor grouped_matmul(const Tensor& a_RK, const Tensor& b_LKN, const Tensor& offsets);
 
-/// sum[e] += a[rows of e]ᵀ · b[rows of e]; sum [L, M, N] fp32. A group without rows leaves its sum exactly as it is.
+/// Adds a[rows of e]ᵀ · b[rows of e] to sum[e] for each group e; sum [L, M, N] fp32. A group without rows leaves its
+/// sum exactly as it is.
 void add_grouped_outer_product(const Tensor& sum_LMN, const Tensor& a_RM, const Tensor& b_RN, const Tensor& offsets);
 
 }  // namespace athanor::ops::device

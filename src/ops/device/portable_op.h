@@ -14,7 +14,8 @@ namespace athanor::ops::device {
 /// A function of the inputs followed by the weights' values.
 using PortableForm = std::function<Tensor(const std::vector<Tensor>&)>;
 
-/// Forward runs `form` without keeping what it computes; backward runs it again, with autograd.
+/// Forward runs `form` without keeping what it computes; backward runs it again, with autograd, and adds the weights'
+/// gradients into Weight::grad.
 struct PortableOp : torch::autograd::Function<PortableOp> {
   using Context = torch::autograd::AutogradContext;
   using Variables = torch::autograd::variable_list;
