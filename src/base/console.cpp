@@ -28,6 +28,7 @@ ProgressBar::~ProgressBar() { finish(); }
 
 void ProgressBar::add(uint64_t amount) {
   const std::lock_guard lock(mutex_);
+  if (finished_) return;
   done_ += amount;
   const auto now = std::chrono::steady_clock::now();
   if (seconds_between(last_shown_, now) < (on_terminal_ ? kTerminalInterval_s : kFileInterval_s)) return;

@@ -44,7 +44,7 @@ ArmedFault parse_item(std::string_view item) {
                 "ATHANOR_FAULT: \"{}\" is not NAME:ACTION or NAME:ACTION@COUNT; unset it, or see base/fault.h", item);
   ArmedFault fault;
   fault.point = item.substr(0, colon);
-  const FaultPoint* point = find_fault_point(fault.point);
+  const auto point = find_fault_point(fault.point);
   const auto known = names_of(kFaultPoints);
   ATHANOR_CHECK(point, "ATHANOR_FAULT: no fault point is called \"{}\"{}; there are {}", fault.point,
                 did_you_mean(fault.point, known), join(known));

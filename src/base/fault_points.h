@@ -4,6 +4,7 @@
 // Add a new point as a line here, in the order of names. A call of fault_point or fault_errno with a name that is not
 // here does not compile.
 
+#include <optional>
 #include <string_view>
 
 namespace athanor {
@@ -42,12 +43,13 @@ inline constexpr FaultPoint kFaultPoints[] = {
     {"train.save", "a checkpoint or a model for which there is no room", kAnswersErrno},
 };
 
-/// Returns the point of this name, or null if there is none.
-constexpr const FaultPoint* find_fault_point(std::string_view name) {
+/// Returns the point of this name, or nothing. It returns no pointer, since GCC compares none with null in a constant
+/// expression under -fsanitize=undefined.
+constexpr std::optional<FaultPoint> find_fault_point(std::string_view name) {
   for (const FaultPoint& point : kFaultPoints) {
-    if (point.name == name) return &point;
+    if (point.name == name) return point;
   }
-  return nullptr;
+  return {};
 }
 
 }  // namespace athanor

@@ -127,10 +127,12 @@ AtomicFolder::~AtomicFolder() {
 }
 
 void AtomicFolder::commit() {
-  for (const auto& entry : fs::recursive_directory_iterator(staging_)) sync_path(entry.path());
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(staging_, error), end; !error && at != end; at.increment(error))
+    sync_path(at->path());
+  if (error) throw IoError("cannot list folder " + staging_.string() + ": " + error.message(), error.value());
   sync_path(staging_);
   fault_point("folder.before_rename");
-  std::error_code error;
   fs::rename(staging_, path_, error);
   if (error) {
     throw IoError("cannot rename " + staging_.string() + " to " + path_.string() + ": " + error.message(),

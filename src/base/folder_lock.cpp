@@ -253,12 +253,22 @@ void FolderLock::renew(const std::stop_token& stop) {
         taken_over_by_ = *now;
         return;
       }
+      if (!now) put_back_removed_lease();
       put(fd_, lease_text(beat), path_);
     } catch (const Error&) {
       // The disk may be full or away for a while. Other processes then see a lease that does not change, and we try
       // again.
     }
   }
+}
+
+// Another process that begins at the same moment makes the file first; then the next beat reads its lease.
+void FolderLock::put_back_removed_lease() {
+  const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0) return;
+  ::close(std::exchange(fd_, fd));
+  log::warn("{} was removed under this run and is written again; leave it there, it keeps a second run out",
+            path_.string());
 }
 
 void FolderLock::check_held() {

@@ -67,6 +67,7 @@ class FolderLock {
   [[noreturn]] void fail_taken_over(const std::string& content, const std::string& since) const;
   void begin_renewing();
   void renew(const std::stop_token& stop);
+  void put_back_removed_lease();
   std::string lease_text(int64_t beat) const;
   void remove_what_was_made();
   [[noreturn]] void refuse(const std::string& content) const;

@@ -168,6 +168,15 @@ TEST_F(FolderLeaseTest, ALeaseOfAProcessThatIsGoneIsTakenOver) {
   });
 }
 
+TEST_F(FolderLeaseTest, ALeaseThatWasRemovedIsWrittenAgain) {
+  without_locks([&] {
+    FolderLock lock(folder_, quick_);
+    fs::remove(folder_ / "lock");
+    for (int i = 0; i < 500 && !fs::exists(folder_ / "lock"); ++i) std::this_thread::sleep_for(10ms);
+    EXPECT_NE(refusal().find("process " + std::to_string(::getpid()) + " on "), std::string::npos);
+  });
+}
+
 TEST_F(FolderLeaseTest, ALeaseOfAnotherMachineIsTakenOverOnceItHasStoodStillForLong) {
   without_locks([&] {
     write_lease("node7", 3);

@@ -77,17 +77,18 @@ void handle_document_error(const DocumentError& error, const std::filesystem::pa
 SkipCounts read_documents(const std::filesystem::path& file, const DocumentOptions& options,
                           const std::function<void(Document&&)>& sink) {
   SkipLog skips(options.on_error);
-  RecordReader reader(file, options);
+  std::optional<RecordReader> reader;
   SkipCounts dropped;
   const auto read_one = [&]() -> bool {
     Record record;
     Document document;
     try {
-      if (!reader.next(record)) return false;
+      if (!reader) reader.emplace(file, options);
+      if (!reader->next(record)) return false;
       document = parse_document(std::move(record), file, options);
     } catch (const DocumentError& error) {
       handle_document_error(error, file, skips);
-      return true;  // a reader at its end returns this the next time
+      return reader.has_value();  // a reader at its end returns false the next time
     }
     if (document.dropped_by.empty()) {
       sink(std::move(document));

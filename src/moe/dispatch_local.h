@@ -34,7 +34,6 @@ class LocalExperts {
     ops::ExpertRows rows;
   };
 
-  Tensor weights_before(const Tensor& weights_NK) const;
   void collect(const Received& received, int64_t chunk, const Pass& pass, ops::ExpertRowGradients rows);
 
   ops::ExpertWeights experts_;

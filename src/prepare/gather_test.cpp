@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <atomic>
 #include <cstring>
 
 #include "base/hash.h"
@@ -139,7 +140,7 @@ TEST_F(Gather, StoppedAnywhereAndGoneOnWithItWritesTheSameBytes) {
       if (num_stops > 0 && fs::exists(folder_ / "scattered")) stream.remove();
       auto made = journal();
       auto stopping = options(kib * kKiB);
-      int left = calls;
+      std::atomic<int> left = calls;  // threads ask at once
       stopping.check_stop = [&left] {
         if (--left < 0) throw Error("stop");
       };

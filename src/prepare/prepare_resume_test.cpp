@@ -1,6 +1,7 @@
 // Ends a run and begins it again as another process would, with nothing but what is on the disk.
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 
 #include "base/error.h"
@@ -51,7 +52,8 @@ class Resuming : public DataTest {
   // Ends a run after it has asked `calls` times if it has to stop.
   bool stopped_after(int calls) {
     auto made = options_;
-    made.stopping = [left = calls]() mutable { return --left < 0; };
+    std::atomic<int> left = calls;  // threads ask at once
+    made.stopping = [&left] { return --left < 0; };
     try {
       prepare(made);
       return false;
@@ -145,7 +147,7 @@ TEST_F(Resuming, ABadLineIsMendedAndTheRunGoesOn) {
   EXPECT_FALSE(fs::exists(options_.out));
   EXPECT_TRUE(fs::exists(partial()));
   write("c/3.jsonl", good);
-  int num_chunks = 0;
+  std::atomic<int> num_chunks = 0;
   options_.stopping = [&] { return ++num_chunks > 1000000; };
   prepare(options_);
   EXPECT_EQ(hashes(options_.out), expected_);
