@@ -13,7 +13,7 @@ namespace athanor {
 struct RouterCounts {
   Tensor chosen;       ///< [layers, experts] int64: choices of each expert, before balancing
   Tensor taken;        ///< [layers, experts] int64: choices that each expert took, after balancing
-  Tensor to_rank;      ///< [layers, expert ranks] int64: tokens with a choice taken there; undefined for one rank
+  Tensor to_rank;      ///< [layers, expert ranks] int64: tokens of which a rank took a choice; undefined for one rank
   Tensor entropy_sum;  ///< [layers] fp64: sum over tokens of the entropy of the probabilities, nats
   Tensor moved;        ///< [layers] int64: choices that balancing gave to another expert
   Tensor dropped;      ///< [layers] int64: choices that no expert took
