@@ -38,7 +38,7 @@ class ParameterStore {
   /// size; several divide it (OptimizedParameters::state_size).
   int64_t state_size() const;
   /// Calls visit(owned, index) for each owned part of `range`, in order: `owned` is the part in flat memory, and
-  /// `index` the element of the state at which it begins.
+  /// `index` the one in the state at which the state of this part begins.
   template <class Visit>
   void for_each_owned(FlatRange range, Visit visit) const {
     for (const OwnedRange& owned : owned_) {
@@ -46,7 +46,7 @@ class ParameterStore {
       if (common.size() > 0) visit(common, owned.state_begin + common.begin - owned.flat.begin);
     }
   }
-  /// Returns the element of the state at which that of `owned` begins; it must lie within one owned range.
+  /// Returns the index in the state at which the state of `owned` begins. The range must lie within one owned range.
   int64_t state_begin(FlatRange owned) const;
   /// Returns the table's entry of a parameter. @throws Error if this rank does not hold it.
   const BucketEntry& entry(const std::string& name) const;
@@ -65,8 +65,8 @@ class ParameterStore {
   /// Reads the fp32 master of elements [first, first + out.size()) of the held slice of a parameter. Any thread may
   /// call it. In bf16, the weight itself is read if its lower bits are not held (in inference, or not owned).
   void read_master(const BucketEntry& entry, int64_t first, std::span<float> out) const;
-  /// Sets elements [first, first + values.size()) of the master's held slice, and with them the weights that forward
-  /// reads. In bf16, lower bits that are not held are lost. Threads may write different ranges.
+  /// Sets elements [first, first + values.size()) of the held slice of a parameter's master, and with them the weights
+  /// that forward reads. In bf16, lower bits that are not held are lost. Threads may write different ranges.
   void write_master(const BucketEntry& entry, int64_t first, std::span<const float> values);
   /// Do the same with the elements of flat memory from `flat_begin` on.
   void read_master(int64_t flat_begin, std::span<float> out) const;

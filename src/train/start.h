@@ -41,9 +41,9 @@ comm::WorldOptions world_options(const RunConfig& config);
 /// Starts the run: locks the run folder, opens and verifies the data, fills the state, makes every check that can be
 /// made, and only then writes into the folder (run_folder.h). From this moment on `context` has the run's folder and
 /// the attempt. Collective over `world`, which must outlive the run.
-/// @throws ConfigError, DataError, CheckpointError or IoError if a check fails, with the folder unchanged. Every rank
-/// throws the same error, with two exceptions: too little memory is an error on the ranks of that host, and a router
-/// that is all zero on the ranks that hold it. IoError on every rank if the folder cannot be written.
+/// @throws ConfigError, DataError, CheckpointError or IoError if a check fails, with the folder unchanged; IoError if
+/// the folder cannot be written. Every rank throws the same error, except for what only some ranks see: too little
+/// memory on their host, a router of theirs that is all zero, a file of a `transformers` folder that they cannot read.
 /// @throws StoppedAtStart on every rank, if a signal has reached one.
 StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals);
 
