@@ -1,5 +1,6 @@
 #pragma once
-// Self-attention of one layer: projections, QK-norm, clipping, rotation, attention, output projection.
+// Self-attention of one layer: projections of queries, keys and values, their norm and clipping, rotation, attention,
+// output projection.
 
 #include "config/families.h"
 #include "ops/attention.h"
@@ -9,24 +10,30 @@
 
 namespace athanor {
 
-/// Keys and values of the tokens seen so far, one for each layer: [B, capacity, kv_heads, head_dim].
+/// One layer's keys and values of the tokens that generation has seen so far.
 struct KvCache {
-  Tensor k, v;
-  int64_t length = 0;
+  Tensor k, v;         ///< [B, capacity, kv_heads, head_dim], keys rotated
+  int64_t length = 0;  ///< number of tokens of each sequence that are in it
 };
 
 class AttentionBlock {
  public:
-  /// @param ranks  share the heads: `parameters` hold this rank's. If there are fewer key and value heads than ranks,
-  ///        neighbouring ranks hold the same ones. They must outlive this.
+  /// @param parameters  those of this rank.
+  /// @param prefix  beginning of the names of the layer's parameters: "model.layers.3.".
+  /// @param ranks  share the heads. If there are fewer key and value heads than ranks, neighbouring ranks hold the same
+  ///        ones. Their group must outlive this.
+  /// @throws ConfigError if the heads cannot be divided among the ranks.
   AttentionBlock(const ModelConfig& model, const ParameterStore& parameters, const std::string& prefix,
                  const TensorRanks& ranks = {});
 
-  /// x [B, T, D] (normed; of TensorParallelInput::partitioned) → [B, T, D]; with several ranks, a partial sum, and the
-  /// call is collective if QK-norm is over the whole projection.
+  /// x [B, T, D] (normed; of TensorParallelInput::partitioned) → [B, T, D]; with several ranks, a partial sum
+  /// (leave_tensor_parallel adds them up). With several ranks the call and its backward are collective if QK-norm is
+  /// over the whole projection (norm_over_ranks.h).
+  /// @param rotation  [B, T, head_dim/2].
   Tensor forward(const Tensor& x, const ops::Rotation& rotation, const ops::DocumentLengths& documents) const;
 
-  /// For generation on one rank: T new tokens after cache.length old ones; T > 1 only into an empty cache.
+  /// For generation on one rank: x [B, T, D] are T new tokens of each sequence after cache.length old ones; their keys
+  /// and values are appended to the cache, which must have room. T > 1 only into an empty cache.
   Tensor forward_cached(const Tensor& x, const ops::Rotation& rotation, KvCache& cache) const;
 
  private:

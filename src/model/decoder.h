@@ -20,26 +20,28 @@
 
 namespace athanor {
 
-/// Returns the bucket table of the whole model; or of a rank that holds part `expert_rank` of `expert_degree` equal
-/// parts of each layer's experts, and everything else whole.
+/// Returns the bucket table, not yet laid out, of a rank that holds part `expert_rank` (from 0) of `expert_degree`
+/// equal parts of each layer's experts, and everything else whole; by default the whole model's.
 std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t expert_rank = 0,
                                              int64_t expert_degree = 1);
 
+/// The defaults are those of a whole model on one rank.
 struct DecoderOptions {
   moe::AuxScope aux_scope = moe::AuxScope::kSequence;
-  int64_t loss_chunk_tokens = 1024;
+  int64_t loss_chunk_tokens = 1024;  ///< tokens whose logits are held at a time
   moe::RoutingPolicy routing = {};
   RecomputeKinds recompute = {};
   std::shared_ptr<moe::Dispatch> dispatch = nullptr;  ///< for experts that ranks share; null: all experts are here
-  TensorRanks tensor = {};
-  std::optional<StageLayers> stage = {};  ///< the stage's layers; none: the whole model
+  TensorRanks tensor = {};                            ///< ranks that share each matrix
+  std::optional<StageLayers> stage = {};              ///< the stage's layers; none: the whole model
   StageHooks hooks = {};
   const Observers* observers = nullptr;  ///< see training only; null: none. They must outlive the decoder
 };
 
 class Decoder : public Stage {
  public:
-  /// `parameters`, which hold at least this stage's, must outlive the decoder.
+  /// `parameters`, which hold at least this stage's, must outlive the decoder. @throws ConfigError if the heads cannot
+  /// be divided among the tensor ranks.
   Decoder(const ModelConfig& model, const ParameterStore& parameters, DecoderOptions options);
 
   void expect(int64_t batch, int64_t seq_len) override;
@@ -50,19 +52,21 @@ class Decoder : public Stage {
   TokenScores score(Tensor x, const Labels* labels) override;
 
   /// For aux_scope "global": sets the choices of each expert per token in the previous step, [sparse layers of the
-  /// model, experts].
+  /// model, experts] fp32; without a call they are k / E. The tensor is held, not copied.
   void set_previous_share(const Tensor& share);
   /// Sets the biases of all sparse layers of the model, [sparse layers, experts] fp32, added to scores for choosing
-  /// only. Held, not copied: changing the tensor in place changes the routers.
+  /// only. The tensor is held, not copied: changing it in place changes the routers.
   void set_router_bias(const Tensor& bias_LE);
 
   // The following functions are for a decoder that is the whole model, on one rank.
 
-  /// Returns the logits [B, T, V] of a whole instance; for tests and small inputs.
+  /// Returns the logits [B, T, V] of all positions, in the compute type; for tests and small inputs.
   Tensor logits(const Tensor& tokens_BT, const ops::DocumentLengths& documents = {}) const;
 
-  /// For generation: returns the last position's logits [B, V] after appending tokens [B, T] to the caches.
+  /// For generation: returns the last position's logits [B, V] after appending tokens [B, T] to the caches, which are
+  /// one for each layer. T > 1 only into empty caches.
   Tensor next_logits(const Tensor& tokens_BT, std::vector<KvCache>& caches) const;
+  /// Returns empty caches for `batch` sequences of at most `capacity` tokens.
   std::vector<KvCache> make_caches(int64_t batch, int64_t capacity) const;
 
   const ModelConfig& config() const { return model_; }

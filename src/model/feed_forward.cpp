@@ -57,7 +57,7 @@ Tensor FeedForward::forward_sparse(const TensorParallelInput& x, std::vector<moe
   options.training = routings != nullptr;
   options.noise.position = position;
   moe::Routing routing = moe::route(whole_TD, router_, options, x.replicated.size(0), saved);
-  const Tensor weights_TK = share_gradient(routing.weights_TK, ranks_), ids_TK = routing.expert_ids_TK;
+  const Tensor weights_TK = sum_gradient(routing.weights_TK, ranks_), ids_TK = routing.expert_ids_TK;
   Tensor y_TD = dispatch_ ? dispatch_->experts(x_TD, weights_TK, ids_TK, experts_, combine_)
                           : ops::experts(x_TD, weights_TK, ids_TK, experts_, 0, num_experts_, combine_);
   if (shared_.gate.defined()) y_TD = y_TD + shared_.forward(x_TD);

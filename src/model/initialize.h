@@ -7,8 +7,9 @@
 
 namespace athanor {
 
-/// Fills the master: norms with 1, everything else from a normal distribution of standard deviation initializer_range
-/// (as `transformers` does for these families); then rounds it into the copy that forward reads.
+/// Fills the master of the slices that this rank holds, and the weights that forward reads: norms with 1, everything
+/// else from a normal distribution of mean 0 and standard deviation initializer_range (as `transformers` does for these
+/// families). Sends nothing.
 void initialize_parameters(const ModelConfig& model, uint64_t seed, ParameterStore& parameters);
 
 }  // namespace athanor

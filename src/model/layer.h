@@ -16,7 +16,9 @@ namespace athanor {
 
 /// The residual stream, and the branch that has yet to be added to it: the next norm does both in one pass.
 struct Residual {
-  Tensor x, branch;  ///< [B, T, D], or a tensor rank's tokens [1, B·T/n, D]; branch undefined: nothing to add
+  /// [B, T, D], or a tensor rank's tokens [1, B·T/n, D] under sequence parallelism (parallel/tensor_parallel.h).
+  /// `branch` is undefined if there is nothing to add.
+  Tensor x, branch;
 
   Tensor sum() const { return branch.defined() ? x + branch : x; }
 };
@@ -27,33 +29,36 @@ struct Norm {
   double eps = 0;
 
   Tensor of(const Tensor& x) const;
+  /// Returns x + branch, and its norm.
   ops::NormedSum of(const Residual& residual) const;
 };
 
 /// The data that the layers of one forward share.
 struct LayerContext {
-  ops::Rotation rotation;
+  ops::Rotation rotation;  ///< [B, T, head_dim/2]
   ops::DocumentLengths documents;
   RecomputeKinds recompute;
   moe::BatchPosition position;
-  int64_t batch = 1;  ///< B; read only if ranks share tokens
+  int64_t batch = 1;  ///< B; read only under sequence parallelism
   Watch watch = {};   ///< the observers in training
 };
 
 class Layer {
  public:
-  /// @param index  of the layer in the model.
-  /// @param ranks  share each of its matrices; they must outlive this.
+  /// @param index    index of the layer in the model.
+  /// @param routing  rules of its router in training.
+  /// @param ranks    share each of its matrices; their group must outlive this.
   Layer(const ModelConfig& model, const ParameterStore& parameters, int64_t index,
         const moe::RoutingPolicy& routing = {}, const TensorRanks& ranks = {});
 
   FeedForward& feed_forward() { return feed_forward_; }
   const std::string& name() const { return name_; }  ///< "model.layers.3"
 
-  /// Runs the layer. A sparse layer in training appends its routing to `routings`; null in evaluation, which keeps
-  /// nothing. Observers see the residual stream after the layer when its reader (the next layer, or the decoder after a
-  /// stage's last layer) has added it up. The layer must not be moved until backward is done. Collective over tensor
-  /// ranks, as is its backward.
+  /// Runs the layer. Observers see the residual stream after the layer when its reader (the next layer, or the decoder
+  /// after a stage's last layer) has added it up. The layer must not be moved until backward is done. Forward and
+  /// backward are collective over tensor ranks, and in a sparse layer over the ranks that share its experts or, in
+  /// training, a balance group.
+  /// @param routings  in training; a sparse layer appends its routing. Null in evaluation, which keeps nothing.
   Residual forward(const Residual& in, const std::shared_ptr<const LayerContext>& context,
                    std::vector<moe::Routing>* routings) const;
 
@@ -80,7 +85,7 @@ class Layer {
   FeedForward feed_forward_;
 };
 
-/// Returns the norm of a model whose weight has this name.
+/// Returns the norm whose weight has this name; a family whose norms have no weights ignores the name.
 Norm make_norm(const ModelConfig& model, const ParameterStore& parameters, const std::string& name);
 
 }  // namespace athanor

@@ -16,44 +16,46 @@
 
 namespace athanor {
 
-/// Parts that a model is built with and that its configuration does not know of.
+/// What a model is built with in addition to its configuration.
 struct ModelStateOptions {
   ParameterStore::Use use = ParameterStore::Use::kTraining;
   const Observers* observers = nullptr;  ///< see training; must outlive the model; null: none
-  /// Wraps a pipeline stage of this rank. The stage outlives the wrapper. May return null: no wrapper. Called once for
-  /// each stage.
+  /// Wraps a pipeline stage of this rank: the pipeline calls the wrapper in its place. May return null: no wrapper. It
+  /// is called once for each stage; the stage outlives the wrapper. Null: no stage is wrapped.
   std::function<std::unique_ptr<Stage>(Stage& stage, const StageLayers& layers, const Mesh& mesh)> wrap_stage = {};
-  /// See StageHooks; null: nothing waits for gradients.
+  /// StageHooks::after_backward of every stage; never called in a world of one rank. Null: nothing waits for gradients.
   std::function<void(int64_t forward_index)> after_backward = {};
-  std::filesystem::path dispatch_file = {};  ///< where the choice of a measured dispatch is kept
+  /// A dispatch.json from which moe.dispatch = "auto" takes an earlier choice for the same shapes. It is only read.
+  std::filesystem::path dispatch_file = {};
 };
 
 /// The part of a model that one rank holds.
 class ModelState {
  public:
-  /// Allocates parameters, and gradients if they are trained, all zero. Collective if moe.dispatch is measured.
+  /// Allocates parameters, and gradients if they are trained, all zero. Collective over the world if moe.dispatch is
+  /// "auto" and several ranks share the experts.
   /// @param ranks  must outlive the model.
+  /// @throws ConfigError if the configuration does not fit the mesh.
   ModelState(const RunConfig& config, Mesh& ranks, const ModelStateOptions& options);
   ModelState(const ModelState&) = delete;
   ModelState& operator=(const ModelState&) = delete;
 
-  /// Enters a training phase: the layout and the schedule are those of `config`, which may differ from the first one's
-  /// in its batch.
+  /// Enters a training phase: the mesh's layout and the pipeline's schedule become those of `config`, which may differ
+  /// from the constructor's in its batch.
   void enter(const RunConfig& config);
 
-  /// Sets each expert's share of the choices in the previous step, [sparse layers, experts] (Decoder); undefined for
-  /// dense models.
+  /// Set the values for all sparse layers of the model, [sparse layers, experts] fp32, as Decoder's functions of these
+  /// names do. Not for dense models.
   void set_previous_share(Tensor share);
-  /// Sets the router bias; undefined if there is none. A later change of the tensor in place changes the routers.
   void set_router_bias(Tensor bias);
 
   Mesh& mesh;
   ShardPlan plan;
   ParameterStore parameters;
   WeightGatherer gatherer;
-  /// the text for dispatch.json, if dispatch was measured; on the first rank only
+  /// the text for dispatch.json, on the first rank if dispatch was measured; otherwise empty
   std::string dispatch_record;
-  /// this rank's pipeline stages; without a pipeline one, the whole model
+  /// this rank's pipeline stages, in the order of forward; without a pipeline one, the whole model
   std::vector<std::unique_ptr<Decoder>> chunks;
 
  private:
@@ -61,6 +63,7 @@ class ModelState {
 
  public:
   Pipeline pipeline;
+  /// what the last calls of set_previous_share and set_router_bias have set; undefined if there is none
   Tensor previous_share, router_bias;
 
  private:

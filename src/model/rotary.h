@@ -7,12 +7,13 @@
 namespace athanor {
 
 struct Rotary {
-  Tensor frequency;    ///< [head_dim/2], fp32: the angle from one position to the next
+  Tensor frequency;    ///< [head_dim/2], fp32: the angle from one position to the next, in radians
   double scale = 1.0;  ///< factor of cos and sin, and so of queries and keys
 };
 
-/// Returns the frequencies and scale of a model. Linear: Chen et al. 2023. "dynamic" is its unscaled form, which it has
-/// for lengths up to max_position_embeddings. YaRN: Peng et al. 2023, §3. llama3: Llama 3.1.
+/// Returns the frequencies and scale for the model's rope_scaling.rope_type: "default" and "dynamic" are not scaled
+/// (dynamic scaling begins only beyond max_position_embeddings), "linear" follows Chen et al. 2023, "yarn" Peng et al.
+/// 2023, §3, and "llama3" Llama 3.1.
 Rotary make_rotary(const ModelConfig& model);
 
 }  // namespace athanor

@@ -9,13 +9,14 @@
 namespace athanor {
 
 struct Sampling {
-  double temperature = 1.0;  ///< 0: the largest logit; if several are equal, the lowest id
-  double top_p = 1.0;        ///< sample from the likeliest tokens whose probabilities first reach this sum
+  double temperature = 1.0;  ///< divides the logits; 0: the token with the largest logit, of equal ones the lowest id
+  /// Only the fewest likeliest tokens whose probabilities (after the temperature) add up to this are sampled from.
+  double top_p = 1.0;
 };
 
 /// Returns the id of the next token.
 /// @param logits  [V], any float type.
-/// @param draw    in [0, 1): determines the token, unless the choice is greedy.
+/// @param draw    a uniform random number in [0, 1): it selects the token, unless temperature is 0.
 int64_t sample_token(const Tensor& logits, const Sampling& sampling, double draw);
 
 }  // namespace athanor

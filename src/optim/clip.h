@@ -5,8 +5,10 @@
 
 namespace athanor {
 
-/// Returns the factor by which gradients are multiplied at update `step` (1-based): min(1, max_grad_norm / (norm +
-/// 1e-6)), or 1 if clipping is off, or off during warm-up and `step` belongs to it.
+/// Returns the factor by which gradients are multiplied: min(1, max_grad_norm / (grad_norm + 1e-6)). It is 1 if
+/// max_grad_norm is 0, or if clip_after_warmup is set and `step` is one of the warm-up steps.
+/// @param grad_norm  norm over the whole model, before clipping; finite.
+/// @param step       number of the update in its training phase, from 1.
 double clip_scale(const OptimizerConfig& config, double grad_norm, int64_t step);
 
 }  // namespace athanor

@@ -9,25 +9,26 @@
 
 namespace athanor {
 
-/// Returns the sum of squares of flat fp32 gradients in fp64. It runs over fixed blocks in order, whatever the number
-/// of threads.
+/// Returns the sum of squares of the elements of `flat_grad` (fp32, one dim) that lie in `ranges`, in fp64. The sums of
+/// blocks of fixed size are added in order, so that the number of threads does not change the bits.
 double sum_of_squares(const Tensor& flat_grad, std::span<const FlatRange> ranges);
 
-/// Returns the Euclidean norm of flat fp32 gradients.
+/// Returns the Euclidean norm of all elements of `flat_grad` (fp32, one dim), computed in the same way.
 double gradient_norm(const Tensor& flat_grad);
 
+/// Euclidean norms of gradients, before clipping.
 struct GradientNorms {
-  double total = 0;
-  // Both are empty for one rank.
-  /// Norms of the canonical parts of each data rank, with all its tensor and pipeline ranks; together they make the
-  /// total.
+  double total = 0;  ///< over all parameters of the model
+  /// By data rank: the norm of the canonical parts of its tensor and pipeline ranks. The squares add up to that of
+  /// `total`. Empty for a world of one rank.
   std::vector<double> ranks;
-  std::vector<double> experts;  ///< norm of the experts of each expert rank; empty if all ranks hold all experts
+  /// By expert rank: the norm of the experts that it holds, in all layers. Empty if all ranks hold all experts.
+  std::vector<double> experts;
 };
 
 /// Returns the norms of gradients that GradientReducer has summed. Each element counts once, from the rank whose
-/// canonical part has it, so sharding changes the norm by no more than fp64's rounding. Collective over the tensor and
-/// pipeline ranks, then the data ranks: an all-reduce and an all-gather of two numbers.
+/// canonical part has it, so sharding changes the norm by no more than fp64's rounding. Every rank gets the same.
+/// Collective: an all-reduce of two numbers over kModel, then an all-gather of two numbers over kData.
 GradientNorms gradient_norms(const ParameterStore& parameters, const ShardPlan& plan);
 
 }  // namespace athanor

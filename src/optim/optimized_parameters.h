@@ -14,7 +14,7 @@ namespace athanor {
 
 class OptimizedParameters {
  public:
-  /// `store` must outlive this.
+  /// Takes the parameters whose group in `plan` names this optimizer. `store` must outlive this.
   OptimizedParameters(ParameterStore& store, const OptimizerPlan& plan, const std::string& optimizer);
 
   ParameterStore& store() const { return *store_; }
@@ -24,26 +24,28 @@ class OptimizedParameters {
   int64_t state_size() const;
   /// The owned ranges of these parameters, and where the per-element state of each begins.
   const std::vector<OwnedRange>& owned() const { return owned_; }
-  /// Returns the first element of the per-element state of a range, if the range lies in one of the owned ones.
+  /// Returns the index in the per-element state at which that of `range` (in flat memory) begins; nothing if `range`
+  /// does not lie in one of the owned ranges.
   std::optional<int64_t> state_begin(FlatRange range) const;
-  /// Returns the number of matrices of which this rank holds a part, and the first of an entry's among them: where
-  /// per-matrix state of the entry begins.
+  /// Return the number of matrices of which this rank holds a part, and the index among them of the first one of an
+  /// entry (one of entries()). Per-matrix state of the entry begins at this index.
   int64_t num_matrices() const { return num_matrices_; }
   int64_t first_matrix(const BucketEntry& entry) const { return first_matrix_.at(&entry); }
 
-  /// Sets, for each parameter whose state has not been kept since the beginning of the run, the step after which it was
-  /// zero: its updates are counted from there. Parameters that this rank does not hold are ignored.
+  /// Sets, for each parameter whose state has not been kept since the beginning of the run, the step after which its
+  /// state was zero: its updates are counted from there. A parameter that is not named has had all updates of the run.
+  /// Names of parameters that this rank does not hold are ignored. Replaces what an earlier call has set.
   void set_fresh_since(const std::map<std::string, int64_t>& step_of_parameter);
 
   /// Neighbouring parameters with the same settings.
   struct Segment {
-    FlatRange range;
+    FlatRange range;  ///< in flat memory, with the padding after the parameters
     double lr_scale, weight_decay;
-    int64_t since;  ///< they have had the run's updates less these
+    int64_t since;  ///< set_fresh_since; with update t of the run, their state has had t − since updates
   };
 
-  /// Calls visit(segment, flat range, its first element in the per-element state) for each owned part of `range`, in
-  /// order.
+  /// Calls visit(segment, owned, index) for each piece of `range` that this rank owns and that lies in one segment, in
+  /// the order of flat memory. `owned` is the piece; its per-element state begins at element `index`.
   template <class Visit>
   void for_each_owned(FlatRange range, Visit visit) const {
     for (const Segment& segment : segments_) {

@@ -3,11 +3,13 @@
 // by bucket.
 //
 // A step calls, in this order:
-//   second_backward     if it asks for one: forward and backward run on other labels, and learn_from_second gets the
-//                       gradients. Then the step's own forward and backward run at the same weights.
-//   begin               with the step's gradients, summed over ranks: what has to happen before any bucket is updated
-//   apply               for each bucket; the weights of one travel while the next is updated
-// Every rank has the values of the gradient only for the elements that it owns; the others are zero.
+//   second_backward     If it returns labels, forward and backward run on these, and then learn_from_second is called.
+//                       After that, the step's own forward and backward run at the same weights.
+//   begin               It is called once, when the step's gradients have been summed over ranks.
+//   apply               It is called for each bucket in the order of forward (for one rank, once for all of flat
+//                       memory). The weights of a bucket are sent while the next one is updated.
+// begin and apply are not called if the step is refused (train/step_guard.h). Gradients are in ParameterStore::grad:
+// in learn_from_second, begin and apply a rank has their sums for the elements that it owns, and zeros elsewhere.
 
 #include <functional>
 #include <map>
@@ -21,21 +23,21 @@
 namespace athanor {
 
 struct Update {
-  int64_t step = 0;       ///< 1-based
-  double lr = 0;          ///< the step's; a group's lr_scale is applied to it
-  double grad_scale = 1;  ///< factor of the gradients: clipping
+  int64_t step = 0;       ///< number of the update in the run, from 1
+  double lr = 0;          ///< learning rate of the step (schedule.h); the optimizer multiplies it by a group's lr_scale
+  double grad_scale = 1;  ///< the optimizer multiplies the gradients by it (clip.h)
 };
 
 /// One kind of an optimizer's state on this rank.
 struct HeldState {
   StateKind kind;
-  /// [OptimizedParameters::state_size], [OptimizedParameters::num_matrices] or [1], by the kind's extent.
+  /// [OptimizedParameters::state_size], [OptimizedParameters::num_matrices] or [1], by kind.extent; type by kind.type.
   Tensor values;
 };
 
-/// The labels of a second backward: the label of a target, from its sequence (counted in the global batch), its
-/// position in it, and the label that it has in the batch. A function of these alone, so that the layout does not
-/// change it.
+/// The labels of a second backward. The function returns the label of one target from its sequence (in the global
+/// batch, from 0), its position in the sequence (from 0), and the label that it has in the batch. It must depend on
+/// these alone, so that the layout does not change it. It is not called for positions without a target.
 using OtherLabels = std::function<int64_t(int64_t sequence, int64_t position, int64_t label)>;
 
 class Optimizer {
@@ -49,7 +51,7 @@ class Optimizer {
   const OptimizerDeclaration& declaration() const { return declaration_; }
   const OptimizedParameters& parameters() const { return parameters_; }
   const std::vector<HeldState>& state() const { return state_; }
-  /// Returns the values of a declared kind. @throws Error if there is none of that name.
+  /// Returns the values of the kind of state with this StateKind::name. @throws Error if none is declared.
   const Tensor& state(const std::string& kind) const;
 
   /// See OptimizedParameters::set_fresh_since.
@@ -57,18 +59,20 @@ class Optimizer {
     parameters_.set_fresh_since(step_of_parameter);
   }
 
-  /// Returns the other labels if the optimizer learns from a second backward at this step. Every rank decides the same.
+  /// Returns the other labels if the optimizer learns from a second backward at update `step` of the run. Every rank
+  /// must decide the same. It is called only if the declaration has needs.second_backward.
   virtual std::optional<OtherLabels> second_backward(int64_t /*step*/) const { return std::nullopt; }
-  /// Takes the gradients of the second backward. The step sets them to zero afterwards.
+  /// Takes the gradients of the second backward, without clipping. The step sets them to zero afterwards.
   virtual void learn_from_second(int64_t /*step*/) {}
 
-  /// Does what has to happen before any bucket is updated. It may change the owned elements of the gradient of its
-  /// parameters: what `apply` finds there is its own. Collective over all ranks if the declaration has needs.
+  /// Does what has to happen before any bucket is updated. It may replace the owned elements of its parameters'
+  /// gradient by other values for `apply`. All ranks call it together; it is collective if it uses a service
+  /// (OptimizerServices).
   virtual void begin(const Update& /*update*/) {}
 
   /// Applies the update to the owned elements of its parameters in `range` of flat memory: the master changes, and the
-  /// weights that forward reads are rounded from it. Gradients are used and set to zero. Not collective.
-  /// @return how many weights changed, as forward reads them.
+  /// weights that forward reads are rounded from it. The gradients of these elements are set to zero. Not collective.
+  /// @return the number of weights on this rank whose value, as forward reads it, changed.
   virtual int64_t apply(const Update& update, FlatRange range) = 0;
   /// Applies the update to all owned elements.
   int64_t apply(const Update& update) { return apply(update, {0, parameters_.store().flat_size()}); }

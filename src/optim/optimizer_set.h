@@ -1,5 +1,5 @@
 #pragma once
-// The optimizers of a run: each parameter group has one, and each optimizer keeps state for its groups alone.
+// The optimizers of a run: each parameter group has one, and an optimizer keeps state only for its groups' parameters.
 
 #include <memory>
 #include <vector>
@@ -16,9 +16,10 @@ struct OptimizerServices {
   std::unique_ptr<WholeMatrices> matrices;
 };
 
-/// The plan of a run's optimizers, and the function that makes each of them. The services outlive the optimizer.
+/// The plan of a run's optimizers, and the function that makes each of them.
 struct OptimizerSetup {
   OptimizerPlan plan;
+  /// Called once for each of plan.optimizers, with its parameters. The services outlive the optimizer.
   std::function<std::unique_ptr<Optimizer>(const OptimizerDeclaration& declaration, OptimizedParameters parameters,
                                            const OptimizerServices& services)>
       make;
@@ -28,16 +29,17 @@ OptimizerSetup configured_optimizers(const OptimizerConfig& config);
 
 class OptimizerSet {
  public:
-  /// Makes the optimizers and the services that they need. The references must outlive this. Collective if an optimizer
-  /// needs whole matrices. @throws ConfigError if more than one asks for a second backward.
+  /// Makes the optimizers and the services that they need. `store` and `shards` must outlive this. Collective over
+  /// kTensor if an optimizer needs whole matrices. @throws ConfigError if more than one needs a second backward.
   OptimizerSet(OptimizerSetup setup, const ModelConfig& model, ParameterStore& store, const ShardPlan& shards);
 
   const OptimizerPlan& plan() const { return plan_; }
   const std::vector<std::unique_ptr<Optimizer>>& optimizers() const { return optimizers_; }
-  /// Returns the bytes of state on this rank.
+  /// Returns the bytes of all optimizers' state on this rank.
   int64_t state_bytes() const;
 
-  // These call the functions of Optimizer for every optimizer, in the order of the plan.
+  // These call the functions of Optimizer for every optimizer, in the order of the plan; second_backward and
+  // learn_from_second only for the one that declares the need, if there is one. `apply` returns the sum.
   void set_fresh_since(const std::map<std::string, int64_t>& step_of_parameter);
   std::optional<OtherLabels> second_backward(int64_t step) const;
   void learn_from_second(int64_t step);

@@ -1,6 +1,6 @@
 #pragma once
-// Gives an optimizer whole matrices of the values that it computes for its elements, although flat shards cut them
-// anywhere and tensor ranks hold parts: for Muon, Shampoo and others.
+// Gives an optimizer such as Muon or Shampoo whole matrices of values that each rank computes for the elements that it
+// owns, although shards cut matrices anywhere and tensor ranks hold parts of them.
 
 #include <functional>
 #include <map>
@@ -12,21 +12,23 @@
 
 namespace athanor {
 
-/// The references must outlive this.
 class WholeMatrices {
  public:
-  /// Collective over the tensor ranks: an all-gather of the parts of the parameters that each holds.
+  /// `store` and `plan` must outlive this. Collective over kTensor: the ranks tell each other where their parts of the
+  /// parameters begin and how long they are.
   WholeMatrices(const ParameterStore& store, const ShardPlan& plan);
 
-  /// Writes this rank's values of `owned` (within one parameter) to `out`.
+  /// Writes this rank's values for `owned`, a range of flat memory within one parameter, to `out`.
   using Read = std::function<void(FlatRange owned, std::span<float> out)>;
-  /// Takes the values of a parameter: [rows, columns] or, of stacked experts, [experts held here, rows, columns], fp32.
+  /// Takes the values of a parameter, fp32: [rows, columns], for stacked experts [experts held here, rows, columns], or
+  /// [width] for a norm's scale. They may be overwritten.
   using Visit = std::function<void(const BucketEntry& entry, const Tensor& whole)>;
 
-  /// Gathers the parameters of a bucket that `selects` names, and visits each. Collective over the ranks that share the
-  /// bucket's state, and over the tensor ranks: every rank calls it for all buckets in one order, with equal answers of
-  /// `selects`. Each rank sends and holds what the bucket's gradient takes in fp32, and as much again for each selected
-  /// parameter that tensor ranks cut.
+  /// Gathers the parameters of a bucket for which `selects` is true, and visits each, on every rank. Collective over
+  /// GroupPlan::gather of the bucket, and over kTensor: every rank calls it for all buckets in one order, and `selects`
+  /// answers the same on all. A rank holds the bucket in fp32 and sends at most this number of bytes. For each selected
+  /// parameter that tensor ranks cut it also sends up to the bytes of the whole parameter in fp32, and holds these
+  /// about twice while the parts are joined.
   void gather(const Bucket& bucket, const std::function<bool(const BucketEntry&)>& selects, const Read& read,
               const Visit& visit) const;
 

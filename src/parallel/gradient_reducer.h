@@ -10,33 +10,38 @@
 
 namespace athanor {
 
-/// The bytes that a step's reduction sent in the first of its collectives (GroupPlan::scatter or GroupPlan::sum).
+/// How much of a step's reduction backward has hidden: sizes of buckets in the type that is sent. Only the first
+/// collective of each bucket counts (GroupPlan::scatter, or else GroupPlan::sum). All is zero for one rank.
 struct ReductionTrace {
-  int64_t bytes = 0;                   ///< in all buckets
-  int64_t bytes_sent_in_backward = 0;  ///< in buckets whose sum was complete when backward ended
+  int64_t bytes = 0;                   ///< size of all buckets
+  int64_t bytes_sent_in_backward = 0;  ///< size of those whose first collective was complete when backward ended
 };
 
-/// Returns the name of a bucket for observers, from its number in the store and its replication kind:
+/// Returns the name of one of the store's buckets for observers, from its index in buckets() and its replication kind:
 /// "buckets.7.dense".
 std::string bucket_place(const ParameterStore& parameters, const Bucket& bucket);
 
+/// Reduces the gradients of ParameterStore::grad in place: a step calls ready() several times, then finish().
 class GradientReducer {
  public:
-  /// @param reduce_type  fp32, or bf16: gradients are rounded before they are sent, added in fp32, and rounded again.
+  /// The references must outlive this.
+  /// @param reduce_type  fp32, or bf16: gradients are rounded before they are sent, and each sum over a group is added
+  ///                     in fp32 and rounded again.
   /// @param observers    null: none.
   GradientReducer(const ParameterStore& parameters, const ShardPlan& plan, at::ScalarType reduce_type,
                   const Observers* observers = nullptr);
 
   /// To be called in the last microbatch's backward when gradients of `forward_index`
-  /// (BucketEntry::forward_index) and of larger ones are final. Starts the buckets that are complete, later ones first.
-  /// The indices come in descending order. Collective: every rank's backward visits them in one order.
+  /// (BucketEntry::forward_index) and of larger ones are final. Starts the sums of buckets whose gradients are all
+  /// final, later buckets first, and returns without waiting. Indices descend from call to call. Collective: the ranks
+  /// that reduce a bucket together start their buckets in one order.
   void ready(int64_t forward_index);
 
-  /// To be called after backward. Waits until the gradients that this rank owns are summed, and sets the others to
-  /// zero.
+  /// To be called after backward. Starts the remaining buckets, waits until the gradients that this rank owns are
+  /// summed, and sets the others to zero. Collective. @throws CommError.
   void finish();
 
-  const ReductionTrace& trace() const { return trace_; }
+  const ReductionTrace& trace() const { return trace_; }  ///< trace of the last step
 
  private:
   struct InFlight {

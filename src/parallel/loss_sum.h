@@ -6,8 +6,8 @@
 
 namespace athanor {
 
-/// Sets `parts`, on every rank, to the sum over the group's ranks. Collective: two all-reduces, one of fp64, one of
-/// int64.
+/// Sets `parts`, on every rank, to the sum over the group's ranks, on which the same tensors must be defined.
+/// Collective: two all-reduces, one of fp64, one of int64.
 void sum_over_ranks(comm::Communicator& ranks, LossParts& parts);
 
 }  // namespace athanor

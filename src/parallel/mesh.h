@@ -1,5 +1,5 @@
 #pragma once
-// The communicators of a layout, all made in one place, so that no sum can run over a group that no axis names.
+// The communicators of a layout. All are made here, so there is none for a group that the layout does not define.
 
 #include <map>
 #include <memory>
@@ -11,7 +11,7 @@ namespace athanor {
 
 class Mesh {
  public:
-  /// Collective over the world, which must outlive the mesh.
+  /// Collective over the world, which must have the layout's size and outlive the mesh.
   Mesh(Layout layout, comm::World& world);
 
   const Layout& layout() const { return layout_; }
@@ -22,11 +22,11 @@ class Mesh {
   int data_rank() const { return layout_.data_rank(rank()); }
   /// True for the first rank of the world, which reports, and writes files that are written once.
   bool is_first() const { return rank() == 0; }
-  /// Returns this rank's group of a kind; a group of one if the axis has one rank.
+  /// Returns this rank's group of a kind; it may have one rank.
   comm::Communicator& group(GroupKind kind) const { return *groups_.at(kind); }
   const std::map<GroupKind, std::unique_ptr<comm::Communicator>>& groups() const { return groups_; }
 
-  /// Returns the seconds that this process has waited for collectives so far.
+  /// Returns the seconds that this process has waited for collectives of these groups so far.
   double waited_s() const;
 
  private:
@@ -35,8 +35,9 @@ class Mesh {
   std::map<GroupKind, std::unique_ptr<comm::Communicator>> groups_;
 };
 
-/// A world and mesh of one process, under any launcher.
+/// A world and mesh of this process alone, even if a launcher started it together with others.
 struct OneRank {
+  /// @throws ConfigError if the degrees do not fit one rank.
   explicit OneRank(const RunConfig& config);
   std::unique_ptr<comm::World> world;
   Mesh mesh;

@@ -16,11 +16,12 @@
 //                                                    tensor or pipeline ranks that hold the same parameters
 //
 // Forward shows the places in the order of the table, backward in the reverse order, each once for each microbatch.
-// Tensors of the model are [B, T, D], or a tensor rank's tokens [1, B·T/n, D] under sequence parallelism. Backward
-// shows the gradient of the tensor that forward showed at the same place, summed over all its readers. Layers are
-// numbered in the whole model, so a place belongs to one pipeline stage. The input of a stage is not shown there: it
-// was shown on the stage that sent it. Tensors that backward computes again have a separate phase. Evaluation and
-// generation show nothing.
+// Tensors of the model are [B, T, D], or, under sequence parallelism over n tensor ranks, a rank's tokens
+// [1, B·T/n, D]. Backward shows the gradient of the tensor that forward showed at the same place, summed over all its
+// readers. Layers are numbered in the whole model, from 0, so a place belongs to one pipeline stage. The input of a
+// stage is not shown there: it was shown on the stage that sent it. If whole layers are computed again in backward
+// (parallelism.recompute = "layer"), their three places are shown again in phase `recompute`; other recomputation shows
+// nothing. Evaluation and generation show nothing.
 
 #include <memory>
 #include <string>
@@ -34,7 +35,7 @@ namespace athanor {
 struct Observation {
   enum class Phase {
     kForward,
-    kRecompute,  ///< forward again, within backward (parallelism.recompute)
+    kRecompute,  ///< forward again, within backward
     kBackward,   ///< `tensor` is a gradient
     kReduce,     ///< the bucket is about to be summed
     kReduced,    ///< the bucket has been summed over data ranks
@@ -66,13 +67,14 @@ class Observer {
 /// A list of observers, which are called in the order in which they were added.
 class Observers {
  public:
-  /// Adds an observer. To be called between steps.
+  /// Adds an observer, which is not null. To be called between steps.
   void add(std::shared_ptr<Observer> observer) { observers_.push_back(std::move(observer)); }
-  /// True if there is none to be told now.
+  /// True if there is no observer, or while a Pause exists.
   bool empty() const { return pauses_ > 0 || observers_.empty(); }
+  /// Calls every observer, even during a pause: callers look at empty() first.
   void tell(const Observation& observation) const;
 
-  /// While it exists, nothing is shown to the observers.
+  /// While it exists, a step shows nothing to the observers.
   class Pause {
    public:
     explicit Pause(Observers& observers) : observers_(observers) { ++observers_.pauses_; }
@@ -101,12 +103,12 @@ class Watch {
 
   explicit operator bool() const { return observers_ != nullptr; }
 
-  /// Shows `x`, the output of `place`, to the observers.
+  /// Shows `x`, the output of `place`, to the observers now.
   void forward(const std::string& place, const Tensor& x, Phase phase = Phase::kForward) const {
     if (observers_) tell(place, phase, x);
   }
-  /// Registers for the gradient of `x`, if it will have one. If several places register for one tensor's gradient, the
-  /// first to register is told first.
+  /// Shows the gradient of `x` when backward has it, if `x` requires one. If this is called for several places with one
+  /// tensor, the gradient is shown in the order of the calls.
   /// @param place  must outlive backward.
   void backward(const std::string& place, const Tensor& x) const {
     if (observers_) tell_gradient(place, x);

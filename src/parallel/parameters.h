@@ -1,13 +1,15 @@
 #pragma once
 // Parameters in flat memory, and a table of the tensors in it.
 //
-// Gradients (fp32) and the weights that forward reads have one layout, so that optimizer, collectives and checkpoints
-// work on flat ranges while layers see tensors. In fp32 the weights that forward reads are the master. In bf16 they are
-// the master's upper half, rounded, and its 16 lower bits are stored separately (kernels/master.h): the master itself
-// is nowhere in memory as fp32, and is read and written by ranges.
+// Flat memory has the slices of all parameters that this rank holds, one after another, with padding
+// (layout/buckets.h). There is one flat tensor of the gradients, in fp32, and one of the weights that forward reads. An
+// element has the same index in both, so optimizer, collectives and checkpoints work on flat ranges while layers see
+// tensors. In fp32 the weights that forward reads are the master. In bf16 they are the master rounded, and its 16 lower
+// bits are stored separately (kernels/master.h): the master itself is nowhere in memory as fp32, and is read and
+// written by ranges.
 //
-// If several ranks hold the same parameters, each may own a part. State that only the update needs (the lower bits
-// here, the moments in the optimizer) is held for the owned ranges only, one after another.
+// If several ranks hold the same parameters, each may own a part. Values that only the update needs (the lower bits
+// here, the moments in the optimizer) are called state; memory for them has the owned ranges only, one after another.
 
 #include <functional>
 #include <map>
@@ -25,16 +27,18 @@ class ParameterStore {
   enum class Use { kTraining, kInference };
 
   /// Lays `entries` out (lay_out_buckets); all values are zero. Inference holds neither gradients nor, in bf16, the
-  /// master's lower bits. On kMeta there are shapes and no memory, for dry runs.
+  /// master's lower bits. On at::kMeta tensors have shapes and no memory, for dry runs.
   ParameterStore(std::vector<BucketEntry> entries, at::ScalarType compute_type, Use use, const Sharding& sharding = {},
                  c10::Device device = at::kCPU);
 
   const std::vector<BucketEntry>& table() const { return table_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   const std::vector<OwnedRange>& owned() const { return owned_; }
-  /// Returns the number of owned elements: the size of the optimizer's state.
+  /// Returns the number of owned elements, with the padding in their ranges. One optimizer alone has state of this
+  /// size; several divide it (OptimizedParameters::state_size).
   int64_t state_size() const;
-  /// Calls visit(flat range, its first element in the state) for each owned part of `range`, in order.
+  /// Calls visit(owned, index) for each owned part of `range`, in order: `owned` is the part in flat memory, and
+  /// `index` the one in the state at which the state of this part begins.
   template <class Visit>
   void for_each_owned(FlatRange range, Visit visit) const {
     for (const OwnedRange& owned : owned_) {
@@ -42,26 +46,27 @@ class ParameterStore {
       if (common.size() > 0) visit(common, owned.state_begin + common.begin - owned.flat.begin);
     }
   }
-  /// Returns the first element of the state of a range that lies within one bucket's owned part.
+  /// Returns the index in the state at which the state of `owned` begins. The range must lie within one owned range.
   int64_t state_begin(FlatRange owned) const;
+  /// Returns the table's entry of a parameter. @throws Error if this rank does not hold it.
   const BucketEntry& entry(const std::string& name) const;
-  int64_t flat_size() const { return flat_size_; }
-  int64_t num_elements() const;
+  int64_t flat_size() const { return flat_size_; }  ///< number of elements of flat memory, with padding
+  int64_t num_elements() const;                     ///< number of elements of the parameters, without padding
 
-  /// Returns the parameter as layers see it, in the shape of the held slice. @throws Error if there is no such
-  /// parameter.
+  /// Returns the parameter as layers see it: views of the held slice, in its shape; the gradient is undefined in
+  /// inference. @throws Error if this rank does not hold it.
   Weight weight(const std::string& name) const;
 
-  const Tensor& grad() const { return grad_; }        ///< [flat_size] fp32
+  const Tensor& grad() const { return grad_; }        ///< [flat_size] fp32; undefined in inference
   const Tensor& compute() const { return compute_; }  ///< [flat_size], compute type
   /// [state_size] uint16; undefined in fp32 and in inference.
   const Tensor& master_low() const { return master_low_; }
 
   /// Reads the fp32 master of elements [first, first + out.size()) of the held slice of a parameter. Any thread may
-  /// call it. In bf16, if the lower bits are not held (in inference, or not owned), it reads the weights themselves.
+  /// call it. In bf16, the weight itself is read if its lower bits are not held (in inference, or not owned).
   void read_master(const BucketEntry& entry, int64_t first, std::span<float> out) const;
-  /// Sets these elements of the master, and with them the weights that forward reads. Threads may write different
-  /// ranges.
+  /// Sets elements [first, first + values.size()) of the held slice of a parameter's master, and with them the weights
+  /// that forward reads. In bf16, lower bits that are not held are lost. Threads may write different ranges.
   void write_master(const BucketEntry& entry, int64_t first, std::span<const float> values);
   /// Do the same with the elements of flat memory from `flat_begin` on.
   void read_master(int64_t flat_begin, std::span<float> out) const;
@@ -69,9 +74,9 @@ class ParameterStore {
 
   /// A function that writes elements [first, first + out.size()) of a parameter's held slice to `out`.
   using Source = std::function<void(int64_t first, std::span<float> out)>;
-  /// Sets all of a parameter, block by block. `source` is called from several threads at once.
+  /// Sets the held slice of a parameter, block by block. `source` is called from several threads at once.
   void fill_master(const std::string& name, const Source& source);
-  /// Returns a copy of the master, for tests and small tensors.
+  /// Returns a copy of a parameter's master, fp32, in the shape of the held slice; for tests and small tensors.
   Tensor master_copy(const std::string& name) const;
 
  private:

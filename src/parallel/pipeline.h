@@ -17,31 +17,35 @@ namespace athanor {
 struct PipelineHooks {
   /// Called before the last backward of a chunk in this step, during which its gradients become final.
   std::function<void(int chunk)> before_last_backward;
-  /// Called after each action; the time since the previous call was spent on it.
+  /// Called after each action. The time since the previous call (or since forward_backward began) was spent on the
+  /// action and on the wait for its input.
   std::function<void(const Action&)> after;
 };
 
 class Pipeline {
  public:
-  /// @param chunks  this rank's stages, in order; they must outlive this.
+  /// All arguments must outlive this.
+  /// @param chunks  this rank's stages, in the order of forward; at least one.
   /// @param ranks  GroupKind::kPipeline.
   /// @param observers  see the tensors sent in training; null: none.
   Pipeline(std::vector<Stage*> chunks, comm::Communicator& ranks, const Observers* observers = nullptr);
 
-  /// Sets and checks (layout/schedule.h) the schedule of the following steps; there is none before the first call.
+  /// Sets the schedule of the following calls of forward_backward, which need one. It must be for this number of ranks
+  /// and chunks. @throws Error as check_schedule (layout/schedule.h).
   void set_schedule(Schedule schedule);
 
-  /// Runs forward and backward of all microbatches (the schedule's number). Sends and receives continue while other
-  /// microbatches are computed. Collective over the pipeline.
-  /// @return the parts of this rank's stages, summed.
+  /// Runs forward and backward of schedule().microbatches microbatches; gradients are added into the buckets. Sends and
+  /// receives continue while other microbatches are computed. Collective over the pipeline, whose ranks pass the same
+  /// microbatches. @throws CommError.
+  /// @return the parts of this rank's stages, summed over stages and microbatches.
   LossParts forward_backward(std::span<const Microbatch> microbatches, const PipelineHooks& hooks = {});
 
-  /// Scores the microbatches one after the other; they may differ in size (Stage::expect is called for each, and again
-  /// for those of forward_backward).
-  /// @return the scores of each microbatch on the rank of the last stage; empty elsewhere.
+  /// Evaluates any number of microbatches, without gradients and without the schedule. They may differ in size: a stage
+  /// is told of each change (Stage::expect). Collective over the pipeline, whose ranks pass the same microbatches.
+  /// @return on the rank of the last stage the scores of each microbatch; empty elsewhere.
   std::vector<TokenScores> score(std::span<const Microbatch> microbatches);
 
-  /// The actions of the last forward_backward; times in seconds since it began.
+  /// This rank's actions in the last forward_backward; times in seconds since it began, which was at began().
   const std::vector<TimedAction>& timeline() const { return timeline_; }
   std::chrono::steady_clock::time_point began() const { return began_; }
   const Schedule& schedule() const { return schedule_; }

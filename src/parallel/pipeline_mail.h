@@ -13,35 +13,39 @@
 
 namespace athanor {
 
-/// A message that a stage waits for: the hidden states of a forward, or the gradient of a backward.
+/// A message that a stage waits for: the input of a forward (hidden states) or of a backward (their gradient).
 struct Message {
-  Work work;
+  Work work;  ///< what the receiver will compute from it
   int microbatch;
-  int stage;  ///< the receiving stage
+  int stage;  ///< the receiving stage, in the whole pipeline from 0
 
   auto operator<=>(const Message&) const = default;
 };
 
-/// Returns the messages between two ranks, in the order in which `from` produces them.
+/// Returns the messages from one pipeline rank to another (or to itself), in the order in which `from` produces them.
 std::vector<Message> messages_between(const Schedule& schedule, int from, int to);
 
+/// One rank's messages in one pass through the schedule. Collective: all ranks of the pipeline make one.
 class PipelineMail {
  public:
   /// Returns an uninitialised tensor that a message will fill.
   using MakeRoom = std::function<Tensor(const Message&)>;
 
-  /// This many receives from each peer are posted before they are asked for, so that messages travel while other
+  /// This many receives from each peer are posted before take() asks for them, so that messages travel while other
   /// microbatches are computed.
   static constexpr int kAhead = 2;
 
-  /// @param ranks  those of the schedule; both must outlive this.
+  /// Posts the first receives.
+  /// @param ranks  as many as the schedule has; must outlive this.
   PipelineMail(const Schedule& schedule, comm::Communicator& ranks, MakeRoom make_room);
 
-  /// Sends the message, or keeps it if its stage is on this rank. Returns at once.
+  /// Starts to send the message, or keeps it if its stage is on this rank. Does not wait. @throws CommError if an
+  /// earlier message could not be sent.
   void put(const Message& message, Tensor content);
-  /// Waits for a message and returns its content. @throws CommError (comm/communicator.h).
+  /// Waits for a message of the schedule and returns its content; once for each. A message of this rank to itself must
+  /// have been put. @throws CommError.
   Tensor take(const Message& message);
-  /// Waits until all messages given to put() have been sent.
+  /// Waits until all messages given to put() have been sent. @throws CommError.
   void finish();
 
  private:

@@ -7,18 +7,19 @@
 
 namespace athanor {
 
-/// Returns the timelines of all ranks on one clock: seconds since the first of them began. Ranks of one host share its
-/// clock; between hosts a barrier measures the difference of clocks, to some 10 µs. Collective over `ranks`, the
-/// pipeline's.
+/// Returns, on every rank, the timelines that all ranks have of their last step, on one clock: seconds since the begin
+/// of the first action. Ranks of one host share its clock; between hosts a barrier measures the difference of clocks,
+/// to some 10 µs. Collective over `ranks`, the pipeline's.
 Timeline gather_timeline(const Pipeline& pipeline, comm::Communicator& ranks);
 
-/// Returns the pipeline's last step as JSON: {"schedule", "ranks", "chunks", "microbatches", "step", "bubble",
-/// "own_bubble", "ideal_bubble", "timeline": of each rank [{"action": "F0", "begin_s", "end_s", "waited_s"}, …]}. The
-/// three bubbles are those of timeline_title.
+/// Returns the timeline of update `step` as JSON: {"schedule": its name, "ranks", "chunks", "microbatches", "step",
+/// "bubble", "own_bubble", "ideal_bubble", "timeline": [for each rank [{"action": "F0", "begin_s", "end_s",
+/// "waited_s"}, …], …]}. The bubbles are the three of timeline_title (layout/timeline_picture.h), in its order.
 std::string timeline_json(const Schedule& schedule, const Timeline& timeline, int64_t step);
 
-/// Writes FOLDER/pipeline-step-N.json and .svg. Collective over `ranks`; the first of them writes, if `writes`. A run
-/// has as many pipelines as data and tensor ranks, of which one is enough.
+/// Writes FOLDER/pipeline-step-N.json and .svg for update N. Collective over `ranks`, the pipeline's. If `writes`, the
+/// first of them writes: a run has a pipeline for each data and tensor rank, and the files of one are enough.
+/// @throws IoError.
 void write_timeline(const Pipeline& pipeline, comm::Communicator& ranks, const std::filesystem::path& folder,
                     int64_t step, bool writes);
 

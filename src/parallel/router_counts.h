@@ -7,23 +7,25 @@
 
 namespace athanor {
 
-/// Counts of the routers of a stage, layer by layer, counted once and in training only. The rows are the sparse layers
-/// of the whole model; those of other stages hold 0.
+/// Counts over the tokens of a microbatch, or of several after they have been added up, in training only. A
+/// recomputation in backward counts nothing again. The rows are the sparse layers of the whole model, in order; a stage
+/// leaves those of other stages at 0.
 struct RouterCounts {
   Tensor chosen;       ///< [layers, experts] int64: choices of each expert, before balancing
-  Tensor taken;        ///< [layers, experts] int64: choices that each expert took
-  Tensor to_rank;      ///< [layers, expert ranks] int64: tokens with a choice on each rank; undefined for one rank
+  Tensor taken;        ///< [layers, experts] int64: choices that each expert took, after balancing
+  Tensor to_rank;      ///< [layers, expert ranks] int64: tokens of which a rank took a choice; undefined for one rank
   Tensor entropy_sum;  ///< [layers] fp64: sum over tokens of the entropy of the probabilities, nats
   Tensor moved;        ///< [layers] int64: choices that balancing gave to another expert
   Tensor dropped;      ///< [layers] int64: choices that no expert took
   Tensor flat;         ///< [layers] int64: tokens whose scores were all equal
 
-  bool defined() const { return taken.defined(); }  ///< false for dense models
+  bool defined() const { return taken.defined(); }  ///< false for dense models; then all tensors are undefined
 
   /// The counts of type int64.
   static constexpr std::array kCounts = {&RouterCounts::chosen, &RouterCounts::taken,   &RouterCounts::to_rank,
                                          &RouterCounts::moved,  &RouterCounts::dropped, &RouterCounts::flat};
 
+  /// Adds up; an undefined tensor counts as zeros.
   RouterCounts& operator+=(const RouterCounts& other) {
     const auto add = [&](Tensor RouterCounts::*counts) {
       if (!(other.*counts).defined()) return;

@@ -9,19 +9,20 @@
 
 namespace athanor {
 
-/// The plan of one replication kind: ShardRule with communicators, and this rank's part of each bucket.
+/// The plan of one replication kind: ShardRule (layout/shards.h) with this rank's communicators, which belong to the
+/// mesh, and this rank's part of each bucket.
 struct GroupPlan {
   Shards shards;
-  comm::Communicator* sum = nullptr;  ///< all ranks that the gradient is summed over
+  comm::Communicator* sum = nullptr;  ///< all data ranks that the gradient is summed over; never null
   /// First step: a reduce-scatter over these ranks; null: one all-reduce over `sum`.
   comm::Communicator* scatter = nullptr;
   ShardRule::Second second = ShardRule::Second::kNothing;  ///< second step, over `copies`
   comm::Communicator* gather = nullptr;  ///< ranks whose shards make the bucket whole; null: every rank owns all of it
-  comm::Communicator* copies = nullptr;  ///< data ranks that own the same shard
+  comm::Communicator* copies = nullptr;  ///< data ranks that own the same shard; null: no other does
   comm::Communicator* replicas = nullptr;  ///< the replica group; null: none
   bool replicas_add = false;               ///< true: their gradients are partial sums; false: they are equal
 
-  /// True for the one rank of the replica group whose copy is counted and written.
+  /// True for the one rank of the replica group whose copy is counted and written, and if there is no such group.
   bool is_canonical() const { return shards.is_canonical; }
 };
 
@@ -37,11 +38,11 @@ class ShardPlan {
   /// True for one rank: there is nothing to reduce or gather.
   bool is_trivial() const { return mesh_.layout().world_size() == 1; }
 
-  /// The ranges of Shards, of one bucket.
+  /// The ranges of Shards for one bucket, in flat memory.
   FlatRange owned(const Bucket& bucket) const { return of(bucket).shards.owned(bucket.range); }
   FlatRange part(const Bucket& bucket) const { return of(bucket).shards.part(bucket.range); }
   FlatRange canonical(const Bucket& bucket) const { return of(bucket).shards.canonical(bucket.range); }
-  /// Returns the sharding for ParameterStore.
+  /// Returns the sharding for ParameterStore. @param bucket_elements  see Sharding.
   Sharding sharding(int64_t bucket_elements) const;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Copies one rank's bytes to all ranks of a group.
+// Gives one rank's bytes to all ranks of a group, or all ranks' texts to one.
 
 #include <string>
 #include <vector>
@@ -12,13 +12,14 @@ namespace athanor {
 /// The way data read by one rank reach the others: a broadcast, or an all-reduce to which the others add zeros. The
 /// results are equal; machines differ in which of the two they have tuned.
 enum class SharedBy { kBroadcast, kAllReduce };
+/// Parses a value of checkpoint.load. @throws ConfigError.
 SharedBy parse_shared_by(const std::string& name);
 
-/// Copies `x` of the group's first rank to all of them, bit for bit, whatever its type. It is contiguous, a multiple of
-/// 8 bytes. Collective; waits.
+/// Overwrites `x` on every rank with that of the group's first rank, bit for bit, whatever its type. `x` has the same
+/// size on all ranks, a multiple of 8 bytes, and is contiguous and on the host. Collective; waits.
 void share_from_first(comm::Communicator& ranks, const Tensor& x, SharedBy how);
 
-/// Returns the text of the group's first rank, on all of them. Collective; waits.
+/// Returns the `text` of the group's first rank, on all of them; the others' is ignored. Collective; waits.
 std::string broadcast_text(comm::Communicator& ranks, const std::string& text);
 /// Returns every rank's text, by rank, on the first one; an empty vector on the others. Collective; waits.
 std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::string& text);

@@ -10,7 +10,7 @@
 
 namespace athanor {
 
-/// A tensor's shape and type, known before step 1.
+/// The shape and type of a tensor that does not exist yet, so that a receiver can allocate memory for it.
 struct Spec {
   std::vector<int64_t> shape;
   at::ScalarType dtype;
@@ -18,27 +18,32 @@ struct Spec {
 
 /// The data of a microbatch other than its tokens.
 struct Labels {
-  Tensor targets;                     ///< [B, T] int64, −100 if there is none
-  ops::DocumentLengths documents;     ///< empty: attention spans the instance
-  double loss_scale = 1;              ///< 1 / targets in the global batch
-  double aux_scale = 0, z_scale = 0;  ///< coefficient / (layers · sequences), coefficient / (layers · tokens), globally
-  int64_t step = 0;
-  /// The first sequence's position in the global batch; random numbers depend on it and on `step`.
+  Tensor targets;                  ///< [B, T] int64, −100 if there is none
+  ops::DocumentLengths documents;  ///< empty: attention spans the instance
+  // Gradients are those of loss_scale · loss_sum + aux_scale · aux_sum + z_scale · z_sum (LossParts), so that adding
+  // them up over microbatches and ranks gives the gradient of the global batch's loss, in which these sums are means.
+  double loss_scale = 1;  ///< 1 / targets in the global batch
+  double aux_scale = 0;   ///< moe.router_aux_loss_coef / (sparse layers · sequences in the global batch)
+  double z_scale = 0;     ///< moe.router_z_loss_coef / (sparse layers · tokens in the global batch)
+  int64_t step = 0;       ///< number of the update in the run, from 1; 0 in evaluation
+  /// The first sequence's index in the global batch; random numbers depend on it and on `step`.
   int64_t first_sequence = 0;
 };
 
-/// The input of one pass of a stage: as many sequences as fit in memory at once.
+/// The input of one pass through the pipeline: in training at most train.micro_batch_size sequences.
 struct Microbatch {
   Tensor tokens;  ///< [B, T] int64
   Labels labels;
 };
 
-/// Sums and counts of a microbatch, never means; each is counted once.
+/// Sums and counts of a microbatch, never means. A stage fills in what it computes (the last one the loss, each its
+/// routers), so adding up over microbatches, stages and data ranks counts everything once. Tensor ranks have equal
+/// ones.
 struct LossParts {
-  double loss_sum = 0;
+  double loss_sum = 0;  ///< cross entropy over targets, nats
   int64_t num_targets = 0;
-  double aux_sum = 0;  ///< over layers and sequences
-  double z_sum = 0;    ///< over layers and tokens
+  double aux_sum = 0;  ///< load-balancing loss (moe/balance_loss.h), over layers and sequences
+  double z_sum = 0;    ///< router z-loss, over layers and tokens
   RouterCounts routers;
 
   LossParts& operator+=(const LossParts& other) {
@@ -51,37 +56,45 @@ struct LossParts {
   }
 };
 
-/// Evaluation's result for each position: its target's log-probability (0 without a target), and whether greedy
-/// decoding chooses the target.
+/// Evaluation's result for each position.
 struct TokenScores {
-  Tensor log_probability;  ///< [B, T] fp32
-  Tensor is_greedy;        ///< [B, T] bool
+  Tensor log_probability;  ///< [B, T] fp32: of the position's target, in nats; 0 without a target
+  Tensor is_greedy;        ///< [B, T] bool: greedy decoding chooses the target; false without a target
 };
 
 /// Functions that a stage calls on its way through the parameters, with the forward index of the bucket table
 /// (BucketEntry::forward_index).
 struct StageHooks {
   std::function<void(int64_t forward_index)> before_forward;  ///< called before the weights of this index are read
-  /// Called when all of this microbatch's gradients of this index and of larger ones are in their buckets. The indices
-  /// descend.
+  /// Called in the backward of each microbatch when its gradients of this index, and of the stage's larger ones, have
+  /// been added into their buckets. The indices descend.
   std::function<void(int64_t forward_index)> after_backward;
 };
 
 struct Stage {
-  Spec in, out;  ///< the tensors received and sent; `in` of the first stage and `out` of the last are empty
+  /// The tensors that forward receives and sends, [B, T, D], or a tensor rank's tokens under sequence parallelism
+  /// (tensor_parallel.h). Gradients have the same. `in` of the first stage and `out` of the last have no shape.
+  Spec in, out;
 
   virtual ~Stage() = default;
-  /// Sets `in` and `out` for microbatches of this many sequences and tokens each.
+  /// Sets `in` and `out` for the following microbatches, of `batch` sequences with `seq_len` tokens each.
+  /// @throws ConfigError if these are too many tokens for the stage.
   virtual void expect(int64_t batch, int64_t seq_len) = 0;
-  /// Runs a microbatch forward. x is token ids [B, T] on the first stage, hidden states [B, T, D] on the others. The
-  /// last stage returns an empty tensor: its loss waits for `backward`.
+
+  // `microbatch` is the index in this rank's step; several may be between forward and backward at one time. x is token
+  // ids [B, T] on the first stage, and hidden states (`in`) on the others. `labels` are never null, on every stage.
+
+  /// Runs a microbatch forward and returns the hidden states for the next stage. The last stage computes the loss
+  /// instead, and returns an undefined tensor.
   virtual Tensor forward(int microbatch, Tensor x, const Labels* labels) = 0;
-  /// Adds weight gradients into the buckets and returns dx (undefined from the first stage). The last stage ignores dy.
+  /// Runs the microbatch backward: adds weight gradients into the buckets and returns dx (undefined from the first
+  /// stage). The last stage ignores dy.
   virtual Tensor backward(int microbatch, Tensor dy) = 0;
+  /// Returns the microbatch's parts; to be called once, after its backward.
   virtual LossParts take_parts(int microbatch) = 0;
-  /// For evaluation, without gradients. Returns hidden states for the next stage.
+  /// For evaluation, without gradients, on all stages but the last. Returns hidden states for the next stage.
   virtual Tensor forward_only(Tensor x, const Labels* labels) = 0;
-  /// For evaluation, on the last stage.
+  /// For evaluation, without gradients, on the last stage.
   virtual TokenScores score(Tensor x, const Labels* labels) = 0;
 };
 

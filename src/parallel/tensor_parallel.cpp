@@ -87,7 +87,7 @@ struct Leave : torch::autograd::Function<Leave> {
   }
 };
 
-struct ShareGradient : torch::autograd::Function<ShareGradient> {
+struct SumGradient : torch::autograd::Function<SumGradient> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const TensorRanks& ranks) {
     keep(ctx, ranks);
     return x.detach();
@@ -122,8 +122,8 @@ Tensor leave_tensor_parallel(const Tensor& y, const TensorRanks& ranks) {
   return ranks.alone() ? y : Leave::apply(y, ranks);
 }
 
-Tensor share_gradient(const Tensor& x, const TensorRanks& ranks) {
-  return ranks.alone() ? x : ShareGradient::apply(x, ranks);
+Tensor sum_gradient(const Tensor& x, const TensorRanks& ranks) {
+  return ranks.alone() ? x : SumGradient::apply(x, ranks);
 }
 
 }  // namespace athanor

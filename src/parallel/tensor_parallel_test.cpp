@@ -126,7 +126,7 @@ TEST(TensorParallel, AValueThatAllHaveAlikeGetsTheSumOfItsGradients) {
   for (const Case& c : cases()) {
     const auto results = on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
       const Tensor x = normal({kBatch, kSeqLen, kWidth}, 4, c.dtype).requires_grad_();
-      const Tensor y = share_gradient(x, ranks);
+      const Tensor y = sum_gradient(x, ranks);
       torch::autograd::backward({y}, {part_of(ranks.rank(), 30, c.dtype)});
       return {y.detach(), x.grad()};
     });
@@ -143,7 +143,7 @@ TEST(TensorParallel, AGradientThatOthersReadIsLeftAsItWas) {
   const auto results = on_ranks(c, [&](const TensorRanks& ranks) -> std::vector<Tensor> {
     const Tensor x = at::ones({1, 2, 3}).requires_grad_(), dy = at::ones({1, 2, 3});
     torch::autograd::backward({enter_tensor_parallel(x, ranks, 1).partitioned}, {dy});
-    torch::autograd::backward({share_gradient(x, ranks)}, {dy});
+    torch::autograd::backward({sum_gradient(x, ranks)}, {dy});
     // The gradient of a sum is one tensor for both of its terms, whichever reads it first.
     const auto beside = [&](bool first) {
       const Tensor other = at::ones({1, 2, 3}).requires_grad_(), kept = other * 1;
@@ -219,7 +219,7 @@ TEST(TensorParallel, OfOneRankItIsItsArgument) {
   EXPECT_TRUE(read.replicated.is_same(x));
   EXPECT_TRUE(read.partitioned.is_same(x));
   EXPECT_TRUE(leave_tensor_parallel(x, {}).is_same(x));
-  EXPECT_TRUE(share_gradient(x, {}).is_same(x));
+  EXPECT_TRUE(sum_gradient(x, {}).is_same(x));
 }
 
 }  // namespace

@@ -2,11 +2,12 @@
 // A vocabulary whose rows are shared by the ranks of a tensor group: the embedding, and the head with its loss. Rank r
 // of n holds rows [V·r/n, V·(r+1)/n) of V (layout/holding.h), so ranks may hold different numbers of rows.
 //
-// A decoder whose table or head is split over the ranks calls these instead of the ops of similar names:
-//   x = vocabulary_embedding(tokens_BT, embedding, vocab_size, ranks);           // the layers' input
+// A decoder calls these functions instead of the ops of similar names:
+//   x = vocabulary_embedding(tokens_BT, embedding, vocab_size, ranks);                 // the layers' input
 //   h = enter_tensor_parallel(final_norm.of(residual).normed, ranks, B).partitioned;   // [B, T, D]; backward adds up
-//   parts loss = vocabulary_cross_entropy(h.reshape({-1, D}), output, targets, vocab_size, scale, chunk, ranks);
-// All are collective over the group; for a group of one they are the ops themselves.
+//   loss = vocabulary_cross_entropy(h.reshape({-1, D}), output, targets, vocab_size, grad_scale, chunk_tokens, ranks);
+// They are collective over the group, and wait; for a group of one they are the ops themselves. (B sequences of T
+// tokens each; D is the hidden size.)
 // Source: Megatron-LM (Shoeybi et al. 2019, §3).
 
 #include "ops/linear_cross_entropy.h"
@@ -14,24 +15,27 @@
 
 namespace athanor {
 
-/// Returns the first row that a rank holds; V for rank n.
+/// Returns the first row that rank `rank` of `ranks` holds; vocab_size if `rank` is `ranks`.
 int64_t first_vocabulary_row(int64_t vocab_size, int rank, int ranks);
 
 /// tokens [B, T] int64 → [B, T, D], or the rank's tokens [1, B·T/n, D] under sequence parallelism, with the bits of one
-/// unsplit table. Ranks that do not hold a token's row add zeros: forward all-reduces, or reduce-scatters, [B, T, D].
+/// unsplit table. Ranks that do not hold a token's row add zeros: forward all-reduces, or reduce-scatters, [B, T, D];
+/// backward sends nothing, or all-gathers.
 /// @param weight  the rank's rows.
 Tensor vocabulary_embedding(const Tensor& tokens, const Weight& weight, int64_t vocab_size, const TensorRanks& ranks);
 
-/// Like ops::linear_cross_entropy, with the rank's rows of the weight. Logits exist only for a chunk of tokens and the
+/// ops::linear_cross_entropy with the rank's rows of the weight. Logits exist only for a chunk of tokens and the
 /// rank's rows. For each chunk of C tokens forward all-reduces C maxima, then C sums of exponentials with the targets'
 /// C logits, in fp32. Backward sends nothing.
 /// @param x        [tokens, hidden], of TensorParallelInput::partitioned: the gradient is a partial sum on each rank.
-/// @param targets  [tokens], ids of the whole vocabulary.
-/// @return the loss, with the same bits on every rank.
+/// @param targets  [tokens] int64, ids of the whole vocabulary.
+/// @return the sum of losses (fp64), with the same bits on every rank.
+/// @throws DataError as ops::check_targets.
 Tensor vocabulary_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, int64_t vocab_size,
                                 double grad_scale, int64_t chunk_tokens, const TensorRanks& ranks);
 
-/// Like ops::token_losses, with the same bits on every rank. Three values are sent for each token instead of two.
+/// ops::token_losses with the rank's rows of the weight, and with the same bits on every rank. The second all-reduce
+/// has three values for each token, and not two as in vocabulary_cross_entropy.
 ops::TokenLosses vocabulary_token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets,
                                          int64_t vocab_size, int64_t chunk_tokens, const TensorRanks& ranks);
 

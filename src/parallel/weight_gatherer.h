@@ -10,13 +10,17 @@ namespace athanor {
 
 class WeightGatherer {
  public:
+  /// The references must outlive this.
   WeightGatherer(const ParameterStore& parameters, const ShardPlan& plan) : parameters_(parameters), plan_(plan) {}
 
-  /// Starts to gather a bucket, of which this rank's owned part has its new value. Collective; all ranks start buckets
-  /// in one order. The gather continues while other buckets are updated and forward runs.
+  /// Starts to gather the weights of a bucket that forward reads (ParameterStore::compute), when this rank's owned part
+  /// has its new values. Collective over GroupPlan::gather, whose ranks start their buckets in one order. The gather
+  /// continues while other buckets are updated and forward runs.
   void start(const Bucket& bucket);
-  /// Waits until the weights of BucketEntry::forward_index up to `forward_index` have arrived.
+  /// Waits until all weights with a BucketEntry::forward_index of at most `forward_index` have arrived.
+  /// @throws CommError.
   void wait(int64_t forward_index);
+  /// Waits for everything that was started.
   void wait_all();
 
  private:

@@ -3,8 +3,10 @@
 // before.
 //
 // A folder that holds anything of a run is resumed or refused, never overwritten.
-// - checkpoint.resume = "auto" continues from the run's newest full checkpoint that verifies; if it keeps none, from
-// its newest model-only one, with fresh moments; if nothing was ever saved, from step 0 again.
+// - checkpoint.resume = "never" refuses such a folder.
+// - "auto" continues from the run's newest full checkpoint that verifies; if the run keeps no full checkpoints, or its
+// models are newer than the full checkpoints that were left, from its newest model-only one, with fresh moments; if
+// nothing was ever saved, from step 0 again.
 // - A path in another folder is where a run begins. Once the run has saved something itself, it continues from that.
 // - A path in the run's own folder means going back: newer checkpoints are moved aside, not deleted. If the same
 // command is given again, the run continues from what was saved since.
@@ -25,21 +27,23 @@ struct Beginning {
     kPath,     ///< `path`, a full checkpoint or a model-only one
   };
   From from = From::kNothing;
-  std::filesystem::path path;
-  std::string asked;  ///< checkpoint.resume as a place inside the folder, if it is followed
-  /// the run's own folders that are newer than `path`: to be moved aside
+  std::filesystem::path path;  ///< empty unless `from` is kPath
+  std::string asked;           ///< checkpoint.resume as a place inside the folder, if it is followed; else ""
+  /// the run's own checkpoints that are newer than `path`: to be moved aside
   std::vector<std::filesystem::path> abandoned;
-  std::filesystem::path older;     ///< the previous model, if `path` is the run's newest
-  bool anew = false;               ///< not from the run's newest: another course of the run begins there
-  int64_t attempt = 1;             ///< attempt number of this start
+  /// if `path` is the run's newest model, the one before it, which an error message names; else empty
+  std::filesystem::path older;
+  bool anew = false;    ///< checkpoint.resume names `path`: another course of the run begins there (course.h)
+  int64_t attempt = 1;  ///< number of this start of the run, from 1
   std::vector<std::string> notes;  ///< for the log: what was skipped, and why
 
+  /// Return the members as text, which one rank sends to the others, and make a Beginning of it again.
   std::string to_text() const;
   static Beginning from_text(const std::string& text);
 };
 
-/// Plans the beginning and changes nothing. Only one rank may call it: at the same moment a network folder may look
-/// different to different ranks.
+/// Plans the beginning of a run in train.run_dir and changes nothing. Only one rank may call it: at the same moment a
+/// network folder may look different to different ranks. Checkpoints are not verified here.
 /// @throws ConfigError or CheckpointError for a folder that must be left alone, or for a path that is no checkpoint.
 Beginning plan_beginning(const RunConfig& config);
 

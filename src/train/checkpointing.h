@@ -9,37 +9,40 @@
 
 namespace athanor {
 
-/// Returns everything that a checkpoint stores in addition to tensors: step, updates of each parameter, ledger of the
-/// data, seed, configuration, the router's previous shares and bias.
+/// Returns everything that a checkpoint stores in addition to tensors: progress (progress.h), updates of each
+/// parameter, configuration, the routers' previous shares and biases.
 nlohmann::json state_json(const TrainState& state);
 
-/// Writes a full checkpoint into run_dir/checkpoints and keeps the newest two. Collective: each rank writes its own
-/// part (train/state_pieces.h).
-/// @throws IoError on every rank, see save_rotating.
+/// Writes a full checkpoint into run_dir/checkpoints and keeps the newest two. Collective over the state's world: each
+/// rank writes its own part (train/state_pieces.h).
+/// @throws IoError on every rank, see save_rotating (checkpoint/rotation.h).
 void save_checkpoint(TrainState& state);
 
 /// Loads the tensors and numbers of a checkpoint, whatever layout wrote it; the weights that forward reads are rounded
-/// from the master. Collective.
+/// from the master. Hashes are not compared here: `checkpoint` comes from open_verified or open_newest_verified.
+/// Collective; each rank reads what it owns.
 /// @throws CheckpointError if the checkpoint is of another model and checkpoint.allow_model_change does not allow the
-/// difference, or if it lacks moments and checkpoint.fresh_moments does not ask for fresh ones (moment_ages.h);
-/// ConfigError if train.seed differs, since the order of the data would change under the cursor.
+/// difference, if it lacks moments and checkpoint.fresh_moments does not ask for fresh ones (moment_ages.h), or if its
+/// numbers are wrong (progress.h); ConfigError if train.seed differs, since the order of the data would change under
+/// the cursor, or if models are to be saved and `transformers` cannot hold the router bias.
 void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint, Chosen chosen = Chosen::kAsNewest);
 
-/// Loads the weights of a model-only checkpoint or of another `transformers` folder, as far as the run's model has
-/// them. Rows of a larger vocabulary begin as a fresh model's do. Moments stay fresh. Collective.
+/// Loads the weights of a model-only checkpoint or of another `transformers` folder. If the run's vocabulary is larger,
+/// its further rows begin as a fresh model's do. Moments, step and ledger stay as they are. Collective.
 /// @throws CheckpointError if the folder is of another model and checkpoint.allow_model_change does not allow the
 /// difference.
 void load_model_weights(TrainState& state, const std::filesystem::path& folder);
 
-/// Loads step, tokens and data ledger of a model-only checkpoint from its athanor.json (see progress.h); moments are
-/// fresh from there on. A folder from elsewhere without athanor.json begins at step 0.
-/// @throws CheckpointError if a folder of this run has no athanor.json.
+/// Loads step, tokens and data ledger of a model-only checkpoint from its athanor.json (see progress.h), and records
+/// that moments are zero at that step (note_fresh_moments). For a folder from elsewhere without athanor.json the state
+/// stays at step 0. Sends nothing: every rank reads the file.
+/// @throws as apply_progress; CheckpointError if the file cannot be read, or a folder of this run has none.
 void load_progress(TrainState& state, const std::filesystem::path& model_folder);
 
 /// Writes run_dir/models/step-…, a folder that transformers loads, including athanor.json (step, tokens, ledger).
-/// Collective: no rank may hold the whole model, so each rank writes its parts into a folder next to the place, then
-/// the ranks share the work of making the files from them; the parts are removed even if the folder could not be
-/// written.
+/// Collective: since no rank may hold the whole model, each rank writes its parts into a temporary folder next to the
+/// final one; then the ranks share the work of making the files from them. The parts are removed even if the final
+/// folder could not be written.
 /// @return the folder.
 /// @throws IoError on every rank.
 std::filesystem::path save_model(TrainState& state);

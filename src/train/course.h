@@ -1,5 +1,6 @@
 #pragma once
-// Decides whether a start of a run is another course of it, or the same command once more.
+// Decides whether a start of a run is another course of it, or the same command once more. A course is a sequence of
+// steps that were taken one after the other; a run that goes back to an older checkpoint begins another course there.
 
 #include <string>
 #include <vector>

@@ -2,9 +2,9 @@
 // Computes what one rank of a layout would hold and send, without running it: for worlds of any size, on any machine.
 //
 // The code that trains lays out the rank's part of the model in meta tensors, which have shapes and no memory. Its
-// gradients and weights go through the real reducer and gatherer over collectives without peers (comm/fake), so that
-// the bytes are counted at the place that sends them. Formulas give the activations and the traffic within the model
-// (layout/activations.h, layout/traffic.h); tests compare them with real runs.
+// gradients and weights go through the real reducer and gatherer in a world without peers (comm/world.h: fake_size), so
+// that the bytes are counted at the place that sends them. Formulas give the activations and the traffic within the
+// model (layout/activations.h, layout/traffic.h); tests compare them with real runs.
 
 #include <map>
 #include <string>
@@ -17,24 +17,26 @@
 
 namespace athanor {
 
-/// One kind of collective over one group.
+/// One kind of collective over one group, for one purpose.
 struct SentLine {
-  std::string what = {}, collective = {}, group = {};
-  int ranks = 1;
-  double calls = 0, bytes = 0, inside = 0;  ///< per step; `inside`: bytes within the rank's supernode
+  std::string what = {}, collective = {}, group = {};  ///< "gradients", "reduce_scatter", the group's name
+  int ranks = 1;                                       ///< size of the group
+  double calls = 0;                                    ///< calls in a step
+  double bytes = 0, inside = 0;  ///< bytes that the rank sends in a step, and how many of them stay in its supernode
   /// The largest number of the group's collectives that had been started and not waited for at one time. 0 for lines
   /// that come from a formula.
   int64_t in_flight = 0;
 };
 
 struct DryRun {
-  int rank = 0, threads = 1;
-  std::map<Replication, int64_t> held;  ///< number of elements, by replication kind
-  int64_t flat_elements = 0;            ///< including the padding of buckets
+  int rank = 0;
+  int threads = 1;                      ///< threads that the need of activations is computed for (train.num_threads)
+  std::map<Replication, int64_t> held;  ///< number of elements that the rank holds, by replication kind
+  int64_t flat_elements = 0;            ///< number of elements held, with the padding of buckets
   size_t num_buckets = 0;
   StateBytes state;
   ActivationNeed activations;
-  double gradient_buffer_bytes = 0;  ///< rounded gradients in transit
+  double gradient_buffer_bytes = 0;  ///< copies of gradients that are rounded to be sent; 0 if they are sent in fp32
   std::vector<SentLine> sent;
 
   /// Returns the largest number of collectives in flight for each group, over all lines that were counted at the
@@ -45,8 +47,9 @@ struct DryRun {
   }
 };
 
+/// Computes the dry run of one rank.
 /// @param config  resolved: data.seq_len is set and the model's fields are filled in.
-/// @param rank  −1: the rank that needs most memory.
+/// @param rank  below num_ranks; −1: the rank that needs most memory among those with data rank 0.
 /// @throws ConfigError with every fault of the layout.
 DryRun dry_run(const RunConfig& config, int num_ranks, int rank);
 

@@ -12,14 +12,14 @@ struct GemmPeak {
   std::string is;    ///< what gave the rate: "bfloat16, our own product"
 };
 
-/// Measures the library's matrix product and ours in `dtype` on the CPU, with the threads that libtorch is set to, and
-/// returns the faster.
+/// Measures the library's matrix product and ours in `dtype` on the CPU, with the number of threads that libtorch is
+/// set to in this process, and returns the faster rate.
 ///
 /// The measurement is short (about 0.1 s) because it runs before every training. See the source for its spread.
 GemmPeak measure_gemm_peak(at::ScalarType dtype);
 
-/// Returns the best rate in any type that training could use, so that a run in a chip's slower type does not look good
-/// in comparison.
+/// Returns the best rate of fp32 and, if the CPU has instructions for it, bf16, so that a run in a chip's slower type
+/// does not look good in comparison.
 GemmPeak measure_best_gemm_peak();
 
 }  // namespace athanor

@@ -5,9 +5,9 @@
 
 namespace athanor {
 
-/// Writes `run_dir` with config.toml, the tokenizer and a checkpoint of step 0 that holds only the master weights:
-/// moments start fresh. Weights are copied block by block, so the folder may be larger than memory. On failure
-/// `run_dir` is absent.
+/// Writes `run_dir` with config.toml, the tokenizer if the folder has one, and a checkpoint of step 0 that has only the
+/// master weights: moments begin at zero. Weights are copied block by block, so the folder may be larger than memory.
+/// On failure `run_dir` is absent.
 /// @throws CheckpointError if the folder cannot be read or run_dir exists already; IoError.
 void import_run(const std::filesystem::path& hf_folder, const std::filesystem::path& run_dir);
 

@@ -11,10 +11,10 @@ namespace athanor {
 /// Opens the world and runs `body` in it.
 ///
 /// An exception from `body` ends the whole job: the message ("rank 3 (node7): step 12: …") is the last line, and the
-/// exception's exit code is the job's. Nothing is communicated on the way, and the other ranks are not waited for. If a
-/// run had begun, its folder gets the last words (train/last_words.h) of the rank that failed first. Before the world
-/// is open, exceptions pass to main's catch.
-/// @return the result of `body`, as exit code.
+/// job's exit code is that of base/failure.h for the exception. Nothing is communicated on the way, and the other ranks
+/// are not waited for. If a run had begun, its folder gets the last words (train/last_words.h) of the rank that failed
+/// first. Exceptions from before the world is open are not caught.
+/// @return the exit code: the result of `body`, or, in a job of one process, the exception's.
 int in_world(const comm::WorldOptions& options, const std::function<int(comm::World&, RunContext&)>& body);
 
 }  // namespace athanor

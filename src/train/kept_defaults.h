@@ -1,5 +1,5 @@
 #pragma once
-// Defaults that a continued run keeps from its beginning.
+// Settings that the user did not set and that a continued run keeps from its beginning.
 
 #include "checkpoint/team.h"
 #include "config/run_config.h"

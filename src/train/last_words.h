@@ -1,17 +1,20 @@
 #pragma once
-// Records in a file why a run ended: launchers lose exit codes, and among many ranks' messages the one that counts.
+// Records in a file why an attempt ended: launchers lose exit codes, and of many ranks' messages only one shows the
+// cause.
 
 #include "base/failure.h"
 #include "train/run_context.h"
 
 namespace athanor {
 
-/// Writes run_dir/log/last-words.json {cause, rank, host, step, phase, tensor, exit_code, text, attempt, time}, unless
-/// another rank of this attempt was faster, and then this attempt's end into events.jsonl. Does nothing if no run has
+/// Writes run_dir/log/last-words.json {cause, rank, host, step, phase, tensor, exit_code, text, attempt, time}, and
+/// then this attempt's end into events.jsonl. Does nothing if another rank of this attempt was faster, or if no run has
 /// begun. Communicates nothing and throws nothing: it is called when something has failed.
+/// @param rank, host  of this process.
 void leave_last_words(const RunContext& at, int rank, const std::string& host, const Failure& failure);
 
-/// Called at a start: moves the previous attempt's last words to log/last-words-NNN.json. @throws IoError.
+/// Called at a start: moves the previous attempt's last words, if there are any, to log/last-words-NNN.json, where NNN
+/// is `attempt_before` or the next number that is free. @throws IoError.
 void set_aside_last_words(const std::filesystem::path& run_dir, int64_t attempt_before);
 
 }  // namespace athanor

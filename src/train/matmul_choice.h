@@ -19,15 +19,18 @@ struct MatmulChoice {
   std::string line;    ///< line for the log
 };
 
-/// Chooses for one rank: the paths that ATHANOR_MATMUL asks for; otherwise the paths that the run's folder records (a
-/// run that continues and whose folder has no record uses the default, as before there was a choice); otherwise the
-/// paths that measure fastest for the type that the run trains in.
+/// Chooses for one rank. The first of these that exists decides:
+/// - the environment variable ATHANOR_MATMUL;
+/// - the record in the run's folder, unless the run begins at step 0 again on a CPU that lacks one of its paths;
+/// - in a run that continues, the default of this CPU, which runs used before there was a choice;
+/// - a measurement of which paths are fastest for the type that the run trains in.
 /// @throws ConfigError for a path that this CPU lacks.
 MatmulChoice choose_matmul_paths(const RunConfig& config, const Beginning& begin);
 
-/// Chooses for all ranks: the first rank chooses, and all ranks take its choice, or all refuse it if one of them lacks
-/// a path. Collective over `team`.
+/// Chooses for all ranks and puts the choice in force (ops::set_matmul_paths): the first rank chooses, and all take its
+/// choice. Collective over `team`.
 /// @return on the first rank its whole choice; elsewhere only the paths.
+/// @throws ConfigError on every rank, if one lacks a path or has another ATHANOR_MATMUL.
 MatmulChoice settle_matmul_paths(const RunConfig& config, const Beginning& begin, const Team& team);
 
 /// Returns the paths as text, {"bfloat16": {"dense": "avx512", …}, "float32": …}.

@@ -15,22 +15,23 @@ struct RouterMetrics {
   double load_max_over_mean = 0;
   double load_p95_over_mean = 0;  ///< 95 of 100 experts have at most this load
   int64_t dead_experts = 0;       ///< experts that got no token
-  double reassigned_share = 0;    ///< share of the choices that balancing moved to another expert
-  double dropped_share = 0;       ///< share of the choices that no expert took
+  double reassigned_share = 0;    ///< share of all choices that balancing moved to another expert
+  double dropped_share = 0;       ///< share of all choices that no expert took
   double entropy = 0;             ///< entropy of the router's probabilities: mean over tokens, in nats
 };
 
-/// Gradient norms by rank.
+/// Gradient norms by rank, before clipping (GradientNorms in optim/gradient_norm.h).
 struct RankNorms {
-  /// for each data rank, of the gradients that it alone counts; their squares add up to the gradient norm's
+  /// by data rank: the norm of the gradients that it alone counts; the squares add up to that of the gradient norm
   std::vector<double> ranks;
-  std::vector<double> experts;  ///< norm of the experts of each expert rank; empty if all ranks hold all experts
+  std::vector<double> experts;  ///< by expert rank: norm of its experts; empty if all ranks hold all experts
 
   /// Returns the largest norm divided by the smallest: infinity if one is zero and another is not, 1 if there are none.
   static double imbalance(const std::vector<double>& norms);
 };
 
-/// Maximum, mean and minimum over the layers and the expert ranks.
+/// Number of tokens of which an expert rank took a choice, in one layer and step: maximum, mean and minimum over the
+/// layers and the expert ranks.
 struct TokensPerRank {
   double max = 0, mean = 0, min = 0;
 };
@@ -44,38 +45,40 @@ struct GroupTraffic {
   bool operator==(const GroupTraffic&) const = default;
 };
 
-/// The metrics of one optimizer step. Losses are means; the name and the unit of a field define the others.
+/// The metrics of one optimizer step. Losses and counts are those of the whole batch; times (in seconds), memory,
+/// traffic and threads are those of rank 0.
 struct StepMetrics {
-  int64_t step = 0;     ///< number of updates so far, 1-based
-  int64_t attempt = 1;  ///< how often the run has been started, this start included
+  int64_t step = 0;     ///< number of this update in the run, from 1
+  int64_t attempt = 1;  ///< number of this start of the run, from 1
   double loss = 0;      ///< cross entropy per target in nats, without the router losses
   /// load-balancing loss, mean over layers and sequences; the gradient contains it times its coefficient
   double aux_loss = 0;
-  double z_loss = 0;          ///< router z-loss, mean over layers and tokens
-  double router_entropy = 0;  ///< mean over layers and tokens, nats
-  double grad_norm = 0;       ///< before clipping
-  double lr = 0;
+  double z_loss = 0;                   ///< router z-loss, mean over layers and tokens
+  double router_entropy = 0;           ///< mean over layers and tokens, nats
+  double grad_norm = 0;                ///< before clipping
+  double lr = 0;                       ///< before the lr_scale of a parameter group
   double changed_share = 0;            ///< share of the weights, as forward reads them, that this update changed
   int64_t tokens = 0;                  ///< in this step
   int64_t tokens_seen = 0;             ///< since the start of the run
   double flops = 0;                    ///< work of this step, forward and backward
   double gemm_peak_flops = 0;          ///< FLOP per second of all ranks together; the denominator of MFU
   std::string gemm_peak_is;            ///< what gave the peak: "bfloat16, our own product"
-  int threads = 0;                     ///< threads that computed this step on rank 0
-  std::optional<double> seconds_left;  ///< until the run is complete, estimated from the steps since its start
-  double step_s = 0, data_s = 0, forward_s = 0, backward_s = 0, optimizer_s = 0;
+  int threads = 0;                     ///< threads that computed this step
+  std::optional<double> seconds_left;  ///< until the run is complete, estimated from the steps of this attempt
+  double step_s = 0;                   ///< the whole step, without validation and saves
+  double data_s = 0;                   ///< the part of it that waited for the batch
+  double forward_s = 0, backward_s = 0, optimizer_s = 0;
   /// the parts of forward_s and backward_s that were waits for other ranks; the rest is computation
   double forward_comm_s = 0, backward_comm_s = 0;
-  uint64_t memory_bytes = 0, peak_memory_bytes = 0;  ///< resident memory now, and its maximum so far
-  std::vector<RouterMetrics> routers;                ///< one for each layer with experts; empty for dense models
-  std::optional<RankNorms> rank_norms;               ///< only if there are several ranks
-  /// tokens of a layer with a choice on an expert rank; if there are several of those
-  std::optional<TokensPerRank> tokens_per_dest_rank;
-  /// traffic of rank 0 in this step, by communicator; empty if there is one rank
+  uint64_t memory_bytes = 0, peak_memory_bytes = 0;   ///< resident memory now, and its maximum so far
+  std::vector<RouterMetrics> routers;                 ///< one for each layer with experts; empty for dense models
+  std::optional<RankNorms> rank_norms;                ///< only if there are several ranks
+  std::optional<TokensPerRank> tokens_per_dest_rank;  ///< only if there are several expert ranks
+  /// traffic since the step before, by communicator; empty if there is one rank
   std::map<std::string, GroupTraffic> traffic;
-  std::optional<double> validation_loss;
-  std::string stage;  ///< name of the training phase, if the run has several
-  /// tokens drawn from each source since the start, if there are several
+  std::optional<double> validation_loss;  ///< mean of the sources', by their shares; only after steps that validate
+  std::string stage;                      ///< name of the training phase, if the run has several
+  /// tokens drawn from each source since the start of the run, if there are several
   std::map<std::string, int64_t> tokens_drawn;
   std::map<std::string, double> validation_losses;  ///< validation loss of each source, if there are several
 

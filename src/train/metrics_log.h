@@ -12,7 +12,8 @@
 
 namespace athanor {
 
-/// Opens run_dir/metrics.jsonl and a new event file in run_dir/tensorboard, and continues after `resume_step`.
+/// Opens run_dir/metrics.jsonl and, if `tensorboard`, a new event file in run_dir/tensorboard, and continues after
+/// `resume_step`. Only the first rank has one.
 ///
 /// A run that was cut off repeats the steps after its last checkpoint. Their earlier lines are dropped, a torn last
 /// line too, and their events are superseded, so that every step is recorded once.
@@ -22,6 +23,7 @@ namespace athanor {
 class MetricsLog {
  public:
   MetricsLog(std::filesystem::path run_dir, bool tensorboard, int64_t resume_step);
+  /// Adds the metrics of one step, the next one.
   void write(const StepMetrics& metrics);
 
  private:
@@ -37,7 +39,7 @@ class MetricsLog {
   std::unique_ptr<TensorBoardWriter> events_;  // null until the file could be opened
 };
 
-/// Returns true if continuing after `step` would drop lines of metrics.jsonl. @throws IoError.
+/// Returns true if continuing after `step` would drop lines of `metrics`, a metrics.jsonl. @throws IoError.
 bool tells_more_than(const std::filesystem::path& metrics, int64_t step);
 
 }  // namespace athanor

@@ -11,26 +11,28 @@
 
 namespace athanor {
 
-/// Cuts a batch into microbatches of config.train.micro_batch_size sequences (the last may be smaller). A token's
-/// target is the next token of its instance; the last token has none. Scales divide by the number of targets, tokens
-/// and sequences of the whole batch.
+/// Cuts a whole batch into microbatches of config.train.micro_batch_size sequences (the last may be smaller). A token's
+/// target is the next token of its instance; the last token has none. Scales (Labels) divide by the number of targets,
+/// tokens and sequences of the whole batch.
 /// @param eos_id  ends a document; used if data.attention_scope is "document".
-/// @param step  number of the update, for random numbers.
+/// @param step  number of the update in the run, for random numbers.
 std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id, int64_t step = 0);
 
 /// Gives every target the label that `labels` returns, and drops the router losses, so that the gradient is that of
 /// the loss on these labels alone.
 void relabel(Microbatch& microbatch, const OtherLabels& labels);
 
-/// Returns the microbatches with these numbers; the batch must hold their sequences.
+/// Returns the microbatches with these numbers: microbatch n begins with sequence n · micro_batch_size of the batch,
+/// which must hold their sequences. Their step is 0, as for evaluation.
 std::vector<Microbatch> pick_microbatches(const Batch& batch, const std::vector<int64_t>& numbers,
                                           const RunConfig& config, uint32_t eos_id);
 
-/// Returns the microbatches of one data rank; the batch must hold their sequences (sequences_of).
+/// Returns the microbatches of one data rank, of Layout::microbatches(); the batch must hold their sequences
+/// (sequences_of).
 std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id, int64_t step,
                                     const Layout& layout, int data_rank);
 
-/// Returns the sequences of a batch that a data rank trains on, ascending.
+/// Returns the indices, in the global batch, of the sequences that a data rank trains on, ascending.
 std::vector<int64_t> sequences_of(const Layout& layout, int data_rank, int64_t micro_batch_size);
 
 }  // namespace athanor

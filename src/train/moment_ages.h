@@ -16,7 +16,8 @@ nlohmann::json updates_json(const TrainState& state);
 
 /// Sets the state's fresh_since from the result of updates_json; the state's step must be the checkpoint's. If
 /// `updates` is null (the checkpoint is from before these numbers were stored) every parameter has had all updates.
-/// @throws CheckpointError naming the error.
+/// @param where  the checkpoint's folder, for messages.
+/// @throws CheckpointError naming the parameter whose number is missing or not from 0 to the step.
 void apply_updates(TrainState& state, const nlohmann::json& updates, const std::string& where);
 
 /// Records that the moments of all parameters are zero now.
@@ -25,13 +26,14 @@ void note_fresh_moments(TrainState& state);
 /// How a start chose its checkpoint.
 enum class Chosen {
   kByName,   ///< checkpoint.resume names it; it is of this run or of another
-  kAsNewest  ///< the run continues
+  kAsNewest  ///< it is the run's newest, from which the run continues
 };
 
-/// Decides whether the moments are read or begin at zero. They begin at zero if checkpoint.fresh_moments asks for it
-/// (in a run that continues, whose earlier start has already done so, only if its checkpoint lacks some), and in a run
-/// that has not taken a step and whose checkpoint lacks some.
-/// @throws CheckpointError naming the moments that the checkpoint lacks, if fresh ones were not asked for.
+/// Decides whether all moments are read or all begin at zero. They begin at zero
+/// - if checkpoint.fresh_moments asks for it and the checkpoint was chosen by name, or lacks moments (with kAsNewest an
+///   earlier start has already begun at zero, and the checkpoint has what came after that);
+/// - if the state is at step 0 and the checkpoint lacks moments, as an imported model does.
+/// @throws CheckpointError naming the moments that the checkpoint lacks, in all other cases in which it lacks some.
 Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoint, Chosen chosen);
 
 }  // namespace athanor

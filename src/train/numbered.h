@@ -13,8 +13,8 @@ inline std::filesystem::path of_attempt(const std::filesystem::path& path, int64
   return path.parent_path() / fmt::format("{}-{:03}{}", path.stem().string(), attempt, path.extension().string());
 }
 
-/// Returns the attempt's number, or the next number whose name is free. If events.jsonl was lost, attempts are counted
-/// from 1 again, and the files that exist stay.
+/// Returns the first number from `attempt` on for which taken(number) is false. It may be larger than `attempt`: if
+/// events.jsonl was lost, attempts are counted from 1 again, and the files that exist stay.
 template <class Taken>
 int64_t free_number(int64_t attempt, const Taken& taken) {
   while (taken(attempt)) ++attempt;

@@ -1,9 +1,11 @@
 #pragma once
-// A rank's part of the optimizers' state as slices of logical tensors, as their declarations define them.
+// A rank's part of the optimizers' state as slices of whole tensors, as their declarations define them
+// (layout/optimizer_state.h).
 //
 // Per-element state has the shape of its parameter and is cut as the master is. Per-matrix state has one value for each
-// matrix of its parameter, and the rank that counts the parameter's first element writes it. A scalar belongs to the
-// first rank. Ranks that hold per-matrix state or scalars without writing them read them all the same: they are small.
+// matrix of its parameter; of the ranks that hold a part of a matrix, the one whose canonical part has its first
+// element writes the value. A scalar is written by the first rank. Every rank reads all per-matrix state and scalars
+// that it holds: they are small.
 
 #include <functional>
 #include <vector>
@@ -17,7 +19,7 @@ namespace athanor {
 /// Returns the elements of a range of flat memory that are an entry's, as a slice of its tensor.
 Slice slice_of(const BucketEntry& entry, FlatRange range);
 
-/// A visit of the part of an entry that lies in some range.
+/// Takes a part of an entry: a range of flat memory within it.
 using VisitPart = std::function<void(const BucketEntry& entry, FlatRange range)>;
 
 /// Appends the pieces that this rank writes.
@@ -26,13 +28,14 @@ void add_optimizer_pieces(const OptimizerSet& set, const Mesh& mesh,
                           const std::function<void(const VisitPart&)>& for_each_canonical,
                           std::vector<PieceView>& pieces);
 
-/// Appends the per-element state of an owned range within one entry.
+/// Appends, as targets of a load, the per-element state of an owned range of flat memory within one entry.
 void add_element_targets(const OptimizerSet& set, const BucketEntry& entry, FlatRange owned,
                          std::vector<TargetView>& targets);
-/// Appends the per-matrix state and the scalars that this rank holds.
+/// Appends, as targets of a load, the per-matrix state and the scalars that this rank holds.
 void add_whole_targets(const OptimizerSet& set, std::vector<TargetView>& targets);
 
-/// Calls visit(values) for the per-element state of the owned elements in `range`, in one order on all equal owners.
+/// Calls visit(values) for the per-element state of the owned elements in `range` of flat memory, once for each kind
+/// and contiguous piece. Ranks that own the same elements have the same order of calls.
 void for_each_owned_state(const OptimizerSet& set, FlatRange range, const std::function<void(const Tensor&)>& visit);
 
 }  // namespace athanor

@@ -1,5 +1,6 @@
 #pragma once
-// Checks before step 1, so that no run fails at step 1,000 because of them.
+// Checks that a start makes before it takes a step, so that no run fails at step 1,000 because of what they find. They
+// send nothing.
 
 #include "comm/world.h"
 #include "config/run_config.h"
@@ -9,29 +10,30 @@
 
 namespace athanor {
 
-/// Fills data.seq_len from the data if it is 0, and checks that configuration and data fit: vocabulary, sequence
-/// length.
+/// Fills data.seq_len from the data if it is 0, and checks that configuration and data fit: sequence length,
+/// vocabulary, and token counts that integers can hold (find_overflows).
 /// @throws ConfigError with the numbers and the remedy.
 void resolve_with_data(RunConfig& config, const Dataset& train);
 
-/// Compares the memory that the ranks of this host will need with the host's free memory.
-/// @throws ConfigError with the parts of the need, if it cannot fit.
+/// Compares the memory that the ranks of this host will need, as formulas estimate it, with the host's free memory, and
+/// logs both.
+/// @throws ConfigError with the parts of the need, on the ranks of a host where it does not fit.
 void check_memory(const RunConfig& config, const comm::World& world, const Layout& layout);
 
 /// Refuses a router whose weights are all zero: it sends every token to the first experts and learns nothing.
-/// @throws CheckpointError naming it.
+/// @throws CheckpointError naming it, on the ranks that hold it.
 void refuse_zero_routers(const RunConfig& config, const ParameterStore& parameters);
 
-/// Checks what moe.balance requires of the data's sequence length and of a model that came from a folder. @throws
-/// ConfigError.
+/// Checks what moe.balance requires of the data's sequence length and of a model that came from a folder.
+/// @throws ConfigError.
 void refuse_unbalanceable(const RunConfig& config);
 
-/// Returns the loss that a freshly initialised model should begin with: ln(vocabulary) + half the variance of its
-/// logits (the final norm leaves hidden_size elements of mean square 1, so the variance is initializer_range² ·
-/// hidden_size).
+/// Returns the loss for each target, in nats, that a model with random weights should begin with: ln(vocabulary) + half
+/// the variance of its logits (the final norm leaves hidden_size elements of mean square 1, so the variance is
+/// initializer_range² · hidden_size).
 double expected_first_loss(const ModelConfig& model);
 
-/// Logs a first loss that is farther from the expected one than chance explains.
+/// Logs a warning if the first loss is farther from the expected one than chance explains (half a nat).
 void report_first_loss(const ModelConfig& model, double loss);
 
 }  // namespace athanor

@@ -1,6 +1,6 @@
 #pragma once
-// The progress of a run: a full checkpoint stores it in addition to its tensors, a model-only checkpoint in
-// athanor.json.
+// The progress of a run: how far it has come, with which seed and on which tokens. A full checkpoint stores it in
+// addition to its tensors, a model-only checkpoint in athanor.json.
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -12,12 +12,13 @@ namespace athanor {
 /// Returns step, tokens, seed, identity of the tokens, and ledger of the data.
 nlohmann::json progress_json(const TrainState& state);
 
-/// Sets the state's step, tokens and ledger to those of `progress` (see progress_json); an imported model (step 0) has
-/// drawn nothing yet. The numbers may come from any program: each is checked for its range and against the others.
+/// Sets the state's step, tokens and ledger to those of `progress` (see progress_json). At step 0 (an imported model)
+/// nothing has been drawn, so ledger, seed and tokens are not looked at. The numbers may come from any program: each is
+/// checked for its range and against the others.
 /// @param folder                 the folder that they are from; if its name is step-N, N must be their step.
 /// @param vocabulary_may_change  another tokenizer causes only a warning.
-/// @throws CheckpointError naming the number that is wrong; ConfigError if train.seed differs, since the order of the
-/// data would change under the cursor.
+/// @throws CheckpointError naming the number that is wrong, or if the run's data have other tokens; ConfigError if
+/// train.seed differs, since the order of the data would change under the cursor.
 void apply_progress(TrainState& state, const nlohmann::json& progress, const std::filesystem::path& folder,
                     bool vocabulary_may_change = false);
 

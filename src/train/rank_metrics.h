@@ -18,7 +18,7 @@ constexpr double kAlarmingImbalance = 1000;
 /// Returns a text that names the expert ranks with the largest and the smallest gradient norm, with their ranks and
 /// hosts, and the likely cause, if the two norms are more than kAlarmingImbalance apart; otherwise nothing. (The norms
 /// of single ranks differ because they are of different parameters.)
-/// @param hosts  the host of each rank.
+/// @param hosts  the host of each rank of the world.
 std::optional<std::string> describe_imbalance(const StepMetrics& metrics, const Layout& layout,
                                               const std::vector<std::string>& hosts);
 
@@ -27,13 +27,15 @@ class TrafficMeter {
  public:
   /// The communicators must outlive this object. Ignores communicators of one rank.
   explicit TrafficMeter(std::vector<comm::Communicator*> groups);
+  /// Counts all groups of the mesh, and the world's own.
   explicit TrafficMeter(const Mesh& mesh);
-  /// Also counts this communicator.
+  /// Also counts this communicator, from now on.
   void add(comm::Communicator& group);
 
-  /// Returns the seconds since the start in which this rank only waited for a collective.
+  /// Returns the seconds in which this rank only waited for collectives of the communicators, since they were made.
   double waited_s() const;
-  /// Returns the traffic since the last call of this function, by communicator name.
+  /// Returns this rank's traffic since the last call of this function (at first since the constructor), by communicator
+  /// name, for those that were called.
   std::map<std::string, GroupTraffic> take();
 
  private:

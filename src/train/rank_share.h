@@ -12,19 +12,21 @@ namespace athanor {
 int count_ranks_of_host(const comm::World& world);
 
 /// Returns the threads of this rank: `wanted`, or, if that is 0, the number that this rank's environment asks for or
-/// its equal share of the processors that the ranks of this host may run on (base/thread_share.h). Collective if
-/// `wanted` is 0.
+/// its equal share of the processors that the ranks of this host may run on (base/thread_share.h). Collective over the
+/// world if `wanted` is 0.
 ThreadShare threads_of_rank(comm::World& world, int64_t wanted);
 
-/// Returns true if fewer threads may be tried during the run: no number was asked for. No bits depend on the number.
+/// Returns true if fewer threads may be tried during the run (thread_trial.h): there are several, and no number was
+/// asked for. No bits depend on the number.
 bool may_try_threads(const ThreadShare& share);
 
 /// Returns a text such as "2 threads (this process may run on 2 processors); waiting threads spin …": the number and
 /// its reason, how threads wait, and whether the number may change.
+/// @param on_each_rank  "2 threads on each rank".
 std::string describe_threads(const ThreadShare& share, bool on_each_rank);
 
-/// Returns a text such as "8 ranks: replicate 1 x shard 8, expert 4; sharding ep_aware: … a rank": the layout, and the
-/// bytes of state that this rank holds.
+/// Returns a text such as "8 ranks: replicate 1 x shard 8, expert 4; sharding ep_aware: 1.20GiB of state on each rank
+/// (…)": the layout, and the bytes of weights, gradients and optimizer state that this rank holds.
 std::string describe_layout(const TrainState& state);
 
 }  // namespace athanor

@@ -13,8 +13,10 @@ namespace athanor {
 /// @param tokens  number of tokens in the step.
 void describe_routers(const RouterCounts& counts, int64_t tokens, StepMetrics& metrics);
 
-/// Refuses a router whose scores are equal for every token: it sends all tokens to the first experts, and its gradients
-/// are equal, which keeps it so. Warns of layers whose tokens all chose the same experts although their scores differ.
+/// Refuses a router that gives each token equal scores for all experts: it sends all tokens to the first experts, and
+/// its gradients are equal, which keeps it so. Warns of layers whose tokens all chose the same experts although their
+/// scores differ.
+/// @param counts  of the whole batch.
 /// @param tokens  number of tokens in the step.
 /// @throws ConfigError naming the layers, what was seen and the remedy.
 void check_first_routing(const ModelConfig& model, const RouterCounts& counts, int64_t tokens);

@@ -1,5 +1,6 @@
 #pragma once
-// Converts what routers carry from step to step in addition to their weights between memory and checkpoint form.
+// Converts the values that routers carry from step to step in addition to their weights (previous shares, biases)
+// between their forms in memory and in a checkpoint.
 
 #include "checkpoint/router_rows.h"
 #include "ops/tensor.h"

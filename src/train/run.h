@@ -7,13 +7,20 @@
 
 namespace athanor {
 
-/// Trains until train.steps, or until a signal reaches any rank. Collective over the world.
-/// @param context  tells other parts of this process which step is in progress, and in which folder.
-/// @return an exit code (docs/exit-codes.md): 0 if the run is complete; 143 or 130 after SIGTERM or SIGINT with
-/// everything saved, or before the first step; 11 if the last checkpoint or model could not be written, or a signal
-/// came when nothing was saved.
-/// @throws ConfigError, DataError, CheckpointError before step 1; NumbersError if an update had to be refused;
-/// CommError.
+/// Trains from where the run stands (train/beginning.h) until train.steps, or until SIGTERM or SIGINT reaches any rank:
+/// then all ranks finish the step in progress, save and stop. Collective over the world.
+/// @param context  is kept up to date, so that the message of a failure can name the step and the folder.
+/// @return on every rank, an exit code (docs/exit-codes.md):
+///   0           The run is complete.
+///   143 or 130  SIGTERM or SIGINT stopped the run. The steps of this attempt are saved, or it had not taken one.
+///   11          The run is complete, but its last checkpoint or model could not be written; or a signal stopped it
+///               after a step of this attempt that is not saved: it could not be written, or the configuration saves
+///               nothing.
+///   74          Another rank could not read its data and throws; what could be saved is saved.
+/// @throws ConfigError, DataError, CheckpointError, IoError from the checks of the start (start.h); ConfigError after
+/// the first step of the attempt, if a router's scores are all equal (router_metrics.h); NumbersError if an update had
+/// to be refused; Error with exit code 74 on the first rank that could not read its data; IoError if another process
+/// has taken the folder's lock; CommError.
 int run_training(RunConfig config, comm::World& world, RunContext& context);
 
 }  // namespace athanor

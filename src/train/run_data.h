@@ -1,6 +1,6 @@
 #pragma once
-// The data of a run: for each training phase its mixture and held-out data, opened and checked against the
-// configuration before step 1.
+// The data of a run: for each training phase its mixture and held-out data. They are opened when the run is started,
+// and checked against the configuration before a step is taken.
 
 #include <string>
 #include <vector>
@@ -14,20 +14,20 @@ namespace athanor {
 
 struct ValidationSource {
   std::string name;
-  double share = 1;  ///< share of the phase's mixture
+  double share = 1;  ///< share of the phase's mix, among the sources that have validation data; these add up to 1
   Dataset dataset;
 };
 
 struct StageData {
   TrainingStage stage;  ///< with seq_len resolved
   Mixture train;
-  std::vector<ValidationSource> validation;  ///< one for each source that has validation data
+  std::vector<ValidationSource> validation;  ///< one for each source that has validation data, by name
 };
 
-/// Opens every source of every training phase, each folder once, and fills in sequence lengths that are 0, in `config`
-/// too. The first member reads the manifests for all. The members divide the files among them by bytes: each checks the
-/// headers of its share and, if data.verify asks for it, compares its files with their checksums. Collective over
-/// `team`.
+/// Opens every source of every training phase, each folder once, and fills in sequence lengths that are 0, also in
+/// `config`. The first member reads the manifests for all. The members divide the files among them by bytes: each
+/// checks the headers of its share and, if data.verify asks for it, compares its files with their checksums. Collective
+/// over `team`.
 /// @param worked  is told the bytes read, while the others wait.
 /// @throws ConfigError, or DataError naming the source or the first wrong file: the same error on all members.
 std::vector<StageData> open_run_data(RunConfig& config, const Team& team = {}, const Worked& worked = {});
@@ -35,7 +35,7 @@ std::vector<StageData> open_run_data(RunConfig& config, const Team& team = {}, c
 /// Returns the identity that all sources have in common. @throws DataError naming two sources that differ.
 DataIdentity data_identity(const std::vector<StageData>& stages);
 
-/// The tokens that the run is going to draw, compared with those available.
+/// The instances that the run is going to draw, compared with those available.
 struct Supply {
   std::vector<std::string> lines;      ///< a line for each training phase and source, for people
   std::vector<std::string> shortages;  ///< a line for each source whose share needs more epochs than its max_epochs
@@ -44,7 +44,8 @@ struct Supply {
   void refuse_shortages() const;
 };
 
-/// Plans the supply from `step` on; `ledger` contains what has been drawn so far.
+/// Plans the supply of the updates after `step`; `ledger` contains what has been drawn so far.
+/// @param config  the whole run's.
 /// @throws DataError if a source's name now refers to other data than the ledger records (Mixture::enter).
 Supply plan_supply(const std::vector<StageData>& stages, const RunConfig& config, DataLedger ledger, int64_t step);
 

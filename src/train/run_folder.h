@@ -37,9 +37,9 @@ struct RunFolder {
   std::filesystem::path last_words() const { return log() / "last-words.json"; }
 };
 
-/// The values that a start of a run writes into the run's folder.
+/// What a start of a run writes into the run's folder.
 struct FolderOpening {
-  const RunConfig& config;
+  const RunConfig& config;  ///< resolved
   const Beginning& begin;
   int64_t step;                     ///< the step after which the run continues
   std::filesystem::path tokenizer;  ///< the tokenizer file that the data was prepared with
@@ -52,10 +52,10 @@ struct OpenedFolder {
   std::vector<std::string> abandoned;  ///< the new paths of what was moved aside
 };
 
-/// Opens a run's folder for a start. This is the first call of a start that changes anything in the folder; call it
-/// after every check that may refuse the run. It makes the folder and what a run needs in it, cleans up what killed
-/// processes left, moves aside what a run that goes back abandons, keeps the configuration of the previous attempt, and
-/// opens the log. If the process is killed on the way, the next start plans the same beginning from the folder.
+/// Opens a run's folder for a start; only the first rank calls it, after every check that may refuse the run: nothing
+/// in the folder changes earlier. It makes the folder and what a run needs in it, cleans up what killed processes left,
+/// moves aside what a run that goes back abandons, keeps the configuration of the previous attempt, and opens the log.
+/// If the process is killed on the way, the next start plans the same beginning from the folder.
 /// @throws IoError.
 OpenedFolder open_run_folder(const FolderOpening& opening);
 

@@ -1,16 +1,19 @@
 #pragma once
 // The history of a run over all of its attempts: events.jsonl, a file that only grows.
 //
-// Each line is an object with `event`, `time` (seconds since 1970), `attempt`, `step`, and the members of that event:
-//   start      from nothing, or from model.from      host, process, ranks, matmul (the path of each kind of product);
-//                                                    athanor (version and commit), libtorch, mpi, cpu (its paths)
-//   resume     from a checkpoint                     as start, and from, moments ("fresh" or "kept"); asked
+// Each line is an object with `event`, `time` (seconds since 1970), `attempt`, `step` (number of updates so far), and
+// the members of that event:
+//   start      from nothing, or from model.from      host, process, ranks, matmul (the path of each kind of product),
+//                                                    athanor (version and commit), libtorch, mpi, cpu (its paths),
+//                                                    changes (of the configuration, since the attempt before)
+//   resume     from a checkpoint                     as start, and from, moments ("fresh" or "kept"), asked
 //   went_back  to an older checkpoint of this run    as resume, and abandoned: what was moved aside
 //   save       something was written                 kind ("checkpoint" or "model"), path, seconds
 //   save_failed                                      kind, text
 //   stop       by a signal, after this step          signal
 //   end        of the attempt                        exit_code, cause; rank and text if it failed
-// An attempt without an end event was killed. `asked` is checkpoint.resume if it names a place inside the run's folder.
+// An attempt without an end event was killed. `asked` is checkpoint.resume if it names a place inside the run's folder
+// and is followed. mpi, changes, asked and abandoned are left out if there is nothing to record.
 
 #include <cstdint>
 #include <filesystem>
@@ -25,21 +28,23 @@ namespace athanor {
 /// The facts about earlier starts that a start of a run needs.
 struct RunHistory {
   bool known = false;     ///< a history exists, even if it is empty; a folder of an older version has none
-  int64_t attempts = 0;   ///< number of attempts so far
+  int64_t attempts = 0;   ///< number of the last attempt
   bool saved = false;     ///< the run has saved something at some time
-  bool complete = false;  ///< the last attempt ended with everything done
-  std::string asked;      ///< the place inside the folder that was last asked for
+  bool complete = false;  ///< the last event is an end with exit code 0
+  std::string asked;      ///< the value of `asked` in the last event that has it; "" if none has
   bool saved_since_asked = false;
 };
 
-/// Reads the history. Ignores lines that cannot be read. @throws IoError.
+/// Reads the history; it is not `known` if there is no such file. Ignores lines that cannot be read. @throws IoError.
 RunHistory read_history(const std::filesystem::path& events);
 
 /// Adds lines to the history. A run is never stopped for a record that cannot be written: the log warns once, and
 /// nothing here throws.
 class EventLog {
  public:
+  /// @param attempt  number that every line gets.
   EventLog(std::filesystem::path path, int64_t attempt);
+  /// @param more  the members of that event.
   void add(const char* event, int64_t step, nlohmann::ordered_json more = nlohmann::ordered_json::object());
 
  private:

@@ -5,9 +5,9 @@
 
 namespace athanor {
 
-/// Checks train.run_dir and the folders around it.
-/// @throws ConfigError if it is, or lies in, prepared data, a checkpoint or another run, or if data that the run reads
-/// lie in one of the run's folders that it writes to, replaces or removes files from.
+/// Checks train.run_dir and the folders that contain it.
+/// @throws ConfigError if train.run_dir is, or lies in, prepared data or a checkpoint; if it lies in another run; or if
+/// data that the run reads lie in one of the run's folders that it writes to, replaces or removes files from.
 void refuse_misplaced_run(const RunConfig& config);
 
 /// Refuses a run that was moved or copied: its config.toml still names its old folder.

@@ -10,29 +10,31 @@
 
 namespace athanor {
 
-/// The functions are collective over the world unless their comment states otherwise. A full disk costs the files to be
-/// written, never the run: the failure is logged and recorded in the run's history, and every rank learns of it.
+/// The functions that write files are collective over the world. If a file cannot be written (a full disk), this costs
+/// the checkpoint or model, never the run: the failure is logged and recorded in the run's history, and every rank
+/// learns of it.
 class RunSaves {
  public:
   /// The arguments must outlive this object.
   RunSaves(TrainState& state, Mesh& mesh, RunContext& at);
 
-  /// Saves a full checkpoint. @throws CommError.
+  /// Saves a full checkpoint of the state's step. @throws CommError.
   void save_checkpoint();
-  /// Saves a model-only folder in the layout of `transformers`.
+  /// Saves a model-only checkpoint of the state's step: a folder that `transformers` loads. @throws CommError.
   void save_model();
-  /// Writes the last model if it is missing: for a complete run that is started again because its end could not write
-  /// it.
+  /// Saves the model of the state's step unless its folder exists: for a complete run that is started again because its
+  /// end could not write it.
   void write_missing_model();
 
-  /// Returns the step of the newest save that the run can continue from.
+  /// Returns the step of the newest save that the run can continue from; before the first save of this attempt, the
+  /// step that the attempt began with. A model counts only if checkpoint.interval is 0.
   int64_t saved_step() const { return saved_step_; }
   bool is_saved() const { return saved_step_ == state_.position.step; }
-  /// Adds a line to the run's history, once for all ranks. Not collective.
+  /// Adds a line to the run's history (run_history.h): the first rank writes it, the others do nothing.
   void tell(const char* event, nlohmann::ordered_json more = nlohmann::ordered_json::object());
 
-  /// Record how the attempt ends, in the log and in the run's history or last words, and return the exit code. Not
-  /// collective.
+  /// Record how the attempt ends, in the log and in the run's history or last words, and return the exit code, which is
+  /// the same on all ranks. They send nothing.
   int end_complete();
   int end_stopped(int signal_number);
 

@@ -14,7 +14,8 @@ struct SmokeStep {
 };
 
 struct SmokeRun {
-  std::string model;  ///< "dense" or "sparse", with the type if the model is trained in both types
+  /// "dense" (fp32), "sparse" (bf16), or the same models in the other type: "dense-bfloat16", "sparse-float32"
+  std::string model;
   std::vector<SmokeStep> steps;
   std::vector<std::string> findings;  ///< failures of the built-in checks; empty if all is well
 };
@@ -23,8 +24,9 @@ struct SmokeRun {
 bool on_widening_path();
 
 /// Trains the dense model in fp32 and the sparse one in bf16 (on a widening path each in both types), with two threads,
-/// on data made from counters. Built-in checks: the first loss is near ln(vocabulary), every parameter (and expert)
-/// receives a gradient and moves, the router's entropy, a falling loss.
+/// which libtorch stays set to, on data made from counters. It checks that the first loss is near the expected one
+/// (expected_first_loss), that the first entropy of the routers is near ln(experts), that every parameter (and expert)
+/// receives a gradient and moves, and that the loss falls.
 std::vector<SmokeRun> run_smoke();
 
 /// Returns the name of the kind of machine. The bits of the results depend on the path of matrix products and on the
@@ -35,7 +37,10 @@ std::string machine_kind();
 /// Returns the text of a golden file, which holds each number as its bits and, for people, in decimal form.
 std::string golden_text(const std::vector<SmokeRun>& runs, const std::string& kind);
 
-/// Returns a line for each model, about the first step that differs. @throws DataError if the text is no golden file.
+/// Returns a line for each model that differs, about its first step that does; empty if all bits are equal.
+/// @param golden  text of a golden file.
+/// @param name    its name, for messages.
+/// @throws DataError if the text is no golden file.
 std::vector<std::string> compare_with_golden(const std::vector<SmokeRun>& runs, const std::string& golden,
                                              const std::string& name);
 

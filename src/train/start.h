@@ -1,5 +1,6 @@
 #pragma once
-// Starts a run: from a configuration to a state that can take its next step, fresh, resumed, or begun from a model.
+// Starts a run: makes from a configuration a state that can take its next step. Its weights are random, those of
+// another model, or those of a checkpoint.
 
 #include <memory>
 #include <vector>
@@ -14,31 +15,35 @@
 namespace athanor {
 
 struct StartedRun {
-  std::unique_ptr<FolderLock> lock;  ///< held by the first rank: no other process may train in the folder
-  int64_t attempt = 1;               ///< number of starts of this run so far
-  std::vector<StageData> stages;
+  std::unique_ptr<FolderLock> lock;  ///< no other process may train in the folder; null except on the first rank
+  int64_t attempt = 1;               ///< number of this start of the run: 1 for the first
+  std::vector<StageData> stages;     ///< data of each training phase, in order
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<TrainState> state;
   ThreadShare threads;        ///< threads of this rank
-  bool from_scratch = false;  ///< freshly initialised, not resumed
+  bool from_scratch = false;  ///< step 0 with random weights: neither a checkpoint nor model.from gave them
 };
 
-/// Thrown if a signal came before every check had passed: the run's folder is unchanged.
+/// Thrown if a signal (SIGTERM or SIGINT) came before every check had passed: the run's folder is unchanged.
 struct StoppedAtStart {
   int signal_number;
 };
 
-/// Refuses a layout that does not fit the number of ranks (find_layout_faults), or parameter names that the model does
-/// not have, once the model that model.from names is known.
-/// @throws ConfigError; CheckpointError for the folder of model.from.
+/// Refuses a layout that does not fit the number of ranks (find_layout_faults), or an optimizer.no_weight_decay that
+/// names parameters that the model does not have. The model is the one that model.from names, if it names one. Sends
+/// nothing, so that it can be called before the world is open.
+/// @throws ConfigError with all of these faults; CheckpointError if the folder in model.from is no model.
 void require_layout_fits(RunConfig config, int world_size);
 
 /// Returns the options with which a run opens the world.
 comm::WorldOptions world_options(const RunConfig& config);
 
 /// Starts the run: locks the run folder, opens and verifies the data, fills the state, makes every check that can be
-/// made, and only then writes into the folder (run_folder.h); from there on `context` names the folder. Collective;
-/// the world must outlive the run.
+/// made, and only then writes into the folder (run_folder.h). From this moment on `context` has the run's folder and
+/// the attempt. Collective over `world`, which must outlive the run.
+/// @throws ConfigError, DataError, CheckpointError or IoError if a check fails, with the folder unchanged; IoError if
+/// the folder cannot be written. Every rank throws the same error, except for what only some ranks see: too little
+/// memory on their host, a router of theirs that is all zero, a file of a `transformers` folder that they cannot read.
 /// @throws StoppedAtStart on every rank, if a signal has reached one.
 StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals);
 

@@ -1,5 +1,6 @@
 #pragma once
-// A rank's part of the state as slices of logical tensors: the slices that it writes and reads.
+// A rank's part of the state as slices of whole tensors, named as checkpoints name them: the slices that it writes and
+// reads.
 
 #include <string>
 #include <vector>
@@ -16,27 +17,33 @@ namespace athanor {
 /// long as it works.
 Team team_of(const Mesh& mesh);
 
-/// Returns the master weights and the optimizers' state. If several ranks own the same elements each returns a part, so
-/// that together the ranks hold every element once.
+/// Returns the pieces of the master weights ("master/NAME") and of the optimizers' state ("exp_avg/NAME", ...) that
+/// this rank writes. If several ranks own the same elements each returns a part, so that together the ranks' pieces
+/// have every element once. Pieces refer to the memory of the state.
 std::vector<PieceView> state_pieces(const TrainState& state);
-/// Returns the master weights alone.
+/// Returns the pieces of the master weights alone.
 std::vector<PieceView> master_pieces(const ModelState& model);
-/// Returns the gradients as compute_gradients left them, summed over ranks: tensors "grad/NAME".
+/// Returns the pieces of the gradients as compute_gradients left them, summed over ranks: tensors "grad/NAME".
 std::vector<PieceView> gradient_pieces(const ModelState& model);
 
 /// Returns the tensors of the optimizers' state that the checkpoint lacks: "exp_avg/NAME", ...
 std::vector<std::string> missing_state(const TrainState& state, const CheckpointReader& checkpoint);
 
+/// What load_state_pieces does with the optimizers' state.
 enum class Moments {
-  kLoad,  ///< the checkpoint must have all of them
-  kFresh  ///< they stay as they are: zero, in a state that has not taken a step
+  kLoad,  ///< it is read; the checkpoint must have all of it
+  kFresh  ///< it stays as it is: zero, in a state that has not taken a step
 };
 /// Reads the master weights and moments that this rank owns. If several ranks own the same elements, one reads and the
 /// others get them as checkpoint.load determines. Then the ranks gather the weights that forward reads. Collective.
+/// @throws on every rank what CheckpointReader::load throws on one.
 void load_state_pieces(TrainState& state, const CheckpointReader& checkpoint, Moments moments);
 
-/// Reads the master weights from `read`, which returns the elements of a logical parameter from `first` on. If several
-/// ranks hold a parameter, one reads and the others get it as `how` determines (checkpoint.load). Collective.
+/// Sets the master weights, and the weights that forward reads, from `read`. If several data ranks hold a parameter,
+/// the first of them reads and the others get it as `how` determines (checkpoint.load). Collective. An exception of
+/// `read` is thrown on the rank that called it only.
+/// @param read  writes elements [first, first + out.size()) of a whole parameter, row-major, to `out`. Several threads
+///        may call it at once.
 void load_master(ModelState& model, SharedBy how,
                  const std::function<void(const std::string& name, int64_t first, std::span<float> out)>& read);
 

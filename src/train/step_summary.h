@@ -15,10 +15,13 @@ class StepSummary {
  public:
   /// Measures the GEMM peak if the configuration does not set it, on the present number of threads, and logs it.
   /// Collective over the world. Both references must outlive this object.
-  /// @param num_stages  number of training phases: if there are several, a step's line names its phase.
+  /// @param num_stages  number of training phases: if there are several, StepMetrics::stage is set.
   StepSummary(const TrainState& state, Mesh& mesh, size_t num_stages);
 
-  /// Returns the metrics of a step. The times are the step's on this rank. Collective over the world.
+  /// Returns the metrics of a step that has been taken, except threads, seconds_left and validation. Times, memory and
+  /// traffic are those of this rank. Sends nothing.
+  /// @param at      gives the attempt.
+  /// @param data_s  seconds that the step waited for `batch`; they are part of `step_s`.
   StepMetrics summarize(const StepReport& report, const Batch& batch, const RunContext& at, double data_s,
                         double step_s);
 

@@ -20,7 +20,8 @@ namespace athanor {
 /// write.
 class TensorBoardWriter {
  public:
-  /// Starts events.out.tfevents.<time>.<host>.<pid>; `time` (s) is later than that of any file in the folder.
+  /// Makes the folder if it is missing, and starts events.out.tfevents.<time>.<host>.<pid> in it. `time`, in seconds
+  /// since 1970, is later than that of any file in the folder.
   /// @param first_step  the next step: this file supersedes what earlier files hold for it and for later steps.
   TensorBoardWriter(const std::filesystem::path& folder, int64_t first_step);
 
@@ -35,8 +36,8 @@ class TensorBoardWriter {
   AppendFile file_;
 };
 
-/// Writes all metrics of a step, in groups: loss/, optimizer/, router/, ranks/, communication/, throughput/, time/
-/// (seconds), memory/ (GiB).
+/// Writes the metrics of a step, in groups: loss/, optimizer/, data/ (tokens), router/, ranks/, communication/ (10^6
+/// bytes, seconds), throughput/, time/ (seconds), memory/ (GiB).
 void write_step(TensorBoardWriter& writer, const StepMetrics& metrics);
 
 }  // namespace athanor

@@ -16,6 +16,7 @@ uint32_t crc32c(std::string_view bytes);
 /// sound.
 uint32_t masked_crc32c(std::string_view bytes);
 
+/// Returns the record of a payload.
 std::string frame_record(std::string_view payload);
 
 }  // namespace athanor

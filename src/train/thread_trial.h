@@ -2,9 +2,9 @@
 // Finds the number of threads that makes a run's steps fastest, during the run.
 //
 // Threads that the work cannot feed only wait for each other, and if other processes run at the same time they wait for
-// those as well. The result of a step does not depend on the number of threads, so it may change from step to step: now
-// and then a few steps run with half as many threads (or twice as many, if fewer have won before), alternately with the
-// number that is kept.
+// those as well. The result of a step does not depend on the number of threads, so the number may change from step to
+// step: now and then a few steps run with half as many threads (or twice as many, if fewer have won before),
+// alternately with the number that is kept. Each rank tries its own number; nothing is sent.
 
 #include <cstdint>
 #include <string>
@@ -18,8 +18,9 @@ class ThreadTrial {
   /// @param fixed  the user has asked for this number: no other is tried.
   ThreadTrial(int most, bool fixed);
 
-  /// Returns the number of threads for the next step.
+  /// Returns the number of threads for the next step: the kept one, or the one that is being tried.
   int threads() const { return trying() && turn_ % 2 == 0 ? other_ : kept_; }
+  /// Returns the number that has been the fastest so far.
   int kept() const { return kept_; }
 
   /// Reports how long the step with threads() took to compute, without waiting for data and other ranks.

@@ -1,6 +1,6 @@
 #pragma once
-// The state of a training run in three: the model, the optimizer, and the position of the run. Only what is in here can
-// change the next step.
+// The state of a training run has three parts: the model, the optimizer, and the position of the run. Only what is in
+// here can change the next step.
 
 #include <cstdint>
 #include <map>
@@ -27,8 +27,9 @@ struct DataIdentity {
 struct OptimizerState {
   OptimizerState(const RunConfig& config, ModelState& model, OptimizerSetup setup, const Observers* observers);
 
-  /// Sets fresh_since: for each parameter of the model, on whichever rank, whose optimizer state has not been kept
-  /// since step 0, the step after which it was zero. The number of its updates is the number of steps since then.
+  /// Sets fresh_since, here and in the optimizers: for each parameter of the model, on whichever rank, whose optimizer
+  /// state has not been kept since step 0, the step after which it was zero. The number of updates that the state has
+  /// had is the number of steps since then.
   void set_fresh_since(std::map<std::string, int64_t> step_of_parameter);
   /// To be called in backward when a microbatch's gradients of `forward_index` and of larger ones are complete.
   void note_gradients(int64_t forward_index) {
@@ -42,7 +43,7 @@ struct OptimizerState {
   std::map<std::string, int64_t> fresh_since;  ///< see set_fresh_since
 };
 
-/// A part of a run with settings of its own (config/training_stages.h): the updates in [begin, end).
+/// A part of a run with settings of its own (config/training_stages.h): the updates begin + 1 to end, counted from 1.
 struct TrainingPhase {
   std::string name;
   int64_t begin = 0, end = 0;
@@ -53,10 +54,10 @@ struct RunPosition {
   int64_t step = 0;  ///< number of updates so far
   int64_t tokens_seen = 0;
   DataLedger ledger;    ///< records what has been drawn from each source
-  TrainingPhase phase;  ///< that the next step belongs to
+  TrainingPhase phase;  ///< the phase that was entered last
 };
 
-/// Parts that a run is built with and that its configuration does not know of. `train` leaves them empty.
+/// What a run is built with in addition to its configuration. `athanor train` leaves these empty.
 struct TrainStateOptions {
   Observers observers = {};
   /// See ModelStateOptions.
@@ -67,14 +68,14 @@ struct TrainStateOptions {
 
 /// The part of the state that one rank holds.
 struct TrainState {
-  /// Allocates parameters, gradients and the optimizers' state, all zero. The caller initialises or loads them before
-  /// the first step.
+  /// Allocates parameters, gradients and the optimizers' state, all zero, and enters the first training phase. The
+  /// caller initialises or loads the parameters before the first step. Collective as ModelState and OptimizerSet.
   /// @param mesh  the mesh of the ranks that train; must outlive the state.
   TrainState(const RunConfig& run, DataIdentity data_identity, Mesh& mesh, TrainStateOptions options = {});
   /// Creates the state of a process that trains alone, even if a launcher started it together with others.
   TrainState(const RunConfig& run, DataIdentity data_identity, TrainStateOptions options = {});
 
-  /// Enters the training phase that the next step belongs to: from here on its configuration and layout are in force.
+  /// Enters the training phase that the next step belongs to: from now on its configuration and layout are in force.
   void enter(const TrainingStage& phase);
 
   const RunConfig run_config;  ///< the whole run's, as it was started: what checkpoints record

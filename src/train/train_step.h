@@ -10,13 +10,16 @@
 
 namespace athanor {
 
+/// The numbers of one step. They are those of the whole batch and equal on all ranks, except for times and `reduction`,
+/// which are this rank's.
 struct StepReport {
-  int64_t step = 0;  ///< number of this update, 1-based
-  LossParts parts;   ///< for the whole batch
-  double grad_norm = 0;
+  int64_t step = 0;      ///< number of this update in the run, from 1
+  LossParts parts;       ///< sums over the batch
+  double grad_norm = 0;  ///< before clipping
   RankNorms rank_norms;  ///< parts of the norm, by data rank and by expert rank; empty for one rank
+  // apply_update sets lr, changed, verdict and the times of the optimizer.
   double lr = 0;
-  int64_t changed = 0;  ///< number of weights, as forward reads them, that the update changed
+  int64_t changed = 0;  ///< number of weights of the model, as forward reads them, that the update changed
   Verdict verdict = Verdict::kApply;
   double forward_s = 0, backward_s = 0, optimizer_s = 0;
   /// the parts of these times that were waits for other ranks
@@ -24,15 +27,17 @@ struct StepReport {
   ReductionTrace reduction;
 };
 
-/// Runs forward and backward of every microbatch of this rank, then sums losses, gradients and their norm over the
-/// ranks. Collective.
+/// Runs forward and backward of every microbatch of this rank (before that a second backward, if an optimizer asks for
+/// one), then sums losses, gradients and their norm over the ranks. Collective over the state's world.
+/// @param batch  the batch of the update after state.position.step; it must hold this rank's sequences (sequences_of).
 StepReport compute_gradients(TrainState& state, const Batch& batch);
 
-/// Makes the update from what compute_gradients reported. If the guard refuses it, nothing changes.
+/// Makes the update from what compute_gradients reported, and sets the position of the run to after it. If the guard
+/// refuses the update (report.verdict), nothing changes. Collective over the state's world.
 void apply_update(TrainState& state, const Batch& batch, StepReport& report);
 
-/// Calls both. On return the weights of the next step may still be in transit: the decoder waits for them, and so does
-/// state.model.gatherer.wait_all().
+/// Calls both. On return the weights of the next step may still be on their way: the decoder waits for them, and so
+/// does state.model.gatherer.wait_all().
 StepReport train_step(TrainState& state, const Batch& batch);
 
 }  // namespace athanor

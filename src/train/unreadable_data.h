@@ -11,7 +11,7 @@
 
 namespace athanor {
 
-/// Thrown by every rank at the same place.
+/// Thrown by every rank between the same two steps. The exit code is that of failed I/O.
 class UnreadableData : public Error {
  public:
   /// @param rank  the first rank of the world that could not read.
@@ -29,6 +29,7 @@ class UnreadableData : public Error {
 std::string describe_read_error(const std::exception_ptr& own);
 
 /// Checks that every rank could read. Collective over the world: an all-reduce of 8 bytes.
+/// @param own  the exception that this rank's reading threw; null if it could read.
 /// @throws UnreadableData on every rank if `own` is not null on one.
 void agree_on_reading(comm::Communicator& world, const std::exception_ptr& own);
 

@@ -10,13 +10,14 @@
 
 namespace athanor {
 
-/// Returns true if rounding is measured (measured.h) rather than bounded (noise.h).
+/// Returns true if a small run's rounding is measured (measured.h) rather than bounded (noise.h): in bf16.
 bool is_measured(const RunConfig& small);
 
-/// Makes the run choose experts by counters, and raises model.clip_qkv so that it clips nothing.
+/// Makes the run choose experts by counters, and raises model.clip_qkv, if it is set, so that it clips nothing.
 void prepare_measured_run(RunConfig& small);
 
 /// Returns the run in fp32 that both the layout and one rank are compared with.
+/// @param one  the run of one rank in bf16 (make_reference_run).
 RunConfig make_truth_run(const RunConfig& one);
 
 }  // namespace athanor

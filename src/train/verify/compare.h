@@ -1,5 +1,5 @@
 #pragma once
-// Compares a layout's run with the reference's: every number, every gradient, every parameter, each with its bound.
+// Compares a layout's run with the reference's: numbers, gradients and parameters, each with its bound.
 //
 // The reference takes each step from the parameters that the layout had before that step. So a step's bounds are those
 // of one step, whatever came before, and what the layout carries from step to step is compared with its own gradients
@@ -21,9 +21,9 @@ inline constexpr const char* kParametersQuantity = "parameters";
 struct Comparison {
   std::string quantity;  ///< "gradients, step 1"
   std::string name;      ///< the parameter or number; for experts with the expert's index: "...gate_proj.weight[3]"
-  int64_t step = 0;
-  double error = 0;      ///< relative
-  double bound = 0;      ///< 0: must be equal
+  int64_t step = 0;      ///< from 1; 0: before the first update, or (in bf16) several steps together
+  double error = 0;      ///< relative to the size of the number or tensor
+  double bound = 0;      ///< largest error that is allowed; 0: must be equal
   int64_t compared = 0;  ///< number of numbers or tensors that were compared
 
   double share() const { return bound > 0 ? error / bound : error > 0 ? 1e300 : 0; }
@@ -38,13 +38,15 @@ struct Comparisons {
   bool near_tie = false;
 };
 
-/// Compares the traces of two runs.
+/// Compares the traces of two runs in fp32.
 /// @param small  the run that `layout` is a trace of.
-/// @param one  the trace of the same run on one rank, or by portable forms, which follows `layout`.
+/// @param data_ranks  number of its data ranks.
+/// @param one  the trace of the same run on one rank, or by portable forms, which follows `layout` (trace_reference).
 Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one,
                            Reference reference = Reference::kOneRank);
 
-/// Returns every difference of bits, a line each (at most a few).
+/// Returns a line for each number, gradient or parameter whose bits differ, in the first step that has any; empty if
+/// all are equal.
 std::vector<std::string> find_bit_differences(const RunConfig& small, const WholeTrace& a, const WholeTrace& b);
 
 }  // namespace athanor

@@ -4,8 +4,8 @@
 // A bound from worst cases has to be a few tenths in bf16, and many errors in a computation are smaller. But the error
 // of bf16 need not be bounded: one rank in bf16 shows it, for each tensor separately, on the same data. An error that a
 // layout makes is added to that (noise_ratio.h). The run in fp32 that both are compared with shares no rounding with
-// either, and its order of sums is one rank's: nothing of parallel/ takes part in it. The comparison in fp32 shows that
-// it computes what a layout does.
+// either, and its order of sums is one rank's: it sends nothing. The comparison in fp32 shows that it computes what a
+// layout does.
 
 #include <map>
 
@@ -17,6 +17,7 @@ namespace athanor {
 /// Adds up errors over data sets, so that each comparison has many numbers.
 class MeasuredComparison {
  public:
+  /// @param small  the layout's run. @param data_ranks  number of its data ranks.
   MeasuredComparison(const RunConfig& small, int data_ranks);
   /// Adds the runs on one data set: the layout's and one rank's in bf16, one rank's in fp32.
   void add(const WholeTrace& layout, const WholeTrace& one, const WholeTrace& truth);
@@ -24,10 +25,12 @@ class MeasuredComparison {
   /// The comparisons that failed. Measured ones are listed by name, since they count only if they fail on other data
   /// too (kChanceOnce); a value that must be equal, or that follows from the layout's own numbers, is a fault at once.
   struct Findings {
-    Comparisons comparisons;  ///< its faults are of values that must be equal
-    /// Measured comparisons and their lines, the one that is furthest beyond its bound first.
+    Comparisons comparisons;  ///< all comparisons; its faults are only those that count at once
+    /// For each measured comparison that failed, its name and the line that reports it; the one that is furthest beyond
+    /// its bound comes first.
     std::vector<std::pair<std::string, std::string>> failed;
   };
+  /// Returns the findings over all data sets; to be called once, last.
   Findings finish();
 
  private:

@@ -25,11 +25,12 @@ namespace athanor {
 
 class Noise {
  public:
+  /// @param small  the layout's run: its shapes, types and tensor ranks determine the bounds.
   /// @param data_ranks  number of ranks over which gradients are summed in train.reduce_dtype; 1: no sum.
   /// @param reference  the reference of the comparison: kPortable makes no errors, but also has exact angles.
   Noise(const RunConfig& small, int data_ranks, Reference reference = Reference::kOneRank);
 
-  /// Bounds on relative differences, if both runs have the same parameters.
+  /// Bounds on the relative differences of the loss and of each gradient, if both runs have the same parameters.
   double loss() const { return loss_; }
   double gradient() const { return gradient_; }
   /// Returns the mean square of a layout's errors as a multiple of one rank's: tensor ranks round more often.

@@ -10,7 +10,8 @@
 
 namespace athanor {
 
-/// Calls visit(name, begin, end) for a parameter or for each of its experts.
+/// Calls visit(name, begin, end) for a parameter, or for each of its experts, named "NAME[3]". The part has elements
+/// [begin, end) of the parameter, row-major.
 template <class Visit>
 void for_parts(const ParameterSpec& spec, Visit visit) {
   const int64_t parts = spec.is_expert() ? spec.shape[0] : 1, size = spec.num_elements() / parts;

@@ -11,7 +11,7 @@ enum class Reference {
   kPortable,
 };
 
-/// Parses a value of --reference: "one_rank", "portable".
+/// Parses a value of --reference: "portable", or else "one_rank".
 inline Reference parse_reference(const std::string& name) {
   return name == "portable" ? Reference::kPortable : Reference::kOneRank;
 }

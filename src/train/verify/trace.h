@@ -15,11 +15,12 @@ namespace athanor {
 
 /// The numbers that a rank reports of a step, for the whole batch. Every rank should report the same.
 struct StepNumbers {
-  double loss = 0, aux = 0, z = 0, entropy = 0;  ///< loss per target, the others as sums
+  /// the loss as mean over targets, the others as sums over layers and sequences or tokens (LossParts, RouterCounts)
+  double loss = 0, aux = 0, z = 0, entropy = 0;
   double grad_norm = 0, lr = 0;
   int64_t targets = 0;
-  std::vector<int64_t> chosen, taken;   ///< [sparse layers · experts]
-  std::vector<int64_t> moved, dropped;  ///< [sparse layers]
+  std::vector<int64_t> chosen, taken;   ///< [sparse layers, experts], row-major; empty for dense models
+  std::vector<int64_t> moved, dropped;  ///< [sparse layers]; empty for dense models
 
   bool operator==(const StepNumbers&) const = default;
 };
@@ -28,13 +29,17 @@ StepNumbers numbers_of(const StepReport& report);
 /// The recording of one rank.
 class Trace {
  public:
+  /// Add the next step: the first call is for step 1.
   void add_step(const StepReport& report) { add_step(numbers_of(report)); }
   void add_step(StepNumbers numbers) { steps_.push_back(std::move(numbers)); }
-  /// Copies the pieces. @param step  0: before the first update.
+  /// Copies the pieces, whose tensors are named "KIND/NAME", as they are at `step`. @param step  0: before the first
+  /// update.
   void add_pieces(int64_t step, const std::vector<PieceView>& pieces);
-  /// Records a value of which several ranks hold a copy: their `bytes` must be equal.
+  /// Records a value of which several ranks hold a copy under the same name. If their `bytes` differ,
+  /// WholeTrace::faults reports it.
   void add_copy(const std::string& name, const void* bytes, size_t num_bytes);
 
+  /// Writes the file. @throws IoError.
   void write(const std::filesystem::path& path) const;
 
  private:
@@ -54,15 +59,17 @@ class Trace {
 /// The trace of all ranks.
 class WholeTrace {
  public:
-  /// Reads "rank-0.trace" … of `folder`. @throws IoError, DataError if one is missing or damaged.
+  /// Reads "rank-0.trace" … of `folder`. @throws IoError if one is missing, DataError if one is cut off.
   static WholeTrace read(const std::filesystem::path& folder, int num_ranks);
+  /// Returns the name of a rank's file in the folder: "rank-3.trace".
   static std::string file_name(int rank);
 
   int64_t num_steps() const { return static_cast<int64_t>(steps_.size()); }
   /// Returns the numbers of a step (1-based) as rank 0 reported them.
   const StepNumbers& step(int64_t number) const { return steps_.at(static_cast<size_t>(number) - 1); }
 
-  /// Returns a whole tensor; empty if no rank holds any of it. @param kind  "grad", "master", "exp_avg_sq".
+  /// Returns the whole tensor "KIND/NAME" as it was added for a step, row-major; empty if no rank holds any of it.
+  /// @param kind  "grad" (summed over ranks), "master" or "exp_avg_sq" (after the step's update), …
   const std::vector<float>& values(int64_t step, const std::string& kind, const std::string& name) const;
 
   /// Returns the inconsistencies, a line each: ranks that report different numbers, elements that no rank or two ranks

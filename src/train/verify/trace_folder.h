@@ -9,19 +9,26 @@
 
 namespace athanor {
 
-inline constexpr const char* kReferenceFile = "one_rank.toml";  // the configuration that the reference's process runs
-inline constexpr const char* kTruthFile = "truth.toml";         // the same in fp32, if noise is measured
+// Files of the folder of a type: the configuration that the reference's process runs, and the same in fp32, if noise is
+// measured.
+inline constexpr const char* kReferenceFile = "one_rank.toml";
+inline constexpr const char* kTruthFile = "truth.toml";
+// Folders of a data set, one for the traces of each run. The last is that of VerifyRequest::twice.
 inline constexpr const char* kReferenceFolder = "one_rank";
 inline constexpr const char* kTruthFolder = "truth";
 inline constexpr const char* kLayoutFolder = "layout";
 inline constexpr const char* kSecondFolder = "layout_again";
 
+/// Returns the name of a data set's folder: "draw-1".
 std::string draw_folder(int draw);
 
-/// The folder. It is removed at the end unless it is to be kept. Collective.
+/// The folder, which the destructor of the first rank removes unless it is to be kept.
 class TraceFolder {
  public:
-  /// @param keep  its path; empty: a temporary folder, or the working directory if hosts share the folder.
+  /// Collective over the world.
+  /// @param keep  its path, where it stays; empty: the first rank makes a temporary folder, in the working directory if
+  ///        there are several hosts, which must share it.
+  /// @throws IoError on the first rank.
   TraceFolder(comm::World& world, const std::filesystem::path& keep);
   ~TraceFolder();
   TraceFolder(const TraceFolder&) = delete;

@@ -6,9 +6,9 @@
 
 namespace athanor {
 
-/// Initialises, takes config.train.steps steps on batches of `draw`, and records numbers, gradients and parameters.
-/// Collective over the mesh.
-/// @param mesh  null: one rank.
+/// Initialises, takes config.train.steps steps on batches of `draw`, and records numbers, gradients, parameters and
+/// optimizer state of this rank. Collective over the mesh.
+/// @param mesh  null: this process alone.
 /// @param plant  null, or the fault that is planted into the run; the mesh is then of a world with it (plants/plant.h).
 Trace trace_run(const RunConfig& config, uint64_t draw, Mesh* mesh, plants::Plant* plant = nullptr);
 
@@ -17,9 +17,9 @@ Trace trace_run(const RunConfig& config, uint64_t draw, Mesh* mesh, plants::Plan
 /// parameters, and numbers and gradients of each step.
 Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& layout);
 
-/// Takes the same steps, half of them (rounded up) in `first`'s layout; then saves a full checkpoint into
-/// first.train.run_dir, which `second`'s layout, on the same ranks, loads and continues from. Collective over both
-/// meshes, of one world.
+/// Takes and records the same steps as trace_run, but only the first half (rounded up) in `first`'s layout. Then it
+/// saves a full checkpoint into first.train.run_dir, which `second`'s layout, on the same ranks, loads and continues
+/// from. Collective over both meshes, of one world.
 Trace trace_resumed_run(const RunConfig& first, Mesh& first_mesh, const RunConfig& second, Mesh& second_mesh,
                         uint64_t draw);
 

@@ -9,7 +9,7 @@ namespace athanor::plants {
 struct PlantName {
   std::string_view name;
   std::string_view does;
-  std::string_view needs;
+  std::string_view needs;  ///< what a layout must have so that the fault changes a number
 };
 
 inline constexpr PlantName kPlantNames[] = {

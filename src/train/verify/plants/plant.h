@@ -12,19 +12,20 @@
 
 namespace athanor::plants {
 
-/// One rank's part of one fault. It outlives the states that it is in.
+/// One rank's part of one fault. It outlives the states and groups that it is in. The wrap functions are called while a
+/// run is built; a fault overrides those that it needs.
 class Plant {
  public:
   using Backend = c10::intrusive_ptr<c10d::Backend>;
 
   virtual ~Plant() = default;
-  /// Wraps the backend of a group of several ranks.
+  /// Wraps the backend of a group of several ranks; may return it as it is.
   virtual Backend wrap_group(const comm::GroupOptions& /*options*/, Backend backend) { return backend; }
   /// Wraps a stage; null: no wrapper.
   virtual std::unique_ptr<Stage> wrap_stage(Stage& /*stage*/, const StageLayers& /*layers*/, const Mesh& /*mesh*/) {
     return nullptr;
   }
-  /// Adds observers.
+  /// Adds observers to the state.
   virtual void watch(TrainState& /*state*/) {}
 
   /// Returns how often this rank computed something wrongly. 0 on every rank: the layout has nothing for this fault.
@@ -41,10 +42,11 @@ class Plant {
 /// @param name  a name from plants/names.h. @throws ConfigError if there is none.
 std::unique_ptr<Plant> make_plant(const std::string& name);
 
-/// Returns options that put the plant around the stages.
+/// Returns options that put the plant around the stages. `plant` must outlive the state.
 TrainStateOptions planted_options(Plant& plant);
 
-/// Returns a world whose groups have the plant around their backends. `world` and `plant` must outlive it.
+/// Returns a world whose groups (of make_group) have the plant around their backends; World::all() stays as it is.
+/// `world` and `plant` must outlive it.
 std::unique_ptr<comm::World> planted_world(comm::World& world, Plant& plant);
 
 }  // namespace athanor::plants

@@ -11,7 +11,7 @@
 namespace athanor::plants {
 
 struct Row {
-  std::string_view name;
+  std::string_view name;  ///< as in names.h
   std::function<std::unique_ptr<Plant>()> make;
 };
 

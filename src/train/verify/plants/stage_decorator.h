@@ -25,6 +25,7 @@ class StageDecorator : public Stage {
   TokenScores score(Tensor x, const Labels* labels) override { return stage_.score(std::move(x), labels); }
 
  private:
+  // `in` and `out` are members, which callers read from this object.
   void copy_specs() { in = stage_.in, out = stage_.out; }
 
   Stage& stage_;

@@ -37,6 +37,7 @@ struct Losses {
 /// Computes the losses of a microbatch.
 /// @param tokens_BT  int64; each token's target is the next token of its sequence, the last has none.
 /// @param end_of_document  the token after which a document ends, if data.attention_scope is "document".
+/// @param first_sequence, step  as in Labels (parallel/stage.h).
 Losses run_decoder(const RunConfig& config, const Parameters& parameters, const RouterMemory& memory,
                    const Tensor& tokens_BT, int64_t end_of_document, int64_t first_sequence, int64_t step);
 

@@ -14,11 +14,12 @@ using at::Tensor;
 
 /// The tokens that are routed together: B sequences of equal length, in order.
 struct RoutedTokens {
-  int64_t layer = 0, step = 0;
-  int64_t num_sequences = 0, first_sequence = 0;  ///< number of the first sequence in the global batch
+  int64_t layer = 0, step = 0;  ///< index of the layer in the model, number of the update from 1
+  int64_t num_sequences = 0;    ///< B
+  int64_t first_sequence = 0;   ///< index of the first of them in the global batch
 };
 
-/// The result of routing: B sequences, T tokens in all, E experts.
+/// The result of routing: B sequences, T tokens in all, E experts. Tensors are fp64.
 struct Routed {
   Tensor weights_TE;   ///< weight of each expert in a token's output; 0 if it has no part
   Tensor prob_sum_BE;  ///< Σ over a sequence's tokens of the probabilities
@@ -29,7 +30,7 @@ struct Routed {
   int64_t moved = 0, dropped = 0;
 };
 
-/// Routes the tokens of one layer.
+/// Routes the tokens of one layer, as in training.
 /// @param bias_E  added to scores for choosing; undefined: none.
 Routed route(const RunConfig& config, const Tensor& logits_TE, const Tensor& bias_E, const RoutedTokens& tokens);
 

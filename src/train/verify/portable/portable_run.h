@@ -10,8 +10,8 @@
 
 namespace athanor {
 
-/// Runs on one thread that it creates, without a mesh. Each step begins with the parameters that `layout` had before
-/// that step.
+/// Runs in this process alone and sends nothing. Each step begins with the parameters that `layout` had before that
+/// step.
 /// @param config  a small run (small_model.h), of any layout: degrees have no effect; train.micro_batch_size has one if
 /// moe.aux_scope pools over a microbatch.
 Trace trace_portable_run(const RunConfig& config, uint64_t draw, const WholeTrace& layout);
