@@ -32,7 +32,7 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
   const double statistics = s.own_tokens * (s.layer_norm ? 8 : 4);
 
   StageMemory memory;
-  Tape t;
+  MemoryPeak t;
   double left = 4 * s.tokens * s.head_dim + 8 * s.seq_len;  // cos, sin, positions
   t.take(left + s.residual());                              // the embedding's output, or what was received
   if (stage.embeds && s.tensor) {

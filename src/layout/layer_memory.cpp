@@ -21,14 +21,14 @@ double LayerMemory::sum(double rows, double columns, double tokens, double count
 
 // ---- norms
 
-void LayerMemory::norm_forward(Tape& t, bool branch) {
+void LayerMemory::norm_forward(MemoryPeak& t, bool branch) {
   if (branch) t.take(s_.residual());
   t.take(s_.residual() + statistics());
   left_ += statistics();
 }
 
 // The gradients of the stream and of the normed tokens are added into one.
-void LayerMemory::norm_backward(Tape& t) {
+void LayerMemory::norm_backward(MemoryPeak& t) {
   t.take(s_.residual());
   if (!s_.layer_norm) t.pulse(s_.own_tokens / kNormRowsPerPartial * s_.hidden * 4);
   t.give(2 * s_.residual());
@@ -39,7 +39,7 @@ void LayerMemory::norm_backward(Tape& t) {
 
 // Projected queries and keys stay in memory if a norm or a clip reads them. If tensor ranks share a norm, the norm is
 // a separate op, and a clip reads its output.
-void LayerMemory::attention_forward(Tape& t, bool keep) {
+void LayerMemory::attention_forward(MemoryPeak& t, bool keep) {
   const double both = s_.of(s_.q + s_.kv);
   const double norm_rows = s_.tokens * 4 * (s_.norm_head ? s_.heads + s_.kv_heads : s_.norm_whole ? 2 : 0);
   t.take(s_.of(s_.kv));
@@ -69,7 +69,7 @@ void LayerMemory::attention_forward(Tape& t, bool keep) {
   if (!keep) t.give(2 * both);
 }
 
-void LayerMemory::attention_backward(Tape& t) {
+void LayerMemory::attention_backward(MemoryPeak& t) {
   const auto input_gradient = [&](double columns, bool first) {
     t.pulse(sum(columns, s_.hidden, s_.tokens));
     t.take(s_.stream());
@@ -105,7 +105,7 @@ void LayerMemory::attention_backward(Tape& t) {
 
 // ---- feed-forward
 
-void LayerMemory::swiglu_forward(Tape& t, double ffn, bool keep) {
+void LayerMemory::swiglu_forward(MemoryPeak& t, double ffn, bool keep) {
   t.take(s_.of(3 * ffn));
   t.pulse(product(s_.tokens, ffn, s_.hidden));
   t.take(s_.stream());
@@ -113,7 +113,7 @@ void LayerMemory::swiglu_forward(Tape& t, double ffn, bool keep) {
   if (!keep) t.give(s_.of(3 * ffn));
 }
 
-void LayerMemory::swiglu_backward(Tape& t, double ffn) {
+void LayerMemory::swiglu_backward(MemoryPeak& t, double ffn) {
   t.pulse(sum(s_.hidden, ffn, s_.tokens));
   t.swap(s_.of(ffn), s_.of(ffn));  // the activation and its gradient
   t.pulse(product(s_.tokens, ffn, s_.hidden));
@@ -129,7 +129,7 @@ void LayerMemory::swiglu_backward(Tape& t, double ffn) {
   t.give(s_.of(ffn));
 }
 
-void LayerMemory::route_forward(Tape& t, bool keep, bool decides) {
+void LayerMemory::route_forward(MemoryPeak& t, bool keep, bool decides) {
   const double scores = s_.tokens * (4 * s_.experts + 4), ids = 8 * s_.tokens * s_.choices;
   t.take(s_.of(s_.experts) + scores + (decides ? ids : 0) + ids / 2);
   if (decides) left_ += ids;
@@ -137,7 +137,7 @@ void LayerMemory::route_forward(Tape& t, bool keep, bool decides) {
   keep ? void(left_ += scores) : t.give(scores);
 }
 
-void LayerMemory::route_backward(Tape& t) {
+void LayerMemory::route_backward(MemoryPeak& t) {
   t.swap(s_.of(s_.experts), 4 * s_.tokens * s_.choices);
   if (s_.sigmoid) t.give(s_.of(s_.experts));
   t.take(s_.stream());
@@ -145,7 +145,7 @@ void LayerMemory::route_backward(Tape& t) {
   if (!s_.tensor) t.give(s_.stream());  // they are added up; with tensor ranks another op does this
 }
 
-void LayerMemory::experts_forward(Tape& t, bool keep) {
+void LayerMemory::experts_forward(MemoryPeak& t, bool keep) {
   const double route = 8 * (choice_rows() * s_.choices * 2 + s_.local + 1), rows = s_.rows * s_.width;
   const double each = s_.rows / s_.local;
   t.take(route + rows * s_.hidden + 2 * rows * s_.expert_ffn);
@@ -159,7 +159,7 @@ void LayerMemory::experts_forward(Tape& t, bool keep) {
   if (keep && !s_.dispatches) left_ += route;
 }
 
-void LayerMemory::experts_backward(Tape& t) {
+void LayerMemory::experts_backward(MemoryPeak& t) {
   const double rows = s_.rows * s_.width, weights = 4 * s_.tokens * s_.choices, each = s_.rows / s_.local;
   t.take(weights + rows * (s_.hidden + 3 * s_.expert_ffn));
   t.pulse(sum(s_.hidden, s_.expert_ffn, each, s_.local));
@@ -170,7 +170,7 @@ void LayerMemory::experts_backward(Tape& t) {
   t.give(rows * (2 * s_.hidden + 3 * s_.expert_ffn) + 2 * rows * s_.expert_ffn + weights);
 }
 
-void LayerMemory::dispatch_forward(Tape& t, bool keep) {
+void LayerMemory::dispatch_forward(MemoryPeak& t, bool keep) {
   const double received = s_.received * s_.hidden * s_.width, sent = s_.allgather ? 0 : s_.sent * s_.hidden * s_.width;
   const double travelling = 8 * s_.choices * ((s_.allgather ? s_.tokens : s_.sent) + s_.received),
                choices = 12 * s_.received * s_.choices;
@@ -183,7 +183,7 @@ void LayerMemory::dispatch_forward(Tape& t, bool keep) {
   if (!keep) t.give(received + choices);
 }
 
-void LayerMemory::dispatch_backward(Tape& t) {
+void LayerMemory::dispatch_backward(MemoryPeak& t) {
   const double received = s_.received * s_.hidden * s_.width, sent = s_.allgather ? 0 : s_.sent * s_.hidden * s_.width;
   const double rows = s_.rows * s_.width, weights = 4 * s_.received * s_.choices,
                own_weights = 4 * s_.tokens * s_.choices;
@@ -204,7 +204,7 @@ void LayerMemory::dispatch_backward(Tape& t) {
   t.give(own_weights);  // the tensors that forward kept
 }
 
-void LayerMemory::feed_forward(Tape& t, bool keep, bool decides) {
+void LayerMemory::feed_forward(MemoryPeak& t, bool keep, bool decides) {
   if (!sparse_) return swiglu_forward(t, s_.ffn, keep);
   route_forward(t, keep, decides);
   s_.dispatches ? dispatch_forward(t, keep) : experts_forward(t, keep);
@@ -215,7 +215,7 @@ void LayerMemory::feed_forward(Tape& t, bool keep, bool decides) {
   if (!keep) t.give(4 * s_.tokens * s_.choices);
 }
 
-void LayerMemory::feed_backward(Tape& t) {
+void LayerMemory::feed_backward(MemoryPeak& t) {
   if (!sparse_) return swiglu_backward(t, s_.ffn);
   if (s_.shared > 0) swiglu_backward(t, s_.shared);
   s_.dispatches ? dispatch_backward(t) : experts_backward(t);
@@ -228,12 +228,12 @@ void LayerMemory::feed_backward(Tape& t) {
 
 // Releases the gathered gradient of a part. The last product of the part is its only reader, except in parts with
 // experts and shared experts.
-void LayerMemory::let_go_of_gathered(Tape& t) {
+void LayerMemory::let_go_of_gathered(MemoryPeak& t) {
   t.give(gathered_);
   gathered_ = 0;
 }
 
-void LayerMemory::parts_forward(Tape& t, bool branch, const Recomputed& again, bool keep) {
+void LayerMemory::parts_forward(MemoryPeak& t, bool branch, const Recomputed& again, bool keep) {
   const double all = s_.shares_tokens ? s_.stream() : 0;  // tokens of all ranks, which the matrices read
   const auto part = [&](bool computed_again, auto forward) {
     // A region that is computed again begins with the rank's own tokens.
@@ -252,7 +252,7 @@ void LayerMemory::parts_forward(Tape& t, bool branch, const Recomputed& again, b
   if (branch) t.give(s_.residual());  // the branch before it
 }
 
-void LayerMemory::forward(Tape& t, bool branch) {
+void LayerMemory::forward(MemoryPeak& t, bool branch) {
   if (!again_.layer) return parts_forward(t, branch, again_, true);
   const double before = t.now(), had = left_;
   parts_forward(t, branch, {}, false);
@@ -263,7 +263,7 @@ void LayerMemory::forward(Tape& t, bool branch) {
   left_ = had + ids;
 }
 
-void LayerMemory::parts_backward(Tape& t, const Recomputed& again) {
+void LayerMemory::parts_backward(MemoryPeak& t, const Recomputed& again) {
   const double all = s_.shares_tokens ? s_.stream() : 0, read = s_.shares_tokens ? all : s_.residual();
   // A recomputed part keeps its output, and what only its own graph keeps, until it is done.
   const auto part = [&](bool computed_again, bool routes, auto forward, auto backward) {
@@ -288,7 +288,7 @@ void LayerMemory::parts_backward(Tape& t, const Recomputed& again) {
   norm_backward(t);
 }
 
-void LayerMemory::backward(Tape& t) {
+void LayerMemory::backward(MemoryPeak& t) {
   if (!again_.layer) return parts_backward(t, again_);
   const double had = left_, ids = sparse_ ? 8 * s_.tokens * s_.choices : 0;
   parts_forward(t, false, {}, true);

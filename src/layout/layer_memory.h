@@ -16,7 +16,7 @@
 namespace athanor {
 
 /// Counts the bytes held now, and their peak so far.
-class Tape {
+class MemoryPeak {
  public:
   void take(double bytes) { now_ += bytes, peak_ = std::max(peak_, now_); }
   void give(double bytes) { now_ -= bytes; }
@@ -79,31 +79,31 @@ class LayerMemory {
 
   /// @param branch  if true, the previous layer of the stage has left a branch next to the residual stream, which this
   ///                layer's first norm adds.
-  void forward(Tape& tape, bool branch);
+  void forward(MemoryPeak& tape, bool branch);
   /// Simulates backward. The gradient of the residual stream is on the tape before and after the call.
-  void backward(Tape& tape);
+  void backward(MemoryPeak& tape);
   double left() const { return left_; }
   /// True if the layer leaves a branch for the next norm to add.
   bool leaves_branch() const { return !again_.layer; }
 
  private:
-  void norm_forward(Tape& t, bool branch);
-  void norm_backward(Tape& t);
-  void parts_forward(Tape& t, bool branch, const Recomputed& again, bool keep);
-  void parts_backward(Tape& t, const Recomputed& again);
-  void attention_forward(Tape& t, bool keep);
-  void attention_backward(Tape& t);
-  void swiglu_forward(Tape& t, double ffn, bool keep);
-  void swiglu_backward(Tape& t, double ffn);
-  void route_forward(Tape& t, bool keep, bool decides);
-  void route_backward(Tape& t);
-  void experts_forward(Tape& t, bool keep);
-  void experts_backward(Tape& t);
-  void dispatch_forward(Tape& t, bool keep);
-  void dispatch_backward(Tape& t);
-  void feed_forward(Tape& t, bool keep, bool decides);
-  void feed_backward(Tape& t);
-  void let_go_of_gathered(Tape& t);
+  void norm_forward(MemoryPeak& t, bool branch);
+  void norm_backward(MemoryPeak& t);
+  void parts_forward(MemoryPeak& t, bool branch, const Recomputed& again, bool keep);
+  void parts_backward(MemoryPeak& t, const Recomputed& again);
+  void attention_forward(MemoryPeak& t, bool keep);
+  void attention_backward(MemoryPeak& t);
+  void swiglu_forward(MemoryPeak& t, double ffn, bool keep);
+  void swiglu_backward(MemoryPeak& t, double ffn);
+  void route_forward(MemoryPeak& t, bool keep, bool decides);
+  void route_backward(MemoryPeak& t);
+  void experts_forward(MemoryPeak& t, bool keep);
+  void experts_backward(MemoryPeak& t);
+  void dispatch_forward(MemoryPeak& t, bool keep);
+  void dispatch_backward(MemoryPeak& t);
+  void feed_forward(MemoryPeak& t, bool keep, bool decides);
+  void feed_backward(MemoryPeak& t);
+  void let_go_of_gathered(MemoryPeak& t);
   double statistics() const { return s_.own_tokens * (s_.layer_norm ? 8 : 4); }
   double product(double rows, double columns, double k, double factors = 1, double count = 1) const;
   double sum(double rows, double columns, double tokens, double count = 1) const;

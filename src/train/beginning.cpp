@@ -10,7 +10,7 @@
 #include "checkpoint/hf_import.h"
 #include "checkpoint/rotation.h"
 #include "config/toml_reader.h"
-#include "train/course.h"
+#include "train/branch.h"
 #include "train/place_in_run.h"
 #include "train/run_folder.h"
 #include "train/run_history.h"
@@ -61,7 +61,7 @@ void require_checkpoint(const fs::path& path) {
       path.string());
 }
 
-// Lists checkpoints that are newer than the place, which belong to another course of the run. If the place is a model,
+// Lists checkpoints that are newer than the place, which belong to another branch of the run. If the place is a model,
 // the full checkpoint of the same step belongs to them too: it has the moments that are not wanted.
 std::vector<fs::path> newer_than(const Contents& held, const fs::path& path, int64_t step) {
   std::vector<fs::path> newer;
@@ -76,7 +76,7 @@ std::vector<fs::path> newer_than(const Contents& held, const fs::path& path, int
   return newer;
 }
 
-// "checkpoint.resume = RUN" does not name a course.
+// "checkpoint.resume = RUN" does not name a branch.
 std::string asked_place(const RunFolder& folder, const std::string& how) {
   const std::string place = place_in_run(folder.root, how);
   ATHANOR_CHECK(place != ".",
@@ -91,7 +91,7 @@ void go_back(const RunConfig& config, const Contents& held, const std::string& p
   require_checkpoint(path);
   ATHANOR_CHECK(is_own_step(place),
                 "checkpoint.resume: {} is in the run's own folder but is not one of {} or {} from which the run "
-                "continues: the checkpoints and metrics of the steps before it belong to another course; to continue "
+                "continues: the checkpoints and metrics of the steps before it belong to another branch; to continue "
                 "from it, name another train.run_dir",
                 path.string(), (fs::path("checkpoints") / step_folder_name(500)).string(),
                 (fs::path("models") / step_folder_name(500)).string());
@@ -150,20 +150,20 @@ bool names_what_it_did(const RunFolder& folder, const std::string& how) {
 }
 
 // A job that is queued again gives the same command: it goes back once, and then continues from what it saved. A
-// different course from the same place is a new request.
+// different branch from the same place is a new request.
 void answer_request(const RunConfig& config, const RunFolder& folder, const Contents& held, const std::string& place,
                     Beginning& begin) {
   if (held.history.asked != place || !held.history.saved_since_asked) return go_back(config, held, place, begin);
-  if (const auto changes = changes_of_course(config); !changes.empty()) {
+  if (const auto changes = changes_of_branch(config); !changes.empty()) {
     go_back(config, held, place, begin);
     begin.notes.push_back(
-        fmt::format("going back to {} once more, for another course: {}", begin.path.string(), join(changes)));
+        fmt::format("going back to {} once more, for another branch: {}", begin.path.string(), join(changes)));
     return;
   }
   go_on(config, folder, held, begin);
   begin.notes.push_back(
       fmt::format("checkpoint.resume ({}) was passed over: this run went back there before with the same "
-                  "configuration, and has saved since; to go back once more, change what the new course is to differ "
+                  "configuration, and has saved since; to go back once more, change what the new branch is to differ "
                   "in (optimizer.lr, for example), or begin it in another train.run_dir",
                   config.checkpoint.resume));
 }

@@ -33,7 +33,7 @@ struct Beginning {
   std::vector<std::filesystem::path> abandoned;
   /// if `path` is the run's newest model, the one before it, which an error message names; else empty
   std::filesystem::path older;
-  bool anew = false;    ///< checkpoint.resume names `path`: another course of the run begins there (course.h)
+  bool anew = false;    ///< checkpoint.resume names `path`: another branch of the run begins there (branch.h)
   int64_t attempt = 1;  ///< number of this start of the run, from 1
   std::vector<std::string> notes;  ///< for the log: what was skipped, and why
 

@@ -14,7 +14,7 @@ std::filesystem::path resolved(const std::filesystem::path& path);
 std::string place_in_run(const std::filesystem::path& root, const std::filesystem::path& path);
 
 /// Returns true for "checkpoints/step-00001000" or "models/step-00001000". Other places in a run's folder, such as
-/// models/abandoned-002/, belong to another course of the run.
+/// models/abandoned-002/, belong to another branch of the run.
 bool is_own_step(const std::string& place);
 
 }  // namespace athanor

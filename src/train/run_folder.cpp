@@ -64,7 +64,7 @@ Kept choose_what_is_kept(const FolderOpening& opening, const RunFolder& folder) 
   const Beginning& begin = opening.begin;
   Kept kept;
   kept.abandoned = name_for_abandoned(begin);
-  // Lines of another course are not reported again, and a run that begins at step 0 again reports none of its lines:
+  // Lines of another branch are not reported again, and a run that begins at step 0 again reports none of its lines:
   // both stay.
   const bool from_nothing = begin.from == Beginning::From::kNothing && fs::exists(folder.metrics());
   if (from_nothing || (begin.anew && tells_more_than(folder.metrics(), opening.step)))

@@ -244,7 +244,7 @@ TEST_F(RunHistoryTest, WhatWasLeftBehindAtAReturnIsOfAnotherCourse) {
   add_model(4);
   add("checkpoints/abandoned-002/step-00000008/manifest.json");
   const auto path = (folder_ / "checkpoints" / "abandoned-002" / "step-00000008").string();
-  EXPECT_SAYS(refusal<ConfigError>(config(path)), "belong to another course");
+  EXPECT_SAYS(refusal<ConfigError>(config(path)), "belong to another branch");
 }
 
 TEST_F(RunHistoryTest, AnotherCourseFromTheSamePlaceIsAnotherRequest) {
@@ -257,7 +257,7 @@ TEST_F(RunHistoryTest, AnotherCourseFromTheSamePlaceIsAnotherRequest) {
   const Beginning same = plan_beginning(run);
   EXPECT_TRUE(same.asked.empty());
   EXPECT_SAYS(same.notes.back(), "to go back once more");
-  run.train.steps += 10;  // longer, in another folder, and with values that the data determine: the same course
+  run.train.steps += 10;  // longer, in another folder, and with values that the data determine: the same branch
   run.train.num_threads = 3;
   run.data.seq_len = 0;
   EXPECT_TRUE(plan_beginning(run).asked.empty());
@@ -265,7 +265,7 @@ TEST_F(RunHistoryTest, AnotherCourseFromTheSamePlaceIsAnotherRequest) {
   const Beginning other = plan_beginning(run);
   EXPECT_EQ(other.asked, "models/step-00000004");
   EXPECT_EQ(other.abandoned.size(), 1u);
-  EXPECT_SAYS(other.notes.back(), "for another course: optimizer.lr was");
+  EXPECT_SAYS(other.notes.back(), "for another branch: optimizer.lr was");
 }
 
 TEST_F(RunHistoryTest, FullCheckpointsOfBeforeTheReturnDoNotCountUntilOneIsWritten) {

@@ -148,7 +148,7 @@ void open_folder(const StartedRun& run, const Beginning& begin, const fs::path& 
     tell_history(state, begin, from, opened, matmul);
     for (const auto& each : opened.abandoned)
       log::warn(
-          "went back to step {}: {} belongs to the earlier course and stays there; remove it if it is no longer needed",
+          "went back to step {}: {} belongs to the earlier branch and stays there; remove it if it is no longer needed",
           state.position.step, each);
     for (const auto& each : opened.changes) log::info("{}", each);
   });

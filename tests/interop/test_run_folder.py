@@ -252,12 +252,12 @@ def test_one_place_is_gone_back_to_with_several_learning_rates_and_once_with_eac
     run.train(*back, "optimizer.lr=0.005")
     first = run.metrics()
     done = run.train(*back, "optimizer.lr=0.003")
-    assert "once more, for another course: optimizer.lr was 0.005, is 0.003" in done.stderr and "went back to step 4" in done.stderr
+    assert "once more, for another branch: optimizer.lr was 0.005, is 0.003" in done.stderr and "went back to step 4" in done.stderr
     assert steps(run) == list(range(1, 9)) and run.metrics()[5]["loss"] != first[5]["loss"]
     assert sorted(path.name for path in (run.folder / "models").glob("abandoned-*")) == ["abandoned-002", "abandoned-003"]
     for settings in (["optimizer.lr=0.003"], ["optimizer.lr=0.003", "train.steps=9", "train.num_threads=1"]):
         done = run.train(*back, *settings)
-        assert "passed over" in done.stderr and "change what the new course is to differ in" in done.stderr
+        assert "passed over" in done.stderr and "change what the new branch is to differ in" in done.stderr
     assert len(events(run, "went_back")) == 2 and steps(run) == list(range(1, 10))
 
 

@@ -1,6 +1,6 @@
 #pragma once
-// Decides whether a start of a run is another course of it, or the same command once more. A course is a sequence of
-// steps that were taken one after the other; a run that goes back to an older checkpoint begins another course there.
+// Decides whether a start of a run is another branch of it, or the same command once more. A branch is a sequence of
+// steps that were taken one after the other; a run that goes back to an older checkpoint begins another branch there.
 
 #include <string>
 #include <vector>
@@ -16,6 +16,6 @@ namespace athanor {
 /// Fields that a requeued job may change do not count: how long the run lasts, its ranks and threads, its place on
 /// disk, how often it saves and validates. Fields that only a start fills in do not count either: a sequence length
 /// taken from the data, a warm-up that the user did not set.
-std::vector<std::string> changes_of_course(const RunConfig& config);
+std::vector<std::string> changes_of_branch(const RunConfig& config);
 
 }  // namespace athanor

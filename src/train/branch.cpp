@@ -1,4 +1,4 @@
-#include "train/course.h"
+#include "train/branch.h"
 
 #include <algorithm>
 #include <array>
@@ -42,7 +42,7 @@ bool is_filled_in_later(std::string_view line, const RunConfig& config) {
 
 }  // namespace
 
-std::vector<std::string> changes_of_course(const RunConfig& config) {
+std::vector<std::string> changes_of_branch(const RunConfig& config) {
   const RunFolder folder{config.train.run_dir};
   std::vector<std::string> changes;
   try {
