@@ -22,6 +22,7 @@ void write_ids(const std::string& path, const std::vector<uint32_t>& ids) {
   file << athanor::npy_header(sizeof(uint32_t), 1, static_cast<int64_t>(ids.size()));
   file.write(reinterpret_cast<const char*>(ids.data()), static_cast<std::streamsize>(ids.size() * sizeof(uint32_t)));
   file.close();
+  if (!file.good()) std::remove(path.c_str());  // half a file would look like a whole one
   ATHANOR_CHECK(file.good(), "cannot write {}", path);
 }
 

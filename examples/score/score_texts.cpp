@@ -18,12 +18,13 @@ namespace {
 int score(const std::string& model, const std::string& path) {
   athanor::TextScorer scorer(model);
   std::ifstream file(path);
-  ATHANOR_CHECK(file.good(), "cannot read {}", path);
+  ATHANOR_CHECK(file.good() && file.peek() != EOF, "cannot read {}, or it is empty", path);
   for (std::string line; std::getline(file, line);) {
     const athanor::TextScore text = scorer.score(line);
     const auto greedy = std::ranges::count_if(text.tokens, [](const auto& token) { return token.is_greedy; });
     std::printf("%.9g\t%zu\t%td\t%.9g\n", text.log_probability(), text.tokens.size(), greedy, text.bits_per_byte());
   }
+  ATHANOR_CHECK(std::fflush(stdout) == 0, "the scores cannot be written");
   return 0;
 }
 

@@ -12,6 +12,8 @@ bool IoError::is_for_the_user(int error_number) {
     case ENOENT:
     case ENOTDIR:
     case EISDIR:
+    case ENAMETOOLONG:
+    case ELOOP:
     case EACCES:
     case EPERM:
     case EROFS:

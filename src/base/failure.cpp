@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/files.h"
 
 namespace athanor {
 
@@ -41,7 +42,7 @@ Failure describe_failure(const std::exception_ptr& exception, bool in_run) {
   } catch (const std::bad_alloc&) {
     return {kOutOfMemory, exit_code::kMemory};
   } catch (const std::filesystem::filesystem_error& error) {
-    const IoError same(error.what(), error.code().value());
+    const IoError same = io_error_of(error);
     return {same.what(), code_in_run(same.exit_code(), in_run)};
   } catch (const std::exception& error) {
     if (!tells_of_memory(error.what())) return {error.what(), exit_code::kUnforeseen};

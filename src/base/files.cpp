@@ -186,4 +186,8 @@ uint64_t free_disk_bytes(const fs::path& path) {
   return error ? UINT64_MAX : space.available;
 }
 
+IoError io_error_of(const fs::filesystem_error& error) {
+  return IoError("cannot use " + error.path1().string() + ": " + error.code().message(), error.code().value());
+}
+
 }  // namespace athanor

@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+
 namespace athanor {
 
 std::string read_file(const std::filesystem::path& path);
@@ -85,5 +87,19 @@ class MappedFile {
 /// Returns the bytes that may still be written to the file system of `path` (or of its nearest existing parent);
 /// UINT64_MAX if the system does not report them.
 uint64_t free_disk_bytes(const std::filesystem::path& path);
+
+/// Returns the error of the file system as the error of this project: "cannot use PATH: reason".
+IoError io_error_of(const std::filesystem::filesystem_error& error);
+
+/// Returns what `look` returns. @throws IoError where the standard library would throw its own error of files: a folder
+/// on the way may not be entered, or a name is too long.
+template <class Look>
+auto with_io_errors(Look look) -> decltype(look()) {
+  try {
+    return look();
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw io_error_of(error);
+  }
+}
 
 }  // namespace athanor

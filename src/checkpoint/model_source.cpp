@@ -78,7 +78,9 @@ ModelSource from_run_folder(const fs::path& path) {
 
 }  // namespace
 
-ModelSource open_model_source(const fs::path& path) {
+namespace {
+
+ModelSource open_source(const fs::path& path) {
   ATHANOR_CHECK_CHECKPOINT(fs::is_directory(path),
                            "{}: no such folder; expected a run folder, a checkpoint or a folder of transformers",
                            path.string());
@@ -93,6 +95,12 @@ ModelSource open_model_source(const fs::path& path) {
                            "transformers (config.json and safetensors)",
                            path.string());
   return from_hf_folder(path);
+}
+
+}  // namespace
+
+ModelSource open_model_source(const fs::path& path) {
+  return with_io_errors([&] { return open_source(path); });
 }
 
 }  // namespace athanor

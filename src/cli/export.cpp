@@ -23,7 +23,7 @@ void add_export_command(CLI::App& app) {
                    "Weights beyond it go into several files with an index; 500MB, 5GB, …")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true).description(""))
       ->transform(without_sign())
-      ->check(CLI::PositiveNumber.description(""))
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 60).description(""))
       ->capture_default_str();
   command->add_flag("--overwrite", arguments->overwrite, "Replace the folder if it exists");
   command->callback([arguments] {

@@ -65,8 +65,12 @@ std::string refusal_of(const std::string& key, const std::string& value) {
 }
 
 // These are never cast, multiplied or used as sizes of memory: steps at which something happens, and seeds.
-const std::set<std::string> kAnyCount = {"train.seed", "train.validation_interval", "checkpoint.interval",
-                                         "checkpoint.model_interval", "metrics.timeline_step"};
+const std::set<std::string> kAnyCount = {"train.seed",
+                                         "train.validation_interval",
+                                         "checkpoint.interval",
+                                         "checkpoint.model_interval",
+                                         "checkpoint.keep_every",
+                                         "metrics.timeline_step"};
 // These are only used in double, where large ones saturate.
 const std::set<std::string> kAnyReal = {"moe.capacity_factor"};
 
@@ -102,7 +106,8 @@ TEST(Numbers, ARealNumberThatItsTypeCannotHoldIsRefusedByName) {
 }
 
 TEST(Numbers, WhatWouldBe0InFp32IsRefusedWhereFp32Computes) {
-  const std::set<std::string> in_double = {"moe.capacity_factor", "metrics.gemm_peak_tflops"};
+  const std::set<std::string> in_double = {"moe.capacity_factor", "metrics.gemm_peak_tflops",
+                                           "checkpoint.interval_minutes"};
   for (const auto& key : all_numbers().reals) {
     if (in_double.contains(key)) continue;
     for (const char* value : {"1e-60", "1e-40"})

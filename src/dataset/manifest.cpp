@@ -267,10 +267,11 @@ DataManifest parse_data_manifest(std::string_view text, const std::string& name)
 }
 
 std::string read_data_manifest_text(const std::filesystem::path& folder) {
-  std::error_code ignored;
+  std::error_code error, ignored;
   const auto file = folder / kDataManifestName;
-  ATHANOR_CHECK_DATA(std::filesystem::exists(folder, ignored),
+  ATHANOR_CHECK_DATA(std::filesystem::exists(folder, error) || error,
                      "{} does not exist; write it with `athanor prepare --out {}`", folder.string(), folder.string());
+  if (error) throw IoError("cannot open " + folder.string() + ": " + error.message(), error.value());
   ATHANOR_CHECK_DATA(std::filesystem::exists(file, ignored), "{} has no {}; name a folder that `athanor prepare` wrote",
                      folder.string(), kDataManifestName);
   return read_file(file);

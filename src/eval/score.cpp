@@ -1,5 +1,6 @@
 #include "eval/score.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/library_bits.h"
@@ -67,6 +68,10 @@ TextScore TextScorer::score(std::string_view utf8) {
   for (const uint32_t id : model.tokenizer.encode(utf8)) ids.push_back(id);
   TextScore result;
   result.num_bytes = static_cast<int64_t>(utf8.size());
+  if (!model.eos_id && !ids.empty()) {  // nothing precedes the first token, so it has no score
+    const std::vector<uint32_t> first = {static_cast<uint32_t>(ids.front())};
+    result.num_bytes = std::max<int64_t>(0, result.num_bytes - std::ssize(model.tokenizer.decode(first)));
+  }
   at::set_num_threads(model_->threads);
   const auto positions = static_cast<size_t>(model.config.max_position_embeddings);
   for (size_t first = 0; first + 1 < ids.size(); first += positions) {

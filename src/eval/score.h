@@ -26,7 +26,7 @@ struct TokenScore {
 
 struct TextScore {
   std::vector<TokenScore> tokens;  ///< the scored tokens, in the order of the text
-  int64_t num_bytes = 0;           ///< length of the whole text in UTF-8
+  int64_t num_bytes = 0;           ///< bytes of the scored tokens in UTF-8: all, or all but those of the first token
 
   /// Returns the sum over the tokens.
   double log_probability() const;

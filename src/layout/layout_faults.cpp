@@ -197,6 +197,12 @@ int64_t count_balance_ranks(const RunConfig& config) {
 std::vector<std::string> find_layout_faults(const RunConfig& config, int world_size) {
   Findings found;
   const auto& p = config.parallelism;
+  // A configuration that was read has these ranges; one that a program made may not.
+  for (const int64_t each :
+       {int64_t{world_size}, p.data_parallel_replicate_degree, p.expert_parallel_degree, p.tensor_parallel_degree,
+        p.pipeline_parallel_degree, config.train.micro_batch_size, config.train.global_batch_size}) {
+    if (each < 1) return {"ranks, degrees of parallelism and batch sizes must be 1 or more"};
+  }
   check_world(p, world_size, found);
   for (const auto& line : find_mapping_faults(p.mapping)) found.require(false, "{}", line);
   const auto shard = resolve_shard_degree(p, world_size);

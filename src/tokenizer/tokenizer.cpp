@@ -1,6 +1,7 @@
 #include "tokenizer/tokenizer.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "tokenizer/tokenizer_backend.h"
@@ -11,7 +12,9 @@ namespace athanor {
 Tokenizer::Tokenizer(std::shared_ptr<const TokenizerBackend> backend)
     : backend_(std::move(backend)), hash_(hash_hex(backend_->file_bytes())) {}
 
-Tokenizer Tokenizer::load(const std::filesystem::path& path) { return Tokenizer(load_tokenizer_files(path)); }
+Tokenizer Tokenizer::load(const std::filesystem::path& path) {
+  return with_io_errors([&] { return Tokenizer(load_tokenizer_files(path)); });
+}
 
 Tokenizer Tokenizer::parse(std::string_view json, const std::string& name_for_errors, bool plain) {
   return Tokenizer(make_json_tokenizer(json, name_for_errors, plain));
