@@ -8,48 +8,99 @@
 
 #include "base/error.h"
 #include "base/launched.h"
+#include "base/launcher_hold.h"
 
 namespace athanor {
 namespace {
 
 // A handler can only reach globals. 0 means that there was no signal yet.
 std::atomic<int> first_signal{0};
-std::atomic<bool> listening{false};
+std::atomic<bool> save_asked{false}, listening{false}, holds_launcher{false};
 std::atomic<const char*> what_follows{""};  // null: the handler prints nothing
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<Warning> on_usr1{Warning::kIgnore}, on_usr2{Warning::kIgnore};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<Warning>::is_always_lock_free);
 
 void say(const char* text) { [[maybe_unused]] const ssize_t put = ::write(STDERR_FILENO, text, std::strlen(text)); }
 
-// Everything here is async-signal-safe: a lock-free exchange, strlen, write, _exit.
+void say_what_follows(int number, const char* follows, const char* then) {
+  say(number == SIGINT ? "\n" : "");  // after "^C"
+  say(signal_name(number));
+  say(": ");
+  say(follows);
+  say(then);
+}
+
+// Everything here is async-signal-safe: lock-free exchanges, strlen, write, kill, _exit.
+void ask_to_stop(int number) {
+  int none = 0;
+  if (!first_signal.compare_exchange_strong(none, number)) {
+    LauncherHold::release();
+    ::_exit(128 + number);
+  }
+  if (holds_launcher) LauncherHold::hold();
+  if (const char* follows = what_follows) say_what_follows(number, follows, "; once more exits at once\n");
+}
+
 void on_signal(int number) {
   const int saved_errno = errno;
-  int none = 0;
-  if (!first_signal.compare_exchange_strong(none, number)) ::_exit(128 + number);
-  if (const char* follows = what_follows) {
-    say(number == SIGINT ? "\nSIGINT: " : "SIGTERM: ");  // the new line comes after "^C"
-    say(follows);
-    say("; once more exits at once\n");
+  const Warning warning = number == SIGUSR1 ? on_usr1.load() : number == SIGUSR2 ? on_usr2.load() : Warning::kStop;
+  if (warning == Warning::kStop) ask_to_stop(number);
+  if (warning == Warning::kSave && !save_asked.exchange(true)) {
+    if (what_follows.load()) say_what_follows(number, "saving after this step", "\n");
   }
   errno = saved_errno;
 }
 
 }  // namespace
 
-SignalGuard::SignalGuard(const char* said) {
-  ATHANOR_ASSERT(!listening.exchange(true));
-  first_signal = 0;
-  what_follows = launched().size == 1 ? said : nullptr;
+const char* signal_name(int number) {
+  switch (number) {
+    case SIGTERM: return "SIGTERM";
+    case SIGINT: return "SIGINT";
+    case SIGHUP: return "SIGHUP";
+    case SIGUSR1: return "SIGUSR1";
+    case SIGUSR2: return "SIGUSR2";
+    default: return "a signal";
+  }
+}
+
+void SignalGuard::handle(int number, struct sigaction& old) {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;  // reads and writes in other threads continue
   ::sigemptyset(&action.sa_mask);
-  ::sigaction(SIGTERM, &action, &old_term_);
-  ::sigaction(SIGINT, &action, &old_int_);
+  ::sigaction(number, &action, &old);
+}
+
+SignalGuard::SignalGuard(const char* said) {
+  ATHANOR_ASSERT(!listening.exchange(true));
+  first_signal = 0;
+  save_asked = false;
+  what_follows = launched().size == 1 ? said : nullptr;
+  handle(SIGTERM, old_term_);
+  handle(SIGINT, old_int_);
+  ::sigaction(SIGHUP, nullptr, &old_hup_);
+  if (old_hup_.sa_handler != SIG_IGN) handle(SIGHUP, old_hup_);
+}
+
+SignalGuard::SignalGuard(const char* said, Warning usr1, Warning usr2) : SignalGuard(said) {
+  warnings_ = true;
+  on_usr1 = usr1;
+  on_usr2 = usr2;
+  holds_launcher = true;
+  handle(SIGUSR1, old_usr1_);
+  handle(SIGUSR2, old_usr2_);
 }
 
 SignalGuard::~SignalGuard() {
+  if (warnings_) {
+    ::sigaction(SIGUSR1, &old_usr1_, nullptr);
+    ::sigaction(SIGUSR2, &old_usr2_, nullptr);
+  }
   ::sigaction(SIGTERM, &old_term_, nullptr);
   ::sigaction(SIGINT, &old_int_, nullptr);
+  ::sigaction(SIGHUP, &old_hup_, nullptr);
+  holds_launcher = false;
   listening = false;
 }
 
@@ -57,6 +108,8 @@ std::optional<int> SignalGuard::stop_signal() const {
   const int number = first_signal;
   return number ? std::optional(number) : std::nullopt;
 }
+
+bool SignalGuard::take_save_request() const { return save_asked.exchange(false); }
 
 BrokenPipeGuard::BrokenPipeGuard() {
   struct sigaction ignore {};

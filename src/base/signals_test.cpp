@@ -135,6 +135,37 @@ TEST(Signals, ASignalFromAnotherProcessDoesNotBreakARead) {
   EXPECT_TRUE(exited_with(ended, 42)) << ended.status;
 }
 
+TEST(Signals, AHangupStopsUnlessItWasIgnoredAtTheStart) {
+  for (const bool ignored : {false, true}) {
+    const Ended ended = run_in_child([ignored] {
+      ::signal(SIGHUP, ignored ? SIG_IGN : SIG_DFL);
+      const SignalGuard guard("finishing the step and saving");
+      ::raise(SIGHUP);
+      return guard.stop_signal() == (ignored ? std::nullopt : std::optional(SIGHUP)) ? 42 : 1;
+    });
+    EXPECT_TRUE(exited_with(ended, 42)) << ended.status;
+  }
+}
+
+TEST(Signals, TheWarningsOfASchedulerDoWhatTheyAreToldTo) {
+  const Ended ended = run_in_child([] {
+    const SignalGuard guard("finishing the step and saving", Warning::kIgnore, Warning::kSave);
+    ::raise(SIGUSR1);
+    if (guard.stop_signal() || guard.take_save_request()) return 1;
+    ::raise(SIGUSR2);
+    if (guard.stop_signal() || !guard.take_save_request() || guard.take_save_request()) return 2;
+    return 42;
+  });
+  EXPECT_TRUE(exited_with(ended, 42)) << ended.status;
+  EXPECT_EQ(ended.message, "SIGUSR2: saving after this step\n");
+  const Ended stopped = run_in_child([] {
+    const SignalGuard guard("finishing the step and saving", Warning::kStop, Warning::kSave);
+    ::raise(SIGUSR1);
+    return guard.stop_signal() == SIGUSR1 ? 42 : 1;
+  });
+  EXPECT_TRUE(exited_with(stopped, 42)) << stopped.status;
+}
+
 TEST(Signals, TwoGuardsAtOnceAreABug) {
   const SignalGuard guard("finishing the step and saving");
   EXPECT_THROW(SignalGuard("x"), Error);

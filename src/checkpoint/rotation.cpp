@@ -74,11 +74,18 @@ std::vector<StepFolder> list_until(const fs::path& folder, int64_t step) {
   return all;
 }
 
+/// Leaves out the checkpoints that are never removed.
+std::vector<StepFolder> without_kept(std::vector<StepFolder> all, int64_t keep_every) {
+  if (keep_every > 0) std::erase_if(all, [&](const StepFolder& each) { return each.step % keep_every == 0; });
+  return all;
+}
+
 /// Returns the newest of several if the disk is short of room and the oldest would have to be removed; "" if not.
 fs::path newest_before_removal(const fs::path& folder, int64_t step, uint64_t needed, const RotationOptions& options) {
   if (options.free_bytes(folder) >= needed) return {};
-  const auto older = list_until(folder, step);
-  return older.size() >= 2 && older.size() >= options.keep ? older.front().path : fs::path();
+  const auto older = list_until(folder, step), removable = without_kept(older, options.keep_every);
+  const bool has_another = !removable.empty() && removable.back().step != older.front().step;
+  return has_another && older.size() >= options.keep ? older.front().path : fs::path();
 }
 
 /// Collective: all members verify the checkpoint that is to be trusted, since the others wait for it.
@@ -90,7 +97,7 @@ void make_room(const fs::path& folder, int64_t step, uint64_t needed, const Rota
   const bool trusted = !newest.empty() && open_if_it_verifies(newest, team);
   team.on_first([&] {
     if (trusted) {
-      const auto oldest = list_until(folder, step).back().path;
+      const auto oldest = without_kept(list_until(folder, step), options.keep_every).back().path;
       log::warn("the disk has no room for another checkpoint ({} needed): removing {} first", format_bytes(needed),
                 oldest.filename().string());
       remove_checkpoint(oldest);
@@ -104,14 +111,16 @@ void make_room(const fs::path& folder, int64_t step, uint64_t needed, const Rota
   });
 }
 
-/// Removes all but the newest `keep`. The new checkpoint is complete even if an old one cannot be removed, so no
-/// failure here is a failure of the save.
-void remove_older(const fs::path& folder, int64_t step, size_t keep) {
+/// Removes all but the newest `keep` and those that are never removed. The new checkpoint is complete even if an old
+/// one cannot be removed, so no failure here is a failure of the save.
+void remove_older(const fs::path& folder, int64_t step, const RotationOptions& options) {
   fs::path at = folder;
   try {
-    const auto kept = list_until(folder, step);
-    for (size_t i = std::max<size_t>(1, keep); i < kept.size(); ++i) {
-      at = kept[i].path;
+    auto older = list_until(folder, step);
+    older.erase(older.begin(),
+                older.begin() + static_cast<ptrdiff_t>(std::min(older.size(), std::max<size_t>(1, options.keep))));
+    for (const StepFolder& each : without_kept(std::move(older), options.keep_every)) {
+      at = each.path;
       remove_checkpoint(at);
     }
   } catch (const std::exception& error) {
@@ -226,7 +235,7 @@ void save_rotating(const fs::path& folder, int64_t step, const std::vector<Piece
     write_checkpoint(
         path, pieces, model, state, options.write, [&] { predecessor.move_now(); }, team);
   }
-  team.on_first([&] { remove_older(folder, step, options.keep); });
+  team.on_first([&] { remove_older(folder, step, options); });
 }
 
 }  // namespace athanor

@@ -52,7 +52,8 @@ CheckpointReader open_verified(const std::filesystem::path& path, const Team& te
 std::optional<CheckpointReader> open_newest_verified(const std::filesystem::path& folder, const Team& team = {});
 
 struct RotationOptions {
-  size_t keep = 2;  ///< number of checkpoints that are kept; the new one is kept in any case
+  size_t keep = 2;         ///< the newest ones; at least 1
+  int64_t keep_every = 0;  ///< checkpoints of steps that are multiples of this are never removed; 0: none
   WriteOptions write;
   /// Returns the number of bytes that the folder's disk can still take.
   std::function<uint64_t(const std::filesystem::path&)> free_bytes = free_disk_bytes;

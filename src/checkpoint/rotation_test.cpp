@@ -51,6 +51,26 @@ TEST_F(Rotation, TheTwoNewestAreKept) {
   EXPECT_EQ(num_entries(), 2u);
 }
 
+TEST_F(Rotation, TheNumberThatIsKeptCanBeChosenAndMultiplesOfAStepStay) {
+  RotationOptions options;
+  options.keep = 1;
+  options.keep_every = 200;
+  for (const int64_t step : {100, 200, 300, 400, 500, 700}) save(step, options);
+  EXPECT_EQ(steps(), (Steps{700, 400, 200}));
+  options.keep = 3;
+  for (const int64_t step : {800, 900, 1100}) save(step, options);
+  EXPECT_EQ(steps(), (Steps{1100, 900, 800, 400, 200}));
+}
+
+TEST_F(Rotation, ACheckpointThatStaysIsNotRemovedForRoomEither) {
+  RotationOptions options;
+  options.keep_every = 100;
+  for (const int64_t step : {100, 150}) save(step, options);
+  options.free_bytes = [](const fs::path&) { return uint64_t{0}; };
+  full_disk_message(160, options);
+  EXPECT_EQ(steps(), (Steps{150, 100}));
+}
+
 TEST_F(Rotation, OnlyWholeNamesAreCheckpoints) {
   for (const char* name : {"step-00000500.bak", ".step-00000500.tmp", "step-5", "step-0000050x", "model-00000500",
                            "step-99999999999999999999"}) {

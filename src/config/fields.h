@@ -20,6 +20,7 @@
 
 #include "base/number_types.h"
 #include "base/text.h"
+#include "config/duration.h"
 
 namespace athanor {
 
@@ -132,6 +133,10 @@ inline Check<double> positive() {
 }
 inline Check<double> not_negative() {
   return {"a finite number, 0 or more", [](const double& x) { return std::isfinite(x) && x >= 0; }};
+}
+inline Check<std::string> duration() {
+  return {"a length of time such as \"11h30m\", \"90s\" or \"0\"",
+          [](const std::string& text) { return parse_duration(text).has_value(); }};
 }
 inline Check<std::string> one_of(std::vector<std::string> allowed) {
   std::string expected = "one of " + join(allowed);

@@ -110,6 +110,10 @@ struct TrainConfig {
   int64_t loss_chunk_tokens = 512;
   int64_t validation_interval = 0;
   int64_t validation_sequences = 256;
+  std::string stop_after = "0";
+  std::string stop_margin = "5m";
+  std::string on_sigusr1 = "stop";
+  std::string on_sigusr2 = "save";
   std::vector<StageConfig> stages;
   bool dtype_was_auto =
       false;  ///< not a field: dtype was chosen for this CPU; a resumed run keeps its type (defaults.h)
@@ -145,6 +149,18 @@ struct TrainConfig {
             at_least(0));
     f.field("validation_sequences", validation_sequences, "validation instances used each time, at most",
             between(1, kMaxSequences));
+    f.field("stop_after", stop_after,
+            "an attempt that has run this long saves and stops with code 10, such as \"11h30m\"; 0: no limit",
+            duration());
+    f.field("stop_margin", stop_margin,
+            "the last save begins this long before the end of the job, if the limit of a Slurm or PBS job is found; 0: "
+            "such limits are not looked for",
+            duration());
+    f.field("on_sigusr1", on_sigusr1,
+            "what SIGUSR1, a scheduler's warning, does after the step: stop (save, and end with code 10), save, or "
+            "ignore",
+            one_of({"stop", "save", "ignore"}));
+    f.field("on_sigusr2", on_sigusr2, "the same for SIGUSR2", one_of({"stop", "save", "ignore"}));
     f.list("stages", stages, "The training phases of the run, one after another; without any, the run is one phase.");
   }
 };
@@ -184,7 +200,8 @@ struct OptimizerConfig {
                return b.size() == 2 && b[0] >= 0 && b[0] <= kMaxBeta && b[1] >= 0 && b[1] <= kMaxBeta;
              }});
     f.field("eps", eps, "added to the root of the second moment", fp32_up_to(kMaxFp32));
-    f.field("weight_decay", weight_decay, "decoupled; applied to all parameters", zero_or_fp32_up_to(kMaxScale));
+    f.field("weight_decay", weight_decay, "decoupled; applied to all parameters but those of no_weight_decay",
+            zero_or_fp32_up_to(kMaxScale));
     f.field("no_weight_decay", no_weight_decay, "names without weight decay, with * and ?: [\"*norm.weight\"]");
     f.field("max_grad_norm", max_grad_norm, "gradients are scaled down to this norm; 0 turns clipping off",
             zero_or_fp32_up_to(kMaxFp32));
@@ -252,6 +269,9 @@ struct MoeConfig {
 
 struct CheckpointConfig {
   int64_t interval = 500;
+  double interval_minutes = 0;
+  int64_t keep = 2;
+  int64_t keep_every = 0;
   int64_t model_interval = 1000;
   std::string model_dtype = "bfloat16";
   std::string resume = "auto";
@@ -260,7 +280,13 @@ struct CheckpointConfig {
   std::vector<std::string> allow_model_change;
 
   void describe(Fields& f) {
-    f.field("interval", interval, "steps between full checkpoints, of which the newest two are kept; 0 turns them off",
+    f.field("interval", interval, "steps between full checkpoints; 0 turns them off", at_least(0));
+    f.field("interval_minutes", interval_minutes,
+            "a full checkpoint is also written when this many minutes have passed since the last one; 0: never",
+            between(0.0, 1e6));
+    f.field("keep", keep, "the newest full checkpoints that are kept; older ones are removed",
+            between(int64_t{1}, int64_t{1'000'000}));
+    f.field("keep_every", keep_every, "full checkpoints of steps that are multiples of this are never removed; 0: none",
             at_least(0));
     f.field("model_interval", model_interval,
             "steps between model-only checkpoints, all kept, which transformers loads; 0 turns them off", at_least(0));

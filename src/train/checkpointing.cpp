@@ -74,6 +74,8 @@ void save_checkpoint(TrainState& state) {
   state.model.gatherer.wait_all();
   RotationOptions options;
   options.team = team_of(state.model.mesh);
+  options.keep = static_cast<size_t>(state.config.checkpoint.keep);
+  options.keep_every = state.config.checkpoint.keep_every;
   save_rotating(RunFolder{state.config.train.run_dir}.checkpoints(), state.position.step, state_pieces(state),
                 model_identity(state.config.model), state_json(state), options);
 }

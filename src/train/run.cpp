@@ -10,6 +10,7 @@
 
 #include "base/exit_codes.h"
 #include "base/fault.h"
+#include "base/launcher_hold.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -20,6 +21,7 @@
 #include "train/microbatch.h"
 #include "train/preflight.h"
 #include "train/rank_share.h"
+#include "train/requests.h"
 #include "train/router_metrics.h"
 #include "train/run_folder.h"
 #include "train/run_saves.h"
@@ -35,15 +37,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+Warning warning_of(const std::string& action) {
+  return action == "stop" ? Warning::kStop : action == "save" ? Warning::kSave : Warning::kIgnore;
+}
+
 bool due(int64_t step, int64_t interval) { return interval > 0 && step % interval == 0; }
 
 class Run {
  public:
-  Run(StartedRun started, RunContext& at, const SignalGuard& signals)
-      : signals_(signals), lock_(std::move(started.lock)), stages_(std::move(started.stages)),
-        mesh_(std::move(started.mesh)), state_(std::move(started.state)), world_(mesh_->group(GroupKind::kWorld)),
-        at_(at), first_step_(state_->position.step), from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at),
-        summary_(*state_, *mesh_, stages_.size()),
+  Run(StartedRun started, RunContext& at, const SignalGuard& signals, RunClock* clock, LauncherHold& hold)
+      : signals_(signals), clock_(clock), hold_(hold), lock_(std::move(started.lock)),
+        stages_(std::move(started.stages)), mesh_(std::move(started.mesh)), state_(std::move(started.state)),
+        world_(mesh_->group(GroupKind::kWorld)), at_(at), first_step_(state_->position.step),
+        from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at), summary_(*state_, *mesh_, stages_.size()),
         threads_(started.threads.threads, !may_try_threads(started.threads)) {
     const auto& config = state_->config;
     if (mesh_->is_first()) {
@@ -64,25 +70,26 @@ class Run {
  private:
   int steps() {
     const auto& config = state_->config;
-    // a signal that came while the run was started
-    if (const int early = stop_signal_of_any()) return saves_.end_stopped(early);
+    if (const Requests early = requests(); early.stop()) return end_stopped(early);  // asked for during the start
     if (is_complete()) saves_.write_missing_model();
     while (!is_complete()) {
       if (!loader_ || state_->position.step == state_->position.phase.end) enter_stage();
       at_.step = state_->position.step + 1;
       StepMetrics metrics = one_step();
-      const int stop_signal = stop_signal_of_any();
-      const bool ends = is_complete() || stop_signal != 0;
+      const Requests asked = requests();
+      const bool ends = is_complete() || asked.stop();
       if (due(state_->position.step, config.train.validation_interval) ||
           (is_complete() && config.train.validation_interval > 0))
         validate(metrics);
       show(metrics);
-      if (due(state_->position.step, config.checkpoint.model_interval) || (ends && ends_with_a_model()))
+      const bool has_checkpoints = config.checkpoint.interval > 0;
+      if (due(state_->position.step, config.checkpoint.model_interval) || (ends && ends_with_a_model()) ||
+          (asked.save && !has_checkpoints))
         saves_.save_model();
-      if (due(state_->position.step, config.checkpoint.interval) || (ends && config.checkpoint.interval > 0))
-        saves_.save_checkpoint();
+      if (has_checkpoints && (due(state_->position.step, config.checkpoint.interval) || ends || asked.save))
+        save_checkpoint();
       fault_point("train.after_step");
-      if (stop_signal != 0) return saves_.end_stopped(stop_signal);
+      if (asked.stop_signal != 0 || (asked.time_is_up && !is_complete())) return end_stopped(asked);
       if (unreadable_) throw UnreadableData(*unreadable_);
     }
     return saves_.end_complete();
@@ -158,20 +165,28 @@ class Run {
     return report;
   }
 
-  // A signal that has reached one rank ends the run of all ranks after the same step; 0 means none. A batch that one
-  // rank cannot read does the same. That is known by now, since batches are read ahead, and is sent in the same number,
-  // above any signal's.
-  int stop_signal_of_any() {
-    constexpr int64_t kSignals = 1024;
+  // A signal that has reached one rank, or a batch that one rank cannot read, ends the run of all ranks after the same
+  // step. The batch is known by now, since batches are read ahead.
+  Requests requests() {
+    if (clock_) clock_->step_ended();
+    longest_step_s_ = std::max(longest_step_s_, seconds_since(std::exchange(agreed_, Clock::now())));
     const std::exception_ptr failure = failure_of_next_batch();
-    const int64_t unreadable = failure ? world_.size() - world_.rank() : 0;  // the lowest rank has the largest number
-    const Tensor number = at::full({1}, unreadable * kSignals + signals_.stop_signal().value_or(0), at::kLong);
-    world_.all_reduce(number, comm::Reduction::kMax).wait();
-    const int64_t largest = number.item<int64_t>();
-    if (largest >= kSignals)
-      unreadable_.emplace(world_.size() - static_cast<int>(largest / kSignals), describe_read_error(failure));
-    return static_cast<int>(largest % kSignals);
+    const Requests asked = agree_on_requests(world_, signals_, clock_, failure);
+    if (asked.cannot_read) unreadable_.emplace(*asked.cannot_read, describe_read_error(failure));
+    if (asked.stop_signal != 0) {
+      hold_.keep();
+    } else if (state_->position.step > first_step_) {
+      hold_.arm(2 * longest_step_s_ + 10, RunFolder{state_->config.train.run_dir}.last_words());
+    }
+    return asked;
   }
+
+  void save_checkpoint() {
+    saves_.save_checkpoint();
+    if (clock_) clock_->saved();
+  }
+
+  int end_stopped(const Requests& asked) { return saves_.end_stopped(asked, clock_ ? clock_->limit() : ""); }
 
   // Waits for the batch of the next step, if this training phase has one more; null if it can be read.
   std::exception_ptr failure_of_next_batch() {
@@ -257,15 +272,17 @@ class Run {
   }
 
   [[noreturn]] void refuse(const StepReport& report) const {
+    const std::string drawn = describe_position(state_->position.ledger);
     const std::string where = first_of_any(first_non_finite_gradient(state_->model.parameters));
-    throw NumbersError(
-        fmt::format(
-            "step {}: the loss is {} and the gradient norm {}; {}. Nothing was updated. Resume from the checkpoint "
-            "before with a lower optimizer.lr, or look at the data of this step ({})",
-            report.step, report.parts.loss_sum, report.grad_norm,
-            where.empty() ? "every gradient is finite" : "the first gradient that is not finite is that of " + where,
-            describe_position(state_->position.ledger)),
-        where);
+    throw NumbersError(fmt::format("step {}: the loss is {} and the gradient norm {}; {}. Nothing was updated. Lower "
+                                   "optimizer.lr and {}, or look "
+                                   "at the data of this step{}",
+                                   report.step, report.parts.loss_sum, report.grad_norm,
+                                   where.empty() ? "every gradient is finite"
+                                                 : "the first gradient that is not finite is that of " + where,
+                                   saves_.saved_step() > 0 ? "resume from an earlier checkpoint" : "begin again",
+                                   drawn.empty() ? "" : " (" + drawn + ")"),
+                       where);
   }
 
   // Returns the first text that is not empty, by rank.
@@ -276,6 +293,8 @@ class Run {
   }
 
   const SignalGuard& signals_;
+  RunClock* clock_;  // null on all ranks but the first
+  LauncherHold& hold_;
   std::unique_ptr<FolderLock> lock_;  // on the first rank; released when everything else is destroyed
   std::vector<StageData> stages_;
   const StageData* data_ = nullptr;  // data of the present training phase
@@ -289,7 +308,9 @@ class Run {
   StepSummary summary_;
   ThreadTrial threads_;
   Clock::time_point first_step_ended_;
-  double waited_for_data_s_ = 0;  // for the batch of the next step
+  Clock::time_point agreed_ = Clock::now();  // when the ranks last agreed on requests
+  double longest_step_s_ = 0;                // with what comes between two steps
+  double waited_for_data_s_ = 0;             // for the batch of the next step
   bool printing_ = true;
   std::optional<UnreadableData> unreadable_;  // ends the run after this step
   std::optional<MetricsLog> metrics_;         // on the first rank
@@ -301,14 +322,23 @@ class Run {
 }  // namespace
 
 int run_training(RunConfig config, comm::World& world, RunContext& context) {
-  const SignalGuard signals("finishing the step and saving");
+  LauncherHold hold;
+  const SignalGuard signals("finishing the step and saving", warning_of(config.train.on_sigusr1),
+                            warning_of(config.train.on_sigusr2));
   try {
-    Run run(start_run(std::move(config), world, context, signals), context, signals);
-    return run.loop();
+    std::optional<RunClock> clock;
+    if (world.rank() == 0) clock.emplace(config);
+    int code = 0;
+    {
+      Run run(start_run(std::move(config), world, context, signals), context, signals, clock ? &*clock : nullptr, hold);
+      code = run.loop();
+    }
+    world.all().barrier();  // a launcher that is let go ends all ranks of its host
+    return code;
   } catch (const StoppedAtStart& stop) {
-    log::info("stopped by signal {} before the first step; nothing was changed: run the same command again",
-              stop.signal_number);
-    return exit_code::of_signal(stop.signal_number);
+    log::info("stopped by {} before the first step; nothing was changed: run the same command again",
+              signal_name(stop.signal_number));
+    return exit_code_of_stop(stop.signal_number);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "base/exit_codes.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "checkpoint/rotation.h"
 #include "parallel/share.h"
 #include "train/checkpointing.h"
@@ -71,12 +72,13 @@ void RunSaves::tell(const char* event, nlohmann::ordered_json more) {
   if (history_) history_->add(event, state_.position.step, std::move(more));
 }
 
-RunSaves::Ending RunSaves::stopped(int signal_number) const {
+RunSaves::Ending RunSaves::stopped(const Requests& asked, const std::string& limit) const {
   const auto& kept = state_.config.checkpoint;
-  const std::string stopped = fmt::format("stopped by signal {} after step {}", signal_number, state_.position.step);
+  const std::string why = asked.stop_signal != 0 ? signal_name(asked.stop_signal) : limit;
+  const std::string stopped = fmt::format("stopped by {} after step {}", why, state_.position.step);
   if (is_saved()) {
     const bool as_model = kept.interval == 0 && kept.model_interval > 0 && state_.position.step > first_step_;
-    return {exit_code::of_signal(signal_number),
+    return {exit_code_of_stop(asked.stop_signal),
             stopped + (as_model ? "; its model was saved (checkpoint.interval is 0): the same command continues from "
                                   "it with fresh moments"
                                 : "; run the same command again to continue")};
@@ -111,9 +113,13 @@ int RunSaves::finish(const Ending& ending) {
 
 int RunSaves::end_complete() { return finish(complete()); }
 
-int RunSaves::end_stopped(int signal_number) {
-  tell("stop", {{"signal", signal_number}});
-  return finish(stopped(signal_number));
+int RunSaves::end_stopped(const Requests& asked, const std::string& limit) {
+  if (asked.stop_signal != 0) {
+    tell("stop", {{"signal", asked.stop_signal}});
+  } else {
+    tell("stop", {{"limit", limit}});
+  }
+  return finish(stopped(asked, limit));
 }
 
 }  // namespace athanor

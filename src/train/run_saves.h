@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "train/requests.h"
 #include "train/run_context.h"
 #include "train/run_history.h"
 #include "train/train_state.h"
@@ -36,7 +37,8 @@ class RunSaves {
   /// Record how the attempt ends, in the log and in the run's history or last words, and return the exit code, which is
   /// the same on all ranks. They send nothing.
   int end_complete();
-  int end_stopped(int signal_number);
+  /// @param limit  the limit of time, if that is what stopped the run.
+  int end_stopped(const Requests& asked, const std::string& limit);
 
  private:
   struct Ending {
@@ -44,7 +46,7 @@ class RunSaves {
     std::string text;
   };
   bool try_to_save(const char* kind, const std::function<std::filesystem::path()>& save);
-  Ending stopped(int signal_number) const;
+  Ending stopped(const Requests& asked, const std::string& limit) const;
   Ending complete() const;
   int finish(const Ending& ending);
 

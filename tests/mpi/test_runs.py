@@ -212,6 +212,31 @@ ENDLESS = ["train.steps=100000", "checkpoint.interval=50000", "checkpoint.model_
            "train.validation_interval=0", "optimizer.schedule=constant"]
 
 
+# A step of many small microbatches, which takes about four seconds.
+LONG_STEPS = ["train.global_batch_size=9216", "train.micro_batch_size=1"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_to_mpirun_saves_although_it_kills_its_ranks_after_a_second(open_mpi, program, data, tmp_path, number):
+    run = RankRun(program, tmp_path, data, "run")
+    process = subprocess.Popen([open_mpi.path, *open_mpi.options, "-n", "2", run.program, "train",
+                                *run.words([*ENDLESS, *LONG_STEPS])], env=dict(os.environ, OMP_NUM_THREADS="1"),
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        metrics = run.folder / "metrics.jsonl"
+        deadline = time.monotonic() + 60
+        while not (metrics.exists() and metrics.read_text().count("\n") >= 1) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert run.metrics()[0]["step_s"] > 2, "the step is too short to show anything"
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    last = run.metrics()[-1]["step"]
+    assert last == 2 and run.checkpoint(last).exists(), err  # the step that was being computed was finished and saved
+    assert f"stopped by SIGTERM after step {last}" in err, err
+
+
 @pytest.mark.parametrize("ranks,layout", [(2, []), (4, [*PIPELINE, *TENSOR])])
 def test_a_signal_to_one_rank_ends_all_after_the_same_step(open_mpi, program, data, tmp_path, ranks, layout):
     run = RankRun(program, tmp_path, data, "run")
@@ -229,7 +254,7 @@ def test_a_signal_to_one_rank_ends_all_after_the_same_step(open_mpi, program, da
     finally:
         process.kill()
     last = run.metrics()[-1]["step"]
-    assert f"stopped by signal 15 after step {last}" in err, err
+    assert f"stopped by SIGTERM after step {last}" in err, err
     assert run.checkpoint(last).exists()
     steps = f"train.steps={last + 2}"
     run.on(open_mpi, ranks, *ENDLESS, *layout, steps)

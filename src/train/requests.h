@@ -1,0 +1,59 @@
+#pragma once
+// What a run is asked to do before its end: to save, or to save and stop. Signals and limits of time ask for it. The
+// ranks agree on it after each step, so that all of them save and stop after the same step.
+
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "base/signals.h"
+#include "comm/communicator.h"
+#include "config/run_config.h"
+
+namespace athanor {
+
+/// Equal on all ranks.
+struct Requests {
+  int stop_signal = 0;  ///< 0: none
+  bool time_is_up = false;
+  bool save = false;               ///< a full checkpoint, although none is due by its step
+  std::optional<int> cannot_read;  ///< the lowest rank that cannot read its next batch
+
+  bool stop() const { return stop_signal != 0 || time_is_up; }
+};
+
+/// Returns the exit code of a run that a signal or a limit of time (0) stopped, and that has saved.
+int exit_code_of_stop(int stop_signal);
+
+/// The clock of a run, on its first rank: limits of time, and saves that are due by time.
+class RunClock {
+ public:
+  /// Looks for the limit of the scheduler's job and logs what it found.
+  explicit RunClock(const RunConfig& config);
+
+  /// Returns whether another step that takes as long as the last would end after the limit.
+  bool time_is_up() const;
+  bool save_is_due() const;
+  void step_ended();
+  void saved() { saved_ = Clock::now(); }
+  /// Returns what ended the time: "train.stop_after (11h30m)".
+  const std::string& limit() const { return limit_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  double save_interval_s_;
+  Clock::time_point last_ = Clock::now(), saved_ = last_;
+  std::optional<Clock::time_point> end_;
+  double step_s_ = 0;
+  std::string limit_;
+};
+
+/// Returns what any rank was asked for. Collective over the world, one all-reduce of four numbers.
+/// @param clock       null on all ranks but the first.
+/// @param unreadable  why this rank cannot read its next batch; null if it can.
+Requests agree_on_requests(comm::Communicator& world, const SignalGuard& signals, const RunClock* clock,
+                           const std::exception_ptr& unreadable);
+
+}  // namespace athanor
