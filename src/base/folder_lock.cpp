@@ -152,6 +152,11 @@ void FolderLock::make_folder() {
   for (fs::path at = fs::absolute(folder_).lexically_normal(); !at.empty() && !fs::exists(at); at = at.parent_path()) {
     if (at.has_filename()) missing.insert(missing.begin(), at);
   }
+  for (const auto& each : missing) {
+    if (fs::is_symlink(each))
+      fail<ConfigError>("{} is a link to {}, which does not exist: make that folder, or remove the link", each.string(),
+                        fs::read_symlink(each).string());
+  }
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) throw IoError("cannot create folder " + folder_.string() + ": " + error.message(), error.value());

@@ -18,6 +18,10 @@ void also_to_file(const std::string& path);
 
 void line(Level level, std::string_view text);
 
+/// Shows one line below all others where standard error is a terminal, and replaces the one of the last call; an empty
+/// text removes it. Lines of the log move it down. It is cut to the width of the terminal.
+void set_status(const std::string& text);
+
 template <class... Args>
 void debug(fmt::format_string<Args...> format, Args&&... args) {
   line(Level::kDebug, fmt::vformat(format, fmt::make_format_args(args...)));

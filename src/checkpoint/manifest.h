@@ -90,8 +90,9 @@ struct Manifest {
                  uint64_t byte_offset, PieceHash hash);
 };
 
-/// Called from time to time with the number of bytes from the beginning of a text that have been read and are not
-/// needed again (all of them, not only those since the last call).
+/// Called from time to time with the number of bytes from the beginning of a text that the present pass over it has
+/// read (all of them, not only those since the last call). Their pages may be dropped from memory, but the text must
+/// stay readable: a later pass reads it again.
 using ReadBehind = std::function<void(size_t num_bytes)>;
 
 /// Returns the text of manifest.json. Its member "athanor" has the version and the commit of this program

@@ -1,5 +1,6 @@
 #include "checkpoint/model_source.h"
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -80,10 +81,23 @@ ModelSource from_run_folder(const fs::path& path) {
 
 namespace {
 
+// `athanor prepare` writes .npy files, and no folder of a model has any.
+bool is_prepared_data(const fs::path& folder) {
+  const auto files = fs::directory_iterator(folder);
+  return std::any_of(begin(files), end(files), [](const auto& entry) { return entry.path().extension() == ".npy"; });
+}
+
 ModelSource open_source(const fs::path& path) {
+  ATHANOR_CHECK_CHECKPOINT(!fs::is_regular_file(path),
+                           "{} is a file; name a run folder, a checkpoint or a folder of transformers", path.string());
   ATHANOR_CHECK_CHECKPOINT(fs::is_directory(path),
                            "{}: no such folder; expected a run folder, a checkpoint or a folder of transformers",
                            path.string());
+  ATHANOR_CHECK_CHECKPOINT(
+      !is_prepared_data(path),
+      "{} is a folder of prepared data, not of a model; name a run folder, a checkpoint or a folder "
+      "of transformers",
+      path.string());
   if (fs::exists(path / kManifestName)) {
     auto checkpoint = CheckpointReader::open(path);
     checkpoint.verify();

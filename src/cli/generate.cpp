@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
+#include "cli/number_check.h"
 #include "cli/type_option.h"
 #include "cli/whole_number.h"
 
@@ -29,12 +30,12 @@ void add_generate_command(CLI::App& app) {
   command
       ->add_option("--temperature", arguments->temperature,
                    "0 takes the likeliest token each time; 1 samples with the model's probabilities")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_between(0, 1000))
       ->capture_default_str();
   command
       ->add_option("--top-p", arguments->top_p,
                    "Sample from the likeliest tokens that together have this share of the probability")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_between(0, 1))
       ->capture_default_str();
   command->add_option("--seed", arguments->seed, "Seed of the sampling; the same seed gives the same text")
       ->transform(without_sign())

@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/copies.h"
 #include "cli/exit_code.h"
+#include "cli/parse_error.h"
 #include "cli/version.h"
 
 namespace {
@@ -55,15 +56,13 @@ int run(int argc, char** argv) {
       "Pretrains language models: raw documents → tokens → training → a checkpoint that transformers loads.\n"
       "A first run, step by step:  athanor tokenizer train … → athanor prepare … → athanor train … → athanor generate "
       "…");
-  app.set_version_flag("--version", athanor::version_text, "Print the version, and what the program was built with");
+  app.set_version_flag("-v,-V,--version", athanor::version_text,
+                       "Print the version, and what the program was built with");
   app.require_subcommand(1);
-  app.failure_message([](const CLI::App* top, const CLI::Error& error) {
-    std::string command = "athanor";
-    for (auto chosen = top->get_subcommands(); !chosen.empty(); chosen = chosen[0]->get_subcommands()) {
-      command += " " + chosen[0]->get_name();
-    }
-    return fmt::format("{0}: {1}; see {0} --help\n", command, error.what());
-  });
+  app.failure_message(
+      [words = std::vector<std::string>(argv + 1, argv + argc)](const CLI::App* top, const CLI::Error& error) {
+        return athanor::describe_parse_error(*top, error, words);
+      });
   athanor::add_tokenizer_command(app);
   athanor::add_prepare_command(app);
   athanor::add_data_command(app);

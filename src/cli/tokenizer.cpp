@@ -29,6 +29,7 @@ struct TrainTokenizerArguments {
   BpeTraining training;
   DocumentOptions documents;
   std::string out;
+  bool overwrite = false;
   std::vector<std::string> inputs;
 };
 
@@ -38,6 +39,8 @@ std::vector<std::filesystem::path> check(const TrainTokenizerArguments& argument
   const auto folder = std::filesystem::absolute(arguments.out).parent_path();
   ATHANOR_CHECK(std::filesystem::is_directory(folder), "{} is not a folder; make it, or choose another --out",
                 folder.string());
+  ATHANOR_CHECK(arguments.overwrite || !std::filesystem::exists(arguments.out),
+                "{} exists; choose another --out, or give --overwrite to replace it", arguments.out);
   return expand_inputs(arguments.inputs);
 }
 
@@ -92,6 +95,7 @@ void add_train(CLI::App& parent) {
       ->transform(CLI::CheckedTransformer(choices))
       ->default_str("fail");
   command->add_option("--out", arguments->out, "The file to write")->required();
+  command->add_flag("--overwrite", arguments->overwrite, "Replace the file if it exists");
   command
       ->add_option("INPUT", arguments->inputs,
                    "Files, folders or patterns: .txt .md .jsonl .json, also .gz and .zst; .parquet")

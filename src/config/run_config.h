@@ -311,11 +311,17 @@ struct CheckpointConfig {
 };
 
 struct MetricsConfig {
+  int64_t log_interval = 1;
   bool tensorboard = true;
   double gemm_peak_tflops = 0.0;
   int64_t timeline_step = 0;
 
   void describe(Fields& f) {
+    f.field(
+        "log_interval", log_interval,
+        "steps between the lines that a run prints where its output is no terminal; the first and the last step are "
+        "always printed",
+        between(1, kMaxSteps));
     f.field("tensorboard", tensorboard, "write TensorBoard events into the run folder");
     f.field("gemm_peak_tflops", gemm_peak_tflops,
             "the most that one rank's device multiplies in any type that training could use; MFU is a share of this "

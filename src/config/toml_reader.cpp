@@ -12,6 +12,8 @@
 #include "base/text.h"
 #include "config/checks.h"
 #include "config/defaults.h"
+#include "config/dump.h"
+#include "config/foreign_keys.h"
 #include "config/training_stages.h"
 
 namespace athanor {
@@ -36,6 +38,17 @@ std::string shown(const toml::node& node) {
   std::string value = text.str();
   if (value.size() > 60) value = value.substr(0, 57) + "...";
   return value;
+}
+
+// Returns what an unknown key may have meant: a field of its table that is spelled nearly so, the field of another
+// table that has this name, or what another system's setting is called here.
+std::string hint_of(const std::string& key, const std::vector<std::string>& known) {
+  if (const auto ours = our_name_of(key); !ours.empty()) return fmt::format(": here it is {}", ours);
+  if (std::string near = did_you_mean(key, known); !near.empty()) return near;
+  for (const std::string& field : run_config_keys()) {
+    if (field.ends_with("." + key)) return fmt::format(": here it is {}", field);
+  }
+  return "";
 }
 
 // Walks the declared fields and the parsed table in parallel; a key that is left over in a table is unknown.
@@ -79,7 +92,7 @@ class TomlReader : public Fields {
       const std::string name(key.str());
       if (std::find(level.known.begin(), level.known.end(), name) != level.known.end()) continue;
       errors_.push_back(fmt::format("{}: unknown key {}{}{}", place_of(node.source()), level.prefix, name,
-                                    did_you_mean(name, level.known)));
+                                    hint_of(name, level.known)));
     }
   }
 

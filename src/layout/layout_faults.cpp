@@ -203,6 +203,16 @@ std::vector<std::string> find_layout_faults(const RunConfig& config, int world_s
         p.pipeline_parallel_degree, config.train.micro_batch_size, config.train.global_batch_size}) {
     if (each < 1) return {"ranks, degrees of parallelism and batch sizes must be 1 or more"};
   }
+  const int64_t least = product(
+      {p.pipeline_parallel_degree, p.tensor_parallel_degree,
+       std::max(p.expert_parallel_degree,
+                product({p.data_parallel_replicate_degree, std::max<int64_t>(1, p.data_parallel_shard_degree)}))});
+  if (world_size == 1 && least > 1) {
+    return {
+        fmt::format("the degrees of parallelism need {} ranks or more, and there is one: start the command with "
+                    "`mpirun -n {}`, or set the degrees to 1",
+                    least, least)};
+  }
   check_world(p, world_size, found);
   for (const auto& line : find_mapping_faults(p.mapping)) found.require(false, "{}", line);
   const auto shard = resolve_shard_degree(p, world_size);

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
-#include <system_error>
 
 #include "base/exit_codes.h"
 #include "base/fault.h"
@@ -24,8 +23,10 @@
 #include "train/requests.h"
 #include "train/router_metrics.h"
 #include "train/run_folder.h"
+#include "train/run_report.h"
 #include "train/run_saves.h"
 #include "train/start.h"
+#include "train/step_lines.h"
 #include "train/step_summary.h"
 #include "train/thread_trial.h"
 #include "train/train_step.h"
@@ -54,6 +55,7 @@ class Run {
     const auto& config = state_->config;
     if (mesh_->is_first()) {
       metrics_.emplace(config.train.run_dir, config.metrics.tensorboard, first_step_);
+      lines_.emplace(config.metrics.log_interval, first_step_, state_->run_config.train.steps);
     }
   }
 
@@ -92,7 +94,7 @@ class Run {
       if (asked.stop_signal != 0 || (asked.time_is_up && !is_complete())) return end_stopped(asked);
       if (unreadable_) throw UnreadableData(*unreadable_);
     }
-    return saves_.end_complete();
+    return end_complete();
   }
 
   bool is_complete() const { return state_->position.step >= state_->run_config.train.steps; }
@@ -186,6 +188,14 @@ class Run {
     if (clock_) clock_->saved();
   }
 
+  int end_complete() {
+    lines_.reset();
+    const int code = saves_.end_complete();
+    if (code != exit_code::kComplete || !metrics_) return code;
+    for (const auto& line : report_.lines(state_->run_config, state_->position.step)) log::info("{}", line);
+    return code;
+  }
+
   int end_stopped(const Requests& asked) { return saves_.end_stopped(asked, clock_ ? clock_->limit() : ""); }
 
   // Waits for the batch of the next step, if this training phase has one more; null if it can be read.
@@ -249,25 +259,11 @@ class Run {
     if (validation.size() > 1) log::info("step {}: validation loss {:.4f} of the mix", metrics.step, loss);
   }
 
-  // A terminal that no longer exists costs its lines, not the run.
-  void print_step(const StepMetrics& metrics) {
-    if (!printing_) return;
-    try {
-      fmt::print("{}\n", format_step_line(metrics));
-      printing_ = std::fflush(stdout) == 0;
-    } catch (const std::system_error&) {
-      printing_ = false;
-    }
-    if (!printing_)
-      log::warn(
-          "this run's output cannot be written any more (a terminal or pipe is gone); its steps stand in "
-          "metrics.jsonl");
-  }
-
   void show(const StepMetrics& metrics) {
     if (!metrics_) return;
     lock_->check_held();
-    print_step(metrics);
+    lines_->show(metrics);
+    report_.add(metrics);
     metrics_->write(metrics);
   }
 
@@ -308,12 +304,13 @@ class Run {
   StepSummary summary_;
   ThreadTrial threads_;
   Clock::time_point first_step_ended_;
-  Clock::time_point agreed_ = Clock::now();  // when the ranks last agreed on requests
-  double longest_step_s_ = 0;                // with what comes between two steps
-  double waited_for_data_s_ = 0;             // for the batch of the next step
-  bool printing_ = true;
+  Clock::time_point agreed_ = Clock::now();   // when the ranks last agreed on requests
+  double longest_step_s_ = 0;                 // with what comes between two steps
+  double waited_for_data_s_ = 0;              // for the batch of the next step
   std::optional<UnreadableData> unreadable_;  // ends the run after this step
-  std::optional<MetricsLog> metrics_;         // on the first rank
+  std::optional<MetricsLog> metrics_;         // on the first rank, like the two after it
+  std::optional<StepLines> lines_;
+  RunReport report_;
   std::optional<Loader> loader_;
   std::vector<double> unigram_entropies_;  // entropies of the validation sources of the training phase, as far as they
                                            // were needed

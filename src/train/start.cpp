@@ -24,6 +24,7 @@
 #include "train/run_folder.h"
 #include "train/run_history.h"
 #include "train/run_place.h"
+#include "train/start_facts.h"
 #include "train/state_pieces.h"
 
 namespace athanor {
@@ -163,11 +164,13 @@ void stop_if_asked(comm::World& world, const SignalGuard& signals) {
 
 void say_what_starts(const TrainState& state, const ThreadShare& threads) {
   const RunConfig& config = state.config;
+  const comm::World& world = state.model.mesh.world();
+  for (const auto& line : start_facts(world.hosts(), world.network())) log::info("{}", line);
   log::info("{}: {} parameters ({} active for a token)", config.train.run_dir,
             format_thousands(static_cast<double>(count_parameters(config.model))),
             format_thousands(static_cast<double>(count_active_parameters(config.model))));
-  log::info("{}", describe_threads(threads, state.model.mesh.world().size() > 1));
-  if (state.model.mesh.world().size() > 1) log::info("{}", describe_layout(state));
+  log::info("{}", describe_threads(threads, world.size() > 1));
+  if (world.size() > 1) log::info("{}", describe_layout(state));
   if (state.model.mesh.layout().microbatches() < state.model.mesh.layout().pipeline()) {
     log::warn(
         "{} microbatches do not fill {} pipeline ranks, which wait {:.0f}% of the time: raise "

@@ -14,7 +14,7 @@
 
 namespace athanor {
 
-/// An event file in a folder. Files of earlier runs stay; TensorBoard reads the files in the order of their names.
+/// An event file in a folder. Files of earlier attempts stay; TensorBoard reads the files in the order of their names.
 ///
 /// Nothing is buffered: what a call wrote survives the process. Every call throws IoError if the disk refuses the
 /// write.

@@ -1,0 +1,18 @@
+#pragma once
+// Names of settings that people bring from other systems.
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace athanor {
+
+/// Returns what a key of transformers, nanoGPT, Megatron, torchtitan or DeepSpeed is called here ("optimizer.lr"), with
+/// a remark if it is not the same; "" for an unknown key.
+/// @param key  without its table.
+std::string_view our_name_of(std::string_view key);
+
+/// All pairs of such a key and our name.
+const std::vector<std::pair<std::string_view, std::string_view>>& foreign_keys();
+
+}  // namespace athanor

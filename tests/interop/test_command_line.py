@@ -1,0 +1,57 @@
+"""What the program answers to command lines that it does not understand, and to paths of the wrong kind."""
+import pathlib
+
+import pytest
+from runs import Run, make_data
+
+RECIPE = pathlib.Path(__file__).resolve().parents[2] / "recipes" / "olmoe-tiny.toml"
+
+
+@pytest.fixture(scope="module")
+def data(athanor, tmp_path_factory):
+    return make_data(athanor, tmp_path_factory.mktemp("data"))
+
+
+@pytest.mark.parametrize("words, answer", [
+    (["prepare", "--tokeniser", "x"], "unknown option --tokeniser (did you mean \"--tokenizer\"?); see athanor prepare --help"),
+    (["export", "--dtyp", "bf16", "x"], "unknown option --dtyp (did you mean \"--dtype\"?); see athanor export --help"),
+    (["prepare", "--out", "x", "--tokenizer", "t", "--seqlen", "3", "i"], "unknown option --seqlen (did you mean \"--seq-len\"?)"),
+    (["generate", "x", "--prompt", "a", "--temperature", "-1"], "--temperature: expected a number from 0 to 1000, got -1"),
+    (["generate", __file__, "--prompt", "a"], "is a file; name a run folder, a checkpoint or a folder of transformers"),
+    (["verify", str(RECIPE), "--set", "parallelism.expert_parallel_degree=4"], "start the command with `mpirun -n 4`"),
+    (["train", str(RECIPE), "--set", "train.max_steps=5"], "unknown key train.max_steps: here it is train.steps"),
+])
+def test_what_people_mistype_is_answered_in_plain_words(athanor, words, answer):
+    done = athanor.run(*words, check=False)
+    assert done.returncode == 2 and answer in done.stderr, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("flag", ["-v", "-V", "--version"])
+def test_every_spelling_of_version_prints_it(athanor, flag):
+    assert athanor.run(flag).stdout.startswith("athanor 0.")
+
+
+def test_a_link_to_nothing_is_named_as_run_folder(athanor, tmp_path, data):
+    (tmp_path / "run").symlink_to(tmp_path / "nowhere")
+    run = Run(athanor, tmp_path, data)
+    done = run.train(check=False)
+    assert done.returncode == 2
+    assert f"run is a link to {tmp_path}/nowhere, which does not exist" in done.stderr
+
+
+def test_a_tokenizer_is_not_replaced_unasked(athanor, tmp_path):
+    (tmp_path / "text.txt").write_text("some text of words and words " * 50)
+    out = tmp_path / "tokenizer.json"
+    out.write_text("mine")
+    words = ["tokenizer", "train", "--vocab-size", "260", "--out", out, tmp_path / "text.txt"]
+    done = athanor.run(*words, check=False)
+    assert done.returncode == 2 and f"{out} exists; choose another --out, or give --overwrite" in done.stderr
+    assert out.read_text() == "mine"
+    athanor.run(*words, "--overwrite")
+    assert out.read_text() != "mine"
+
+
+def test_a_folder_of_data_is_no_model(athanor, data):
+    done = athanor.run("generate", data, "--prompt", "a", check=False)
+    assert done.returncode == 2 and "is a folder of prepared data, not of a model" in done.stderr
