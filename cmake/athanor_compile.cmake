@@ -28,7 +28,7 @@ if(ATHANOR_FUZZ)
 endif()
 
 # Several files of a target are compiled as one, so that headers are read and templates are made once for all of them: a
-# build from nothing takes a third of the time. A batch is small enough for a change of one file to be compiled in seconds.
+# build from nothing takes two thirds of the time. A batch is small enough for a change of one file to be compiled in seconds.
 option(ATHANOR_UNITY "Compile several files of a target as one" ON)
 set(CMAKE_UNITY_BUILD ${ATHANOR_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)

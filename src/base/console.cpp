@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/log.h"
 #include "base/text.h"
 
 namespace athanor {
@@ -64,7 +65,8 @@ std::string ProgressBar::render(double elapsed_s) const {
 void ProgressBar::show(bool last) {
   const std::string line = render(seconds_between(start_, std::chrono::steady_clock::now()));
   if (on_terminal_) {
-    std::fprintf(stderr, "\r\033[K%s%s", line.c_str(), last ? "\n" : "");
+    log::set_status(last ? "" : line);
+    if (last) std::fprintf(stderr, "%s\n", line.c_str());
   } else {
     std::fprintf(stderr, "%s\n", line.c_str());
   }

@@ -188,6 +188,4 @@ void LauncherHold::release() noexcept {
   tell_shell();
 }
 
-bool LauncherHold::is_held() noexcept { return held; }
-
 }  // namespace athanor

@@ -41,7 +41,6 @@ class LauncherHold {
   /// Lets the daemon continue, which then ends the ranks of its host at once: call it when no rank has work left. A
   /// handler of a signal may call this too.
   static void release() noexcept;
-  static bool is_held() noexcept;
 
  private:
   pid_t shell_ = 0;

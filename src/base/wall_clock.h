@@ -1,5 +1,5 @@
 #pragma once
-// The time of day as files of a run record it, and the time since a moment.
+// The time of day as files of a run record it, and the time that has passed since a moment.
 
 #include <chrono>
 

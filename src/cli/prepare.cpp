@@ -15,6 +15,7 @@
 #include "base/process.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "base/wall_clock.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/whole_number.h"
@@ -60,7 +61,7 @@ void run(PrepareOptions options) {
   options.stopping = [&] { return signals.stop_signal().has_value(); };
   try {
     const auto manifest = prepare(options);
-    print_summary(options, manifest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    print_summary(options, manifest, seconds_since(start));
   } catch (const PrepareStopped& stopped) {
     log::info("{}", stopped.what());
     throw ExitCode{128 + signals.stop_signal().value_or(SIGTERM)};

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/wall_clock.h"
 #include "comm/call.h"
 #include "comm/host_backend.h"
 
@@ -114,7 +115,7 @@ struct Pending::State {
                                   ? "missing: " + named(host->late(), *host)
                                   : "no rank is late: the network is slow, or ranks wait for one another";
       fail<CommError>("{}: not over after {:.3g} s; {}; see what happens there, or raise the timeout", what(),
-                      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), who);
+                      seconds_since(begin), who);
     }
     if (host && !host->error().empty()) {
       fail<CommError>("{}: {}; the ranks do not make the same call", what(), with_names(host->error(), *names));
@@ -141,7 +142,7 @@ void Pending::wait() {
   if (state.work) state.wait_for(state.work);
   state.work.reset();
   state.leave_flight();
-  state.traffic->waited_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  state.traffic->waited_s += seconds_since(begin);
 }
 
 // ---- Communicator

@@ -15,7 +15,7 @@ LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute
                      "{} has {} tokens, more than the model's vocab_size ({}): it belongs to another model",
                      source.tokenizer.string(), model.tokenizer.vocab_size(), model.config.vocab_size);
   ATHANOR_CHECK_CHECKPOINT(source.config.eos_token_id.value_or(0) < model.config.vocab_size,
-                           "{}: eos_token_id is {}, beyond the model's vocab_size ({}); correct it there",
+                           "{}: eos_token_id is {}, beyond the model's vocab_size ({}); correct it in its config.json",
                            path.string(), source.config.eos_token_id.value_or(0), model.config.vocab_size);
   if (source.config.eos_token_id) model.eos_id = static_cast<uint32_t>(*source.config.eos_token_id);
   RunConfig config;

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/files.h"
+#include "base/wall_clock.h"
 #include "ops/tiles.h"
 
 namespace athanor::moe {
@@ -93,7 +94,7 @@ void run_round(std::vector<Trial*> trials, Layer& layer, comm::Communicator& wor
     world.barrier();
     const auto begin = std::chrono::steady_clock::now();
     run_once(layer, experts, trials[i]->options);
-    seconds.data_ptr<double>()[i] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    seconds.data_ptr<double>()[i] = seconds_since(begin);
   }
   world.all_reduce(seconds, comm::Reduction::kMax).wait();
   for (size_t i = 0; i < trials.size(); ++i) trials[i]->seconds.push_back(seconds.const_data_ptr<double>()[i]);

@@ -13,12 +13,14 @@ namespace athanor {
 namespace {
 
 // Beginnings of names of fields.
-constexpr std::array<std::string_view, 13> kSameCourse = {"train.steps ",
+constexpr std::array<std::string_view, 15> kSameBranch = {"train.steps ",
                                                           "train.run_dir ",
                                                           "train.num_threads ",
                                                           "train.micro_batch_size ",
                                                           "train.loss_chunk_tokens ",
                                                           "train.validation_",
+                                                          "train.stop_",
+                                                          "train.on_sigusr",
                                                           "checkpoint.",
                                                           "metrics.",
                                                           "parallelism.",
@@ -52,7 +54,7 @@ std::vector<std::string> changes_of_branch(const RunConfig& config) {
   }
   std::erase_if(changes, [&](const std::string& line) {
     return line.find(" was ") == std::string::npos || is_filled_in_later(line, config) ||
-           (begins_with_one_of(line, kSameCourse) && !begins_with_one_of(line, kOfCheckpoint));
+           (begins_with_one_of(line, kSameBranch) && !begins_with_one_of(line, kOfCheckpoint));
   });
   return changes;
 }

@@ -40,7 +40,7 @@ RunClock::RunClock(const RunConfig& config) : save_interval_s_(60 * config.check
     left = wanted;
     limit_ = fmt::format("train.stop_after ({})", config.train.stop_after);
   }
-  if (left) end_ = last_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*left));
+  if (left) end_ = start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*left));
 }
 
 bool RunClock::time_is_up() const {
@@ -49,11 +49,6 @@ bool RunClock::time_is_up() const {
 }
 
 bool RunClock::save_is_due() const { return save_interval_s_ > 0 && seconds_since(saved_) >= save_interval_s_; }
-
-void RunClock::step_ended() {
-  step_s_ = seconds_since(last_);
-  last_ = Clock::now();
-}
 
 Requests agree_on_requests(comm::Communicator& world, const SignalGuard& signals, const RunClock* clock,
                            const std::exception_ptr& unreadable) {

@@ -35,7 +35,8 @@ class RunClock {
   /// Returns whether another step that takes as long as the last would end after the limit.
   bool time_is_up() const;
   bool save_is_due() const;
-  void step_ended();
+  /// Notes the time from the end of the step before to the end of this one.
+  void step_took(double seconds) { step_s_ = seconds; }
   void saved() { saved_ = Clock::now(); }
   /// Returns what ended the time: "train.stop_after (11h30m)".
   const std::string& limit() const { return limit_; }
@@ -44,7 +45,7 @@ class RunClock {
   using Clock = std::chrono::steady_clock;
 
   double save_interval_s_;
-  Clock::time_point last_ = Clock::now(), saved_ = last_;
+  Clock::time_point start_ = Clock::now(), saved_ = start_;
   std::optional<Clock::time_point> end_;
   double step_s_ = 0;
   std::string limit_;

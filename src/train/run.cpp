@@ -170,14 +170,16 @@ class Run {
   // A signal that has reached one rank, or a batch that one rank cannot read, ends the run of all ranks after the same
   // step. The batch is known by now, since batches are read ahead.
   Requests requests() {
-    if (clock_) clock_->step_ended();
-    longest_step_s_ = std::max(longest_step_s_, seconds_since(std::exchange(agreed_, Clock::now())));
+    const double since_s = seconds_since(std::exchange(agreed_, Clock::now()));
+    const bool after_a_step = state_->position.step > first_step_;
+    if (clock_ && after_a_step) clock_->step_took(since_s);
+    longest_step_s_ = std::max(longest_step_s_, since_s);
     const std::exception_ptr failure = failure_of_next_batch();
     const Requests asked = agree_on_requests(world_, signals_, clock_, failure);
     if (asked.cannot_read) unreadable_.emplace(*asked.cannot_read, describe_read_error(failure));
     if (asked.stop_signal != 0) {
       hold_.keep();
-    } else if (state_->position.step > first_step_) {
+    } else if (after_a_step) {
       hold_.arm(2 * longest_step_s_ + 10, RunFolder{state_->config.train.run_dir}.last_words());
     }
     return asked;

@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "base/wall_clock.h"
 #include "checkpoint/rotation.h"
 #include "parallel/share.h"
 #include "train/checkpointing.h"
@@ -29,9 +30,7 @@ bool RunSaves::try_to_save(const char* kind, const std::function<std::filesystem
   try {
     if (const int injected = fault_errno("train.save")) throw IoError("no room for the " + std::string(kind), injected);
     const std::filesystem::path path = save();
-    tell("save", {{"kind", kind},
-                  {"path", path.string()},
-                  {"seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()}});
+    tell("save", {{"kind", kind}, {"path", path.string()}, {"seconds", seconds_since(start)}});
     return true;
   } catch (const IoError& error) {
     if (mesh_.is_first())

@@ -55,3 +55,8 @@ def test_a_tokenizer_is_not_replaced_unasked(athanor, tmp_path):
 def test_a_folder_of_data_is_no_model(athanor, data):
     done = athanor.run("generate", data, "--prompt", "a", check=False)
     assert done.returncode == 2 and "is a folder of prepared data, not of a model" in done.stderr
+
+
+def test_a_name_that_is_too_long_is_the_users_input(athanor):
+    done = athanor.run("generate", "a" * 300, "--prompt", "a", check=False)
+    assert done.returncode == 2 and "cannot use " in done.stderr and "File name too long" in done.stderr, done.stderr

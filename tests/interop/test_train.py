@@ -5,7 +5,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
 from runs import Run, make_data
@@ -64,58 +63,6 @@ def test_a_signal_finishes_the_step_saves_and_says_so(whole, again, name, code):
     assert again.checkpoints()[-1] == "step-00000003"  # the step after the signal came was finished
     again.train()
     assert_same(again, whole)
-
-
-def test_a_limit_of_time_saves_and_stops_with_a_code_of_its_own(whole, again):
-    done = again.train("train.stop_after=1s", "train.steps=1000000", check=False)
-    assert done.returncode == 10
-    last = again.metrics()[-1]["step"]
-    assert f"stopped by train.stop_after (1s) after step {last}" in done.stderr
-    assert again.checkpoints()[-1] == f"step-{last:08}"
-
-
-def test_the_end_of_a_slurm_job_is_found_and_the_run_stops_before_it(again, monkeypatch):
-    monkeypatch.setenv("SLURM_JOB_ID", "17")
-    monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 302))
-    done = again.train("train.steps=1000000", check=False)
-    assert done.returncode == 10
-    assert "stopped by the end of Slurm job 17, less train.stop_margin (5m) after step" in done.stderr
-
-
-def test_a_warning_of_the_scheduler_saves_and_goes_on_or_stops(again):
-    process = subprocess.Popen([str(again.athanor.path), "train", str(again.config), "--set", "train.steps=1000000",
-                                "--set", "checkpoint.interval=1000000", "--set", "checkpoint.model_interval=0"],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    process.stdout.readline()
-    process.send_signal(signal.SIGUSR2)
-    deadline = time.monotonic() + 30
-    while not list((again.folder / "checkpoints").glob("step-*")) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    saved = again.checkpoints()
-    assert len(saved) == 1 and process.poll() is None
-    process.send_signal(signal.SIGUSR1)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 10
-    assert "SIGUSR2: saving after this step" in err and "stopped by SIGUSR1 after step" in err
-    assert again.checkpoints()[0] == saved[0] and len(again.checkpoints()) == 2
-
-
-def test_checkpoints_by_time_are_kept_as_asked(again):
-    again.train("checkpoint.interval=1000000", "checkpoint.interval_minutes=1e-6", "checkpoint.keep=1", "checkpoint.keep_every=3")
-    assert again.checkpoints() == ["step-00000003", "step-00000006", "step-00000008"]
-
-
-def test_a_second_signal_exits_at_once(again):
-    process = subprocess.Popen([str(again.athanor.path), "train", str(again.config), "--set", "train.steps=1000000",
-                                "--set", "checkpoint.interval=0", "--set", "checkpoint.model_interval=0"],
-                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    process.stdout.readline()
-    process.send_signal(signal.SIGSTOP)  # both signals are pending before it runs again
-    process.send_signal(signal.SIGTERM)
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGCONT)
-    assert process.wait(timeout=30) in (130, 143)
-    process.stdout.close()
 
 
 def test_two_checkpoints_are_kept_and_models_all(whole):
