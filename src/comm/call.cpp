@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -28,7 +29,34 @@ std::string describe(const CallRecord& record) {
 
 namespace {
 
-std::vector<int64_t> bytes_of_all_reduce(int64_t bytes, int64_t element_bytes, int64_t wide_bytes, int rank, int size) {
+// Adds what a sum and a gather in two levels send (phases.h). `part_bytes(r)` is the size of part r.
+template <class PartBytes>
+void add_sum_in_two_levels(std::vector<int64_t>& to, const NodeShape& shape, int rank, double wide_share,
+                           PartBytes part_bytes) {
+  const int node = rank / shape.per_node, place = rank % shape.per_node;
+  const auto blocks = std::ssize(tree_blocks(node * shape.per_node, (node + 1) * shape.per_node));
+  for (int n = 0; n < shape.nodes; ++n) {
+    for (int i = 0; i < shape.per_node; ++i) {
+      const int part = n * shape.per_node + i;
+      if (i != place) to[static_cast<size_t>(node * shape.per_node + i)] += part_bytes(part);
+      if (i == place && n != node)
+        to[static_cast<size_t>(part)] += std::llround(wide_share * static_cast<double>(blocks * part_bytes(part)));
+    }
+  }
+}
+
+template <class PartBytes>
+void add_gather_in_two_levels(std::vector<int64_t>& to, const NodeShape& shape, int rank, PartBytes part_bytes) {
+  const int node = rank / shape.per_node, place = rank % shape.per_node;
+  for (int n = 0; n < shape.nodes; ++n) {
+    if (n != node) to[static_cast<size_t>(n * shape.per_node + place)] += part_bytes(rank);
+    for (int i = 0; i < shape.per_node; ++i)
+      if (i != place) to[static_cast<size_t>(node * shape.per_node + i)] += part_bytes(n * shape.per_node + place);
+  }
+}
+
+std::vector<int64_t> bytes_of_all_reduce(int64_t bytes, int64_t element_bytes, int64_t wide_bytes, int rank, int size,
+                                         const NodeShape& shape) {
   std::vector<int64_t> to(static_cast<size_t>(size));
   const int64_t count = element_bytes == 0 ? 0 : bytes / element_bytes;
   if (bytes <= kSmallAllReduceBytes) {  // up the tree in the wide type, down in the narrow one
@@ -39,6 +67,12 @@ std::vector<int64_t> bytes_of_all_reduce(int64_t bytes, int64_t element_bytes, i
   const auto part_bytes = [&](int r) {
     return (part_begin(count, size, r + 1) - part_begin(count, size, r)) * element_bytes;
   };
+  if (shape.two_level()) {
+    add_sum_in_two_levels(to, shape, rank, static_cast<double>(wide_bytes) / static_cast<double>(element_bytes),
+                          part_bytes);
+    add_gather_in_two_levels(to, shape, rank, part_bytes);
+    return to;
+  }
   for (int r = 0; r < size; ++r) {
     if (r != rank) to[static_cast<size_t>(r)] = part_bytes(r) + part_bytes(rank);
   }
@@ -48,13 +82,32 @@ std::vector<int64_t> bytes_of_all_reduce(int64_t bytes, int64_t element_bytes, i
 }  // namespace
 
 std::vector<int64_t> bytes_to_each(const CallRecord& record, int64_t element_bytes, int64_t wide_bytes,
-                                   std::span<const int64_t> in_rows, int rank, int size) {
+                                   std::span<const int64_t> in_rows, int rank, int size, const NodeShape& shape) {
   std::vector<int64_t> to(static_cast<size_t>(size));
   if (size == 1) return to;
+  const auto part_bytes = [&](int) { return record.bytes / size; };
   switch (record.collective) {
-    case Collective::kAllReduce: return bytes_of_all_reduce(record.bytes, element_bytes, wide_bytes, rank, size);
+    case Collective::kAllReduce: return bytes_of_all_reduce(record.bytes, element_bytes, wide_bytes, rank, size, shape);
     case Collective::kReduceScatter:
+      if (shape.two_level()) {
+        add_sum_in_two_levels(to, shape, rank, static_cast<double>(wide_bytes) / static_cast<double>(element_bytes),
+                              part_bytes);
+        return to;
+      }
+      to.assign(static_cast<size_t>(size), record.bytes / size);
+      break;
     case Collective::kAllGather:
+      if (gathers_along_tree(record.bytes, size)) {
+        if (rank > 0) to[static_cast<size_t>(tree_parent(rank))] += (tree_end(rank, size) - rank) * part_bytes(rank);
+        for (const int child : tree_children(rank, size)) to[static_cast<size_t>(child)] += record.bytes;
+        return to;
+      }
+      if (shape.two_level()) {
+        add_gather_in_two_levels(to, shape, rank, part_bytes);
+        return to;
+      }
+      to.assign(static_cast<size_t>(size), record.bytes / size);
+      break;
     case Collective::kAllToAll: to.assign(static_cast<size_t>(size), record.bytes / size); break;
     case Collective::kUnevenAllToAll:
       for (size_t p = 0; p < to.size(); ++p) to[p] = in_rows[p] * record.bytes;

@@ -28,8 +28,9 @@ std::string describe(const CallRecord& record);
 /// Returns the bytes that `rank` sends to each rank of a group of `size`.
 /// @param wide_bytes  size of an element in the type in which sums are added.
 /// @param in_rows     rows to each rank, read only for an uneven all-to-all.
+/// @param shape       how the ranks lie on nodes, if the backend uses it.
 std::vector<int64_t> bytes_to_each(const CallRecord& record, int64_t element_bytes, int64_t wide_bytes,
-                                   std::span<const int64_t> in_rows, int rank, int size);
+                                   std::span<const int64_t> in_rows, int rank, int size, const NodeShape& shape = {});
 
 // Check mode
 

@@ -206,7 +206,7 @@ c10d::ReduceOp reduce_op(int32_t reduction) {
 void Communicator::count(const Call& call) {
   const int64_t element = static_cast<int64_t>(call.in.defined() ? call.in.element_size() : 0);
   const std::vector<int64_t> to =
-      bytes_to_each(call.record, element, std::max<int64_t>(element, 4), call.in_rows, rank_, size());
+      bytes_to_each(call.record, element, std::max<int64_t>(element, 4), call.in_rows, rank_, size(), options_.shape);
   const bool uneven = call.record.collective == Collective::kUnevenAllToAll;
   const Collective collective = uneven ? Collective::kAllToAll : call.record.collective;
   ++traffic_->calls;

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "comm/traffic.h"
+#include "wire/node_shape.h"
 
 namespace at {
 class Tensor;
@@ -67,6 +68,8 @@ struct GroupOptions {
   std::vector<std::string> hosts;  ///< the members' hosts, for messages; may be empty
   /// The members' supernodes, to separate traffic inside and outside; empty: all in one.
   std::vector<int> supernode;
+  /// How the members lie on nodes, if sums and gathers of the backend take two levels (HostBackend).
+  NodeShape shape = {};
   std::chrono::milliseconds timeout{std::chrono::minutes(30)};  ///< limit for one collective
   /// If true, the ranks compare their calls before each collective. A mismatch is then a CommError that names ranks and
   /// both calls, instead of a hang or garbage. This costs one round trip for each collective.
@@ -97,7 +100,8 @@ class Communicator {
   /// part r of `in`; the other parts of `in` are then left as they are. Sends b·(n−1)/n.
   Pending reduce_scatter(const Tensor& out, const Tensor& in, Reduction reduction = Reduction::kSum);
   /// Gathers every rank's `in` into `out`, which is n parts of `in`'s size, in the order of ranks. `in` may be part
-  /// rank() of `out`. Sends b·(n−1)/n.
+  /// rank() of `out`. Sends b·(n−1)/n, or, for up to 4 MiB in groups of more than 16 on host memory, b to each of at
+  /// most ⌈log₂ n⌉ ranks and up to b/2 to one more.
   Pending all_gather(const Tensor& out, const Tensor& in);
   /// Sends part p of `in` to rank p, and receives part p of `out` from it. Sends b·(n−1)/n.
   Pending all_to_all(const Tensor& out, const Tensor& in);

@@ -108,9 +108,10 @@ bool HostWork::wait(std::chrono::milliseconds timeout) {
 }
 
 HostBackend::HostBackend(std::shared_ptr<MessagePump> pump, std::vector<int> ranks, int index, int64_t group_id,
-                         const std::string& name)
+                         const std::string& name, NodeShape shape)
     : Backend(index, static_cast<int>(ranks.size())), pump_(std::move(pump)),
-      members_(std::make_shared<Members>(name, std::move(ranks), index, group_id)) {
+      members_(std::make_shared<Members>(name, std::move(ranks), index, group_id)), shape_(shape) {
+  ATHANOR_ASSERT(!shape.two_level() || shape.per_node * shape.nodes == getSize());
   ATHANOR_ASSERT(getSize() > 1 && index >= 0 && index < getSize() && group_id >= 0);
   const int max_tag = pump_->wire().max_tag();
   if (group_id >= Members::num_groups(max_tag)) {
@@ -144,24 +145,46 @@ HostBackend::Work HostBackend::allreduce(std::vector<at::Tensor>& tensors, const
   const int me = getRank(), size = getSize();
   const int64_t width = element_bytes(element);
   char* own = data + part_begin(count, size, me) * width;
-  return start({[=] { return sum_parts(element, rule.combine, rule.scale, data, cut_parts(count, size, 1), own); },
-                [=] { return gather_parts(me, own, data, cut_parts(count, size, width)); }},
-               {x});
+  const auto spec = [=] { return SumSpec{element, rule.combine, rule.scale, data, cut_parts(count, size, 1), own}; };
+  if (!shape_.two_level()) {
+    return start({[=] { return sum_parts(spec(), me); },
+                  [=] { return gather_parts(me, own, data, cut_parts(count, size, width)); }},
+                 {x});
+  }
+  auto phases = sum_in_two_levels(shape_, spec, me);
+  for (auto& phase : gather_in_two_levels(
+           shape_, [=] { return cut_parts(count, size, width); }, me, own, data))
+    phases.push_back(std::move(phase));
+  return start(std::move(phases), {x});
 }
 
 HostBackend::Work HostBackend::_reduce_scatter_base(at::Tensor& out, at::Tensor& in,
                                                     const c10d::ReduceScatterOptions& options) {
   ATHANOR_ASSERT(in.numel() == out.numel() * getSize() && in.scalar_type() == out.scalar_type());
   const ReductionRule rule = rule_of(options.reduceOp, in, getSize());
-  return start(
-      {[element = element_of(in), rule, from = bytes_of(in), to = bytes_of(out), each = out.numel(), size = getSize()] {
-        return sum_parts(element, rule.combine, rule.scale, from, equal_parts(each, size), to);
-      }},
-      {out, in});
+  const auto spec = [element = element_of(in), rule, from = bytes_of(in), to = bytes_of(out), each = out.numel(),
+                     size = getSize()] {
+    return SumSpec{element, rule.combine, rule.scale, from, equal_parts(each, size), to};
+  };
+  if (shape_.two_level()) return start(sum_in_two_levels(shape_, spec, getRank()), {out, in});
+  return start({[spec, me = getRank()] { return sum_parts(spec(), me); }}, {out, in});
 }
 
 HostBackend::Work HostBackend::_allgather_base(at::Tensor& out, at::Tensor& in, const c10d::AllgatherOptions&) {
   ATHANOR_ASSERT(out.nbytes() == in.nbytes() * static_cast<size_t>(getSize()));
+  if (const auto bytes = static_cast<int64_t>(out.nbytes()); bytes > 0 && gathers_along_tree(bytes, getSize())) {
+    return start({[own = bytes_of(in), each = static_cast<int64_t>(in.nbytes()), all = bytes_of(out)] {
+                    return gather_to_first(own, each, all);
+                  },
+                  [all = bytes_of(out), bytes] { return broadcast_along_tree(all, bytes, 0); }},
+                 {out, in});
+  }
+  if (shape_.two_level()) {
+    const auto begins = [bytes = static_cast<int64_t>(in.nbytes()), size = getSize()] {
+      return equal_parts(bytes, size);
+    };
+    return start(gather_in_two_levels(shape_, begins, getRank(), bytes_of(in), bytes_of(out)), {out, in});
+  }
   return start({[me = getRank(), from = bytes_of(in), to = bytes_of(out), each = static_cast<int64_t>(in.nbytes()),
                  size = getSize()] { return gather_parts(me, from, to, equal_parts(each, size)); }},
                {out, in});

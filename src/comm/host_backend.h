@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "wire/message_pump.h"
+#include "wire/node_shape.h"
 
 namespace athanor::comm {
 
@@ -48,9 +49,10 @@ class HostBackend : public c10d::Backend {
   /// @param ranks     the members' ranks on the wire, at least two.
   /// @param group_id  differs for each group that this process is in; equal on all members.
   /// @param name      the group's name, for messages.
+  /// @param shape     how the members lie on nodes: large sums and gathers take two levels if there are two.
   /// @throws CommError if there are not enough tags for the group.
   HostBackend(std::shared_ptr<MessagePump> pump, std::vector<int> ranks, int index, int64_t group_id,
-              const std::string& name = "");
+              const std::string& name = "", NodeShape shape = {});
 
   const std::string getBackendName() const override { return "athanor_host"; }
   /// Returns the bytes that have been handed to the network for each member so far.
@@ -72,6 +74,7 @@ class HostBackend : public c10d::Backend {
 
   std::shared_ptr<MessagePump> pump_;
   std::shared_ptr<Members> members_;
+  const NodeShape shape_;
 };
 
 }  // namespace athanor::comm

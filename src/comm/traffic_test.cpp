@@ -13,7 +13,8 @@ namespace athanor::comm::traffic_test {
 namespace {
 
 /// Runs `call` on n ranks, and compares the count of each rank with the bytes that it sent.
-void expect_counted_as_sent(int n, const std::string& what, const std::function<void(Communicator&)>& call) {
+void expect_counted_as_sent(int n, const std::string& what, const std::function<void(Communicator&)>& call,
+                            NodeShape shape = {}) {
   std::vector<std::unique_ptr<Wire>> wires = thread_wires(n);
   std::vector<std::vector<int64_t>> counted(static_cast<size_t>(n)), sent(static_cast<size_t>(n));
   std::vector<std::thread> threads;
@@ -28,7 +29,8 @@ void expect_counted_as_sent(int n, const std::string& what, const std::function<
         options.world_ranks.push_back(i);
         options.supernode.push_back(i / 2);
       }
-      auto backend = c10::make_intrusive<HostBackend>(pump, options.world_ranks, r, 0);
+      options.shape = shape;
+      auto backend = c10::make_intrusive<HostBackend>(pump, options.world_ranks, r, 0, "", shape);
       Communicator group(options, backend, r);
       call(group);
       counted[at] = group.traffic().bytes_to;
@@ -47,6 +49,35 @@ void expect_counted_as_sent(int n, const std::string& what, const std::function<
   for (std::thread& thread : threads) thread.join();
   for (int r = 0; r < n; ++r) {
     EXPECT_EQ(counted[static_cast<size_t>(r)], sent[static_cast<size_t>(r)]) << what << ", rank " << r << " of " << n;
+  }
+}
+
+TEST(Traffic, CountedBytesAreThoseOnTheWireInTwoLevelsToo) {
+  for (const NodeShape shape : {NodeShape{2, 2}, NodeShape{3, 2}, NodeShape{2, 4}}) {
+    const int n = shape.per_node * shape.nodes;
+    for (const int64_t count : {1, 100, 10'007}) {
+      for (const at::ScalarType type : {at::kBFloat16, at::kFloat, at::kDouble}) {
+        const std::string what = fmt::format("{} {} on nodes of {}", count, c10::toString(type), shape.per_node);
+        const auto ones = [=](int64_t times) { return at::ones({times * count}, type); };
+        expect_counted_as_sent(
+            n, "all_reduce of " + what, [&](Communicator& group) { group.all_reduce(ones(1)).wait(); }, shape);
+        expect_counted_as_sent(
+            n, "reduce_scatter of " + what, [&](Communicator& group) { group.reduce_scatter(ones(1), ones(n)).wait(); },
+            shape);
+        expect_counted_as_sent(
+            n, "all_gather of " + what, [&](Communicator& group) { group.all_gather(ones(n), ones(1)).wait(); }, shape);
+      }
+    }
+  }
+}
+
+TEST(Traffic, CountedBytesOfSmallGathersInLargeGroupsAreThoseOnTheWire) {
+  for (const int n : {17, 20}) {
+    for (const int64_t count : {0, 3, 60'000}) {
+      expect_counted_as_sent(n, fmt::format("all_gather of {}", count), [&](Communicator& group) {
+        group.all_gather(at::ones({n, count}), at::ones({count})).wait();
+      });
+    }
   }
 }
 

@@ -30,19 +30,26 @@ std::vector<std::string> gathered(Communicator& all, const std::string& text) {
 
 }  // namespace
 
-std::vector<int> supernodes_of(const std::vector<std::string>& hosts, int ranks_per_node, int nodes_per_supernode) {
-  std::vector<int> supernodes;
+std::vector<int> nodes_of(const std::vector<std::string>& hosts, int ranks_per_node) {
+  std::vector<int> nodes;
   std::unordered_map<std::string, int> seen;
   for (size_t r = 0; r < hosts.size(); ++r) {
-    int node = 0;
-    if (ranks_per_node > 0) {
-      node = static_cast<int>(r) / ranks_per_node;
-    } else {
-      node = seen.try_emplace(hosts[r], static_cast<int>(seen.size())).first->second;
-    }
-    supernodes.push_back(nodes_per_supernode > 0 ? node / nodes_per_supernode : 0);
+    nodes.push_back(ranks_per_node > 0 ? static_cast<int>(r) / ranks_per_node
+                                       : seen.try_emplace(hosts[r], static_cast<int>(seen.size())).first->second);
   }
+  return nodes;
+}
+
+std::vector<int> supernodes_of(const std::vector<std::string>& hosts, int ranks_per_node, int nodes_per_supernode) {
+  auto supernodes = nodes_of(hosts, ranks_per_node);
+  for (int& node : supernodes) node = nodes_per_supernode > 0 ? node / nodes_per_supernode : 0;
   return supernodes;
+}
+
+NodeShape shape_of(const std::vector<int>& ranks, const std::vector<int>& nodes) {
+  std::vector<int> of_members;
+  for (const int rank : ranks) of_members.push_back(nodes[static_cast<size_t>(rank)]);
+  return find_node_shape(of_members);
 }
 
 std::vector<int> group_with(int rank, int world_size, const std::vector<std::vector<int>>& partition) {
@@ -75,6 +82,7 @@ WireWorld::WireWorld(std::unique_ptr<Wire> wire, const WorldOptions& options)
   options_.timeout = options.timeout;
   pump_->name_hosts(hosts_);
   network_ = pump_->wire().library();
+  nodes_ = nodes_of(hosts_, options.ranks_per_node);
   supernodes_ = supernodes_of(hosts_, options.ranks_per_node, options.nodes_per_supernode);
   all_ = group_of(everyone, "world", num_groups_++);
 }
@@ -100,9 +108,10 @@ std::unique_ptr<Communicator> WireWorld::group_of(const std::vector<int>& ranks,
     if (!hosts_.empty()) options.hosts.push_back(hosts_[static_cast<size_t>(r)]);
     if (!supernodes_.empty()) options.supernode.push_back(supernodes_[static_cast<size_t>(r)]);
   }
+  if (!nodes_.empty()) options.shape = shape_of(ranks, nodes_);
   const int index = index_in(ranks, rank_);
   c10::intrusive_ptr<c10d::Backend> backend;
-  if (ranks.size() > 1) backend = c10::make_intrusive<HostBackend>(pump_, ranks, index, id, name);
+  if (ranks.size() > 1) backend = c10::make_intrusive<HostBackend>(pump_, ranks, index, id, name, options.shape);
   return std::make_unique<Communicator>(std::move(options), std::move(backend), index);
 }
 

@@ -38,11 +38,16 @@ class WireWorld : public World {
   int num_exceptions_;
   int64_t num_groups_ = 0;  ///< groups that have more than one rank on some rank of the world
   std::vector<std::string> hosts_;
-  std::vector<int> supernodes_;
+  std::vector<int> nodes_, supernodes_;  ///< by rank, once their hosts are known
   std::string network_;
   std::unique_ptr<Communicator> all_;
 };
 
+/// Returns the node (from 0) of each rank: blocks of ranks_per_node ranks if that is not 0, else ranks that share a
+/// host name.
+std::vector<int> nodes_of(const std::vector<std::string>& hosts, int ranks_per_node);
+/// Returns how the ranks of a group lie on nodes; rank r of the world is on node nodes[r].
+NodeShape shape_of(const std::vector<int>& ranks, const std::vector<int>& nodes);
 /// Returns the supernode of each rank: 0, 1, … in the order of ranks. See WorldOptions.
 std::vector<int> supernodes_of(const std::vector<std::string>& hosts, int ranks_per_node, int nodes_per_supernode);
 

@@ -18,6 +18,7 @@ class AloneWorld : public World {
  public:
   AloneWorld(const WorldOptions& options, int rank, int size) : options_(options), rank_(rank), size_(size) {
     hosts_.assign(static_cast<size_t>(size), host_name());
+    nodes_ = nodes_of(hosts_, options.ranks_per_node);
     supernodes_ = supernodes_of(hosts_, options.ranks_per_node, options.nodes_per_supernode);
     std::vector<int> everyone;
     for (int r = 0; r < size; ++r) everyone.push_back(r);
@@ -46,6 +47,7 @@ class AloneWorld : public World {
       options.hosts.push_back(hosts_[static_cast<size_t>(r)]);
       options.supernode.push_back(supernodes_[static_cast<size_t>(r)]);
     }
+    options.shape = shape_of(ranks, nodes_);
     const int index = index_in(ranks, rank_), size = static_cast<int>(ranks.size());
     c10::intrusive_ptr<c10d::Backend> backend;
     if (size > 1) backend = c10::make_intrusive<FakeBackend>(index, size);
@@ -55,7 +57,7 @@ class AloneWorld : public World {
   WorldOptions options_;
   int rank_, size_;
   std::vector<std::string> hosts_;
-  std::vector<int> supernodes_;
+  std::vector<int> nodes_, supernodes_;
   std::string network_;
   std::unique_ptr<Communicator> all_;
 };

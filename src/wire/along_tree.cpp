@@ -51,6 +51,37 @@ class SumToFirst : public Phase {
   size_t awaited_ = 0;
 };
 
+class GatherToFirst : public Phase {
+ public:
+  GatherToFirst(const char* own, int64_t bytes, char* out) : own_(own), bytes_(bytes), out_(out) {}
+
+  void start(Operation& operation) override {
+    const int me = operation.index(), size = operation.size();
+    if (part(me) != own_) std::copy_n(own_, bytes_, part(me));
+    const auto children = tree_children(me, size);
+    awaited_ = children.size();
+    for (const int child : children) operation.receive(child, part(child), (tree_end(child, size) - child) * bytes_, 0);
+    if (awaited_ == 0) pass_on(operation);
+  }
+
+  void received(Operation& operation, int64_t) override {
+    if (--awaited_ == 0) pass_on(operation);
+  }
+
+ private:
+  char* part(int member) { return out_ + member * bytes_; }
+
+  void pass_on(Operation& operation) {
+    const int me = operation.index();
+    if (me > 0) operation.send(tree_parent(me), part(me), (tree_end(me, operation.size()) - me) * bytes_, 0);
+  }
+
+  const char* own_;
+  int64_t bytes_;
+  char* out_;
+  size_t awaited_ = 0;
+};
+
 /// A chunk is received, then sent to every child; a few chunks are in flight at once.
 class Broadcast : public Phase {
  public:
@@ -118,6 +149,10 @@ class Broadcast : public Phase {
 
 std::unique_ptr<Phase> sum_to_first(Element element, Combine combine, Scale scale, char* x, int64_t count) {
   return std::make_unique<SumToFirst>(element, combine, scale, x, count);
+}
+
+std::unique_ptr<Phase> gather_to_first(const char* own, int64_t bytes, char* out) {
+  return std::make_unique<GatherToFirst>(own, bytes, out);
 }
 
 std::unique_ptr<Phase> broadcast_along_tree(char* x, int64_t bytes, int root) {

@@ -27,7 +27,7 @@ enum class Kind : int32_t { kCollective, kSend, kReceive };
 class Sequence {
  public:
   static constexpr int64_t kWindow = 16;  ///< 16 small operations hide a latency; two large ones use all bandwidth
-  static constexpr int kMaxPhases = 2;
+  static constexpr int kMaxPhases = 4;
   /// Tags of a group: one for each slot of the window and phase of its collectives, and one for each slot of the
   /// messages between pairs (the two directions of a pair differ by sender and receiver).
   static constexpr int64_t kTags = (kMaxPhases + 1) * kWindow;

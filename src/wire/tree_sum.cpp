@@ -111,10 +111,11 @@ ATHANOR_INLINE void store(const WideOf<T>* in, int64_t count, WideOf<T> s, T* ou
 }
 
 /// Sums one block along the tree: a stack of partial sums of falling powers of two, like the digits of a counter.
-template <bool kMax, class T>
+constexpr int kLevels = 32;
+
+template <bool kMax, class T, class Out>
 ATHANOR_INLINE void sum_block(const void* const* terms, int num_terms, int64_t begin, int64_t count, WideOf<T> first,
                               WideOf<T> last, void* out) {
-  constexpr int kLevels = 32;
   WideOf<T> stack[kLevels][kBlock];
   int depth = 0;
   const auto term = [&](int i) { return static_cast<const T*>(terms[i]) + begin; };
@@ -127,25 +128,67 @@ ATHANOR_INLINE void sum_block(const void* const* terms, int num_terms, int64_t b
     for (int pairs = i / 2; pairs & 1; pairs >>= 1, --depth) add<kMax>(stack[depth - 2], stack[depth - 1], count);
   }
   for (; depth > 1; --depth) add<kMax>(stack[depth - 2], stack[depth - 1], count);
+  store(stack[0], count, last, static_cast<Out*>(out) + begin);
+}
+
+template <bool kMax, class T, class Out>
+ATHANOR_INLINE void sum_all(const void* const* terms, int num_terms, int64_t count, Scale scale, void* out) {
+  using W = WideOf<T>;
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    sum_block<kMax, T, Out>(terms, num_terms, begin, std::min(kBlock, count - begin), static_cast<W>(scale.first),
+                            static_cast<W>(scale.last), out);
+  }
+}
+
+/// Adds branches as sum_block adds terms: two neighbours of one size whose sum is a branch become that branch.
+template <bool kMax, class T>
+ATHANOR_INLINE void add_block(const void* const* blocks, std::span<const int> sizes, int64_t begin, int64_t count,
+                              WideOf<T> last, void* out) {
+  WideOf<T> stack[kLevels][kBlock];
+  int64_t size[kLevels];
+  int depth = 0;
+  int64_t end = 0;  // terms so far
+  for (size_t b = 0; b < sizes.size(); ++b) {
+    load(static_cast<const WideOf<T>*>(blocks[b]) + begin, count, WideOf<T>{1}, stack[depth]);
+    size[depth++] = sizes[b];
+    end += sizes[b];
+    while (depth > 1 && size[depth - 2] == size[depth - 1] && end % (2 * size[depth - 1]) == 0) {
+      add<kMax>(stack[depth - 2], stack[depth - 1], count);
+      size[--depth - 1] *= 2;
+    }
+  }
+  for (; depth > 1; --depth) add<kMax>(stack[depth - 2], stack[depth - 1], count);
   store(stack[0], count, last, static_cast<T*>(out) + begin);
 }
 
 template <bool kMax, class T>
-ATHANOR_INLINE void sum_all(const void* const* terms, int num_terms, int64_t count, Scale scale, void* out) {
-  using W = WideOf<T>;
-  for (int64_t begin = 0; begin < count; begin += kBlock) {
-    sum_block<kMax, T>(terms, num_terms, begin, std::min(kBlock, count - begin), static_cast<W>(scale.first),
-                       static_cast<W>(scale.last), out);
-  }
+ATHANOR_INLINE void add_all(const void* const* blocks, std::span<const int> sizes, int64_t count, double last,
+                            void* out) {
+  for (int64_t begin = 0; begin < count; begin += kBlock)
+    add_block<kMax, T>(blocks, sizes, begin, std::min(kBlock, count - begin), static_cast<WideOf<T>>(last), out);
 }
 
 // Compilers clone plain functions only, not templates.
-#define ATHANOR_SUMS(name, T)                                                                                \
-  ATHANOR_EACH_CPU void sum_##name(const void* const* terms, int n, int64_t count, Scale scale, void* out) { \
-    sum_all<false, T>(terms, n, count, scale, out);                                                          \
-  }                                                                                                          \
-  ATHANOR_EACH_CPU void max_##name(const void* const* terms, int n, int64_t count, Scale scale, void* out) { \
-    sum_all<true, T>(terms, n, count, scale, out);                                                           \
+#define ATHANOR_SUMS(name, T)                                                                                       \
+  ATHANOR_EACH_CPU void sum_##name(const void* const* terms, int n, int64_t count, Scale scale, void* out) {        \
+    sum_all<false, T, T>(terms, n, count, scale, out);                                                              \
+  }                                                                                                                 \
+  ATHANOR_EACH_CPU void max_##name(const void* const* terms, int n, int64_t count, Scale scale, void* out) {        \
+    sum_all<true, T, T>(terms, n, count, scale, out);                                                               \
+  }                                                                                                                 \
+  ATHANOR_EACH_CPU void sum_wide_##name(const void* const* terms, int n, int64_t count, double first, void* wide) { \
+    sum_all<false, T, WideOf<T>>(terms, n, count, {first, 1}, wide);                                                \
+  }                                                                                                                 \
+  ATHANOR_EACH_CPU void max_wide_##name(const void* const* terms, int n, int64_t count, double first, void* wide) { \
+    sum_all<true, T, WideOf<T>>(terms, n, count, {first, 1}, wide);                                                 \
+  }                                                                                                                 \
+  ATHANOR_EACH_CPU void sum_blocks_##name(const void* const* blocks, std::span<const int> sizes, int64_t count,     \
+                                          double last, void* out) {                                                 \
+    add_all<false, T>(blocks, sizes, count, last, out);                                                             \
+  }                                                                                                                 \
+  ATHANOR_EACH_CPU void max_blocks_##name(const void* const* blocks, std::span<const int> sizes, int64_t count,     \
+                                          double last, void* out) {                                                 \
+    add_all<true, T>(blocks, sizes, count, last, out);                                                              \
   }
 ATHANOR_SUMS(bf16, Bf16)
 ATHANOR_SUMS(f16, F16)
@@ -194,6 +237,30 @@ void tree_sum(Element element, Combine combine, Scale scale, const void* const* 
     case Element::kF32: return (max ? max_f32 : sum_f32)(terms, num_terms, count, scale, out);
     case Element::kF64: return (max ? max_f64 : sum_f64)(terms, num_terms, count, scale, out);
     case Element::kI64: return (max ? max_i64 : sum_i64)(terms, num_terms, count, scale, out);
+  }
+}
+
+void tree_sum_wide(Element element, Combine combine, double first, const void* const* terms, int num_terms,
+                   int64_t count, void* wide) {
+  const bool max = combine == Combine::kMax;
+  switch (element) {
+    case Element::kBf16: return (max ? max_wide_bf16 : sum_wide_bf16)(terms, num_terms, count, first, wide);
+    case Element::kF16: return (max ? max_wide_f16 : sum_wide_f16)(terms, num_terms, count, first, wide);
+    case Element::kF32: return (max ? max_wide_f32 : sum_wide_f32)(terms, num_terms, count, first, wide);
+    case Element::kF64: return (max ? max_wide_f64 : sum_wide_f64)(terms, num_terms, count, first, wide);
+    case Element::kI64: return (max ? max_wide_i64 : sum_wide_i64)(terms, num_terms, count, first, wide);
+  }
+}
+
+void sum_blocks(Element element, Combine combine, double last, const void* const* blocks, std::span<const int> sizes,
+                int64_t count, void* out) {
+  const bool max = combine == Combine::kMax;
+  switch (element) {
+    case Element::kBf16: return (max ? max_blocks_bf16 : sum_blocks_bf16)(blocks, sizes, count, last, out);
+    case Element::kF16: return (max ? max_blocks_f16 : sum_blocks_f16)(blocks, sizes, count, last, out);
+    case Element::kF32: return (max ? max_blocks_f32 : sum_blocks_f32)(blocks, sizes, count, last, out);
+    case Element::kF64: return (max ? max_blocks_f64 : sum_blocks_f64)(blocks, sizes, count, last, out);
+    case Element::kI64: return (max ? max_blocks_i64 : sum_blocks_i64)(blocks, sizes, count, last, out);
   }
 }
 

@@ -5,6 +5,7 @@
 // Bits do not depend on the CPU: no multiplication is fused with an addition.
 
 #include <cstdint>
+#include <span>
 
 namespace athanor::comm {
 
@@ -25,6 +26,16 @@ Scale mean_scale(int count);
 /// Sets out[i] to the tree sum over terms[0][i], …, terms[num_terms − 1][i]. `out` may be one of the terms.
 void tree_sum(Element element, Combine combine, Scale scale, const void* const* terms, int num_terms, int64_t count,
               void* out);
+
+/// Sets `wide` to the sum of `num_terms` terms, a power of two, in the wide type: the sum of a branch of the tree.
+/// Terms are multiplied by `first` before they are added.
+void tree_sum_wide(Element element, Combine combine, double first, const void* const* terms, int num_terms,
+                   int64_t count, void* wide);
+
+/// Sets out[i] to the tree sum of branches in the wide type, multiplied by `last` and rounded. sizes[b] is the number
+/// of terms in branch b (tree_blocks in node_shape.h); the branches follow each other from the first term on.
+void sum_blocks(Element element, Combine combine, double last, const void* const* blocks, std::span<const int> sizes,
+                int64_t count, void* out);
 
 // The parts of tree_sum when the tree is spread over ranks: a rank widens its term (and multiplies it by `first`), adds
 // what its children sent, in order, and the root multiplies by `last` and rounds. `wide` and `term` are of the wide
