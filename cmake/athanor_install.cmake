@@ -20,8 +20,8 @@ set(public_headers
   tokenizer/bpe_trainer.h tokenizer/tokenizer.h
   documents/byte_source.h documents/document_error.h documents/document_options.h documents/documents.h
   documents/inputs.h documents/record_source.h documents/records.h
-  dataset/dataset.h dataset/interleave.h dataset/loader.h dataset/manifest.h dataset/mixture.h dataset/npy.h
-  dataset/open_shards.h
+  dataset/block_cache.h dataset/dataset.h dataset/epoch_order.h dataset/interleave.h dataset/loader.h dataset/manifest.h dataset/mixture.h dataset/npy.h
+  dataset/open_shards.h dataset/shard_access.h
   prepare/prepare.h)
 if(ATHANOR_CORE)
   list(APPEND public_headers eval/score.h)

@@ -18,10 +18,21 @@ struct Hasher::State {
   XXH3_state_t value;
 };
 
-Hasher::Hasher() : state_(std::make_unique<State>()) { XXH3_128bits_reset(&state_->value); }
+std::string hash_text(const HashWords& words) {
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", words[0], words[1], words[2], words[3]);
+}
+
+Hasher::Hasher() : state_(std::make_unique<State>()) { reset(); }
 Hasher::~Hasher() = default;
 void Hasher::update(const void* data, size_t num_bytes) { XXH3_128bits_update(&state_->value, data, num_bytes); }
 std::string Hasher::hex() const { return to_hex(XXH3_128bits_digest(&state_->value)); }
+void Hasher::reset() { XXH3_128bits_reset(&state_->value); }
+
+HashWords Hasher::words() const {
+  const auto hash = XXH3_128bits_digest(&state_->value);
+  return {static_cast<uint32_t>(hash.high64 >> 32), static_cast<uint32_t>(hash.high64),
+          static_cast<uint32_t>(hash.low64 >> 32), static_cast<uint32_t>(hash.low64)};
+}
 
 std::string hash_hex(const void* data, size_t num_bytes) { return to_hex(XXH3_128bits(data, num_bytes)); }
 

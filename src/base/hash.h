@@ -1,6 +1,7 @@
 #pragma once
 // Content hashes: XXH3 with 128 bits, as 32 hexadecimal digits. They detect damage, not malice.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -12,6 +13,12 @@
 
 namespace athanor {
 
+/// A hash as four numbers: eight hexadecimal digits each, in the order of the text.
+using HashWords = std::array<uint32_t, 4>;
+
+/// Returns the 32 digits of a hash.
+std::string hash_text(const HashWords& words);
+
 class Hasher {
  public:
   Hasher();
@@ -19,6 +26,9 @@ class Hasher {
   void update(const void* data, size_t num_bytes);
   /// Returns the hash of all bytes so far; more may follow.
   std::string hex() const;
+  HashWords words() const;
+  /// Forgets all bytes.
+  void reset();
 
  private:
   struct State;

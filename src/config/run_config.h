@@ -51,7 +51,7 @@ struct DataConfig {
             one_of({"instance", "document"}));
     f.field("num_threads", num_threads, "threads that read ahead; they never change the order",
             between(1, kMaxThreads));
-    f.field("verify", verify, "compare each shard with its checksum before step 1");
+    f.field("verify", verify, "compare each block of a shard with its checksum when it is first read");
     f.list("sources", sources, "Several prepared folders, mixed by weight, in place of data.path.");
   }
 };

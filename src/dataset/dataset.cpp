@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "dataset/block_checksums.h"
 #include "dataset/npy.h"
 #include "dataset/verify.h"
 
@@ -23,6 +24,7 @@ struct Shard {
   const ShardEntry* entry;
   std::string path;
   int64_t first_row;
+  std::optional<ShardBlocks> blocks;  // where the checksums of its blocks are
 };
 
 // Converts ids of `Item` to int32. Returns the first id that is beyond the vocabulary, or -1.
@@ -59,24 +61,71 @@ struct Dataset::Impl {
   fs::path folder;
   std::string split;
   std::shared_ptr<const DataManifest> manifest;
-  std::shared_ptr<OpenShards> open_shards;
+  std::shared_ptr<ShardAccess> access;
   std::vector<std::pair<int64_t, std::string>> growth;  // instances and their hash after each shard
   int64_t num_instances = 0;
   std::vector<Shard> shards;    // shards that have instances
-  std::vector<DataFile> files;  // the tokenizer, then each shard of the split, including empty ones
+  std::vector<DataFile> files;  // the tokenizer, then each shard of the split, including empty ones, then checksums
+  std::vector<ChecksumEntry> checksums;
 
   const std::vector<ShardEntry>& entries() const { return manifest->splits.at(split).files; }
 
   void add_shards() {
     const auto row_bytes = static_cast<uint64_t>(manifest->seq_len * manifest->item_bytes());
+    const auto blocks = find_blocks(*manifest, split, (folder / kDataManifestName).string());
     files.push_back({folder / manifest->tokenizer_file, 1});
-    for (const auto& entry : entries()) {
+    for (size_t i = 0; i < entries().size(); ++i) {
+      const auto& entry = entries()[i];
       const auto header = npy_header(manifest->item_bytes(), entry.instances, manifest->seq_len).size();
-      files.push_back({folder / entry.file, header + static_cast<uint64_t>(entry.instances) * row_bytes});
+      files.push_back(
+          {folder / entry.file, header + static_cast<uint64_t>(entry.instances) * row_bytes, blocks[i].has_value()});
       if (entry.instances == 0) continue;
-      shards.push_back({&entry, files.back().path.string(), num_instances});
+      shards.push_back({&entry, files.back().path.string(), num_instances, blocks[i]});
       num_instances += entry.instances;
     }
+    for (const auto& part : manifest->parts) {
+      if (!part.checksums) continue;
+      checksums.push_back(*part.checksums);
+      files.push_back({folder / part.checksums->file, 1});
+    }
+  }
+
+  // Copies a row. The first row of a block that is read costs a read of the whole block.
+  void read_row(const Shard& shard, int64_t row, std::byte* out) const {
+    const auto& blocks = shard.blocks;
+    const bool verifies = blocks && access->verify_blocks;
+    const int64_t block = verifies ? row / blocks->block_rows : 0;
+    auto [bytes, verified] = verifies ? access->blocks.find(shard.path, block) : BlockCache::Found{nullptr, true};
+    if (!bytes) {
+      const auto matrix = access->open.get(shard.path, [&] { return open_shard(shard.path, *shard.entry, *manifest); });
+      if (const int injected = fault_errno("data.read")) fail_reading(shard.path, matrix->offset_of(row), injected);
+      if (verified) return matrix->read_row(row, out);
+      bytes = read_block(shard, *matrix, block);
+      access->blocks.add(shard.path, block, bytes);
+    }
+    const auto row_bytes = static_cast<size_t>(manifest->seq_len * manifest->item_bytes());
+    std::memcpy(out, bytes->data() + static_cast<size_t>(row - block * blocks->block_rows) * row_bytes, row_bytes);
+  }
+
+  BlockCache::Bytes read_block(const Shard& shard, const NpyMatrix& matrix, int64_t block) const {
+    const int64_t first = block * shard.blocks->block_rows,
+                  count = std::min(shard.blocks->block_rows, matrix.num_rows() - first);
+    auto bytes = std::make_shared<std::vector<std::byte>>(
+        static_cast<size_t>(count * manifest->seq_len * manifest->item_bytes()));
+    matrix.read_rows(first, count, bytes->data());
+    const auto file = (folder / shard.blocks->file).string();
+    const auto expected = read_checksum(file, *shard.blocks, shard.blocks->first_block + block);
+    const auto actual = hash_hex(bytes->data(), bytes->size());
+    ATHANOR_CHECK_DATA(actual == expected, "{}: rows {} to {} are damaged: their checksum is {}, {} has {}; {}",
+                       shard.path, first, first + count - 1, actual, file, expected, kDamagedDataRemedy);
+    return bytes;
+  }
+
+  std::string read_checksum(const std::string& file, const ShardBlocks& blocks, int64_t index) const {
+    const auto matrix = access->open.get(file, [&] { return open_checksums(file, blocks.file_blocks); });
+    HashWords words;
+    matrix->read_row(index, reinterpret_cast<std::byte*>(words.data()));
+    return hash_text(words);
   }
 
   const Shard& shard_of(int64_t row) const {
@@ -88,16 +137,16 @@ struct Dataset::Impl {
 
 Dataset Dataset::open(const fs::path& folder, const std::string& split) {
   return open(folder, split, std::make_shared<DataManifest>(read_data_manifest(folder)),
-              std::make_shared<OpenShards>());
+              std::make_shared<ShardAccess>());
 }
 
 Dataset Dataset::open(const fs::path& folder, const std::string& split, std::shared_ptr<const DataManifest> manifest,
-                      std::shared_ptr<OpenShards> shards) {
+                      std::shared_ptr<ShardAccess> access) {
   auto impl = std::make_shared<Impl>();
   impl->folder = folder;
   impl->split = split;
   impl->manifest = std::move(manifest);
-  impl->open_shards = std::move(shards);
+  impl->access = std::move(access);
   const auto& splits = impl->manifest->splits;
   const auto found = splits.find(split);
   if (found == splits.end()) {
@@ -130,28 +179,37 @@ std::optional<int64_t> Dataset::instances_when(const std::string& hash) const {
   return std::nullopt;
 }
 
+std::vector<int64_t> Dataset::rows_of_parts() const {
+  std::vector<int64_t> rows;
+  for (const auto& part : manifest().parts) {
+    const auto found = part.instances.find(impl_->split);
+    if (found != part.instances.end()) rows.push_back(found->second);
+  }
+  return rows;
+}
+
 const std::vector<DataFile>& Dataset::files() const { return impl_->files; }
 
 void Dataset::read(int64_t row, int32_t* out) const {
   ATHANOR_ASSERT(row >= 0 && row < num_instances());
   const auto& shard = impl_->shard_of(row);
   const int64_t in_shard = row - shard.first_row;
-  const auto matrix =
-      impl_->open_shards->get(shard.path, [&] { return open_shard(shard.path, *shard.entry, *impl_->manifest); });
-  if (const int injected = fault_errno("data.read")) fail_reading(shard.path, matrix->offset_of(in_shard), injected);
   const int item_bytes = impl_->manifest->item_bytes();
   // Ids of two bytes are read into the second half of `out` and widened from the front; each is read before it is
   // overwritten.
   auto* bytes = reinterpret_cast<std::byte*>(out) + seq_len() * (4 - item_bytes);
-  matrix->read_row(in_shard, bytes);
+  impl_->read_row(shard, in_shard, bytes);
   const int64_t bad = item_bytes == 2 ? widen_ids<uint16_t>(bytes, seq_len(), vocab_size(), out)
                                       : widen_ids<uint32_t>(bytes, seq_len(), vocab_size(), out);
   ATHANOR_CHECK_DATA(bad < 0, "{}: row {}, position {}: token id {} is beyond the vocabulary of {}; {}", shard.path,
                      in_shard, bad, static_cast<uint32_t>(out[bad]), vocab_size(), kRemedy);
 }
 
+bool Dataset::is_shard(size_t index) const { return index > 0 && index <= impl_->entries().size(); }
+
 void Dataset::check_file(size_t index) const {
-  if (index > 0) {
+  if (index > impl_->entries().size()) return verify_file(index);  // it is small
+  if (is_shard(index)) {
     open_shard(impl_->files.at(index).path, impl_->entries().at(index - 1), *impl_->manifest);
     return;
   }
@@ -161,6 +219,9 @@ void Dataset::check_file(size_t index) const {
 
 void Dataset::verify_file(size_t index, const Worked& worked) const {
   if (index == 0) return verify_tokenizer_file(tokenizer_file(), *impl_->manifest, worked);
+  const size_t num_shards = impl_->entries().size();
+  if (index > num_shards)
+    return verify_checksum_file(impl_->folder, impl_->checksums.at(index - num_shards - 1), worked);
   verify_shard(impl_->files.at(index).path, impl_->entries().at(index - 1), *impl_->manifest, worked);
 }
 

@@ -10,7 +10,7 @@
 
 #include "base/file_reader.h"
 #include "dataset/manifest.h"
-#include "dataset/open_shards.h"
+#include "dataset/shard_access.h"
 
 namespace athanor {
 
@@ -19,6 +19,8 @@ struct DataFile {
   std::filesystem::path path;
   /// Size in bytes that the manifest implies; 1 for the tokenizer, whose size the manifest does not have.
   uint64_t num_bytes = 0;
+  /// True if reading a row compares its block with a checksum (Dataset::read), so that the whole file need not be read.
+  bool has_blocks = false;
 };
 
 /// Copies share their open files; any number of threads may read one object concurrently.
@@ -29,9 +31,9 @@ class Dataset {
   /// @throws DataError if the folder or the split does not exist, the split has no instances, or the manifest
   ///         contradicts itself; IoError.
   static Dataset open(const std::filesystem::path& folder, const std::string& split);
-  /// Opens a split by a manifest that was read before; datasets may share one set of open shards.
+  /// Opens a split by a manifest that was read before. Datasets may share open shards and the blocks read last.
   static Dataset open(const std::filesystem::path& folder, const std::string& split,
-                      std::shared_ptr<const DataManifest> manifest, std::shared_ptr<OpenShards> shards);
+                      std::shared_ptr<const DataManifest> manifest, std::shared_ptr<ShardAccess> access);
 
   int64_t num_instances() const;
   /// Tokens per instance; seq_len - 1 of them are targets.
@@ -46,19 +48,26 @@ class Dataset {
   /// Returns the number of instances that the split had when its content_hash() was `hash`, before files were added to
   /// the folder; all instances if `hash` is the present one; none if it was never `hash`.
   std::optional<int64_t> instances_when(const std::string& hash) const;
+  /// Returns the number of the split's rows in each part of the folder, one part after another.
+  std::vector<int64_t> rows_of_parts() const;
   const std::string& split() const;
   /// Path of the tokenizer that the data was made with.
   std::filesystem::path tokenizer_file() const;
 
-  /// Copies the seq_len ids of row `row`, from 0 to num_instances() - 1, to `out`.
-  /// @throws DataError naming shard and row if an id is beyond the vocabulary, or the shard differs from the manifest;
+  /// Copies the seq_len ids of row `row`, from 0 to num_instances() - 1, to `out`. If the folder has checksums of
+  /// blocks (block_checksums.h), the first read of a block compares all of it with its checksum.
+  /// @throws DataError naming shard and rows if a block differs from its checksum, an id is beyond the vocabulary, or
+  /// the
+  ///         shard differs from the manifest;
   ///         IoError naming shard and byte if it cannot be read.
   void read(int64_t row, int32_t* out) const;
 
-  /// Returns the tokenizer's file, then the split's shards.
+  /// Returns the tokenizer's file, then the split's shards, then the files of checksums.
   const std::vector<DataFile>& files() const;
-  /// Checks that file `index` of files() exists and, if it is a shard, has the header and the size that the manifest
-  /// states.
+  /// Returns whether file `index` of files() is a shard.
+  bool is_shard(size_t index) const;
+  /// Checks that file `index` of files() exists; a shard must have the header and the size that the manifest states,
+  /// and a file of checksums its own checksum.
   /// @throws DataError, IoError naming the file.
   void check_file(size_t index) const;
   /// Reads file `index` of files() and compares it with its checksum. @throws DataError, IoError naming the file.

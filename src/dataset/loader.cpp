@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/random.h"
 
 namespace athanor {
 
@@ -63,15 +62,13 @@ struct Loader::Impl {
     const int64_t seq_len = mixture.seq_len();
     Batch batch{global_batch_size, seq_len, std::vector<int32_t>(plan.draws.size() * static_cast<size_t>(seq_len)),
                 std::move(plan.next), held};
-    std::map<std::tuple<size_t, int64_t, int64_t>, Permutation> orders;  // by source, epoch and part of the source
+    std::map<std::tuple<size_t, int64_t, int64_t>, std::unique_ptr<EpochOrder>> orders;  // by source, epoch and row
     int32_t* out = batch.tokens.data();
     for (const Draw& draw : plan.draws) {
-      auto name = fmt::format("data epoch {}", draw.epoch);
-      if (draw.first_row > 0) name += fmt::format(", added at {}", draw.first_row);
-      const auto order =
-          orders.try_emplace({draw.source, draw.epoch, draw.first_row}, static_cast<uint64_t>(draw.size), seed, name);
-      const auto row = draw.first_row + static_cast<int64_t>(order.first->second(static_cast<uint64_t>(draw.index)));
-      mixture.sources()[draw.source].dataset.read(row, out);
+      const auto& dataset = mixture.sources()[draw.source].dataset;
+      auto& order = orders[{draw.source, draw.stretch.epoch, draw.stretch.first_row}];
+      if (!order) order = EpochOrder::make(plan.next.order, dataset, draw.stretch, seed);
+      dataset.read(order->row(draw.index), out);
       out += seq_len;
     }
     return batch;

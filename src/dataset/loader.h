@@ -21,10 +21,9 @@ struct Batch {
   const int32_t* sequence(int64_t index) const;
 };
 
-/// Reads the batches of a mixture; each rank has a separate loader, and nothing is collective. Epoch e of a source
-/// visits its rows by Permutation(num_instances, seed, "data epoch <e>"). Rows from R on that were added during the
-/// epoch follow by another permutation, named "data epoch <e>, added at <R>". A batch may span epochs. The mixture
-/// decides from which source the next instance comes.
+/// Reads the batches of a mixture; each rank has a separate loader, and nothing is collective. An epoch of a source
+/// visits its rows in an EpochOrder, and then those that were added during the epoch in another. A batch may span
+/// epochs. The mixture decides from which source the next instance comes.
 class Loader {
  public:
   /// @param start              the ledger before the first batch; it may be of another mix (Mixture::enter).

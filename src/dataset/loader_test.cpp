@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "prepare/testing/data_test.h"
 
 namespace athanor::loader_test {
@@ -45,6 +46,12 @@ class Loading : public DataTest {
     return firsts;
   }
 
+  // Reads each row from the disk.
+  Dataset open_unverified() const {
+    return Dataset::open(folder_ / "out", "train", std::make_shared<DataManifest>(read_data_manifest(folder_ / "out")),
+                         std::make_shared<ShardAccess>(false));
+  }
+
   DataLedger ledger_at(DataCursor cursor) const {
     DataLedger ledger = mixture_->enter({});
     ledger.sources.begin()->second.cursor = cursor;
@@ -61,14 +68,38 @@ TEST_F(Loading, TheOrderDoesNotDependOnThreadsOrPrefetch) {
   }
 }
 
-TEST_F(Loading, AnEpochHasEachInstanceOnceAndTheNextAnotherOrder) {
-  const auto order = first_tokens(batches(2 * kNumInstances, {}, 1));
-  const std::vector<int32_t> first(order.begin(), order.begin() + kNumInstances);
-  const std::vector<int32_t> second(order.begin() + kNumInstances, order.end());
-  EXPECT_EQ(std::set<int32_t>(first.begin(), first.end()).size(), static_cast<size_t>(kNumInstances));
-  EXPECT_EQ(std::set<int32_t>(second.begin(), second.end()).size(), static_cast<size_t>(kNumInstances));
-  EXPECT_NE(first, second);
-  EXPECT_NE(first_tokens(batches(kNumInstances, {}, 1, 1, 6)), first) << "another seed";
+TEST_F(Loading, TheFirstEpochReadsTheRowsAsTheyLieAndEachLaterOneInAnotherOrder) {
+  const auto order = first_tokens(batches(3 * kNumInstances, {}, 1)),
+             other = first_tokens(batches(2 * kNumInstances, {}, 1, 1, 6));
+  const auto epoch = [](const std::vector<int32_t>& all, int number) {
+    const auto begin = all.begin() + number * kNumInstances;
+    return std::vector<int32_t>(begin, begin + kNumInstances);
+  };
+  std::vector<int32_t> lie;
+  for (const auto& row : rows_of(folder_ / "out", "train")) lie.push_back(row[0]);
+  EXPECT_EQ(epoch(order, 0), lie);
+  EXPECT_EQ(epoch(other, 0), lie) << "of any seed";
+  for (const int number : {1, 2}) {
+    const auto there = epoch(order, number);
+    EXPECT_EQ(std::set<int32_t>(there.begin(), there.end()).size(), static_cast<size_t>(kNumInstances));
+    EXPECT_NE(there, epoch(order, number - 1));
+  }
+  EXPECT_NE(epoch(order, 1), epoch(other, 1)) << "another seed";
+}
+
+// The expected rows are those of Permutation, which the order is defined by.
+TEST_F(Loading, ARunThatBeganInTheOldOrderKeepsItInEveryEpoch) {
+  DataLedger old;
+  old.order = DataOrder::kShuffledRows;
+  const auto order = first_tokens(batches(2 * kNumInstances, old, 1));
+  const auto rows = rows_of(folder_ / "out", "train");
+  std::vector<int32_t> expected;
+  for (const char* name : {"data epoch 0", "data epoch 1"}) {
+    const Permutation permutation(kNumInstances, 5, name);
+    for (uint64_t i = 0; i < kNumInstances; ++i) expected.push_back(rows[permutation(i)][0]);
+  }
+  EXPECT_EQ(order, expected);
+  EXPECT_EQ(batches(1, old, 3)[0].next.order, DataOrder::kShuffledRows);
 }
 
 TEST_F(Loading, BatchesOfAnySizeCutTheSameSequence) {
@@ -104,7 +135,7 @@ TEST_F(Loading, WhatAThreadThrowsComesOutOfNext) {
   auto bytes = read_file(shard);
   bytes[bytes.size() - 1] = '\x7F';  // the last id
   write_file_atomically(shard, bytes);
-  const Mixture damaged({{"a", Dataset::open(folder_ / "out", "train")}});
+  const Mixture damaged({{"a", open_unverified()}});
   Loader loader(damaged, 5, {}, kNumInstances, 2);
   EXPECT_TRUE(loader.failure());
   for (int i = 0; i < 2; ++i) {
@@ -113,10 +144,12 @@ TEST_F(Loading, WhatAThreadThrowsComesOutOfNext) {
 }
 
 TEST_F(Loading, WhetherTheNextBatchCanBeReadIsKnownBeforeItIsTaken) {
-  Loader loader(*mixture_, 5, {}, 8, 1, 1);
+  const Mixture mixture({{"a", open_unverified()}});
+  Loader loader(mixture, 5, {}, 8, 1, 1);
+  const auto first = batches(1)[0].tokens;
   EXPECT_FALSE(loader.failure());
   EXPECT_FALSE(loader.failure());
-  EXPECT_EQ(loader.next().tokens, batches(1)[0].tokens);
+  EXPECT_EQ(loader.next().tokens, first);
   fs::resize_file(folder_ / "out" / "train-00000.npy", 128);
   // A batch that was read ahead is still good.
   while (!loader.failure()) loader.next();

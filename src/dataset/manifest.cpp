@@ -76,7 +76,8 @@ PartEntry parse_part(const JsonNode& node) {
                  count_at(node, "text_bytes"),
                  {},
                  "",
-                 ""};
+                 "",
+                 {}};
   const auto instances = node.at("instances");
   instances.must_be_object();
   for (const auto& [split, count] : instances.value().items()) {
@@ -85,6 +86,10 @@ PartEntry parse_part(const JsonNode& node) {
   if (const auto program = node.find("athanor")) {
     part.version = program->string_or("version", "");
     part.commit = program->string_or("commit", "");
+  }
+  if (const auto blocks = node.find("checksums")) {
+    part.checksums = {file_at(*blocks, "file"), blocks->at("hash").as_string(), count_at(*blocks, "block_rows")};
+    if (part.checksums->block_rows == 0) blocks->at("block_rows").complain("must be at least 1");
   }
   return part;
 }
@@ -158,7 +163,8 @@ PartEntry only_part(const DataManifest& manifest) {
                  manifest.text_bytes,
                  {},
                  "",
-                 ""};
+                 "",
+                 {}};
   for (const auto& [name, split] : manifest.splits) part.instances[name] = split.instances;
   return part;
 }
@@ -210,6 +216,10 @@ void add_version_2(const DataManifest& manifest, ordered_json& root) {
                      {"text_bytes", part.text_bytes},
                      {"instances", part.instances}});
     if (!part.version.empty()) parts.back()["athanor"] = {{"version", part.version}, {"commit", part.commit}};
+    if (part.checksums) {
+      const auto& [file, hash, block_rows] = *part.checksums;
+      parts.back()["checksums"] = {{"file", file}, {"block_rows", block_rows}, {"hash", hash}};
+    }
   }
   root["parts"] = parts;
   if (manifest.remainder) root["remainder"] = {{"file", manifest.remainder->file}, {"hash", manifest.remainder->hash}};

@@ -40,12 +40,19 @@ struct InputEntry {
   std::string fingerprint;  ///< file_fingerprint() (prepare_journal.h); empty: not known
 };
 
+/// The checksums of the blocks of a part's shards (block_checksums.h).
+struct ChecksumEntry {
+  std::string file, hash;  ///< name in the folder, and hash of that file
+  int64_t block_rows = 0;  ///< rows in a block
+};
+
 /// The result of one call of `athanor prepare`: the first call, or one that added files. Its inputs and shards follow
 /// those of the earlier parts; its instances are shuffled among themselves.
 struct PartEntry {
   int64_t inputs = 0, documents = 0, tokens = 0, text_bytes = 0;
   std::map<std::string, int64_t> instances;  ///< number of instances by split
   std::string version, commit;               ///< the program (base/build_info.h); empty: an older program wrote it
+  std::optional<ChecksumEntry> checksums;    ///< none: an older program wrote it, or it has no instances
 };
 
 /// The tokens at the end of the stream that were too few for an instance, as an .npy file [1, remainder_tokens]. The

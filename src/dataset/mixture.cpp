@@ -93,7 +93,7 @@ Mixture::Mixture(std::vector<MixtureSource> sources)
 }
 
 DataLedger Mixture::enter(const DataLedger& ledger) const {
-  DataLedger entered{ledger.sources, {}};
+  DataLedger entered{ledger.sources, {}, ledger.order};
   bool underway = ledger.mix.size() == sources_.size();
   for (size_t i = 0; i < sources_.size(); ++i) {
     const auto& source = sources_[i];
@@ -128,16 +128,17 @@ Draw MixturePosition::next() {
   const size_t source = mixture_.interleave_.next(drawn_);
   SourceAccount& account = accounts_[source];
   auto& [epoch, next] = account.cursor;
-  Draw draw{source, epoch, 0, account.num_instances, next};
+  Draw draw{source, {epoch, 0, account.num_instances}, next};
+  Stretch& stretch = draw.stretch;
   for (const int64_t instances : account.grown_from) {
     if (next < instances) {
-      draw.size = instances - draw.first_row;
+      stretch.size = instances - stretch.first_row;
       break;
     }
-    draw.first_row = instances;
-    draw.size = account.num_instances - instances;
+    stretch.first_row = instances;
+    stretch.size = account.num_instances - instances;
   }
-  draw.index = next - draw.first_row;
+  draw.index = next - stretch.first_row;
   ++account.drawn;
   if (++next == account.num_instances) {
     account.cursor = {epoch + 1, 0};

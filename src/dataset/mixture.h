@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dataset/dataset.h"
+#include "dataset/epoch_order.h"
 #include "dataset/interleave.h"
 
 namespace athanor {
@@ -29,8 +30,8 @@ struct SourceAccount {
   int64_t drawn = 0;                       ///< instances drawn in total, over all epochs and mixes
 
   /// If files were added to the source during the current epoch: the number of instances before each addition. The
-  /// added instances follow, in a separate order, after those before them have been drawn; the next epoch shuffles all
-  /// of them together.
+  /// added instances follow, in a separate order, after those before them have been drawn; the next epoch has one order
+  /// of all of them.
   std::vector<int64_t> grown_from;
 
   int64_t tokens_drawn() const { return drawn * seq_len; }
@@ -47,6 +48,7 @@ struct DataLedger {
   };
   std::map<std::string, SourceAccount> sources;  ///< all sources that were ever drawn from
   std::map<std::string, Share> mix;              ///< the current mix
+  DataOrder order = DataOrder::kBlocks;          ///< order of each epoch, which a run never changes
   bool operator==(const DataLedger&) const = default;
 };
 
@@ -84,11 +86,10 @@ class Mixture {
   friend class MixturePosition;
 };
 
-/// One instance to read: element `index` of the permutation of the `size` rows that begin at `first_row` (Loader).
+/// One instance to read: element `index` of the order of a stretch of a source's rows (EpochOrder).
 struct Draw {
   size_t source;  ///< index into Mixture::sources()
-  int64_t epoch;
-  int64_t first_row, size;  ///< all rows of the source, or the part that was added to it
+  Stretch stretch;
   int64_t index;
 };
 

@@ -229,8 +229,9 @@ uint64_t NpyMatrix::offset_of(int64_t row) const {
                                    static_cast<uint64_t>(header_.item_bytes);
 }
 
-void NpyMatrix::read_row(int64_t row, std::byte* out) const {
-  file_.read_at(offset_of(row), out, static_cast<size_t>(header_.num_cols) * static_cast<size_t>(header_.item_bytes));
+void NpyMatrix::read_rows(int64_t row, int64_t count, std::byte* out) const {
+  ATHANOR_ASSERT(count >= 0 && count <= header_.num_rows - row);
+  file_.read_at(offset_of(row), out, static_cast<size_t>(count * header_.num_cols * header_.item_bytes));
 }
 
 }  // namespace athanor

@@ -41,7 +41,9 @@ class NpyMatrix {
   uint64_t offset_of(int64_t row) const;
   /// Copies the row's num_cols items to `out`, little-endian, item_bytes each.
   /// @throws IoError naming file and byte.
-  void read_row(int64_t row, std::byte* out) const;
+  void read_row(int64_t row, std::byte* out) const { read_rows(row, 1, out); }
+  /// Copies `count` rows from `row` on, in one read.
+  void read_rows(int64_t row, int64_t count, std::byte* out) const;
   const FileReader& file() const { return file_; }
 
  private:

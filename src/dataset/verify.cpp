@@ -42,12 +42,17 @@ int64_t find_bad_id(const std::byte* items, int64_t count, uint32_t vocab_size) 
   return i;
 }
 
-NpyMatrix open_matrix(const fs::path& file, int64_t rows, int64_t cols, const DataManifest& manifest) {
+NpyMatrix open_shaped(const fs::path& file, int64_t rows, int64_t cols) {
   check_there(file);
   auto matrix = NpyMatrix::open(file);
   ATHANOR_CHECK_DATA(matrix.num_rows() == rows && matrix.num_cols() == cols,
                      "{}: shape [{}, {}], the manifest has [{}, {}]; {}", file.string(), matrix.num_rows(),
                      matrix.num_cols(), rows, cols, kDamagedDataRemedy);
+  return matrix;
+}
+
+NpyMatrix open_matrix(const fs::path& file, int64_t rows, int64_t cols, const DataManifest& manifest) {
+  auto matrix = open_shaped(file, rows, cols);
   ATHANOR_CHECK_DATA(matrix.header().item_bytes == manifest.item_bytes(),
                      "{}: ids of {} bytes, the manifest has {}; {}", file.string(), matrix.header().item_bytes,
                      manifest.dtype, kDamagedDataRemedy);
@@ -98,6 +103,16 @@ void verify_shard(const fs::path& file, const ShardEntry& entry, const DataManif
 void verify_tokenizer_file(const fs::path& file, const DataManifest& manifest, const Worked& worked) {
   check_there(file);
   check_hash(file, hash_file(file, worked), manifest.tokenizer_hash);
+}
+
+NpyMatrix open_checksums(const fs::path& file, int64_t num_blocks) {
+  return open_shaped(file, num_blocks, std::tuple_size_v<HashWords>);
+}
+
+void verify_checksum_file(const fs::path& folder, const ChecksumEntry& entry, const Worked& worked) {
+  const auto file = folder / entry.file;
+  check_there(file);
+  check_hash(file, hash_file(file, worked), entry.hash);
 }
 
 void verify_remainder(const fs::path& folder, const DataManifest& manifest) {

@@ -54,11 +54,11 @@ class Gathering {
         row_bytes_(options.form.row_bytes()),
         files_(options.buckets, row_bytes_,
                std::max(plan.buffer_bytes, kRowNumberBytes + static_cast<uint64_t>(row_bytes_))),
-        hashes_(places.size()), writers_(places.size()) {
-    for (size_t i = 0; i < places.size(); ++i) hashes_[i] = hash_before(places[i]);
+        finished_(places.size()), writers_(places.size()) {
+    for (size_t i = 0; i < places.size(); ++i) finished_[i] = finished_before(places[i]);
   }
 
-  std::map<std::string, std::string> run() {
+  std::map<std::string, FinishedShard> run() {
     for (int64_t pass = 0; pass < plan_.num_passes(); ++pass) {
       const int64_t per_pass = plan_.buckets_per_pass > 0 ? plan_.buckets_per_pass : plan_.num_buckets;
       const int64_t begin = pass * per_pass, end = std::min(plan_.num_buckets, begin + per_pass);
@@ -67,9 +67,9 @@ class Gathering {
       for (int64_t bucket = begin; bucket < end; ++bucket) write_bucket(bucket, progress);
       progress.finish();
     }
-    std::map<std::string, std::string> hashes;
-    for (size_t i = 0; i < places_.size(); ++i) hashes[places_[i].file] = hashes_[i];
-    return hashes;
+    std::map<std::string, FinishedShard> shards;
+    for (size_t i = 0; i < places_.size(); ++i) shards[places_[i].file] = std::move(finished_[i]);
+    return shards;
   }
 
  private:
@@ -81,23 +81,26 @@ class Gathering {
   }
   uint64_t bytes_of(Rows rows) const { return static_cast<uint64_t>((rows.end - rows.begin) * row_bytes_); }
 
-  // Returns the hash of a shard that an earlier run finished; empty if none did.
-  std::string hash_before(const ShardPlace& place) const {
+  // Returns a shard that an earlier run finished; without a hash if none did.
+  FinishedShard finished_before(const ShardPlace& place) const {
     const auto& shards = journal_.gathering().shards;
     const auto found = shards.find(place.file);
-    if (found == shards.end()) return "";
+    if (found == shards.end()) return {};
     const uint64_t bytes = npy_header(options_.form.item_bytes, place.num_rows, options_.form.seq_len).size() +
                            static_cast<uint64_t>(place.num_rows * row_bytes_);
     for (const auto& folder : {options_.shards, options_.moved}) {
       std::error_code error;
-      if (!folder.empty() && fs::file_size(folder / place.file, error) == bytes && !error) return found->second;
+      if (folder.empty() || fs::file_size(folder / place.file, error) != bytes || error) continue;
+      auto shard = found->second;
+      if (shard.blocks.empty()) shard.blocks = hash_blocks(folder / place.file, options_.form);  // an older journal
+      return shard;
     }
-    return "";
+    return {};
   }
 
   bool all_done(Rows rows) const {
     for (size_t i = 0; i < places_.size(); ++i) {
-      if (overlaps(places_[i], rows) && hashes_[i].empty()) return false;
+      if (overlaps(places_[i], rows) && finished_[i].hash.empty()) return false;
     }
     return true;
   }
@@ -175,7 +178,7 @@ class Gathering {
   void write(Rows rows, const std::byte* memory, ProgressBar& progress) {
     std::vector<size_t> shards;
     for (size_t i = 0; i < places_.size(); ++i) {
-      if (overlaps(places_[i], rows) && hashes_[i].empty()) shards.push_back(i);
+      if (overlaps(places_[i], rows) && finished_[i].hash.empty()) shards.push_back(i);
     }
     parallel_for(options_.num_threads, static_cast<int64_t>(shards.size()), [&](int64_t i) {
       const size_t shard = shards[static_cast<size_t>(i)];
@@ -194,9 +197,9 @@ class Gathering {
         left -= take;
       }
       if (end < place.first_row + place.num_rows) return;
-      hashes_[shard] = writer->commit();
+      finished_[shard] = writer->commit();
       writer.reset();
-      journal_.add_shard(place.file, hashes_[shard]);
+      journal_.add_shard(place.file, finished_[shard]);
       fault_point("prepare.shard");
     });
   }
@@ -215,7 +218,7 @@ class Gathering {
   PrepareJournal& journal_;
   const int64_t row_bytes_;
   BucketFiles files_;
-  std::vector<std::string> hashes_;  // hash of each shard; empty while it is not finished
+  std::vector<FinishedShard> finished_;  // by shard; without a hash while it is not finished
   std::vector<std::unique_ptr<ShardWriter>> writers_;
   int64_t first_kept_ = 0;
 };
@@ -270,9 +273,9 @@ GatherPlan plan_gather(int64_t num_rows, int64_t row_bytes, uint64_t memory_byte
   return plan;
 }
 
-std::map<std::string, std::string> gather(TokenStream& stream, const Permutation& order,
-                                          const std::vector<ShardPlace>& places, const GatherOptions& options,
-                                          PrepareJournal& journal) {
+std::map<std::string, FinishedShard> gather(TokenStream& stream, const Permutation& order,
+                                            const std::vector<ShardPlace>& places, const GatherOptions& options,
+                                            PrepareJournal& journal) {
   const auto plan = choose_plan(stream, static_cast<int64_t>(order.size()), options, journal);
   return Gathering(stream, order, places, options, plan, journal).run();
 }

@@ -48,10 +48,10 @@ GatherPlan plan_gather(int64_t num_rows, int64_t row_bytes, uint64_t memory_byte
 /// Writes instance order(r) to row r of all `places` together. Work that the journal has as finished is not repeated.
 /// The spill of `stream` is emptied as soon as the bucket files hold all of it.
 /// @param places  all shards; together they have rows 0 to order.size() − 1, in order.
-/// @return the hash of each shard, by file name.
+/// @return the finished shards, by file name.
 /// @throws IoError, ConfigError.
-std::map<std::string, std::string> gather(TokenStream& stream, const Permutation& order,
-                                          const std::vector<ShardPlace>& places, const GatherOptions& options,
-                                          PrepareJournal& journal);
+std::map<std::string, FinishedShard> gather(TokenStream& stream, const Permutation& order,
+                                            const std::vector<ShardPlace>& places, const GatherOptions& options,
+                                            PrepareJournal& journal);
 
 }  // namespace athanor

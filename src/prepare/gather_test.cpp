@@ -77,8 +77,12 @@ class Gather : public DataTest {
   }
   // Returns {file: hash}, compared with the files.
   std::map<std::string, std::string> run(TokenStream& stream, const GatherOptions& options, PrepareJournal& journal) {
-    const auto hashes = gather(stream, order_, places_, options, journal);
-    for (const auto& [file, hash] : hashes) EXPECT_EQ(hash_file(folder_ / "shards" / file), hash);
+    std::map<std::string, std::string> hashes;
+    for (const auto& [file, shard] : gather(stream, order_, places_, options, journal)) {
+      hashes[file] = shard.hash;
+      EXPECT_EQ(hash_file(folder_ / "shards" / file), shard.hash);
+      EXPECT_EQ(hash_blocks(folder_ / "shards" / file, form_), shard.blocks);
+    }
     return hashes;
   }
   std::map<std::string, std::string> run_anew(const GatherOptions& options) {

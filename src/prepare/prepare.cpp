@@ -129,7 +129,8 @@ class Preparing {
                                counts.text_bytes,
                                {},
                                build_info().version,
-                               build_info().commit});
+                               build_info().commit,
+                               {}});
   }
 
   // The tokens are on the disk twice at the end of gathering. Their number is not known in advance; text has at least
@@ -166,12 +167,24 @@ class Preparing {
                                   [this] { check_stop(); }};
     check_disk_for(places, form);
     const Permutation order(static_cast<uint64_t>(num_instances), manifest_.seed, shuffle_name());
-    const auto hashes = gather(*stream_, order, places, gathering, *journal_);
+    add_hashes(gather(*stream_, order, places, gathering, *journal_), form);
+  }
+
+  // Puts the hashes of the part's shards into the manifest, and those of their blocks into a file.
+  void add_hashes(const std::map<std::string, FinishedShard>& shards, const ShardForm& form) {
+    std::vector<HashWords> blocks;
     for (auto& [name, split] : manifest_.splits) {
       for (auto& file : split.files) {
-        if (const auto hash = hashes.find(file.file); hash != hashes.end()) file.hash = hash->second;
+        const auto shard = shards.find(file.file);
+        if (shard == shards.end()) continue;
+        file.hash = shard->second.hash;
+        blocks.insert(blocks.end(), shard->second.blocks.begin(), shard->second.blocks.end());
       }
     }
+    const auto name = fmt::format("checksums-{:05}.npy", manifest_.parts.size() - 1);
+    const auto bytes = checksum_file_bytes(blocks);
+    write_file_atomically(partial_.data() / name, bytes);
+    manifest_.parts.back().checksums = ChecksumEntry{name, hash_hex(bytes), form.block_rows()};
   }
 
   void check_stop() const {

@@ -127,7 +127,8 @@ bool PrepareJournal::apply(const json& line, const IsWhole& is_whole) {
   } else if (line.contains("scattered")) {
     gather_.scattered.insert(line.at("scattered").get<int64_t>());
   } else if (line.contains("shard")) {
-    gather_.shards[line.at("shard").get<std::string>()] = line.at("hash").get<std::string>();
+    gather_.shards[line.at("shard").get<std::string>()] = {line.at("hash").get<std::string>(),
+                                                           line.value("blocks", std::vector<HashWords>())};
   }
   return true;
 }
@@ -214,10 +215,10 @@ void PrepareJournal::add_scattered(int64_t pass) {
   journal_->sync();
 }
 
-void PrepareJournal::add_shard(const std::string& file, const std::string& hash) {
+void PrepareJournal::add_shard(const std::string& file, const FinishedShard& shard) {
   const std::lock_guard lock(mutex_);
-  gather_.shards[file] = hash;
-  journal_->append({{"shard", file}, {"hash", hash}});
+  gather_.shards[file] = shard;
+  journal_->append({{"shard", file}, {"hash", shard.hash}, {"blocks", shard.blocks}});
 }
 
 void PrepareJournal::commit(const std::string& manifest_hash) {

@@ -16,6 +16,7 @@
 
 #include "documents/document_error.h"
 #include "prepare/journal.h"
+#include "prepare/shards.h"
 
 namespace athanor {
 
@@ -54,8 +55,8 @@ struct FileProgress {
 struct GatherProgress {
   std::string stream;  ///< digest of the token stream
   int64_t rows_per_bucket = 0, buckets_per_pass = 0;
-  std::set<int64_t> scattered;                ///< passes whose bucket files are complete
-  std::map<std::string, std::string> shards;  ///< hash by file name
+  std::set<int64_t> scattered;                  ///< passes whose bucket files are complete
+  std::map<std::string, FinishedShard> shards;  ///< by file name; without blocks if an older program finished it
 };
 
 class PrepareJournal {
@@ -89,7 +90,7 @@ class PrepareJournal {
   void begin_gather(const std::string& stream, int64_t rows_per_bucket, int64_t buckets_per_pass);
   /// This and commit() also wait for the disk.
   void add_scattered(int64_t pass);
-  void add_shard(const std::string& file, const std::string& hash);
+  void add_shard(const std::string& file, const FinishedShard& shard);
   void commit(const std::string& manifest_hash);
 
  private:

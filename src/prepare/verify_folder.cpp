@@ -30,6 +30,8 @@ uint64_t listed_bytes(const fs::path& folder, const DataManifest& manifest) {
   for (const auto& [name, split] : manifest.splits) {
     for (const auto& entry : split.files) total += size_of(folder / entry.file);
   }
+  for (const auto& part : manifest.parts)
+    if (part.checksums) total += size_of(folder / part.checksums->file);
   if (manifest.remainder) total += size_of(folder / manifest.remainder->file);
   return total;
 }
@@ -51,6 +53,10 @@ VerifyReport verify_folder(const fs::path& folder, const DataManifest& manifest,
     for (const auto& entry : split.files) {
       check(folder / entry.file, [&](const fs::path& file) { verify_shard(file, entry, manifest); });
     }
+  }
+  for (const auto& part : manifest.parts) {
+    if (part.checksums)
+      check(folder / part.checksums->file, [&](const fs::path&) { verify_checksum_file(folder, *part.checksums); });
   }
   if (manifest.remainder) {
     check(folder / manifest.remainder->file, [&](const fs::path&) { verify_remainder(folder, manifest); });

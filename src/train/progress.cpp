@@ -17,6 +17,8 @@ using nlohmann::json;
 constexpr auto kMaxTokens = static_cast<int64_t>(kMaxRunTokens);
 constexpr int64_t kMaxWeight = int64_t{1} << 50;  // Interleave gives each source its share of this
 
+std::string order_name(DataOrder order) { return order == DataOrder::kBlocks ? "blocks" : "shuffled rows"; }
+
 json ledger_json(const DataLedger& ledger) {
   json sources = json::object(), mix = json::object();
   for (const auto& [hash, s] : ledger.sources) {
@@ -30,7 +32,7 @@ json ledger_json(const DataLedger& ledger) {
                      {"tokens_drawn", s.tokens_drawn()}};
   }
   for (const auto& [hash, share] : ledger.mix) mix[hash] = {{"weight", share.weight}, {"drawn", share.drawn}};
-  return {{"sources", std::move(sources)}, {"mix", std::move(mix)}};
+  return {{"sources", std::move(sources)}, {"mix", std::move(mix)}, {"order", order_name(ledger.order)}};
 }
 
 // A JSON object, with the name that messages use for it.
@@ -76,6 +78,12 @@ SourceAccount read_account(const Written& source) {
 
 DataLedger read_ledger(const json& data, const std::string& where) {
   DataLedger ledger;
+  const auto order = data.value("order", order_name(DataOrder::kShuffledRows));  // programs that had no other
+  ledger.order = order == order_name(DataOrder::kBlocks) ? DataOrder::kBlocks : DataOrder::kShuffledRows;
+  ATHANOR_CHECK_CHECKPOINT(order == order_name(ledger.order),
+                           "{}: data.order is \"{}\", which this program does not know; "
+                           "take another checkpoint",
+                           where, order);
   for (const auto& [hash, source] : data.at("sources").items())
     ledger.sources[hash] = read_account({source, fmt::format("{}: source {}", where, hash)});
   for (const auto& [hash, share] : data.at("mix").items()) {

@@ -53,7 +53,7 @@ class RunClock {
 
 /// Returns what any rank was asked for. Collective over the world, one all-reduce of four numbers.
 /// @param clock       null on all ranks but the first.
-/// @param unreadable  why this rank cannot read its next batch; null if it can.
+/// @param unreadable  why this rank cannot read its next batch, or the damage that it found; null if there is neither.
 Requests agree_on_requests(comm::Communicator& world, const SignalGuard& signals, const RunClock* clock,
                            const std::exception_ptr& unreadable);
 

@@ -16,6 +16,7 @@
 #include "base/wall_clock.h"
 #include "parallel/pipeline_timeline.h"
 #include "parallel/share.h"
+#include "train/background_verification.h"
 #include "train/metrics_log.h"
 #include "train/microbatch.h"
 #include "train/preflight.h"
@@ -48,10 +49,11 @@ class Run {
  public:
   Run(StartedRun started, RunContext& at, const SignalGuard& signals, RunClock* clock, LauncherHold& hold)
       : signals_(signals), clock_(clock), hold_(hold), lock_(std::move(started.lock)),
-        stages_(std::move(started.stages)), mesh_(std::move(started.mesh)), state_(std::move(started.state)),
+        stages_(std::move(started.data.stages)), mesh_(std::move(started.mesh)), state_(std::move(started.state)),
         world_(mesh_->group(GroupKind::kWorld)), at_(at), first_step_(state_->position.step),
         from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at), summary_(*state_, *mesh_, stages_.size()),
-        threads_(started.threads.threads, !may_try_threads(started.threads)) {
+        threads_(started.threads.threads, !may_try_threads(started.threads)),
+        verification_(std::move(started.data.unverified)) {
     const auto& config = state_->config;
     if (mesh_->is_first()) {
       metrics_.emplace(config.train.run_dir, config.metrics.tensorboard, first_step_);
@@ -167,14 +169,15 @@ class Run {
     return report;
   }
 
-  // A signal that has reached one rank, or a batch that one rank cannot read, ends the run of all ranks after the same
-  // step. The batch is known by now, since batches are read ahead.
+  // A signal that has reached one rank, or data that one rank cannot read or finds damaged, ends the run of all ranks
+  // after the same step. The next batch is known by now, since batches are read ahead.
   Requests requests() {
     const double since_s = seconds_since(std::exchange(agreed_, Clock::now()));
     const bool after_a_step = state_->position.step > first_step_;
     if (clock_ && after_a_step) clock_->step_took(since_s);
     longest_step_s_ = std::max(longest_step_s_, since_s);
-    const std::exception_ptr failure = failure_of_next_batch();
+    std::exception_ptr failure = failure_of_next_batch();
+    if (!failure) failure = verification_.failure();
     const Requests asked = agree_on_requests(world_, signals_, clock_, failure);
     if (asked.cannot_read) unreadable_.emplace(*asked.cannot_read, describe_read_error(failure));
     if (asked.stop_signal != 0) {
@@ -313,6 +316,7 @@ class Run {
   std::optional<MetricsLog> metrics_;         // on the first rank, like the two after it
   std::optional<StepLines> lines_;
   RunReport report_;
+  BackgroundVerification verification_;
   std::optional<Loader> loader_;
   std::vector<double> unigram_entropies_;  // entropies of the validation sources of the training phase, as far as they
                                            // were needed

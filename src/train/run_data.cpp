@@ -1,13 +1,13 @@
 #include "train/run_data.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <map>
 #include <set>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "base/wall_clock.h"
 #include "train/preflight.h"
 
 namespace athanor {
@@ -30,7 +30,8 @@ std::map<std::string, std::string> read_manifests(const RunConfig& config, const
 // Training phases often share their folders; a folder is opened, and checked, once.
 class OpenFolders {
  public:
-  explicit OpenFolders(const std::map<std::string, std::string>& manifests) : texts_(manifests) {}
+  OpenFolders(const std::map<std::string, std::string>& manifests, bool verify)
+      : texts_(manifests), access_(std::make_shared<ShardAccess>(verify)) {}
 
   const Dataset& train(const std::string& path) { return open(path, "train"); }
   /// Null if the folder has none.
@@ -62,12 +63,12 @@ class OpenFolders {
   const Dataset& open(const std::string& path, const std::string& split) {
     const auto known = open_.find({path, split});
     if (known != open_.end()) return known->second;
-    return open_.emplace(std::pair{path, split}, Dataset::open(path, split, manifest_of(path), shards_)).first->second;
+    return open_.emplace(std::pair{path, split}, Dataset::open(path, split, manifest_of(path), access_)).first->second;
   }
 
   const std::map<std::string, std::string>& texts_;
   std::map<std::string, std::shared_ptr<const DataManifest>> manifests_;
-  std::shared_ptr<OpenShards> shards_ = std::make_shared<OpenShards>();
+  std::shared_ptr<ShardAccess> access_;
   std::map<std::pair<std::string, std::string>, Dataset> open_;
 };
 
@@ -157,10 +158,19 @@ std::vector<StageData> open_stages(RunConfig& config, OpenFolders& folders) {
   return all;
 }
 
+std::string how_verified(bool verify, double later_bytes) {
+  if (!verify) return "nothing compares them with their checksums (data.verify)";
+  if (later_bytes == 0) return "each block is compared with its checksum when it is read";
+  return fmt::format("{} have no checksums of blocks, and the ranks compare them during the run",
+                     format_bytes(later_bytes));
+}
+
 // A file belongs to the member in whose part of all bytes its middle is. The parts have equal sizes, members without
-// files are spread evenly, and the first member that finds damage has the first damaged file.
-void look_at_files(const OpenFolders& folders, bool verify, const Team& team, const Worked& worked) {
+// files are spread evenly, and the first member that finds a wrong file has the first of them.
+std::vector<UnverifiedFile> look_at_files(const OpenFolders& folders, bool verify, const Team& team) {
   const auto files = folders.files();
+  std::vector<UnverifiedFile> unverified;
+  double unverified_bytes = 0;  // those of all members
   double total = 0;
   for (const auto& [dataset, i] : files) total += static_cast<double>(dataset->files()[i].num_bytes);
   const auto start = std::chrono::steady_clock::now();
@@ -170,28 +180,28 @@ void look_at_files(const OpenFolders& folders, bool verify, const Team& team, co
       const auto bytes = static_cast<double>(dataset->files()[i].num_bytes);
       const auto owner = static_cast<int>((before + bytes / 2) / total * team.size);
       before += bytes;
+      const bool later = verify && dataset->is_shard(i) && !dataset->files()[i].has_blocks;
+      if (later) unverified_bytes += bytes;
       if (std::min(owner, team.size - 1) != team.index) continue;
-      if (verify) {
-        dataset->verify_file(i, worked);
-      } else {
-        dataset->check_file(i);
-      }
+      dataset->check_file(i);
+      if (verify && i == 0) dataset->verify_file(i);  // the tokenizer
+      if (later) unverified.push_back({*dataset, i});
     }
   });
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  log::info("data: {} in {} files {} ({:.1f} s)", format_bytes(total), files.size(),
-            verify ? "match their checksums" : "are there, not compared with their checksums", took.count());
+  log::info("data: {} in {} files have the right sizes ({:.1f} s); {}", format_bytes(total), files.size(),
+            seconds_since(start), how_verified(verify, unverified_bytes));
+  return unverified;
 }
 
 }  // namespace
 
-std::vector<StageData> open_run_data(RunConfig& config, const Team& team, const Worked& worked) {
+RunData open_run_data(RunConfig& config, const Team& team) {
   const auto manifests = read_manifests(config, team);
-  OpenFolders folders(manifests);
-  std::vector<StageData> stages;
-  team.on_all([&] { stages = open_stages(config, folders); });
-  look_at_files(folders, config.data.verify, team, worked);
-  return stages;
+  OpenFolders folders(manifests, config.data.verify);
+  RunData data;
+  team.on_all([&] { data.stages = open_stages(config, folders); });
+  data.unverified = look_at_files(folders, config.data.verify, team);
+  return data;
 }
 
 DataIdentity data_identity(const std::vector<StageData>& stages) {

@@ -24,13 +24,22 @@ struct StageData {
   std::vector<ValidationSource> validation;  ///< one for each source that has validation data, by name
 };
 
+/// A file that has no checksums of blocks: it is compared with its checksum during the run.
+struct UnverifiedFile {
+  Dataset dataset;
+  size_t index;  ///< in dataset.files()
+};
+
+struct RunData {
+  std::vector<StageData> stages;           ///< one for each training phase, in order
+  std::vector<UnverifiedFile> unverified;  ///< this member's share, if data.verify asks for it
+};
+
 /// Opens every source of every training phase, each folder once, and fills in sequence lengths that are 0, also in
-/// `config`. The first member reads the manifests for all. The members divide the files among them by bytes: each
-/// checks the headers of its share and, if data.verify asks for it, compares its files with their checksums. Collective
-/// over `team`.
-/// @param worked  is told the bytes read, while the others wait.
+/// `config`. The first member reads the manifests for all. The members divide the files among them by bytes, and each
+/// checks that those of its share exist, with the right headers and sizes. Collective over `team`.
 /// @throws ConfigError, or DataError naming the source or the first wrong file: the same error on all members.
-std::vector<StageData> open_run_data(RunConfig& config, const Team& team = {}, const Worked& worked = {});
+RunData open_run_data(RunConfig& config, const Team& team = {});
 
 /// Returns the identity that all sources have in common. @throws DataError naming two sources that differ.
 DataIdentity data_identity(const std::vector<StageData>& stages);

@@ -142,7 +142,7 @@ void tell_history(const TrainState& state, const Beginning& begin, const fs::pat
 // All ranks have one folder, which the first rank writes.
 void open_folder(const StartedRun& run, const Beginning& begin, const fs::path& from, const MatmulChoice& matmul) {
   const TrainState& state = *run.state;
-  const auto& tokenizer = run.stages.front().train.sources().front().dataset.tokenizer_file();
+  const auto& tokenizer = run.data.stages.front().train.sources().front().dataset.tokenizer_file();
   team_of(*run.mesh).on_first([&] {
     const auto opened = open_run_folder(
         {state.run_config, begin, state.position.step, tokenizer, state.model.dispatch_record, matmul.record});
@@ -217,20 +217,21 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   keep_warmup(config, team);
   keep_dtype(config, team);
   const MatmulChoice matmul = settle_matmul_paths(config, begin, team);
-  run.stages = open_run_data(config, team, [&](int64_t num_bytes) { world.note_work(num_bytes); });
+  run.data = open_run_data(config, team);
+  const auto& stages = run.data.stages;
   stop_if_asked(world, signals);
-  const DataIdentity identity = data_identity(run.stages);
-  for (const auto& data : run.stages) refuse_unbalanceable(data.stage.config);
-  for (const auto& data : run.stages) check_memory(data.stage.config, world, Layout(data.stage.config, world.size()));
+  const DataIdentity identity = data_identity(stages);
+  for (const auto& data : stages) refuse_unbalanceable(data.stage.config);
+  for (const auto& data : stages) check_memory(data.stage.config, world, Layout(data.stage.config, world.size()));
   // Errors that can be found before the state is filled are found here.
-  if (begin.from == Beginning::From::kNothing) plan_supply(run.stages, config, {}, 0).refuse_shortages();
+  if (begin.from == Beginning::From::kNothing) plan_supply(stages, config, {}, 0).refuse_shortages();
 
   run.state = std::make_unique<TrainState>(config, identity, *run.mesh);
   const fs::path from = fill_state(*run.state, begin);
   stop_if_asked(world, signals);
   refuse_zero_routers(config, run.state->model.parameters);
   run.from_scratch = from.empty() && config.model.from.empty();
-  const Supply supply = plan_supply(run.stages, config, run.state->position.ledger, run.state->position.step);
+  const Supply supply = plan_supply(stages, config, run.state->position.ledger, run.state->position.step);
   supply.refuse_shortages();
 
   // Every check has passed: from here on the folder changes.

@@ -17,7 +17,7 @@ namespace athanor {
 struct StartedRun {
   std::unique_ptr<FolderLock> lock;  ///< no other process may train in the folder; null except on the first rank
   int64_t attempt = 1;               ///< number of this start of the run: 1 for the first
-  std::vector<StageData> stages;     ///< data of each training phase, in order
+  RunData data;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<TrainState> state;
   ThreadShare threads;        ///< threads of this rank
@@ -38,7 +38,7 @@ void require_layout_fits(RunConfig config, int world_size);
 /// Returns the options with which a run opens the world.
 comm::WorldOptions world_options(const RunConfig& config);
 
-/// Starts the run: locks the run folder, opens and verifies the data, fills the state, makes every check that can be
+/// Starts the run: locks the run folder, opens the data, fills the state, makes every check that can be
 /// made, and only then writes into the folder (run_folder.h). From this moment on `context` has the run's folder and
 /// the attempt. Collective over `world`, which must outlive the run.
 /// @throws ConfigError, DataError, CheckpointError or IoError if a check fails, with the folder unchanged; IoError if

@@ -58,7 +58,7 @@ def test_info_has_what_the_manifest_says(athanor, prepared):
     told = json.loads(athanor.run("data", "info", "--json", prepared).stdout)
     assert {key: told[key] for key in said} == said
     files = [entry["file"] for split in said["splits"].values() for entry in split["files"]]
-    files += [said["tokenizer_file"], said["remainder"]["file"]]
+    files += [said["tokenizer_file"], said["remainder"]["file"]] + [part["checksums"]["file"] for part in said["parts"]]
     assert told["bytes"] == sum((prepared / file).stat().st_size for file in files)
     assert told["eos_token"] == EOS
 
@@ -101,7 +101,7 @@ def test_show_refuses_rows_and_splits_that_are_not_there(athanor, prepared):
 def test_verify_finds_each_damaged_file(athanor, prepared):
     said = athanor.run("data", "verify", prepared).stdout
     splits = manifest(prepared)["splits"]
-    num_files = sum(len(split["files"]) for split in splits.values()) + 2
+    num_files = sum(len(split["files"]) for split in splits.values()) + 2 + len(manifest(prepared)["parts"])
     assert f"whole: {num_files} files" in said
     files = [entry["file"] for entry in splits["train"]["files"]]
     flipped, cut, gone = prepared / files[0], prepared / files[1], prepared / files[2]

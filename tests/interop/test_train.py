@@ -222,7 +222,8 @@ def test_data_that_cannot_be_read_any_more_end_the_run_saved(athanor, data, tmp_
     whole = Run(athanor, tmp_path / "whole", data)
     whole.train(*settings)
     run = Run(athanor, tmp_path, data)
-    done = run.train(*settings, fault="data.read:eio@20+", check=False)  # four sequences a step: in the fifth batch
+    # Four sequences a step, which are read one by one: in the fifth batch.
+    done = run.train(*settings, "data.verify=false", fault="data.read:eio@20+", check=False)
     assert done.returncode == 74, done.stderr
     assert re.search(r"step 5: cannot read \S+train-00000.npy at byte \d+: Input/output error; step 4 is saved", done.stderr)
     assert [line["step"] for line in run.metrics()] == [1, 2, 3, 4]
@@ -237,7 +238,7 @@ def test_a_shard_that_is_cut_off_during_a_run_ends_it_saved(athanor, data, tmp_p
     content = shard.read_bytes()
     run = Run(athanor, tmp_path, copy)
     settings = ["train.steps=100000", "optimizer.schedule=constant", "train.validation_interval=0", "checkpoint.interval=100000",
-                "checkpoint.model_interval=0"]
+                "checkpoint.model_interval=0", "data.verify=false"]
     words = [part for setting in settings for part in ("--set", setting)]
     process = subprocess.Popen([str(athanor.path), "train", run.config, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     process.stdout.readline()  # the first step is done
@@ -295,15 +296,39 @@ def test_more_threads_than_a_machine_can_use_are_refused_with_its_processors(ath
     assert "processors" in Run(athanor, tmp_path, data).train(f"{key}=5000", check=False).stderr
 
 
-def test_a_damaged_shard_is_refused_by_name(athanor, data, tmp_path):
-    copy = tmp_path / "data"
-    shutil.copytree(data, copy)
-    shard = next(copy.glob("*train*.npy"))
+def damaged_copy(data, folder):
+    """Returns a copy of the data with another bit in the last row of its first shard, and the name of the shard."""
+    shutil.copytree(data, folder)
+    shard = folder / "train-00000.npy"
     content = bytearray(shard.read_bytes())
     content[-2] ^= 1
     shard.write_bytes(content)
-    done = Run(athanor, tmp_path, copy).train(check=False)
-    assert done.returncode == 2 and shard.name in done.stderr
+    return folder
+
+
+def test_damaged_rows_end_the_run_before_the_step_that_would_read_them(athanor, data, tmp_path):
+    run = Run(athanor, tmp_path, damaged_copy(data, tmp_path / "data"))
+    done = run.train(check=False)
+    assert done.returncode == 74, done.stderr
+    assert re.search(r"train-00000.npy: rows 0 to \d+ are damaged: their checksum is \w+, \S+checksums-00000.npy has \w+; get it again",
+                     done.stderr), done.stderr
+    assert "no step was done since the run was started" in done.stderr
+    assert not (run.folder / "metrics.jsonl").exists() or not run.metrics()
+
+
+def test_shards_without_checksums_of_blocks_are_verified_during_the_run(athanor, data, tmp_path):
+    copy = damaged_copy(data, tmp_path / "data")
+    (copy / "checksums-00000.npy").unlink()
+    manifest = json.loads((copy / "manifest.json").read_text())
+    for part in manifest["parts"]:
+        del part["checksums"]
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    run = Run(athanor, tmp_path, copy)
+    settings = ["train.steps=100000", "train.validation_interval=0", "checkpoint.interval=100000", "checkpoint.model_interval=0"]
+    done = run.train(*settings, check=False)
+    assert done.returncode == 74, done.stderr
+    assert "have no checksums of blocks, and the ranks compare them during the run" in done.stderr
+    assert re.search(r"step \d+: \S+train-00000.npy: damaged: its checksum is", done.stderr), done.stderr
 
 
 def said(run):
