@@ -21,9 +21,9 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
 
 }  // namespace
 
-ProgressBar::ProgressBar(std::string label, uint64_t total, std::string unit)
-    : label_(std::move(label)), unit_(std::move(unit)), total_(total), on_terminal_(::isatty(STDERR_FILENO) == 1),
-      start_(std::chrono::steady_clock::now()), last_shown_(start_) {}
+ProgressBar::ProgressBar(std::string label, uint64_t total, std::string unit, double after_s)
+    : label_(std::move(label)), unit_(std::move(unit)), total_(total), after_s_(after_s),
+      on_terminal_(::isatty(STDERR_FILENO) == 1), start_(std::chrono::steady_clock::now()), last_shown_(start_) {}
 
 ProgressBar::~ProgressBar() { finish(); }
 
@@ -33,6 +33,7 @@ void ProgressBar::add(uint64_t amount) {
   done_ += amount;
   const auto now = std::chrono::steady_clock::now();
   if (seconds_between(last_shown_, now) < (on_terminal_ ? kTerminalInterval_s : kFileInterval_s)) return;
+  if (seconds_between(start_, now) < after_s_) return;
   last_shown_ = now;
   show(false);
 }
@@ -47,7 +48,7 @@ void ProgressBar::finish() {
   const std::lock_guard lock(mutex_);
   if (finished_) return;
   finished_ = true;
-  if (on_terminal_) show(true);
+  if (on_terminal_ && seconds_between(start_, std::chrono::steady_clock::now()) >= after_s_) show(true);
 }
 
 std::string ProgressBar::render(double elapsed_s) const {

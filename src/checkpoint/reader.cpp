@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 
+#include "base/console.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
@@ -64,7 +66,7 @@ CheckpointReader CheckpointReader::open(const fs::path& folder, Worked worked) {
   return reader;
 }
 
-std::string CheckpointReader::hash_of(const Piece& piece) const {
+std::string CheckpointReader::hash_of(const Piece& piece, ProgressBar* progress) const {
   constexpr uint64_t kBlockBytes = 16 << 20;
   const auto file = opened_->files.file(folder_, *piece.file);
   const auto* bytes = file->data() + piece.byte_offset;
@@ -74,6 +76,7 @@ std::string CheckpointReader::hash_of(const Piece& piece) const {
     hasher.update(bytes + at, count);
     file->release(bytes + at, count);
     note(count);
+    if (progress) progress->add(count);
   }
   return hasher.hex();
 }
@@ -92,13 +95,16 @@ void CheckpointReader::verify(int share, int shares) const {
   verify_files(share, shares);
   uint64_t all = 0, before = 0;
   for (const Piece& piece : manifest_.pieces) all += piece.num_bytes();
+  std::optional<ProgressBar> progress;
+  if (share == 0)
+    progress.emplace("verifying " + folder_.filename().string(), all / static_cast<uint64_t>(shares), "B", kLongWork_s);
   for (const Piece& piece : manifest_.pieces) {
     // The position of a piece among all bytes decides who checks it; a piece without bytes is checked as well.
     const double middle = static_cast<double>(before) + static_cast<double>(piece.num_bytes()) / 2;
     const auto owner = static_cast<int>(middle / static_cast<double>(std::max<uint64_t>(1, all)) * shares);
     before += piece.num_bytes();
     if (std::min(owner, shares - 1) != share) continue;
-    const auto found = hash_of(piece), expected = piece.hash.text();
+    const auto found = hash_of(piece, progress ? &*progress : nullptr), expected = piece.hash.text();
     ATHANOR_CHECK_CHECKPOINT(found == expected,
                              "{}: damaged: tensor {} ({}; bytes {} to {}) should have hash {} and has {}",
                              (folder_ / piece.file_name()).string(), piece.tensor_name(), slice_text(piece.slice()),
@@ -123,12 +129,12 @@ void CheckpointReader::check_targets(const std::vector<TargetView>& targets) con
                            join_first(problems, 4, "; "));
 }
 
-void CheckpointReader::load(const std::vector<TargetView>& targets) const {
+void CheckpointReader::load(const std::vector<TargetView>& targets, ProgressBar* progress) const {
   check_targets(targets);
-  for (const auto& target : targets) load_one(target);
+  for (const auto& target : targets) load_one(target, progress);
 }
 
-void CheckpointReader::load_one(const TargetView& target) const {
+void CheckpointReader::load_one(const TargetView& target, ProgressBar* progress) const {
   FilledElements filled(target.slice.num_elements());
   std::vector<const Piece*> used;
   const auto read = [&](const Piece& piece) {
@@ -155,6 +161,7 @@ void CheckpointReader::load_one(const TargetView& target) const {
     const size_t num_bytes = static_cast<size_t>(last - first) * sizeof(float);
     file->release(source + static_cast<size_t>(first) * sizeof(float), num_bytes);
     note(num_bytes);
+    if (progress) progress->add(num_bytes);
   };
   if (const auto* index = opened_->indices.of(&*manifest_.tensors.find(target.tensor)))
     index->for_each_near(target.slice, read);

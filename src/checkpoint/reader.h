@@ -14,6 +14,8 @@
 
 namespace athanor {
 
+class ProgressBar;
+
 /// A slice to be read: `data` has room for slice.num_elements() elements, of which the first is flat_begin.
 struct TargetView {
   std::string tensor;  // KIND/NAME, see manifest.h
@@ -44,7 +46,7 @@ class CheckpointReader {
 
   /// Verifies that every file exists, in full length and with a correct header, and that every piece has its hash. With
   /// `shares` processes, number `share` (from 0) verifies its share of the files and pieces: neighbouring pieces, so
-  /// that each process opens few files, of about as many bytes as the others have.
+  /// that each process opens few files, of about as many bytes as the others have. The first process shows progress.
   /// @throws CheckpointError naming the file, or the damaged tensor, file and bytes; IoError.
   void verify(int share = 0, int shares = 1) const;
 
@@ -53,16 +55,17 @@ class CheckpointReader {
   /// @throws CheckpointError naming tensors that are missing, shapes that differ (both are shown), a file that is
   /// missing or shorter or longer than it was written, the first element that no piece holds, or two pieces that hold
   /// the same elements; IoError. Targets may then be half filled.
-  void load(const std::vector<TargetView>& targets) const;
+  /// @param progress  gets the bytes that were read; null: none.
+  void load(const std::vector<TargetView>& targets, ProgressBar* progress = nullptr) const;
 
  private:
   struct Opened;  // files and indices, as far as they have been needed
 
   CheckpointReader();
   void verify_files(int share, int shares) const;
-  std::string hash_of(const Piece& piece) const;
+  std::string hash_of(const Piece& piece, ProgressBar* progress) const;
   void check_targets(const std::vector<TargetView>& targets) const;
-  void load_one(const TargetView& target) const;
+  void load_one(const TargetView& target, ProgressBar* progress) const;
   void note(size_t num_bytes) const {
     if (worked_) worked_(static_cast<int64_t>(num_bytes));
   }

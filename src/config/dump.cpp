@@ -68,7 +68,7 @@ class Dumper : public Fields {
   }
 
   std::string text;
-  std::vector<std::string> keys;
+  std::vector<std::pair<std::string, std::string>> values;  // by name
 
  protected:
   bool enter(const char* key, const char* help) override {
@@ -107,8 +107,9 @@ class Dumper : public Fields {
     if (with_help_) {
       text += fmt::format("{}# {}{}\n", comment_, help, expected.starts_with("one of") ? " (" + expected + ")" : "");
     }
-    text += fmt::format("{}{} = {}\n", comment_, key, to_toml(value));
-    if (comment_.empty()) keys.push_back(join(path_, ".") + "." + key);
+    const std::string written = to_toml(value);
+    text += fmt::format("{}{} = {}\n", comment_, key, written);
+    if (comment_.empty()) values.emplace_back(join(path_, ".") + "." + key, written);
   }
 
   bool with_help_;
@@ -126,11 +127,17 @@ std::string dump_run_config(const RunConfig& config, bool with_help) {
   return dumper.text;
 }
 
-std::vector<std::string> run_config_keys() {
+std::vector<std::pair<std::string, std::string>> run_config_values(const RunConfig& config) {
   Dumper dumper(false);
-  RunConfig config;
-  config.describe(dumper);
-  return dumper.keys;
+  RunConfig copy = config;
+  copy.describe(dumper);
+  return dumper.values;
+}
+
+std::vector<std::string> run_config_keys() {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : run_config_values({})) keys.push_back(key);
+  return keys;
 }
 
 }  // namespace athanor

@@ -70,7 +70,8 @@ const std::set<std::string> kAnyCount = {"train.seed",
                                          "checkpoint.interval",
                                          "checkpoint.model_interval",
                                          "checkpoint.keep_every",
-                                         "metrics.timeline_step"};
+                                         "metrics.timeline_step",
+                                         "metrics.layer_statistics"};
 // These are only used in double, where large ones saturate.
 const std::set<std::string> kAnyReal = {"moe.capacity_factor"};
 

@@ -315,6 +315,7 @@ struct MetricsConfig {
   bool tensorboard = true;
   double gemm_peak_tflops = 0.0;
   int64_t timeline_step = 0;
+  int64_t layer_statistics = 0;
 
   void describe(Fields& f) {
     f.field(
@@ -330,6 +331,10 @@ struct MetricsConfig {
     f.field("timeline_step", timeline_step,
             "the step whose time line is written, as JSON and as a picture: which microbatch each pipeline rank "
             "computed when; 0: none",
+            at_least(0));
+    f.field("layer_statistics", layer_statistics,
+            "steps from one to the next whose norms of gradients, weights, updates and activations of each layer, and "
+            "largest attention logits, go to metrics.jsonl, and with histograms to TensorBoard; 0: none",
             at_least(0));
   }
 };

@@ -1,5 +1,6 @@
 #include "eval/loaded_model.h"
 
+#include "base/console.h"
 #include "checkpoint/model_source.h"
 #include "train/router_state.h"
 
@@ -26,10 +27,16 @@ LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute
   model.alone = std::make_unique<OneRank>(config);
   model.state = std::make_unique<ModelState>(config, model.alone->mesh,
                                              ModelStateOptions{.use = ParameterStore::Use::kInference});
+  const auto element_bytes = static_cast<uint64_t>(at::elementSize(compute_type));
+  ProgressBar progress("loading " + path.filename().string(),
+                       static_cast<uint64_t>(count_parameters(model.config)) * element_bytes, "B", kLongWork_s);
   for (const auto& spec : make_inventory(model.config)) {
-    model.state->parameters.fill_master(
-        spec.name, [&](int64_t first, std::span<float> out) { source.read(spec.name, first, out); });
+    model.state->parameters.fill_master(spec.name, [&](int64_t first, std::span<float> out) {
+      source.read(spec.name, first, out);
+      progress.add(out.size() * element_bytes);
+    });
   }
+  progress.finish();
   if (const auto& bias = source.config.router_bias; !bias.empty()) model.state->set_router_bias(tensor_of(bias));
   return model;
 }

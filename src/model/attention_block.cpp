@@ -1,5 +1,6 @@
 #include "model/attention_block.h"
 
+#include "ops/attention_logits.h"
 #include "ops/linear.h"
 #include "ops/norm_rope.h"
 #include "parallel/norm_over_ranks.h"
@@ -26,7 +27,7 @@ int64_t held_heads(int64_t heads, int ranks) {
 
 AttentionBlock::AttentionBlock(const ModelConfig& model, const ParameterStore& parameters, const std::string& prefix,
                                const TensorRanks& ranks)
-    : ranks_(ranks), num_heads_(held_heads(model.num_attention_heads, ranks.size())),
+    : logits_name_(prefix + "logits"), ranks_(ranks), num_heads_(held_heads(model.num_attention_heads, ranks.size())),
       kv_heads_(held_heads(model.kv_heads(), ranks.size())), head_dim_(model.head_dim()), clip_(model.clip_qkv),
       norm_eps_(norm_eps(model)), qk_norm_(family_of(model).qk_norm) {
   const std::string attention = prefix + "self_attn.";
@@ -66,9 +67,10 @@ Tensor AttentionBlock::output(const Tensor& attended) const {
   return ops::linear(attended.reshape({attended.size(0), attended.size(1), num_heads_ * head_dim_}), o_);
 }
 
-Tensor AttentionBlock::forward(const Tensor& x, const ops::Rotation& rotation,
-                               const ops::DocumentLengths& documents) const {
+Tensor AttentionBlock::forward(const Tensor& x, const ops::Rotation& rotation, const ops::DocumentLengths& documents,
+                               const Watch& watch) const {
   const Heads heads = project(x, rotation);
+  watch.attention_logits(logits_name_, [&] { return ops::largest_attention_logits(heads.q, heads.k, documents); });
   return output(ops::attention(heads.q, heads.k, heads.v, documents));
 }
 

@@ -5,6 +5,7 @@
 #include "config/families.h"
 #include "ops/attention.h"
 #include "ops/rope.h"
+#include "parallel/observer.h"
 #include "parallel/parameters.h"
 #include "parallel/tensor_parallel.h"
 
@@ -30,7 +31,9 @@ class AttentionBlock {
   /// (leave_tensor_parallel adds them up). With several ranks the call and its backward are collective if QK-norm is
   /// over the whole projection (norm_over_ranks.h).
   /// @param rotation  [B, T, head_dim/2].
-  Tensor forward(const Tensor& x, const ops::Rotation& rotation, const ops::DocumentLengths& documents) const;
+  /// @param watch     observers that want the logits get them.
+  Tensor forward(const Tensor& x, const ops::Rotation& rotation, const ops::DocumentLengths& documents,
+                 const Watch& watch = {}) const;
 
   /// For generation on one rank: x [B, T, D] are T new tokens of each sequence after cache.length old ones; their keys
   /// and values are appended to the cache, which must have room. T > 1 only into an empty cache.
@@ -45,6 +48,7 @@ class AttentionBlock {
   Heads project_sharing_norm(const Tensor& x, const ops::Rotation& rotation) const;
   Tensor output(const Tensor& attended) const;
 
+  std::string logits_name_;  // the place for observers
   TensorRanks ranks_;
   int64_t num_heads_, kv_heads_, head_dim_;  // numbers on this rank
   double clip_, norm_eps_;

@@ -90,7 +90,7 @@ Residual Layer::forward_parts(const Residual& in, const Context& context, const 
   ops::NormedSum before = input_norm_.of(in);
   const Tensor sum = before.sum;
   if (in.branch.defined()) watch.forward(previous_, sum, phase);
-  const Tensor attended = attend(std::move(before), context, recompute);
+  const Tensor attended = attend(std::move(before), context, recompute, phase);
   watch.forward(attention_name_, attended, phase);
   watch.backward(attention_name_, attended);
   ops::NormedSum between = post_attention_norm_.of(Residual{sum, attended});
@@ -106,9 +106,12 @@ Residual Layer::forward_parts(const Residual& in, const Context& context, const 
 
 // A region that is computed again begins with what a rank keeps, its own tokens, and ends with the part that is summed
 // afterwards. So the sum is not computed twice.
-Tensor Layer::attend(ops::NormedSum in, const Context& context, const RecomputeKinds& recompute) const {
-  const auto part = [this, context](const TensorParallelInput& x) {
-    return attention_.forward(x.partitioned, context->rotation, context->documents);
+Tensor Layer::attend(ops::NormedSum in, const Context& context, const RecomputeKinds& recompute, Phase phase) const {
+  const auto again = std::make_shared<bool>(phase != Phase::kForward);
+  const auto part = [this, context, again](const TensorParallelInput& x) {
+    const Watch watch = *again ? Watch() : context->watch;
+    *again = true;
+    return attention_.forward(x.partitioned, context->rotation, context->documents, watch);
   };
   Tensor read, y;
   if (recompute.attention) {

@@ -68,7 +68,7 @@ class Layer {
  private:
   using Context = std::shared_ptr<const LayerContext>;
   using Phase = Observation::Phase;
-  Tensor attend(ops::NormedSum in, const Context& context, const RecomputeKinds& recompute) const;
+  Tensor attend(ops::NormedSum in, const Context& context, const RecomputeKinds& recompute, Phase phase) const;
   Tensor feed(ops::NormedSum in, const Context& context, const RecomputeKinds& recompute,
               std::vector<moe::Routing>* routings, const moe::Choices* saved) const;
   void forget_normed(const Norm& norm, const Tensor& sum, const Tensor& read, const Tensor& consumer,

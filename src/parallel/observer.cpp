@@ -19,6 +19,17 @@ void Observers::tell(const Observation& observation) const {
   for (const auto& observer : observers_) observer->observe(observation);
 }
 
+void Observers::tell_attention_logits(const std::string& place, int microbatch,
+                                      const std::function<Tensor()>& logits) const {
+  const at::NoGradGuard no_grad;
+  Tensor largest;
+  for (const auto& observer : observers_) {
+    if (!observer->wants_attention_logits()) continue;
+    if (!largest.defined()) largest = logits();
+    observer->observe({place, Observation::Phase::kForward, microbatch, largest});
+  }
+}
+
 void Watch::tell(const std::string& place, Phase phase, const Tensor& x) const {
   // The observer gets a tensor with a separate version counter: autograd does not see what is written into it, and
   // would refuse that for some views.

@@ -5,6 +5,8 @@
 //
 //   place                      phase                 the tensor
 //   model.embed_tokens         forward, backward     embedded tokens
+//   model.layers.3.logits      forward               for observers that ask for it: largest_attention_logits of this
+//                                                    rank's heads (ops/attention_logits.h), [B, heads]
 //   model.layers.3.self_attn   forward, backward     what attention adds to the residual stream
 //   model.layers.3.mlp         forward, backward     what the feed-forward, dense or sparse, adds to it
 //   model.layers.3             forward, backward     the residual stream after the layer
@@ -23,6 +25,7 @@
 // (parallelism.recompute = "layer"), their three places are shown again in phase `recompute`; other recomputation shows
 // nothing. Evaluation and generation show nothing.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -62,6 +65,8 @@ class Observer {
   /// Called on the thread that trains, without gradients. Must not wait for a device or for another rank: reduce values
   /// where they are, and read them after the step. An exception ends the step.
   virtual void observe(const Observation& observation) = 0;
+  /// True if it wants to see the logits of attention, which are computed for it alone.
+  virtual bool wants_attention_logits() const { return false; }
 };
 
 /// A list of observers, which are called in the order in which they were added.
@@ -69,10 +74,14 @@ class Observers {
  public:
   /// Adds an observer, which is not null. To be called between steps.
   void add(std::shared_ptr<Observer> observer) { observers_.push_back(std::move(observer)); }
+  /// Removes an observer, if it is in the list. To be called between steps.
+  void remove(const std::shared_ptr<Observer>& observer) { std::erase(observers_, observer); }
   /// True if there is no observer, or while a Pause exists.
   bool empty() const { return pauses_ > 0 || observers_.empty(); }
   /// Calls every observer, even during a pause: callers look at empty() first.
   void tell(const Observation& observation) const;
+  /// Calls the observers that want attention logits with the tensor that `logits` returns, if there are any.
+  void tell_attention_logits(const std::string& place, int microbatch, const std::function<Tensor()>& logits) const;
 
   /// While it exists, a step shows nothing to the observers.
   class Pause {
@@ -106,6 +115,10 @@ class Watch {
   /// Shows `x`, the output of `place`, to the observers now.
   void forward(const std::string& place, const Tensor& x, Phase phase = Phase::kForward) const {
     if (observers_) tell(place, phase, x);
+  }
+  /// Shows what `logits` returns to the observers that want attention logits.
+  void attention_logits(const std::string& place, const std::function<Tensor()>& logits) const {
+    if (observers_) observers_->tell_attention_logits(place, microbatch_, logits);
   }
   /// Shows the gradient of `x` when backward has it, if `x` requires one. If this is called for several places with one
   /// tensor, the gradient is shown in the order of the calls.

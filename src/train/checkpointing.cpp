@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "arch/inventory.h"
+#include "base/console.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -104,9 +105,14 @@ void load_model_weights(TrainState& state, const fs::path& path) {
                    path.string());
   std::map<std::string, int64_t> stored;
   for (const auto& spec : folder.parameters()) stored[spec.name] = spec.num_elements();
+  std::optional<ProgressBar> progress;
+  if (state.model.mesh.is_first())
+    progress.emplace("loading " + path.filename().string(),
+                     static_cast<uint64_t>(state.model.parameters.num_elements()) * sizeof(float), "B", kLongWork_s);
   load_master(state.model, parse_shared_by(state.config.checkpoint.load),
               [&](const std::string& name, int64_t first, std::span<float> out) {
                 read_or_begin(folder, stored, state, name, first, out);
+                if (progress) progress->add(out.size_bytes());
               });
 }
 

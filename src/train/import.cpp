@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/console.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "checkpoint/hf_import.h"
@@ -31,10 +32,15 @@ void import_run(const fs::path& hf_folder, const fs::path& run_dir) {
     copy_tokenizer_settings(hf_folder, run.root);
   }
 
+  uint64_t num_bytes = 0;
+  for (const ParameterSpec& spec : folder.parameters())
+    num_bytes += static_cast<uint64_t>(spec.num_elements()) * sizeof(float);
+  ProgressBar progress("importing", num_bytes, "B", kLongWork_s);
   std::vector<PieceView> pieces;
   for (const ParameterSpec& spec : folder.parameters()) {
-    const auto read = [&folder, &spec](int64_t first, std::span<float> values) {
+    const auto read = [&folder, &spec, &progress](int64_t first, std::span<float> values) {
       folder.read(spec.name, first, values);
+      progress.add(values.size_bytes());
     };
     pieces.push_back({"master/" + spec.name, whole_slice(spec.shape), nullptr, read});
   }

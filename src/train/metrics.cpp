@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -35,6 +36,34 @@ void add_ranks(const StepMetrics& m, nlohmann::ordered_json& json) {
                                    {"bytes_outside", group.bytes_outside},
                                    {"waited_s", group.waited_s}};
   }
+}
+
+// Six digits: fp32 sums have no more, and lines of deep models stay short.
+double six_digits(double value) {
+  return std::isfinite(value) ? std::strtod(fmt::format("{:.6g}", value).c_str(), nullptr) : value;
+}
+
+void add_layers(const StepMetrics& m, nlohmann::ordered_json& json) {
+  if (!m.layers) return;
+  const auto& layers = *m.layers;
+  const auto rounded = [](auto begin, auto end) {
+    auto list = nlohmann::ordered_json::array();
+    for (; begin != end; ++begin) list.push_back(six_digits(*begin));
+    return list;
+  };
+  // The first row is the embedding, the last one the output.
+  const auto list_of = [&](const std::vector<double>& rows) { return rounded(rows.begin() + 1, rows.end() - 1); };
+  json["embedding_grad_norm"] = six_digits(layers.grad_norm.front());
+  json["layer_grad_norm"] = list_of(layers.grad_norm);
+  json["output_grad_norm"] = six_digits(layers.grad_norm.back());
+  json["embedding_weight_norm"] = six_digits(layers.weight_norm.front());
+  json["layer_weight_norm"] = list_of(layers.weight_norm);
+  json["output_weight_norm"] = six_digits(layers.weight_norm.back());
+  json["embedding_update_norm"] = six_digits(layers.update_norm.front());
+  json["layer_update_norm"] = list_of(layers.update_norm);
+  json["output_update_norm"] = six_digits(layers.update_norm.back());
+  json["layer_activation_rms"] = rounded(layers.activation_rms.begin(), layers.activation_rms.end());
+  json["layer_attention_logit_max"] = rounded(layers.attention_logit_max.begin(), layers.attention_logit_max.end());
 }
 
 }  // namespace
@@ -101,6 +130,7 @@ std::string to_json_line(const StepMetrics& m) {
   json["reassigned_share"] = each_layer(&RouterMetrics::reassigned_share);
   json["dropped_share"] = each_layer(&RouterMetrics::dropped_share);
   json["layer_router_entropy"] = each_layer(&RouterMetrics::entropy);
+  add_layers(m, json);
   add_ranks(m, json);
   json["attempt"] = m.attempt;
   json["time"] = unix_time_s();

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "train/layer_metrics.h"
+
 namespace athanor {
 
 /// The routing of one layer in one step. The load of an expert is the number of choices that it took in the step.
@@ -80,6 +82,7 @@ struct StepMetrics {
   std::string stage;                      ///< name of the training phase, if the run has several
   /// tokens drawn from each source since the start of the run, if there are several
   std::map<std::string, int64_t> tokens_drawn;
+  std::optional<LayerMetrics> layers;               ///< only in the steps of metrics.layer_statistics
   std::map<std::string, double> validation_losses;  ///< validation loss of each source, if there are several
 
   double tokens_per_second() const { return step_s > 0 ? static_cast<double>(tokens) / step_s : 0; }

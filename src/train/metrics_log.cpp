@@ -53,8 +53,10 @@ bool tells_more_than(const fs::path& metrics, int64_t step) {
   return length_up_to(file.text(), step) < file.text().size();
 }
 
-MetricsLog::MetricsLog(fs::path run_dir, bool tensorboard, int64_t resume_step)
-    : run_dir_(std::move(run_dir)), wants_tensorboard_(tensorboard), resume_step_(resume_step) {
+MetricsLog::MetricsLog(fs::path run_dir, bool tensorboard, int64_t resume_step,
+                       std::vector<Hyperparameter> hyperparameters)
+    : run_dir_(std::move(run_dir)), wants_tensorboard_(tensorboard), resume_step_(resume_step),
+      hyperparameters_(std::move(hyperparameters)) {
   attempt([this] { open_lines(); });
   if (wants_tensorboard_) attempt([this] { open_events(resume_step_ + 1); });
 }
@@ -67,6 +69,7 @@ void MetricsLog::open_lines() {
 
 void MetricsLog::open_events(int64_t next_step) {
   events_ = std::make_unique<TensorBoardWriter>(run_dir_ / "tensorboard", next_step);
+  if (!hyperparameters_.empty()) events_->hyperparameters(hyperparameters_);
 }
 
 void MetricsLog::write(const StepMetrics& metrics) {

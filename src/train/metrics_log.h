@@ -22,7 +22,9 @@ namespace athanor {
 /// log warns once and the step is missing there; later steps are tried again. Nothing here throws.
 class MetricsLog {
  public:
-  MetricsLog(std::filesystem::path run_dir, bool tensorboard, int64_t resume_step);
+  /// @param hyperparameters  what TensorBoard shows of the run's configuration.
+  MetricsLog(std::filesystem::path run_dir, bool tensorboard, int64_t resume_step,
+             std::vector<Hyperparameter> hyperparameters = {});
   /// Adds the metrics of one step, the next one.
   void write(const StepMetrics& metrics);
 
@@ -34,6 +36,7 @@ class MetricsLog {
   std::filesystem::path run_dir_;
   bool wants_tensorboard_;
   int64_t resume_step_;
+  std::vector<Hyperparameter> hyperparameters_;
   bool warned_ = false;
   std::unique_ptr<AppendFile> lines_;          // null until the file could be opened
   std::unique_ptr<TensorBoardWriter> events_;  // null until the file could be opened

@@ -38,18 +38,25 @@ void check_memory(const RunConfig& config, const comm::World& world, const Layou
       all += estimate_train_memory(config, config.data.seq_len, layout, rank, {threads}).total();
   }
   const auto available = static_cast<double>(available_memory_bytes());
+  // Free memory does not have what the processes take already. Processes of one program have about the same.
+  const auto taken = static_cast<double>(resident_bytes());
   const int ranks = count_ranks_of_host(world);
-  const std::string each = ranks > 1 ? fmt::format(" on rank {}, {} on the {} ranks of {}", world.rank(),
-                                                   format_bytes(all), ranks, world.host())
-                                     : "";
+  const auto each = [&](double all_of_host) {
+    return ranks > 1 ? fmt::format(" on rank {}, {} on the {} ranks of {}", world.rank(), format_bytes(all_of_host),
+                                   ranks, world.host())
+                     : "";
+  };
   const std::string parts = fmt::format(
       "{} of weights, gradients and optimizer state, {} of activations, {} of scratch", format_bytes(own.state_bytes),
       format_bytes(own.activation_bytes), format_bytes(own.transient_bytes + own.buffer_bytes));
   ATHANOR_CHECK(all <= available,
-                "this run needs about {} of memory{} ({}), and {} are free; a smaller train.micro_batch_size or "
-                "parallelism.recompute lowers the activations, a smaller model or more ranks the rest",
-                format_bytes(own.total()), each, parts, format_bytes(available));
-  log::info("memory: about {} needed{} ({}), {} free", format_bytes(own.total()), each, parts, format_bytes(available));
+                "this run needs about {} of memory{} ({}) in addition to the {} that the program has taken, and {} are "
+                "free; a smaller train.micro_batch_size or parallelism.recompute lowers the activations, a smaller "
+                "model or more ranks the rest",
+                format_bytes(own.total()), each(all), parts, format_bytes(taken), format_bytes(available));
+  log::info("memory: about {} needed{} ({} for the program itself with its libraries, taken already; {}), {} free",
+            format_bytes(taken + own.total()), each(all + taken * ranks), format_bytes(taken), parts,
+            format_bytes(available));
 }
 
 void refuse_zero_routers(const RunConfig& config, const ParameterStore& parameters) {

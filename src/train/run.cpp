@@ -17,6 +17,7 @@
 #include "parallel/pipeline_timeline.h"
 #include "parallel/share.h"
 #include "train/background_verification.h"
+#include "train/layer_statistics.h"
 #include "train/metrics_log.h"
 #include "train/microbatch.h"
 #include "train/preflight.h"
@@ -56,7 +57,8 @@ class Run {
         verification_(std::move(started.data.unverified)) {
     const auto& config = state_->config;
     if (mesh_->is_first()) {
-      metrics_.emplace(config.train.run_dir, config.metrics.tensorboard, first_step_);
+      metrics_.emplace(config.train.run_dir, config.metrics.tensorboard, first_step_,
+                       hyperparameters_of(state_->run_config));
       lines_.emplace(config.metrics.log_interval, first_step_, state_->run_config.train.steps);
     }
   }
@@ -142,6 +144,7 @@ class Run {
       write_timeline(state_->model.pipeline, mesh_->group(GroupKind::kPipeline),
                      RunFolder{state_->config.train.run_dir}.log(), report.step, mesh_->is_first());
     StepMetrics metrics = summary_.summarize(report, batch, at_, data_s, seconds_since(start) + waited_s);
+    metrics.layers = std::exchange(layers_, {});
     metrics.threads = at::get_num_threads();
     metrics.seconds_left = seconds_left();
     return metrics;
@@ -162,6 +165,9 @@ class Run {
   // Runs a step on the number of threads that the trial has reached.
   StepReport step_on_threads(const Batch& batch) {
     if (at::get_num_threads() != threads_.threads()) at::set_num_threads(threads_.threads());
+    const auto& config = state_->config.metrics;
+    if (due(state_->position.step + 1, config.layer_statistics))  // it takes longer: no measure for a trial of threads
+      return observed_step(*state_, batch, config.tensorboard, layers_);
     const StepReport report = train_step(*state_, batch);
     const double waited_s = report.forward_wait_s + report.backward_wait_s + report.optimizer_wait_s;
     const auto change = threads_.took(report.forward_s + report.backward_s + report.optimizer_s - waited_s);
@@ -312,6 +318,7 @@ class Run {
   Clock::time_point agreed_ = Clock::now();   // when the ranks last agreed on requests
   double longest_step_s_ = 0;                 // with what comes between two steps
   double waited_for_data_s_ = 0;              // for the batch of the next step
+  std::optional<LayerMetrics> layers_;        // set in a step that shows them
   std::optional<UnreadableData> unreadable_;  // ends the run after this step
   std::optional<MetricsLog> metrics_;         // on the first rank, like the two after it
   std::optional<StepLines> lines_;

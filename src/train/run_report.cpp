@@ -36,8 +36,8 @@ std::vector<std::string> RunReport::lines(const RunConfig& config, int64_t step)
                                 last_->step, best_->loss, best_->step));
   if (config.checkpoint.model_interval > 0)
     lines.push_back(fmt::format("the model: {}", (RunFolder{run}.models() / step_folder_name(step)).string()));
-  lines.push_back(
-      fmt::format("next: athanor generate {} --prompt \"...\", or athanor export {} --out FOLDER", run, run));
+  lines.push_back(fmt::format(
+      "next: athanor plot {}, athanor generate {} --prompt \"...\", or athanor export {} --out FOLDER", run, run, run));
   return lines;
 }
 

@@ -32,13 +32,14 @@ TEST(RunReport, ACompleteRunStatesItsSpeedItsLossesItsModelAndWhatComesNext) {
     if (i % 5 == 0) m.validation_loss = i == 5 ? 3.0 : 3.5;
     report.add(m);
   }
-  EXPECT_EQ(report.lines(config(), 10),
-            (std::vector<std::string>{
-                "complete: 10 steps and 10,000 tokens in 0:05 (2,000 tokens/s, MFU 20.00%)",
-                "validation loss 3.5000 at step 10; the lowest was 3.0000 at step 5",
-                "the model: runs/x/models/step-00000010",
-                "next: athanor generate runs/x --prompt \"...\", or athanor export runs/x --out FOLDER",
-            }));
+  EXPECT_EQ(
+      report.lines(config(), 10),
+      (std::vector<std::string>{
+          "complete: 10 steps and 10,000 tokens in 0:05 (2,000 tokens/s, MFU 20.00%)",
+          "validation loss 3.5000 at step 10; the lowest was 3.0000 at step 5",
+          "the model: runs/x/models/step-00000010",
+          "next: athanor plot runs/x, athanor generate runs/x --prompt \"...\", or athanor export runs/x --out FOLDER",
+      }));
 }
 
 TEST(RunReport, StepsOfEarlierAttemptsAreCountedApart) {

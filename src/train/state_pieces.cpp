@@ -1,7 +1,9 @@
 #include "train/state_pieces.h"
 
 #include <functional>
+#include <optional>
 
+#include "base/console.h"
 #include "parallel/share.h"
 #include "train/optimizer_pieces.h"
 
@@ -110,7 +112,13 @@ void load_state_pieces(TrainState& state, const CheckpointReader& checkpoint, Mo
     if (moments == Moments::kLoad) add_element_targets(state.optimizer.set, e, range, targets);
   });
   if (moments == Moments::kLoad) add_whole_targets(state.optimizer.set, targets);
-  team_of(state.model.mesh).on_all([&] { checkpoint.load(targets); });
+  uint64_t num_bytes = 0;
+  for (const auto& target : targets) num_bytes += static_cast<uint64_t>(target.slice.num_elements()) * sizeof(float);
+  std::optional<ProgressBar> progress;
+  if (state.model.mesh.is_first())
+    progress.emplace("loading " + checkpoint.folder().filename().string(), num_bytes, "B", kLongWork_s);
+  team_of(state.model.mesh).on_all([&] { checkpoint.load(targets, progress ? &*progress : nullptr); });
+  progress.reset();
   share_with_copies(state, moments, parse_shared_by(state.config.checkpoint.load));
   gather_weights(state.model);
 }

@@ -4,50 +4,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <ctime>
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/wall_clock.h"
+#include "config/dump.h"
+#include "train/protobuf.h"
+#include "train/tensorboard_values.h"
 #include "train/tfrecord.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
 namespace {
-
-// A protobuf message in the wire format: (field number << 3 | wire type), then the value.
-class Message {
- public:
-  Message& integer(int field, uint64_t value) {
-    key(field, 0);
-    varint(value);
-    return *this;
-  }
-  Message& float64(int field, double value) { return fixed(field, 1, std::bit_cast<uint64_t>(value), 8); }
-  Message& float32(int field, float value) { return fixed(field, 5, std::bit_cast<uint32_t>(value), 4); }
-  Message& bytes(int field, std::string_view value) {
-    key(field, 2);
-    varint(value.size());
-    wire_ += value;
-    return *this;
-  }
-  const std::string& wire() const { return wire_; }
-
- private:
-  void key(int field, int wire_type) { varint(static_cast<uint64_t>(field) << 3 | static_cast<uint64_t>(wire_type)); }
-  void varint(uint64_t value) {
-    for (; value >= 0x80; value >>= 7) wire_ += static_cast<char>((value & 0x7F) | 0x80);
-    wire_ += static_cast<char>(value);
-  }
-  Message& fixed(int field, int wire_type, uint64_t bits, int num_bytes) {
-    key(field, wire_type);
-    for (int i = 0; i < num_bytes; ++i) wire_ += static_cast<char>(bits >> (8 * i) & 0xFF);
-    return *this;
-  }
-
-  std::string wire_;
-};
 
 // Field numbers of tensorflow's event.proto and summary.proto.
 namespace event {
@@ -61,9 +31,9 @@ constexpr int kStatus = 1;
 constexpr uint64_t kStart = 1;
 }  // namespace session_log
 
-Message begin_event(int64_t step) {
+protobuf::Message begin_event(int64_t step) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  Message message;
+  protobuf::Message message;
   message.float64(event::kWallTime, std::chrono::duration<double>(now).count());
   message.integer(event::kStep, static_cast<uint64_t>(step));
   return message;
@@ -94,9 +64,9 @@ fs::path made_folder(const fs::path& folder) {
 
 TensorBoardWriter::TensorBoardWriter(const fs::path& folder, int64_t first_step)
     : path_(next_file(made_folder(folder))), file_(path_) {
-  const Message version = begin_event(0).bytes(event::kFileVersion, "brain.Event:2");
-  const Message status = Message().integer(session_log::kStatus, session_log::kStart);
-  const Message start = begin_event(first_step).bytes(event::kSessionLog, status.wire());
+  const protobuf::Message version = begin_event(0).bytes(event::kFileVersion, "brain.Event:2");
+  const protobuf::Message status = protobuf::Message().integer(session_log::kStatus, session_log::kStart);
+  const protobuf::Message start = begin_event(first_step).bytes(event::kSessionLog, status.wire());
   try {
     file_.append(frame_record(version.wire()) + frame_record(start.wire()));
   } catch (const IoError&) {
@@ -110,13 +80,25 @@ void TensorBoardWriter::scalar(std::string_view tag, double value, int64_t step)
 }
 
 void TensorBoardWriter::scalars(const std::vector<std::pair<std::string, double>>& tagged, int64_t step) {
-  Message values;
+  protobuf::Message values;
   for (const auto& [tag, value] : tagged) {
-    Message one;
+    protobuf::Message one;
     one.bytes(summary::kTag, tag).float32(summary::kSimpleValue, static_cast<float>(value));
     values.bytes(summary::kValue, one.wire());
   }
   file_.append(frame_record(begin_event(step).bytes(event::kSummary, values.wire()).wire()));
+}
+
+void TensorBoardWriter::histograms(const std::vector<std::pair<std::string, const Histogram*>>& tagged, int64_t step) {
+  protobuf::Message values;
+  for (const auto& [tag, histogram] : tagged) values.bytes(summary::kValue, histogram_value(tag, *histogram));
+  file_.append(frame_record(begin_event(step).bytes(event::kSummary, values.wire()).wire()));
+}
+
+void TensorBoardWriter::hyperparameters(const std::vector<Hyperparameter>& hyperparameters) {
+  protobuf::Message values;
+  values.bytes(summary::kValue, hyperparameters_value(hyperparameters, unix_time_s()));
+  file_.append(frame_record(begin_event(0).bytes(event::kSummary, values.wire()).wire()));
 }
 
 namespace {
@@ -142,7 +124,49 @@ void add_ranks(const StepMetrics& m, Tagged& tagged) {
   }
 }
 
+std::string of_row(const char* name, size_t row, size_t num_rows) {
+  if (row == 0) return fmt::format("layers/{}_embedding", name);
+  if (row + 1 == num_rows) return fmt::format("layers/{}_output", name);
+  return fmt::format("layers/{}_layer_{:02}", name, row - 1);
+}
+
+void add_layers(const LayerMetrics& layers, Tagged& tagged) {
+  const size_t rows = layers.grad_norm.size();
+  for (size_t row = 0; row < rows; ++row) {
+    tagged.emplace_back(of_row("grad_norm", row, rows), layers.grad_norm[row]);
+    tagged.emplace_back(of_row("weight_norm", row, rows), layers.weight_norm[row]);
+    tagged.emplace_back(of_row("update_norm", row, rows), layers.update_norm[row]);
+  }
+  for (size_t layer = 0; layer < layers.activation_rms.size(); ++layer) {
+    tagged.emplace_back(of_row("activation_rms", layer + 1, rows), layers.activation_rms[layer]);
+    tagged.emplace_back(of_row("attention_logit_max", layer + 1, rows), layers.attention_logit_max[layer]);
+  }
+}
+
+void write_histograms(TensorBoardWriter& writer, const LayerMetrics& layers, int64_t step) {
+  if (layers.weights.empty()) return;
+  std::vector<std::pair<std::string, const Histogram*>> tagged;
+  const size_t rows = layers.weights.size();
+  for (size_t row = 0; row < rows; ++row) {
+    tagged.emplace_back(of_row("weights", row, rows), &layers.weights[row]);
+    tagged.emplace_back(of_row("gradients", row, rows), &layers.gradients[row]);
+  }
+  writer.histograms(tagged, step);
+}
+
 }  // namespace
+
+std::vector<Hyperparameter> hyperparameters_of(const RunConfig& config) {
+  std::vector<Hyperparameter> shown;
+  for (const auto& [name, value] : run_config_values(config)) {
+    const auto in = [&](std::string_view table) { return name.starts_with(table); };
+    const bool is_path = name == "train.run_dir" || name == "data.path" || name == "model.from";
+    if (!is_path &&
+        (in("model.") || in("data.") || in("train.") || in("optimizer.") || in("moe.") || in("parallelism.")))
+      shown.emplace_back(name, value);
+  }
+  return shown;
+}
 
 void write_step(TensorBoardWriter& writer, const StepMetrics& m) {
   constexpr double kGiB = 1024.0 * 1024 * 1024;
@@ -192,7 +216,9 @@ void write_step(TensorBoardWriter& writer, const StepMetrics& m) {
       add("entropy", router.entropy);
     }
   }
+  if (m.layers) add_layers(*m.layers, tagged);
   writer.scalars(tagged, m.step);
+  if (m.layers) write_histograms(writer, *m.layers, m.step);
 }
 
 }  // namespace athanor

@@ -10,9 +10,17 @@
 #include <vector>
 
 #include "base/append_file.h"
+#include "config/run_config.h"
 #include "train/metrics.h"
 
 namespace athanor {
+
+/// A field of the configuration, and its value as TOML.
+using Hyperparameter = std::pair<std::string, std::string>;
+
+/// Returns the fields of a configuration that TensorBoard shows next to the results: those of model, data, training,
+/// optimizer, routing and layout, without paths.
+std::vector<Hyperparameter> hyperparameters_of(const RunConfig& config);
 
 /// An event file in a folder. Files of earlier attempts stay; TensorBoard reads the files in the order of their names.
 ///
@@ -29,6 +37,12 @@ class TensorBoardWriter {
   /// Writes several tags of one step, in one record.
   void scalars(const std::vector<std::pair<std::string, double>>& tagged, int64_t step);
 
+  /// Writes histograms of one step, in one record. Their least and largest values are the edges of their outermost
+  /// bins.
+  void histograms(const std::vector<std::pair<std::string, const Histogram*>>& tagged, int64_t step);
+  /// Writes what TensorBoard's HPARAMS tab shows of the run. To be called once, before the first step.
+  void hyperparameters(const std::vector<Hyperparameter>& hyperparameters);
+
   const std::filesystem::path& path() const { return path_; }
 
  private:
@@ -36,8 +50,8 @@ class TensorBoardWriter {
   AppendFile file_;
 };
 
-/// Writes the metrics of a step, in groups: loss/, optimizer/, data/ (tokens), router/, ranks/, communication/ (10^6
-/// bytes, seconds), throughput/, time/ (seconds), memory/ (GiB).
+/// Writes the metrics of a step, in groups: loss/, optimizer/, data/ (tokens), router/, layers/, ranks/, communication/
+/// (10^6 bytes, seconds), throughput/, time/ (seconds), memory/ (GiB); and the histograms of layers, if there are any.
 void write_step(TensorBoardWriter& writer, const StepMetrics& metrics);
 
 }  // namespace athanor

@@ -71,14 +71,27 @@ void learn_from_choices(ModelState& model, const RouterCounts& routers, int64_t 
   if (bias_rate > 0) moe::update_router_bias(model.router_bias, routers.chosen, bias_rate);
 }
 
+// Returns how many of this rank's weights changed.
+int64_t update_range(OptimizerSet& optimizers, const Update& update, FlatRange range, UpdateObserver* observer) {
+  if (!observer) return optimizers.apply(update, range);
+  int64_t changed = 0;
+  for (int64_t at = range.begin; at < range.end; at += kUpdateBlock) {
+    const FlatRange block{at, std::min(range.end, at + kUpdateBlock)};
+    observer->before_update(block);
+    changed += optimizers.apply(update, block);
+    observer->after_update(block);
+  }
+  return changed;
+}
+
 // Bucket by bucket in the order of forward, so that weights of the first layers travel while the rest is updated.
 // Returns how many weights of the whole model changed.
-int64_t update_and_gather(ModelState& model, OptimizerSet& optimizers, const Update& update) {
+int64_t update_and_gather(ModelState& model, OptimizerSet& optimizers, const Update& update, UpdateObserver* observer) {
   optimizers.begin(update);
-  if (model.plan.is_trivial()) return optimizers.apply(update, {0, model.parameters.flat_size()});
+  if (model.plan.is_trivial()) return update_range(optimizers, update, {0, model.parameters.flat_size()}, observer);
   int64_t changed[2] = {0, 0};  // dense, experts
   for (const Bucket& bucket : model.parameters.buckets()) {
-    const int64_t here = optimizers.apply(update, bucket.range);
+    const int64_t here = update_range(optimizers, update, bucket.range, observer);
     if (model.plan.of(bucket).is_canonical()) changed[bucket.replication.is_expert()] += here;
     model.gatherer.start(bucket);
   }
@@ -115,14 +128,14 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
   return report;
 }
 
-void apply_update(TrainState& s, const Batch& batch, StepReport& report) {
+void apply_update(TrainState& s, const Batch& batch, StepReport& report, UpdateObserver* observer) {
   Stopwatch watch(s.model.mesh);
   const int64_t step_in_phase = report.step - s.position.phase.begin;
   report.lr = learning_rate(s.config.optimizer, step_in_phase, s.config.train.steps);
   report.verdict = judge(report.parts.loss_sum, report.grad_norm);
   if (report.verdict == Verdict::kApply) {
     const double scale = clip_scale(s.config.optimizer, report.grad_norm, step_in_phase);
-    report.changed = update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, scale});
+    report.changed = update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, scale}, observer);
     const int64_t tokens = batch.num_sequences * batch.seq_len;
     learn_from_choices(s.model, report.parts.routers, tokens, s.config.moe.bias_update_rate);
     s.position.step = report.step;

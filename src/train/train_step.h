@@ -32,9 +32,21 @@ struct StepReport {
 /// @param batch  the batch of the update after state.position.step; it must hold this rank's sequences (sequences_of).
 StepReport compute_gradients(TrainState& state, const Batch& batch);
 
+/// Looks at the weights around an update. Each function is called on the thread that trains.
+class UpdateObserver {
+ public:
+  virtual ~UpdateObserver() = default;
+  /// Called before and after the update of a range of flat memory: at most kUpdateBlock elements, in order. Between the
+  /// two calls the optimizer updates this range and nothing else.
+  virtual void before_update(FlatRange range) = 0;
+  virtual void after_update(FlatRange range) = 0;
+};
+constexpr int64_t kUpdateBlock = int64_t{1} << 22;  // 16 MiB of fp32
+
 /// Makes the update from what compute_gradients reported, and sets the position of the run to after it. If the guard
 /// refuses the update (report.verdict), nothing changes. Collective over the state's world.
-void apply_update(TrainState& state, const Batch& batch, StepReport& report);
+/// @param observer  null: none. It changes no bits.
+void apply_update(TrainState& state, const Batch& batch, StepReport& report, UpdateObserver* observer = nullptr);
 
 /// Calls both. On return the weights of the next step may still be on their way: the decoder waits for them, and so
 /// does state.model.gatherer.wait_all().

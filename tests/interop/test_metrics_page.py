@@ -25,7 +25,7 @@ def run(athanor, tmp_path_factory):
     made = Run(athanor, tmp_path_factory.mktemp("run"), data, "olmoe")
     made.train(fault="train.after_step:term@3", check=False)
     made.train()
-    made.train(f"checkpoint.resume={made.folder}/models/step-00000004", "optimizer.lr=0.003")
+    made.train(f"checkpoint.resume={made.folder}/models/step-00000004", "optimizer.lr=0.003", "metrics.layer_statistics=3")
     return made
 
 
@@ -58,7 +58,9 @@ def test_every_tag_of_tensorboard_is_defined(run):
     events.Reload()
     patterns = [re.escape(name).replace("SOURCE", ".+").replace("LAYER", r"\d\d").replace("GROUP", ".+")
                 for name in names_of("TensorBoard")]
-    for tag in events.Tags()["scalars"]:
+    tags = events.Tags()
+    assert tags["histograms"]
+    for tag in tags["scalars"] + tags["histograms"]:
         assert any(re.fullmatch(pattern, tag) for pattern in patterns), tag
 
 

@@ -1,6 +1,7 @@
 """How a run reacts to events of its process: broken pipes, signals while it starts, closed streams, a full disk."""
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -103,3 +104,22 @@ def test_checkpoints_that_cannot_be_read_are_not_called_damaged(run):
     done = run.train(fault="checkpoint.open:eio@1+", check=False)
     assert done.returncode == 74 and "cannot open" in done.stderr and "move them away" not in done.stderr, done.stderr
     run.train()
+
+
+def in_mib(text):
+    """The bytes of "141.38MiB", in MiB."""
+    number, unit = re.fullmatch(r"([\d.]+)(KiB|MiB|GiB|B)", text).groups()
+    return float(number) * {"B": 2**-20, "KiB": 2**-10, "MiB": 1, "GiB": 2**10}[unit]
+
+
+@pytest.mark.parametrize("family", ["olmo", "olmoe"])
+def test_the_memory_that_a_start_prints_includes_the_program_and_is_near_the_peak(athanor, tmp_path, data, family):
+    """docs/run-folder.md states how near. On Athanor's own paths: the library's kernels take memory that no formula knows."""
+    run = runs.Run(athanor, tmp_path, data, family)
+    settings = ["--set", "train.dtype=float32", "--set", "model.hidden_size=256", "--set", "model.intermediate_size=512"]
+    done = athanor.run("train", run.config, *settings, env={**os.environ, "ATHANOR_MATMUL": "avx2"})
+    line = next(line for line in done.stderr.splitlines() if "memory: about" in line)
+    total, program, *others = [in_mib(figure) for figure in re.findall(r"[\d.]+(?:[KMG]iB|B)\b", line.split(" free")[0])][:5]
+    assert total == pytest.approx(program + sum(others), abs=0.1), line
+    peak = max(step["peak_memory_bytes"] for step in run.metrics()) / 2**20
+    assert program > 30 and abs(peak - total) < 40, (line, peak)

@@ -1,3 +1,5 @@
+#include "arch/inventory.h"
+#include "base/console.h"
 #include "base/log.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/model_source.h"
@@ -17,7 +19,12 @@ ATHANOR_CORE_ENTRY(export) {
   const ParameterReader read = [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
     source.read(spec.name, first, out);
   };
-  export_hf_folder(given.out, source.config, read, options);
+  const auto elements = static_cast<uint64_t>(count_parameters(source.config.model));
+  ProgressBar progress("exporting", elements * dtype_size(options.dtype), "B", kLongWork_s);
+  Team alone;
+  alone.worked = [&](int64_t num_bytes) { progress.add(static_cast<uint64_t>(num_bytes)); };
+  export_hf_folder(given.out, source.config, read, options, alone);
+  progress.finish();
   log::info("{} written from {}", given.out, source.description);
   return 0;
 }

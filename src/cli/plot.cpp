@@ -1,0 +1,123 @@
+// athanor plot RUN... draws the curves of runs: on the terminal, or as an SVG.
+
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "cli/commands.h"
+#include "cli/whole_number.h"
+#include "plot/run_figures.h"
+#include "plot/svg_picture.h"
+#include "plot/terminal_picture.h"
+
+namespace athanor {
+namespace {
+
+struct PlotArguments {
+  PlotRequest request;
+  std::vector<std::string> lines;
+  std::string out;
+};
+
+bool is_set(const char* name) {
+  const char* value = std::getenv(name);
+  return value && *value != '\0';
+}
+
+// The locale names its characters; without one most terminals show UTF-8.
+bool shows_unicode() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    if (!is_set(name)) continue;
+    const std::string locale = std::getenv(name);
+    return locale.find("UTF-8") != locale.npos || locale.find("utf8") != locale.npos;
+  }
+  return true;
+}
+
+TerminalStyle style_of_terminal(size_t num_runs) {
+  TerminalStyle style;
+  struct winsize size {};
+  if (::isatty(STDOUT_FILENO) != 1) return {.braille = false, .colours = false};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
+    style.columns = size.ws_col;
+    style.rows = size.ws_row;
+  }
+  const char* terminal = std::getenv("TERM");
+  style.colours = !is_set("NO_COLOR") && terminal && std::string(terminal) != "dumb";
+  // Without colours, only letters distinguish several curves.
+  style.braille = shows_unicode() && (style.colours || num_runs == 1);
+  return style;
+}
+
+// "NAME=VALUE"; the name may contain "=".
+Level parse_level(const std::string& text) {
+  const size_t at = text.rfind('=');
+  double value = NAN;
+  ATHANOR_CHECK(
+      at != text.npos && at > 0 && CLI::detail::lexical_cast(text.substr(at + 1), value) && std::isfinite(value),
+      "--line {}: expected NAME=VALUE, such as \"unigram entropy=6.556\"", text);
+  return {text.substr(0, at), value};
+}
+
+void plot(PlotArguments arguments) {
+  for (const auto& line : arguments.lines) arguments.request.levels.push_back(parse_level(line));
+  ATHANOR_CHECK(arguments.out.empty() || arguments.out.ends_with(".svg"),
+                "--out {}: the picture is an SVG; give it a name that ends with .svg", arguments.out);
+  const auto figures = make_run_figures(arguments.request);
+  if (!arguments.out.empty()) return write_file_atomically(arguments.out, draw_svg(figures));
+  const auto style = style_of_terminal(figures[0].curves.size());
+  for (size_t i = 0; i < figures.size(); ++i)
+    fmt::print("{}{}", i == 0 ? "" : "\n", draw_on_terminal(figures[i], style));
+}
+
+}  // namespace
+
+void add_plot_command(CLI::App& app) {
+  const auto arguments = std::make_shared<PlotArguments>();
+  auto* command = app.add_subcommand("plot", "Draw training and validation loss of runs, or other metrics");
+  command
+      ->add_option("RUN", arguments->request.runs,
+                   "Run folders, also of runs that are training; or files such as RUN/metrics-003.jsonl")
+      ->required();
+  command
+      ->add_option("--y", arguments->request.fields,
+                   "A field of metrics.jsonl (docs/metrics.md); may be repeated, for one picture each. A member of a "
+                   "field or an item of a list is named with a dot: dead_experts.0. The picture of loss has "
+                   "validation_loss as dots")
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  const std::map<std::string, PlotAxis> axes = {
+      {"steps", PlotAxis::kSteps}, {"tokens", PlotAxis::kTokens}, {"time", PlotAxis::kTime}};
+  command
+      ->add_option_function<std::string>(
+          "--x", [arguments, axes](const std::string& name) { arguments->request.x = axes.at(name); },
+          "steps, tokens, or time: how long the run worked, without the time between its attempts (default: steps)")
+      ->check(CLI::IsMember({"steps", "tokens", "time"}));
+  command
+      ->add_option("--smooth", arguments->request.window,
+                   "Draw each point as the mean over this many steps around it; 1: no smoothing. Without this option, "
+                   "one step in 50 from 200 steps on")
+      ->check(CLI::Range(1, 1'000'000'000))
+      ->transform(without_sign());
+  command
+      ->add_option("--line", arguments->lines,
+                   "NAME=VALUE: a horizontal line in the first picture, such as \"unigram entropy=6.556\"; may be "
+                   "repeated")
+      ->allow_extra_args(false);
+  command->add_option("--out", arguments->out,
+                      "Write an SVG to this file. Without it, the picture is drawn on the terminal with braille "
+                      "characters, and in plain characters elsewhere");
+  command->callback([arguments] { plot(*arguments); });
+}
+
+}  // namespace athanor

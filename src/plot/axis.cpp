@@ -1,0 +1,82 @@
+#include "plot/axis.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+
+namespace athanor {
+namespace {
+
+// Returns 1, 2 or 5 times a power of ten, so that the range has at most `most_ticks` such distances.
+double tick_distance(double range, int most_ticks) {
+  const double least = range / most_ticks, power = std::pow(10, std::floor(std::log10(least)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (power * factor >= least * (1 - 1e-9)) return power * factor;
+  }
+  return power * 10;
+}
+
+// Ticks share one unit, so that they read as one scale.
+struct Unit {
+  double size;
+  const char* name;
+};
+
+Unit unit_of(double largest) {
+  constexpr double kLeast = 10'000;
+  if (largest < kLeast) return {1, ""};
+  if (largest < 1e6) return {1e3, "k"};
+  if (largest < 1e9) return {1e6, "M"};
+  if (largest < 1e12) return {1e9, "B"};
+  return {1e12, "T"};
+}
+
+// Returns `value` with the decimals that distinguish it from the next tick.
+std::string label_of(double value, double distance, const Unit& unit) {
+  const double shown = value / unit.size, apart = distance / unit.size;
+  const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(apart) - 1e-9)));
+  if (shown == 0) return "0";
+  if (decimals > 6 || std::abs(shown) >= 1e9) return fmt::format("{:g}", shown);
+  if (decimals == 0 && std::abs(shown) >= 1000) return (shown < 0 ? "-" : "") + format_thousands(std::abs(shown));
+  return fmt::format("{:.{}f}{}", shown, decimals, unit.name);
+}
+
+void add_ticks(TickedAxis& axis, double distance) {
+  const Unit unit = unit_of(std::max(std::abs(axis.low), std::abs(axis.high)));
+  const auto first = std::ceil(axis.low / distance - 1e-9), last = std::floor(axis.high / distance + 1e-9);
+  for (double i = first; i <= last; ++i) axis.ticks.push_back({i * distance, label_of(i * distance, distance, unit)});
+}
+
+}  // namespace
+
+TickedAxis vertical_axis(double low, double high, int most_ticks) {
+  // Below this, ticks would differ only in digits that a double does not have.
+  const double least = std::max({std::abs(low), std::abs(high), 1e-300}) * 1e-9;
+  if (high - low < least) {
+    const double room = low == 0 ? 1 : std::abs(low) * 0.1;
+    low -= room;
+    high += room;
+  }
+  constexpr double kMargin = 0.03;
+  const double margin = kMargin * (high - low);
+  TickedAxis axis{low >= 0 ? std::max(0.0, low - margin) : low - margin, high + margin, {}};
+  add_ticks(axis, tick_distance(axis.high - axis.low, most_ticks));
+  return axis;
+}
+
+TickedAxis horizontal_axis(double low, double high, int most_ticks) {
+  constexpr double kNear = 0.1;  // a share of the high end
+  if (low >= 0 && low <= kNear * high) low = 0;
+  if (low >= high) {
+    low = std::min(low, 0.0);
+    high = low < high ? high : low + 1;
+  }
+  TickedAxis axis{low, high, {}};
+  add_ticks(axis, tick_distance(high - low, most_ticks));
+  return axis;
+}
+
+}  // namespace athanor
