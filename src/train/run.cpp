@@ -226,7 +226,7 @@ class Run {
     at_.phase = "data";
     if (world_.rank() == failure.rank())
       throw Error(fmt::format("step {}: {}; {}", step + 1, failure.what(), kept), exit_code::kIo);
-    log::warn("step {}: {}; {}", step + 1, failure.what(), kept);
+    log::warn_on_all("step {}: {}; {}", step + 1, failure.what(), kept);
     return exit_code::kIo;
   }
 
