@@ -177,6 +177,7 @@ class Run {
     const std::exception_ptr failure = failure_of_next_batch();
     const Requests asked = agree_on_requests(world_, signals_, clock_, failure);
     if (asked.cannot_read) unreadable_.emplace(*asked.cannot_read, describe_read_error(failure));
+    if (asked.stop()) signals_.agree_on_end();
     if (asked.stop_signal != 0) {
       hold_.keep();
     } else if (after_a_step) {
