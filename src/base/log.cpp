@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include <fmt/core.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/ringbuffer_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -7,18 +8,27 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/rank_file_sink.h"
 
 namespace athanor::log {
+namespace fs = std::filesystem;
 namespace {
 
 // The file of a run is opened when all checks that may refuse the run have passed; the lines logged until then are
 // written into it as well.
 constexpr size_t kLinesBeforeTheFile = 1000;
+constexpr const char* kFilePattern = "%Y-%m-%dT%H:%M:%S%z %L %v";
 
 spdlog::level::level_enum to_spdlog(Level level) {
   switch (level) {
@@ -73,16 +83,40 @@ StatusLine& status_line() {
 class StderrSink : public spdlog::sinks::stderr_color_sink_mt {
  public:
   void log(const spdlog::details::log_msg& message) override {
-    status_line().around([&] { spdlog::sinks::stderr_color_sink_mt::log(message); });
+    // Errors name their rank themselves.
+    const std::string text = fmt::format("{}{}", message.level < spdlog::level::err ? speaker_ : "",
+                                         std::string_view(message.payload.data(), message.payload.size()));
+    spdlog::details::log_msg named = message;
+    named.payload = text;
+    status_line().around([&] { spdlog::sinks::stderr_color_sink_mt::log(named); });
   }
+  void set_speaker(std::string speaker) { speaker_ = std::move(speaker); }
+
+ private:
+  std::string speaker_;  // "rank 3 (node7): ", or empty
 };
+
+// What the logger writes to. Only the thread that trains exchanges sinks, before other threads log.
+struct Outputs {
+  std::shared_ptr<StderrSink> terminal = std::make_shared<StderrSink>();
+  std::shared_ptr<RankFileSink> rank_file;  // null on the first rank
+};
+
+Outputs& outputs() {
+  static Outputs all;
+  return all;
+}
 
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
-    auto made = std::make_shared<spdlog::logger>("athanor", std::make_shared<StderrSink>());
+    auto made = std::make_shared<spdlog::logger>("athanor", outputs().terminal);
     made->set_pattern("%H:%M:%S %^%L%$ %v");
     made->sinks().push_back(std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(kLinesBeforeTheFile));
-    if (const char* level = std::getenv("ATHANOR_LOG")) made->set_level(spdlog::level::from_str(level));
+    const char* wanted = std::getenv("ATHANOR_LOG");
+    const auto level = spdlog::level::from_str(wanted ? wanted : "info");
+    const bool is_known = level != spdlog::level::off || std::string_view(wanted) == "off";
+    made->set_level(is_known ? level : spdlog::level::info);
+    if (!is_known) made->warn("ATHANOR_LOG is \"{}\", but the levels are debug, info, warn, error and off", wanted);
     return made;
   }();
   return *instance;
@@ -98,7 +132,7 @@ void also_to_file(const std::string& path) {
   if (path.empty()) return sinks.resize(1);
   auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path, /*truncate=*/false);
   sinks.resize(1);
-  file->set_pattern("%Y-%m-%dT%H:%M:%S%z %L %v");
+  file->set_pattern(kFilePattern);
   if (said) {
     for (const auto& line : said->last_raw()) file->log(line);
   }
@@ -109,6 +143,37 @@ void also_to_file(const std::string& path) {
 void line(Level level, std::string_view text) {
   logger().log(to_spdlog(level), fmt::string_view(text.data(), text.size()));
 }
+
+std::optional<int> shown_rank(int num_ranks) {
+  const char* text = std::getenv("ATHANOR_LOG_RANK");
+  if (!text) return {};
+  const char* end = text + std::strlen(text);
+  int rank = 0;
+  const auto [rest, error] = std::from_chars(text, end, rank);
+  ATHANOR_CHECK(error == std::errc{} && rest == end && rank >= 0 && rank < num_ranks,
+                "ATHANOR_LOG_RANK is \"{}\", but it takes the number of one rank, {}; correct it, or unset it", text,
+                num_ranks == 1 ? "which is 0 in this job" : fmt::format("0 to {} in this job", num_ranks - 1));
+  return rank;
+}
+
+void speak_as_rank(int rank, const std::string& host, bool is_shown) {
+  auto& [terminal, rank_file] = outputs();
+  terminal->set_level(is_shown ? spdlog::level::trace : spdlog::level::err);
+  if (is_shown) terminal->set_speaker(fmt::format("rank {} ({}): ", rank, host));
+  rank_file = std::make_shared<RankFileSink>(kLinesBeforeTheFile);
+  rank_file->set_pattern(kFilePattern);
+  logger().sinks() = {terminal, rank_file};
+}
+
+void RankFile::open(fs::path path, std::function<int64_t()> step) {
+  if (const auto& sink = outputs().rank_file) sink->open(std::move(path), std::move(step));
+}
+
+RankFile::~RankFile() {
+  if (const auto& sink = outputs().rank_file) sink->close();
+}
+
+Level level_on_all() { return outputs().rank_file ? Level::kInfo : Level::kWarn; }
 
 void set_status(const std::string& text) { status_line().set(text); }
 

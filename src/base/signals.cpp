@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <ctime>
 
 #include "base/error.h"
 #include "base/launched.h"
@@ -15,7 +17,8 @@ namespace {
 
 // A handler can only reach globals. 0 means that there was no signal yet.
 std::atomic<int> first_signal{0};
-std::atomic<bool> save_asked{false}, listening{false}, holds_launcher{false};
+std::atomic<int64_t> first_at_s{0};  // when it came, on the monotonic clock
+std::atomic<bool> save_asked{false}, listening{false}, holds_launcher{false}, in_a_job{false}, end_is_agreed{false};
 std::atomic<const char*> what_follows{""};  // null: the handler prints nothing
 std::atomic<Warning> on_usr1{Warning::kIgnore}, on_usr2{Warning::kIgnore};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<Warning>::is_always_lock_free);
@@ -30,10 +33,26 @@ void say_what_follows(int number, const char* follows, const char* then) {
   say(then);
 }
 
-// Everything here is async-signal-safe: lock-free exchanges, strlen, write, kill, _exit.
+int64_t monotonic_s() {
+  struct timespec now {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec;
+}
+
+// One request can reach a rank twice: a scheduler signals all processes of a job (PBS), and the launcher among them
+// passes it on, perhaps as another signal, and later if it was stopped meanwhile (LauncherHold).
+bool is_the_same_request() {
+  constexpr int64_t kRepeated_s = 3;
+  return in_a_job && (end_is_agreed || monotonic_s() - first_at_s < kRepeated_s);
+}
+
+// Everything here is async-signal-safe: lock-free exchanges, strlen, write, kill, clock_gettime, _exit.
 void ask_to_stop(int number) {
   int none = 0;
-  if (!first_signal.compare_exchange_strong(none, number)) {
+  if (first_signal.compare_exchange_strong(none, number)) {
+    first_at_s = monotonic_s();
+  } else {
+    if (is_the_same_request()) return;
     LauncherHold::release();
     ::_exit(128 + number);
   }
@@ -76,6 +95,8 @@ SignalGuard::SignalGuard(const char* said) {
   ATHANOR_ASSERT(!listening.exchange(true));
   first_signal = 0;
   save_asked = false;
+  in_a_job = launched().size > 1;
+  end_is_agreed = false;
   what_follows = launched().size == 1 ? said : nullptr;
   handle(SIGTERM, old_term_);
   handle(SIGINT, old_int_);
@@ -92,7 +113,15 @@ SignalGuard::SignalGuard(const char* said, Warning usr1, Warning usr2) : SignalG
   handle(SIGUSR2, old_usr2_);
 }
 
+void SignalGuard::agree_on_end() const { end_is_agreed = true; }
+
 SignalGuard::~SignalGuard() {
+  holds_launcher = false;
+  listening = false;
+  if (in_a_job && end_is_agreed) {  // what still comes must not end this process with another code
+    for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}) ::signal(number, SIG_IGN);
+    return;
+  }
   if (warnings_) {
     ::sigaction(SIGUSR1, &old_usr1_, nullptr);
     ::sigaction(SIGUSR2, &old_usr2_, nullptr);
@@ -100,8 +129,6 @@ SignalGuard::~SignalGuard() {
   ::sigaction(SIGTERM, &old_term_, nullptr);
   ::sigaction(SIGINT, &old_int_, nullptr);
   ::sigaction(SIGHUP, &old_hup_, nullptr);
-  holds_launcher = false;
-  listening = false;
 }
 
 std::optional<int> SignalGuard::stop_signal() const {

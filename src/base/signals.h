@@ -30,8 +30,12 @@ class SignalGuard {
   SignalGuard& operator=(const SignalGuard&) = delete;
 
   /// Returns the first signal since construction that asked for a stop. After it, the next one that does exits with
-  /// 128 + its number.
+  /// 128 + its number. In a job of several processes, signals of the next three seconds count as the same request.
   std::optional<int> stop_signal() const;
+
+  /// Call it when all processes of a job know that it ends: further signals of a job are ignored from then on, also
+  /// when this object is gone. A launcher may pass on late what has already been done.
+  void agree_on_end() const;
 
   /// Returns whether a signal has asked to save since the last call.
   bool take_save_request() const;

@@ -86,6 +86,25 @@ TEST(Signals, ASecondSignalExitsAtOnceWithItsOwnNumber) {
   }
 }
 
+TEST(Signals, AJobMayGetOneRequestTwiceAndLate) {
+  const Ended ended = run_in_child([] {
+    ::setenv("PMI_RANK", "1", 1);
+    ::setenv("PMI_SIZE", "4", 1);
+    {
+      const SignalGuard guard("finishing the step and saving", Warning::kStop, Warning::kSave);
+      ::raise(SIGUSR1);
+      ::raise(SIGUSR1);
+      ::raise(SIGTERM);
+      if (guard.stop_signal() != SIGUSR1) return 1;
+      guard.agree_on_end();
+    }
+    ::raise(SIGUSR1);
+    ::raise(SIGTERM);
+    return 42;
+  });
+  EXPECT_TRUE(exited_with(ended, 42)) << ended.status;
+}
+
 TEST(Signals, AGuardGoneLeavesWhatWasThereBefore) {
   const Ended ended = run_in_child([] {
     const auto handler_of = [](int number) {

@@ -23,6 +23,7 @@ void add_train_command(CLI::App& app) {
       "failed; 74 I/O failed; 76 numbers that are not finite; 78 a collective timed out or a peer was lost; 79 out of\n"
       "memory; 1 anything else. The rank that failed first writes RUN/log/last-words.json. See docs/exit-codes.md and\n"
       "docs/run-folder.md.\n"
+      "Of several ranks, the first one logs; ATHANOR_LOG_RANK=N in the environment shows the messages of rank N too.\n"
       "Example: athanor train recipes/olmoe-tiny.toml --set data.path=data/ --set train.steps=2000");
   command->callback([arguments] {
     if (const int code = call_core("train", arguments.get())) throw ExitCode{code};

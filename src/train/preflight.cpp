@@ -85,7 +85,7 @@ void report_first_loss(const ModelConfig& model, double loss) {
   // A tied output layer sees its own input token's embedding; half a nat leaves room for that and for small batches.
   constexpr double kTolerance_nats = 0.5;
   if (std::abs(loss - expected) <= kTolerance_nats) return;
-  log::warn(
+  log::warn_on_all(
       "the first loss is {:.4f}; a fresh model with {} tokens should begin near {:.4f} (ln(vocab) {:.4f}): look at "
       "initializer_range, or whether data and tokenizer belong together",
       loss, model.vocab_size, expected, std::log(static_cast<double>(model.vocab_size)));

@@ -100,7 +100,7 @@ DataLedger read_ledger(const json& data, const std::string& where) {
 bool is_of_other_tokens(const TrainState& state, const json& progress, const std::string& where, bool may_change) {
   const auto hash = progress.at("tokenizer_hash").get<std::string>();
   if (may_change && hash != state.data.tokenizer_hash) {
-    log::warn("{} was trained on tokens of another tokenizer: its ids must mean the same in this one", where);
+    log::warn_on_all("{} was trained on tokens of another tokenizer: its ids must mean the same in this one", where);
     return true;
   }
   ATHANOR_CHECK_CHECKPOINT(

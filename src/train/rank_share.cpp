@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <tuple>
 
 #include "base/process.h"
 #include "base/start_processors.h"
@@ -71,6 +73,35 @@ std::string describe_threads(const ThreadShare& share, bool on_each_rank) {
   if (share.threads == 1) return count;
   return fmt::format("{}; waiting threads {}{}", count, describe_thread_waits(),
                      may_try_threads(share) ? "; fewer are tried now and then" : "");
+}
+
+std::vector<int64_t> gather_threads(comm::World& world, int threads) {
+  const Tensor all = at::empty({world.size()}, at::kLong);
+  world.all().all_gather(all, at::full({1}, threads, at::kLong)).wait();
+  const auto* count = all.const_data_ptr<int64_t>();
+  return {count, count + world.size()};
+}
+
+int64_t usual_threads(const std::vector<int64_t>& threads) {
+  std::map<int64_t, int64_t> ranks_with;
+  for (const int64_t count : threads) ++ranks_with[count];
+  const auto fewer_ranks = [](const auto& a, const auto& b) {
+    return std::tie(a.second, a.first) < std::tie(b.second, b.first);
+  };
+  return std::ranges::max_element(ranks_with, fewer_ranks)->first;
+}
+
+std::string describe_fewer_threads(const std::vector<int64_t>& threads, const std::vector<std::string>& hosts) {
+  const int64_t usual = usual_threads(threads);
+  std::vector<std::string> slow;
+  for (size_t rank = 0; rank < threads.size(); ++rank) {
+    if (threads[rank] < usual) slow.push_back(fmt::format("rank {} ({}) with {}", rank, hosts[rank], threads[rank]));
+  }
+  if (slow.empty()) return "";
+  return fmt::format(
+      "{} of {} ranks have fewer threads than the others with {}, and each step waits for them: {}. "
+      "Bind every rank to as many processors, and give all the same OMP_NUM_THREADS",
+      slow.size(), threads.size(), usual, join_first(slow, 4));
 }
 
 std::string describe_layout(const TrainState& state) {

@@ -1,7 +1,9 @@
 #pragma once
 // The share of a rank: its threads, out of those of its host, and its part of the model.
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/thread_share.h"
 #include "train/train_state.h"
@@ -24,6 +26,17 @@ bool may_try_threads(const ThreadShare& share);
 /// its reason, how threads wait, and whether the number may change.
 /// @param on_each_rank  "2 threads on each rank".
 std::string describe_threads(const ThreadShare& share, bool on_each_rank);
+
+/// Returns the number of threads of every rank. Collective over the world.
+std::vector<int64_t> gather_threads(comm::World& world, int threads);
+
+/// Returns the number that most ranks have; of equally frequent numbers the largest.
+int64_t usual_threads(const std::vector<int64_t>& threads);
+
+/// Returns a text that names the first ranks with fewer threads than usual, and how many there are; "" if no rank has
+/// fewer.
+/// @param threads, hosts  of each rank.
+std::string describe_fewer_threads(const std::vector<int64_t>& threads, const std::vector<std::string>& hosts);
 
 /// Returns a text such as "8 ranks: replicate 1 x shard 8, expert 4; sharding ep_aware: 1.20GiB of state on each rank
 /// (…)": the layout, and the bytes of weights, gradients and optimizer state that this rank holds.

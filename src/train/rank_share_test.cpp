@@ -18,5 +18,17 @@ TEST(RankShare, FewerThreadsAreTriedOnlyWhereNobodyAskedForANumber) {
   EXPECT_FALSE(may_try_threads({1, false, ""}));
 }
 
+TEST(RankShare, RanksWithFewerThreadsThanMostAreNamed) {
+  const std::vector<std::string> hosts = {"a", "a", "b", "b"};
+  EXPECT_EQ(describe_fewer_threads({2, 2, 2, 2}, hosts), "");
+  EXPECT_EQ(describe_fewer_threads({4, 2, 2, 2}, hosts), "");  // nothing waits for a rank that has more
+  const std::string fewer = describe_fewer_threads({2, 2, 2, 1}, hosts);
+  EXPECT_TRUE(fewer.starts_with(
+      "1 of 4 ranks have fewer threads than the others with 2, and each step waits for them: rank 3 (b) with 1."))
+      << fewer;
+  EXPECT_EQ(usual_threads({1, 2}), 2);
+  EXPECT_EQ(usual_threads({1, 1, 2}), 1);
+}
+
 }  // namespace
 }  // namespace athanor::rank_share_test

@@ -44,7 +44,7 @@ RunClock::RunClock(const RunConfig& config) : save_interval_s_(60 * config.check
 }
 
 bool RunClock::time_is_up() const {
-  return end_ &&
+  return end_ && step_s_ > 0 &&
          Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(step_s_)) > *end_;
 }
 

@@ -73,8 +73,9 @@ void check_first_routing(const ModelConfig& model, const RouterCounts& counts, i
     }
   }
   if (!same.empty()) {
-    log::warn("{}: all {} tokens of the first step chose the same {} of {} experts; look at the router's weights",
-              names_of_routers(same), tokens, model.num_experts_per_tok, model.num_experts);
+    log::warn_on_all(
+        "{}: all {} tokens of the first step chose the same {} of {} experts; look at the router's weights",
+        names_of_routers(same), tokens, model.num_experts_per_tok, model.num_experts);
   }
   ATHANOR_CHECK(
       flat.empty(),

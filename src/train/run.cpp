@@ -186,6 +186,7 @@ class Run {
     if (!failure) failure = verification_.failure();
     const Requests asked = agree_on_requests(world_, signals_, clock_, failure);
     if (asked.cannot_read) unreadable_.emplace(*asked.cannot_read, describe_read_error(failure));
+    if (asked.stop()) signals_.agree_on_end();
     if (asked.stop_signal != 0) {
       hold_.keep();
     } else if (after_a_step) {
@@ -235,7 +236,7 @@ class Run {
     at_.phase = "data";
     if (world_.rank() == failure.rank())
       throw Error(fmt::format("step {}: {}; {}", step + 1, failure.what(), kept), exit_code::kIo);
-    log::warn("step {}: {}; {}", step + 1, failure.what(), kept);
+    log::warn_on_all("step {}: {}; {}", step + 1, failure.what(), kept);
     return exit_code::kIo;
   }
 

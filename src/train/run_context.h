@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "base/log.h"
+
 namespace athanor {
 
 struct RunContext {
@@ -15,6 +17,8 @@ struct RunContext {
   /// The folder of a run that has begun: every check of its start has passed and its folder may change. The thread that
   /// trains sets it, and this is also the thread that fails.
   std::filesystem::path run_dir;
+  /// the log file of a rank other than the first, in that folder; it reads `step`
+  log::RankFile rank_log;
   int64_t attempt = 0;  ///< number of this start of the run, from 1; 0 until run_dir is set
 
   bool in_run() const { return !run_dir.empty(); }

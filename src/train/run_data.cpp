@@ -107,7 +107,7 @@ std::vector<ValidationSource> open_validation(const TrainingStage& stage, OpenFo
                 "train.validation_interval is {} but {} has no validation split; prepare it with "
                 "--validation-fraction 0.01, or set the interval to 0",
                 stage.config.train.validation_interval, join(without));
-  if (!without.empty()) log::warn("no validation split, so not in the validation loss: {}", join(without));
+  if (!without.empty()) log::warn_on_all("no validation split, so not in the validation loss: {}", join(without));
   return found;
 }
 

@@ -114,6 +114,10 @@ void keep_tokenizer(const RunFolder& folder, const fs::path& tokenizer) {
 
 }  // namespace
 
+fs::path RunFolder::rank_log(int rank, const std::string& host) const {
+  return log() / host / fmt::format("rank-{:05}.log", rank);
+}
+
 OpenedFolder open_run_folder(const FolderOpening& opening) {
   const auto& [config, begin, step, tokenizer, dispatch_record, matmul_record] = opening;
   const RunFolder folder{config.train.run_dir};

@@ -5,8 +5,8 @@
 //   tokenizer.json   of the data; or tokenizer.model  metrics.jsonl   one line for each step
 //   checkpoints/     full, the newest two             tensorboard/    the same metrics as events
 //   models/          model-only, for transformers     events.jsonl    what happened (run_history.h)
-//   log/             the terminal's output,           dispatch.json   the choice that moe.dispatch = "auto" made
-//                    last-words.json                  matmul.json     how the run multiplies matrices
+//   log/             the terminal's output, logs of   dispatch.json   the choice that moe.dispatch = "auto" made
+//                    ranks, last-words.json           matmul.json     how the run multiplies matrices
 //                                                     lock            held while a process trains in the folder
 
 #include <filesystem>
@@ -34,6 +34,8 @@ struct RunFolder {
   std::filesystem::path matmul() const { return root / "matmul.json"; }
   std::filesystem::path log() const { return root / "log"; }
   std::filesystem::path log_file() const { return log() / "train.log"; }
+  /// Returns the file of a rank other than the first, in the folder of its host; most ranks have none (base/log.h).
+  std::filesystem::path rank_log(int rank, const std::string& host) const;
   std::filesystem::path last_words() const { return log() / "last-words.json"; }
 };
 

@@ -70,7 +70,7 @@ fs::path resume_from_newest(TrainState& state, const RunFolder& folder) {
 void warn_of_another_tokenizer(const TrainState& state, const fs::path& from) {
   const fs::path tokenizer = find_tokenizer_file(from);
   if (tokenizer.empty() || hash_file(tokenizer) == state.data.tokenizer_hash) return;
-  log::warn(
+  log::warn_on_all(
       "the data were not prepared with {} but with another file: unless both give the same ids, the model begins in "
       "tokens it does not know; prepare the documents with --tokenizer {}",
       tokenizer.string(), tokenizer.string());
@@ -92,7 +92,7 @@ Beginning agree_on_beginning(const RunConfig& config, const Team& team) {
   team.on_first([&] { text = plan_beginning(config).to_text(); });
   if (team.size > 1) text = team.broadcast(text);
   Beginning begin = Beginning::from_text(text);
-  for (const auto& note : begin.notes) log::warn("{}", note);
+  for (const auto& note : begin.notes) log::warn_on_all("{}", note);
   return begin;
 }
 
@@ -162,6 +162,19 @@ void stop_if_asked(comm::World& world, const SignalGuard& signals) {
   if (number.item<int64_t>() != 0) throw StoppedAtStart{static_cast<int>(number.item<int64_t>())};
 }
 
+// Collective.
+void say_threads(comm::World& world, const ThreadShare& own) {
+  const auto threads = gather_threads(world, own.threads);
+  const int64_t usual = usual_threads(threads);
+  const std::string fewer = describe_fewer_threads(threads, world.hosts());
+  log::info("{}", describe_threads(own, world.size() > 1 && fewer.empty()));
+  if (fewer.empty()) return;
+  log::warn_on_all("{}", fewer);
+  if (own.threads < usual && world.rank() > 0)
+    log::warn("this rank computes with {} of the usual {} threads ({}): each step waits for it", own.threads, usual,
+              own.why);
+}
+
 void say_what_starts(const TrainState& state, const ThreadShare& threads) {
   const RunConfig& config = state.config;
   const comm::World& world = state.model.mesh.world();
@@ -169,10 +182,10 @@ void say_what_starts(const TrainState& state, const ThreadShare& threads) {
   log::info("{}: {} parameters ({} active for a token)", config.train.run_dir,
             format_thousands(static_cast<double>(count_parameters(config.model))),
             format_thousands(static_cast<double>(count_active_parameters(config.model))));
-  log::info("{}", describe_threads(threads, world.size() > 1));
+  say_threads(state.model.mesh.world(), threads);
   if (world.size() > 1) log::info("{}", describe_layout(state));
   if (state.model.mesh.layout().microbatches() < state.model.mesh.layout().pipeline()) {
-    log::warn(
+    log::warn_on_all(
         "{} microbatches do not fill {} pipeline ranks, which wait {:.0f}% of the time: raise "
         "train.global_batch_size, or lower train.micro_batch_size or parallelism.pipeline_parallel_degree",
         state.model.mesh.layout().microbatches(), state.model.mesh.layout().pipeline(),
@@ -199,6 +212,7 @@ comm::WorldOptions world_options(const RunConfig& config) {
 }
 
 StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals) {
+  const auto shown_rank = log::shown_rank(world.size());
   const ThreadShare threads = threads_of_rank(world, config.train.num_threads);
   at::set_num_threads(threads.threads);
   thread_count("data.num_threads", config.data.num_threads);
@@ -206,8 +220,8 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   StartedRun run;
   run.threads = threads;
   run.mesh = std::make_unique<Mesh>(Layout(config, world.size()), world);
-  if (!run.mesh->is_first()) log::set_level(log::Level::kError);  // a message that all ranks have is printed once
-  for (const auto& line : beside_from) log::warn("{}", line);
+  if (!run.mesh->is_first()) log::speak_as_rank(world.rank(), world.host(), shown_rank == world.rank());
+  for (const auto& line : beside_from) log::warn_on_all("{}", line);
   const Team team = team_of(*run.mesh);
   team.on_first([&] {
     refuse_misplaced_run(config);
@@ -238,6 +252,8 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   run.attempt = context.attempt = begin.attempt;
   context.run_dir = config.train.run_dir;
   open_folder(run, begin, from, matmul);
+  context.rank_log.open(RunFolder{config.train.run_dir}.rank_log(world.rank(), world.host()),
+                        [&context] { return context.step.load(); });
   say_what_starts(*run.state, run.threads);
   if (!matmul.line.empty()) log::info("{}", matmul.line);
   for (const auto& line : supply.lines) log::info("{}", line);

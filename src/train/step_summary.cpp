@@ -85,7 +85,7 @@ void StepSummary::describe_ranks(const StepReport& report, StepMetrics& m) {
   if (warned_of_imbalance_) return;
   const auto imbalance = describe_imbalance(m, mesh_.layout(), mesh_.world().hosts());
   if (!imbalance) return;
-  log::warn("step {}: {}", m.step, *imbalance);
+  log::warn_on_all("step {}: {}", m.step, *imbalance);
   warned_of_imbalance_ = true;
 }
 
