@@ -129,7 +129,7 @@ AtomicFolder::~AtomicFolder() {
 void AtomicFolder::commit() {
   std::error_code error;
   for (fs::recursive_directory_iterator at(staging_, error), end; !error && at != end; at.increment(error))
-    sync_path(at->path());
+    if (at->is_directory(error)) sync_path(at->path());
   if (error) throw IoError("cannot list folder " + staging_.string() + ": " + error.message(), error.value());
   sync_path(staging_);
   fault_point("folder.before_rename");

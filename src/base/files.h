@@ -46,8 +46,9 @@ class AtomicFile {
 /// Replaces `path` by `text` in one step, synced to disk.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// A folder written as ".<name>.tmp" next to its final path; `commit` syncs every file and renames the folder, which
-/// fails if there is anything except an empty folder at that path. Without `commit` the destructor removes it.
+/// A folder written as ".<name>.tmp" next to its final path; `commit` syncs it and the folders in it and renames it,
+/// which fails if there is anything except an empty folder at that path. Without `commit` the destructor removes it.
+/// The files in it must be synced already (AtomicFile does that): other processes may have written thousands of them.
 class AtomicFolder {
  public:
   /// Removes what a killed process has left under the temporary name, and makes the folder.

@@ -265,6 +265,8 @@ TEST_F(Checkpoint, AManifestThatContradictsItselfIsRefused) {
       {"[\n{\"byte_offset\"", "[7,\n{\"byte_offset\"", "must be a list of objects, found number"},
       {"\"file\":\"pieces-00000.safetensors\"", "\"file\":\"x.safetensors\"", "no file x.safetensors"},
       {"\"pieces-00000.safetensors\": ", "\"../00000.safetensors\": ", "not the name of a safetensors file"},
+      {"\"pieces-00000.safetensors\": ", "\"a/../0.safetensors\": ", "not the name of a safetensors file"},
+      {"\"pieces-00000.safetensors\": ", "\"/0.safetensors\": ", "not the name of a safetensors file"},
       {"\"byte_offset\":", "\"byte_offset\":9", "do not fit into"},
   };
   for (const auto& c : cases) {

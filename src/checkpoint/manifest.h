@@ -33,8 +33,10 @@ inline constexpr int64_t kCheckpointVersion = 1;
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr size_t kMaxPieceDims = 4;  // a model's tensors have three at most: expert, row, column
 
-using TensorTable = std::map<std::string, Shape>;   // KIND/NAME → global shape
-using FileTable = std::map<std::string, uint64_t>;  // name in the checkpoint's folder → size in bytes
+using TensorTable = std::map<std::string, Shape>;  // KIND/NAME → global shape
+/// Name in the checkpoint's folder → size in bytes. Of many writers, the files are in folders there (writer.h): the
+/// name is "ranks-003/pieces-00801-00000.safetensors".
+using FileTable = std::map<std::string, uint64_t>;
 
 /// A hash of 128 bits; as text, 32 hexadecimal digits.
 struct PieceHash {

@@ -16,8 +16,12 @@ namespace {
 
 using Json = nlohmann::json;
 
+// A manifest from elsewhere must not reach outside: a file is in the checkpoint's folder, or in a folder there.
 bool is_plain_file_name(const std::string& name) {
-  return name.ends_with(".safetensors") && name.find('/') == std::string::npos && !name.starts_with('.') &&
+  const auto slash = name.find('/');
+  const bool in_folder = slash != std::string::npos && slash > 0 && name.find('/', slash + 1) == std::string::npos &&
+                         name[slash + 1] != '.';
+  return name.ends_with(".safetensors") && (slash == std::string::npos || in_folder) && !name.starts_with('.') &&
          name.find('\0') == std::string::npos;
 }
 

@@ -101,6 +101,26 @@ TEST_F(TeamFolder, EveryMemberVerifiesAShareBeforeAnOldCheckpointGoesFirst) {
   for (const int64_t bytes : noted) EXPECT_GE(bytes, kElements / kMembers * 4);
 }
 
+TEST_F(TeamFolder, TheFilesOfManyMembersAreInFoldersOfAFew) {
+  constexpr int kMembers = 7;
+  std::vector<float> values(700);
+  std::iota(values.begin(), values.end(), 0.5F);
+  on_thread_team(kMembers, [&](const Team& team) {
+    Slice slice = whole_slice({700});
+    slice.flat_begin = 100 * team.index;
+    slice.flat_end = slice.flat_begin + 100;
+    write_checkpoint(folder_ / "c", {{"master/w", slice, values.data() + slice.flat_begin}}, {}, {},
+                     {.members_per_folder = 3}, {}, team);
+  });
+  EXPECT_TRUE(fs::exists(folder_ / "c" / "ranks-000" / "pieces-00002-00000.safetensors"));
+  EXPECT_TRUE(fs::exists(folder_ / "c" / "ranks-002" / "pieces-00006-00000.safetensors"));
+  const auto reader = CheckpointReader::open(folder_ / "c");
+  reader.verify();
+  std::vector<float> read(700);
+  reader.load({{"master/w", whole_slice({700}), read.data()}});
+  EXPECT_EQ(read, values);
+}
+
 TEST_F(TeamFolder, SharesOfAVerificationAreEveryPieceOnce) {
   std::vector<float> values(5'000, 1.0F);
   write_checkpoint(folder_ / "c", {{"master/w", whole_slice({5'000}), values.data()}}, {}, {},

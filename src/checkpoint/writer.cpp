@@ -171,6 +171,23 @@ std::string readable_text(const Manifest& manifest, const std::filesystem::path&
   return text;
 }
 
+std::string folder_of_member(int index, const WriteOptions& options) {
+  return fmt::format("ranks-{:03}", index / options.members_per_folder);
+}
+
+// Returns the beginning of the names of a member's files, with the folder that they are in.
+std::string prefix_of(const Team& team, const WriteOptions& options) {
+  if (team.size == 1) return "pieces";
+  const auto name = fmt::format("pieces-{:05}", team.index);
+  return team.size > options.members_per_folder ? folder_of_member(team.index, options) + "/" + name : name;
+}
+
+void make_member_folders(const std::filesystem::path& staging, const Team& team, const WriteOptions& options) {
+  if (team.size <= options.members_per_folder) return;
+  for (int first = 0; first < team.size; first += options.members_per_folder)
+    std::filesystem::create_directory(staging / folder_of_member(first, options));
+}
+
 }  // namespace
 
 void write_checkpoint(const std::filesystem::path& folder, const std::vector<PieceView>& pieces,
@@ -181,12 +198,13 @@ void write_checkpoint(const std::filesystem::path& folder, const std::vector<Pie
   team.on_first([&] {
     staged.emplace(folder);
     staging = staged->staging().string();
+    make_member_folders(staging, team, options);
   });
   if (team.size > 1) staging = team.broadcast(staging);
   Manifest manifest;
   if (!model.is_null()) manifest.model = model;
   if (!state.is_null()) manifest.state = state;
-  const std::string prefix = team.size == 1 ? "pieces" : fmt::format("pieces-{:05}", team.index);
+  const std::string prefix = prefix_of(team, options);
   std::string own;
   team.on_all([&] {
     auto watched = options;

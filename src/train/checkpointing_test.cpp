@@ -257,6 +257,17 @@ TEST_F(ProgressTest, IsReadBackAsItWasWritten) {
   }
 }
 
+TEST_F(ProgressTest, ARunThatDoesNotNameItsOrderBeganInTheOldOne) {
+  TrainState read(state_->config, state_->data);
+  auto old = right_;
+  ASSERT_EQ(old["data"].erase("order"), 1u);
+  apply_progress(read, old, folder_ / "step-00000040");
+  EXPECT_EQ(read.position.ledger.order, DataOrder::kShuffledRows);
+  apply_progress(read, progress_json(read), folder_ / "step-00000040");
+  EXPECT_EQ(read.position.ledger.order, DataOrder::kShuffledRows) << "and keeps it in later checkpoints";
+  EXPECT_SAYS(refusal(changed("/data/order", "spiral")), "data.order is \"spiral\"");
+}
+
 TEST_F(ProgressTest, NumbersThatNoRunHasAreRefusedByName) {
   const int64_t huge = int64_t{1} << 62;
   for (const nlohmann::json& step : {nlohmann::json(-4), nlohmann::json(huge), nlohmann::json(4.5), nlohmann::json()})

@@ -17,15 +17,28 @@ namespace {
 // The NaN that processors make is negative; scripts look for "nan".
 double unsigned_nan(double value) { return std::isnan(value) ? NAN : value; }
 
+// A line does not grow with the number of ranks.
+nlohmann::ordered_json extremes(const std::vector<double>& norms) {
+  const auto [least, most] = std::ranges::minmax_element(norms);
+  const auto at = [&](auto where) -> nlohmann::ordered_json {
+    return {{"rank", where - norms.begin()}, {"norm", *where}};
+  };
+  return {{"least", at(least)}, {"most", at(most)}};
+}
+
+void add_norms(const StepMetrics& m, nlohmann::ordered_json& json) {
+  const auto& [ranks, experts] = *m.rank_norms;
+  if (ranks.size() <= RankNorms::kMostListed) json["rank_grad_norms"] = ranks;
+  if (ranks.size() > RankNorms::kMostListed) json["rank_grad_norm_extremes"] = extremes(ranks);
+  json["rank_grad_norm_imbalance"] = RankNorms::imbalance(ranks);
+  if (experts.empty()) return;
+  if (experts.size() <= RankNorms::kMostListed) json["expert_grad_norms"] = experts;
+  if (experts.size() > RankNorms::kMostListed) json["expert_grad_norm_extremes"] = extremes(experts);
+  json["expert_grad_norm_imbalance"] = RankNorms::imbalance(experts);
+}
+
 void add_ranks(const StepMetrics& m, nlohmann::ordered_json& json) {
-  if (m.rank_norms) {
-    json["rank_grad_norms"] = m.rank_norms->ranks;
-    json["rank_grad_norm_imbalance"] = RankNorms::imbalance(m.rank_norms->ranks);
-    if (!m.rank_norms->experts.empty()) {
-      json["expert_grad_norms"] = m.rank_norms->experts;
-      json["expert_grad_norm_imbalance"] = RankNorms::imbalance(m.rank_norms->experts);
-    }
-  }
+  if (m.rank_norms) add_norms(m, json);
   if (m.tokens_per_dest_rank) {
     const auto& tokens = *m.tokens_per_dest_rank;
     json["tokens_per_dest_rank"] = {{"max", tokens.max}, {"mean", tokens.mean}, {"min", tokens.min}};

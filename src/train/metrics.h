@@ -28,6 +28,9 @@ struct RankNorms {
   std::vector<double> ranks;
   std::vector<double> experts;  ///< by expert rank: norm of its experts; empty if all ranks hold all experts
 
+  /// More norms than this are not listed in metrics.jsonl: only the least, the largest and their ranks are.
+  static constexpr size_t kMostListed = 32;
+
   /// Returns the largest norm divided by the smallest: infinity if one is zero and another is not, 1 if there are none.
   static double imbalance(const std::vector<double>& norms);
 };

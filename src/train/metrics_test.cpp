@@ -125,6 +125,22 @@ TEST(Metrics, RanksAreThereOnlyWhereThereAreSeveral) {
     "bytes_outside": 50, "waited_s": 0.25})"));
 }
 
+TEST(Metrics, ALineDoesNotGrowWithTheNumberOfRanks) {
+  StepMetrics m = example();
+  std::vector<double> norms(3000, 1.5);
+  norms[7] = 0.5;
+  norms[2999] = 4;
+  m.rank_norms = {.ranks = norms, .experts = norms};
+  const auto line = to_json_line(m);
+  const auto json = nlohmann::json::parse(line);
+  EXPECT_FALSE(json.contains("rank_grad_norms"));
+  EXPECT_EQ(json["rank_grad_norm_extremes"],
+            nlohmann::json::parse(R"({"least": {"rank": 7, "norm": 0.5}, "most": {"rank": 2999, "norm": 4.0}})"));
+  EXPECT_EQ(json["expert_grad_norm_extremes"], json["rank_grad_norm_extremes"]);
+  EXPECT_EQ(json["rank_grad_norm_imbalance"], 8);
+  EXPECT_LT(line.size(), to_json_line(example()).size() + 400);
+}
+
 TEST(Metrics, EqualNormsAreBalancedEvenWhereAllAreZero) {
   EXPECT_EQ(RankNorms::imbalance({0, 0}), 1);
   EXPECT_EQ(RankNorms::imbalance({}), 1);

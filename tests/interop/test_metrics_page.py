@@ -36,7 +36,7 @@ def test_every_field_of_a_step_is_defined(run):
 
 def test_no_field_of_one_rank_is_defined_that_no_step_has(run):
     written = {name for line in run.metrics() for name in line}
-    of_several = {"validation_losses", "stage", "tokens_drawn", "rank_grad_norms", "rank_grad_norm_imbalance", "expert_grad_norms",
+    of_several = {"validation_losses", "stage", "tokens_drawn", "rank_grad_norms", "rank_grad_norm_imbalance", "rank_grad_norm_extremes", "expert_grad_norm_extremes", "expert_grad_norms",
                   "expert_grad_norm_imbalance", "tokens_per_dest_rank", "communication"}
     source = (ROOT / "src" / "train" / "metrics.cpp").read_text()
     for name in names_of("metrics.jsonl") - written:
