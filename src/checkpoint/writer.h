@@ -33,8 +33,8 @@ struct WriteOptions {
   uint64_t max_file_bytes = uint64_t{1} << 30;
   /// Number of files written at the same time.
   int num_threads = 2;
-  /// A team of more members than this writes into folders "ranks-000", "ranks-001", ... of so many members each: file
-  /// systems slow down if thousands of processes make files in one folder.
+  /// A team of more members than this writes into folders "ranks-000", "ranks-001", ... with this many members each:
+  /// file systems slow down if thousands of processes make files in one folder.
   int members_per_folder = 256;
   /// Called for every block that is written, with its bytes, from several threads.
   Worked worked = {};

@@ -78,6 +78,46 @@ TEST(LateRanks, WorkOfOneDoesNotExcuseAnother) {
   for (const size_t r : {size_t{1}, size_t{3}}) EXPECT_TRUE(has(messages[r], "missing: rank 2 (")) << messages[r];
 }
 
+// Control messages are questions and answers.
+TEST(LateRanks, InALargeGroupOneRankLooksAndTheOthersAskIt) {
+  constexpr int kRanks = 24, kLate = 17;
+  std::atomic<int64_t> notes = 0, to_late = 0;
+  const ThreadNetwork network{.delivers = [&](int, int to, int tag) {
+    if (tag == Wire::kControlTag) ++notes;
+    if (tag == Wire::kControlTag && to == kLate) ++to_late;
+    return true;
+  }};
+  std::vector<std::string> messages(kRanks);
+  std::atomic<int> num_over = 0;
+  run_ranks(
+      kRanks,
+      [&](World& world) {
+        try {
+          if (world.rank() != kLate) world.all().all_reduce(at::ones({100'000})).wait();
+        } catch (const CommError& error) {
+          messages[static_cast<size_t>(world.rank())] = error.what();
+        }
+        ++num_over;
+        while (num_over < kRanks) nap(milliseconds(1));
+      },
+      {.timeout = kTimeout}, network);
+  for (int r = 0; r < kRanks; ++r) {
+    if (r == kLate) continue;
+    EXPECT_TRUE(has(messages[static_cast<size_t>(r)], "missing: rank 17 (")) << messages[static_cast<size_t>(r)];
+  }
+  // Without the first member each of 23 ranks would ask up to 23 others; with it, each asks it a few times.
+  EXPECT_LE(to_late, 2 * 6) << "those that asked it themselves";
+  EXPECT_LE(notes, 2 * (kRanks * 16 + kRanks));
+}
+
+TEST(LateRanks, IfTheFirstMemberIsLateTheOthersLookThemselves) {
+  const auto messages = messages_of(20, [](World& world) {
+    if (world.rank() == 0) return nap(3 * kTimeout);
+    world.all().all_reduce(at::ones({100'000})).wait();
+  });
+  for (size_t r = 1; r < 20; ++r) EXPECT_TRUE(has(messages[r], "missing: rank 0 (")) << messages[r];
+}
+
 TEST(LateRanks, AChainOfGroupsLeadsToTheOneThatIsLate) {
   const auto messages = messages_of(3, [](World& world) {
     const auto a = world.make_group({{0, 1}, {2}}, "alpha"), b = world.make_group({{0}, {1, 2}}, "beta");

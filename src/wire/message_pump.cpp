@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "wire/index_tree.h"
 
 namespace athanor::comm {
 
@@ -19,6 +20,10 @@ constexpr std::chrono::milliseconds kIdleLook{100};
 // If no rank seems late, look once more after this time before the network is blamed: the missing rank may just have
 // come.
 constexpr std::chrono::seconds kSecondLook{5};
+// How long the first member of a large group may take to find the late ranks, after this one has timed out; and how
+// often it is asked.
+constexpr std::chrono::seconds kFirstMemberLooks{4};
+constexpr std::chrono::milliseconds kAskAgain{250};
 // A waiting caller gives its core away by sched_yield for this long, or until one yield takes longer than kLongYield.
 // Then others want the core, and a thread that sleeps gets it back sooner than one that yields, which waits for their
 // time slices to end.
@@ -243,16 +248,59 @@ bool MessagePump::wait(const Operation& operation, std::chrono::milliseconds tim
   return true;
 }
 
-std::vector<Late> MessagePump::look(const Operation& operation) {
+bool MessagePump::move_until(const Operation& operation, const std::function<bool()>& over) {
   std::unique_lock lock(mutex_);
-  Look look(roll_call_, state_, operation);
-  while (!look.over() && failure_.empty() && !operation.done()) {
+  for (;;) {
+    if (over()) return true;
+    if (!failure_.empty() || operation.done()) return false;
     if (advance()) continue;
     lock.unlock();
     std::this_thread::sleep_for(kLongSleep);
     lock.lock();
   }
-  return look.late();
+}
+
+std::vector<Late> MessagePump::look(const Operation& operation) {
+  if (const auto found = ask_first_member(operation)) return *found;
+  std::unique_lock lock(mutex_);
+  Look look(roll_call_, state_, operation);
+  lock.unlock();
+  move_until(operation, [&] { return look.over(); });
+  lock.lock();
+  const auto late = look.late();
+  const Members& members = *operation.members();
+  if (members.index == 0) roll_call_.publish({members.id, operation.number()}, Finding::of(late));
+  return late;
+}
+
+// Returns what the first member of a large group has found; none if it does not wait in this call, or takes too long.
+std::optional<std::vector<Late>> MessagePump::ask_first_member(const Operation& operation) {
+  const Members& members = *operation.members();
+  if (operation.sequence().kind() != Kind::kCollective || members.index == 0 || members.size() <= kFewMembers)
+    return {};
+  const CallId call{members.id, operation.number()};
+  const auto end = Clock::now() + kFirstMemberLooks;
+  while (Clock::now() < end) {
+    int64_t question = 0;
+    {
+      std::lock_guard lock(mutex_);
+      question = roll_call_.ask_for_finding(members.wire_ranks[0], call);
+    }
+    const auto asked = Clock::now();
+    const bool answered = move_until(operation, [&] {
+      return roll_call_.answer(question).state != Answer::State::kSilent || Clock::now() - asked > Look::kPatience;
+    });
+    std::unique_lock lock(mutex_);
+    const Answer answer = roll_call_.answer(question);
+    const Finding finding = roll_call_.finding(question);
+    roll_call_.forget(question);
+    if (finding.known()) return finding.list();
+    if (!answered || answer.state != Answer::State::kWaits || answer.call != call) return {};
+    lock.unlock();
+    const auto next = Clock::now() + kAskAgain;
+    move_until(operation, [&] { return Clock::now() > next; });
+  }
+  return {};
 }
 
 void MessagePump::enroll(const std::shared_ptr<Members>& members) {

@@ -8,8 +8,10 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -64,6 +66,10 @@ class MessagePump {
   void end(Operation& operation);
   bool wait_for(const Operation& operation, std::chrono::milliseconds limit);
   std::vector<Late> look(const Operation& operation);
+  std::optional<std::vector<Late>> ask_first_member(const Operation& operation);
+  /// Moves messages until `over` returns true, the operation is done or the wire has failed. @return what `over`
+  /// returned last.
+  bool move_until(const Operation& operation, const std::function<bool()>& over);
   void run();
   void stop();
 

@@ -21,10 +21,10 @@ void RollCall::send(int rank, const Note& note) {
   wire_.send(rank, Wire::kControlTag, at, sizeof(Note), reinterpret_cast<uint64_t>(at) | 1);
 }
 
-int64_t RollCall::ask(int rank, const CallId& call) {
+int64_t RollCall::send_question(Note::Kind kind, int rank, const CallId& call) {
   const int64_t number = next_question_++;
   questions_[number] = {};
-  send(rank, {0, number, call, {}});
+  send(rank, {kind, number, call, {}, {}});
   return number;
 }
 
@@ -33,10 +33,12 @@ void RollCall::finished(const Wire::Finished& message) {
   if (said_.erase(note) > 0) return;
   const Note heard = *note;
   listen(*note);
-  if (heard.is_answer == 0) {
-    send(message.peer, {1, heard.question, heard.call, state_.answer(heard.call)});
+  if (heard.kind != Note::kAnswer) {
+    const bool known = heard.kind == Note::kFinding && heard.call == published_call_;
+    send(message.peer,
+         {Note::kAnswer, heard.question, heard.call, state_.answer(heard.call), known ? published_ : Finding()});
   } else if (const auto found = questions_.find(heard.question); found != questions_.end()) {
-    found->second = heard.answer;  // otherwise no rank waits for it any more
+    found->second = {heard.answer, heard.finding};  // otherwise no rank waits for it any more
   }
 }
 

@@ -5,7 +5,8 @@
 // not come and waits for no other, or that does not answer.
 //
 // So no rank asks all others: a rank has a bounded number of messages in flight, a look asks at most kMaxAsked
-// questions, and every message has one size.
+// questions, and every message has one size. In a group of more than kFewMembers ranks, only the first of the ranks
+// that wait looks; the others ask it for what it found (finding.h), and look themselves if it does not know.
 
 #include <array>
 #include <chrono>
@@ -18,6 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "wire/finding.h"
 #include "wire/rank_state.h"
 #include "wire/wire.h"
 
@@ -32,10 +34,19 @@ class RollCall {
   void open();
 
   /// Asks a rank of the world for its state in a call. Returns the number of the question.
-  int64_t ask(int rank, const CallId& call);
+  int64_t ask(int rank, const CallId& call) { return send_question(Note::kState, rank, call); }
+  /// Asks a rank of the world what it has found in its look for a call. The answer's finding may be unknown.
+  int64_t ask_for_finding(int rank, const CallId& call) { return send_question(Note::kFinding, rank, call); }
   /// The state is kSilent until there is an answer.
-  const Answer& answer(int64_t question) const { return questions_.at(question); }
+  const Answer& answer(int64_t question) const { return questions_.at(question).answer; }
+  const Finding& finding(int64_t question) const { return questions_.at(question).finding; }
   void forget(int64_t question) { questions_.erase(question); }
+
+  /// Keeps what this rank has found in its latest look, for those that ask.
+  void publish(const CallId& call, const Finding& finding) {
+    published_call_ = call;
+    published_ = finding;
+  }
 
   /// True if the message is a roll call's: their tokens are odd.
   static bool owns(uint64_t token) { return (token & 1) != 0; }
@@ -43,10 +54,18 @@ class RollCall {
 
  private:
   struct Note {
-    int64_t is_answer = 0, question = 0;
+    enum Kind : int64_t { kState, kFinding, kAnswer };
+    Kind kind = kState;
+    int64_t question = 0;
     CallId call;
     Answer answer;
+    Finding finding;
   };
+  struct Answered {
+    Answer answer;
+    Finding finding;
+  };
+  int64_t send_question(Note::Kind kind, int rank, const CallId& call);
   void listen(Note& room);
   void send(int rank, const Note& note);
 
@@ -54,17 +73,10 @@ class RollCall {
   const RankState& state_;
   std::array<Note, 8> heard_{};
   std::unordered_map<const Note*, std::unique_ptr<Note>> said_;  ///< messages until they have been sent
-  std::unordered_map<int64_t, Answer> questions_;
+  std::unordered_map<int64_t, Answered> questions_;
+  CallId published_call_{.group = -1};
+  Finding published_;
   int64_t next_question_ = 0;
-};
-
-/// A rank that others wait for and that waits for no other.
-struct Late {
-  int rank;                                       ///< in the world
-  bool answers;                                   ///< true: its process answered, but has not come; false: it is silent
-  int64_t worked = 0, still_ms = Answer::kNever;  ///< see Answer
-  int awaited_by = -1;  ///< a rank that waits for it in a call other than the one the look began with; −1: in that one
-  std::string group;    ///< the group in which awaited_by waits
 };
 
 /// One search for the ranks that an operation waits for.
