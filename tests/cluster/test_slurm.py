@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from conftest import ENDLESS, ROOT
+from cluster_runs import ENDLESS, ROOT
 
 SCRIPT = ROOT / "examples" / "slurm" / "cpu.sbatch"
 
@@ -157,7 +157,7 @@ def test_srun_saves_and_continues(slurm, program, long_steps, way):
 def test_a_rank_that_is_killed_ends_the_job_and_is_named(slurm, program, long_steps, monkeypatch):
     run = long_steps
     monkeypatch.setitem(slurm.environment, "SLURM_WAIT", "3")  # the script has a minute
-    # Of a rank that is alone on its node, Slurm itself tells the others nothing.
+    # If the rank is alone on its node, Slurm itself tells the others nothing.
     job = submit(slurm, program, run, "--ntasks-per-node=1", overrides=ENDLESS)
     until_steps(slurm, run, 1)
     slurm.hosts.check("head", f"kill -KILL $(pgrep --newest --full '^{program} train')")
