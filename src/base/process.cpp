@@ -117,7 +117,7 @@ int affinity_cpus() {
     CPU_FREE(mask);
     if (count > 0) return count;
   }
-  return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+  return machine_cpu_count();
 }
 
 }  // namespace
@@ -138,6 +138,18 @@ int cpu_count(const KernelFolders& folders) {
   const double quota = std::ceil(cgroup_cpus(folders));
   const int cpus = affinity_cpus();
   return quota < cpus ? std::max(1, static_cast<int>(quota)) : cpus;
+}
+
+int machine_cpu_count() { return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN))); }
+
+std::string cpu_model(const KernelFolders& folders) {
+  std::ifstream file(folders.proc / "cpuinfo");
+  for (std::string line; std::getline(file, line);) {  // "model name\t: Intel(R) Xeon(R) Platinum 8480+"
+    if (!line.starts_with("model name")) continue;
+    const auto begin = line.find_first_not_of(" \t", line.find(':') + 1);
+    if (begin != std::string::npos) return line.substr(begin, line.find_last_not_of(" \t") + 1 - begin);
+  }
+  return "unknown model";
 }
 
 int thread_count(const char* name, int64_t wanted) {

@@ -32,6 +32,13 @@ int cpu_count(const KernelFolders& folders = {});
 ///         processor if that is more), and below 0.
 int thread_count(const char* name, int64_t wanted);
 
+/// Returns the number of processors of the machine that are online, whether this process may run on them or not.
+int machine_cpu_count();
+
+/// Returns the name of the processors as the kernel reports it, such as "Intel(R) Xeon(R) Platinum 8480+"; "unknown
+/// model" if it reports none, as on most Arm machines.
+std::string cpu_model(const KernelFolders& folders = {});
+
 /// Returns the machine's name, or "localhost" if it has none.
 std::string host_name();
 

@@ -89,7 +89,17 @@ TEST_F(Process, TheFirstVersionOfControlGroupsIsReadTooEvenWhereItsPathIsTheHost
 TEST_F(Process, ThisMachineHasMemoryAndProcessors) {
   EXPECT_GT(available_memory_bytes(), 1u << 20);
   EXPECT_GE(cpu_count(), 1);
+  EXPECT_GE(machine_cpu_count(), cpu_count());
   EXPECT_FALSE(host_name().empty());
+}
+
+TEST_F(Process, TheModelOfTheProcessorsIsTheKernelsNameOfTheFirst) {
+  EXPECT_EQ(cpu_model(folders()), "unknown model");
+  write("proc/cpuinfo", "processor\t: 0\nBogoMIPS\t: 50.00\n");
+  EXPECT_EQ(cpu_model(folders()), "unknown model");
+  write("proc/cpuinfo",
+        "processor\t: 0\nmodel\t\t: 17\nmodel name\t:  AMD EPYC 9654  \nprocessor\t: 1\nmodel name\t: B\n");
+  EXPECT_EQ(cpu_model(folders()), "AMD EPYC 9654");
 }
 
 TEST_F(Process, ProcessorsAreThoseOfTheAffinity) {

@@ -6,6 +6,7 @@
 
 #include "base/build_info.h"
 #include "base/own_folder.h"
+#include "base/process.h"
 #include "kernels/matmul_path.h"
 
 namespace athanor {
@@ -28,7 +29,8 @@ std::string version_text() {
   const BuildInfo& build = build_info();
   return fmt::format("athanor {} ({})\n", build.version, build.commit) + fmt::format("compiler  {}\n", build.compiler) +
          fmt::format("libtorch  {}\n", libtorch_text(build)) + fmt::format("MPI       {}\n", or_none(build.mpi)) +
-         fmt::format("Parquet   {}\n", parquet_text()) + fmt::format("CPU       {}", kernels::describe_cpu());
+         fmt::format("Parquet   {}\n", parquet_text()) +
+         fmt::format("CPU       {} with {}", cpu_model(), kernels::describe_instructions());
 }
 
 }  // namespace athanor

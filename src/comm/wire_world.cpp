@@ -1,34 +1,15 @@
 #include "comm/wire_world.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "base/process.h"
+#include "comm/short_texts.h"
 
 namespace athanor::comm {
-
-namespace {
-
-/// Gathers every rank's text, cut at the greatest length of a host name.
-std::vector<std::string> gathered(Communicator& all, const std::string& text) {
-  constexpr int64_t kLength = 256;
-  Tensor own = at::zeros({kLength}, at::kByte), everyone = at::zeros({all.size(), kLength}, at::kByte);
-  std::memcpy(own.data_ptr(), text.data(), std::min<size_t>(text.size(), kLength - 1));
-  all.all_gather(everyone, own).wait();
-  std::vector<std::string> texts;
-  for (int r = 0; r < all.size(); ++r) {
-    texts.emplace_back(reinterpret_cast<const char*>(everyone.const_data_ptr<uint8_t>()) + r * kLength);
-  }
-  return texts;
-}
-
-}  // namespace
 
 std::vector<int> nodes_of(const std::vector<std::string>& hosts, int ranks_per_node) {
   std::vector<int> nodes;
@@ -78,7 +59,7 @@ WireWorld::WireWorld(std::unique_ptr<Wire> wire, const WorldOptions& options)
   std::vector<int> everyone;
   for (int r = 0; r < size_; ++r) everyone.push_back(r);
   options_.timeout = std::max<std::chrono::milliseconds>(options.timeout, std::chrono::minutes(1));  // hosts start late
-  hosts_ = gathered(*group_of(everyone, "world", num_groups_++), host_name());
+  hosts_ = all_gather_texts(*group_of(everyone, "world", num_groups_++), host_name());
   options_.timeout = options.timeout;
   pump_->name_hosts(hosts_);
   network_ = pump_->wire().library();

@@ -30,7 +30,7 @@ std::string names_of(const std::vector<MatmulPath>& paths);
 /// Returns true if the CPU has separate units for bf16 matrix products (AMX), which only the library uses.
 bool has_matrix_units();
 
-/// Returns what this CPU has as text for records, such as "library, avx2, avx512, avx512_bf16; AMX".
-std::string describe_cpu();
+/// Returns what this CPU has of the instructions that products use, such as "avx2, avx512, avx512_bf16, AMX".
+std::string describe_instructions();
 
 }  // namespace athanor::kernels

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/text.h"
 #include "ops/matmul_timing.h"
 #include "ops/type_name.h"
 #include "train/run_folder.h"
@@ -62,13 +63,16 @@ std::string described(const MatmulPaths::OfType& of, at::ScalarType type) {
   return line;
 }
 
+// The products of a small model may be far below 1 GFLOP/s.
+std::string digits_of(double gflops) { return gflops < 10 ? format_digits(gflops) : fmt::format("{:.0f}", gflops); }
+
 std::string figures_of(const std::vector<ops::PathRate>& rates) {
   std::string text;
   for (const ProductKind kind : kKinds) {
     std::string of_kind;
     for (const auto& rate : rates) {
       if (rate.kind == kind)
-        of_kind += fmt::format("{} {} {:.0f}", of_kind.empty() ? "" : ",", name_of(rate.path), rate.gflops);
+        of_kind += fmt::format("{} {} {}", of_kind.empty() ? "" : ",", name_of(rate.path), digits_of(rate.gflops));
     }
     if (!of_kind.empty()) text += fmt::format("{}{}{}", text.empty() ? "" : "; ", ops::name_of(kind), of_kind);
   }
@@ -95,6 +99,7 @@ MatmulChoice measured(const RunConfig& config) {
   const ModelConfig& model = config.model;
   const at::ScalarType type = type_of(config);
   const int64_t tokens = config.train.micro_batch_size * config.data.seq_len;
+  ATHANOR_ASSERT(tokens > 0);  // data.seq_len is that of the data by now
   std::vector<ProductKind> kinds = {ProductKind::kDense, ProductKind::kAttention};
   int64_t rows = 0;
   if (model.num_experts > 0) {

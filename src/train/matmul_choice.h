@@ -24,6 +24,7 @@ struct MatmulChoice {
 /// - the record in the run's folder, unless the run begins at step 0 again on a CPU that lacks one of its paths;
 /// - in a run that continues, the default of this CPU, which runs used before there was a choice;
 /// - a measurement of which paths are fastest for the type that the run trains in.
+/// @param config  of the first training phase, with the length of its sequences (data.seq_len is not 0).
 /// @throws ConfigError for a path that this CPU lacks.
 MatmulChoice choose_matmul_paths(const RunConfig& config, const Beginning& begin);
 

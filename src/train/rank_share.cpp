@@ -72,7 +72,7 @@ std::string describe_threads(const ThreadShare& share, bool on_each_rank) {
                                         on_each_rank ? " on each rank" : "", share.why);
   if (share.threads == 1) return count;
   return fmt::format("{}; waiting threads {}{}", count, describe_thread_waits(),
-                     may_try_threads(share) ? "; fewer are tried now and then" : "");
+                     may_try_threads(share) ? "; fewer are tried during the run" : "");
 }
 
 std::vector<int64_t> gather_threads(comm::World& world, int threads) {

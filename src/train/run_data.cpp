@@ -116,11 +116,13 @@ std::string of_phase(const TrainingStage& stage) {
   return stage.name.empty() ? "" : " of training phase " + stage.name;
 }
 
-std::string describe_stage(const TrainingStage& stage, int64_t end) {
+// `step` steps are done.
+std::string describe_stage(const TrainingStage& stage, int64_t end, int64_t step) {
   const auto& [name, begin, config] = stage;
   const auto& o = config.optimizer;
-  return fmt::format("{}steps {} to {}: {} sequences of {} tokens each; lr {:.3g} to {:.3g}, {}{}",
-                     name.empty() ? "" : name + ", ", begin + 1, end, config.train.global_batch_size,
+  return fmt::format("{}steps {} to {}{}: {} sequences of {} tokens each; lr {:.3g} to {:.3g}, {}{}",
+                     name.empty() ? "" : name + ", ", begin + 1, end,
+                     step > begin ? fmt::format(", from {} on", step + 1) : "", config.train.global_batch_size,
                      config.data.seq_len, o.lr, o.min_lr, o.schedule,
                      o.warmup_steps > 0 ? fmt::format(" after {} of warm-up", o.warmup_steps) : "");
 }
@@ -228,7 +230,7 @@ Supply plan_supply(const std::vector<StageData>& stages, const RunConfig& config
     const int64_t end = std::min(stage.end(), config.train.steps), left = end - std::max(stage.begin, step);
     if (left <= 0) continue;
     ledger = mixture.enter(ledger);
-    supply.lines.push_back(describe_stage(stage, end));
+    supply.lines.push_back(describe_stage(stage, end, step));
     for (size_t i = 0; i < mixture.sources().size(); ++i) {
       const auto& source = mixture.sources()[i];
       const auto& hash = source.dataset.content_hash();

@@ -15,6 +15,7 @@
 #include "checkpoint/hf_tokenizer.h"
 #include "checkpoint/model_identity.h"
 #include "checkpoint/rotation.h"
+#include "comm/short_texts.h"
 #include "model/initialize.h"
 #include "train/checkpointing.h"
 #include "train/kept_defaults.h"
@@ -130,7 +131,7 @@ void tell_history(const TrainState& state, const Beginning& begin, const fs::pat
   more["athanor"] = {{"version", build.version}, {"commit", build.commit}};
   more["libtorch"] = build.libtorch;
   if (!world.network().empty()) more["mpi"] = world.network();
-  more["cpu"] = kernels::describe_cpu();
+  more["cpu"] = model_of_cpu();
   more["matmul"] = nlohmann::ordered_json::parse(text_of(matmul.paths));
   if (!begin.asked.empty()) more["asked"] = begin.asked;
   if (!opened.abandoned.empty()) more["abandoned"] = opened.abandoned;
@@ -162,6 +163,14 @@ void stop_if_asked(comm::World& world, const SignalGuard& signals) {
   if (number.item<int64_t>() != 0) throw StoppedAtStart{static_cast<int>(number.item<int64_t>())};
 }
 
+// Collective. Comes before the checks that read data and need memory: what they find may be due to a host.
+void say_where_it_runs(comm::World& world) {
+  const std::vector<std::string> cpus = comm::all_gather_texts(world.all(), cpu_of_host());
+  for (const auto& line : start_facts(world.hosts(), world.network(), cpus[0])) log::info("{}", line);
+  if (const std::string others = describe_other_cpus(cpus, world.hosts()); !others.empty())
+    log::warn_on_all("{}", others);
+}
+
 // Collective.
 void say_threads(comm::World& world, const ThreadShare& own) {
   const auto threads = gather_threads(world, own.threads);
@@ -177,12 +186,11 @@ void say_threads(comm::World& world, const ThreadShare& own) {
 
 void say_what_starts(const TrainState& state, const ThreadShare& threads) {
   const RunConfig& config = state.config;
-  const comm::World& world = state.model.mesh.world();
-  for (const auto& line : start_facts(world.hosts(), world.network())) log::info("{}", line);
+  comm::World& world = state.model.mesh.world();
   log::info("{}: {} parameters ({} active for a token)", config.train.run_dir,
             format_thousands(static_cast<double>(count_parameters(config.model))),
             format_thousands(static_cast<double>(count_active_parameters(config.model))));
-  say_threads(state.model.mesh.world(), threads);
+  say_threads(world, threads);
   if (world.size() > 1) log::info("{}", describe_layout(state));
   if (state.model.mesh.layout().microbatches() < state.model.mesh.layout().pipeline()) {
     log::warn_on_all(
@@ -228,11 +236,12 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
     run.lock = std::make_unique<FolderLock>(config.train.run_dir);
   });
   const Beginning begin = agree_on_beginning(config, team);
+  say_where_it_runs(world);
   keep_warmup(config, team);
   keep_dtype(config, team);
-  const MatmulChoice matmul = settle_matmul_paths(config, begin, team);
   run.data = open_run_data(config, team);
   const auto& stages = run.data.stages;
+  const MatmulChoice matmul = settle_matmul_paths(stages.front().stage.config, begin, team);
   stop_if_asked(world, signals);
   const DataIdentity identity = data_identity(stages);
   for (const auto& data : stages) refuse_unbalanceable(data.stage.config);

@@ -8,6 +8,8 @@
 
 #include "base/build_info.h"
 #include "base/files.h"
+#include "base/process.h"
+#include "base/start_processors.h"
 #include "base/text.h"
 #include "kernels/matmul_path.h"
 
@@ -33,6 +35,29 @@ std::string command_line() {
   return line;
 }
 
+// Consecutive ranks of one host.
+struct Group {
+  size_t begin, end;
+};
+
+std::vector<Group> groups_of(const std::vector<std::string>& hosts) {
+  std::vector<Group> groups;
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    if (rank == 0 || hosts[rank] != hosts[rank - 1]) groups.push_back({rank, rank});
+    groups.back().end = rank + 1;
+  }
+  return groups;
+}
+
+// Returns "node1 (0)" or "node2 (4 to 7)".
+std::string name_of(const Group& group, const std::vector<std::string>& hosts) {
+  const std::string& host = hosts[group.begin];
+  if (group.end - group.begin == 1) return fmt::format("{} ({})", host, group.begin);
+  return fmt::format("{} ({} to {})", host, group.begin, group.end - 1);
+}
+
+std::string count_of_ranks(size_t count) { return fmt::format("{} rank{}", count, count == 1 ? "" : "s"); }
+
 }  // namespace
 
 std::string scheduler_job() {
@@ -43,24 +68,48 @@ std::string scheduler_job() {
 }
 
 std::string describe_hosts(const std::vector<std::string>& hosts) {
-  std::vector<std::string> groups;
-  for (size_t begin = 0, end; begin < hosts.size(); begin = end) {
-    for (end = begin; end < hosts.size() && hosts[end] == hosts[begin];) ++end;
-    groups.push_back(end - begin == 1 ? fmt::format("{} ({})", hosts[begin], begin)
-                                      : fmt::format("{} ({} to {})", hosts[begin], begin, end - 1));
-  }
+  const auto groups = groups_of(hosts);
+  std::vector<std::string> names;
+  names.reserve(groups.size());
+  for (const Group& group : groups) names.push_back(name_of(group, hosts));
   const size_t num_hosts = std::set<std::string>(hosts.begin(), hosts.end()).size();
-  return fmt::format("{} rank{} on {} host{}: {}", hosts.size(), hosts.size() == 1 ? "" : "s", num_hosts,
-                     num_hosts == 1 ? "" : "s", join_first(groups, 4));
+  return fmt::format("{} on {} host{}: {}", count_of_ranks(hosts.size()), num_hosts, num_hosts == 1 ? "" : "s",
+                     join_first(names, 4));
 }
 
-std::vector<std::string> start_facts(const std::vector<std::string>& hosts, const std::string& network) {
+std::string model_of_cpu() { return fmt::format("{} with {}", cpu_model(), kernels::describe_instructions()); }
+
+std::string cpu_of_host() {
+  const int processors = machine_cpu_count();
+  return fmt::format("{}; {} processor{}", model_of_cpu(), processors, processors == 1 ? "" : "s");
+}
+
+std::string describe_other_cpus(const std::vector<std::string>& cpus, const std::vector<std::string>& hosts) {
+  std::vector<std::string> others;
+  size_t num_ranks = 0;
+  for (const Group& group : groups_of(hosts)) {
+    if (cpus[group.begin] == cpus[0]) continue;
+    others.push_back(fmt::format("{}: {}", name_of(group, hosts), cpus[group.begin]));
+    num_ranks += group.end - group.begin;
+  }
+  if (others.empty()) return "";
+  return fmt::format("{} other CPUs than the first rank, and each step waits for the slowest: {}",
+                     num_ranks == 1 ? "1 rank has" : fmt::format("{} ranks have", num_ranks),
+                     join_first(others, 4, "; "));
+}
+
+std::vector<std::string> start_facts(const std::vector<std::string>& hosts, const std::string& network,
+                                     const std::string& cpu) {
   const BuildInfo& build = build_info();
   std::string program = fmt::format("athanor {} ({}), libtorch {}", build.version, build.commit, build.libtorch);
   if (!network.empty()) program += ", " + network;
   std::string where = describe_hosts(hosts);
   if (const std::string job = scheduler_job(); !job.empty()) where = job + ": " + where;
-  return {program + ", CPU: " + kernels::describe_cpu(), "command: " + command_line(), where};
+  const int own = start_processors().count;
+  std::string processors;
+  if (own < machine_cpu_count())
+    processors = fmt::format(", {} of them for {}", own, hosts.size() == 1 ? "this process" : "the first rank");
+  return {program, "command: " + command_line(), where, fmt::format("CPU: {}{}", cpu, processors)};
 }
 
 }  // namespace athanor

@@ -19,7 +19,7 @@ TEST(StartFacts, TheJobOfTheSchedulerIsNamed) {
   ::unsetenv("PBS_JOBID");
   ::setenv("SLURM_JOB_ID", "17", 1);
   EXPECT_EQ(scheduler_job(), "Slurm job 17");
-  EXPECT_EQ(start_facts({"a"}, "").back(), "Slurm job 17: 1 rank on 1 host: a (0)");
+  EXPECT_EQ(start_facts({"a"}, "", "CPU")[2], "Slurm job 17: 1 rank on 1 host: a (0)");
   ::unsetenv("SLURM_JOB_ID");
   ::setenv("PBS_JOBID", "7.server", 1);
   EXPECT_EQ(scheduler_job(), "PBS job 7.server");
@@ -28,10 +28,21 @@ TEST(StartFacts, TheJobOfTheSchedulerIsNamed) {
 }
 
 TEST(StartFacts, TheCommandIsTheOneThatWasTyped) {
-  const auto facts = start_facts({"a"}, "Open MPI");
-  ASSERT_EQ(facts.size(), 3u);
-  EXPECT_NE(facts[0].find(", Open MPI, CPU: "), std::string::npos) << facts[0];
+  const auto facts = start_facts({"a"}, "Open MPI", cpu_of_host());
+  ASSERT_EQ(facts.size(), 4u);
+  EXPECT_TRUE(facts[0].ends_with(", Open MPI")) << facts[0];
   EXPECT_NE(facts[1].find("train_test"), std::string::npos) << facts[1];
+  EXPECT_TRUE(facts[3].starts_with("CPU: " + cpu_of_host())) << facts[3];
+}
+
+TEST(StartFacts, HostsWithOtherCpusThanTheFirstAreNamedWithTheirRanks) {
+  const std::vector<std::string> hosts = {"a", "a", "b", "b", "c", "d"};
+  EXPECT_EQ(describe_other_cpus({"X", "X", "X", "X", "X", "X"}, hosts), "");
+  EXPECT_EQ(describe_other_cpus({"X", "X", "Y", "Y", "X", "Z; 4 processors"}, hosts),
+            "3 ranks have other CPUs than the first rank, and each step waits for the slowest: b (2 to 3): Y; d (5): "
+            "Z; 4 processors");
+  EXPECT_EQ(describe_other_cpus({"X", "X", "X", "X", "Y", "X"}, hosts),
+            "1 rank has other CPUs than the first rank, and each step waits for the slowest: c (4): Y");
 }
 
 }  // namespace

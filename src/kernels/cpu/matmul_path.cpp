@@ -73,6 +73,10 @@ bool has_matrix_units() {
 #endif
 }
 
-std::string describe_cpu() { return names_of(paths_here()) + (has_matrix_units() ? "; AMX" : ""); }
+std::string describe_instructions() {
+  std::string has = names_of({paths_here().begin() + 1, paths_here().end()});  // every CPU has the library
+  if (has_matrix_units()) has += has.empty() ? "AMX" : ", AMX";
+  return has.empty() ? "neither avx2 nor avx512" : has;
+}
 
 }  // namespace athanor::kernels
