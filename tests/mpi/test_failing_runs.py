@@ -49,7 +49,7 @@ def test_data_that_one_rank_can_no_longer_read_end_the_run_saved(mpi, program, d
     run = RankRun(program, tmp_path, data, "run")
     # Two of the four sequences of a step belong to this rank: the fifth batch.
     script = with_fault_on(run, 1, "data.read:eio@9+", tmp_path / "second_cannot_read")
-    code, out, err, seconds = mpi.run(2, script, "train", *run.words(settings))
+    code, out, err, seconds = mpi.run(2, script, "train", *run.words([*settings, "data.verify=false"]))  # row by row
     assert code == 74, out + err
     assert re.search(r"rank 1 \(\S+\): step 5: cannot read \S+train-00000.npy at byte \d+: ", err), out + err
     assert "step 4 is saved" in err
@@ -59,26 +59,45 @@ def test_data_that_one_rank_can_no_longer_read_end_the_run_saved(mpi, program, d
     assert [line["loss"] for line in run.metrics()] == [line["loss"] for line in whole.metrics()]
 
 
-def test_ranks_share_the_files_to_verify_and_all_name_the_first_that_is_damaged(mpi, program, data, tmp_path):  # noqa: F811
-    several = tmp_path / "data"
+def many_shards(program, data, folder):
+    """Returns the shards of the documents of `data`, prepared again into small ones."""
     source = data.parent
     subprocess.run([program("athanor"), "prepare", "--tokenizer", source / "tokenizer.json", "--seq-len", "32", "--seed", "1",
-                    "--validation-fraction", "0.1", "--shard-bytes", "2000", "--out", several, source / "docs.jsonl"], check=True,
+                    "--validation-fraction", "0.1", "--shard-bytes", "2000", "--out", folder, source / "docs.jsonl"], check=True,
                    capture_output=True)
-    shards = sorted(several.glob("train-*.npy"))
+    shards = sorted(folder.glob("train-*.npy"))
     assert len(shards) > 8
-    for shard in (shards[2], shards[-1]):  # one in the first rank's share, and one in the last one's
-        content = bytearray(shard.read_bytes())
-        content[-2] ^= 1
-        shard.write_bytes(content)
-    run = RankRun(program, tmp_path, several, "run")
+    return shards
+
+
+def test_ranks_share_the_files_to_look_at_and_all_name_the_first_that_is_wrong(mpi, program, data, tmp_path):  # noqa: F811
+    shards = many_shards(program, data, tmp_path / "data")
+    whole = [shards[2].read_bytes(), shards[-1].read_bytes()]
+    for shard, content in zip((shards[2], shards[-1]), whole):  # one in the first rank's share, and one in the last one's
+        shard.write_bytes(content[:-1])
+    run = RankRun(program, tmp_path, tmp_path / "data", "run")
     code, out, err, _ = mpi.run(2, run.program, "train", *run.words([]))
     assert code == 2, out + err
-    assert err.count("damaged") == 1 and f"{shards[2].name}: damaged" in err, out + err
-    shards[2].write_bytes(bytes(bytearray(shards[2].read_bytes()[:-2]) + bytes([shards[2].read_bytes()[-2] ^ 1]) + shards[2].read_bytes()[-1:]))
+    assert err.count("ends at byte") == 1 and f"{shards[2].name}: ends at byte" in err, out + err
+    shards[2].write_bytes(whole[0])
     code, out, err, _ = mpi.run(2, run.program, "train", *run.words([]))
-    assert code == 2 and f"{shards[-1].name}: damaged" in err, out + err
+    assert code == 2 and f"{shards[-1].name}: ends at byte" in err, out + err
     assert not (run.folder / "config.toml").exists()
+
+
+def test_ranks_share_the_shards_of_older_folders_and_verify_them_during_the_run(mpi, program, data, tmp_path):  # noqa: F811
+    shards = many_shards(program, data, tmp_path / "data")
+    damaged = bytearray(shards[-1].read_bytes())  # in the last rank's share
+    damaged[-2] ^= 1
+    shards[-1].write_bytes(damaged)
+    manifest = json.loads((tmp_path / "data" / "manifest.json").read_text())
+    for part in manifest["parts"]:
+        del part["checksums"]
+    (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
+    run = RankRun(program, tmp_path, tmp_path / "data", "run")
+    code, out, err, _ = mpi.run(2, run.program, "train", *run.words(["train.steps=100000", "train.validation_interval=0"]))
+    assert code == 74, out + err
+    assert re.search(rf"rank 1 \(\S+\): step \d+: \S+{shards[-1].name}: damaged: its checksum is", err), out + err
 
 
 def test_a_loss_that_is_not_finite_is_told_once(mpi, program, data, tmp_path):  # noqa: F811
