@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "documents/attribute_records.h"
 #include "documents/selection.h"
+#include "documents/standard_input.h"
 #include "prepare/added_files.h"
 #include "prepare/replaced_folder.h"
 
@@ -62,6 +63,7 @@ PrepareJob new_job(const PrepareOptions& options) {
 
 PrepareJob plan_job(const PrepareOptions& options) {
   check_options(options);
+  check_standard_input(options.inputs, options.documents);
   auto job = options.add ? plan_addition(options) : new_job(options);
   for (const auto& file : job.files) check_attribute_files(file.path, job.documents);
   return job;

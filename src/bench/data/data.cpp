@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "bench/data/rows.h"
+#include "documents/standard_input.h"
 #include "prepare/prepare.h"
 #include "tokenizer/tokenizer_files.h"
 
@@ -32,6 +34,8 @@ Texts read_texts(const BenchDataArguments& arguments) {
   Texts texts;
   DocumentOptions options;
   options.text_field = arguments.text_field;
+  ATHANOR_CHECK(std::ranges::count(arguments.inputs, kStandardInput) == 0,
+                "bench data reads its input several times; name files, not - (standard input)");
   for (const auto& file : expand_inputs(arguments.inputs)) {
     read_documents(file, options, [&](Document&& document) {
       texts.num_bytes_read += document.text.size();
