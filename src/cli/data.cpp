@@ -191,8 +191,8 @@ void print_piece(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, co
 void show(const ShowArguments& arguments) {
   const auto dataset = Dataset::open(arguments.folder, arguments.split);
   ATHANOR_CHECK(arguments.row >= 0 && arguments.row < dataset.num_instances(),
-                "--row {}: the split \"{}\" has {} instances, numbered from 0", arguments.row, arguments.split,
-                dataset.num_instances());
+                "--row {}: the split \"{}\" has {} instances, numbered from 0; give a number below {}", arguments.row,
+                arguments.split, dataset.num_instances(), dataset.num_instances());
   const auto [shard, row_in_shard] = checked_shard(dataset, arguments.row);
   const auto tokenizer = Tokenizer::load(dataset.tokenizer_file());
   std::vector<int32_t> ids(static_cast<size_t>(dataset.seq_len()));

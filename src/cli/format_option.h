@@ -14,7 +14,7 @@ inline CLI::Option* add_format_option(CLI::App& command, DocumentOptions& option
       .add_option_function<std::string>(
           "--format", [&options](const std::string& ending) { options.standard_input = standard_input_format(ending); },
           "What standard input (-) holds: jsonl, json or txt, or compressed: jsonl.gz, jsonl.zst")
-      ->type_name("ENDING");
+      ->type_name("jsonl|json|txt");
 }
 
 }  // namespace athanor

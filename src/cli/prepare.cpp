@@ -19,6 +19,7 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/format_option.h"
+#include "cli/output_check.h"
 #include "cli/whole_number.h"
 #include "documents/selection.h"
 #include "tokenizer/tokenizer_files.h"
@@ -79,7 +80,9 @@ void add_prepare_command(CLI::App& app) {
   command->add_option("--seed", options->seed, "Seed of the permutation of the instances")
       ->transform(without_sign())
       ->default_str("1");
-  command->add_option("--out", options->out, "The folder to write, completely or not at all")->required();
+  command->add_option("--out", options->out, "The folder to write, completely or not at all")
+      ->required()
+      ->check(new_folder());
   auto* text_field = command->add_option("--text-field", options->documents.text_field,
                                          "The field of JSON rows that contains the text");
   text_field->capture_default_str();

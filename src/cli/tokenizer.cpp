@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -99,12 +98,15 @@ void add_train(CLI::App& parent) {
   command->add_option("--text-field", arguments->documents.text_field, "The field of JSON rows that contains the text")
       ->capture_default_str();
   add_format_option(*command, arguments->documents);
-  const std::map<std::string, OnError> choices{{"fail", OnError::kFail}, {"skip", OnError::kSkip}};
   command
-      ->add_option(
-          "--on-error", arguments->documents.on_error,
+      ->add_option_function<std::string>(
+          "--on-error",
+          [arguments](const std::string& choice) {
+            arguments->documents.on_error = choice == "skip" ? OnError::kSkip : OnError::kFail;
+          },
           "What happens at a bad document: fail ends and reports its file and line, skip counts it and continues")
-      ->transform(CLI::CheckedTransformer(choices))
+      ->check(CLI::IsMember({"fail", "skip"}).description(""))
+      ->type_name("fail|skip")
       ->default_str("fail");
   command->add_option("--out", arguments->out, "The file to write")->required();
   command->add_flag("--overwrite", arguments->overwrite, "Replace the file if it exists");
@@ -124,6 +126,8 @@ void for_each_input_line(const std::string& input, Work&& work) {
     announce_terminal("lines");
   } else {
     ATHANOR_CHECK_DATA(!std::filesystem::is_directory(input), "{} is a folder; name a file of lines", input);
+    ATHANOR_CHECK_DATA(std::filesystem::exists(input),
+                       "{} does not exist; name a file of lines, or - for standard input", input);
     file.open(input);
     if (!file) fail_errno("cannot open", input);
   }

@@ -128,7 +128,9 @@ struct CutRecords : public RecordSource {
     if (!started) {
       started = true;
       bytes->skip_byte_order_mark();
-      if (bytes->peek() < 0) throw DocumentError(kNoDocuments, file + " is empty");
+      if (bytes->peek() < 0)
+        throw DocumentError(kNoDocuments,
+                            file + " is empty; leave it out, or pass over such files with --on-error skip");
       if (layout == Layout::kUnknownJson) look_at_json();
     }
     const bool found = read(record);

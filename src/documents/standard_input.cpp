@@ -18,19 +18,21 @@ std::string shown_name(const std::filesystem::path& file) {
 
 InputFormat standard_input_format(const std::string& ending) {
   const auto format = input_format("input." + ending);
-  ATHANOR_CHECK(format && format->kind != InputKind::kParquet,
-                "--format {}: standard input may hold jsonl (a document in each line), json or txt (one document), "
-                "each also compressed: jsonl.gz, jsonl.zst{}",
-                ending, format ? "; Parquet is read from its end and needs a file" : "");
+  ATHANOR_CHECK(
+      format && format->kind != InputKind::kParquet,
+      "--format {}: expected jsonl (a document in each line), json or txt (one document), each also compressed, as "
+      "jsonl.gz or jsonl.zst{}",
+      ending, format ? "; Parquet is read from its end and needs a file" : "");
   return *format;
 }
 
 void check_standard_input(const std::vector<std::string>& inputs, const DocumentOptions& options) {
   const auto count = std::ranges::count(inputs, kStandardInput);
   if (count == 0) {
-    ATHANOR_CHECK(!options.standard_input,
-                  "--format says what standard input (-) holds, which is not among the inputs; the ending of a file's "
-                  "name says what the file holds");
+    ATHANOR_CHECK(
+        !options.standard_input,
+        "--format is for standard input (-), which is not among the inputs; the ending of a file's name tells "
+        "what it holds");
     return;
   }
   ATHANOR_CHECK(count == 1, "- (standard input) is named {} times, and can be read only once", count);

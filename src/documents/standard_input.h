@@ -1,7 +1,7 @@
 #pragma once
 // Standard input in the place of a file: a command line names it `-`, as that of other tools.
 //
-// It has no name that tells what it holds, so that the user says it (DocumentOptions::standard_input), and it can be
+// It has no name that tells what it holds, so that the user names it (DocumentOptions::standard_input), and it can be
 // read only once.
 
 #include <filesystem>

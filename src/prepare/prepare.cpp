@@ -69,7 +69,7 @@ class Preparing {
   bool reads_standard_input() const {
     return std::ranges::any_of(job_.files, [](const InputFile& file) { return is_standard_input(file.path); });
   }
-  // Of standard input nothing can be kept: the next call cannot know whether it gets the same bytes.
+  // Tokens of standard input are of no use later: the next call cannot know whether it gets the same bytes.
   bool can_continue() const { return job_.files.size() > 1 || !reads_standard_input(); }
   std::string how_to_continue() const {
     if (!can_continue()) return "run the same command again, with standard input from its beginning";

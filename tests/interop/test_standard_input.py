@@ -71,9 +71,9 @@ def test_standard_input_stands_among_files_and_may_be_added_again(athanor, token
 @pytest.mark.parametrize("words, text, answer", [
     (["-"], "", "- (standard input) has no name that tells what it holds: add --format jsonl"),
     (["--format", "jsonl", "-", "-"], "", "- (standard input) is named 2 times, and can be read only once"),
-    (["--format", "jsonl", "DOCUMENTS"], "", "--format says what standard input (-) holds, which is not among the inputs"),
+    (["--format", "jsonl", "DOCUMENTS"], "", "--format is for standard input (-), which is not among the inputs"),
     (["--format", "parquet", "-"], "", "Parquet is read from its end and needs a file"),
-    (["--format", "csv", "-"], "", "--format csv: standard input may hold jsonl"),
+    (["--format", "csv", "-"], "", "--format csv: expected jsonl"),
     (["--format", "jsonl", "--attributes", "a", "--keep", "true", "-"], "", "--attributes are found by the documents' file"),
     (["--format", "jsonl", "-"], "", "standard input is empty"),
     (["--format", "jsonl", "-"], '{"text": "a"}\n{"txt"\n', "standard input:2: invalid JSON at byte"),

@@ -189,7 +189,8 @@ std::vector<BenchRow> measure_all(const BenchDataArguments& arguments, const Tok
 
 void bench_data(const BenchDataArguments& arguments) {
   ATHANOR_CHECK(arguments.rounds >= 1, "--rounds ({}) must be at least 1", arguments.rounds);
-  ATHANOR_CHECK(arguments.num_threads >= 0, "--threads ({}) must not be negative", arguments.num_threads);
+  ATHANOR_CHECK(arguments.num_threads >= 0, "--threads ({}) must not be negative; 0 takes one for each core",
+                arguments.num_threads);
   const auto tokenizer = Tokenizer::load(arguments.tokenizer);
   const auto texts = read_texts(arguments);
   const size_t verified = verify(tokenizer, texts);
