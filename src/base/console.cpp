@@ -53,9 +53,11 @@ void ProgressBar::finish() {
 
 std::string ProgressBar::render(double elapsed_s) const {
   const auto amount = [&](double value) { return unit_ == "B" ? format_bytes(value) : format_thousands(value); };
-  const double share = total_ == 0 ? 1.0 : std::min(1.0, static_cast<double>(done_) / static_cast<double>(total_));
-  const auto filled = static_cast<size_t>(share * kBarWidth);
   const double rate = elapsed_s > 0 ? static_cast<double>(done_ - skipped_) / elapsed_s : 0;
+  // The size of a pipe is not known, and nothing is a share of it.
+  if (total_ == 0) return fmt::format("{} {}  {}/s", label_, amount(static_cast<double>(done_)), amount(rate));
+  const double share = std::min(1.0, static_cast<double>(done_) / static_cast<double>(total_));
+  const auto filled = static_cast<size_t>(share * kBarWidth);
   std::string line = fmt::format("{} [{}{}] {:3.0f}%  {}{}  {}/s", label_, std::string(filled, '#'),
                                  std::string(kBarWidth - filled, '.'), 100 * share, amount(static_cast<double>(done_)),
                                  unit_ == "B" ? "" : " " + unit_, amount(rate));

@@ -193,7 +193,8 @@ double best_rate(const std::vector<Subject>& subjects, const std::vector<Samples
 
 void set_up(const BenchArguments& given) {
   ATHANOR_CHECK(given.rounds >= 1, "--rounds ({}) must be at least 1", given.rounds);
-  ATHANOR_CHECK(given.num_threads >= 0, "--threads ({}) must not be negative", given.num_threads);
+  ATHANOR_CHECK(given.num_threads >= 0, "--threads ({}) must not be negative; 0 takes one for each core",
+                given.num_threads);
   if (!given.json.empty()) {
     const auto folder = std::filesystem::absolute(given.json).parent_path();
     ATHANOR_CHECK(std::filesystem::is_directory(folder), "--json: there is no folder {}", folder.string());

@@ -37,9 +37,19 @@ bool may_be_ignored(const std::string& name, const ModelConfig& model) {
 
 bool is_hf_folder(const fs::path& folder) { return fs::is_regular_file(folder / kHfConfigName); }
 
+bool has_weights(const fs::path& folder) {
+  constexpr const char* kSigns[] = {"*.safetensors*", "pytorch_model*", "*.bin",     "*.pt",   "*.pth",
+                                    "*.ckpt",         "*.h5",           "*.msgpack", "*.gguf", "athanor.json"};
+  return std::ranges::any_of(fs::directory_iterator(folder), [&](const fs::directory_entry& entry) {
+    const std::string name = entry.path().filename().string();  // a link counts, wherever it leads
+    return std::ranges::any_of(kSigns, [&](const char* sign) { return matches_wildcard(sign, name); });
+  });
+}
+
 HfFolder HfFolder::open(const fs::path& folder) {
-  ATHANOR_CHECK_CHECKPOINT(is_hf_folder(folder), "{}: not a transformers folder: it has no {}", folder.string(),
-                           kHfConfigName);
+  ATHANOR_CHECK_CHECKPOINT(is_hf_folder(folder),
+                           "{}: not a transformers folder: it has no {}; name a folder with it and with safetensors",
+                           folder.string(), kHfConfigName);
   HfFolder opened;
   opened.config_ = read_hf_config(folder / kHfConfigName);
   opened.parameters_ = make_inventory(opened.config_.model);

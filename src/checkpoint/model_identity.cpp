@@ -193,6 +193,8 @@ std::vector<std::string> resolve_model_from(RunConfig& config) {
   if (config.model.from.empty()) return {};
   const ModelConfig given = config.model;
   const std::filesystem::path folder = given.from;
+  ATHANOR_CHECK_CHECKPOINT(!std::filesystem::is_regular_file(folder),
+                           "model.from: {} is a file; name the folder that holds {}", given.from, kHfConfigName);
   ATHANOR_CHECK_CHECKPOINT(std::filesystem::is_directory(folder), "model.from: there is no folder {}", given.from);
   ATHANOR_CHECK_CHECKPOINT(is_hf_folder(folder), "model.from: {} is not a folder of transformers: it has no {}",
                            given.from, kHfConfigName);

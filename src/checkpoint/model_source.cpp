@@ -106,7 +106,7 @@ ModelSource open_source(const fs::path& path) {
   if (fs::exists(path / "config.toml") || fs::exists(path / "checkpoints")) return from_run_folder(path);
   ATHANOR_CHECK_CHECKPOINT(is_hf_folder(path),
                            "{} is not a run folder (config.toml), a checkpoint (manifest.json) or a folder of "
-                           "transformers (config.json and safetensors)",
+                           "transformers (config.json and safetensors); name one of these",
                            path.string());
   return from_hf_folder(path);
 }

@@ -7,6 +7,7 @@
 
 #include "bench/arguments.h"
 #include "cli/commands.h"
+#include "cli/output_check.h"
 
 namespace athanor {
 
@@ -17,7 +18,7 @@ void add_bench_options(CLI::App& command, BenchArguments& arguments) {
   command.add_option("--threads", arguments.num_threads, "0: OMP_NUM_THREADS, or one for each core it may run on")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
-  command.add_option("--json", arguments.json, "Write all figures to this file, too");
+  command.add_option("--json", arguments.json, "Write all figures to this file, too")->check(new_file());
   command.add_flag(
       "--paced", arguments.paced,
       "Print \"ready\", then run a round for each line of standard input and print \"done\": for bench/peers");

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/error.h"
 #include "bench/arguments.h"
 #include "cli/bench.h"
 #include "cli/core.h"
@@ -32,6 +33,9 @@ void add_bench_overhead_command(CLI::App& bench) {
   add_type_option(*command, arguments->dtype, "Type of forward and backward; default: both");
   add_bench_options(*command, *arguments);
   command->callback([arguments] {
+    ATHANOR_CHECK(arguments->overrides.empty() || !arguments->config_file.empty(),
+                  "--set {}: changes a field of a configuration; name one, or leave --set out",
+                  arguments->overrides.front());
     if (const int code = call_core("bench_overhead", arguments.get())) throw ExitCode{code};
   });
 }

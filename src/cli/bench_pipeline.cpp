@@ -7,6 +7,7 @@
 #include "cli/bench.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
+#include "cli/output_check.h"
 
 namespace athanor {
 
@@ -33,8 +34,10 @@ void add_bench_pipeline_command(CLI::App& bench) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   command->add_flag("--actions", arguments->actions, "Print each rank's actions");
-  command->add_option("--pictures", arguments->pictures,
-                      "Write SCHEDULE.svg (by formula) and SCHEDULE-measured.svg into this folder");
+  command
+      ->add_option("--pictures", arguments->pictures,
+                   "Write SCHEDULE.svg (by formula) and SCHEDULE-measured.svg into this folder")
+      ->check(new_folder());
   add_bench_options(*command, *arguments);
   command->callback([arguments] {
     if (const int code = call_core("bench_pipeline", arguments.get())) throw ExitCode{code};

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/hf_import.h"
 #include "checkpoint/model_identity.h"
 #include "cli/commands.h"
 #include "cli/layout_tables.h"
@@ -50,6 +51,8 @@ void print(const ConfigArguments& arguments) {
   const std::string tables = arguments.ranks > 0 ? layout_tables(config, arguments.ranks) : "";
   fmt::print("{}", dump_run_config(config, !arguments.brief));
   if (config.train.dtype_was_auto) fmt::print("\n# train.dtype = \"auto\" is {} on this machine\n", config.train.dtype);
+  if (!config.model.from.empty() && !has_weights(config.model.from))
+    fmt::print("\n# no weights in {}: a run begins with random ones\n", config.model.from);
   if (arguments.ranks > 0) fmt::print("\n{}", tables);
   fmt::print("\n# {:.4g} B parameters, {:.4g} B active for a token",
              static_cast<double>(count_parameters(config.model)) * 1e-9,

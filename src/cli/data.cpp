@@ -16,6 +16,7 @@
 #include "dataset/manifest.h"
 #include "dataset/verify.h"
 #include "documents/document_error.h"
+#include "documents/standard_input.h"
 #include "prepare/verify_folder.h"
 #include "tokenizer/tokenizer.h"
 
@@ -73,7 +74,7 @@ void print_inputs(const DataManifest& manifest, bool all) {
   const size_t count = all ? manifest.inputs.size() : std::min(kShownInputs, manifest.inputs.size());
   for (size_t i = 0; i < count; ++i) {
     const auto& input = manifest.inputs[i];
-    fmt::print("    {}: {} documents, {} tokens\n", printable(input.path), shown_count(input.documents),
+    fmt::print("    {}: {} documents, {} tokens\n", printable(shown_name(input.path)), shown_count(input.documents),
                shown_count(input.tokens));
   }
   if (count < manifest.inputs.size()) fmt::print("    and {} more (--inputs)\n", manifest.inputs.size() - count);
@@ -190,8 +191,8 @@ void print_piece(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, co
 void show(const ShowArguments& arguments) {
   const auto dataset = Dataset::open(arguments.folder, arguments.split);
   ATHANOR_CHECK(arguments.row >= 0 && arguments.row < dataset.num_instances(),
-                "--row {}: the split \"{}\" has {} instances, numbered from 0", arguments.row, arguments.split,
-                dataset.num_instances());
+                "--row {}: the split \"{}\" has {} instances, numbered from 0; give a number below {}", arguments.row,
+                arguments.split, dataset.num_instances(), dataset.num_instances());
   const auto [shard, row_in_shard] = checked_shard(dataset, arguments.row);
   const auto tokenizer = Tokenizer::load(dataset.tokenizer_file());
   std::vector<int32_t> ids(static_cast<size_t>(dataset.seq_len()));

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
+#include "cli/output_check.h"
 #include "cli/type_option.h"
 #include "cli/whole_number.h"
 
@@ -16,7 +17,7 @@ void add_export_command(CLI::App& app) {
   auto* command = app.add_subcommand("export", "Write a run's newest checkpoint as a folder that transformers loads");
   command->add_option("run", arguments->run, "A run folder (its newest checkpoint that verifies) or one checkpoint")
       ->required();
-  command->add_option("--out", arguments->out, "The folder to write")->required();
+  command->add_option("--out", arguments->out, "The folder to write")->required()->check(new_folder());
   add_type_option(*command, arguments->dtype, "Type of the weights")->capture_default_str();
   command
       ->add_option("--max-shard-size", arguments->max_shard_bytes,
@@ -24,6 +25,7 @@ void add_export_command(CLI::App& app) {
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true).description(""))
       ->transform(without_sign())
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 60).description(""))
+      ->type_name("SIZE")
       ->capture_default_str();
   command->add_flag("--overwrite", arguments->overwrite, "Replace the folder if it exists");
   command->callback([arguments] {
@@ -38,7 +40,7 @@ void add_import_command(CLI::App& app) {
   command
       ->add_option("folder", arguments->folder, "config.json and safetensors of a family that `athanor config` lists")
       ->required();
-  command->add_option("--out", arguments->out, "The run folder to write")->required();
+  command->add_option("--out", arguments->out, "The run folder to write")->required()->check(new_folder());
   command->callback([arguments] {
     if (const int code = call_core("import", arguments.get())) throw ExitCode{code};
   });

@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/copies.h"
 #include "cli/exit_code.h"
+#include "cli/option_list.h"
 #include "cli/parse_error.h"
 #include "cli/version.h"
 
@@ -75,6 +76,10 @@ int run(int argc, char** argv) {
   athanor::add_smoke_command(app);
   athanor::add_verify_command(app);
   athanor::add_bench_command(app);
+  if (argc == 2 && argv[1] == std::string("--list-options")) {
+    athanor::print_option_list(app);
+    return 0;
+  }
   refuse_unknown_subcommand(app, argc, argv);
   app.parse_complete_callback([&app] { athanor::refuse_several_processes(app); });
   try {

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/commands.h"
+#include "cli/output_check.h"
 #include "cli/whole_number.h"
 #include "plot/run_figures.h"
 #include "plot/svg_picture.h"
@@ -114,9 +115,11 @@ void add_plot_command(CLI::App& app) {
                    "NAME=VALUE: a horizontal line in the first picture, such as \"unigram entropy=6.556\"; may be "
                    "repeated")
       ->allow_extra_args(false);
-  command->add_option("--out", arguments->out,
-                      "Write an SVG to this file. Without it, the picture is drawn on the terminal with braille "
-                      "characters, and in plain characters elsewhere");
+  command
+      ->add_option("--out", arguments->out,
+                   "Write an SVG to this file. Without it, the picture is drawn on the terminal with braille "
+                   "characters, and in plain characters elsewhere")
+      ->check(new_file());
   command->callback([arguments] { plot(*arguments); });
 }
 

@@ -18,6 +18,8 @@
 #include "base/wall_clock.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/format_option.h"
+#include "cli/output_check.h"
 #include "cli/whole_number.h"
 #include "documents/selection.h"
 #include "tokenizer/tokenizer_files.h"
@@ -78,10 +80,13 @@ void add_prepare_command(CLI::App& app) {
   command->add_option("--seed", options->seed, "Seed of the permutation of the instances")
       ->transform(without_sign())
       ->default_str("1");
-  command->add_option("--out", options->out, "The folder to write, completely or not at all")->required();
+  command->add_option("--out", options->out, "The folder to write, completely or not at all")
+      ->required()
+      ->check(new_folder());
   auto* text_field = command->add_option("--text-field", options->documents.text_field,
                                          "The field of JSON rows that contains the text");
   text_field->capture_default_str();
+  add_format_option(*command, options->documents);
   command->add_option("--eos", options->eos, "The token put after each document, or its id (default: the usual one)");
   command
       ->add_option("--validation-fraction", options->validation_fraction,
@@ -116,8 +121,9 @@ void add_prepare_command(CLI::App& app) {
                     "Add files to prepared data that the folder already contains, with its tokenizer and settings");
   command->add_flag("--restart", options->restart, "Delete what an unfinished run left, instead of continuing with it");
   command
-      ->add_option("INPUT", options->inputs,
-                   "Files, folders or patterns: .txt .md .jsonl .json, also .gz and .zst; .parquet")
+      ->add_option(
+          "INPUT", options->inputs,
+          "Files, folders or patterns: .txt .md .jsonl .json, also .gz and .zst; .parquet; or - for standard input")
       ->required();
   command->footer(
       "While it works, <out>.partial contains what is done: at most twice the size of the result. After a kill, a "

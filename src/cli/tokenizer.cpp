@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -15,8 +16,10 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/format_option.h"
 #include "cli/whole_number.h"
 #include "documents/documents.h"
+#include "documents/standard_input.h"
 #include "tokenizer/bpe_trainer.h"
 #include "tokenizer/post_processor.h"
 #include "tokenizer/tokenizer.h"
@@ -36,6 +39,7 @@ struct TrainTokenizerArguments {
 // Errors that can be found before the documents are read are found here, since reading may take long.
 std::vector<std::filesystem::path> check(const TrainTokenizerArguments& arguments) {
   check_bpe_training(arguments.training);
+  check_standard_input(arguments.inputs, arguments.documents);
   const auto folder = std::filesystem::absolute(arguments.out).parent_path();
   ATHANOR_CHECK(std::filesystem::is_directory(folder), "{} is not a folder; make it, or choose another --out",
                 folder.string());
@@ -44,10 +48,16 @@ std::vector<std::filesystem::path> check(const TrainTokenizerArguments& argument
   return expand_inputs(arguments.inputs);
 }
 
+// A pipe has no size, and counts as nothing in the progress bar.
+uint64_t size_of(const std::filesystem::path& file) {
+  return std::filesystem::is_regular_file(file) ? std::filesystem::file_size(file) : 0;
+}
+
 void train(const TrainTokenizerArguments& arguments) {
   const auto files = check(arguments);
+  if (std::ranges::count(arguments.inputs, kStandardInput) > 0) announce_terminal("documents");
   uint64_t num_bytes = 0, num_documents = 0;
-  for (const auto& file : files) num_bytes += std::filesystem::file_size(file);
+  for (const auto& file : files) num_bytes += size_of(file);
   WordCounts words;
   SkipCounts skipped;
   ProgressBar progress("counting words", num_bytes, "B");
@@ -57,7 +67,7 @@ void train(const TrainTokenizerArguments& arguments) {
       ++num_documents;
     });
     for (const auto& [cause, count] : counts) skipped[cause] += count;
-    progress.add(std::filesystem::file_size(file));
+    progress.add(size_of(file));
   }
   progress.finish();
   ATHANOR_CHECK_DATA(words.num_words() > 0, "no text in {}; name files with documents", join(arguments.inputs));
@@ -87,39 +97,57 @@ void add_train(CLI::App& parent) {
       ->capture_default_str();
   command->add_option("--text-field", arguments->documents.text_field, "The field of JSON rows that contains the text")
       ->capture_default_str();
-  const std::map<std::string, OnError> choices{{"fail", OnError::kFail}, {"skip", OnError::kSkip}};
+  add_format_option(*command, arguments->documents);
   command
-      ->add_option(
-          "--on-error", arguments->documents.on_error,
+      ->add_option_function<std::string>(
+          "--on-error",
+          [arguments](const std::string& choice) {
+            arguments->documents.on_error = choice == "skip" ? OnError::kSkip : OnError::kFail;
+          },
           "What happens at a bad document: fail ends and reports its file and line, skip counts it and continues")
-      ->transform(CLI::CheckedTransformer(choices))
+      ->check(CLI::IsMember({"fail", "skip"}).description(""))
+      ->type_name("fail|skip")
       ->default_str("fail");
   command->add_option("--out", arguments->out, "The file to write")->required();
   command->add_flag("--overwrite", arguments->overwrite, "Replace the file if it exists");
   command
-      ->add_option("INPUT", arguments->inputs,
-                   "Files, folders or patterns: .txt .md .jsonl .json, also .gz and .zst; .parquet")
+      ->add_option(
+          "INPUT", arguments->inputs,
+          "Files, folders or patterns: .txt .md .jsonl .json, also .gz and .zst; .parquet; or - for standard input")
       ->required();
   command->callback([arguments] { train(*arguments); });
 }
 
-// Calls `work` with each line of standard input; an exception gets the line's number.
+// Calls `work` with each line of a file or of standard input; an exception gets the line's number.
 template <class Work>
-void for_each_input_line(Work&& work) {
+void for_each_input_line(const std::string& input, Work&& work) {
+  std::ifstream file;
+  if (is_standard_input(input)) {
+    announce_terminal("lines");
+  } else {
+    ATHANOR_CHECK_DATA(!std::filesystem::is_directory(input), "{} is a folder; name a file of lines", input);
+    ATHANOR_CHECK_DATA(std::filesystem::exists(input),
+                       "{} does not exist; name a file of lines, or - for standard input", input);
+    file.open(input);
+    if (!file) fail_errno("cannot open", input);
+  }
+  std::istream& lines = is_standard_input(input) ? std::cin : file;
   std::string line;
-  for (uint64_t number = 1; std::getline(std::cin, line); ++number) {
+  for (uint64_t number = 1; std::getline(lines, line); ++number) {
     try {
       work(line);
     } catch (const DataError& error) {
-      fail<DataError>("standard input, line {}: {}", number, error.what());
+      fail<DataError>("{}, line {}: {}", shown_name(input), number, error.what());
     } catch (const nlohmann::json::exception& error) {
-      fail<DataError>("standard input, line {}: {}", number, error.what());
+      fail<DataError>("{}, line {}: {}", shown_name(input), number, error.what());
     }
   }
 }
 
+constexpr const char* kLinesHelp = "A file with the lines; -: standard input";
+
 struct LineArguments {
-  std::string tokenizer;
+  std::string tokenizer, input = kStandardInput;
   bool jsonl = false, add_special_tokens = false, skip_special_tokens = false;
 };
 
@@ -141,7 +169,7 @@ void print_ids(const std::vector<uint32_t>& ids) {
 void encode(const LineArguments& arguments) {
   const auto tokenizer = Tokenizer::load(arguments.tokenizer);
   const auto around = special_tokens(tokenizer, arguments);
-  for_each_input_line([&](const std::string& line) {
+  for_each_input_line(arguments.input, [&](const std::string& line) {
     const auto text = tokenizer.encode(arguments.jsonl ? nlohmann::json::parse(line).get<std::string>() : line);
     const auto ids = around.around(text);
     print_ids(ids);
@@ -150,7 +178,7 @@ void encode(const LineArguments& arguments) {
 
 void decode(const LineArguments& arguments) {
   const auto tokenizer = Tokenizer::load(arguments.tokenizer);
-  for_each_input_line([&](const std::string& line) {
+  for_each_input_line(arguments.input, [&](const std::string& line) {
     const auto ids = nlohmann::json::parse(line).get<std::vector<uint32_t>>();
     for (const uint32_t id : ids) {
       ATHANOR_CHECK_DATA(id < tokenizer.vocab_size(), "token id {} is beyond the vocabulary of {} tokens", id,
@@ -163,21 +191,23 @@ void decode(const LineArguments& arguments) {
 
 void add_encode(CLI::App& parent) {
   const auto arguments = std::make_shared<LineArguments>();
-  auto* command = parent.add_subcommand("encode", "Turn lines of standard input into token ids, a JSON array for each");
+  auto* command = parent.add_subcommand("encode", "Turn lines into token ids, a JSON array for each");
   command->add_option("--tokenizer", arguments->tokenizer, kTokenizerHelp)->required();
   command->add_flag("--jsonl", arguments->jsonl, "Each line is a JSON string (so a text may have several lines)");
   command->add_flag(
       "--add-special-tokens", arguments->add_special_tokens,
       "Add the tokens that the file's post_processor puts around a text (documents are prepared without them)");
+  command->add_option("INPUT", arguments->input, kLinesHelp)->capture_default_str();
   command->callback([arguments] { encode(*arguments); });
 }
 
 void add_decode(CLI::App& parent) {
   const auto arguments = std::make_shared<LineArguments>();
-  auto* command = parent.add_subcommand("decode", "Turn lines of standard input, each a JSON array of ids, into text");
+  auto* command = parent.add_subcommand("decode", "Turn lines, each a JSON array of ids, into text");
   command->add_option("--tokenizer", arguments->tokenizer, kTokenizerHelp)->required();
   command->add_flag("--jsonl", arguments->jsonl, "Print JSON strings, so that each text stays on its line");
   command->add_flag("--skip-special-tokens", arguments->skip_special_tokens, "Leave special tokens out");
+  command->add_option("INPUT", arguments->input, kLinesHelp)->capture_default_str();
   command->callback([arguments] { decode(*arguments); });
 }
 

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
+#include "cli/output_check.h"
 #include "cli/type_option.h"
 #include "train/verify/plants/names.h"
 
@@ -56,7 +57,8 @@ void add_verify_command(CLI::App& app) {
                    "change resumes from it on the same ranks; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--twice", arguments->twice, "Run the layout twice: all bits must be equal");
-  command->add_option("--keep", arguments->keep, "The folder in which the traces of all runs stay");
+  command->add_option("--keep", arguments->keep, "The folder in which the traces of all runs stay")
+      ->check(new_folder());
   command->add_option("--plant", arguments->plant,
                       "A fault to plant in the layout's run, to see that it is named; \"list\" prints all");
   const auto dry = std::make_shared<DryRunArguments>();

@@ -69,7 +69,7 @@ struct ModelConfig {
   void describe(Fields& f) {
     f.field("from", from,
             "start from this folder (of transformers, or a run's models/step-…): its config.json replaces "
-            "the fields below and its weights the initialisation; \"\" starts from scratch");
+            "the fields below and its weights, if it has any, the initialisation; \"\" starts from scratch");
     f.field("family", family,
             "which decoder: olmo (dense, LayerNorm without weights), olmoe (experts, RMSNorm, QK-norm over all heads), "
             "llama (dense, RMSNorm), qwen3 and qwen3_moe (dense and with experts, RMSNorm, QK-norm in each head)",

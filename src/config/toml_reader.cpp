@@ -21,7 +21,7 @@ namespace {
 
 std::string place_of(const toml::source_region& source) {
   std::string path = source.path ? *source.path : "";
-  if (path.starts_with("--set")) return path;
+  if (path.starts_with("--")) return path;  // an option
   return fmt::format("{}:{}:{}", path, source.begin.line, source.begin.column);
 }
 
@@ -48,7 +48,7 @@ std::string hint_of(const std::string& key, const std::vector<std::string>& know
   for (const std::string& field : run_config_keys()) {
     if (field.ends_with("." + key)) return fmt::format(": here it is {}", field);
   }
-  return "";
+  return "; `athanor config` prints all fields";
 }
 
 // Walks the declared fields and the parsed table in parallel; a key that is left over in a table is unknown.
@@ -215,10 +215,10 @@ class TomlReader : public Fields {
 
 // Parses "a.b=c" to the table {a: {b: c}}. A value that is not TOML by itself is taken as a string, so that quotes may
 // be left out.
-toml::table parse_override(const std::string& text) {
+toml::table parse_override(const std::string& option, const std::string& text) {
   const auto equals = text.find('=');
-  ATHANOR_CHECK(equals != std::string::npos && equals > 0, "--set {}: expected table.key=value", text);
-  const std::string source = "--set " + text;
+  const std::string source = option + " " + text;
+  ATHANOR_CHECK(equals != std::string::npos && equals > 0, "{}: expected table.key=value", source);
   try {
     return toml::parse(text.substr(0, equals) + " = " + text.substr(equals + 1), source);
   } catch (const toml::parse_error&) {
@@ -250,7 +250,7 @@ toml::table parse_toml(std::string_view text, const std::string& name) {
   try {
     return toml::parse(text, name);
   } catch (const toml::parse_error& error) {
-    fail<ConfigError>("{}: {}", place_of(error.source()), std::string(error.description()));
+    fail<ConfigError>("{}: {}; the file must be TOML", place_of(error.source()), std::string(error.description()));
   }
 }
 
@@ -286,7 +286,8 @@ void note_written_fields(const toml::table& root, ModelConfig& model) {
 RunConfig parse_run_config(std::string_view text, const std::string& name, const std::vector<std::string>& overrides,
                            const FindMore& more) {
   toml::table root = parse_toml(text, name);
-  for (const auto& override_text : overrides) merge(root, parse_override(override_text));
+  const std::string option = name.starts_with("--") ? name : "--set";
+  for (const auto& override_text : overrides) merge(root, parse_override(option, override_text));
   RunConfig config;
   choose_default_experts(root, config.model);
   std::vector<std::string> errors;
@@ -312,6 +313,12 @@ RunConfig parse_run_config(std::string_view text, const std::string& name, const
 
 RunConfig load_run_config(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                           const FindMore& more) {
+  std::error_code ignored;
+  const bool is_there = std::filesystem::exists(file, ignored),
+             is_folder = std::filesystem::is_directory(file, ignored);
+  ATHANOR_CHECK(is_there && !is_folder,
+                "{} {}; name the run's configuration, a TOML file (`athanor config` prints one with all fields)",
+                file.string(), is_folder ? "is a folder" : "does not exist");
   return parse_run_config(read_file(file), file.string(), overrides, more);
 }
 

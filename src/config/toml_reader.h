@@ -24,7 +24,8 @@ using FindMore = std::function<std::vector<std::string>(const RunConfig& config)
 RunConfig load_run_config(const std::filesystem::path& file, const std::vector<std::string>& overrides = {},
                           const FindMore& more = {});
 
-/// Reads a configuration from text as load_run_config does from a file. @param name  replaces its path in messages.
+/// Reads a configuration from text as load_run_config does from a file. @param name  replaces its path in messages;
+/// the name of an option ("--then") also replaces "--set".
 RunConfig parse_run_config(std::string_view toml, const std::string& name,
                            const std::vector<std::string>& overrides = {}, const FindMore& more = {});
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "documents/standard_input.h"
 
 namespace athanor {
 namespace {
@@ -20,7 +21,8 @@ constexpr size_t kCompressedBytes = size_t{1} << 17;
 class PlainSource : public ByteSource {
  public:
   explicit PlainSource(const std::filesystem::path& file)
-      : name_(file.string()), fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+      : name_(shown_name(file)), fd_(is_standard_input(file) ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+                                                             : ::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
     if (fd_ < 0) fail_errno("cannot open", name_);
     ::posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);
   }

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "documents/json_text.h"
 #include "documents/selection.h"
+#include "documents/standard_input.h"
 
 namespace athanor {
 namespace {
@@ -29,8 +30,8 @@ void check_utf8(const Record& record, const std::filesystem::path& file) {
   throw DocumentError(
       kInvalidUtf8, fmt::format("{}:{}{}: invalid UTF-8 at byte {} of the {} (0x{:02X}); convert the file to UTF-8, or "
                                 "pass over such documents with --on-error skip",
-                                file.string(), record.is_row ? "row " : "", line, byte, record.is_row ? "text" : "line",
-                                static_cast<unsigned char>(record.bytes[*offset])));
+                                shown_name(file), record.is_row ? "row " : "", line, byte,
+                                record.is_row ? "text" : "line", static_cast<unsigned char>(record.bytes[*offset])));
 }
 
 Document parse_json_document(const Record& record, const std::filesystem::path& file, const std::string& text_field) {
@@ -40,14 +41,14 @@ Document parse_json_document(const Record& record, const std::filesystem::path& 
     const bool syntax = std::string_view(found.cause) == kInvalidJson;
     throw DocumentError(
         found.cause,
-        fmt::format("{}:{}: {}{}", file.string(), line,
+        fmt::format("{}:{}: {}{}", shown_name(file), line,
                     syntax ? fmt::format("invalid JSON at byte {} of the line: ", byte) : "", found.message));
   }
-  return {std::move(found.text), fmt::format("{}:{}", file.string(), record.line)};
+  return {std::move(found.text), fmt::format("{}:{}", shown_name(file), record.line)};
 }
 
 Document parse_row(Record& record, const std::filesystem::path& file, const std::string& text_field) {
-  auto where = fmt::format("{}:row {}", file.string(), record.line);
+  auto where = fmt::format("{}:row {}", shown_name(file), record.line);
   if (record.is_null) {
     throw DocumentError(kFieldNotString,
                         fmt::format("{}: column \"{}\" is null, a string is needed", where, text_field));
@@ -61,7 +62,7 @@ Document parse_document(Record&& record, const std::filesystem::path& file, cons
   check_utf8(record, file);
   auto document = record.is_json  ? parse_json_document(record, file, options.text_field)
                   : record.is_row ? parse_row(record, file, options.text_field)
-                                  : Document{std::move(record.bytes), file.string()};
+                                  : Document{std::move(record.bytes), shown_name(file)};
   if (options.selection) {
     document.dropped_by = options.selection->judge(record, document.text, file, options.text_field);
   }

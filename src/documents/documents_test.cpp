@@ -148,9 +148,9 @@ TEST_F(Documents, AFieldThatIsNoStringIsNamedByItsKind) {
 }
 
 TEST_F(Documents, AFileWithoutDocumentsIsNamed) {
-  EXPECT_EQ(refused("a.txt", ""), "a.txt is empty");
-  EXPECT_EQ(refused("a.jsonl.gz", gzip("")), "a.jsonl.gz is empty");
-  EXPECT_EQ(refused("a.jsonl.zst", ""), "a.jsonl.zst is empty");
+  EXPECT_SAYS(refused("a.txt", ""), "a.txt is empty; leave it out");
+  EXPECT_SAYS(refused("a.jsonl.gz", gzip("")), "a.jsonl.gz is empty; leave it out");
+  EXPECT_SAYS(refused("a.jsonl.zst", ""), "a.jsonl.zst is empty; leave it out");
   EXPECT_EQ(refused("a.jsonl", "\n \n"), "a.jsonl holds no documents");
   EXPECT_EQ(refused("a.json", "[ ]"), "a.json holds no documents");
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "documents/standard_input.h"
 #include "documents/wildcard.h"
 
 namespace athanor {
@@ -36,7 +37,9 @@ class InputFinder {
  public:
   void add(const std::string& input) {
     std::error_code ignored;
-    if (fs::is_directory(input, ignored)) {
+    if (is_standard_input(input)) {
+      files_.emplace_back(input);
+    } else if (fs::is_directory(input, ignored)) {
       add_folder(input);
     } else if (fs::exists(input, ignored)) {
       add_file(input);
@@ -64,8 +67,9 @@ class InputFinder {
 
  private:
   void add_file(const fs::path& file) {
-    ATHANOR_CHECK_DATA(input_format(file), "{}: unknown kind of file ({}); known are {}", file.string(),
-                       shown_ending(file), kKnownEndings);
+    ATHANOR_CHECK_DATA(input_format(file), "{}: unknown kind of file ({}); known are {}{}", file.string(),
+                       shown_ending(file), kKnownEndings,
+                       fs::is_regular_file(file) ? "" : "; a pipe is read as - (standard input), with --format");
     files_.push_back(file.lexically_normal());
   }
 

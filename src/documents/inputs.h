@@ -25,7 +25,8 @@ std::optional<InputFormat> input_format(const std::filesystem::path& file);
 /// so that the order depends on neither the shell nor the file system.
 ///
 /// Hidden files are skipped in folders and by patterns (wildcard.h). In a folder, files of an unknown kind are skipped
-/// with a warning that counts them; if they are named one by one or by a pattern, they are refused.
+/// with a warning that counts them; if they are named one by one or by a pattern, they are refused. `-` is standard
+/// input (standard_input.h), and is returned as it is.
 /// @throws DataError for a missing file, a pattern or folder without files, an unknown kind of file.
 std::vector<std::filesystem::path> expand_inputs(const std::vector<std::string>& inputs);
 

@@ -38,7 +38,9 @@ uint64_t checked_size(const fs::path& file) {
   ::close(fd);
   ATHANOR_CHECK_DATA(fs::is_regular_file(file), "{}: Parquet is read from its end: name a regular file", file.string());
   const auto size = fs::file_size(file);
-  if (size == 0) throw DocumentError(kNoDocuments, file.string() + " is empty");
+  if (size == 0)
+    throw DocumentError(kNoDocuments,
+                        file.string() + " is empty; leave it out, or pass over such files with --on-error skip");
   return size;
 }
 

@@ -9,6 +9,7 @@
 #include "documents/attribute_records.h"
 #include "documents/json_cutter.h"
 #include "documents/parquet_records.h"
+#include "documents/standard_input.h"
 
 namespace athanor {
 namespace {
@@ -103,7 +104,7 @@ enum class Layout { kWhole, kLines, kUnknownJson, kArray, kValues };
 // Records of text files and JSON files.
 struct CutRecords : public RecordSource {
   CutRecords(const std::filesystem::path& path, const InputFormat& format, uint64_t max_bytes)
-      : file(path.string()), max_record_bytes(max_bytes) {
+      : file(shown_name(path)), max_record_bytes(max_bytes) {
     bytes.emplace(path, format.compression);
     layout = format.kind == InputKind::kText        ? Layout::kWhole
              : format.kind == InputKind::kJsonLines ? Layout::kLines
@@ -127,7 +128,9 @@ struct CutRecords : public RecordSource {
     if (!started) {
       started = true;
       bytes->skip_byte_order_mark();
-      if (bytes->peek() < 0) throw DocumentError(kNoDocuments, file + " is empty");
+      if (bytes->peek() < 0)
+        throw DocumentError(kNoDocuments,
+                            file + " is empty; leave it out, or pass over such files with --on-error skip");
       if (layout == Layout::kUnknownJson) look_at_json();
     }
     const bool found = read(record);
@@ -241,8 +244,8 @@ struct CutRecords : public RecordSource {
 
 std::unique_ptr<RecordSource> open_records(const std::filesystem::path& file, const DocumentOptions& options,
                                            uint64_t max_record_bytes) {
-  const auto format = input_format(file);
-  ATHANOR_CHECK_DATA(format, "{}: unknown kind of file", file.string());
+  const auto format = is_standard_input(file) ? options.standard_input : input_format(file);
+  ATHANOR_CHECK_DATA(format, "{}: unknown kind of file", shown_name(file));
   if (format->kind == InputKind::kParquet) return open_parquet_records(file, options, max_record_bytes);
   return std::make_unique<CutRecords>(file, *format, max_record_bytes);
 }
@@ -273,7 +276,7 @@ bool RecordReader::next(Record& record) {
 }
 
 void check_compression(const std::filesystem::path& file) {
-  const auto format = input_format(file);
+  const auto format = input_format(file);  // none of standard input, which cannot be read again
   if (!format || format->compression == Compression::kNone) return;
   std::vector<char> buffer(kRecordBytes);
   try {

@@ -7,6 +7,7 @@
 #include "documents/attribute_records.h"
 #include "documents/document_error.h"
 #include "documents/json_fields.h"
+#include "documents/standard_input.h"
 
 namespace athanor {
 namespace {
@@ -17,7 +18,7 @@ constexpr const char* kId = "id";
 constexpr const char* kAttributes = "attributes";
 
 std::string where_is(const Record& record, const std::filesystem::path& file) {
-  return fmt::format("{}:{}{}", file.string(), record.is_row ? "row " : "", record.line);
+  return fmt::format("{}:{}{}", shown_name(file), record.is_row ? "row " : "", record.line);
 }
 
 // Returns "[json.exception.parse_error.101] parse error at line 1, column 5: ..." without its first word, on one line.

@@ -198,11 +198,14 @@ std::vector<std::string> find_layout_faults(const RunConfig& config, int world_s
   Findings found;
   const auto& p = config.parallelism;
   // A configuration that was read has these ranges; one that a program made may not.
-  for (const int64_t each :
-       {int64_t{world_size}, p.data_parallel_replicate_degree, p.expert_parallel_degree, p.tensor_parallel_degree,
-        p.pipeline_parallel_degree, config.train.micro_batch_size, config.train.global_batch_size}) {
-    if (each < 1) return {"ranks, degrees of parallelism and batch sizes must be 1 or more"};
+  for (const int64_t each : {int64_t{world_size}, p.data_parallel_replicate_degree, p.expert_parallel_degree,
+                             p.tensor_parallel_degree, p.pipeline_parallel_degree, p.virtual_stages,
+                             config.train.micro_batch_size, config.train.global_batch_size, config.moe.balance_group}) {
+    if (each < 1) return {"ranks, degrees of parallelism, batch sizes and moe.balance_group must be 1 or more"};
   }
+  if (p.data_parallel_shard_degree < 1 && p.data_parallel_shard_degree != -1)
+    return {fmt::format("parallelism.data_parallel_shard_degree is {}; it must be 1 or more, or -1 for what is left",
+                        p.data_parallel_shard_degree)};
   const int64_t least = product(
       {p.pipeline_parallel_degree, p.tensor_parallel_degree,
        std::max(p.expert_parallel_degree,

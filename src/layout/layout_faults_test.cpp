@@ -70,6 +70,31 @@ TEST(LayoutFaults, AllAreToldAtOnce) {
   EXPECT_THROW(Layout(config, 8), ConfigError);
 }
 
+TEST(LayoutFaults, ImpossibleNumbersOfAProgramAreRefusedNotComputedWith) {
+  using Number = int64_t& (*)(RunConfig&);
+  const Number numbers[] = {
+      [](RunConfig& c) -> int64_t& { return c.parallelism.data_parallel_replicate_degree; },
+      [](RunConfig& c) -> int64_t& { return c.parallelism.data_parallel_shard_degree; },
+      [](RunConfig& c) -> int64_t& { return c.parallelism.expert_parallel_degree; },
+      [](RunConfig& c) -> int64_t& { return c.parallelism.tensor_parallel_degree; },
+      [](RunConfig& c) -> int64_t& { return c.parallelism.pipeline_parallel_degree; },
+      [](RunConfig& c) -> int64_t& { return c.parallelism.virtual_stages; },
+      [](RunConfig& c) -> int64_t& { return c.train.micro_batch_size; },
+      [](RunConfig& c) -> int64_t& { return c.train.global_batch_size; },
+      [](RunConfig& c) -> int64_t& { return c.moe.balance_group; },
+  };
+  for (const Number& number : numbers) {
+    for (const int64_t impossible : {int64_t{0}, int64_t{-2}, std::numeric_limits<int64_t>::min()}) {
+      for (const int ranks : {1, 4}) {
+        RunConfig config = config_with({"moe.balance=capacity"});
+        number(config) = impossible;
+        EXPECT_THROW(Layout(config, ranks), ConfigError) << &number - numbers << " " << impossible;
+      }
+    }
+  }
+  EXPECT_THROW(Layout(config_with({}), 0), ConfigError);
+}
+
 TEST(LayoutFaults, TheReaderTellsThemTogetherWithItsOwn) {
   try {
     parse_run_config("[model]\nnum_experts = 16\nnum_experts_per_tok = 4\nhidden_size = 100\n", "run.toml",

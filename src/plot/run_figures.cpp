@@ -36,7 +36,9 @@ PlottedRun find_run(const std::string& given) {
   ATHANOR_CHECK(fs::exists(given), "{} does not exist; name the folder of a run (train.run_dir)", given);
   if (!fs::is_directory(given)) return {name_of_run(given), given};
   const fs::path metrics = fs::path(given) / "metrics.jsonl";
-  ATHANOR_CHECK(fs::exists(metrics), "{} has no metrics.jsonl: it is no run folder, or its run has done no step yet",
+  ATHANOR_CHECK(fs::exists(metrics),
+                "{} has no metrics.jsonl: it is no run folder, or its run has done no step yet; name a run folder, or "
+                "wait for its first step",
                 given);
   return {name_of_run(given), metrics};
 }
@@ -214,7 +216,7 @@ class RunFigures {
     if (table.steps.empty()) {
       ATHANOR_CHECK(table.num_damaged == 0, "{} is no file of metrics: none of its {} lines is the JSON of a step",
                     file, table.num_damaged);
-      fail<ConfigError>("{} has no whole line yet: no step of its run is complete", file);
+      fail<ConfigError>("{} has no whole line yet: no step of its run is complete; wait for the first one", file);
     }
     if (table.num_damaged > 0)
       log::warn("{} lines of {} are not the JSON of a step and are left out", table.num_damaged, file);

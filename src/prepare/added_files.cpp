@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "dataset/npy.h"
 #include "documents/selection.h"
+#include "documents/standard_input.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
@@ -94,7 +95,7 @@ std::vector<InputFile> new_files(const std::vector<fs::path>& files, const DataM
   for (const auto& path : files) {
     const auto file = look_at_input(path);
     const auto same_path = by_path.find(path.string());
-    if (same_path == by_path.end() && by_content.empty()) {
+    if (is_standard_input(path) || (same_path == by_path.end() && by_content.empty())) {
       found.push_back(file);
       continue;
     }

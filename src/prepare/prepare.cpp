@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "dataset/npy.h"
+#include "documents/standard_input.h"
 #include "prepare/finished_folder.h"
 #include "prepare/gather.h"
 #include "prepare/memory_budget.h"
@@ -23,8 +24,6 @@ namespace athanor {
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr const char* kStopped = "stopped; run the same command again to continue";
 
 uint64_t sum_bytes(const std::vector<InputFile>& files) {
   uint64_t total = 0;
@@ -48,7 +47,7 @@ class Preparing {
       shuffle_and_gather();
       commit_finished(options_.out, partial_, manifest_, job_, *journal_);
     } catch (const PrepareStopped&) {
-      partial_.keep();
+      partial_.keep(can_continue());
       throw;
     } catch (...) {
       keep_what_is_worth_it();
@@ -58,8 +57,24 @@ class Preparing {
   }
 
  private:
+  // The size of a pipe is not known: the memory for its chunks is planned for this much text.
+  static constexpr uint64_t kPlannedPipeBytes = uint64_t{64} << 30;
+
   uint64_t table_bytes() const {
-    return TokenStream::kTableBytes * (job_.files.size() + input_bytes_ / options_.chunk_bytes);
+    const auto pipes = std::ranges::count_if(job_.files, [](const InputFile& file) { return file.bytes < 0; });
+    const uint64_t bytes = input_bytes_ + static_cast<uint64_t>(pipes) * kPlannedPipeBytes;
+    return TokenStream::kTableBytes * (job_.files.size() + bytes / options_.chunk_bytes);
+  }
+
+  bool reads_standard_input() const {
+    return std::ranges::any_of(job_.files, [](const InputFile& file) { return is_standard_input(file.path); });
+  }
+  // Tokens of standard input are of no use later: the next call cannot know whether it gets the same bytes.
+  bool can_continue() const { return job_.files.size() > 1 || !reads_standard_input(); }
+  std::string how_to_continue() const {
+    if (!can_continue()) return "run the same command again, with standard input from its beginning";
+    return fmt::format("run the same command again to continue{}",
+                       reads_standard_input() ? ", with standard input from its beginning" : "");
   }
 
   // Opens the journal and the spill, with the content of an earlier run.
@@ -102,6 +117,7 @@ class Preparing {
   // Step 1. Sets the manifest's fields about the inputs.
   void tokenize() {
     check_disk();
+    if (reads_standard_input()) announce_terminal("documents");
     TokenizeOptions tokenizing{job_.documents,
                                manifest_.eos_id,
                                budget_.num_threads,
@@ -111,7 +127,8 @@ class Preparing {
                                budget_.large_document_remedy(),
                                options_.stopping};
     ProgressBar progress("tokenizing", input_bytes_, "B");
-    if (!tokenize_files(job_.tokenizer, tokenizing, *ledger_, progress)) throw PrepareStopped(kStopped);
+    if (!tokenize_files(job_.tokenizer, tokenizing, *ledger_, progress))
+      throw PrepareStopped("stopped; " + how_to_continue());
     stream_->finish();
     progress.finish();
     const auto counts = ledger_->totals();
@@ -188,7 +205,7 @@ class Preparing {
   }
 
   void check_stop() const {
-    if (options_.stopping && options_.stopping()) throw PrepareStopped(kStopped);
+    if (options_.stopping && options_.stopping()) throw PrepareStopped("stopped; " + how_to_continue());
   }
 
   // Each part has its own permutation.
@@ -270,13 +287,11 @@ class Preparing {
   }
 
   void keep_what_is_worth_it() {
-    const bool worth_it = journal_->text_bytes() >= options_.min_kept_text_bytes;
+    const bool worth_it = can_continue() && journal_->text_bytes() >= options_.min_kept_text_bytes;
     partial_.keep(worth_it);
     if (!worth_it) return;
-    log::warn(
-        "{} of text stay tokenized in {}; correct the following error and run the same command again to continue, or "
-        "remove it",
-        shown(static_cast<uint64_t>(journal_->text_bytes())), partial_.path().string());
+    log::warn("{} of text stay tokenized in {}; correct the following error and {}, or remove it",
+              shown(static_cast<uint64_t>(journal_->text_bytes())), partial_.path().string(), how_to_continue());
   }
 
   const PrepareOptions& options_;

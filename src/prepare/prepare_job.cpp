@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "documents/attribute_records.h"
 #include "documents/selection.h"
+#include "documents/standard_input.h"
 #include "prepare/added_files.h"
 #include "prepare/replaced_folder.h"
 
@@ -32,7 +33,8 @@ void check_options(const PrepareOptions& options) {
                 kMaxSeqLen);
   const double fraction = options.validation_fraction.value_or(0);
   ATHANOR_CHECK(fraction >= 0 && fraction < 1, "--validation-fraction ({}) must be in [0, 1)", fraction);
-  ATHANOR_CHECK(options.num_threads >= 0, "--threads ({}) must not be negative", options.num_threads);
+  ATHANOR_CHECK(options.num_threads >= 0, "--threads ({}) must not be negative; 0 takes one for each core",
+                options.num_threads);
   ATHANOR_CHECK(options.shard_bytes.value_or(1) > 0, "--shard-bytes ({}) must be at least 1", *options.shard_bytes);
   ATHANOR_CHECK(!(options.add && options.overwrite), "--add keeps what is in --out, --overwrite replaces it: give one");
 }
@@ -62,6 +64,7 @@ PrepareJob new_job(const PrepareOptions& options) {
 
 PrepareJob plan_job(const PrepareOptions& options) {
   check_options(options);
+  check_standard_input(options.inputs, options.documents);
   auto job = options.add ? plan_addition(options) : new_job(options);
   for (const auto& file : job.files) check_attribute_files(file.path, job.documents);
   return job;

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "documents/standard_input.h"
 
 namespace athanor {
 namespace {
@@ -35,7 +37,18 @@ std::string differences(const json& before, const json& now) {
 
 }  // namespace
 
+namespace {
+
+// What a pipe holds is not known before it is read: it never counts as what an earlier call has read.
+InputFile new_standard_input(const std::filesystem::path& path) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  return {path, -1, hash_hex(fmt::format("{}\n{}\n{}", path.string(), ::getpid(), now))};
+}
+
+}  // namespace
+
 InputFile look_at_input(const std::filesystem::path& path) {
+  if (is_standard_input(path)) return new_standard_input(path);
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) fail_errno("cannot stat", path.string());
   const bool regular = S_ISREG(status.st_mode);
@@ -45,6 +58,7 @@ InputFile look_at_input(const std::filesystem::path& path) {
 }
 
 std::string file_fingerprint(const std::filesystem::path& path) {
+  if (is_standard_input(path)) return "";
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail_errno("cannot open", path.string());
   struct stat status {};

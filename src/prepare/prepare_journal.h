@@ -24,7 +24,7 @@ namespace athanor {
 struct InputFile {
   std::filesystem::path path;
   int64_t bytes = -1;  ///< -1: not known in advance (a pipe)
-  std::string key;     ///< hash of path, size and time
+  std::string key;     ///< hash of path, size and time; of standard input another one at each look
 };
 /// @throws IoError if there is no such file.
 InputFile look_at_input(const std::filesystem::path& path);

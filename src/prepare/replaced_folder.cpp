@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "dataset/manifest.h"
+#include "documents/standard_input.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
@@ -28,6 +29,7 @@ void check_replaceable(const fs::path& out, bool overwrite, const std::vector<fs
       "--out {} contains something other than prepared data (no {}); name another folder, or remove it yourself",
       out.string(), kDataManifestName);
   for (const auto& input : inputs) {
+    if (is_standard_input(input)) continue;
     ATHANOR_CHECK(!lies_in(input, out), "the input {} is in --out {}, which would be replaced; name another folder",
                   input.string(), out.string());
   }

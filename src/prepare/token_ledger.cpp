@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "documents/standard_input.h"
 
 namespace athanor {
 namespace {
@@ -58,7 +59,7 @@ void TokenLedger::add_chunk(size_t file, uint32_t chunk, std::span<const uint32_
 }
 
 void TokenLedger::end_file(size_t file, uint32_t num_chunks) {
-  ATHANOR_CHECK_DATA(look_at_input(files_[file].path).key == files_[file].key,
+  ATHANOR_CHECK_DATA(is_standard_input(files_[file].path) || look_at_input(files_[file].path).key == files_[file].key,
                      "{} was changed while it was read; run the same command again once it stays as it is",
                      files_[file].path.string());
   journal_.end_file(files_[file].key, num_chunks);

@@ -59,8 +59,10 @@ fs::path file_in(const fs::path& folder) {
   }
   auto file = only_file(folder, [](const fs::path& path) { return path.extension() == ".model"; });
   if (file.empty()) file = only_file(folder, [](const fs::path& path) { return !merges_beside(path).empty(); });
-  ATHANOR_CHECK_DATA(!file.empty(), "{} holds no tokenizer: no tokenizer.json, no .model, no vocab.json",
-                     folder.string());
+  ATHANOR_CHECK_DATA(
+      !file.empty(),
+      "{} holds no tokenizer: no tokenizer.json, no .model, no vocab.json; name one of these, or their folder",
+      folder.string());
   return file;
 }
 

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "checkpoint/hf_import.h"
 #include "checkpoint/hf_tokenizer.h"
 #include "checkpoint/model_identity.h"
 #include "checkpoint/rotation.h"
@@ -77,14 +78,29 @@ void warn_of_another_tokenizer(const TrainState& state, const fs::path& from) {
       tokenizer.string(), tokenizer.string());
 }
 
-void start_fresh(TrainState& state) {
-  if (state.config.model.from.empty()) {
-    initialize_parameters(state.config.model, static_cast<uint64_t>(state.config.train.seed), state.model.parameters);
-  } else {
-    load_model_weights(state, state.config.model.from);
-    log::info("weights from {}", state.config.model.from);
-    warn_of_another_tokenizer(state, state.config.model.from);
+// Gives all ranks what the first rank sees: one rank with other weights would spoil the run.
+bool begins_with_random_weights(const std::string& from, const Team& team) {
+  if (from.empty()) return true;
+  std::string text;
+  team.on_first([&] { text = has_weights(from) ? "stored" : "random"; });
+  if (team.size > 1) text = team.broadcast(text);
+  return text == "random";
+}
+
+// Returns true if the weights are random.
+bool start_fresh(TrainState& state) {
+  const std::string& from = state.config.model.from;
+  if (begins_with_random_weights(from, team_of(state.model.mesh))) {
+    const int64_t seed = state.config.train.seed;
+    initialize_parameters(state.config.model, static_cast<uint64_t>(seed), state.model.parameters);
+    if (!from.empty())
+      log::info("no weights in {}: random initialisation of its architecture, by train.seed = {}", from, seed);
+    return true;
   }
+  load_model_weights(state, from);
+  log::info("weights from {}", from);
+  warn_of_another_tokenizer(state, from);
+  return false;
 }
 
 // Gives all ranks what the first rank has found in the folder.
@@ -97,21 +113,24 @@ Beginning agree_on_beginning(const RunConfig& config, const Team& team) {
   return begin;
 }
 
-// @return where the state came from; empty if it came from nothing, or from model.from.
-fs::path fill_state(TrainState& state, const Beginning& begin) {
+struct Filled {
+  fs::path from;        // where the state came from; empty if it came from nothing, or from model.from
+  bool random = false;  // whether its weights are random
+};
+
+Filled fill_state(TrainState& state, const Beginning& begin) {
   switch (begin.from) {
-    case Beginning::From::kNewest: return resume_from_newest(state, RunFolder{state.config.train.run_dir});
+    case Beginning::From::kNewest: return {resume_from_newest(state, RunFolder{state.config.train.run_dir})};
     case Beginning::From::kPath:
       if (begin.older.empty()) {
         resume_from_path(state, begin.path);
       } else {
         resume_from_newest_model(state, begin);
       }
-      return begin.path;
+      return {begin.path};
     case Beginning::From::kNothing: break;
   }
-  start_fresh(state);
-  return {};
+  return {{}, start_fresh(state)};
 }
 
 // Writes the first line of an attempt into the run's history.
@@ -250,10 +269,10 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   if (begin.from == Beginning::From::kNothing) plan_supply(stages, config, {}, 0).refuse_shortages();
 
   run.state = std::make_unique<TrainState>(config, identity, *run.mesh);
-  const fs::path from = fill_state(*run.state, begin);
+  const auto [from, random] = fill_state(*run.state, begin);
   stop_if_asked(world, signals);
   refuse_zero_routers(config, run.state->model.parameters);
-  run.from_scratch = from.empty() && config.model.from.empty();
+  run.from_scratch = random;
   const Supply supply = plan_supply(stages, config, run.state->position.ledger, run.state->position.step);
   supply.refuse_shortages();
 

@@ -20,8 +20,9 @@ struct StartedRun {
   RunData data;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<TrainState> state;
-  ThreadShare threads;        ///< threads of this rank
-  bool from_scratch = false;  ///< step 0 with random weights: neither a checkpoint nor model.from gave them
+  ThreadShare threads;  ///< threads of this rank
+  bool from_scratch =
+      false;  ///< step 0 with random weights: neither a checkpoint nor the folder in model.from gave any
 };
 
 /// Thrown if a signal (SIGTERM or SIGINT) came before every check had passed: the run's folder is unchanged.

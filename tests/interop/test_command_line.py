@@ -19,6 +19,9 @@ def data(athanor, tmp_path_factory):
     (["generate", "x", "--prompt", "a", "--temperature", "-1"], "--temperature: expected a number from 0 to 1000, got -1"),
     (["generate", __file__, "--prompt", "a"], "is a file; name a run folder, a checkpoint or a folder of transformers"),
     (["verify", str(RECIPE), "--set", "parallelism.expert_parallel_degree=4"], "start the command with `mpirun -n 4`"),
+    (["train", str(RECIPE), "--set", "parallelism.expert_parallel_degree=4"], "start the command with `mpirun -n 4`"),
+    (["train", str(RECIPE), "--set", "parallelism.tensor_parallel_degree=2", "--set", "parallelism.pipeline_parallel_degree=3"],
+     "the degrees of parallelism need 6 ranks or more, and there is one: start the command with `mpirun -n 6`"),
     (["train", str(RECIPE), "--set", "train.max_steps=5"], "unknown key train.max_steps: here it is train.steps"),
 ])
 def test_what_people_mistype_is_answered_in_plain_words(athanor, words, answer):

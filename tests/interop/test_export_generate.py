@@ -270,6 +270,17 @@ def test_a_config_that_is_not_computed_or_not_its_weights_is_refused(athanor, tm
         assert word in done.stderr
 
 
+def test_an_end_of_document_token_beyond_the_vocabulary_is_refused_by_name(athanor, tmp_path, data):
+    make_hf(tmp_path / "hf", "llama")
+    (tmp_path / "hf" / "tokenizer.json").write_bytes((data / "tokenizer.json").read_bytes())
+    config = json.loads((tmp_path / "hf" / "config.json").read_text()) | {"eos_token_id": 320}
+    (tmp_path / "hf" / "config.json").write_text(json.dumps(config))
+    done = athanor.run("generate", tmp_path / "hf", "--prompt", "x", check=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert f"{tmp_path / 'hf'}: eos_token_id is 320, beyond the model's vocab_size (320)" in done.stderr
+    assert "correct it in its config.json" in done.stderr
+
+
 @pytest.mark.parametrize("arguments,words", [
     (["generate", "nowhere", "--prompt", "x"], ["nowhere"]),
     (["export", "nowhere", "--out", "x"], ["nowhere"]),

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -188,11 +189,15 @@ def score_with(model, sequences):
     return {"log_probability": torch.stack(sums)}, greedy
 
 
-def test_example_score_gives_the_log_probabilities_of_transformers(prefix, model, tmp_path):
+@pytest.fixture(scope="module")
+def score(prefix, tmp_path_factory):
+    return build_example("score", prefix, tmp_path_factory.mktemp("score") / "build")
+
+
+def test_example_score_gives_the_log_probabilities_of_transformers(score, model, tmp_path):
     folder, theirs, tokenizer = model
-    example = build_example("score", prefix, tmp_path / "build")
     (tmp_path / "lines.txt").write_text("\n".join(LINES) + "\n")
-    rows = [line.split("\t") for line in example.run(folder, tmp_path / "lines.txt").stdout.splitlines()]
+    rows = [line.split("\t") for line in score.run(folder, tmp_path / "lines.txt").stdout.splitlines()]
 
     sequences = [[theirs.config.eos_token_id, *tokenizer.encode(line, add_special_tokens=False).ids] for line in LINES]
     assert max(len(ids) for ids in sequences) > POSITIONS + 1
@@ -206,3 +211,19 @@ def test_example_score_gives_the_log_probabilities_of_transformers(prefix, model
     assert [int(row[2]) for row in rows] == greedy
     for row, line, total in zip(rows, LINES, ours, strict=True):
         assert float(row[3]) == pytest.approx(-total.item() / numpy.log(2) / len(line.encode()), rel=1e-8)
+
+
+def test_example_score_counts_only_the_bytes_of_scored_tokens_if_no_document_token_is_known(score, model, tmp_path):
+    """Without it nothing precedes the first token of a text, which then has neither a score nor bytes."""
+    folder, theirs, tokenizer = model
+    shutil.copytree(folder, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text()) | {"eos_token_id": None}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "lines.txt").write_text("\n".join(LINES) + "\n")
+    rows = [line.split("\t") for line in score.run(tmp_path / "model", tmp_path / "lines.txt").stdout.splitlines()]
+    sequences = [tokenizer.encode(line, add_special_tokens=False).ids for line in LINES]
+    assert [int(row[1]) for row in rows] == [len(ids) - 1 for ids in sequences]
+    for row, line, ids in zip(rows, LINES, sequences, strict=True):
+        first = len(tokenizer.decode(ids[:1]).encode())
+        assert 0 < first < len(line.encode())
+        assert float(row[3]) == pytest.approx(-float(row[0]) / numpy.log(2) / (len(line.encode()) - first), rel=1e-7)

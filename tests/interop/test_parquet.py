@@ -172,6 +172,17 @@ def test_files_without_rows_are_named(athanor, tokenizer, tmp_path):
     assert manifest(tmp_path / "out")["documents"] == 80
 
 
+def test_an_empty_file_is_skipped_when_asked_and_counted(athanor, tmp_path):
+    (tmp_path / "empty.parquet").write_bytes(b"")
+    parquet.write_table(pyarrow.table({"text": some_texts(40)}), tmp_path / "some.parquet")
+    command = ["tokenizer", "train", "--vocab-size", 270, "--out", tmp_path / "t.json", tmp_path / "empty.parquet", tmp_path / "some.parquet"]
+    done = athanor.run(*command, check=False)
+    assert done.returncode == 2 and "empty.parquet is empty" in done.stderr and not (tmp_path / "t.json").exists()
+    done = athanor.run(*command, "--on-error", "skip")
+    assert "of 40 documents; skipped: 1 " in done.stdout, done.stdout
+    assert (tmp_path / "t.json").exists()
+
+
 def test_garbage_and_encryption_are_refused_by_name(athanor, tokenizer, tmp_path):
     (tmp_path / "a.parquet").write_text("this is no Parquet at all")
     (tmp_path / "b.parquet").write_bytes(b"PAR1")

@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "bench/data/rows.h"
+#include "documents/standard_input.h"
 #include "prepare/prepare.h"
 #include "tokenizer/tokenizer_files.h"
 
@@ -32,6 +34,8 @@ Texts read_texts(const BenchDataArguments& arguments) {
   Texts texts;
   DocumentOptions options;
   options.text_field = arguments.text_field;
+  ATHANOR_CHECK(std::ranges::count(arguments.inputs, kStandardInput) == 0,
+                "bench data reads its input several times; name files, not - (standard input)");
   for (const auto& file : expand_inputs(arguments.inputs)) {
     read_documents(file, options, [&](Document&& document) {
       texts.num_bytes_read += document.text.size();
@@ -185,7 +189,8 @@ std::vector<BenchRow> measure_all(const BenchDataArguments& arguments, const Tok
 
 void bench_data(const BenchDataArguments& arguments) {
   ATHANOR_CHECK(arguments.rounds >= 1, "--rounds ({}) must be at least 1", arguments.rounds);
-  ATHANOR_CHECK(arguments.num_threads >= 0, "--threads ({}) must not be negative", arguments.num_threads);
+  ATHANOR_CHECK(arguments.num_threads >= 0, "--threads ({}) must not be negative; 0 takes one for each core",
+                arguments.num_threads);
   const auto tokenizer = Tokenizer::load(arguments.tokenizer);
   const auto texts = read_texts(arguments);
   const size_t verified = verify(tokenizer, texts);

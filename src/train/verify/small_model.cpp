@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "checkpoint/hf_import.h"
+#include "checkpoint/hf_layout.h"
 #include "config/checks.h"
 #include "config/families.h"
 #include "config/training_stages.h"
@@ -127,7 +128,10 @@ void leave_only_steps(RunConfig& config, int64_t steps) {
 
 RunConfig make_small_run(const RunConfig& config, int world_size, const VerifyOptions& options) {
   RunConfig small = training_stages(config).front().config;
-  if (!small.model.from.empty()) small.model = HfFolder::open(small.model.from).model();
+  if (!small.model.from.empty())
+    small.model = has_weights(small.model.from)
+                      ? HfFolder::open(small.model.from).model()
+                      : read_hf_config(std::filesystem::path(small.model.from) / kHfConfigName).model;
   const Layout layout(small, world_size);
   leave_only_steps(small, options.steps);
   small.train.dtype = options.dtype;

@@ -1,0 +1,49 @@
+#pragma once
+// Checks of the paths that a command is to write, before it works for hours.
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+
+namespace athanor {
+
+/// Returns the nearest of the path's parents that exists and is not a folder; empty if there is none.
+inline std::filesystem::path file_above(const std::filesystem::path& path) {
+  std::error_code ignored;
+  for (auto parent = path.parent_path(); !parent.empty(); parent = parent.parent_path()) {
+    if (std::filesystem::exists(parent, ignored)) return std::filesystem::is_directory(parent) ? "" : parent;
+    if (parent == parent.root_path()) break;
+  }
+  return {};
+}
+
+/// Accepts the path of a file in a folder that exists; otherwise the message names what is in the way.
+inline CLI::Validator new_file() {
+  const auto check = [](const std::string& text) -> std::string {
+    std::error_code ignored;
+    const std::filesystem::path path = text, folder = std::filesystem::absolute(path, ignored).parent_path();
+    if (text.empty()) return "expected the name of a file to write, got none";
+    if (std::filesystem::is_directory(path, ignored))
+      return fmt::format("expected a file to write, got {}, which is a folder", text);
+    if (std::filesystem::is_directory(folder, ignored)) return "";
+    return fmt::format("expected a file in a folder that exists, got {}; make the folder {}", text, folder.string());
+  };
+  return CLI::Validator(check, "");
+}
+
+/// Accepts the path of a folder that exists or can be made.
+inline CLI::Validator new_folder() {
+  const auto check = [](const std::string& text) -> std::string {
+    std::error_code ignored;
+    const std::filesystem::path path = text;
+    if (std::filesystem::exists(path, ignored) && !std::filesystem::is_directory(path, ignored))
+      return fmt::format("expected a folder, got {}, which is a file", text);
+    const auto file = file_above(path);
+    return file.empty() ? "" : fmt::format("expected a folder, got {}, but {} is a file", text, file.string());
+  };
+  return CLI::Validator(check, "");
+}
+
+}  // namespace athanor

@@ -1,0 +1,280 @@
+"""Every option and every field of the configuration, given wrongly: one line answers, and names what is wrong and what is allowed.
+
+answers.md has all of the answers, for people to read. `ATHANOR_WRITE_ANSWERS=1 .venv/bin/pytest tests/interop/test_answers.py`
+writes it again.
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import tomllib
+
+import pytest
+from runs import Run, make_data
+
+PAGE = pathlib.Path(__file__).with_name("answers.md")
+# Words of libraries and of C++, which tell a user nothing.
+FOREIGN = re.compile(r"std::|nlohmann|TEXT|\bU?INT\b|FLOAT|ENUM|Could not convert|Value |required but received|json\.exception|"
+                     r"terminate called|Traceback|filesystem error|basic_string|stoull|toml::|not in \{")
+
+# What an option takes that --list-options calls a text. ANY: every text is taken, so that none is wrong.
+ANY = "any"
+KINDS = {
+    "--tokenizer": "tokenizer", "--text-field": "field", "--special-token": ANY, "--eos": "choice", "--attributes": "attributes",
+    "--keep": "expression", "--drop": "expression", "INPUT": "documents", "DIR": "data", "--split": "choice", "config": "configuration",
+    "--set": "setting", "--then": "setting", "RUN": "run", "--y": "choice", "--line": "choice", "run": "model", "folder": "model",
+    "model": "model", "--prompt": ANY, "--dtype": "choice", "--plant": "choice", "--json": "new file", "--schedule": "choice",
+    "--pictures": "new folder", "--golden-dir": "new folder", "--out": "new folder", "--format": "choice", "--on-error": "choice",
+    "tokenizer train --out": "new file", "plot --out": "picture", "verify --keep": "new folder", "tokenizer encode INPUT": "lines",
+    "tokenizer decode INPUT": "lines",
+}
+WRONG = {  # name of the case → value
+    "tokenizer": {"missing": "nowhere.json", "a folder": "empty", "an empty file": "empty.json", "not a tokenizer": "notes.txt"},
+    "configuration": {"missing": "nowhere.toml", "a folder": "empty", "not TOML": "notes.txt"},
+    "documents": {"missing": "nowhere.jsonl", "an empty folder": "empty", "an empty file": "empty.jsonl", "of another kind": "run.toml"},
+    "lines": {"missing": "nowhere.txt", "a folder": "empty"},
+    "data": {"missing": "nowhere", "a file": "notes.txt", "an empty folder": "empty"},
+    "run": {"missing": "nowhere", "an empty file": "empty.json", "an empty folder": "empty"},
+    "model": {"missing": "nowhere", "a file": "notes.txt", "an empty folder": "empty"},
+    "new file": {"a folder": "empty", "in no folder": "nowhere/x.json"},
+    "picture": {"a folder": "folder.svg", "in no folder": "nowhere/x.svg", "of another kind": "x.png"},
+    "new folder": {"a file": "notes.txt", "in a file": "notes.txt/x"},
+    "setting": {"without a value": "train.steps", "of no field": "train.nonsense=1", "of a wrong type": "train.steps=many"},
+    "expression": {"not an expression": "length >", "of a wrong type": "text + 1"},
+    "attributes": {"without a selection": "nowhere"},
+    "field": {"of no document": "nowhere"},
+    "choice": {"unknown": "nonsense"},
+    ANY: {},
+}
+NUMBERS = {"a text": "many", "too small": "-7", "too large": "99999999999999999999999"}
+
+BENCH = ["--rounds", "1", "--threads", "1"]
+COMMANDS = {  # a command line that works, so that only what is tried is wrong
+    "tokenizer train": ["--vocab-size", "300", "--out", "new.json", "docs.jsonl"],
+    "tokenizer encode": ["--tokenizer", "tokenizer.json", "lines.txt"],
+    "tokenizer decode": ["--tokenizer", "tokenizer.json", "lines.txt"],
+    "prepare": ["--tokenizer", "tokenizer.json", "--seq-len", "16", "--out", "new", "docs.jsonl"],
+    "data info": ["data"], "data show": ["data"], "data verify": ["data"],
+    "config": ["run.toml"], "train": ["run.toml"], "plot": ["run"],
+    "export": ["run", "--out", "new"], "import": ["hf", "--out", "new"], "generate": ["run", "--prompt", "a", "--max-new-tokens", "1"],
+    "smoke": ["--golden-dir", "empty"], "verify": ["run.toml", "--reference", "portable", "--steps", "1", "--dry-run"],
+    "bench data": ["--tokenizer", "tokenizer.json", *BENCH, "docs.jsonl"],
+    "bench gemm": ["--experts", "1", "--rows", "1", "--k", "1", "--n", "1", *BENCH],
+    "bench moe": ["--tokens", "1", "--hidden", "1", "--ffn", "1", "--experts", "1", "--topk", "1", *BENCH],
+    "bench step": ["run.toml", "--set", "data.seq_len=16", "--no-recompute", *BENCH], "bench optimizer": ["--parameters", "1", *BENCH],
+    "bench overhead": ["--hidden", "16", "--tokens", "2", *BENCH],
+    "bench pipeline": ["--schedule", "1f1b", "--ranks", "1", "--microbatches", "1", "--forward-ms", "0", *BENCH],
+    "bench comm": ["--least", "1", "--most", "1", *BENCH],
+}
+
+
+@pytest.fixture(scope="module")
+def here(athanor, tmp_path_factory):
+    """A folder with everything that the command lines name."""
+    folder = tmp_path_factory.mktemp("answers")
+    data = make_data(athanor, folder)
+    run = Run(athanor, folder, data, "llama")
+    run.train("train.steps=1", "optimizer.warmup_steps=1")
+    athanor.run("export", run.folder, "--out", folder / "hf")
+    for name in ("empty", "folder.svg"):
+        (folder / name).mkdir()
+    for name in ("empty.json", "empty.jsonl"):
+        (folder / name).touch()
+    (folder / "notes.txt").write_text("neither JSON nor TOML\n")
+    (folder / "lines.txt").write_text("[1]\n")
+    return folder
+
+
+def declared(athanor):
+    return [json.loads(line) for line in athanor.run("--list-options").stdout.splitlines()]
+
+
+def kind_of(row):
+    return KINDS.get(f"{row['command']} {row['option']}") or KINDS.get(row["option"])
+
+
+def cases_of(row):
+    """Returns name of the case → value; None leaves the value out."""
+    if not row["takes_value"]:
+        return {"with a value": "=maybe"}
+    missing = {} if row["argument"] else {"no value": None}
+    if re.match(r"U?INT|FLOAT|SIZE", row["type"]):
+        return NUMBERS | missing
+    if "{" in row["type"] or "|" in row["type"]:
+        return WRONG["choice"] | missing
+    kind = kind_of(row)
+    assert kind, f"athanor {row['command']} takes {row['option']}: add to KINDS what it takes"
+    return WRONG[kind] | missing
+
+
+def command_line(row, value):
+    """Returns the working command line with this option or argument replaced."""
+    words = list(COMMANDS[row["command"]])
+    name = row["option"]
+    if row["command"] == "verify" and name not in ("--ranks", "--rank", "--json", "config", "--set"):
+        words.remove("--dry-run")
+    if row["argument"]:
+        at = 0 if words[0][:2] != "--" else len(words) - 1
+        if row["command"] == "bench overhead":
+            words.append(value)
+        else:
+            words[at] = value
+        return words
+    if value is not None and value.startswith("=") and not row["takes_value"]:
+        return [*words, name + value]
+    if name in words:
+        at = words.index(name)
+        del words[at:at + 2]
+    if name == "--attributes" and value is not None:
+        words += ["--keep", "true"] if value != "nowhere" else []
+    return [*words, name] if value is None else [*words, f"{name}={value}"] if value.startswith("-") else [*words, name, value]
+
+
+def cleaned(text, here):
+    text = re.sub(r"(?m)^\d\d:\d\d:\d\d E ", "", text.replace(str(here) + "/", "").replace(str(here), "."))
+    return text.strip()
+
+
+REMEDY = re.compile(r"; |expected|needs a value|must be|there are|is required|is needed here|did you mean|would be|: here it is|there is no")
+
+
+def faults_of(name, value, done, answer):
+    """Returns what is wrong with an answer. A path may be named by itself."""
+    found = []
+    if done.returncode != 2:
+        found.append(f"exit code {done.returncode}")
+    if len(answer.splitlines()) != 1:
+        found.append(f"{len(answer.splitlines())} lines")
+    if FOREIGN.search(answer):
+        found.append(f"words of a library: {FOREIGN.search(answer).group()}")
+    if not REMEDY.search(answer.replace("; see athanor", "")):
+        found.append("no remedy")
+    if name not in answer and not (value and value in answer):
+        found.append(f"{name} is not named")
+    return found
+
+
+def wrong_value(value):
+    """Returns values of a wrong type and out of range for a field with this default; None if none is out of range."""
+    if isinstance(value, bool):
+        return '"many"', None
+    if isinstance(value, (int, float)):
+        return '"many"', "-1e300" if isinstance(value, float) else "-9000000000000000000"
+    return "17", '"nonsense"' if isinstance(value, str) else None
+
+
+def field_cases(athanor):
+    """Yields (field, case, TOML value)."""
+    fields = tomllib.loads(athanor.run("config", "--brief").stdout)
+    lists = {"train.stages": "[[train.stages]]", "data.sources": "[[data.sources]]"}
+
+    def walk(table, prefix):
+        for key, value in table.items():
+            if isinstance(value, dict):
+                yield from walk(value, f"{prefix}{key}.")
+            elif f"{prefix}{key}" not in lists:
+                yield f"{prefix}{key}", value
+
+    for name, value in walk(fields, ""):
+        of_type, of_range = wrong_value(value)
+        yield name, "of a wrong type", of_type
+        yield name, "without a value", ""
+        if of_range:
+            yield name, "out of range", of_range
+
+
+def item_fields(athanor):
+    """Returns list of tables → its fields with their defaults; `athanor config` shows one as a comment for each list."""
+    found, current = {}, None
+    for line in athanor.run("config").stdout.splitlines():
+        if match := re.fullmatch(r"# \[\[(.*)\]\]", line):
+            current = found.setdefault(match.group(1), {})
+        elif match := re.fullmatch(r"# (\w+) = (.*)", line):
+            if current is not None:
+                current[match.group(1)] = tomllib.loads(f"v = {match.group(2)}")["v"]
+        elif not line.startswith("#"):
+            current = None
+    assert set(found) == {"train.stages", "data.sources"} and all(found.values()), found
+    return found
+
+
+def item_rows(athanor, here):
+    rows = []
+    for of_range in (False, True):
+        for name, fields in item_fields(athanor).items():
+            values = {key: wrong_value(value)[of_range] for key, value in fields.items()}
+            values = {key: value for key, value in values.items() if value and (not of_range or value != '"nonsense"')}
+            item = ", ".join(f"{key}={value}" for key, value in values.items())
+            done = athanor.run("config", "--set", f"{name}=[{{{item}}}]", check=False, cwd=here)
+            lines = cleaned(done.stderr, here).splitlines()
+            for key, value in values.items():
+                field = f"{name}[0].{key}"
+                answer = [re.sub(r"^--set .*?\]: ", "", line) for line in lines if f": {field}: " in line]
+                rows.append((field, "out of range" if of_range else "of a wrong type", done, "\n".join(answer), value))
+    return rows
+
+
+def ask(athanor, here, words):
+    done = athanor.run(*words, check=False, cwd=here, env=dict(os.environ, OMP_NUM_THREADS="1"), timeout=120, input="")
+    return done, re.sub(r"\bnew-\d+", "new", cleaned(done.stderr, here))
+
+
+def option_rows(athanor, here):
+    tasks = []
+    for row in declared(athanor):
+        if not row["command"]:
+            continue
+        for case, value in cases_of(row).items():
+            words = [*row["command"].split(), *command_line(row, value)]
+            # Commands that run at the same time may not write to one folder.
+            words = [f"new-{len(tasks)}" if word == "new" else word for word in words]
+            tasks.append((row, case, value, words))
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda task: ask(athanor, here, task[3]), tasks))
+    return [(f"{row['command']} {row['option']}", case, done, answer, faults_of(row["option"], value, done, answer))
+            for (row, case, value, _), (done, answer) in zip(tasks, answers, strict=True)]
+
+
+def field_rows(athanor, here):
+    """All fields are given wrongly at once, since all answers come at once."""
+    rows = []
+    cases = list(field_cases(athanor))
+    for case in ("of a wrong type", "without a value", "out of range"):
+        chosen = [(name, value) for name, kind, value in cases if kind == case]
+        settings = [part for name, value in chosen for part in ("--set", f"{name}={value}")]
+        done = athanor.run("config", *settings, check=False, cwd=here)
+        lines = cleaned(done.stderr, here).splitlines()
+        for name, value in chosen:
+            answer = [line for line in lines if re.search(rf": {re.escape(name)}: ", line)]
+            rows.append((name, case, done, "\n".join(answer), value))
+    return rows
+
+
+def as_page(options, fields):
+    lines = ["# Answers to wrong options and wrong fields", "",
+             "`tests/interop/test_answers.py` writes this page and checks it: every option of every command and every field of the",
+             "configuration, given wrongly, and the answer (the exit code is 2).", "", "| option | given | answer |", "|---|---|---|"]
+    cell = lambda text: text.replace("|", "\\|").replace("\n", " ")
+    lines += [f"| {name} | {case} | {cell(answer)} |" for name, case, _, answer, _ in options]
+    lines += ["", "| field | given | answer |", "|---|---|---|"]
+    lines += [f"| {name} | {case} | {cell(answer)} |" for name, case, _, answer, _ in fields if answer]
+    return "\n".join(lines) + "\n"
+
+
+def listing(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_every_wrong_option_and_field_is_answered_in_one_plain_line(athanor, here):
+    before = listing(here)
+    options, fields = option_rows(athanor, here), field_rows(athanor, here) + item_rows(athanor, here)
+    page = as_page(options, fields)
+    if os.environ.get("ATHANOR_WRITE_ANSWERS"):
+        PAGE.write_text(page)
+    bad = [f"athanor {name}, {case}: {', '.join(faults)}: {answer[:300]}" for name, case, _, answer, faults in options if faults]
+    bad += [f"{name} {case} ({value}): {answer or 'no answer'}" for name, case, _, answer, value in fields
+            if FOREIGN.search(answer) or (case == "of a wrong type" and not answer)]
+    assert not bad, f"{len(bad)} of {len(options) + len(fields)}:\n" + "\n".join(bad)
+    assert listing(here) == before, "something was written"
+    assert page == PAGE.read_text(), "answers.md is not up to date: run this test with ATHANOR_WRITE_ANSWERS=1, and read the difference"
