@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
@@ -139,7 +140,9 @@ inline Check<std::string> duration() {
           [](const std::string& text) { return parse_duration(text).has_value(); }};
 }
 inline Check<std::string> one_of(std::vector<std::string> allowed) {
-  std::string expected = "one of " + join(allowed);
+  auto names = allowed;
+  std::replace(names.begin(), names.end(), std::string(), std::string("\"\""));
+  std::string expected = "one of " + join(names);
   return {std::move(expected), [allowed = std::move(allowed)](const std::string& x) {
             for (const auto& name : allowed) {
               if (x == name) return true;

@@ -152,8 +152,8 @@ Dataset Dataset::open(const fs::path& folder, const std::string& split, std::sha
   if (found == splits.end()) {
     std::vector<std::string> names;
     for (const auto& [name, entry] : splits) names.push_back(name);
-    fail<DataError>("{} has no split \"{}\", only {}; prepare it with --validation-fraction", folder.string(), split,
-                    join(names));
+    fail<DataError>("{} has no split \"{}\", only {}; {}", folder.string(), split, join(names),
+                    split == "validation" ? "prepare it with --validation-fraction" : "name one of these");
   }
   impl->growth = hash_growth(*impl->manifest, found->second);
   impl->add_shards();

@@ -21,7 +21,7 @@ QSTAT = '#!/bin/sh\necho "Job Id: $2"\necho "    Resource_List.walltime = {wallt
 class PbsJob:
     """What a PBS server gives a job: a copy of the script that starts in $HOME, in a session whose processes get all signals."""
 
-    def __init__(self, program, run, folder, script="cpu.pbs", overrides=(), walltime="24:00:00"):
+    def __init__(self, program, run, folder, script="cpu.pbs", overrides=(), walltime="24:00:00", adapted=False):
         self.folder, self.run = folder, run
         self.home, tools = folder / "home", folder / "tools"
         for each in (self.home, tools):
@@ -33,6 +33,9 @@ class PbsJob:
         nodes.write_text(f"{os.uname().nodename}\n" * 2)
         copy = folder / "123.SC"
         shutil.copy(EXAMPLES / "pbs" / script, copy)
+        shutil.copy(EXAMPLES / "pbs" / script, run.config.parent / "cpu.pbs")  # what SCRIPT names
+        if adapted:
+            copy.write_text(copy.read_text() + "# mine\n")
         settings = " ".join(f"--set {each}" for each in overrides)
         self.environment = {
             "PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(self.home), "PBS_JOBID": JOB, "PBS_JOBNAME": "athanor", "PBS_QUEUE": "workq",
@@ -123,6 +126,11 @@ def test_a_signal_to_the_whole_pbs_job_finishes_the_step_and_saves(job, number, 
     last = pbs.run.metrics()[-1]["step"]
     assert last == 2 and pbs.run.checkpoint(last).exists(), pbs.said
     assert ended == code and len(pbs.submitted()) == submitted, pbs.said
+
+
+def test_an_adapted_copy_that_would_be_continued_by_the_example_is_refused(job):
+    pbs = job(adapted=True)
+    assert pbs.ended() == 2 and "SCRIPT=cpu.pbs is another script than this one" in pbs.said, pbs.said
 
 
 def test_the_gpu_script_refuses_to_hold_gpus_that_training_does_not_use(job):
