@@ -176,10 +176,19 @@ void encode(const LineArguments& arguments) {
   });
 }
 
+std::vector<uint32_t> parse_ids(const std::string& line) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const bool right = json.is_array() && std::all_of(json.begin(), json.end(), [](const auto& id) {
+                       return id.is_number_unsigned() && id <= UINT32_MAX;
+                     });
+  ATHANOR_CHECK_DATA(right, "expected a list of token ids, such as [1,2], got {:.64}", line);
+  return json.get<std::vector<uint32_t>>();
+}
+
 void decode(const LineArguments& arguments) {
   const auto tokenizer = Tokenizer::load(arguments.tokenizer);
   for_each_input_line(arguments.input, [&](const std::string& line) {
-    const auto ids = nlohmann::json::parse(line).get<std::vector<uint32_t>>();
+    const auto ids = parse_ids(line);
     for (const uint32_t id : ids) {
       ATHANOR_CHECK_DATA(id < tokenizer.vocab_size(), "token id {} is beyond the vocabulary of {} tokens", id,
                          tokenizer.vocab_size());

@@ -79,7 +79,10 @@ std::vector<double> worked_seconds(const StepTable& table) {
   return worked;
 }
 
-std::vector<double> x_values(const StepTable& table, PlotAxis axis) {
+std::vector<double> x_values(const StepTable& table, PlotAxis axis, const std::string& run) {
+  const bool known = std::ranges::any_of(table.columns[0], [](double value) { return std::isfinite(value); });
+  ATHANOR_CHECK(known || table.steps.empty(), "no step of {} has the number {}, which --x {} needs; choose another --x",
+                run, fields_of_axis(axis)[0], axis == PlotAxis::kTime ? "time" : "tokens");
   return axis == PlotAxis::kTime ? worked_seconds(table) : table.columns[0];
 }
 
@@ -124,7 +127,7 @@ std::vector<Point> finite_points(const std::vector<double>& x, const std::vector
 // Draws `points` as the line of `curve`; returns how many steps a point of it is the mean of.
 size_t draw_line_of(const std::vector<Point>& points, size_t window, Curve& curve) {
   if (window == 0) window = usual_window(points.size());
-  window = std::min(window | 1, points.size() | 1);
+  window = std::min(window | 1, (std::max<size_t>(points.size(), 1) - 1) | 1);
   curve.line = window == 1 ? thin(points, kColumns) : smooth(points, window, kMostPoints);
   if (window > 1) curve.faint = thin(points, kColumns);
   return window;
@@ -183,7 +186,7 @@ class RunFigures {
     names.emplace_back("validation_loss");
     const StepTable table = read_step_table(run.metrics, names);
     check_steps(run, table);
-    const auto x = x_values(table, request_.x);
+    const auto x = x_values(table, request_.x, run.name);
     for (size_t i = 0; i < request_.fields.size(); ++i) {
       const auto& y = table.columns[first + i];
       note_first(run, i, y);

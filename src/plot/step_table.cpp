@@ -117,7 +117,7 @@ StepTable read_step_table(const std::filesystem::path& path, const std::vector<s
     const bool parsed =
         parser.parse(line.data(), line.size(), /*realloc_if_needed=*/false).get(value) == simdjson::SUCCESS;
     if (parsed) read_inside(value, wanted, row);
-    if (!parsed || !std::isfinite(row[0])) {
+    if (!parsed || !(std::isfinite(row[0]) && row[0] >= 1)) {
       ++table.num_damaged;
       return;
     }
