@@ -108,7 +108,7 @@ TEST(Sequence, AHeldUpCollectiveIsNeverMetByOneOfTheSameTag) {
   run_ranks(
       3, [](World& world) { many_in_flight(world.all(), 600, unequal); }, {}, network);
   for (const auto& [ends, used] : tags) {
-    // Two groups of the world (the one for hosts' names, and all), with two phases each, and notes.
+    // Two groups of the world (the one for hosts' names, and all), with up to kMaxPhases each, and notes.
     EXPECT_LE(used.size(), static_cast<size_t>(2 * Sequence::kMaxPhases * Sequence::kWindow + 1));
   }
 }

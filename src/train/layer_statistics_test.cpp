@@ -10,6 +10,7 @@
 
 #include "comm/thread_ranks.h"
 #include "model/initialize.h"
+#include "train/testing/fixed_batch.h"
 
 namespace athanor::layer_statistics_test {
 namespace {
@@ -41,13 +42,6 @@ RunConfig config_of(const std::string& family, const std::string& dtype = "float
   return c;
 }
 
-Batch batch_of(const RunConfig& config) {
-  Batch batch{config.train.global_batch_size, kSeqLen, {}, {}, {}};
-  for (int64_t i = 0; i < batch.num_sequences * kSeqLen; ++i)
-    batch.tokens.push_back(static_cast<int32_t>((i * i + 7 * i) % 63));
-  return batch;
-}
-
 struct Observed {
   LayerMetrics layers;
   double grad_norm = 0;
@@ -63,7 +57,7 @@ Observed observe(const RunConfig& config, int ranks) {
     initialize_parameters(config.model, 1, state.model.parameters);
     for (int step = 1; step <= kSteps; ++step) {
       std::optional<LayerMetrics> layers;
-      const StepReport report = observed_step(state, batch_of(config), true, layers);
+      const StepReport report = observed_step(state, fixed_batch(config), true, layers);
       const std::lock_guard lock(mutex);
       EXPECT_TRUE(layers.has_value());
       if (step == kSteps && world.rank() == 0) first = {*layers, report.grad_norm};
@@ -172,9 +166,9 @@ TEST(LayerStatistics, TheTrainingHasTheSameBitsWithThem) {
           for (int step = 0; step < 3; ++step) {
             std::optional<LayerMetrics> layers;
             if (observed) {
-              observed_step(state, batch_of(config), true, layers);
+              observed_step(state, fixed_batch(config), true, layers);
             } else {
-              train_step(state, batch_of(config));
+              train_step(state, fixed_batch(config));
             }
           }
           state.model.gatherer.wait_all();

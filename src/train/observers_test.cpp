@@ -11,6 +11,7 @@
 #include "comm/thread_ranks.h"
 #include "model/initialize.h"
 #include "train/microbatch.h"
+#include "train/testing/fixed_batch.h"
 #include "train/train_step.h"
 
 namespace athanor::observers_test {
@@ -60,13 +61,6 @@ RunConfig config_of(int data, int tensor, int pipeline) {
   return c;
 }
 
-Batch batch_of(const RunConfig& config) {
-  Batch batch{config.train.global_batch_size, kSeqLen, {}, {}, {}};
-  for (int64_t i = 0; i < batch.num_sequences * kSeqLen; ++i)
-    batch.tokens.push_back(static_cast<int32_t>((i * i + 7 * i) % 63));
-  return batch;
-}
-
 void on_ranks(const RunConfig& config, const std::function<void(TrainState&, std::mutex&)>& act,
               const TrainStateOptions& options = {}) {
   const auto& p = config.parallelism;
@@ -89,7 +83,7 @@ TEST(Observers, EveryBlockOfTheModelIsSeenOnTheTensorRanksOfItsStageAlone) {
   on_ranks(config, [&](TrainState& state, std::mutex& mutex) {
     const auto recorder = std::make_shared<Recorder>();
     state.observers.add(recorder);
-    train_step(state, batch_of(config));
+    train_step(state, fixed_batch(config));
     const std::lock_guard lock(mutex);
     for (const Seen& seen : recorder->seen) {
       if (is_bucket(seen)) continue;
@@ -117,7 +111,7 @@ TEST(Observers, AStageSeesItsBlocksInOrderAndWhatItSendsLast) {
   on_ranks(config, [&](TrainState& state, std::mutex& mutex) {
     const auto recorder = std::make_shared<Recorder>();
     state.observers.add(recorder);
-    train_step(state, batch_of(config));
+    train_step(state, fixed_batch(config));
     const std::lock_guard lock(mutex);
     for (const Seen& seen : recorder->seen) {
       if (seen.microbatch != 1) continue;
@@ -143,7 +137,7 @@ TEST(Observers, ABucketIsSeenBeforeAndAfterItsSumAndAgainWhereAReplicaGroupAddsT
   on_ranks(config, [&](TrainState& state, std::mutex& mutex) {
     const auto recorder = std::make_shared<Recorder>();
     state.observers.add(recorder);
-    train_step(state, batch_of(config));
+    train_step(state, fixed_batch(config));
     const std::lock_guard lock(mutex);
     std::map<std::string, std::vector<Phase>> phases;
     bool reduced = false;
@@ -177,7 +171,7 @@ TEST(Observers, WhatIsWrittenIntoABucketIsWhatIsSummed) {
   const RunConfig config = config_of(2, 1, 1);
   on_ranks(config, [&](TrainState& state, std::mutex& mutex) {
     state.observers.add(std::make_shared<Zeroing>());
-    const StepReport report = compute_gradients(state, batch_of(config));
+    const StepReport report = compute_gradients(state, fixed_batch(config));
     const std::lock_guard lock(mutex);
     EXPECT_EQ(report.grad_norm, 0);
     EXPECT_GT(report.parts.loss_sum, 0);
@@ -189,7 +183,7 @@ TEST(Observers, EvaluationShowsNothing) {
   on_ranks(config, [&](TrainState& state, std::mutex& mutex) {
     const auto recorder = std::make_shared<Recorder>();
     state.observers.add(recorder);
-    state.model.pipeline.score(split_batch(batch_of(config), config, 0, 1, state.model.mesh.layout(), 0));
+    state.model.pipeline.score(split_batch(fixed_batch(config), config, 0, 1, state.model.mesh.layout(), 0));
     const std::lock_guard lock(mutex);
     EXPECT_TRUE(recorder->seen.empty());
   });
@@ -201,7 +195,7 @@ TEST(Observers, AListThatOnlyLooksChangesNoBits) {
   for (const bool watched : {false, true}) {
     on_ranks(config, [&](TrainState& state, std::mutex& mutex) {
       if (watched) state.observers.add(std::make_shared<Recorder>());
-      compute_gradients(state, batch_of(config));
+      compute_gradients(state, fixed_batch(config));
       const std::lock_guard lock(mutex);
       if (watched) {
         EXPECT_TRUE(at::equal(gradients.at(state.model.mesh.rank()), state.model.parameters.grad()));
@@ -239,7 +233,7 @@ TEST(TrainState, WhatIsPutAroundAStageIsWhatThePipelineDrives) {
   };
   const RunConfig config = config_of(1, 1, 2);
   on_ranks(
-      config, [&](TrainState& state, std::mutex&) { train_step(state, batch_of(config)); }, options);
+      config, [&](TrainState& state, std::mutex&) { train_step(state, fixed_batch(config)); }, options);
   EXPECT_EQ(embedding, 1);
   EXPECT_EQ(calls, kMicrobatches);
 }

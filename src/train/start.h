@@ -21,8 +21,8 @@ struct StartedRun {
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<TrainState> state;
   ThreadShare threads;  ///< threads of this rank
-  bool from_scratch =
-      false;  ///< step 0 with random weights: neither a checkpoint nor the folder in model.from gave any
+  /// step 0 with random weights: neither a checkpoint nor the folder in model.from gave any
+  bool from_scratch = false;
 };
 
 /// Thrown if a signal (SIGTERM or SIGINT) came before every check had passed: the run's folder is unchanged.
