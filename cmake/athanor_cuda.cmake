@@ -26,6 +26,19 @@ if(ATHANOR_TESTS)
   athanor_add_test(kernels_cuda kernels_cuda_test)
 endif()
 
+# A machine without nvcc compiles these files together, as C++: where nvcc is found, the tests do so as well.
+if(ATHANOR_TESTS AND ATHANOR_NVCC)
+  set(together "")
+  foreach(source ${sources})
+    string(APPEND together "#include \"${source}\"\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/kernels_without_nvcc.cpp CONTENT "${together}" @ONLY)
+  add_library(kernels_without_nvcc OBJECT EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/kernels_without_nvcc.cpp)
+  target_include_directories(kernels_without_nvcc PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(kernels_without_nvcc PRIVATE athanor_flags)
+  add_dependencies(athanor_tests kernels_without_nvcc)
+endif()
+
 # The benchmark is not part of `all` if nvcc is missing: it has nothing to measure then.
 if(ATHANOR_NVCC)
   add_executable(kernels_cuda_bench ${CMAKE_SOURCE_DIR}/src/kernels/cuda/kernels_cuda_bench.cpp)

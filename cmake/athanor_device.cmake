@@ -24,10 +24,10 @@ if(ATHANOR_TESTS)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/ops/device/takes.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   athanor_test_program(ops_device_test $<TARGET_OBJECTS:ops_test>
     ${CMAKE_SOURCE_DIR}/src/ops/device/choices/takes_everything.cpp)
-  target_link_libraries(ops_device_test PRIVATE athanor_ops GTest::gtest GTest::gtest_main)
+  target_link_libraries(ops_device_test PRIVATE athanor_ops athanor_guarded GTest::gtest GTest::gtest_main)
   athanor_precompile(ops_device_test TRUE)
   # Tests of code that never reaches a device form (portable forms compared with formulas, the CPU's memory) are left out, and so
   # is the test that no bits depend on threads: on a CPU the device forms use products of the library, which does not ensure this.
   athanor_add_test(ops_device ops_device_test
-    FILTER -*Portable*:*OfTheLibrary*:*Bound.*:BlockHeap*:CpuAllocator*:FlatMemory*:Threads.*)
+    FILTER -*Portable*:*OfTheLibrary*:*Bound.*:BlockHeap*:CpuAllocator*:FlatMemory*:Threads.*:*OnDevice*)
 endif()

@@ -15,10 +15,17 @@
 namespace athanor {
 
 FileReader::FileReader(const std::filesystem::path& path)
-    : path_(path.string()), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    // Without O_NONBLOCK, opening a pipe would wait for somebody who writes into it.
+    : path_(path.string()), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (fd_ < 0) fail_errno("cannot open", path_);
   struct stat status {};
-  const int failed = ::fstat(fd_, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
+  int failed = ::fstat(fd_, &status) != 0 ? errno : 0;
+  if (failed == 0 && S_ISDIR(status.st_mode)) failed = EISDIR;
+  const bool is_pipe = failed == 0 && S_ISFIFO(status.st_mode);
+  if (is_pipe) {
+    ::close(std::exchange(fd_, -1));
+    throw IoError("cannot read " + path_ + ": it is a pipe, and a file is needed", ENOENT);
+  }
   if (failed != 0) {
     ::close(std::exchange(fd_, -1));
     errno = failed;

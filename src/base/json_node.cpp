@@ -11,21 +11,24 @@ bool is_plain(const std::string& key) {
          std::all_of(key.begin(), key.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
 }
 
-// Returns the JSON library's message without its prefix ("[json.exception.parse_error.101] parse error at line 1,
-// column 2: ").
-std::string reason_of(const nlohmann::json::parse_error& error) {
-  const std::string text = error.what();
-  const size_t at = text.find(": ");
-  return at == std::string::npos ? text : text.substr(at + 2);
-}
-
 }  // namespace
+
+// The library's message is, for example, "[json.exception.parse_error.101] parse error at line 1, column 2: syntax
+// error while parsing value - invalid literal; last read: 'ne'; expected '['".
+std::string json_error_reason(std::string_view message) {
+  for (const std::string_view before : {": ", " - "}) {
+    if (const auto at = message.find(before); at != message.npos) message.remove_prefix(at + before.size());
+  }
+  message = message.substr(0, message.find("; expected"));
+  return message == "unexpected end of input" ? "it ends too early" : std::string(message);
+}
 
 nlohmann::json parse_json(std::string_view text, const std::string& file) {
   try {
     return nlohmann::json::parse(text.begin(), text.end());
   } catch (const nlohmann::json::parse_error& error) {
-    fail<DataError>("{}: not JSON at byte {}: {}; fetch or write the file again", file, error.byte, reason_of(error));
+    fail<DataError>("{}: not JSON at byte {}: {}; fetch or write the file again", file, error.byte,
+                    json_error_reason(error.what()));
   } catch (const nlohmann::json::exception& error) {
     fail<DataError>("{}: not JSON: {}", file, error.what());
   }

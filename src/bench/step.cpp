@@ -170,7 +170,7 @@ ATHANOR_CORE_ENTRY(bench_step) {
   bench::set_up(settings);
   require_layout_fits(config, 1);
   const OneRank alone(config);
-  check_memory(config, *alone.world, alone.mesh.layout());
+  check_memory(config, *alone.world, alone.mesh.layout(), at::kCPU);
   ops::install_caching_cpu_allocator();
   bench::Report report;
   bench::measure(config, given, report);

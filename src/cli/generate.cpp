@@ -26,6 +26,9 @@ std::string read_standard_input() {
   std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   if (text.ends_with('\n')) text.pop_back();
   if (text.ends_with('\r')) text.pop_back();
+  ATHANOR_CHECK_DATA(
+      !text.empty(),
+      "--prompt -: standard input is empty; to begin from the end-of-document token, give --prompt \"\"");
   const auto invalid = find_invalid_utf8(text);
   ATHANOR_CHECK_DATA(!invalid, "--prompt -: standard input has invalid UTF-8 at byte {}; convert it to UTF-8",
                      invalid.value_or(0));

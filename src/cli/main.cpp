@@ -97,6 +97,11 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+// Results that cannot be written are a failure. A reader that has left, such as `head`, has what it wanted.
+void write_out_results() {
+  if (std::fflush(stdout) != 0 && errno != EPIPE) athanor::fail_errno("cannot write to", "standard output");
+}
+
 }  // namespace
 
 // The one catch for errors outside communication. It prints each error on one line and returns its exit code. If a
@@ -105,7 +110,9 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   open_standard_streams();
   try {
-    return run(argc, argv);
+    const int exit_code = run(argc, argv);
+    if (exit_code == athanor::exit_code::kComplete) write_out_results();
+    return exit_code;
   } catch (...) {
     const athanor::Failure failure = athanor::describe_failure(std::current_exception());
     const athanor::Launched me = athanor::launched();

@@ -25,6 +25,7 @@ inline CLI::Validator new_file() {
     std::error_code ignored;
     const std::filesystem::path path = text, folder = std::filesystem::absolute(path, ignored).parent_path();
     if (text.empty()) return "expected the name of a file to write, got none";
+    if (text == "-") return "expected the name of a file to write, got -; this is not written to standard output";
     if (std::filesystem::is_directory(path, ignored))
       return fmt::format("expected a file to write, got {}, which is a folder", text);
     if (std::filesystem::is_directory(folder, ignored)) return "";

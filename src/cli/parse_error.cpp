@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 
 #include "base/text.h"
@@ -63,8 +64,11 @@ std::string what_it_takes(const CLI::Option& option) {
 
 // The beginning of the option's help, for a text of which nothing else is known.
 std::string purpose_of(const CLI::Option& option) {
-  const std::string help = option.get_description();
-  return help.substr(0, std::min({help.find(';'), help.find(": "), help.find(". ")}));
+  std::string help = option.get_description();
+  for (const char* end : {", e.g.", " (default", ";", ": ", ". "}) help.resize(std::min(help.size(), help.find(end)));
+  const auto is_upper = [&](size_t i) { return i < help.size() && std::isupper(static_cast<unsigned char>(help[i])); };
+  if (is_upper(0) && !is_upper(1)) help[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(help[0])));
+  return help;
 }
 
 // Returns the value as it was typed; CLI11 may have changed its own copy.

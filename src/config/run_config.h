@@ -102,6 +102,7 @@ struct TrainConfig {
   int64_t steps = 1000;
   int64_t global_batch_size = 16;
   int64_t micro_batch_size = 4;
+  std::string device = "auto";
   std::string dtype = "bfloat16";
   std::string master_dtype = "float32";
   std::string reduce_dtype = "float32";
@@ -128,6 +129,10 @@ struct TrainConfig {
             "sequences that a data rank computes at once; must divide global_batch_size; not set: 4, or the largest "
             "number below it that does",
             between(1, kMaxSequences));
+    f.field("device", device,
+            "what the run computes on; auto: an accelerator if libtorch sees one and the job has one rank, else the "
+            "CPU",
+            one_of({"auto", "cpu", "cuda", "xpu"}));
     f.field("dtype", dtype,
             "type of forward and backward; the master is float32; auto: bfloat16 if the CPU has instructions for it, "
             "else float32; a resumed run keeps its type",

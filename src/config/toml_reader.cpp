@@ -246,11 +246,20 @@ void merge(toml::table& into, toml::table&& from) {
   }
 }
 
+// Returns what is wrong with a TOML text, without the words of the library ("Error while parsing key-value pair: ").
+std::string reason_of(const toml::parse_error& error) {
+  const std::string text(error.description());
+  const size_t at = text.starts_with("Error while parsing ") ? text.find(": ") : text.npos;
+  const std::string reason = at == text.npos ? text : text.substr(at + 2);
+  return reason == "could not determine value type" ? "a value is expected here, such as 3, true or \"a text\""
+                                                    : reason;
+}
+
 toml::table parse_toml(std::string_view text, const std::string& name) {
   try {
     return toml::parse(text, name);
   } catch (const toml::parse_error& error) {
-    fail<ConfigError>("{}: {}; the file must be TOML", place_of(error.source()), std::string(error.description()));
+    fail<ConfigError>("{}: {}; the file must be TOML", place_of(error.source()), reason_of(error));
   }
 }
 

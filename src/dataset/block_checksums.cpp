@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
+#include <set>
 
 #include "base/error.h"
 #include "dataset/npy.h"
+#include "dataset/verify.h"
 
 namespace athanor {
 namespace {
@@ -19,8 +20,8 @@ void add_files_of_part(const SplitEntry& split, int64_t instances, const PartEnt
                        FileBlocks& next, const std::string& name) {
   while (instances > 0) {
     const auto& shard = split.files.at(next.size());
-    ATHANOR_CHECK_DATA(shard.instances <= instances, "{}: {} has instances of two parts; prepare the data again", name,
-                       shard.file);
+    ATHANOR_CHECK_DATA(shard.instances <= instances, "{}: {} has instances of two parts; {}", name, shard.file,
+                       kDamagedDataRemedy);
     instances -= shard.instances;
     if (!part.checksums) {
       next.emplace_back();
@@ -65,24 +66,42 @@ std::string checksum_file_bytes(const std::vector<HashWords>& blocks) {
   return bytes;
 }
 
-std::vector<std::optional<ShardBlocks>> find_blocks(const DataManifest& manifest, const std::string& split,
-                                                    const std::string& name) {
-  std::map<std::string, FileBlocks> found;
+FolderBlocks find_blocks(const DataManifest& manifest, const std::string& name) {
+  FolderBlocks found;
+  std::set<std::string> known;
   for (const auto& part : manifest.parts) {
     int64_t num_blocks = 0;
-    for (const auto& [each, entry] : manifest.splits) {
-      const auto instances = part.instances.find(each);
+    for (const auto& [split, entry] : manifest.splits) {
+      const auto instances = part.instances.find(split);
       if (instances != part.instances.end())
-        add_files_of_part(entry, instances->second, part, num_blocks, found[each], name);
+        add_files_of_part(entry, instances->second, part, num_blocks, found.shards[split], name);
     }
-    for (auto& [each, files] : found) {
-      for (auto& file : files)
-        if (file && part.checksums && file->file == part.checksums->file) file->file_blocks = num_blocks;
+    found.of_parts.push_back(num_blocks);
+    if (!part.checksums) continue;
+    const auto& file = part.checksums->file;
+    ATHANOR_CHECK_DATA(known.insert(file).second, "{}: two parts have the checksums {}; {}", name, file,
+                       kDamagedDataRemedy);
+    for (auto& [split, shards] : found.shards) {
+      for (auto& shard : shards)
+        if (shard && shard->file == file) shard->file_blocks = num_blocks;
     }
   }
-  auto files = std::move(found[split]);
-  files.resize(manifest.splits.at(split).files.size());  // empty shards at the end
-  return files;
+  for (const auto& [split, entry] : manifest.splits) found.shards[split].resize(entry.files.size());  // empty shards
+  return found;
+}
+
+std::vector<std::byte> read_block(const NpyMatrix& shard, const NpyMatrix& checksums, const ShardBlocks& blocks,
+                                  int64_t block) {
+  const int64_t first = block * blocks.block_rows, count = std::min(blocks.block_rows, shard.num_rows() - first);
+  std::vector<std::byte> bytes(static_cast<size_t>(count * shard.num_cols() * shard.header().item_bytes));
+  shard.read_rows(first, count, bytes.data());
+  HashWords expected;
+  checksums.read_row(blocks.first_block + block, reinterpret_cast<std::byte*>(expected.data()));
+  const auto actual = hash_hex(bytes.data(), bytes.size());
+  ATHANOR_CHECK_DATA(actual == hash_text(expected),
+                     "{}: rows {} to {} are damaged: their checksum is {}, {} has {}; {}", shard.file().path(), first,
+                     first + count - 1, actual, checksums.file().path(), hash_text(expected), kDamagedDataRemedy);
+  return bytes;
 }
 
 }  // namespace athanor

@@ -8,12 +8,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/hash.h"
 #include "dataset/manifest.h"
+#include "dataset/npy.h"
 
 namespace athanor {
 
@@ -48,9 +50,19 @@ struct ShardBlocks {
   int64_t file_blocks = 0;  ///< number of rows of the file
 };
 
-/// Returns this for each file of the split, in their order; none for the shards of parts that an older program wrote.
-/// @throws DataError if a shard has rows of two parts; `name` names the manifest.
-std::vector<std::optional<ShardBlocks>> find_blocks(const DataManifest& manifest, const std::string& split,
-                                                    const std::string& name);
+/// The blocks of a folder.
+struct FolderBlocks {
+  /// By split, for each file in their order; none for the shards of parts that an older program wrote.
+  std::map<std::string, std::vector<std::optional<ShardBlocks>>> shards;
+  std::vector<int64_t> of_parts;  ///< for each part the number of rows of its file; 0 without a file
+};
+
+/// @throws DataError if a shard has rows of two parts, or two parts name one file; `name` names the manifest.
+FolderBlocks find_blocks(const DataManifest& manifest, const std::string& name);
+
+/// Reads block `block` of a shard and compares it with its checksum. The shard and the file of checksums are open.
+/// @throws DataError naming the rows of a block that differs; IoError.
+std::vector<std::byte> read_block(const NpyMatrix& shard, const NpyMatrix& checksums, const ShardBlocks& blocks,
+                                  int64_t block);
 
 }  // namespace athanor

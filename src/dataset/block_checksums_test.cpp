@@ -4,6 +4,7 @@
 #include "dataset/npy.h"
 #include "dataset/verify.h"
 #include "prepare/testing/data_test.h"
+#include "prepare/verify_folder.h"
 
 namespace athanor::block_checksums_test {
 namespace {
@@ -43,7 +44,8 @@ TEST_F(Blocks, ShardsHaveWholeBlocksAndAFileOfTheirChecksums) {
   const auto& files = manifest.splits.at("train").files;
   ASSERT_EQ(files.size(), 2u);
   EXPECT_EQ(files[0].instances, 4) << "five would fit, which are not whole blocks";
-  const auto train = find_blocks(manifest, "train", "m"), validation = find_blocks(manifest, "validation", "m");
+  const auto blocks = find_blocks(manifest, "m");
+  const auto &train = blocks.shards.at("train"), &validation = blocks.shards.at("validation");
   EXPECT_EQ(train[0]->first_block, 0);
   EXPECT_EQ(train[1]->first_block, 2);
   EXPECT_EQ(validation[0]->first_block, 4);
@@ -83,13 +85,48 @@ TEST_F(Blocks, DamagedChecksumsAreFoundBeforeARunStarts) {
   EXPECT_SAYS(refusal<DataError>([&] { train.verify(); }), "checksums-00000.npy: damaged");
 }
 
+TEST_F(Blocks, OtherNumbersOfBlocksAreFoundBeforeARunStarts) {
+  auto manifest = read_data_manifest(out_);
+  manifest.parts[0].checksums->block_rows = 4;
+  write_file_atomically(out_ / kDataManifestName, data_manifest_text(manifest));
+  const auto train = Dataset::open(out_, "train");
+  EXPECT_SAYS(refusal<DataError>([&] { train.check_file(train.files().size() - 1); }),
+              "checksums-00000.npy: shape [5, 4], the manifest has [3, 4]");
+}
+
+TEST_F(Blocks, ChecksumsOfOtherBlocksAreFoundByReadingTheFolder) {
+  const auto file = out_ / "checksums-00000.npy";
+  auto bytes = read_file(file);
+  std::swap_ranges(bytes.end() - 32, bytes.end() - 16, bytes.end() - 16);  // the last two of five
+  write_file_atomically(file, bytes);
+  auto manifest = read_data_manifest(out_);
+  manifest.parts[0].checksums->hash = hash_file(file);
+  ProgressBar progress("verifying", 1, "B", 1000);
+  const auto found = verify_folder(out_, manifest, progress).damage;
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_SAYS(found[0], "train-00001.npy: rows 2 to 3 are damaged");
+  EXPECT_SAYS(found[1], "validation-00000.npy: rows 0 to 0 are damaged");
+}
+
+TEST_F(Blocks, TwoPartsThatNameOneFileOfChecksumsAreRefused) {
+  more_.inputs = {write("b.txt", std::string(size_t{4} * kSeqLen, 'b')).string()};
+  more_.add = true;
+  more_.validation_fraction = {};
+  prepare(more_);
+  auto manifest = read_data_manifest(out_);
+  manifest.parts[1].checksums = manifest.parts[0].checksums;
+  write_file_atomically(out_ / kDataManifestName, data_manifest_text(manifest));
+  EXPECT_SAYS(refusal<DataError>([&] { Dataset::open(out_, "train"); }),
+              "manifest.json: two parts have the checksums checksums-00000.npy; get it again");
+}
+
 TEST_F(Blocks, FilesThatAreAddedHaveChecksumsToo) {
   more_.inputs = {write("b.txt", std::string(size_t{4} * kSeqLen, 'b')).string()};
   more_.add = true;
   more_.validation_fraction = {};
   prepare(more_);
   const auto manifest = read_data_manifest(out_);
-  const auto train = find_blocks(manifest, "train", "m");
+  const auto train = find_blocks(manifest, "m").shards.at("train");
   ASSERT_EQ(manifest.parts.size(), 2u);
   EXPECT_EQ(train.back()->file, "checksums-00001.npy");
   const auto data = Dataset::open(out_, "train");

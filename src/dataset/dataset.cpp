@@ -66,13 +66,14 @@ struct Dataset::Impl {
   int64_t num_instances = 0;
   std::vector<Shard> shards;    // shards that have instances
   std::vector<DataFile> files;  // the tokenizer, then each shard of the split, including empty ones, then checksums
-  std::vector<ChecksumEntry> checksums;
+  std::vector<std::pair<ChecksumEntry, int64_t>> checksums;  // with the number of their blocks
 
   const std::vector<ShardEntry>& entries() const { return manifest->splits.at(split).files; }
 
   void add_shards() {
     const auto row_bytes = static_cast<uint64_t>(manifest->seq_len * manifest->item_bytes());
-    const auto blocks = find_blocks(*manifest, split, (folder / kDataManifestName).string());
+    auto [shard_blocks, of_parts] = find_blocks(*manifest, (folder / kDataManifestName).string());
+    const auto& blocks = shard_blocks.at(split);
     files.push_back({folder / manifest->tokenizer_file, 1});
     for (size_t i = 0; i < entries().size(); ++i) {
       const auto& entry = entries()[i];
@@ -83,9 +84,10 @@ struct Dataset::Impl {
       shards.push_back({&entry, files.back().path.string(), num_instances, blocks[i]});
       num_instances += entry.instances;
     }
-    for (const auto& part : manifest->parts) {
+    for (size_t i = 0; i < manifest->parts.size(); ++i) {
+      const auto& part = manifest->parts[i];
       if (!part.checksums) continue;
-      checksums.push_back(*part.checksums);
+      checksums.emplace_back(*part.checksums, of_parts[i]);
       files.push_back({folder / part.checksums->file, 1});
     }
   }
@@ -100,32 +102,13 @@ struct Dataset::Impl {
       const auto matrix = access->open.get(shard.path, [&] { return open_shard(shard.path, *shard.entry, *manifest); });
       if (const int injected = fault_errno("data.read")) fail_reading(shard.path, matrix->offset_of(row), injected);
       if (verified) return matrix->read_row(row, out);
-      bytes = read_block(shard, *matrix, block);
+      const auto sums = access->open.get((folder / blocks->file).string(),
+                                         [&] { return open_checksums(folder / blocks->file, blocks->file_blocks); });
+      bytes = std::make_shared<std::vector<std::byte>>(read_block(*matrix, *sums, *blocks, block));
       access->blocks.add(shard.path, block, bytes);
     }
     const auto row_bytes = static_cast<size_t>(manifest->seq_len * manifest->item_bytes());
     std::memcpy(out, bytes->data() + static_cast<size_t>(row - block * blocks->block_rows) * row_bytes, row_bytes);
-  }
-
-  BlockCache::Bytes read_block(const Shard& shard, const NpyMatrix& matrix, int64_t block) const {
-    const int64_t first = block * shard.blocks->block_rows,
-                  count = std::min(shard.blocks->block_rows, matrix.num_rows() - first);
-    auto bytes = std::make_shared<std::vector<std::byte>>(
-        static_cast<size_t>(count * manifest->seq_len * manifest->item_bytes()));
-    matrix.read_rows(first, count, bytes->data());
-    const auto file = (folder / shard.blocks->file).string();
-    const auto expected = read_checksum(file, *shard.blocks, shard.blocks->first_block + block);
-    const auto actual = hash_hex(bytes->data(), bytes->size());
-    ATHANOR_CHECK_DATA(actual == expected, "{}: rows {} to {} are damaged: their checksum is {}, {} has {}; {}",
-                       shard.path, first, first + count - 1, actual, file, expected, kDamagedDataRemedy);
-    return bytes;
-  }
-
-  std::string read_checksum(const std::string& file, const ShardBlocks& blocks, int64_t index) const {
-    const auto matrix = access->open.get(file, [&] { return open_checksums(file, blocks.file_blocks); });
-    HashWords words;
-    matrix->read_row(index, reinterpret_cast<std::byte*>(words.data()));
-    return hash_text(words);
   }
 
   const Shard& shard_of(int64_t row) const {
@@ -220,8 +203,10 @@ void Dataset::check_file(size_t index) const {
 void Dataset::verify_file(size_t index, const Worked& worked) const {
   if (index == 0) return verify_tokenizer_file(tokenizer_file(), *impl_->manifest, worked);
   const size_t num_shards = impl_->entries().size();
-  if (index > num_shards)
-    return verify_checksum_file(impl_->folder, impl_->checksums.at(index - num_shards - 1), worked);
+  if (index > num_shards) {
+    const auto& [entry, num_blocks] = impl_->checksums.at(index - num_shards - 1);
+    return verify_checksum_file(impl_->folder, entry, num_blocks, worked);
+  }
   verify_shard(impl_->files.at(index).path, impl_->entries().at(index - 1), *impl_->manifest, worked);
 }
 

@@ -109,9 +109,10 @@ NpyMatrix open_checksums(const fs::path& file, int64_t num_blocks) {
   return open_shaped(file, num_blocks, std::tuple_size_v<HashWords>);
 }
 
-void verify_checksum_file(const fs::path& folder, const ChecksumEntry& entry, const Worked& worked) {
+void verify_checksum_file(const fs::path& folder, const ChecksumEntry& entry, int64_t num_blocks,
+                          const Worked& worked) {
   const auto file = folder / entry.file;
-  check_there(file);
+  open_checksums(file, num_blocks);
   check_hash(file, hash_file(file, worked), entry.hash);
 }
 

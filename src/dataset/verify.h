@@ -27,8 +27,10 @@ void verify_tokenizer_file(const std::filesystem::path& file, const DataManifest
 /// Opens a file of the checksums of `num_blocks` blocks. @throws DataError naming the file; IoError.
 NpyMatrix open_checksums(const std::filesystem::path& file, int64_t num_blocks);
 
-/// Verifies the checksum of a file of checksums of blocks. @throws DataError naming the file; IoError.
-void verify_checksum_file(const std::filesystem::path& folder, const ChecksumEntry& entry, const Worked& worked = {});
+/// Verifies shape and checksum of a file of the checksums of `num_blocks` blocks. @throws DataError naming the file;
+/// IoError.
+void verify_checksum_file(const std::filesystem::path& folder, const ChecksumEntry& entry, int64_t num_blocks,
+                          const Worked& worked = {});
 
 /// Verifies the tokens that were too few for an instance, as verify_shard does. The manifest must have them.
 void verify_remainder(const std::filesystem::path& folder, const DataManifest& manifest);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/json_node.h"
 #include "base/text.h"
 #include "documents/document_error.h"
 #include "documents/json_scan.h"
@@ -61,12 +62,9 @@ class TextFinder {
     return true;
   }
   bool parse_error(size_t position, const std::string&, const json::exception& error) {
-    // For example "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error while ...".
-    std::string_view what = error.what();
-    if (const auto colon = what.find(": "); colon != std::string_view::npos) what.remove_prefix(colon + 2);
     result_.cause = kInvalidJson;
     result_.error_offset = position > 0 ? position - 1 : 0;
-    result_.message = printable(shortened(what, 2 * kMaxShownBytes));
+    result_.message = printable(shortened(json_error_reason(error.what()), 2 * kMaxShownBytes));
     return false;
   }
 

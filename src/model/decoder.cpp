@@ -8,6 +8,7 @@
 
 #include "kernels/cross_entropy.h"
 #include "ops/embedding.h"
+#include "ops/transfer.h"
 #include "parallel/vocabulary.h"
 
 namespace athanor {
@@ -27,6 +28,17 @@ Tensor positions_of(int64_t batch, int64_t seq_len, const ops::DocumentLengths& 
     }
   }
   return positions;
+}
+
+// Notes one of the sums of LossParts: loss, aux, z.
+void note_sum(LossParts& parts, int64_t which, const Tensor& sum) {
+  if (sum.is_cpu()) {
+    (which == 0 ? parts.loss_sum : which == 1 ? parts.aux_sum : parts.z_sum) = sum.item<double>();
+    return;
+  }
+  if (!parts.on_device.defined())
+    parts.on_device = at::zeros({3}, sum.options().dtype(at::kDouble).requires_grad(false));
+  parts.on_device.select(0, which).copy_(sum.detach());
 }
 
 constexpr int64_t kMostTokens = int64_t{1} << 24;  // tokens of a microbatch
@@ -53,7 +65,7 @@ std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t e
 Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, DecoderOptions options)
     : model_(model), rotary_(make_rotary(model)), options_(std::move(options)),
       stage_(options_.stage.value_or(StageLayers{0, model.num_hidden_layers, true, true})),
-      compute_type_(parameters.compute().scalar_type()) {
+      compute_type_(parameters.compute().scalar_type()), device_(parameters.compute().device()) {
   for (int64_t l = 0; l < stage_.end; ++l) (l < stage_.first ? first_sparse_ : num_sparse_) += model.is_sparse_layer(l);
   for (int64_t l = stage_.first; l < stage_.end; ++l) {
     layers_.emplace_back(model, parameters, l, options_.routing, options_.tensor);
@@ -67,7 +79,8 @@ Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, Dec
   }
   if (model.is_moe()) {
     const double uniform = static_cast<double>(model.num_experts_per_tok) / static_cast<double>(model.num_experts);
-    previous_share_ = at::full({num_sparse_, model.num_experts}, uniform, at::kFloat);
+    previous_share_ =
+        at::full({num_sparse_, model.num_experts}, uniform, parameters.compute().options().dtype(at::kFloat));
   }
 }
 
@@ -121,16 +134,30 @@ Tensor Decoder::embed(const Tensor& tokens_BT, const Watch& watch) const {
 Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vector<moe::Routing>* routings,
                              const Watch& watch) const {
   const auto [batch, seq_len] = std::pair(labels.targets.size(0), labels.targets.size(1));
-  const Tensor positions = positions_of(batch, seq_len, labels.documents);
   const auto context = std::make_shared<const LayerContext>(
-      LayerContext{ops::make_rotation(positions, rotary_.frequency, rotary_.scale), labels.documents,
-                   options_.recompute, moe::BatchPosition{labels.step, labels.first_sequence}, batch, watch});
+      LayerContext{rotation_for(batch, seq_len, labels.documents), labels.documents, options_.recompute,
+                   moe::BatchPosition{labels.step, labels.first_sequence}, batch, watch});
   int64_t forward_index = 1 + stage_.first;
   for (const Layer& layer : layers_) {
     enter(forward_index++, residual);
     residual = layer.forward(residual, context, routings);
   }
   return residual;
+}
+
+// Computed on the host, so that every device has the same angles.
+ops::Rotation Decoder::rotation_of(const Tensor& positions) const {
+  const auto [cos, sin] = ops::make_rotation(positions, rotary_.frequency, rotary_.scale);
+  return {ops::send(cos, device_), ops::send(sin, device_)};
+}
+
+// Whole instances have the same positions in each microbatch, so a device keeps their angles.
+ops::Rotation Decoder::rotation_for(int64_t batch, int64_t seq_len, const ops::DocumentLengths& documents) const {
+  if (device_.is_cpu() || !documents.empty()) return rotation_of(positions_of(batch, seq_len, documents));
+  const bool is_kept =
+      kept_rotation_.cos.defined() && kept_rotation_.cos.size(0) == batch && kept_rotation_.cos.size(1) == seq_len;
+  if (!is_kept) kept_rotation_ = rotation_of(positions_of(batch, seq_len, documents));
+  return kept_rotation_;
 }
 
 // Returns the input of the output layer, [tokens, hidden].
@@ -172,8 +199,8 @@ Tensor Decoder::forward(int microbatch, Tensor x, const Labels* labels) {
   if (stage_.has_head) {
     const Tensor loss = loss_sum(residual, *labels, watch);
     add_root(pending, loss, at::ones_like(loss));  // linear_cross_entropy applied loss_scale already
-    pending.parts.loss_sum = loss.item<double>();
-    pending.parts.num_targets = count_targets(labels->targets);
+    note_sum(pending.parts, 0, loss);
+    pending.parts.num_targets = labels->num_targets >= 0 ? labels->num_targets : count_targets(labels->targets);
   } else {
     const Tensor y = add_up(residual, watch);
     add_root(pending, y, {});
@@ -191,8 +218,8 @@ void Decoder::add_router_losses(const std::vector<moe::Routing>& routings, const
   const Tensor aux = moe::balance_loss_sum(options_.aux_scope, routings, seq_len, previous_share_);
   Tensor z;
   for (const auto& routing : routings) z = z.defined() ? z + routing.z_sum : routing.z_sum;
-  pending.parts.aux_sum = aux.item<double>();
-  pending.parts.z_sum = z.item<double>();
+  note_sum(pending.parts, 1, aux);
+  note_sum(pending.parts, 2, z);
   if (labels.aux_scale != 0) add_root(pending, aux, at::full_like(aux, labels.aux_scale));
   if (labels.z_scale != 0) add_root(pending, z, at::full_like(z, labels.z_scale));
 }
@@ -204,11 +231,11 @@ RouterCounts Decoder::count_of_model(const std::vector<moe::Routing>& routings) 
   if (num_sparse_ == rows) return moe::count_routings(routings);
   RouterCounts counts;
   for (Tensor RouterCounts::*sums : {&RouterCounts::chosen, &RouterCounts::taken})
-    counts.*sums = at::zeros({rows, experts}, at::kLong);
+    counts.*sums = at::zeros({rows, experts}, at::TensorOptions(at::kLong).device(device_));
   for (Tensor RouterCounts::*sums : {&RouterCounts::moved, &RouterCounts::dropped, &RouterCounts::flat})
-    counts.*sums = at::zeros({rows}, at::kLong);
-  counts.entropy_sum = at::zeros({rows}, at::kDouble);
-  if (expert_ranks > 1) counts.to_rank = at::zeros({rows, expert_ranks}, at::kLong);
+    counts.*sums = at::zeros({rows}, at::TensorOptions(at::kLong).device(device_));
+  counts.entropy_sum = at::zeros({rows}, at::TensorOptions(at::kDouble).device(device_));
+  if (expert_ranks > 1) counts.to_rank = at::zeros({rows, expert_ranks}, at::TensorOptions(at::kLong).device(device_));
   if (routings.empty()) return counts;
   const RouterCounts here = moe::count_routings(routings);
   for (Tensor RouterCounts::*sums : RouterCounts::kCounts) {
@@ -264,7 +291,7 @@ Tensor Decoder::next_logits(const Tensor& tokens_BT, std::vector<KvCache>& cache
   const at::NoGradGuard no_grad;
   const int64_t batch = tokens_BT.size(0), added = tokens_BT.size(1), past = caches.at(0).length;
   const Tensor positions = at::arange(past, past + added, at::kLong).expand({batch, added});
-  const auto rotation = ops::make_rotation(positions, rotary_.frequency, rotary_.scale);
+  const auto rotation = rotation_of(positions);
   Residual residual{ops::embedding(tokens_BT, embedding_), {}};
   for (size_t l = 0; l < layers_.size(); ++l) residual = layers_[l].forward_cached(residual, rotation, caches[l]);
   const Tensor last = residual.sum().narrow(1, added - 1, 1);

@@ -92,6 +92,8 @@ class Decoder : public Stage {
   Tensor loss_sum(const Residual& residual, const Labels& labels, const Watch& watch) const;
   void add_router_losses(const std::vector<moe::Routing>& routings, const Labels& labels, int64_t seq_len,
                          Pending& pending);
+  ops::Rotation rotation_of(const Tensor& positions) const;
+  ops::Rotation rotation_for(int64_t batch, int64_t seq_len, const ops::DocumentLengths& documents) const;
   RouterCounts count_of_model(const std::vector<moe::Routing>& routings) const;
 
   ModelConfig model_;
@@ -99,11 +101,13 @@ class Decoder : public Stage {
   DecoderOptions options_;
   StageLayers stage_;
   at::ScalarType compute_type_;
+  at::Device device_;
   int64_t first_sparse_ = 0, num_sparse_ = 0;  // the range of the model's sparse layers that are here
   Weight embedding_, output_;
   Norm final_norm_;
   std::vector<Layer> layers_;
   Tensor previous_share_;  // share for the layers here
+  mutable ops::Rotation kept_rotation_;
   std::map<int, Pending> pending_;
 };
 

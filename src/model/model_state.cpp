@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "layout/shards.h"
 #include "moe/dispatch_auto.h"
+#include "ops/transfer.h"
 
 namespace athanor {
 namespace {
@@ -81,14 +82,15 @@ DecoderOptions ModelState::decoder_options(const RunConfig& config, const ModelS
 ModelState::ModelState(const RunConfig& config, Mesh& ranks, const ModelStateOptions& options)
     : mesh(ranks), plan(mesh, parse_sharding(config.parallelism.sharding)),
       parameters(make_bucket_entries(held_parameters(config.model, config.parallelism, mesh.layout(), mesh.rank())),
-                 compute_type(config), options.use, plan.sharding(bucket_elements(config))),
+                 compute_type(config), options.use, plan.sharding(bucket_elements(config)), options.device),
       gatherer(parameters, plan), chunks(make_chunks(config, options)), wrapped_(wrap(config, options)),
       pipeline(stages(), mesh.group(GroupKind::kPipeline), options.observers) {
   enter(config);
   const ModelConfig& model = config.model;
   if (!model.is_moe()) return;
   const double uniform = static_cast<double>(model.num_experts_per_tok) / static_cast<double>(model.num_experts);
-  set_previous_share(at::full({model.num_sparse_layers(), model.num_experts}, uniform, at::kFloat));
+  set_previous_share(at::full({model.num_sparse_layers(), model.num_experts}, uniform,
+                              parameters.compute().options().dtype(at::kFloat)));
   if (config.moe.bias_update_rate > 0) set_router_bias(at::zeros_like(previous_share));
 }
 
@@ -127,13 +129,17 @@ void ModelState::enter(const RunConfig& config) {
                                       static_cast<int>(layout.microbatches())));
 }
 
-void ModelState::set_previous_share(Tensor share) {
-  previous_share = std::move(share);
+Tensor ModelState::on_own_device(const Tensor& x) const {
+  return x.is_cpu() ? ops::send(x, parameters.compute().device()) : x;
+}
+
+void ModelState::set_previous_share(const Tensor& share) {
+  previous_share = on_own_device(share);
   for (const auto& chunk : chunks) chunk->set_previous_share(previous_share);
 }
 
-void ModelState::set_router_bias(Tensor bias) {
-  router_bias = std::move(bias);
+void ModelState::set_router_bias(const Tensor& bias) {
+  router_bias = on_own_device(bias);
   for (const auto& chunk : chunks) chunk->set_router_bias(router_bias);
 }
 

@@ -19,6 +19,7 @@ namespace athanor {
 /// What a model is built with in addition to its configuration.
 struct ModelStateOptions {
   ParameterStore::Use use = ParameterStore::Use::kTraining;
+  at::Device device = at::kCPU;          ///< where parameters are, and everything is computed
   const Observers* observers = nullptr;  ///< see training; must outlive the model; null: none
   /// Wraps a pipeline stage of this rank: the pipeline calls the wrapper in its place. May return null: no wrapper. It
   /// is called once for each stage; the stage outlives the wrapper. Null: no stage is wrapped.
@@ -45,9 +46,9 @@ class ModelState {
   void enter(const RunConfig& config);
 
   /// Set the values for all sparse layers of the model, [sparse layers, experts] fp32, as Decoder's functions of these
-  /// names do. Not for dense models.
-  void set_previous_share(Tensor share);
-  void set_router_bias(Tensor bias);
+  /// names do. Not for dense models. Tensors of the host are sent to the model's device.
+  void set_previous_share(const Tensor& share);
+  void set_router_bias(const Tensor& bias);
 
   Mesh& mesh;
   ShardPlan plan;
@@ -67,6 +68,7 @@ class ModelState {
   Tensor previous_share, router_bias;
 
  private:
+  Tensor on_own_device(const Tensor& x) const;
   DecoderOptions decoder_options(const RunConfig& config, const ModelStateOptions& options);
   std::vector<std::unique_ptr<Decoder>> make_chunks(const RunConfig& config, const ModelStateOptions& options);
   std::vector<std::unique_ptr<Stage>> wrap(const RunConfig& config, const ModelStateOptions& options);

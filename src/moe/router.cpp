@@ -9,13 +9,17 @@
 #include "kernels/routing.h"
 #include "moe/balance_ranks.h"
 #include "moe/dispatch.h"
+#include "moe/router_on_device.h"
 #include "moe/scores.h"
+#include "ops/device.h"
 #include "ops/linear.h"
+#include "ops/transfer.h"
 
 namespace athanor::moe {
 namespace {
 
 Tensor choose(const Tensor& scores_TE, int64_t k) {
+  if (ops::device::takes(scores_TE)) return on_device::choose(scores_TE, k);
   Tensor ids = at::empty({scores_TE.size(0), k}, at::kLong);
   const float* from = ops::pointer<float>(scores_TE);
   auto* to = ids.data_ptr<int64_t>();
@@ -27,6 +31,7 @@ Tensor choose(const Tensor& scores_TE, int64_t k) {
 }
 
 Tensor count_choices(const Tensor& ids_TK, int64_t num_sequences, int64_t num_experts) {
+  if (ops::device::takes(ids_TK)) return on_device::count_choices(ids_TK, num_sequences, num_experts);
   Tensor counts = at::zeros({num_sequences, num_experts}, at::kFloat);
   const int64_t per_sequence = ids_TK.numel() / std::max<int64_t>(num_sequences, 1);
   const auto* id = ids_TK.const_data_ptr<int64_t>();
@@ -38,6 +43,7 @@ Tensor count_choices(const Tensor& ids_TK, int64_t num_sequences, int64_t num_ex
 }
 
 Tensor count_taken(const Tensor& ids_TK, int64_t num_experts) {
+  if (ops::device::takes(ids_TK)) return on_device::count_taken(ids_TK, num_experts);
   Tensor load = at::zeros({num_experts}, at::kLong);
   const auto* id = ids_TK.const_data_ptr<int64_t>();
   auto* count = load.data_ptr<int64_t>();
@@ -57,7 +63,7 @@ Tensor noise_like(const Tensor& logits_TE, const RouterNoise& noise, int64_t num
     random.fill_normal(value + begin, static_cast<uint64_t>(first + begin), static_cast<uint64_t>(first + end),
                        noise.decides_alone() ? 1.0 : noise.stddev);
   });
-  return out;
+  return ops::send(out, logits_TE.device());
 }
 
 // Returns the values by which experts are chosen: the scores, plus what is added only for choosing.
@@ -77,8 +83,14 @@ void balance_groups(const BalanceOptions& options, const Tensor& scores_TK, int6
   ATHANOR_CHECK(num_sequences % options.group_sequences == 0,
                 "moe.balance_group ({}) must divide the {} sequences that are routed at once", options.group_sequences,
                 num_sequences);
-  const int64_t groups = num_sequences / options.group_sequences, k = r.expert_ids_TK.size(1),
-                choices = r.expert_ids_TK.numel() / std::max<int64_t>(groups, 1);
+  const int64_t groups = num_sequences / options.group_sequences, k = r.expert_ids_TK.size(1);
+  if (ops::device::takes(r.expert_ids_TK)) {
+    const Tensor moved_dropped =
+        on_device::balance_groups(options, r.expert_ids_TK, scores_TK, groups, num_experts).to(at::kDouble);
+    r.numbers.narrow(0, 1, 2).copy_(moved_dropped);
+    return;
+  }
+  const int64_t choices = r.expert_ids_TK.numel() / std::max<int64_t>(groups, 1);
   auto* id = r.expert_ids_TK.data_ptr<int64_t>();
   const float* score = scores_TK.defined() ? scores_TK.const_data_ptr<float>() : nullptr;
   std::atomic<int64_t> moved = 0, dropped = 0;
@@ -124,6 +136,7 @@ void decide(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOption
   const Tensor chosen_by_TE = choosing_scores(logits_TE, scores_TE, options, rule, num_sequences);
   r.expert_ids_TK = choose(chosen_by_TE, options.k);
   if (!options.training) return;
+  if (ops::device::takes(logits_TE)) r.numbers = at::zeros({4}, logits_TE.options().dtype(at::kDouble));
   r.count_BE = count_choices(r.expert_ids_TK, num_sequences, rule.width);
   balance_choices(options, options.noise.decides_alone() ? chosen_by_TE : scores_TE, num_sequences, r);
   r.load_E = count_taken(r.expert_ids_TK, rule.width);
@@ -166,31 +179,55 @@ Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& 
   r.weights_TK = weighed.weights_TK;
   r.prob_sum_BE = weighed.prob_sum_BE;
   r.z_sum = weighed.z_sum;
-  if (!saved) {
+  if (saved) return r;
+  if (r.numbers.defined()) {
+    r.numbers.slice(0, 0, 4, 3).copy_(weighed.numbers);
+  } else {
     r.entropy_sum = weighed.entropy_sum;
     r.num_flat = weighed.num_flat;
   }
   return r;
 }
 
-RouterCounts count_routings(const std::vector<Routing>& layers) {
+namespace {
+
+// Sets the four numbers of each layer.
+void set_numbers(const std::vector<Routing>& layers, RouterCounts& counts) {
   const auto num_layers = static_cast<int64_t>(layers.size());
-  std::vector<Tensor> chosen, taken, to_rank;
-  RouterCounts counts;
+  if (layers[0].numbers.defined()) {
+    std::vector<Tensor> rows;
+    for (const Routing& r : layers) rows.push_back(r.numbers);
+    const Tensor numbers_L4 = at::stack(rows);
+    counts.entropy_sum = numbers_L4.select(1, 0).contiguous();
+    counts.moved = numbers_L4.select(1, 1).to(at::kLong);
+    counts.dropped = numbers_L4.select(1, 2).to(at::kLong);
+    counts.flat = numbers_L4.select(1, 3).to(at::kLong);
+    return;
+  }
   for (Tensor RouterCounts::*sums : {&RouterCounts::moved, &RouterCounts::dropped, &RouterCounts::flat}) {
     counts.*sums = at::empty({num_layers}, at::kLong);
   }
   counts.entropy_sum = at::empty({num_layers}, at::kDouble);
   for (size_t l = 0; l < layers.size(); ++l) {
     const Routing& r = layers[l];
-    chosen.push_back(r.count_BE.sum(0).to(at::kLong));
-    taken.push_back(r.load_E);
-    if (r.to_rank_R.defined()) to_rank.push_back(r.to_rank_R);
     counts.entropy_sum.data_ptr<double>()[l] = r.entropy_sum;
     counts.moved.data_ptr<int64_t>()[l] = r.num_moved;
     counts.dropped.data_ptr<int64_t>()[l] = r.num_dropped;
     counts.flat.data_ptr<int64_t>()[l] = r.num_flat;
   }
+}
+
+}  // namespace
+
+RouterCounts count_routings(const std::vector<Routing>& layers) {
+  std::vector<Tensor> chosen, taken, to_rank;
+  RouterCounts counts;
+  for (const Routing& r : layers) {
+    chosen.push_back(r.count_BE.sum(0).to(at::kLong));
+    taken.push_back(r.load_E);
+    if (r.to_rank_R.defined()) to_rank.push_back(r.to_rank_R);
+  }
+  if (!layers.empty()) set_numbers(layers, counts);
   counts.chosen = at::stack(chosen);
   counts.taken = at::stack(taken);
   if (!to_rank.empty()) counts.to_rank = at::stack(to_rank);

@@ -100,6 +100,8 @@ struct Routing {
   int64_t num_moved = 0;    ///< choices that balancing gave to another expert
   int64_t num_dropped = 0;  ///< choices that no expert takes
   int64_t num_flat = 0;     ///< tokens whose scores are all equal
+  /// On a device, in place of the four numbers above: these, fp64 [4] in their order, there. Undefined on the host.
+  Tensor numbers{};
 
   Choices choices() const { return {expert_ids_TK}; }
 };

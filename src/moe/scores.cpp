@@ -2,6 +2,8 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "ops/device.h"
+
 namespace athanor::moe {
 namespace {
 
@@ -108,6 +110,7 @@ struct Weigh : torch::autograd::Function<Weigh> {
 
 Scores compute_scores(const Tensor& logits_TE, const RouterRule& rule) {
   const at::NoGradGuard no_grad;
+  if (ops::device::takes(logits_TE)) return portable::compute_scores(logits_TE, rule);
   const int64_t width = rule.width;
   Scores out{at::empty(logits_TE.sizes(), at::kFloat), at::empty({logits_TE.size(0)}, at::kFloat)};
   auto* scores = out.scores_TE.data_ptr<float>();
@@ -123,6 +126,8 @@ Scores compute_scores(const Tensor& logits_TE, const RouterRule& rule) {
 }
 
 Tensor weights_of(const Scores& scores, const Tensor& ids_TK, const RouterRule& rule) {
+  const at::NoGradGuard no_grad;
+  if (ops::device::takes(ids_TK)) return portable::weights_of(scores, ids_TK, rule);
   Tensor weights = at::empty(ids_TK.sizes(), at::kFloat);
   const float* score = ops::pointer<float>(scores.scores_TE);
   const auto* id = ids_TK.const_data_ptr<int64_t>();
@@ -136,6 +141,7 @@ Tensor weights_of(const Scores& scores, const Tensor& ids_TK, const RouterRule& 
 
 Weighed weigh(const Tensor& logits_TE, const Scores& scores, const Tensor& ids_TK, int64_t num_sequences,
               const RouterRule& rule) {
+  if (ops::device::takes(logits_TE)) return portable::weigh(logits_TE, ids_TK, num_sequences, rule);
   Weighed out;
   const auto outputs = Weigh::apply(logits_TE, scores, ids_TK, num_sequences, rule, &out);
   out.weights_TK = outputs[0];
@@ -144,23 +150,40 @@ Weighed weigh(const Tensor& logits_TE, const Scores& scores, const Tensor& ids_T
   return out;
 }
 
-Weighed portable::weigh(const Tensor& logits_TE, const Tensor& ids_TK, int64_t num_sequences, const RouterRule& rule) {
+namespace portable {
+
+Scores compute_scores(const Tensor& logits_TE, const RouterRule& rule) {
   const Tensor logits = logits_TE.to(ops::wide_type(logits_TE));
-  const Tensor logsumexp = at::logsumexp(logits, {-1});
-  const Tensor scores = rule.sigmoid ? at::sigmoid(logits) : at::softmax(logits, -1);
-  const Tensor probs = rule.sigmoid ? scores / (scores.sum(-1, /*keepdim=*/true) + kernels::kScoreEps) : scores;
+  return {rule.sigmoid ? at::sigmoid(logits) : at::softmax(logits, -1), at::logsumexp(logits, {-1})};
+}
+
+Tensor weights_of(const Scores& scores, const Tensor& ids_TK, const RouterRule& rule) {
   const Tensor dropped = ids_TK < 0;
+  Tensor weights = at::gather(scores.scores_TE, 1, at::where(dropped, ids_TK.bitwise_not(), ids_TK));
+  if (rule.norm_topk_prob) weights = weights / (weights.sum(-1, /*keepdim=*/true) + kernels::kScoreEps);
+  return (weights * static_cast<double>(rule.scaling_factor)).masked_fill(dropped, 0);
+}
+
+Weighed weigh(const Tensor& logits_TE, const Tensor& ids_TK, int64_t num_sequences, const RouterRule& rule) {
+  const auto computed = portable::compute_scores(logits_TE, rule);
+  const auto& [scores, logsumexp] = computed;
+  const Tensor probs = rule.sigmoid ? scores / (scores.sum(-1, /*keepdim=*/true) + kernels::kScoreEps) : scores;
   Weighed out;
-  out.weights_TK = at::gather(scores, 1, at::where(dropped, ids_TK.bitwise_not(), ids_TK));
-  if (rule.norm_topk_prob) {
-    out.weights_TK = out.weights_TK / (out.weights_TK.sum(-1, /*keepdim=*/true) + kernels::kScoreEps);
-  }
-  out.weights_TK = (out.weights_TK * static_cast<double>(rule.scaling_factor)).masked_fill(dropped, 0);
+  out.weights_TK = portable::weights_of(computed, ids_TK, rule);
   out.prob_sum_BE = probs.view({num_sequences, -1, rule.width}).sum(1);
   out.z_sum = logsumexp.pow(2).sum();
-  out.entropy_sum = -at::xlogy(probs, probs).sum(at::kDouble).item<double>();
-  out.num_flat = (std::get<0>(scores.max(-1)) == std::get<0>(scores.min(-1))).sum().item<int64_t>();
+  const at::NoGradGuard no_grad;
+  const Tensor p = probs.detach(), entropy_sum = -at::xlogy(p, p).sum(at::kDouble);
+  const Tensor num_flat = (std::get<0>(scores.max(-1)) == std::get<0>(scores.min(-1))).sum();
+  if (!logits_TE.is_cpu()) {
+    out.numbers = at::stack({entropy_sum, num_flat.to(at::kDouble)});
+    return out;
+  }
+  out.entropy_sum = entropy_sum.item<double>();
+  out.num_flat = num_flat.item<int64_t>();
   return out;
 }
+
+}  // namespace portable
 
 }  // namespace athanor::moe

@@ -1,9 +1,9 @@
 #include "optim/adamw.h"
 
-#include <atomic>
 #include <cmath>
 
 #include "base/error.h"
+#include "ops/adamw.h"
 
 namespace athanor {
 
@@ -28,26 +28,22 @@ int64_t AdamW::apply(const Update& given, FlatRange range) {
     rule.weight_decay = static_cast<float>(segment.weight_decay);
     rule.bias_correction1 = static_cast<float>(1 - std::pow(beta1, updates));
     rule.bias_correction2 = static_cast<float>(1 - std::pow(beta2, updates));
-    changed += update(rule, owned, state_begin);
+    changed += update(rule, owned, state_begin, given);
   };
   parameters().for_each_owned(range, visit);
   return changed;
 }
 
-int64_t AdamW::update(const kernels::AdamwStep& rule, FlatRange range, int64_t state_begin) const {
+int64_t AdamW::update(const kernels::AdamwStep& rule, FlatRange range, int64_t state_begin, const Update& given) const {
   const ParameterStore& store = parameters().store();
-  auto *m = exp_avg().data_ptr<float>() + state_begin, *v = exp_avg_sq().data_ptr<float>() + state_begin,
-       *grad = store.grad().data_ptr<float>() + range.begin;
-  const bool split = store.master_low().defined();
-  auto* master = split ? nullptr : ops::pointer<float>(store.compute()) + range.begin;
-  auto* weight = split ? ops::pointer<kernels::Bf16>(store.compute()) + range.begin : nullptr;
-  auto* low = split ? ops::pointer<uint16_t>(store.master_low()) + store.state_begin(range) : nullptr;
-  std::atomic<int64_t> changed{0};
-  ops::for_rows(range.size(), 1, [&](int64_t at, int64_t end) {
-    changed += split ? kernels::adamw(rule, weight + at, low + at, m + at, v + at, grad + at, end - at)
-                     : kernels::adamw(rule, master + at, m + at, v + at, grad + at, end - at);
-  });
-  return changed;
+  const auto flat = [&](const Tensor& x) { return x.narrow(0, range.begin, range.size()); };
+  const auto state = [&](const Tensor& x) { return x.narrow(0, state_begin, range.size()); };
+  const Tensor low =
+      store.master_low().defined() ? store.master_low().narrow(0, store.state_begin(range), range.size()) : Tensor();
+  const ops::AdamwMemory memory{flat(store.compute()), low, state(exp_avg()), state(exp_avg_sq()), flat(store.grad())};
+  if (store.compute().is_cpu()) return ops::adamw(rule, memory);
+  ops::adamw(rule, memory, given.on_device.grad_scale, given.on_device.changed);
+  return 0;
 }
 
 }  // namespace athanor

@@ -26,7 +26,7 @@ class AdamW : public Optimizer {
   const Tensor& exp_avg_sq() const { return state()[1].values; }
 
  private:
-  int64_t update(const kernels::AdamwStep& rule, FlatRange range, int64_t state_begin) const;
+  int64_t update(const kernels::AdamwStep& rule, FlatRange range, int64_t state_begin, const Update& given) const;
 
   OptimizerConfig config_;
 };

@@ -2,6 +2,7 @@
 // The factor that clips gradients.
 
 #include "config/run_config.h"
+#include "ops/tensor.h"
 
 namespace athanor {
 
@@ -10,5 +11,7 @@ namespace athanor {
 /// @param grad_norm  norm over the whole model, before clipping; finite.
 /// @param step       number of the update in its training phase, from 1.
 double clip_scale(const OptimizerConfig& config, double grad_norm, int64_t step);
+/// The same from a norm on a device: fp64, one element, there.
+Tensor clip_scale(const OptimizerConfig& config, const Tensor& grad_norm, int64_t step);
 
 }  // namespace athanor

@@ -12,7 +12,7 @@ Optimizer::Optimizer(OptimizerDeclaration declaration, OptimizedParameters param
                          : kind.extent == StateKind::Extent::kMatrix ? parameters_.num_matrices()
                                                                      : 1;
     const auto type = kind.type == StateType::kBFloat16 ? at::kBFloat16 : at::kFloat;
-    state_.push_back({kind, ops::flat_zeros(size, type)});
+    state_.push_back({kind, ops::flat_zeros(size, type, parameters_.store().compute().device())});
   }
 }
 

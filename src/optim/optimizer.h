@@ -26,6 +26,12 @@ struct Update {
   int64_t step = 0;       ///< number of the update in the run, from 1
   double lr = 0;          ///< learning rate of the step (schedule.h); the optimizer multiplies it by a group's lr_scale
   double grad_scale = 1;  ///< the optimizer multiplies the gradients by it (clip.h)
+  /// Used if the parameters are on a device, in place of grad_scale and of what apply returns: the host need not know
+  /// these numbers before it queues the update.
+  struct OnDevice {
+    Tensor grad_scale;  ///< fp32, one element; NaN: the step is refused, and the update changes nothing
+    Tensor changed;     ///< int64, one element; `apply` adds the number of weights that changed
+  } on_device = {};
 };
 
 /// One kind of an optimizer's state on this rank.
@@ -72,7 +78,8 @@ class Optimizer {
 
   /// Applies the update to the owned elements of its parameters in `range` of flat memory: the master changes, and the
   /// weights that forward reads are rounded from it. The gradients of these elements are set to zero. Not collective.
-  /// @return the number of weights on this rank whose value, as forward reads it, changed.
+  /// @return the number of weights on this rank whose value, as forward reads it, changed; 0 on a device, where
+  /// on_device.changed has it.
   virtual int64_t apply(const Update& update, FlatRange range) = 0;
   /// Applies the update to all owned elements.
   int64_t apply(const Update& update) { return apply(update, {0, parameters_.store().flat_size()}); }

@@ -2,6 +2,8 @@
 
 #include "kernels/master.h"
 #include "ops/flat_memory.h"
+#include "ops/master.h"
+#include "ops/transfer.h"
 
 namespace athanor {
 
@@ -61,7 +63,38 @@ void ParameterStore::write_master(const BucketEntry& entry, int64_t first, std::
   write_master(entry.flat_begin + first, values);
 }
 
+void ParameterStore::read_from_device(int64_t at, std::span<float> out) const {
+  const int64_t count = std::ssize(out);
+  Tensor master = compute_.narrow(0, at, count);
+  if (compute_.scalar_type() == at::kBFloat16) {
+    const Tensor weight = master;
+    master = ops::join_master(weight, {});
+    if (master_low_.defined()) {
+      for_each_owned({at, at + count}, [&](FlatRange range, int64_t state) {
+        const auto owned = [&](const Tensor& x) { return x.narrow(0, range.begin - at, range.size()); };
+        owned(master).copy_(ops::join_master(owned(weight), master_low_.narrow(0, state, range.size())));
+      });
+    }
+  }
+  ops::fetch_bytes(master, out.data());
+}
+
+void ParameterStore::write_to_device(int64_t at, std::span<const float> values) {
+  const int64_t count = std::ssize(values);
+  const Tensor weight = compute_.narrow(0, at, count);
+  if (compute_.scalar_type() == at::kFloat) return ops::send_bytes(weight, values.data());
+  const Tensor master = at::empty({count}, compute_.options().dtype(at::kFloat));
+  ops::send_bytes(master, values.data());
+  ops::split_master(master, weight, {});
+  if (!master_low_.defined()) return;
+  for_each_owned({at, at + count}, [&](FlatRange range, int64_t state) {
+    const auto owned = [&](const Tensor& x) { return x.narrow(0, range.begin - at, range.size()); };
+    ops::split_master(owned(master), owned(weight), master_low_.narrow(0, state, range.size()));
+  });
+}
+
 void ParameterStore::read_master(int64_t at, std::span<float> out) const {
+  if (!compute_.is_cpu()) return read_from_device(at, out);
   const auto count = static_cast<int64_t>(out.size());
   if (compute_.scalar_type() == at::kFloat) {
     std::copy_n(ops::pointer<float>(compute_) + at, count, out.begin());
@@ -80,6 +113,7 @@ void ParameterStore::read_master(int64_t at, std::span<float> out) const {
 }
 
 void ParameterStore::write_master(int64_t at, std::span<const float> values) {
+  if (!compute_.is_cpu()) return write_to_device(at, values);
   const auto count = static_cast<int64_t>(values.size());
   if (compute_.scalar_type() == at::kFloat) {
     std::copy_n(values.begin(), count, ops::pointer<float>(compute_) + at);
@@ -101,15 +135,27 @@ void ParameterStore::write_master(int64_t at, std::span<const float> values) {
 void ParameterStore::fill_master(const std::string& name, const Source& source) {
   constexpr int64_t kBlock = int64_t{1} << 16;  // 256 KiB: what a core's cache holds between source and rounding
   const BucketEntry& e = entry(name);
-  const int64_t size = e.num_elements(), blocks = (size + kBlock - 1) / kBlock;
-  at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
-    std::vector<float> block(static_cast<size_t>(std::min(kBlock, size)));
-    for (int64_t b = begin; b < end; ++b) {
-      const auto values = std::span(block).first(static_cast<size_t>(std::min(kBlock, size - b * kBlock)));
-      source(b * kBlock, values);
-      write_master(e, b * kBlock, values);
-    }
-  });
+  const auto fill = [&](int64_t begin, int64_t size, auto take) {
+    at::parallel_for(0, (size + kBlock - 1) / kBlock, 1, [&](int64_t first, int64_t last) {
+      for (int64_t b = first; b < last; ++b) take(begin + b * kBlock, std::min(kBlock, size - b * kBlock));
+    });
+  };
+  if (compute_.is_cpu()) {
+    return fill(0, e.num_elements(), [&](int64_t first, int64_t count) {
+      std::vector<float> block(static_cast<size_t>(count));
+      source(first, block);
+      write_master(e, first, block);
+    });
+  }
+  constexpr int64_t kSent = int64_t{1} << 22;  // 16 MiB at a time to a device
+  std::vector<float> values(static_cast<size_t>(std::min(kSent, e.num_elements())));
+  for (int64_t begin = 0; begin < e.num_elements(); begin += kSent) {
+    const auto sent = std::span(values).first(static_cast<size_t>(std::min(kSent, e.num_elements() - begin)));
+    fill(begin, std::ssize(sent), [&](int64_t first, int64_t count) {
+      source(first, sent.subspan(static_cast<size_t>(first - begin), static_cast<size_t>(count)));
+    });
+    write_master(e, begin, sent);
+  }
 }
 
 Tensor ParameterStore::master_copy(const std::string& name) const {

@@ -81,6 +81,8 @@ class ParameterStore {
 
  private:
   Tensor view(const Tensor& flat, const BucketEntry& entry) const;
+  void read_from_device(int64_t flat_begin, std::span<float> out) const;
+  void write_to_device(int64_t flat_begin, std::span<const float> values);
 
   std::vector<BucketEntry> table_;
   std::vector<Bucket> buckets_;

@@ -19,6 +19,7 @@ struct Spec {
 /// The data of a microbatch other than its tokens.
 struct Labels {
   Tensor targets;                  ///< [B, T] int64, −100 if there is none
+  int64_t num_targets = -1;        ///< number of targets; −1: counted, which a device does not allow
   ops::DocumentLengths documents;  ///< empty: attention spans the instance
   // Gradients are those of loss_scale · loss_sum + aux_scale · aux_sum + z_scale · z_sum (LossParts), so that adding
   // them up over microbatches and ranks gives the gradient of the global batch's loss, in which these sums are means.
@@ -45,6 +46,9 @@ struct LossParts {
   double aux_sum = 0;  ///< load-balancing loss (moe/balance_loss.h), over layers and sequences
   double z_sum = 0;    ///< router z-loss, over layers and tokens
   RouterCounts routers;
+  /// On a device: loss_sum, aux_sum and z_sum, fp64 [3], there; the routers' counts are there as well. The three
+  /// numbers above are 0 until the step has fetched these (train/train_step.cpp). Undefined on the host.
+  Tensor on_device;
 
   LossParts& operator+=(const LossParts& other) {
     loss_sum += other.loss_sum;
@@ -52,6 +56,7 @@ struct LossParts {
     aux_sum += other.aux_sum;
     z_sum += other.z_sum;
     routers += other.routers;
+    if (other.on_device.defined()) on_device = on_device.defined() ? on_device + other.on_device : other.on_device;
     return *this;
   }
 };

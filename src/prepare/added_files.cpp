@@ -95,6 +95,9 @@ std::vector<InputFile> new_files(const std::vector<fs::path>& files, const DataM
   for (const auto& path : files) {
     const auto file = look_at_input(path);
     const auto same_path = by_path.find(path.string());
+    if (is_standard_input(path))
+      log::info("standard input is not compared with what {} has: if it has the same documents, they are there twice",
+                out.string());
     if (is_standard_input(path) || (same_path == by_path.end() && by_content.empty())) {
       found.push_back(file);
       continue;

@@ -1,6 +1,9 @@
 #include "prepare/verify_folder.h"
 
+#include <map>
+
 #include "base/error.h"
+#include "dataset/block_checksums.h"
 #include "dataset/verify.h"
 #include "tokenizer/tokenizer.h"
 
@@ -15,6 +18,24 @@ void check_tokenizer(const fs::path& file, const DataManifest& manifest) {
   const auto size = Tokenizer::load(file).vocab_size();
   ATHANOR_CHECK_DATA(size == manifest.vocab_size, "{}: {} tokens, the manifest has {}; {}", file.string(), size,
                      manifest.vocab_size, kDamagedDataRemedy);
+}
+
+// Returns what is wrong with the checksums of a part; empty if nothing is.
+std::string damage_of_checksums(const fs::path& folder, const PartEntry& part, int64_t num_blocks) {
+  try {
+    verify_checksum_file(folder, *part.checksums, num_blocks);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+void verify_blocks(const fs::path& folder, const ShardEntry& entry, const ShardBlocks& blocks,
+                   const DataManifest& manifest) {
+  const auto shard = open_shard(folder / entry.file, entry, manifest);
+  const auto checksums = open_checksums(folder / blocks.file, blocks.file_blocks);
+  for (int64_t i = 0; i < count_blocks(entry.instances, blocks.block_rows); ++i)
+    read_block(shard, checksums, blocks, i);
 }
 
 uint64_t size_of(const fs::path& file) {
@@ -38,6 +59,12 @@ uint64_t listed_bytes(const fs::path& folder, const DataManifest& manifest) {
 
 VerifyReport verify_folder(const fs::path& folder, const DataManifest& manifest, ProgressBar& progress) {
   VerifyReport report;
+  const auto blocks = find_blocks(manifest, (folder / kDataManifestName).string());
+  std::map<std::string, std::string> checksums;  // what is wrong with each file of checksums, which is read first
+  for (size_t i = 0; i < manifest.parts.size(); ++i) {
+    const auto& part = manifest.parts[i];
+    if (part.checksums) checksums[part.checksums->file] = damage_of_checksums(folder, part, blocks.of_parts[i]);
+  }
   const auto check = [&](const fs::path& file, auto&& look) {
     try {
       look(file);
@@ -50,13 +77,17 @@ VerifyReport verify_folder(const fs::path& folder, const DataManifest& manifest,
   };
   check(folder / manifest.tokenizer_file, [&](const fs::path& file) { check_tokenizer(file, manifest); });
   for (const auto& [name, split] : manifest.splits) {
-    for (const auto& entry : split.files) {
-      check(folder / entry.file, [&](const fs::path& file) { verify_shard(file, entry, manifest); });
+    for (size_t i = 0; i < split.files.size(); ++i) {
+      const auto& entry = split.files[i];
+      const auto& of_shard = blocks.shards.at(name)[i];
+      check(folder / entry.file, [&](const fs::path& file) {
+        verify_shard(file, entry, manifest);
+        if (of_shard && checksums.at(of_shard->file).empty()) verify_blocks(folder, entry, *of_shard, manifest);
+      });
     }
   }
-  for (const auto& part : manifest.parts) {
-    if (part.checksums)
-      check(folder / part.checksums->file, [&](const fs::path&) { verify_checksum_file(folder, *part.checksums); });
+  for (const auto& [file, damage] : checksums) {
+    check(folder / file, [&damage = damage](const fs::path&) { ATHANOR_CHECK_DATA(damage.empty(), "{}", damage); });
   }
   if (manifest.remainder) {
     check(folder / manifest.remainder->file, [&](const fs::path&) { verify_remainder(folder, manifest); });

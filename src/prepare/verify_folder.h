@@ -21,9 +21,10 @@ struct VerifyReport {
 /// Returns the total size in bytes of the listed files that exist.
 uint64_t listed_bytes(const std::filesystem::path& folder, const DataManifest& manifest);
 
-/// Compares tokenizer, shards and remainder with the manifest's checksums, shapes, dtype and vocabulary. All files are
-/// examined even if some are damaged. Memory does not grow with the files.
-/// @throws DataError if the manifest itself cannot be read.
+/// Compares tokenizer, shards and remainder with the manifest's checksums, shapes, dtype and vocabulary, and shards
+/// with the checksums of their blocks too. All files are examined even if some are damaged. Memory does not grow with
+/// them.
+/// @throws DataError if the manifest contradicts itself.
 VerifyReport verify_folder(const std::filesystem::path& folder, const DataManifest& manifest, ProgressBar& progress);
 
 }  // namespace athanor

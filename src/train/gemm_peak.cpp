@@ -10,6 +10,7 @@
 #include "base/number_types.h"
 #include "base/wall_clock.h"
 #include "ops/tiles.h"
+#include "ops/transfer.h"
 #include "ops/type_name.h"
 
 namespace athanor {
@@ -69,6 +70,26 @@ GemmPeak measure_gemm_peak(at::ScalarType dtype) {
     }
     if (largest) return peak;
   }
+}
+
+GemmPeak measure_gemm_peak(at::ScalarType dtype, at::Device device) {
+  constexpr double kBudget_s = 0.1;
+  constexpr int64_t kLargest = 8192;
+  const auto start = Clock::now();
+  GemmPeak peak{0, fmt::format("{}, libtorch's product on {}", ops::type_name(dtype), device.str())};
+  const auto options = at::TensorOptions(dtype).device(device);
+  for (int64_t n = 1024; n <= kLargest && seconds_since(start) < kBudget_s; n *= 2) {
+    const at::Tensor a = at::full({n, n}, 0.5, options), b = at::full({n, n}, 0.5, options);
+    at::Tensor c = at::empty({n, n}, options);
+    for (const int products : {1, 4}) {  // the first one chooses its kernel; several fill the queue
+      ops::wait_for(device);
+      const auto began = Clock::now();
+      for (int i = 0; i < products; ++i) at::mm_out(c, a, b);
+      ops::wait_for(device);
+      peak.flops = std::max(peak.flops, products * 2.0 * static_cast<double>(n * n * n) / seconds_since(began));
+    }
+  }
+  return peak;
 }
 
 GemmPeak measure_best_gemm_peak() {

@@ -18,6 +18,9 @@ struct GemmPeak {
 /// The measurement is short (about 0.1 s) because it runs before every training. See the source for its spread.
 GemmPeak measure_gemm_peak(at::ScalarType dtype);
 
+/// Measures libtorch's product in `dtype` on a device, for about 0.1 s. The host waits.
+GemmPeak measure_gemm_peak(at::ScalarType dtype, at::Device device);
+
 /// Returns the best rate of fp32 and, if the CPU has instructions for it, bf16, so that a run in a chip's slower type
 /// does not look good in comparison.
 GemmPeak measure_best_gemm_peak();

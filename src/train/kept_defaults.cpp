@@ -70,13 +70,13 @@ void keep_warmup(RunConfig& config, const Team& team) {
             by_default);
 }
 
-void keep_dtype(RunConfig& config, const Team& team) {
+void keep_dtype(RunConfig& config, const Team& team, const std::string& chip) {
   if (!config.train.dtype_was_auto) return;
   std::string& dtype = config.train.dtype;
   const std::string first = team.size > 1 ? team.broadcast(dtype) : dtype;
   const std::string kept = ask_earlier_config(config, team, [](const RunConfig& before) { return before.train.dtype; });
   dtype = kept.empty() ? first : kept;
-  const char* reason = first == "bfloat16" ? "this CPU has instructions for it" : "this CPU has none for bfloat16";
+  const std::string reason = chip + (first == "bfloat16" ? " has instructions for it" : " has none for bfloat16");
   if (dtype == first) log::info("train.dtype is {}: {}", dtype, reason);
   if (dtype != first) log::info("train.dtype stays {}, in which this run began (now it would be {})", dtype, first);
 }

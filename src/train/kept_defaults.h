@@ -13,7 +13,8 @@ namespace athanor {
 void keep_warmup(RunConfig& config, const Team& team);
 
 /// Resolves train.dtype = "auto": on all ranks the type that is fast on the first rank's CPU, unless the previous
-/// attempt used another type; a continued run keeps that type on any CPU. Collective over `team`.
-void keep_dtype(RunConfig& config, const Team& team);
+/// attempt used another type; a continued run keeps that type on any CPU. `chip` is what messages call the chip that
+/// decides. Collective over `team`.
+void keep_dtype(RunConfig& config, const Team& team, const std::string& chip = "this CPU");
 
 }  // namespace athanor

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "kernels/adamw.h"
+#include "train/state_pieces.h"
 
 namespace athanor {
 
@@ -82,13 +83,9 @@ LayerStatistics::LayerStatistics(const TrainState& state, bool histograms)
   const Layout& layout = model.mesh.layout();
   const bool shares_tokens = state.config.parallelism.sequence_parallel && layout.tensor() > 1;
   counts_activations_ = shares_tokens || layout.coordinate(model.mesh.rank(), Axis::kTensor) == 0;
-  for (const Bucket& bucket : model.parameters.buckets()) {
-    const FlatRange canonical = model.plan.canonical(bucket);
-    for (const BucketEntry& entry : model.parameters.table()) {
-      const FlatRange range = intersect(entry.range(), canonical);
-      if (range.size() > 0) pieces_.push_back({range, std::min(entry.forward_index, num_layers_ + 1)});
-    }
-  }
+  for_each_canonical(model, [&](const BucketEntry& entry, FlatRange range) {
+    pieces_.push_back({range, std::min(entry.forward_index, num_layers_ + 1)});
+  });
   sums_ = at::zeros({num_layers_ + 2, Columns::total(histograms)}, at::kDouble);
   activations_.resize(static_cast<size_t>(num_layers_));
   logits_.resize(static_cast<size_t>(num_layers_));

@@ -1,6 +1,7 @@
 #include "train/microbatch.h"
 
 #include "kernels/cross_entropy.h"
+#include "ops/transfer.h"
 
 namespace athanor {
 namespace {
@@ -35,6 +36,7 @@ Microbatch make_microbatch(const Batch& batch, int64_t first, int64_t count, con
   m.tokens = tokens_of(batch, first, count);
   m.labels.targets = targets_of(m.tokens);
   if (config.data.attention_scope == "document") m.labels.documents = documents_of(batch, first, count, eos_id);
+  m.labels.num_targets = count * (batch.seq_len - 1);
   m.labels.loss_scale = 1 / (sequences * static_cast<double>(batch.seq_len - 1));
   m.labels.aux_scale = config.moe.router_aux_loss_coef / (layers * sequences);
   m.labels.z_scale = config.moe.router_z_loss_coef / (layers * tokens);
@@ -84,6 +86,23 @@ std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config,
     microbatches.push_back(make_microbatch(batch, first, config.train.micro_batch_size, config, eos_id, step));
   }
   return microbatches;
+}
+
+void send_to(at::Device device, std::vector<Microbatch>& microbatches) {
+  if (device.is_cpu() || microbatches.empty()) return;
+  std::vector<Tensor> parts;
+  for (const Microbatch& each : microbatches) {
+    parts.push_back(each.tokens.reshape({-1}));
+    parts.push_back(each.labels.targets.reshape({-1}));
+  }
+  const Tensor there = ops::send(at::cat(parts), device);
+  int64_t at = 0;
+  for (Microbatch& each : microbatches) {
+    for (Tensor* ids : {&each.tokens, &each.labels.targets}) {
+      *ids = there.narrow(0, at, ids->numel()).view(ids->sizes());
+      at += ids->numel();
+    }
+  }
 }
 
 std::vector<int64_t> sequences_of(const Layout& layout, int data_rank, int64_t micro_batch_size) {

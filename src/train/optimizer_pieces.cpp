@@ -2,25 +2,28 @@
 
 #include <algorithm>
 
+#include "ops/transfer.h"
+
 namespace athanor {
 namespace {
 
 using Extent = StateKind::Extent;
 
-// fp32 is written and read where it lies; other types are converted on the way.
+// fp32 on the host is written and read where it lies; everything else passes through a copy.
+bool lies_as_written(const Tensor& values) { return values.scalar_type() == at::kFloat && values.is_cpu(); }
+
 PieceView piece_of(std::string tensor, Slice slice, const Tensor& values) {
-  if (values.scalar_type() == at::kFloat) return {std::move(tensor), std::move(slice), values.data_ptr<float>()};
+  if (lies_as_written(values)) return {std::move(tensor), std::move(slice), values.data_ptr<float>()};
   return {std::move(tensor), std::move(slice), nullptr, [values](int64_t first, std::span<float> out) {
-            const Tensor part = values.narrow(0, first, std::ssize(out)).to(at::kFloat);
-            std::copy_n(part.const_data_ptr<float>(), out.size(), out.begin());
+            ops::fetch_bytes(values.narrow(0, first, std::ssize(out)).to(at::kFloat), out.data());
           }};
 }
 
 TargetView target_of(std::string tensor, Slice slice, const Tensor& values) {
-  if (values.scalar_type() == at::kFloat) return {std::move(tensor), std::move(slice), values.data_ptr<float>()};
+  if (lies_as_written(values)) return {std::move(tensor), std::move(slice), values.data_ptr<float>()};
   return {std::move(tensor), std::move(slice), nullptr, [values](int64_t first, std::span<const float> in) {
-            const Tensor part = at::empty({std::ssize(in)}, at::kFloat);
-            std::ranges::copy(in, part.data_ptr<float>());
+            const Tensor part = at::empty({std::ssize(in)}, values.options().dtype(at::kFloat));
+            ops::send_bytes(part, in.data());
             values.narrow(0, first, std::ssize(in)).copy_(part);
           }};
 }

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "config/checks.h"
 #include "layout/memory.h"
+#include "ops/device_choice.h"
 #include "train/rank_share.h"
 
 namespace athanor {
@@ -22,13 +23,39 @@ void resolve_with_data(RunConfig& config, const Dataset& train) {
                 "the instances of {} have {} tokens, more than model.max_position_embeddings ({}); raise that", path,
                 seq_len, config.model.max_position_embeddings);
   ATHANOR_CHECK(static_cast<int64_t>(train.vocab_size()) <= config.model.vocab_size,
-                "the tokenizer of {} has {} tokens, more than model.vocab_size ({}); raise that to at least {}", path,
-                train.vocab_size(), config.model.vocab_size, train.vocab_size());
+                "the tokenizer of {} has {} tokens, more than model.vocab_size ({}); raise that to at least {}{}", path,
+                train.vocab_size(), config.model.vocab_size, train.vocab_size(),
+                config.model.from.empty() ? "" : ", and let checkpoint.allow_model_change contain \"vocab_size\"");
   const auto overflows = find_overflows(config);
   ATHANOR_CHECK(overflows.empty(), "{}", join(overflows, "\n"));
 }
 
-void check_memory(const RunConfig& config, const comm::World& world, const Layout& layout) {
+namespace {
+
+void check_device_memory(const RunConfig& config, const MemoryNeed& need, at::Device device) {
+  const int64_t free_bytes = ops::facts_of(device).free_bytes;
+  const std::string parts = fmt::format(
+      "{} of weights, gradients and optimizer state, {} of activations, {} of scratch", format_bytes(need.state_bytes),
+      format_bytes(need.activation_bytes), format_bytes(need.transient_bytes + need.buffer_bytes));
+  if (free_bytes < 0)
+    return log::info("memory: about {} needed on {} ({})", format_bytes(need.total()), device.str(), parts);
+  const auto free = static_cast<double>(free_bytes);
+  ATHANOR_CHECK(need.total() <= free, "this run needs about {} of memory on {} ({}), and {} are free there; {}",
+                format_bytes(need.total()), device.str(), parts, format_bytes(free),
+                need.state_bytes > free ? "a smaller model would fit"
+                                        : fmt::format("a smaller train.micro_batch_size (now {}) or "
+                                                      "parallelism.recompute lowers the activations",
+                                                      config.train.micro_batch_size));
+  log::info("memory: about {} needed on {} ({}), {} free", format_bytes(need.total()), device.str(), parts,
+            format_bytes(free));
+}
+
+}  // namespace
+
+void check_memory(const RunConfig& config, const comm::World& world, const Layout& layout, at::Device device) {
+  if (!device.is_cpu())
+    return check_device_memory(config, estimate_train_memory(config, config.data.seq_len, layout, world.rank(), {1}),
+                               device);
   // Ranks differ by their stages: the sum over this host's ranks is what counts.
   const int threads = at::get_num_threads();
   const MemoryNeed own = estimate_train_memory(config, config.data.seq_len, layout, world.rank(), {threads});

@@ -18,7 +18,8 @@ void resolve_with_data(RunConfig& config, const Dataset& train);
 /// Compares the memory that the ranks of this host will need, as formulas estimate it, with the host's free memory, and
 /// logs both, with what this process takes already: code, libtorch, MPI. To be called before the state is allocated.
 /// @throws ConfigError with the parts of the need, on the ranks of a host where it does not fit.
-void check_memory(const RunConfig& config, const comm::World& world, const Layout& layout);
+/// On a device, what the run needs there is compared with what is free there.
+void check_memory(const RunConfig& config, const comm::World& world, const Layout& layout, at::Device device);
 
 /// Refuses a router whose weights are all zero: it sends every token to the first experts and learns nothing.
 /// @throws CheckpointError naming it, on the ranks that hold it.

@@ -1,5 +1,7 @@
 #include "train/router_state.h"
 
+#include "ops/transfer.h"
+
 namespace athanor {
 
 Tensor tensor_of(const RouterRows& rows) {
@@ -10,8 +12,9 @@ Tensor tensor_of(const RouterRows& rows) {
 
 RouterRows rows_of(const Tensor& tensor_LE) {
   RouterRows rows;
-  for (int64_t layer = 0; layer < tensor_LE.size(0); ++layer) {
-    const Tensor row = tensor_LE[layer].contiguous();
+  const Tensor here_LE = ops::fetch(tensor_LE);
+  for (int64_t layer = 0; layer < here_LE.size(0); ++layer) {
+    const Tensor row = here_LE[layer].contiguous();
     rows.emplace_back(row.const_data_ptr<float>(), row.const_data_ptr<float>() + row.numel());
   }
   return rows;

@@ -53,7 +53,8 @@ class Run {
         stages_(std::move(started.data.stages)), mesh_(std::move(started.mesh)), state_(std::move(started.state)),
         world_(mesh_->group(GroupKind::kWorld)), at_(at), first_step_(state_->position.step),
         from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at), summary_(*state_, *mesh_, stages_.size()),
-        threads_(started.threads.threads, !may_try_threads(started.threads)),
+        threads_(started.threads.threads,
+                 !may_try_threads(started.threads) || !state_->model.parameters.compute().is_cpu()),
         verification_(std::move(started.data.unverified)) {
     const auto& config = state_->config;
     if (mesh_->is_first()) {
@@ -251,9 +252,8 @@ class Run {
       const auto sequences = static_cast<double>(state_->config.train.validation_sequences);
       double source_loss = 0;
       try {
-        source_loss =
-            validation_loss(state_->model.pipeline, dataset, std::max<int64_t>(1, std::llround(share * sequences)),
-                            state_->config, state_->data.eos_id, *mesh_);
+        source_loss = validation_loss(state_->model, dataset, std::max<int64_t>(1, std::llround(share * sequences)),
+                                      state_->config, state_->data.eos_id);
         if (i == unigram_entropies_.size())
           unigram_entropies_.push_back(
               unigram_entropy(dataset, *mesh_, [this](int64_t num_bytes) { mesh_->world().note_work(num_bytes); }));

@@ -18,6 +18,7 @@
 #include "checkpoint/rotation.h"
 #include "comm/short_texts.h"
 #include "model/initialize.h"
+#include "ops/device_choice.h"
 #include "train/checkpointing.h"
 #include "train/kept_defaults.h"
 #include "train/matmul_choice.h"
@@ -190,6 +191,21 @@ void say_where_it_runs(comm::World& world) {
     log::warn_on_all("{}", others);
 }
 
+// Chooses the device, and the number type for it.
+at::Device settle_device(RunConfig& config, int num_ranks) {
+  const at::Device device = ops::choose_device(config.train.device, num_ranks);
+  if (device.is_cpu()) return device;
+  const auto [name, free_bytes] = ops::facts_of(device);
+  log::info("device: {}{}{}", device.str(), name.empty() ? "" : " (" + name + ")",
+            free_bytes < 0 ? "" : fmt::format(", {} free", format_bytes(static_cast<double>(free_bytes))));
+  ATHANOR_CHECK(config.metrics.layer_statistics == 0,
+                "metrics.layer_statistics is {}, and statistics of layers are computed on the CPU only; set it to 0, "
+                "or train.device to cpu",
+                config.metrics.layer_statistics);
+  if (config.train.dtype_was_auto) config.train.dtype = "bfloat16";
+  return device;
+}
+
 // Collective.
 void say_threads(comm::World& world, const ThreadShare& own) {
   const auto threads = gather_threads(world, own.threads);
@@ -256,19 +272,22 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   });
   const Beginning begin = agree_on_beginning(config, team);
   say_where_it_runs(world);
+  const at::Device device = settle_device(config, world.size());
   keep_warmup(config, team);
-  keep_dtype(config, team);
+  keep_dtype(config, team, device.is_cpu() ? "this CPU" : "the device");
   run.data = open_run_data(config, team);
   const auto& stages = run.data.stages;
-  const MatmulChoice matmul = settle_matmul_paths(stages.front().stage.config, begin, team);
+  const MatmulChoice matmul = device.is_cpu() ? settle_matmul_paths(stages.front().stage.config, begin, team)
+                                              : MatmulChoice{ops::matmul_paths(), "", ""};
   stop_if_asked(world, signals);
   const DataIdentity identity = data_identity(stages);
   for (const auto& data : stages) refuse_unbalanceable(data.stage.config);
-  for (const auto& data : stages) check_memory(data.stage.config, world, Layout(data.stage.config, world.size()));
+  for (const auto& data : stages)
+    check_memory(data.stage.config, world, Layout(data.stage.config, world.size()), device);
   // Errors that can be found before the state is filled are found here.
   if (begin.from == Beginning::From::kNothing) plan_supply(stages, config, {}, 0).refuse_shortages();
 
-  run.state = std::make_unique<TrainState>(config, identity, *run.mesh);
+  run.state = std::make_unique<TrainState>(config, identity, *run.mesh, TrainStateOptions{.device = device});
   const auto [from, random] = fill_state(*run.state, begin);
   stop_if_asked(world, signals);
   refuse_zero_routers(config, run.state->model.parameters);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/console.h"
+#include "ops/transfer.h"
 #include "parallel/share.h"
 #include "train/optimizer_pieces.h"
 
@@ -24,11 +25,6 @@ void for_each_part(const ModelState& model, const std::function<FlatRange(const 
     const FlatRange common = intersect(e.range(), part(*bucket));
     if (common.size() > 0) visit(e, common);
   }
-}
-
-void for_each_canonical(const ModelState& model, const Visit& visit) {
-  for_each_part(
-      model, [&](const Bucket& bucket) { return model.plan.canonical(bucket); }, visit);
 }
 
 void add_master_target(TrainState& state, const BucketEntry& e, FlatRange range, std::vector<TargetView>& targets) {
@@ -62,6 +58,11 @@ void gather_weights(ModelState& model) {
 
 }  // namespace
 
+void for_each_canonical(const ModelState& model, const Visit& visit) {
+  for_each_part(
+      model, [&](const Bucket& bucket) { return model.plan.canonical(bucket); }, visit);
+}
+
 Team team_of(const Mesh& mesh) {
   comm::Communicator& world = mesh.group(GroupKind::kWorld);
   return {world.rank(), world.size(), [&world](const std::string& own) { return gather_texts(world, own); },
@@ -90,8 +91,12 @@ std::vector<PieceView> state_pieces(const TrainState& state) {
 std::vector<PieceView> gradient_pieces(const ModelState& model) {
   std::vector<PieceView> pieces;
   for_each_canonical(model, [&](const BucketEntry& e, FlatRange range) {
+    const Tensor grad = model.parameters.grad().narrow(0, range.begin, range.size());
+    const auto read = [grad](int64_t first, std::span<float> out) {
+      ops::fetch_bytes(grad.narrow(0, first, std::ssize(out)), out.data());
+    };
     pieces.push_back(
-        {tensor_name("grad", e), slice_of(e, range), model.parameters.grad().data_ptr<float>() + range.begin});
+        {tensor_name("grad", e), slice_of(e, range), grad.is_cpu() ? grad.data_ptr<float>() : nullptr, read});
   });
   return pieces;
 }

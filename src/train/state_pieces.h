@@ -9,6 +9,7 @@
 #include "checkpoint/team.h"
 #include "checkpoint/writer.h"
 #include "parallel/share.h"
+#include "train/optimizer_pieces.h"
 #include "train/train_state.h"
 
 namespace athanor {
@@ -16,6 +17,10 @@ namespace athanor {
 /// Returns the team of all ranks of a state's mesh. The team reports its work to the world, so that other ranks wait as
 /// long as it works.
 Team team_of(const Mesh& mesh);
+
+/// Calls `visit` for each part of a parameter that this rank counts for sums over all ranks: together the ranks have
+/// every element once. In the order of the parameters, in time that is linear in their number.
+void for_each_canonical(const ModelState& model, const VisitPart& visit);
 
 /// Returns the pieces of the master weights ("master/NAME") and of the optimizers' state ("exp_avg/NAME", ...) that
 /// this rank writes. If several ranks own the same elements each returns a part, so that together the ranks' pieces

@@ -1,6 +1,7 @@
 #include "train/step_lines.h"
 
 #include <fmt/core.h>
+#include <stdio_ext.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -37,9 +38,10 @@ void StepLines::print(const StepMetrics& metrics) {
   } catch (const std::system_error&) {
     printing_ = false;
   }
-  if (!printing_)
-    log::warn(
-        "this run's output cannot be written any more (a terminal or pipe is gone); its steps stand in metrics.jsonl");
+  if (printing_) return;
+  ::__fpurge(stdout);  // the end of the run would try once more to write it, and report a failure
+  log::warn(
+      "this run's output cannot be written any more (a terminal or pipe is gone); its steps stand in metrics.jsonl");
 }
 
 std::string moving_line(const StepMetrics& metrics, int64_t last_step, double elapsed_s) {

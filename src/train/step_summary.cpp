@@ -22,6 +22,8 @@ StepSummary::StepSummary(const TrainState& state, Mesh& mesh, size_t num_stages)
 
 // All ranks measure at the same time, and the rates are added: they may share processors.
 GemmPeak StepSummary::measure_peak() {
+  const at::Tensor& weights = state_.model.parameters.compute();
+  if (!weights.is_cpu()) return measure_gemm_peak(weights.scalar_type(), weights.device());
   comm::Communicator& world = mesh_.group(GroupKind::kWorld);
   const int threads = at::get_num_threads();
   if (threads != threads_) at::set_num_threads(threads_);

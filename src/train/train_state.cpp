@@ -34,6 +34,7 @@ TrainState::TrainState(const RunConfig& run, DataIdentity data_identity, std::un
 
 ModelStateOptions TrainState::model_options(const TrainStateOptions& options) {
   return {.use = ParameterStore::Use::kTraining,
+          .device = options.device,
           .observers = &observers,
           .wrap_stage = options.wrap_stage,
           .after_backward = [this](int64_t forward_index) { optimizer.note_gradients(forward_index); },

@@ -60,6 +60,7 @@ struct RunPosition {
 /// What a run is built with in addition to its configuration. `athanor train` leaves these empty.
 struct TrainStateOptions {
   Observers observers = {};
+  at::Device device = at::kCPU;  ///< see ModelStateOptions
   /// See ModelStateOptions.
   std::function<std::unique_ptr<Stage>(Stage& stage, const StageLayers& layers, const Mesh& mesh)> wrap_stage = {};
   /// Optimizers in place of those that the configuration names.

@@ -2,8 +2,11 @@
 
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <span>
 
+#include "ops/adamw.h"
+#include "ops/transfer.h"
 #include "optim/clip.h"
 #include "optim/gradient_norm.h"
 #include "optim/schedule.h"
@@ -34,6 +37,8 @@ class Stopwatch {
   Clock::time_point last_ = Clock::now();
 };
 
+at::Device device_of(const TrainState& s) { return s.model.parameters.compute().device(); }
+
 std::vector<Microbatch> microbatches_of(const TrainState& s, const Batch& batch, int64_t step) {
   return split_batch(batch, s.config, s.data.eos_id, step, s.model.mesh.layout(), s.model.mesh.data_rank());
 }
@@ -58,6 +63,7 @@ void second_backward(TrainState& s, std::vector<Microbatch> microbatches, int64_
   const auto labels = s.optimizer.set.second_backward(step);
   if (!labels) return;
   for (Microbatch& each : microbatches) relabel(each, *labels);
+  send_to(device_of(s), microbatches);
   const Observers::Pause unobserved(s.observers);
   run_microbatches(s, microbatches, {});
   s.optimizer.set.learn_from_second(step);
@@ -65,10 +71,19 @@ void second_backward(TrainState& s, std::vector<Microbatch> microbatches, int64_
 }
 
 // What this step's choices change in the next one: the shares that aux_scope "global" weighs it by, and the biases.
-void learn_from_choices(ModelState& model, const RouterCounts& routers, int64_t tokens, double bias_rate) {
+// `applies` is defined if the host does not know yet whether the step is refused.
+void learn_from_choices(ModelState& model, const RouterCounts& routers, int64_t tokens, double bias_rate,
+                        const Tensor& applies = {}) {
   if (!routers.defined()) return;
-  model.set_previous_share(routers.chosen.to(at::kFloat) / static_cast<double>(tokens));
-  if (bias_rate > 0) moe::update_router_bias(model.router_bias, routers.chosen, bias_rate);
+  const auto if_applied = [&](const Tensor& now, const Tensor& before) {
+    return applies.defined() ? at::where(applies, now, before) : now;
+  };
+  model.set_previous_share(
+      if_applied(routers.chosen.to(at::kFloat) / static_cast<double>(tokens), model.previous_share));
+  if (bias_rate == 0) return;
+  const Tensor before = applies.defined() ? model.router_bias.clone() : Tensor();
+  moe::update_router_bias(model.router_bias, routers.chosen, bias_rate);
+  if (before.defined()) model.router_bias.copy_(if_applied(model.router_bias, before));
 }
 
 // Returns how many of this rank's weights changed.
@@ -111,8 +126,9 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
   StepReport report;
   Stopwatch watch(s.model.mesh);
   report.step = s.position.step + 1;
-  const auto microbatches = microbatches_of(s, batch, report.step);
+  auto microbatches = microbatches_of(s, batch, report.step);
   second_backward(s, microbatches, report.step);
+  send_to(device_of(s), microbatches);
   report.parts = run_microbatches(s, microbatches, [&](const Action& action) {
     const bool forward = action.work == Work::kForward;
     watch.add_to(forward ? report.forward_s : report.backward_s,
@@ -121,6 +137,10 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
   report.reduction = s.optimizer.reducer.trace();
   sum_over_ranks(s.model.mesh.group(GroupKind::kPipeline), report.parts);
   sum_over_ranks(s.model.mesh.group(GroupKind::kData), report.parts);
+  if (!device_of(s).is_cpu()) {
+    report.grad_norm_on_device = ops::sum_of_squares(s.model.parameters.grad()).sqrt();
+    return report;
+  }
   const GradientNorms norms = gradient_norms(s.model.parameters, s.model.plan);
   report.grad_norm = norms.total;
   report.rank_norms = {norms.ranks, norms.experts};
@@ -128,19 +148,82 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
   return report;
 }
 
+namespace {
+
+// Sets what follows an update.
+void advance(TrainState& s, const Batch& batch, const StepReport& report) {
+  s.position.step = report.step;
+  s.position.tokens_seen += batch.num_sequences * batch.seq_len;
+  s.position.ledger = batch.next;
+}
+
+// The factor of the gradient, or NaN if the guard refuses the step: what the host decides from numbers that it has,
+// from numbers that it does not have yet. [1] fp32.
+Tensor scale_on_device(const TrainState& s, const StepReport& report, int64_t step_in_phase) {
+  const Tensor &norm = report.grad_norm_on_device, loss = report.parts.on_device.select(0, 0);
+  const Tensor clipped = clip_scale(s.config.optimizer, norm, step_in_phase);
+  const Tensor finite = at::isfinite(norm).logical_and(at::isfinite(loss));
+  return at::where(finite, clipped, std::numeric_limits<double>::quiet_NaN()).to(at::kFloat).reshape({1});
+}
+
+// The host learns the numbers of a step in one copy, after everything of the step has been queued: the only wait.
+void fetch_numbers(StepReport& report, const Tensor& changed) {
+  LossParts& parts = report.parts;
+  std::vector<Tensor> packed = {parts.on_device.view(at::kLong),
+                                report.grad_norm_on_device.reshape({1}).view(at::kLong), changed};
+  std::vector<Tensor*> counts;
+  if (parts.routers.defined()) {
+    for (Tensor RouterCounts::*each : RouterCounts::kCounts)
+      if ((parts.routers.*each).defined()) counts.push_back(&(parts.routers.*each));
+    counts.push_back(&parts.routers.entropy_sum);
+  }
+  for (const Tensor* each : counts) packed.push_back(each->contiguous().view(at::kLong).reshape({-1}));
+  const Tensor here = ops::fetch(at::cat(packed));
+  const Tensor numbers = here.narrow(0, 0, 4).clone().view(at::kDouble);
+  parts.loss_sum = numbers[0].item<double>();
+  parts.aux_sum = numbers[1].item<double>();
+  parts.z_sum = numbers[2].item<double>();
+  report.grad_norm = numbers[3].item<double>();
+  report.changed = here[4].item<int64_t>();
+  int64_t at = 5;
+  for (Tensor* each : counts) {
+    const Tensor values = here.narrow(0, at, each->numel()).clone();
+    at += each->numel();
+    *each = (each->scalar_type() == at::kDouble ? values.view(at::kDouble) : values).view(each->sizes());
+  }
+  parts.on_device = report.grad_norm_on_device = Tensor();
+}
+
+void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, UpdateObserver* observer) {
+  const int64_t step_in_phase = report.step - s.position.phase.begin;
+  const Tensor scale = scale_on_device(s, report, step_in_phase),
+               changed = at::zeros({1}, scale.options().dtype(at::kLong));
+  const Update update{report.step, report.lr, 1, {scale, changed}};
+  update_and_gather(s.model, s.optimizer.set, update, observer);
+  learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len, s.config.moe.bias_update_rate,
+                     scale.isnan().logical_not());
+  fetch_numbers(report, changed);
+  report.verdict = judge(report.parts.loss_sum, report.grad_norm);
+  if (report.verdict == Verdict::kApply) advance(s, batch, report);
+}
+
+}  // namespace
+
 void apply_update(TrainState& s, const Batch& batch, StepReport& report, UpdateObserver* observer) {
   Stopwatch watch(s.model.mesh);
   const int64_t step_in_phase = report.step - s.position.phase.begin;
   report.lr = learning_rate(s.config.optimizer, step_in_phase, s.config.train.steps);
+  if (report.grad_norm_on_device.defined()) {
+    apply_on_device(s, batch, report, observer);
+    return watch.add_to(report.optimizer_s, report.optimizer_wait_s);
+  }
   report.verdict = judge(report.parts.loss_sum, report.grad_norm);
   if (report.verdict == Verdict::kApply) {
     const double scale = clip_scale(s.config.optimizer, report.grad_norm, step_in_phase);
     report.changed = update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, scale}, observer);
-    const int64_t tokens = batch.num_sequences * batch.seq_len;
-    learn_from_choices(s.model, report.parts.routers, tokens, s.config.moe.bias_update_rate);
-    s.position.step = report.step;
-    s.position.tokens_seen += tokens;
-    s.position.ledger = batch.next;
+    learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len,
+                       s.config.moe.bias_update_rate);
+    advance(s, batch, report);
   }
   watch.add_to(report.optimizer_s, report.optimizer_wait_s);
 }

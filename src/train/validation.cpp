@@ -4,6 +4,7 @@
 #include <exception>
 #include <set>
 
+#include "ops/transfer.h"
 #include "train/microbatch.h"
 #include "train/unreadable_data.h"
 
@@ -51,8 +52,9 @@ auto read_together(const Mesh& mesh, Read read) {
 
 }  // namespace
 
-double validation_loss(Pipeline& pipeline, const Dataset& validation, int64_t num_sequences, const RunConfig& config,
-                       uint32_t eos_id, const Mesh& mesh) {
+double validation_loss(ModelState& model, const Dataset& validation, int64_t num_sequences, const RunConfig& config,
+                       uint32_t eos_id) {
+  const Mesh& mesh = model.mesh;
   const int64_t rows = std::min(num_sequences, validation.num_instances());
   const int64_t at_once = config.train.micro_batch_size, all = (rows + at_once - 1) / at_once;
   std::vector<int64_t> numbers;
@@ -64,11 +66,17 @@ double validation_loss(Pipeline& pipeline, const Dataset& validation, int64_t nu
     counted += counts;
   }
   const Batch batch = read_together(mesh, [&] { return read_rows(validation, rows, numbers, at_once); });
-  const auto own = pick_microbatches(batch, numbers, config, eos_id);
-  const auto scores = pipeline.score(own);  // empty except on the last stage's rank
-  double loss_sum = 0;
+  auto own = pick_microbatches(batch, numbers, config, eos_id);
+  send_to(model.parameters.compute().device(), own);
+  const auto scores = model.pipeline.score(own);  // empty except on the last stage's rank
+  std::vector<Tensor> sums;
   for (size_t i = 0; i < std::min(counted, scores.size()); ++i)
-    loss_sum -= scores[i].log_probability.sum(at::kDouble).item<double>();
+    sums.push_back(scores[i].log_probability.sum(at::kDouble));
+  double loss_sum = 0;
+  if (!sums.empty()) {
+    const Tensor here = ops::fetch(at::stack(sums));
+    for (int64_t i = 0; i < here.numel(); ++i) loss_sum -= here[i].item<double>();
+  }
   const Tensor sum = at::full({1}, loss_sum, at::kDouble);
   mesh.group(GroupKind::kPipeline).all_reduce(sum).wait();
   mesh.group(GroupKind::kData).all_reduce(sum).wait();

@@ -168,8 +168,9 @@ def test_a_rank_that_is_killed_ends_the_job_and_is_named(slurm, program, long_st
     assert "not requeued" in said
 
 
-def test_the_gpu_script_refuses_to_hold_gpus_that_training_does_not_use(slurm, program, run):
-    job = submit(slurm, program, run, script=SCRIPT.with_name("gpu.sbatch"))
+def test_the_gpu_script_does_not_train_on_cpus_instead(slurm, program, run):
+    batch = ["train.global_batch_size=8", "train.micro_batch_size=1"]  # eight ranks
+    job = submit(slurm, program, run, overrides=batch, script=SCRIPT.with_name("gpu.sbatch"))
     state = until_over(slurm, run, job)
     assert (state["JobState"], state["ExitCode"]) == ("FAILED", "2:0"), output(run)
-    assert "trains on CPUs only; use examples/slurm/cpu.sbatch" in output(run)
+    assert output(run).count("train.device is cuda: ") == 1, output(run)

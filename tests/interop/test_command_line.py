@@ -1,5 +1,7 @@
 """What the program answers to command lines that it does not understand, and to paths of the wrong kind."""
+import os
 import pathlib
+import subprocess
 
 import pytest
 from runs import Run, make_data
@@ -53,6 +55,22 @@ def test_a_tokenizer_is_not_replaced_unasked(athanor, tmp_path):
     assert out.read_text() == "mine"
     athanor.run(*words, "--overwrite")
     assert out.read_text() != "mine"
+
+
+@pytest.mark.parametrize("words", [["data", "info"], ["data", "verify"]])
+def test_results_that_cannot_be_written_are_a_failure(athanor, data, words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [athanor.path, *words, data], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
+    assert done.returncode == 2
+    assert "cannot write to standard output: No space left on device" in done.stderr
+
+
+def test_a_pipe_is_not_waited_for_where_a_file_is_needed(athanor, tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    done = athanor.run("plot", tmp_path / "metrics.jsonl", check=False, timeout=30)
+    assert done.returncode == 2 and "metrics.jsonl: it is a pipe, and a file is needed" in done.stderr
 
 
 def test_a_folder_of_data_is_no_model(athanor, data):

@@ -37,6 +37,14 @@ def test_a_run_whose_reader_is_gone_goes_on_to_its_end(run):
     assert said.count("cannot be written any more") == 1 and len(run.metrics()) == 8
 
 
+def test_a_run_whose_output_goes_to_a_full_disk_goes_on_to_its_end(run):
+    with open("/dev/full", "w") as full:
+        process = start(run, stdout=full, stderr=subprocess.PIPE)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, said
+    assert said.count("cannot be written any more") == 1 and len(run.metrics()) == 8
+
+
 def test_an_interrupt_that_ends_the_reader_as_well_saves_the_step(run):
     """Ctrl-C reaches every process of `athanor train | tee log`."""
     process = start(run, *ENDLESS, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

@@ -3,9 +3,9 @@
 //
 // A body is a lambda `[=] ATHANOR_BODY(...) { ... }` that captures by value. It computes either one index
 // (`for_each_index`) or one work item of a team of threads (`for_each_team`). The threads of a team wait for each other
-// only in Team's `each`, `reduce`, `sum` and `max`: when one of these returns, every thread has called f, and what f
-// wrote is visible to the team. So the host may run the threads one after the other within such a call. Sums of a team
-// have one fixed order, which is the same on both. Files are compiled without contraction, so the host gives the
+// only in Team's `each`, `reduce`, `sum`, `max` and `scan`: when one of these returns, every thread has called f, and
+// what f wrote is visible to the team. So the host may run the threads one after the other within such a call. Sums of
+// a team have one fixed order, which is the same on both. Files are compiled without contraction, so the host gives the
 // device's bits, except in libm's functions.
 
 #include <cstdint>
@@ -29,6 +29,8 @@ constexpr int kThreads = 256;  // threads of a block, unless a team is larger
 [[noreturn]] void fail_launch(const char* kernel, const char* why);
 /// @throws std::runtime_error if cudaGetLastError reports an error of the launch that was just made.
 void check_launch(const char* kernel);
+
+ATHANOR_INLINE int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
 template <class V>
 struct Sum {
@@ -100,6 +102,44 @@ class Team {
     return reduce<V>(Max<V>(), f);
   }
 
+  /// Calls take(thread, Σ f(t) over t < thread) on each thread, and returns Σ f(t) over all threads to every thread.
+  /// For integers, whose sums have no order.
+  template <class V, class F, class Take>
+  ATHANOR_INLINE V scan(F f, Take take) const {
+#ifdef __CUDA_ARCH__
+    const V own = f(thread());
+    const int lane = thread() % kWarp;
+    V up_to = own;  // the sum over the warp's threads up to this one
+    for (int width = 1; width < kWarp; width *= 2) {
+      const V before = __shfl_up_sync(~0u, up_to, width);
+      if (lane >= width) up_to += before;
+    }
+    V total = __shfl_sync(~0u, up_to, kWarp - 1), before = 0;
+    if constexpr (kSize > kWarp) {
+      __shared__ V warps[kSize / kWarp];
+      __syncthreads();  // the previous totals have been read
+      if (lane == kWarp - 1) warps[thread() / kWarp] = up_to;
+      __syncthreads();
+      total = 0;
+      for (int w = 0; w < kSize / kWarp; ++w) {
+        if (w == thread() / kWarp) before = total;
+        total += warps[w];
+      }
+    }
+    take(thread(), before + up_to - own);
+    sync();
+    return total;
+#else
+    V before = 0;
+    for (int t = 0; t < kSize; ++t) {
+      const V own = f(t);
+      take(t, before);
+      before += own;
+    }
+    return before;
+#endif
+  }
+
   /// Adds `value`, which is the same on every thread of the team, to *to once (not once for each thread), atomically
   /// with respect to other teams. It does not wait. It is for integers, since the order of teams is not fixed.
   ATHANOR_INLINE void add_once(int64_t* to, int64_t value) const {
@@ -160,6 +200,12 @@ void for_each_index(const Stream& stream, const char* kernel, int64_t count, Bod
     for (int64_t i = 0; i < count; ++i) body(i);
     return;
   }
+  if (auto* device = stream.played()) {
+    device->submit(kernel, [=] {
+      for (int64_t i = 0; i < count; ++i) body(i);
+    });
+    return;
+  }
 #ifdef __CUDACC__
   run_indices<<<blocks_of(kernel, count, kThreads), kThreads, 0, static_cast<cudaStream_t>(stream.handle())>>>(count,
                                                                                                                body);
@@ -177,6 +223,12 @@ void for_each_team(const Stream& stream, const char* kernel, int64_t count, Body
   if (count <= 0) return;
   if (stream.is_host()) {
     for (int64_t i = 0; i < count; ++i) body(Team<kSize>(i));
+    return;
+  }
+  if (auto* device = stream.played()) {
+    device->submit(kernel, [=] {
+      for (int64_t i = 0; i < count; ++i) body(Team<kSize>(i));
+    });
     return;
   }
 #ifdef __CUDACC__

@@ -78,8 +78,6 @@ void backward_packs(const Stream& stream, const T* dsum, const T* dy, const T* x
   });
 }
 
-ATHANOR_INLINE int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
-
 }  // namespace
 
 template <class T>

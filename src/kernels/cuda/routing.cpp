@@ -17,12 +17,20 @@ ATHANOR_INLINE int64_t index_of(unsigned long long key) {
   return static_cast<int64_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
 }
 
-// Choices that one thread walks in order. A smaller value means more to scan; a larger one means fewer threads.
-constexpr int64_t kChunk = 512;
+// The tokens that one thread walks in order: TBS of Algorithm 1. A smaller number means more counts to scan, a larger
+// one fewer threads; for very many tokens it grows, so that the counts of an expert stay few.
+constexpr int64_t kLeastTokens = 8, kMostBlocks = 8192;
 
-int64_t chunks_of(int64_t choices) { return (choices + kChunk - 1) / kChunk; }
+int64_t tokens_of_block(int64_t tokens) {
+  int64_t size = kLeastTokens;
+  while (size * kMostBlocks < tokens) size *= 2;
+  return size;
+}
 
-ATHANOR_INLINE int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t blocks_of_tokens(int64_t tokens) {
+  const int64_t size = tokens_of_block(tokens);
+  return (tokens + size - 1) / size;
+}
 
 }  // namespace
 
@@ -63,57 +71,72 @@ void count_choices(const Stream& stream, const int64_t* ids, int64_t groups, int
   });
 }
 
-int64_t sort_choices_workspace(int64_t tokens, int64_t k, int64_t num_local_experts) {
-  return chunks_of(tokens * k) * num_local_experts;
+int64_t sort_choices_workspace(int64_t tokens, int64_t /*k*/, int64_t num_local_experts) {
+  return blocks_of_tokens(tokens) * num_local_experts;
 }
 
 void sort_choices(const Stream& stream, const int64_t* ids, int64_t tokens, int64_t k, int64_t first_local_expert,
                   int64_t num_local_experts, int64_t* offsets, int64_t* choice_of_row, int64_t* row_of_choice,
                   int64_t* workspace, int64_t row_alignment) {
-  const int64_t choices = tokens * k, chunks = chunks_of(choices), experts = num_local_experts;
-  const int64_t most = choices + experts * (row_alignment - 1);
+  const int64_t experts = num_local_experts, blocks = blocks_of_tokens(tokens), block = tokens_of_block(tokens) * k;
+  const int64_t choices = tokens * k, most = choices + experts * (row_alignment - 1);
   for_each_index(stream, "sort_choices: clear rows", most, [=] ATHANOR_BODY(int64_t row) { choice_of_row[row] = -1; });
-  for_each_index(stream, "sort_choices: clear choices", choices,
-                 [=] ATHANOR_BODY(int64_t choice) { row_of_choice[choice] = -1; });
 
-  // next[chunk][expert] is first the count. A thread for each expert walks the chunk: no atomics are needed, and
-  // neighbours read the same ids.
+  // next[expert][block], first the count. A thread has a block of tokens (lines 24 to 37): it reads each choice once
+  // and changes only its own column, so no atomics are needed.
   int64_t* next = workspace;
-  for_each_index(stream, "sort_choices: count", chunks * experts, [=] ATHANOR_BODY(int64_t i) {
-    const int64_t wanted = first_local_expert + i % experts, begin = i / experts * kChunk;
-    const int64_t end = min_of(begin + kChunk, choices);
-    int64_t count = 0;
-    for (int64_t c = begin; c < end; ++c) count += ids[c] == wanted ? 1 : 0;
-    next[i] = count;
+  for_each_index(stream, "sort_choices: count", blocks, [=] ATHANOR_BODY(int64_t b) {
+    for (int64_t e = 0; e < experts; ++e) next[e * blocks + b] = 0;
+    const int64_t end = min_of((b + 1) * block, choices);
+    for (int64_t c = b * block; c < end; ++c) {
+      const int64_t expert = ids[c] - first_local_expert;
+      if (expert >= 0 && expert < experts) ++next[expert * blocks + b];
+    }
   });
 
-  // In one team, counts become the rows that the expert's earlier chunks fill, and then the start of its rows is added.
-  for_each_team<kThreads>(stream, "sort_choices: scan", 1, [=] ATHANOR_BODY(const Team<kThreads>& team) {
+  // A team for each expert: counts become the rows that the expert's earlier blocks fill (lines 39 to 43), and their
+  // total, padded, is left in offsets.
+  for_each_team<kThreads>(stream, "sort_choices: scan", experts, [=] ATHANOR_BODY(const Team<kThreads>& team) {
+    int64_t* count = next + team.index() * blocks;
+    int64_t before = 0;
+    for (int64_t first = 0; first < blocks; first += kThreads) {
+      before += team.scan<int64_t>([=](int thread) { return first + thread < blocks ? count[first + thread] : 0; },
+                                   [=](int thread, int64_t earlier) {
+                                     if (first + thread < blocks) count[first + thread] = before + earlier;
+                                   });
+    }
     team.each([=](int thread) {
-      for (int64_t e = thread; e < experts; e += kThreads) {
-        int64_t before = 0;
-        for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-          const int64_t count = next[chunk * experts + e];
-          next[chunk * experts + e] = before;
-          before += count;
-        }
-        offsets[e + 1] = (before + row_alignment - 1) / row_alignment * row_alignment;
+      if (thread == 0) offsets[team.index() + 1] = (before + row_alignment - 1) / row_alignment * row_alignment;
+    });
+  });
+
+  // In one team, totals become the ends of the experts' rows.
+  for_each_team<kThreads>(stream, "sort_choices: offsets", 1, [=] ATHANOR_BODY(const Team<kThreads>& team) {
+    int64_t before = 0;
+    for (int64_t first = 0; first < experts; first += kThreads) {
+      before +=
+          team.scan<int64_t>([=](int thread) { return first + thread < experts ? offsets[first + thread + 1] : 0; },
+                             [=](int thread, int64_t earlier) {
+                               if (first + thread < experts) offsets[first + thread + 1] += before + earlier;
+                             });
+    }
+    team.each([=](int thread) {
+      if (thread == 0) offsets[0] = 0;
+    });
+  });
+
+  // Each thread walks its block again (lines 52 to 72); its column of `next` counts on.
+  for_each_index(stream, "sort_choices: place", blocks, [=] ATHANOR_BODY(int64_t b) {
+    const int64_t end = min_of((b + 1) * block, choices);
+    for (int64_t c = b * block; c < end; ++c) {
+      const int64_t expert = ids[c] - first_local_expert;
+      if (expert < 0 || expert >= experts) {
+        row_of_choice[c] = -1;
+        continue;
       }
-    });
-    team.each([=](int thread) {
-      if (thread != 0) return;
-      offsets[0] = 0;
-      for (int64_t e = 0; e < experts; ++e) offsets[e + 1] += offsets[e];
-    });
-  });
-
-  for_each_index(stream, "sort_choices: place", chunks * experts, [=] ATHANOR_BODY(int64_t i) {
-    const int64_t expert = i % experts, begin = i / experts * kChunk, end = min_of(begin + kChunk, choices);
-    int64_t row = offsets[expert] + next[i];
-    for (int64_t c = begin; c < end; ++c) {
-      if (ids[c] != first_local_expert + expert) continue;
+      const int64_t row = offsets[expert] + next[expert * blocks + b]++;
       row_of_choice[c] = row;
-      choice_of_row[row++] = c;
+      choice_of_row[row] = c;
     }
   });
 }

@@ -75,7 +75,8 @@ TEST_P(RoutingOn, TopKIsAStableSortWithTiesZerosAndInfinities) {
 }
 
 TEST_P(RoutingOn, SortingGroupsByExpertThenTokenWithPaddedGroups) {
-  for (const int64_t tokens : {0, 1, 40, 400, 1500}) {  // 1500 · 3 choices are nine chunks
+  // Up to 188, 625 and 4,375 blocks of tokens, the last of 16 tokens each.
+  for (const int64_t tokens : {0, 1, 40, 1500, 5000, 70'000}) {
     for (const int64_t alignment : {1, 32}) {
       constexpr int64_t kChoices = 3, kAll = 11, kFirst = 2, kLocal = 7;
       Ids ids = random_ids(tokens * kChoices, kAll, 5);

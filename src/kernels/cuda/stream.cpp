@@ -24,6 +24,13 @@ cudaStream_t cuda_stream(const Stream& stream) { return static_cast<cudaStream_t
 
 }  // namespace
 
+namespace {
+PlayedDevice* the_played_device = nullptr;
+}
+
+PlayedDevice* played_device() { return the_played_device; }
+void set_played_device(PlayedDevice* device) { the_played_device = device; }
+
 void fail_launch(const char* kernel, const char* why) {
   // base/error.h is not used, so that nvcc need not read fmt. The one catch in main prints what() of any
   // std::runtime_error.
@@ -44,9 +51,23 @@ const char* why_no_device() {
   return count > 0 ? nullptr : "no CUDA device";
 }
 
+DeviceFacts facts_of_device(int index) {
+  int before = 0;
+  cudaDeviceProp properties;
+  size_t free = 0, total = 0;
+  if (cudaGetDevice(&before) != cudaSuccess || cudaSetDevice(index) != cudaSuccess) return {};
+  const bool known =
+      cudaGetDeviceProperties(&properties, index) == cudaSuccess && cudaMemGetInfo(&free, &total) == cudaSuccess;
+  cudaSetDevice(before);
+  cudaGetLastError();  // so that an error is not attributed to a later launch
+  return known ? DeviceFacts{properties.name, static_cast<int64_t>(free)} : DeviceFacts{};
+}
+
 void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
 
 #else
+
+DeviceFacts facts_of_device(int) { return {}; }
 
 bool is_compiled() { return false; }
 const char* why_no_device() { return "the CUDA kernels were not compiled: nvcc was not found"; }

@@ -11,23 +11,49 @@
 // `synchronize` or in a later call.
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 namespace athanor::kernels::cuda {
 
-/// The argument of every launch: a CUDA stream, or the host. Kernels on one stream run one after the other.
+/// A device that the host plays, for tests (guarded/device.h): it queues the work of kernels and runs it later.
+class PlayedDevice {
+ public:
+  virtual ~PlayedDevice() = default;
+  /// Queues the work of a kernel on the current stream of this thread.
+  virtual void submit(const char* kernel, std::function<void()> work) = 0;
+  /// Returns the address at which kernels find what a tensor has at `address`.
+  virtual void* open(void* address) const = 0;
+  /// False if tensors are to be computed without our kernels.
+  virtual bool has_kernels() const = 0;
+  /// True if a run may choose this device.
+  virtual bool is_offered() const = 0;
+  virtual int64_t free_bytes() const = 0;
+};
+
+/// Returns the device that the host plays; null in every program but tests.
+PlayedDevice* played_device();
+void set_played_device(PlayedDevice* device);
+
+/// The argument of every launch: a CUDA stream, the host, or a stream of the device that the host plays. Kernels on one
+/// stream run one after the other.
 class Stream {
  public:
-  static Stream host() { return Stream(nullptr, true); }
+  static Stream host() { return Stream(nullptr, Kind::kHost); }
   /// `handle` is a cudaStream_t; null is the device's default stream.
-  static Stream device(void* handle) { return Stream(handle, false); }
+  static Stream device(void* handle) { return Stream(handle, Kind::kDevice); }
+  static Stream played(PlayedDevice& device) { return Stream(&device, Kind::kPlayed); }
 
-  bool is_host() const { return is_host_; }
+  bool is_host() const { return kind_ == Kind::kHost; }
+  /// Null if the stream is not played.
+  PlayedDevice* played() const { return kind_ == Kind::kPlayed ? static_cast<PlayedDevice*>(handle_) : nullptr; }
   void* handle() const { return handle_; }
 
  private:
-  Stream(void* handle, bool is_host) : handle_(handle), is_host_(is_host) {}
+  enum class Kind { kHost, kDevice, kPlayed };
+  Stream(void* handle, Kind kind) : handle_(handle), kind_(kind) {}
   void* handle_;
-  bool is_host_;
+  Kind kind_;
 };
 
 /// Returns whether nvcc compiled the kernels.
@@ -36,6 +62,13 @@ bool is_compiled();
 /// Returns the reason why nothing can run on a device here (no nvcc at build time, no driver, no GPU), or null if there
 /// is a device.
 const char* why_no_device();
+
+struct DeviceFacts {
+  std::string name;
+  int64_t free_bytes = -1;
+};
+/// Returns what the driver tells of a device; empty and -1 if nvcc did not compile this, or if the driver fails.
+DeviceFacts facts_of_device(int index);
 
 /// Allocates device memory, or host memory for Stream::host(). This is for tests and benchmarks: ops take their memory
 /// from libtorch.

@@ -151,7 +151,9 @@ namespace without_kernels {
 Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const ExpertWeights& weights,
                int64_t first_local_expert, int64_t num_local_experts) {
   const PortableForm form = [=](const auto& in) {
-    return portable::experts(in[0], in[1], expert_ids_TK, in[2], in[3], in[4], first_local_expert, num_local_experts);
+    const auto typed = [&](size_t i) { return in[i].to(in[0].scalar_type()); };
+    return portable::experts(in[0], in[1], expert_ids_TK, typed(2), typed(3), typed(4), first_local_expert,
+                             num_local_experts);
   };
   const std::vector<Weight> all = {weights.gate_LFD, weights.up_LFD, weights.down_LDF};
   if (at::GradMode::is_enabled() && weights.gate_LFD.grad.defined())

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/accumulate.h"
 #include "ops/device/on_stream.h"
+#include "ops/transfer.h"
 
 namespace athanor::ops::device {
 namespace {
@@ -22,7 +23,7 @@ Tensor ends_of(const Tensor& offsets) { return offsets.narrow(0, 1, offsets.nume
 // Calls f(e, begin, count) for the groups that have rows. Waits for the device.
 template <class F>
 void for_each_group(const Tensor& offsets, F f) {
-  const Tensor on_host = offsets.cpu();
+  const Tensor on_host = fetch(offsets);
   const int64_t* offset = on_host.const_data_ptr<int64_t>();
   for (int64_t e = 0; e + 1 < on_host.numel(); ++e) {
     if (offset[e + 1] > offset[e]) f(e, offset[e], offset[e + 1] - offset[e]);

@@ -2,9 +2,12 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <limits>
+
 #include "kernels/cuda/cross_entropy.h"
 #include "ops/device.h"
 #include "ops/device/on_stream.h"
+#include "ops/transfer.h"
 
 namespace athanor::ops::device {
 namespace {
@@ -13,23 +16,31 @@ using kernels::kNoTarget;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-void check(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens) {
+void check_shapes(const Tensor& x, const Tensor& targets, int64_t chunk_tokens) {
   ATHANOR_ASSERT(chunk_tokens > 0 && x.dim() == 2 && targets.numel() == x.size(0));
+}
+
+Tensor wrong_targets(const Tensor& targets, int64_t vocab) {
+  return (targets != kNoTarget).logical_and((targets < 0).logical_or(targets >= vocab));
+}
+
+// A wrong id would read beyond a row of logits. The host waits.
+void check_targets_now(const Tensor& x, const Tensor& weight, const Tensor& targets) {
   const int64_t vocab = weight.size(0);
-  int64_t bad = -1;  // fetched once for each microbatch: a wrong id would read beyond a row of logits
+  int64_t bad = -1;
   if (has_kernels(x)) {
     const Tensor found = at::empty({1}, targets.options());
     kernels::cuda::find_bad_target(OnStream(x), data<int64_t>(targets), targets.numel(), vocab, data<int64_t>(found));
-    bad = found.item<int64_t>();
+    bad = fetch_item<int64_t>(found);
   } else if (targets.numel() > 0) {
-    const Tensor is_bad = (targets != kNoTarget).logical_and((targets < 0).logical_or(targets >= vocab));
-    const int64_t first = is_bad.to(at::kInt).argmax().item<int64_t>();
-    if (is_bad.reshape({-1})[first].item<bool>()) bad = first;
+    const Tensor wrong = fetch(wrong_targets(targets, vocab)).reshape({-1});
+    const int64_t first = wrong.to(at::kInt).argmax().item<int64_t>();
+    if (wrong[first].item<bool>()) bad = first;
   }
   ATHANOR_CHECK_DATA(bad < 0,
                      "target {} of position {} is not a token of the model, which has {}; was the data prepared with "
                      "another tokenizer?",
-                     targets.reshape({-1})[bad].item<int64_t>(), bad, vocab);
+                     fetch_item<int64_t>(targets.reshape({-1})[bad]), bad, vocab);
 }
 
 // Losses of one chunk; its logits become their gradient if grad_scale is not 0.
@@ -68,7 +79,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    ATHANOR_ASSERT(grads[0].item<double>() == 1);  // the weight's part was added in forward
+    ATHANOR_ASSERT(!grads[0].is_cpu() || grads[0].item<double>() == 1);  // the weight's part was added in forward
     return {ctx->saved_data["dx"].toTensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
@@ -78,15 +89,23 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
                             int64_t chunk_tokens) {
   ATHANOR_ASSERT(grad_scale != 0 && weight.grad.defined());
+  check_shapes(x, targets, chunk_tokens);
   const Tensor ids = targets.contiguous();
-  check(x, weight.value, ids, chunk_tokens);
-  return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens);
+  if (x.is_cpu()) {
+    check_targets_now(x, weight.value, ids);
+    return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens);
+  }
+  // The host does not wait: a wrong target makes the loss NaN, so that the guard refuses the step.
+  const Tensor wrong = wrong_targets(ids, weight.value.size(0)), safe = ids.masked_fill(wrong, kNoTarget);
+  const Tensor loss = LinearCrossEntropy::apply(x.contiguous(), weight, safe, grad_scale, chunk_tokens);
+  return loss + at::zeros_like(loss).masked_fill_(wrong.any(), std::numeric_limits<double>::quiet_NaN());
 }
 
 TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens) {
   const at::NoGradGuard no_grad;
+  check_shapes(x, targets, chunk_tokens);
   const Tensor ids = targets.contiguous();
-  check(x, weight, ids, chunk_tokens);
+  check_targets_now(x, weight, ids);
   const int64_t tokens = x.size(0);
   TokenLosses result{at::empty({tokens}, x.options().dtype(at::kFloat)),
                      at::empty({tokens}, x.options().dtype(at::kBool))};

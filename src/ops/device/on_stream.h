@@ -12,29 +12,41 @@ namespace athanor::ops::device {
 /// without).
 void* current_cuda_stream(const Tensor& x);
 
+/// Returns whether the libtorch of this build has CUDA (the same files).
+bool libtorch_has_cuda();
+
 /// During its lifetime, launches go to the device of `x` and to libtorch's current stream there, in order with
 /// libtorch's ops. Launches for a CPU tensor are loops on the host.
 class OnStream {
  public:
-  explicit OnStream(const Tensor& x)
-      : guard_(x.device()),
-        stream_(x.is_cuda() ? kernels::cuda::Stream::device(current_cuda_stream(x)) : kernels::cuda::Stream::host()) {}
+  explicit OnStream(const Tensor& x) : guard_(x.device()), stream_(stream_of(x)) {}
   operator const kernels::cuda::Stream&() const { return stream_; }
 
  private:
+  static kernels::cuda::Stream stream_of(const Tensor& x) {
+    if (x.is_cuda()) return kernels::cuda::Stream::device(current_cuda_stream(x));
+    return x.is_cpu() ? kernels::cuda::Stream::host() : kernels::cuda::Stream::played(*kernels::cuda::played_device());
+  }
+
   c10::DeviceGuard guard_;
   kernels::cuda::Stream stream_;
 };
 
-/// True if kernels/cuda/ runs on the tensor's device: on CUDA if nvcc compiled it, and on the CPU.
-inline bool has_kernels(const Tensor& x) { return x.is_cuda() ? kernels::cuda::is_compiled() : x.is_cpu(); }
+/// True if kernels/cuda/ runs on the tensor's device: on CUDA if nvcc compiled it, on the CPU, and on the device that
+/// the host plays in tests.
+inline bool has_kernels(const Tensor& x) {
+  if (x.is_cuda()) return kernels::cuda::is_compiled();
+  const auto* played = kernels::cuda::played_device();
+  return x.is_cpu() || (x.is_privateuseone() && played && played->has_kernels());
+}
 
-/// Returns ops::pointer for any device; null for an undefined tensor.
+/// Returns ops::pointer for kernels on any device; null for an undefined tensor.
 template <class T>
 T* data(const Tensor& x) {
   if (!x.defined()) return nullptr;
   ATHANOR_ASSERT(x.scalar_type() == scalar_type_of<T>() && x.is_contiguous());
-  return static_cast<T*>(x.data_ptr());
+  void* address = x.data_ptr();
+  return static_cast<T*>(x.is_privateuseone() ? kernels::cuda::played_device()->open(address) : address);
 }
 
 inline Tensor contiguous_or_none(const Tensor& x) { return x.defined() ? x.contiguous() : x; }

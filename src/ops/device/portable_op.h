@@ -36,16 +36,18 @@ struct PortableOp : torch::autograd::Function<PortableOp> {
     const auto& form = static_cast<const Kept&>(*kept).form;
     for (const Tensor& input : ctx->get_saved_variables()) leaves.push_back(input.detach().requires_grad_());
     const size_t num_inputs = leaves.size();
-    for (const Weight& weight : weights) leaves.push_back(weight.value.detach().requires_grad_());
+    // As fp32, so that their gradients are not rounded to the weights' type before they are added.
+    for (const Weight& weight : weights) leaves.push_back(weight.value.detach().to(at::kFloat).requires_grad_());
     Variables result;
     {
       const at::AutoGradMode with_grad(true);
-      result = torch::autograd::grad({form(leaves)}, leaves, {grads[0]}, /*retain_graph=*/false, /*create_graph=*/false,
-                                     /*allow_unused=*/true);
+      const Tensor out = form(leaves);
+      result = torch::autograd::grad({out}, leaves, {grads[0].to(out.scalar_type())}, /*retain_graph=*/false,
+                                     /*create_graph=*/false, /*allow_unused=*/true);
     }
     for (size_t w = 0; w < weights.size(); ++w) {
       const Tensor& grad = result[num_inputs + w];
-      if (grad.defined()) weights[w].grad.add_(grad.to(at::kFloat));
+      if (grad.defined()) weights[w].grad.add_(grad);
     }
     result.resize(num_inputs);
     result.resize(num_inputs + 2);  // weights and form have none

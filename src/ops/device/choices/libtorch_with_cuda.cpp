@@ -6,4 +6,6 @@
 
 namespace athanor::ops::device {
 void* current_cuda_stream(const Tensor& x) { return c10::cuda::getCurrentCUDAStream(x.device().index()).stream(); }
+
+bool libtorch_has_cuda() { return true; }
 }  // namespace athanor::ops::device

@@ -6,4 +6,6 @@ namespace athanor::ops::device {
 void* current_cuda_stream(const Tensor&) {
   fail<Error>("bug: a CUDA tensor, but this libtorch has no CUDA; build against one that has (docs/gpu.md)");
 }
+
+bool libtorch_has_cuda() { return false; }
 }  // namespace athanor::ops::device

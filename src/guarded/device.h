@@ -1,0 +1,42 @@
+#pragma once
+// A device for tests, which the host plays: libtorch's third-party device ("privateuseone") with memory that the host
+// cannot touch (memory.h), and with streams that run late and out of order (queues.h). An op on its tensors is queued;
+// its result has a shape at once, and values when something waits. So a host access to device memory is a fault, and a
+// missing wait or event gives wrong bits.
+//
+// Athanor's kernels (kernels/cuda/) are queued as well. There is one such device in a process.
+
+#include <ATen/ATen.h>
+
+#include "guarded/memory.h"
+#include "guarded/queues.h"
+
+namespace athanor::guarded {
+
+/// Registers the device with libtorch; a second call does nothing.
+void install();
+/// Sets whether Athanor's kernels exist on the device (they do at first), or only libtorch's ops.
+void set_kernels(bool compiled);
+/// Sets whether train.device = "auto" takes this device (not at first).
+void offer(bool offered);
+
+Queues& queues();
+Memory& memory();
+
+/// The device of guarded tensors.
+inline const at::Device kDevice{at::kPrivateUse1, 0};
+
+/// Copies a tensor of the host to the device, or one of the device to the host. The host waits.
+at::Tensor to_device(const at::Tensor& x);
+at::Tensor to_host(const at::Tensor& x);
+
+/// The stream on which this thread's ops are queued.
+Queues::StreamId current_stream();
+
+/// The number of copies between host and device since the program began.
+struct CopyCounts {
+  int64_t to_device = 0, to_host = 0;
+};
+CopyCounts copy_counts();
+
+}  // namespace athanor::guarded

@@ -1,0 +1,194 @@
+// What libtorch asks of a device: the current stream of a thread, events, and memory.
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <mutex>
+
+#include "base/error.h"
+#include "guarded/device.h"
+#include "guarded/ops.h"
+#include "kernels/cuda/stream.h"
+
+namespace athanor::guarded {
+namespace {
+
+thread_local Queues::StreamId stream_of_thread = 0;
+
+at::Device only_device() { return kDevice; }
+
+c10::Stream stream_with(Queues::StreamId id) { return c10::Stream(c10::Stream::UNSAFE, only_device(), id); }
+
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return at::kPrivateUse1; }
+  c10::Device exchangeDevice(c10::Device) const override { return only_device(); }
+  c10::Device getDevice() const override { return only_device(); }
+  void setDevice(c10::Device) const override {}
+  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+
+  c10::Stream getStream(c10::Device) const override { return stream_with(stream_of_thread); }
+  c10::Stream getDefaultStream(c10::Device) const override { return stream_with(0); }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override { return getNewStream(device); }
+  c10::Stream getNewStream(c10::Device, int = 0) const override {
+    static std::atomic<Queues::StreamId> last{0};
+    return stream_with(++last);
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    return stream_with(std::exchange(stream_of_thread, stream.id()));
+  }
+  bool queryStream(const c10::Stream& stream) const override { return queues().query(stream.id()); }
+  void synchronizeStream(const c10::Stream& stream) const override { queues().synchronize(stream.id()); }
+  void synchronizeDevice(c10::DeviceIndex) const override { queues().synchronize_all(); }
+
+  // An event of libtorch is a pointer to a pointer of ours.
+  static Queues::Event& at(void* event) { return *static_cast<Queues::Event*>(event); }
+  void record(void** event, const c10::Stream& stream, c10::DeviceIndex, c10::EventFlag) const override {
+    if (!*event) *event = new Queues::Event;
+    at(*event) = queues().record(stream.id());
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    if (event) queues().block(stream.id(), at(event));
+  }
+  bool queryEvent(void* event) const override { return !event || queues().query(at(event)); }
+  void synchronizeEvent(void* event) const override {
+    if (event) queues().synchronize(at(event));
+  }
+  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
+    delete static_cast<Queues::Event*>(event);
+  }
+  void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
+    if (data.get()) memory().note_use(data.get(), stream.id());
+  }
+};
+
+struct DeviceAllocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t num_bytes) override {
+    if (num_bytes == 0) return {nullptr, only_device()};
+    void* closed = memory().allocate(num_bytes, stream_of_thread);
+    TORCH_CHECK_WITH(OutOfMemoryError, closed, "guarded device out of memory: ", num_bytes, " bytes asked for, ",
+                     memory().allocated(), " are in use");
+    return {closed, closed, &release, only_device()};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, size_t num_bytes) const override {
+    queues().submit(
+        stream_of_thread, "copy_data",
+        [to = memory().open(static_cast<std::byte*>(to)), from = memory().open(static_cast<const std::byte*>(from)),
+         num_bytes] { std::copy_n(from, num_bytes, to); });
+  }
+
+ private:
+  static void release(void* closed) { memory().free(closed); }
+};
+
+// Pinned memory is memory of the host that the device may read late.
+struct PinnedAllocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t num_bytes) override;
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, size_t num_bytes) const override {
+    default_copy_data(to, from, num_bytes);
+  }
+  static bool is_pinned(const void* address);
+
+ private:
+  static void release(void* address);
+  static std::mutex& mutex() {
+    static std::mutex it;
+    return it;
+  }
+  static std::map<const std::byte*, size_t>& blocks() {
+    static std::map<const std::byte*, size_t> them;
+    return them;
+  }
+};
+
+c10::DataPtr PinnedAllocator::allocate(size_t num_bytes) {
+  auto* address = new std::byte[std::max<size_t>(num_bytes, 1)];
+  const std::lock_guard lock(mutex());
+  blocks()[address] = std::max<size_t>(num_bytes, 1);
+  return {address, address, &release, c10::Device(at::kCPU)};
+}
+
+void PinnedAllocator::release(void* address) {
+  const std::lock_guard lock(mutex());
+  blocks().erase(static_cast<std::byte*>(address));
+  delete[] static_cast<std::byte*>(address);
+}
+
+bool PinnedAllocator::is_pinned(const void* address) {
+  const std::lock_guard lock(mutex());
+  const auto after = blocks().upper_bound(static_cast<const std::byte*>(address));
+  if (after == blocks().begin()) return false;
+  const auto& [begin, size] = *std::prev(after);
+  return address < begin + size;
+}
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  c10::DeviceIndex deviceCount() const override { return 1; }
+  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  void setCurrentDevice(c10::DeviceIndex) const override {}
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex) const override { return 0; }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
+  at::Device getDeviceFromPtr(void*) const override { return only_device(); }
+  bool isPinnedPtr(const void* data) const override { return PinnedAllocator::is_pinned(data); }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
+    static const auto generator = at::detail::createCPUGenerator();  // at::manual_seed asks each device
+    return generator;
+  }
+  at::Allocator* getPinnedMemoryAllocator() const override { return &pinned; }
+
+  static inline PinnedAllocator pinned;
+};
+
+// Our kernels, played.
+struct Kernels final : kernels::cuda::PlayedDevice {
+  void submit(const char* kernel, std::function<void()> work) override {
+    queues().submit(stream_of_thread, kernel, std::move(work));
+  }
+  void* open(void* address) const override { return memory().open(static_cast<std::byte*>(address)); }
+  bool has_kernels() const override { return compiled; }
+  bool is_offered() const override { return offered; }
+  int64_t free_bytes() const override { return static_cast<int64_t>(memory().free_bytes()); }
+  bool compiled = true, offered = false;
+};
+
+DeviceAllocator device_allocator;
+Hooks hooks;
+Kernels our_kernels;
+
+}  // namespace
+
+void install() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    c10::register_privateuse1_backend("guarded");
+    at::RegisterPrivateUse1HooksInterface(&hooks);
+    c10::SetAllocator(at::kPrivateUse1, &device_allocator);
+    static const c10::impl::DeviceGuardImplRegistrar guard(at::kPrivateUse1, new Guard);
+    kernels::cuda::set_played_device(&our_kernels);
+    register_ops();
+  });
+}
+
+void set_kernels(bool compiled) { our_kernels.compiled = compiled; }
+void offer(bool offered) { our_kernels.offered = offered; }
+
+// They live as long as the process: tensors in other static objects may outlive any that is destroyed.
+Queues& queues() {
+  static auto& it = *new Queues;
+  return it;
+}
+
+Memory& memory() {
+  static auto& it = *new Memory(queues());
+  return it;
+}
+
+Queues::StreamId current_stream() { return stream_of_thread; }
+
+}  // namespace athanor::guarded

@@ -1,0 +1,119 @@
+#include "guarded/memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace athanor::guarded {
+namespace {
+
+// Sizes that differ a little share blocks, as in libtorch's allocators.
+size_t rounded(size_t num_bytes) {
+  constexpr size_t kLeast = 512;
+  if (num_bytes <= kLeast) return kLeast;
+  const size_t step = std::max(kLeast, std::bit_floor(num_bytes) / 4);
+  return (num_bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+Memory::Memory(Queues& queues, size_t capacity) : queues_(queues), capacity_(capacity), limit_(capacity) {
+  const int file = ::memfd_create("guarded-device", MFD_CLOEXEC);
+  if (file < 0 || ::ftruncate(file, static_cast<off_t>(capacity)) != 0) fail_errno("cannot make", "guarded memory");
+  const auto map = [&](int protection) {
+    void* at = ::mmap(nullptr, capacity, protection, MAP_SHARED | MAP_NORESERVE, file, 0);
+    if (at == MAP_FAILED) fail_errno("cannot map", "guarded memory");
+    return static_cast<std::byte*>(at);
+  };
+  closed_ = map(PROT_NONE);
+  open_ = map(PROT_READ | PROT_WRITE);
+  ::close(file);
+}
+
+Memory::~Memory() {
+  ::munmap(closed_, capacity_);
+  ::munmap(open_, capacity_);
+}
+
+void* Memory::allocate(size_t num_bytes, Queues::StreamId stream) {
+  const std::lock_guard lock(mutex_);
+  collect();
+  const size_t size = rounded(num_bytes);
+  if (in_use_ + size > limit_) return nullptr;
+  auto& free = free_[{stream, size}];
+  void* closed = nullptr;
+  if (!free.empty()) {
+    closed = free.back();
+    free.pop_back();
+  } else {
+    if (end_ + size > capacity_) return nullptr;
+    closed = closed_ + end_;
+    std::memset(open_ + end_, kPoison, size);
+    end_ += size;
+  }
+  in_use_ += size;
+  peak_ = std::max(peak_, in_use_);
+  used_[closed] = {size, stream, {}};
+  return closed;
+}
+
+void Memory::free(void* closed) {
+  const std::lock_guard lock(mutex_);
+  const auto found = used_.find(closed);
+  ATHANOR_ASSERT(found != used_.end());
+  const Block block = found->second;
+  used_.erase(found);
+  in_use_ -= block.num_bytes;
+  if (block.users.empty()) return give_back(closed, block);
+  Waiting waiting{closed, block, {}};
+  for (const auto user : block.users) waiting.uses.push_back(queues_.record(user));
+  waiting_.push_back(std::move(waiting));
+}
+
+void Memory::note_use(void* closed, Queues::StreamId stream) {
+  const std::lock_guard lock(mutex_);
+  Block& block = used_.at(closed);
+  if (stream != block.stream) block.users.insert(stream);
+}
+
+// What the block's own stream has queued before may still use it; what is queued later comes after the poison.
+void Memory::give_back(void* closed, const Block& block) {
+  queues_.submit_uncounted(block.stream, "poison",
+                           [at = open(closed), size = block.num_bytes] { std::memset(at, kPoison, size); });
+  free_[{block.stream, block.num_bytes}].push_back(closed);
+}
+
+void Memory::collect() {
+  std::erase_if(waiting_, [&](const Waiting& each) {
+    if (!std::ranges::all_of(each.uses, [&](const auto& use) { return queues_.query(use); })) return false;
+    give_back(each.closed, each.block);
+    return true;
+  });
+}
+
+void Memory::set_limit(size_t num_bytes) {
+  const std::lock_guard lock(mutex_);
+  limit_ = std::min(num_bytes, capacity_);
+}
+
+size_t Memory::allocated() const {
+  const std::lock_guard lock(mutex_);
+  return in_use_;
+}
+
+size_t Memory::free_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return limit_ - in_use_;
+}
+
+size_t Memory::most_allocated() const {
+  const std::lock_guard lock(mutex_);
+  return peak_;
+}
+
+}  // namespace athanor::guarded

@@ -1,0 +1,83 @@
+#pragma once
+// The memory of a device that the host plays in tests: pages that are mapped twice. Tensors have addresses of the
+// closed mapping, so that code of the host that touches them is a fault with a stack; work that runs "on the device"
+// uses the open mapping.
+//
+// Blocks are reused as libtorch's allocators of devices do it: a freed block is poisoned in the order of its own
+// stream, and handed at once to the next allocation of that stream, even if another stream still reads it, unless
+// note_use was called.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "guarded/queues.h"
+
+namespace athanor::guarded {
+
+constexpr unsigned char kPoison =
+    0xFB;  // a bf16 or fp32 of these bytes is about −2.6·10³⁶; an index is far out of range
+
+class Memory {
+ public:
+  /// @param capacity  most bytes that can be allocated at once; pages are taken as they are used.
+  explicit Memory(Queues& queues, size_t capacity = size_t{16} << 30);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  /// Returns the closed address of a block, which has old or poisoned content. Null if the capacity is used up.
+  void* allocate(size_t num_bytes, Queues::StreamId stream);
+  void free(void* closed);
+  /// States that another stream uses the block: once freed, it is not reused before the work that the stream has then
+  /// is done.
+  void note_use(void* closed, Queues::StreamId stream);
+
+  /// Returns the open address of a closed one; an address elsewhere is returned as it is.
+  template <class T>
+  T* open(T* closed) const {
+    auto* at = reinterpret_cast<const std::byte*>(closed);
+    return contains(closed)
+               ? reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(open_) + static_cast<size_t>(at - closed_))
+               : closed;
+  }
+  bool contains(const void* address) const {
+    auto* at = static_cast<const std::byte*>(address);
+    return at >= closed_ && at < closed_ + capacity_;
+  }
+
+  /// Sets the largest sum of bytes that can be allocated; a later allocation above it fails.
+  void set_limit(size_t num_bytes);
+  size_t allocated() const;       ///< bytes that are in use
+  size_t free_bytes() const;      ///< bytes that can still be allocated
+  size_t most_allocated() const;  ///< their peak
+
+ private:
+  struct Block {
+    size_t num_bytes = 0;
+    Queues::StreamId stream = 0;
+    std::set<Queues::StreamId> users;
+  };
+  struct Waiting {
+    void* closed;
+    Block block;
+    std::vector<Queues::Event> uses;
+  };
+
+  void give_back(void* closed, const Block& block);
+  void collect();
+
+  Queues& queues_;
+  const size_t capacity_;
+  std::byte *closed_ = nullptr, *open_ = nullptr;
+  mutable std::mutex mutex_;  // guards all members below
+  size_t end_ = 0, in_use_ = 0, peak_ = 0, limit_;
+  std::map<void*, Block> used_;
+  std::map<std::pair<Queues::StreamId, size_t>, std::vector<void*>> free_;  // by stream and size
+  std::vector<Waiting> waiting_;
+};
+
+}  // namespace athanor::guarded

@@ -1,0 +1,280 @@
+// The ops of libtorch on guarded tensors: the CPU's, queued.
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/op_registration/op_registration.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_native.h>
+#include <torch/library.h>
+
+#include <atomic>
+
+#include "base/error.h"
+#include "guarded/device.h"
+#include "guarded/ops.h"
+
+namespace athanor::guarded {
+namespace {
+
+using at::Tensor;
+using torch::jit::Stack;
+
+constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
+
+bool is_ours(const Tensor& x) { return x.defined() && x.is_privateuseone(); }
+
+// A tensor of the host over the open mapping. It owns nothing, as a pointer in a kernel's arguments does not.
+struct OpenView {
+  void* data;
+  std::vector<int64_t> sizes, strides;
+  at::ScalarType dtype;
+
+  explicit OpenView(const Tensor& x)
+      : data(memory().open(static_cast<std::byte*>(x.data_ptr()))), sizes(x.sizes().vec()), strides(x.strides().vec()),
+        dtype(x.scalar_type()) {}
+  Tensor tensor() const { return at::from_blob(data, sizes, strides, at::TensorOptions(dtype)); }
+};
+
+// Replaces the tensors in a value, also those in lists.
+template <class Replace>
+c10::IValue replaced(const c10::IValue& value, const Replace& replace) {
+  if (value.isTensor()) return value.toTensor().defined() ? replace(value.toTensor()) : value;
+  if (value.isTensorList()) {
+    c10::List<Tensor> list;
+    for (const Tensor& each : value.toTensorVector()) list.push_back(each.defined() ? replace(each).toTensor() : each);
+    return list;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<Tensor>> list;
+    for (const std::optional<Tensor>& each : value.toOptionalTensorVector())
+      list.push_back(each && each->defined() ? std::optional(replace(*each).toTensor()) : each);
+    return list;
+  }
+  return value;
+}
+
+c10::IValue with_device(const c10::IValue& value, at::Device device) {
+  return value.isDevice() && value.toDevice().is_privateuseone() ? c10::IValue(device) : value;
+}
+
+// The results' shapes, from libtorch's shape functions; where it has none, from the op on zeros.
+Stack shapes_of(const c10::OperatorHandle& op, const Stack& arguments) {
+  const bool has_meta = op.hasKernelForDispatchKey(c10::DispatchKey::Meta);
+  const auto device = has_meta ? at::Device(at::kMeta) : at::Device(at::kCPU);
+  Stack stack;
+  for (const auto& each : arguments) {
+    stack.push_back(replaced(with_device(each, device), [&](const Tensor& x) -> c10::IValue {
+      if (!is_ours(x)) return x;
+      const Tensor like = at::empty_strided(x.sizes(), x.strides(), x.options().device(device));
+      return has_meta ? like : like.zero_();
+    }));
+  }
+  op.callBoxed(&stack);
+  return stack;
+}
+
+// Memory is added if there is too little; what was in it is lost.
+const Tensor& resize_to(const Tensor& self, at::IntArrayRef size, std::optional<at::MemoryFormat>) {
+  at::TensorImpl* impl = self.unsafeGetTensorImpl();
+  impl->set_sizes_contiguous(size);
+  const size_t num_bytes =
+      (static_cast<size_t>(self.storage_offset()) + static_cast<size_t>(self.numel())) * self.itemsize();
+  at::Storage storage = self.storage();
+  if (num_bytes > storage.nbytes()) {
+    storage.set_data_ptr_noswap(c10::GetAllocator(at::kPrivateUse1)->allocate(num_bytes));
+    storage.set_nbytes(num_bytes);
+  }
+  return self;
+}
+
+bool is_written(const c10::Argument& argument) { return argument.alias_info() && argument.alias_info()->isWrite(); }
+
+// Returns the results: the arguments that the op writes, or new tensors.
+Stack make_results(const c10::OperatorHandle& op, const Stack& arguments) {
+  const auto& schema = op.schema();
+  Stack results, shapes;
+  std::vector<c10::IValue> written;
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (is_written(schema.arguments()[i])) written.push_back(arguments[i]);
+  size_t next_written = 0;
+  for (size_t r = 0; r < schema.returns().size(); ++r) {
+    const bool is_given = is_written(schema.returns()[r]);
+    if (is_given) results.push_back(written.at(next_written++));
+    // An output without elements takes the shape of the result.
+    const bool is_shaped = is_given && !(results.back().isTensor() && results.back().toTensor().numel() == 0);
+    if (is_shaped) continue;
+    if (shapes.empty()) shapes = shapes_of(op, arguments);
+    if (is_given) {
+      resize_to(results.back().toTensor(), shapes.at(r).toTensor().sizes(), {});
+      continue;
+    }
+    results.push_back(replaced(shapes.at(r), [](const Tensor& x) -> c10::IValue {
+      return at::empty_strided(x.sizes(), x.strides(), x.options().device(kDevice));
+    }));
+  }
+  return results;
+}
+
+void collect(const c10::IValue& value, std::vector<Tensor>& tensors) {
+  replaced(value, [&](const Tensor& x) -> c10::IValue {
+    tensors.push_back(x);
+    return x;
+  });
+}
+
+// Any op: its results have their shapes now, and their values when the queue comes to it.
+void queue_op(const c10::OperatorHandle& op, Stack* stack) {
+  const at::AutoDispatchBelowAutograd no_autograd;
+  const auto& schema = op.schema();
+  const size_t count = schema.arguments().size();
+  const Stack arguments(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
+  torch::jit::drop(*stack, count);
+  const Stack results = make_results(op, arguments);
+  Stack played;
+  // Arguments on the device become views of the open mapping; small ones of the host are copied, as launches do it.
+  for (const auto& each : arguments) {
+    played.push_back(replaced(with_device(each, at::kCPU), [&](const Tensor& x) -> c10::IValue {
+      if (!is_ours(x)) {
+        ATHANOR_CHECK_AS(Error, x.dim() == 0, "{}: a tensor of the host among those of the device", schema.name());
+        return x.clone();
+      }
+      return OpenView(x).tensor();
+    }));
+  }
+  std::vector<Tensor> result_tensors;
+  for (const auto& each : results) collect(each, result_tensors);
+  std::vector<OpenView> outputs;
+  for (const Tensor& each : result_tensors) outputs.emplace_back(each);
+  queues().submit(current_stream(), schema.name().c_str(), [op, played, outputs]() mutable {
+    const at::AutoDispatchBelowAutograd below;
+    Stack here = played;
+    op.callBoxed(&here);
+    std::vector<Tensor> computed;
+    for (const auto& each : here) collect(each, computed);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const Tensor to = outputs[i].tensor();
+      if (computed.at(i).data_ptr() == to.data_ptr()) continue;  // written in place
+      to.copy_(computed[i]);
+    }
+  });
+  for (const auto& each : results) stack->push_back(each);
+}
+
+// ---- What cannot be queued as it is --------------------------------------------------------------------------------
+
+std::atomic<int64_t> num_to_device{0}, num_to_host{0};
+
+Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+             std::optional<at::Device>, std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  return at::detail::empty_generic(size, c10::GetAllocator(at::kPrivateUse1), kKeys, c10::dtype_or_default(dtype),
+                                   format);
+}
+
+Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
+                     std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>) {
+  return at::detail::empty_strided_generic(size, stride, c10::GetAllocator(at::kPrivateUse1), kKeys,
+                                           c10::dtype_or_default(dtype));
+}
+
+Tensor view(const Tensor& self, at::IntArrayRef size) { return at::native::view(self, size); }
+Tensor as_strided(const Tensor& self, at::IntArrayRef size, at::IntArrayRef stride, std::optional<int64_t> offset) {
+  return at::native::as_strided_tensorimpl(self, size, stride, offset);
+}
+Tensor reshape_alias(const Tensor& self, at::IntArrayRef size, at::IntArrayRef stride) {
+  return at::native::_reshape_alias(self, size, stride);
+}
+Tensor unfold(const Tensor& self, int64_t dim, int64_t size, int64_t step) {
+  return at::native::unfold(self, dim, size, step);
+}
+
+// A copy between host and device may take place late if the host's memory is pinned; else the host waits, as with CUDA.
+Tensor& copy(Tensor& self, const Tensor& from, bool non_blocking) {
+  const at::AutoDispatchBelowAutograd no_autograd;
+  const Tensor source = from.expand_as(self);
+  const bool within = is_ours(self) && is_ours(source);
+  const Tensor on_host = within ? Tensor() : is_ours(self) ? source : self;
+  const bool queued = within || (non_blocking && on_host.is_pinned());
+  if (!within) ++(is_ours(self) ? num_to_device : num_to_host);
+  if (!within && queued && !is_ours(self)) {
+    // What the host reads before the copy is done is wrong.
+    ATHANOR_ASSERT(self.is_non_overlapping_and_dense());
+    std::memset(self.data_ptr(), kPoison, self.nbytes());
+  }
+  // Pinned memory is kept until the copy is done, as by libtorch's allocators.
+  queues().submit(current_stream(), "copy_", [to = OpenView(self), source = OpenView(source), kept = on_host] {
+    const at::AutoDispatchBelowAutograd below;
+    to.tensor().copy_(source.tensor());
+  });
+  if (!queued) queues().synchronize(current_stream());
+  return self;
+}
+
+at::Scalar local_scalar(const Tensor& self) {
+  const at::AutoDispatchBelowAutograd no_autograd;
+  const OpenView view(self);
+  ++num_to_host;
+  queues().synchronize(current_stream());
+  return view.tensor().item();
+}
+
+// Libtorch's grouped product as CUDA has it: it waits for nothing, rows after the last group keep what was in their
+// memory, and so may the product of a group without rows.
+Tensor grouped_mm(const Tensor& a, const Tensor& b, const std::optional<Tensor>& ends,
+                  const std::optional<Tensor>& bias, std::optional<at::ScalarType> dtype) {
+  ATHANOR_CHECK_AS(Error, ends && !bias && !dtype && a.dim() == 2, "this form of _grouped_mm is not played");
+  const bool is_outer = b.dim() == 2;
+  const std::vector<int64_t> shape =
+      is_outer ? std::vector<int64_t>{ends->size(0), a.size(0), b.size(1)} : std::vector<int64_t>{a.size(0), b.size(2)};
+  const Tensor out = at::empty(shape, a.options());  // poisoned
+  queues().submit(current_stream(), "_grouped_mm",
+                  [is_outer, a = OpenView(a), b = OpenView(b), ends = OpenView(*ends), out = OpenView(out)] {
+                    const at::AutoDispatchBelowAutograd below;
+                    const Tensor left = a.tensor(), right = b.tensor(), to = out.tensor(), end = ends.tensor();
+                    for (int64_t g = 0, begin = 0; g < end.numel(); begin = end[g++].item<int64_t>()) {
+                      const int64_t rows = end[g].item<int64_t>() - begin;
+                      if (rows == 0) continue;
+                      if (is_outer) {
+                        to[g].copy_(at::mm(left.narrow(1, begin, rows), right.narrow(0, begin, rows)));
+                      } else {
+                        to.narrow(0, begin, rows).copy_(at::mm(left.narrow(0, begin, rows), right[g]));
+                      }
+                    }
+                  });
+  return out;
+}
+
+void record_stream(Tensor& self, c10::Stream stream) {
+  if (self.storage().data()) memory().note_use(self.storage().mutable_data(), stream.id());
+}
+
+}  // namespace
+
+void register_ops() {
+  const auto library = [](const char* name_space) {
+    return new torch::Library(torch::Library::IMPL, name_space, c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  };
+  // They stay as long as the process.
+  static torch::Library& all = *library("_");
+  static torch::Library& m = *library("aten");
+  all.fallback(torch::CppFunction::makeFromBoxedFunction<&queue_op>());
+  m.impl("empty.memory_format", TORCH_FN(empty));
+  m.impl("empty_strided", TORCH_FN(empty_strided));
+  m.impl("view", TORCH_FN(view));
+  m.impl("as_strided", TORCH_FN(as_strided));
+  m.impl("_reshape_alias", TORCH_FN(reshape_alias));
+  m.impl("unfold", TORCH_FN(unfold));
+  m.impl("resize_", TORCH_FN(resize_to));
+  m.impl("copy_", TORCH_FN(copy));
+  m.impl("_local_scalar_dense", TORCH_FN(local_scalar));
+  m.impl("record_stream", TORCH_FN(record_stream));
+  m.impl("_grouped_mm", TORCH_FN(grouped_mm));
+}
+
+Tensor to_device(const Tensor& x) { return x.to(kDevice); }
+Tensor to_host(const Tensor& x) { return x.to(at::kCPU); }
+
+CopyCounts copy_counts() { return {num_to_device, num_to_host}; }
+
+}  // namespace athanor::guarded

@@ -1,0 +1,102 @@
+#pragma once
+// The streams of a device that the host plays in tests. Work is queued by stream, and runs on the host when something
+// waits for it, in an order that is drawn among those that the streams and their events allow. A wait that is missing
+// in a program then gives other results, in some order if not in each.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace athanor::guarded {
+
+/// Which of the legal orders is played.
+struct Order {
+  enum class Kind {
+    kEarliest,  ///< each piece of work runs as soon as it may: when it is submitted
+    kLatest,    ///< a wait runs only what it needs
+    kDrawn      ///< between the two, drawn from the seed
+  };
+  Kind kind = Kind::kEarliest;
+  uint64_t seed = 0;
+};
+
+/// Any number of threads may use one object. Work runs under its lock: it must not submit work.
+class Queues {
+ public:
+  using StreamId = int64_t;  ///< 0 is the default stream; others exist once they are used
+  using Work = std::function<void()>;
+
+  /// A point in a stream: it is reached when everything that was submitted before it is done.
+  struct Point {
+    bool reached = false;
+    StreamId stream = 0;
+    int64_t position = 0;  ///< number of pieces of work in the stream up to it
+  };
+  using Event = std::shared_ptr<Point>;
+
+  /// Everything that was submitted before runs first.
+  void set_order(const Order& order);
+
+  /// Queues work. What it throws appears at the wait that runs it.
+  void submit(StreamId stream, const char* name, Work work);
+  /// The same for what a real device would not do: it is not counted.
+  void submit_uncounted(StreamId stream, const char* name, Work work);
+  /// Queues a point.
+  Event record(StreamId stream);
+  /// Lets later work of the stream wait for a point. The host does not wait.
+  void block(StreamId stream, const Event& event);
+
+  /// Returns whether the point has been reached; in a drawn order the device may work first.
+  bool query(const Event& event);
+  bool query(StreamId stream);
+  /// The host waits.
+  void synchronize(const Event& event);
+  void synchronize(StreamId stream);
+  void synchronize_all();
+
+  /// The number of pieces of work that were submitted, and of waits of the host, since the program began.
+  struct Counts {
+    int64_t launches = 0, waits = 0;
+  };
+  Counts counts() const;
+
+  /// For tests that remove synchronisation: the `index`-th call of `block` or of a wait for an event (from 0, in the
+  /// order of the calls) does nothing. Returns how many calls there were since the last call of `skip`.
+  int64_t skip(int64_t index);
+
+ private:
+  struct Task {
+    std::string name;
+    Work work;
+    Event waits_for, reaches;
+  };
+  struct Stream {
+    std::deque<Task> tasks;
+    int64_t submitted = 0, done = 0;
+  };
+
+  Stream& stream(StreamId id);
+  void add(StreamId id, Task task);
+  bool can_run(const Stream& stream) const;
+  void run_first(Stream& stream);
+  void run_to(StreamId id, int64_t position);
+  void run_all();
+  void wander(int64_t most_tasks);
+  void after_submit();
+  void wait_until(StreamId id, int64_t position);
+  bool is_skipped();
+
+  mutable std::recursive_mutex mutex_;  // guards all members below
+  std::deque<Stream> streams_;
+  Order order_;
+  std::mt19937_64 random_;
+  Counts counts_;
+  int64_t skipped_ = -1, synchronisations_ = 0;
+};
+
+}  // namespace athanor::guarded

@@ -1,0 +1,100 @@
+#include "moe/router_on_device.h"
+
+#include "kernels/cuda/routing.h"
+#include "ops/device/on_stream.h"
+#include "ops/transfer.h"
+
+namespace athanor::moe::on_device {
+namespace {
+
+using ops::device::data;
+using ops::device::has_kernels;
+using ops::device::OnStream;
+
+// Returns how often each of the numbers 0 to n − 1 is among the ids of each row, int64 [rows, n]; others do not count.
+Tensor count(const Tensor& ids_RC, int64_t n) {
+  const Tensor counts = at::empty({ids_RC.size(0), n}, ids_RC.options()), ids = ids_RC.contiguous();
+  if (has_kernels(ids)) {
+    kernels::cuda::count_choices(OnStream(ids), data<int64_t>(ids), ids.size(0), ids.size(1), n, data<int64_t>(counts));
+    return counts;
+  }
+  const Tensor counted = (ids >= 0).logical_and(ids < n).to(at::kLong);
+  return counts.zero_().scatter_add_(1, ids.clamp(0, n - 1), counted);
+}
+
+// The expert of choice c of group g is (c mod num_experts), whatever the scores are.
+Tensor force_uniform(const Tensor& ids_GC, int64_t k, int64_t num_experts) {
+  const Tensor before = ids_GC.view({ids_GC.size(0), -1, k}).clone();
+  ids_GC.copy_(at::arange(ids_GC.size(1), ids_GC.options()).remainder(num_experts).expand_as(ids_GC));
+  const Tensor now = ids_GC.view(before.sizes());
+  return (now.unsqueeze(-1) == before.unsqueeze(-2)).any(-1).logical_not().sum();
+}
+
+// The place of a choice among those of its expert: two stable sorts, by the order in which choices are kept and then by
+// expert, put the choices of an expert in that order one after another.
+Tensor drop_over_capacity(const Tensor& ids_GC, const Tensor& scores_GC, int64_t num_experts, int64_t capacity,
+                          CapacityOrder order) {
+  Tensor first = at::arange(ids_GC.size(1), ids_GC.options()).expand_as(ids_GC);
+  if (order == CapacityOrder::kScore) {
+    const Tensor scores = at::where(scores_GC.isnan(), -1.0f, scores_GC);
+    first = std::get<1>(at::sort(scores, /*stable=*/true, /*dim=*/1, /*descending=*/true));
+  }
+  const Tensor by_order = ids_GC.gather(1, first);
+  const auto [experts, at] = at::sort(by_order, /*stable=*/true, /*dim=*/1, /*descending=*/false);
+  const Tensor counts = count(ids_GC, num_experts), begins = counts.cumsum(1) - counts;
+  const Tensor place = at::arange(ids_GC.size(1), ids_GC.options()).expand_as(ids_GC) - begins.gather(1, experts);
+  const Tensor over = at::zeros_like(ids_GC).scatter_(1, first.gather(1, at), (place >= capacity).to(at::kLong));
+  ids_GC.copy_(at::where(over == 1, ids_GC.bitwise_not(), ids_GC));
+  return over.sum();
+}
+
+// On the host: a choice of SWIPE depends on all earlier ones of the group.
+Tensor swipe_on_host(const BalanceOptions& options, const Tensor& ids_GC, int64_t k, int64_t num_experts) {
+  const Tensor ids = ops::fetch(ids_GC).clone();
+  int64_t moved = 0;
+  const auto choices = static_cast<size_t>(ids.size(1));
+  for (int64_t g = 0; g < ids.size(0); ++g) {
+    const std::span group(ids.data_ptr<int64_t>() + g * ids.size(1), choices);
+    moved += balance_group(options, group, {}, k, num_experts).moved;
+  }
+  ids_GC.copy_(ops::send(ids, ids_GC.device()));
+  return at::full({}, moved, ids_GC.options());
+}
+
+}  // namespace
+
+Tensor choose(const Tensor& scores_TE, int64_t k) {
+  if (has_kernels(scores_TE)) {
+    const Tensor scores = scores_TE.contiguous(),
+                 ids = at::empty({scores.size(0), k}, scores.options().dtype(at::kLong));
+    kernels::cuda::top_k(OnStream(scores), data<float>(scores), data<int64_t>(ids), scores.size(0), scores.size(1), k);
+    return ids;
+  }
+  return std::get<1>(at::sort(scores_TE, /*stable=*/true, /*dim=*/1, /*descending=*/true)).narrow(1, 0, k).contiguous();
+}
+
+Tensor count_choices(const Tensor& ids_TK, int64_t num_sequences, int64_t num_experts) {
+  return count(ids_TK.reshape({num_sequences, -1}), num_experts).to(at::kFloat);
+}
+
+Tensor count_taken(const Tensor& ids_TK, int64_t num_experts) {
+  return count(ids_TK.reshape({1, -1}), num_experts).squeeze(0);
+}
+
+Tensor balance_groups(const BalanceOptions& options, const Tensor& ids_TK, const Tensor& scores_TK, int64_t num_groups,
+                      int64_t num_experts) {
+  const Tensor ids_GC = ids_TK.view({num_groups, -1}), none = at::zeros({}, ids_TK.options());
+  switch (options.kind) {
+    case Balance::kNone: break;
+    case Balance::kCapacity: {
+      const int64_t capacity = expert_capacity(options.capacity_factor, ids_GC.size(1), num_experts);
+      const Tensor scores_GC = scores_TK.defined() ? scores_TK.reshape(ids_GC.sizes()) : Tensor();
+      return at::stack({none, drop_over_capacity(ids_GC, scores_GC, num_experts, capacity, options.order)});
+    }
+    case Balance::kSwipe: return at::stack({swipe_on_host(options, ids_GC, ids_TK.size(1), num_experts), none});
+    case Balance::kForcedUniform: return at::stack({force_uniform(ids_GC, ids_TK.size(1), num_experts), none});
+  }
+  return at::stack({none, none});
+}
+
+}  // namespace athanor::moe::on_device

@@ -1,0 +1,153 @@
+#include "ops/transfer.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+
+namespace athanor::ops {
+namespace {
+
+std::atomic<int64_t> to_device{0}, to_host{0}, waits{0};
+
+at::TensorOptions pinned(at::ScalarType dtype) { return at::TensorOptions(dtype).pinned_memory(true); }
+
+c10::Event event_after(at::Device device) {
+  c10::Event event(device.type());
+  event.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  return event;
+}
+
+void wait(const c10::Event& event) {
+  ++waits;
+  event.synchronize();
+}
+
+Tensor bytes_of(const Tensor& x) {
+  ATHANOR_ASSERT(x.is_contiguous());
+  return x.reshape({-1}).view(at::kByte);
+}
+
+// Blocks of pinned memory, which all threads share.
+class PinnedBlocks {
+ public:
+  static constexpr int64_t kBlockBytes = int64_t{16} << 20;
+  static constexpr int kMostBlocks = 4;
+
+  Tensor take() {
+    std::unique_lock lock(mutex_);
+    returned_.wait(lock, [&] { return !free_.empty() || made_ < kMostBlocks; });
+    if (free_.empty()) {
+      ++made_;
+      return at::empty({kBlockBytes}, pinned(at::kByte));
+    }
+    const Tensor block = free_.back();
+    free_.pop_back();
+    return block;
+  }
+
+  void give_back(const Tensor& block) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(block);
+    returned_.notify_one();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable returned_;
+  std::vector<Tensor> free_;  // guarded by mutex_
+  int made_ = 0;              // guarded by mutex_
+};
+
+// It lives as long as the process: the library that pinned memory comes from may be gone before static objects are.
+PinnedBlocks& pinned_blocks() {
+  static auto& blocks = *new PinnedBlocks;
+  return blocks;
+}
+
+// Calls f(block, begin, size) for parts of num_bytes that fit in a pinned block, each in another block.
+template <class F>
+void through_pinned(int64_t num_bytes, F f) {
+  for (int64_t begin = 0; begin < num_bytes; begin += PinnedBlocks::kBlockBytes) {
+    const int64_t size = std::min(PinnedBlocks::kBlockBytes, num_bytes - begin);
+    const Tensor block = pinned_blocks().take();
+    try {
+      f(block.narrow(0, 0, size), begin);
+    } catch (...) {
+      pinned_blocks().give_back(block);
+      throw;
+    }
+    pinned_blocks().give_back(block);
+  }
+}
+
+}  // namespace
+
+TransferCounts transfer_counts() { return {to_device, to_host, waits}; }
+
+Tensor send(const Tensor& x, at::Device device) {
+  if (device.is_cpu()) return x;
+  // libtorch's allocators of pinned memory keep a block until the copies from it are done.
+  const Tensor staged = at::empty(x.sizes(), pinned(x.scalar_type()));
+  staged.copy_(x);
+  const Tensor there = at::empty(x.sizes(), x.options().device(device).pinned_memory(std::nullopt));
+  ++to_device;
+  there.copy_(staged, /*non_blocking=*/true);
+  return there;
+}
+
+void send_bytes(const Tensor& to, const void* from) {
+  if (to.is_cpu()) {
+    std::memcpy(to.data_ptr(), from, to.nbytes());
+    return;
+  }
+  const Tensor bytes = bytes_of(to);
+  through_pinned(bytes.numel(), [&](const Tensor& block, int64_t begin) {
+    std::memcpy(block.data_ptr(), static_cast<const std::byte*>(from) + begin, block.nbytes());
+    ++to_device;
+    bytes.narrow(0, begin, block.numel()).copy_(block, /*non_blocking=*/true);
+    wait(event_after(to.device()));  // the block is used again
+  });
+}
+
+void fetch_bytes(const Tensor& x, void* out) {
+  ATHANOR_ASSERT(x.is_contiguous());
+  if (x.is_cpu()) {
+    std::memcpy(out, x.data_ptr(), x.nbytes());
+    return;
+  }
+  const Tensor bytes = bytes_of(x);
+  through_pinned(bytes.numel(), [&](const Tensor& block, int64_t begin) {
+    ++to_host;
+    block.copy_(bytes.narrow(0, begin, block.numel()), /*non_blocking=*/true);
+    wait(event_after(x.device()));
+    std::memcpy(static_cast<std::byte*>(out) + begin, block.data_ptr(), block.nbytes());
+  });
+}
+
+Fetch::Fetch(const Tensor& x) {
+  if (x.is_cpu()) {
+    on_host_ = x;
+    return;
+  }
+  on_host_ = at::empty(x.sizes(), pinned(x.scalar_type()));
+  ++to_host;
+  on_host_.copy_(x.detach(), /*non_blocking=*/true);
+  copied_ = event_after(x.device());
+}
+
+const Tensor& Fetch::get() {
+  if (copied_) wait(*copied_);
+  copied_.reset();
+  return on_host_;
+}
+
+void wait_for(at::Device device) {
+  if (device.is_cpu()) return;
+  wait(event_after(device));
+}
+
+}  // namespace athanor::ops

@@ -1,0 +1,62 @@
+#pragma once
+// Every copy between host and device, and every wait of the host for a device, goes through these functions, which
+// count them. On a CPU a tensor is where the host is: nothing is copied, nothing is waited for, and nothing is counted.
+//
+// Copies are queued on the current stream of the tensor's device, and pass through pinned memory of the host.
+
+#include <c10/core/Event.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "ops/tensor.h"
+
+namespace athanor::ops {
+
+/// What this process has done since it began.
+struct TransferCounts {
+  int64_t copies_to_device = 0, copies_to_host = 0, waits = 0;
+
+  TransferCounts operator-(const TransferCounts& other) const {
+    return {copies_to_device - other.copies_to_device, copies_to_host - other.copies_to_host, waits - other.waits};
+  }
+};
+TransferCounts transfer_counts();
+
+/// Returns `x`, a tensor of the host, on `device`. The host does not wait, and may change `x` afterwards.
+Tensor send(const Tensor& x, at::Device device);
+
+/// Sets `to`, a contiguous tensor of any device, to the bytes at `from`. The host does not wait for the last of them,
+/// and may change `from` afterwards.
+void send_bytes(const Tensor& to, const void* from);
+
+/// Copies the elements of `x`, a contiguous tensor of any device, to `out`. The host waits. Threads may call it
+/// concurrently; together they use a bounded amount of pinned memory.
+void fetch_bytes(const Tensor& x, void* out);
+
+/// A tensor on its way to the host.
+class Fetch {
+ public:
+  /// Starts the copy.
+  explicit Fetch(const Tensor& x);
+  /// Waits, and returns the tensor of the host.
+  const Tensor& get();
+
+ private:
+  Tensor on_host_;
+  std::optional<c10::Event> copied_;  // none if there is nothing to wait for
+};
+
+/// Returns `x` on the host. The host waits.
+inline Tensor fetch(const Tensor& x) { return Fetch(x).get(); }
+
+/// Returns the value of a tensor of one element. The host waits.
+template <class T>
+T fetch_item(const Tensor& x) {
+  return fetch(x).template item<T>();
+}
+
+/// Waits until the current stream of `device` has done everything.
+void wait_for(at::Device device);
+
+}  // namespace athanor::ops

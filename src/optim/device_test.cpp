@@ -1,0 +1,155 @@
+// Parameters and optimizer state on the device that the host plays: the values of the CPU.
+
+#include <gtest/gtest.h>
+
+#include "guarded/device.h"
+#include "ops/adamw.h"
+#include "ops/transfer.h"
+#include "optim/adamw.h"
+#include "optim/gradient_norm.h"
+
+namespace athanor::optim_device_test {
+namespace {
+
+using guarded::Order;
+using Use = ParameterStore::Use;
+
+std::vector<BucketEntry> parameters() {
+  return {{"a.norm.weight", Replication::kDense, {5}, {0}, {5}},
+          {"b.weight", Replication::kDense, {300, 70}, {0, 0}, {300, 70}}};
+}
+
+// Values of every size, ties to bf16 among them.
+void fill(ParameterStore& store) {
+  for (const BucketEntry& entry : store.table()) {
+    store.fill_master(entry.name, [](int64_t first, std::span<float> out) {
+      for (size_t i = 0; i < out.size(); ++i) {
+        const auto n = static_cast<uint32_t>(first) + static_cast<uint32_t>(i), bits = n * 2654435761u;
+        out[i] = std::bit_cast<float>((bits & 0x807F0000u) | 0x3F000000u | (n % 3 == 0 ? 0x8000u : bits >> 16));
+      }
+    });
+  }
+}
+
+void set_gradient(ParameterStore& store, uint64_t seed) {
+  Tensor gradient = at::randn({store.flat_size()}, at::detail::createCPUGenerator(seed), at::kFloat);
+  ops::send_bytes(store.grad(), gradient.data_ptr());
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  const Tensor x = ops::fetch(a).contiguous(), y = ops::fetch(b).contiguous();
+  return x.nbytes() == y.nbytes() && std::memcmp(x.data_ptr(), y.data_ptr(), x.nbytes()) == 0;
+}
+
+class OnGuarded : public ::testing::TestWithParam<std::tuple<at::ScalarType, Order>> {
+ protected:
+  static void SetUpTestSuite() { guarded::install(); }
+  void SetUp() override { guarded::queues().set_order(std::get<1>(GetParam())); }
+  void TearDown() override {
+    guarded::queues().set_order({});
+    guarded::set_kernels(true);
+  }
+  ParameterStore store(at::Device device) const {
+    ParameterStore made(parameters(), std::get<0>(GetParam()), Use::kTraining, {}, device);
+    fill(made);
+    return made;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, OnGuarded,
+                         ::testing::Combine(::testing::Values(at::kFloat, at::kBFloat16),
+                                            ::testing::Values(Order{}, Order{Order::Kind::kLatest},
+                                                              Order{Order::Kind::kDrawn, 3})));
+
+TEST_P(OnGuarded, MastersAreWrittenAndReadWithTheirBits) {
+  ParameterStore here = store(at::kCPU), there = store(guarded::kDevice);
+  for (const auto& entry : here.table())
+    EXPECT_TRUE(same_bits(here.master_copy(entry.name), there.master_copy(entry.name))) << entry.name;
+  EXPECT_TRUE(same_bits(here.compute(), there.compute()));
+  std::vector<float> values(1000, 0.1234567f), read(600), expected(600);
+  for (ParameterStore* each : {&here, &there}) each->write_master(each->entry("b.weight"), 100, values);
+  here.read_master(here.entry("b.weight"), 900, expected);
+  there.read_master(there.entry("b.weight"), 900, read);
+  EXPECT_EQ(read, expected);
+}
+
+TEST_P(OnGuarded, StepsOfAdamwHaveTheBitsOfTheCpuWithoutAWait) {
+  ParameterStore here = store(at::kCPU), there = store(guarded::kDevice);
+  OptimizerConfig config;
+  config.weight_decay = 0.1;
+  AdamW on_host(config, here), on_device(config, there);
+  const auto options = at::TensorOptions().device(guarded::kDevice);
+  const Tensor changed = at::zeros({1}, options.dtype(at::kLong));
+  int64_t expected_changes = 0;
+  for (int64_t step = 1; step <= 4; ++step) {
+    for (ParameterStore* each : {&here, &there}) set_gradient(*each, static_cast<uint64_t>(step));
+    expected_changes += on_host.apply({step, 0.01, 0.25});
+    const Tensor scale = at::full({}, 0.25, options.dtype(at::kFloat));
+    const int64_t waits = ops::transfer_counts().waits;
+    EXPECT_EQ(on_device.apply({step, 0.01, 1, {scale, changed}}), 0);
+    EXPECT_EQ(ops::transfer_counts().waits, waits);
+  }
+  EXPECT_TRUE(same_bits(here.compute(), there.compute()));
+  EXPECT_TRUE(same_bits(here.grad(), there.grad()));
+  EXPECT_TRUE(same_bits(on_host.exp_avg(), on_device.exp_avg()));
+  EXPECT_TRUE(same_bits(on_host.exp_avg_sq(), on_device.exp_avg_sq()));
+  if (here.master_low().defined()) {
+    EXPECT_TRUE(same_bits(here.master_low(), there.master_low()));
+  }
+  EXPECT_EQ(ops::fetch_item<int64_t>(changed), expected_changes);
+}
+
+TEST_P(OnGuarded, ARefusedStepChangesNothing) {
+  for (const bool kernels : {true, false}) {
+    guarded::set_kernels(kernels);
+    ParameterStore there = store(guarded::kDevice);
+    set_gradient(there, 1);
+    AdamW optimizer({}, there);
+    const Tensor weight = ops::fetch(there.compute()).clone(), grad = ops::fetch(there.grad()).clone();
+    const auto options = at::TensorOptions().device(guarded::kDevice);
+    const Tensor changed = at::zeros({1}, options.dtype(at::kLong));
+    optimizer.apply({1, 0.1, 1, {at::full({}, std::nan(""), options.dtype(at::kFloat)), changed}});
+    EXPECT_TRUE(same_bits(there.compute(), weight));
+    EXPECT_TRUE(same_bits(there.grad(), grad));
+    EXPECT_EQ(ops::fetch_item<float>(optimizer.exp_avg().abs().sum()), 0);
+    EXPECT_EQ(ops::fetch_item<int64_t>(changed), 0);
+  }
+}
+
+// The portable form rounds after each operation, as the kernels do. On the CPU, which plays the device, libtorch's
+// square root may be the neighbour of the rounded one: a unit of 2⁻²³ in it, and so in the quotient, whose magnitude is
+// below 4.
+TEST_P(OnGuarded, WithoutKernelsStepsDifferByTheRoundingOfSquareRoots) {
+  ParameterStore here = store(at::kCPU), there = store(guarded::kDevice);
+  guarded::set_kernels(false);
+  AdamW on_host({}, here), on_device({}, there);
+  const auto options = at::TensorOptions().device(guarded::kDevice);
+  const Tensor changed = at::zeros({1}, options.dtype(at::kLong));
+  constexpr double kRate = 0.01, kSteps = 3;
+  for (int64_t step = 1; step <= static_cast<int64_t>(kSteps); ++step) {
+    for (ParameterStore* each : {&here, &there}) set_gradient(*each, static_cast<uint64_t>(step));
+    on_host.apply({step, kRate, 0.5});
+    on_device.apply({step, kRate, 1, {at::full({}, 0.5, options.dtype(at::kFloat)), changed}});
+  }
+  EXPECT_TRUE(same_bits(on_host.exp_avg(), on_device.exp_avg()));
+  EXPECT_TRUE(same_bits(on_host.exp_avg_sq(), on_device.exp_avg_sq()));
+  for (const auto& entry : here.table()) {
+    const Tensor expected = here.master_copy(entry.name), off = (there.master_copy(entry.name) - expected).abs();
+    const double largest = expected.abs().max().item<double>();
+    EXPECT_LE(off.max().item<double>(), kSteps * 0x1p-23 * (4 * kRate + largest)) << entry.name;
+  }
+}
+
+TEST_P(OnGuarded, TheSumOfSquaresIsThatOfDoubles) {
+  for (const bool kernels : {true, false}) {
+    guarded::set_kernels(kernels);
+    ParameterStore there = store(guarded::kDevice);
+    set_gradient(there, 7);
+    const double sum = ops::fetch_item<double>(ops::sum_of_squares(there.grad())),
+                 exact = ops::fetch(there.grad()).to(at::kDouble).square().sum().item<double>();
+    // Terms are exact; each of the additions rounds once.
+    EXPECT_NEAR(sum, exact, 2 * exact * 0x1p-53 * static_cast<double>(there.flat_size()));
+  }
+}
+
+}  // namespace
+}  // namespace athanor::optim_device_test

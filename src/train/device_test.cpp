@@ -1,0 +1,234 @@
+// Training on the device that the host plays, compared with the CPU.
+
+#include <gtest/gtest.h>
+
+#include "base/testing/folder_test.h"
+#include "model/initialize.h"
+#include "ops/testing/on_path.h"
+#include "ops/transfer.h"
+#include "train/checkpointing.h"
+#include "train/run_folder.h"
+#include "train/testing/device_case.h"
+#include "train/testing/fixed_batch.h"
+#include "train/train_step.h"
+
+namespace athanor::train_device_test {
+namespace {
+
+namespace fs = std::filesystem;
+using guarded::Order;
+
+struct Trace {
+  std::vector<double> numbers;  // losses and norms of all steps
+  Tensor weights;               // at the end
+  ops::TransferCounts transfers;
+};
+
+Trace train(const RunConfig& config, at::Device device, int64_t steps) {
+  TrainState state(config, {}, {.device = device});
+  initialize_parameters(config.model, 7, state.model.parameters);
+  Trace trace;
+  for (int64_t step = 0; step < steps; ++step) {
+    const ops::TransferCounts before = ops::transfer_counts();
+    const StepReport report = train_step(state, fixed_batch(config));
+    trace.transfers = ops::transfer_counts() - before;
+    EXPECT_EQ(report.verdict, Verdict::kApply);
+    for (const double each : {report.parts.loss_sum, report.parts.aux_sum, report.parts.z_sum, report.grad_norm})
+      trace.numbers.push_back(each);
+  }
+  trace.weights = ops::fetch(state.model.parameters.compute()).clone();
+  return trace;
+}
+
+double largest_difference(const Trace& a, const Trace& b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.numbers.size(); ++i)
+    largest = std::max(largest, std::abs(a.numbers[i] - b.numbers[i]) / std::max(std::abs(a.numbers[i]), 1e-300));
+  return largest;
+}
+
+class OnDevice : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
+ protected:
+  void TearDown() override {
+    guarded::queues().set_order({});
+    guarded::set_kernels(true);
+  }
+  RunConfig config() const { return small_device_run(std::get<0>(GetParam()), std::get<1>(GetParam())); }
+};
+INSTANTIATE_TEST_SUITE_P(, OnDevice,
+                         ::testing::Combine(::testing::Values("olmo", "llama", "qwen3", "olmoe", "qwen3_moe"),
+                                            ::testing::Values("float32", "bfloat16")),
+                         [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
+
+// What rounding does to such a run is measured on the CPU, by runs whose products are added in other orders. With
+// errors of size e in each run, two runs differ by 2e at most; the measured difference may be as small as e/2 without
+// the errors being smaller, since it is the largest of two draws only. Hence four times what was measured.
+TEST_P(OnDevice, TwentyStepsDifferFromTheCpusByWhatRoundingMakesOfThem) {
+  const Trace expected = train(config(), at::kCPU, 20);
+  double rounding = 0;
+  for (const auto path : {kernels::MatmulPath::kAvx2, kernels::MatmulPath::kLibrary}) {
+    if (!kernels::has_path(path)) continue;
+    const ops::test::OnPath on(path);
+    rounding = std::max(rounding, largest_difference(expected, train(config(), at::kCPU, 20)));
+  }
+  ASSERT_GT(rounding, 0);
+  for (const bool kernels : {true, false}) {
+    guarded::set_kernels(kernels);
+    EXPECT_LE(largest_difference(expected, train(config(), guarded::kDevice, 20)), 4 * rounding)
+        << (kernels ? "with" : "without") << " kernels";
+  }
+}
+
+TEST_P(OnDevice, TheOrderOfTheStreamsChangesNoBit) {
+  const Trace earliest = train(config(), guarded::kDevice, 3);
+  for (const Order& order :
+       {Order{Order::Kind::kLatest}, Order{Order::Kind::kDrawn, 1}, Order{Order::Kind::kDrawn, 2}}) {
+    guarded::queues().set_order(order);
+    const Trace other = train(config(), guarded::kDevice, 3);
+    EXPECT_EQ(earliest.numbers, other.numbers);
+    EXPECT_TRUE(same_bits(earliest.weights, other.weights));
+  }
+}
+
+TEST_P(OnDevice, AStepIsOneCopyThereOneCopyBackAndOneWait) {
+  const auto copies = guarded::copy_counts();
+  const int64_t waits = guarded::queues().counts().waits;
+  const auto counted = ops::transfer_counts();
+  const Trace trace = train(config(), guarded::kDevice, 3);
+  EXPECT_EQ(trace.transfers.copies_to_device, 1);
+  // In fp32 libtorch has no grouped product: the host waits for the rows of each expert.
+  if (config().model.num_experts == 0 || config().train.dtype == "bfloat16") {
+    EXPECT_EQ(trace.transfers.copies_to_host, 1);
+    EXPECT_EQ(trace.transfers.waits, 1);
+  }
+  // Nothing is copied or waited for that is not counted.
+  const auto all = ops::transfer_counts() - counted;
+  EXPECT_EQ(all.copies_to_device, guarded::copy_counts().to_device - copies.to_device);
+  EXPECT_EQ(all.copies_to_host, guarded::copy_counts().to_host - copies.to_host);
+  EXPECT_EQ(all.waits, guarded::queues().counts().waits - waits);
+}
+
+// In the latest order, whatever a step waits for too little is wrong.
+TEST(OnDeviceStep, WithoutAnyOneOfItsWaitsTheNumbersAreWrong) {
+  guarded::queues().set_order({Order::Kind::kLatest});
+  const RunConfig config = small_device_run("qwen3_moe", "bfloat16");
+  const auto second_loss = [&](int64_t skipped, int64_t& num_waits) {
+    TrainState state(config, {}, {.device = guarded::kDevice});
+    initialize_parameters(config.model, 7, state.model.parameters);
+    train_step(state, fixed_batch(config));
+    guarded::queues().skip(skipped);
+    const double loss = train_step(state, fixed_batch(config)).parts.loss_sum;
+    num_waits = guarded::queues().skip(-1);
+    guarded::queues().synchronize_all();
+    return loss;
+  };
+  int64_t num_waits = 0, same = 0;
+  const double expected = second_loss(-1, num_waits);
+  ASSERT_GE(num_waits, 1);
+  for (int64_t i = 0; i < num_waits; ++i)
+    EXPECT_NE(second_loss(i, same), expected) << "wait " << i << " of " << num_waits;
+  guarded::queues().set_order({});
+}
+
+TEST(OnDeviceStep, AStepThatTheGuardRefusesChangesNothing) {
+  RunConfig config = small_device_run("olmoe", "bfloat16");
+  config.moe.bias_update_rate = 0.01;
+  config.moe.aux_scope = "global";
+  TrainState state(config, {}, {.device = guarded::kDevice});
+  initialize_parameters(config.model, 7, state.model.parameters);
+  train_step(state, fixed_batch(config));
+  const Tensor share = ops::fetch(state.model.previous_share).clone(),
+               bias = ops::fetch(state.model.router_bias).clone();
+  state.model.parameters.weight("model.norm.weight").value.fill_(std::nan(""));
+  const Tensor weights = ops::fetch(state.model.parameters.compute()).clone();
+  const StepReport report = train_step(state, fixed_batch(config));
+  EXPECT_EQ(report.verdict, Verdict::kRefuse);
+  EXPECT_EQ(report.changed, 0);
+  EXPECT_EQ(state.position.step, 1);
+  EXPECT_TRUE(same_bits(ops::fetch(state.model.parameters.compute()), weights));
+  EXPECT_TRUE(same_bits(ops::fetch(state.model.previous_share), share));
+  EXPECT_TRUE(same_bits(ops::fetch(state.model.router_bias), bias));
+}
+
+class OnDeviceCheckpoints : public FolderTest {
+ protected:
+  std::unique_ptr<TrainState> state(const std::string& run, at::Device device) const {
+    RunConfig config = small_device_run("olmoe", "bfloat16");
+    config.moe.bias_update_rate = 0;
+    config.moe.aux_scope = "global";
+    config.train.run_dir = (folder_ / run).string();
+    fs::create_directories(RunFolder{config.train.run_dir}.checkpoints());
+    return std::make_unique<TrainState>(config, DataIdentity{}, TrainStateOptions{.device = device});
+  }
+  static void train(TrainState& state, int64_t steps) {
+    for (int64_t i = 0; i < steps; ++i) train_step(state, fixed_batch(state.config));
+  }
+  static fs::path save(TrainState& state) {
+    save_checkpoint(state);
+    return RunFolder{state.config.train.run_dir}.checkpoints() / step_folder_name(state.position.step);
+  }
+  static void expect_equal(const TrainState& a, const TrainState& b) {
+    for (const auto& entry : a.model.parameters.table())
+      EXPECT_TRUE(same_bits(a.model.parameters.master_copy(entry.name), b.model.parameters.master_copy(entry.name)));
+    for (const char* moment : {"exp_avg", "exp_avg_sq"}) {
+      const auto of = [&](const TrainState& s) {
+        return ops::fetch(s.optimizer.set.optimizers().front()->state(moment)).clone();
+      };
+      EXPECT_TRUE(same_bits(of(a), of(b))) << moment;
+    }
+    EXPECT_TRUE(same_bits(ops::fetch(a.model.previous_share).clone(), ops::fetch(b.model.previous_share).clone()));
+  }
+};
+
+TEST_F(OnDeviceCheckpoints, MoveBetweenCpuAndDeviceWithAllBits) {
+  const auto here = state("here", at::kCPU), there = state("there", guarded::kDevice), back = state("back", at::kCPU);
+  initialize_parameters(here->config.model, 7, here->model.parameters);
+  train(*here, 2);
+  load_checkpoint(*there, CheckpointReader::open(save(*here)));
+  expect_equal(*here, *there);
+  train(*there, 2);
+  load_checkpoint(*back, CheckpointReader::open(save(*there)));
+  expect_equal(*there, *back);
+  EXPECT_EQ(back->position.step, 4);
+}
+
+TEST_F(OnDeviceCheckpoints, AResumedRunHasTheBitsOfOneThatWasNotInterrupted) {
+  guarded::queues().set_order({Order::Kind::kDrawn, 4});
+  const auto whole = state("whole", guarded::kDevice), first = state("first", guarded::kDevice);
+  for (TrainState* each : {whole.get(), first.get()})
+    initialize_parameters(each->config.model, 7, each->model.parameters);
+  train(*whole, 4);
+  train(*first, 2);
+  const fs::path saved = save(*first);
+  const auto second = state("second", guarded::kDevice);
+  load_checkpoint(*second, CheckpointReader::open(saved));
+  train(*second, 2);
+  expect_equal(*whole, *second);
+  guarded::queues().set_order({});
+}
+
+TEST(OnDeviceStep, RoutersOfEachKindCountWhatTheyCountOnTheCpu) {
+  for (const char* balance : {"none", "capacity", "swipe", "forced_uniform"}) {
+    for (const char* score : {"softmax", "sigmoid"}) {
+      RunConfig config = small_device_run("olmoe", "float32");
+      config.moe.balance = balance;
+      config.model.router_score = score;
+      config.moe.router_noise = 0.1;
+      std::vector<RouterCounts> counts;
+      for (const at::Device device : {at::Device(at::kCPU), guarded::kDevice}) {
+        TrainState state(config, {}, {.device = device});
+        initialize_parameters(config.model, 7, state.model.parameters);
+        counts.push_back(train_step(state, fixed_batch(config)).parts.routers);
+      }
+      for (Tensor RouterCounts::*each : RouterCounts::kCounts) {
+        ASSERT_EQ((counts[0].*each).defined(), (counts[1].*each).defined());
+        if ((counts[0].*each).defined()) {
+          EXPECT_TRUE((counts[0].*each).equal(counts[1].*each)) << balance << " " << score;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace athanor::train_device_test
