@@ -143,21 +143,35 @@ TEST(LateRanks, AChainEndsAtWorkAsWell) {
   }
 }
 
-TEST(LateRanks, AStageThatWaitsForAMessageNamesTheRankThatKeepsItsNeighbour) {
-  const auto messages = messages_of(4, [](World& world) {
-    // Two pipelines of two stages, whose first stages share a group.
+/// Returns the messages of two pipelines of two stages, whose first stages share a group in which rank 1 is late. Rank
+/// 2 begins to wait for rank 0 after a pause.
+std::vector<std::string> messages_of_two_pipelines(milliseconds pause) {
+  return messages_of(4, [pause](World& world) {
     const auto pipeline = world.make_group({{0, 2}, {1, 3}}, "pipeline"),
                data = world.make_group({{0, 1}, {2, 3}}, "data");
     const Tensor x = at::ones({4});
     if (world.rank() == 1) return nap(6 * kTimeout);
     if (world.rank() == 3) return;
-    if (world.rank() == 2) return pipeline->receive(x, 0).wait();
+    if (world.rank() == 2) {
+      nap(pause);
+      return pipeline->receive(x, 0).wait();
+    }
     data->all_reduce(x).wait();
     pipeline->send(x, 1).wait();
   });
+}
+
+TEST(LateRanks, AStageThatWaitsForAMessageNamesTheRankThatKeepsItsNeighbour) {
+  const auto messages = messages_of_two_pipelines(milliseconds(0));
   EXPECT_TRUE(has(messages[2], "receive of 16 bytes") && has(messages[2], "missing: rank 1 (") &&
               has(messages[2], "which rank 0 ("))
       << messages[2];
+}
+
+TEST(LateRanks, ARankThatHasGivenUpStillNamesTheOneItWaitedFor) {
+  const auto messages = messages_of_two_pipelines(2 * kTimeout);
+  EXPECT_TRUE(has(messages[0], "missing: rank 1 (")) << messages[0];
+  EXPECT_TRUE(has(messages[2], "missing: rank 1 (") && has(messages[2], "which rank 0 (")) << messages[2];
 }
 
 TEST(LateRanks, AnAnswerWaitsForNoThreadOfTheRankThatIsAsked) {

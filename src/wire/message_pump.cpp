@@ -222,7 +222,7 @@ bool MessagePump::wait(const Operation& operation, std::chrono::milliseconds tim
   }
   const Waiting waiting(mutex_, [&] {
     // Others may in turn have waited for this rank, which waited long: that time was not its own work.
-    state_.end_wait(operation, Clock::now() - begin > timeout / 8);
+    state_.end_wait(operation, Clock::now() - begin > timeout / 8, !operation.done());
     if (!operation.done()) failed_ = true;
     if (--num_waiting_ == 0 && num_active_ > 0) wake_.notify_one();
   });

@@ -10,7 +10,11 @@ void RankState::note_work(int64_t amount) {
   last_move_ = Clock::now();
 }
 
-void RankState::end_wait(const Operation& operation, bool was_long) {
+void RankState::end_wait(const Operation& operation, bool was_long, bool gave_up) {
+  if (gave_up) {
+    given_up_ = waits_for(operation);
+    given_up_->worked = worked_;
+  }
   const auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& wait) {
     return wait.operation == &operation && wait.thread == std::this_thread::get_id();
   });
@@ -38,6 +42,7 @@ Answer RankState::answer(const CallId& call) const {
     answer.state = Answer::State::kComplete;  // complete: the rank is about to continue
     return answer;
   }
+  if (given_up_ && given_up_->worked == worked_) return *given_up_;
   answer.state = Answer::State::kLate;
   answer.worked = worked_;
   const Clock::time_point moved = last_move_;

@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -55,9 +56,14 @@ class RankState {
   void enroll(const std::shared_ptr<Members>& members) { groups_[members->id] = members; }
   void note_work(int64_t amount);
 
-  void begin_wait(const Operation& operation) { waits_.push_back({std::this_thread::get_id(), &operation}); }
+  void begin_wait(const Operation& operation) {
+    waits_.push_back({std::this_thread::get_id(), &operation});
+    given_up_.reset();
+  }
   /// @param was_long  others may have waited for this rank meanwhile; it now continues.
-  void end_wait(const Operation& operation, bool was_long);
+  /// @param gave_up   the operation isn't complete. Until the rank does some work or waits again, it answers that it
+  ///                  waits, so that those whose patience ends a moment later don't take it for the late one.
+  void end_wait(const Operation& operation, bool was_long, bool gave_up);
 
   /// Returns this rank's state in a call, in which it may not have come.
   Answer answer(const CallId& call) const;
@@ -75,6 +81,7 @@ class RankState {
   int rank_;
   std::map<int64_t, std::weak_ptr<Members>> groups_;
   std::vector<Wait> waits_;
+  std::optional<Answer> given_up_;  ///< the wait that ended last, if it ended without success
   std::atomic<int64_t> worked_ = 0;
   std::atomic<Clock::time_point> last_move_{Clock::time_point::min()};
 };
