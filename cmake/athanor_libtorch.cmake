@@ -34,8 +34,10 @@ add_library(athanor_torch INTERFACE)
 target_compile_options(athanor_torch INTERFACE
   "SHELL:-idirafter ${ATHANOR_LIBTORCH}/include" "SHELL:-idirafter ${ATHANOR_LIBTORCH}/include/torch/csrc/api/include")
 target_compile_definitions(athanor_torch INTERFACE USE_DISTRIBUTED)
+# The C++ library comes before libtorch: some wheels export functions of std::filesystem that crash, and of two definitions the
+# loader takes the first.
 target_link_libraries(athanor_torch INTERFACE
-  -Wl,--no-as-needed ${ATHANOR_LIBTORCH}/lib/libtorch.so ${ATHANOR_LIBTORCH}/lib/libtorch_cpu.so -Wl,--as-needed
+  -Wl,--no-as-needed -lstdc++ ${ATHANOR_LIBTORCH}/lib/libtorch.so ${ATHANOR_LIBTORCH}/lib/libtorch_cpu.so -Wl,--as-needed
   ${ATHANOR_LIBTORCH}/lib/libc10.so)
 if(EXISTS ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so)
   # No target names libtorch_cuda.so: it registers its kernels when it is loaded.
