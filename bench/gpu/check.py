@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Checks and measures Athanor on one GPU, most important first, within a limit of time; needs nothing but Python and a libtorch.
+
+usage: scripts/gpu_check [--libtorch FOLDER] [--minutes 9] [--only PART,...] [--out gpu_check]
+
+The programs come from bin/ (a bundle of scripts/gpu_bundle), else from build-cuda/ or build/; if none of these has any, the kernels,
+the ops and their tests are built first, by the `cuda` preset. Every part has its own limit of time, so that a failure costs only
+itself. On the way, OUT/result.json and OUT/table.md are rewritten after each part; the second is for docs/gpu.md.
+
+Exit codes: 0 every part passed or had a reason to be skipped; 1 a part failed; 2 there is nothing to run.
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import parts
+import report
+from running import Machine, Outcome, run_part
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def find_libtorch(given):
+    """The folder of libtorch: what was given, $ATHANOR_LIBTORCH, or the torch of this Python, which is not imported."""
+    for folder in (given, os.environ.get("ATHANOR_LIBTORCH")):
+        if folder:
+            return pathlib.Path(folder).resolve()
+    import importlib.util
+
+    spec = importlib.util.find_spec("torch")
+    return pathlib.Path(spec.origin).parent if spec and spec.origin else None
+
+
+def find_programs():
+    for folder in ("bin", "build-cuda", "build"):
+        if (ROOT / folder / "kernels_cuda_test").exists():
+            return ROOT / folder
+    return None
+
+
+def build_programs(libtorch):
+    """Builds the part of the project that needs no package but CMake, nvcc and libtorch."""
+    if libtorch is None:
+        sys.exit("gpu_check: no libtorch; give its folder (with include/ and lib/) by --libtorch or ATHANOR_LIBTORCH")
+    environment = dict(os.environ, ATHANOR_LIBTORCH=str(libtorch))
+    targets = ["kernels_cuda_bench", "athanor_tests"]
+    for command in (["cmake", "--preset", "cuda"],
+                    ["cmake", "--build", "--preset", "cuda", "-j", str(os.cpu_count() or 1), "--target", *targets]):
+        try:
+            ended = subprocess.run(command, cwd=ROOT, env=environment).returncode
+        except OSError as error:
+            sys.exit(f"gpu_check: there are no programs in bin/, and they cannot be built here: {error}")
+        if ended != 0:
+            sys.exit(f"gpu_check: {' '.join(command)} ended with {ended}")
+    return ROOT / "build-cuda"
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--libtorch", help="the folder with include/ and lib/")
+    parser.add_argument("--programs", type=pathlib.Path, help="the folder of athanor and its test programs")
+    parser.add_argument("--device", choices=("cuda", "guarded"), default="cuda",
+                        help="guarded: the device that the host plays in tests, to try this program itself")
+    parser.add_argument("--minutes", type=float, default=9, help="for all parts together")
+    parser.add_argument("--only", help="names of parts, with commas")
+    parser.add_argument("--list", action="store_true", help="print the parts and their limits, and end")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu_check"))
+    return parser.parse_args()
+
+
+def chosen_parts(options):
+    every = parts.all_parts()
+    names = options.only.split(",") if options.only else [part.name for part in every]
+    if unknown := set(names) - {part.name for part in every}:
+        sys.exit(f"gpu_check: --only: there is no part {', '.join(sorted(unknown))}; there are "
+                 f"{', '.join(part.name for part in every)}")
+    return [part for part in every if part.name in names]
+
+
+def main():
+    options = parse_arguments()
+    chosen = chosen_parts(options)
+    if options.list:
+        for part in chosen:
+            print(f"{part.name:22}{part.limit_s:5} s   {part.what}")
+        return 0
+    libtorch = find_libtorch(options.libtorch)
+    programs = options.programs.resolve() if options.programs else find_programs() or build_programs(libtorch)
+    out = options.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    machine = Machine(programs=programs, libtorch=libtorch, device=options.device, out=out, root=ROOT)
+
+    end = time.monotonic() + 60 * options.minutes
+    facts, outcomes = machine.facts(), []
+    print(f"gpu_check: {facts['device']}; {options.minutes:g} minutes; results in {out}", flush=True)
+    for part in chosen:
+        left_s = end - time.monotonic()
+        if left_s < part.least_s:
+            outcome = Outcome(part.name, "skipped", f"{max(left_s, 0):.0f} s are left, and it takes {part.least_s}")
+        else:
+            outcome = run_part(part, machine, min(part.limit_s, left_s))
+        outcomes.append(outcome)
+        print(f"{outcome.name:22}{outcome.state:9}{outcome.seconds:6.1f} s   {outcome.summary}", flush=True)
+        result = {"facts": facts, "parts": [vars(each) for each in outcomes]}
+        (out / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+        (out / "table.md").write_text(report.markdown(result))
+    failed = [each.name for each in outcomes if each.state == "failed"]
+    print(f"gpu_check: {sum(each.state == 'passed' for each in outcomes)} passed, {len(failed)} failed"
+          f"{': ' + ', '.join(failed) if failed else ''}; {out / 'table.md'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

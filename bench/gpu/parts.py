@@ -1,0 +1,92 @@
+"""The parts of gpu_check, most important first: is it correct, then how fast is it."""
+import json
+
+import checkpoint_round
+import speed
+from running import Failed, Part, Skipped
+
+
+def run_gtest(machine, clock, program, pattern, log, prefix=()):
+    """Runs the tests that a pattern selects. A test that is skipped counts as a failure: it was to run on the device."""
+    path = machine.out / f"{log}.json"
+    path.unlink(missing_ok=True)
+    code, output = machine.call([*prefix, machine.program(program), f"--gtest_filter={pattern}", f"--gtest_output=json:{path}"],
+                                clock, log)
+    if not path.exists():
+        raise Failed(f"{program} ended with {code} before it could report; see {log}.log")
+    suites = json.loads(path.read_text())["testsuites"]
+    tests = [(f"{suite['name']}.{test['name']}", test) for suite in suites for test in suite["testsuite"]]
+    wrong = [name for name, test in tests if test.get("failures")]
+    left_out = [name for name, test in tests if test.get("result") != "COMPLETED"]
+    if not tests:
+        raise Failed(f"{program} has no test {pattern}")
+    if wrong or left_out or code != 0:
+        names = wrong or left_out or [f"exit code {code}"]
+        raise Failed(f"{len(wrong)} of {len(tests)} failed, {len(left_out)} were skipped: {', '.join(names[:3])}; see {log}.log")
+    return output, len(tests)
+
+
+def on_device(machine, on_cuda, played):
+    return on_cuda if machine.device == "cuda" else played
+
+
+def kernels(machine, clock):
+    _, count = run_gtest(machine, clock, "kernels_cuda_test", on_device(machine, "*/Cuda", "*/CudaOnHost"), "kernels")
+    return f"{count} tests: the kernels give the bits of the host", {"tests": count}
+
+
+def sanitizer(tool):
+    def run(machine, clock):
+        if machine.device != "cuda":
+            raise Skipped("compute-sanitizer looks at kernels on a GPU")
+        command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "99"]
+        try:
+            output, count = run_gtest(machine, clock, "kernels_cuda_test", "*/Cuda", tool, command)
+        except FileNotFoundError:
+            raise Skipped("there is no compute-sanitizer on PATH") from None
+        if "ERROR SUMMARY: 0 errors" not in output and "RACECHECK SUMMARY: 0 hazards" not in output:
+            raise Failed(f"{tool} reports errors; see {tool}.log")
+        return f"{tool} finds nothing in {count} tests", {"tests": count}
+    return run
+
+
+def ops(machine, clock):
+    _, count = run_gtest(machine, clock, "ops_test", on_device(machine, "OnDevice.*/Cuda*", "OnDevice.*/GuardedLatest*"), "ops")
+    return f"{count} tests: the ops give what they give on the CPU", {"tests": count}
+
+
+def training(machine, clock):
+    _, count = run_gtest(machine, clock, "train_test", "OnDevice.TwentySteps*:OnDeviceStep.*CountWhatTheyCount*", "training")
+    return f"{count} tests: 20 steps of each family, in fp32 and bf16, differ from the CPU's by what rounding makes of them", \
+        {"tests": count}
+
+
+def checkpoints(machine, clock):
+    _, count = run_gtest(machine, clock, "train_test", "OnDeviceCheckpoints.*:OnDeviceRuns.ARun*", "checkpoints")
+    return f"{count} tests: checkpoints move between CPU and device, and a resumed run has the same bits", {"tests": count}
+
+
+def smoke(machine, clock):
+    if machine.device != "cuda":
+        raise Skipped("the program knows no device that the host plays")
+    output = machine.check_call([machine.program("athanor"), "smoke", "--device", "cuda"], clock, "smoke")
+    return output.strip().split("\n")[-1], {}
+
+
+def all_parts():
+    return [
+        Part("kernels", "every kernel compared with the bits of the host", 45, kernels),
+        Part("memcheck", "the kernels under compute-sanitizer: accesses out of bounds", 60, sanitizer("memcheck")),
+        Part("racecheck", "the kernels under compute-sanitizer: races in shared memory", 50, sanitizer("racecheck")),
+        Part("ops", "every op compared with the same op on the CPU", 40, ops),
+        Part("training", "20 steps of each family compared with the CPU", 60, training),
+        Part("smoke", "fifty steps of two models", 30, smoke),
+        Part("checkpoints", "from the CPU to the device and back", 30, checkpoints),
+        Part("program", "a run of the program: CPU, then device, then CPU", 40, checkpoint_round.run),
+        Part("kernel speed", "each kernel as a share of the copy rate", 30, speed.kernels),
+        Part("block", "the sparse block, forward and backward, compared with its roofline", 40, speed.block),
+        Part("olmoe-1b-7b", "whole steps, in turns with transformers", 120, speed.step("olmoe-1b-7b"), least_s=40),
+        Part("olmo-1b", "whole steps, in turns with transformers", 80, speed.step("olmo-1b"), least_s=25),
+        Part("qwen3-slice", "whole steps of six layers of Qwen3-30B-A3B, in turns with transformers", 80,
+             speed.step("qwen3-slice"), least_s=25),
+    ]

@@ -1,0 +1,144 @@
+"""The parts of gpu_check that measure. Every figure comes with limits of the same GPU in the same run."""
+import json
+import pathlib
+import re
+import statistics
+import sys
+
+import shapes
+from running import Failed, Skipped
+
+HERE = pathlib.Path(__file__).resolve().parent
+OUT_OF_MEMORY = 79
+TURNS, ROUNDS, STEPS = 2, 4, 4
+
+
+def need_gpu(machine):
+    if machine.device != "cuda":
+        raise Skipped("speed is measured on a GPU only")
+
+
+def kernels(machine, clock):
+    need_gpu(machine)
+    output = machine.check_call([machine.program("kernels_cuda_bench")], clock, "kernel-speed")
+    # A line of kernels_cuda_bench: name, milliseconds, GB/s, share of the copy rate.
+    rows = re.findall(r"^(\w[\w ,<>+-]*?)\s+([\d.]+) ms\s+([\d.]+) GB/s\s+([\d.]+)", output, re.MULTILINE)
+    shares = {name.strip(): float(share) for name, _, _, share in rows}
+    if not shares:
+        raise Failed("no figures in kernel-speed.log")
+    slowest = sorted(shares, key=shares.get)[:3]
+    return "slowest: " + ", ".join(f"{name} {shares[name]:.2f}" for name in slowest) + " of the copy rate", {"shares": shares}
+
+
+def read_results(path):
+    return {entry["name"]: entry for entry in json.loads(path.read_text())}
+
+
+def block(machine, clock):
+    need_gpu(machine)
+    path = machine.out / "block.json"
+    machine.check_call([machine.program("athanor"), "bench", "moe", "--device", "cuda", "--tokens", 4096, "--hidden", 2048, "--ffn",
+                        1024, "--experts", 64, "--topk", 8, "--dtype", "bfloat16", "--json", path], clock, "block")
+    results = json.loads(path.read_text())
+    whole = results[0]
+    return f"{whole['median_s'] * 1e3:.2f} ms, {whole['limit_share']:.2f} of the {whole['limit_is']}", {"results": results}
+
+
+class Steps:
+    """Steps of one shape by Athanor and by forms of `transformers`, in turns; each turn is a process, as two do not fit at once."""
+
+    def __init__(self, machine, clock, name):
+        self.machine, self.clock, self.name = machine, clock, name
+        self.shape, self.mine, self.theirs = shapes.SHAPES[name], [], {}
+
+    def ours(self, batch, turn):
+        path = self.machine.out / f"{self.name}-ours-{turn}.json"
+        settings = [f"train.micro_batch_size={batch}", f"train.global_batch_size={batch}", f"data.seq_len={self.shape.seq_len}",
+                    f"model.max_position_embeddings={self.shape.seq_len}", "train.device=cuda", *self.shape.settings]
+        words = [word for setting in settings for word in ("--set", setting)]
+        log = f"{self.name}-ours-{turn}"
+        code, output = self.machine.call(
+            [self.machine.program("athanor"), "bench", "step", self.machine.root / "recipes" / self.shape.recipe, *words,
+             "--no-recompute", "--rounds", ROUNDS, "--json", path], self.clock, log)
+        if code == OUT_OF_MEMORY:
+            return None
+        if code != 0:
+            raise Failed(f"athanor bench step ended with {code}: {output.strip().splitlines()[-1][:300] if output.strip() else ''}")
+        return read_results(path)
+
+    def peer(self, form, batches, turn):
+        """None if there is no `transformers` here, or the form does not fit."""
+        log = f"{self.name}-{form}-{turn}"
+        code, output = self.machine.call([sys.executable, HERE / "peer_step.py", self.name, "--form", form, "--steps", STEPS,
+                                          "--batches", ",".join(map(str, batches))], self.clock, log)
+        return json.loads(output.strip().splitlines()[-1]) if code == 0 else None
+
+    def measure(self):
+        batches = list(self.shape.batches)
+        first = self.peer("grouped_mm", batches, 0)
+        if first:
+            batches = [batch for batch in batches if batch <= first["batch"]]
+        while batches and not (mine := self.ours(batches[0], 0)):
+            batches.pop(0)
+        if not batches:
+            raise Failed(f"out of memory with every batch of {self.shape.batches}")
+        self.mine.append(mine)
+        if first and first["batch"] != batches[0]:
+            first = self.peer("grouped_mm", batches[:1], 0)
+        if first:
+            self.theirs["grouped_mm"] = [first]
+            self.turns(batches[0])
+        return batches[0]
+
+    def turns(self, batch):
+        """More turns while there is time for a pair of them."""
+        spent_s = self.clock.limit_s - self.clock.left_s()
+        for turn in range(1, TURNS):
+            if self.clock.left_s() < spent_s:
+                return
+            if again := self.peer("grouped_mm", [batch], turn):
+                self.theirs["grouped_mm"].append(again)
+            if again := self.ours(batch, turn):
+                self.mine.append(again)
+        if self.shape.experts and self.clock.left_s() > spent_s / 2:
+            if slow := self.peer("module_list", [batch], 0):
+                self.theirs["module_list"] = [slow]
+
+
+def step(name):
+    def run(machine, clock):
+        need_gpu(machine)
+        steps = Steps(machine, clock, name)
+        batch = steps.measure()
+        return summary_of(steps, batch)
+    return run
+
+
+def median(results, part):
+    return statistics.median(each[part]["median_s"] for each in results if part in each)
+
+
+def summary_of(steps, batch):
+    whole = steps.mine[0]["step"]
+    step_s, products_s = median(steps.mine, "step"), median(steps.mine, "step, forward") + median(steps.mine, "step, backward")
+    peers = [each for form in steps.theirs.values() for each in form]
+    work = shapes.step_work(steps.shape, batch)
+    # The GEMM rate that Athanor measures; copies as the peer measures them, in the same run.
+    gemm_rate = max([whole["limit"]] + [each["gemm_rate"] for each in peers])
+    copy_rates = [each["copy_rate"] for each in peers] + \
+        [entry["limit"] for entry in steps.mine[0].values() if entry.get("limit_is") == "copy, read + written"]
+    figures = {"batch": batch, "seq_len": steps.shape.seq_len, "step_s": step_s, "forward_and_backward_s": products_s,
+               "tokens_per_s": batch * steps.shape.seq_len / step_s, "gemm_rate": gemm_rate,
+               "of_gemm_rate": shapes.flops(work) / step_s / gemm_rate, "launches": whole.get("launches"), "waits": whole.get("waits"),
+               "kernels": whole.get("kernels"), "peak_bytes": whole.get("peak_bytes"), "ratios": {}}
+    text = f"{step_s * 1e3:.0f} ms a step of {batch} x {steps.shape.seq_len}, {figures['of_gemm_rate']:.2f} of the GEMM rate"
+    if copy_rates:
+        figures["copy_rate"] = max(copy_rates)
+        figures["of_roofline"] = shapes.roofline_s(work, gemm_rate, figures["copy_rate"]) / step_s
+        text += f", {figures['of_roofline']:.2f} of the roofline"
+    for form, turns in steps.theirs.items():
+        theirs = statistics.median(each["step_s"] for each in turns)
+        halves = statistics.median(each["backward_and_forward_s"] for each in turns)
+        figures["ratios"][form] = {"step": theirs / step_s, "forward_and_backward": halves / products_s}
+        text += f"; {theirs / step_s:.2f} times as fast as {form} ({halves / products_s:.2f} without the update)"
+    return text, figures

@@ -1,0 +1,162 @@
+"""scripts/gpu_check: its order, its limits of time, its report, and the bundle that scripts/gpu_bundle makes."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build"
+sys.path.insert(0, str(ROOT / "bench" / "gpu"))
+
+import shapes  # noqa: E402
+
+# A program of GoogleTest that passes one test; its arguments name the file of results.
+PASSES = """#!/bin/sh
+for word; do case $word in --gtest_output=json:*) file=${word#--gtest_output=json:} ;; esac; done
+echo '{"testsuites": [{"name": "Suite", "testsuite": [{"name": "Test", "result": "COMPLETED"}]}]}' > "$file"
+"""
+PROGRAMS = ("kernels_cuda_test", "ops_test", "train_test")
+
+
+def programs_in(folder, **different):
+    folder.mkdir()
+    for name in PROGRAMS:
+        (folder / name).write_text(different.get(name, PASSES))
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def check(folder, *arguments):
+    """Runs gpu_check on the played device; returns (exit code, what it printed, its parts by name)."""
+    out = folder / "out"
+    said = subprocess.run([ROOT / "scripts" / "gpu_check", "--device", "guarded", "--programs", folder / "programs", "--libtorch",
+                           folder, "--out", out, *arguments], capture_output=True, text=True, timeout=300)
+    path = out / "result.json"
+    parts = json.loads(path.read_text())["parts"] if path.exists() else []
+    return said.returncode, said.stdout + said.stderr, {part["name"]: part for part in parts}
+
+
+def test_parts_run_in_order_and_a_failure_costs_only_itself(tmp_path):
+    programs_in(tmp_path / "programs", ops_test="#!/bin/sh\necho broken\nexit 3\n")
+    code, said, parts = check(tmp_path)
+    assert code == 1 and "failed: ops" in said, said
+    assert list(parts)[:4] == ["kernels", "memcheck", "racecheck", "ops"]
+    assert parts["kernels"]["state"] == parts["training"]["state"] == parts["checkpoints"]["state"] == "passed"
+    assert parts["ops"]["state"] == "failed" and "ended with 3" in parts["ops"]["summary"]
+    table = (tmp_path / "out" / "table.md").read_text()
+    assert "| ops | failed |" in table and "| kernels | passed |" in table
+
+
+def test_a_part_that_hangs_is_ended_with_its_children_and_the_rest_is_skipped_in_time(tmp_path):
+    marker = f"31{os.getpid()}"
+    programs_in(tmp_path / "programs", ops_test=f"#!/bin/sh\nsleep {marker} &\nsleep {marker}\n")
+    begin = time.monotonic()
+    code, said, parts = check(tmp_path, "--minutes", "0.15")
+    assert time.monotonic() - begin < 60 and code == 1, said
+    assert "not over after" in parts["ops"]["summary"]
+    assert parts["training"]["state"] == "skipped" and "are left" in parts["training"]["summary"]
+    assert subprocess.run(["pgrep", "-f", f"sleep {marker}"], capture_output=True).returncode == 1
+
+
+def test_a_test_that_was_skipped_or_that_does_not_exist_is_a_failure(tmp_path):
+    programs_in(tmp_path / "programs", kernels_cuda_test=PASSES.replace("COMPLETED", "SKIPPED"),
+                ops_test=PASSES.replace('[{"name": "Suite", "testsuite": [{"name": "Test", "result": "COMPLETED"}]}]', "[]"))
+    _, _, parts = check(tmp_path)
+    assert parts["kernels"]["state"] == "failed" and "1 were skipped" in parts["kernels"]["summary"]
+    assert parts["ops"]["state"] == "failed" and "has no test" in parts["ops"]["summary"]
+
+
+def test_all_parts_together_fit_in_the_time_if_those_that_measure_take_what_is_left(tmp_path):
+    listed = subprocess.run([ROOT / "scripts" / "gpu_check", "--list"], capture_output=True, text=True, check=True).stdout
+    limits = {line[:22].strip(): int(line[22:27]) for line in listed.splitlines()}
+    correctness = [limits[name] for name in ("kernels", "memcheck", "racecheck", "ops", "training", "smoke", "checkpoints", "program")]
+    assert sum(correctness) <= 6 * 60
+    assert sum(limits.values()) <= 13 * 60  # the limits, not the usual times: those that come last are cut at nine minutes
+
+
+def test_an_unknown_part_is_refused_in_one_line(tmp_path):
+    said = subprocess.run([ROOT / "scripts" / "gpu_check", "--only", "nothing"], capture_output=True, text=True)
+    assert said.returncode == 1 and said.stderr.count("\n") == 1 and "there is no part nothing; there are kernels" in said.stderr
+
+
+def test_the_shapes_have_the_parameters_of_their_models():
+    billions = {name: shape.parameters() / 1e9 for name, shape in shapes.SHAPES.items()}
+    assert billions["olmo-1b"] == pytest.approx(1.18, abs=0.01) and billions["olmoe-1b-7b"] == pytest.approx(6.92, abs=0.01)
+
+
+def test_a_roofline_is_the_larger_of_products_and_copies_for_each_kernel():
+    work = [("product", 100.0, 1.0), ("copy", 0.0, 50.0)]
+    assert shapes.roofline_s(work, gemm_rate=10.0, copy_rate=5.0) == 10.0 + 10.0
+
+
+def test_the_flops_of_a_step_are_six_for_each_parameter_that_a_token_uses_and_attention():
+    shape = shapes.SHAPES["olmo-1b"]
+    tokens = 2 * shape.seq_len
+    used = shape.parameters()  # tied: the embedding is the head's matrix
+    attention = shape.layers * 3.5 * 2 * tokens * shape.seq_len * shape.heads * shape.head_dim
+    assert shapes.flops(shapes.step_work(shape, 2)) == pytest.approx(6 * used * tokens + attention)
+
+
+needs_build = pytest.mark.skipif(not (BUILD / "train_test").exists(), reason="build/ has no tests: scripts/build all athanor_tests")
+
+
+def libtorch():
+    return pathlib.Path(next(iter(ROOT.glob(".venv/lib/python3*/site-packages/torch"))))
+
+
+@needs_build
+@pytest.mark.slow
+def test_the_parts_pass_on_the_device_that_the_host_plays(tmp_path):
+    out = tmp_path / "out"
+    said = subprocess.run([ROOT / "scripts" / "gpu_check", "--device", "guarded", "--programs", BUILD, "--libtorch", libtorch(),
+                           "--out", out], capture_output=True, text=True, timeout=600)
+    states = {part["name"]: part["state"] for part in json.loads((out / "result.json").read_text())["parts"]}
+    assert said.returncode == 0, said.stdout
+    assert {states[name] for name in ("kernels", "ops", "training", "checkpoints")} == {"passed"}
+
+
+BARE = r"""
+set -e
+root=$1 bundle=$2 torch=$3; shift 3
+mkdir -p $root/lib $root/lib64 $root/dev $root/proc $root/tmp $root/bundle $root/torch
+for library in libc.so.6 libm.so.6 libdl.so.2 librt.so.1 libpthread.so.0 libgcc_s.so.1; do
+  cp -L /lib/x86_64-linux-gnu/$library $root/lib/
+done
+cp -L /usr/lib/x86_64-linux-gnu/libstdc++.so.6 $root/lib/
+cp -L /lib64/ld-linux-x86-64.so.2 $root/lib64/
+for device in null urandom; do touch $root/dev/$device; mount --bind /dev/$device $root/dev/$device; done
+mount -t proc proc $root/proc
+mount --bind $bundle $root/bundle
+mount --bind $torch $root/torch
+LD_LIBRARY_PATH=/bundle/bin:/torch/lib:/lib exec chroot $root "$@"
+"""
+
+
+def can_change_root():
+    return os.geteuid() == 0 and subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0 and \
+        os.path.exists("/lib/x86_64-linux-gnu/libc.so.6")
+
+
+@needs_build
+@pytest.mark.slow
+@pytest.mark.skipif(not can_change_root(), reason="needs root and Debian's folders, to look into a bare system")
+def test_a_bundle_runs_where_there_is_nothing_but_glibc_libstdcpp_and_libtorch(tmp_path):
+    if not (BUILD / "kernels_cuda_bench").exists():
+        pytest.skip("no nvcc: build/ has no kernels_cuda_bench")
+    archive = tmp_path / "athanor-gpu.tar.xz"
+    subprocess.run([ROOT / "scripts" / "gpu_bundle", archive], check=True, timeout=600)
+    assert archive.stat().st_size < 60 * 10**6
+    shutil.unpack_archive(archive, tmp_path)
+    bundle = tmp_path / "athanor-gpu"
+    for words, expected in ((["athanor", "--version"], "athanor "),
+                            (["kernels_cuda_test", "--gtest_filter=*/CudaOnHost"], "[  PASSED  ]"),
+                            (["ops_test", "--gtest_filter=OnDevice*/GuardedLatest*"], "[  PASSED  ]"),
+                            (["train_test", "--gtest_filter=OnDeviceStep*Refuses*"], "[  PASSED  ]")):
+        said = subprocess.run(["unshare", "-m", "sh", "-c", BARE, "sh", tmp_path / "root", bundle, libtorch(),
+                               f"/bundle/bin/{words[0]}", *words[1:]], capture_output=True, text=True, timeout=300)
+        assert said.returncode == 0 and expected in said.stdout, said.stdout[-2000:] + said.stderr[-2000:]
