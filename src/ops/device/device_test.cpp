@@ -148,7 +148,22 @@ TEST_P(OnDevice, LinearAndTheLossGiveWhatTheyGiveOnTheCpu) {
   expect_near(loss_on.y.to(dtype()), loss.y.to(dtype()), 64 + 48, "loss");
   expect_near(loss_on.dx[0], loss.dx[0], 64 + 48, "dx of the loss");
   expect_near(there_too.grad, weight.grad.to(dtype()), 64 + 48, "dw of the loss");
+  // With one chunk or several, a wrong target makes the loss NaN, and changes nothing else.
+  Tensor without = targets.clone();
   targets[5] = 48;
+  without[5] = -100;
+  for (const int64_t chunk_tokens : {16, 64}) {
+    const auto of = [&](const Tensor& ids, const Weight& w) {
+      return run([&](const auto& in) { return linear_cross_entropy(in[0], w, there(ids), 0.125, chunk_tokens); },
+                 {there(x)}, there(one));
+    };
+    const Weight one_weight = there(weight_of(weight.value)), other_weight = there(weight_of(weight.value));
+    const Outcome wrong = of(targets, one_weight), right = of(without, other_weight);
+    EXPECT_TRUE(std::isnan(wrong.y.cpu().item<double>()));
+    EXPECT_FALSE(std::isnan(right.y.cpu().item<double>()));
+    expect_same_bits(wrong.dx[0].cpu(), right.dx[0].cpu(), "dx with a wrong target");
+    expect_same_bits(one_weight.grad.cpu(), other_weight.grad.cpu(), "dw with a wrong target");
+  }
   EXPECT_THROW(token_losses(there(x), there_too.value, there(targets), 16), DataError);
 }
 
