@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include "ops/attention_spans.h"
 #include "ops/device.h"
 #include "ops/device/library_attention.h"
 #include "ops/document_tables.h"
@@ -13,7 +14,7 @@ namespace {
 
 // [B, T, heads, D] → [B, T, heads, D], as libtorch expects it.
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal) {
-  const auto heads_first = [](const Tensor& x) { return x.contiguous().transpose(1, 2); };
+  const auto heads_first = [](const Tensor& x) { return with_dense_heads(x).transpose(1, 2); };
   return at::scaled_dot_product_attention(heads_first(q), heads_first(k), heads_first(v), {}, 0.0, is_causal)
       .transpose(1, 2);
 }

@@ -194,7 +194,8 @@ TEST_P(OnDevice, AttentionTakesTablesWithMoreRoomThanItNeeds) {
   documents.tables = unpack_tables(there(pack_tables(documents, 24, 90)), 2, 24);
   const Outcome actual = run(f, {there(q), there(k), there(v)}, there(dy));
   expect_same_bits(actual.y.cpu(), expected.y.cpu(), "y");
-  for (size_t i = 0; i < 3; ++i) expect_same_bits(actual.dx[i].cpu(), expected.dx[i].cpu(), "gradient");
+  // CUDA cuts the sums of dq into fewer parts if there are more documents.
+  for (size_t i = 0; i < 3; ++i) expect_near(actual.dx[i], expected.dx[i].cpu(), 24 + 16, "gradient");
 }
 
 TEST_P(OnDevice, AttentionHasTheSameBitsInEachRunAndLeavesTheSettingsOfTheProcess) {
