@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "guarded/device.h"
+#include "guarded/open_view.h"
 #include "guarded/ops.h"
 
 namespace athanor::guarded {
@@ -22,20 +23,6 @@ using at::Tensor;
 using torch::jit::Stack;
 
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
-
-bool is_ours(const Tensor& x) { return x.defined() && x.is_privateuseone(); }
-
-// A tensor of the host over the open mapping. It owns nothing, as a pointer in a kernel's arguments does not.
-struct OpenView {
-  void* data;
-  std::vector<int64_t> sizes, strides;
-  at::ScalarType dtype;
-
-  explicit OpenView(const Tensor& x)
-      : data(memory().open(static_cast<std::byte*>(x.data_ptr()))), sizes(x.sizes().vec()), strides(x.strides().vec()),
-        dtype(x.scalar_type()) {}
-  Tensor tensor() const { return at::from_blob(data, sizes, strides, at::TensorOptions(dtype)); }
-};
 
 // Replaces the tensors in a value, also those in lists.
 template <class Replace>
@@ -270,6 +257,7 @@ void register_ops() {
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar));
   m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("_grouped_mm", TORCH_FN(grouped_mm));
+  register_attention(m);
 }
 
 Tensor to_device(const Tensor& x) { return x.to(kDevice); }

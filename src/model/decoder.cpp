@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "kernels/cross_entropy.h"
+#include "ops/document_tables.h"
 #include "ops/embedding.h"
 #include "ops/transfer.h"
 #include "parallel/vocabulary.h"
@@ -134,8 +135,9 @@ Tensor Decoder::embed(const Tensor& tokens_BT, const Watch& watch) const {
 Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vector<moe::Routing>* routings,
                              const Watch& watch) const {
   const auto [batch, seq_len] = std::pair(labels.targets.size(0), labels.targets.size(1));
+  const ops::DocumentLengths documents = ops::with_tables(labels.documents, seq_len, device_);
   const auto context = std::make_shared<const LayerContext>(
-      LayerContext{rotation_for(batch, seq_len, labels.documents), labels.documents, options_.recompute,
+      LayerContext{rotation_for(batch, seq_len, documents), documents, options_.recompute,
                    moe::BatchPosition{labels.step, labels.first_sequence}, batch, watch});
   int64_t forward_index = 1 + stage_.first;
   for (const Layer& layer : layers_) {
@@ -151,13 +153,20 @@ ops::Rotation Decoder::rotation_of(const Tensor& positions) const {
   return {ops::send(cos, device_), ops::send(sin, device_)};
 }
 
-// Whole instances have the same positions in each microbatch, so a device keeps their angles.
+// A device keeps the angles of whole instances, which are the same in each microbatch. A token of a document has those
+// of its position.
 ops::Rotation Decoder::rotation_for(int64_t batch, int64_t seq_len, const ops::DocumentLengths& documents) const {
-  if (device_.is_cpu() || !documents.empty()) return rotation_of(positions_of(batch, seq_len, documents));
+  if (device_.is_cpu()) return rotation_of(positions_of(batch, seq_len, documents));
+  const int64_t rows = documents.empty() ? batch : 1;
   const bool is_kept =
-      kept_rotation_.cos.defined() && kept_rotation_.cos.size(0) == batch && kept_rotation_.cos.size(1) == seq_len;
-  if (!is_kept) kept_rotation_ = rotation_of(positions_of(batch, seq_len, documents));
-  return kept_rotation_;
+      kept_rotation_.cos.defined() && kept_rotation_.cos.size(0) == rows && kept_rotation_.cos.size(1) == seq_len;
+  if (!is_kept) kept_rotation_ = rotation_of(positions_of(rows, seq_len, {}));
+  if (documents.empty()) return kept_rotation_;
+  const Tensor positions = documents.tables.positions.reshape({-1});
+  const auto at_positions = [&](const Tensor& angles) {
+    return angles[0].index_select(0, positions).view({batch, seq_len, -1});
+  };
+  return {at_positions(kept_rotation_.cos), at_positions(kept_rotation_.sin)};
 }
 
 // Returns the input of the output layer, [tokens, hidden].

@@ -8,8 +8,19 @@
 
 namespace athanor::ops {
 
+/// The documents of a microbatch in the memory of a device (document_tables.h). Undefined: not sent.
+struct DocumentTables {
+  /// int32 [documents + 1], ascending: where each document begins among the tokens of all sequences, one after the
+  /// other, and at last the number of tokens. There may be empty documents at the end.
+  Tensor offsets;
+  Tensor positions;  ///< int64 [B, T]: the position of each token in its document
+};
+
 /// Lengths of the documents of each sequence; they add up to its tokens. Empty: each sequence is one document.
-using DocumentLengths = std::vector<std::vector<int32_t>>;
+struct DocumentLengths : std::vector<std::vector<int32_t>> {
+  using std::vector<std::vector<int32_t>>::vector;
+  DocumentTables tables;  ///< what these lengths are on a device
+};
 
 /// q [B, T, heads, head_dim]; k, v [B, T, kv_heads, head_dim] → [B, T, heads, head_dim]. A token attends to itself and
 /// to the tokens before it in its document; nothing is computed between documents. Inputs are bf16 or fp32. Every sum

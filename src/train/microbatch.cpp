@@ -1,6 +1,7 @@
 #include "train/microbatch.h"
 
 #include "kernels/cross_entropy.h"
+#include "ops/document_tables.h"
 #include "ops/transfer.h"
 
 namespace athanor {
@@ -90,18 +91,27 @@ std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config,
 
 void send_to(at::Device device, std::vector<Microbatch>& microbatches) {
   if (device.is_cpu() || microbatches.empty()) return;
+  // The tables of all microbatches have the same room.
+  int64_t room = 1;
+  for (const Microbatch& each : microbatches)
+    room = std::max(room, ops::document_room(each.labels.documents, each.tokens.size(1)));
   std::vector<Tensor> parts;
   for (const Microbatch& each : microbatches) {
+    const ops::DocumentLengths& documents = each.labels.documents;
     parts.push_back(each.tokens.reshape({-1}));
     parts.push_back(each.labels.targets.reshape({-1}));
+    parts.push_back(documents.empty() ? at::empty({0}, at::kLong)
+                                      : ops::pack_tables(documents, each.tokens.size(1), room));
   }
   const Tensor there = ops::send(at::cat(parts), device);
   int64_t at = 0;
-  for (Microbatch& each : microbatches) {
-    for (Tensor* ids : {&each.tokens, &each.labels.targets}) {
-      *ids = there.narrow(0, at, ids->numel()).view(ids->sizes());
-      at += ids->numel();
-    }
+  const auto take = [&](int64_t count) { return there.narrow(0, std::exchange(at, at + count), count); };
+  for (size_t i = 0; i < microbatches.size(); ++i) {
+    Microbatch& each = microbatches[i];
+    for (Tensor* ids : {&each.tokens, &each.labels.targets}) *ids = take(ids->numel()).view(ids->sizes());
+    const Tensor numbers = take(parts[3 * i + 2].numel());
+    if (numbers.numel() == 0) continue;
+    each.labels.documents.tables = ops::unpack_tables(numbers, each.tokens.size(0), each.tokens.size(1));
   }
 }
 

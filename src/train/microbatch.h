@@ -32,7 +32,7 @@ std::vector<Microbatch> pick_microbatches(const Batch& batch, const std::vector<
 std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id, int64_t step,
                                     const Layout& layout, int data_rank);
 
-/// Moves tokens and targets of all microbatches to a device, in one copy. The host does not wait.
+/// Moves tokens, targets and tables of documents of all microbatches to a device, in one copy. The host does not wait.
 void send_to(at::Device device, std::vector<Microbatch>& microbatches);
 
 /// Returns the indices, in the global batch, of the sequences that a data rank trains on, ascending.

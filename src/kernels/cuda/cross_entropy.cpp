@@ -20,9 +20,9 @@ void rows_in_packs(const Stream& stream, T* all_logits, const int64_t* targets, 
   for_each_team<kRowThreads>(stream, "cross_entropy", rows, [=] ATHANOR_BODY(const RowTeam& team) {
     T* logits = all_logits + team.index() * vocab;
     const int64_t target = targets[team.index()];
-    if (target == kNoTarget) {
+    if (target < 0 || target >= vocab) {
       team.each([=](int thread) {
-        if (thread == 0) losses[team.index()] = 0;
+        if (thread == 0) losses[team.index()] = target == kNoTarget ? 0 : std::numeric_limits<float>::quiet_NaN();
         if (thread == 0 && is_greedy) is_greedy[team.index()] = false;
         if (grad_scale == 0) return;
         for (int64_t i = thread * N; i < vocab; i += kRowThreads * N) store_pack(logits + i, Pack<T, N>{});
@@ -85,6 +85,19 @@ void cross_entropy(const Stream& stream, T* logits, const int64_t* targets, floa
   } else {
     rows_in_packs<T, 1>(stream, logits, targets, losses, is_greedy, rows, vocab, grad_scale);
   }
+}
+
+void sum_losses(const Stream& stream, const float* losses, int64_t count, double* sum) {
+  for_each_team<kRowThreads>(stream, "sum_losses", 1, [=] ATHANOR_BODY(const RowTeam& team) {
+    const double total = team.sum<double>([=](int thread) {
+      double own = 0;
+      for (int64_t i = thread; i < count; i += kRowThreads) own += losses[i];
+      return own;
+    });
+    team.each([=](int thread) {
+      if (thread == 0) *sum = total;
+    });
+  });
 }
 
 void find_bad_target(const Stream& stream, const int64_t* targets, int64_t count, int64_t vocab, int64_t* bad) {

@@ -104,6 +104,31 @@ TEST_P(CrossEntropyOn, HugeLogitsAreFiniteAndANanLogitMakesTheLossNan) {
   }
 }
 
+TEST_P(CrossEntropyOn, AWrongTargetHasTheLossNanAndNoGradient) {
+  if (is_cpu()) GTEST_SKIP() << "the op refuses it on the CPU";
+  for (const int64_t vocab : {7, 64}) {
+    const auto logits = numbers<float>(3 * vocab, 1, 4);
+    const auto result = run(logits, {vocab, 3, -1}, 0.5f), right = run(logits, {kNoTarget, 3, kNoTarget}, 0.5f);
+    EXPECT_TRUE(std::isnan(result.losses[0]) && std::isnan(result.losses[2]));
+    EXPECT_EQ(result.losses[1], right.losses[1]);
+    EXPECT_EQ(result.is_greedy, right.is_greedy);
+    expect_same_bits(result.gradient, right.gradient, "gradient");
+  }
+}
+
+TEST_P(CrossEntropyOn, LossesAreAddedInFp64) {
+  if (is_cpu()) GTEST_SKIP() << "the op adds them itself on the CPU";
+  for (const int64_t count : {0, 1, 1000, 5000}) {
+    const auto losses = numbers<float>(count, 1, 9);
+    double expected = 0, norm = 0;
+    for (const float loss : losses) expected += loss, norm += std::abs(loss);
+    const auto from = put(losses);
+    const auto sum = put(std::vector<double>{7});
+    cuda::sum_losses(stream(), from.data(), count, sum.data());
+    EXPECT_LE(std::abs(sum.values()[0] - expected), 2 * norm * static_cast<double>(count) * kRoundoffFp64) << count;
+  }
+}
+
 TEST_P(CrossEntropyOn, TheFirstBadTargetIsFound) {
   if (is_cpu()) GTEST_SKIP() << "the op looks itself on the CPU";
   const auto find = [&](std::vector<int64_t> targets) {

@@ -15,6 +15,7 @@
 #include "kernels/cuda/adamw.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/expert_activation.h"
+#include "kernels/cuda/grouped_matmul.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/rope.h"
 #include "kernels/cuda/routing.h"
@@ -103,6 +104,13 @@ std::vector<int64_t> identity(int64_t count) {
   return x;
 }
 
+// Groups of equal size.
+std::vector<int64_t> even_offsets(int64_t rows, int64_t groups) {
+  std::vector<int64_t> offsets;
+  for (int64_t g = 0; g <= groups; ++g) offsets.push_back(rows * g / groups);
+  return offsets;
+}
+
 AdamwStep some_step() {
   AdamwStep s{};
   s.lr = 1e-3f, s.eps = 1e-8f, s.weight_decay = 0.1f, s.beta1 = 0.9, s.beta2 = 0.999;
@@ -152,6 +160,18 @@ const std::vector<Case>& cases() {
        auto* dweights = a.zeros<float>(n.rows());
        return [=] { expert_activation_backward(s, gate, up, dact, dup, act, weights, choices, dweights, n.rows(), n.ffn); }; },
      [](const Shape& n) { return 12.0 * n.rows() * n.ffn; }},
+    {"grouped_matmul, fp32", [](const Stream& s, Arena& a, const Shape& n) {
+       const auto *x = a.numbers<float>(n.rows() * n.hidden), *w = a.numbers<float>(n.experts * n.hidden * n.ffn);
+       const auto* offsets = a.fill(even_offsets(n.rows(), n.experts));
+       auto* y = a.zeros<float>(n.rows() * n.ffn);
+       return [=] { grouped_matmul(s, x, w, true, y, offsets, {n.experts, n.rows(), n.hidden, n.ffn}); }; },
+     [](const Shape& n) { return 4.0 * (n.rows() * (n.hidden + n.ffn) + n.experts * n.hidden * n.ffn); }},
+    {"grouped outer product, fp32", [](const Stream& s, Arena& a, const Shape& n) {
+       const auto *dy = a.numbers<float>(n.rows() * n.ffn), *x = a.numbers<float>(n.rows() * n.hidden);
+       const auto* offsets = a.fill(even_offsets(n.rows(), n.experts));
+       auto* sum = a.zeros<float>(n.experts * n.ffn * n.hidden);
+       return [=] { add_grouped_outer_product(s, sum, dy, x, offsets, n.experts, n.ffn, n.hidden); }; },
+     [](const Shape& n) { return 4.0 * (n.rows() * (n.hidden + n.ffn) + 2.0 * n.experts * n.hidden * n.ffn); }},
     {"swiglu_forward", [](const Stream& s, Arena& a, const Shape& n) {
        const auto *gate = a.numbers<Bf16>(n.rows() * n.ffn, 8), *up = a.numbers<Bf16>(n.rows() * n.ffn);
        auto* out = a.zeros<Bf16>(n.rows() * n.ffn);

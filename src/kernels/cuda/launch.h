@@ -6,7 +6,8 @@
 // only in Team's `each`, `reduce`, `sum`, `max` and `scan`: when one of these returns, every thread has called f, and
 // what f wrote is visible to the team. So the host may run the threads one after the other within such a call. Sums of
 // a team have one fixed order, which is the same on both. Files are compiled without contraction, so the host gives the
-// device's bits, except in libm's functions.
+// device's bits, except in libm's functions. Between such calls a team keeps values in memory that its threads share
+// (Team::shared), and each thread keeps its own in PerThread.
 
 #include <cstdint>
 
@@ -140,6 +141,19 @@ class Team {
 #endif
   }
 
+  /// Returns memory for kCount values that the team shares, another for each kTag. A team finds in it what it wrote,
+  /// and at first anything.
+  template <class V, int kCount, int kTag>
+  ATHANOR_INLINE V* shared() const {
+    static_assert(kSize > kWarp, "the warps of a block would share it");
+#ifdef __CUDA_ARCH__
+    __shared__ V memory[kCount];
+#else
+    thread_local V memory[kCount];
+#endif
+    return memory;
+  }
+
   /// Adds `value`, which is the same on every thread of the team, to *to once (not once for each thread), atomically
   /// with respect to other teams. It does not wait. It is for integers, since the order of teams is not fixed.
   ATHANOR_INLINE void add_once(int64_t* to, int64_t value) const {
@@ -162,6 +176,27 @@ class Team {
   }
 #endif
   int64_t index_;
+};
+
+/// A value of each thread of a team, zero at first: registers on a device.
+template <class V, int kSize>
+class PerThread {
+ public:
+  ATHANOR_INLINE V& of(int thread) {
+#ifdef __CUDA_ARCH__
+    (void)thread;
+    return value_;
+#else
+    return values_[thread];
+#endif
+  }
+
+ private:
+#ifdef __CUDA_ARCH__
+  V value_ = {};
+#else
+  V values_[kSize] = {};
+#endif
 };
 
 #ifdef __CUDACC__

@@ -1,4 +1,4 @@
-// Attention by libtorch, which chooses its flash or memory-efficient kernel and brings its own autograd.
+// Attention by libtorch's kernels: over all documents in one call where it has them, else document by document.
 
 #include "ops/attention.h"
 
@@ -6,44 +6,74 @@
 
 #include "ops/attention_spans.h"
 #include "ops/device.h"
+#include "ops/device/library_attention.h"
+#include "ops/document_tables.h"
 
 namespace athanor::ops::device {
 namespace {
 
-// [B, T, kv_heads, D] → [B, T, heads, D].
-Tensor repeat_kv(const Tensor& x, int64_t num_heads) {
-  return x.size(2) == num_heads ? x : x.repeat_interleave(num_heads / x.size(2), 2);
-}
-
+// [B, T, heads, D] → [B, T, heads, D], as libtorch expects it.
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal) {
-  const auto heads_first = [](const Tensor& x) { return x.contiguous().transpose(1, 2); };
+  const auto heads_first = [](const Tensor& x) { return with_dense_heads(x).transpose(1, 2); };
   return at::scaled_dot_product_attention(heads_first(q), heads_first(k), heads_first(v), {}, 0.0, is_causal)
       .transpose(1, 2);
+}
+
+// Returns the number of sequences from `first` on that have the lengths of the first.
+int64_t count_equal(const DocumentLengths& documents, size_t first) {
+  size_t end = first + 1;
+  while (end < documents.size() && documents[end] == documents[first]) ++end;
+  return static_cast<int64_t>(end - first);
+}
+
+Tensor attention_by_spans(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
+  const auto repeated = [&](const Tensor& x) {
+    return x.size(2) == q.size(2) ? x : x.repeat_interleave(q.size(2) / x.size(2), 2);
+  };
+  const Tensor wide_k = repeated(k), wide_v = repeated(v);
+  if (documents.empty()) return attend(q, wide_k, wide_v, /*is_causal=*/true).contiguous();
+  std::vector<Tensor> sequences;
+  for (int64_t b = 0; b < q.size(0);) {
+    const int64_t count = count_equal(documents, static_cast<size_t>(b));
+    std::vector<Tensor> parts;
+    int64_t begin = 0;
+    for (const int32_t length : documents[static_cast<size_t>(b)]) {
+      if (length == 0) continue;
+      const auto cut = [&](const Tensor& x) { return x.narrow(0, b, count).narrow(1, begin, length); };
+      parts.push_back(attend(cut(q), cut(wide_k), cut(wide_v), /*is_causal=*/true));
+      begin += length;
+    }
+    sequences.push_back(parts.size() == 1 ? parts[0] : at::cat(parts, 1));
+    b += count;
+  }
+  return (sequences.size() == 1 ? sequences[0] : at::cat(sequences, 0)).contiguous();
+}
+
+// Returns the number of documents that a kernel gets, with the empty ones of the tables.
+int64_t num_documents(const Tensor& q, const DocumentLengths& documents) {
+  if (documents.empty()) return q.size(0);
+  const Tensor& offsets = documents.tables.offsets;
+  return offsets.defined() ? offsets.numel() - 1 : document_room(documents, q.size(1)) + 1;
 }
 
 }  // namespace
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
-  const auto spans = spans_of(q.size(0), q.size(1), documents);
-  if (spans.empty()) return at::zeros_like(q) + (q.sum() + k.sum() + v.sum());  // zero, but part of the graph
-  const Tensor wide_k = repeat_kv(k, q.size(2)), wide_v = repeat_kv(v, q.size(2));
-  std::vector<Tensor> sequences, parts;
-  for (const Span& span : spans) {
-    const auto cut = [&](const Tensor& x) {
-      return x.narrow(0, span.first_sequence, span.num_sequences).narrow(1, span.begin, span.length);
-    };
-    parts.push_back(attend(cut(q), cut(wide_k), cut(wide_v), /*is_causal=*/true));
-    if (span.begin + span.length == q.size(1)) {
-      sequences.push_back(parts.size() == 1 ? parts[0] : at::cat(parts, 1));
-      parts.clear();
-    }
-  }
-  return (sequences.size() == 1 ? sequences[0] : at::cat(sequences, 0)).contiguous();
+  if (q.numel() == 0) return at::zeros_like(q) + (q.sum() + k.sum() + v.sum());  // empty, but part of the graph
+  if (!documents.empty()) check_documents(documents, q.size(0), q.size(1));
+  const auto form = attention_form(q.scalar_type(), q.size(3), num_documents(q, documents),
+                                   [&](AttentionForm wanted) { return runs_here(wanted, q); });
+  if (form == AttentionForm::kSpans) return attention_by_spans(q, k, v, documents);
+  const Tensor offsets = with_tables(documents, q.size(1), q.device()).tables.offsets;
+  return form == AttentionForm::kFlash ? flash_attention(q, k, v, offsets) : efficient_attention(q, k, v, offsets);
 }
 
+// The query heads that read one key head are taken as its queries, so that no kernel gets a key twice.
 Tensor attention_over_cache(const Tensor& q, const Tensor& k, const Tensor& v) {
   const at::NoGradGuard no_grad;
-  return attend(q, repeat_kv(k, q.size(2)), repeat_kv(v, q.size(2)), /*is_causal=*/false).contiguous();
+  const int64_t kv_heads = k.size(2), group = q.size(2) / kv_heads;
+  const Tensor queries = q.contiguous().view({q.size(0), kv_heads, group, q.size(3)}).transpose(1, 2);
+  return attend(queries, k, v, /*is_causal=*/false).transpose(1, 2).reshape(q.sizes());
 }
 
 }  // namespace athanor::ops::device

@@ -1,6 +1,6 @@
 #pragma once
-// Matrix products of groups of rows by libtorch: its CUTLASS kernel for bf16 with dims that are multiples of 8, else
-// one product for each group, for which the host waits until it can read the offsets.
+// Matrix products of groups of rows: by libtorch's CUTLASS kernel for bf16 with dims that are multiples of 8, else by
+// our own kernel. The host never reads the offsets, unless libtorch does: before sm_90, its grouped product is a loop.
 
 #include "ops/tensor.h"
 

@@ -43,39 +43,55 @@ void check_targets_now(const Tensor& x, const Tensor& weight, const Tensor& targ
                      fetch_item<int64_t>(targets.reshape({-1})[bad]), bad, vocab);
 }
 
-// Losses of one chunk; its logits become their gradient if grad_scale is not 0.
-TokenLosses losses_of_chunk(const Tensor& logits, const Tensor& targets, double grad_scale) {
-  if (!has_kernels(logits)) return without_kernels::cross_entropy(logits, targets, grad_scale);
+TokenLosses empty_losses(const Tensor& x) {
+  return {at::empty({x.size(0)}, x.options().dtype(at::kFloat)), at::empty({x.size(0)}, x.options().dtype(at::kBool))};
+}
+
+// Computes a chunk, the tokens from `begin` on; its logits become their gradient if grad_scale is not 0, and then
+// is_greedy is not computed.
+void losses_of_chunk(const Tensor& logits, const Tensor& targets, double grad_scale, const TokenLosses& into,
+                     int64_t begin) {
   const int64_t rows = logits.size(0);
-  const TokenLosses result{at::empty({rows}, logits.options().dtype(at::kFloat)),
-                           at::empty({rows}, logits.options().dtype(at::kBool))};
+  const auto part = [&](const Tensor& x) { return x.narrow(0, begin, rows); };
+  if (!has_kernels(logits)) {
+    const TokenLosses losses = without_kernels::cross_entropy(logits, part(targets), grad_scale);
+    part(into.loss).copy_(losses.loss);
+    part(into.is_greedy).copy_(losses.is_greedy);
+    return;
+  }
   const OnStream stream(logits);
   with_element(logits, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
-    kernels::cuda::cross_entropy<T>(stream, data<T>(logits), data<int64_t>(targets), data<float>(result.loss),
-                                    grad_scale == 0 ? data<bool>(result.is_greedy) : nullptr, rows, logits.size(1),
+    kernels::cuda::cross_entropy<T>(stream, data<T>(logits), data<int64_t>(part(targets)), data<float>(part(into.loss)),
+                                    grad_scale == 0 ? data<bool>(part(into.is_greedy)) : nullptr, rows, logits.size(1),
                                     static_cast<float>(grad_scale));
   });
-  return result;
+}
+
+Tensor sum_of(const Tensor& losses) {
+  if (!has_kernels(losses)) return losses.to(at::kDouble).sum();
+  const Tensor sum = at::empty({}, losses.options().dtype(at::kDouble));
+  kernels::cuda::sum_losses(OnStream(losses), data<float>(losses), losses.numel(), data<double>(sum));
+  return sum;
 }
 
 struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Weight& weight, const Tensor& targets,
                         double grad_scale, int64_t chunk_tokens) {
     const int64_t tokens = x.size(0);
-    Tensor loss = at::zeros({}, x.options().dtype(at::kDouble));
+    const TokenLosses losses = empty_losses(x);
     const Tensor dx = at::empty_like(x);
     for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
       const int64_t count = std::min(chunk_tokens, tokens - begin);
       const Tensor chunk = x.narrow(0, begin, count);
       const Tensor logits = at::linear(chunk, weight.value);
-      loss.add_(losses_of_chunk(logits, targets.narrow(0, begin, count), grad_scale).loss.to(at::kDouble).sum());
+      losses_of_chunk(logits, targets, grad_scale, losses, begin);
       Tensor dx_chunk = dx.narrow(0, begin, count);
       at::mm_out(dx_chunk, logits, weight.value);
       device::add_outer_product(weight.grad, logits, chunk);
     }
     ctx->saved_data["dx"] = dx;
-    return loss;
+    return sum_of(losses.loss);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -95,7 +111,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor&
     check_targets_now(x, weight.value, ids);
     return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens);
   }
-  // The host does not wait: a wrong target makes the loss NaN, so that the guard refuses the step.
+  // The host does not wait: a wrong target makes the loss NaN, so that the guard refuses the step. Our kernel does it.
+  if (has_kernels(x)) return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens);
   const Tensor wrong = wrong_targets(ids, weight.value.size(0)), safe = ids.masked_fill(wrong, kNoTarget);
   const Tensor loss = LinearCrossEntropy::apply(x.contiguous(), weight, safe, grad_scale, chunk_tokens);
   return loss + at::zeros_like(loss).masked_fill_(wrong.any(), std::numeric_limits<double>::quiet_NaN());
@@ -107,14 +124,11 @@ TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& ta
   const Tensor ids = targets.contiguous();
   check_targets_now(x, weight, ids);
   const int64_t tokens = x.size(0);
-  TokenLosses result{at::empty({tokens}, x.options().dtype(at::kFloat)),
-                     at::empty({tokens}, x.options().dtype(at::kBool))};
+  TokenLosses result = empty_losses(x);
   for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
     const int64_t count = std::min(chunk_tokens, tokens - begin);
     const Tensor logits = at::linear(x.narrow(0, begin, count), weight);
-    const TokenLosses chunk = losses_of_chunk(logits, ids.narrow(0, begin, count), 0);
-    result.loss.narrow(0, begin, count).copy_(chunk.loss);
-    result.is_greedy.narrow(0, begin, count).copy_(chunk.is_greedy);
+    losses_of_chunk(logits, ids, 0, result, begin);
   }
   return result;
 }
