@@ -13,10 +13,12 @@
 #include <vector>
 
 #include "kernels/cuda/adamw.h"
+#include "kernels/cuda/balance.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/expert_activation.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/rope.h"
+#include "kernels/cuda/router.h"
 #include "kernels/cuda/routing.h"
 #include "kernels/cuda/swiglu.h"
 
@@ -113,11 +115,22 @@ AdamwStep some_step() {
 // clang-format off
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
-    {"top_k", [](const Stream& s, Arena& a, const Shape& n) {
-       const auto* scores = a.numbers<float>(n.tokens * n.experts);
+    {"route_rows", [](const Stream& s, Arena& a, const Shape& n) {
+       const auto* logits = a.numbers<Bf16>(n.tokens * n.experts, 4);
+       auto *scores = a.zeros<float>(n.tokens * n.experts), *lse = a.zeros<float>(n.tokens), *weights = a.zeros<float>(n.rows());
        auto* ids = a.zeros<int64_t>(n.rows());
-       return [=] { top_k(s, scores, ids, n.tokens, n.experts, n.k); }; },
-     [](const Shape& n) { return 4.0 * n.tokens * n.experts + 8.0 * n.rows(); }},
+       return [=] { route_rows(s, logits, {n.experts, n.k}, {}, nullptr, {scores, lse, nullptr, ids, weights}, n.tokens); }; },
+     [](const Shape& n) { return 6.0 * n.tokens * n.experts + 12.0 * n.rows(); }, true},
+    {"swipe", [](const Stream& s, Arena& a, const Shape& n) {
+       const ChoiceGroups in{n.tokens / n.experts, n.experts, n.k, n.experts};
+       const int64_t count = in.groups * in.choices();
+       // Half of a group's tokens name the first experts.
+       std::vector<int64_t> chosen(static_cast<size_t>(count));
+       for (int64_t c = 0; c < count; ++c) chosen[static_cast<size_t>(c)] = (c % (2 * n.k) + c / (4 * n.k)) % n.experts;
+       const auto* from = a.fill(chosen);
+       auto *ids = a.zeros<int64_t>(count), *space = a.zeros<int64_t>(swipe_workspace(in));
+       return [=] { swipe(s, from, ids, space, in); }; },
+     [](const Shape& n) { return 16.0 * n.rows(); }},
     {"sort_choices", [](const Stream& s, Arena& a, const Shape& n) {
        const auto* ids = a.ids(n.rows(), n.experts);
        auto *offsets = a.zeros<int64_t>(n.experts + 1), *choices = a.zeros<int64_t>(n.rows()), *rows = a.zeros<int64_t>(n.rows());

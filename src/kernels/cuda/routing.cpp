@@ -6,17 +6,6 @@
 namespace athanor::kernels::cuda {
 namespace {
 
-// Larger scores have larger keys; of equal scores (−0 is 0) the lower index has the larger key. 0 is below every key.
-ATHANOR_INLINE unsigned long long key_of(float score, int64_t index) {
-  const auto bits = std::bit_cast<uint32_t>(score + 0.0f);  // −0 + 0 = 0
-  const uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-  return static_cast<unsigned long long>(ordered) << 32 | (0xFFFFFFFFu - static_cast<uint32_t>(index));
-}
-
-ATHANOR_INLINE int64_t index_of(unsigned long long key) {
-  return static_cast<int64_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
-}
-
 // The tokens that one thread walks in order: TBS of Algorithm 1. A smaller number means more counts to scan, a larger
 // one fewer threads; for very many tokens it grows, so that the counts of an expert stay few.
 constexpr int64_t kLeastTokens = 8, kMostBlocks = 8192;
@@ -33,43 +22,6 @@ int64_t blocks_of_tokens(int64_t tokens) {
 }
 
 }  // namespace
-
-void top_k(const Stream& stream, const float* scores, int64_t* ids, int64_t rows, int64_t width, int64_t k) {
-  if (width > 0xFFFFFFFF) fail_launch("top_k", "a row is longer than an index of its keys");
-  for_each_team<kWarp>(stream, "top_k", rows, [=] ATHANOR_BODY(const Team<kWarp>& team) {
-    const float* row = scores + team.index() * width;
-    // The k passes read a row that stays in the first-level cache; each takes the largest key below the previous one.
-    unsigned long long last = ~0ull;
-    for (int64_t j = 0; j < k; ++j) {
-      last = team.max<unsigned long long>([=](int thread) {
-        unsigned long long best = 0;
-        for (int64_t e = thread; e < width; e += kWarp) {
-          const unsigned long long key = key_of(row[e], e);
-          if (key < last && key > best) best = key;
-        }
-        return best;
-      });
-      team.each([=](int thread) {
-        if (thread == 0) ids[team.index() * k + j] = index_of(last);
-      });
-    }
-  });
-}
-
-void count_choices(const Stream& stream, const int64_t* ids, int64_t groups, int64_t per_group, int64_t num_experts,
-                   int64_t* counts) {
-  for_each_team<kThreads>(stream, "count_choices", groups * num_experts, [=] ATHANOR_BODY(const Team<kThreads>& team) {
-    const int64_t expert = team.index() % num_experts, first = team.index() / num_experts * per_group;
-    const int64_t count = team.sum<int64_t>([=](int thread) {
-      int64_t mine = 0;
-      for (int64_t c = thread; c < per_group; c += kThreads) mine += ids[first + c] == expert ? 1 : 0;
-      return mine;
-    });
-    team.each([=](int thread) {
-      if (thread == 0) counts[team.index()] = count;
-    });
-  });
-}
 
 int64_t sort_choices_workspace(int64_t tokens, int64_t /*k*/, int64_t num_local_experts) {
   return blocks_of_tokens(tokens) * num_local_experts;

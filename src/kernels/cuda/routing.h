@@ -11,14 +11,6 @@
 
 namespace athanor::kernels::cuda {
 
-/// kernels::top_k; ties go to the lower index.
-void top_k(const Stream& stream, const float* scores, int64_t* ids, int64_t rows, int64_t width, int64_t k);
-
-/// Sets counts[s · num_experts + e] to the number of ids of group s that are e, where a group is `per_group`
-/// consecutive ids. Ids outside [0, num_experts) are not counted.
-void count_choices(const Stream& stream, const int64_t* ids, int64_t groups, int64_t per_group, int64_t num_experts,
-                   int64_t* counts);
-
 /// Returns the number of int64 elements that `workspace` of sort_choices must have.
 int64_t sort_choices_workspace(int64_t tokens, int64_t k, int64_t num_local_experts);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/cuda/router.h"
 #include "kernels/cuda/routing.h"
 #include "kernels/cuda/testing/device.h"
 
@@ -24,7 +25,11 @@ class RoutingOn : public OnEachPlace {
     if (is_cpu()) {
       top_k(from.data(), to.data(), rows, width, k);
     } else {
-      cuda::top_k(stream(), from.data(), to.data(), rows, width, k);
+      // The router chooses by its noise alone, if it is told to; its scores do not matter then.
+      const auto unused = put(scores), logsumexp = put(std::vector<float>(static_cast<size_t>(rows)));
+      const cuda::ChoosingRule choosing{from.data(), true, nullptr, from.data()};
+      cuda::route_rows<float>(stream(), unused.data(), {width, k}, choosing, nullptr,
+                              {unused.data(), logsumexp.data(), nullptr, to.data(), nullptr}, rows);
     }
     return to.values();
   }
@@ -110,19 +115,6 @@ TEST_P(RoutingOn, SortingHandlesMoreExpertsThanATeamHasThreadsAndAllTokensOnOne)
   Ids in_order(2000);
   std::iota(in_order.begin(), in_order.end(), 0);
   EXPECT_EQ(one.choice_of_row, in_order);
-}
-
-TEST_P(RoutingOn, CountsAreThoseOfALoop) {
-  if (is_cpu()) GTEST_SKIP() << "the router counts on the CPU";
-  constexpr int64_t kGroups = 3, kEach = 501, kExperts = 9;
-  const Ids ids = random_ids(kGroups * kEach, kExperts + 2, 7);  // some do not belong to any expert
-  const auto from = put(ids), counts = put(Ids(kGroups * kExperts, -7));
-  cuda::count_choices(stream(), from.data(), kGroups, kEach, kExperts, counts.data());
-  Ids expected(kGroups * kExperts);
-  for (size_t c = 0; c < ids.size(); ++c) {
-    if (ids[c] < kExperts) ++expected[c / kEach * kExperts + static_cast<size_t>(ids[c])];
-  }
-  EXPECT_EQ(counts.values(), expected);
 }
 
 // 16 tokens with 3 choices of 6 experts; the last two experts are elsewhere, and groups are padded to 4.
