@@ -55,10 +55,10 @@ Tensor count_taken(const Tensor& ids_TK, int64_t num_experts) {
 Tensor noise_like(const Tensor& logits_TE, const RouterNoise& noise, int64_t num_sequences) {
   Tensor out = at::empty(logits_TE.sizes(), at::kFloat);
   auto* value = out.data_ptr<float>();
-  const auto [random, first, scale] =
-      on_device::noise_numbers(noise, out.numel() / std::max<int64_t>(num_sequences, 1));
-  ops::for_rows(out.numel(), 1, [&, &random = random, first = first, scale = scale](int64_t begin, int64_t end) {
-    random.fill_normal(value + begin, static_cast<uint64_t>(first + begin), static_cast<uint64_t>(first + end), scale);
+  const auto numbers = on_device::noise_numbers(noise, out.numel() / std::max<int64_t>(num_sequences, 1));
+  ops::for_rows(out.numel(), 1, [&](int64_t begin, int64_t end) {
+    numbers.random.fill_normal(value + begin, static_cast<uint64_t>(numbers.first + begin),
+                               static_cast<uint64_t>(numbers.first + end), numbers.scale);
   });
   return ops::send(out, logits_TE.device());
 }

@@ -24,13 +24,13 @@ Tensor empty(const Tensor& logits_TE, at::IntArrayRef shape, at::ScalarType type
 }
 
 // What the kernels leave: `chosen` are the choices before balancing, `ids` those after it.
-struct Rows {
+struct TokenRows {
   Tensor scores_TE, logsumexp_T, facts, chosen_TK, ids_TK, weights_TK, chosen_by_TE;
 
   cuda::RowFacts* facts_of_rows() const { return reinterpret_cast<cuda::RowFacts*>(data<double>(facts)); }
 };
 
-struct Call {
+struct RouteCall {
   const RouterOptions& options;
   const RouterRule& rule;
   int64_t num_sequences;
@@ -40,7 +40,7 @@ struct Call {
 };
 
 // Fills in noise and bias, by which experts are chosen.
-cuda::ChoosingRule choosing_rule(const Tensor& logits_TE, const Call& call, Rows& rows) {
+cuda::ChoosingRule choosing_rule(const Tensor& logits_TE, const RouteCall& call, TokenRows& rows) {
   const RouterNoise& noise = call.options.noise;
   const bool noisy = call.options.training && noise.stddev > 0;
   cuda::ChoosingRule choosing;
@@ -58,7 +58,7 @@ cuda::ChoosingRule choosing_rule(const Tensor& logits_TE, const Call& call, Rows
 }
 
 // Sets ids_TK.
-void balance(const Tensor& logits_TE, const Call& call, Rows& rows) {
+void balance(const Tensor& logits_TE, const RouteCall& call, TokenRows& rows) {
   const BalanceOptions& options = call.options.balance;
   const cuda::ChoiceGroups in = choice_groups(options, rows.chosen_TK, call.num_sequences, call.rule.width);
   rows.ids_TK = at::empty_like(rows.chosen_TK);
@@ -75,9 +75,9 @@ void balance(const Tensor& logits_TE, const Call& call, Rows& rows) {
   cuda::swipe(stream, chosen, ids, data<int64_t>(workspace), in);
 }
 
-Rows compute_rows(const Tensor& logits_TE, const Call& call) {
+TokenRows compute_rows(const Tensor& logits_TE, const RouteCall& call) {
   const int64_t tokens = logits_TE.size(0);
-  Rows rows;
+  TokenRows rows;
   rows.scores_TE = empty(logits_TE, logits_TE.sizes(), at::kFloat);
   rows.logsumexp_T = empty(logits_TE, {tokens}, at::kFloat);
   rows.weights_TK = empty(logits_TE, {tokens, call.rule.k}, at::kFloat);
@@ -102,7 +102,7 @@ Rows compute_rows(const Tensor& logits_TE, const Call& call) {
   return rows;
 }
 
-void sum_rows(const Tensor& logits_TE, const Call& call, const Rows& rows, Routing& r) {
+void sum_rows(const Tensor& logits_TE, const RouteCall& call, const TokenRows& rows, Routing& r) {
   const int64_t width = call.rule.width, sequences = call.num_sequences;
   const int64_t tokens = logits_TE.size(0) / std::max<int64_t>(sequences, 1);
   const Tensor workspace = empty(logits_TE, {cuda::router_sums_workspace(sequences, tokens, width)}, at::kDouble);
@@ -121,8 +121,8 @@ void sum_rows(const Tensor& logits_TE, const Call& call, const Rows& rows, Routi
 }
 
 struct Route : torch::autograd::Function<Route> {
-  static variable_list forward(AutogradContext* ctx, const Tensor& logits_TE, const Call& call, Routing* r) {
-    const Rows rows = compute_rows(logits_TE, call);
+  static variable_list forward(AutogradContext* ctx, const Tensor& logits_TE, const RouteCall& call, Routing* r) {
+    const TokenRows rows = compute_rows(logits_TE, call);
     r->expert_ids_TK = rows.ids_TK;
     sum_rows(logits_TE, call, rows, *r);
     ctx->save_for_backward({call.rule.sigmoid ? logits_TE : Tensor()});
@@ -160,11 +160,11 @@ struct Route : torch::autograd::Function<Route> {
 
 Routing route_with_kernels(const Tensor& logits_TE, const RouterOptions& options, const RouterRule& rule,
                            int64_t num_sequences, const Choices* saved) {
-  const Call call{options, rule, num_sequences, saved};
+  const RouteCall call{options, rule, num_sequences, saved};
   Routing r;
   if (!options.training) {
     const at::NoGradGuard no_grad;
-    const Rows rows = compute_rows(logits_TE, call);
+    const TokenRows rows = compute_rows(logits_TE, call);
     r.weights_TK = rows.weights_TK;
     r.expert_ids_TK = rows.ids_TK;
     return r;

@@ -1,7 +1,7 @@
 #pragma once
-// Choices of experts on a device: what the two forms of a router there share, and the form for a device without our
-// kernels, in torch ops, where the host waits for SWIPE. The results are those of the functions for the host. (The form
-// with kernels is router_kernels.h; scores and weights without them are the portable forms of scores.h.)
+// What routers on the host and on a device share, and the choices of experts on a device without our kernels, in torch
+// ops, where the host waits for SWIPE. The results are those of the functions for the host. (The form with kernels is
+// router_kernels.h; scores and weights without them are the portable forms of scores.h.)
 
 #include "base/random.h"
 #include "kernels/cuda/balance.h"

@@ -141,21 +141,24 @@ const std::vector<Case>& cases() {
        const auto* x = a.numbers<Bf16>(n.tokens * n.hidden);
        const auto* choices = a.fill(identity(n.rows()));
        auto* out = a.zeros<Bf16>(n.rows() * n.hidden);
-       return [=] { gather_rows(s, x, choices, out, n.rows(), n.k, n.hidden); }; },
+       const auto* count = a.fill(std::vector<int64_t>{n.rows()});
+       return [=] { gather_rows(s, x, {choices, count, n.rows()}, out, n.k, n.hidden); }; },
      [](const Shape& n) { return 2.0 * n.hidden * (n.tokens + n.rows()); }},
     {"combine_rows", [](const Stream& s, Arena& a, const Shape& n) {
        const auto* y = a.numbers<Bf16>(n.rows() * n.hidden);
        const auto* weights = a.numbers<float>(n.rows());
        const auto* rows = a.fill(identity(n.rows()));
        auto* out = a.zeros<Bf16>(n.tokens * n.hidden);
-       return [=] { combine_rows(s, y, weights, rows, out, n.tokens, n.k, n.hidden); }; },
+       const Bf16* none = nullptr;
+       return [=] { combine_rows(s, y, none, weights, rows, out, n.tokens, n.k, n.hidden); }; },
      [](const Shape& n) { return 2.0 * n.hidden * (n.tokens + n.rows()); }},
     {"expert_activation", [](const Stream& s, Arena& a, const Shape& n) {
        const auto *gate = a.numbers<Bf16>(n.rows() * n.ffn, 8), *up = a.numbers<Bf16>(n.rows() * n.ffn);
        const auto* weights = a.numbers<float>(n.rows());
        const auto* choices = a.fill(identity(n.rows()));
        auto* act = a.zeros<Bf16>(n.rows() * n.ffn);
-       return [=] { expert_activation(s, gate, up, weights, choices, act, n.rows(), n.ffn); }; },
+       const auto* count = a.fill(std::vector<int64_t>{n.rows()});
+       return [=] { expert_activation(s, gate, up, weights, {choices, count, n.rows()}, act, n.ffn); }; },
      [](const Shape& n) { return 6.0 * n.rows() * n.ffn; }},
     {"expert_activation_backward", [](const Stream& s, Arena& a, const Shape& n) {
        const auto *gate = a.numbers<Bf16>(n.rows() * n.ffn, 8), *up = a.numbers<Bf16>(n.rows() * n.ffn);
@@ -163,7 +166,8 @@ const std::vector<Case>& cases() {
        const auto* weights = a.numbers<float>(n.rows());
        const auto* choices = a.fill(identity(n.rows()));
        auto* dweights = a.zeros<float>(n.rows());
-       return [=] { expert_activation_backward(s, gate, up, dact, dup, act, weights, choices, dweights, n.rows(), n.ffn); }; },
+       const auto* count = a.fill(std::vector<int64_t>{n.rows()});
+       return [=] { expert_activation_backward(s, gate, up, dact, dup, act, weights, {choices, count, n.rows()}, dweights, n.ffn); }; },
      [](const Shape& n) { return 12.0 * n.rows() * n.ffn; }},
     {"swiglu_forward", [](const Stream& s, Arena& a, const Shape& n) {
        const auto *gate = a.numbers<Bf16>(n.rows() * n.ffn, 8), *up = a.numbers<Bf16>(n.rows() * n.ffn);
