@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cmath>
-#include <numbers>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -12,28 +11,21 @@ namespace {
 
 constexpr int kFeistelRounds = 8;  // four already look random; eight leave no visible trace at small sizes
 
-std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
-  constexpr uint32_t kMul0 = 0xD2511F53, kMul1 = 0xCD9E8D57, kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = uint64_t{kMul0} * counter[0];
-    const uint64_t p1 = uint64_t{kMul1} * counter[2];
-    counter = {static_cast<uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(p1),
-               static_cast<uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(p0)};
-    key[0] += kWeyl0;
-    key[1] += kWeyl1;
-  }
-  return counter;
+// Returns standard normal numbers 2 · pair and 2 · pair + 1.
+std::array<double, 2> normals(const CounterKey& key, uint64_t pair) {
+  const NormalPair of = normal_pair(counter_bits(key, pair));
+  const double radius = std::sqrt(of.squared_radius);
+  return {radius * of.cosine, radius * of.sine};
 }
 
 }  // namespace
 
 CounterRandom::CounterRandom(uint64_t seed, std::string_view name)
-    : key_(hash_u64(name, seed)), stream_(hash_u64(name, ~seed)) {}
+    : key_{.key = hash_u64(name, seed), .stream = hash_u64(name, ~seed)} {}
 
 std::array<uint32_t, 4> CounterRandom::bits(uint64_t index) const {
-  return philox4x32({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(stream_),
-                     static_cast<uint32_t>(stream_ >> 32)},
-                    {static_cast<uint32_t>(key_), static_cast<uint32_t>(key_ >> 32)});
+  const CounterBits b = counter_bits(key_, index);
+  return {b.at[0], b.at[1], b.at[2], b.at[3]};
 }
 
 uint64_t CounterRandom::u64(uint64_t index) const {
@@ -43,24 +35,14 @@ uint64_t CounterRandom::u64(uint64_t index) const {
 
 double CounterRandom::uniform(uint64_t index) const { return static_cast<double>(u64(index) >> 11) * 0x1.0p-53; }
 
-std::array<double, 2> CounterRandom::normal_pair(uint64_t pair) const {
-  const auto b = bits(pair);
-  // The radius must not be log(0): (x + 1) / 2^32 is above 0.
-  const double u = (static_cast<double>(b[0]) + 1.0 + static_cast<double>(b[2] >> 12) * 0x1.0p-20) * 0x1.0p-32;
-  const double turn = (static_cast<double>(b[1]) + static_cast<double>(b[3]) * 0x1.0p-32) * 0x1.0p-32;
-  const double angle = 2.0 * std::numbers::pi * turn;
-  const double radius = std::sqrt(-2.0 * std::log(u < 1.0 ? u : 1.0));
-  return {radius * std::cos(angle), radius * std::sin(angle)};
-}
-
-double CounterRandom::normal(uint64_t index) const { return normal_pair(index / 2)[index % 2]; }
+double CounterRandom::normal(uint64_t index) const { return normals(key_, index / 2)[index % 2]; }
 
 void CounterRandom::fill_normal(float* out, uint64_t begin, uint64_t end, double scale) const {
   const auto put = [&](uint64_t index, double value) { out[index - begin] = static_cast<float>(value * scale); };
   if (begin % 2 == 1 && begin < end) put(begin, normal(begin));
   uint64_t index = begin + begin % 2;
   for (; index + 1 < end; index += 2) {
-    const auto pair = normal_pair(index / 2);
+    const auto pair = normals(key_, index / 2);
     put(index, pair[0]);
     put(index + 1, pair[1]);
   }

@@ -2,12 +2,14 @@
 // Random numbers as a function of counters: no generator, no hidden state.
 //
 // A number is a function of (key, index), and the key of (seed, name). So a tensor's element does not depend on the
-// rank that draws it or on the order of draws, and a run can be interrupted anywhere. Philox4x32-10: Salmon et al.,
-// "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// rank that draws it or on the order of draws, and a run can be interrupted anywhere. The arithmetic is in
+// counter_normal.h.
 
 #include <array>
 #include <cstdint>
 #include <string_view>
+
+#include "base/counter_normal.h"
 
 namespace athanor {
 
@@ -29,10 +31,10 @@ class CounterRandom {
   /// Returns a number in [0, bound), with negligible modulo bias if bound is well below 2^64.
   uint64_t below(uint64_t index, uint64_t bound) const;
 
- private:
-  std::array<double, 2> normal_pair(uint64_t pair) const;
+  const CounterKey& key() const { return key_; }
 
-  uint64_t key_, stream_;
+ private:
+  CounterKey key_;
 };
 
 /// A bijection of [0, size) chosen by (seed, name), evaluated one element at a time in O(1) memory:

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -30,6 +31,38 @@ TEST(CounterRandom, NormalHasMeanZeroAndVarianceOne) {
   EXPECT_NEAR(sum / kDraws, 0, 5 / std::sqrt(kDraws));
   EXPECT_NEAR(squares / kDraws, 1, 5 * std::sqrt(2.0 / kDraws));
   EXPECT_NEAR(fourth / kDraws, 3, 5 * std::sqrt(96.0 / kDraws));
+}
+
+// ln(u) has an error of one ULP, its root half of that; the angle, the sine and the library's functions have others.
+// Ten roundoffs are above their sum, and far below a bit of fp32.
+TEST(CounterRandom, NormalIsTheFormulaOfTheLibraryUpToTenRoundoffs) {
+  const CounterRandom random(3, "libm");
+  int64_t other_floats = 0;
+  for (uint64_t i = 0; i < 400000; ++i) {
+    const auto b = random.bits(i / 2);
+    const double u = (b[0] + 1.0 + (b[2] >> 12) * 0x1p-20) * 0x1p-32, turn = (b[1] + b[3] * 0x1p-32) * 0x1p-32;
+    const double angle = 2 * std::acos(-1.0) * turn, radius = std::sqrt(-2 * std::log(std::min(u, 1.0)));
+    const double expected = radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle)), actual = random.normal(i);
+    ASSERT_LE(std::abs(actual - expected), 10 * 0x1p-53 * std::abs(expected)) << i;
+    other_floats += static_cast<float>(actual) != static_cast<float>(expected);
+  }
+  EXPECT_LE(other_floats, 1);  // expected is 0.001: one number in 2^29 / 2 lies so near the middle of two floats
+}
+
+TEST(CounterRandom, LogarithmAndAnglesAreRightAtTheirEnds) {
+  EXPECT_EQ(log_of_unit(1.0), 0.0);
+  EXPECT_NEAR(log_of_unit(0x1p-32), -32 * std::log(2.0), 0x1p-50);
+  for (const double u : {0x1.fffffffffffffp-1, 0x1.6a09e667f3bcdp-1, 0x1.6a09e667f3bccp-1, 0.5})
+    EXPECT_NEAR(log_of_unit(u), std::log(u), 2 * 0x1p-53 * std::abs(std::log(u))) << u;
+  for (int quarter = 0; quarter <= 4; ++quarter) {
+    for (const double off : {-0x1p-50, -1e-9, 0.0, 1e-9, 0.78539816339744}) {
+      const double angle = quarter * (std::acos(-1.0) / 2) + off;
+      if (angle < 0 || angle > 7) continue;
+      const auto [sine, cosine] = sine_and_cosine(angle);
+      EXPECT_NEAR(sine, std::sin(angle), 3 * 0x1p-53 * std::abs(std::sin(angle))) << quarter << " " << off;
+      EXPECT_NEAR(cosine, std::cos(angle), 3 * 0x1p-53 * std::abs(std::cos(angle))) << quarter << " " << off;
+    }
+  }
 }
 
 TEST(CounterRandom, FillingARangeGivesTheSameNumbersWhereverItIsCut) {

@@ -225,8 +225,7 @@ void Decoder::add_router_losses(const std::vector<moe::Routing>& routings, const
   pending.parts.routers = count_of_model(routings);
   if (routings.empty()) return;
   const Tensor aux = moe::balance_loss_sum(options_.aux_scope, routings, seq_len, previous_share_);
-  Tensor z;
-  for (const auto& routing : routings) z = z.defined() ? z + routing.z_sum : routing.z_sum;
+  const Tensor z = moe::z_loss_sum(routings);
   note_sum(pending.parts, 1, aux);
   note_sum(pending.parts, 2, z);
   if (labels.aux_scale != 0) add_root(pending, aux, at::full_like(aux, labels.aux_scale));

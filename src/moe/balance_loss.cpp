@@ -9,9 +9,40 @@ AuxScope parse_aux_scope(const std::string& name) {
   return AuxScope::kTransformers;
 }
 
+namespace {
+
+Tensor stacked(const std::vector<Routing>& layers, Tensor Routing::*of) {
+  std::vector<Tensor> parts;
+  for (const Routing& layer : layers) parts.push_back(layer.*of);
+  return at::stack(parts);
+}
+
+// The sum of all layers at once: on a device, ops that are launched for each layer cost more than what they compute.
+Tensor sum_on_device(AuxScope scope, const std::vector<Routing>& layers, double per_token,
+                     const Tensor& previous_share) {
+  const Tensor prob_LBE = stacked(layers, &Routing::prob_sum_BE);
+  const auto num_layers = static_cast<double>(prob_LBE.size(0)), num_sequences = static_cast<double>(prob_LBE.size(1)),
+             num_experts = static_cast<double>(prob_LBE.size(2));
+  if (scope == AuxScope::kGlobal) return (previous_share.unsqueeze(1) * prob_LBE).sum() * (num_experts * per_token);
+  const Tensor count_LBE = stacked(layers, &Routing::count_BE);
+  const double scale = num_experts * per_token * per_token;
+  if (scope == AuxScope::kSequence) return (count_LBE * prob_LBE).sum() * scale;
+  return (count_LBE.sum({0, 1}) * prob_LBE.sum({0, 1})).sum() * (scale / (num_layers * num_sequences));
+}
+
+}  // namespace
+
+Tensor z_loss_sum(const std::vector<Routing>& layers) {
+  if (!layers[0].z_sum.is_cpu()) return stacked(layers, &Routing::z_sum).sum();
+  Tensor z;
+  for (const Routing& layer : layers) z = z.defined() ? z + layer.z_sum : layer.z_sum;
+  return z;
+}
+
 Tensor balance_loss_sum(AuxScope scope, const std::vector<Routing>& layers, int64_t tokens,
                         const Tensor& previous_share) {
   const auto per_token = 1.0 / static_cast<double>(tokens);
+  if (!layers[0].count_BE.is_cpu()) return sum_on_device(scope, layers, per_token, previous_share);
   const int64_t num_sequences = layers[0].count_BE.size(0);
   const auto num_experts = static_cast<double>(layers[0].count_BE.size(1));
   if (scope == AuxScope::kTransformers) {

@@ -30,4 +30,7 @@ AuxScope parse_aux_scope(const std::string& name);
 Tensor balance_loss_sum(AuxScope scope, const std::vector<Routing>& layers, int64_t tokens,
                         const Tensor& previous_share);
 
+/// Returns the z-loss sum of a microbatch over these layers, at least one: a differentiable fp32 scalar.
+Tensor z_loss_sum(const std::vector<Routing>& layers);
+
 }  // namespace athanor::moe

@@ -1,17 +1,16 @@
 #include "moe/router.h"
 
-#include <fmt/core.h>
-
 #include <atomic>
 
-#include "base/random.h"
 #include "comm/communicator.h"
 #include "kernels/routing.h"
 #include "moe/balance_ranks.h"
 #include "moe/dispatch.h"
+#include "moe/router_kernels.h"
 #include "moe/router_on_device.h"
 #include "moe/scores.h"
 #include "ops/device.h"
+#include "ops/device/on_stream.h"
 #include "ops/linear.h"
 #include "ops/transfer.h"
 
@@ -54,14 +53,12 @@ Tensor count_taken(const Tensor& ids_TK, int64_t num_experts) {
 }
 
 Tensor noise_like(const Tensor& logits_TE, const RouterNoise& noise, int64_t num_sequences) {
-  const CounterRandom random(noise.seed, fmt::format("router_noise/{}/{}", noise.layer, noise.position.step));
   Tensor out = at::empty(logits_TE.sizes(), at::kFloat);
   auto* value = out.data_ptr<float>();
-  const int64_t per_sequence = out.numel() / std::max<int64_t>(num_sequences, 1);
-  const int64_t first = noise.position.first_sequence * per_sequence;
+  const auto numbers = on_device::noise_numbers(noise, out.numel() / std::max<int64_t>(num_sequences, 1));
   ops::for_rows(out.numel(), 1, [&](int64_t begin, int64_t end) {
-    random.fill_normal(value + begin, static_cast<uint64_t>(first + begin), static_cast<uint64_t>(first + end),
-                       noise.decides_alone() ? 1.0 : noise.stddev);
+    numbers.random.fill_normal(value + begin, static_cast<uint64_t>(numbers.first + begin),
+                               static_cast<uint64_t>(numbers.first + end), numbers.scale);
   });
   return ops::send(out, logits_TE.device());
 }
@@ -80,17 +77,13 @@ Tensor choosing_scores(const Tensor& logits_TE, const Tensor& scores_TE, const R
 
 void balance_groups(const BalanceOptions& options, const Tensor& scores_TK, int64_t num_sequences, int64_t num_experts,
                     Routing& r) {
-  ATHANOR_CHECK(num_sequences % options.group_sequences == 0,
-                "moe.balance_group ({}) must divide the {} sequences that are routed at once", options.group_sequences,
-                num_sequences);
-  const int64_t groups = num_sequences / options.group_sequences, k = r.expert_ids_TK.size(1);
+  const auto in = on_device::choice_groups(options, r.expert_ids_TK, num_sequences, num_experts);
+  const int64_t groups = in.groups, k = in.k, choices = in.choices();
   if (ops::device::takes(r.expert_ids_TK)) {
-    const Tensor moved_dropped =
-        on_device::balance_groups(options, r.expert_ids_TK, scores_TK, groups, num_experts).to(at::kDouble);
-    r.numbers.narrow(0, 1, 2).copy_(moved_dropped);
+    r.counts.narrow(0, 2 * num_experts, 2)
+        .copy_(on_device::balance_groups(options, r.expert_ids_TK, scores_TK, groups, num_experts));
     return;
   }
-  const int64_t choices = r.expert_ids_TK.numel() / std::max<int64_t>(groups, 1);
   auto* id = r.expert_ids_TK.data_ptr<int64_t>();
   const float* score = scores_TK.defined() ? scores_TK.const_data_ptr<float>() : nullptr;
   std::atomic<int64_t> moved = 0, dropped = 0;
@@ -136,10 +129,14 @@ void decide(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOption
   const Tensor chosen_by_TE = choosing_scores(logits_TE, scores_TE, options, rule, num_sequences);
   r.expert_ids_TK = choose(chosen_by_TE, options.k);
   if (!options.training) return;
-  if (ops::device::takes(logits_TE)) r.numbers = at::zeros({4}, logits_TE.options().dtype(at::kDouble));
+  if (ops::device::takes(logits_TE)) r.counts = at::zeros({2 * rule.width + 4}, logits_TE.options().dtype(at::kLong));
   r.count_BE = count_choices(r.expert_ids_TK, num_sequences, rule.width);
   balance_choices(options, options.noise.decides_alone() ? chosen_by_TE : scores_TE, num_sequences, r);
   r.load_E = count_taken(r.expert_ids_TK, rule.width);
+  if (r.counts.defined()) {
+    r.counts.narrow(0, 0, rule.width).copy_(r.count_BE.sum(0));
+    r.counts.narrow(0, rule.width, rule.width).copy_(r.load_E);
+  }
   if (options.expert_ranks > 1) {
     r.to_rank_R = tokens_per_dest_rank(r.expert_ids_TK, rule.width / options.expert_ranks, options.expert_ranks);
   }
@@ -164,6 +161,8 @@ Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& 
   const kernels::RouterRule rule{weight_ED.value.size(0), options.k, options.score == RouterScore::kSigmoid,
                                  options.norm_topk_prob, static_cast<float>(options.scaling_factor)};
   const Tensor logits_TE = ops::linear(x_TD, weight_ED).contiguous();
+  if (ops::device::takes(logits_TE) && ops::device::has_kernels(logits_TE))
+    return on_device::route_with_kernels(logits_TE, options, rule, num_sequences, saved);
   const Scores scores = compute_scores(logits_TE, rule);
   Routing r;
   if (saved) {
@@ -180,8 +179,8 @@ Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& 
   r.prob_sum_BE = weighed.prob_sum_BE;
   r.z_sum = weighed.z_sum;
   if (saved) return r;
-  if (r.numbers.defined()) {
-    r.numbers.slice(0, 0, 4, 3).copy_(weighed.numbers);
+  if (r.counts.defined()) {
+    r.counts.narrow(0, 2 * rule.width + 2, 2).copy_(weighed.numbers);
   } else {
     r.entropy_sum = weighed.entropy_sum;
     r.num_flat = weighed.num_flat;
@@ -191,19 +190,30 @@ Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& 
 
 namespace {
 
+// In one op: the counts of all layers one after the other, so that each of the results is contiguous.
+RouterCounts count_on_device(const std::vector<Routing>& layers) {
+  const auto rows = static_cast<int64_t>(layers.size()), experts = layers[0].load_E.size(0);
+  std::vector<Tensor> parts;
+  int64_t begin = 0;
+  for (const int64_t size : {experts, experts, int64_t{1}, int64_t{1}, int64_t{1}, int64_t{1}}) {
+    for (const Routing& r : layers) parts.push_back(r.counts.narrow(0, begin, size));
+    begin += size;
+  }
+  const Tensor all = at::cat(parts);
+  const auto part = [&](int64_t at, int64_t size) { return all.narrow(0, rows * at, rows * size); };
+  RouterCounts counts;
+  counts.chosen = part(0, experts).view({rows, experts});
+  counts.taken = part(experts, experts).view({rows, experts});
+  counts.moved = part(2 * experts, 1);
+  counts.dropped = part(2 * experts + 1, 1);
+  counts.flat = part(2 * experts + 2, 1);
+  counts.entropy_sum = part(2 * experts + 3, 1).view(at::kDouble);
+  return counts;
+}
+
 // Sets the four numbers of each layer.
 void set_numbers(const std::vector<Routing>& layers, RouterCounts& counts) {
   const auto num_layers = static_cast<int64_t>(layers.size());
-  if (layers[0].numbers.defined()) {
-    std::vector<Tensor> rows;
-    for (const Routing& r : layers) rows.push_back(r.numbers);
-    const Tensor numbers_L4 = at::stack(rows);
-    counts.entropy_sum = numbers_L4.select(1, 0).contiguous();
-    counts.moved = numbers_L4.select(1, 1).to(at::kLong);
-    counts.dropped = numbers_L4.select(1, 2).to(at::kLong);
-    counts.flat = numbers_L4.select(1, 3).to(at::kLong);
-    return;
-  }
   for (Tensor RouterCounts::*sums : {&RouterCounts::moved, &RouterCounts::dropped, &RouterCounts::flat}) {
     counts.*sums = at::empty({num_layers}, at::kLong);
   }
@@ -220,6 +230,7 @@ void set_numbers(const std::vector<Routing>& layers, RouterCounts& counts) {
 }  // namespace
 
 RouterCounts count_routings(const std::vector<Routing>& layers) {
+  if (!layers.empty() && layers[0].counts.defined()) return count_on_device(layers);
   std::vector<Tensor> chosen, taken, to_rank;
   RouterCounts counts;
   for (const Routing& r : layers) {

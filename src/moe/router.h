@@ -100,8 +100,9 @@ struct Routing {
   int64_t num_moved = 0;    ///< choices that balancing gave to another expert
   int64_t num_dropped = 0;  ///< choices that no expert takes
   int64_t num_flat = 0;     ///< tokens whose scores are all equal
-  /// On a device, in place of the four numbers above: these, fp64 [4] in their order, there. Undefined on the host.
-  Tensor numbers{};
+  /// On a device, in place of the four numbers above, int64 [2 · E + 4] there: choices of each expert before
+  /// balancing, load_E, num_moved, num_dropped, num_flat, and the bits of entropy_sum. Undefined on the host.
+  Tensor counts{};
 
   Choices choices() const { return {expert_ids_TK}; }
 };

@@ -1,25 +1,16 @@
 #include "moe/router_on_device.h"
 
-#include "kernels/cuda/routing.h"
-#include "ops/device/on_stream.h"
+#include <fmt/core.h>
+
 #include "ops/transfer.h"
 
 namespace athanor::moe::on_device {
 namespace {
 
-using ops::device::data;
-using ops::device::has_kernels;
-using ops::device::OnStream;
-
 // Returns how often each of the numbers 0 to n − 1 is among the ids of each row, int64 [rows, n]; others do not count.
 Tensor count(const Tensor& ids_RC, int64_t n) {
-  const Tensor counts = at::empty({ids_RC.size(0), n}, ids_RC.options()), ids = ids_RC.contiguous();
-  if (has_kernels(ids)) {
-    kernels::cuda::count_choices(OnStream(ids), data<int64_t>(ids), ids.size(0), ids.size(1), n, data<int64_t>(counts));
-    return counts;
-  }
-  const Tensor counted = (ids >= 0).logical_and(ids < n).to(at::kLong);
-  return counts.zero_().scatter_add_(1, ids.clamp(0, n - 1), counted);
+  const Tensor counted = (ids_RC >= 0).logical_and(ids_RC < n).to(at::kLong);
+  return at::zeros({ids_RC.size(0), n}, ids_RC.options()).scatter_add_(1, ids_RC.clamp(0, n - 1), counted);
 }
 
 // The expert of choice c of group g is (c mod num_experts), whatever the scores are.
@@ -48,7 +39,7 @@ Tensor drop_over_capacity(const Tensor& ids_GC, const Tensor& scores_GC, int64_t
   return over.sum();
 }
 
-// On the host: a choice of SWIPE depends on all earlier ones of the group.
+// On the host, which waits: a choice of SWIPE depends on all earlier ones of the group.
 Tensor swipe_on_host(const BalanceOptions& options, const Tensor& ids_GC, int64_t k, int64_t num_experts) {
   const Tensor ids = ops::fetch(ids_GC).clone();
   int64_t moved = 0;
@@ -63,13 +54,25 @@ Tensor swipe_on_host(const BalanceOptions& options, const Tensor& ids_GC, int64_
 
 }  // namespace
 
+NoiseNumbers noise_numbers(const RouterNoise& noise, int64_t logits_of_sequence) {
+  return {CounterRandom(noise.seed, fmt::format("router_noise/{}/{}", noise.layer, noise.position.step)),
+          noise.position.first_sequence * logits_of_sequence, noise.decides_alone() ? 1.0 : noise.stddev};
+}
+
+kernels::cuda::ChoiceGroups choice_groups(const BalanceOptions& options, const Tensor& ids_TK, int64_t num_sequences,
+                                          int64_t num_experts) {
+  ATHANOR_CHECK(num_sequences % options.group_sequences == 0,
+                "moe.balance_group ({}) must divide the {} sequences that are routed at once", options.group_sequences,
+                num_sequences);
+  const int64_t groups = num_sequences / options.group_sequences;
+  const kernels::cuda::ChoiceGroups in{groups, ids_TK.size(0) / std::max<int64_t>(groups, 1), ids_TK.size(1),
+                                       num_experts};
+  ATHANOR_CHECK_AS(Error, options.kind != Balance::kSwipe || in.choices() % num_experts == 0,
+                   "swipe: {} experts cannot have equal shares of {} choices", num_experts, in.choices());
+  return in;
+}
+
 Tensor choose(const Tensor& scores_TE, int64_t k) {
-  if (has_kernels(scores_TE)) {
-    const Tensor scores = scores_TE.contiguous(),
-                 ids = at::empty({scores.size(0), k}, scores.options().dtype(at::kLong));
-    kernels::cuda::top_k(OnStream(scores), data<float>(scores), data<int64_t>(ids), scores.size(0), scores.size(1), k);
-    return ids;
-  }
   return std::get<1>(at::sort(scores_TE, /*stable=*/true, /*dim=*/1, /*descending=*/true)).narrow(1, 0, k).contiguous();
 }
 

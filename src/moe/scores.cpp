@@ -176,7 +176,7 @@ Weighed weigh(const Tensor& logits_TE, const Tensor& ids_TK, int64_t num_sequenc
   const Tensor p = probs.detach(), entropy_sum = -at::xlogy(p, p).sum(at::kDouble);
   const Tensor num_flat = (std::get<0>(scores.max(-1)) == std::get<0>(scores.min(-1))).sum();
   if (!logits_TE.is_cpu()) {
-    out.numbers = at::stack({entropy_sum, num_flat.to(at::kDouble)});
+    out.numbers = at::stack({num_flat, entropy_sum.view(at::kLong)});
     return out;
   }
   out.entropy_sum = entropy_sum.item<double>();

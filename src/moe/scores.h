@@ -24,7 +24,7 @@ struct Weighed {
   Tensor weights_TK, prob_sum_BE, z_sum;  ///< differentiable with respect to the logits
   double entropy_sum = 0;
   int64_t num_flat = 0;
-  Tensor numbers{};  ///< on a device: both, fp64 [2], there; undefined on the host
+  Tensor numbers{};  ///< on a device: num_flat and the bits of entropy_sum, int64 [2] there; undefined on the host
 };
 
 /// Returns weights and sums. Sums are over pieces of a sequence of fixed length, so that neither threads nor other
@@ -33,7 +33,8 @@ Weighed weigh(const Tensor& logits_TE, const Scores& scores, const Tensor& ids_T
               const kernels::RouterRule& rule);
 
 namespace portable {
-/// The same functions in torch ops that autograd differentiates, on any device: those that run on accelerators.
+/// The same functions in torch ops that autograd differentiates: those that run on a device without our kernels
+/// (router_kernels.h has the others).
 Scores compute_scores(const Tensor& logits_TE, const kernels::RouterRule& rule);
 Tensor weights_of(const Scores& scores, const Tensor& ids_TK, const kernels::RouterRule& rule);
 Weighed weigh(const Tensor& logits_TE, const Tensor& ids_TK, int64_t num_sequences, const kernels::RouterRule& rule);

@@ -223,6 +223,34 @@ TEST_F(OnDeviceCheckpoints, AResumedRunHasTheBitsOfOneThatWasNotInterrupted) {
   guarded::queues().set_order({});
 }
 
+TEST(OnDeviceStep, WhateverBalancesTheHostWaitsOnce) {
+  for (const char* balance : {"none", "capacity", "swipe", "forced_uniform"}) {
+    RunConfig config = small_device_run("olmoe", "bfloat16");
+    config.moe.balance = balance;
+    config.moe.router_noise = 0.1;
+    const Trace trace = train(config, guarded::kDevice, 2);
+    EXPECT_EQ(trace.transfers.copies_to_device, 1) << balance;
+    EXPECT_EQ(trace.transfers.copies_to_host, 1) << balance;
+    EXPECT_EQ(trace.transfers.waits, 1) << balance;
+  }
+}
+
+// A launch takes a few microseconds, whatever it computes. These are the numbers of a step of two layers and two
+// microbatches; a change that lowers one lowers it here.
+TEST(OnDeviceStep, LaunchesNoMoreThanThisManyKernels) {
+  const std::pair<const char*, int64_t> most[] = {
+      {"olmo", 698}, {"llama", 480}, {"qwen3", 512}, {"olmoe", 641}, {"qwen3_moe", 657}};
+  for (const auto& [family, launches] : most) {
+    const RunConfig config = small_device_run(family, "bfloat16");
+    TrainState state(config, {}, {.device = guarded::kDevice});
+    initialize_parameters(config.model, 7, state.model.parameters);
+    train_step(state, fixed_batch(config));
+    const int64_t before = guarded::queues().counts().launches;
+    train_step(state, fixed_batch(config));
+    EXPECT_LE(guarded::queues().counts().launches - before, launches) << family;
+  }
+}
+
 TEST(OnDeviceStep, RoutersOfEachKindCountWhatTheyCountOnTheCpu) {
   for (const char* balance : {"none", "capacity", "swipe", "forced_uniform"}) {
     for (const char* score : {"softmax", "sigmoid"}) {

@@ -7,11 +7,12 @@ namespace athanor::kernels::cuda {
 namespace {
 
 template <class T, int N>
-void forward_packs(const Stream& stream, const T* gate, const T* up, const float* weights, const int64_t* choice_of_row,
-                   T* act, int64_t rows, int64_t width) {
+void forward_packs(const Stream& stream, const T* gate, const T* up, const float* weights, const ExpertRows& rows,
+                   T* act, int64_t width) {
   const int64_t packs = width / N;
-  for_each_index(stream, "expert_activation", rows * packs, [=] ATHANOR_BODY(int64_t i) {
-    const int64_t choice = choice_of_row[i / packs];
+  for_each_index(stream, "expert_activation", rows.most_rows * packs, [=] ATHANOR_BODY(int64_t i) {
+    if (i / packs >= *rows.num_rows) return;
+    const int64_t choice = rows.choice_of_row[i / packs];
     Pack<T, N> result{};
     if (choice >= 0) {
       const Pack<T, N> g = load_pack<N>(gate + i * N), u = load_pack<N>(up + i * N);
@@ -27,9 +28,10 @@ void forward_packs(const Stream& stream, const T* gate, const T* up, const float
 // The order of operations is that of kernels/cpu/expert_activation.cpp.
 template <class T, int N>
 void backward_packs(const Stream& stream, const T* gate, const T* up, T* dact, T* dup, T* act, const float* weights,
-                    const int64_t* choice_of_row, float* dweights, int64_t rows, int64_t width) {
-  for_each_team<kWarp>(stream, "expert_activation_backward", rows, [=] ATHANOR_BODY(const Team<kWarp>& team) {
-    const int64_t begin = team.index() * width, end = begin + width, choice = choice_of_row[team.index()];
+                    const ExpertRows& rows, float* dweights, int64_t width) {
+  for_each_team<kWarp>(stream, "expert_activation_backward", rows.most_rows, [=] ATHANOR_BODY(const Team<kWarp>& team) {
+    if (team.index() >= *rows.num_rows) return;
+    const int64_t begin = team.index() * width, end = begin + width, choice = rows.choice_of_row[team.index()];
     if (choice < 0) {
       team.each([=](int thread) {
         for (int64_t i = begin + thread * N; i < end; i += kWarp * N) {
@@ -70,31 +72,29 @@ void backward_packs(const Stream& stream, const T* gate, const T* up, T* dact, T
 }  // namespace
 
 template <class T>
-void expert_activation(const Stream& stream, const T* gate, const T* up, const float* weights,
-                       const int64_t* choice_of_row, T* act, int64_t rows, int64_t width) {
+void expert_activation(const Stream& stream, const T* gate, const T* up, const float* weights, const ExpertRows& rows,
+                       T* act, int64_t width) {
   if (can_pack<T>(width, gate, up, act)) {
-    forward_packs<T, kPack<T>>(stream, gate, up, weights, choice_of_row, act, rows, width);
+    forward_packs<T, kPack<T>>(stream, gate, up, weights, rows, act, width);
   } else {
-    forward_packs<T, 1>(stream, gate, up, weights, choice_of_row, act, rows, width);
+    forward_packs<T, 1>(stream, gate, up, weights, rows, act, width);
   }
 }
 
 template <class T>
 void expert_activation_backward(const Stream& stream, const T* gate, const T* up, T* dact, T* dup, T* act,
-                                const float* weights, const int64_t* choice_of_row, float* dweights, int64_t rows,
-                                int64_t width) {
+                                const float* weights, const ExpertRows& rows, float* dweights, int64_t width) {
   if (can_pack<T>(width, gate, up, dact, dup, act)) {
-    backward_packs<T, kPack<T>>(stream, gate, up, dact, dup, act, weights, choice_of_row, dweights, rows, width);
+    backward_packs<T, kPack<T>>(stream, gate, up, dact, dup, act, weights, rows, dweights, width);
   } else {
-    backward_packs<T, 1>(stream, gate, up, dact, dup, act, weights, choice_of_row, dweights, rows, width);
+    backward_packs<T, 1>(stream, gate, up, dact, dup, act, weights, rows, dweights, width);
   }
 }
 
-#define ATHANOR_CUDA_EXPERT_ACTIVATION(T)                                                                          \
-  template void expert_activation<T>(const Stream&, const T*, const T*, const float*, const int64_t*, T*, int64_t, \
-                                     int64_t);                                                                     \
-  template void expert_activation_backward<T>(const Stream&, const T*, const T*, T*, T*, T*, const float*,         \
-                                              const int64_t*, float*, int64_t, int64_t);
+#define ATHANOR_CUDA_EXPERT_ACTIVATION(T)                                                                              \
+  template void expert_activation<T>(const Stream&, const T*, const T*, const float*, const ExpertRows&, T*, int64_t); \
+  template void expert_activation_backward<T>(const Stream&, const T*, const T*, T*, T*, T*, const float*,             \
+                                              const ExpertRows&, float*, int64_t);
 
 ATHANOR_CUDA_EXPERT_ACTIVATION(float)
 ATHANOR_CUDA_EXPERT_ACTIVATION(Bf16)

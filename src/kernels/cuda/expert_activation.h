@@ -3,21 +3,22 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/routing.h"
 #include "kernels/cuda/stream.h"
 #include "kernels/element.h"
 
 namespace athanor::kernels::cuda {
 
-/// kernels::expert_activation for rows [0, rows), with the same bits.
+/// kernels::expert_activation for all rows, with the same bits. What is after the last row stays as it is, here and
+/// below.
 template <class T>
-void expert_activation(const Stream& stream, const T* gate, const T* up, const float* weights,
-                       const int64_t* choice_of_row, T* act, int64_t rows, int64_t width);
+void expert_activation(const Stream& stream, const T* gate, const T* up, const float* weights, const ExpertRows& rows,
+                       T* act, int64_t width);
 
-/// kernels::expert_activation_backward for rows [0, rows). The bits are the same, except those of dweights, which are
-/// summed in a team's order.
+/// kernels::expert_activation_backward for all rows. The bits are the same, except those of dweights, which are summed
+/// in a team's order.
 template <class T>
 void expert_activation_backward(const Stream& stream, const T* gate, const T* up, T* dact, T* dup, T* act,
-                                const float* weights, const int64_t* choice_of_row, float* dweights, int64_t rows,
-                                int64_t width);
+                                const float* weights, const ExpertRows& rows, float* dweights, int64_t width);
 
 }  // namespace athanor::kernels::cuda

@@ -13,11 +13,13 @@
 #include <vector>
 
 #include "kernels/cuda/adamw.h"
+#include "kernels/cuda/balance.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/expert_activation.h"
 #include "kernels/cuda/grouped_matmul.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/rope.h"
+#include "kernels/cuda/router.h"
 #include "kernels/cuda/routing.h"
 #include "kernels/cuda/swiglu.h"
 
@@ -121,11 +123,22 @@ AdamwStep some_step() {
 // clang-format off
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
-    {"top_k", [](const Stream& s, Arena& a, const Shape& n) {
-       const auto* scores = a.numbers<float>(n.tokens * n.experts);
+    {"route_rows", [](const Stream& s, Arena& a, const Shape& n) {
+       const auto* logits = a.numbers<Bf16>(n.tokens * n.experts, 4);
+       auto *scores = a.zeros<float>(n.tokens * n.experts), *lse = a.zeros<float>(n.tokens), *weights = a.zeros<float>(n.rows());
        auto* ids = a.zeros<int64_t>(n.rows());
-       return [=] { top_k(s, scores, ids, n.tokens, n.experts, n.k); }; },
-     [](const Shape& n) { return 4.0 * n.tokens * n.experts + 8.0 * n.rows(); }},
+       return [=] { route_rows(s, logits, {n.experts, n.k}, {}, nullptr, {scores, lse, nullptr, ids, weights}, n.tokens); }; },
+     [](const Shape& n) { return 6.0 * n.tokens * n.experts + 12.0 * n.rows(); }, true},
+    {"swipe", [](const Stream& s, Arena& a, const Shape& n) {
+       const ChoiceGroups in{n.tokens / n.experts, n.experts, n.k, n.experts};
+       const int64_t count = in.groups * in.choices();
+       // Half of a group's tokens name the first experts.
+       std::vector<int64_t> chosen(static_cast<size_t>(count));
+       for (int64_t c = 0; c < count; ++c) chosen[static_cast<size_t>(c)] = (c % (2 * n.k) + c / (4 * n.k)) % n.experts;
+       const auto* from = a.fill(chosen);
+       auto *ids = a.zeros<int64_t>(count), *space = a.zeros<int64_t>(swipe_workspace(in));
+       return [=] { swipe(s, from, ids, space, in); }; },
+     [](const Shape& n) { return 16.0 * n.rows(); }},
     {"sort_choices", [](const Stream& s, Arena& a, const Shape& n) {
        const auto* ids = a.ids(n.rows(), n.experts);
        auto *offsets = a.zeros<int64_t>(n.experts + 1), *choices = a.zeros<int64_t>(n.rows()), *rows = a.zeros<int64_t>(n.rows());
@@ -136,21 +149,24 @@ const std::vector<Case>& cases() {
        const auto* x = a.numbers<Bf16>(n.tokens * n.hidden);
        const auto* choices = a.fill(identity(n.rows()));
        auto* out = a.zeros<Bf16>(n.rows() * n.hidden);
-       return [=] { gather_rows(s, x, choices, out, n.rows(), n.k, n.hidden); }; },
+       const auto* count = a.fill(std::vector<int64_t>{n.rows()});
+       return [=] { gather_rows(s, x, {choices, count, n.rows()}, out, n.k, n.hidden); }; },
      [](const Shape& n) { return 2.0 * n.hidden * (n.tokens + n.rows()); }},
     {"combine_rows", [](const Stream& s, Arena& a, const Shape& n) {
        const auto* y = a.numbers<Bf16>(n.rows() * n.hidden);
        const auto* weights = a.numbers<float>(n.rows());
        const auto* rows = a.fill(identity(n.rows()));
        auto* out = a.zeros<Bf16>(n.tokens * n.hidden);
-       return [=] { combine_rows(s, y, weights, rows, out, n.tokens, n.k, n.hidden); }; },
+       const Bf16* none = nullptr;
+       return [=] { combine_rows(s, y, none, weights, rows, out, n.tokens, n.k, n.hidden); }; },
      [](const Shape& n) { return 2.0 * n.hidden * (n.tokens + n.rows()); }},
     {"expert_activation", [](const Stream& s, Arena& a, const Shape& n) {
        const auto *gate = a.numbers<Bf16>(n.rows() * n.ffn, 8), *up = a.numbers<Bf16>(n.rows() * n.ffn);
        const auto* weights = a.numbers<float>(n.rows());
        const auto* choices = a.fill(identity(n.rows()));
        auto* act = a.zeros<Bf16>(n.rows() * n.ffn);
-       return [=] { expert_activation(s, gate, up, weights, choices, act, n.rows(), n.ffn); }; },
+       const auto* count = a.fill(std::vector<int64_t>{n.rows()});
+       return [=] { expert_activation(s, gate, up, weights, {choices, count, n.rows()}, act, n.ffn); }; },
      [](const Shape& n) { return 6.0 * n.rows() * n.ffn; }},
     {"expert_activation_backward", [](const Stream& s, Arena& a, const Shape& n) {
        const auto *gate = a.numbers<Bf16>(n.rows() * n.ffn, 8), *up = a.numbers<Bf16>(n.rows() * n.ffn);
@@ -158,7 +174,8 @@ const std::vector<Case>& cases() {
        const auto* weights = a.numbers<float>(n.rows());
        const auto* choices = a.fill(identity(n.rows()));
        auto* dweights = a.zeros<float>(n.rows());
-       return [=] { expert_activation_backward(s, gate, up, dact, dup, act, weights, choices, dweights, n.rows(), n.ffn); }; },
+       const auto* count = a.fill(std::vector<int64_t>{n.rows()});
+       return [=] { expert_activation_backward(s, gate, up, dact, dup, act, weights, {choices, count, n.rows()}, dweights, n.ffn); }; },
      [](const Shape& n) { return 12.0 * n.rows() * n.ffn; }},
     {"grouped_matmul, fp32", [](const Stream& s, Arena& a, const Shape& n) {
        const auto *x = a.numbers<float>(n.rows() * n.hidden), *w = a.numbers<float>(n.experts * n.hidden * n.ffn);

@@ -6,17 +6,6 @@
 namespace athanor::kernels::cuda {
 namespace {
 
-// Larger scores have larger keys; of equal scores (−0 is 0) the lower index has the larger key. 0 is below every key.
-ATHANOR_INLINE unsigned long long key_of(float score, int64_t index) {
-  const auto bits = std::bit_cast<uint32_t>(score + 0.0f);  // −0 + 0 = 0
-  const uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-  return static_cast<unsigned long long>(ordered) << 32 | (0xFFFFFFFFu - static_cast<uint32_t>(index));
-}
-
-ATHANOR_INLINE int64_t index_of(unsigned long long key) {
-  return static_cast<int64_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
-}
-
 // The tokens that one thread walks in order: TBS of Algorithm 1. A smaller number means more counts to scan, a larger
 // one fewer threads; for very many tokens it grows, so that the counts of an expert stay few.
 constexpr int64_t kLeastTokens = 8, kMostBlocks = 8192;
@@ -34,43 +23,6 @@ int64_t blocks_of_tokens(int64_t tokens) {
 
 }  // namespace
 
-void top_k(const Stream& stream, const float* scores, int64_t* ids, int64_t rows, int64_t width, int64_t k) {
-  if (width > 0xFFFFFFFF) fail_launch("top_k", "a row is longer than an index of its keys");
-  for_each_team<kWarp>(stream, "top_k", rows, [=] ATHANOR_BODY(const Team<kWarp>& team) {
-    const float* row = scores + team.index() * width;
-    // The k passes read a row that stays in the first-level cache; each takes the largest key below the previous one.
-    unsigned long long last = ~0ull;
-    for (int64_t j = 0; j < k; ++j) {
-      last = team.max<unsigned long long>([=](int thread) {
-        unsigned long long best = 0;
-        for (int64_t e = thread; e < width; e += kWarp) {
-          const unsigned long long key = key_of(row[e], e);
-          if (key < last && key > best) best = key;
-        }
-        return best;
-      });
-      team.each([=](int thread) {
-        if (thread == 0) ids[team.index() * k + j] = index_of(last);
-      });
-    }
-  });
-}
-
-void count_choices(const Stream& stream, const int64_t* ids, int64_t groups, int64_t per_group, int64_t num_experts,
-                   int64_t* counts) {
-  for_each_team<kThreads>(stream, "count_choices", groups * num_experts, [=] ATHANOR_BODY(const Team<kThreads>& team) {
-    const int64_t expert = team.index() % num_experts, first = team.index() / num_experts * per_group;
-    const int64_t count = team.sum<int64_t>([=](int thread) {
-      int64_t mine = 0;
-      for (int64_t c = thread; c < per_group; c += kThreads) mine += ids[first + c] == expert ? 1 : 0;
-      return mine;
-    });
-    team.each([=](int thread) {
-      if (thread == 0) counts[team.index()] = count;
-    });
-  });
-}
-
 int64_t sort_choices_workspace(int64_t tokens, int64_t /*k*/, int64_t num_local_experts) {
   return blocks_of_tokens(tokens) * num_local_experts;
 }
@@ -79,9 +31,7 @@ void sort_choices(const Stream& stream, const int64_t* ids, int64_t tokens, int6
                   int64_t num_local_experts, int64_t* offsets, int64_t* choice_of_row, int64_t* row_of_choice,
                   int64_t* workspace, int64_t row_alignment) {
   const int64_t experts = num_local_experts, blocks = blocks_of_tokens(tokens), block = tokens_of_block(tokens) * k;
-  const int64_t choices = tokens * k, most = choices + experts * (row_alignment - 1);
-  for_each_index(stream, "sort_choices: clear rows", most, [=] ATHANOR_BODY(int64_t row) { choice_of_row[row] = -1; });
-
+  const int64_t choices = tokens * k;
   // next[expert][block], first the count. A thread has a block of tokens (lines 24 to 37): it reads each choice once
   // and changes only its own column, so no atomics are needed.
   int64_t* next = workspace;
@@ -95,7 +45,7 @@ void sort_choices(const Stream& stream, const int64_t* ids, int64_t tokens, int6
   });
 
   // A team for each expert: counts become the rows that the expert's earlier blocks fill (lines 39 to 43), and their
-  // total, padded, is left in offsets.
+  // total is left in offsets.
   for_each_team<kThreads>(stream, "sort_choices: scan", experts, [=] ATHANOR_BODY(const Team<kThreads>& team) {
     int64_t* count = next + team.index() * blocks;
     int64_t before = 0;
@@ -106,19 +56,26 @@ void sort_choices(const Stream& stream, const int64_t* ids, int64_t tokens, int6
                                    });
     }
     team.each([=](int thread) {
-      if (thread == 0) offsets[team.index() + 1] = (before + row_alignment - 1) / row_alignment * row_alignment;
+      if (thread == 0) offsets[team.index() + 1] = before;
     });
   });
 
-  // In one team, totals become the ends of the experts' rows.
+  // In one team, totals become the ends of the experts' rows, and their padding is marked.
+  const auto padded = [=] ATHANOR_BODY(int64_t rows) {
+    return (rows + row_alignment - 1) / row_alignment * row_alignment;
+  };
   for_each_team<kThreads>(stream, "sort_choices: offsets", 1, [=] ATHANOR_BODY(const Team<kThreads>& team) {
     int64_t before = 0;
     for (int64_t first = 0; first < experts; first += kThreads) {
-      before +=
-          team.scan<int64_t>([=](int thread) { return first + thread < experts ? offsets[first + thread + 1] : 0; },
-                             [=](int thread, int64_t earlier) {
-                               if (first + thread < experts) offsets[first + thread + 1] += before + earlier;
-                             });
+      before += team.scan<int64_t>(
+          [=](int thread) { return first + thread < experts ? padded(offsets[first + thread + 1]) : 0; },
+          [=](int thread, int64_t earlier) {
+            if (first + thread >= experts) return;
+            int64_t& end = offsets[first + thread + 1];
+            const int64_t begin = before + earlier, size = padded(end);
+            for (int64_t row = begin + end; row < begin + size; ++row) choice_of_row[row] = -1;
+            end = begin + size;
+          });
     }
     team.each([=](int thread) {
       if (thread == 0) offsets[0] = 0;
@@ -144,11 +101,12 @@ void sort_choices(const Stream& stream, const int64_t* ids, int64_t tokens, int6
 namespace {
 
 template <class T, int N>
-void gather_packs(const Stream& stream, const T* x, const int64_t* choice_of_row, T* out, int64_t rows, int64_t k,
-                  int64_t width) {
+void gather_packs(const Stream& stream, const T* x, const ExpertRows& rows, T* out, int64_t k, int64_t width) {
   const int64_t packs = width / N;
-  for_each_index(stream, "gather_rows", rows * packs, [=] ATHANOR_BODY(int64_t i) {
-    const int64_t row = i / packs, at = i % packs * N, choice = choice_of_row[row];
+  for_each_index(stream, "gather_rows", rows.most_rows * packs, [=] ATHANOR_BODY(int64_t i) {
+    const int64_t row = i / packs, at = i % packs * N;
+    if (row >= *rows.num_rows) return;
+    const int64_t choice = rows.choice_of_row[row];
     Pack<T, N> pack{};
     if (choice >= 0) pack = load_pack<N>(x + choice / k * width + at);
     store_pack(out + row * width + at, pack);
@@ -156,8 +114,8 @@ void gather_packs(const Stream& stream, const T* x, const int64_t* choice_of_row
 }
 
 template <class T, int N>
-void combine_packs(const Stream& stream, const T* y, const float* weights, const int64_t* row_of_choice, T* out,
-                   int64_t tokens, int64_t k, int64_t width) {
+void combine_packs(const Stream& stream, const T* y, const T* z, const float* weights, const int64_t* row_of_choice,
+                   T* out, int64_t tokens, int64_t k, int64_t width) {
   const int64_t packs = width / N;
   for_each_index(stream, "combine_rows", tokens * packs, [=] ATHANOR_BODY(int64_t i) {
     const int64_t token = i / packs, at = i % packs * N;
@@ -166,8 +124,10 @@ void combine_packs(const Stream& stream, const T* y, const float* weights, const
       const int64_t row = row_of_choice[c];
       if (row < 0) continue;
       const Pack<T, N> pack = load_pack<N>(y + row * width + at);
+      Pack<T, N> addend{};
+      if (z) addend = load_pack<N>(z + row * width + at);
       const float weight = weights ? weights[c] : 1.0f;
-      for (int l = 0; l < N; ++l) sum[l] += weight * load(pack.at[l]);
+      for (int l = 0; l < N; ++l) sum[l] += weight * (z ? load(pack.at[l]) + load(addend.at[l]) : load(pack.at[l]));
     }
     Pack<T, N> result;
     for (int l = 0; l < N; ++l) store(result.at[l], sum[l]);
@@ -178,28 +138,28 @@ void combine_packs(const Stream& stream, const T* y, const float* weights, const
 }  // namespace
 
 template <class T>
-void gather_rows(const Stream& stream, const T* x, const int64_t* choice_of_row, T* out, int64_t rows, int64_t k,
-                 int64_t width) {
+void gather_rows(const Stream& stream, const T* x, const ExpertRows& rows, T* out, int64_t k, int64_t width) {
   if (can_pack<T>(width, x, out)) {
-    gather_packs<T, kPack<T>>(stream, x, choice_of_row, out, rows, k, width);
+    gather_packs<T, kPack<T>>(stream, x, rows, out, k, width);
   } else {
-    gather_packs<T, 1>(stream, x, choice_of_row, out, rows, k, width);
+    gather_packs<T, 1>(stream, x, rows, out, k, width);
   }
 }
 
 template <class T>
-void combine_rows(const Stream& stream, const T* y, const float* weights, const int64_t* row_of_choice, T* out,
-                  int64_t tokens, int64_t k, int64_t width) {
-  if (can_pack<T>(width, y, out)) {
-    combine_packs<T, kPack<T>>(stream, y, weights, row_of_choice, out, tokens, k, width);
+void combine_rows(const Stream& stream, const T* y, const T* z, const float* weights, const int64_t* row_of_choice,
+                  T* out, int64_t tokens, int64_t k, int64_t width) {
+  if (can_pack<T>(width, y, z, out)) {
+    combine_packs<T, kPack<T>>(stream, y, z, weights, row_of_choice, out, tokens, k, width);
   } else {
-    combine_packs<T, 1>(stream, y, weights, row_of_choice, out, tokens, k, width);
+    combine_packs<T, 1>(stream, y, z, weights, row_of_choice, out, tokens, k, width);
   }
 }
 
-#define ATHANOR_CUDA_ROUTING(T)                                                                         \
-  template void gather_rows<T>(const Stream&, const T*, const int64_t*, T*, int64_t, int64_t, int64_t); \
-  template void combine_rows<T>(const Stream&, const T*, const float*, const int64_t*, T*, int64_t, int64_t, int64_t);
+#define ATHANOR_CUDA_ROUTING(T)                                                                                        \
+  template void gather_rows<T>(const Stream&, const T*, const ExpertRows&, T*, int64_t, int64_t);                      \
+  template void combine_rows<T>(const Stream&, const T*, const T*, const float*, const int64_t*, T*, int64_t, int64_t, \
+                                int64_t);
 
 ATHANOR_CUDA_ROUTING(float)
 ATHANOR_CUDA_ROUTING(Bf16)

@@ -11,31 +11,31 @@
 
 namespace athanor::kernels::cuda {
 
-/// kernels::top_k; ties go to the lower index.
-void top_k(const Stream& stream, const float* scores, int64_t* ids, int64_t rows, int64_t width, int64_t k);
-
-/// Sets counts[s · num_experts + e] to the number of ids of group s that are e, where a group is `per_group`
-/// consecutive ids. Ids outside [0, num_experts) are not counted.
-void count_choices(const Stream& stream, const int64_t* ids, int64_t groups, int64_t per_group, int64_t num_experts,
-                   int64_t* counts);
-
 /// Returns the number of int64 elements that `workspace` of sort_choices must have.
 int64_t sort_choices_workspace(int64_t tokens, int64_t k, int64_t num_local_experts);
 
-/// kernels::sort_choices. All max_rows(…) elements of choice_of_row are written, with −1 after the last row. The host
-/// receives nothing: callers work on max_rows rows and need not wait for the number.
+/// kernels::sort_choices, in four launches. The host receives nothing: the number of rows stays on the device, at
+/// offsets[num_local_experts] (ExpertRows).
 void sort_choices(const Stream& stream, const int64_t* ids, int64_t tokens, int64_t k, int64_t first_local_expert,
                   int64_t num_local_experts, int64_t* offsets, int64_t* choice_of_row, int64_t* row_of_choice,
                   int64_t* workspace, int64_t row_alignment = 1);
 
-/// kernels::gather_rows for rows [0, rows).
-template <class T>
-void gather_rows(const Stream& stream, const T* x, const int64_t* choice_of_row, T* out, int64_t rows, int64_t k,
-                 int64_t width);
+/// The rows that sort_choices made. Kernels over rows are launched for the largest number that there can be, and
+/// threads beyond the last row return at once: with experts on several ranks most rows belong to others.
+struct ExpertRows {
+  const int64_t* choice_of_row;
+  const int64_t* num_rows;  ///< where their number is, in the stream's memory
+  int64_t most_rows;        ///< elements of choice_of_row
+};
 
-/// kernels::combine_rows for tokens [0, tokens), with the same bits.
+/// kernels::gather_rows for all rows. What is after the last row stays as it is.
 template <class T>
-void combine_rows(const Stream& stream, const T* y, const float* weights, const int64_t* row_of_choice, T* out,
-                  int64_t tokens, int64_t k, int64_t width);
+void gather_rows(const Stream& stream, const T* x, const ExpertRows& rows, T* out, int64_t k, int64_t width);
+
+/// kernels::combine_rows for tokens [0, tokens), with the same bits. If `z` is not null, y + z is combined, whose sums
+/// are not rounded.
+template <class T>
+void combine_rows(const Stream& stream, const T* y, const T* z, const float* weights, const int64_t* row_of_choice,
+                  T* out, int64_t tokens, int64_t k, int64_t width);
 
 }  // namespace athanor::kernels::cuda

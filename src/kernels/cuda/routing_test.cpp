@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/cuda/router.h"
 #include "kernels/cuda/routing.h"
 #include "kernels/cuda/testing/device.h"
 
@@ -24,7 +25,11 @@ class RoutingOn : public OnEachPlace {
     if (is_cpu()) {
       top_k(from.data(), to.data(), rows, width, k);
     } else {
-      cuda::top_k(stream(), from.data(), to.data(), rows, width, k);
+      // The router chooses by its noise alone, if it is told to; its scores do not matter then.
+      const auto unused = put(scores), logsumexp = put(std::vector<float>(static_cast<size_t>(rows)));
+      const cuda::ChoosingRule choosing{from.data(), true, nullptr, from.data()};
+      cuda::route_rows<float>(stream(), unused.data(), {width, k}, choosing, nullptr,
+                              {unused.data(), logsumexp.data(), nullptr, to.data(), nullptr}, rows);
     }
     return to.values();
   }
@@ -112,28 +117,15 @@ TEST_P(RoutingOn, SortingHandlesMoreExpertsThanATeamHasThreadsAndAllTokensOnOne)
   EXPECT_EQ(one.choice_of_row, in_order);
 }
 
-TEST_P(RoutingOn, CountsAreThoseOfALoop) {
-  if (is_cpu()) GTEST_SKIP() << "the router counts on the CPU";
-  constexpr int64_t kGroups = 3, kEach = 501, kExperts = 9;
-  const Ids ids = random_ids(kGroups * kEach, kExperts + 2, 7);  // some do not belong to any expert
-  const auto from = put(ids), counts = put(Ids(kGroups * kExperts, -7));
-  cuda::count_choices(stream(), from.data(), kGroups, kEach, kExperts, counts.data());
-  Ids expected(kGroups * kExperts);
-  for (size_t c = 0; c < ids.size(); ++c) {
-    if (ids[c] < kExperts) ++expected[c / kEach * kExperts + static_cast<size_t>(ids[c])];
-  }
-  EXPECT_EQ(counts.values(), expected);
-}
-
 // 16 tokens with 3 choices of 6 experts; the last two experts are elsewhere, and groups are padded to 4.
 struct Rows {
   static constexpr int64_t kTokens = 16, kChoices = 3, kChosen = kTokens * kChoices;
   Rows()
-      : offsets(5), choice_of_row(static_cast<size_t>(max_rows(kTokens, kChoices, 4, 4)), -1), row_of_choice(kChosen) {
+      : offsets(5), choice_of_row(static_cast<size_t>(max_rows(kTokens, kChoices, 4, 4)), 7), row_of_choice(kChosen) {
     const Ids ids = random_ids(kChosen, 6, 8);
     sort_choices(ids.data(), kTokens, kChoices, 0, 4, offsets.data(), choice_of_row.data(), row_of_choice.data(), 4);
   }
-  int64_t count() const { return static_cast<int64_t>(choice_of_row.size()); }  // rows after the last have −1, too
+  int64_t count() const { return static_cast<int64_t>(choice_of_row.size()); }  // more than there are
   Ids offsets, choice_of_row, row_of_choice;
 };
 
@@ -149,22 +141,26 @@ TEST_P(RoutingOn, GatherAndCombineHaveTheBitsOfTheirDefinition) {
       const auto from = put(x), gathered = put(garbage<T>(rows.count() * width));
       const auto combined = put(garbage<T>(Rows::kTokens * width)), summed = put(garbage<T>(Rows::kTokens * width));
       const auto w = put(weights);
-      const auto choices = put(rows.choice_of_row), places = put(rows.row_of_choice);
+      const auto choices = put(rows.choice_of_row), places = put(rows.row_of_choice), count = put(rows.offsets);
       if (is_cpu()) {
-        gather_rows(from.data(), choices.data(), gathered.data(), 0, rows.count(), Rows::kChoices, width);
+        gather_rows(from.data(), choices.data(), gathered.data(), 0, rows.offsets.back(), Rows::kChoices, width);
         combine_rows(gathered.data(), w.data(), places.data(), combined.data(), 0, Rows::kTokens, Rows::kChoices,
                      width);
         combine_rows<T>(gathered.data(), nullptr, places.data(), summed.data(), 0, Rows::kTokens, Rows::kChoices,
                         width);
       } else {
-        cuda::gather_rows(stream(), from.data(), choices.data(), gathered.data(), rows.count(), Rows::kChoices, width);
-        cuda::combine_rows(stream(), gathered.data(), w.data(), places.data(), combined.data(), Rows::kTokens,
-                           Rows::kChoices, width);
-        cuda::combine_rows<T>(stream(), gathered.data(), nullptr, places.data(), summed.data(), Rows::kTokens,
+        const int64_t* num_rows = count.data() + rows.offsets.size() - 1;
+        cuda::gather_rows(stream(), from.data(), {choices.data(), num_rows, rows.count()}, gathered.data(),
+                          Rows::kChoices, width);
+        cuda::combine_rows<T>(stream(), gathered.data(), nullptr, w.data(), places.data(), combined.data(),
+                              Rows::kTokens, Rows::kChoices, width);
+        cuda::combine_rows<T>(stream(), gathered.data(), nullptr, nullptr, places.data(), summed.data(), Rows::kTokens,
                               Rows::kChoices, width);
       }
-      std::vector<T> expected_rows(static_cast<size_t>(rows.count() * width)), expected, expected_sum;
-      for (int64_t r = 0; r < rows.count(); ++r) {
+      auto expected_rows = garbage<T>(rows.count() * width);  // what is after the last row stays
+      std::fill_n(expected_rows.begin(), rows.offsets.back() * width, T{});
+      std::vector<T> expected, expected_sum;
+      for (int64_t r = 0; r < rows.offsets.back(); ++r) {
         if (rows.choice_of_row[r] < 0) continue;
         std::copy_n(x.begin() + rows.choice_of_row[r] / Rows::kChoices * width, width,
                     expected_rows.begin() + r * width);
@@ -183,6 +179,31 @@ TEST_P(RoutingOn, GatherAndCombineHaveTheBitsOfTheirDefinition) {
       expect_same_bits(gathered.values(), expected_rows, "gathered");
       expect_same_bits(combined.values(), expected, "combined");
       expect_same_bits(summed.values(), expected_sum, "summed");
+    }
+  });
+}
+
+TEST_P(RoutingOn, CombiningTwoTermsRoundsOnlyTheirSum) {
+  if (is_cpu()) GTEST_SKIP() << "a product adds both terms on the CPU";
+  const Rows rows;
+  with_each_type([&](auto tag) {
+    using T = decltype(tag);
+    for (const int64_t width : kWidths) {
+      const auto y = numbers<T>(rows.count() * width, 9), z = numbers<T>(rows.count() * width, 11);
+      const auto first = put(y), second = put(z), out = put(garbage<T>(Rows::kTokens * width));
+      const auto places = put(rows.row_of_choice);
+      cuda::combine_rows<T>(stream(), first.data(), second.data(), nullptr, places.data(), out.data(), Rows::kTokens,
+                            Rows::kChoices, width);
+      std::vector<T> expected;
+      for (int64_t i = 0; i < Rows::kTokens * width; ++i) {
+        float sum = 0;
+        for (int64_t c = i / width * Rows::kChoices; c < (i / width + 1) * Rows::kChoices; ++c) {
+          const int64_t at = rows.row_of_choice[c] * width + i % width;
+          if (at >= 0) sum += load(y[at]) + load(z[at]);
+        }
+        store(expected.emplace_back(), sum);
+      }
+      expect_same_bits(out.values(), expected, "combined");
     }
   });
 }

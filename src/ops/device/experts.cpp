@@ -18,11 +18,15 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // The row of each choice, sorted by expert; int64 on the device, kept for backward: routing is never computed again.
-// Rows after the last group have choice −1, like padding: they are gathered as zeros, and no sum reads them.
+// There is memory for the largest number of rows that choices can need. What is after the last row, whose number the
+// device knows, is neither written nor read.
 struct Route {
   Tensor offsets, choice_of_row, row_of_choice;
   int64_t k;
-  int64_t num_rows() const { return choice_of_row.numel(); }
+  int64_t most_rows() const { return choice_of_row.numel(); }
+  kernels::cuda::ExpertRows rows() const {
+    return {data<int64_t>(choice_of_row), data<int64_t>(offsets) + offsets.numel() - 1, most_rows()};
+  }
 };
 
 Route make_route(const Tensor& expert_ids_TK, int64_t first_local_expert, int64_t num_local_experts) {
@@ -31,7 +35,7 @@ Route make_route(const Tensor& expert_ids_TK, int64_t first_local_expert, int64_
   const int64_t most = kernels::max_rows(tokens, k, num_local_experts, kGroupAlignment);
   // The total of rows is also a multiple of 8, as products over rows require.
   const int64_t rows = (most + kGroupAlignment - 1) / kGroupAlignment * kGroupAlignment;
-  const Route route{at::empty({num_local_experts + 1}, options), at::full({rows}, -1, options),
+  const Route route{at::empty({num_local_experts + 1}, options), at::empty({rows}, options),
                     at::empty({tokens * k}, options), k};
   const Tensor workspace = at::empty({kernels::cuda::sort_choices_workspace(tokens, k, num_local_experts)}, options);
   kernels::cuda::sort_choices(OnStream(expert_ids_TK), data<int64_t>(expert_ids_TK), tokens, k, first_local_expert,
@@ -41,24 +45,23 @@ Route make_route(const Tensor& expert_ids_TK, int64_t first_local_expert, int64_
 }
 
 Tensor gather(const Tensor& x_TD, const Route& route) {
-  const Tensor rows_RD = at::empty({route.num_rows(), x_TD.size(1)}, x_TD.options());
+  const Tensor rows_RD = at::empty({route.most_rows(), x_TD.size(1)}, x_TD.options());
   const OnStream stream(x_TD);
   with_element(x_TD, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
-    kernels::cuda::gather_rows<T>(stream, data<T>(x_TD), data<int64_t>(route.choice_of_row), data<T>(rows_RD),
-                                  route.num_rows(), route.k, x_TD.size(1));
+    kernels::cuda::gather_rows<T>(stream, data<T>(x_TD), route.rows(), data<T>(rows_RD), route.k, x_TD.size(1));
   });
   return rows_RD;
 }
 
-// Sums each token's rows, weighted or (in the backward of gather) unweighted.
-Tensor combine(const Tensor& y_RD, const Tensor& weights_TK, const Route& route, int64_t tokens) {
+// Sums each token's rows of y + z, weighted or (in the backward of gather) unweighted; z may be undefined.
+Tensor combine(const Tensor& y_RD, const Tensor& z_RD, const Tensor& weights_TK, const Route& route, int64_t tokens) {
   const Tensor out_TD = at::empty({tokens, y_RD.size(1)}, y_RD.options());
   const OnStream stream(y_RD);
   with_element(y_RD, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
-    kernels::cuda::combine_rows<T>(stream, data<T>(y_RD), data<float>(weights_TK), data<int64_t>(route.row_of_choice),
-                                   data<T>(out_TD), tokens, route.k, y_RD.size(1));
+    kernels::cuda::combine_rows<T>(stream, data<T>(y_RD), data<T>(z_RD), data<float>(weights_TK),
+                                   data<int64_t>(route.row_of_choice), data<T>(out_TD), tokens, route.k, y_RD.size(1));
   });
   return out_TD;
 }
@@ -68,9 +71,8 @@ Tensor activate(const Tensor& gate_RF, const Tensor& up_RF, const Tensor& weight
   const OnStream stream(gate_RF);
   with_element(gate_RF, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
-    kernels::cuda::expert_activation<T>(stream, data<T>(gate_RF), data<T>(up_RF), data<float>(weights_TK),
-                                        data<int64_t>(route.choice_of_row), data<T>(act_RF), gate_RF.size(0),
-                                        gate_RF.size(1));
+    kernels::cuda::expert_activation<T>(stream, data<T>(gate_RF), data<T>(up_RF), data<float>(weights_TK), route.rows(),
+                                        data<T>(act_RF), gate_RF.size(1));
   });
   return act_RF;
 }
@@ -83,8 +85,7 @@ void activate_backward(const Tensor& gate_RF, const Tensor& up_RF, const Tensor&
     using T = std::decay_t<decltype(*tag)>;
     kernels::cuda::expert_activation_backward<T>(stream, data<T>(gate_RF), data<T>(up_RF), data<T>(dact_RF),
                                                  data<T>(dup_RF), data<T>(act_RF), data<float>(weights_TK),
-                                                 data<int64_t>(route.choice_of_row), data<float>(dweights_TK),
-                                                 gate_RF.size(0), gate_RF.size(1));
+                                                 route.rows(), data<float>(dweights_TK), gate_RF.size(1));
   });
 }
 
@@ -105,7 +106,7 @@ struct Experts : torch::autograd::Function<Experts> {
       ctx->saved_data["values"] = std::vector<Tensor>{w.gate_LFD.value, w.up_LFD.value, w.down_LDF.value};
       ctx->saved_data["grads"] = std::vector<Tensor>{w.gate_LFD.grad, w.up_LFD.grad, w.down_LDF.grad};
     }
-    return combine(y_RD, weigh_before_down ? none : weights_TK, route, x_TD.size(0));
+    return combine(y_RD, none, weigh_before_down ? none : weights_TK, route, x_TD.size(0));
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -125,9 +126,9 @@ struct Experts : torch::autograd::Function<Experts> {
     const Tensor x_RD = gather(x_TD, route);
     add_grouped_outer_product(grad[0], dgate_RF, x_RD, route.offsets);
     add_grouped_outer_product(grad[1], dup_RF, x_RD, route.offsets);
-    Tensor dx_RD = grouped_matmul(dgate_RF, value[0], route.offsets);
-    dx_RD.add_(grouped_matmul(dup_RF, value[1], route.offsets));
-    return {combine(dx_RD, {}, route, x_TD.size(0)), dweights_TK, Tensor(), Tensor(), Tensor()};
+    const Tensor by_gate_RD = grouped_matmul(dgate_RF, value[0], route.offsets);
+    const Tensor by_up_RD = grouped_matmul(dup_RF, value[1], route.offsets);
+    return {combine(by_gate_RD, by_up_RD, {}, route, x_TD.size(0)), dweights_TK, Tensor(), Tensor(), Tensor()};
   }
 };
 
