@@ -103,6 +103,7 @@ struct TrainConfig {
   int64_t global_batch_size = 16;
   int64_t micro_batch_size = 4;
   std::string device = "auto";
+  bool cuda_graphs = false;
   std::string dtype = "bfloat16";
   std::string master_dtype = "float32";
   std::string reduce_dtype = "float32";
@@ -133,6 +134,8 @@ struct TrainConfig {
             "what the run computes on; auto: an accelerator if libtorch sees one and the job has one rank, else the "
             "CPU",
             one_of({"auto", "cpu", "cuda", "xpu"}));
+    f.field("cuda_graphs", cuda_graphs,
+            "on a GPU, launch forward and backward of a microbatch as one recorded graph, with the same bits");
     f.field("dtype", dtype,
             "type of forward and backward; the master is float32; auto: bfloat16 if the CPU has instructions for it, "
             "else float32; a resumed run keeps its type",

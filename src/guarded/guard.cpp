@@ -154,7 +154,21 @@ struct Kernels final : kernels::cuda::PlayedDevice {
   bool has_kernels() const override { return compiled; }
   bool is_offered() const override { return offered; }
   int64_t free_bytes() const override { return static_cast<int64_t>(memory().free_bytes()); }
+
+  void begin_capture() override {
+    queues().begin_capture(stream_of_thread);
+    pool = memory().begin_pool(stream_of_thread);
+  }
+  std::function<void()> end_capture() override {
+    memory().end_pool();
+    // The pool is released with the last copy of the function.
+    const std::shared_ptr<void> kept(nullptr, [captured = pool](void*) { memory().release_pool(captured); });
+    const auto recording = std::make_shared<Queues::Recording>(queues().end_capture());
+    return [recording, kept] { queues().replay(stream_of_thread, *recording); };
+  }
+
   bool compiled = true, offered = false;
+  int64_t pool = 0;
 };
 
 DeviceAllocator device_allocator;

@@ -45,7 +45,8 @@ void* Memory::allocate(size_t num_bytes, Queues::StreamId stream) {
   collect();
   const size_t size = rounded(num_bytes);
   if (in_use_ + size > limit_) return nullptr;
-  auto& free = free_[{stream, size}];
+  const int64_t pool = stream == pool_stream_ ? pool_ : 0;
+  auto& free = free_[{pool, stream, size}];
   void* closed = nullptr;
   if (!free.empty()) {
     closed = free.back();
@@ -58,7 +59,7 @@ void* Memory::allocate(size_t num_bytes, Queues::StreamId stream) {
   }
   in_use_ += size;
   peak_ = std::max(peak_, in_use_);
-  used_[closed] = {size, stream, {}};
+  used_[closed] = {size, stream, pool, {}};
   return closed;
 }
 
@@ -83,9 +84,34 @@ void Memory::note_use(void* closed, Queues::StreamId stream) {
 
 // What the block's own stream has queued before may still use it; what is queued later comes after the poison.
 void Memory::give_back(void* closed, const Block& block) {
-  queues_.submit_uncounted(block.stream, "poison",
-                           [at = open(closed), size = block.num_bytes] { std::memset(at, kPoison, size); });
-  free_[{block.stream, block.num_bytes}].push_back(closed);
+  // The poison of what a graph frees is part of the graph.
+  queues_.submit_uncounted(
+      block.stream, "poison", [at = open(closed), size = block.num_bytes] { std::memset(at, kPoison, size); },
+      /*recorded=*/block.pool != 0);
+  free_[{block.pool, block.stream, block.num_bytes}].push_back(closed);
+}
+
+int64_t Memory::begin_pool(Queues::StreamId stream) {
+  const std::lock_guard lock(mutex_);
+  pool_stream_ = stream;
+  return pool_ = ++last_pool_;
+}
+
+void Memory::end_pool() {
+  const std::lock_guard lock(mutex_);
+  pool_ = 0;
+}
+
+void Memory::release_pool(int64_t pool) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [closed, block] : used_)
+    if (block.pool == pool) block.pool = 0;
+  for (auto& [kind, blocks] : free_) {
+    if (kind.pool != pool) continue;
+    auto& free = free_[{0, kind.stream, kind.num_bytes}];
+    free.insert(free.end(), blocks.begin(), blocks.end());
+    blocks.clear();
+  }
 }
 
 void Memory::collect() {

@@ -49,6 +49,12 @@ class Memory {
     return at >= closed_ && at < closed_ + capacity_;
   }
 
+  /// From begin_pool on, memory for new allocations of the stream is taken from a pool, and used for nothing else until
+  /// release_pool. Returns the pool.
+  int64_t begin_pool(Queues::StreamId stream);
+  void end_pool();
+  void release_pool(int64_t pool);
+
   /// Sets the largest sum of bytes that can be allocated; a later allocation above it fails.
   void set_limit(size_t num_bytes);
   size_t allocated() const;       ///< bytes that are in use
@@ -59,6 +65,7 @@ class Memory {
   struct Block {
     size_t num_bytes = 0;
     Queues::StreamId stream = 0;
+    int64_t pool = 0;  // 0: not of a pool
     std::set<Queues::StreamId> users;
   };
   struct Waiting {
@@ -76,7 +83,15 @@ class Memory {
   mutable std::mutex mutex_;  // guards all members below
   size_t end_ = 0, in_use_ = 0, peak_ = 0, limit_;
   std::map<void*, Block> used_;
-  std::map<std::pair<Queues::StreamId, size_t>, std::vector<void*>> free_;  // by stream and size
+  struct Kind {
+    int64_t pool;
+    Queues::StreamId stream;
+    size_t num_bytes;
+    auto operator<=>(const Kind&) const = default;
+  };
+  std::map<Kind, std::vector<void*>> free_;
+  int64_t last_pool_ = 0, pool_ = 0;  // the pool that is filled; 0: none
+  Queues::StreamId pool_stream_ = 0;
   std::vector<Waiting> waiting_;
 };
 

@@ -183,6 +183,8 @@ Tensor& copy(Tensor& self, const Tensor& from, bool non_blocking) {
   const bool within = is_ours(self) && is_ours(source);
   const Tensor on_host = within ? Tensor() : is_ours(self) ? source : self;
   const bool queued = within || (non_blocking && on_host.is_pinned());
+  ATHANOR_CHECK_AS(Error, within || !queues().is_captured(current_stream()),
+                   "a copy between host and device while a graph is captured");
   if (!within) ++(is_ours(self) ? num_to_device : num_to_host);
   if (!within && queued && !is_ours(self)) {
     // What the host reads before the copy is done is wrong.

@@ -27,19 +27,52 @@ void Queues::add(StreamId id, Task task) {
 
 void Queues::submit(StreamId id, const char* name, Work work) {
   const std::lock_guard lock(mutex_);
+  if (id == captured_) return recording_.emplace_back(name, std::move(work)), void();
   ++counts_.launches;
   add(id, {name, std::move(work), nullptr, nullptr});
 }
 
-void Queues::submit_uncounted(StreamId id, const char* name, Work work) {
+void Queues::submit_uncounted(StreamId id, const char* name, Work work, bool recorded) {
   const std::lock_guard lock(mutex_);
+  if (id == captured_ && recorded) return recording_.emplace_back(name, std::move(work)), void();
   add(id, {name, std::move(work), nullptr, nullptr});
+}
+
+void Queues::begin_capture(StreamId id) {
+  const std::lock_guard lock(mutex_);
+  ATHANOR_ASSERT(captured_ < 0);
+  captured_ = id;
+}
+
+Queues::Recording Queues::end_capture() {
+  const std::lock_guard lock(mutex_);
+  ATHANOR_ASSERT(captured_ >= 0);
+  captured_ = -1;
+  return std::exchange(recording_, {});
+}
+
+bool Queues::is_captured(StreamId id) const {
+  const std::lock_guard lock(mutex_);
+  return id == captured_;
+}
+
+void Queues::replay(StreamId id, const Recording& recording) {
+  const std::lock_guard lock(mutex_);
+  refuse_while_capturing("a graph is launched");
+  ++counts_.launches;
+  for (const auto& [name, work] : recording) add(id, {name, work, nullptr, nullptr});
+}
+
+void Queues::refuse_while_capturing(const char* what) const {
+  ATHANOR_CHECK_AS(Error, captured_ < 0, "{} while a graph is captured", what);
 }
 
 Queues::Event Queues::record(StreamId id) {
   const std::lock_guard lock(mutex_);
   auto event = std::make_shared<Point>();
   event->stream = id;
+  event->is_recorded = id == captured_;
+  if (event->is_recorded) return event;
   event->position = stream(id).submitted + 1;
   add(id, {"record", nullptr, nullptr, event});
   return event;
@@ -47,6 +80,11 @@ Queues::Event Queues::record(StreamId id) {
 
 void Queues::block(StreamId id, const Event& event) {
   const std::lock_guard lock(mutex_);
+  if (id == captured_) {
+    ATHANOR_CHECK_AS(Error, event->is_recorded, "a wait for work that is not part of the graph that is captured");
+    return;
+  }
+  ATHANOR_CHECK_AS(Error, !event->is_recorded, "a wait for work that was recorded in a graph");
   if (is_skipped() || event->reached) return;
   add(id, {"wait", nullptr, event, nullptr});
 }
@@ -115,18 +153,21 @@ bool Queues::query(StreamId id) {
 
 void Queues::synchronize(const Event& event) {
   const std::lock_guard lock(mutex_);
+  refuse_while_capturing("the host waits for an event");
   ++counts_.waits;
   if (!is_skipped()) wait_until(event->stream, event->position);
 }
 
 void Queues::synchronize(StreamId id) {
   const std::lock_guard lock(mutex_);
+  refuse_while_capturing("the host waits for a stream");
   ++counts_.waits;
   if (!is_skipped()) wait_until(id, stream(id).submitted);
 }
 
 void Queues::synchronize_all() {
   const std::lock_guard lock(mutex_);
+  refuse_while_capturing("the host waits for the device");
   ++counts_.waits;
   run_all();
 }

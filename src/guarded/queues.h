@@ -35,7 +35,8 @@ class Queues {
   struct Point {
     bool reached = false;
     StreamId stream = 0;
-    int64_t position = 0;  ///< number of pieces of work in the stream up to it
+    int64_t position = 0;      ///< number of pieces of work in the stream up to it
+    bool is_recorded = false;  ///< it was recorded by begin_capture, and is never reached
   };
   using Event = std::shared_ptr<Point>;
 
@@ -45,7 +46,8 @@ class Queues {
   /// Queues work. What it throws appears at the wait that runs it.
   void submit(StreamId stream, const char* name, Work work);
   /// The same for what a real device would not do: it is not counted.
-  void submit_uncounted(StreamId stream, const char* name, Work work);
+  /// @param recorded  false: it is queued although the stream is captured.
+  void submit_uncounted(StreamId stream, const char* name, Work work, bool recorded = true);
   /// Queues a point.
   Event record(StreamId stream);
   /// Lets later work of the stream wait for a point. The host does not wait.
@@ -64,6 +66,15 @@ class Queues {
     int64_t launches = 0, waits = 0;
   };
   Counts counts() const;
+
+  /// From begin_capture on, what is submitted to the stream is recorded and does not run; end_capture returns it. In
+  /// between, a wait of the host throws, and so does a wait of the stream for what was not recorded.
+  using Recording = std::vector<std::pair<std::string, Work>>;
+  void begin_capture(StreamId stream);
+  Recording end_capture();
+  bool is_captured(StreamId stream) const;
+  /// Queues recorded work, which counts as one launch.
+  void replay(StreamId stream, const Recording& recording);
 
   /// For tests that remove synchronisation: the `index`-th call of `block` or of a wait for an event (from 0, in the
   /// order of the calls) does nothing. Returns how many calls there were since the last call of `skip`.
@@ -90,6 +101,7 @@ class Queues {
   void after_submit();
   void wait_until(StreamId id, int64_t position);
   bool is_skipped();
+  void refuse_while_capturing(const char* what) const;
 
   mutable std::recursive_mutex mutex_;  // guards all members below
   std::deque<Stream> streams_;
@@ -97,6 +109,8 @@ class Queues {
   std::mt19937_64 random_;
   Counts counts_;
   int64_t skipped_ = -1, synchronisations_ = 0;
+  StreamId captured_ = -1;  // none
+  Recording recording_;
 };
 
 }  // namespace athanor::guarded

@@ -158,15 +158,14 @@ ops::Rotation Decoder::rotation_of(const Tensor& positions) const {
 ops::Rotation Decoder::rotation_for(int64_t batch, int64_t seq_len, const ops::DocumentLengths& documents) const {
   if (device_.is_cpu()) return rotation_of(positions_of(batch, seq_len, documents));
   const int64_t rows = documents.empty() ? batch : 1;
-  const bool is_kept =
-      kept_rotation_.cos.defined() && kept_rotation_.cos.size(0) == rows && kept_rotation_.cos.size(1) == seq_len;
-  if (!is_kept) kept_rotation_ = rotation_of(positions_of(rows, seq_len, {}));
-  if (documents.empty()) return kept_rotation_;
+  ops::Rotation& kept = kept_rotations_[{rows, seq_len}];
+  if (!kept.cos.defined()) kept = rotation_of(positions_of(rows, seq_len, {}));
+  if (documents.empty()) return kept;
   const Tensor positions = documents.tables.positions.reshape({-1});
   const auto at_positions = [&](const Tensor& angles) {
     return angles[0].index_select(0, positions).view({batch, seq_len, -1});
   };
-  return {at_positions(kept_rotation_.cos), at_positions(kept_rotation_.sin)};
+  return {at_positions(kept.cos), at_positions(kept.sin)};
 }
 
 // Returns the input of the output layer, [tokens, hidden].

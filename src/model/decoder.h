@@ -107,7 +107,8 @@ class Decoder : public Stage {
   Norm final_norm_;
   std::vector<Layer> layers_;
   Tensor previous_share_;  // share for the layers here
-  mutable ops::Rotation kept_rotation_;
+  /// by rows and tokens; kept for as long as this lives, since graphs of steps read them
+  mutable std::map<std::pair<int64_t, int64_t>, ops::Rotation> kept_rotations_;
   std::map<int, Pending> pending_;
 };
 

@@ -134,6 +134,11 @@ Tensor ModelState::on_own_device(const Tensor& x) const {
 }
 
 void ModelState::set_previous_share(const Tensor& share) {
+  // In place: a graph of the step reads it where it is.
+  if (previous_share.defined() && previous_share.sizes() == share.sizes()) {
+    previous_share.copy_(on_own_device(share));
+    return;
+  }
   previous_share = on_own_device(share);
   for (const auto& chunk : chunks) chunk->set_previous_share(previous_share);
 }

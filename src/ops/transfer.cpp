@@ -8,6 +8,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "ops/graph.h"
+
 namespace athanor::ops {
 namespace {
 
@@ -21,7 +23,13 @@ c10::Event event_after(at::Device device) {
   return event;
 }
 
+// CUDA would end the recording with an error that does not name the cause.
+void refuse_while_recording(const char* what) {
+  ATHANOR_CHECK_AS(Error, !Graph::is_recording(), "{} while a graph is recorded", what);
+}
+
 void wait(const c10::Event& event) {
+  refuse_while_recording("a wait for the device");
   ++waits;
   event.synchronize();
 }
@@ -90,6 +98,7 @@ TransferCounts transfer_counts() { return {to_device, to_host, waits}; }
 
 Tensor send(const Tensor& x, at::Device device) {
   if (device.is_cpu()) return x;
+  refuse_while_recording("a copy to the device");
   // libtorch's allocators of pinned memory keep a block until the copies from it are done.
   const Tensor staged = at::empty(x.sizes(), pinned(x.scalar_type()));
   staged.copy_(x);
@@ -133,6 +142,7 @@ Fetch::Fetch(const Tensor& x) {
     on_host_ = x;
     return;
   }
+  refuse_while_recording("a copy to the host");
   on_host_ = at::empty(x.sizes(), pinned(x.scalar_type()));
   ++to_host;
   on_host_.copy_(x.detach(), /*non_blocking=*/true);

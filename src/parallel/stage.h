@@ -29,6 +29,9 @@ struct Labels {
   int64_t step = 0;       ///< number of the update in the run, from 1; 0 in evaluation
   /// The first sequence's index in the global batch; random numbers depend on it and on `step`.
   int64_t first_sequence = 0;
+  /// On a device: tokens, targets and tables of documents in one tensor, of which they are views
+  /// (train/microbatch.h). Undefined on the host.
+  Tensor packed;
 };
 
 /// The input of one pass through the pipeline: in training at most train.micro_batch_size sequences.

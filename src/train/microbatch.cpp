@@ -105,14 +105,22 @@ void send_to(at::Device device, std::vector<Microbatch>& microbatches) {
   }
   const Tensor there = ops::send(at::cat(parts), device);
   int64_t at = 0;
-  const auto take = [&](int64_t count) { return there.narrow(0, std::exchange(at, at + count), count); };
   for (size_t i = 0; i < microbatches.size(); ++i) {
-    Microbatch& each = microbatches[i];
-    for (Tensor* ids : {&each.tokens, &each.labels.targets}) *ids = take(ids->numel()).view(ids->sizes());
-    const Tensor numbers = take(parts[3 * i + 2].numel());
-    if (numbers.numel() == 0) continue;
-    each.labels.documents.tables = ops::unpack_tables(numbers, each.tokens.size(0), each.tokens.size(1));
+    int64_t count = 0;
+    for (size_t part = 3 * i; part < 3 * i + 3; ++part) count += parts[part].numel();
+    view_packed(there.narrow(0, std::exchange(at, at + count), count), microbatches[i].tokens, microbatches[i].labels);
   }
+}
+
+void view_packed(const Tensor& packed, Tensor& tokens, Labels& labels) {
+  int64_t at = 0;
+  const auto take = [&](int64_t count) { return packed.narrow(0, std::exchange(at, at + count), count); };
+  const int64_t batch = tokens.size(0), seq_len = tokens.size(1);
+  tokens = take(tokens.numel()).view({batch, seq_len});
+  labels.targets = take(labels.targets.numel()).view({batch, seq_len});
+  const Tensor tables = take(packed.numel() - at);
+  if (tables.numel() > 0) labels.documents.tables = ops::unpack_tables(tables, batch, seq_len);
+  labels.packed = packed;
 }
 
 std::vector<int64_t> sequences_of(const Layout& layout, int data_rank, int64_t micro_batch_size) {

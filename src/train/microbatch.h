@@ -35,6 +35,10 @@ std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config,
 /// Moves tokens, targets and tables of documents of all microbatches to a device, in one copy. The host does not wait.
 void send_to(at::Device device, std::vector<Microbatch>& microbatches);
 
+/// Sets tokens, targets and tables of documents to views of `packed`, which send_to made for a microbatch of the shapes
+/// that they have.
+void view_packed(const Tensor& packed, Tensor& tokens, Labels& labels);
+
 /// Returns the indices, in the global batch, of the sequences that a data rank trains on, ascending.
 std::vector<int64_t> sequences_of(const Layout& layout, int data_rank, int64_t micro_batch_size);
 

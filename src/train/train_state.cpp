@@ -1,5 +1,6 @@
 #include "train/train_state.h"
 
+#include "train/captured_stage.h"
 #include "train/run_folder.h"
 
 namespace athanor {
@@ -36,7 +37,11 @@ ModelStateOptions TrainState::model_options(const TrainStateOptions& options) {
   return {.use = ParameterStore::Use::kTraining,
           .device = options.device,
           .observers = &observers,
-          .wrap_stage = options.wrap_stage,
+          .wrap_stage = options.wrap_stage
+                            ? options.wrap_stage
+                            : [this, device = options.device](
+                                  Stage& stage, const StageLayers&,
+                                  const Mesh&) { return capture_if_wanted(run_config, stage, device, &observers); },
           .after_backward = [this](int64_t forward_index) { optimizer.note_gradients(forward_index); },
           .dispatch_file = RunFolder{run_config.train.run_dir}.dispatch()};
 }

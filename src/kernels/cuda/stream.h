@@ -29,6 +29,11 @@ class PlayedDevice {
   /// True if a run may choose this device.
   virtual bool is_offered() const = 0;
   virtual int64_t free_bytes() const = 0;
+  /// From begin_capture on, the work of this thread's current stream is recorded instead of queued, and memory that is
+  /// allocated is not used for anything else. end_capture returns a function that queues what was recorded, as one
+  /// launch; the memory is free again when no copy of it is left.
+  virtual void begin_capture() = 0;
+  virtual std::function<void()> end_capture() = 0;
 };
 
 /// Returns the device that the host plays; null in every program but tests.

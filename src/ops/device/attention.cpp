@@ -8,6 +8,7 @@
 #include "ops/device.h"
 #include "ops/device/library_attention.h"
 #include "ops/document_tables.h"
+#include "ops/graph.h"
 
 namespace athanor::ops::device {
 namespace {
@@ -63,7 +64,12 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
   if (!documents.empty()) check_documents(documents, q.size(0), q.size(1));
   const auto form = attention_form(q.scalar_type(), q.size(3), num_documents(q, documents),
                                    [&](AttentionForm wanted) { return runs_here(wanted, q); });
-  if (form == AttentionForm::kSpans) return attention_by_spans(q, k, v, documents);
+  if (form == AttentionForm::kSpans) {
+    // The lengths of documents would become part of the graph.
+    ATHANOR_CHECK_AS(Error, documents.empty() || !Graph::is_recording(),
+                     "attention document by document while a graph is recorded");
+    return attention_by_spans(q, k, v, documents);
+  }
   const Tensor offsets = with_tables(documents, q.size(1), q.device()).tables.offsets;
   return form == AttentionForm::kFlash ? flash_attention(q, k, v, offsets) : efficient_attention(q, k, v, offsets);
 }

@@ -1,11 +1,41 @@
 // cmake/athanor_device.cmake chooses this file if libtorch has CUDA.
 
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include "ops/device/on_stream.h"
+#include "ops/graph.h"
 
 namespace athanor::ops::device {
 void* current_cuda_stream(const Tensor& x) { return c10::cuda::getCurrentCUDAStream(x.device().index()).stream(); }
 
 bool libtorch_has_cuda() { return true; }
+
+std::function<void()> record_on_cuda(at::Device device, const std::function<void()>& body) {
+  // The default stream cannot be recorded. What was queued there comes first.
+  const auto outside = c10::cuda::getCurrentCUDAStream(device.index());
+  const auto side = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index());
+  auto graph = std::make_shared<at::cuda::CUDAGraph>();
+  {
+    const c10::cuda::CUDAStreamGuard on_side(side);
+    at::cuda::CUDAEvent before;
+    before.record(outside);
+    before.block(side);
+    // The threads that load data and save checkpoints may use the device meanwhile.
+    graph->capture_begin(/*pool=*/{0, 0}, cudaStreamCaptureModeThreadLocal);
+    try {
+      body();
+    } catch (...) {
+      try {
+        graph->capture_end();
+      } catch (const std::exception&) {  // a recording that was spoilt; the body's error is the one to report
+      }
+      throw;
+    }
+    graph->capture_end();
+  }
+  return [graph] { graph->replay(); };
+}
 }  // namespace athanor::ops::device

@@ -1,6 +1,7 @@
 // cmake/athanor_device.cmake chooses this file if libtorch has no CUDA: then no tensor is on a device.
 
 #include "ops/device/on_stream.h"
+#include "ops/graph.h"
 
 namespace athanor::ops::device {
 void* current_cuda_stream(const Tensor&) {
@@ -8,4 +9,8 @@ void* current_cuda_stream(const Tensor&) {
 }
 
 bool libtorch_has_cuda() { return false; }
+
+std::function<void()> record_on_cuda(at::Device, const std::function<void()>&) {
+  fail<Error>("bug: a graph on CUDA, but this libtorch has no CUDA");
+}
 }  // namespace athanor::ops::device

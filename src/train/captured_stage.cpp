@@ -1,0 +1,131 @@
+#include "train/captured_stage.h"
+
+#include "base/log.h"
+#include "train/microbatch.h"
+
+namespace athanor {
+namespace {
+
+// Libraries and allocators prepare themselves in the first calls, and the angles of positions are sent.
+constexpr int64_t kPlainFirst = 2;
+// A phase of training has one shape, and the last microbatch of a step another one.
+constexpr size_t kMostGraphs = 4;
+// The number under which the stage runs the microbatch that is recorded.
+constexpr int kRecorded = -1;
+
+// The counts of a microbatch in a fixed order.
+template <class Parts, class F>
+void for_each_count(Parts& parts, F f) {
+  f(parts.on_device);
+  for (Tensor RouterCounts::*each : RouterCounts::kCounts) f(parts.routers.*each);
+  f(parts.routers.entropy_sum);
+}
+
+Tensor pack(LossParts& parts) {
+  std::vector<Tensor> all;
+  for_each_count(parts, [&](const Tensor& each) {
+    if (each.defined()) all.push_back(each.contiguous().view(at::kLong).reshape({-1}));
+  });
+  return at::cat(all);
+}
+
+}  // namespace
+
+CapturedStage::CapturedStage(Stage& stage, at::Device device, const Observers* observers)
+    : stage_(stage), device_(device), observers_(observers) {
+  in = stage.in;
+  out = stage.out;
+}
+
+void CapturedStage::expect(int64_t batch, int64_t seq_len) {
+  stage_.expect(batch, seq_len);
+  in = stage_.in;
+  out = stage_.out;
+}
+
+// Returns null if there are as many graphs as may be, all used lately.
+CapturedStage::Captured* CapturedStage::captured_for(const Key& key) {
+  if (!captured_.contains(key) && captured_.size() == kMostGraphs) {
+    const auto oldest = std::min_element(captured_.begin(), captured_.end(), [](const auto& a, const auto& b) {
+      return a.second.last_used < b.second.last_used;
+    });
+    captured_.erase(oldest);
+  }
+  Captured& captured = captured_[key];
+  captured.last_used = num_forwards_;
+  return &captured;
+}
+
+bool CapturedStage::capture(Captured& captured, Tensor x, const Labels& labels) {
+  Labels fixed = labels;
+  captured.input = at::empty_like(labels.packed);
+  view_packed(captured.input, x, fixed);
+  try {
+    captured.graph.emplace(device_, [&] {
+      stage_.forward(kRecorded, x, &fixed);
+      stage_.backward(kRecorded, {});
+      captured.parts = stage_.take_parts(kRecorded);
+      captured.numbers = pack(captured.parts);
+    });
+    return true;
+  } catch (const std::exception& error) {
+    log::warn("train.cuda_graphs: the step cannot be recorded, and its kernels are launched one by one: {}",
+              error.what());
+  }
+  failed_ = true;
+  captured_.clear();
+  return false;
+}
+
+// The next launch overwrites the graph's own numbers.
+LossParts CapturedStage::parts_of(const Captured& captured) const {
+  LossParts parts = captured.parts;
+  const Tensor numbers = captured.numbers.clone();
+  int64_t at = 0;
+  for_each_count(parts, [&](Tensor& each) {
+    if (!each.defined()) return;
+    const Tensor own = numbers.narrow(0, std::exchange(at, at + each.numel()), each.numel());
+    each = own.view(each.scalar_type()).view(each.sizes());
+  });
+  return parts;
+}
+
+Tensor CapturedStage::forward(int microbatch, Tensor x, const Labels* labels) {
+  ++num_forwards_;
+  const bool observed = observers_ && !observers_->empty();
+  if (observed && !failed_ && !std::exchange(told_of_observers_, true))
+    log::info("train.cuda_graphs: steps that are observed (metrics.layer_statistics) run without graphs");
+  if (failed_ || observed || !labels->packed.defined()) return stage_.forward(microbatch, std::move(x), labels);
+  Captured* captured = captured_for({x.size(0), x.size(1), labels->packed.numel(), labels->num_targets,
+                                     labels->loss_scale, labels->aux_scale, labels->z_scale});
+  if (captured->num_seen++ < kPlainFirst) return stage_.forward(microbatch, std::move(x), labels);
+  if (!captured->graph && !capture(*captured, x, *labels)) return stage_.forward(microbatch, std::move(x), labels);
+  captured->input.copy_(labels->packed);
+  captured->graph->launch();
+  launched_[microbatch] = parts_of(*captured);
+  return {};
+}
+
+std::unique_ptr<Stage> capture_if_wanted(const RunConfig& config, Stage& stage, at::Device device,
+                                         const Observers* observers) {
+  if (!config.train.cuda_graphs) return nullptr;
+  const auto without = [](const std::string& reason) -> std::unique_ptr<Stage> {
+    log::warn("train.cuda_graphs has no effect: {}", reason);
+    return nullptr;
+  };
+  if (!ops::Graph::exists_on(device)) return without(fmt::format("there are no graphs on {}", device.str()));
+  if (config.moe.router_noise != 0)
+    return without(fmt::format("moe.router_noise is {}, and noise differs in each step", config.moe.router_noise));
+  return std::make_unique<CapturedStage>(stage, device, observers);
+}
+
+Tensor CapturedStage::backward(int microbatch, Tensor dy) {
+  return launched_.contains(microbatch) ? Tensor() : stage_.backward(microbatch, std::move(dy));
+}
+
+LossParts CapturedStage::take_parts(int microbatch) {
+  auto node = launched_.extract(microbatch);
+  return node.empty() ? stage_.take_parts(microbatch) : node.mapped();
+}
+
+}  // namespace athanor
