@@ -29,6 +29,9 @@ class PlayedDevice {
   /// True if a run may choose this device.
   virtual bool is_offered() const = 0;
   virtual int64_t free_bytes() const = 0;
+  virtual int64_t total_bytes() const = 0;
+  /// The pieces of work that were queued since the program began.
+  virtual int64_t num_launches() const = 0;
 };
 
 /// Returns the device that the host plays; null in every program but tests.
@@ -65,7 +68,7 @@ const char* why_no_device();
 
 struct DeviceFacts {
   std::string name;
-  int64_t free_bytes = -1;
+  int64_t free_bytes = -1, total_bytes = -1;
 };
 /// Returns what the driver tells of a device; empty and -1 if nvcc did not compile this, or if the driver fails.
 DeviceFacts facts_of_device(int index);
