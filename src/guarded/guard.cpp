@@ -67,8 +67,12 @@ struct DeviceAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t num_bytes) override {
     if (num_bytes == 0) return {nullptr, only_device()};
     void* closed = memory().allocate(num_bytes, stream_of_thread);
-    TORCH_CHECK_WITH(OutOfMemoryError, closed, "guarded device out of memory: ", num_bytes, " bytes asked for, ",
-                     memory().allocated(), " are in use");
+    // The words of the allocators of CUDA and XPU.
+    TORCH_CHECK_WITH(OutOfMemoryError, closed, "guarded out of memory. Tried to allocate ", num_bytes,
+                     " bytes. GPU 0 has a total capacity of ", memory().allocated() + memory().free_bytes(),
+                     " bytes of which ", memory().free_bytes(), " bytes is free. Of the allocated memory ",
+                     memory().allocated(), " bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but ",
+                     "unallocated.");
     return {closed, closed, &release, only_device()};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -154,6 +158,8 @@ struct Kernels final : kernels::cuda::PlayedDevice {
   bool has_kernels() const override { return compiled; }
   bool is_offered() const override { return offered; }
   int64_t free_bytes() const override { return static_cast<int64_t>(memory().free_bytes()); }
+  int64_t total_bytes() const override { return free_bytes() + static_cast<int64_t>(memory().allocated()); }
+  int64_t num_launches() const override { return queues().counts().launches; }
 
   void begin_capture() override {
     queues().begin_capture(stream_of_thread);

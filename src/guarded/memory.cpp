@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 
@@ -44,7 +45,7 @@ void* Memory::allocate(size_t num_bytes, Queues::StreamId stream) {
   const std::lock_guard lock(mutex_);
   collect();
   const size_t size = rounded(num_bytes);
-  if (in_use_ + size > limit_) return nullptr;
+  if (num_allocations_++ == failing_ || in_use_ + size > limit_) return nullptr;
   const int64_t pool = stream == pool_stream_ ? pool_ : 0;
   auto& free = free_[{pool, stream, size}];
   void* closed = nullptr;
@@ -125,6 +126,12 @@ void Memory::collect() {
 void Memory::set_limit(size_t num_bytes) {
   const std::lock_guard lock(mutex_);
   limit_ = std::min(num_bytes, capacity_);
+}
+
+int64_t Memory::fail_at(int64_t index) {
+  const std::lock_guard lock(mutex_);
+  failing_ = index;
+  return std::exchange(num_allocations_, 0);
 }
 
 size_t Memory::allocated() const {

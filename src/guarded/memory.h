@@ -57,6 +57,9 @@ class Memory {
 
   /// Sets the largest sum of bytes that can be allocated; a later allocation above it fails.
   void set_limit(size_t num_bytes);
+  /// Lets the `index`-th allocation from now on (from 0) fail, and no other; −1: none. Returns how many there were
+  /// since the last call.
+  int64_t fail_at(int64_t index);
   size_t allocated() const;       ///< bytes that are in use
   size_t free_bytes() const;      ///< bytes that can still be allocated
   size_t most_allocated() const;  ///< their peak
@@ -82,6 +85,7 @@ class Memory {
   std::byte *closed_ = nullptr, *open_ = nullptr;
   mutable std::mutex mutex_;  // guards all members below
   size_t end_ = 0, in_use_ = 0, peak_ = 0, limit_;
+  int64_t num_allocations_ = 0, failing_ = -1;
   std::map<void*, Block> used_;
   struct Kind {
     int64_t pool;

@@ -147,10 +147,12 @@ Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vecto
   return residual;
 }
 
-// Computed on the host, so that every device has the same angles.
+// Computed on the host, so that every device has the same angles; sent in one copy.
 ops::Rotation Decoder::rotation_of(const Tensor& positions) const {
-  const auto [cos, sin] = ops::make_rotation(positions, rotary_.frequency, rotary_.scale);
-  return {ops::send(cos, device_), ops::send(sin, device_)};
+  const ops::Rotation here = ops::make_rotation(positions, rotary_.frequency, rotary_.scale);
+  if (device_.is_cpu()) return here;
+  const Tensor both = ops::send(at::stack({here.cos, here.sin}), device_);
+  return {both[0], both[1]};
 }
 
 // A device keeps the angles of whole instances, which are the same in each microbatch. A token of a document has those
@@ -299,7 +301,7 @@ Tensor Decoder::next_logits(const Tensor& tokens_BT, std::vector<KvCache>& cache
   const int64_t batch = tokens_BT.size(0), added = tokens_BT.size(1), past = caches.at(0).length;
   const Tensor positions = at::arange(past, past + added, at::kLong).expand({batch, added});
   const auto rotation = rotation_of(positions);
-  Residual residual{ops::embedding(tokens_BT, embedding_), {}};
+  Residual residual{ops::embedding(ops::send(tokens_BT, device_), embedding_), {}};
   for (size_t l = 0; l < layers_.size(); ++l) residual = layers_[l].forward_cached(residual, rotation, caches[l]);
   const Tensor last = residual.sum().narrow(1, added - 1, 1);
   return at::linear(final_norm_.of(last), output_.value).squeeze(1);

@@ -63,8 +63,8 @@ class Decoder : public Stage {
   /// Returns the logits [B, T, V] of all positions, in the compute type; for tests and small inputs.
   Tensor logits(const Tensor& tokens_BT, const ops::DocumentLengths& documents = {}) const;
 
-  /// For generation: returns the last position's logits [B, V] after appending tokens [B, T] to the caches, which are
-  /// one for each layer. T > 1 only into empty caches.
+  /// For generation: returns the last position's logits [B, V], where the model is, after appending tokens [B, T] of
+  /// the host to the caches, which are one for each layer. T > 1 only into empty caches. The host does not wait.
   Tensor next_logits(const Tensor& tokens_BT, std::vector<KvCache>& caches) const;
   /// Returns empty caches for `batch` sequences of at most `capacity` tokens.
   std::vector<KvCache> make_caches(int64_t batch, int64_t capacity) const;

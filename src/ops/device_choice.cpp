@@ -2,23 +2,18 @@
 
 #include <ATen/Context.h>
 
-#include "ops/device/on_stream.h"
+#include "kernels/cuda/stream.h"
+#include "ops/device/cuda_state.h"
 
 namespace athanor::ops {
 namespace {
 
 using kernels::cuda::played_device;
 
-constexpr const char* kOnTheCpu = "; set train.device = \"cpu\" to train on the CPU";
-
 // Returns why libtorch sees no such device; empty if it does.
 std::string why_not(at::DeviceType type) {
   if (type == at::kXPU) return at::hasXPU() ? "" : "libtorch sees no XPU device";
-  if (at::hasCUDA()) return "";
-  if (!device::libtorch_has_cuda())
-    return "the libtorch of this build has no CUDA (docs/gpu.md: how to build one that has)";
-  const char* why = kernels::cuda::why_no_device();
-  return std::string("there is no CUDA device") + (why ? std::string(": ") + why : "");
+  return device::describe_missing_cuda(device::find_cuda());
 }
 
 at::Device first_accelerator() {
@@ -31,22 +26,33 @@ at::Device first_accelerator() {
 
 }  // namespace
 
-at::Device choose_device(const std::string& name, int num_ranks) {
+at::Device choose_device(const std::string& name, int num_ranks, const std::string& setting) {
   if (name == "cpu" || (name == "auto" && num_ranks > 1)) return at::kCPU;
   if (name == "auto") return first_accelerator();
   const auto type = name == "cuda" ? at::kCUDA : at::kXPU;
   const std::string why = why_not(type);
-  ATHANOR_CHECK(why.empty(), "train.device is {}: {}{}", name, why, kOnTheCpu);
-  ATHANOR_CHECK(num_ranks == 1, "train.device is {}, and a job of {} ranks trains on CPUs only; start one rank{}", name,
-                num_ranks, kOnTheCpu);
+  const std::string remedy = setting.starts_with("--")       ? setting + " cpu computes on the CPU"
+                             : setting.starts_with("train.") ? "set " + setting + " = \"cpu\" to train on the CPU"
+                                                             : "set it to \"cpu\" to compute on the CPU";
+  ATHANOR_CHECK(why.empty(), "{} is {}: {}; {}", setting, name, why, remedy);
+  ATHANOR_CHECK(num_ranks == 1, "{} is {}, and a job of {} ranks trains on CPUs only; start one rank; {}", setting,
+                name, num_ranks, remedy);
   return {type, 0};
 }
 
+std::string why_not_accelerated() {
+  const auto state = device::find_cuda();
+  return device::has_old_driver(state) ? device::describe_missing_cuda(state) : "";
+}
+
 DeviceFacts facts_of(at::Device device) {
-  if (device.is_privateuseone()) return {"the device that tests play", played_device()->free_bytes()};
+  if (device.is_privateuseone()) {
+    const auto* played = played_device();
+    return {"the device that tests play", played->free_bytes(), played->total_bytes()};
+  }
   if (!device.is_cuda()) return {};
   const auto facts = kernels::cuda::facts_of_device(device.index());
-  return {facts.name, facts.free_bytes};
+  return {facts.name, facts.free_bytes, facts.total_bytes};
 }
 
 }  // namespace athanor::ops

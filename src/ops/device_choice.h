@@ -8,14 +8,19 @@
 
 namespace athanor::ops {
 
-/// Returns the device that a value of train.device ("auto", "cpu", "cuda" or "xpu") means on this machine. "auto" is
-/// the first accelerator that libtorch sees if the job has one rank, else the CPU. Asks drivers, but allocates nothing.
+/// Returns the device that a name ("auto", "cpu", "cuda" or "xpu") means on this machine. "auto" is the first
+/// accelerator that libtorch sees if the job has one rank, else the CPU. Asks drivers, but allocates nothing.
+/// @param setting  the field or option that has the name, for messages.
 /// @throws ConfigError in one line: no such device, a build without it, or several ranks, which train on CPUs only.
-at::Device choose_device(const std::string& name, int num_ranks);
+at::Device choose_device(const std::string& name, int num_ranks, const std::string& setting = "train.device");
+
+/// Returns why "auto" did not take a GPU that this machine has: its driver is too old. Empty in every other case.
+std::string why_not_accelerated();
 
 struct DeviceFacts {
-  std::string name;         ///< "NVIDIA H200"; empty if it is not known
-  int64_t free_bytes = -1;  ///< memory that can be allocated; -1 if it is not known
+  std::string name;  ///< "NVIDIA H200"; empty if it is not known
+  /// Memory that can be allocated, and all that the device has; -1 if they are not known.
+  int64_t free_bytes = -1, total_bytes = -1;
 };
 DeviceFacts facts_of(at::Device device);
 

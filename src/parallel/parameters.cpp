@@ -63,20 +63,20 @@ void ParameterStore::write_master(const BucketEntry& entry, int64_t first, std::
   write_master(entry.flat_begin + first, values);
 }
 
+Tensor ParameterStore::master_on_device(FlatRange range) const {
+  const Tensor weight = compute_.narrow(0, range.begin, range.size());
+  if (compute_.scalar_type() == at::kFloat) return weight;
+  Tensor master = ops::join_master(weight, {});
+  if (!master_low_.defined()) return master;
+  for_each_owned(range, [&](FlatRange own, int64_t state) {
+    const auto owned = [&](const Tensor& x) { return x.narrow(0, own.begin - range.begin, own.size()); };
+    owned(master).copy_(ops::join_master(owned(weight), master_low_.narrow(0, state, own.size())));
+  });
+  return master;
+}
+
 void ParameterStore::read_from_device(int64_t at, std::span<float> out) const {
-  const int64_t count = std::ssize(out);
-  Tensor master = compute_.narrow(0, at, count);
-  if (compute_.scalar_type() == at::kBFloat16) {
-    const Tensor weight = master;
-    master = ops::join_master(weight, {});
-    if (master_low_.defined()) {
-      for_each_owned({at, at + count}, [&](FlatRange range, int64_t state) {
-        const auto owned = [&](const Tensor& x) { return x.narrow(0, range.begin - at, range.size()); };
-        owned(master).copy_(ops::join_master(owned(weight), master_low_.narrow(0, state, range.size())));
-      });
-    }
-  }
-  ops::fetch_bytes(master, out.data());
+  ops::fetch_bytes(master_on_device({at, at + std::ssize(out)}), out.data());
 }
 
 void ParameterStore::write_to_device(int64_t at, std::span<const float> values) {

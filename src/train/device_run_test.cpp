@@ -3,54 +3,25 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
-#include "base/hash.h"
-#include "base/random.h"
+#include "base/failure.h"
 #include "base/testing/folder_test.h"
-#include "dataset/manifest.h"
-#include "dataset/npy.h"
+#include "layout/memory.h"
 #include "ops/device_choice.h"
 #include "parallel/mesh.h"
+#include "train/last_words.h"
 #include "train/run.h"
+#include "train/run_folder.h"
 #include "train/testing/device_case.h"
+#include "train/testing/prepared_data.h"
 
 namespace athanor::device_run_test {
 namespace {
 
 namespace fs = std::filesystem;
 using guarded::Order;
-
-// A folder of data as `athanor prepare` writes it, with random tokens.
-void write_data(const fs::path& folder, const RunConfig& config) {
-  fs::create_directories(folder);
-  nlohmann::json vocabulary;
-  for (int64_t id = 0; id < config.model.vocab_size; ++id) vocabulary["t" + std::to_string(id)] = id;
-  const nlohmann::json model = {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}};
-  write_file_atomically(folder / "tokenizer.json", nlohmann::json{{"model", model}}.dump());
-  DataManifest manifest;
-  manifest.tokenizer_file = "tokenizer.json";
-  manifest.tokenizer_hash = hash_file(folder / "tokenizer.json");
-  manifest.vocab_size = static_cast<uint32_t>(config.model.vocab_size);
-  manifest.seq_len = config.data.seq_len;
-  manifest.dtype = "uint16";
-  const CounterRandom random(3, "tokens");
-  PartEntry part;
-  for (const auto& [split, rows] : {std::pair<std::string, int64_t>{"train", 128}, {"validation", 16}}) {
-    std::vector<uint16_t> tokens(static_cast<size_t>(rows * config.data.seq_len));
-    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(random.u64(i) % manifest.vocab_size);
-    std::string bytes = npy_header(2, rows, config.data.seq_len);
-    bytes.append(reinterpret_cast<const char*>(tokens.data()), 2 * tokens.size());
-    const std::string file = split + "-00000.npy";
-    write_file_atomically(folder / file, bytes);
-    manifest.splits[split] = {rows, rows * config.data.seq_len, {{file, rows, hash_file(folder / file)}}};
-    manifest.tokens += rows * config.data.seq_len;
-    part.instances[split] = rows;
-  }
-  part.tokens = manifest.tokens;
-  manifest.parts = {part};
-  write_file_atomically(folder / kDataManifestName, data_manifest_text(manifest));
-}
 
 class OnDeviceRuns : public FolderTest {
  protected:
@@ -62,6 +33,7 @@ class OnDeviceRuns : public FolderTest {
     guarded::offer(false);
     guarded::queues().set_order({});
     guarded::memory().set_limit(SIZE_MAX);
+    guarded::memory().fail_at(-1);
     FolderTest::TearDown();
   }
   RunConfig run(const std::string& name, const std::string& device) {
@@ -76,7 +48,7 @@ class OnDeviceRuns : public FolderTest {
     config.data.sources.emplace_back();
     config.data.sources[0].path = (folder_ / "data").string();
     config.data.sources[0].weight = 1;
-    if (!fs::exists(folder_ / "data")) write_data(folder_ / "data", config);
+    if (!fs::exists(folder_ / "data")) write_prepared_data(folder_ / "data", config);
     return config;
   }
   static int train(const RunConfig& config) {
@@ -112,6 +84,21 @@ TEST_F(OnDeviceRuns, ARunTrainsValidatesSavesAndContinuesThere) {
     EXPECT_NEAR(value(there[i], "loss"), value(expected[i], "loss"), 10 * 5 * 0x1p-9) << "step " << i + 1;
   }
   EXPECT_EQ(value(there[5], "validation_loss"), value(resumed[5], "validation_loss"));
+  for (const auto& line : there) {
+    // Tokens and targets go there, the numbers of the step come back. The first step also sends the angles of
+    // positions.
+    EXPECT_EQ(value(line, "copies_to_device"), line.at("step") == 1 ? 2 : 1);
+    EXPECT_EQ(value(line, "copies_to_host"), 1);
+    EXPECT_EQ(value(line, "device_waits"), 1);
+  }
+  EXPECT_FALSE(expected[0].contains("device_waits"));
+  const auto start_of = [&](const char* name) {
+    const std::string events = read_file(folder_ / name / "events.jsonl");
+    return nlohmann::json::parse(events.substr(0, events.find('\n')));
+  };
+  EXPECT_EQ(start_of("whole").at("device").at("kind"), "guarded:0");
+  EXPECT_EQ(start_of("whole").at("device").at("memory_bytes"), int64_t{16} << 30);
+  EXPECT_FALSE(start_of("on_host").contains("device"));
   const auto model = [&](const char* name) {
     return read_file(folder_ / name / "models" / "step-00000006" / "model.safetensors");
   };
@@ -129,14 +116,58 @@ TEST_F(OnDeviceRuns, WhatCannotBeIsRefusedInOneLineBeforeTheFolderIsMade) {
     EXPECT_SAYS(answer(run("a", "cuda")), "train.device is cuda: ");
   }
   EXPECT_SAYS(answer(run("b", "xpu")), "train.device is xpu: libtorch sees no XPU device; set train.device = \"cpu\"");
-  RunConfig layers = run("c", "auto");
-  layers.metrics.layer_statistics = 1;
-  EXPECT_SAYS(answer(layers), "metrics.layer_statistics is 1");
   guarded::memory().set_limit(guarded::memory().allocated() + (size_t{1} << 20));
   EXPECT_SAYS(answer(run("d", "auto")), "this run needs about");
-  EXPECT_SAYS(answer(run("d", "auto")), "are free there; a smaller model would fit");
+  EXPECT_SAYS(answer(run("d", "auto")), "are free there; no setting makes it fit: a smaller model would");
+  RunConfig large = run("e", "auto");
+  large.train.global_batch_size = large.train.micro_batch_size = 64;
+  const auto need = estimate_train_memory(large, large.data.seq_len, Layout(large, 1), 0, {1}).total();
+  guarded::memory().set_limit(guarded::memory().allocated() + static_cast<size_t>(0.8 * need));
+  EXPECT_SAYS(answer(large), "of masters and moments, ");
+  EXPECT_SAYS(answer(large), "are free there; train.micro_batch_size = ");
   EXPECT_THROW(ops::choose_device("cuda", 2), ConfigError);
   EXPECT_TRUE(ops::choose_device("auto", 2).is_cpu());
+}
+
+// Whichever allocation fails once a run has begun, the run ends with the same exit code and one line, which its last
+// words have as well.
+TEST_F(OnDeviceRuns, WithoutMemoryEndWithTheirOwnCodeAndOneLineInEachPhase) {
+  const auto small = [&](const std::string& name) {
+    RunConfig config = run(name, "auto");
+    config.train.steps = 2;
+    config.train.validation_interval = 1;
+    config.checkpoint.interval = config.checkpoint.model_interval = 0;
+    config.metrics.gemm_peak_tflops = 1;
+    return config;
+  };
+  guarded::memory().fail_at(-1);
+  ASSERT_EQ(train(small("whole")), 0);
+  const int64_t all = guarded::memory().fail_at(-1);
+  std::set<std::string> phases;
+  for (int64_t i = 1; i <= 12; ++i) {
+    const RunConfig config = small(fmt::format("fails_{}", i));
+    const OneRank alone(config);
+    RunContext context;
+    guarded::memory().fail_at(all - 1 - all * i / 24);
+    try {
+      run_training(config, *alone.world, context);
+      ADD_FAILURE() << "allocation " << i << " of 24 did not fail";
+    } catch (...) {
+      const Failure failure = describe_failure(std::current_exception(), context.in_run());
+      EXPECT_EQ(failure.exit_code, exit_code::kMemory) << failure.message;
+      EXPECT_EQ(failure.message.find('\n'), failure.message.npos);
+      EXPECT_TRUE(failure.message.starts_with(fmt::format("step {}: out of memory on ", context.step.load())))
+          << failure.message;
+      leave_last_words(context, 0, "node1", failure);
+      phases.insert(context.phase.load());
+      const auto words = nlohmann::json::parse(read_file(RunFolder{config.train.run_dir}.last_words()));
+      EXPECT_EQ(words.at("cause"), "memory");
+      EXPECT_EQ(words.at("text"), failure.message);
+      EXPECT_EQ(words.at("phase"), context.phase.load());
+    }
+    guarded::memory().fail_at(-1);
+  }
+  EXPECT_EQ(phases, (std::set<std::string>{"step", "validate"}));
 }
 
 }  // namespace

@@ -64,6 +64,16 @@ Tensor squares_of(const Tensor& x) {
                            at::kDouble);
 }
 
+// Returns the bins (Histogram::bin_of) of fp32 values, where they are.
+Tensor bins_of(const Tensor& values) {
+  const Tensor magnitude = values.view(at::kInt).bitwise_and(0x7fffffff).bitwise_right_shift(22);
+  const Tensor above = magnitude - 2 * (127 + Histogram::kLowest);
+  const Tensor outwards = above.clamp_max(Histogram::kMagnitudes - 1);
+  const Tensor signed_bin =
+      at::where(values.lt(0), Histogram::kMagnitudes - 1 - outwards, Histogram::kMagnitudes + 1 + outwards);
+  return signed_bin.masked_fill(above.lt(0), Histogram::kMagnitudes).to(at::kLong);
+}
+
 // Splits "model.layers.3" and "model.layers.3.logits" into the layer and ".logits". Returns −1 for other places.
 std::pair<int64_t, std::string_view> layer_of(std::string_view place) {
   constexpr std::string_view kPrefix = "model.layers.";
@@ -86,7 +96,9 @@ LayerStatistics::LayerStatistics(const TrainState& state, bool histograms)
   for_each_canonical(model, [&](const BucketEntry& entry, FlatRange range) {
     pieces_.push_back({range, std::min(entry.forward_index, num_layers_ + 1)});
   });
-  sums_ = at::zeros({num_layers_ + 2, Columns::total(histograms)}, at::kDouble);
+  const at::Device device = model.parameters.compute().device();
+  on_device_ = !device.is_cpu();
+  sums_ = at::zeros({num_layers_ + 2, Columns::total(histograms)}, at::TensorOptions(at::kDouble).device(device));
   activations_.resize(static_cast<size_t>(num_layers_));
   logits_.resize(static_cast<size_t>(num_layers_));
 }
@@ -136,7 +148,27 @@ void LayerStatistics::add_values(int64_t row, int64_t first_column, const float*
   });
 }
 
+// Counts are whole numbers, so that it does not matter in which order a device adds them.
+void LayerStatistics::add_on_device(int64_t row, int64_t first_column, const Tensor& values) {
+  const Tensor columns = sums_[row].narrow(0, first_column, Columns::size(histograms_));
+  for (int64_t begin = 0; begin < values.numel(); begin += kUpdateBlock) {
+    const Tensor block = values.narrow(0, begin, std::min(kUpdateBlock, values.numel() - begin));
+    columns[Columns::kSquares].add_(squares_of(block));
+    if (!histograms_) continue;
+    columns[Columns::kSum].add_(block.sum(at::kDouble));
+    const Tensor bins = bins_of(block);
+    const Tensor counts = at::zeros({Histogram::kBins}, bins.options()).scatter_add_(0, bins, at::ones_like(bins));
+    columns.narrow(0, Columns::kCounts, Histogram::kBins).add_(counts);
+  }
+}
+
 void LayerStatistics::read_gradients() {
+  if (on_device_) {
+    for (const Piece& piece : pieces_)
+      add_on_device(piece.row, Columns::kGradient,
+                    state_.model.parameters.grad().narrow(0, piece.range.begin, piece.range.size()));
+    return;
+  }
   const auto* grad = state_.model.parameters.grad().const_data_ptr<float>();
   for (const Piece& piece : pieces_)
     add_values(piece.row, Columns::kGradient, grad + piece.range.begin, piece.range.size());
@@ -144,6 +176,14 @@ void LayerStatistics::read_gradients() {
 
 void LayerStatistics::before_update(FlatRange range) {
   before_.clear();
+  there_before_.clear();
+  if (on_device_) {
+    return for_each_piece(range, [&](FlatRange here, int64_t row) {
+      const Tensor master = state_.model.parameters.master_on_device(here);
+      there_before_.push_back(master.is_alias_of(state_.model.parameters.compute()) ? master.clone() : master);
+      add_on_device(row, Columns::weight(histograms_), there_before_.back());
+    });
+  }
   for_each_piece(range, [&](FlatRange here, int64_t row) {
     const size_t begin = before_.size();
     before_.resize(begin + static_cast<size_t>(here.size()));
@@ -153,6 +193,13 @@ void LayerStatistics::before_update(FlatRange range) {
 }
 
 void LayerStatistics::after_update(FlatRange range) {
+  if (on_device_) {
+    auto before = there_before_.begin();
+    return for_each_piece(range, [&](FlatRange here, int64_t row) {
+      const Tensor change = state_.model.parameters.master_on_device(here).to(at::kDouble) - *before++;
+      sums_[row][Columns::kUpdate].add_(squares_of(change));
+    });
+  }
   const float* before = before_.data();
   for_each_piece(range, [&](FlatRange here, int64_t row) {
     *cell(row, Columns::kUpdate) += sum_of_blocks(here.size(), [&](int64_t begin, int64_t size) {
@@ -167,6 +214,24 @@ void LayerStatistics::after_update(FlatRange range) {
     });
     before += here.size();
   });
+}
+
+// On a device there is one rank, which has every layer.
+Tensor LayerStatistics::numbers_on_device() {
+  if (!on_device_) return {};
+  std::vector<Tensor> numbers = {sums_.reshape({-1})};
+  for (const auto* each : {&activations_, &logits_})
+    for (const Tensor& x : *each) numbers.push_back(x.to(at::kDouble).reshape({1}));
+  return at::cat(numbers);
+}
+
+void LayerStatistics::take_numbers(const Tensor& on_host) {
+  const int64_t count = sums_.numel();
+  sums_ = on_host.narrow(0, 0, count).clone().view(sums_.sizes());
+  for (int64_t layer = 0; layer < num_layers_; ++layer) {
+    activations_[static_cast<size_t>(layer)] = on_host[count + layer];
+    logits_[static_cast<size_t>(layer)] = on_host[count + num_layers_ + layer];
+  }
 }
 
 LayerMetrics LayerStatistics::take(int64_t tokens) {

@@ -11,7 +11,8 @@ namespace athanor {
 
 /// The statistics of one step on one rank. The order of calls is that of observed_step(). Each element of the model is
 /// counted by the rank whose canonical part has it (ShardPlan::canonical), and each activation by one tensor rank, so
-/// that sums over all ranks are those of one rank up to the rounding of fp64.
+/// that sums over all ranks are those of one rank up to the rounding of fp64. On a device everything is summed there,
+/// and comes to the host with the numbers of the step.
 class LayerStatistics : public Observer, public UpdateObserver {
  public:
   /// @param state       must outlive this.
@@ -24,6 +25,8 @@ class LayerStatistics : public Observer, public UpdateObserver {
   void read_gradients();
   void before_update(FlatRange range) override;
   void after_update(FlatRange range) override;
+  Tensor numbers_on_device() override;
+  void take_numbers(const Tensor& on_host) override;
   /// Returns the statistics of the whole step. Collective over the world: a sum of 4 numbers for each layer (with
   /// histograms some 400), and a maximum of one.
   /// @param tokens  number of tokens of the step.
@@ -39,16 +42,18 @@ class LayerStatistics : public Observer, public UpdateObserver {
   template <class Visit>
   void for_each_piece(FlatRange range, Visit visit) const;
   void add_values(int64_t row, int64_t first_column, const float* values, int64_t count);
+  void add_on_device(int64_t row, int64_t first_column, const Tensor& values);
   double* cell(int64_t row, int64_t column);
 
   const TrainState& state_;
-  bool histograms_, counts_activations_;
+  bool histograms_, counts_activations_, on_device_;
   int64_t num_layers_;
-  std::vector<Piece> pieces_;        // in the order of flat memory
-  Tensor sums_;                      // [rows, columns] fp64, see Columns
-  std::vector<Tensor> activations_;  // by layer, fp64: sum of squares; undefined if the layer is elsewhere
-  std::vector<Tensor> logits_;       // by layer, fp32: the largest so far
-  std::vector<float> before_;        // master of the present block's canonical elements
+  std::vector<Piece> pieces_;         // in the order of flat memory
+  Tensor sums_;                       // [rows, columns] fp64, see Columns; on a device until take_numbers
+  std::vector<Tensor> activations_;   // by layer, fp64: sum of squares; undefined if the layer is elsewhere
+  std::vector<Tensor> logits_;        // by layer, fp32: the largest so far
+  std::vector<float> before_;         // master of the present block's canonical elements
+  std::vector<Tensor> there_before_;  // the same on a device, one for each piece
 };
 
 /// Runs train_step with statistics of its layers, with the same bits. Collective over the state's world.

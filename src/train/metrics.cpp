@@ -132,6 +132,11 @@ std::string to_json_line(const StepMetrics& m) {
   json["backward_comm_s"] = m.backward_comm_s;
   json["memory_bytes"] = m.memory_bytes;
   json["peak_memory_bytes"] = m.peak_memory_bytes;
+  if (m.transfers) {
+    json["device_waits"] = m.transfers->waits;
+    json["copies_to_device"] = m.transfers->copies_to_device;
+    json["copies_to_host"] = m.transfers->copies_to_host;
+  }
   const auto each_layer = [&](auto RouterMetrics::*figure) {
     auto figures = nlohmann::ordered_json::array();
     for (const auto& router : m.routers) figures.push_back(router.*figure);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/transfer.h"
 #include "train/layer_metrics.h"
 
 namespace athanor {
@@ -81,6 +82,7 @@ struct StepMetrics {
   std::optional<TokensPerRank> tokens_per_dest_rank;  ///< only if there are several expert ranks
   /// traffic since the step before, by communicator; empty if there is one rank
   std::map<std::string, GroupTraffic> traffic;
+  std::optional<ops::TransferCounts> transfers;  ///< copies and waits of a step on a device
   std::optional<double> validation_loss;  ///< mean of the sources', by their shares; only after steps that validate
   std::string stage;                      ///< name of the training phase, if the run has several
   /// tokens drawn from each source since the start of the run, if there are several

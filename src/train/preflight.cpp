@@ -7,6 +7,7 @@
 #include "config/checks.h"
 #include "layout/memory.h"
 #include "ops/device_choice.h"
+#include "train/memory_remedies.h"
 #include "train/rank_share.h"
 
 namespace athanor {
@@ -34,18 +35,12 @@ namespace {
 
 void check_device_memory(const RunConfig& config, const MemoryNeed& need, at::Device device) {
   const int64_t free_bytes = ops::facts_of(device).free_bytes;
-  const std::string parts = fmt::format(
-      "{} of weights, gradients and optimizer state, {} of activations, {} of scratch", format_bytes(need.state_bytes),
-      format_bytes(need.activation_bytes), format_bytes(need.transient_bytes + need.buffer_bytes));
+  const std::string parts = describe_need(config, need);
   if (free_bytes < 0)
     return log::info("memory: about {} needed on {} ({})", format_bytes(need.total()), device.str(), parts);
   const auto free = static_cast<double>(free_bytes);
   ATHANOR_CHECK(need.total() <= free, "this run needs about {} of memory on {} ({}), and {} are free there; {}",
-                format_bytes(need.total()), device.str(), parts, format_bytes(free),
-                need.state_bytes > free ? "a smaller model would fit"
-                                        : fmt::format("a smaller train.micro_batch_size (now {}) or "
-                                                      "parallelism.recompute lowers the activations",
-                                                      config.train.micro_batch_size));
+                format_bytes(need.total()), device.str(), parts, format_bytes(free), what_would_fit(config, free));
   log::info("memory: about {} needed on {} ({}), {} free", format_bytes(need.total()), device.str(), parts,
             format_bytes(free));
 }

@@ -14,12 +14,14 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "base/wall_clock.h"
+#include "ops/transfer.h"
 #include "parallel/pipeline_timeline.h"
 #include "parallel/share.h"
 #include "train/background_verification.h"
 #include "train/layer_statistics.h"
 #include "train/metrics_log.h"
 #include "train/microbatch.h"
+#include "train/out_of_memory.h"
 #include "train/preflight.h"
 #include "train/rank_share.h"
 #include "train/requests.h"
@@ -70,6 +72,8 @@ class Run {
       return steps();
     } catch (const UnreadableData& failure) {
       unreadable = failure;
+    } catch (const c10::OutOfMemoryError& error) {  // what the step held is free again by now
+      throw Error(describe_out_of_memory(*state_, at_.step, error), exit_code::kMemory);
     }
     return end_unreadable(*unreadable);
   }
@@ -135,7 +139,9 @@ class Run {
     const Batch batch = loader_->next();
     at_.phase = "step";
     const double waited_s = std::exchange(waited_for_data_s_, 0), data_s = seconds_since(start) + waited_s;
+    const ops::TransferCounts transfers_before = ops::transfer_counts();
     const StepReport report = step_on_threads(batch);
+    const ops::TransferCounts transfers = ops::transfer_counts() - transfers_before;
     if (report.verdict == Verdict::kRefuse) refuse(report);
     if (report.step == first_step_ + 1)
       check_first_routing(state_->config.model, report.parts.routers, batch.num_sequences * batch.seq_len);
@@ -146,6 +152,7 @@ class Run {
                      RunFolder{state_->config.train.run_dir}.log(), report.step, mesh_->is_first());
     StepMetrics metrics = summary_.summarize(report, batch, at_, data_s, seconds_since(start) + waited_s);
     metrics.layers = std::exchange(layers_, {});
+    if (!state_->model.parameters.compute().is_cpu()) metrics.transfers = transfers;
     metrics.threads = at::get_num_threads();
     metrics.seconds_left = seconds_left();
     return metrics;

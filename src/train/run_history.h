@@ -5,7 +5,8 @@
 // the members of that event:
 //   start      from nothing, or from model.from      host, process, ranks, matmul (the path of each kind of product),
 //                                                    athanor (version and commit), libtorch, mpi, cpu (its paths),
-//                                                    changes (of the configuration, since the attempt before)
+//                                                    device (kind, name, memory_bytes; not on a CPU), changes (of the
+//                                                    configuration, since the attempt before)
 //   resume     from a checkpoint                     as start, and from, moments ("fresh" or "kept"), asked
 //   went_back  to an older checkpoint of this run    as resume, and abandoned: what was moved aside
 //   save       something was written                 kind ("checkpoint" or "model"), path, seconds

@@ -153,6 +153,10 @@ void tell_history(const TrainState& state, const Beginning& begin, const fs::pat
   if (!world.network().empty()) more["mpi"] = world.network();
   more["cpu"] = model_of_cpu();
   more["matmul"] = nlohmann::ordered_json::parse(text_of(matmul.paths));
+  if (const at::Device device = state.model.parameters.compute().device(); !device.is_cpu()) {
+    const auto facts = ops::facts_of(device);
+    more["device"] = {{"kind", device.str()}, {"name", facts.name}, {"memory_bytes", facts.total_bytes}};
+  }
   if (!begin.asked.empty()) more["asked"] = begin.asked;
   if (!opened.abandoned.empty()) more["abandoned"] = opened.abandoned;
   if (!opened.changes.empty()) more["changes"] = opened.changes;
@@ -194,14 +198,16 @@ void say_where_it_runs(comm::World& world) {
 // Chooses the device, and the number type for it.
 at::Device settle_device(RunConfig& config, int num_ranks) {
   const at::Device device = ops::choose_device(config.train.device, num_ranks);
-  if (device.is_cpu()) return device;
-  const auto [name, free_bytes] = ops::facts_of(device);
+  if (device.is_cpu()) {
+    const std::string why = config.train.device == "auto" ? ops::why_not_accelerated() : "";
+    if (!why.empty()) log::warn_on_all("this run computes on the CPU: {}", why);
+    return device;
+  }
+  const auto [name, free_bytes, total_bytes] = ops::facts_of(device);
   log::info("device: {}{}{}", device.str(), name.empty() ? "" : " (" + name + ")",
-            free_bytes < 0 ? "" : fmt::format(", {} free", format_bytes(static_cast<double>(free_bytes))));
-  ATHANOR_CHECK(config.metrics.layer_statistics == 0,
-                "metrics.layer_statistics is {}, and statistics of layers are computed on the CPU only; set it to 0, "
-                "or train.device to cpu",
-                config.metrics.layer_statistics);
+            free_bytes < 0 ? ""
+                           : fmt::format(", {} of {} free", format_bytes(static_cast<double>(free_bytes)),
+                                         format_bytes(static_cast<double>(total_bytes))));
   if (config.train.dtype_was_auto) config.train.dtype = "bfloat16";
   return device;
 }

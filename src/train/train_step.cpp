@@ -167,7 +167,7 @@ Tensor scale_on_device(const TrainState& s, const StepReport& report, int64_t st
 }
 
 // The host learns the numbers of a step in one copy, after everything of the step has been queued: the only wait.
-void fetch_numbers(StepReport& report, const Tensor& changed) {
+void fetch_numbers(StepReport& report, const Tensor& changed, UpdateObserver* observer) {
   LossParts& parts = report.parts;
   std::vector<Tensor> packed = {parts.on_device.view(at::kLong),
                                 report.grad_norm_on_device.reshape({1}).view(at::kLong), changed};
@@ -178,6 +178,8 @@ void fetch_numbers(StepReport& report, const Tensor& changed) {
     counts.push_back(&parts.routers.entropy_sum);
   }
   for (const Tensor* each : counts) packed.push_back(each->contiguous().view(at::kLong).reshape({-1}));
+  const Tensor observed = observer ? observer->numbers_on_device() : Tensor();
+  if (observed.defined()) packed.push_back(observed.view(at::kLong));
   const Tensor here = ops::fetch(at::cat(packed));
   const Tensor numbers = here.narrow(0, 0, 4).clone().view(at::kDouble);
   parts.loss_sum = numbers[0].item<double>();
@@ -191,6 +193,7 @@ void fetch_numbers(StepReport& report, const Tensor& changed) {
     at += each->numel();
     *each = (each->scalar_type() == at::kDouble ? values.view(at::kDouble) : values).view(each->sizes());
   }
+  if (observed.defined()) observer->take_numbers(here.narrow(0, at, observed.numel()).clone().view(at::kDouble));
   parts.on_device = report.grad_norm_on_device = Tensor();
 }
 
@@ -202,7 +205,7 @@ void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, Upda
   update_and_gather(s.model, s.optimizer.set, update, observer);
   learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len, s.config.moe.bias_update_rate,
                      scale.isnan().logical_not());
-  fetch_numbers(report, changed);
+  fetch_numbers(report, changed, observer);
   report.verdict = judge(report.parts.loss_sum, report.grad_norm);
   if (report.verdict == Verdict::kApply) advance(s, batch, report);
 }

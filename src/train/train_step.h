@@ -43,6 +43,10 @@ class UpdateObserver {
   /// two calls the optimizer updates this range and nothing else.
   virtual void before_update(FlatRange range) = 0;
   virtual void after_update(FlatRange range) = 0;
+  /// On a device: returns numbers (fp64, one dim) that the host fetches with those of the step; undefined: none.
+  virtual Tensor numbers_on_device() { return {}; }
+  /// Gets them.
+  virtual void take_numbers(const Tensor& /*on_host*/) {}
 };
 constexpr int64_t kUpdateBlock = int64_t{1} << 22;  // 16 MiB of fp32
 

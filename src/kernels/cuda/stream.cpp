@@ -60,7 +60,7 @@ DeviceFacts facts_of_device(int index) {
       cudaGetDeviceProperties(&properties, index) == cudaSuccess && cudaMemGetInfo(&free, &total) == cudaSuccess;
   cudaSetDevice(before);
   cudaGetLastError();  // so that an error is not attributed to a later launch
-  return known ? DeviceFacts{properties.name, static_cast<int64_t>(free)} : DeviceFacts{};
+  return known ? DeviceFacts{properties.name, static_cast<int64_t>(free), static_cast<int64_t>(total)} : DeviceFacts{};
 }
 
 void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }

@@ -29,6 +29,9 @@ class PlayedDevice {
   /// True if a run may choose this device.
   virtual bool is_offered() const = 0;
   virtual int64_t free_bytes() const = 0;
+  virtual int64_t total_bytes() const = 0;
+  /// The pieces of work that were queued since the program began.
+  virtual int64_t num_launches() const = 0;
   /// From begin_capture on, the work of this thread's current stream is recorded instead of queued, and memory that is
   /// allocated is not used for anything else. end_capture returns a function that queues what was recorded, as one
   /// launch; the memory is free again when no copy of it is left.
@@ -70,7 +73,7 @@ const char* why_no_device();
 
 struct DeviceFacts {
   std::string name;
-  int64_t free_bytes = -1;
+  int64_t free_bytes = -1, total_bytes = -1;
 };
 /// Returns what the driver tells of a device; empty and -1 if nvcc did not compile this, or if the driver fails.
 DeviceFacts facts_of_device(int index);

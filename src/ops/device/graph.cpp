@@ -32,8 +32,7 @@ std::function<void()> record_on_played(const std::function<void()>& body) {
 }  // namespace
 
 bool Graph::exists_on(at::Device device) {
-  return device.is_cuda() ? device::libtorch_has_cuda()
-                          : device.is_privateuseone() && kernels::cuda::played_device() != nullptr;
+  return device.is_cuda() || (device.is_privateuseone() && kernels::cuda::played_device() != nullptr);
 }
 
 bool Graph::is_recording() { return recording; }

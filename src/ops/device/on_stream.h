@@ -12,9 +12,6 @@ namespace athanor::ops::device {
 /// without).
 void* current_cuda_stream(const Tensor& x);
 
-/// Returns whether the libtorch of this build has CUDA (the same files).
-bool libtorch_has_cuda();
-
 /// During its lifetime, launches go to the device of `x` and to libtorch's current stream there, in order with
 /// libtorch's ops. Launches for a CPU tensor are loops on the host.
 class OnStream {

@@ -35,7 +35,7 @@ inline RunConfig small_device_run(const std::string& family, const std::string& 
   return c;
 }
 
-inline bool same_bits(const Tensor& a, const Tensor& b) {
+inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.nbytes() == b.nbytes() && std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0;
 }
 

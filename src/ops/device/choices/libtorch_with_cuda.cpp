@@ -2,16 +2,17 @@
 
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include "ops/device/cuda_state.h"
 #include "ops/device/on_stream.h"
 #include "ops/graph.h"
 
 namespace athanor::ops::device {
 void* current_cuda_stream(const Tensor& x) { return c10::cuda::getCurrentCUDAStream(x.device().index()).stream(); }
-
-bool libtorch_has_cuda() { return true; }
 
 std::function<void()> record_on_cuda(at::Device device, const std::function<void()>& body) {
   // The default stream cannot be recorded. What was queued there comes first.
@@ -37,5 +38,15 @@ std::function<void()> record_on_cuda(at::Device device, const std::function<void
     graph->capture_end();
   }
   return [graph] { graph->replay(); };
+}
+
+CudaState find_cuda() {
+  CudaState state{true, at::detail::getCUDAHooks().versionCUDART(), ""};
+  try {
+    c10::cuda::device_count_ensure_non_zero();
+  } catch (const c10::Error& error) {
+    state.why_none = error.what_without_backtrace();
+  }
+  return state;
 }
 }  // namespace athanor::ops::device

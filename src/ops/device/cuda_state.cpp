@@ -1,0 +1,42 @@
+#include "ops/device/cuda_state.h"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <string_view>
+
+namespace athanor::ops::device {
+namespace {
+
+// CUDA counts 13.2 as 13020.
+std::string version_text(int64_t version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+// libtorch states the driver's version in the text of its exception only. 0: it states none.
+int64_t driver_version(std::string_view said) {
+  constexpr std::string_view kWords = "too old (found version ";
+  const size_t at = said.find(kWords);
+  int64_t version = 0;
+  if (at != said.npos) std::from_chars(said.data() + at + kWords.size(), said.data() + said.size(), version);
+  return version;
+}
+
+}  // namespace
+
+bool has_old_driver(const CudaState& state) { return driver_version(state.why_none) > 0; }
+
+std::string describe_missing_cuda(const CudaState& state) {
+  if (!state.is_built) return "the libtorch of this build has no CUDA (docs/gpu.md: how to build one that has)";
+  const std::string& said = state.why_none;
+  if (said.empty()) return "";
+  if (const int64_t driver = driver_version(said); driver > 0)
+    return fmt::format(
+        "the NVIDIA driver of this machine knows CUDA {}, and the libtorch of this build needs {}; install a newer "
+        "driver, or build with a libtorch for CUDA {} (docs/gpu.md)",
+        version_text(driver), version_text(state.version), version_text(driver));
+  if (said.find("no NVIDIA driver") != said.npos) return "this machine has no NVIDIA driver";
+  if (said.find("No CUDA GPUs") != said.npos)
+    return "no GPU is visible to this process; look at nvidia-smi and CUDA_VISIBLE_DEVICES";
+  return "CUDA does not work here: " + said.substr(0, said.find('\n'));
+}
+
+}  // namespace athanor::ops::device

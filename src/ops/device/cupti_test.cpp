@@ -1,0 +1,80 @@
+#include "ops/device/cupti.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "guarded/device.h"
+#include "ops/launches.h"
+
+namespace athanor::ops::cupti_test {
+namespace {
+
+using device::Cupti;
+
+// A CUPTI that records what its tests put into `ran`: kinds of activity.
+struct Played {
+  static inline std::vector<int> ran;
+  static inline bool enabled = false, refuses = false;
+  static inline Cupti::Requested requested = nullptr;
+  static inline Cupti::Completed completed = nullptr;
+
+  static Cupti functions() {
+    Cupti cupti;
+    cupti.register_callbacks = [](Cupti::Requested r, Cupti::Completed c) { return requested = r, completed = c, 0; };
+    cupti.enable = [](int kind) {
+      return enabled = !refuses, refuses || kind != device::kCuptiConcurrentKernel ? 1 : 0;
+    };
+    cupti.disable = [](int) { return enabled = false, 0; };
+    cupti.flush_all = [](uint32_t) {
+      uint8_t* buffer = nullptr;
+      size_t size = 0, most = 7;
+      requested(&buffer, &size, &most);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer) % 8, 0u);
+      EXPECT_EQ(most, 0u);
+      completed(nullptr, 0, buffer, size, ran.size());
+      return 0;
+    };
+    cupti.next_record = [](uint8_t*, size_t num_records, void** record) {
+      const auto index = *record ? static_cast<int*>(*record) - ran.data() + 1 : 0;
+      if (index == static_cast<std::ptrdiff_t>(num_records)) return 12;  // no more
+      *record = ran.data() + index;
+      return 0;
+    };
+    return cupti;
+  }
+};
+
+TEST(Cupti, CountsTheKernelsAmongAllActivities) {
+  const auto count = [](std::vector<int> kinds) {
+    return device::count_kernels(Played::functions(), [&] {
+      EXPECT_TRUE(Played::enabled);
+      Played::ran = kinds;
+    });
+  };
+  EXPECT_EQ(count({10, 1, 10, 2, 10}), 3);
+  EXPECT_EQ(count({}), 0);
+  EXPECT_FALSE(Played::enabled);
+}
+
+TEST(Cupti, DoesTheWorkAndCountsNothingIfItRefuses) {
+  Played::refuses = true;
+  bool done = false;
+  EXPECT_EQ(device::count_kernels(Played::functions(), [&] { done = true; }), std::nullopt);
+  EXPECT_TRUE(done);
+  Played::refuses = false;
+}
+
+TEST(Launches, AreThoseOfTheDevicesQueueAndUnknownOnTheCpu) {
+  guarded::install();
+  const Tensor x = at::ones({4}).to(guarded::kDevice);
+  const auto before = guarded::queues().counts().launches;
+  EXPECT_EQ(count_launches(guarded::kDevice, [&] { x.add_(1).mul_(2); }), 2);
+  EXPECT_EQ(guarded::queues().counts().launches - before, 2);
+  bool done = false;
+  EXPECT_EQ(count_launches(at::kCPU, [&] { done = true; }), std::nullopt);
+  EXPECT_TRUE(done);
+}
+
+}  // namespace
+}  // namespace athanor::ops::cupti_test

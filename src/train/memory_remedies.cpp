@@ -1,0 +1,131 @@
+#include "train/memory_remedies.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "layout/layout.h"
+
+namespace athanor {
+namespace {
+
+MemoryNeed need_of(const RunConfig& config) {
+  return estimate_train_memory(config, config.data.seq_len, Layout(config, 1), 0, {1});
+}
+
+struct Change {
+  std::string setting;
+  RunConfig config;
+};
+
+std::vector<Change> smaller_microbatches(const RunConfig& config) {
+  std::vector<Change> changes;
+  for (int64_t size = config.train.micro_batch_size - 1; size > 0; --size) {
+    Change change{fmt::format("train.micro_batch_size = {}", size), config};
+    change.config.train.micro_batch_size = size;
+    if (find_layout_faults(change.config, 1).empty()) changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
+// Whole layers again are the strongest form; before that one kind of module is added to those that are set.
+std::vector<Change> more_recompute(const RunConfig& config) {
+  const auto& now = config.parallelism.recompute;
+  const auto has = [&](const char* kind) { return std::ranges::count(now, kind) > 0; };
+  std::vector<Change> changes;
+  if (has("layer")) return changes;
+  const auto add = [&](std::vector<std::string> kinds) {
+    Change change{"parallelism.recompute = [\"" + join(kinds, "\", \"") + "\"]", config};
+    change.config.parallelism.recompute = std::move(kinds);
+    changes.push_back(std::move(change));
+  };
+  for (const char* kind : {"norm", "attention", "moe"}) {
+    if (has(kind) || (std::string(kind) == "moe" && config.model.num_sparse_layers() == 0)) continue;
+    auto kinds = now;
+    kinds.emplace_back(kind);
+    add(kinds);
+  }
+  add({"layer"});
+  return changes;
+}
+
+std::vector<Change> shorter_loss_chunks(const RunConfig& config) {
+  constexpr int64_t kLeast = 64;  // shorter ones make the products of the output layer slow
+  std::vector<Change> changes;
+  for (int64_t tokens = config.train.loss_chunk_tokens / 2; tokens >= kLeast; tokens /= 2) {
+    Change change{fmt::format("train.loss_chunk_tokens = {}", tokens), config};
+    change.config.train.loss_chunk_tokens = tokens;
+    changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
+std::string all_at_their_strongest(RunConfig config, double& bytes) {
+  std::vector<std::string> settings;
+  for (const auto& changes_of : {smaller_microbatches, more_recompute, shorter_loss_chunks}) {
+    const auto changes = changes_of(config);
+    if (changes.empty()) continue;
+    settings.push_back(changes.back().setting);
+    config = changes.back().config;
+  }
+  bytes = need_of(config).total();
+  return join(settings, " and ");
+}
+
+}  // namespace
+
+std::vector<std::vector<MemoryRemedy>> memory_remedies(const RunConfig& config) {
+  const double now = need_of(config).total();
+  std::vector<std::vector<MemoryRemedy>> remedies;
+  for (const auto& changes : {smaller_microbatches(config), more_recompute(config), shorter_loss_chunks(config)}) {
+    auto& of_setting = remedies.emplace_back();
+    for (const Change& change : changes) {
+      const MemoryNeed need = need_of(change.config);
+      if (need.total() < now) of_setting.push_back({change.setting, need});
+    }
+    std::ranges::stable_sort(of_setting, std::ranges::greater(), [](const auto& each) { return each.need.total(); });
+  }
+  return remedies;
+}
+
+std::string what_would_fit(const RunConfig& config, double bytes) {
+  std::vector<std::string> fitting;
+  for (const auto& of_setting : memory_remedies(config)) {
+    const auto mildest = std::ranges::find_if(of_setting, [&](const auto& each) { return each.need.total() <= bytes; });
+    if (mildest != of_setting.end())
+      fitting.push_back(fmt::format("{} ({})", mildest->setting, format_bytes(mildest->need.total())));
+  }
+  if (!fitting.empty()) return join(fitting, " or ") + " would fit";
+  double together = 0;
+  const std::string settings = all_at_their_strongest(config, together);
+  if (together <= bytes) return fmt::format("{} together would fit ({})", settings, format_bytes(together));
+  return "no setting makes it fit: a smaller model would";
+}
+
+std::string what_saves_most(const RunConfig& config) {
+  const double now = need_of(config).total();
+  std::vector<MemoryRemedy> best;
+  for (const auto& of_setting : memory_remedies(config)) {
+    if (of_setting.empty()) continue;
+    const auto enough =
+        std::ranges::find_if(of_setting, [&](const auto& each) { return each.need.total() <= 0.9 * now; });
+    best.push_back(enough == of_setting.end() ? of_setting.back() : *enough);
+  }
+  if (best.empty()) return "a smaller model";
+  std::ranges::stable_sort(best, std::ranges::less(), [](const auto& each) { return each.need.total(); });
+  std::vector<std::string> parts;
+  for (const MemoryRemedy& each : best)
+    parts.push_back(fmt::format("{} ({} less)", each.setting, format_bytes(now - each.need.total())));
+  return join(parts, ", ");
+}
+
+std::string describe_need(const RunConfig& config, const MemoryNeed& need) {
+  const StateBytes state = count_state_bytes(config, Layout(config, 1), 0, plan_optimizers(config.optimizer));
+  const auto bytes = [](int64_t count) { return format_bytes(static_cast<double>(count)); };
+  return fmt::format("{} of weights, {} of masters and moments, {} of gradients, {} of activations, {} of scratch",
+                     bytes(state.weights), bytes(state.master + state.optimizer), bytes(state.gradient),
+                     format_bytes(need.activation_bytes), format_bytes(need.transient_bytes + need.buffer_bytes));
+}
+
+}  // namespace athanor

@@ -1,0 +1,33 @@
+#pragma once
+// What a run can change in its configuration to need less memory, by the estimate of layout/memory.h.
+
+#include <string>
+#include <vector>
+
+#include "layout/memory.h"
+
+namespace athanor {
+
+/// A change of one setting, and what the run would need with it.
+struct MemoryRemedy {
+  std::string setting;  ///< "train.micro_batch_size = 2"
+  MemoryNeed need;
+};
+
+/// Returns for each setting that lowers memory its changes, from the mildest to the strongest: train.micro_batch_size,
+/// parallelism.recompute and train.loss_chunk_tokens, each only as far as the rest of the configuration allows it. What
+/// does not lower the estimate is left out. For one rank.
+std::vector<std::vector<MemoryRemedy>> memory_remedies(const RunConfig& config);
+
+/// Returns what to change so that the run needs at most `bytes`: of each setting the mildest change that suffices alone
+/// ("train.micro_batch_size = 2 (7.10GiB) or …"), else all settings at their strongest together, else a smaller model.
+std::string what_would_fit(const RunConfig& config, double bytes);
+
+/// Returns the changes that save most, the largest first, as "train.micro_batch_size = 2 (3.20GiB less), …": of each
+/// setting the mildest that saves a tenth of the need, else its strongest; a smaller model if there is none.
+std::string what_saves_most(const RunConfig& config);
+
+/// Returns "4.00GiB of weights, …": the parts of an estimate, with the state of weights in its terms.
+std::string describe_need(const RunConfig& config, const MemoryNeed& need);
+
+}  // namespace athanor
