@@ -24,6 +24,9 @@ if(ATHANOR_TESTS)
   athanor_test_program(kernels_cuda_test ${tests})
   target_link_libraries(kernels_cuda_test PRIVATE athanor_kernels athanor_kernels_cuda GTest::gtest GTest::gtest_main)
   athanor_add_test(kernels_cuda kernels_cuda_test)
+  if(EXISTS ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so)
+    athanor_add_test(kernels_on_gpu kernels_cuda_test ON_GPU FILTER */Cuda LABELS gpu)
+  endif()
 endif()
 
 # A machine without nvcc compiles these files together, as C++: where nvcc is found, the tests do so as well.

@@ -1,12 +1,15 @@
-# athanor_room(NAME [TORCH] [USES rooms...] [TEST_USES rooms...] [LIBS libraries...] [EXCLUDE folders...] [SHARDS n])
+# athanor_room(NAME [TORCH] [USES rooms...] [TEST_USES rooms...] [LIBS libraries...] [EXCLUDE folders...] [SHARDS n]
+#              [DEVICE_TESTS filter])
 #
 # A room is a folder: every x.cpp in it (sub-folders too) becomes part of the library athanor_<NAME>, every x_test.cpp of the
 # test program <NAME>_test, and every x_fuzz.cpp is a fuzzer. CMake finds the files, so you add an idea by adding a file.
-# With SHARDS, ctest runs the test program as n tests, which may run at the same time. scripts/check_includes lists which
+# With SHARDS, ctest runs the test program as n tests, which may run at the same time. The cases of DEVICE_TESTS are a
+# separate test with the label `device`: they run on the device that the host plays. If libtorch has CUDA, those that also
+# run on a GPU are another test, with the label `gpu`. scripts/check_includes lists which
 # room may include which.
 
 function(athanor_room name)
-  cmake_parse_arguments(ROOM "TORCH" "SHARDS" "USES;TEST_USES;LIBS;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ROOM "TORCH" "SHARDS;DEVICE_TESTS" "USES;TEST_USES;LIBS;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   foreach(folder ${ROOM_EXCLUDE})
     list(FILTER sources EXCLUDE REGEX "/${name}/${folder}/")
@@ -36,7 +39,15 @@ function(athanor_room name)
     athanor_test_program(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE athanor_${name} ${ROOM_TEST_USES} GTest::gtest GTest::gtest_main)
     athanor_precompile(${name}_test "${ROOM_TORCH}")
-    athanor_add_test(${name} ${name}_test SHARDS ${ROOM_SHARDS})
+    if(NOT ROOM_DEVICE_TESTS)
+      athanor_add_test(${name} ${name}_test SHARDS ${ROOM_SHARDS})
+    else()
+      athanor_add_test(${name} ${name}_test SHARDS ${ROOM_SHARDS} FILTER -${ROOM_DEVICE_TESTS})
+      athanor_add_test(${name}_on_device ${name}_test FILTER ${ROOM_DEVICE_TESTS} LABELS unit device)
+      if(EXISTS ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so)
+        athanor_add_test(${name}_on_gpu ${name}_test ON_GPU FILTER ${ROOM_DEVICE_TESTS} LABELS gpu)
+      endif()
+    endif()
   endif()
   if(ATHANOR_FUZZ)
     foreach(file ${fuzzers})

@@ -8,6 +8,9 @@ import os
 # Tests compare bits of one run with another's: both are to multiply by one path, not by what measures faster at the moment.
 os.environ.setdefault("ATHANOR_MATMUL", "default")
 
+# What tests compare with was computed on a CPU, and a run of one rank takes a GPU if it sees one.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
 MARKERS = {
     "slow": "is long and rarely fails; only `make test-all` runs it",
     "alone": "uses all cores or measures time; runs while no other test does",

@@ -15,6 +15,13 @@ namespace athanor::guarded {
 
 /// Registers the device with libtorch; a second call does nothing.
 void install();
+
+/// Calls install, and hides GPUs, unless the environment has ATHANOR_TEST_DEVICE=cuda: then the tests of devices run on
+/// a GPU. There can't be both in one process: libtorch's autograd takes the streams of one kind of accelerator only.
+void install_for_tests();
+/// The device that tests use: this one, or the first GPU.
+at::Device device_of_tests();
+
 /// Sets whether Athanor's kernels exist on the device (they do at first), or only libtorch's ops.
 void set_kernels(bool compiled);
 /// Sets whether train.device = "auto" takes this device (not at first).

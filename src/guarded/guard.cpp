@@ -4,7 +4,9 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <cstdlib>
 #include <mutex>
+#include <string_view>
 
 #include "base/error.h"
 #include "guarded/device.h"
@@ -182,6 +184,21 @@ Hooks hooks;
 Kernels our_kernels;
 
 }  // namespace
+
+namespace {
+bool tests_use_cuda() {
+  const char* device = std::getenv("ATHANOR_TEST_DEVICE");
+  return device && std::string_view(device) == "cuda";
+}
+}  // namespace
+
+void install_for_tests() {
+  if (tests_use_cuda()) return;
+  ::setenv("CUDA_VISIBLE_DEVICES", "", /*overwrite=*/1);  // libtorch has not asked the driver yet
+  install();
+}
+
+at::Device device_of_tests() { return tests_use_cuda() ? at::Device(at::kCUDA, 0) : kDevice; }
 
 void install() {
   static std::once_flag once;

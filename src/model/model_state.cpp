@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "layout/shards.h"
 #include "moe/dispatch_auto.h"
+#include "ops/device_choice.h"
 #include "ops/transfer.h"
 
 namespace athanor {
@@ -85,6 +86,7 @@ ModelState::ModelState(const RunConfig& config, Mesh& ranks, const ModelStateOpt
                  compute_type(config), options.use, plan.sharding(bucket_elements(config)), options.device),
       gatherer(parameters, plan), chunks(make_chunks(config, options)), wrapped_(wrap(config, options)),
       pipeline(stages(), mesh.group(GroupKind::kPipeline), options.observers) {
+  if (!options.device.is_cpu()) ops::set_numerics_of_devices();
   enter(config);
   const ModelConfig& model = config.model;
   if (!model.is_moe()) return;

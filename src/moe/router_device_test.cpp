@@ -14,12 +14,12 @@
 namespace athanor::moe::router_device_test {
 namespace {
 
-using guarded::kDevice;
 using ops::test::normal;
 using ops::test::weight_of;
 
 // Autograd starts a thread for each device that exists when it is first used.
-const bool kInstalled = (guarded::install(), true);
+const bool kInstalled = (guarded::install_for_tests(), true);
+const at::Device kDevice = guarded::device_of_tests();
 
 constexpr int64_t kSequences = 2, kTokens = 96, kHidden = 64, kFfn = 48, kExperts = 8, kTopK = 2;
 

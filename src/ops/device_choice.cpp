@@ -45,6 +45,12 @@ std::string why_not_accelerated() {
   return device::has_old_driver(state) ? device::describe_missing_cuda(state) : "";
 }
 
+void set_numerics_of_devices() {
+  at::globalContext().setAllowBF16ReductionCuBLAS(false);
+  at::globalContext().setAllowTF32CuBLAS(false);
+  at::globalContext().setSDPUseCuDNN(false);
+}
+
 DeviceFacts facts_of(at::Device device) {
   if (device.is_privateuseone()) {
     const auto* played = played_device();

@@ -14,6 +14,11 @@ namespace athanor::ops {
 /// @throws ConfigError in one line: no such device, a build without it, or several ranks, which train on CPUs only.
 at::Device choose_device(const std::string& name, int num_ranks, const std::string& setting = "train.device");
 
+/// Sets, for the whole process, how libtorch computes on accelerators: products are added in fp32 and not in bf16 or
+/// TF32, and attention is not cuDNN's, which compiles a kernel for each new shape. To be called before anything is
+/// computed on a device.
+void set_numerics_of_devices();
+
 /// Returns why "auto" did not take a GPU that this machine has: its driver is too old. Empty in every other case.
 std::string why_not_accelerated();
 

@@ -20,7 +20,7 @@ INSTANTIATE_TEST_SUITE_P(, Transfer,
 
 TEST_P(Transfer, WhatIsSentComesBackAlthoughTheHostChangesItsCopyAtOnce) {
   const Tensor x = normal({1000, 7}, 1), original = x.clone();
-  const Tensor sent = send(x, guarded::kDevice);
+  const Tensor sent = send(x, guarded::device_of_tests());
   x.fill_(3);
   Fetch back(sent);
   sent.fill_(5);  // later on the stream
@@ -29,7 +29,8 @@ TEST_P(Transfer, WhatIsSentComesBackAlthoughTheHostChangesItsCopyAtOnce) {
 
 TEST_P(Transfer, BytesPassThroughBlocksInOrder) {
   const int64_t elements = (int64_t{40} << 20) / 4 + 3;  // two blocks and a half
-  const Tensor x = at::arange(elements, at::kInt), there = at::empty({elements}, x.options().device(guarded::kDevice));
+  const Tensor x = at::arange(elements, at::kInt),
+               there = at::empty({elements}, x.options().device(guarded::device_of_tests()));
   Tensor back = at::zeros_like(x);
   send_bytes(there, x.data_ptr());
   fetch_bytes(there, back.data_ptr());
@@ -49,11 +50,11 @@ TEST_P(Transfer, EachCopyAndEachWaitIsCounted) {
     return counts;
   };
   Tensor x;
-  EXPECT_EQ(counted([&] { x = send(at::ones({3}), guarded::kDevice); }).waits, 0);
+  EXPECT_EQ(counted([&] { x = send(at::ones({3}), guarded::device_of_tests()); }).waits, 0);
   const TransferCounts fetching = counted([&] { fetch_item<float>(x.sum()); });
   EXPECT_EQ(fetching.copies_to_host, 1);
   EXPECT_EQ(fetching.waits, 1);
-  EXPECT_EQ(counted([&] { wait_for(guarded::kDevice); }).waits, 1);
+  EXPECT_EQ(counted([&] { wait_for(guarded::device_of_tests()); }).waits, 1);
 }
 
 TEST(TransferOnTheCpu, NothingIsCopiedOrWaitedFor) {

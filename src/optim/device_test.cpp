@@ -43,7 +43,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 
 class OnGuarded : public ::testing::TestWithParam<std::tuple<at::ScalarType, Order>> {
  protected:
-  static void SetUpTestSuite() { guarded::install(); }
+  static void SetUpTestSuite() { guarded::install_for_tests(); }
   void SetUp() override { guarded::queues().set_order(std::get<1>(GetParam())); }
   void TearDown() override {
     guarded::queues().set_order({});
@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(, OnGuarded,
                                                               Order{Order::Kind::kDrawn, 3})));
 
 TEST_P(OnGuarded, MastersAreWrittenAndReadWithTheirBits) {
-  ParameterStore here = store(at::kCPU), there = store(guarded::kDevice);
+  ParameterStore here = store(at::kCPU), there = store(guarded::device_of_tests());
   for (const auto& entry : here.table())
     EXPECT_TRUE(same_bits(here.master_copy(entry.name), there.master_copy(entry.name))) << entry.name;
   EXPECT_TRUE(same_bits(here.compute(), there.compute()));
@@ -73,11 +73,11 @@ TEST_P(OnGuarded, MastersAreWrittenAndReadWithTheirBits) {
 }
 
 TEST_P(OnGuarded, StepsOfAdamwHaveTheBitsOfTheCpuWithoutAWait) {
-  ParameterStore here = store(at::kCPU), there = store(guarded::kDevice);
+  ParameterStore here = store(at::kCPU), there = store(guarded::device_of_tests());
   OptimizerConfig config;
   config.weight_decay = 0.1;
   AdamW on_host(config, here), on_device(config, there);
-  const auto options = at::TensorOptions().device(guarded::kDevice);
+  const auto options = at::TensorOptions().device(guarded::device_of_tests());
   const Tensor changed = at::zeros({1}, options.dtype(at::kLong));
   int64_t expected_changes = 0;
   for (int64_t step = 1; step <= 4; ++step) {
@@ -101,11 +101,11 @@ TEST_P(OnGuarded, StepsOfAdamwHaveTheBitsOfTheCpuWithoutAWait) {
 TEST_P(OnGuarded, ARefusedStepChangesNothing) {
   for (const bool kernels : {true, false}) {
     guarded::set_kernels(kernels);
-    ParameterStore there = store(guarded::kDevice);
+    ParameterStore there = store(guarded::device_of_tests());
     set_gradient(there, 1);
     AdamW optimizer({}, there);
     const Tensor weight = ops::fetch(there.compute()).clone(), grad = ops::fetch(there.grad()).clone();
-    const auto options = at::TensorOptions().device(guarded::kDevice);
+    const auto options = at::TensorOptions().device(guarded::device_of_tests());
     const Tensor changed = at::zeros({1}, options.dtype(at::kLong));
     optimizer.apply({1, 0.1, 1, {at::full({}, std::nan(""), options.dtype(at::kFloat)), changed}});
     EXPECT_TRUE(same_bits(there.compute(), weight));
@@ -119,10 +119,10 @@ TEST_P(OnGuarded, ARefusedStepChangesNothing) {
 // square root may be the neighbour of the rounded one: a unit of 2⁻²³ in it, and so in the quotient, whose magnitude is
 // below 4.
 TEST_P(OnGuarded, WithoutKernelsStepsDifferByTheRoundingOfSquareRoots) {
-  ParameterStore here = store(at::kCPU), there = store(guarded::kDevice);
+  ParameterStore here = store(at::kCPU), there = store(guarded::device_of_tests());
   guarded::set_kernels(false);
   AdamW on_host({}, here), on_device({}, there);
-  const auto options = at::TensorOptions().device(guarded::kDevice);
+  const auto options = at::TensorOptions().device(guarded::device_of_tests());
   const Tensor changed = at::zeros({1}, options.dtype(at::kLong));
   constexpr double kRate = 0.01, kSteps = 3;
   for (int64_t step = 1; step <= static_cast<int64_t>(kSteps); ++step) {
@@ -142,7 +142,7 @@ TEST_P(OnGuarded, WithoutKernelsStepsDifferByTheRoundingOfSquareRoots) {
 TEST_P(OnGuarded, TheSumOfSquaresIsThatOfDoubles) {
   for (const bool kernels : {true, false}) {
     guarded::set_kernels(kernels);
-    ParameterStore there = store(guarded::kDevice);
+    ParameterStore there = store(guarded::device_of_tests());
     set_gradient(there, 7);
     const double sum = ops::fetch_item<double>(ops::sum_of_squares(there.grad())),
                  exact = ops::fetch(there.grad()).to(at::kDouble).square().sum().item<double>();

@@ -49,7 +49,7 @@ class CapturedStage : public Stage {
   at::Device device_;
   const Observers* observers_;
   std::map<Key, Captured> captured_;
-  std::map<int, LossParts> launched_;  // of microbatches that were launched
+  std::map<int, LossParts> launched_;  // the parts of microbatches that were launched
   int64_t num_forwards_ = 0;
   bool failed_ = false, told_of_observers_ = false;
 };

@@ -18,9 +18,9 @@ using guarded::Order;
 
 struct Trace {
   std::vector<double> numbers;        // losses and norms of all steps
-  std::vector<Tensor> router_counts;  // of the last step
+  std::vector<Tensor> router_counts;  // those of the last step
   Tensor weights;                     // at the end
-  int64_t launches = 0;               // of the last step
+  int64_t launches = 0;               // those of the last step
   bool operator==(const Trace& other) const {
     bool same = numbers == other.numbers && same_bits(weights, other.weights);
     for (size_t i = 0; i < router_counts.size(); ++i)
@@ -40,7 +40,7 @@ Batch batch_of(const RunConfig& config, int64_t step) {
 Trace train(RunConfig config, bool graphs, int64_t steps,
             const std::function<void(TrainState&, int64_t)>& before = {}) {
   config.train.cuda_graphs = graphs;
-  TrainState state(config, {"", 5}, {.device = guarded::kDevice});
+  TrainState state(config, {"", 5}, {.device = guarded::device_of_tests()});
   initialize_parameters(config.model, 7, state.model.parameters);
   Trace trace;
   for (int64_t step = 0; step < steps; ++step) {
@@ -135,10 +135,10 @@ TEST(CapturedStage, AStageThatCannotBeRecordedRunsAsItIs) {
   const RunConfig c = small_device_run("olmo", "bfloat16");
   const Trace expected = train(c, false, 4);
   std::unique_ptr<Waiting> waiting;
-  TrainStateOptions options{.device = guarded::kDevice};
+  TrainStateOptions options{.device = guarded::device_of_tests()};
   options.wrap_stage = [&](Stage& stage, const StageLayers&, const Mesh&) -> std::unique_ptr<Stage> {
     waiting = std::make_unique<Waiting>(stage);
-    return std::make_unique<CapturedStage>(*waiting, guarded::kDevice, nullptr);
+    return std::make_unique<CapturedStage>(*waiting, guarded::device_of_tests(), nullptr);
   };
   TrainState state(c, {"", 5}, std::move(options));
   initialize_parameters(c.model, 7, state.model.parameters);
@@ -149,11 +149,13 @@ TEST(CapturedStage, AStageThatCannotBeRecordedRunsAsItIs) {
 }
 
 TEST(Graph, ARecordingRefusesWaitsAndCopies) {
-  const Tensor x = ops::send(at::ones({4}), guarded::kDevice);
-  const auto records = [&](const std::function<void()>& body) { const ops::Graph graph(guarded::kDevice, body); };
+  const Tensor x = ops::send(at::ones({4}), guarded::device_of_tests());
+  const auto records = [&](const std::function<void()>& body) {
+    const ops::Graph graph(guarded::device_of_tests(), body);
+  };
   EXPECT_THROW(records([&] { ops::fetch(x); }), Error);
-  EXPECT_THROW(records([&] { ops::send(at::ones({4}), guarded::kDevice); }), Error);
-  EXPECT_THROW(records([&] { ops::wait_for(guarded::kDevice); }), Error);
+  EXPECT_THROW(records([&] { ops::send(at::ones({4}), guarded::device_of_tests()); }), Error);
+  EXPECT_THROW(records([&] { ops::wait_for(guarded::device_of_tests()); }), Error);
   EXPECT_ANY_THROW(records([&] { (x + 1).item<float>(); }));
   EXPECT_NO_THROW(records([&] { x + 1; }));
   EXPECT_EQ(ops::fetch(x)[0].item<float>(), 1) << "the device is usable after a recording that failed";
@@ -161,9 +163,9 @@ TEST(Graph, ARecordingRefusesWaitsAndCopies) {
 
 TEST(Graph, ALaunchReadsWhatItsInputsContainThenAndKeepsItsMemory) {
   guarded::queues().set_order({Order::Kind::kLatest});
-  const Tensor x = ops::send(at::ones({1024}), guarded::kDevice);
+  const Tensor x = ops::send(at::ones({1024}), guarded::device_of_tests());
   Tensor y;
-  ops::Graph graph(guarded::kDevice, [&] { y = (x * 2) + 1; });
+  ops::Graph graph(guarded::device_of_tests(), [&] { y = (x * 2) + 1; });
   for (int i = 2; i < 5; ++i) {
     x.fill_(i);
     graph.launch();

@@ -80,7 +80,7 @@ void expect_the_losses_of_the_cpu(const RunConfig& config) {
   ASSERT_GT(rounding, 0);
   for (const bool kernels : {true, false}) {
     guarded::set_kernels(kernels);
-    EXPECT_LE(largest_difference(expected, train(config, guarded::kDevice, 20)), 4 * rounding)
+    EXPECT_LE(largest_difference(expected, train(config, guarded::device_of_tests(), 20)), 4 * rounding)
         << (kernels ? "with" : "without") << " kernels";
   }
 }
@@ -95,11 +95,11 @@ TEST(OnDeviceStep, DocumentsDifferFromTheCpusByWhatRoundingMakesOfThem) {
 }
 
 TEST_P(OnDevice, TheOrderOfTheStreamsChangesNoBit) {
-  const Trace earliest = train(config(), guarded::kDevice, 3);
+  const Trace earliest = train(config(), guarded::device_of_tests(), 3);
   for (const Order& order :
        {Order{Order::Kind::kLatest}, Order{Order::Kind::kDrawn, 1}, Order{Order::Kind::kDrawn, 2}}) {
     guarded::queues().set_order(order);
-    const Trace other = train(config(), guarded::kDevice, 3);
+    const Trace other = train(config(), guarded::device_of_tests(), 3);
     EXPECT_EQ(earliest.numbers, other.numbers);
     EXPECT_TRUE(same_bits(earliest.weights, other.weights));
   }
@@ -112,7 +112,7 @@ TEST_P(OnDevice, AStepIsOneCopyThereOneCopyBackAndOneWait) {
   RunConfig odd = config();  // a width that libtorch's grouped product refuses
   odd.model.intermediate_size = 44;
   for (const RunConfig& run : {config(), in_documents(config()), odd}) {
-    const Trace trace = train(run, guarded::kDevice, 3);
+    const Trace trace = train(run, guarded::device_of_tests(), 3);
     EXPECT_EQ(trace.transfers.copies_to_device, 1);
     EXPECT_EQ(trace.transfers.copies_to_host, 1);
     EXPECT_EQ(trace.transfers.waits, 1);
@@ -129,7 +129,7 @@ TEST(OnDeviceStep, WithoutAnyOneOfItsWaitsTheNumbersAreWrong) {
   guarded::queues().set_order({Order::Kind::kLatest});
   const RunConfig config = small_device_run("qwen3_moe", "bfloat16");
   const auto second_loss = [&](int64_t skipped, int64_t& num_waits) {
-    TrainState state(config, {}, {.device = guarded::kDevice});
+    TrainState state(config, {}, {.device = guarded::device_of_tests()});
     initialize_parameters(config.model, 7, state.model.parameters);
     train_step(state, fixed_batch(config));
     guarded::queues().skip(skipped);
@@ -150,7 +150,7 @@ TEST(OnDeviceStep, AStepThatTheGuardRefusesChangesNothing) {
   RunConfig config = small_device_run("olmoe", "bfloat16");
   config.moe.bias_update_rate = 0.01;
   config.moe.aux_scope = "global";
-  TrainState state(config, {}, {.device = guarded::kDevice});
+  TrainState state(config, {}, {.device = guarded::device_of_tests()});
   initialize_parameters(config.model, 7, state.model.parameters);
   train_step(state, fixed_batch(config));
   const Tensor share = ops::fetch(state.model.previous_share).clone(),
@@ -197,7 +197,8 @@ class OnDeviceCheckpoints : public FolderTest {
 };
 
 TEST_F(OnDeviceCheckpoints, MoveBetweenCpuAndDeviceWithAllBits) {
-  const auto here = state("here", at::kCPU), there = state("there", guarded::kDevice), back = state("back", at::kCPU);
+  const auto here = state("here", at::kCPU), there = state("there", guarded::device_of_tests()),
+             back = state("back", at::kCPU);
   initialize_parameters(here->config.model, 7, here->model.parameters);
   train(*here, 2);
   load_checkpoint(*there, CheckpointReader::open(save(*here)));
@@ -210,13 +211,13 @@ TEST_F(OnDeviceCheckpoints, MoveBetweenCpuAndDeviceWithAllBits) {
 
 TEST_F(OnDeviceCheckpoints, AResumedRunHasTheBitsOfOneThatWasNotInterrupted) {
   guarded::queues().set_order({Order::Kind::kDrawn, 4});
-  const auto whole = state("whole", guarded::kDevice), first = state("first", guarded::kDevice);
+  const auto whole = state("whole", guarded::device_of_tests()), first = state("first", guarded::device_of_tests());
   for (TrainState* each : {whole.get(), first.get()})
     initialize_parameters(each->config.model, 7, each->model.parameters);
   train(*whole, 4);
   train(*first, 2);
   const fs::path saved = save(*first);
-  const auto second = state("second", guarded::kDevice);
+  const auto second = state("second", guarded::device_of_tests());
   load_checkpoint(*second, CheckpointReader::open(saved));
   train(*second, 2);
   expect_equal(*whole, *second);
@@ -228,7 +229,7 @@ TEST(OnDeviceStep, WhateverBalancesTheHostWaitsOnce) {
     RunConfig config = small_device_run("olmoe", "bfloat16");
     config.moe.balance = balance;
     config.moe.router_noise = 0.1;
-    const Trace trace = train(config, guarded::kDevice, 2);
+    const Trace trace = train(config, guarded::device_of_tests(), 2);
     EXPECT_EQ(trace.transfers.copies_to_device, 1) << balance;
     EXPECT_EQ(trace.transfers.copies_to_host, 1) << balance;
     EXPECT_EQ(trace.transfers.waits, 1) << balance;
@@ -242,7 +243,7 @@ TEST(OnDeviceStep, LaunchesNoMoreThanThisManyKernels) {
       {"olmo", 698}, {"llama", 480}, {"qwen3", 512}, {"olmoe", 641}, {"qwen3_moe", 657}};
   for (const auto& [family, launches] : most) {
     const RunConfig config = small_device_run(family, "bfloat16");
-    TrainState state(config, {}, {.device = guarded::kDevice});
+    TrainState state(config, {}, {.device = guarded::device_of_tests()});
     initialize_parameters(config.model, 7, state.model.parameters);
     train_step(state, fixed_batch(config));
     const int64_t before = guarded::queues().counts().launches;
@@ -259,7 +260,7 @@ TEST(OnDeviceStep, RoutersOfEachKindCountWhatTheyCountOnTheCpu) {
       config.model.router_score = score;
       config.moe.router_noise = 0.1;
       std::vector<RouterCounts> counts;
-      for (const at::Device device : {at::Device(at::kCPU), guarded::kDevice}) {
+      for (const at::Device device : {at::Device(at::kCPU), guarded::device_of_tests()}) {
         TrainState state(config, {}, {.device = device});
         initialize_parameters(config.model, 7, state.model.parameters);
         counts.push_back(train_step(state, fixed_batch(config)).parts.routers);

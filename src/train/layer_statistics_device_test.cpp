@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(, OnDeviceLayerStatistics, ::testing::Values("float32",
 
 TEST_P(OnDeviceLayerStatistics, AreThoseOfTheCpuUpToRounding) {
   guarded::queues().set_order({guarded::Order::Kind::kDrawn, 6});
-  const Observed here = observe(config(), at::kCPU), there = observe(config(), guarded::kDevice);
+  const Observed here = observe(config(), at::kCPU), there = observe(config(), guarded::device_of_tests());
   // The weights before the first update are the same bits, so their counts are equal. Sums of n squares in fp64 differ
   // by n · 2⁻⁵³ of them at most.
   constexpr double kSumError = 2e5 * 0x1p-53;
@@ -83,13 +83,13 @@ TEST_P(OnDeviceLayerStatistics, AreThoseOfTheCpuUpToRounding) {
 
 TEST_P(OnDeviceLayerStatistics, ComeInTheStepsOneCopyAndChangeNoBit) {
   guarded::queues().set_order({guarded::Order::Kind::kLatest});
-  const Observed observed = observe(config(), guarded::kDevice);
+  const Observed observed = observe(config(), guarded::device_of_tests());
   EXPECT_EQ(observed.transfers.copies_to_device, 1);
   if (GetParam() == "bfloat16") {  // in fp32 the host waits for the rows of each expert
     EXPECT_EQ(observed.transfers.copies_to_host, 1);
     EXPECT_EQ(observed.transfers.waits, 1);
   }
-  TrainState state(config(), {}, {.device = guarded::kDevice});
+  TrainState state(config(), {}, {.device = guarded::device_of_tests()});
   initialize_parameters(config().model, 7, state.model.parameters);
   for (int step = 0; step < 2; ++step) train_step(state, fixed_batch(config()));
   EXPECT_TRUE(same_bits(ops::fetch(state.model.parameters.compute()), observed.weights));

@@ -109,7 +109,7 @@ class NoMemoryAt : public Observer {
 TEST(OnDeviceOutOfMemory, InForwardAndInBackwardTheLineHasTheNumbersAndTheRemedies) {
   const RunConfig config = small_device_run("qwen3_moe", "bfloat16");
   for (const auto phase : {Observation::Phase::kForward, Observation::Phase::kBackward}) {
-    TrainState state(config, {}, {.device = guarded::kDevice});
+    TrainState state(config, {}, {.device = guarded::device_of_tests()});
     initialize_parameters(config.model, 7, state.model.parameters);
     train_step(state, fixed_batch(config));
     state.observers.add(std::make_shared<NoMemoryAt>("model.layers.1", phase));

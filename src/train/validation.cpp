@@ -67,11 +67,18 @@ double validation_loss(ModelState& model, const Dataset& validation, int64_t num
   }
   const Batch batch = read_together(mesh, [&] { return read_rows(validation, rows, numbers, at_once); });
   auto own = pick_microbatches(batch, numbers, config, eos_id);
-  send_to(model.parameters.compute().device(), own);
-  const auto scores = model.pipeline.score(own);  // empty except on the last stage's rank
+  // Pinned memory holds what is sent at once, and is kept.
+  constexpr size_t kSentAtOnce = 16;
+  const at::Device device = model.parameters.compute().device();
+  const size_t slice = device.is_cpu() ? own.size() : kSentAtOnce;
   std::vector<Tensor> sums;
-  for (size_t i = 0; i < std::min(counted, scores.size()); ++i)
-    sums.push_back(scores[i].log_probability.sum(at::kDouble));
+  for (size_t begin = 0; begin < own.size(); begin += slice) {
+    std::vector<Microbatch> some(own.begin() + static_cast<std::ptrdiff_t>(begin),
+                                 own.begin() + static_cast<std::ptrdiff_t>(std::min(own.size(), begin + slice)));
+    send_to(device, some);
+    for (const TokenScores& scores : model.pipeline.score(some))  // none except on the last stage's rank
+      if (sums.size() < counted) sums.push_back(scores.log_probability.sum(at::kDouble));
+  }
   double loss_sum = 0;
   if (!sums.empty()) {
     const Tensor here = ops::fetch(at::stack(sums));

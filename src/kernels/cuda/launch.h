@@ -3,11 +3,11 @@
 //
 // A body is a lambda `[=] ATHANOR_BODY(...) { ... }` that captures by value. It computes either one index
 // (`for_each_index`) or one work item of a team of threads (`for_each_team`). The threads of a team wait for each other
-// only in Team's `each`, `read`, `reduce`, `sum`, `max` and `scan`: when one of these returns, every thread has called f, and
-// what f wrote is visible to the team. So the host may run the threads one after the other within such a call. Sums of
-// a team have one fixed order, which is the same on both. Files are compiled without contraction, so the host gives the
-// device's bits, except in libm's functions. Between such calls a team keeps values in memory that its threads share
-// (Team::shared), and each thread keeps its own in PerThread.
+// only in Team's `each`, `read`, `reduce`, `sum`, `max` and `scan`: when one of these returns, every thread has called
+// f, and what f wrote is visible to the team. So the host may run the threads one after the other within such a call.
+// Sums of a team have one fixed order, which is the same on both. Files are compiled without contraction, so the host
+// gives the device's bits, except in libm's functions. Between such calls a team keeps values in memory that its
+// threads share (Team::shared), and each thread keeps its own in PerThread.
 
 #include <cstdint>
 

@@ -66,10 +66,10 @@ TEST(Cupti, DoesTheWorkAndCountsNothingIfItRefuses) {
 }
 
 TEST(Launches, AreThoseOfTheDevicesQueueAndUnknownOnTheCpu) {
-  guarded::install();
-  const Tensor x = at::ones({4}).to(guarded::kDevice);
+  guarded::install_for_tests();
+  const Tensor x = at::ones({4}).to(guarded::device_of_tests());
   const auto before = guarded::queues().counts().launches;
-  EXPECT_EQ(count_launches(guarded::kDevice, [&] { x.add_(1).mul_(2); }), 2);
+  EXPECT_EQ(count_launches(guarded::device_of_tests(), [&] { x.add_(1).mul_(2); }), 2);
   EXPECT_EQ(guarded::queues().counts().launches - before, 2);
   bool done = false;
   EXPECT_EQ(count_launches(at::kCPU, [&] { done = true; }), std::nullopt);

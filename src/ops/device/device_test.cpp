@@ -21,7 +21,7 @@ using namespace test;
 constexpr double kEps = 1e-5;
 
 // Autograd starts a thread for each device that exists when it is first used.
-const bool kInstalled = (guarded::install(), true);
+const bool kInstalled = (guarded::install_for_tests(), true);
 
 // Where an op runs.
 struct Where {
@@ -43,7 +43,10 @@ std::vector<Where> places() {
 class OnDevice : public ::testing::TestWithParam<std::tuple<Where, at::ScalarType>> {
  protected:
   void SetUp() override {
-    if (where().device.is_cuda() && !at::globalContext().hasCUDA()) GTEST_SKIP() << "libtorch sees no CUDA device";
+    const bool on_cuda = guarded::device_of_tests().is_cuda();
+    if (where().device.is_cuda() && !(on_cuda && at::globalContext().hasCUDA()))
+      GTEST_SKIP() << "needs a CUDA device, and ATHANOR_TEST_DEVICE=cuda";
+    if (where().device.is_privateuseone() && on_cuda) GTEST_SKIP() << "this process tests a CUDA device";
     guarded::set_kernels(where().has_kernels);
     guarded::queues().set_order(where().order);
   }

@@ -36,9 +36,9 @@ TEST(AttentionForm, IsTheFirstThatTakesTheTypeTheHeadsAndTheNumberOfDocuments) {
 }
 
 TEST(AttentionForm, RunsWhereItsKernelsTakeOneToken) {
-  guarded::install();
+  guarded::install_for_tests();
   const auto there = [](at::ScalarType dtype, int64_t head_dim) {
-    return at::empty({1, 1, 1, head_dim}, at::TensorOptions(dtype).device(guarded::kDevice));
+    return at::empty({1, 1, 1, head_dim}, at::TensorOptions(dtype).device(guarded::device_of_tests()));
   };
   EXPECT_TRUE(runs_here(AttentionForm::kFlash, there(at::kBFloat16, 16)));
   EXPECT_FALSE(runs_here(AttentionForm::kFlash, there(at::kFloat, 16)));

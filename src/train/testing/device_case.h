@@ -11,7 +11,7 @@
 namespace athanor {
 
 // Autograd starts a thread for each device that exists when it is first used.
-inline const bool kGuardedIsInstalled = (guarded::install(), true);
+inline const bool kGuardedIsInstalled = (guarded::install_for_tests(), true);
 
 inline RunConfig small_device_run(const std::string& family, const std::string& dtype) {
   RunConfig c;
