@@ -1,15 +1,15 @@
 # athanor_room(NAME [TORCH] [USES rooms...] [TEST_USES rooms...] [LIBS libraries...] [EXCLUDE folders...] [SHARDS n]
-#              [DEVICE_TESTS filter])
+#              [DEVICE_TESTS filter] [GPU_TESTS filter])
 #
 # A room is a folder: every x.cpp in it (sub-folders too) becomes part of the library athanor_<NAME>, every x_test.cpp of the
 # test program <NAME>_test, and every x_fuzz.cpp is a fuzzer. CMake finds the files, so you add an idea by adding a file.
 # With SHARDS, ctest runs the test program as n tests, which may run at the same time. The cases of DEVICE_TESTS are a
-# separate test with the label `device`: they run on the device that the host plays. If libtorch has CUDA, those that also
-# run on a GPU are another test, with the label `gpu`. scripts/check_includes lists which
+# separate test with the label `device`: they run on the device that the host plays. If libtorch has CUDA, GPU_TESTS are
+# another test, with the label `gpu`. scripts/check_includes lists which
 # room may include which.
 
 function(athanor_room name)
-  cmake_parse_arguments(ROOM "TORCH" "SHARDS;DEVICE_TESTS" "USES;TEST_USES;LIBS;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ROOM "TORCH" "SHARDS;DEVICE_TESTS;GPU_TESTS" "USES;TEST_USES;LIBS;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   foreach(folder ${ROOM_EXCLUDE})
     list(FILTER sources EXCLUDE REGEX "/${name}/${folder}/")
@@ -44,9 +44,9 @@ function(athanor_room name)
     else()
       athanor_add_test(${name} ${name}_test SHARDS ${ROOM_SHARDS} FILTER -${ROOM_DEVICE_TESTS})
       athanor_add_test(${name}_on_device ${name}_test FILTER ${ROOM_DEVICE_TESTS} LABELS unit device)
-      if(EXISTS ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so)
-        athanor_add_test(${name}_on_gpu ${name}_test ON_GPU FILTER ${ROOM_DEVICE_TESTS} LABELS gpu)
-      endif()
+    endif()
+    if(ROOM_GPU_TESTS AND EXISTS ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so)
+      athanor_add_test(${name}_on_gpu ${name}_test ON_GPU FILTER ${ROOM_GPU_TESTS} LABELS gpu)
     endif()
   endif()
   if(ATHANOR_FUZZ)

@@ -56,7 +56,7 @@ def ops(machine, clock):
 
 
 def training(machine, clock):
-    _, count = run_gtest(machine, clock, "train_test", "OnDevice.TwentySteps*:OnDeviceStep.*CountWhatTheyCount*", "training")
+    _, count = run_gtest(machine, clock, "train_test", "OnDevice.TwentySteps*:CapturedStep.*", "training")
     return f"{count} tests: 20 steps of each family, in fp32 and bf16, differ from the CPU's by what rounding makes of them", \
         {"tests": count}
 

@@ -83,7 +83,8 @@ TEST_P(CapturedStep, HasTheBitsOfOneThatIsNotInEveryOrder) {
       guarded::queues().set_order(order);
       const Trace found = train(c, true, 4);
       EXPECT_TRUE(found == expected) << (documents ? "documents" : "instances");
-      EXPECT_LT(3 * found.launches, expected.launches) << found.launches << " and " << expected.launches;
+      if (guarded::device_of_tests().is_privateuseone())
+        EXPECT_LT(3 * found.launches, expected.launches) << found.launches << " and " << expected.launches;
     }
   }
 }
