@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -103,6 +107,38 @@ TEST_F(OnDeviceRuns, ARunTrainsValidatesSavesAndContinuesThere) {
     return read_file(folder_ / name / "models" / "step-00000006" / "model.safetensors");
   };
   EXPECT_EQ(model("whole"), model("parts"));
+}
+
+// The child of the test below: it trains in the folder that the environment names.
+TEST_F(OnDeviceRuns, AChildTrainsWhereItIsTold) {
+  const char* folder = std::getenv("ATHANOR_TEST_RUN");
+  if (!folder) GTEST_SKIP() << "only for the test that starts it";
+  const fs::path own = std::exchange(folder_, folder);
+  train(run("killed", "auto"));
+  folder_ = own;
+}
+
+TEST_F(OnDeviceRuns, ARunThatWasKilledContinuesWithTheBitsOfOneThatWasNot) {
+  const RunConfig whole = run("whole", "auto"), killed = run("killed", "auto");
+  ASSERT_EQ(train(whole), 0);
+  const std::string self = fs::read_symlink("/proc/self/exe").string();
+  for (const char* fault : {"train.after_step:kill@5", "checkpoint.piece:kill@4", "checkpoint.before_commit:kill",
+                            "export.before_commit:kill"}) {
+    fs::remove_all(killed.train.run_dir);
+    const std::string command =
+        fmt::format("ATHANOR_FAULT={} ATHANOR_TEST_RUN={} exec {} --gtest_filter=OnDeviceRuns.AChild* > {} 2>&1", fault,
+                    folder_.string(), self, (folder_ / "child.log").string());
+    const int status = std::system(command.c_str());
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << fault << read_file(folder_ / "child.log");
+    ASSERT_EQ(train(killed), 0) << fault;
+    const auto expected = metrics(whole), found = metrics(killed);
+    ASSERT_EQ(found.size(), expected.size()) << fault;
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].at("loss"), expected[i].at("loss")) << fault;
+    const auto model = [&](const RunConfig& config) {
+      return read_file(fs::path(config.train.run_dir) / "models" / "step-00000006" / "model.safetensors");
+    };
+    EXPECT_EQ(model(killed), model(whole)) << fault;
+  }
 }
 
 TEST_F(OnDeviceRuns, WhatCannotBeIsRefusedInOneLineBeforeTheFolderIsMade) {
