@@ -21,11 +21,12 @@ using torch::autograd::variable_list;
 // There is memory for the largest number of rows that choices can need. What is after the last row, whose number the
 // device knows, is neither written nor read.
 struct Route {
-  Tensor offsets, choice_of_row, row_of_choice;
+  Groups groups;
+  Tensor choice_of_row, row_of_choice;
   int64_t k;
   int64_t most_rows() const { return choice_of_row.numel(); }
   kernels::cuda::ExpertRows rows() const {
-    return {data<int64_t>(choice_of_row), data<int64_t>(offsets) + offsets.numel() - 1, most_rows()};
+    return {data<int64_t>(choice_of_row), data<int64_t>(groups.offsets) + groups.ends.numel(), most_rows()};
   }
 };
 
@@ -35,13 +36,13 @@ Route make_route(const Tensor& expert_ids_TK, int64_t first_local_expert, int64_
   const int64_t most = kernels::max_rows(tokens, k, num_local_experts, kGroupAlignment);
   // The total of rows is also a multiple of 8, as products over rows require.
   const int64_t rows = (most + kGroupAlignment - 1) / kGroupAlignment * kGroupAlignment;
-  const Route route{at::empty({num_local_experts + 1}, options), at::empty({rows}, options),
-                    at::empty({tokens * k}, options), k};
+  const Tensor offsets = at::empty({num_local_experts + 1}, options), choice_of_row = at::empty({rows}, options),
+               row_of_choice = at::empty({tokens * k}, options);
   const Tensor workspace = at::empty({kernels::cuda::sort_choices_workspace(tokens, k, num_local_experts)}, options);
   kernels::cuda::sort_choices(OnStream(expert_ids_TK), data<int64_t>(expert_ids_TK), tokens, k, first_local_expert,
-                              num_local_experts, data<int64_t>(route.offsets), data<int64_t>(route.choice_of_row),
-                              data<int64_t>(route.row_of_choice), data<int64_t>(workspace), kGroupAlignment);
-  return route;
+                              num_local_experts, data<int64_t>(offsets), data<int64_t>(choice_of_row),
+                              data<int64_t>(row_of_choice), data<int64_t>(workspace), kGroupAlignment);
+  return {Groups(offsets), choice_of_row, row_of_choice, k};
 }
 
 Tensor gather(const Tensor& x_TD, const Route& route) {
@@ -95,13 +96,14 @@ struct Experts : torch::autograd::Function<Experts> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x_TD, const Tensor& weights_TK, const Route& route,
                         const ExpertWeights& w, bool weigh_before_down) {
     const Tensor x_RD = gather(x_TD, route), none;
-    const Tensor gate_RF = grouped_matmul(x_RD, transposed(w.gate_LFD.value), route.offsets);
-    const Tensor up_RF = grouped_matmul(x_RD, transposed(w.up_LFD.value), route.offsets);
+    const Tensor gate_RF = grouped_matmul(x_RD, transposed(w.gate_LFD.value), route.groups);
+    const Tensor up_RF = grouped_matmul(x_RD, transposed(w.up_LFD.value), route.groups);
     const Tensor act_RF = activate(gate_RF, up_RF, weigh_before_down ? weights_TK : none, route);
-    const Tensor y_RD = grouped_matmul(act_RF, transposed(w.down_LDF.value), route.offsets);
+    const Tensor y_RD = grouped_matmul(act_RF, transposed(w.down_LDF.value), route.groups);
     if (ctx) {
       ctx->save_for_backward({x_TD, weights_TK, gate_RF, up_RF});
-      ctx->saved_data["route"] = std::vector<Tensor>{route.offsets, route.choice_of_row, route.row_of_choice};
+      ctx->saved_data["route"] =
+          std::vector<Tensor>{route.groups.offsets, route.groups.ends, route.choice_of_row, route.row_of_choice};
       ctx->saved_data["k"] = route.k;
       ctx->saved_data["values"] = std::vector<Tensor>{w.gate_LFD.value, w.up_LFD.value, w.down_LDF.value};
       ctx->saved_data["grads"] = std::vector<Tensor>{w.gate_LFD.grad, w.up_LFD.grad, w.down_LDF.grad};
@@ -113,21 +115,21 @@ struct Experts : torch::autograd::Function<Experts> {
     const auto saved = ctx->get_saved_variables();
     const Tensor &x_TD = saved[0], &weights_TK = saved[1], &gate_RF = saved[2], &up_RF = saved[3];
     const auto parts = ctx->saved_data["route"].toTensorVector();
-    const Route route{parts[0], parts[1], parts[2], ctx->saved_data["k"].toInt()};
+    const Route route{Groups(parts[0], parts[1]), parts[2], parts[3], ctx->saved_data["k"].toInt()};
     const auto value = ctx->saved_data["values"].toTensorVector(), grad = ctx->saved_data["grads"].toTensorVector();
 
-    const Tensor dy_RD = gather(grads[0].contiguous(), route);               // not weighted yet: dact and act are
-    const Tensor dgate_RF = grouped_matmul(dy_RD, value[2], route.offsets);  // dact until the activation's backward
+    const Tensor dy_RD = gather(grads[0].contiguous(), route);              // not weighted yet: dact and act are
+    const Tensor dgate_RF = grouped_matmul(dy_RD, value[2], route.groups);  // dact until the activation's backward
     const Tensor dup_RF = at::empty_like(gate_RF), act_RF = at::empty_like(gate_RF);
     const Tensor dweights_TK = at::zeros_like(weights_TK);
     activate_backward(gate_RF, up_RF, dgate_RF, weights_TK, route, dup_RF, act_RF, dweights_TK);
-    add_grouped_outer_product(grad[2], dy_RD, act_RF, route.offsets);
+    add_grouped_outer_product(grad[2], dy_RD, act_RF, route.groups);
 
     const Tensor x_RD = gather(x_TD, route);
-    add_grouped_outer_product(grad[0], dgate_RF, x_RD, route.offsets);
-    add_grouped_outer_product(grad[1], dup_RF, x_RD, route.offsets);
-    const Tensor by_gate_RD = grouped_matmul(dgate_RF, value[0], route.offsets);
-    const Tensor by_up_RD = grouped_matmul(dup_RF, value[1], route.offsets);
+    add_grouped_outer_product(grad[0], dgate_RF, x_RD, route.groups);
+    add_grouped_outer_product(grad[1], dup_RF, x_RD, route.groups);
+    const Tensor by_gate_RD = grouped_matmul(dgate_RF, value[0], route.groups);
+    const Tensor by_up_RD = grouped_matmul(dup_RF, value[1], route.groups);
     return {combine(by_gate_RD, by_up_RD, {}, route, x_TD.size(0)), dweights_TK, Tensor(), Tensor(), Tensor()};
   }
 };

@@ -19,14 +19,11 @@ bool library_groups(const Tensor& a, const Tensor& b, int64_t num_groups) {
          b.size(-2) % kElements == 0 && a.size(0) > 0;
 }
 
-// Returns the end of each group, which the library takes.
-Tensor ends_of(const Tensor& offsets) { return offsets.narrow(0, 1, offsets.numel() - 1).to(at::kInt); }
-
 }  // namespace
 
-Tensor grouped_matmul(const Tensor& a_RK, const Tensor& b_LKN, const Tensor& offsets) {
+Tensor grouped_matmul(const Tensor& a_RK, const Tensor& b_LKN, const Groups& groups) {
   const at::NoGradGuard no_grad;
-  if (library_groups(a_RK, b_LKN, b_LKN.size(0))) return at::_grouped_mm(a_RK, b_LKN, ends_of(offsets)).contiguous();
+  if (library_groups(a_RK, b_LKN, b_LKN.size(0))) return at::_grouped_mm(a_RK, b_LKN, groups.ends).contiguous();
   const Tensor out_RN = at::empty({a_RK.size(0), b_LKN.size(2)}, a_RK.options());
   const Tensor stored = b_LKN.is_contiguous() ? b_LKN : b_LKN.transpose(1, 2);
   const kernels::cuda::GroupedShape shape{b_LKN.size(0), a_RK.size(0), a_RK.size(1), b_LKN.size(2)};
@@ -34,12 +31,12 @@ Tensor grouped_matmul(const Tensor& a_RK, const Tensor& b_LKN, const Tensor& off
   with_element(a_RK, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
     kernels::cuda::grouped_matmul<T>(stream, data<T>(a_RK), data<T>(stored), !b_LKN.is_contiguous(), data<T>(out_RN),
-                                     data<int64_t>(offsets), shape);
+                                     data<int64_t>(groups.offsets), shape);
   });
   return out_RN;
 }
 
-void add_grouped_outer_product(const Tensor& sum_LMN, const Tensor& a_RM, const Tensor& b_RN, const Tensor& offsets) {
+void add_grouped_outer_product(const Tensor& sum_LMN, const Tensor& a_RM, const Tensor& b_RN, const Groups& groups) {
   const at::NoGradGuard no_grad;
   const OnStream stream(a_RM);
   // a and b are both [R, …]: rows of whole 16 bytes there also satisfy the library for the transposed view.
@@ -47,16 +44,16 @@ void add_grouped_outer_product(const Tensor& sum_LMN, const Tensor& a_RM, const 
     with_element(a_RM, [&](auto* tag) {
       using T = std::decay_t<decltype(*tag)>;
       kernels::cuda::add_grouped_outer_product<T>(stream, data<float>(sum_LMN), data<T>(a_RM), data<T>(b_RN),
-                                                  data<int64_t>(offsets), sum_LMN.size(0), sum_LMN.size(1),
+                                                  data<int64_t>(groups.offsets), sum_LMN.size(0), sum_LMN.size(1),
                                                   sum_LMN.size(2));
     });
     return;
   }
   // The product of a group without rows is zero by definition, but some kernels leave old memory there. When the
   // products are added, counts that stay on the device exclude it.
-  const Tensor product_LMN = at::_grouped_mm(a_RM.t(), b_RN, ends_of(offsets)).contiguous();
+  const Tensor product_LMN = at::_grouped_mm(a_RM.t(), b_RN, groups.ends).contiguous();
   kernels::cuda::accumulate_groups(stream, data<float>(sum_LMN), data<kernels::Bf16>(product_LMN),
-                                   data<int64_t>(offsets), sum_LMN.size(0), sum_LMN.size(1) * sum_LMN.size(2));
+                                   data<int64_t>(groups.offsets), sum_LMN.size(0), sum_LMN.size(1) * sum_LMN.size(2));
 }
 
 }  // namespace athanor::ops::device
