@@ -27,18 +27,21 @@ struct BenchGemmArguments : BenchArguments {
   bool any_shape = false;  ///< one of the four sizes was given; otherwise built-in shapes are used
   int64_t experts = 64, rows = 512, k = 2048, n = 1024;  ///< for each expert a product [rows, k] · [k, n]
   std::string dtype;                                     ///< empty: both types
+  std::string device = "auto";                           ///< as train.device
 };
 
 struct BenchMoeArguments : BenchArguments {
   bool any_shape = false;  ///< one of the five sizes was given; otherwise the shapes of docs/performance.md are used
   int64_t tokens = 4096, hidden = 2048, ffn = 1024, experts = 64, topk = 8;
-  std::string dtype;     ///< empty: both types
-  bool uniform = false;  ///< each expert gets the same number of tokens
+  std::string dtype;            ///< empty: both types
+  std::string device = "auto";  ///< as train.device
+  bool uniform = false;         ///< each expert gets the same number of tokens
 };
 
 struct BenchOptimizerArguments : BenchArguments {
   int64_t parameters = int64_t{1} << 26;
-  std::string dtype;  ///< empty: both types
+  std::string dtype;            ///< empty: both types
+  std::string device = "auto";  ///< as train.device
 };
 
 struct BenchOverheadArguments : BenchArguments {

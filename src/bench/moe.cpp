@@ -3,12 +3,13 @@
 #include <fmt/core.h>
 
 #include "base/core_entry.h"
-#include "base/process.h"
 #include "base/text.h"
 #include "bench/arguments.h"
 #include "bench/moe_block.h"
+#include "bench/place.h"
 #include "bench/report.h"
 #include "ops/cpu_allocator.h"
+#include "ops/device_choice.h"
 #include "ops/type_name.h"
 
 namespace athanor::bench {
@@ -38,26 +39,29 @@ std::vector<MoeShape> shapes_of(const BenchMoeArguments& given) {
   return typed;
 }
 
-void measure(const MoeShape& shape, const BenchMoeArguments& given, Report& report) {
-  const auto free = static_cast<double>(available_memory_bytes());
+void measure(const MoeShape& shape, const BenchMoeArguments& given, at::Device device, Report& report) {
+  const double free = free_memory(device);
   ATHANOR_CHECK(memory_bytes(shape) < free, "{} needs {} of memory and {} are free; choose fewer tokens or experts",
                 shape.name(), format_bytes(memory_bytes(shape)), format_bytes(free));
-  const MoeBlock block(shape, given.uniform);
+  const MoeBlock block(shape, given.uniform, device);
   const std::string verified = block.verify();
   std::vector<Subject> subjects = {block.subject()};
-  for (auto& yardstick : gemm_yardsticks(shape.dtype)) subjects.push_back(std::move(yardstick));
-  const auto samples = measure_in_turns(subjects, given);
+  if (device.is_cpu())
+    for (auto& yardstick : gemm_yardsticks(shape.dtype)) subjects.push_back(std::move(yardstick));
+  const auto samples = measure_in_turns(subjects, given, device);
 
   const char* dtype = ops::type_name(shape.dtype);
-  const Limit limit = gemm_limit(shape.dtype, subjects, samples, 1);
-  const nlohmann::json fields{{"tokens", shape.tokens},
-                              {"hidden", shape.hidden},
-                              {"ffn", shape.ffn},
-                              {"experts", shape.experts},
-                              {"topk", shape.topk},
-                              {"dtype", dtype},
-                              {"max_over_mean", block.max_over_mean()},
-                              {"threads", at::get_num_threads()}};
+  const Limit limit =
+      device.is_cpu() ? gemm_limit(shape.dtype, subjects, samples, 1) : gemm_limit_of(shape.dtype, device);
+  const nlohmann::json fields = with_device({{"tokens", shape.tokens},
+                                             {"hidden", shape.hidden},
+                                             {"ffn", shape.ffn},
+                                             {"experts", shape.experts},
+                                             {"topk", shape.topk},
+                                             {"dtype", dtype},
+                                             {"max_over_mean", block.max_over_mean()},
+                                             {"threads", at::get_num_threads()}},
+                                            device);
   report.begin(fmt::format("{}; fullest expert {:.2f} times the mean; {} {:.0f} GFLOP/s", shape.name(),
                            block.max_over_mean(), limit.what, limit.rate * 1e-9));
   for (size_t i = 0; i < subjects.size(); ++i) report.add(subjects[i], samples[i], fields, limit);
@@ -71,9 +75,10 @@ ATHANOR_CORE_ENTRY(bench_moe) {
   using namespace athanor;
   const auto& given = *static_cast<const BenchMoeArguments*>(arguments);
   bench::set_up(given);
+  const at::Device device = ops::choose_device(given.device, 1, "--device");
   ops::install_caching_cpu_allocator();  // as training does
   bench::Report report;
-  for (const auto& shape : bench::shapes_of(given)) bench::measure(shape, given, report);
+  for (const auto& shape : bench::shapes_of(given)) bench::measure(shape, given, device, report);
   report.write(given.json);
   return 0;
 }

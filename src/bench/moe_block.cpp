@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "bench/place.h"
 #include "bench/verify.h"
 #include "ops/type_name.h"
 
@@ -15,10 +16,13 @@ Tensor normal(at::IntArrayRef shape, double deviation, uint64_t seed, at::Scalar
   return at::empty(shape, dtype).normal_(0, deviation, at::detail::createCPUGenerator(seed));
 }
 
-Weight weight(at::IntArrayRef shape, uint64_t seed, at::ScalarType dtype) {
+Weight weight(at::IntArrayRef shape, uint64_t seed, at::ScalarType dtype, at::Device device) {
   constexpr double kDeviation = 0.02;  // the initializer_range of these families
-  return {normal(shape, kDeviation, seed, dtype), at::zeros(shape, at::kFloat)};
+  return {sent(normal(shape, kDeviation, seed, dtype), device),
+          at::zeros(shape, at::TensorOptions(at::kFloat).device(device))};
 }
+
+Weight on_host(const Weight& weight) { return {sent(weight.value, at::kCPU), sent(weight.grad, at::kCPU)}; }
 
 }  // namespace
 
@@ -34,13 +38,24 @@ double memory_bytes(const MoeShape& s) {
   return weights * (2 * size + 4) + rows * size * (3 * double(s.hidden) + 6 * double(s.ffn));
 }
 
-MoeBlock::MoeBlock(const MoeShape& s, bool uniform)
-    : shape_(s), uniform_(uniform), x_TD_(normal({s.tokens, s.hidden}, 1, 1, s.dtype).requires_grad_()),
-      dy_TD_(normal({s.tokens, s.hidden}, 1, 2, s.dtype)),
-      router_ED_(weight({s.experts, s.hidden}, 3, s.dtype)), experts_{weight({s.experts, s.ffn, s.hidden}, 4, s.dtype),
-                                                                      weight({s.experts, s.ffn, s.hidden}, 5, s.dtype),
-                                                                      weight({s.experts, s.hidden, s.ffn}, 6, s.dtype)},
-      uniform_ids_TK_(at::arange(s.tokens * s.topk, at::kLong).remainder(s.experts).view({s.tokens, s.topk})) {}
+MoeBlock::MoeBlock(const MoeShape& s, bool uniform, at::Device device)
+    : shape_(s), uniform_(uniform), x_TD_(sent(normal({s.tokens, s.hidden}, 1, 1, s.dtype), device).requires_grad_()),
+      dy_TD_(sent(normal({s.tokens, s.hidden}, 1, 2, s.dtype), device)),
+      router_ED_(weight({s.experts, s.hidden}, 3, s.dtype, device)),
+      experts_{weight({s.experts, s.ffn, s.hidden}, 4, s.dtype, device),
+               weight({s.experts, s.ffn, s.hidden}, 5, s.dtype, device),
+               weight({s.experts, s.hidden, s.ffn}, 6, s.dtype, device)},
+      uniform_ids_TK_(
+          sent(at::arange(s.tokens * s.topk, at::kLong).remainder(s.experts).view({s.tokens, s.topk}), device)) {}
+
+MoeBlock MoeBlock::on_host() const {
+  MoeBlock here = *this;
+  for (Tensor* each : {&here.x_TD_, &here.dy_TD_, &here.uniform_ids_TK_}) *each = sent(*each, at::kCPU);
+  here.router_ED_ = bench::on_host(router_ED_);
+  here.experts_ = {bench::on_host(experts_.gate_LFD), bench::on_host(experts_.up_LFD),
+                   bench::on_host(experts_.down_LDF)};
+  return here;
+}
 
 moe::Routing MoeBlock::route(const Tensor& x_TD) const {
   moe::Routing routing = moe::route(x_TD, router_ED_, {.k = shape_.topk}, 1);
@@ -70,7 +85,8 @@ Subject MoeBlock::subject() const {
 
 double MoeBlock::max_over_mean() const {
   const at::NoGradGuard no_grad;
-  const Tensor counts = at::bincount(route(x_TD_).expert_ids_TK.reshape({-1}), {}, shape_.experts).to(at::kDouble);
+  const Tensor ids = sent(route(x_TD_).expert_ids_TK, at::kCPU);
+  const Tensor counts = at::bincount(ids.reshape({-1}), {}, shape_.experts).to(at::kDouble);
   return counts.max().item<double>() / counts.mean().item<double>();
 }
 
@@ -173,19 +189,18 @@ void MoeBlock::verify_expert(const Sample& s, int64_t expert) const {
   check(experts_.down_LDF.grad[expert].index_select(1, s.columns).t(), p.weighted, dy.value, "down");
 }
 
-void MoeBlock::verify_router() const {
+void MoeBlock::verify_router(const Tensor& ids_TK, const Tensor& weights_TK) const {
   const at::NoGradGuard no_grad;
   const Tensor tokens = spread_indices(shape_.tokens, 64);
-  const auto routing = moe::route(x_TD_, router_ED_, {.k = shape_.topk}, 1);
   const Tracked logits =
       stored(product(exact(x_TD_.index_select(0, tokens)), fp64(router_ED_.value).t()), shape_.dtype);
   // A softmax moves by at most e^(2·error) − 1 if no logit moves by more than error; its own arithmetic adds some
   // roundings for each expert.
   const Tensor probs = at::softmax(logits.value, -1), error = std::get<0>(logits.error.max(-1, true));
   const Tensor relative = (2 * error).expm1() + ops::error_bound(1.0, at::kFloat, shape_.experts + 8);
-  const Tensor ids = routing.expert_ids_TK.index_select(0, tokens), bound = probs * relative;
+  const Tensor ids = ids_TK.index_select(0, tokens), bound = probs * relative;
   const Tracked chosen{probs.gather(1, ids), bound.gather(1, ids)};
-  require_within(routing.weights_TK.index_select(0, tokens), chosen, shape_.name() + ", routing weights");
+  require_within(weights_TK.index_select(0, tokens), chosen, shape_.name() + ", routing weights");
   // No expert that was left out may be better than the least of the chosen by more than the errors of both.
   const Tensor least = std::get<0>((chosen.value + chosen.error).min(-1, true));
   const Tensor left_out = (probs - bound).scatter(1, ids, 0.0);
@@ -193,13 +208,15 @@ void MoeBlock::verify_router() const {
                    "wrong, so not timed: {}: the router left out a better expert than it chose", shape_.name());
 }
 
+// The block computes where it is, and its results are looked at on the host.
 std::string MoeBlock::verify() const {
-  verify_router();
   Sample s;
+  moe::Routing chosen;
   for (const Weight* w : {&experts_.gate_LFD, &experts_.up_LFD, &experts_.down_LDF}) w->grad.zero_();
   const Tensor x = x_TD_.detach().requires_grad_();
   {
     const at::NoGradGuard no_grad;
+    chosen = moe::route(x_TD_, router_ED_, {.k = shape_.topk}, 1);
     const auto routing = route(x_TD_);
     s.ids_TK = routing.expert_ids_TK;
     s.weights_TK = routing.weights_TK.detach();
@@ -210,13 +227,16 @@ std::string MoeBlock::verify() const {
   s.y_TD = y.detach();
   s.dx_TD = x.grad();
   s.dweights_TK = weights.grad();
+  for (Tensor* each : {&s.ids_TK, &s.weights_TK, &s.y_TD, &s.dx_TD, &s.dweights_TK}) *each = sent(*each, at::kCPU);
   s.tokens = spread_indices(shape_.tokens, 4);
   s.columns = spread_indices(shape_.ffn, 4);
   spoil_if_asked(s.y_TD);
-  verify_tokens(s);
+  const MoeBlock here = on_host();
+  here.verify_router(sent(chosen.expert_ids_TK, at::kCPU), sent(chosen.weights_TK, at::kCPU));
+  here.verify_tokens(s);
   const Tensor counts = at::bincount(s.ids_TK.reshape({-1}), {}, shape_.experts);
   const auto most = counts.argmax().item<int64_t>(), least = counts.argmin().item<int64_t>();
-  for (const int64_t expert : {most, least}) verify_expert(s, expert);
+  for (const int64_t expert : {most, least}) here.verify_expert(s, expert);
   return fmt::format(
       "verified at this shape against fp64: router, outputs and gradients of {} tokens, weight gradients "
       "of the fullest and the emptiest expert ({} and {} rows)",

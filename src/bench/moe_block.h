@@ -27,7 +27,7 @@ double memory_bytes(const MoeShape& shape);
 class MoeBlock {
  public:
   /// @param uniform  each expert gets the same number of tokens; otherwise a random router decides.
-  MoeBlock(const MoeShape& shape, bool uniform);
+  MoeBlock(const MoeShape& shape, bool uniform, at::Device device = at::kCPU);
 
   /// Returns the subject to time, which must not outlive this object: forward and backward of router, experts and
   /// combine; weight gradients are added into fp32. Its parts are router, experts, and backward of both.
@@ -46,7 +46,9 @@ class MoeBlock {
 
   moe::Routing route(const Tensor& x_TD) const;
   Tensor forward(const Tensor& x_TD, const moe::Routing& routing) const;
-  void verify_router() const;
+  /// Returns this block on the host, with its gradients.
+  MoeBlock on_host() const;
+  void verify_router(const Tensor& ids_TK, const Tensor& weights_TK) const;
   void verify_tokens(const Sample& sample) const;
   void verify_expert(const Sample& sample, int64_t expert) const;
 

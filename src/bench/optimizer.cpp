@@ -5,11 +5,14 @@
 #include <cmath>
 
 #include "base/core_entry.h"
-#include "base/process.h"
 #include "base/text.h"
 #include "bench/arguments.h"
+#include "bench/place.h"
 #include "bench/report.h"
 #include "bench/verify.h"
+#include "ops/adamw.h"
+#include "ops/device_choice.h"
+#include "ops/transfer.h"
 #include "ops/type_name.h"
 #include "optim/adamw.h"
 #include "optim/gradient_norm.h"
@@ -31,10 +34,20 @@ struct Setting {
   OptimizerConfig config;
   ParameterStore parameters;
   AdamW optimizer;
+  Tensor scale, changed;  // on a device, where the update reads and writes them
 
-  Setting(int64_t size, at::ScalarType dtype)
-      : parameters(one_parameter(size), dtype, ParameterStore::Use::kTraining), optimizer(config, parameters) {}
+  Setting(int64_t size, at::ScalarType dtype, at::Device device)
+      : parameters(one_parameter(size), dtype, ParameterStore::Use::kTraining, {}, device),
+        optimizer(config, parameters), scale(at::ones({1}, parameters.grad().options())),
+        changed(at::zeros({1}, scale.options().dtype(at::kLong))) {}
+
+  void apply(int64_t step, double lr) { optimizer.apply({step, lr, 1.0, {scale, changed}}); }
 };
+
+// On a device the norm stays there, as in a step.
+Tensor norm_of(const Tensor& grad) {
+  return grad.is_cpu() ? at::scalar_tensor(gradient_norm(grad), at::kDouble) : ops::sum_of_squares(grad).sqrt();
+}
 
 // Computes the update by its formula, with the error that fp32 arithmetic may make.
 Tracked expected_after(Tracked weight, const std::vector<Tensor>& grads, const OptimizerConfig& c, double lr) {
@@ -57,8 +70,8 @@ Tracked expected_after(Tracked weight, const std::vector<Tensor>& grads, const O
   return weight;
 }
 
-std::string verify(at::ScalarType dtype, int64_t size) {
-  Setting s(size, dtype);
+std::string verify(at::ScalarType dtype, int64_t size, at::Device device) {
+  Setting s(size, dtype, device);
   constexpr double kRate = 1e-3;
   const Tensor start = at::randn({size}) * 0.02;
   s.parameters.fill_master(kName, [&](int64_t first, std::span<float> out) {
@@ -67,17 +80,17 @@ std::string verify(at::ScalarType dtype, int64_t size) {
   const Tensor before = s.parameters.master_copy(kName);
   const std::vector<Tensor> grads = {at::randn({size}), at::randn({size})};
   for (size_t i = 0; i < grads.size(); ++i) {
-    s.parameters.weight(kName).grad.copy_(grads[i]);
+    s.parameters.weight(kName).grad.copy_(sent(grads[i], device));
     const double exact = grads[i].to(at::kDouble).norm().item<double>();
-    const double off = std::abs(gradient_norm(s.parameters.grad()) - exact);
+    const double off = std::abs(ops::fetch_item<double>(norm_of(s.parameters.grad())) - exact);
     ATHANOR_CHECK_AS(Error, off <= kernels::error_bound(exact, 0, size + 1),
                      "wrong, so not timed: the gradient norm is off by {} of {}", off, exact);
-    s.optimizer.apply({static_cast<int64_t>(i) + 1, kRate, 1.0});
+    s.apply(static_cast<int64_t>(i) + 1, kRate);
   }
   const Tensor after = s.parameters.master_copy(kName);
   spoil_if_asked(after);
   require_within(after, expected_after(ops::test::exact(before), grads, s.config, kRate), "AdamW, master");
-  require_within(s.parameters.weight(kName).value,
+  require_within(sent(s.parameters.weight(kName).value, at::kCPU),
                  ops::test::stored(ops::test::exact(s.parameters.master_copy(kName)), dtype), "AdamW, weight");
   return fmt::format("verified against fp64: two steps of {} parameters, and the gradient norm", size);
 }
@@ -87,29 +100,30 @@ Subject adamw_subject(Setting& s) {
   return {"adamw", {{"", bytes}}, [&s](Laps& laps) {
             s.parameters.grad().fill_(1e-3f);  // the step before has set it to zero
             laps.skip();
-            s.optimizer.apply({1, 0.0, 1.0});
+            s.apply(1, 0.0);
             laps.end(0);
           }};
 }
 
-void measure(at::ScalarType dtype, const BenchOptimizerArguments& given, Report& report) {
+void measure(at::ScalarType dtype, const BenchOptimizerArguments& given, at::Device device, Report& report) {
   const double need = bytes_of_parameter({}) / 2 * static_cast<double>(given.parameters) + 3 * 268e6;
-  const auto free = static_cast<double>(available_memory_bytes());
+  const double free = free_memory(device);
   ATHANOR_CHECK(need < free, "--parameters ({}) needs {} of memory and {} are free", given.parameters,
                 format_bytes(need), format_bytes(free));
-  const std::string verified = verify(dtype, std::min<int64_t>(given.parameters, 100'003));
-  Setting setting(given.parameters, dtype);
+  const std::string verified = verify(dtype, std::min<int64_t>(given.parameters, 100'003), device);
+  Setting setting(given.parameters, dtype, device);
   constexpr int64_t kYardstickBytes = int64_t{1} << 28;  // far more than any cache
   const Tensor& grad = setting.parameters.grad();
-  std::vector<Subject> subjects = copy_yardsticks(kYardstickBytes);
+  std::vector<Subject> subjects = copy_yardsticks(kYardstickBytes, device);
   subjects.push_back(adamw_subject(setting));
-  subjects.push_back(read_yardstick(kYardstickBytes));
+  subjects.push_back(read_yardstick(kYardstickBytes, device));
   subjects.push_back(
-      simple_subject("gradient norm", 4.0 * static_cast<double>(given.parameters), [&] { gradient_norm(grad); }));
-  const auto samples = measure_in_turns(subjects, given);
+      simple_subject("gradient norm", 4.0 * static_cast<double>(given.parameters), [&] { norm_of(grad); }));
+  const auto samples = measure_in_turns(subjects, given, device);
 
   const char* name = ops::type_name(dtype);
-  const nlohmann::json fields{{"parameters", given.parameters}, {"dtype", name}, {"threads", at::get_num_threads()}};
+  const nlohmann::json fields =
+      with_device({{"parameters", given.parameters}, {"dtype", name}, {"threads", at::get_num_threads()}}, device);
   const Limit copy{"copy, read + written", "bytes", best_rate(subjects, samples, 0, 2)};
   const Limit read{"plain reading", "bytes", best_rate(subjects, samples, 3, 1)};
   report.begin(fmt::format("optimizer, {} parameters, weights in {}", given.parameters, name));
@@ -124,8 +138,9 @@ ATHANOR_CORE_ENTRY(bench_optimizer) {
   using namespace athanor;
   const auto& given = *static_cast<const BenchOptimizerArguments*>(arguments);
   bench::set_up(given);
+  const at::Device device = ops::choose_device(given.device, 1, "--device");
   bench::Report report;
-  for (const auto dtype : bench::dtypes_of(given.dtype)) bench::measure(dtype, given, report);
+  for (const auto dtype : bench::dtypes_of(given.dtype)) bench::measure(dtype, given, device, report);
   report.write(given.json);
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <numeric>
+#include <optional>
 
 #include "arch/flops.h"
 #include "arch/inventory.h"
@@ -11,6 +12,7 @@
 #include "base/text.h"
 #include "bench/arguments.h"
 #include "bench/loss_check.h"
+#include "bench/place.h"
 #include "bench/random_batch.h"
 #include "bench/recompute_cost.h"
 #include "bench/report.h"
@@ -18,6 +20,9 @@
 #include "config/toml_reader.h"
 #include "model/initialize.h"
 #include "ops/cpu_allocator.h"
+#include "ops/device_choice.h"
+#include "ops/launches.h"
+#include "ops/transfer.h"
 #include "train/preflight.h"
 #include "train/start.h"
 #include "train/train_step.h"
@@ -31,10 +36,16 @@ Subject step_subject(TrainState& state, const Batch& batch) {
   // The head's gradient is computed with its loss, in forward (ops/linear_cross_entropy.h).
   const double head = 3 * count_forward_flops(c.model, c.train.global_batch_size, c.data.seq_len).output;
   const double forward = (flops - head) / 3 + head;
-  return {"step", {{"forward", forward}, {"backward", flops - forward}, {"update", 0}}, [&](Laps& laps) {
-            const StepReport report = train_step(state, batch);
-            ATHANOR_CHECK_AS(Error, report.verdict == Verdict::kApply, "step {} was refused: loss {}, gradient norm {}",
-                             report.step, report.parts.loss_sum, report.grad_norm);
+  const auto step = [&state, &batch] {
+    const StepReport report = train_step(state, batch);
+    ATHANOR_CHECK_AS(Error, report.verdict == Verdict::kApply, "step {} was refused: loss {}, gradient norm {}",
+                     report.step, report.parts.loss_sum, report.grad_norm);
+    return report;
+  };
+  // The host does not know when a device begins with a part of the step.
+  if (!state.model.parameters.compute().is_cpu()) return simple_subject("step", flops, step);
+  return {"step", {{"forward", forward}, {"backward", flops - forward}, {"update", 0}}, [step](Laps& laps) {
+            const StepReport report = step();
             laps.add(0, report.forward_s);
             laps.add(1, report.backward_s);
             laps.add(2, report.optimizer_s);
@@ -43,7 +54,24 @@ Subject step_subject(TrainState& state, const Batch& batch) {
 
 struct Memory {
   double peak_bytes, state_bytes;
+  double device_bytes = 0;  // taken from a device, with what libtorch keeps for later tensors
 };
+
+// What a step makes a device do.
+struct DeviceWork {
+  std::optional<int64_t> launches;
+  ops::TransferCounts transfers;
+};
+
+DeviceWork count_device_work(TrainState& state, const Batch& batch) {
+  const ops::TransferCounts before = ops::transfer_counts();
+  ops::TransferCounts after;
+  const auto launches = ops::count_launches(state.model.parameters.compute().device(), [&] {
+    train_step(state, batch);
+    after = ops::transfer_counts();
+  });
+  return {launches, after - before};
+}
 
 double state_bytes(const TrainState& state) {
   const auto& p = state.model.parameters;
@@ -55,9 +83,11 @@ double state_bytes(const TrainState& state) {
 }
 
 // Measures the step's own peak, before anything else takes memory.
-Memory measure_memory(TrainState& state, const Batch& batch) {
+Memory measure_memory(TrainState& state, const Batch& batch, double free_before) {
   for (int i = 0; i < 2; ++i) train_step(state, batch);
-  return {static_cast<double>(peak_resident_bytes()), state_bytes(state)};
+  const at::Device device = state.model.parameters.compute().device();
+  return {static_cast<double>(peak_resident_bytes()), state_bytes(state),
+          device.is_cpu() ? 0 : free_before - free_memory(device)};
 }
 
 struct Limits {
@@ -84,20 +114,32 @@ Result rest_of(const Samples& step, const std::vector<Samples>& parts, const nlo
   return rest;
 }
 
-nlohmann::json fields_of(const RunConfig& c, const Memory& memory) {
-  return {{"hidden", c.model.hidden_size},      {"layers", c.model.num_hidden_layers},
-          {"experts", c.model.num_experts},     {"topk", c.model.num_experts_per_tok},
-          {"vocabulary", c.model.vocab_size},   {"parameters", count_parameters(c.model)},
-          {"batch", c.train.global_batch_size}, {"micro_batch", c.train.micro_batch_size},
-          {"seq_len", c.data.seq_len},          {"dtype", c.train.dtype},
-          {"threads", at::get_num_threads()},   {"peak_bytes", memory.peak_bytes},
-          {"state_bytes", memory.state_bytes}};
+nlohmann::json fields_of(const RunConfig& c, const Memory& memory, at::Device device, const DeviceWork& work) {
+  nlohmann::json fields = {{"hidden", c.model.hidden_size},      {"layers", c.model.num_hidden_layers},
+                           {"experts", c.model.num_experts},     {"topk", c.model.num_experts_per_tok},
+                           {"vocabulary", c.model.vocab_size},   {"parameters", count_parameters(c.model)},
+                           {"batch", c.train.global_batch_size}, {"micro_batch", c.train.micro_batch_size},
+                           {"seq_len", c.data.seq_len},          {"dtype", c.train.dtype},
+                           {"threads", at::get_num_threads()},   {"peak_bytes", memory.peak_bytes},
+                           {"state_bytes", memory.state_bytes}};
+  if (device.is_cpu()) return fields;
+  fields["device_bytes"] = memory.device_bytes;
+  if (work.launches) fields["launches"] = *work.launches;
+  fields["device_waits"] = work.transfers.waits;
+  fields["copies_to_device"] = work.transfers.copies_to_device;
+  fields["copies_to_host"] = work.transfers.copies_to_host;
+  return with_device(fields, device);
 }
 
-void report_step(const RunConfig& c, const Memory& memory, const std::vector<Subject>& subjects,
-                 const std::vector<Samples>& samples, const std::vector<StepPart>& parts, const Limits& limits,
-                 Report& report) {
-  const auto fields = fields_of(c, memory);
+std::string describe_device_work(const DeviceWork& work) {
+  return fmt::format("a step on the device: kernel launches {}, copies there {}, back {}, waits {}",
+                     work.launches ? std::to_string(*work.launches) : "unknown (no CUPTI)",
+                     work.transfers.copies_to_device, work.transfers.copies_to_host, work.transfers.waits);
+}
+
+void report_step(const RunConfig& c, const Memory& memory, const nlohmann::json& fields,
+                 const std::vector<Subject>& subjects, const std::vector<Samples>& samples,
+                 const std::vector<StepPart>& parts, const Limits& limits, Report& report) {
   const auto tokens = static_cast<double>(c.train.global_batch_size * c.data.seq_len);
   report.begin(fmt::format("step: {} parameters, {} x {} tokens, {}; GEMM peak {:.0f} GFLOP/s, copy {:.1f} GB/s",
                            format_thousands(static_cast<double>(count_parameters(c.model))), c.train.global_batch_size,
@@ -123,37 +165,42 @@ void report_step(const RunConfig& c, const Memory& memory, const std::vector<Sub
                          format_bytes(memory.peak_bytes), format_bytes(memory.state_bytes)));
 }
 
-void measure(const RunConfig& config, const BenchStepArguments& given, Report& report) {
-  TrainState state(config, {});
+void measure(const RunConfig& config, const BenchStepArguments& given, at::Device device, Report& report) {
+  const double free_before = free_memory(device);
+  TrainState state(config, {}, {.device = device});
   initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.model.parameters);
   const Batch batch = random_batch(config);
   const std::string loss_verified =
       verify_loss(*state.model.chunks.front(), state.model.parameters,
-                  at::randint(config.model.vocab_size, {1, std::min<int64_t>(config.data.seq_len, 64)},
-                              at::TensorOptions(at::kLong)));
-  const Memory memory = measure_memory(state, batch);
-  const std::string parts_verified = verify_parts(config);
+                  sent(at::randint(config.model.vocab_size, {1, std::min<int64_t>(config.data.seq_len, 64)},
+                                   at::TensorOptions(at::kLong)),
+                       device));
+  const Memory memory = measure_memory(state, batch, free_before);
+  const DeviceWork work = device.is_cpu() ? DeviceWork{} : count_device_work(state, batch);
+  const std::string parts_verified = verify_parts(config, device);
 
   const auto parts = step_parts(state);
   std::vector<Subject> subjects = {step_subject(state, batch)};
   for (const StepPart& part : parts) subjects.push_back(part.subject);
   const size_t yardsticks = subjects.size();
   const auto dtype = config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
-  for (auto& yardstick : gemm_yardsticks(dtype)) subjects.push_back(std::move(yardstick));
+  if (device.is_cpu())
+    for (auto& yardstick : gemm_yardsticks(dtype)) subjects.push_back(std::move(yardstick));
+  const size_t of_memory = subjects.size();
   constexpr int64_t kYardstickBytes = int64_t{1} << 28;  // far more than any cache
-  for (auto& yardstick : copy_yardsticks(kYardstickBytes)) subjects.push_back(std::move(yardstick));
-  subjects.push_back(read_yardstick(kYardstickBytes));
-  const auto samples = measure_in_turns(subjects, given);
-  const size_t of_memory = yardsticks + kGemmYardsticks;
-  const Limits limits{gemm_limit(dtype, subjects, samples, yardsticks),
+  for (auto& yardstick : copy_yardsticks(kYardstickBytes, device)) subjects.push_back(std::move(yardstick));
+  subjects.push_back(read_yardstick(kYardstickBytes, device));
+  const auto samples = measure_in_turns(subjects, given, device);
+  const Limits limits{device.is_cpu() ? gemm_limit(dtype, subjects, samples, yardsticks) : gemm_limit_of(dtype, device),
                       {"copy, read + written", "bytes", best_rate(subjects, samples, of_memory, 2)},
                       {"plain reading", "bytes", best_rate(subjects, samples, of_memory + 2, 1)}};
-  report_step(config, memory, subjects, samples, parts, limits, report);
+  const nlohmann::json fields = fields_of(config, memory, device, work);
+  report_step(config, memory, fields, subjects, samples, parts, limits, report);
+  if (!device.is_cpu()) report.say(describe_device_work(work));
   report.say(loss_verified);
   if (!parts_verified.empty()) report.say(parts_verified);
-  if (given.recompute && !given.paced) {
-    report_recompute(state, batch, given, fields_of(config, memory), limits.gemm, report);
-  }
+  if (given.recompute && !given.paced && device.is_cpu())
+    report_recompute(state, batch, given, fields, limits.gemm, report);
 }
 
 }  // namespace
@@ -162,7 +209,7 @@ void measure(const RunConfig& config, const BenchStepArguments& given, Report& r
 ATHANOR_CORE_ENTRY(bench_step) {
   using namespace athanor;
   const auto& given = *static_cast<const BenchStepArguments*>(arguments);
-  const RunConfig config = load_run_config(given.config_file, given.overrides);
+  RunConfig config = load_run_config(given.config_file, given.overrides);
   ATHANOR_CHECK(config.data.seq_len > 0,
                 "data.seq_len is 0, which takes it from the data; they are not read here: --set data.seq_len=1024");
   BenchArguments settings = given;
@@ -170,10 +217,12 @@ ATHANOR_CORE_ENTRY(bench_step) {
   bench::set_up(settings);
   require_layout_fits(config, 1);
   const OneRank alone(config);
-  check_memory(config, *alone.world, alone.mesh.layout(), at::kCPU);
+  const at::Device device = ops::choose_device(config.train.device, 1);
+  if (!device.is_cpu() && config.train.dtype_was_auto) config.train.dtype = "bfloat16";
+  check_memory(config, *alone.world, alone.mesh.layout(), device);
   ops::install_caching_cpu_allocator();
   bench::Report report;
-  bench::measure(config, given, report);
+  bench::measure(config, given, device, report);
   report.write(given.json);
   return 0;
 }

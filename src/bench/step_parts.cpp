@@ -7,7 +7,9 @@
 #include <memory>
 
 #include "bench/moe_block.h"
+#include "bench/place.h"
 #include "config/families.h"
+#include "ops/adamw.h"
 #include "ops/attention.h"
 #include "ops/embedding.h"
 #include "ops/linear.h"
@@ -28,18 +30,24 @@ struct Shapes {
   double size;   // bytes of an element
   double calls;  // microbatches in a step
   const RunConfig* config;
+  at::Device device;
 
-  explicit Shapes(const RunConfig& c)
+  Shapes(const RunConfig& c, at::Device where)
       : B(c.train.micro_batch_size), T(c.data.seq_len), N(B * T), D(c.model.hidden_size),
         heads(c.model.num_attention_heads), kv_heads(c.model.kv_heads()), C(c.model.head_dim()),
         F(c.model.intermediate_size), V(c.model.vocab_size),
         dtype(c.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat), size(dtype == at::kFloat ? 4 : 2),
-        calls(double(c.train.global_batch_size) / double(c.train.micro_batch_size)), config(&c) {}
+        calls(double(c.train.global_batch_size) / double(c.train.micro_batch_size)), config(&c), device(where) {}
 
   Tensor random(at::IntArrayRef shape, double deviation = 1) const {
-    return at::empty(shape, dtype).normal_(0, deviation);
+    return at::empty(shape, at::TensorOptions(dtype).device(device)).normal_(0, deviation);
   }
-  Weight weight(at::IntArrayRef shape) const { return {random(shape, 0.02), at::zeros(shape, at::kFloat)}; }
+  Tensor zeros(at::IntArrayRef shape) const { return at::zeros(shape, at::TensorOptions(at::kFloat).device(device)); }
+  Tensor ones(at::IntArrayRef shape) const { return at::ones(shape, at::TensorOptions(dtype).device(device)); }
+  Tensor random_ids(at::IntArrayRef shape) const {
+    return sent(at::randint(V, shape, at::TensorOptions(at::kLong)), device);
+  }
+  Weight weight(at::IntArrayRef shape) const { return {random(shape, 0.02), zeros(shape)}; }
   double elements() const { return double(N) * double(D); }
 };
 
@@ -63,7 +71,7 @@ Subject forward_backward(std::string name, double work, std::vector<Tensor> inpu
 
 StepPart embedding_part(const Shapes& s) {
   const Weight weight = s.weight({s.V, s.D});
-  const Tensor tokens = at::randint(s.V, {s.B, s.T}, at::TensorOptions(at::kLong));
+  const Tensor tokens = s.random_ids({s.B, s.T});
   // Rows are read and written, their gradient read and added to fp32.
   return {forward_backward("embedding", s.elements() * (3 * s.size + 8), {},
                            [=](const auto&) { return std::vector<Tensor>{ops::embedding(tokens, weight)}; }),
@@ -73,7 +81,7 @@ StepPart embedding_part(const Shapes& s) {
 StepPart norm_part(const Shapes& s) {
   const double eps = norm_eps(s.config->model);
   const bool scaled = family_of(s.config->model).norm == NormKind::kRms;
-  const Weight weight = scaled ? Weight{at::ones({s.D}, s.dtype), at::zeros({s.D}, at::kFloat)} : Weight{};
+  const Weight weight = scaled ? Weight{s.ones({s.D}), s.zeros({s.D})} : Weight{};
   const auto forward = [=](const std::vector<Tensor>& in) {
     const auto both = scaled ? ops::add_rms_norm(in[0], in[1], weight, eps) : ops::add_layer_norm(in[0], in[1], eps);
     return std::vector<Tensor>{both.sum, both.normed};
@@ -105,13 +113,14 @@ StepPart rotation_part(const Shapes& s) {
   const auto kind = family_of(model).qk_norm;
   const Norm norm = kind == QkNorm::kNone ? Norm::kNone : kind == QkNorm::kWhole ? Norm::kWhole : Norm::kHead;
   const ops::NormRope how{norm, norm_eps(model), model.clip_qkv};
-  const auto rotation =
+  const auto here =
       ops::make_rotation(at::arange(s.T, at::kLong).expand({s.B, s.T}), ops::inverse_frequency(s.C, model.rope_theta));
+  const ops::Rotation rotation{sent(here.cos, s.device), sent(here.sin, s.device)};
   const std::vector<int64_t> heads = {s.heads, s.kv_heads};
   std::vector<Weight> scales(2);
   for (size_t i = 0; norm != Norm::kNone && i < 2; ++i) {
     const int64_t width = norm == Norm::kWhole ? heads[i] * s.C : s.C;
-    scales[i] = {at::ones({width}, s.dtype), at::zeros({width}, at::kFloat)};
+    scales[i] = {s.ones({width}), s.zeros({width})};
   }
   const auto forward = [=](const std::vector<Tensor>& in) {
     std::vector<Tensor> out;
@@ -145,7 +154,7 @@ MoeShape moe_shape(const RunConfig& c) {
 }
 
 StepPart sparse_part(const Shapes& s) {
-  const auto block = std::make_shared<MoeBlock>(moe_shape(*s.config), false);
+  const auto block = std::make_shared<MoeBlock>(moe_shape(*s.config), false, s.device);
   Subject subject = block->subject();
   subject.call = [block, call = subject.call](Laps& laps) { call(laps); };
   return {std::move(subject), s.calls * double(s.config->model.num_sparse_layers()), Bound::kGemm};
@@ -164,7 +173,7 @@ StepPart dense_part(const Shapes& s) {
 
 StepPart loss_part(const Shapes& s) {
   const Weight weight = s.weight({s.V, s.D});
-  const Tensor targets = at::randint(s.V, {s.N}, at::TensorOptions(at::kLong));
+  const Tensor targets = s.random_ids({s.N});
   const double scale = 1 / double(s.N);
   const int64_t chunk = s.config->train.loss_chunk_tokens;
   Subject subject{"head and loss", {{"", 3 * 2 * s.elements() * double(s.V)}}, {}};
@@ -184,22 +193,30 @@ std::vector<StepPart> update_parts(TrainState& state) {
   // Master and gradient, 4 bytes each, and the state are read and written.
   const double update_bytes = 2.0 * (8 + declare_optimizer(state.config.optimizer).bytes_per_element());
   const auto count = static_cast<double>(state.model.parameters.num_elements());
-  Subject norm =
-      simple_subject("gradient norm", kNormBytes * count, [&] { gradient_norm(state.model.parameters.grad()); });
-  Subject adamw{
-      "AdamW", {{"", update_bytes * count}}, [&state](Laps& laps) {
-        state.model.parameters.grad().fill_(1e-6f);  // the update before has set it to zero
-        laps.skip();
-        state.optimizer.set.apply({state.position.step + 1, 0.0, 1.0}, {0, state.model.parameters.flat_size()});
-        laps.end(0);
-      }};
+  Subject norm = simple_subject("gradient norm", kNormBytes * count, [&state] {
+    const Tensor& grad = state.model.parameters.grad();
+    if (grad.is_cpu()) {
+      gradient_norm(grad);
+    } else {
+      ops::sum_of_squares(grad).sqrt();
+    }
+  });
+  const Tensor scale = at::ones({1}, state.model.parameters.grad().options()),
+               changed = at::zeros({1}, scale.options().dtype(at::kLong));
+  Subject adamw{"AdamW", {{"", update_bytes * count}}, [&state, scale, changed](Laps& laps) {
+                  state.model.parameters.grad().fill_(1e-6f);  // the update before has set it to zero
+                  laps.skip();
+                  state.optimizer.set.apply({state.position.step + 1, 0.0, 1.0, {scale, changed}},
+                                            {0, state.model.parameters.flat_size()});
+                  laps.end(0);
+                }};
   return {{std::move(norm), 1, Bound::kRead}, {std::move(adamw), 1, Bound::kCopy}};
 }
 
 }  // namespace
 
 std::vector<StepPart> step_parts(TrainState& state) {
-  const Shapes s(state.config);
+  const Shapes s(state.config, state.model.parameters.compute().device());
   const auto& model = state.config.model;
   std::vector<StepPart> parts = {embedding_part(s), norm_part(s), projections_part(s), rotation_part(s),
                                  attention_part(s)};
@@ -210,8 +227,8 @@ std::vector<StepPart> step_parts(TrainState& state) {
   return parts;
 }
 
-std::string verify_parts(const RunConfig& config) {
-  return config.model.num_sparse_layers() > 0 ? MoeBlock(moe_shape(config), false).verify() : "";
+std::string verify_parts(const RunConfig& config, at::Device device) {
+  return config.model.num_sparse_layers() > 0 ? MoeBlock(moe_shape(config), false, device).verify() : "";
 }
 
 }  // namespace athanor::bench

@@ -26,6 +26,6 @@ std::vector<StepPart> step_parts(TrainState& state);
 /// Verifies the sparse block, if the model has one, before it is timed. @return what was verified; empty if it has
 /// none.
 /// @throws Error if it is wrong.
-std::string verify_parts(const RunConfig& config);
+std::string verify_parts(const RunConfig& config, at::Device device = at::kCPU);
 
 }  // namespace athanor::bench

@@ -14,10 +14,12 @@
 #include "base/thread_share.h"
 #include "ops/flat_memory.h"
 #include "ops/grouped_matmul.h"
+#include "ops/transfer.h"
 
 namespace athanor::bench {
 
-double Laps::now_s() {
+double Laps::now_s() const {
+  ops::wait_for(device_);
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
@@ -48,25 +50,25 @@ double sum(const std::vector<double>& values) {
   return total;
 }
 
-std::vector<double> time_once(const Subject& subject) {
-  Laps laps(subject.parts.size());
+std::vector<double> time_once(const Subject& subject, at::Device device) {
+  Laps laps(subject.parts.size(), device);
   subject.call(laps);
   return laps.seconds();
 }
 
 // Makes two calls: the first call of a shape compiles kernels and allocates memory.
-int calls_per_round(const Subject& subject) {
+int calls_per_round(const Subject& subject, at::Device device) {
   constexpr double kRound_s = 0.02;
   constexpr double kMost = 10000;
-  time_once(subject);
-  const double once_s = sum(time_once(subject));
+  time_once(subject, device);
+  const double once_s = sum(time_once(subject, device));
   return static_cast<int>(std::clamp(std::ceil(kRound_s / std::max(once_s, 1e-9)), 1.0, kMost));
 }
 
-void add_round(const Subject& subject, int calls, Samples& samples) {
+void add_round(const Subject& subject, at::Device device, int calls, Samples& samples) {
   std::vector<double> parts(subject.parts.size(), 0.0);
   for (int i = 0; i < calls; ++i) {
-    const auto once = time_once(subject);
+    const auto once = time_once(subject, device);
     for (size_t p = 0; p < parts.size(); ++p) parts[p] += once[p] / calls;
   }
   samples.total.push_back(sum(parts));
@@ -76,12 +78,13 @@ void add_round(const Subject& subject, int calls, Samples& samples) {
 
 }  // namespace
 
-std::vector<Samples> measure_in_turns(const std::vector<Subject>& subjects, const BenchArguments& given) {
+std::vector<Samples> measure_in_turns(const std::vector<Subject>& subjects, const BenchArguments& given,
+                                      at::Device device) {
   std::vector<int> calls;
-  for (const Subject& subject : subjects) calls.push_back(calls_per_round(subject));
+  for (const Subject& subject : subjects) calls.push_back(calls_per_round(subject, device));
   std::vector<Samples> samples(subjects.size());
   const auto measure_round = [&] {
-    for (size_t i = 0; i < subjects.size(); ++i) add_round(subjects[i], calls[i], samples[i]);
+    for (size_t i = 0; i < subjects.size(); ++i) add_round(subjects[i], device, calls[i], samples[i]);
   };
   if (!given.paced) {
     for (int round = 0; round < given.rounds; ++round) measure_round();
@@ -141,7 +144,14 @@ void for_lines(T* words, int64_t begin, int64_t end, F f) {
 
 }  // namespace
 
-std::vector<Subject> copy_yardsticks(int64_t bytes) {
+std::vector<Subject> copy_yardsticks(int64_t bytes, at::Device device) {
+  const double work = 2.0 * static_cast<double>(bytes);
+  if (!device.is_cpu()) {
+    const at::Tensor x = at::zeros({bytes / kWordBytes}, at::TensorOptions(at::kDouble).device(device)),
+                     y = at::zeros_like(x);
+    return {simple_subject("copy", work, [=] { y.copy_(x); }),
+            simple_subject("change in place", work, [=] { y.add_(1); })};
+  }
   const at::Tensor from = ops::flat_zeros(bytes, at::kByte), to = ops::flat_zeros(bytes, at::kByte);
   at::Tensor(from).fill_(1);  // memory that was never written is one page of zeros
   const auto copy = [from, to, bytes] {
@@ -159,12 +169,15 @@ std::vector<Subject> copy_yardsticks(int64_t bytes) {
       });
     });
   };
-  const double work = 2.0 * static_cast<double>(bytes);
   return {simple_subject("copy", work, copy), simple_subject("change in place", work, change)};
 }
 
-Subject read_yardstick(int64_t bytes) {
+Subject read_yardstick(int64_t bytes, at::Device device) {
   const int64_t words = bytes / kWordBytes;
+  if (!device.is_cpu()) {
+    const at::Tensor x = at::zeros({words}, at::TensorOptions(at::kDouble).device(device));
+    return simple_subject("read", static_cast<double>(bytes), [=] { x.sum(); });
+  }
   at::Tensor from = ops::flat_zeros(words, at::kLong);
   from.fill_(1);  // memory that was never written is one page of zeros
   const at::Tensor sums = at::zeros({at::get_num_threads()}, at::kLong);

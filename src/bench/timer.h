@@ -12,22 +12,25 @@
 
 namespace athanor::bench {
 
-/// Divides a call into laps; a lap is the time since the call began or since the last lap.
+/// Divides a call into laps; a lap is the time since the call began or since the last lap. On a device each lap ends
+/// when the device has done everything that was queued.
 class Laps {
  public:
-  explicit Laps(size_t num_parts) : seconds_(num_parts, 0.0), last_s_(now_s()) {}
+  explicit Laps(size_t num_parts, at::Device device = at::kCPU)
+      : seconds_(num_parts, 0.0), device_(device), last_s_(now_s()) {}
   /// Ends part `part`; times of a part that ends more than once are summed.
   void end(size_t part);
   /// Adds a time that the call has measured itself.
   void add(size_t part, double seconds) { seconds_.at(part) += seconds; }
   /// Leaves out the time since the last lap: preparation.
   void skip() { last_s_ = now_s(); }
+  /// The time at which the device has done everything.
+  double now_s() const;
   const std::vector<double>& seconds() const { return seconds_; }
 
  private:
-  static double now_s();
-
   std::vector<double> seconds_;
+  at::Device device_;
   double last_s_;
 };
 
@@ -57,7 +60,8 @@ struct Samples {
 
 /// Warms each subject up, then times them alternately: as many rounds as `given` asks for, or one for each line of
 /// standard input if it is paced.
-std::vector<Samples> measure_in_turns(const std::vector<Subject>& subjects, const BenchArguments& given);
+std::vector<Samples> measure_in_turns(const std::vector<Subject>& subjects, const BenchArguments& given,
+                                      at::Device device = at::kCPU);
 
 double median(std::vector<double> values);
 
@@ -68,11 +72,11 @@ constexpr size_t kGemmYardsticks = 3;
 
 /// Returns the references for memory, of which the better is the limit; work counts the bytes read and written. All
 /// threads copy `bytes` from one place to another, and change them in place (which avoids reading what will be
-/// overwritten).
-std::vector<Subject> copy_yardsticks(int64_t bytes);
+/// overwritten). On a device libtorch does it.
+std::vector<Subject> copy_yardsticks(int64_t bytes, at::Device device = at::kCPU);
 
-/// Returns a reference in which all threads read `bytes`.
-Subject read_yardstick(int64_t bytes);
+/// Returns a reference in which all threads read `bytes`; on a device libtorch adds them up.
+Subject read_yardstick(int64_t bytes, at::Device device = at::kCPU);
 
 /// Returns the work per second of the median round; of several subjects the best.
 double best_rate(const std::vector<Subject>& subjects, const std::vector<Samples>& samples, size_t first, size_t count);

@@ -6,6 +6,7 @@
 #include "bench/arguments.h"
 #include "cli/bench.h"
 #include "cli/core.h"
+#include "cli/device_option.h"
 #include "cli/exit_code.h"
 #include "cli/type_option.h"
 
@@ -24,6 +25,7 @@ void add_bench_gemm_command(CLI::App& bench) {
       shape("--experts", arguments->experts, "Experts"), shape("--rows", arguments->rows, "Rows of each expert"),
       shape("--k", arguments->k, "Inputs"), shape("--n", arguments->n, "Outputs")};
   add_type_option(*command, arguments->dtype, "Type of the operands; default: both");
+  add_device_option(*command, arguments->device, "What it computes on");
   add_bench_options(*command, *arguments);
   command->callback([arguments, options] {
     for (const auto* option : options) arguments->any_shape |= option->count() > 0;

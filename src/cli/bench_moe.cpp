@@ -6,6 +6,7 @@
 #include "bench/arguments.h"
 #include "cli/bench.h"
 #include "cli/core.h"
+#include "cli/device_option.h"
 #include "cli/exit_code.h"
 #include "cli/type_option.h"
 
@@ -25,6 +26,7 @@ void add_bench_moe_command(CLI::App& bench) {
       shape("--topk", arguments->topk, "Experts of each token")};
   add_type_option(*command, arguments->dtype, "Type of tokens and weights; default: both");
   command->add_flag("--uniform", arguments->uniform, "The same number of tokens for each expert");
+  add_device_option(*command, arguments->device, "What it computes on");
   add_bench_options(*command, *arguments);
   command->callback([arguments, options] {
     for (const auto* option : options) arguments->any_shape |= option->count() > 0;

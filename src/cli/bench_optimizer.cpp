@@ -6,6 +6,7 @@
 #include "bench/arguments.h"
 #include "cli/bench.h"
 #include "cli/core.h"
+#include "cli/device_option.h"
 #include "cli/exit_code.h"
 #include "cli/type_option.h"
 
@@ -18,6 +19,7 @@ void add_bench_optimizer_command(CLI::App& bench) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 34))
       ->capture_default_str();
   add_type_option(*command, arguments->dtype, "Type of the weights that forward reads; default: both");
+  add_device_option(*command, arguments->device, "What it computes on");
   add_bench_options(*command, *arguments);
   command->callback([arguments] {
     if (const int code = call_core("bench_optimizer", arguments.get())) throw ExitCode{code};

@@ -38,12 +38,14 @@ struct GenerateArguments {
   double top_p = 1.0;        ///< sample from the likeliest tokens that together have this share of the probability
   int64_t seed = 0;          ///< seed of the sampling; not negative
   std::string dtype = "bfloat16";
-  bool json = false;  ///< print a JSON object for each prompt, with token ids
+  std::string device = "auto";  ///< as train.device
+  bool json = false;            ///< print a JSON object for each prompt, with token ids
 };
 
 struct SmokeArguments {
   std::string golden_dir;  ///< folder of golden files; empty: that of the installation, or tests/golden of the sources
   bool update = false;     ///< write this machine's golden file
+  std::string device = "cpu";  ///< as train.device; on a device: only the built-in checks
 };
 
 struct VerifyArguments {

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/core.h"
+#include "cli/device_option.h"
 #include "cli/exit_code.h"
 #include "cli/number_check.h"
 #include "cli/type_option.h"
@@ -74,6 +75,7 @@ void add_generate_command(CLI::App& app) {
       ->transform(without_sign())
       ->capture_default_str();
   add_type_option(*command, arguments->dtype, "Type of the computation")->capture_default_str();
+  add_device_option(*command, arguments->device, "What it computes on");
   command->add_flag("--json", arguments->json, "A JSON object for each prompt: prompt, token ids, text");
   command->callback([arguments] {
     read_standard_prompt(arguments->prompts);

@@ -6,7 +6,8 @@
 
 namespace athanor {
 
-LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute_type, int64_t chunk_tokens) {
+LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute_type, int64_t chunk_tokens,
+                       at::Device device) {
   const ModelSource source = open_model_source(path);
   ATHANOR_CHECK_DATA(!source.tokenizer.empty(),
                      "{} has no tokenizer.json or tokenizer.model; copy the one it was trained with there",
@@ -25,8 +26,8 @@ LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute
   config.train.loss_chunk_tokens = chunk_tokens;
   config.train.micro_batch_size = config.train.global_batch_size = 1;
   model.alone = std::make_unique<OneRank>(config);
-  model.state = std::make_unique<ModelState>(config, model.alone->mesh,
-                                             ModelStateOptions{.use = ParameterStore::Use::kInference});
+  model.state = std::make_unique<ModelState>(
+      config, model.alone->mesh, ModelStateOptions{.use = ParameterStore::Use::kInference, .device = device});
   const auto element_bytes = static_cast<uint64_t>(at::elementSize(compute_type));
   ProgressBar progress("loading " + path.filename().string(),
                        static_cast<uint64_t>(count_parameters(model.config)) * element_bytes, "B", kLongWork_s);

@@ -26,8 +26,9 @@ struct LoadedModel {
 /// @param path  a run folder, a checkpoint or a `transformers` folder (checkpoint/model_source.h).
 /// @param compute_type  at::kBFloat16 or at::kFloat.
 /// @param chunk_tokens  tokens whose logits the decoder's `score` holds at the same time.
+/// @param device        where the weights are, and everything is computed.
 /// @throws CheckpointError; DataError if it has no tokenizer, or one that does not fit.
 LoadedModel load_model(const std::filesystem::path& path, at::ScalarType compute_type,
-                       int64_t chunk_tokens = DecoderOptions{}.loss_chunk_tokens);
+                       int64_t chunk_tokens = DecoderOptions{}.loss_chunk_tokens, at::Device device = at::kCPU);
 
 }  // namespace athanor

@@ -6,6 +6,8 @@
 #include "base/library_bits.h"
 #include "base/thread_share.h"
 #include "eval/loaded_model.h"
+#include "ops/device_choice.h"
+#include "ops/transfer.h"
 
 namespace athanor {
 namespace {
@@ -20,12 +22,13 @@ Tensor row_of(std::span<const int64_t> ids) {
 }
 
 // The scores of ids[1], ids[2], …, each given those before it.
-void append_scores(Decoder& decoder, std::span<const int64_t> ids, std::vector<TokenScore>& out) {
+void append_scores(Decoder& decoder, at::Device device, std::span<const int64_t> ids, std::vector<TokenScore>& out) {
   Labels labels;
   labels.targets = row_of(ids.subspan(1));
-  const TokenScores scores = decoder.score(row_of(ids.first(ids.size() - 1)), &labels);
-  const Tensor log_probability = scores.log_probability.to(at::kFloat).contiguous();
-  const Tensor is_greedy = scores.is_greedy.contiguous();
+  labels.targets = ops::send(labels.targets, device);
+  const TokenScores scores = decoder.score(ops::send(row_of(ids.first(ids.size() - 1)), device), &labels);
+  const Tensor log_probability = ops::fetch(scores.log_probability.to(at::kFloat).contiguous());
+  const Tensor is_greedy = ops::fetch(scores.is_greedy.contiguous());
   for (size_t i = 0; i + 1 < ids.size(); ++i) {
     out.push_back({static_cast<uint32_t>(ids[i + 1]), log_probability.const_data_ptr<float>()[i],
                    is_greedy.const_data_ptr<bool>()[i]});
@@ -53,8 +56,9 @@ TextScorer::TextScorer(const std::filesystem::path& model, const ScoringOptions&
   ATHANOR_CHECK(options.chunk_tokens > 0, "chunk_tokens is {}; it must be positive", options.chunk_tokens);
   const at::ScalarType type = type_named(options.dtype);
   ask_for_reproducible_library();
+  const at::Device device = ops::choose_device(options.device, 1, "ScoringOptions::device");
   const int threads = options.threads > 0 ? options.threads : share_threads(find_thread_limits()).threads;
-  model_ = std::make_unique<Model>(Model{load_model(model, type, options.chunk_tokens), threads});
+  model_ = std::make_unique<Model>(Model{load_model(model, type, options.chunk_tokens, device), threads});
 }
 
 TextScorer::~TextScorer() = default;
@@ -76,7 +80,8 @@ TextScore TextScorer::score(std::string_view utf8) {
   const auto positions = static_cast<size_t>(model.config.max_position_embeddings);
   for (size_t first = 0; first + 1 < ids.size(); first += positions) {
     const size_t count = std::min(positions + 1, ids.size() - first);
-    append_scores(model.decoder(), std::span(ids).subspan(first, count), result.tokens);
+    append_scores(model.decoder(), model.state->parameters.compute().device(), std::span(ids).subspan(first, count),
+                  result.tokens);
   }
   return result;
 }

@@ -14,6 +14,7 @@ namespace athanor {
 
 struct ScoringOptions {
   std::string dtype = "float32";  ///< the type that the model computes in: float32 or bfloat16
+  std::string device = "auto";    ///< auto, cpu, cuda or xpu, as train.device; auto: an accelerator if there is one
   int threads = 0;                ///< threads that compute; 0: as many as a training run of one rank would use here
   int64_t chunk_tokens = 1024;    ///< tokens whose logits are in memory at the same time
 };

@@ -11,7 +11,7 @@
 namespace athanor::ops {
 
 /// Runs `work`, and returns the number of kernels that `device` ran for it. Nothing if that is not known: on a CPU, on
-/// an XPU, and on CUDA without CUPTI.
+/// an XPU, and on CUDA without CUPTI. The device that the host plays counts copies as well.
 std::optional<int64_t> count_launches(at::Device device, const std::function<void()>& work);
 
 }  // namespace athanor::ops

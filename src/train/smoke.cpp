@@ -2,6 +2,7 @@
 
 #include <torch/headeronly/version.h>
 
+#include <algorithm>
 #include <bit>
 #include <functional>
 #include <map>
@@ -74,7 +75,8 @@ void check_each(const TrainState& state, const std::string& what,
 
 class Smoke {
  public:
-  Smoke(const char* name, bool sparse, const char* dtype) : state_(smoke_config(sparse, dtype), {}), sparse_(sparse) {
+  Smoke(const char* name, bool sparse, const char* dtype, at::Device device = at::kCPU)
+      : state_(smoke_config(sparse, dtype), {}, {.device = device}), sparse_(sparse) {
     run_.model = name;
     initialize_parameters(state_.config.model, 1, state_.model.parameters);
     for (const auto& spec : make_inventory(state_.config.model)) {
@@ -82,13 +84,19 @@ class Smoke {
     }
   }
 
-  SmokeRun run() {
-    for (int64_t step = 0; step < kSteps; ++step) {
+  /// Takes steps from the first one on.
+  std::vector<SmokeStep> steps(int64_t count) {
+    for (int64_t step = 0; step < count; ++step) {
       const StepReport report = train_step(state_, smoke_batch(step));
       const double loss = report.parts.loss_sum / static_cast<double>(report.parts.num_targets);
       run_.steps.push_back({loss, report.grad_norm});
       if (step == 0) check_first(report, loss);
     }
+    return run_.steps;
+  }
+
+  SmokeRun run() {
+    steps(kSteps);
     check_each(
         state_, "receives no gradient",
         [&](const auto& spec, int64_t begin, int64_t end) {
@@ -150,8 +158,26 @@ bool on_widening_path() {
   return false;
 }
 
-std::vector<SmokeRun> run_smoke() {
+namespace {
+
+SmokeRun twice_on(at::Device device, const char* name, bool sparse, const char* dtype) {
+  constexpr int64_t kAgain = 10;
+  SmokeRun run = Smoke(name, sparse, dtype, device).run();
+  const auto again = Smoke(name, sparse, dtype, device).steps(kAgain);
+  const auto differs = std::ranges::mismatch(again, run.steps);
+  if (differs.in1 != again.end())
+    run.findings.push_back(fmt::format("step {} of a second run has other bits: loss {}, and {} in the first",
+                                       differs.in1 - again.begin() + 1, differs.in1->loss, differs.in2->loss));
+  return run;
+}
+
+}  // namespace
+
+std::vector<SmokeRun> run_smoke(at::Device device) {
   at::set_num_threads(kThreads);
+  if (!device.is_cpu())
+    return {twice_on(device, "dense", false, "float32"), twice_on(device, "dense-bfloat16", false, "bfloat16"),
+            twice_on(device, "sparse-float32", true, "float32"), twice_on(device, "sparse", true, "bfloat16")};
   std::vector<SmokeRun> runs = {Smoke("dense", false, "float32").run(), Smoke("sparse", true, "bfloat16").run()};
   if (on_widening_path()) {
     runs.push_back(Smoke("dense-bfloat16", false, "bfloat16").run());

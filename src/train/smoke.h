@@ -2,6 +2,8 @@
 // The smoke test: fifty deterministic steps of a small dense and a small sparse model. It guards every change of
 // numerics.
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,8 +28,9 @@ bool on_widening_path();
 /// Trains the dense model in fp32 and the sparse one in bf16 (on a widening path each in both types), with two threads,
 /// which libtorch stays set to, on data made from counters. It checks that the first loss is near the expected one
 /// (expected_first_loss), that the first entropy of the routers is near ln(experts), that every parameter (and expert)
-/// receives a gradient and moves, and that the loss falls.
-std::vector<SmokeRun> run_smoke();
+/// receives a gradient and moves, and that the loss falls. On a device each model is trained in both types, and its
+/// first ten steps a second time, which must have the same bits.
+std::vector<SmokeRun> run_smoke(at::Device device = at::kCPU);
 
 /// Returns the name of the kind of machine. The bits of the results depend on the path of matrix products and on the
 /// library. The paths that widen have one file for all machines with AVX2 and FMA, "x86_64-v3-widening-libtorch2.13.0";

@@ -24,7 +24,7 @@ KINDS = {
     "--tokenizer": "tokenizer", "--text-field": "field", "--special-token": ANY, "--eos": "choice", "--attributes": "attributes",
     "--keep": "expression", "--drop": "expression", "INPUT": "documents", "DIR": "data", "--split": "choice", "config": "configuration",
     "--set": "setting", "--then": "setting", "RUN": "run", "--y": "choice", "--line": "choice", "run": "model", "folder": "model",
-    "model": "model", "--prompt": ANY, "--dtype": "choice", "--plant": "choice", "--json": "new file", "--schedule": "choice",
+    "model": "model", "--prompt": ANY, "--dtype": "choice", "--device": "choice", "--plant": "choice", "--json": "new file", "--schedule": "choice",
     "--pictures": "new folder", "--golden-dir": "new folder", "--out": "new folder", "--format": "choice", "--on-error": "choice",
     "tokenizer train --out": "new file", "plot --out": "picture", "verify --keep": "new folder", "tokenizer encode INPUT": "lines",
     "tokenizer decode INPUT": "lines",

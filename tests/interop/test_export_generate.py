@@ -144,6 +144,22 @@ def test_a_sentencepiece_model_goes_through_import_and_export(athanor, tmp_path)
     assert ours[0]["prompt_ids"] == sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()).encode("the quick fox")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_without_an_accelerator_auto_is_the_cpu(run, athanor):
+    texts = [generate_ours(athanor, run.folder, "the", 8, "--temperature", 0, "--device", device)["new_ids"] for device in ("auto", "cpu")]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+@pytest.mark.parametrize("command", [["generate", ".", "--prompt", "x"], ["smoke"], ["bench", "moe"], ["bench", "gemm"], ["bench", "optimizer"]])
+@pytest.mark.parametrize("device, words", [("cuda", "--device is cuda: "), ("xpu", "; --device cpu computes on the CPU"),
+                                           ("gpu", "expected auto, cpu, cuda or xpu, got gpu")])
+def test_a_device_that_is_not_there_is_refused_in_one_line(athanor, command, device, words):
+    done = athanor.run(*command, "--device", device, check=False)
+    assert done.returncode == 2 and words in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
 def test_sampling_repeats_with_its_seed_and_only_with_it(run, athanor):
     texts = [generate_ours(athanor, run.folder, "the", 30, "--seed", seed, "--top-p", 0.9)["new_ids"] for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]

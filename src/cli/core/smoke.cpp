@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "cli/core.h"
+#include "ops/device_choice.h"
 #include "train/smoke.h"
 
 namespace athanor {
@@ -19,7 +20,7 @@ fs::path default_golden_dir() {
   return fs::exists(installed) ? installed : program / "../tests/golden";
 }
 
-int report(const std::vector<SmokeRun>& runs, const fs::path& golden, const std::string& kind) {
+int report_checks(const std::vector<SmokeRun>& runs) {
   int problems = 0;
   for (const auto& run : runs) {
     fmt::print("{}: loss {:.4f} → {:.4f} in {} steps\n", run.model, run.steps.front().loss, run.steps.back().loss,
@@ -29,6 +30,11 @@ int report(const std::vector<SmokeRun>& runs, const fs::path& golden, const std:
       ++problems;
     }
   }
+  return problems;
+}
+
+int report(const std::vector<SmokeRun>& runs, const fs::path& golden, const std::string& kind) {
+  int problems = report_checks(runs);
   if (!fs::exists(golden)) {
     fmt::print(
         "no golden file for this kind of machine ({}): only the built-in checks were made; `athanor smoke --update` "
@@ -50,6 +56,12 @@ int report(const std::vector<SmokeRun>& runs, const fs::path& golden, const std:
 ATHANOR_CORE_ENTRY(smoke) {
   using namespace athanor;
   const auto& given = *static_cast<const SmokeArguments*>(arguments);
+  if (const at::Device device = ops::choose_device(given.device, 1, "--device"); !device.is_cpu()) {
+    ATHANOR_CHECK(!given.update, "smoke: golden files are those of CPUs; leave out --update, or --device");
+    const int problems = report_checks(run_smoke(device));
+    if (problems == 0) fmt::print("a second run of each model on {} has the same bits\n", device.str());
+    return problems == 0 ? 0 : 1;
+  }
   const std::string kind = machine_kind();
   const fs::path folder = given.golden_dir.empty() ? default_golden_dir() : fs::path(given.golden_dir);
   const fs::path golden = folder / (kind + ".json");

@@ -1,0 +1,42 @@
+#include "bench/place.h"
+
+#include <fmt/core.h>
+
+#include <limits>
+
+#include "base/process.h"
+#include "ops/device_choice.h"
+#include "ops/transfer.h"
+#include "ops/type_name.h"
+#include "train/gemm_peak.h"
+
+namespace athanor::bench {
+
+double free_memory(at::Device device) {
+  if (device.is_cpu()) return static_cast<double>(available_memory_bytes());
+  const int64_t bytes = ops::facts_of(device).free_bytes;
+  return bytes < 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(bytes);
+}
+
+Tensor sent(const Tensor& x, at::Device device) {
+  if (x.device() == device) return x;
+  const Tensor there = at::empty(x.sizes(), x.options().device(device));
+  if (device.is_cpu()) {
+    ops::fetch_bytes(x.detach().contiguous(), there.data_ptr());
+  } else {
+    ops::send_bytes(there, x.contiguous().const_data_ptr());
+  }
+  return there;
+}
+
+Limit gemm_limit_of(at::ScalarType dtype, at::Device device) {
+  return {fmt::format("{} GEMM peak of {}", ops::type_name(dtype), device.str()), "FLOP",
+          measure_gemm_peak(dtype, device).flops};
+}
+
+nlohmann::json with_device(nlohmann::json fields, at::Device device) {
+  if (!device.is_cpu()) fields["device"] = device.str();
+  return fields;
+}
+
+}  // namespace athanor::bench

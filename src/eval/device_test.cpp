@@ -1,0 +1,125 @@
+// Models in use on the device that the host plays, compared with the CPU.
+
+#include <gtest/gtest.h>
+
+#include "base/testing/folder_test.h"
+#include "eval/continuation.h"
+#include "eval/score.h"
+#include "ops/testing/on_path.h"
+#include "ops/transfer.h"
+#include "train/run.h"
+#include "train/testing/device_case.h"
+#include "train/testing/prepared_data.h"
+
+namespace athanor::eval_device_test {
+namespace {
+
+namespace fs = std::filesystem;
+using guarded::Order;
+
+class OnDeviceModels : public FolderTest {
+ protected:
+  void TearDown() override {
+    guarded::offer(false);
+    guarded::queues().set_order({});
+    guarded::set_kernels(true);
+    FolderTest::TearDown();
+  }
+  // The folder of a run that has taken two steps on the CPU.
+  fs::path trained(const std::string& family) const {
+    RunConfig config = small_device_run(family, "float32");
+    config.train.device = "cpu";
+    config.train.steps = 2;
+    config.train.run_dir = (folder_ / family).string();
+    config.metrics.gemm_peak_tflops = 1;
+    config.checkpoint.model_interval = 0;
+    config.data.sources.emplace_back();
+    config.data.sources[0].path = (folder_ / (family + "_data")).string();
+    config.data.sources[0].weight = 1;
+    write_prepared_data(config.data.sources[0].path, config);
+    const OneRank alone(config);
+    RunContext context;
+    EXPECT_EQ(run_training(config, *alone.world, context), 0);
+    return config.train.run_dir;
+  }
+};
+
+TEST_F(OnDeviceModels, ContinueATextGreedilyAsOnTheCpu) {
+  for (const char* family : {"llama", "qwen3_moe"}) {
+    const fs::path run = trained(family);
+    const ContinuationOptions options{.max_new_tokens = 20, .sampling = {.temperature = 0}};
+    const auto on = [&](at::Device device) {
+      const LoadedModel model = load_model(run, at::kFloat, 64, device);
+      return continue_tokens(model, {3, 1, 4, 1, 5, 9}, options).new_ids;
+    };
+    const auto expected = on(at::kCPU);
+    ASSERT_EQ(expected.size(), 20u);
+    for (const bool kernels : {true, false}) {
+      guarded::set_kernels(kernels);
+      for (const Order& order : {Order{}, Order{Order::Kind::kLatest}, Order{Order::Kind::kDrawn, 5}}) {
+        guarded::queues().set_order(order);
+        EXPECT_EQ(on(guarded::kDevice), expected) << family << (kernels ? " with" : " without") << " kernels";
+      }
+    }
+    guarded::set_kernels(true);
+    guarded::queues().set_order({});
+  }
+}
+
+TEST_F(OnDeviceModels, ATokenCostsOneFetchAndOneWait) {
+  const LoadedModel model = load_model(trained("llama"), at::kFloat, 64, guarded::kDevice);
+  const auto copies = guarded::copy_counts();
+  const int64_t waits = guarded::queues().counts().waits;
+  const auto before = ops::transfer_counts();
+  continue_tokens(model, {3, 1, 4}, {.max_new_tokens = 7, .sampling = {.temperature = 0.5, .top_p = 0.9}});
+  const auto counts = ops::transfer_counts() - before;
+  EXPECT_EQ(counts.copies_to_host, 7);
+  EXPECT_EQ(counts.waits, 7);
+  EXPECT_EQ(counts.copies_to_device, 14);  // the tokens, and the angles of their positions
+  EXPECT_EQ(guarded::copy_counts().to_host - copies.to_host, 7);
+  EXPECT_EQ(guarded::copy_counts().to_device - copies.to_device, 14);
+  EXPECT_EQ(guarded::queues().counts().waits - waits, 7);
+}
+
+std::vector<TokenScore> scores_on(const std::string& device, const fs::path& run) {
+  return TextScorer(run, {.device = device, .chunk_tokens = 5}).score("athanor").tokens;
+}
+
+double largest_difference(const std::vector<TokenScore>& a, const std::vector<TokenScore>& b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    largest = std::max<double>(largest, std::abs(a[i].log_probability - b[i].log_probability));
+  return largest;
+}
+
+// As in train/device_test.cpp: four times what another order of additions makes of the numbers on the CPU.
+TEST_F(OnDeviceModels, ScoreATextAsOnTheCpu) {
+  const fs::path run = trained("qwen3_moe");
+  const auto expected = scores_on("cpu", run);
+  ASSERT_GE(expected.size(), 6u);
+  double rounding = 0;
+  for (const auto path : {kernels::MatmulPath::kAvx2, kernels::MatmulPath::kLibrary}) {
+    if (!kernels::has_path(path)) continue;
+    const ops::test::OnPath on(path);
+    rounding = std::max(rounding, largest_difference(expected, scores_on("cpu", run)));
+  }
+  ASSERT_GT(rounding, 0);
+  guarded::offer(true);
+  guarded::queues().set_order({Order::Kind::kDrawn, 3});
+  const auto before = guarded::queues().counts().launches;
+  const auto there = scores_on("auto", run);
+  EXPECT_GT(guarded::queues().counts().launches, before);
+  ASSERT_EQ(there.size(), expected.size());
+  EXPECT_LE(largest_difference(expected, there), 4 * rounding);
+  for (size_t i = 0; i < there.size(); ++i) EXPECT_EQ(there[i].is_greedy, expected[i].is_greedy);
+}
+
+TEST_F(OnDeviceModels, ADeviceThatIsNotThereIsRefusedInOneLine) {
+  if (at::hasXPU()) GTEST_SKIP() << "this machine has an XPU device";
+  const std::string said = refusal<ConfigError>([&] { scores_on("xpu", folder_); });
+  EXPECT_EQ(said,
+            "ScoringOptions::device is xpu: libtorch sees no XPU device; set it to \"cpu\" to compute on the CPU");
+}
+
+}  // namespace
+}  // namespace athanor::eval_device_test
