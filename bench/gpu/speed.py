@@ -50,11 +50,14 @@ class Steps:
     def __init__(self, machine, clock, name):
         self.machine, self.clock, self.name = machine, clock, name
         self.shape, self.mine, self.theirs = shapes.SHAPES[name], [], {}
+        self.graphs, self.graphs_failure = None, ""
 
-    def ours(self, batch, turn):
+    def ours(self, batch, turn, graphs=False):
+        """None if it does not fit."""
         path = self.machine.out / f"{self.name}-ours-{turn}.json"
         settings = [f"train.micro_batch_size={batch}", f"train.global_batch_size={batch}", f"data.seq_len={self.shape.seq_len}",
-                    f"model.max_position_embeddings={self.shape.seq_len}", "train.device=cuda", *self.shape.settings]
+                    f"model.max_position_embeddings={self.shape.seq_len}", "train.device=cuda",
+                    f"train.cuda_graphs={str(graphs).lower()}", *self.shape.settings]
         words = [word for setting in settings for word in ("--set", setting)]
         log = f"{self.name}-ours-{turn}"
         code, output = self.machine.call(
@@ -100,9 +103,18 @@ class Steps:
                 self.theirs["grouped_mm"].append(again)
             if again := self.ours(batch, turn):
                 self.mine.append(again)
+        self.with_graphs(batch)
         if self.shape.experts and self.clock.left_s() > spent_s / 2:
             if slow := self.peer("module_list", [batch], 0):
                 self.theirs["module_list"] = [slow]
+
+
+    def with_graphs(self, batch):
+        """The same step as one launch of a recorded graph for each microbatch; a failure here costs no other figure."""
+        try:
+            self.graphs = self.ours(batch, "graphs", graphs=True)
+        except Failed as failure:
+            self.graphs_failure = str(failure)
 
 
 def step(name):
@@ -129,13 +141,18 @@ def summary_of(steps, batch):
         [entry["limit"] for entry in steps.mine[0].values() if entry.get("limit_is") == "copy, read + written"]
     figures = {"batch": batch, "seq_len": steps.shape.seq_len, "step_s": step_s, "forward_and_backward_s": products_s,
                "tokens_per_s": batch * steps.shape.seq_len / step_s, "gemm_rate": gemm_rate,
-               "of_gemm_rate": shapes.flops(work) / step_s / gemm_rate, "launches": whole.get("launches"), "waits": whole.get("waits"),
-               "kernels": whole.get("kernels"), "peak_bytes": whole.get("peak_bytes"), "ratios": {}}
+               "of_gemm_rate": shapes.flops(work) / step_s / gemm_rate, "launches": whole.get("launches"), "waits": whole.get("device_waits"),
+               "kernels": whole.get("kernels"), "device_bytes": whole.get("device_bytes"), "ratios": {}}
     text = f"{step_s * 1e3:.0f} ms a step of {batch} x {steps.shape.seq_len}, {figures['of_gemm_rate']:.2f} of the GEMM rate"
     if copy_rates:
         figures["copy_rate"] = max(copy_rates)
         figures["of_roofline"] = shapes.roofline_s(work, gemm_rate, figures["copy_rate"]) / step_s
         text += f", {figures['of_roofline']:.2f} of the roofline"
+    if steps.graphs:
+        figures["with_graphs_s"] = steps.graphs["step"]["median_s"]
+        text += f"; {step_s / figures['with_graphs_s']:.2f} times as fast with train.cuda_graphs"
+    elif steps.graphs_failure:
+        text += f"; train.cuda_graphs failed: {steps.graphs_failure}"
     for form, turns in steps.theirs.items():
         theirs = statistics.median(each["step_s"] for each in turns)
         halves = statistics.median(each["backward_and_forward_s"] for each in turns)

@@ -59,18 +59,18 @@ struct Memory {
 
 // What a step makes a device do.
 struct DeviceWork {
-  std::optional<int64_t> launches;
+  std::optional<ops::DeviceKernels> kernels;
   ops::TransferCounts transfers;
 };
 
 DeviceWork count_device_work(TrainState& state, const Batch& batch) {
   const ops::TransferCounts before = ops::transfer_counts();
   ops::TransferCounts after;
-  const auto launches = ops::count_launches(state.model.parameters.compute().device(), [&] {
+  const auto kernels = ops::count_launches(state.model.parameters.compute().device(), [&] {
     train_step(state, batch);
     after = ops::transfer_counts();
   });
-  return {launches, after - before};
+  return {kernels, after - before};
 }
 
 double state_bytes(const TrainState& state) {
@@ -124,7 +124,11 @@ nlohmann::json fields_of(const RunConfig& c, const Memory& memory, at::Device de
                            {"state_bytes", memory.state_bytes}};
   if (device.is_cpu()) return fields;
   fields["device_bytes"] = memory.device_bytes;
-  if (work.launches) fields["launches"] = *work.launches;
+  if (work.kernels) {
+    fields["launches"] = work.kernels->launches;
+    for (const ops::KernelUse& each : work.kernels->longest)
+      fields["kernels"].push_back({{"name", each.name}, {"launches", each.launches}, {"seconds", each.seconds}});
+  }
   fields["device_waits"] = work.transfers.waits;
   fields["copies_to_device"] = work.transfers.copies_to_device;
   fields["copies_to_host"] = work.transfers.copies_to_host;
@@ -133,7 +137,7 @@ nlohmann::json fields_of(const RunConfig& c, const Memory& memory, at::Device de
 
 std::string describe_device_work(const DeviceWork& work) {
   return fmt::format("a step on the device: kernel launches {}, copies there {}, back {}, waits {}",
-                     work.launches ? std::to_string(*work.launches) : "unknown (no CUPTI)",
+                     work.kernels ? std::to_string(work.kernels->launches) : "unknown (no CUPTI)",
                      work.transfers.copies_to_device, work.transfers.copies_to_host, work.transfers.waits);
 }
 

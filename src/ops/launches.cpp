@@ -1,17 +1,35 @@
 #include "ops/launches.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "kernels/cuda/stream.h"
 #include "ops/device/cupti.h"
 #include "ops/transfer.h"
 
 namespace athanor::ops {
 
-std::optional<int64_t> count_launches(at::Device device, const std::function<void()>& work) {
+namespace {
+
+DeviceKernels longest_of(const device::KernelTimes& times) {
+  DeviceKernels result;
+  for (const auto& [name, time] : times) {
+    result.launches += time.launches;
+    result.longest.push_back({name, time.launches, time.seconds});
+  }
+  std::ranges::sort(result.longest, std::greater(), &KernelUse::seconds);
+  result.longest.resize(std::min(result.longest.size(), kMostKernels));
+  return result;
+}
+
+}  // namespace
+
+std::optional<DeviceKernels> count_launches(at::Device device, const std::function<void()>& work) {
   if (device.is_privateuseone()) {
     const auto* played = kernels::cuda::played_device();
     const int64_t before = played->num_launches();
     work();
-    return played->num_launches() - before;
+    return DeviceKernels{played->num_launches() - before, {}};
   }
   const auto cupti = device.is_cuda() ? device::open_cupti() : std::nullopt;
   if (!cupti) {
@@ -19,10 +37,11 @@ std::optional<int64_t> count_launches(at::Device device, const std::function<voi
     return std::nullopt;
   }
   wait_for(device);  // what was queued before does not count
-  return device::count_kernels(*cupti, [&] {
+  const auto times = device::time_kernels(*cupti, [&] {
     work();
     wait_for(device);
   });
+  return times ? std::optional(longest_of(*times)) : std::nullopt;
 }
 
 }  // namespace athanor::ops
