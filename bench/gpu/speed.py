@@ -91,6 +91,11 @@ class Steps:
         if first:
             self.theirs["grouped_mm"] = [first]
             self.turns(batches[0])
+        if self.clock.left_s() > 10:
+            self.with_graphs(batches[0])
+        if first and self.shape.experts and self.clock.left_s() > 20:
+            if slow := self.peer("module_list", batches[:1], 0):
+                self.theirs["module_list"] = [slow]
         return batches[0]
 
     def turns(self, batch):
@@ -103,10 +108,6 @@ class Steps:
                 self.theirs["grouped_mm"].append(again)
             if again := self.ours(batch, turn):
                 self.mine.append(again)
-        self.with_graphs(batch)
-        if self.shape.experts and self.clock.left_s() > spent_s / 2:
-            if slow := self.peer("module_list", [batch], 0):
-                self.theirs["module_list"] = [slow]
 
 
     def with_graphs(self, batch):
