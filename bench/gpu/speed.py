@@ -9,7 +9,7 @@ import shapes
 from running import Failed, Skipped
 
 HERE = pathlib.Path(__file__).resolve().parent
-OUT_OF_MEMORY = 79
+OUT_OF_MEMORY, REFUSED = 79, 2
 TURNS, ROUNDS, STEPS = 2, 4, 4
 
 
@@ -63,7 +63,7 @@ class Steps:
         code, output = self.machine.call(
             [self.machine.program("athanor"), "bench", "step", self.machine.root / "recipes" / self.shape.recipe, *words,
              "--no-recompute", "--rounds", ROUNDS, "--json", path], self.clock, log)
-        if code == OUT_OF_MEMORY:
+        if code == OUT_OF_MEMORY or (code == REFUSED and "are free there" in output):
             return None
         if code != 0:
             raise Failed(f"athanor bench step ended with {code}: {output.strip().splitlines()[-1][:300] if output.strip() else ''}")
@@ -72,9 +72,15 @@ class Steps:
     def peer(self, form, batches, turn):
         """None if there is no `transformers` here, or the form does not fit."""
         log = f"{self.name}-{form}-{turn}"
-        code, output = self.machine.call([sys.executable, HERE / "peer_step.py", self.name, "--form", form, "--steps", STEPS,
-                                          "--batches", ",".join(map(str, batches))], self.clock, log)
+        try:
+            code, output = self.call_peer(form, batches, log)
+        except Failed:  # not over in time: what was measured before still counts
+            return None
         return json.loads(output.strip().splitlines()[-1]) if code == 0 else None
+
+    def call_peer(self, form, batches, log):
+        return self.machine.call([sys.executable, HERE / "peer_step.py", self.name, "--form", form, "--steps", STEPS,
+                                  "--batches", ",".join(map(str, batches))], self.clock, log)
 
     def measure(self):
         batches = list(self.shape.batches)
@@ -108,7 +114,6 @@ class Steps:
                 self.theirs["grouped_mm"].append(again)
             if again := self.ours(batch, turn):
                 self.mine.append(again)
-
 
     def with_graphs(self, batch):
         """The same step as one launch of a recorded graph for each microbatch; a failure here costs no other figure."""
