@@ -39,20 +39,20 @@ class Gemms {
         w_LNK_(random({s.experts, s.n, s.k})), y_RN_(at::empty_like(dy_RN_)), dx_RK_(at::empty_like(x_RK_)),
         dw_LNK_(at::zeros({s.experts, s.n, s.k}, at::TensorOptions(at::kFloat).device(device))) {
     for (int64_t e = 0; e <= s.experts; ++e) offsets_.push_back(e * s.rows);
-    offsets_there_ = sent(at::arange(s.experts + 1, at::kLong) * s.rows, device);
+    groups_there_.emplace(sent(at::arange(s.experts + 1, at::kLong) * s.rows, device));
   }
 
   void forward() {
     if (device_.is_cpu()) return ops::grouped_matmul(offsets_, {{x_RK_, w_LNK_, true, y_RN_}});
-    y_RN_ = ops::device::grouped_matmul(x_RK_, w_LNK_.transpose(1, 2), offsets_there_);
+    y_RN_ = ops::device::grouped_matmul(x_RK_, w_LNK_.transpose(1, 2), *groups_there_);
   }
   void input_gradient() {
     if (device_.is_cpu()) return ops::grouped_matmul(offsets_, {{dy_RN_, w_LNK_, false, dx_RK_}});
-    dx_RK_ = ops::device::grouped_matmul(dy_RN_, w_LNK_, offsets_there_);
+    dx_RK_ = ops::device::grouped_matmul(dy_RN_, w_LNK_, *groups_there_);
   }
   void weight_gradient() {
     if (device_.is_cpu()) return ops::grouped_outer_product(offsets_, {{dy_RN_, x_RK_, dw_LNK_}});
-    ops::device::add_grouped_outer_product(dw_LNK_, dy_RN_, x_RK_, offsets_there_);
+    ops::device::add_grouped_outer_product(dw_LNK_, dy_RN_, x_RK_, *groups_there_);
   }
   void library_forward() const {
     for (int64_t e = 0; e < shape_.experts; ++e) {
@@ -101,7 +101,7 @@ class Gemms {
   GemmShape shape_;
   at::Device device_;
   ops::GroupOffsets offsets_;
-  Tensor offsets_there_;
+  std::optional<ops::device::Groups> groups_there_;
   Tensor x_RK_, dy_RN_, w_LNK_, y_RN_, dx_RK_, dw_LNK_;
 };
 
