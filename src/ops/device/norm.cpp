@@ -106,14 +106,6 @@ NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weig
   return {sum, forward(rows, added, sum, weight.value, per_row(rows), eps)};
 }
 
-// There is no kernel for it: OLMo's norm has no parameters, and autograd knows the portable form.
-Tensor layer_norm(const Tensor& x, double eps) { return portable::layer_norm(x.contiguous(), eps); }
-
-NormedSum add_layer_norm(const Tensor& x, const Tensor& branch, double eps) {
-  const Tensor sum = x.contiguous() + branch.contiguous();
-  return {sum, portable::layer_norm(sum, eps)};
-}
-
 namespace without_kernels {
 Tensor rms_norm(const Tensor& x, const Weight& weight, double eps) {
   if (!needs_grad(weight)) return portable::rms_norm(x, weight.value, eps);
