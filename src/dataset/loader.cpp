@@ -142,6 +142,12 @@ std::exception_ptr Loader::failure() {
   return impl_->wait_for_next(lock).error;
 }
 
+bool Loader::has_next() const {
+  const std::lock_guard lock(impl_->mutex);
+  const auto next = impl_->ready.find(impl_->to_give);
+  return next != impl_->ready.end() && !next->second.error;
+}
+
 Batch Loader::next() {
   std::unique_lock lock(impl_->mutex);
   auto& outcome = impl_->wait_for_next(lock);

@@ -43,6 +43,9 @@ class Loader {
   /// @throws what reading it threw (Dataset::read), also if called again.
   Batch next();
 
+  /// Returns whether the next batch has been read without an error, so that next() returns it at once. Does not wait.
+  bool has_next() const;
+
   /// Returns what reading the next batch threw, or null; waits until it is read. next() then returns at once.
   std::exception_ptr failure();
 

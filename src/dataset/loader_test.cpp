@@ -138,6 +138,7 @@ TEST_F(Loading, WhatAThreadThrowsComesOutOfNext) {
   const Mixture damaged({{"a", open_unverified()}});
   Loader loader(damaged, 5, {}, kNumInstances, 2);
   EXPECT_TRUE(loader.failure());
+  EXPECT_FALSE(loader.has_next());
   for (int i = 0; i < 2; ++i) {
     EXPECT_SAYS(refusal<DataError>([&] { loader.next(); }), "row 52, position 2: token id");
   }
@@ -149,6 +150,7 @@ TEST_F(Loading, WhetherTheNextBatchCanBeReadIsKnownBeforeItIsTaken) {
   const auto first = batches(1)[0].tokens;
   EXPECT_FALSE(loader.failure());
   EXPECT_FALSE(loader.failure());
+  EXPECT_TRUE(loader.has_next());
   EXPECT_EQ(loader.next().tokens, first);
   fs::resize_file(folder_ / "out" / "train-00000.npy", 128);
   // A batch that was read ahead is still good.

@@ -88,13 +88,15 @@ TEST_F(OnDeviceRuns, ARunTrainsValidatesSavesAndContinuesThere) {
     EXPECT_NEAR(value(there[i], "loss"), value(expected[i], "loss"), 10 * 5 * 0x1p-9) << "step " << i + 1;
   }
   EXPECT_EQ(value(there[5], "validation_loss"), value(resumed[5], "validation_loss"));
+  // Tokens and targets go there, some with the step before; the numbers of the step come back. The first step also
+  // sends the angles of positions.
+  double copies = 0;
   for (const auto& line : there) {
-    // Tokens and targets go there, the numbers of the step come back. The first step also sends the angles of
-    // positions.
-    EXPECT_EQ(value(line, "copies_to_device"), line.at("step") == 1 ? 2 : 1);
+    copies += value(line, "copies_to_device");
     EXPECT_EQ(value(line, "copies_to_host"), 1);
     EXPECT_EQ(value(line, "device_waits"), 1);
   }
+  EXPECT_EQ(copies, 6 + 1);
   EXPECT_FALSE(expected[0].contains("device_waits"));
   const auto start_of = [&](const char* name) {
     const std::string events = read_file(folder_ / name / "events.jsonl");

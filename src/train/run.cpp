@@ -59,6 +59,7 @@ class Run {
                  !may_try_threads(started.threads) || !state_->model.parameters.compute().is_cpu()),
         verification_(std::move(started.data.unverified)) {
     const auto& config = state_->config;
+    if (!state_->model.parameters.compute().is_cpu()) state_->next_batch = [this] { return batch_ahead(); };
     if (mesh_->is_first()) {
       metrics_.emplace(config.train.run_dir, config.metrics.tensorboard, first_step_,
                        hyperparameters_of(state_->run_config));
@@ -123,6 +124,7 @@ class Run {
     state_->enter(data_->stage);
     threads_.restart();
     if (stages_.size() > 1) log::info("step {}: {} begins", state_->position.step + 1, data_->stage.name);
+    next_.reset();
     std::vector<int64_t> held;  // all
     if (!state_->model.plan.is_trivial())
       held = sequences_of(state_->model.mesh.layout(), mesh_->data_rank(), config.train.micro_batch_size);
@@ -136,7 +138,7 @@ class Run {
   StepMetrics one_step() {
     const auto start = Clock::now();
     at_.phase = "data";
-    const Batch batch = loader_->next();
+    const Batch batch = next_ ? *std::exchange(next_, std::nullopt) : loader_->next();
     at_.phase = "step";
     const double waited_s = std::exchange(waited_for_data_s_, 0), data_s = seconds_since(start) + waited_s;
     const ops::TransferCounts transfers_before = ops::transfer_counts();
@@ -218,9 +220,18 @@ class Run {
 
   int end_stopped(const Requests& asked) { return saves_.end_stopped(asked, clock_ ? clock_->limit() : ""); }
 
+  // The batch of the step after the one that is computed, if it has been read; null at the end of a training phase.
+  const Batch* batch_ahead() {
+    const int64_t step = state_->position.step + 1;
+    const bool is_last = step == state_->run_config.train.steps || step == state_->position.phase.end;
+    if (next_ || is_last || !loader_->has_next()) return nullptr;
+    next_ = loader_->next();
+    return &*next_;
+  }
+
   // Waits for the batch of the next step, if this training phase has one more; null if it can be read.
   std::exception_ptr failure_of_next_batch() {
-    if (!loader_ || state_->position.step == state_->run_config.train.steps ||
+    if (!loader_ || next_ || state_->position.step == state_->run_config.train.steps ||
         state_->position.step == state_->position.phase.end)
       return nullptr;
     const auto start = Clock::now();
@@ -333,6 +344,7 @@ class Run {
   RunReport report_;
   BackgroundVerification verification_;
   std::optional<Loader> loader_;
+  std::optional<Batch> next_;              // the batch of the next step, if it was sent ahead
   std::vector<double> unigram_entropies_;  // entropies of the validation sources of the training phase, as far as they
                                            // were needed
 };

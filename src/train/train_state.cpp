@@ -48,6 +48,7 @@ ModelStateOptions TrainState::model_options(const TrainStateOptions& options) {
 
 void TrainState::enter(const TrainingStage& phase) {
   config = phase.config;
+  ahead.reset();
   position.phase = {phase.name, phase.begin, phase.end()};
   model.enter(config);
 }

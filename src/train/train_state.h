@@ -3,12 +3,14 @@
 // here can change the next step.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "config/training_stages.h"
+#include "dataset/loader.h"
 #include "dataset/mixture.h"
 #include "model/model_state.h"
 #include "optim/optimizer_set.h"
@@ -67,6 +69,13 @@ struct TrainStateOptions {
   std::optional<OptimizerSetup> optimizers = {};
 };
 
+/// The microbatches of a step that has not begun, on their way to the device.
+struct SentAhead {
+  int64_t step = 0;
+  const int32_t* tokens = nullptr;  ///< the tokens of the batch that they are made of
+  std::vector<Microbatch> microbatches;
+};
+
 /// The part of the state that one rank holds.
 struct TrainState {
   /// Allocates parameters, gradients and the optimizers' state, all zero, and enters the first training phase. The
@@ -91,6 +100,12 @@ struct TrainState {
   ModelState model;
   OptimizerState optimizer;
   RunPosition position;
+
+  /// On a device, if set: is called when a step has been queued, before the host waits for its numbers. Returns the
+  /// batch of the next step, which is sent meanwhile, or null if it is not known yet. The next step must get the same
+  /// object's tokens, which may have been moved.
+  std::function<const Batch*()> next_batch;
+  std::optional<SentAhead> ahead;  ///< what was sent for it
 
  private:
   TrainState(const RunConfig& run, DataIdentity data_identity, std::unique_ptr<OneRank> alone, Mesh* shared,

@@ -120,15 +120,33 @@ int64_t update_and_gather(ModelState& model, OptimizerSet& optimizers, const Upd
   return all[0].item<int64_t>() / copies(Replication::kDense) + all[1].item<int64_t>() / copies(Replication::kExpert);
 }
 
+// Returns the step's microbatches on the device of the model. Before that the second backward runs, if an optimizer
+// asks for one.
+std::vector<Microbatch> begin_step(TrainState& s, const Batch& batch, int64_t step) {
+  std::optional<SentAhead> ahead = std::exchange(s.ahead, std::nullopt);
+  if (ahead && ahead->step == step && ahead->tokens == batch.tokens.data()) return std::move(ahead->microbatches);
+  auto microbatches = microbatches_of(s, batch, step);
+  second_backward(s, microbatches, step);
+  send_to(device_of(s), microbatches);
+  return microbatches;
+}
+
+// Sends what the next step reads while the device computes this one.
+void send_ahead(TrainState& s, int64_t next_step) {
+  if (!s.next_batch || s.optimizer.set.second_backward(next_step)) return;
+  const Batch* batch = s.next_batch();
+  if (!batch) return;
+  s.ahead = SentAhead{next_step, batch->tokens.data(), microbatches_of(s, *batch, next_step)};
+  send_to(device_of(s), s.ahead->microbatches);
+}
+
 }  // namespace
 
 StepReport compute_gradients(TrainState& s, const Batch& batch) {
   StepReport report;
   Stopwatch watch(s.model.mesh);
   report.step = s.position.step + 1;
-  auto microbatches = microbatches_of(s, batch, report.step);
-  second_backward(s, microbatches, report.step);
-  send_to(device_of(s), microbatches);
+  const std::vector<Microbatch> microbatches = begin_step(s, batch, report.step);
   report.parts = run_microbatches(s, microbatches, [&](const Action& action) {
     const bool forward = action.work == Work::kForward;
     watch.add_to(forward ? report.forward_s : report.backward_s,
@@ -205,6 +223,7 @@ void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, Upda
   update_and_gather(s.model, s.optimizer.set, update, observer);
   learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len, s.config.moe.bias_update_rate,
                      scale.isnan().logical_not());
+  send_ahead(s, report.step + 1);
   fetch_numbers(report, changed, observer);
   report.verdict = judge(report.parts.loss_sum, report.grad_norm);
   if (report.verdict == Verdict::kApply) advance(s, batch, report);
