@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 """Checks and measures Athanor on one GPU, most important first, within a limit of time; needs nothing but Python and a libtorch.
 
-usage: scripts/gpu_check [--libtorch FOLDER] [--minutes 9] [--only PART,...] [--out gpu_check]
-
 The programs come from bin/ (a bundle of scripts/gpu_bundle), else from build-cuda/ or build/; if none of these has any, the kernels,
 the ops and their tests are built first, by the `cuda` preset. Every part has its own limit of time, so that a failure costs only
 itself. On the way, OUT/result.json and OUT/table.md are rewritten after each part; the second is for docs/gpu.md.
 
-Exit codes: 0 every part passed or had a reason to be skipped; 1 a part failed; 2 there is nothing to run.
+Exit codes: 0 no part failed; 1 a part failed; 2 nothing could be run, or the command line was refused.
 """
 import argparse
+import ctypes
 import json
 import os
 import pathlib
@@ -22,6 +21,38 @@ import report
 from running import Machine, Outcome, run_part
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def refuse(reason):
+    print(f"gpu_check: {reason}", file=sys.stderr)
+    sys.exit(2)
+
+
+def why_no_gpu():
+    """Asks the driver; None if there is a GPU."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "there is no NVIDIA driver here (libcuda.so.1)"
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
+        return "the driver sees no GPU; look at nvidia-smi and CUDA_VISIBLE_DEVICES"
+    return None
+
+
+def check_machine(options, libtorch, programs):
+    """Refuses what could only fail in every part."""
+    if options.minutes <= 0:
+        refuse(f"--minutes {options.minutes:g}: there is no time to run anything")
+    if not any((programs / name).exists() for name in ("kernels_cuda_test", "ops_test", "train_test", "athanor")):
+        refuse(f"{programs} has none of the programs; give their folder by --programs")
+    if libtorch is not None and not (libtorch / "lib" / "libtorch.so").exists() and options.device == "cuda":
+        refuse(f"{libtorch} has no lib/libtorch.so; give the folder of libtorch, such as .../site-packages/torch, by --libtorch")
+    if options.device == "cuda":
+        if reason := why_no_gpu():
+            refuse(f"{reason}; --device guarded tries this program on a device that the host simulates")
+        if libtorch is not None and not (libtorch / "lib" / "libc10_cuda.so").exists():
+            refuse(f"the libtorch in {libtorch} has no CUDA; give one that has by --libtorch")
 
 
 def find_libtorch(given):
@@ -45,7 +76,7 @@ def find_programs():
 def build_programs(libtorch):
     """Builds the part of the project that needs no package but CMake, nvcc and libtorch."""
     if libtorch is None:
-        sys.exit("gpu_check: no libtorch; give its folder (with include/ and lib/) by --libtorch or ATHANOR_LIBTORCH")
+        refuse("no libtorch; give its folder (with include/ and lib/) by --libtorch or ATHANOR_LIBTORCH")
     environment = dict(os.environ, ATHANOR_LIBTORCH=str(libtorch))
     targets = ["kernels_cuda_bench", "athanor_tests"]
     for command in (["cmake", "--preset", "cuda"],
@@ -53,31 +84,32 @@ def build_programs(libtorch):
         try:
             ended = subprocess.run(command, cwd=ROOT, env=environment).returncode
         except OSError as error:
-            sys.exit(f"gpu_check: there are no programs in bin/, and they cannot be built here: {error}")
+            refuse(f"there are no programs in bin/, and they cannot be built here: {error}")
         if ended != 0:
-            sys.exit(f"gpu_check: {' '.join(command)} ended with {ended}")
+            refuse(f"{' '.join(command)} ended with {ended}")
     return ROOT / "build-cuda"
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--libtorch", help="the folder with include/ and lib/")
+    parser = argparse.ArgumentParser(prog="gpu_check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--libtorch", help="the folder with include/ and lib/, such as .../site-packages/torch; default: "
+                        "$ATHANOR_LIBTORCH, or the torch of this Python")
     parser.add_argument("--programs", type=pathlib.Path, help="the folder of athanor and its test programs")
     parser.add_argument("--device", choices=("cuda", "guarded"), default="cuda",
-                        help="guarded: the device that the host plays in tests, to try this program itself")
+                        help="guarded: a device that the host simulates, to try this program itself")
     parser.add_argument("--minutes", type=float, default=9, help="for all parts together")
     parser.add_argument("--only", help="names of parts, with commas")
     parser.add_argument("--list", action="store_true", help="print the parts and their limits, and end")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu_check"))
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu_check"),
+                        help="the folder of results and logs (gpu_check)")
     return parser.parse_args()
 
 
 def chosen_parts(options):
     every = parts.all_parts()
-    names = options.only.split(",") if options.only else [part.name for part in every]
+    names = [name.strip() for name in options.only.split(",")] if options.only else [part.name for part in every]
     if unknown := set(names) - {part.name for part in every}:
-        sys.exit(f"gpu_check: --only: there is no part {', '.join(sorted(unknown))}; there are "
-                 f"{', '.join(part.name for part in every)}")
+        refuse(f"--only: there is no part {', '.join(sorted(unknown))}; there are {', '.join(part.name for part in every)}")
     return [part for part in every if part.name in names]
 
 
@@ -90,17 +122,22 @@ def main():
         return 0
     libtorch = find_libtorch(options.libtorch)
     programs = options.programs.resolve() if options.programs else find_programs() or build_programs(libtorch)
+    check_machine(options, libtorch, programs)
     out = options.out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "result.json").write_text("{}")
+    except OSError as error:
+        refuse(f"--out: {error}")
     machine = Machine(programs=programs, libtorch=libtorch, device=options.device, out=out, root=ROOT)
 
     end = time.monotonic() + 60 * options.minutes
     facts, outcomes = machine.facts(), []
-    print(f"gpu_check: {facts['device']}; {options.minutes:g} minutes; results in {out}", flush=True)
+    print(f"gpu_check: {facts['device']}; {options.minutes:g} min; results in {out}", flush=True)
     for part in chosen:
         left_s = end - time.monotonic()
         if left_s < part.least_s:
-            outcome = Outcome(part.name, "skipped", f"{max(left_s, 0):.0f} s are left, and it takes {part.least_s}")
+            outcome = Outcome(part.name, "skipped", f"{max(left_s, 0):.0f} s are left, and it needs at least {part.least_s}")
         else:
             outcome = run_part(part, machine, min(part.limit_s, left_s))
         outcomes.append(outcome)
@@ -111,7 +148,9 @@ def main():
     failed = [each.name for each in outcomes if each.state == "failed"]
     print(f"gpu_check: {sum(each.state == 'passed' for each in outcomes)} passed, {len(failed)} failed"
           f"{': ' + ', '.join(failed) if failed else ''}; {out / 'table.md'}")
-    return 1 if failed else 0
+    if failed:
+        return 1
+    return 0 if any(each.state == "passed" for each in outcomes) else 2
 
 
 if __name__ == "__main__":

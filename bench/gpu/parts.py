@@ -3,7 +3,7 @@ import json
 
 import checkpoint_round
 import speed
-from running import Failed, Part, Skipped
+from running import Failed, Part, Skipped, last_line
 
 
 def run_gtest(machine, clock, program, pattern, log, prefix=()):
@@ -13,7 +13,7 @@ def run_gtest(machine, clock, program, pattern, log, prefix=()):
     code, output = machine.call([*prefix, machine.program(program), f"--gtest_filter={pattern}", f"--gtest_output=json:{path}"],
                                 clock, log)
     if not path.exists():
-        raise Failed(f"{program} ended with {code} before it could report; see {log}.log")
+        raise Failed(f"{program} ended with {code} before it could report: {last_line(output)}; see {log}.log")
     suites = json.loads(path.read_text())["testsuites"]
     tests = [(f"{suite['name']}.{test['name']}", test) for suite in suites for test in suite["testsuite"]]
     wrong = [name for name, test in tests if test.get("failures")]
@@ -21,6 +21,8 @@ def run_gtest(machine, clock, program, pattern, log, prefix=()):
     if not tests:
         raise Failed(f"{program} has no test {pattern}")
     if wrong or left_out or code != 0:
+        if len(left_out) == len(tests):
+            raise Failed(f"all {len(tests)} tests were skipped; {log}.log has the reason")
         names = wrong or left_out or [f"exit code {code}"]
         raise Failed(f"{len(wrong)} of {len(tests)} failed, {len(left_out)} were skipped: {', '.join(names[:3])}; see {log}.log")
     return output, len(tests)
@@ -83,7 +85,7 @@ def all_parts():
         Part("smoke", "fifty steps of two models", 30, smoke),
         Part("checkpoints", "from the CPU to the device and back", 30, checkpoints),
         Part("program", "a run of the program: CPU, then device, then CPU", 40, checkpoint_round.run),
-        Part("kernel speed", "each kernel as a share of the copy rate", 30, speed.kernels),
+        Part("kernel-speed", "each kernel as a share of the copy rate", 30, speed.kernels),
         Part("block", "the sparse block, forward and backward, compared with its roofline", 40, speed.block),
         Part("olmoe-1b-7b", "whole steps, in turns with transformers", 120, speed.step("olmoe-1b-7b"), least_s=40),
         Part("olmo-1b", "whole steps, in turns with transformers", 80, speed.step("olmo-1b"), least_s=25),

@@ -65,13 +65,15 @@ class Machine:
         folders = [str(each) for each in folders if each.exists()] + [os.environ.get("LD_LIBRARY_PATH", "")]
         peers = self.root / "peers"
         python_path = [str(peers)] if peers.exists() else []
+        if self.libtorch and (self.libtorch / "__init__.py").exists():
+            python_path.append(str(self.libtorch.parent))  # the torch of the peer
         if os.environ.get("PYTHONPATH"):
             python_path.append(os.environ["PYTHONPATH"])
         return dict(os.environ, LD_LIBRARY_PATH=":".join(filter(None, folders)), PYTHONPATH=":".join(python_path),
                     ATHANOR_TEST_DEVICE=self.device, ATHANOR_SOURCE_DIR=str(self.root), CUBLAS_WORKSPACE_CONFIG=":4096:8")
 
     def facts(self):
-        facts = {"device": "the device that the host plays", "time": time.strftime("%Y-%m-%d %H:%M"), "programs": str(self.programs)}
+        facts = {"device": "a device that the host simulates", "time": time.strftime("%Y-%m-%d %H:%M"), "programs": str(self.programs)}
         if self.device == "cuda":
             facts["device"] = first_line(["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"])
         if (self.programs / "athanor").exists():

@@ -1,6 +1,7 @@
 #include "ops/device_choice.h"
 
 #include <ATen/Context.h>
+#include <unistd.h>
 
 #include "kernels/cuda/stream.h"
 #include "ops/device/cuda_state.h"
@@ -30,19 +31,20 @@ at::Device choose_device(const std::string& name, int num_ranks, const std::stri
   if (name == "cpu" || (name == "auto" && num_ranks > 1)) return at::kCPU;
   if (name == "auto") return first_accelerator();
   const auto type = name == "cuda" ? at::kCUDA : at::kXPU;
-  const std::string why = why_not(type);
-  const std::string remedy = setting.starts_with("--")       ? setting + " cpu computes on the CPU"
+  const std::string remedy = setting.starts_with("--")       ? "use " + setting + " cpu to compute on the CPU"
                              : setting.starts_with("train.") ? "set " + setting + " = \"cpu\" to train on the CPU"
                                                              : "set it to \"cpu\" to compute on the CPU";
-  ATHANOR_CHECK(why.empty(), "{} is {}: {}; {}", setting, name, why, remedy);
   ATHANOR_CHECK(num_ranks == 1, "{} is {}, and a job of {} ranks trains on CPUs only; start one rank; {}", setting,
                 name, num_ranks, remedy);
+  const std::string why = why_not(type);
+  ATHANOR_CHECK(why.empty(), "{} is {}: {}; {}", setting, name, why, remedy);
   return {type, 0};
 }
 
 std::string why_not_accelerated() {
   const auto state = device::find_cuda();
-  return device::has_old_driver(state) ? device::describe_missing_cuda(state) : "";
+  const bool has_gpu = access("/dev/nvidia0", F_OK) == 0;
+  return device::has_old_driver(state) || (has_gpu && !state.is_built) ? device::describe_missing_cuda(state) : "";
 }
 
 void set_numerics_of_devices() {

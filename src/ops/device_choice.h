@@ -19,7 +19,8 @@ at::Device choose_device(const std::string& name, int num_ranks, const std::stri
 /// computed on a device.
 void set_numerics_of_devices();
 
-/// Returns why "auto" did not take a GPU that this machine has: its driver is too old. Empty in every other case.
+/// Returns why "auto" did not take a GPU that this machine has: its driver is too old, or libtorch has no CUDA. Empty
+/// in every other case.
 std::string why_not_accelerated();
 
 struct DeviceFacts {

@@ -113,7 +113,9 @@ std::unique_ptr<Stage> capture_if_wanted(const RunConfig& config, Stage& stage, 
     log::warn("train.cuda_graphs has no effect: {}", reason);
     return nullptr;
   };
-  if (!ops::Graph::exists_on(device)) return without(fmt::format("there are no graphs on {}", device.str()));
+  if (!ops::Graph::exists_on(device))
+    return without(device.is_cpu() ? "there are no graphs on the CPU"
+                                   : fmt::format("there are no graphs on {}", device.str()));
   if (config.moe.router_noise != 0)
     return without(fmt::format("moe.router_noise is {}, and noise differs in each step", config.moe.router_noise));
   return std::make_unique<CapturedStage>(stage, device, observers);

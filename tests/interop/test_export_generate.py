@@ -152,7 +152,7 @@ def test_without_an_accelerator_auto_is_the_cpu(run, athanor):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 @pytest.mark.parametrize("command", [["generate", ".", "--prompt", "x"], ["smoke"], ["bench", "moe"], ["bench", "gemm"], ["bench", "optimizer"]])
-@pytest.mark.parametrize("device, words", [("cuda", "--device is cuda: "), ("xpu", "; --device cpu computes on the CPU"),
+@pytest.mark.parametrize("device, words", [("cuda", "--device is cuda: "), ("xpu", "; use --device cpu to compute on the CPU"),
                                            ("gpu", "expected auto, cpu, cuda or xpu, got gpu")])
 def test_a_device_that_is_not_there_is_refused_in_one_line(athanor, command, device, words):
     done = athanor.run(*command, "--device", device, check=False)

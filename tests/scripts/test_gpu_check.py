@@ -14,6 +14,8 @@ BUILD = ROOT / "build"
 sys.path.insert(0, str(ROOT / "bench" / "gpu"))
 
 import shapes  # noqa: E402
+import speed  # noqa: E402
+from running import Clock, Failed, Machine  # noqa: E402
 
 # A program of GoogleTest that passes one test; its arguments name the file of results.
 PASSES = """#!/bin/sh
@@ -67,7 +69,7 @@ def test_a_test_that_was_skipped_or_that_does_not_exist_is_a_failure(tmp_path):
     programs_in(tmp_path / "programs", kernels_cuda_test=PASSES.replace("COMPLETED", "SKIPPED"),
                 ops_test=PASSES.replace('[{"name": "Suite", "testsuite": [{"name": "Test", "result": "COMPLETED"}]}]', "[]"))
     _, _, parts = check(tmp_path)
-    assert parts["kernels"]["state"] == "failed" and "1 were skipped" in parts["kernels"]["summary"]
+    assert parts["kernels"]["state"] == "failed" and "all 1 tests were skipped" in parts["kernels"]["summary"]
     assert parts["ops"]["state"] == "failed" and "has no test" in parts["ops"]["summary"]
 
 
@@ -81,7 +83,29 @@ def test_all_parts_together_fit_in_the_time_if_those_that_measure_take_what_is_l
 
 def test_an_unknown_part_is_refused_in_one_line(tmp_path):
     said = subprocess.run([ROOT / "scripts" / "gpu_check", "--only", "nothing"], capture_output=True, text=True)
-    assert said.returncode == 1 and said.stderr.count("\n") == 1 and "there is no part nothing; there are kernels" in said.stderr
+    assert said.returncode == 2 and said.stderr.count("\n") == 1 and "there is no part nothing; there are kernels" in said.stderr
+
+
+def test_what_could_only_fail_in_every_part_is_refused_in_one_line(tmp_path):
+    programs_in(tmp_path / "programs")
+    for arguments, words in ((["--minutes", "0"], "there is no time"), (["--programs", tmp_path], "has none of the programs"),
+                             (["--out", "/proc/none/x"], "--out: "), (["--device", "cuda", "--libtorch", tmp_path], "no lib/libtorch.so")):
+        said = subprocess.run([ROOT / "scripts" / "gpu_check", "--device", "guarded", "--programs", tmp_path / "programs", "--out",
+                               tmp_path / "out", *arguments], capture_output=True, text=True)
+        assert said.returncode == 2 and said.stderr.count("\n") == 1 and words in said.stderr, said.stderr
+
+
+def test_nothing_that_passed_is_no_success(tmp_path):
+    programs_in(tmp_path / "programs")
+    code, said, _ = check(tmp_path, "--only", "block, smoke")
+    assert code == 2 and "0 passed, 0 failed" in said
+
+
+def test_results_go_where_the_caller_is(tmp_path):
+    programs_in(tmp_path / "programs")
+    subprocess.run([ROOT / "scripts" / "gpu_check", "--device", "guarded", "--programs", "programs", "--only", "kernels", "--out", "here"],
+                   cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "here" / "table.md").exists()
 
 
 def test_the_shapes_have_the_parameters_of_their_models():
@@ -107,6 +131,14 @@ needs_build = pytest.mark.skipif(not (BUILD / "train_test").exists(), reason="bu
 
 def libtorch():
     return pathlib.Path(next(iter(ROOT.glob(".venv/lib/python3*/site-packages/torch"))))
+
+
+@needs_build
+@pytest.mark.parametrize("name", shapes.SHAPES)
+def test_only_the_missing_gpu_stops_the_steps(name, tmp_path):
+    steps = speed.Steps(Machine(BUILD, None, "cuda", tmp_path, ROOT), Clock(60), name)
+    with pytest.raises(Failed, match="train.device is cuda: "):
+        steps.ours(1, 0, graphs=True)
 
 
 @needs_build

@@ -25,7 +25,8 @@ int64_t driver_version(std::string_view said) {
 bool has_old_driver(const CudaState& state) { return driver_version(state.why_none) > 0; }
 
 std::string describe_missing_cuda(const CudaState& state) {
-  if (!state.is_built) return "the libtorch of this build has no CUDA (docs/gpu.md: how to build one that has)";
+  if (!state.is_built)
+    return "the libtorch of this build has no CUDA; build Athanor with one that has (docs/gpu.md, \"Build\")";
   const std::string& said = state.why_none;
   if (said.empty()) return "";
   if (const int64_t driver = driver_version(said); driver > 0)

@@ -46,7 +46,8 @@ TEST(DeviceChoice, ARefusalNamesTheSettingThatAskedForTheDevice) {
   if (at::hasXPU()) GTEST_SKIP() << "this machine has an XPU device";
   EXPECT_EQ(refusal("train.device"),
             "train.device is xpu: libtorch sees no XPU device; set train.device = \"cpu\" to train on the CPU");
-  EXPECT_EQ(refusal("--device"), "--device is xpu: libtorch sees no XPU device; --device cpu computes on the CPU");
+  EXPECT_EQ(refusal("--device"),
+            "--device is xpu: libtorch sees no XPU device; use --device cpu to compute on the CPU");
 }
 
 }  // namespace
