@@ -13,7 +13,9 @@ import json
 import os
 import pathlib
 import subprocess
+import signal
 import sys
+import tempfile
 import time
 
 import parts
@@ -42,7 +44,7 @@ def why_no_gpu():
 
 def check_machine(options, libtorch, programs):
     """Refuses what could only fail in every part."""
-    if options.minutes <= 0:
+    if not options.minutes > 0:
         refuse(f"--minutes {options.minutes:g}: there is no time to run anything")
     if not any((programs / name).exists() for name in ("kernels_cuda_test", "ops_test", "train_test", "athanor")):
         refuse(f"{programs} has none of the programs; give their folder by --programs")
@@ -105,6 +107,21 @@ def parse_arguments():
     return parser.parse_args()
 
 
+def earlier_outcomes(out, facts, chosen):
+    """What an earlier call found on the same device, in the parts that this call does not run."""
+    try:
+        result = json.loads((out / "result.json").read_text())
+        same = all(result["facts"].get(key) == facts.get(key) for key in ("device", "athanor"))
+        return [part for part in result["parts"] if same and part["name"] not in {each.name for each in chosen}]
+    except (OSError, ValueError, KeyError):
+        return []
+
+
+def in_order(results):
+    names = [part.name for part in parts.all_parts()]
+    return sorted(results, key=lambda part: names.index(part["name"]) if part["name"] in names else len(names))
+
+
 def chosen_parts(options):
     every = parts.all_parts()
     names = [name.strip() for name in options.only.split(",")] if options.only else [part.name for part in every]
@@ -126,13 +143,14 @@ def main():
     out = options.out.resolve()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "result.json").write_text("{}")
+        tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
         refuse(f"--out: {error}")
     machine = Machine(programs=programs, libtorch=libtorch, device=options.device, out=out, root=ROOT)
 
     end = time.monotonic() + 60 * options.minutes
     facts, outcomes = machine.facts(), []
+    kept = earlier_outcomes(out, facts, chosen)
     print(f"gpu_check: {facts['device']}; {options.minutes:g} min; results in {out}", flush=True)
     for part in chosen:
         left_s = end - time.monotonic()
@@ -142,7 +160,7 @@ def main():
             outcome = run_part(part, machine, min(part.limit_s, left_s))
         outcomes.append(outcome)
         print(f"{outcome.name:22}{outcome.state:9}{outcome.seconds:6.1f} s   {outcome.summary}", flush=True)
-        result = {"facts": facts, "parts": [vars(each) for each in outcomes]}
+        result = {"facts": facts, "parts": in_order(kept + [vars(each) for each in outcomes])}
         (out / "result.json").write_text(json.dumps(result, indent=1) + "\n")
         (out / "table.md").write_text(report.markdown(result))
     failed = [each.name for each in outcomes if each.state == "failed"]
@@ -154,4 +172,9 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("gpu_check: interrupted", file=sys.stderr)
+        sys.exit(130)

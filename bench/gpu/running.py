@@ -92,8 +92,10 @@ class Machine:
                                      env=environment or self.environment())
             try:
                 code = child.wait(timeout=max(clock.left_s(), 0.1))
-            except subprocess.TimeoutExpired:
-                end_group(child)
+            except BaseException as error:
+                end_group(child)  # also if this program is ended
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
                 raise Failed(f"not over after {clock.limit_s:.0f} s: {' '.join(words[:3])}; see {path.name}") from None
         return code, path.read_text(errors="replace")
 

@@ -6,7 +6,7 @@ import statistics
 import sys
 
 import shapes
-from running import Failed, Skipped
+from running import Failed, Skipped, last_line
 
 HERE = pathlib.Path(__file__).resolve().parent
 OUT_OF_MEMORY, REFUSED = 79, 2
@@ -20,14 +20,18 @@ def need_gpu(machine):
 
 def kernels(machine, clock):
     need_gpu(machine)
-    output = machine.check_call([machine.program("kernels_cuda_bench")], clock, "kernel-speed")
-    # A line of kernels_cuda_bench: name, milliseconds, GB/s, share of the copy rate.
-    rows = re.findall(r"^(\w[\w ,<>+-]*?)\s+([\d.]+) ms\s+([\d.]+) GB/s\s+([\d.]+)", output, re.MULTILINE)
-    shares = {name.strip(): float(share) for name, _, _, share in rows}
-    if not shares:
-        raise Failed("no figures in kernel-speed.log")
+    code, output = machine.call([machine.program("kernels_cuda_bench")], clock, "kernel-speed")
+    shares = kernel_shares(output)
+    if code != 0 or not shares:
+        raise Failed(f"kernels_cuda_bench ended with {code}: {last_line(output)}; see kernel-speed.log")
     slowest = sorted(shares, key=shares.get)[:3]
     return "slowest: " + ", ".join(f"{name} {shares[name]:.2f}" for name in slowest) + " of the copy rate", {"shares": shares}
+
+
+def kernel_shares(output):
+    """The lines of kernels_cuda_bench: a name of at most 28 characters, milliseconds, GB/s, the share of the copy rate."""
+    rows = re.findall(r"^(\S.{0,27}?)\s+([\d.]+)\s+(\d+)\s+([\d.]+)(?:\s|$)", output, re.MULTILINE)
+    return {name: float(share) for name, _, _, share in rows}
 
 
 def read_results(path):
@@ -66,7 +70,9 @@ class Steps:
         if code == OUT_OF_MEMORY or (code == REFUSED and "are free there" in output):
             return None
         if code != 0:
-            raise Failed(f"athanor bench step ended with {code}: {output.strip().splitlines()[-1][:300] if output.strip() else ''}")
+            raise Failed(f"athanor bench step ended with {code}: {last_line(output)}; see {log}.log")
+        if graphs and "cannot be recorded" in output:
+            raise Failed("the step cannot be recorded; see " + log + ".log")
         return read_results(path)
 
     def peer(self, form, batches, turn):
@@ -138,7 +144,9 @@ def median(results, part):
 
 def summary_of(steps, batch):
     whole = steps.mine[0]["step"]
-    step_s, products_s = median(steps.mine, "step"), median(steps.mine, "step, forward") + median(steps.mine, "step, backward")
+    step_s = median(steps.mine, "step")
+    # On a device the host does not know when forward ends: what the update takes is measured alone.
+    products_s = step_s - median(steps.mine, "AdamW") - median(steps.mine, "gradient norm")
     peers = [each for form in steps.theirs.values() for each in form]
     work = shapes.step_work(steps.shape, batch)
     # The GEMM rate that Athanor measures; copies as the peer measures them, in the same run.

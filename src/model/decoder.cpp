@@ -160,7 +160,9 @@ ops::Rotation Decoder::rotation_of(const Tensor& positions) const {
 ops::Rotation Decoder::rotation_for(int64_t batch, int64_t seq_len, const ops::DocumentLengths& documents) const {
   if (device_.is_cpu()) return rotation_of(positions_of(batch, seq_len, documents));
   const int64_t rows = documents.empty() ? batch : 1;
-  ops::Rotation& kept = kept_rotations_[{rows, seq_len}];
+  const bool is_training = at::GradMode::is_enabled() || kept_rotations_.contains({rows, seq_len});
+  if (!is_training && !last_rotation_.contains({rows, seq_len})) last_rotation_.clear();
+  ops::Rotation& kept = (is_training ? kept_rotations_ : last_rotation_)[{rows, seq_len}];
   if (!kept.cos.defined()) kept = rotation_of(positions_of(rows, seq_len, {}));
   if (documents.empty()) return kept;
   const Tensor positions = documents.tables.positions.reshape({-1});

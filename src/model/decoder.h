@@ -48,6 +48,7 @@ class Decoder : public Stage {
   Tensor forward(int microbatch, Tensor x, const Labels* labels) override;
   Tensor backward(int microbatch, Tensor dy) override;
   LossParts take_parts(int microbatch) override;
+  void drop(int microbatch) override { pending_.erase(microbatch); }
   Tensor forward_only(Tensor x, const Labels* labels) override;
   TokenScores score(Tensor x, const Labels* labels) override;
 
@@ -107,8 +108,10 @@ class Decoder : public Stage {
   Norm final_norm_;
   std::vector<Layer> layers_;
   Tensor previous_share_;  // share for the layers here
-  /// by rows and tokens; kept for as long as this lives, since graphs of steps read them
-  mutable std::map<std::pair<int64_t, int64_t>, ops::Rotation> kept_rotations_;
+  /// By rows and tokens. Those of training are kept for as long as this lives, since graphs of steps read them; of
+  /// evaluation, whose texts have any length, only the last.
+  using Rotations = std::map<std::pair<int64_t, int64_t>, ops::Rotation>;
+  mutable Rotations kept_rotations_, last_rotation_;
   std::map<int, Pending> pending_;
 };
 

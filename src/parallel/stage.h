@@ -100,6 +100,8 @@ struct Stage {
   virtual Tensor backward(int microbatch, Tensor dy) = 0;
   /// Returns the microbatch's parts; to be called once, after its backward.
   virtual LossParts take_parts(int microbatch) = 0;
+  /// Drops what is kept of a microbatch whose forward or backward has thrown; nothing if there is none.
+  virtual void drop(int /*microbatch*/) {}
   /// For evaluation, without gradients, on all stages but the last. Returns hidden states for the next stage.
   virtual Tensor forward_only(Tensor x, const Labels* labels) = 0;
   /// For evaluation, without gradients, on the last stage.

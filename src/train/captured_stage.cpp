@@ -69,9 +69,11 @@ bool CapturedStage::capture(Captured& captured, Tensor x, const Labels& labels) 
     });
     return true;
   } catch (const std::exception& error) {
+    const std::string reason = error.what();
     log::warn("train.cuda_graphs: the step cannot be recorded, and its kernels are launched one by one: {}",
-              error.what());
+              reason.substr(0, reason.find('\n')));
   }
+  stage_.drop(kRecorded);
   failed_ = true;
   captured_.clear();
   return false;

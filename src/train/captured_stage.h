@@ -24,6 +24,7 @@ class CapturedStage : public Stage {
   Tensor forward(int microbatch, Tensor x, const Labels* labels) override;
   Tensor backward(int microbatch, Tensor dy) override;
   LossParts take_parts(int microbatch) override;
+  void drop(int microbatch) override { stage_.drop(microbatch); }
   Tensor forward_only(Tensor x, const Labels* labels) override { return stage_.forward_only(std::move(x), labels); }
   TokenScores score(Tensor x, const Labels* labels) override { return stage_.score(std::move(x), labels); }
 

@@ -128,8 +128,8 @@ TEST_F(OnDeviceRuns, ARunThatWasKilledContinuesWithTheBitsOfOneThatWasNot) {
                             "export.before_commit:kill"}) {
     fs::remove_all(killed.train.run_dir);
     const std::string command =
-        fmt::format("ATHANOR_FAULT={} ATHANOR_TEST_RUN={} exec {} --gtest_filter=OnDeviceRuns.AChild* > {} 2>&1", fault,
-                    folder_.string(), self, (folder_ / "child.log").string());
+        fmt::format("ATHANOR_FAULT={} ATHANOR_TEST_RUN='{}' exec '{}' --gtest_filter=OnDeviceRuns.AChild* > '{}' 2>&1",
+                    fault, folder_.string(), self, (folder_ / "child.log").string());
     const int status = std::system(command.c_str());
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << fault << read_file(folder_ / "child.log");
     ASSERT_EQ(train(killed), 0) << fault;

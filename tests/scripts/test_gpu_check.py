@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -124,6 +125,47 @@ def test_the_flops_of_a_step_are_six_for_each_parameter_that_a_token_uses_and_at
     used = shape.parameters()  # tied: the embedding is the head's matrix
     attention = shape.layers * 3.5 * 2 * tokens * shape.seq_len * shape.heads * shape.head_dim
     assert shapes.flops(shapes.step_work(shape, 2)) == pytest.approx(6 * used * tokens + attention)
+
+
+def test_the_lines_of_the_kernels_benchmark_are_read():
+    # As src/kernels/cuda/kernels_cuda_bench.cpp prints them, with its header, the copy and a remark.
+    def line(name, ms, rate, share, remark=""):
+        return f"{name:<28} {ms:10.3f} {rate:10.0f} {share:8.2f}{remark}\n"
+
+    output = f"{'kernel':<28} {'ms':>10} {'GB/s':>10} {'of copy':>8}\n{'copy of 1 GiB':<28} {'':>10} {4300:10.0f} {'1.00':>8}\n" + \
+        line("adamw, bf16 + 16 bits", 1.5, 3655, 0.85) + line("top_k", 0.01, 900, 0.2, "  (last bits of a logarithm differ from the host's)")
+    assert speed.kernel_shares(output) == {"adamw, bf16 + 16 bits": 0.85, "top_k": 0.2}
+
+
+def test_a_step_on_a_device_is_reported_from_what_the_benchmark_writes_there(tmp_path):
+    steps = speed.Steps(Machine(tmp_path, None, "cuda", tmp_path, ROOT), Clock(60), "olmo-1b")
+    steps.mine = [{"step": {"median_s": 0.2, "limit": 700e12, "launches": 900, "device_waits": 1}, "AdamW": {"median_s": 0.01},
+                   "gradient norm": {"median_s": 0.005}, "copy": {"limit_is": "copy, read + written", "limit": 4e12}}]
+    steps.theirs = {"grouped_mm": [{"step_s": 0.4, "backward_and_forward_s": 0.37, "gemm_rate": 690e12, "copy_rate": 3e12}]}
+    text, figures = speed.summary_of(steps, 4)
+    assert figures["ratios"]["grouped_mm"]["step"] == pytest.approx(2.0)
+    assert figures["ratios"]["grouped_mm"]["forward_and_backward"] == pytest.approx(2.0)
+    assert figures["copy_rate"] == 4e12 and 0 < figures["of_roofline"] < 1 and "2.00 times as fast as grouped_mm" in text
+
+
+def test_an_interrupted_check_leaves_no_program_behind(tmp_path):
+    marker = f"32{os.getpid()}"
+    programs_in(tmp_path / "programs", kernels_cuda_test=f"#!/bin/sh\nsleep {marker}\n")
+    child = subprocess.Popen([ROOT / "scripts" / "gpu_check", "--device", "guarded", "--programs", tmp_path / "programs", "--out",
+                              tmp_path / "out"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while subprocess.run(["pgrep", "-f", f"sleep {marker}"], capture_output=True).returncode != 0 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(timeout=30) == 130 and child.stderr.read().strip() == "gpu_check: interrupted"
+    assert subprocess.run(["pgrep", "-f", f"sleep {marker}"], capture_output=True).returncode == 1
+
+
+def test_a_part_that_is_repeated_leaves_the_figures_of_the_others(tmp_path):
+    programs_in(tmp_path / "programs")
+    check(tmp_path, "--only", "kernels,ops")
+    _, _, parts = check(tmp_path, "--only", "training")
+    assert list(parts) == ["kernels", "ops", "training"]
 
 
 needs_build = pytest.mark.skipif(not (BUILD / "train_test").exists(), reason="build/ has no tests: scripts/build all athanor_tests")
