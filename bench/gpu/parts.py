@@ -2,6 +2,7 @@
 import json
 
 import checkpoint_round
+import routing_rate
 import speed
 from running import Failed, Part, Skipped, last_line
 
@@ -88,6 +89,8 @@ def all_parts():
         Part("kernel-speed", "each kernel as a share of the copy rate", 30, speed.kernels),
         Part("block", "the sparse block, forward and backward, compared with its roofline", 40, speed.block),
         Part("olmoe-1b-7b", "whole steps, in turns with transformers", 120, speed.step("olmoe-1b-7b"), least_s=40),
+        Part("routing", "learned routing compared with forced uniform, 100 steps", 40, routing_rate.run),
+        Part("attention", "what a fixed order of sums costs in attention", 25, speed.attention),
         Part("olmo-1b", "whole steps, in turns with transformers", 80, speed.step("olmo-1b"), least_s=25),
         Part("qwen3-slice", "whole steps of six layers of Qwen3-30B-A3B, in turns with transformers", 80,
              speed.step("qwen3-slice"), least_s=25),

@@ -34,6 +34,16 @@ def kernel_shares(output):
     return {name: float(share) for name, _, _, share in rows}
 
 
+def attention(machine, clock):
+    need_gpu(machine)
+    code, output = machine.call([sys.executable, HERE / "attention_cost.py"], clock, "attention")
+    if code != 0:
+        raise Skipped(f"this Python has no torch that computes on the GPU: {last_line(output)}")
+    times = json.loads(output.strip().splitlines()[-1])
+    cost = times["deterministic_ms"] / times["ms"]
+    return f"forward and backward take {cost:.2f} times as long in a fixed order ({times['deterministic_ms']:.2f} ms)", times
+
+
 def read_results(path):
     return {entry["name"]: entry for entry in json.loads(path.read_text())}
 

@@ -79,7 +79,7 @@ def test_all_parts_together_fit_in_the_time_if_those_that_measure_take_what_is_l
     limits = {line[:22].strip(): int(line[22:27]) for line in listed.splitlines()}
     correctness = [limits[name] for name in ("kernels", "memcheck", "racecheck", "ops", "training", "smoke", "checkpoints", "program")]
     assert sum(correctness) <= 6 * 60
-    assert sum(limits.values()) <= 13 * 60  # the limits, not the usual times: those that come last are cut at nine minutes
+    assert sum(limits.values()) <= 14 * 60  # the limits, not the usual times: those that come last are cut at nine minutes
 
 
 def test_an_unknown_part_is_refused_in_one_line(tmp_path):
