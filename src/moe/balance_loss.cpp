@@ -27,7 +27,8 @@ Tensor sum_on_device(AuxScope scope, const std::vector<Routing>& layers, double 
   const Tensor count_LBE = stacked(layers, &Routing::count_BE);
   const double scale = num_experts * per_token * per_token;
   if (scope == AuxScope::kSequence) return (count_LBE * prob_LBE).sum() * scale;
-  return (count_LBE.sum({0, 1}) * prob_LBE.sum({0, 1})).sum() * (scale / (num_layers * num_sequences));
+  const auto over_batch = [](const Tensor& x_LBE) { return x_LBE.sum(at::IntArrayRef{0, 1}); };
+  return (over_batch(count_LBE) * over_batch(prob_LBE)).sum() * (scale / (num_layers * num_sequences));
 }
 
 }  // namespace
