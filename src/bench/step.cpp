@@ -43,7 +43,7 @@ Subject step_subject(TrainState& state, const Batch& batch) {
     return report;
   };
   // The host does not know when a device begins with a part of the step.
-  if (!state.model.parameters.compute().is_cpu()) return simple_subject("step", flops, step);
+  if (!state.model.device().is_cpu()) return simple_subject("step", flops, step);
   return {"step", {{"forward", forward}, {"backward", flops - forward}, {"update", 0}}, [step](Laps& laps) {
             const StepReport report = step();
             laps.add(0, report.forward_s);
@@ -66,7 +66,7 @@ struct DeviceWork {
 DeviceWork count_device_work(TrainState& state, const Batch& batch) {
   const ops::TransferCounts before = ops::transfer_counts();
   ops::TransferCounts after;
-  const auto kernels = ops::count_launches(state.model.parameters.compute().device(), [&] {
+  const auto kernels = ops::count_launches(state.model.device(), [&] {
     train_step(state, batch);
     after = ops::transfer_counts();
   });
@@ -85,7 +85,7 @@ double state_bytes(const TrainState& state) {
 // Measures the step's own peak, before anything else takes memory.
 Memory measure_memory(TrainState& state, const Batch& batch, double free_before) {
   for (int i = 0; i < 2; ++i) train_step(state, batch);
-  const at::Device device = state.model.parameters.compute().device();
+  const at::Device device = state.model.device();
   return {static_cast<double>(peak_resident_bytes()), state_bytes(state),
           device.is_cpu() ? 0 : free_before - free_memory(device)};
 }

@@ -216,7 +216,7 @@ std::vector<StepPart> update_parts(TrainState& state) {
 }  // namespace
 
 std::vector<StepPart> step_parts(TrainState& state) {
-  const Shapes s(state.config, state.model.parameters.compute().device());
+  const Shapes s(state.config, state.model.device());
   const auto& model = state.config.model;
   std::vector<StepPart> parts = {embedding_part(s), norm_part(s), projections_part(s), rotation_part(s),
                                  attention_part(s)};

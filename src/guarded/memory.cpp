@@ -59,7 +59,6 @@ void* Memory::allocate(size_t num_bytes, Queues::StreamId stream) {
     end_ += size;
   }
   in_use_ += size;
-  peak_ = std::max(peak_, in_use_);
   used_[closed] = {size, stream, pool, {}};
   return closed;
 }
@@ -142,11 +141,6 @@ size_t Memory::allocated() const {
 size_t Memory::free_bytes() const {
   const std::lock_guard lock(mutex_);
   return limit_ - in_use_;
-}
-
-size_t Memory::most_allocated() const {
-  const std::lock_guard lock(mutex_);
-  return peak_;
 }
 
 }  // namespace athanor::guarded

@@ -60,9 +60,8 @@ class Memory {
   /// Lets the `index`-th allocation from now on (from 0) fail, and no other; −1: none. Returns how many there were
   /// since the last call.
   int64_t fail_at(int64_t index);
-  size_t allocated() const;       ///< bytes that are in use
-  size_t free_bytes() const;      ///< bytes that can still be allocated
-  size_t most_allocated() const;  ///< their peak
+  size_t allocated() const;   ///< bytes that are in use
+  size_t free_bytes() const;  ///< bytes that can still be allocated
 
  private:
   struct Block {
@@ -84,7 +83,7 @@ class Memory {
   const size_t capacity_;
   std::byte *closed_ = nullptr, *open_ = nullptr;
   mutable std::mutex mutex_;  // guards all members below
-  size_t end_ = 0, in_use_ = 0, peak_ = 0, limit_;
+  size_t end_ = 0, in_use_ = 0, limit_;
   int64_t num_allocations_ = 0, failing_ = -1;
   std::map<void*, Block> used_;
   struct Kind {

@@ -131,9 +131,7 @@ void ModelState::enter(const RunConfig& config) {
                                       static_cast<int>(layout.microbatches())));
 }
 
-Tensor ModelState::on_own_device(const Tensor& x) const {
-  return x.is_cpu() ? ops::send(x, parameters.compute().device()) : x;
-}
+Tensor ModelState::on_own_device(const Tensor& x) const { return x.is_cpu() ? ops::send(x, device()) : x; }
 
 void ModelState::set_previous_share(const Tensor& share) {
   // In place: a graph of the step reads it where it is.

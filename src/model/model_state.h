@@ -50,6 +50,9 @@ class ModelState {
   void set_previous_share(const Tensor& share);
   void set_router_bias(const Tensor& bias);
 
+  /// Where the parameters are, and everything is computed.
+  at::Device device() const { return parameters.compute().device(); }
+
   Mesh& mesh;
   ShardPlan plan;
   ParameterStore parameters;

@@ -25,11 +25,22 @@ at::Device first_accelerator() {
   return at::kCPU;
 }
 
+at::Device prepared(at::Device device) {
+  if (!device.is_cpu()) set_numerics_of_devices();
+  return device;
+}
+
 }  // namespace
+
+void set_numerics_of_devices() {
+  at::globalContext().setAllowBF16ReductionCuBLAS(false);
+  at::globalContext().setAllowTF32CuBLAS(false);
+  at::globalContext().setSDPUseCuDNN(false);
+}
 
 at::Device choose_device(const std::string& name, int num_ranks, const std::string& setting) {
   if (name == "cpu" || (name == "auto" && num_ranks > 1)) return at::kCPU;
-  if (name == "auto") return first_accelerator();
+  if (name == "auto") return prepared(first_accelerator());
   const auto type = name == "cuda" ? at::kCUDA : at::kXPU;
   const std::string remedy = setting.starts_with("--")       ? "use " + setting + " cpu to compute on the CPU"
                              : setting.starts_with("train.") ? "set " + setting + " = \"cpu\" to train on the CPU"
@@ -38,19 +49,13 @@ at::Device choose_device(const std::string& name, int num_ranks, const std::stri
                 name, num_ranks, remedy);
   const std::string why = why_not(type);
   ATHANOR_CHECK(why.empty(), "{} is {}: {}; {}", setting, name, why, remedy);
-  return {type, 0};
+  return prepared({type, 0});
 }
 
 std::string why_not_accelerated() {
   const auto state = device::find_cuda();
   const bool has_gpu = access("/dev/nvidia0", F_OK) == 0;
   return device::has_old_driver(state) || (has_gpu && !state.is_built) ? device::describe_missing_cuda(state) : "";
-}
-
-void set_numerics_of_devices() {
-  at::globalContext().setAllowBF16ReductionCuBLAS(false);
-  at::globalContext().setAllowTF32CuBLAS(false);
-  at::globalContext().setSDPUseCuDNN(false);
 }
 
 DeviceFacts facts_of(at::Device device) {

@@ -15,8 +15,8 @@ namespace athanor::ops {
 at::Device choose_device(const std::string& name, int num_ranks, const std::string& setting = "train.device");
 
 /// Sets, for the whole process, how libtorch computes on accelerators: products are added in fp32 and not in bf16 or
-/// TF32, and attention is not cuDNN's, which compiles a kernel for each new shape. To be called before anything is
-/// computed on a device.
+/// TF32, and attention is not cuDNN's, which compiles a kernel for each new shape. choose_device calls it, and so does
+/// a model, since programs may give it a device that they have not chosen here.
 void set_numerics_of_devices();
 
 /// Returns why "auto" did not take a GPU that this machine has: its driver is too old, or libtorch has no CUDA. Empty

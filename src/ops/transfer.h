@@ -26,8 +26,8 @@ TransferCounts transfer_counts();
 /// Returns `x`, a tensor of the host, on `device`. The host does not wait, and may change `x` afterwards.
 Tensor send(const Tensor& x, at::Device device);
 
-/// Sets `to`, a contiguous tensor of any device, to the bytes at `from`. The host does not wait for the last of them,
-/// and may change `from` afterwards.
+/// Sets `to`, a contiguous tensor of any device, to the bytes at `from`. The host waits. Threads may call it as
+/// fetch_bytes.
 void send_bytes(const Tensor& to, const void* from);
 
 /// Copies the elements of `x`, a contiguous tensor of any device, to `out`. The host waits. Threads may call it

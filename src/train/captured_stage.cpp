@@ -1,33 +1,23 @@
 #include "train/captured_stage.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
 #include "base/log.h"
 #include "train/microbatch.h"
+#include "train/packed_numbers.h"
 
 namespace athanor {
 namespace {
 
 // Libraries and allocators prepare themselves in the first calls, and the angles of positions are sent.
 constexpr int64_t kPlainFirst = 2;
-// A phase of training has one shape, and the last microbatch of a step another one.
+// A phase of training has one shape, or a few if the number of documents changes the room of their tables.
 constexpr size_t kMostGraphs = 4;
 // The number under which the stage runs the microbatch that is recorded.
 constexpr int kRecorded = -1;
-
-// The counts of a microbatch in a fixed order.
-template <class Parts, class F>
-void for_each_count(Parts& parts, F f) {
-  f(parts.on_device);
-  for (Tensor RouterCounts::*each : RouterCounts::kCounts) f(parts.routers.*each);
-  f(parts.routers.entropy_sum);
-}
-
-Tensor pack(LossParts& parts) {
-  std::vector<Tensor> all;
-  for_each_count(parts, [&](const Tensor& each) {
-    if (each.defined()) all.push_back(each.contiguous().view(at::kLong).reshape({-1}));
-  });
-  return at::cat(all);
-}
 
 }  // namespace
 
@@ -43,17 +33,15 @@ void CapturedStage::expect(int64_t batch, int64_t seq_len) {
   out = stage_.out;
 }
 
-// Returns null if there are as many graphs as may be, all used lately.
-CapturedStage::Captured* CapturedStage::captured_for(const Key& key) {
+// The graph that was used longest ago makes room for a new one.
+CapturedStage::Captured& CapturedStage::captured_for(const Key& key) {
   if (!captured_.contains(key) && captured_.size() == kMostGraphs) {
-    const auto oldest = std::min_element(captured_.begin(), captured_.end(), [](const auto& a, const auto& b) {
-      return a.second.last_used < b.second.last_used;
-    });
-    captured_.erase(oldest);
+    captured_.erase(std::ranges::min_element(
+        captured_, {}, [](const auto& key_and_captured) { return key_and_captured.second.last_used; }));
   }
   Captured& captured = captured_[key];
   captured.last_used = num_forwards_;
-  return &captured;
+  return captured;
 }
 
 bool CapturedStage::capture(Captured& captured, Tensor x, const Labels& labels) {
@@ -65,7 +53,7 @@ bool CapturedStage::capture(Captured& captured, Tensor x, const Labels& labels) 
       stage_.forward(kRecorded, x, &fixed);
       stage_.backward(kRecorded, {});
       captured.parts = stage_.take_parts(kRecorded);
-      captured.numbers = pack(captured.parts);
+      captured.numbers = pack_numbers(tensors_of(captured.parts));
     });
     return true;
   } catch (const std::exception& error) {
@@ -82,13 +70,7 @@ bool CapturedStage::capture(Captured& captured, Tensor x, const Labels& labels) 
 // The next launch overwrites the graph's own numbers.
 LossParts CapturedStage::parts_of(const Captured& captured) const {
   LossParts parts = captured.parts;
-  const Tensor numbers = captured.numbers.clone();
-  int64_t at = 0;
-  for_each_count(parts, [&](Tensor& each) {
-    if (!each.defined()) return;
-    const Tensor own = numbers.narrow(0, std::exchange(at, at + each.numel()), each.numel());
-    each = own.view(each.scalar_type()).view(each.sizes());
-  });
+  unpack_numbers(captured.numbers.clone(), tensors_of(parts));
   return parts;
 }
 
@@ -98,13 +80,13 @@ Tensor CapturedStage::forward(int microbatch, Tensor x, const Labels* labels) {
   if (observed && !failed_ && !std::exchange(told_of_observers_, true))
     log::info("train.cuda_graphs: steps that are observed (metrics.layer_statistics) run without graphs");
   if (failed_ || observed || !labels->packed.defined()) return stage_.forward(microbatch, std::move(x), labels);
-  Captured* captured = captured_for({x.size(0), x.size(1), labels->packed.numel(), labels->num_targets,
+  Captured& captured = captured_for({x.size(0), x.size(1), labels->packed.numel(), labels->num_targets,
                                      labels->loss_scale, labels->aux_scale, labels->z_scale});
-  if (captured->num_seen++ < kPlainFirst) return stage_.forward(microbatch, std::move(x), labels);
-  if (!captured->graph && !capture(*captured, x, *labels)) return stage_.forward(microbatch, std::move(x), labels);
-  captured->input.copy_(labels->packed);
-  captured->graph->launch();
-  launched_[microbatch] = parts_of(*captured);
+  if (captured.num_seen++ < kPlainFirst) return stage_.forward(microbatch, std::move(x), labels);
+  if (!captured.graph && !capture(captured, x, *labels)) return stage_.forward(microbatch, std::move(x), labels);
+  captured.input.copy_(labels->packed);
+  captured.graph->launch();
+  launched_[microbatch] = parts_of(captured);
   return {};
 }
 

@@ -38,11 +38,11 @@ class CapturedStage : public Stage {
   struct Captured {
     int64_t num_seen = 0, last_used = 0;
     Tensor input;     // Labels::packed of the microbatch that is launched
-    LossParts parts;  // shapes, and views of `numbers`
-    Tensor numbers;   // everything that the graph counts, int64 or the bits of fp64
+    LossParts parts;  // what the graph computes; only their shapes and types are read
+    Tensor numbers;   // their values in one tensor (packed_numbers.h)
     std::optional<ops::Graph> graph;
   };
-  Captured* captured_for(const Key& key);
+  Captured& captured_for(const Key& key);
   bool capture(Captured& captured, Tensor x, const Labels& labels);
   LossParts parts_of(const Captured& captured) const;
 

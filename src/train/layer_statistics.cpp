@@ -96,7 +96,7 @@ LayerStatistics::LayerStatistics(const TrainState& state, bool histograms)
   for_each_canonical(model, [&](const BucketEntry& entry, FlatRange range) {
     pieces_.push_back({range, std::min(entry.forward_index, num_layers_ + 1)});
   });
-  const at::Device device = model.parameters.compute().device();
+  const at::Device device = model.device();
   on_device_ = !device.is_cpu();
   sums_ = at::zeros({num_layers_ + 2, Columns::total(histograms)}, at::TensorOptions(at::kDouble).device(device));
   activations_.resize(static_cast<size_t>(num_layers_));

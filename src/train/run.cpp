@@ -55,11 +55,10 @@ class Run {
         stages_(std::move(started.data.stages)), mesh_(std::move(started.mesh)), state_(std::move(started.state)),
         world_(mesh_->group(GroupKind::kWorld)), at_(at), first_step_(state_->position.step),
         from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at), summary_(*state_, *mesh_, stages_.size()),
-        threads_(started.threads.threads,
-                 !may_try_threads(started.threads) || !state_->model.parameters.compute().is_cpu()),
+        threads_(started.threads.threads, !may_try_threads(started.threads) || !state_->model.device().is_cpu()),
         verification_(std::move(started.data.unverified)) {
     const auto& config = state_->config;
-    if (!state_->model.parameters.compute().is_cpu()) state_->next_batch = [this] { return batch_ahead(); };
+    if (!state_->model.device().is_cpu()) state_->next_batch = [this] { return batch_ahead(); };
     if (mesh_->is_first()) {
       metrics_.emplace(config.train.run_dir, config.metrics.tensorboard, first_step_,
                        hyperparameters_of(state_->run_config));
@@ -154,7 +153,7 @@ class Run {
                      RunFolder{state_->config.train.run_dir}.log(), report.step, mesh_->is_first());
     StepMetrics metrics = summary_.summarize(report, batch, at_, data_s, seconds_since(start) + waited_s);
     metrics.layers = std::exchange(layers_, {});
-    if (!state_->model.parameters.compute().is_cpu()) metrics.transfers = transfers;
+    if (!state_->model.device().is_cpu()) metrics.transfers = transfers;
     metrics.threads = at::get_num_threads();
     metrics.seconds_left = seconds_left();
     return metrics;

@@ -153,7 +153,7 @@ void tell_history(const TrainState& state, const Beginning& begin, const fs::pat
   if (!world.network().empty()) more["mpi"] = world.network();
   more["cpu"] = model_of_cpu();
   more["matmul"] = nlohmann::ordered_json::parse(text_of(matmul.paths));
-  if (const at::Device device = state.model.parameters.compute().device(); !device.is_cpu()) {
+  if (const at::Device device = state.model.device(); !device.is_cpu()) {
     const auto facts = ops::facts_of(device);
     more["device"] = {{"kind", device.str()}, {"name", facts.name}, {"memory_bytes", facts.total_bytes}};
   }

@@ -12,6 +12,7 @@
 #include "optim/schedule.h"
 #include "parallel/loss_sum.h"
 #include "train/microbatch.h"
+#include "train/packed_numbers.h"
 
 namespace athanor {
 namespace {
@@ -37,8 +38,6 @@ class Stopwatch {
   Clock::time_point last_ = Clock::now();
 };
 
-at::Device device_of(const TrainState& s) { return s.model.parameters.compute().device(); }
-
 std::vector<Microbatch> microbatches_of(const TrainState& s, const Batch& batch, int64_t step) {
   return split_batch(batch, s.config, s.data.eos_id, step, s.model.mesh.layout(), s.model.mesh.data_rank());
 }
@@ -63,7 +62,7 @@ void second_backward(TrainState& s, std::vector<Microbatch> microbatches, int64_
   const auto labels = s.optimizer.set.second_backward(step);
   if (!labels) return;
   for (Microbatch& each : microbatches) relabel(each, *labels);
-  send_to(device_of(s), microbatches);
+  send_to(s.model.device(), microbatches);
   const Observers::Pause unobserved(s.observers);
   run_microbatches(s, microbatches, {});
   s.optimizer.set.learn_from_second(step);
@@ -127,7 +126,7 @@ std::vector<Microbatch> begin_step(TrainState& s, const Batch& batch, int64_t st
   if (ahead && ahead->step == step && ahead->tokens == batch.tokens.data()) return std::move(ahead->microbatches);
   auto microbatches = microbatches_of(s, batch, step);
   second_backward(s, microbatches, step);
-  send_to(device_of(s), microbatches);
+  send_to(s.model.device(), microbatches);
   return microbatches;
 }
 
@@ -137,7 +136,7 @@ void send_ahead(TrainState& s, int64_t next_step) {
   const Batch* batch = s.next_batch();
   if (!batch) return;
   s.ahead = SentAhead{next_step, batch->tokens.data(), microbatches_of(s, *batch, next_step)};
-  send_to(device_of(s), s.ahead->microbatches);
+  send_to(s.model.device(), s.ahead->microbatches);
 }
 
 }  // namespace
@@ -155,7 +154,7 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
   report.reduction = s.optimizer.reducer.trace();
   sum_over_ranks(s.model.mesh.group(GroupKind::kPipeline), report.parts);
   sum_over_ranks(s.model.mesh.group(GroupKind::kData), report.parts);
-  if (!device_of(s).is_cpu()) {
+  if (!s.model.device().is_cpu()) {
     report.grad_norm_on_device = ops::sum_of_squares(s.model.parameters.grad()).sqrt();
     return report;
   }
@@ -185,33 +184,19 @@ Tensor scale_on_device(const TrainState& s, const StepReport& report, int64_t st
 }
 
 // The host learns the numbers of a step in one copy, after everything of the step has been queued: the only wait.
-void fetch_numbers(StepReport& report, const Tensor& changed, UpdateObserver* observer) {
+void fetch_numbers(StepReport& report, Tensor changed, UpdateObserver* observer) {
   LossParts& parts = report.parts;
-  std::vector<Tensor> packed = {parts.on_device.view(at::kLong),
-                                report.grad_norm_on_device.reshape({1}).view(at::kLong), changed};
-  std::vector<Tensor*> counts;
-  if (parts.routers.defined()) {
-    for (Tensor RouterCounts::*each : RouterCounts::kCounts)
-      if ((parts.routers.*each).defined()) counts.push_back(&(parts.routers.*each));
-    counts.push_back(&parts.routers.entropy_sum);
-  }
-  for (const Tensor* each : counts) packed.push_back(each->contiguous().view(at::kLong).reshape({-1}));
-  const Tensor observed = observer ? observer->numbers_on_device() : Tensor();
-  if (observed.defined()) packed.push_back(observed.view(at::kLong));
-  const Tensor here = ops::fetch(at::cat(packed));
-  const Tensor numbers = here.narrow(0, 0, 4).clone().view(at::kDouble);
-  parts.loss_sum = numbers[0].item<double>();
-  parts.aux_sum = numbers[1].item<double>();
-  parts.z_sum = numbers[2].item<double>();
-  report.grad_norm = numbers[3].item<double>();
-  report.changed = here[4].item<int64_t>();
-  int64_t at = 5;
-  for (Tensor* each : counts) {
-    const Tensor values = here.narrow(0, at, each->numel()).clone();
-    at += each->numel();
-    *each = (each->scalar_type() == at::kDouble ? values.view(at::kDouble) : values).view(each->sizes());
-  }
-  if (observed.defined()) observer->take_numbers(here.narrow(0, at, observed.numel()).clone().view(at::kDouble));
+  Tensor norm = report.grad_norm_on_device, observed = observer ? observer->numbers_on_device() : Tensor();
+  std::vector<Tensor*> all = tensors_of(parts);
+  all.insert(all.end(), {&norm, &changed});
+  if (observed.defined()) all.push_back(&observed);
+  unpack_numbers(ops::fetch(pack_numbers(all)).clone(), all);
+  parts.loss_sum = parts.on_device[0].item<double>();
+  parts.aux_sum = parts.on_device[1].item<double>();
+  parts.z_sum = parts.on_device[2].item<double>();
+  report.grad_norm = norm.item<double>();
+  report.changed = changed.item<int64_t>();
+  if (observed.defined()) observer->take_numbers(observed);
   parts.on_device = report.grad_norm_on_device = Tensor();
 }
 

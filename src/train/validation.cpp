@@ -69,7 +69,7 @@ double validation_loss(ModelState& model, const Dataset& validation, int64_t num
   auto own = pick_microbatches(batch, numbers, config, eos_id);
   // Pinned memory holds what is sent at once, and is kept.
   constexpr size_t kSentAtOnce = 16;
-  const at::Device device = model.parameters.compute().device();
+  const at::Device device = model.device();
   const size_t slice = device.is_cpu() ? own.size() : kSentAtOnce;
   std::vector<Tensor> sums;
   for (size_t begin = 0; begin < own.size(); begin += slice) {

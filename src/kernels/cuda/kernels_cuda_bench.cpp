@@ -17,6 +17,7 @@
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/expert_activation.h"
 #include "kernels/cuda/grouped_matmul.h"
+#include "kernels/cuda/layer_norm.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/rope.h"
 #include "kernels/cuda/router.h"
@@ -207,6 +208,19 @@ const std::vector<Case>& cases() {
        auto* dx = a.zeros<Bf16>(n.tokens * n.hidden);
        auto *dw = a.zeros<float>(n.hidden), *partials = a.zeros<float>(norm_partials(n.tokens, n.hidden));
        return [=] { rms_norm_backward(s, dsum, dy, x, w, rstd, dx, dw, partials, n.tokens, n.hidden); }; },
+     [](const Shape& n) { return 8.0 * n.tokens * n.hidden; }},
+    {"add_layer_norm_forward", [](const Stream& s, Arena& a, const Shape& n) {
+       const auto *x = a.numbers<Bf16>(n.tokens * n.hidden), *branch = a.numbers<Bf16>(n.tokens * n.hidden);
+       auto *sum = a.zeros<Bf16>(n.tokens * n.hidden), *y = a.zeros<Bf16>(n.tokens * n.hidden);
+       auto *mean = a.zeros<float>(n.tokens), *rstd = a.zeros<float>(n.tokens);
+       return [=] { layer_norm_forward(s, x, branch, sum, y, mean, rstd, n.tokens, n.hidden, 1e-5f); }; },
+     [](const Shape& n) { return 8.0 * n.tokens * n.hidden; }},
+    {"add_layer_norm_backward", [](const Stream& s, Arena& a, const Shape& n) {
+       const auto *dsum = a.numbers<Bf16>(n.tokens * n.hidden), *dy = a.numbers<Bf16>(n.tokens * n.hidden);
+       const auto *x = a.numbers<Bf16>(n.tokens * n.hidden);
+       const auto *mean = a.numbers<float>(n.tokens), *rstd = a.numbers<float>(n.tokens);
+       auto* dx = a.zeros<Bf16>(n.tokens * n.hidden);
+       return [=] { layer_norm_backward(s, dsum, dy, x, mean, rstd, dx, n.tokens, n.hidden); }; },
      [](const Shape& n) { return 8.0 * n.tokens * n.hidden; }},
     {"rope", [](const Stream& s, Arena& a, const Shape& n) {
        const auto* x = a.numbers<Bf16>(n.tokens * n.hidden);

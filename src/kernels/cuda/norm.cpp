@@ -2,8 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/pack.h"
+#include "kernels/cuda/residual.h"
 
 namespace athanor::kernels::cuda {
 namespace {
@@ -14,16 +13,7 @@ void forward_packs(const Stream& stream, const T* x, const T* branch, const T* w
   for_each_team<kWarp>(stream, "rms_norm_forward", rows, [=] ATHANOR_BODY(const Team<kWarp>& team) {
     const int64_t begin = team.index() * width;
     const T* row = (branch ? sum : x) + begin;
-    if (branch) {
-      team.each([=](int thread) {
-        for (int64_t i = begin + thread * N; i < begin + width; i += kWarp * N) {
-          Pack<T, N> a = load_pack<N>(x + i);
-          const Pack<T, N> b = load_pack<N>(branch + i);
-          for (int l = 0; l < N; ++l) store(a.at[l], load(a.at[l]) + load(b.at[l]));
-          store_pack(sum + i, a);
-        }
-      });
-    }
+    if (branch) add_branch<N>(team, x, branch, sum, begin, width);
     const float squares = team.sum<float>([=](int thread) {
       float total = 0;
       for (int64_t i = thread * N; i < width; i += kWarp * N) {
@@ -68,10 +58,7 @@ void backward_packs(const Stream& stream, const T* dsum, const T* dy, const T* x
           const float normed = load(a.at[l]) * r;
           store(result.at[l], r * (load(g.at[l]) * load(s.at[l]) - normed * mean));
         }
-        if (dsum) {  // added after rounding, as if norm and add were two ops
-          const Pack<T, N> stream_part = load_pack<N>(dsum + begin + i);
-          for (int l = 0; l < N; ++l) store(result.at[l], load(stream_part.at[l]) + load(result.at[l]));
-        }
+        if (dsum) add_stream_part(dsum + begin + i, result);
         store_pack(dx + begin + i, result);
       }
     });

@@ -4,7 +4,6 @@
 
 #include <ATen/ATen.h>
 
-#include "ops/attention_spans.h"
 #include "ops/device.h"
 #include "ops/device/library_attention.h"
 #include "ops/document_tables.h"
