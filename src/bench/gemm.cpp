@@ -157,7 +157,7 @@ ATHANOR_CORE_ENTRY(bench_gemm) {
   using namespace athanor;
   const auto& given = *static_cast<const BenchGemmArguments*>(arguments);
   bench::set_up(given);
-  const at::Device device = ops::choose_device(given.device, 1, "--device");
+  const at::Device device = ops::choose_device(given.device, {}, "--device");
   ops::install_caching_cpu_allocator();  // as training does
   bench::Report report;
   for (const auto& shape : bench::shapes_of(given)) bench::measure(shape, given, device, report);

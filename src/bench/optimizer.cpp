@@ -138,7 +138,7 @@ ATHANOR_CORE_ENTRY(bench_optimizer) {
   using namespace athanor;
   const auto& given = *static_cast<const BenchOptimizerArguments*>(arguments);
   bench::set_up(given);
-  const at::Device device = ops::choose_device(given.device, 1, "--device");
+  const at::Device device = ops::choose_device(given.device, {}, "--device");
   bench::Report report;
   for (const auto dtype : bench::dtypes_of(given.dtype)) bench::measure(dtype, given, device, report);
   report.write(given.json);

@@ -221,7 +221,7 @@ ATHANOR_CORE_ENTRY(bench_step) {
   bench::set_up(settings);
   require_layout_fits(config, 1);
   const OneRank alone(config);
-  const at::Device device = ops::choose_device(config.train.device, 1);
+  const at::Device device = ops::choose_device(config.train.device);
   if (!device.is_cpu() && config.train.dtype_was_auto) config.train.dtype = "bfloat16";
   check_memory(config, *alone.world, alone.mesh.layout(), device);
   ops::install_caching_cpu_allocator();

@@ -56,7 +56,7 @@ TextScorer::TextScorer(const std::filesystem::path& model, const ScoringOptions&
   ATHANOR_CHECK(options.chunk_tokens > 0, "chunk_tokens is {}; it must be positive", options.chunk_tokens);
   const at::ScalarType type = type_named(options.dtype);
   ask_for_reproducible_library();
-  const at::Device device = ops::choose_device(options.device, 1, "ScoringOptions::device");
+  const at::Device device = ops::choose_device(options.device, {}, "ScoringOptions::device");
   const int threads = options.threads > 0 ? options.threads : share_threads(find_thread_limits()).threads;
   model_ = std::make_unique<Model>(Model{load_model(model, type, options.chunk_tokens, device), threads});
 }

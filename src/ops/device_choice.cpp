@@ -1,6 +1,7 @@
 #include "ops/device_choice.h"
 
 #include <ATen/Context.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <unistd.h>
 
 #include "kernels/cuda/stream.h"
@@ -17,12 +18,23 @@ std::string why_not(at::DeviceType type) {
   return device::describe_missing_cuda(device::find_cuda());
 }
 
-at::Device first_accelerator() {
+at::DeviceType first_accelerator() {
   const auto* played = played_device();
-  if (played && played->is_offered()) return {at::kPrivateUse1, 0};
+  if (played && played->is_offered()) return at::kPrivateUse1;
   for (const auto type : {at::kCUDA, at::kXPU})
-    if (why_not(type).empty()) return {type, 0};
+    if (why_not(type).empty()) return type;
   return at::kCPU;
+}
+
+at::Device own_device(at::DeviceType type, const PlaceOnHost& place, const std::string& setting) {
+  if (type == at::kCPU) return type;
+  const int visible = c10::impl::VirtualGuardImpl(type).deviceCount();
+  ATHANOR_CHECK(
+      visible == 1 || place.index < visible,
+      "{} ranks run on this host, and {} devices are visible to them; start at most {} ranks on it, or set {} "
+      "to \"cpu\"",
+      place.ranks, visible, visible, setting);
+  return {type, static_cast<at::DeviceIndex>(visible == 1 ? 0 : place.index)};
 }
 
 at::Device prepared(at::Device device) {
@@ -38,23 +50,19 @@ void set_numerics_of_devices() {
   at::globalContext().setSDPUseCuDNN(false);
 }
 
-at::Device choose_device(const std::string& name, int num_ranks, const std::string& setting) {
-  if (name == "cpu" || (name == "auto" && num_ranks > 1)) return at::kCPU;
-  if (name == "auto") return prepared(first_accelerator());
+at::Device choose_device(const std::string& name, const PlaceOnHost& place, const std::string& setting) {
+  if (name == "cpu") return at::kCPU;
+  if (name == "auto") return prepared(own_device(first_accelerator(), place, setting));
   const auto type = name == "cuda" ? at::kCUDA : at::kXPU;
   const std::string remedy = setting.starts_with("--")       ? "use " + setting + " cpu to compute on the CPU"
                              : setting.starts_with("train.") ? "set " + setting + " = \"cpu\" to train on the CPU"
                                                              : "set it to \"cpu\" to compute on the CPU";
-  ATHANOR_CHECK(num_ranks == 1, "{} is {}, and a job of {} ranks trains on CPUs only; start one rank; {}", setting,
-                name, num_ranks, remedy);
   const std::string why = why_not(type);
   ATHANOR_CHECK(why.empty(), "{} is {}: {}; {}", setting, name, why, remedy);
-  return prepared({type, 0});
+  return prepared(own_device(type, place, setting));
 }
 
-std::string why_cpu(int num_ranks) {
-  return num_ranks > 1 ? "several ranks train on CPUs only" : device::describe_briefly(device::find_cuda());
-}
+std::string why_cpu() { return device::describe_briefly(device::find_cuda()); }
 
 std::string why_not_accelerated() {
   const auto state = device::find_cuda();
@@ -65,11 +73,12 @@ std::string why_not_accelerated() {
 DeviceFacts facts_of(at::Device device) {
   if (device.is_privateuseone()) {
     const auto* played = played_device();
-    return {"the device that tests play", played->free_bytes(), played->total_bytes()};
+    return {"the device that tests play", fmt::format("{}.{}", ::getpid(), device.index()), played->free_bytes(),
+            played->total_bytes()};
   }
   if (!device.is_cuda()) return {};
   const auto facts = kernels::cuda::facts_of_device(device.index());
-  return {facts.name, facts.free_bytes, facts.total_bytes};
+  return {facts.name, facts.id, facts.free_bytes, facts.total_bytes};
 }
 
 }  // namespace athanor::ops

@@ -8,11 +8,18 @@
 
 namespace athanor::ops {
 
-/// Returns the device that a name ("auto", "cpu", "cuda" or "xpu") means on this machine. "auto" is the first
-/// accelerator that libtorch sees if the job has one rank, else the CPU. Asks drivers, but allocates nothing.
+/// A rank among those of its host.
+struct PlaceOnHost {
+  int index = 0, ranks = 1;
+};
+
+/// Returns the device that a name ("auto", "cpu", "cuda" or "xpu") means on this machine. "auto" is an accelerator if
+/// libtorch sees one, else the CPU. A process that sees several devices takes the one with its index on the host; one
+/// that sees a single device takes that. Asks drivers, but allocates nothing.
 /// @param setting  the field or option that has the name, for messages.
-/// @throws ConfigError in one line: no such device, a build without it, or several ranks, which train on CPUs only.
-at::Device choose_device(const std::string& name, int num_ranks, const std::string& setting = "train.device");
+/// @throws ConfigError in one line: no such device, a build without it, or fewer devices than ranks of the host.
+at::Device choose_device(const std::string& name, const PlaceOnHost& place = {},
+                         const std::string& setting = "train.device");
 
 /// Sets, for the whole process, how libtorch computes on accelerators: products are added in fp32 and not in bf16 or
 /// TF32, and attention is not cuDNN's, which compiles a kernel for each new shape. choose_device calls it, and so does
@@ -20,7 +27,7 @@ at::Device choose_device(const std::string& name, int num_ranks, const std::stri
 void set_numerics_of_devices();
 
 /// Returns in a few words why "auto" takes the CPU: "libtorch has no CUDA".
-std::string why_cpu(int num_ranks);
+std::string why_cpu();
 
 /// Returns why "auto" did not take a GPU that this machine has: its driver is too old, or libtorch has no CUDA. Empty
 /// in every other case.
@@ -28,6 +35,7 @@ std::string why_not_accelerated();
 
 struct DeviceFacts {
   std::string name;  ///< "NVIDIA H200"; empty if it is not known
+  std::string id;    ///< differs between the devices of a host; empty if it is not known
   /// Memory that can be allocated, and all that the device has; -1 if they are not known.
   int64_t free_bytes = -1, total_bytes = -1;
 };

@@ -90,7 +90,7 @@ Tensor CapturedStage::forward(int microbatch, Tensor x, const Labels* labels) {
   return {};
 }
 
-std::unique_ptr<Stage> capture_if_wanted(const RunConfig& config, Stage& stage, at::Device device,
+std::unique_ptr<Stage> capture_if_wanted(const RunConfig& config, Stage& stage, at::Device device, int num_ranks,
                                          const Observers* observers) {
   if (!config.train.cuda_graphs) return nullptr;
   const auto without = [](const std::string& reason) -> std::unique_ptr<Stage> {
@@ -100,6 +100,7 @@ std::unique_ptr<Stage> capture_if_wanted(const RunConfig& config, Stage& stage, 
   if (!ops::Graph::exists_on(device))
     return without(device.is_cpu() ? "there are no graphs on the CPU"
                                    : fmt::format("there are no graphs on {}", device.str()));
+  if (num_ranks > 1) return without("graphs are recorded for one rank so far");
   if (config.moe.router_noise != 0)
     return without(fmt::format("moe.router_noise is {}, and noise differs in each step", config.moe.router_noise));
   return std::make_unique<CapturedStage>(stage, device, observers);

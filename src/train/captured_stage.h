@@ -57,7 +57,7 @@ class CapturedStage : public Stage {
 
 /// Returns a CapturedStage if train.cuda_graphs is set; null if it is not, or if the stage can't be recorded, for which
 /// it logs the reason.
-std::unique_ptr<Stage> capture_if_wanted(const RunConfig& config, Stage& stage, at::Device device,
+std::unique_ptr<Stage> capture_if_wanted(const RunConfig& config, Stage& stage, at::Device device, int num_ranks,
                                          const Observers* observers);
 
 }  // namespace athanor

@@ -23,6 +23,7 @@
 #include "train/kept_defaults.h"
 #include "train/matmul_choice.h"
 #include "train/preflight.h"
+#include "train/rank_devices.h"
 #include "train/rank_share.h"
 #include "train/run_folder.h"
 #include "train/run_history.h"
@@ -196,21 +197,23 @@ void say_where_it_runs(comm::World& world) {
 }
 
 // "auto" took the CPU. A GPU that is there and could be used deserves a warning.
-void say_why_cpu(int num_ranks) {
-  const std::string unused = num_ranks == 1 ? ops::why_not_accelerated() : "";
+void say_why_cpu() {
+  const std::string unused = ops::why_not_accelerated();
   if (!unused.empty()) return log::warn_on_all("this run computes on the CPU: {}", unused);
-  log::info("device: CPU ({})", ops::why_cpu(num_ranks));
+  log::info("device: CPU ({})", ops::why_cpu());
 }
 
-// Chooses the device, and the number type for it.
-at::Device settle_device(RunConfig& config, int num_ranks) {
-  const at::Device device = ops::choose_device(config.train.device, num_ranks);
+// Chooses the device, the groups between the ranks' devices, and the number type. Collective.
+at::Device settle_device(RunConfig& config, Mesh& mesh) {
+  const at::Device device = agree_on_devices(config, mesh.world());
   if (device.is_cpu()) {
-    if (config.train.device == "auto") say_why_cpu(num_ranks);
+    if (config.train.device == "auto") say_why_cpu();
     return device;
   }
-  const auto [name, free_bytes, total_bytes] = ops::facts_of(device);
-  log::info("device: {}{}{}", device.str(), name.empty() ? "" : " (" + name + ")",
+  if (mesh.world().size() > 1) mesh.use(device);
+  const auto [name, id, free_bytes, total_bytes] = ops::facts_of(device);
+  log::info("device: {}{}{}{}", mesh.world().size() > 1 ? "one for each rank, here " : "", device.str(),
+            name.empty() ? "" : " (" + name + ")",
             free_bytes < 0 ? ""
                            : fmt::format(", {} of {} free", format_bytes(static_cast<double>(free_bytes)),
                                          format_bytes(static_cast<double>(total_bytes))));
@@ -284,7 +287,7 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   });
   const Beginning begin = agree_on_beginning(config, team);
   say_where_it_runs(world);
-  const at::Device device = settle_device(config, world.size());
+  const at::Device device = settle_device(config, *run.mesh);
   keep_warmup(config, team);
   keep_dtype(config, team, device.is_cpu() ? "this CPU" : "the device");
   run.data = open_run_data(config, team);

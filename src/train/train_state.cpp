@@ -34,16 +34,19 @@ TrainState::TrainState(const RunConfig& run, DataIdentity data_identity, std::un
 }
 
 ModelStateOptions TrainState::model_options(const TrainStateOptions& options) {
-  return {.use = ParameterStore::Use::kTraining,
-          .device = options.device,
-          .observers = &observers,
-          .wrap_stage = options.wrap_stage
-                            ? options.wrap_stage
-                            : [this, device = options.device](
-                                  Stage& stage, const StageLayers&,
-                                  const Mesh&) { return capture_if_wanted(run_config, stage, device, &observers); },
-          .after_backward = [this](int64_t forward_index) { optimizer.note_gradients(forward_index); },
-          .dispatch_file = RunFolder{run_config.train.run_dir}.dispatch()};
+  return {
+      .use = ParameterStore::Use::kTraining,
+      .device = options.device,
+      .observers = &observers,
+      .wrap_stage =
+          options.wrap_stage
+              ? options.wrap_stage
+              : [this, device = options.device](
+                    Stage& stage, const StageLayers&,
+                    const Mesh&
+                        mesh) { return capture_if_wanted(run_config, stage, device, mesh.world().size(), &observers); },
+      .after_backward = [this](int64_t forward_index) { optimizer.note_gradients(forward_index); },
+      .dispatch_file = RunFolder{run_config.train.run_dir}.dispatch()};
 }
 
 void TrainState::enter(const TrainingStage& phase) {

@@ -58,7 +58,7 @@ ATHANOR_CORE_ENTRY(generate) {
   using namespace athanor;
   const auto& given = *static_cast<const GenerateArguments*>(arguments);
   at::set_num_threads(share_threads(find_thread_limits()).threads);
-  const at::Device device = ops::choose_device(given.device, 1, "--device");
+  const at::Device device = ops::choose_device(given.device, {}, "--device");
   const LoadedModel model = load_model(given.model, given.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat,
                                        DecoderOptions{}.loss_chunk_tokens, device);
   for (size_t i = 0; i < given.prompts.size(); ++i) {

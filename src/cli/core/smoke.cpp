@@ -56,7 +56,7 @@ int report(const std::vector<SmokeRun>& runs, const fs::path& golden, const std:
 ATHANOR_CORE_ENTRY(smoke) {
   using namespace athanor;
   const auto& given = *static_cast<const SmokeArguments*>(arguments);
-  if (const at::Device device = ops::choose_device(given.device, 1, "--device"); !device.is_cpu()) {
+  if (const at::Device device = ops::choose_device(given.device, {}, "--device"); !device.is_cpu()) {
     ATHANOR_CHECK(!given.update, "smoke: golden files are those of CPUs; leave out --update, or --device");
     const int problems = report_checks(run_smoke(device));
     if (problems == 0) fmt::print("a second run of each model on {} has the same bits\n", device.str());

@@ -60,7 +60,14 @@ DeviceFacts facts_of_device(int index) {
       cudaGetDeviceProperties(&properties, index) == cudaSuccess && cudaMemGetInfo(&free, &total) == cudaSuccess;
   cudaSetDevice(before);
   cudaGetLastError();  // so that an error is not attributed to a later launch
-  return known ? DeviceFacts{properties.name, static_cast<int64_t>(free), static_cast<int64_t>(total)} : DeviceFacts{};
+  if (!known) return {};
+  std::string id;
+  for (const char byte : properties.uuid.bytes) {
+    constexpr const char* kDigits = "0123456789abcdef";
+    id += kDigits[static_cast<unsigned char>(byte) >> 4];
+    id += kDigits[static_cast<unsigned char>(byte) & 15];
+  }
+  return {properties.name, id, static_cast<int64_t>(free), static_cast<int64_t>(total)};
 }
 
 void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }

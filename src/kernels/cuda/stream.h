@@ -73,6 +73,7 @@ const char* why_no_device();
 
 struct DeviceFacts {
   std::string name;
+  std::string id;  ///< differs between devices: the UUID, in hexadecimal
   int64_t free_bytes = -1, total_bytes = -1;
 };
 /// Returns what the driver tells of a device; empty and -1 if nvcc did not compile this, or if the driver fails.
