@@ -58,9 +58,15 @@ def train(machine, clock, folder, run, device, stop_after):
     machine.check_call([machine.program("athanor"), "train", folder / "run.toml", *words], clock, f"program-{run}-{stop_after}")
 
 
+def metrics(folder, run):
+    try:
+        return [json.loads(line) for line in (folder / run / "metrics.jsonl").read_text().splitlines()]
+    except (OSError, ValueError):
+        raise Failed(f"{run}/metrics.jsonl is missing or has a broken line") from None
+
+
 def losses(folder, run):
-    lines = [json.loads(line) for line in (folder / run / "metrics.jsonl").read_text().splitlines()]
-    return [line["loss"] for line in lines if "loss" in line]
+    return [line["loss"] for line in metrics(folder, run) if "loss" in line]
 
 
 def run(machine, clock):

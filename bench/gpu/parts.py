@@ -1,10 +1,12 @@
 """The parts of gpu_check, most important first: is it correct, then how fast is it."""
-import json
-
 import checkpoint_round
 import routing_rate
 import speed
-from running import Failed, Part, Skipped, last_line
+from running import Failed, Part, Skipped, how_it_ended, read_report
+
+
+def tests_of(report):
+    return [(f"{suite['name']}.{test['name']}", test) for suite in report["testsuites"] for test in suite["testsuite"]]
 
 
 def run_gtest(machine, clock, program, pattern, log, prefix=()):
@@ -13,10 +15,7 @@ def run_gtest(machine, clock, program, pattern, log, prefix=()):
     path.unlink(missing_ok=True)
     code, output = machine.call([*prefix, machine.program(program), f"--gtest_filter={pattern}", f"--gtest_output=json:{path}"],
                                 clock, log)
-    if not path.exists():
-        raise Failed(f"{program} ended with {code} before it could report: {last_line(output)}; see {log}.log")
-    suites = json.loads(path.read_text())["testsuites"]
-    tests = [(f"{suite['name']}.{test['name']}", test) for suite in suites for test in suite["testsuite"]]
+    tests = read_report(path, program, code, output, log, tests_of)
     wrong = [name for name, test in tests if test.get("failures")]
     left_out = [name for name, test in tests if test.get("result") != "COMPLETED"]
     if not tests:
@@ -24,7 +23,7 @@ def run_gtest(machine, clock, program, pattern, log, prefix=()):
     if wrong or left_out or code != 0:
         if len(left_out) == len(tests):
             raise Failed(f"all {len(tests)} tests were skipped; {log}.log has the reason")
-        names = wrong or left_out or [f"exit code {code}"]
+        names = wrong or left_out or [f"{program} {how_it_ended(code)}"]
         raise Failed(f"{len(wrong)} of {len(tests)} failed, {len(left_out)} were skipped: {', '.join(names[:3])}; see {log}.log")
     return output, len(tests)
 

@@ -1,5 +1,4 @@
 """The rate of learned routing in the first steps of a run, compared with forced uniform routing, in turns."""
-import json
 import statistics
 
 import checkpoint_round
@@ -18,8 +17,7 @@ def seconds_of(machine, clock, folder, balance, turn):
     settings = {**SETTINGS, "data.path": folder / "data", "train.run_dir": folder / name, "moe.balance": balance}
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     machine.check_call([machine.program("athanor"), "train", folder / "run.toml", *words], clock, name)
-    lines = [json.loads(line) for line in (folder / name / "metrics.jsonl").read_text().splitlines()]
-    return [line["step_s"] for line in lines if line["step"] > 10]
+    return [line["step_s"] for line in checkpoint_round.metrics(folder, name) if line["step"] > 10]
 
 
 def run(machine, clock):

@@ -1,5 +1,6 @@
 """Runs one part of gpu_check: its commands, with a limit of time, and what their outputs mean."""
 import dataclasses
+import json
 import os
 import pathlib
 import signal
@@ -88,8 +89,13 @@ class Machine:
         path = self.out / f"{log}.log"
         words = [str(word) for word in command]
         with open(path, "wb") as output:
-            child = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT, cwd=self.out, start_new_session=True,
-                                     env=environment or self.environment())
+            try:
+                child = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT, cwd=self.out, start_new_session=True,
+                                         env=environment or self.environment())
+            except FileNotFoundError:
+                raise  # a tool that this machine does not have
+            except OSError as error:
+                raise Failed(f"{words[0]} cannot be executed: {error.strerror}") from None
             try:
                 code = child.wait(timeout=max(clock.left_s(), 0.1))
             except BaseException as error:
@@ -102,8 +108,30 @@ class Machine:
     def check_call(self, command, clock, log):
         code, output = self.call(command, clock, log)
         if code != 0:
-            raise Failed(f"{pathlib.Path(command[0]).name} ended with {code}: {last_line(output)}; see {log}.log")
+            raise Failed(f"{pathlib.Path(command[0]).name} {how_it_ended(code)}: {last_line(output)}; see {log}.log")
         return output
+
+
+def how_it_ended(code):
+    """"ended with 3", or "was killed by SIGSEGV"."""
+    try:
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def read_report(path, program, code, output, log, pick=lambda report: report):
+    """What `pick` takes from the JSON that a program was to write. A program that is killed leaves none, or a part of it.
+
+    @raises Failed  in one line, if it is missing or is not what the program writes.
+    """
+    try:
+        return pick(json.loads(path.read_text()))
+    except FileNotFoundError:
+        what = "before it could report"
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        what = f"and left a broken report, {path.name}"
+    raise Failed(f"{program} {how_it_ended(code)} {what}: {last_line(output)}; see {log}.log")
 
 
 def end_group(child):

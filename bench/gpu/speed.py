@@ -6,7 +6,7 @@ import statistics
 import sys
 
 import shapes
-from running import Failed, Skipped, last_line
+from running import Failed, Skipped, how_it_ended, last_line, read_report
 
 HERE = pathlib.Path(__file__).resolve().parent
 OUT_OF_MEMORY, REFUSED = 79, 2
@@ -23,7 +23,7 @@ def kernels(machine, clock):
     code, output = machine.call([machine.program("kernels_cuda_bench")], clock, "kernel-speed")
     shares = kernel_shares(output)
     if code != 0 or not shares:
-        raise Failed(f"kernels_cuda_bench ended with {code}: {last_line(output)}; see kernel-speed.log")
+        raise Failed(f"kernels_cuda_bench {how_it_ended(code)}: {last_line(output)}; see kernel-speed.log")
     slowest = sorted(shares, key=shares.get)[:3]
     return "slowest: " + ", ".join(f"{name} {shares[name]:.2f}" for name in slowest) + " of the copy rate", {"shares": shares}
 
@@ -39,23 +39,37 @@ def attention(machine, clock):
     code, output = machine.call([sys.executable, HERE / "attention_cost.py"], clock, "attention")
     if code != 0:
         raise Skipped(f"this Python has no torch that computes on the GPU: {last_line(output)}")
-    times = json.loads(output.strip().splitlines()[-1])
+    if not (times := figures_of(output)):
+        raise Failed(f"attention_cost.py printed no figures: {last_line(output)}; see attention.log")
     cost = times["deterministic_ms"] / times["ms"]
     return f"forward and backward take {cost:.2f} times as long in a fixed order ({times['deterministic_ms']:.2f} ms)", times
 
 
-def read_results(path):
-    return {entry["name"]: entry for entry in json.loads(path.read_text())}
+def figures_of(output):
+    """The JSON object in the last line of an output; None if there is none."""
+    try:
+        figures = json.loads(output.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        return None
+    return figures if isinstance(figures, dict) else None
+
+
+def by_name(results):
+    return {entry["name"]: entry for entry in [results[0], *results[1:]]}  # an error if there are none
 
 
 def block(machine, clock):
     need_gpu(machine)
     path = machine.out / "block.json"
-    machine.check_call([machine.program("athanor"), "bench", "moe", "--device", "cuda", "--tokens", 4096, "--hidden", 2048, "--ffn",
+    path.unlink(missing_ok=True)
+    output = machine.check_call([machine.program("athanor"), "bench", "moe", "--device", "cuda", "--tokens", 4096, "--hidden", 2048, "--ffn",
                         1024, "--experts", 64, "--topk", 8, "--dtype", "bfloat16", "--json", path], clock, "block")
-    results = json.loads(path.read_text())
-    whole = results[0]
-    return f"{whole['median_s'] * 1e3:.2f} ms, {whole['limit_share']:.2f} of the {whole['limit_is']}", {"results": results}
+    summary, results = read_report(path, "athanor bench moe", 0, output, "block", lambda results: (summary_of_block(results[0]), results))
+    return summary, {"results": results}
+
+
+def summary_of_block(whole):
+    return f"{whole['median_s'] * 1e3:.2f} ms, {whole['limit_share']:.2f} of the {whole['limit_is']}"
 
 
 class Steps:
@@ -74,16 +88,17 @@ class Steps:
                     f"train.cuda_graphs={str(graphs).lower()}", *self.shape.settings]
         words = [word for setting in settings for word in ("--set", setting)]
         log = f"{self.name}-ours-{turn}"
+        path.unlink(missing_ok=True)
         code, output = self.machine.call(
             [self.machine.program("athanor"), "bench", "step", self.machine.root / "recipes" / self.shape.recipe, *words,
              "--no-recompute", "--rounds", ROUNDS, "--json", path], self.clock, log)
         if code == OUT_OF_MEMORY or (code == REFUSED and "are free there" in output):
             return None
         if code != 0:
-            raise Failed(f"athanor bench step ended with {code}: {last_line(output)}; see {log}.log")
+            raise Failed(f"athanor bench step {how_it_ended(code)}: {last_line(output)}; see {log}.log")
         if graphs and "cannot be recorded" in output:
             raise Failed("the step cannot be recorded; see " + log + ".log")
-        return read_results(path)
+        return read_report(path, "athanor bench step", code, output, log, by_name)
 
     def peer(self, form, batches, turn):
         """None if there is no `transformers` here, or the form does not fit."""
@@ -92,7 +107,7 @@ class Steps:
             code, output = self.call_peer(form, batches, log)
         except Failed:  # not over in time: what was measured before still counts
             return None
-        return json.loads(output.strip().splitlines()[-1]) if code == 0 else None
+        return figures_of(output) if code == 0 else None
 
     def call_peer(self, form, batches, log):
         return self.machine.call([sys.executable, HERE / "peer_step.py", self.name, "--form", form, "--steps", STEPS,

@@ -131,6 +131,23 @@ TEST_P(Guarded, AFreedBlockIsReusedAtOnceUnlessItsUseIsRecorded) {
   }
 }
 
+TEST_P(Guarded, MemoryIsCountedAsLibtorchsAllocatorsCountIt) {
+  const auto counts = [] { return c10::getDeviceAllocator(guarded::kDevice.type())->getDeviceStats(0); };
+  guarded::queues().synchronize_all();
+  const auto before = counts();
+  c10::getDeviceAllocator(guarded::kDevice.type())->resetPeakStats(0);
+  constexpr int64_t kBytes = 1 << 20;
+  Tensor x = at::empty({kBytes}, on_device().dtype(at::kByte));
+  EXPECT_EQ(counts().allocated_bytes[0].current - before.allocated_bytes[0].current, kBytes);
+  x = Tensor();
+  const auto after = counts();
+  EXPECT_EQ(after.allocated_bytes[0].current, before.allocated_bytes[0].current);
+  EXPECT_EQ(after.allocated_bytes[0].peak, before.allocated_bytes[0].current + kBytes);
+  EXPECT_GE(after.reserved_bytes[0].current, kBytes);
+  x = at::empty({kBytes}, on_device().dtype(at::kByte));
+  EXPECT_EQ(counts().reserved_bytes[0].current, after.reserved_bytes[0].current) << "the block is used again";
+}
+
 TEST_P(Guarded, TooMuchMemoryIsAnErrorOfLibtorch) {
   guarded::memory().set_limit(guarded::memory().allocated() + 4096);
   EXPECT_THROW(at::empty({4096}, on_device()), c10::OutOfMemoryError);

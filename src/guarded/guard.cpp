@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <array>
@@ -107,17 +108,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
 };
 
-struct DeviceAllocator final : c10::Allocator {
+struct DeviceAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t num_bytes) override {
     const at::Device device = device_with(current_device());
     if (num_bytes == 0) return {nullptr, device};
     void* closed = memory().allocate(num_bytes, current_stream());
-    // The words of the allocators of CUDA and XPU.
-    TORCH_CHECK_WITH(OutOfMemoryError, closed, "guarded out of memory. Tried to allocate ", num_bytes,
-                     " bytes. GPU 0 has a total capacity of ", memory().allocated() + memory().free_bytes(),
-                     " bytes of which ", memory().free_bytes(), " bytes is free. Of the allocated memory ",
-                     memory().allocated(), " bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but ",
-                     "unallocated.");
+    TORCH_CHECK_WITH(OutOfMemoryError, closed, why_not(num_bytes));
     return {closed, closed, &release, device};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -128,8 +124,32 @@ struct DeviceAllocator final : c10::Allocator {
          num_bytes] { std::copy_n(from, num_bytes, to); });
   }
 
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t = {0, 0}) override {}  // what is kept for reuse has no other use here
+  void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
+    if (data.get()) memory(stream.device_index()).note_use(data.get(), stream.id());
+  }
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    stats.allocated_bytes[0].current = static_cast<int64_t>(memory(device).allocated());
+    stats.allocated_bytes[0].peak = static_cast<int64_t>(memory(device).peak());
+    stats.reserved_bytes[0].current = static_cast<int64_t>(memory(device).taken());
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex) override {}
+  void resetPeakStats(c10::DeviceIndex device) override { memory(device).reset_peak(); }
+
  private:
   static void release(void* closed) { memory(device_with_address(closed)).free(closed); }
+
+  // The words of the allocators of CUDA and XPU. What a graph keeps for its next launch is in use for them.
+  static std::string why_not(size_t num_bytes) {
+    const size_t free = memory().free_bytes(), pooled = memory().free_pooled(), used = memory().allocated() + pooled;
+    return c10::str("guarded out of memory. Tried to allocate ", num_bytes, " bytes. GPU 0 has a total capacity of ",
+                    used + free, " bytes of which ", free, " bytes is free. Of the allocated memory ", used,
+                    " bytes is allocated by PyTorch, with ", pooled, " bytes allocated in private pools ",
+                    "(e.g., CUDA Graphs), and 0 bytes is reserved by PyTorch but unallocated.");
+  }
 };
 
 // Pinned memory is memory of the host that the device may read late.
@@ -208,7 +228,9 @@ struct Kernels final : kernels::cuda::PlayedDevice {
   bool has_kernels() const override { return compiled; }
   bool is_offered() const override { return offered; }
   int64_t free_bytes() const override { return static_cast<int64_t>(memory().free_bytes()); }
-  int64_t total_bytes() const override { return free_bytes() + static_cast<int64_t>(memory().allocated()); }
+  int64_t total_bytes() const override {
+    return free_bytes() + static_cast<int64_t>(memory().allocated() + memory().free_pooled());
+  }
   int64_t num_launches() const override { return queues().counts().launches; }
 
   void begin_capture() override {

@@ -45,9 +45,11 @@ void* Memory::allocate(size_t num_bytes, Queues::StreamId stream) {
   const std::lock_guard lock(mutex_);
   collect();
   const size_t size = rounded(num_bytes);
-  if (num_allocations_++ == failing_ || in_use_ + size > limit_) return nullptr;
   const int64_t pool = stream == pool_stream_ ? pool_ : 0;
   auto& free = free_[{pool, stream, size}];
+  const bool again = pool != 0 && !free.empty();  // needs no other memory
+  if (num_allocations_++ == failing_ || (!again && size > free_now())) return nullptr;
+  if (again) free_pooled_ -= size;
   void* closed = nullptr;
   if (!free.empty()) {
     closed = free.back();
@@ -59,6 +61,7 @@ void* Memory::allocate(size_t num_bytes, Queues::StreamId stream) {
     end_ += size;
   }
   in_use_ += size;
+  peak_ = std::max(peak_, in_use_);
   used_[closed] = {size, stream, pool, {}};
   return closed;
 }
@@ -89,6 +92,7 @@ void Memory::give_back(void* closed, const Block& block) {
       block.stream, "poison", [at = open(closed), size = block.num_bytes] { std::memset(at, kPoison, size); },
       /*recorded=*/block.pool != 0);
   free_[{block.pool, block.stream, block.num_bytes}].push_back(closed);
+  if (block.pool != 0) free_pooled_ += block.num_bytes;
 }
 
 int64_t Memory::begin_pool(Queues::StreamId stream) {
@@ -106,10 +110,13 @@ void Memory::release_pool(int64_t pool) {
   const std::lock_guard lock(mutex_);
   for (auto& [closed, block] : used_)
     if (block.pool == pool) block.pool = 0;
+  for (Waiting& each : waiting_)
+    if (each.block.pool == pool) each.block.pool = 0;
   for (auto& [kind, blocks] : free_) {
     if (kind.pool != pool) continue;
     auto& free = free_[{0, kind.stream, kind.num_bytes}];
     free.insert(free.end(), blocks.begin(), blocks.end());
+    free_pooled_ -= blocks.size() * kind.num_bytes;
     blocks.clear();
   }
 }
@@ -138,9 +145,29 @@ size_t Memory::allocated() const {
   return in_use_;
 }
 
+size_t Memory::peak() const {
+  const std::lock_guard lock(mutex_);
+  return peak_;
+}
+
+void Memory::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  peak_ = in_use_;
+}
+
+size_t Memory::free_pooled() const {
+  const std::lock_guard lock(mutex_);
+  return free_pooled_;
+}
+
+size_t Memory::taken() const {
+  const std::lock_guard lock(mutex_);
+  return end_;
+}
+
 size_t Memory::free_bytes() const {
   const std::lock_guard lock(mutex_);
-  return limit_ - in_use_;
+  return free_now();
 }
 
 }  // namespace athanor::guarded

@@ -7,6 +7,7 @@
 // stream, and handed at once to the next allocation of that stream, even if another stream still reads it, unless
 // note_use was called.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -18,8 +19,8 @@
 
 namespace athanor::guarded {
 
-constexpr unsigned char kPoison =
-    0xFB;  // a bf16 or fp32 of these bytes is about −2.6·10³⁶; an index is far out of range
+// A bf16 or fp32 of these bytes is about −2.6·10³⁶, and an index is far out of range.
+constexpr unsigned char kPoison = 0xFB;
 
 class Memory {
  public:
@@ -60,8 +61,12 @@ class Memory {
   /// Lets the `index`-th allocation from now on (from 0) fail, and no other; −1: none. Returns how many there were
   /// since the last call.
   int64_t fail_at(int64_t index);
-  size_t allocated() const;   ///< bytes that are in use
-  size_t free_bytes() const;  ///< bytes that can still be allocated
+  size_t allocated() const;    ///< bytes that are in use
+  size_t peak() const;         ///< the most that were in use since the beginning or reset_peak
+  size_t free_pooled() const;  ///< bytes that only pools can use again
+  size_t taken() const;        ///< bytes in use, and those that were and can be used again
+  size_t free_bytes() const;   ///< bytes that can still be allocated outside of pools
+  void reset_peak();
 
  private:
   struct Block {
@@ -78,12 +83,13 @@ class Memory {
 
   void give_back(void* closed, const Block& block);
   void collect();
+  size_t free_now() const { return limit_ - std::min(limit_, in_use_ + free_pooled_); }
 
   Queues& queues_;
   const size_t capacity_;
   std::byte *closed_ = nullptr, *open_ = nullptr;
   mutable std::mutex mutex_;  // guards all members below
-  size_t end_ = 0, in_use_ = 0, limit_;
+  size_t end_ = 0, in_use_ = 0, peak_ = 0, free_pooled_ = 0, limit_;
   int64_t num_allocations_ = 0, failing_ = -1;
   std::map<void*, Block> used_;
   struct Kind {

@@ -71,6 +71,8 @@ class OnDeviceRuns : public FolderTest {
 TEST_F(OnDeviceRuns, ARunTrainsValidatesSavesAndContinuesThere) {
   guarded::queues().set_order({Order::Kind::kDrawn, 9});
   const RunConfig whole = run("whole", "auto"), on_host = run("on_host", "cpu");
+  constexpr int64_t kOfOthers = 1 << 28;  // bytes that were in use before the run: the peak of no step
+  at::empty({kOfOthers}, at::TensorOptions(guarded::device_of_tests()).dtype(at::kByte));
   ASSERT_EQ(train(whole), 0);
   ASSERT_EQ(train(on_host), 0);
   RunConfig parts = run("parts", "auto");
@@ -97,6 +99,14 @@ TEST_F(OnDeviceRuns, ARunTrainsValidatesSavesAndContinuesThere) {
     EXPECT_EQ(value(line, "device_waits"), 1);
   }
   EXPECT_EQ(copies, 6 + 1);
+  const double need = estimate_train_memory(whole, whole.data.seq_len, Layout(whole, 1), 0, {1}).state_bytes;
+  for (const auto& line : there) {
+    EXPECT_GE(value(line, "device_memory_bytes"), need);  // weights, gradients and moments stay there
+    EXPECT_GT(value(line, "peak_device_memory_bytes"), value(line, "device_memory_bytes"));  // and activations come
+    EXPECT_LT(value(line, "peak_device_memory_bytes"), kOfOthers);
+    EXPECT_GE(value(line, "held_device_memory_bytes"), value(line, "peak_device_memory_bytes"));
+  }
+  EXPECT_FALSE(expected[0].contains("device_memory_bytes"));
   EXPECT_FALSE(expected[0].contains("device_waits"));
   const auto start_of = [&](const char* name) {
     const std::string events = read_file(folder_ / name / "events.jsonl");

@@ -132,6 +132,11 @@ std::string to_json_line(const StepMetrics& m) {
   json["backward_comm_s"] = m.backward_comm_s;
   json["memory_bytes"] = m.memory_bytes;
   json["peak_memory_bytes"] = m.peak_memory_bytes;
+  if (m.device_memory) {
+    json["device_memory_bytes"] = m.device_memory->in_use_bytes;
+    json["peak_device_memory_bytes"] = m.device_memory->peak_in_use_bytes;
+    json["held_device_memory_bytes"] = m.device_memory->held_bytes;
+  }
   if (m.transfers) {
     json["device_waits"] = m.transfers->waits;
     json["copies_to_device"] = m.transfers->copies_to_device;

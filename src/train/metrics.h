@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/device_memory.h"
 #include "ops/transfer.h"
 #include "train/layer_metrics.h"
 
@@ -82,7 +83,8 @@ struct StepMetrics {
   std::optional<TokensPerRank> tokens_per_dest_rank;  ///< only if there are several expert ranks
   /// traffic since the step before, by communicator; empty if there is one rank
   std::map<std::string, GroupTraffic> traffic;
-  std::optional<ops::TransferCounts> transfers;  ///< copies and waits of a step on a device
+  std::optional<ops::TransferCounts> transfers;    ///< copies and waits of a step on a device
+  std::optional<ops::DeviceMemory> device_memory;  ///< after a step on a device, with the peak of this step
   std::optional<double> validation_loss;  ///< mean of the sources', by their shares; only after steps that validate
   std::string stage;                      ///< name of the training phase, if the run has several
   /// tokens drawn from each source since the start of the run, if there are several

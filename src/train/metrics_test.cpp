@@ -107,6 +107,18 @@ TEST(Metrics, TheJsonLineHoldsEveryFigureUnderItsName) {
   EXPECT_EQ(json, expected);
 }
 
+TEST(Metrics, MemoryOfADeviceIsThereOnlyOnADevice) {
+  StepMetrics m = example();
+  const auto on_cpu = nlohmann::json::parse(to_json_line(m));
+  for (const char* key : {"device_memory_bytes", "peak_device_memory_bytes", "held_device_memory_bytes"})
+    EXPECT_FALSE(on_cpu.contains(key)) << key;
+  m.device_memory = {.in_use_bytes = 5, .peak_in_use_bytes = 7, .held_bytes = int64_t{1} << 40};
+  const auto json = nlohmann::json::parse(to_json_line(m));
+  EXPECT_EQ(json["device_memory_bytes"], 5);
+  EXPECT_EQ(json["peak_device_memory_bytes"], 7);
+  EXPECT_EQ(json["held_device_memory_bytes"], int64_t{1} << 40);
+}
+
 TEST(Metrics, RanksAreThereOnlyWhereThereAreSeveral) {
   StepMetrics m = example();
   const auto alone = nlohmann::json::parse(to_json_line(m));

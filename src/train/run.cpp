@@ -140,9 +140,12 @@ class Run {
     const Batch batch = next_ ? *std::exchange(next_, std::nullopt) : loader_->next();
     at_.phase = "step";
     const double waited_s = std::exchange(waited_for_data_s_, 0), data_s = seconds_since(start) + waited_s;
+    const at::Device device = state_->model.device();
     const ops::TransferCounts transfers_before = ops::transfer_counts();
+    ops::reset_peak_device_memory(device);
     const StepReport report = step_on_threads(batch);
     const ops::TransferCounts transfers = ops::transfer_counts() - transfers_before;
+    const ops::DeviceMemory memory = ops::device_memory(device);
     if (report.verdict == Verdict::kRefuse) refuse(report);
     if (report.step == first_step_ + 1)
       check_first_routing(state_->config.model, report.parts.routers, batch.num_sequences * batch.seq_len);
@@ -153,7 +156,10 @@ class Run {
                      RunFolder{state_->config.train.run_dir}.log(), report.step, mesh_->is_first());
     StepMetrics metrics = summary_.summarize(report, batch, at_, data_s, seconds_since(start) + waited_s);
     metrics.layers = std::exchange(layers_, {});
-    if (!state_->model.device().is_cpu()) metrics.transfers = transfers;
+    if (!device.is_cpu()) {
+      metrics.transfers = transfers;
+      metrics.device_memory = memory;
+    }
     metrics.threads = at::get_num_threads();
     metrics.seconds_left = seconds_left();
     return metrics;

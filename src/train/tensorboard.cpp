@@ -191,6 +191,11 @@ void write_step(TensorBoardWriter& writer, const StepMetrics& m) {
       {"memory/now_gib", static_cast<double>(m.memory_bytes) / kGiB},
       {"memory/peak_gib", static_cast<double>(m.peak_memory_bytes) / kGiB},
   };
+  if (m.device_memory) {
+    tagged.emplace_back("memory/device_now_gib", static_cast<double>(m.device_memory->in_use_bytes) / kGiB);
+    tagged.emplace_back("memory/device_peak_gib", static_cast<double>(m.device_memory->peak_in_use_bytes) / kGiB);
+    tagged.emplace_back("memory/device_held_gib", static_cast<double>(m.device_memory->held_bytes) / kGiB);
+  }
   add_ranks(m, tagged);
   if (m.validation_loss) tagged.emplace_back("loss/validation", *m.validation_loss);
   for (const auto& [source, loss] : m.validation_losses) tagged.emplace_back("loss/validation/" + source, loss);

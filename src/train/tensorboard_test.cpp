@@ -117,7 +117,7 @@ TEST_F(TensorBoard, FilesOfOneSecondSortInTheOrderTheyWereBegun) {
   EXPECT_EQ(begun, std::vector<std::string>(sorted.begin(), sorted.end()));
 }
 
-TEST_F(TensorBoard, TagsComeInGroupsAndRoutersOnlyWhereThereAreSome) {
+TEST_F(TensorBoard, TagsComeInGroupsAndThoseOfRoutersAndDevicesOnlyWhereThereAreSome) {
   TensorBoardWriter writer(folder_, 1);
   StepMetrics dense;
   dense.step = 1;
@@ -125,6 +125,7 @@ TEST_F(TensorBoard, TagsComeInGroupsAndRoutersOnlyWhereThereAreSome) {
   StepMetrics routed = dense;
   routed.routers = {{1.5, 1.25, 0, 0, 0, 3}, {2.5, 2.25, 4, 0.5, 0.125, 2.5}};
   routed.validation_loss = 3;
+  routed.device_memory = {.in_use_bytes = 5, .peak_in_use_bytes = 7, .held_bytes = 9};
   write_step(writer, routed);
   const auto found = events(writer);
   ASSERT_EQ(found.size(), 4u);
@@ -135,7 +136,8 @@ TEST_F(TensorBoard, TagsComeInGroupsAndRoutersOnlyWhereThereAreSome) {
   for (const char* tag :
        {"loss/validation", "loss/aux", "router/entropy", "router/load_max_over_mean_layer_01",
         "router/load_p95_over_mean_layer_00", "router/dead_experts_layer_01", "router/reassigned_share_layer_01",
-        "router/dropped_share_layer_01", "router/entropy_layer_00"}) {
+        "router/dropped_share_layer_01", "router/entropy_layer_00", "memory/device_now_gib", "memory/device_peak_gib",
+        "memory/device_held_gib"}) {
     EXPECT_EQ(found[2].find(tag), std::string::npos) << tag;
     EXPECT_NE(found[3].find(tag), std::string::npos) << tag;
   }

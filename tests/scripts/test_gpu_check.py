@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "bench" / "gpu"))
 
 import shapes  # noqa: E402
 import speed  # noqa: E402
-from running import Clock, Failed, Machine  # noqa: E402
+from running import Clock, Failed, Machine, read_report  # noqa: E402
 
 # A program of GoogleTest that passes one test; its arguments name the file of results.
 PASSES = """#!/bin/sh
@@ -72,6 +72,33 @@ def test_a_test_that_was_skipped_or_that_does_not_exist_is_a_failure(tmp_path):
     _, _, parts = check(tmp_path)
     assert parts["kernels"]["state"] == "failed" and "all 1 tests were skipped" in parts["kernels"]["summary"]
     assert parts["ops"]["state"] == "failed" and "has no test" in parts["ops"]["summary"]
+
+
+TRUNCATED = PASSES.replace("}]}' >", "' >")  # a disk that is full, or a kill while it writes
+
+
+@pytest.mark.parametrize("program, words", [
+    ("#!/bin/sh\necho 3 of 9\nkill -SEGV $$\n", "ops_test was killed by SIGSEGV before it could report: 3 of 9; see ops.log"),
+    (TRUNCATED, "ops_test ended with 0 and left a broken report, ops.json: no output; see ops.log"),
+    (TRUNCATED + "echo aborting\nkill -ABRT $$\n", "ops_test was killed by SIGABRT and left a broken report, ops.json: aborting; see ops.log"),
+    (PASSES.replace('"testsuites"', '"tests"'), "ops_test ended with 0 and left a broken report, ops.json: no output; see ops.log"),
+    (PASSES + "kill -KILL $$\n", "0 of 1 failed, 0 were skipped: ops_test was killed by SIGKILL; see ops.log"),
+    ("\x7fELF", "programs/ops_test cannot be executed: Exec format error")], ids=["killed", "truncated", "aborted", "other", "late", "no program"])
+def test_a_broken_program_is_one_plain_line_of_the_table(tmp_path, program, words):
+    programs_in(tmp_path / "programs", ops_test=program)
+    code, _, parts = check(tmp_path, "--only", "ops")
+    assert code == 1 and parts["ops"]["state"] == "failed"
+    assert parts["ops"]["summary"].removeprefix(str(tmp_path) + "/") == words
+    line, = [line for line in (tmp_path / "out" / "table.md").read_text().splitlines() if line.startswith("| ops |")]
+    assert words in line and "Error: " not in line
+
+
+@pytest.mark.parametrize("text", ["", "[{\"name\": ", "[{\"median_s\": 1}]", "{}"])
+def test_a_broken_report_of_a_benchmark_is_one_plain_line(tmp_path, text):
+    (tmp_path / "step.json").write_text(text)
+    with pytest.raises(Failed, match=r"^athanor bench step ended with 0 and left a broken report, step.json: last; see log.log$"):
+        read_report(tmp_path / "step.json", "athanor bench step", 0, "first\nlast\n", "log", speed.by_name)
+    assert speed.figures_of(text) in (None, {})
 
 
 def test_all_parts_together_fit_in_the_time_if_those_that_measure_take_what_is_left(tmp_path):
