@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/first_word.h"
 
 namespace athanor {
 namespace {
@@ -63,8 +64,17 @@ Launched launched() {
   if (std::getenv("PMIX_NAMESPACE") && (found("PMIX_RANK", "SLURM_STEP_NUM_TASKS", "Open MPI", me) ||
                                         found("PMIX_RANK", "SLURM_NTASKS", "Open MPI", me)))
     return me;
-  found("PMI_RANK", "PMI_SIZE", "MPICH", me);
-  return me;
+  if (found("PMI_RANK", "PMI_SIZE", "MPICH", me)) return me;
+  Launched alone;
+  return master_address() && found("RANK", "WORLD_SIZE", "torchrun", me) && me.size > 1 ? me : alone;
+}
+
+std::optional<MasterAddress> master_address() {
+  const char *host = std::getenv("MASTER_ADDR"), *attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  const auto port = variable("MASTER_PORT");
+  if (!host || !*host || !port || *port == 0 || *port > 65535) return {};
+  const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
+  return MasterAddress{host, *port, agent && agent == std::string("True"), attempt ? attempt : "0"};
 }
 
 namespace {
@@ -75,22 +85,34 @@ constexpr const char* kHydra = "`mpiexec` of MPICH, or `mpirun` of Open MPI";
 /// that there are several; copies of rank 0 then end its job.
 struct Signs {
   const char *launcher, *size, *rank;
-  int first;  ///< number of the first
-  const char* to_join;
+  int first;            ///< number of the first
+  const char* to_join;  ///< null: to_join_torchrun
 };
 constexpr Signs kSigns[] = {
     {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", 0,
-     "`srun --mpi=pmix` for Open MPI, `srun --mpi=pmi2` for MPICH, or `mpirun` in the batch script"},
+     "`srun --mpi=pmix` for Open MPI, `srun --mpi=pmi2` for MPICH, `mpirun` in the batch script, or, without MPI, with "
+     "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set in each task"},
     {"mpiexec of Cray PALS", "PALS_SIZE", "PALS_RANKID", 0, "`mpiexec` with PMI (not --pmi=none)"},
     {"aprun", nullptr, "ALPS_APP_PE", 0, "`mpiexec` or `mpirun`"},
     {"jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK", 0, "`jsrun` with its MPI (not --smpiargs=none), or `mpirun`"},
     {"flux run", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", 0, "`flux run -o mpi=none -o pmi=simple` for MPICH, or `mpirun`"},
     {"mpirun_rsh of MVAPICH", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", 0, kHydra},
-    {"torchrun", "WORLD_SIZE", "RANK", 0, kHydra},
+    {"torchrun", "WORLD_SIZE", "RANK", 0, nullptr},
     {"a PMIx server", nullptr, "PMIX_RANK", 0, "`mpirun` of Open MPI"},
     {"a PMI server", nullptr, "PMI_RANK", 0, "`mpiexec` of MPICH"},
     {"pbsdsh", nullptr, "PBS_TASKNUM", 1, "`mpiexec` or `mpirun` in the batch script"},
 };
+
+// What is missing from the variables of torchrun.
+std::string to_join_torchrun() {
+  std::string missing;
+  for (const char* name : {"MASTER_ADDR", "MASTER_PORT"}) {
+    const char* value = std::getenv(name);
+    if (!value || !*value) missing += fmt::format("{}{}", missing.empty() ? "" : " and ", name);
+  }
+  if (missing.empty()) return "RANK below WORLD_SIZE and the number of a port in MASTER_PORT, or with `mpirun`";
+  return missing + " set, too (`torchrun` sets all four), or with `mpirun`";
+}
 
 }  // namespace
 
@@ -103,12 +125,31 @@ std::optional<UnseenLauncher> unseen_launcher() {
     if (!size && signs.launcher == std::string("torchrun")) continue;  // any program may use this name
     std::string said = fmt::format("{}={}", signs.rank, *rank);
     if (size) said = fmt::format("{}={} and {}", signs.size, *size, said);
-    return UnseenLauncher{signs.launcher, std::move(said), signs.to_join, size ? signs.size : signs.rank};
+    return UnseenLauncher{signs.launcher, std::move(said), signs.to_join ? signs.to_join : to_join_torchrun(),
+                          size ? signs.size : signs.rank};
   }
   return {};
 }
 
+namespace {
+
+// A process that two launchers have numbered belongs to one job only if they agree.
+void refuse_contradicting_launchers() {
+  const Launched me = launched();
+  if (me.launcher.empty() || me.launcher == "torchrun" || !master_address()) return;
+  Launched other;
+  if (!found("RANK", "WORLD_SIZE", "torchrun", other) || (other.rank == me.rank && other.size == me.size)) return;
+  fail<ConfigError>(
+      "two launchers contradict each other: the one of {} started this process as rank {} of {}, but RANK={} and "
+      "WORLD_SIZE={} (torchrun's variables) are set. Unset RANK to use {}; to use torchrun, start it without MPI's "
+      "variables (under Slurm with `srun --mpi=none`)",
+      me.launcher, me.rank, me.size, other.rank, other.size, me.launcher);
+}
+
+}  // namespace
+
 void refuse_unseen_launcher() {
+  refuse_contradicting_launchers();
   if (const auto unseen = unseen_launcher()) {
     fail<ConfigError>(
         "{} started several copies of this program ({}) without a way to find one another; each would be a separate "
@@ -132,21 +173,37 @@ void refuse_copies(const std::string& command) {
 
 std::span<const char* const> launcher_prefixes() {
   static constexpr const char* kPrefixes[] = {
-      "OMPI_",       "PMIX_", "PMI_",        "HYDI_",       "MPI_LOCAL",    "MPIR_CVAR_CH3_INTERFACE",
-      "SLURM_STEP_", "PALS_", "ALPS_APP_PE", "MV2_COMM_",   "SLURM_PROCID", "JSM_NAMESPACE_",
-      "FLUX_TASK_",  "RANK=", "WORLD_SIZE=", "PBS_TASKNUM="};
+      "OMPI_",        "PMIX_",        "PMI_",        "HYDI_",        "MPI_LOCAL",    "MPIR_CVAR_CH3_INTERFACE",
+      "SLURM_STEP_",  "PALS_",        "ALPS_APP_PE", "MV2_COMM_",    "SLURM_PROCID", "JSM_NAMESPACE_",
+      "FLUX_TASK_",   "RANK=",        "WORLD_SIZE=", "PBS_TASKNUM=", "LOCAL_RANK=",  "MASTER_ADDR=",
+      "MASTER_PORT=", "TORCHELASTIC_"};
   return kPrefixes;
 }
+
+namespace {
+
+// torchrun's agent ends the other ranks as soon as one has ended, and an MPI's launcher can be told to.
+bool speaks_without_launcher(const Launched& me) { return me.launcher == "torchrun" && !master_address()->is_served; }
+
+}  // namespace
 
 void let_rank_0_speak(const Launched& me, std::chrono::milliseconds patience) {
   // Ranks end the job one after another, so that if several report the same failure, one is heard: a launcher needs
   // about a tenth of a second to end the ranks on its own host.
-  if (me.rank > 0) std::this_thread::sleep_for(patience + std::min(me.rank, 10) * 200ms);
+  if (me.rank == 0) return;
+  const auto wait = patience + std::min(me.rank, 10) * 200ms;
+  if (!speaks_without_launcher(me)) return std::this_thread::sleep_for(wait);
+  if (const auto exit_code = hear_first_word(*master_address(), wait)) {
+    std::fflush(nullptr);
+    std::_Exit(*exit_code);
+  }
 }
 
 void end_job(const Launched& me, int exit_code) {
   std::fflush(nullptr);
-  if (me.size > 1) {
+  if (speaks_without_launcher(me)) {
+    if (me.rank == 0) give_first_word(*master_address(), me.size - 1, exit_code, 4s);
+  } else if (me.size > 1 && me.launcher != "torchrun") {
     // When a launcher is told to abort, it may drop output that it has not passed on, and on a busy machine it reads
     // late.
     std::this_thread::sleep_for(300ms);

@@ -12,12 +12,25 @@ namespace athanor {
 /// The position of this process in its job; {0, 1, ""} without a launcher.
 struct Launched {
   int rank = 0, size = 1;  ///< number of this process, from 0, and number of processes
-  std::string launcher;    ///< "Open MPI" or "MPICH": the MPI through which processes of the job can communicate
+  /// "Open MPI" or "MPICH": the MPI through which processes of the job can communicate. "torchrun": they meet at the
+  /// address of the environment, and communicate without MPI.
+  std::string launcher;
 };
 
-/// Reads the environment of the known launchers: mpirun of Open MPI and of MPICH, and Slurm's `srun --mpi=pmix` and
-/// `--mpi=pmi2`.
+/// Reads the environment of the known launchers: mpirun of Open MPI and of MPICH, Slurm's `srun --mpi=pmix` and
+/// `--mpi=pmi2`, and, if there is none of these, torchrun and all that set its variables RANK, WORLD_SIZE, MASTER_ADDR
+/// and MASTER_PORT.
 Launched launched();
+
+/// Where the processes of a job without MPI meet.
+struct MasterAddress {
+  std::string host;
+  int port = 0;
+  bool is_served = false;  ///< by the launcher; by rank 0 otherwise
+  std::string attempt;     ///< differs between the attempts of a launcher that starts a failed job again
+};
+/// Returns nothing unless MASTER_ADDR and MASTER_PORT are set.
+std::optional<MasterAddress> master_address();
 
 /// A launcher that has started several copies of this program which cannot find one another: a step of Slurm without
 /// PMI, or an unknown launcher. Each copy would take itself for the whole job.
@@ -31,7 +44,7 @@ struct UnseenLauncher {
 /// script, in a step of one task.
 std::optional<UnseenLauncher> unseen_launcher();
 /// Call this in commands that are one job on all ranks. @throws ConfigError with the remedy if there is an unseen
-/// launcher.
+/// launcher, or if the variables of an MPI's launcher and those of torchrun name different ranks or sizes.
 void refuse_unseen_launcher();
 /// Call this in commands that are a single process: several copies would write into one folder, or compete for one
 /// core. `command` is its name in the message ("export").

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -99,8 +100,41 @@ const std::vector<Case>& cases() {
       {"flux run", {{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "2"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, "", 2},
       {"flux run without PMI", {{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "2"}}, "flux run"},
       {"MVAPICH", {{"MV2_COMM_WORLD_RANK", "0"}, {"MV2_COMM_WORLD_SIZE", "2"}}, "mpirun_rsh of MVAPICH"},
-      {"torchrun", {{"RANK", "0"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "0"}}, "torchrun"},
-      {"torchrun of one process", {{"RANK", "0"}, {"WORLD_SIZE", "1"}}, ""},
+      {"torchrun, without a place to meet", {{"RANK", "0"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "0"}}, "torchrun"},
+      {"torchrun, without a port", {{"RANK", "1"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "node1"}}, "torchrun"},
+      {"torchrun",
+       {{"RANK", "0"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}, {"LOCAL_RANK", "0"}},
+       "",
+       8},
+      {"torchrun of one process",
+       {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}},
+       ""},
+      {"srun with torchrun's variables",
+       {{"SLURM_STEP_NUM_TASKS", "64"},
+        {"SLURM_PROCID", "3"},
+        {"RANK", "3"},
+        {"WORLD_SIZE", "64"},
+        {"MASTER_ADDR", "node1"},
+        {"MASTER_PORT", "29500"}},
+       "",
+       64},
+      {"srun whose tasks are jobs of one process each",
+       {{"SLURM_STEP_NUM_TASKS", "64"},
+        {"SLURM_PROCID", "3"},
+        {"RANK", "0"},
+        {"WORLD_SIZE", "1"},
+        {"MASTER_ADDR", "node1"},
+        {"MASTER_PORT", "29500"}},
+       "srun"},
+      {"mpirun with torchrun's variables",
+       {{"OMPI_COMM_WORLD_RANK", "2"},
+        {"OMPI_COMM_WORLD_SIZE", "8"},
+        {"RANK", "2"},
+        {"WORLD_SIZE", "8"},
+        {"MASTER_ADDR", "node1"},
+        {"MASTER_PORT", "29500"}},
+       "",
+       8},
       {"a variable of the user's", {{"RANK", "12"}}, ""},
       {"Hydra", {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, "", 2},
       {"PMIx without a size", {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "x"}}, "a PMIx server"},
@@ -144,6 +178,54 @@ TEST(UnseenLauncher, TheMessageHasTheNumbersAndSaysWhatToDo) {
   } catch (const ConfigError& error) {
     for (const char* part : {"srun", "SLURM_STEP_NUM_TASKS=64", "SLURM_PROCID=3", "--mpi=pmix", "unset SLURM_STEP"})
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(UnseenLauncher, OfTorchrunsVariablesThoseThatAreMissingAreNamed) {
+  const Environment environment({{"RANK", "1"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "node1"}});
+  const std::string to_join = unseen_launcher()->to_join;
+  EXPECT_NE(to_join.find("MASTER_PORT"), std::string::npos) << to_join;
+  EXPECT_EQ(to_join.find("MASTER_ADDR"), std::string::npos) << to_join;
+}
+
+TEST(Launched, WithoutAnMpiTorchrunsVariablesNameThePlaceToMeet) {
+  const Variables torchrun = {{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}};
+  {
+    const Environment environment(torchrun);
+    EXPECT_EQ(launched().launcher, "torchrun");
+    EXPECT_EQ(launched().rank, 3);
+    EXPECT_EQ(master_address()->host, "node1");
+    EXPECT_EQ(master_address()->port, 29500);
+    EXPECT_FALSE(master_address()->is_served);
+  }
+  Variables with_agent = torchrun;
+  with_agent.insert(with_agent.end(), {{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RESTART_COUNT", "2"}});
+  const Environment environment(with_agent);
+  EXPECT_TRUE(master_address()->is_served);
+  EXPECT_EQ(master_address()->attempt, "2");
+}
+
+TEST(Launched, TwoLaunchersThatContradictEachOtherAreRefusedWithBothAndOfTwoThatAgreeItIsTheMpi) {
+  for (const auto& [rank, size, agree] : {std::tuple{"2", "8", true}, {"1", "8", false}, {"2", "4", false}}) {
+    const Environment environment({{"PMI_RANK", "2"},
+                                   {"PMI_SIZE", "8"},
+                                   {"RANK", rank},
+                                   {"WORLD_SIZE", size},
+                                   {"MASTER_ADDR", "node1"},
+                                   {"MASTER_PORT", "29500"}});
+    EXPECT_EQ(launched().launcher, "MPICH");
+    if (agree) {
+      EXPECT_NO_THROW(refuse_unseen_launcher());
+      continue;
+    }
+    try {
+      refuse_unseen_launcher();
+      FAIL();
+    } catch (const ConfigError& error) {
+      for (const std::string& part : {std::string("MPICH"), std::string("rank 2 of 8"), fmt::format("RANK={}", rank),
+                                      fmt::format("WORLD_SIZE={}", size)})
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
   }
 }
 

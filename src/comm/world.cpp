@@ -2,12 +2,16 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/launched.h"
 #include "base/process.h"
 #include "comm/fake/fake_backend.h"
+#include "comm/store_meeting.h"
 #include "comm/wire_world.h"
 #include "wire/mpi_plugin.h"
+#include "wire/tcp_wire.h"
 
 namespace athanor::comm {
 
@@ -62,6 +66,19 @@ class AloneWorld : public World {
   std::unique_ptr<Communicator> all_;
 };
 
+std::unique_ptr<Wire> open_tcp_wire_of(const Launched& me, const WorldOptions& options) {
+  // Hosts start late, and a rank may read a large program from a busy file system.
+  const auto patience = std::max<std::chrono::milliseconds>(options.timeout, std::chrono::minutes(1));
+  const MasterAddress master = master_address().value();
+  TcpWireOptions wire;
+  wire.rank = me.rank;
+  wire.size = me.size;
+  wire.master = master.host;
+  wire.host = host_name();
+  wire.patience = patience;
+  return open_tcp_wire(open_store_meeting(master, me.rank, patience), std::move(wire));
+}
+
 }  // namespace
 
 std::unique_ptr<World> World::open(const WorldOptions& options) {
@@ -74,6 +91,7 @@ std::unique_ptr<World> World::open(const WorldOptions& options) {
   refuse_unseen_launcher();
   const Launched me = launched();
   if (me.size == 1) return std::make_unique<AloneWorld>(options, 0, 1);
+  if (me.launcher == "torchrun") return std::make_unique<WireWorld>(open_tcp_wire_of(me, options), options);
   auto world = std::make_unique<WireWorld>(open_mpi_wire(me.launcher), options);
   // Processes that do not find each other are worlds of one rank each, and each would train alone.
   if (world->size() != me.size || world->rank() != me.rank) {

@@ -3,7 +3,8 @@
 //
 // The environment tells which MPI started this process; a plugin of that kind (libathanor_mpi_openmpi.so or
 // libathanor_mpi_mpich.so, next to libathanor) is then opened. So one build runs under either, and a process without a
-// launcher needs none.
+// launcher needs none. If the environment is torchrun's, the processes meet at a store of libtorch, and send their
+// messages over TCP (wire/tcp_wire.h).
 
 #include <c10/core/Device.h>
 

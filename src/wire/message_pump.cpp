@@ -101,7 +101,10 @@ std::shared_ptr<Operation> MessagePump::start(const std::shared_ptr<Members>& me
 
 bool MessagePump::advance() {
   finished_.clear();
-  if (!failure_.empty()) return false;
+  if (!failure_.empty()) {
+    wire_->poll_after_failure();
+    return false;
+  }
   try {
     wire_->poll(finished_);
     for (const Wire::Finished& one : finished_) {

@@ -3,7 +3,8 @@
 // completion.
 //
 // Every kind of MPI implements it (mpi/mpi_wire.cpp, compiled once for each MPI into a plugin, so nothing here names
-// libtorch or a library of ours), and so do threads of one process for tests (thread_wire.h).
+// libtorch or a library of ours), and so do sockets where there is no MPI (tcp_wire.h), and threads of one process for
+// tests (thread_wire.h).
 
 #include <cstdint>
 #include <string>
@@ -39,6 +40,10 @@ class Wire {
 
   /// Makes progress, and appends the messages that are complete.
   virtual void poll(std::vector<Finished>& finished) = 0;
+
+  /// To be called now and then once poll() has thrown, until the process ends: a wire without a launcher that ends all
+  /// ranks does so here, if this process does not end by itself.
+  virtual void poll_after_failure() {}
 
   /// Ends the job cleanly. Every process must call it, with no messages in flight except receives that nothing will
   /// come for. If a process ends without it, the launcher learns that the process failed.

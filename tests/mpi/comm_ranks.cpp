@@ -7,12 +7,16 @@
 //   mpirun -n 4 comm_ranks throw all       all ranks throw
 //   mpirun -n 4 comm_ranks disorder RANK   that rank calls something else, in check mode
 //   mpirun -n 4 comm_ranks freeze RANK     that rank is stopped (SIGSTOP); a collective may take two seconds
+//   mpirun -n 4 comm_ranks die RANK        that rank is killed while the others wait for it
+//   mpirun -n 4 comm_ranks elsewhere RANK  that rank is killed, and the others wait for something else
+//   comm_ranks serve                       serves a store as torchrun's agent does, until standard input ends
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <numeric>
 #include <thread>
@@ -27,6 +31,7 @@
 #include "train/in_world.h"
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 namespace athanor::comm {
 namespace {
@@ -274,14 +279,30 @@ int misbehave(World& world, RunContext& at, const std::string& how, const std::s
   if (mine && how == "throw") fail<DataError>("shard 3 is short");
   if (mine && how == "disorder") world.all().broadcast(x, 0).wait();
   if (mine && how == "freeze") ::raise(SIGSTOP);
+  if (mine && (how == "die" || how == "elsewhere")) ::raise(SIGKILL);
+  if (how == "elsewhere") std::this_thread::sleep_for(100s);
   world.all().all_reduce(x, Reduction::kMean).wait();
   world.all().barrier();
+  return 0;
+}
+
+int serve() {
+  c10d::TCPStoreOptions options;
+  options.isServer = true;
+  options.port = 0;  // any free port
+  options.waitWorkers = false;
+  const c10d::TCPStore store("localhost", options);
+  fmt::print("{}\n", store.getPort());
+  std::fflush(stdout);
+  while (std::getchar() != EOF) {
+  }
   return 0;
 }
 
 int run(int argc, char** argv) {
   at::set_num_threads(1);
   const std::string mode = argc > 1 ? argv[1] : "", who = argc > 2 ? argv[2] : "0";
+  if (mode == "serve") return serve();
   WorldOptions options;
   options.check = mode == "disorder";
   options.timeout = mode == "freeze" ? 2s : 60s;

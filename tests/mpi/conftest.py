@@ -10,6 +10,7 @@ import launchers  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KINDS = ["Open MPI", "MPICH"]
+WITHOUT_MPI = "torchrun"
 
 
 def pytest_collection_modifyitems(items):
@@ -33,13 +34,33 @@ def program():
     return find
 
 
+def launcher_of(kind, program):
+    launcher = launchers.find(kind)
+    if launcher is None:
+        pytest.skip(f"no mpirun of {kind} on the PATH")
+    library = launchers.plugin(program("athanor"), kind)
+    if not library.exists():
+        pytest.skip(f"{library.name} was not built: no {kind} headers when CMake ran")
+    return launcher
+
+
 @pytest.fixture(params=KINDS, ids=["openmpi", "mpich"])
 def mpi(request, program):
     """Each MPI in turn."""
-    launcher = launchers.find(request.param)
-    if launcher is None:
-        pytest.skip(f"no mpirun of {request.param} on the PATH")
-    library = launchers.plugin(program("athanor"), request.param)
-    if not library.exists():
-        pytest.skip(f"{library.name} was not built: no {request.param} headers when CMake ran")
-    return launcher
+    return launcher_of(request.param, program)
+
+
+@pytest.fixture(params=[*KINDS, WITHOUT_MPI], ids=["openmpi", "mpich", "torchrun"])
+def launcher(request, program):
+    """Each MPI in turn, and no MPI."""
+    return launcher_of(request.param, program)
+
+
+@pytest.fixture
+def torchrun(program):
+    return launcher_of(WITHOUT_MPI, program)
+
+
+@pytest.fixture
+def torchrun_with_agent(program):
+    return launchers.TorchrunLike(agent=program("comm_ranks"))

@@ -1,4 +1,4 @@
-"""Starts jobs of several ranks under each MPI that this machine has, with a limit on their time."""
+"""Starts jobs of several ranks under each MPI that this machine has, or without MPI, with a limit on their time."""
 import os
 import pathlib
 import shutil
@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+
+from torchrun_like import TorchrunLike
 
 
 class Launcher:
@@ -50,7 +52,9 @@ def kind_of(mpirun):
 
 
 def find(kind):
-    """Returns the launcher of that kind, or None: by Debian's name for it, or plain `mpirun`."""
+    """Returns the launcher of that kind, or None: by Debian's name for it, or plain `mpirun`. Without MPI there always is one."""
+    if kind == "torchrun":
+        return TorchrunLike()
     suffix = {"Open MPI": "openmpi", "MPICH": "mpich"}[kind]
     path = shutil.which(f"mpirun.{suffix}") or shutil.which("mpirun")
     if not path or kind_of(path) != kind:
@@ -65,7 +69,9 @@ def find(kind):
 
 
 def plugin(program, kind):
-    """Returns our plugin for that MPI, which is next to the program if it was built."""
+    """Returns our plugin for that MPI, which is next to the program if it was built. Without MPI the program itself suffices."""
+    if kind == "torchrun":
+        return pathlib.Path(program)
     suffix = {"Open MPI": "openmpi", "MPICH": "mpich"}[kind]
     return pathlib.Path(program).with_name(f"libathanor_mpi_{suffix}.so")
 

@@ -16,7 +16,7 @@ def start(mpi, program, data, folder, *overrides, env=None):  # noqa: F811
 
 def with_fault_on(run, rank, fault, script):
     """Returns a program that is `run`'s with a fault armed on one rank."""
-    script.write_text(f'#!/bin/sh\n[ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = {rank} ] && export ATHANOR_FAULT={fault}\n'
+    script.write_text(f'#!/bin/sh\n[ "${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-$RANK}}}}" = {rank} ] && export ATHANOR_FAULT={fault}\n'
                       f'exec {run.program} "$@"\n')
     script.chmod(0o755)
     return script
@@ -30,10 +30,10 @@ def events(run):
     return [json.loads(line) for line in (run.folder / "events.jsonl").read_text().splitlines()]
 
 
-def test_what_one_rank_meets_in_a_step_ends_all_and_names_rank_host_and_step(mpi, program, data, tmp_path):  # noqa: F811
+def test_what_one_rank_meets_in_a_step_ends_all_and_names_rank_host_and_step(launcher, program, data, tmp_path):  # noqa: F811
     run = RankRun(program, tmp_path, data, "run")
     script = with_fault_on(run, 2, "data.read:eio@1+", tmp_path / "third_cannot_read")
-    code, out, err, seconds = mpi.run(4, script, "train", *run.words(LAYOUT))
+    code, out, err, seconds = launcher.run(4, script, "train", *run.words(LAYOUT))
     assert re.search(r"rank 2 \(\S+\): step 1: cannot read \S+train-00000.npy at byte \d+: ", err), out + err
     assert code == 74  # data that fail in a run
     words = last_words(run)
@@ -100,8 +100,8 @@ def test_ranks_share_the_shards_of_older_folders_and_verify_them_during_the_run(
     assert re.search(rf"rank 1 \(\S+\): step \d+: \S+{shards[-1].name}: damaged: its checksum is", err), out + err
 
 
-def test_a_loss_that_is_not_finite_is_told_once(mpi, program, data, tmp_path):  # noqa: F811
-    run, (code, out, err, seconds) = start(mpi, program, data, tmp_path, "optimizer.lr=1e30", "optimizer.min_lr=0", "optimizer.warmup_steps=0")
+def test_a_loss_that_is_not_finite_is_told_once(launcher, program, data, tmp_path):  # noqa: F811
+    run, (code, out, err, seconds) = start(launcher, program, data, tmp_path, "optimizer.lr=1e30", "optimizer.min_lr=0", "optimizer.warmup_steps=0")
     assert re.match(r"rank 0 \(\S+\): step \d+: the loss is", without_clock(last_line(err))), out + err
     assert err.count("Nothing was updated") == 1
     assert code == 76
