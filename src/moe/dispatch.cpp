@@ -120,13 +120,13 @@ Dispatch::Dispatch(comm::Communicator& group, const DispatchOptions& options) : 
 }
 
 Tensor Dispatch::experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK,
-                         const ops::ExpertWeights& local, ops::CombineWeights combine) {
+                         const ops::ExpertWeights& local, ops::CombineWeights combine, const KnownTokens& known) {
   ATHANOR_CHECK(x_TD.is_cpu(), "expert parallelism runs on CPU tensors so far; set expert_parallel_degree = 1 on a {}",
                 x_TD.device().str());
   const bool keep = at::GradMode::is_enabled() && local.gate_LFD.grad.defined();
   const Tensor x = x_TD.contiguous(), weights = weights_TK.contiguous();
-  const DispatchInput input{group_, options_, weights.detach(), expert_ids_TK.contiguous(),
-                            local.gate_LFD.value.size(0)};
+  const DispatchInput input{
+      group_, options_, weights.detach(), expert_ids_TK.contiguous(), local.gate_LFD.value.size(0), known};
   const auto call = c10::make_intrusive<Call>(input, local, combine);
   if (keep) return Dispatched::apply(x, weights, call);
   const at::NoGradGuard no_grad;

@@ -14,6 +14,7 @@
 //
 // Source: Optimus §3.1, Algorithm 1 (allgather); BaGuaLu §4.2 (the two hops of all_to_all_2d).
 
+#include <array>
 #include <memory>
 #include <string>
 
@@ -39,6 +40,23 @@ struct DispatchOptions {
   int inner_ranks = 1;    ///< all_to_all_2d: consecutive ranks of the group that are one node
 };
 
+/// How many rows go between which ranks for some choices: what a call of all_to_all or all_to_all_2d finds out.
+struct RowCounts {
+  struct OfHop {
+    Tensor here;     ///< int64 [2, peers, chunks], on the device of the tokens: rows to each peer, and from it
+    Tensor on_host;  ///< the same
+  };
+  std::array<OfHop, 2> hops;  ///< all_to_all has one
+};
+
+/// What ranks know of a call before they make it, so that they need not ask one another.
+struct KnownTokens {
+  bool equal = false;  ///< every rank of the group passes the same number of tokens
+  /// If not null and empty, it is filled. A later call with the same choices (the recomputation of a layer) takes it
+  /// from here, and exchanges no counts.
+  std::shared_ptr<RowCounts> counts = nullptr;
+};
+
 class Dispatch {
  public:
   /// @param group  the expert group; outlives this.
@@ -51,9 +69,11 @@ class Dispatch {
   /// @param weights_TK     fp32; gets its gradient.
   /// @param expert_ids_TK  int64, global; negative: a dropped choice.
   /// @param local          the L experts of this rank; backward adds into their gradients.
+  /// @param known          the same on every rank.
   /// @throws ConfigError if x_TD is not on the CPU.
   Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK,
-                 const ops::ExpertWeights& local, ops::CombineWeights combine = ops::CombineWeights::kAfterDown);
+                 const ops::ExpertWeights& local, ops::CombineWeights combine = ops::CombineWeights::kAfterDown,
+                 const KnownTokens& known = {});
 
   comm::Communicator& group() const { return group_; }
   const DispatchOptions& options() const { return options_; }

@@ -10,7 +10,7 @@ namespace {
 class AllToAll : public Exchange {
  public:
   explicit AllToAll(const DispatchInput& input)
-      : hop_(input.group, all_ranks(input.group), own_tokens(input), 0, input.experts_per_rank),
+      : hop_(input.group, all_ranks(input.group), own_tokens(input), 0, input.experts_per_rank, input.counts->hops[0]),
         ranks_(static_cast<size_t>(input.group.size())), chunks_(input.options.chunks) {}
 
   int64_t num_chunks() const override { return chunks_; }

@@ -22,10 +22,10 @@ class AllToAll2d : public Exchange {
       : inner_ranks_(input.options.inner_ranks), node_(input.group.rank() / inner_ranks_), k_(input.k()),
         num_experts_(input.experts_per_rank * input.group.size()), chunks_(input.options.chunks),
         across_(input.group, every(input.group.rank() % inner_ranks_, inner_ranks_, input.group.size() / inner_ranks_),
-                own_tokens(input), 0, input.experts_per_rank * inner_ranks_),
+                own_tokens(input), 0, input.experts_per_rank * inner_ranks_, input.counts->hops[0]),
         inside_(input.group, every(node_ * inner_ranks_, 1, inner_ranks_),
                 with_sources(input.group.rank() % inner_ranks_), node_ * inner_ranks_ * input.experts_per_rank,
-                input.experts_per_rank) {}
+                input.experts_per_rank, input.counts->hops[1]) {}
 
   int64_t num_chunks() const override { return chunks_; }
   int64_t num_received() const override { return inside_.num_received(); }

@@ -12,7 +12,9 @@ class AllGather : public Exchange {
   explicit AllGather(const DispatchInput& input)
       : group_(input.group), chunks_(input.options.chunks), tokens_(input.num_tokens()), k_(input.k()),
         sends_(static_cast<size_t>(chunks_)), returns_(static_cast<size_t>(chunks_)) {
-    gather_counts();
+    all_tokens_.assign(at(group_.size()), tokens_);
+    if (!input.known.equal) gather_counts();
+    plan();
     begin_choices(input);
   }
 
@@ -111,6 +113,9 @@ class AllGather : public Exchange {
     const Tensor mine = at::full({1}, tokens_, at::kLong), all = at::empty({group_.size()}, at::kLong);
     group_.all_gather(all, mine).wait();
     all_tokens_.assign(all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + group_.size());
+  }
+
+  void plan() {
     padded_.push_back(0);
     for (int64_t c = 0; c < chunks_; ++c) {
       int64_t most = 0;

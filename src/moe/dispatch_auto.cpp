@@ -81,7 +81,8 @@ Layer make_layer(const DispatchShape& shape, int64_t ranks, int rank) {
 void run_once(Layer& layer, comm::Communicator& experts, const DispatchOptions& options) {
   const at::AutoGradMode with_gradients(true);
   Dispatch dispatch(experts, options);
-  const Tensor y = dispatch.experts(layer.x, layer.weights, layer.ids, layer.experts);
+  const Tensor y = dispatch.experts(layer.x, layer.weights, layer.ids, layer.experts, ops::CombineWeights::kAfterDown,
+                                    {.equal = true});
   torch::autograd::backward({y}, {layer.dy});
   layer.x.mutable_grad().reset();
   layer.weights.mutable_grad().reset();

@@ -72,23 +72,28 @@ struct DispatchInput {
   const DispatchOptions& options;
   Tensor weights_TK, ids_TK;  ///< fp32, int64; contiguous
   int64_t experts_per_rank;
+  KnownTokens known = {};
+  /// From `known`, or new.
+  std::shared_ptr<RowCounts> counts = known.counts ? known.counts : std::make_shared<RowCounts>();
 
   int64_t num_tokens() const { return ids_TK.size(0); }
   int64_t k() const { return ids_TK.size(1); }
 };
 
 /// Makes an Exchange that sends all tokens to all ranks (Optimus §3.1, Algorithm 1). Calls: an all-gather of token
-/// counts and one of choices; for each chunk an all-gather and a reduce-scatter; in backward the same for each chunk,
-/// and a reduce-scatter of the weights' gradients. With P = Σ over chunks of the most tokens that a rank has in the
-/// chunk, a rank sends E − 1 times these amounts: 8 bytes and P · 8K bytes of choices; in forward P · D elements to the
-/// experts and P · D back, the same in backward, and P · 4K bytes of weights' gradients.
+/// counts, unless they are known to be equal, and one of choices; for each chunk an all-gather and a reduce-scatter; in
+/// backward the same for each chunk, and a reduce-scatter of the weights' gradients. With P = Σ over chunks of the most
+/// tokens that a rank has in the chunk, a rank sends E − 1 times these amounts: 8 bytes of counts and P · 8K bytes of
+/// choices; in forward P · D elements to the experts and P · D back, the same in backward, and P · 4K bytes of weights'
+/// gradients.
 std::unique_ptr<Exchange> exchange_by_allgather(const DispatchInput& input);
 
-/// Makes an Exchange that sends a token only to the ranks of its experts. Calls: an all-to-all of counts (8 bytes for
-/// each chunk to every other rank: a rank without an expert of ours receives nothing else), an uneven one of choices;
-/// for each chunk one to the experts and one back; in backward the same for each chunk, and one of the weights'
-/// gradients. If S_p of our tokens have an expert on rank p, S_p · 8K bytes of choices and S_p · D elements go to rank
-/// p, and as many elements come back; in backward the same elements again, and S_p · 4K bytes of weights' gradients.
+/// Makes an Exchange that sends a token only to the ranks of its experts. Calls: unless they are known, an all-to-all
+/// of counts (8 bytes for each chunk to every other rank: a rank without an expert of ours receives nothing else); an
+/// uneven one of choices; for each chunk one to the experts and one back; in backward the same for each chunk, and one
+/// of the weights' gradients. If S_p of our tokens have an expert on rank p, S_p · 8K bytes of choices and S_p · D
+/// elements go to rank p, and as many elements come back; in backward the same elements again, and S_p · 4K bytes of
+/// weights' gradients.
 std::unique_ptr<Exchange> exchange_by_all_to_all(const DispatchInput& input);
 
 /// Makes an Exchange in two hops. Its calls are those of two exchanges by all-to-all: the first among the ranks at the

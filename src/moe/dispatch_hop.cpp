@@ -39,11 +39,12 @@ Tokens own_tokens(const DispatchInput& input) {
 }
 
 Hop::Hop(comm::Communicator& group, std::vector<int> peers, Tokens tokens, int64_t first_expert,
-         int64_t experts_per_peer)
+         int64_t experts_per_peer, RowCounts::OfHop& counts)
     : group_(group), peers_(std::move(peers)), tokens_(std::move(tokens)), first_expert_(first_expert),
       experts_per_peer_(experts_per_peer), sends_(chunk_at(num_chunks())), returns_(chunk_at(num_chunks())) {
   plan();
-  exchange_counts();
+  if (!counts.on_host.defined()) exchange_counts(counts);
+  read_counts(counts);
   begin_choices();
 }
 
@@ -105,23 +106,29 @@ Hop::Counts Hop::total(const std::vector<Counts>& counts) const {
   return all;
 }
 
-void Hop::exchange_counts() {
+void Hop::exchange_counts(RowCounts::OfHop& counts) {
   const auto n = static_cast<int64_t>(peers_.size());
   // In a dry run no data arrive, so the counts must read as zero.
-  const Tensor go = at::empty({n * num_chunks()}, at::kLong), come = at::zeros_like(go);
+  counts.on_host = counts.here = at::zeros({2, n * num_chunks()}, at::kLong);
+  const Tensor go = counts.here[0], come = counts.here[1];
   auto* to = go.data_ptr<int64_t>();
   for (size_t p = 0; p < peers_.size(); ++p) {
     for (const Counts& chunk : go_) *to++ = chunk[p];
   }
   const Counts each(peers_.size(), num_chunks());
   exchange(go, each, each, come).over.wait();
-  const auto* from = come.const_data_ptr<int64_t>();
+}
+
+void Hop::read_counts(const RowCounts::OfHop& counts) {
+  const auto n = static_cast<int64_t>(peers_.size());
+  ATHANOR_ASSERT(counts.on_host.numel() == 2 * n * num_chunks());
+  const auto* from = counts.on_host.const_data_ptr<int64_t>() + n * num_chunks();
   come_begin_.push_back(0);
   for (int64_t c = 0; c < num_chunks(); ++c) {
-    Counts counts;
-    for (int64_t p = 0; p < n; ++p) counts.push_back(from[p * num_chunks() + c]);
-    come_begin_.push_back(come_begin_.back() + sum(counts));
-    come_.push_back(std::move(counts));
+    Counts chunk;
+    for (int64_t p = 0; p < n; ++p) chunk.push_back(from[p * num_chunks() + c]);
+    come_begin_.push_back(come_begin_.back() + sum(chunk));
+    come_.push_back(std::move(chunk));
   }
 }
 

@@ -24,7 +24,9 @@ class Hop {
   /// Collective over the group, as all calls below: ranks make the hop, receive its choices, and then send chunks, in
   /// the same order on every rank.
   /// @param peers  ascending ranks of the group, this one among them; each of them passes the same list.
-  Hop(comm::Communicator& group, std::vector<int> peers, Tokens tokens, int64_t first_expert, int64_t experts_per_peer);
+  /// @param counts  if defined, the counts of an earlier hop of these tokens, which are then not exchanged; else set.
+  Hop(comm::Communicator& group, std::vector<int> peers, Tokens tokens, int64_t first_expert, int64_t experts_per_peer,
+      RowCounts::OfHop& counts);
 
   size_t num_peers() const { return peers_.size(); }
   /// Return how many tokens come to this rank, and for each chunk how many came in the chunks before it.
@@ -62,7 +64,8 @@ class Hop {
   int64_t num_chunks() const { return static_cast<int64_t>(tokens_.chunk_begin.size()) - 1; }
   int64_t peer_of(int64_t id) const;
   void plan();
-  void exchange_counts();
+  void exchange_counts(RowCounts::OfHop& counts);
+  void read_counts(const RowCounts::OfHop& counts);
   void begin_choices();
   Counts total(const std::vector<Counts>& counts) const;
   Flight exchange(const Tensor& rows, const Counts& there, const Counts& here, const Tensor& into);

@@ -2,6 +2,7 @@
 // Shared by the tests of dispatch: a layer over some ranks, run on threads, and the definition with which it is
 // compared.
 
+#include <algorithm>
 #include <vector>
 
 #include "comm/thread_ranks.h"
@@ -22,6 +23,8 @@ struct DispatchCase {
 
   int ranks() const { return static_cast<int>(tokens.size()); }
   int64_t per_rank() const { return num_experts / ranks(); }
+  /// True if all ranks have the same number of tokens, which they then know.
+  bool is_even() const { return std::ranges::adjacent_find(tokens, std::not_equal_to()) == tokens.end(); }
   uint64_t seed(int rank, uint64_t what) const { return static_cast<uint64_t>(rank) * 16 + what; }
   Tensor x(int rank) const { return normal({tokens[static_cast<size_t>(rank)], hidden}, seed(rank, 1), dtype); }
   Tensor dy(int rank) const { return normal({tokens[static_cast<size_t>(rank)], hidden}, seed(rank, 2), dtype); }
@@ -96,8 +99,10 @@ inline std::vector<RankResult> expected_of(const DispatchCase& c) {
 inline RankResult run_rank(const DispatchCase& c, Dispatch& dispatch) {
   const int rank = dispatch.group().rank();
   const ops::ExpertWeights w = c.experts(rank * c.per_rank(), c.per_rank());
-  const auto outcome = run([&](const auto& in) { return dispatch.experts(in[0], in[1], c.ids(rank), w, c.combine); },
-                           {c.x(rank), c.weights(rank)}, c.dy(rank));
+  const KnownTokens known{.equal = c.is_even()};
+  const auto outcome =
+      run([&](const auto& in) { return dispatch.experts(in[0], in[1], c.ids(rank), w, c.combine, known); },
+          {c.x(rank), c.weights(rank)}, c.dy(rank));
   return {outcome.y, outcome.dx[0], outcome.dx[1], buckets(w)};
 }
 
