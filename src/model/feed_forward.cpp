@@ -61,9 +61,17 @@ Tensor FeedForward::forward_sparse(const TensorParallelInput& x, std::vector<moe
   // In training every rank has the same number of tokens; in evaluation a rank may have fewer, or none.
   if (dispatch_ && routings) routing.row_counts = saved ? saved->counts : std::make_shared<moe::RowCounts>();
   const moe::KnownTokens known{.equal = routings != nullptr, .counts = routing.row_counts};
-  Tensor y_TD = dispatch_ ? dispatch_->experts(x_TD, weights_TK, ids_TK, experts_, combine_, known)
-                          : ops::experts(x_TD, weights_TK, ids_TK, experts_, 0, num_experts_, combine_);
-  if (shared_.gate.defined()) y_TD = y_TD + shared_.forward(x_TD);
+  Tensor y_TD, shared_TD;
+  const auto share = [&] {
+    if (shared_.gate.defined()) shared_TD = shared_.forward(x_TD);
+  };
+  if (dispatch_) {
+    y_TD = dispatch_->experts(x_TD, weights_TK, ids_TK, experts_, combine_, known, share);
+  } else {
+    y_TD = ops::experts(x_TD, weights_TK, ids_TK, experts_, 0, num_experts_, combine_);
+    share();
+  }
+  if (shared_TD.defined()) y_TD = y_TD + shared_TD;
   if (routings) routings->push_back(std::move(routing));
   return y_TD.view(x.replicated.sizes());
 }

@@ -12,9 +12,14 @@
 // depend on how many rows come with it, and so on the number of chunks. all_to_all_2d adds node by node, which is the
 // same tree only if a node has a power of two of ranks.
 //
+// On a device the host waits for nothing with kAllGather, if the ranks are known to have the same number of tokens
+// (KnownTokens), and once for each hop with the others, for the numbers of rows that tensors are made with; not in
+// backward, and not if the numbers are known from an earlier call.
+//
 // Source: Optimus §3.1, Algorithm 1 (allgather); BaGuaLu §4.2 (the two hops of all_to_all_2d).
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -38,6 +43,7 @@ struct DispatchOptions {
   int64_t chunks = 1;     ///< parts of a rank's tokens, one being sent while another is computed; equal on every rank
   int64_t in_flight = 1;  ///< chunks sent ahead of the one that is computed, at least 1
   int inner_ranks = 1;    ///< all_to_all_2d: consecutive ranks of the group that are one node
+  bool device_form = false;  ///< for tests: CPU tensors, too, take the form for devices
 };
 
 /// How many rows go between which ranks for some choices: what a call of all_to_all or all_to_all_2d finds out.
@@ -70,10 +76,10 @@ class Dispatch {
   /// @param expert_ids_TK  int64, global; negative: a dropped choice.
   /// @param local          the L experts of this rank; backward adds into their gradients.
   /// @param known          the same on every rank.
-  /// @throws ConfigError if x_TD is not on the CPU.
+  /// @param meanwhile      if not null, it is called once: on a device while the host waits for counts.
   Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK,
                  const ops::ExpertWeights& local, ops::CombineWeights combine = ops::CombineWeights::kAfterDown,
-                 const KnownTokens& known = {});
+                 const KnownTokens& known = {}, const std::function<void()>& meanwhile = {});
 
   comm::Communicator& group() const { return group_; }
   const DispatchOptions& options() const { return options_; }

@@ -46,10 +46,19 @@ void expect_bytes(const DispatchCase& c, const Sent& sent, F expected, const std
   }
 }
 
-const std::vector<DispatchCase> kCases = {
-    {.tokens = {9, 0, 14, 5}, .num_experts = 8, .k = 2},
-    {.tokens = {9, 7, 14, 5}, .num_experts = 8, .k = 2, .dtype = at::kBFloat16, .lowest = 2, .highest = 4},
-    {.tokens = {7, 7}, .num_experts = 4, .k = 2}};
+// Each case in the form for the host, then in the one for devices.
+std::vector<DispatchCase> in_both_forms(std::vector<DispatchCase> cases) {
+  for (size_t i = 0, count = cases.size(); i < count; ++i) {
+    cases.push_back(cases[i]);
+    cases.back().device_form = true;
+  }
+  return cases;
+}
+
+const std::vector<DispatchCase> kCases = in_both_forms(
+    {{.tokens = {9, 0, 14, 5}, .num_experts = 8, .k = 2},
+     {.tokens = {9, 7, 14, 5}, .num_experts = 8, .k = 2, .dtype = at::kBFloat16, .lowest = 2, .highest = 4},
+     {.tokens = {7, 7}, .num_experts = 4, .k = 2}});
 
 TEST(DispatchTraffic, AllToAllSendsATokenOnceToEachRankThatOwnsOneOfItsExpertsAndNoneToOthers) {
   for (const DispatchCase& c : kCases) {
@@ -121,12 +130,16 @@ TEST(DispatchTraffic, AllToAll2dCrossesToANodeOnceForEachTokenThatNeedsIt) {
 
 TEST(DispatchTraffic, ARepetitionWithTheSameChoicesExchangesNoCountsAndHasTheSameBits) {
   const DispatchCase& c = kCases[0];
-  for (const auto kind : {DispatchKind::kAllToAll, DispatchKind::kAllToAll2d}) {
+  for (const auto& [kind, device_form] : {std::pair{DispatchKind::kAllToAll, false},
+                                          {DispatchKind::kAllToAll, true},
+                                          {DispatchKind::kAllToAll2d, false},
+                                          {DispatchKind::kAllToAll2d, true}}) {
+    const DispatchOptions options{kind, 3, 1, 2, device_form};
     const int64_t hops = kind == DispatchKind::kAllToAll ? 1 : 2;
     comm::run_ranks(c.ranks(), [&](comm::World& world) {
       const at::NoGradGuard no_grad;
       const int rank = world.rank();
-      Dispatch dispatch(world.all(), {kind, 3, 1, 2});
+      Dispatch dispatch(world.all(), options);
       const KnownTokens known{.counts = std::make_shared<RowCounts>()};
       const auto repeat = [&] {
         world.all().reset_traffic();

@@ -7,6 +7,7 @@
 
 #include "comm/thread_ranks.h"
 #include "moe/dispatch.h"
+#include "ops/device.h"
 #include "ops/testing/op_testing.h"
 
 namespace athanor::moe::test {
@@ -20,6 +21,7 @@ struct DispatchCase {
   ops::CombineWeights combine = ops::CombineWeights::kAfterDown;
   int64_t lowest = 0, highest = -1;  ///< first and last expert that is chosen; −1: all
   bool drops = false;                ///< true: some choices are dropped
+  bool device_form = false;          ///< true: the forms for devices are tested, on CPU tensors
 
   int ranks() const { return static_cast<int>(tokens.size()); }
   int64_t per_rank() const { return num_experts / ranks(); }
@@ -81,7 +83,8 @@ inline std::vector<RankResult> expected_of(const DispatchCase& c) {
     const ops::ExpertWeights w = c.experts(r * c.per_rank(), c.per_rank());
     const auto part = run(
         [&](const auto& in) {
-          return ops::experts(in[0], in[1], all_ids, w, r * c.per_rank(), c.per_rank(), c.combine);
+          const auto experts = c.device_form ? ops::device::experts : ops::experts;
+          return experts(in[0], in[1], all_ids, w, r * c.per_rank(), c.per_rank(), c.combine);
         },
         {at::cat(x), at::cat(weights)}, at::cat(dy));
     y.push_back(part.y), dx.push_back(part.dx[0]), dweights.push_back(part.dx[1]);
@@ -119,7 +122,9 @@ inline std::vector<std::vector<RankResult>> run_case(const DispatchCase& c, cons
         at::set_num_threads(1);
         for (size_t way = 0; way < ways.size(); ++way) {
           world.all().reset_traffic();
-          Dispatch dispatch(world.all(), ways[way]);
+          DispatchOptions options = ways[way];
+          options.device_form = c.device_form;
+          Dispatch dispatch(world.all(), options);
           results[way][static_cast<size_t>(world.rank())] = run_rank(c, dispatch);
           if (look) look(dispatch);
         }
