@@ -60,7 +60,10 @@ Tensor FeedForward::forward_sparse(const TensorParallelInput& x, std::vector<moe
   const Tensor weights_TK = sum_gradient(routing.weights_TK, ranks_), ids_TK = routing.expert_ids_TK;
   // In training every rank has the same number of tokens; in evaluation a rank may have fewer, or none.
   if (dispatch_ && routings) routing.row_counts = saved ? saved->counts : std::make_shared<moe::RowCounts>();
-  const moe::KnownTokens known{.equal = routings != nullptr, .counts = routing.row_counts};
+  moe::KnownTokens known{.equal = routings != nullptr, .counts = routing.row_counts};
+  if (routings)
+    known.most_of_expert = moe::most_choices_of_expert(options.balance, x.replicated.size(0), ids_TK.size(0),
+                                                       ids_TK.size(1), num_experts_);
   Tensor y_TD, shared_TD;
   const auto share = [&] {
     if (shared_.gate.defined()) shared_TD = shared_.forward(x_TD);

@@ -61,6 +61,9 @@ struct KnownTokens {
   /// If not null and empty, it is filled. A later call with the same choices (the recomputation of a layer) takes it
   /// from here, and exchanges no counts.
   std::shared_ptr<RowCounts> counts = nullptr;
+  /// With `equal`: no expert is chosen by more of a rank's tokens than this; −1 if that is not known. On a device each
+  /// message then has room for as many rows as there can be, and no numbers are exchanged or waited for.
+  int64_t most_of_expert = -1;
 };
 
 class Dispatch {

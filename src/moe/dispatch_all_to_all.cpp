@@ -10,7 +10,8 @@ namespace {
 class AllToAll : public Exchange {
  public:
   explicit AllToAll(const DispatchInput& input)
-      : hop_(input, all_ranks(input.group), own_tokens(input), 0, input.experts_per_rank, counts_of_hop(input, 0)),
+      : hop_(input, all_ranks(input.group), own_tokens(input), 0, input.experts_per_rank, counts_of_hop(input, 0),
+             input.most_choices(input.experts_per_rank, 1)),
         on_device_(input.on_device), ranks_(static_cast<size_t>(input.group.size())), chunks_(input.options.chunks) {}
 
   int64_t num_chunks() const override { return chunks_; }

@@ -23,9 +23,11 @@ class AllToAll2d : public Exchange {
         num_experts_(input.experts_per_rank * input.group.size()), chunks_(input.options.chunks),
         on_device_(input.on_device),
         across_(input, every(input.group.rank() % inner_ranks_, inner_ranks_, input.group.size() / inner_ranks_),
-                own_tokens(input), 0, input.experts_per_rank * inner_ranks_, counts_of_hop(input, 0)),
+                own_tokens(input), 0, input.experts_per_rank * inner_ranks_, counts_of_hop(input, 0),
+                input.most_choices(input.experts_per_rank * inner_ranks_, 1)),
         inside_(input, every(node_ * inner_ranks_, 1, inner_ranks_), with_sources(input.group.rank() % inner_ranks_),
-                node_ * inner_ranks_ * input.experts_per_rank, input.experts_per_rank, counts_of_hop(input, 1)) {}
+                node_ * inner_ranks_ * input.experts_per_rank, input.experts_per_rank, counts_of_hop(input, 1),
+                input.most_choices(input.experts_per_rank, input.group.size() / inner_ranks_)) {}
 
   int64_t num_chunks() const override { return chunks_; }
   int64_t num_received() override { return inside_.num_received(); }

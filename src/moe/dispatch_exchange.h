@@ -82,6 +82,12 @@ struct DispatchInput {
   /// From `known`, or new.
   std::shared_ptr<RowCounts> counts = known.counts ? known.counts : std::make_shared<RowCounts>();
 
+  /// Returns the most choices that `experts` experts get from `ranks` ranks; −1 if that is not known.
+  int64_t most_choices(int64_t experts, int64_t ranks) const {
+    const bool is_known = on_device && known.equal && known.most_of_expert >= 0;
+    return is_known ? known.most_of_expert * experts * ranks : -1;
+  }
+
   int64_t num_tokens() const { return ids_TK.size(0); }
   int64_t k() const { return ids_TK.size(1); }
 };

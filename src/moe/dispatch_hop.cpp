@@ -1,5 +1,6 @@
 #include "moe/dispatch_hop.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "moe/dispatch_choices.h"
@@ -38,12 +39,25 @@ Tokens own_tokens(const DispatchInput& input) {
   return tokens;
 }
 
+namespace {
+
+int64_t most_tokens_of_chunk(const Tokens& tokens) {
+  int64_t most = 0;
+  for (size_t c = 1; c < tokens.chunk_begin.size(); ++c)
+    most = std::max(most, tokens.chunk_begin[c] - tokens.chunk_begin[c - 1]);
+  return most;
+}
+
+}  // namespace
+
 Hop::Hop(const DispatchInput& input, std::vector<int> peers, Tokens tokens, int64_t first_expert,
-         int64_t experts_per_peer, std::shared_ptr<RowCounts::OfHop> counts)
+         int64_t experts_per_peer, std::shared_ptr<RowCounts::OfHop> counts, int64_t most_choices)
     : group_(input.group), on_device_(input.on_device), peers_(std::move(peers)), chunks_(tokens.num_chunks()),
       k_(tokens.ids_TK.size(1)), counts_(std::move(counts)), sends_(chunk_at(chunks_)), returns_(chunk_at(chunks_)) {
   const PeersOfHop of{first_expert, experts_per_peer, static_cast<int64_t>(peers_.size())};
-  rows_ = on_device_ ? hop_rows_on_device(tokens, of) : hop_rows_on_host(tokens, of);
+  const int64_t room = most_choices < 0 ? -1 : std::min(most_choices, most_tokens_of_chunk(tokens));
+  rows_ = on_device_ ? hop_rows_on_device(tokens, of, room) : hop_rows_on_host(tokens, of);
+  if (room >= 0) set_counts(tokens, room, most_choices);
   if (!counts_->on_host.defined()) {
     // In a dry run no data arrive, so the counts must read as zero.
     counts_->here = at::zeros({2, of.count * chunks_}, tokens.ids_TK.options());
@@ -51,6 +65,14 @@ Hop::Hop(const DispatchInput& input, std::vector<int> peers, Tokens tokens, int6
   }
   packed_choices_ = rows_->pack_choices(counts_->here[0]);
   if (!on_device_) learn_numbers();
+}
+
+// All messages have as many rows, on every rank.
+void Hop::set_counts(const Tokens& tokens, int64_t room, int64_t most_choices) {
+  const int64_t count = kernels::cuda::count_of(room, std::min(most_choices, room * k_));
+  const std::vector<int64_t> shape = {2, static_cast<int64_t>(peers_.size()) * chunks_};
+  counts_->here = at::full(shape, count, tokens.ids_TK.options());
+  counts_->on_host = at::full(shape, count, at::kLong);
 }
 
 void Hop::begin_counts() {

@@ -28,8 +28,10 @@ class Hop {
   /// the same order on every rank. Only a call of the first group below waits for numbers of rows, once.
   /// @param peers  ascending ranks of the group, this one among them; each of them passes the same list.
   /// @param counts  those of an earlier hop of these tokens, which are then not exchanged; if empty, it is filled.
+  /// @param most_choices  the most choices of these tokens that a peer owns; −1 if that is not known. If it is, numbers
+  ///        are not exchanged: each message is padded to its most rows.
   Hop(const DispatchInput& input, std::vector<int> peers, Tokens tokens, int64_t first_expert, int64_t experts_per_peer,
-      std::shared_ptr<RowCounts::OfHop> counts);
+      std::shared_ptr<RowCounts::OfHop> counts, int64_t most_choices);
 
   size_t num_peers() const { return peers_.size(); }
   /// Returns what comes to this rank.
@@ -66,6 +68,7 @@ class Hop {
 
   static size_t chunk_at(int64_t chunk) { return static_cast<size_t>(chunk); }
   void begin_counts();
+  void set_counts(const Tokens& tokens, int64_t room, int64_t most_choices);
   void learn_numbers();
   Flight exchange(const Tensor& rows, const Counts& there, const Counts& here, const Tensor& into);
 

@@ -7,9 +7,9 @@ namespace {
 // With one chunk, both orders of rows are the same, and no order is computed.
 class OnDeviceRows : public HopRows {
  public:
-  OnDeviceRows(const Tokens& tokens, const PeersOfHop& peers)
+  OnDeviceRows(const Tokens& tokens, const PeersOfHop& peers, int64_t room)
       : tokens_{tokens.ids_TK, tokens.chunk_begin, tokens.begins_there}, weights_TK_(tokens.weights_TK), peers_(peers),
-        rows_(on_device::sort_rows(tokens_, peers)) {}
+        rows_(on_device::sort_rows(tokens_, peers, room)) {}
 
   void count(const Tensor& counts) override { on_device::count_rows(tokens_, peers_, counts); }
 
@@ -71,8 +71,8 @@ class OnDeviceRows : public HopRows {
 
 }  // namespace
 
-std::unique_ptr<HopRows> hop_rows_on_device(const Tokens& tokens, const PeersOfHop& peers) {
-  return std::make_unique<OnDeviceRows>(tokens, peers);
+std::unique_ptr<HopRows> hop_rows_on_device(const Tokens& tokens, const PeersOfHop& peers, int64_t room) {
+  return std::make_unique<OnDeviceRows>(tokens, peers, room);
 }
 
 }  // namespace athanor::moe

@@ -67,6 +67,7 @@ class HopRows {
 };
 
 std::unique_ptr<HopRows> hop_rows_on_host(const Tokens& tokens, const PeersOfHop& peers);
-std::unique_ptr<HopRows> hop_rows_on_device(const Tokens& tokens, const PeersOfHop& peers);
+/// @param room  the rows of each message: those after its last token are padding, with no expert; −1: no padding.
+std::unique_ptr<HopRows> hop_rows_on_device(const Tokens& tokens, const PeersOfHop& peers, int64_t room);
 
 }  // namespace athanor::moe

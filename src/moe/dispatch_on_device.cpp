@@ -25,13 +25,13 @@ int32_t* packed_data(const Tensor& bytes) { return reinterpret_cast<int32_t*>(da
 
 }  // namespace
 
-SortedRows sort_rows(const HopTokens& tokens, const PeersOfHop& peers) {
+SortedRows sort_rows(const HopTokens& tokens, const PeersOfHop& peers, int64_t room) {
   const int64_t t = tokens.num_tokens(), n = peers.count, messages = n * tokens.num_chunks();
   const int64_t most = t * std::min(n, tokens.ids_TK.size(1));
   // Rows are counted in half a word, and expert ids are sent in 32 bits.
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   ATHANOR_ASSERT(tokens.ids_TK.numel() <= kMost && peers.first_expert + n * peers.experts_per_peer <= kMost);
-  if (!has_kernels(tokens.ids_TK)) return without_kernels::sort_rows(tokens, peers, most);
+  if (!has_kernels(tokens.ids_TK)) return without_kernels::sort_rows(tokens, peers, most, room);
   const auto make = [&](int64_t size) { return at::empty({size}, tokens.ids_TK.options()); };
   const SortedRows rows{make(messages + 1), make(most), at::empty({t, n}, tokens.ids_TK.options())};
   const Tensor keys = make(t * n), space = make(cuda::sort_choices_workspace(t, n, messages));
@@ -39,7 +39,12 @@ SortedRows sort_rows(const HopTokens& tokens, const PeersOfHop& peers) {
   cuda::key_rows(stream, of_kernels(tokens), peers, data<int64_t>(keys));
   cuda::sort_choices(stream, data<int64_t>(keys), t, n, 0, messages, data<int64_t>(rows.offsets),
                      data<int64_t>(rows.choice_of_row), data<int64_t>(rows.row_of), data<int64_t>(space));
-  return rows;
+  if (room < 0) return rows;
+  const int64_t padded = messages * room;
+  const Tensor choice_of_row = at::full({padded}, -1, keys.options());
+  cuda::spread_rows(stream, data<int64_t>(keys), data<int64_t>(rows.offsets), t, n, room, data<int64_t>(rows.row_of),
+                    data<int64_t>(choice_of_row));
+  return {at::full({1}, padded, keys.options()), choice_of_row, rows.row_of};
 }
 
 void count_rows(const HopTokens& tokens, const PeersOfHop& peers, const Tensor& counts) {
@@ -68,8 +73,7 @@ Tensor pack_choices(const Tensor& weights_TK, const Tensor& ids_TK) {
 Tensor pack_choices(const Tensor& weights_TK, const Tensor& ids_TK, const SortedRows& rows, const Tensor& by_chunk) {
   const int64_t most = rows.choice_of_row.numel(), k = ids_TK.size(1), n = rows.row_of.size(1);
   if (!has_kernels(ids_TK)) {
-    const Tensor tokens = without_kernels::token_of_rows(rows, by_chunk);
-    return without_kernels::pack_choices(weights_TK.index_select(0, tokens), ids_TK.index_select(0, tokens));
+    return without_kernels::pack_choices(weights_TK, ids_TK, rows, by_chunk);
   }
   const Tensor bytes = at::empty({most, choice_bytes(k)}, ids_TK.options().dtype(at::kByte));
   const int64_t* num_rows = data<int64_t>(rows.offsets) + rows.offsets.numel() - 1;
@@ -92,7 +96,7 @@ Unpacked unpack_choices(const Tensor& bytes, const Tensor& by_chunk) {
 Tensor gather_rows(const Tensor& x_TD, const SortedRows& rows, int64_t first, int64_t count) {
   const Tensor choices = rows.choice_of_row.narrow(0, first, count);
   const int64_t n = rows.row_of.size(1);
-  if (!has_kernels(x_TD)) return x_TD.index_select(0, at::div(choices, n, "floor"));
+  if (!has_kernels(x_TD)) return x_TD.index_select(0, at::div(choices.clamp_min(0), n, "floor"));
   const Tensor out = at::empty({count, x_TD.size(1)}, x_TD.options());
   const int64_t* num_rows = data<int64_t>(rows.offsets) + rows.offsets.numel() - 1;  // in all chunks
   ops::with_element(x_TD, [&](auto* tag) {

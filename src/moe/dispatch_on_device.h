@@ -25,11 +25,13 @@ struct HopTokens {
 /// The rows of a hop, by chunk: token t · n + p for the row of token t that goes to peer p. There is memory for the
 /// most rows that there can be.
 struct SortedRows {
-  Tensor offsets;        ///< int64 [chunks · n + 1]; the last element is the number of rows
+  Tensor offsets;        ///< int64; the last element is the number of rows
   Tensor choice_of_row;  ///< int64 [most rows]
   Tensor row_of;         ///< int64 [T, n], or −1
 };
-SortedRows sort_rows(const HopTokens& tokens, const PeersOfHop& peers);
+/// @param room  the rows of each message, of which those after its last token have a choice_of_row of −1; −1: no
+/// padding.
+SortedRows sort_rows(const HopTokens& tokens, const PeersOfHop& peers, int64_t room = -1);
 
 /// Writes the counts (kernels::cuda::count_of) of what goes to each peer in each chunk, int64 [n · chunks].
 void count_rows(const HopTokens& tokens, const PeersOfHop& peers, const Tensor& counts);

@@ -116,6 +116,15 @@ TEST(Dispatch, IsOneProcessUpToWhereATokensSumIsCut) {
   }
 }
 
+TEST_P(DispatchIn, MessagesThatArePaddedToTheMostRowsHaveTheSameBits) {
+  if (!on_device()) GTEST_SKIP() << "the host pads nothing";
+  for (const bool drops : {false, true}) {
+    expect_the_definition({.tokens = {13, 13, 13, 13}, .num_experts = 16, .k = 2, .drops = drops, .is_bounded = true});
+    expect_the_definition({.tokens = {40, 40}, .num_experts = 8, .k = 1, .drops = drops, .is_bounded = true});
+  }
+  expect_the_definition({.tokens = {9, 9, 9}, .num_experts = 9, .k = 2, .lowest = 3, .highest = 5, .is_bounded = true});
+}
+
 TEST_P(DispatchIn, EvaluatesToTheSameBitsAndKeepsNothing) {
   if (!on_device() && !has_exact_rows())
     GTEST_SKIP() << "matrix products are the library's here: bits depend on chunks";

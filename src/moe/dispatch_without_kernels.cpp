@@ -42,7 +42,7 @@ Tensor tree(int64_t lo, int64_t hi, const std::function<Tensor(int64_t peer)>& t
 
 }  // namespace
 
-SortedRows sort_rows(const HopTokens& tokens, const PeersOfHop& peers, int64_t most_rows) {
+SortedRows sort_rows(const HopTokens& tokens, const PeersOfHop& peers, int64_t most_rows, int64_t room) {
   const int64_t t = tokens.num_tokens(), n = peers.count, messages = n * tokens.num_chunks();
   const auto options = tokens.ids_TK.options();
   const Tensor key = chunk_of_tokens(tokens).unsqueeze(1) * n + at::arange(n, options);
@@ -52,8 +52,13 @@ SortedRows sort_rows(const HopTokens& tokens, const PeersOfHop& peers, int64_t m
   const Tensor counts = at::zeros({messages + 1}, options).scatter_add_(0, message, at::ones_like(message));
   const Tensor position = at::arange(t * n, options);
   const Tensor row = at::where(sorted < messages, position, -1);
-  const Tensor row_of = at::empty({t * n}, options).scatter_(0, choices, row);
-  return {sum_before(counts), choices.narrow(0, 0, most_rows), row_of.view({t, n})};
+  const Tensor row_of = at::empty({t * n}, options).scatter_(0, choices, row), offsets = sum_before(counts);
+  if (room < 0) return {offsets, choices.narrow(0, 0, most_rows), row_of.view({t, n})};
+  // Choices without a row go to one more row, which is cut off.
+  const int64_t padded = messages * room;
+  const Tensor spread = at::where(row_of < 0, padded, message * room + row_of - offsets.index_select(0, message));
+  const Tensor choice_of_row = at::full({padded + 1}, -1, options).scatter_(0, spread, position).narrow(0, 0, padded);
+  return {at::full({1}, padded, options), choice_of_row, at::where(row_of < 0, -1, spread).view({t, n})};
 }
 
 void count_rows(const HopTokens& tokens, const PeersOfHop& peers, const Tensor& counts) {
@@ -83,11 +88,15 @@ Tensor pack_choices(const Tensor& weights_RK, const Tensor& ids_RK) {
   return at::cat({weights_RK.contiguous().view(at::kByte), ids_RK.to(at::kInt).view(at::kByte)}, 1);
 }
 
-Tensor token_of_rows(const SortedRows& rows, const Tensor& by_chunk) {
+Tensor pack_choices(const Tensor& weights_TK, const Tensor& ids_TK, const SortedRows& rows, const Tensor& by_chunk) {
   Tensor choices = rows.choice_of_row;
   if (by_chunk.defined() && choices.numel() > 0)
     choices = choices.index_select(0, by_chunk.clamp(0, choices.numel() - 1));
-  return at::div(choices, rows.row_of.size(1), "floor");
+  if (choices.numel() == 0) return pack_choices(weights_TK.narrow(0, 0, 0), ids_TK.narrow(0, 0, 0));
+  const Tensor token = at::div(choices.clamp_min(0), rows.row_of.size(1), "floor");
+  const Tensor is_padding = (choices < 0).unsqueeze(1);
+  return pack_choices(at::where(is_padding, 0.0f, weights_TK.index_select(0, token)),
+                      at::where(is_padding, -1, ids_TK.index_select(0, token)));
 }
 
 Unpacked unpack_choices(const Tensor& bytes, const Tensor& by_chunk) {

@@ -40,6 +40,16 @@ void key_rows(const Stream& stream, const TokensOfHop& tokens, const PeersOfHop&
   });
 }
 
+void spread_rows(const Stream& stream, const int64_t* keys, const int64_t* offsets, int64_t tokens, int64_t peers,
+                 int64_t room, int64_t* row_of, int64_t* choice_of_row) {
+  for_each_index(stream, "spread_rows", tokens * peers, [=] ATHANOR_BODY(int64_t i) {
+    if (keys[i] < 0) return;
+    const int64_t place = row_of[i] - offsets[keys[i]], row = keys[i] * room + place;
+    row_of[i] = place < room ? row : -1;
+    if (place < room) choice_of_row[row] = i;
+  });
+}
+
 void count_rows(const Stream& stream, const TokensOfHop& tokens, const PeersOfHop& peers, int64_t* counts) {
   for_each_team<kThreads>(
       stream, "count_rows", peers.count * tokens.chunks, [=] ATHANOR_BODY(const Team<kThreads>& team) {
@@ -63,7 +73,7 @@ void count_rows(const Stream& stream, const TokensOfHop& tokens, const PeersOfHo
 void order_rows(const Stream& stream, const int64_t* counts, int64_t peers, int64_t chunks, int64_t* begins,
                 int64_t* by_chunk, int64_t most_rows) {
   const int64_t messages = peers * chunks;
-  int64_t *chunk_begins = begins, *peer_begins = begins + messages;  // of message (p, c), at p · chunks + c
+  int64_t *chunk_begins = begins, *peer_begins = begins + messages;  // message (p, c) is at p · chunks + c
   for_each_team<kThreads>(stream, "order_rows: begins", 1, [=] ATHANOR_BODY(const Team<kThreads>& team) {
     int64_t by_peer = 0, by_chunk_total = 0;
     for (int64_t first = 0; first < messages; first += kThreads) {
@@ -101,9 +111,10 @@ void pack_choices(const Stream& stream, const float* weights, const int64_t* ids
     const int64_t row = i / k, j = i % k;
     if (rows.num_rows && row >= *rows.num_rows) return;
     const int64_t at = rows.by_chunk ? rows.by_chunk[row] : row;
-    const int64_t token = rows.choice_of_row ? rows.choice_of_row[at] / rows.peers : at;
-    packed_weights[row * 2 * k + j] = weights[token * k + j];
-    packed[row * 2 * k + k + j] = static_cast<int32_t>(ids[token * k + j]);
+    const int64_t choice = rows.choice_of_row ? rows.choice_of_row[at] : at * rows.peers;
+    const int64_t token = choice / rows.peers;
+    packed_weights[row * 2 * k + j] = choice < 0 ? 0.0f : weights[token * k + j];
+    packed[row * 2 * k + k + j] = choice < 0 ? -1 : static_cast<int32_t>(ids[token * k + j]);
   });
 }
 

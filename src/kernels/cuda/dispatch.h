@@ -36,6 +36,14 @@ struct TokensOfHop {
 /// keys gives the rows by chunk.
 void key_rows(const Stream& stream, const TokensOfHop& tokens, const PeersOfHop& peers, int64_t* keys);
 
+/// Gives each peer `room` rows in each chunk: the row by chunk of a message becomes message · room plus its place in
+/// the message, with messages by chunk. Changes row_of; sets choice_of_row, which must be full of −1, for rows with a
+/// token. A message of more rows than there is room for writes nothing for those: to be excluded by the caller.
+/// @param keys     of key_rows.
+/// @param offsets  of sort_choices of the keys.
+void spread_rows(const Stream& stream, const int64_t* keys, const int64_t* offsets, int64_t tokens, int64_t peers,
+                 int64_t room, int64_t* row_of, int64_t* choice_of_row);
+
 /// A number of rows, and of the choices that they are for, in one word: both are below 2³¹.
 ATHANOR_INLINE int64_t count_of(int64_t rows, int64_t choices) { return rows + (choices << 32); }
 ATHANOR_INLINE int64_t rows_of_count(int64_t count) { return count & 0xFFFFFFFF; }
@@ -55,11 +63,12 @@ void order_rows(const Stream& stream, const int64_t* counts, int64_t peers, int6
 struct RowsToPack {
   const int64_t* choice_of_row = nullptr;  ///< as sort_choices of the keys leaves it; null: row r is token r
   int64_t peers = 1;
-  const int64_t* by_chunk = nullptr;  ///< of order_rows; null: both orders are the same
+  const int64_t* by_chunk = nullptr;  ///< from order_rows; null: both orders are the same
   const int64_t* num_rows = nullptr;  ///< null: most_rows
   int64_t most_rows = 0;
 };
-/// Writes the choices of each row's token, by peer: k weights (fp32), then k expert ids (int32).
+/// Writes the choices of each row's token, by peer: k weights (fp32), then k expert ids (int32); 0 and −1 for a row
+/// without a token.
 void pack_choices(const Stream& stream, const float* weights, const int64_t* ids, const RowsToPack& rows, int64_t k,
                   int32_t* packed);
 /// Reads choices that arrived by peer, into the order by chunk.

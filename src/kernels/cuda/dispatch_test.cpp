@@ -1,5 +1,7 @@
 #include "kernels/cuda/dispatch.h"
 
+#include <numeric>
+
 #include "kernels/cuda/routing.h"
 #include "kernels/cuda/testing/device.h"
 #include "kernels/partial_sums.h"
@@ -142,6 +144,50 @@ TEST_P(DispatchOn, RowsAreInTheOrderOfTheirDefinition) {
       }
     }
     expect_same_bits(out.values(), expected, "gradients of weights");
+  }
+}
+
+TEST_P(DispatchOn, SpreadRowsHaveTheirPlaceInTheRoomOfTheirMessage) {
+  for (const Hop& hop : hops()) {
+    const int64_t n = hop.peers.count, messages = n * hop.chunks;
+    Ids keys(static_cast<size_t>(hop.tokens * n), -1), row_of = keys, offsets(static_cast<size_t>(messages + 1), 0);
+    int64_t rows = 0, room = 0;
+    hop.for_rows(/*by_peer=*/false, [&](int64_t p, int64_t c, int64_t t) {
+      keys[static_cast<size_t>(t * n + p)] = c * n + p;
+      row_of[static_cast<size_t>(t * n + p)] = rows++;
+      ++offsets[static_cast<size_t>(c * n + p + 1)];
+    });
+    for (const int64_t count : offsets) room = std::max(room, count);
+    std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
+    Ids spread(row_of.size(), -1), choices(static_cast<size_t>(messages * room), -1),
+        used(static_cast<size_t>(messages), 0);
+    hop.for_rows(/*by_peer=*/false, [&](int64_t p, int64_t c, int64_t t) {
+      const int64_t row = (c * n + p) * room + used[static_cast<size_t>(c * n + p)]++;
+      spread[static_cast<size_t>(t * n + p)] = row;
+      choices[static_cast<size_t>(row)] = t * n + p;
+    });
+    const auto key = put(keys), offset = put(offsets), row = put(row_of), choice = put(Ids(choices.size(), -1));
+    cuda::spread_rows(stream(), key.data(), offset.data(), hop.tokens, n, room, row.data(), choice.data());
+    EXPECT_EQ(row.values(), spread);
+    EXPECT_EQ(choice.values(), choices);
+
+    // A row without a token has no weight and no expert.
+    const auto total = static_cast<int64_t>(choices.size());
+    const auto weights = put(numbers<float>(hop.tokens * hop.k, 5));
+    const auto ids = put(hop.ids);
+    const auto packed = put(std::vector<int32_t>(static_cast<size_t>(total * 2 * hop.k), -7));
+    cuda::pack_choices(stream(), weights.data(), ids.data(),
+                       {.choice_of_row = choice.data(), .peers = n, .most_rows = total}, hop.k, packed.data());
+    const std::vector<int32_t> bytes = packed.values();
+    for (size_t r = 0; r < choices.size(); ++r) {
+      for (size_t j = 0; j < static_cast<size_t>(hop.k); ++j) {
+        const size_t at = r * 2 * static_cast<size_t>(hop.k) + j;
+        const int64_t token = choices[r] / n;
+        EXPECT_EQ(bytes[at + static_cast<size_t>(hop.k)],
+                  choices[r] < 0 ? -1 : hop.ids[static_cast<size_t>(token * hop.k) + j]);
+        EXPECT_TRUE(choices[r] >= 0 || bytes[at] == 0);
+      }
+    }
   }
 }
 
