@@ -11,6 +11,8 @@ struct BuildInfo {
   std::string compiler;  ///< "GNU 12.2.0, Release"
   std::string libtorch;  ///< version of the libtorch that the core was built with; empty: built without the core
   std::string libtorch_folder;  ///< the folder of that libtorch
+  std::string libtorch_cuda;    ///< "13.0": the CUDA that it was built for; "unknown version"; empty: none
+  std::string nvcc;             ///< "13.0.88 for 80-real 90-real 90-virtual": compiled the kernels; empty: nothing did
   std::string mpi;              ///< "Open MPI 4.1.4, MPICH 4.0.2": the MPIs that plugins were built for; may be empty
 };
 

@@ -18,6 +18,12 @@ std::string libtorch_text(const BuildInfo& build) {
   return build.libtorch.empty() ? "none" : fmt::format("{} in {}", build.libtorch, build.libtorch_folder);
 }
 
+std::string cuda_text(const BuildInfo& build) {
+  if (build.libtorch.empty()) return "none";
+  return (build.nvcc.empty() ? "no kernels (no nvcc at build time)" : "kernels by nvcc " + build.nvcc) +
+         (build.libtorch_cuda.empty() ? "; libtorch has no CUDA" : "; libtorch for CUDA " + build.libtorch_cuda);
+}
+
 std::string parquet_text() {
   std::error_code ignored;
   return std::filesystem::exists(own_folder() / "libathanor_parquet.so", ignored) ? "yes" : "no";
@@ -28,8 +34,8 @@ std::string parquet_text() {
 std::string version_text() {
   const BuildInfo& build = build_info();
   return fmt::format("athanor {} ({})\n", build.version, build.commit) + fmt::format("compiler  {}\n", build.compiler) +
-         fmt::format("libtorch  {}\n", libtorch_text(build)) + fmt::format("MPI       {}\n", or_none(build.mpi)) +
-         fmt::format("Parquet   {}\n", parquet_text()) +
+         fmt::format("libtorch  {}\n", libtorch_text(build)) + fmt::format("CUDA      {}\n", cuda_text(build)) +
+         fmt::format("MPI       {}\n", or_none(build.mpi)) + fmt::format("Parquet   {}\n", parquet_text()) +
          fmt::format("CPU       {} with {}", cpu_model(), kernels::describe_instructions());
 }
 

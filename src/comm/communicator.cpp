@@ -70,6 +70,7 @@ struct Pending::State {
   std::shared_ptr<const std::vector<std::string>> names;  ///< names of the members
   std::chrono::milliseconds timeout;
   std::shared_ptr<Traffic> traffic;
+  bool on_device = false;
   Work work;
   Work check;             ///< the collective of the records, in check mode
   Tensor records;         ///< records of all members, once `check` is complete
@@ -102,8 +103,7 @@ struct Pending::State {
 
   void finish_check() {
     check.reset();
-    const Tensor words = records.cpu();
-    disagrees = disagreement({words.const_data_ptr<int64_t>(), static_cast<size_t>(words.numel())},
+    disagrees = disagreement({records.const_data_ptr<int64_t>(), static_cast<size_t>(records.numel())},
                              static_cast<int>(names->size()), *names);
   }
 
@@ -139,7 +139,8 @@ void Pending::wait() {
   if (!state.disagrees.empty()) {
     fail<CommError>("ranks of group {} do not make the same call: {}", state.group, state.disagrees);
   }
-  if (state.work) state.wait_for(state.work);
+  if (state.work && state.on_device) state.work->wait();
+  if (state.work && !state.on_device) state.wait_for(state.work);
   state.work.reset();
   state.leave_flight();
   state.traffic->waited_s += seconds_since(begin);
@@ -154,13 +155,24 @@ struct Communicator::Call {
   std::vector<int64_t> out_rows = {}, in_rows = {};
 };
 
-Communicator::Communicator(GroupOptions options, c10::intrusive_ptr<c10d::Backend> backend, int rank)
+Communicator::Communicator(GroupOptions options, OpenLane open, int rank, std::shared_ptr<Communicator> host)
     : options_(std::move(options)),
-      names_(std::make_shared<const std::vector<std::string>>(names_of_members(options_))),
-      backend_(std::move(backend)), rank_(rank), traffic_(std::make_shared<Traffic>()) {
-  ATHANOR_ASSERT(rank >= 0 && rank < size() && (backend_ || size() == 1));
-  ATHANOR_ASSERT(!backend_ || (backend_->getSize() == size() && backend_->getRank() == rank));
+      names_(std::make_shared<const std::vector<std::string>>(names_of_members(options_))), host_(std::move(host)),
+      rank_(rank), traffic_(std::make_shared<Traffic>()) {
+  ATHANOR_ASSERT(rank >= 0 && rank < size() && (open || size() == 1));
+  if (size() > 1) open_ = std::move(open);
   reset_traffic();
+}
+
+Communicator::Communicator(GroupOptions options, c10::intrusive_ptr<c10d::Backend> backend, int rank)
+    : Communicator(std::move(options), backend ? [backend](Lane) { return backend; } : OpenLane(), rank, nullptr) {
+  ATHANOR_ASSERT(!backend || (backend->getSize() == size() && backend->getRank() == rank));
+}
+
+c10d::Backend& Communicator::backend(Lane lane) {
+  auto& opened = lanes_.at(static_cast<size_t>(lane));
+  if (!opened) opened = open_(lane);
+  return *opened;
 }
 
 Communicator::~Communicator() = default;
@@ -220,12 +232,19 @@ void Communicator::count(const Call& call) {
   }
 }
 
-Pending Communicator::start(Call call, Run run) {
-  const bool between_two =
-      call.record.collective == Collective::kSend || call.record.collective == Collective::kReceive;
+// Starts to compare this call with those of the other ranks.
+void Communicator::start_check(const Call& call, Pending::State& state) {
+  const Tensor words = at::tensor(packed(call.record, call.out_rows, call.in_rows, rank_), at::kLong);
+  state.records = at::empty({words.numel() * size()}, at::kLong);
+  Tensor to = state.records, from = words;
+  state.check = (host_ ? *host_ : *this).backend(Lane::kCollectives)._allgather_base(to, from, {});
+}
+
+Pending Communicator::start(Call call, Run run, Lane lane) {
+  const bool between_two = lane != Lane::kCollectives;
   call.record.number = between_two ? num_pair_calls_++ : num_calls_++;
   count(call);
-  if (!backend_) {
+  if (!open_) {
     if (call.out.defined() && !call.out.is_same(call.in) && call.out.data_ptr() != call.in.data_ptr()) {
       call.out.view({-1}).copy_(call.in.view({-1}));
     }
@@ -237,13 +256,9 @@ Pending Communicator::start(Call call, Run run) {
   state->names = names_;
   state->timeout = options_.timeout;
   state->traffic = traffic_;
-  if (options_.check && !between_two) {
-    Tensor words = at::tensor(packed(call.record, call.out_rows, call.in_rows, rank_), at::kLong);
-    if (call.in.defined()) words = words.to(call.in.device());
-    state->records = at::empty({words.numel() * size()}, words.options());
-    state->check = backend_->_allgather_base(state->records, words, {});
-  }
-  state->work = run(*backend_, call);
+  state->on_device = host_ != nullptr;
+  if (options_.check && !between_two) start_check(call, *state);
+  state->work = run(backend(lane), call);
   if (!between_two) state->enter_flight();
   return Pending(std::move(state));
 }
@@ -331,29 +346,31 @@ Pending Communicator::broadcast(const Tensor& x, int root) {
 }
 
 Pending Communicator::send(const Tensor& x, int to) {
-  return start_pair({record_of(Collective::kSend, x, to), x, x}, to, [](c10d::Backend& backend, const Call& c) {
+  return start_pair({record_of(Collective::kSend, x, to), x, x}, rank_, to, [](c10d::Backend& backend, const Call& c) {
     std::vector<Tensor> tensors{c.in};
     return backend.send(tensors, c.record.root, 0);
   });
 }
 
 Pending Communicator::receive(const Tensor& x, int from) {
-  return start_pair({record_of(Collective::kReceive, x, from), x, x}, from, [](c10d::Backend& backend, const Call& c) {
-    std::vector<Tensor> tensors{c.out};
-    return backend.recv(tensors, c.record.root, 0);
-  });
+  return start_pair({record_of(Collective::kReceive, x, from), x, x}, from, rank_,
+                    [](c10d::Backend& backend, const Call& c) {
+                      std::vector<Tensor> tensors{c.out};
+                      return backend.recv(tensors, c.record.root, 0);
+                    });
 }
 
-Pending Communicator::start_pair(Call call, int peer, Run run) {
+Pending Communicator::start_pair(Call call, int from, int to, Run run) {
   check_tensors(name(), call.record, call.out, call.in, 1, 1);
-  if (peer < 0 || peer >= size() || peer == rank_) {
-    fail<Error>("bug: {} of group {} between rank {} and {}, which have to be two of its {}",
-                collective_name(call.record.collective), name(), rank_, peer, size());
+  if (std::min(from, to) < 0 || std::max(from, to) >= size() || from == to) {
+    fail<Error>("bug: {} of group {} from rank {} to {}, which have to be two of its {}",
+                collective_name(call.record.collective), name(), from, to, size());
   }
-  return start(std::move(call), run);
+  return start(std::move(call), run, to > from ? Lane::kUp : Lane::kDown);
 }
 
 void Communicator::barrier() {
+  ATHANOR_ASSERT(!host_);
   start({}, [](c10d::Backend& backend, const Call&) { return backend.barrier({}); }).wait();
 }
 

@@ -2,6 +2,9 @@
 // A group of ranks and its collectives. The backend is ours over MPI, libtorch's over NCCL or XCCL, none for a group of
 // one rank, or a fake without peers.
 //
+// A group is for tensors of the host or for those of a device. On a device, calls are queued on streams of the group,
+// after what the caller's current stream has at that moment; Pending::wait queues too, and the host does not wait.
+//
 // Every call except send and receive is collective over the group: all of its ranks make the same calls in the same
 // order. A call starts at once, or when earlier calls of the group are complete if many are in flight, and continues
 // while the caller computes. It is complete when the returned Pending reports so; until then nothing may read or write
@@ -15,8 +18,10 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -50,7 +55,9 @@ class Pending {
  public:
   Pending() = default;  ///< refers to no collective: done() is true
   bool done() const;
-  /// Returns when the collective is complete; the time counts as waited for (Traffic::waited_s).
+  /// Returns when the collective is complete; the time counts as waited for (Traffic::waited_s). On a device it returns
+  /// at once, and what the caller's current stream has from now on comes after the collective; so the tensors may then
+  /// be used and freed as if it were complete.
   /// @throws CommError if a peer is gone or the group's timeout has passed; it names the collective and the missing
   ///        ranks with their hosts.
   void wait();
@@ -76,10 +83,24 @@ struct GroupOptions {
   bool check = false;
 };
 
+/// The calls that must not wait for one another. A device's library runs the calls of one backend one after the other,
+/// and a message is not sent before its receiver is ready; so two ranks that send to each other first would both wait.
+enum class Lane {
+  kCollectives,
+  kUp,    ///< messages to a rank with a higher index in the group
+  kDown,  ///< messages to a rank with a lower index
+};
+
+/// Returns the backend of a lane; called once for each, when the lane is first used.
+using OpenLane = std::function<c10::intrusive_ptr<c10d::Backend>(Lane)>;
+
 class Communicator {
  public:
-  /// @param backend  null for a group of one.
+  /// @param backend  for all lanes; null for a group of one.
   Communicator(GroupOptions options, c10::intrusive_ptr<c10d::Backend> backend, int rank);
+  /// A group for tensors of a device.
+  /// @param host  a group of the same ranks for host tensors, over which check mode compares calls.
+  Communicator(GroupOptions options, OpenLane open, int rank, std::shared_ptr<Communicator> host);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -116,7 +137,7 @@ class Communicator {
   /// of a pair are matched in order.
   Pending send(const Tensor& x, int to);
   Pending receive(const Tensor& x, int from);
-  /// Returns when every rank of the group has called it.
+  /// Returns when every rank of the group has called it. Only in groups for host tensors.
   void barrier();
 
   /// Returns the counts since the group was made, or since the last reset.
@@ -126,13 +147,17 @@ class Communicator {
  private:
   struct Call;
   using Run = c10::intrusive_ptr<c10d::Work> (*)(c10d::Backend&, const Call&);
-  Pending start(Call call, Run run);
-  Pending start_pair(Call call, int peer, Run run);
+  Pending start(Call call, Run run, Lane lane = Lane::kCollectives);
+  Pending start_pair(Call call, int from, int to, Run run);
+  void start_check(const Call& call, Pending::State& state);
+  c10d::Backend& backend(Lane lane);
   void count(const Call& call);
 
   GroupOptions options_;
   std::shared_ptr<const std::vector<std::string>> names_;  ///< the members' names, for messages
-  c10::intrusive_ptr<c10d::Backend> backend_;
+  OpenLane open_;                                          ///< null for a group of one
+  std::array<c10::intrusive_ptr<c10d::Backend>, 3> lanes_;
+  std::shared_ptr<Communicator> host_;  ///< null in a group for host tensors
   int rank_;
   int64_t num_calls_ = 0, num_pair_calls_ = 0;  ///< pairs are counted separately: the other ranks make no such call
   std::shared_ptr<Traffic> traffic_;            ///< a Pending may outlive its group

@@ -16,16 +16,25 @@ c10::intrusive_ptr<c10d::Backend> open_backend(const DeviceGroupStart& start) {
   switch (start.device.type()) {
     case c10::DeviceType::CUDA: return open_nccl(start);
     case c10::DeviceType::XPU: return open_xccl(start);
+    case c10::DeviceType::PrivateUse1:
+      if (played_groups()) return played_groups()(start);
+      [[fallthrough]];
     default:
       fail<CommError>("there are no collectives between devices of type {}",
                       c10::DeviceTypeName(start.device.type(), /*lower_case=*/true));
   }
 }
 
+OpenPlayed the_played_groups = nullptr;
+
 }  // namespace
 
+OpenPlayed played_groups() { return the_played_groups; }
+void set_played_groups(OpenPlayed open) { the_played_groups = open; }
+
 bool have_device_backend(c10::DeviceType type) {
-  return (type == c10::DeviceType::CUDA && have_nccl()) || (type == c10::DeviceType::XPU && have_xccl());
+  return (type == c10::DeviceType::PrivateUse1 && played_groups()) || (type == c10::DeviceType::CUDA && have_nccl()) ||
+         (type == c10::DeviceType::XPU && have_xccl());
 }
 
 c10::intrusive_ptr<c10d::Store> open_store(World& world, std::chrono::milliseconds timeout) {
@@ -57,26 +66,32 @@ c10::intrusive_ptr<c10d::Store> open_store(World& world, std::chrono::millisecon
   }
 }
 
-DeviceGroups::DeviceGroups(World& world, c10::Device device) : device_(device) {
+DeviceGroups::DeviceGroups(World& world, c10::Device device) : world_(world), device_(device) {
   if (world.size() == 1) return;
   // its error names what is missing
-  if (!have_device_backend(device.type())) open_backend({nullptr, 0, 1, {}, device});
-  store_ = open_store(world, world.all().options().timeout);
+  if (!have_device_backend(device.type())) open_backend({nullptr, 0, 1, {}, device, nullptr});
+  if (!device.is_privateuseone()) store_ = open_store(world, world.all().options().timeout);
 }
 
 DeviceGroups::~DeviceGroups() = default;
 
-std::unique_ptr<Communicator> DeviceGroups::make_group(const Communicator& host_group) {
-  const GroupOptions& options = host_group.options();
-  c10::intrusive_ptr<c10d::Backend> backend;
-  if (host_group.size() > 1) {
-    // Groups of one partition share a number; their first member distinguishes them.
-    const std::string prefix = fmt::format("{}.{}.{}/", num_groups_, options.name, options.world_ranks[0]);
-    auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, store_);
-    backend = open_backend({std::move(store), host_group.rank(), host_group.size(), options.timeout, device_});
-  }
-  ++num_groups_;
-  return std::make_unique<Communicator>(options, std::move(backend), host_group.rank());
+std::unique_ptr<Communicator> DeviceGroups::make_group(const std::vector<std::vector<int>>& partition,
+                                                       const std::string& name) {
+  const std::shared_ptr<Communicator> host = world_.make_group(partition, name);
+  // Check mode compares calls over the host's group, while the calls before are still under way.
+  const std::shared_ptr<Communicator> carrier =
+      device_.is_privateuseone() ? world_.make_group(partition, name) : nullptr;
+  const GroupOptions& options = host->options();
+  // Groups of one partition share a number; their first member distinguishes them.
+  const std::string prefix = fmt::format("{}.{}.{}", num_groups_++, name, options.world_ranks[0]);
+  const auto open = [store = store_, device = device_, prefix, carrier, rank = host->rank(), size = host->size(),
+                     timeout = options.timeout](Lane lane) {
+    c10::intrusive_ptr<c10d::Store> own;
+    if (store)
+      own = c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}.{}/", prefix, static_cast<int>(lane)), store);
+    return open_backend({std::move(own), rank, size, timeout, device, carrier});
+  };
+  return std::make_unique<Communicator>(options, open, host->rank(), host);
 }
 
 int index_on_host(const World& world) {

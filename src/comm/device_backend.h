@@ -29,11 +29,11 @@ class DeviceGroups {
   DeviceGroups(World& world, c10::Device device);
   ~DeviceGroups();
 
-  /// Makes a group of the ranks of `host_group`, in its order. Collective over them. Groups made from host groups with
-  /// the same name and common members must be made in the same order on all ranks.
-  std::unique_ptr<Communicator> make_group(const Communicator& host_group);
+  /// World::make_group for tensors of the device. Nothing is sent before the first call of a group.
+  std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition, const std::string& name);
 
  private:
+  World& world_;
   c10::Device device_;
   c10::intrusive_ptr<c10d::Store> store_;
   int64_t num_groups_ = 0;

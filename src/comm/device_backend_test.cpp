@@ -43,7 +43,7 @@ TEST(DeviceBackend, ADeviceWithoutCollectivesIsRefusedByName) {
 TEST(DeviceBackend, AGroupOfOneNeedsNone) {
   run_ranks(1, [](World& world) {
     DeviceGroups groups(world, c10::Device(c10::DeviceType::CUDA, 0));
-    EXPECT_EQ(groups.make_group(world.all())->size(), 1);
+    EXPECT_EQ(groups.make_group({{0}}, "alone")->size(), 1);
   });
 }
 

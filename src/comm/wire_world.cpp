@@ -69,6 +69,7 @@ WireWorld::WireWorld(std::unique_ptr<Wire> wire, const WorldOptions& options)
 }
 
 WireWorld::~WireWorld() {
+  device_groups_.reset();
   all_.reset();
   if (std::uncaught_exceptions() > num_exceptions_) return;
   if (!pump_->settle(std::chrono::seconds(2))) return;
@@ -102,7 +103,11 @@ void WireWorld::abort(int exit_code) {
 }
 
 std::unique_ptr<Communicator> WireWorld::make_group(const std::vector<std::vector<int>>& partition,
-                                                    const std::string& name) {
+                                                    const std::string& name, c10::Device device) {
+  if (!device.is_cpu()) {
+    if (!device_groups_) device_groups_ = std::make_unique<DeviceGroups>(*this, device);
+    return device_groups_->make_group(partition, name);
+  }
   const std::vector<int> own = group_with(rank_, size_, partition);
   // Groups have numbers for their tags, the same on all ranks; ranks that are alone need none.
   const bool alone = partition.size() == static_cast<size_t>(size_);

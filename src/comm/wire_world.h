@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/device_backend.h"
 #include "comm/host_backend.h"
 #include "comm/world.h"
 
@@ -24,8 +25,8 @@ class WireWorld : public World {
   const std::vector<int>& supernodes() const override { return supernodes_; }
   const std::string& network() const override { return network_; }
   Communicator& all() override { return *all_; }
-  std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition,
-                                           const std::string& name) override;
+  std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition, const std::string& name,
+                                           c10::Device device = c10::kCPU) override;
   void note_work(int64_t amount) override { pump_->note_work(amount); }
   [[noreturn]] void abort(int exit_code) override;
 
@@ -41,6 +42,7 @@ class WireWorld : public World {
   std::vector<int> nodes_, supernodes_;  ///< by rank, once their hosts are known
   std::string network_;
   std::unique_ptr<Communicator> all_;
+  std::unique_ptr<DeviceGroups> device_groups_;
 };
 
 /// Returns the node (from 0) of each rank: blocks of ranks_per_node ranks if that is not 0, else ranks that share a

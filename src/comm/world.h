@@ -5,6 +5,8 @@
 // libathanor_mpi_mpich.so, next to libathanor) is then opened. So one build runs under either, and a process without a
 // launcher needs none.
 
+#include <c10/core/Device.h>
+
 #include <chrono>
 #include <memory>
 #include <string>
@@ -40,8 +42,10 @@ class World {
 
   /// Returns the group of `partition` that this rank is in. Every rank must call it with the same partition of the
   /// world (each rank once; the order in a group is the order of its sums) and in the same order; nothing is sent.
+  /// @param device  where the tensors of the group are; the same on every call that does not name the CPU. The first
+  ///                such call is collective (DeviceGroups).
   virtual std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition,
-                                                   const std::string& name) = 0;
+                                                   const std::string& name, c10::Device device = c10::kCPU) = 0;
 
   /// Adds `amount` to the work that this rank has done: the bytes or pieces of a long task since the last call. Ranks
   /// that wait for this one in a collective continue to wait, whatever the timeout, as long as it has noted work within

@@ -106,7 +106,9 @@ struct Outputs {
   explicit Outputs(const Inputs& in)
       : dq(at::empty(in.q.sizes, options(in))), dk(at::empty(in.k.sizes, options(in))),
         dv(at::empty(in.v.sizes, options(in))) {}
-  static at::TensorOptions options(const Inputs& in) { return at::TensorOptions(in.q.dtype).device(kDevice); }
+  static at::TensorOptions options(const Inputs& in) {
+    return at::TensorOptions(in.q.dtype).device(device_with(current_device()));
+  }
 };
 
 struct Backward {

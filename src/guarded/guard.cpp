@@ -4,9 +4,12 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <array>
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
+#include <thread>
 
 #include "base/error.h"
 #include "guarded/device.h"
@@ -16,77 +19,117 @@
 namespace athanor::guarded {
 namespace {
 
-thread_local Queues::StreamId stream_of_thread = 0;
+thread_local int device_of_thread = 0;
+thread_local std::array<Queues::StreamId, kMostDevices> stream_of_thread{};
 
-at::Device only_device() { return kDevice; }
+Queues::StreamId& stream_on(int device) { return stream_of_thread[static_cast<size_t>(device)]; }
 
-c10::Stream stream_with(Queues::StreamId id) { return c10::Stream(c10::Stream::UNSAFE, only_device(), id); }
+// The queues and the memory of a device. They live as long as the process: tensors in other static objects may outlive
+// any that is destroyed.
+struct Parts {
+  Queues queues;
+  Memory memory{queues};
+};
+
+// Those of the devices that have been used.
+std::array<std::atomic<Parts*>, kMostDevices>& all_parts() {
+  static auto& all = *new std::array<std::atomic<Parts*>, kMostDevices>{};
+  return all;
+}
+
+Parts& parts_of(int device) {
+  static auto& mutex = *new std::mutex;
+  auto& parts = all_parts().at(static_cast<size_t>(device));
+  if (!parts) {
+    const std::lock_guard lock(mutex);
+    if (!parts) parts = new Parts;
+  }
+  return *parts;
+}
+
+// Returns the device that has an address, or -1.
+int device_with_address(const void* address) {
+  for (int device = 0; device < kMostDevices; ++device) {
+    const Parts* parts = all_parts()[static_cast<size_t>(device)];
+    if (parts && parts->memory.contains(address)) return device;
+  }
+  return -1;
+}
+
+c10::Stream stream_with(at::Device device, Queues::StreamId id) { return c10::Stream(c10::Stream::UNSAFE, device, id); }
+Queues& queues_of(const c10::Stream& stream) { return queues(stream.device_index()); }
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return at::kPrivateUse1; }
-  c10::Device exchangeDevice(c10::Device) const override { return only_device(); }
-  c10::Device getDevice() const override { return only_device(); }
-  void setDevice(c10::Device) const override {}
-  void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  c10::Device exchangeDevice(c10::Device device) const override {
+    return device_with(std::exchange(device_of_thread, device.index()));
+  }
+  c10::Device getDevice() const override { return device_with(device_of_thread); }
+  void setDevice(c10::Device device) const override { device_of_thread = device.index(); }
+  void uncheckedSetDevice(c10::Device device) const noexcept override { device_of_thread = device.index(); }
+  c10::DeviceIndex deviceCount() const noexcept override { return kMostDevices; }
 
-  c10::Stream getStream(c10::Device) const override { return stream_with(stream_of_thread); }
-  c10::Stream getDefaultStream(c10::Device) const override { return stream_with(0); }
+  c10::Stream getStream(c10::Device device) const override {
+    const at::Device with_index = device.has_index() ? device : getDevice();
+    return stream_with(with_index, stream_on(with_index.index()));
+  }
+  c10::Stream getDefaultStream(c10::Device device) const override { return stream_with(device, 0); }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override { return getNewStream(device); }
-  c10::Stream getNewStream(c10::Device, int = 0) const override {
-    static std::atomic<Queues::StreamId> last{0};
-    return stream_with(++last);
+  c10::Stream getNewStream(c10::Device device, int = 0) const override {
+    const at::Device with_index = device.has_index() ? device : getDevice();
+    return stream_with(with_index, queues(with_index.index()).new_stream());
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
-    return stream_with(std::exchange(stream_of_thread, stream.id()));
+    return stream_with(stream.device(), std::exchange(stream_on(stream.device_index()), stream.id()));
   }
-  bool queryStream(const c10::Stream& stream) const override { return queues().query(stream.id()); }
-  void synchronizeStream(const c10::Stream& stream) const override { queues().synchronize(stream.id()); }
-  void synchronizeDevice(c10::DeviceIndex) const override { queues().synchronize_all(); }
+  bool queryStream(const c10::Stream& stream) const override { return queues_of(stream).query(stream.id()); }
+  void synchronizeStream(const c10::Stream& stream) const override { queues_of(stream).synchronize(stream.id()); }
+  void synchronizeDevice(c10::DeviceIndex device) const override { queues(device).synchronize_all(); }
 
   // An event of libtorch is a pointer to a pointer of ours.
   static Queues::Event& at(void* event) { return *static_cast<Queues::Event*>(event); }
   void record(void** event, const c10::Stream& stream, c10::DeviceIndex, c10::EventFlag) const override {
     if (!*event) *event = new Queues::Event;
-    at(*event) = queues().record(stream.id());
+    at(*event) = queues_of(stream).record(stream.id());
   }
   void block(void* event, const c10::Stream& stream) const override {
-    if (event) queues().block(stream.id(), at(event));
+    if (event) queues_of(stream).block(stream.id(), at(event));
   }
-  bool queryEvent(void* event) const override { return !event || queues().query(at(event)); }
+  bool queryEvent(void* event) const override { return !event || at(event)->owner->query(at(event)); }
   void synchronizeEvent(void* event) const override {
-    if (event) queues().synchronize(at(event));
+    if (event) at(event)->owner->synchronize(at(event));
   }
   void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
     delete static_cast<Queues::Event*>(event);
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
-    if (data.get()) memory().note_use(data.get(), stream.id());
+    if (data.get()) memory(stream.device_index()).note_use(data.get(), stream.id());
   }
 };
 
 struct DeviceAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t num_bytes) override {
-    if (num_bytes == 0) return {nullptr, only_device()};
-    void* closed = memory().allocate(num_bytes, stream_of_thread);
+    const at::Device device = device_with(current_device());
+    if (num_bytes == 0) return {nullptr, device};
+    void* closed = memory().allocate(num_bytes, current_stream());
     // The words of the allocators of CUDA and XPU.
     TORCH_CHECK_WITH(OutOfMemoryError, closed, "guarded out of memory. Tried to allocate ", num_bytes,
                      " bytes. GPU 0 has a total capacity of ", memory().allocated() + memory().free_bytes(),
                      " bytes of which ", memory().free_bytes(), " bytes is free. Of the allocated memory ",
                      memory().allocated(), " bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but ",
                      "unallocated.");
-    return {closed, closed, &release, only_device()};
+    return {closed, closed, &release, device};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t num_bytes) const override {
     queues().submit(
-        stream_of_thread, "copy_data",
+        current_stream(), "copy_data",
         [to = memory().open(static_cast<std::byte*>(to)), from = memory().open(static_cast<const std::byte*>(from)),
          num_bytes] { std::copy_n(from, num_bytes, to); });
   }
 
  private:
-  static void release(void* closed) { memory().free(closed); }
+  static void release(void* closed) { memory(device_with_address(closed)).free(closed); }
 };
 
 // Pinned memory is memory of the host that the device may read late.
@@ -135,12 +178,14 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
-  c10::DeviceIndex deviceCount() const override { return 1; }
-  c10::DeviceIndex getCurrentDevice() const override { return 0; }
-  void setCurrentDevice(c10::DeviceIndex) const override {}
-  c10::DeviceIndex exchangeDevice(c10::DeviceIndex) const override { return 0; }
-  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
-  at::Device getDeviceFromPtr(void*) const override { return only_device(); }
+  c10::DeviceIndex deviceCount() const override { return kMostDevices; }
+  c10::DeviceIndex getCurrentDevice() const override { return device_of_thread; }
+  void setCurrentDevice(c10::DeviceIndex device) const override { device_of_thread = device; }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override {
+    return static_cast<c10::DeviceIndex>(std::exchange(device_of_thread, device));
+  }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex device) const override { return exchangeDevice(device); }
+  at::Device getDeviceFromPtr(void* address) const override { return device_with(device_with_address(address)); }
   bool isPinnedPtr(const void* data) const override { return PinnedAllocator::is_pinned(data); }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
     static const auto generator = at::detail::createCPUGenerator();  // at::manual_seed asks each device
@@ -154,9 +199,12 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 // Our kernels, played.
 struct Kernels final : kernels::cuda::PlayedDevice {
   void submit(const char* kernel, std::function<void()> work) override {
-    queues().submit(stream_of_thread, kernel, std::move(work));
+    queues().submit(current_stream(), kernel, std::move(work));
   }
-  void* open(void* address) const override { return memory().open(static_cast<std::byte*>(address)); }
+  void* open(void* address) const override {
+    const int device = device_with_address(address);
+    return device < 0 ? address : memory(device).open(static_cast<std::byte*>(address));
+  }
   bool has_kernels() const override { return compiled; }
   bool is_offered() const override { return offered; }
   int64_t free_bytes() const override { return static_cast<int64_t>(memory().free_bytes()); }
@@ -164,15 +212,15 @@ struct Kernels final : kernels::cuda::PlayedDevice {
   int64_t num_launches() const override { return queues().counts().launches; }
 
   void begin_capture() override {
-    queues().begin_capture(stream_of_thread);
-    pool = memory().begin_pool(stream_of_thread);
+    queues().begin_capture(current_stream());
+    pool = memory().begin_pool(current_stream());
   }
   std::function<void()> end_capture() override {
     memory().end_pool();
     // The pool is released with the last copy of the function.
     const std::shared_ptr<void> kept(nullptr, [captured = pool](void*) { memory().release_pool(captured); });
     const auto recording = std::make_shared<Queues::Recording>(queues().end_capture());
-    return [recording, kept] { queues().replay(stream_of_thread, *recording); };
+    return [recording, kept] { queues().replay(current_stream(), *recording); };
   }
 
   bool compiled = true, offered = false;
@@ -212,20 +260,31 @@ void install() {
   });
 }
 
+void let_devices_advance() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    std::thread([] {
+      for (;;) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        for (const auto& parts : all_parts())
+          if (parts) parts.load()->queues.advance_if_idle();
+      }
+    }).detach();
+  });
+}
+
 void set_kernels(bool compiled) { our_kernels.compiled = compiled; }
 void offer(bool offered) { our_kernels.offered = offered; }
 
-// They live as long as the process: tensors in other static objects may outlive any that is destroyed.
-Queues& queues() {
-  static auto& it = *new Queues;
-  return it;
-}
+Queues& queues(int device) { return parts_of(device).queues; }
+Memory& memory(int device) { return parts_of(device).memory; }
+Queues& queues() { return queues(device_of_thread); }
+Memory& memory() { return memory(device_of_thread); }
 
-Memory& memory() {
-  static auto& it = *new Memory(queues());
-  return it;
-}
+int current_device() { return device_of_thread; }
+Queues::StreamId current_stream() { return stream_on(device_of_thread); }
 
-Queues::StreamId current_stream() { return stream_of_thread; }
+OnDevice::OnDevice(int device) : before_(std::exchange(device_of_thread, device)) {}
+OnDevice::~OnDevice() { device_of_thread = before_; }
 
 }  // namespace athanor::guarded

@@ -116,7 +116,7 @@ void Memory::release_pool(int64_t pool) {
 
 void Memory::collect() {
   std::erase_if(waiting_, [&](const Waiting& each) {
-    if (!std::ranges::all_of(each.uses, [&](const auto& use) { return queues_.query(use); })) return false;
+    if (!std::ranges::all_of(each.uses, [&](const auto& use) { return queues_.is_reached(use); })) return false;
     give_back(each.closed, each.block);
     return true;
   });

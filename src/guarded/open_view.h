@@ -14,8 +14,8 @@ struct OpenView {
   at::ScalarType dtype;
 
   explicit OpenView(const at::Tensor& x)
-      : data(memory().open(static_cast<std::byte*>(x.data_ptr()))), sizes(x.sizes().vec()), strides(x.strides().vec()),
-        dtype(x.scalar_type()) {}
+      : data(is_ours(x) ? memory(x.device().index()).open(static_cast<std::byte*>(x.data_ptr())) : x.data_ptr()),
+        sizes(x.sizes().vec()), strides(x.strides().vec()), dtype(x.scalar_type()) {}
   at::Tensor tensor() const { return at::from_blob(data, sizes, strides, at::TensorOptions(dtype)); }
 };
 

@@ -70,10 +70,25 @@ const Tensor& resize_to(const Tensor& self, at::IntArrayRef size, std::optional<
       (static_cast<size_t>(self.storage_offset()) + static_cast<size_t>(self.numel())) * self.itemsize();
   at::Storage storage = self.storage();
   if (num_bytes > storage.nbytes()) {
+    const OnDevice on(self.device().index());
     storage.set_data_ptr_noswap(c10::GetAllocator(at::kPrivateUse1)->allocate(num_bytes));
     storage.set_nbytes(num_bytes);
   }
   return self;
+}
+
+// The device on which an op computes: that of its tensors, or the one that it is given for its result.
+int device_of(const Stack& arguments) {
+  int device = current_device();
+  for (const auto& each : arguments) {
+    if (each.isDevice() && each.toDevice().is_privateuseone() && each.toDevice().has_index())
+      device = each.toDevice().index();
+    replaced(each, [&](const Tensor& x) -> c10::IValue {
+      if (is_ours(x)) device = x.device().index();
+      return x;
+    });
+  }
+  return device;
 }
 
 bool is_written(const c10::Argument& argument) { return argument.alias_info() && argument.alias_info()->isWrite(); }
@@ -98,7 +113,7 @@ Stack make_results(const c10::OperatorHandle& op, const Stack& arguments) {
       continue;
     }
     results.push_back(replaced(shapes.at(r), [](const Tensor& x) -> c10::IValue {
-      return at::empty_strided(x.sizes(), x.strides(), x.options().device(kDevice));
+      return at::empty_strided(x.sizes(), x.strides(), x.options().device(device_with(current_device())));
     }));
   }
   return results;
@@ -118,6 +133,7 @@ void queue_op(const c10::OperatorHandle& op, Stack* stack) {
   const size_t count = schema.arguments().size();
   const Stack arguments(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
   torch::jit::drop(*stack, count);
+  const OnDevice device(device_of(arguments));
   const Stack results = make_results(op, arguments);
   Stack played;
   // Arguments on the device become views of the open mapping; small ones of the host are copied, as launches do it.
@@ -153,14 +169,20 @@ void queue_op(const c10::OperatorHandle& op, Stack* stack) {
 
 std::atomic<int64_t> num_to_device{0}, num_to_host{0};
 
+int index_of(const std::optional<at::Device>& device) {
+  return device && device->has_index() ? device->index() : current_device();
+}
+
 Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
-             std::optional<at::Device>, std::optional<bool>, std::optional<at::MemoryFormat> format) {
+             std::optional<at::Device> device, std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  const OnDevice on(index_of(device));
   return at::detail::empty_generic(size, c10::GetAllocator(at::kPrivateUse1), kKeys, c10::dtype_or_default(dtype),
                                    format);
 }
 
 Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
-                     std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>) {
+                     std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool>) {
+  const OnDevice on(index_of(device));
   return at::detail::empty_strided_generic(size, stride, c10::GetAllocator(at::kPrivateUse1), kKeys,
                                            c10::dtype_or_default(dtype));
 }
@@ -180,7 +202,10 @@ Tensor unfold(const Tensor& self, int64_t dim, int64_t size, int64_t step) {
 Tensor& copy(Tensor& self, const Tensor& from, bool non_blocking) {
   const at::AutoDispatchBelowAutograd no_autograd;
   const Tensor source = from.expand_as(self);
+  const OnDevice on((is_ours(self) ? self : source).device().index());
   const bool within = is_ours(self) && is_ours(source);
+  ATHANOR_CHECK_AS(Error, !within || self.device() == source.device(), "a copy from {} to {}", source.device().str(),
+                   self.device().str());
   const Tensor on_host = within ? Tensor() : is_ours(self) ? source : self;
   const bool queued = within || (non_blocking && on_host.is_pinned());
   ATHANOR_CHECK_AS(Error, within || !queues().is_captured(current_stream()),
@@ -202,6 +227,7 @@ Tensor& copy(Tensor& self, const Tensor& from, bool non_blocking) {
 
 at::Scalar local_scalar(const Tensor& self) {
   const at::AutoDispatchBelowAutograd no_autograd;
+  const OnDevice on(self.device().index());
   const OpenView view(self);
   ++num_to_host;
   queues().synchronize(current_stream());
@@ -213,6 +239,7 @@ at::Scalar local_scalar(const Tensor& self) {
 Tensor grouped_mm(const Tensor& a, const Tensor& b, const std::optional<Tensor>& ends,
                   const std::optional<Tensor>& bias, std::optional<at::ScalarType> dtype) {
   ATHANOR_CHECK_AS(Error, ends && !bias && !dtype && a.dim() == 2, "this form of _grouped_mm is not played");
+  const OnDevice on(a.device().index());
   const bool is_outer = b.dim() == 2;
   const std::vector<int64_t> shape =
       is_outer ? std::vector<int64_t>{ends->size(0), a.size(0), b.size(1)} : std::vector<int64_t>{a.size(0), b.size(2)};
@@ -235,7 +262,7 @@ Tensor grouped_mm(const Tensor& a, const Tensor& b, const std::optional<Tensor>&
 }
 
 void record_stream(Tensor& self, c10::Stream stream) {
-  if (self.storage().data()) memory().note_use(self.storage().mutable_data(), stream.id());
+  if (self.storage().data()) memory(stream.device_index()).note_use(self.storage().mutable_data(), stream.id());
 }
 
 }  // namespace

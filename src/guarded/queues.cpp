@@ -1,10 +1,26 @@
 #include "guarded/queues.h"
 
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
 
 namespace athanor::guarded {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// After this long without a submission, work that waits for other ranks runs although the host does not wait for it.
+constexpr auto kIdle = std::chrono::milliseconds(2);
+// Far more than any other rank of a test takes.
+constexpr auto kPatience = std::chrono::minutes(3);
+
+}  // namespace
+
+Queues::StreamId Queues::new_stream() {
+  const std::lock_guard lock(mutex_);
+  return ++last_stream_;
+}
 
 void Queues::set_order(const Order& order) {
   const std::lock_guard lock(mutex_);
@@ -20,8 +36,10 @@ Queues::Stream& Queues::stream(StreamId id) {
 
 void Queues::add(StreamId id, Task task) {
   Stream& to = stream(id);
+  if (task.ready) ++num_unready_;
   to.tasks.push_back(std::move(task));
   ++to.submitted;
+  last_submit_ = Clock::now();
   after_submit();
 }
 
@@ -29,13 +47,18 @@ void Queues::submit(StreamId id, const char* name, Work work) {
   const std::lock_guard lock(mutex_);
   if (id == captured_) return recording_.emplace_back(name, std::move(work)), void();
   ++counts_.launches;
-  add(id, {name, std::move(work), nullptr, nullptr});
+  add(id, {name, std::move(work), nullptr, nullptr, nullptr});
 }
 
 void Queues::submit_uncounted(StreamId id, const char* name, Work work, bool recorded) {
   const std::lock_guard lock(mutex_);
   if (id == captured_ && recorded) return recording_.emplace_back(name, std::move(work)), void();
-  add(id, {name, std::move(work), nullptr, nullptr});
+  add(id, {name, std::move(work), nullptr, nullptr, nullptr});
+}
+
+void Queues::submit_when(StreamId id, const char* name, std::function<bool()> ready) {
+  const std::lock_guard lock(mutex_);
+  add(id, {name, nullptr, nullptr, nullptr, std::move(ready)});
 }
 
 void Queues::begin_capture(StreamId id) {
@@ -60,7 +83,7 @@ void Queues::replay(StreamId id, const Recording& recording) {
   const std::lock_guard lock(mutex_);
   refuse_while_capturing("a graph is launched");
   ++counts_.launches;
-  for (const auto& [name, work] : recording) add(id, {name, work, nullptr, nullptr});
+  for (const auto& [name, work] : recording) add(id, {name, work, nullptr, nullptr, nullptr});
 }
 
 void Queues::refuse_while_capturing(const char* what) const {
@@ -71,10 +94,11 @@ Queues::Event Queues::record(StreamId id) {
   const std::lock_guard lock(mutex_);
   auto event = std::make_shared<Point>();
   event->stream = id;
+  event->owner = this;
   event->is_recorded = id == captured_;
   if (event->is_recorded) return event;
   event->position = stream(id).submitted + 1;
-  add(id, {"record", nullptr, nullptr, event});
+  add(id, {"record", nullptr, nullptr, event, nullptr});
   return event;
 }
 
@@ -86,29 +110,62 @@ void Queues::block(StreamId id, const Event& event) {
   }
   ATHANOR_CHECK_AS(Error, !event->is_recorded, "a wait for work that was recorded in a graph");
   if (is_skipped() || event->reached) return;
-  add(id, {"wait", nullptr, event, nullptr});
+  add(id, {"wait", nullptr, event, nullptr, nullptr});
 }
 
 bool Queues::can_run(const Stream& of) const {
-  return !of.tasks.empty() && (!of.tasks.front().waits_for || of.tasks.front().waits_for->reached);
+  if (of.tasks.empty()) return false;
+  const Task& first = of.tasks.front();
+  return (!first.waits_for || first.waits_for->reached) && (!first.ready || first.ready());
 }
 
 void Queues::run_first(Stream& of) {
   Task task = std::move(of.tasks.front());
   of.tasks.pop_front();
   ++of.done;
+  if (task.ready) --num_unready_;
   if (task.reaches) task.reaches->reached = true;
   if (task.work) task.work();
 }
 
-// Runs what this position needs, and nothing else.
-void Queues::run_to(StreamId id, int64_t position) {
+// Runs what this position needs, and nothing else. Returns false if other ranks are needed first.
+bool Queues::try_run_to(StreamId id, int64_t position) {
   while (stream(id).done < position) {
-    Stream& of = stream(id);
-    const Event waits_for = of.tasks.front().waits_for;
-    if (waits_for && !waits_for->reached) run_to(waits_for->stream, waits_for->position);
+    const Event waits_for = stream(id).tasks.front().waits_for;
+    if (waits_for && !waits_for->reached && !try_run_to(waits_for->stream, waits_for->position)) return false;
+    if (!can_run(stream(id))) return false;
     run_first(stream(id));
   }
+  return true;
+}
+
+void Queues::run_to(StreamId id, int64_t position) {
+  const auto begin = Clock::now();
+  while (!try_run_to(id, position)) {
+    if (run_what_can()) continue;
+    ATHANOR_CHECK_AS(Error, Clock::now() - begin < kPatience, "stream {} of the played device waits for other ranks",
+                     id);
+    mutex_.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    mutex_.lock();
+  }
+}
+
+// Returns false if there was nothing to run.
+bool Queues::run_what_can() {
+  bool ran = false;
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    while (can_run(streams_[i])) {
+      run_first(streams_[i]);
+      ran = true;
+    }
+  }
+  return ran;
+}
+
+void Queues::advance_if_idle() {
+  const std::lock_guard lock(mutex_);
+  if (num_unready_ > 0 && Clock::now() - last_submit_ > kIdle) run_what_can();
 }
 
 void Queues::wander(int64_t most_tasks) {
@@ -123,8 +180,7 @@ void Queues::wander(int64_t most_tasks) {
 
 void Queues::after_submit() {
   if (order_.kind == Order::Kind::kEarliest) {
-    // Points are submitted before what waits for them, so that everything can run.
-    run_all();
+    while (run_what_can()) continue;
   } else if (order_.kind == Order::Kind::kDrawn && random_() % 4 == 0) {
     wander(static_cast<int64_t>(random_() % 8));
   }
@@ -141,7 +197,14 @@ bool Queues::is_skipped() { return synchronisations_++ == skipped_; }
 
 bool Queues::query(const Event& event) {
   const std::lock_guard lock(mutex_);
+  if (event->reached) return true;
   if (order_.kind == Order::Kind::kDrawn) wander(static_cast<int64_t>(random_() % 4));
+  if (++event->num_queries > 1) try_run_to(event->stream, event->position);
+  return event->reached;
+}
+
+bool Queues::is_reached(const Event& event) const {
+  const std::lock_guard lock(mutex_);
   return event->reached;
 }
 

@@ -3,6 +3,7 @@
 // waits for it, in an order that is drawn among those that the streams and their events allow. A wait that is missing
 // in a program then gives other results, in some order if not in each.
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -18,7 +19,7 @@ namespace athanor::guarded {
 struct Order {
   enum class Kind {
     kEarliest,  ///< each piece of work runs as soon as it may: when it is submitted
-    kLatest,    ///< a wait runs only what it needs
+    kLatest,    ///< a wait runs only what it needs, as long as no other rank waits for more
     kDrawn      ///< between the two, drawn from the seed
   };
   Kind kind = Kind::kEarliest;
@@ -26,9 +27,13 @@ struct Order {
 };
 
 /// Any number of threads may use one object. Work runs under its lock: it must not submit work.
+///
+/// Work may have to wait for other ranks, whose devices have other queues. All streams of a real device advance
+/// by themselves, so a wait that cannot continue runs what it can of the other streams; and if nothing is submitted to
+/// a device for some milliseconds while it has such work, a thread runs what it can.
 class Queues {
  public:
-  using StreamId = int64_t;  ///< 0 is the default stream; others exist once they are used
+  using StreamId = int64_t;  ///< 0 is the default stream
   using Work = std::function<void()>;
 
   /// A point in a stream: it is reached when everything that was submitted before it is done.
@@ -37,8 +42,13 @@ class Queues {
     StreamId stream = 0;
     int64_t position = 0;      ///< number of pieces of work in the stream up to it
     bool is_recorded = false;  ///< it was recorded by begin_capture, and is never reached
+    int64_t num_queries = 0;   ///< calls of `query` before it was reached
+    Queues* owner = nullptr;
   };
   using Event = std::shared_ptr<Point>;
+
+  /// Returns a stream that nothing has used.
+  StreamId new_stream();
 
   /// Everything that was submitted before runs first.
   void set_order(const Order& order);
@@ -48,14 +58,19 @@ class Queues {
   /// The same for what a real device would not do: it is not counted.
   /// @param recorded  false: it is queued although the stream is captured.
   void submit_uncounted(StreamId stream, const char* name, Work work, bool recorded = true);
+  /// Queues a point of the stream that is passed once `ready` returns true. Uncounted.
+  void submit_when(StreamId stream, const char* name, std::function<bool()> ready);
   /// Queues a point.
   Event record(StreamId stream);
   /// Lets later work of the stream wait for a point. The host does not wait.
   void block(StreamId stream, const Event& event);
 
-  /// Returns whether the point has been reached; in a drawn order the device may work first.
+  /// Returns whether the point has been reached. In a drawn order the device may work first; from the second query on
+  /// it runs what the point needs, as far as other ranks let it.
   bool query(const Event& event);
   bool query(StreamId stream);
+  /// The same for what a real device would not do: nothing is run or counted.
+  bool is_reached(const Event& event) const;
   /// The host waits.
   void synchronize(const Event& event);
   void synchronize(StreamId stream);
@@ -80,11 +95,16 @@ class Queues {
   /// order of the calls) does nothing. Returns how many calls there were since the last call of `skip`.
   int64_t skip(int64_t index);
 
+  /// Runs what can be run if work waits for other ranks and nothing was submitted lately. For the thread that stands
+  /// for the device.
+  void advance_if_idle();
+
  private:
   struct Task {
     std::string name;
     Work work;
     Event waits_for, reaches;
+    std::function<bool()> ready;  // null: always
   };
   struct Stream {
     std::deque<Task> tasks;
@@ -95,7 +115,9 @@ class Queues {
   void add(StreamId id, Task task);
   bool can_run(const Stream& stream) const;
   void run_first(Stream& stream);
+  bool try_run_to(StreamId id, int64_t position);
   void run_to(StreamId id, int64_t position);
+  bool run_what_can();
   void run_all();
   void wander(int64_t most_tasks);
   void after_submit();
@@ -109,6 +131,9 @@ class Queues {
   std::mt19937_64 random_;
   Counts counts_;
   int64_t skipped_ = -1, synchronisations_ = 0;
+  StreamId last_stream_ = 0;
+  int64_t num_unready_ = 0;  // tasks with `ready`
+  std::chrono::steady_clock::time_point last_submit_;
   StreamId captured_ = -1;  // none
   Recording recording_;
 };

@@ -31,14 +31,15 @@ Tensor positions_of(int64_t batch, int64_t seq_len, const ops::DocumentLengths& 
   return positions;
 }
 
+Tensor no_sums(at::Device device) { return at::zeros({3}, at::TensorOptions(at::kDouble).device(device)); }
+
 // Notes one of the sums of LossParts: loss, aux, z.
 void note_sum(LossParts& parts, int64_t which, const Tensor& sum) {
   if (sum.is_cpu()) {
     (which == 0 ? parts.loss_sum : which == 1 ? parts.aux_sum : parts.z_sum) = sum.item<double>();
     return;
   }
-  if (!parts.on_device.defined())
-    parts.on_device = at::zeros({3}, sum.options().dtype(at::kDouble).requires_grad(false));
+  if (!parts.on_device.defined()) parts.on_device = no_sums(sum.device());
   parts.on_device.select(0, which).copy_(sum.detach());
 }
 
@@ -219,6 +220,8 @@ Tensor Decoder::forward(int microbatch, Tensor x, const Labels* labels) {
     sent = y.detach();
   }
   if (model_.is_moe()) add_router_losses(routings, *labels, labels->targets.size(1), pending);
+  // All stages have the same tensors, so that they can be added.
+  if (!device_.is_cpu() && !pending.parts.on_device.defined()) pending.parts.on_device = no_sums(device_);
   pending_.emplace(microbatch, std::move(pending));
   return sent;
 }

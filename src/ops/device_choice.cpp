@@ -52,6 +52,10 @@ at::Device choose_device(const std::string& name, int num_ranks, const std::stri
   return prepared({type, 0});
 }
 
+std::string why_cpu(int num_ranks) {
+  return num_ranks > 1 ? "several ranks train on CPUs only" : device::describe_briefly(device::find_cuda());
+}
+
 std::string why_not_accelerated() {
   const auto state = device::find_cuda();
   const bool has_gpu = access("/dev/nvidia0", F_OK) == 0;

@@ -19,6 +19,9 @@ at::Device choose_device(const std::string& name, int num_ranks, const std::stri
 /// a model, since programs may give it a device that they have not chosen here.
 void set_numerics_of_devices();
 
+/// Returns in a few words why "auto" takes the CPU: "libtorch has no CUDA".
+std::string why_cpu(int num_ranks);
+
 /// Returns why "auto" did not take a GPU that this machine has: its driver is too old, or libtorch has no CUDA. Empty
 /// in every other case.
 std::string why_not_accelerated();

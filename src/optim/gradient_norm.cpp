@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/adamw.h"
+#include "ops/adamw.h"
 
 namespace athanor {
 namespace {
@@ -41,17 +42,10 @@ double gradient_norm(const Tensor& flat_grad) {
   return std::sqrt(sum_of_squares(flat_grad, {&all, 1}));
 }
 
-GradientNorms gradient_norms(const ParameterStore& parameters, const ShardPlan& plan) {
-  if (plan.is_trivial()) return {gradient_norm(parameters.grad()), {}, {}};
-  const Tensor own = at::tensor({sum_of_squares(parameters.grad(), canonical_ranges(parameters, plan, false)),
-                                 sum_of_squares(parameters.grad(), canonical_ranges(parameters, plan, true))},
-                                at::kDouble);
-  plan.mesh().group(GroupKind::kModel).all_reduce(own).wait();
-  comm::Communicator& data = plan.mesh().group(GroupKind::kData);
-  const Tensor all = at::empty({data.size(), 2}, at::kDouble);
-  data.all_gather(all, own).wait();
-  const auto square = all.accessor<double, 2>();
+GradientNorms norms_of(const Tensor& squares, const ShardPlan& plan) {
+  const auto square = squares.accessor<double, 2>();
   const Layout& layout = plan.mesh().layout();
+  const comm::Communicator& data = plan.mesh().group(GroupKind::kData);
   GradientNorms norms;
   if (layout.expert() > 1) norms.experts.resize(static_cast<size_t>(layout.expert()));
   for (int i = 0; i < data.size(); ++i) {
@@ -64,6 +58,43 @@ GradientNorms gradient_norms(const ParameterStore& parameters, const ShardPlan& 
   norms.total = std::sqrt(norms.total);
   for (double& norm : norms.experts) norm = std::sqrt(norm);
   return norms;
+}
+
+namespace {
+
+// Returns this rank's sums of squares, [2], as [data ranks, 2] with those of all ranks.
+Tensor gather_squares(const Tensor& own, const ShardPlan& plan) {
+  plan.mesh().group(GroupKind::kModel).all_reduce(own).wait();
+  comm::Communicator& data = plan.mesh().group(GroupKind::kData);
+  const Tensor all = at::empty({data.size(), 2}, own.options());
+  data.all_gather(all, own).wait();
+  return all;
+}
+
+Tensor sum_of_squares_on_device(const Tensor& grad, const std::vector<FlatRange>& ranges) {
+  std::vector<Tensor> sums = {at::zeros({}, grad.options().dtype(at::kDouble))};
+  for (const FlatRange& range : ranges)
+    if (range.size() > 0) sums.push_back(ops::sum_of_squares(grad.narrow(0, range.begin, range.size())).reshape({}));
+  return at::stack(sums).sum();
+}
+
+}  // namespace
+
+GradientNorms gradient_norms(const ParameterStore& parameters, const ShardPlan& plan) {
+  if (plan.is_trivial()) return {gradient_norm(parameters.grad()), {}, {}};
+  const Tensor own = at::tensor({sum_of_squares(parameters.grad(), canonical_ranges(parameters, plan, false)),
+                                 sum_of_squares(parameters.grad(), canonical_ranges(parameters, plan, true))},
+                                at::kDouble);
+  return norms_of(gather_squares(own, plan), plan);
+}
+
+GradientNormsOnDevice gradient_norms_on_device(const ParameterStore& parameters, const ShardPlan& plan) {
+  if (plan.is_trivial()) return {ops::sum_of_squares(parameters.grad()).sqrt(), {}};
+  const auto of = [&](bool experts) {
+    return sum_of_squares_on_device(parameters.grad(), canonical_ranges(parameters, plan, experts));
+  };
+  const Tensor all = gather_squares(at::stack({of(false), of(true)}), plan);
+  return {all.sum().sqrt(), all};
 }
 
 }  // namespace athanor

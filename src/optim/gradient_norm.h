@@ -26,6 +26,20 @@ struct GradientNorms {
   std::vector<double> experts;
 };
 
+/// Norms on the way from a device.
+struct GradientNormsOnDevice {
+  Tensor total;    ///< fp64, no dim
+  Tensor squares;  ///< fp64 [data ranks, 2]: sums of squares of the canonical parts of the dense parameters, and of the
+                   ///< experts; undefined for a world of one rank
+};
+
+/// What gradient_norms computes, of gradients on a device, there. The host does not wait. Collective as gradient_norms,
+/// over the groups of the device.
+GradientNormsOnDevice gradient_norms_on_device(const ParameterStore& parameters, const ShardPlan& plan);
+
+/// Returns the norms from the `squares` of GradientNormsOnDevice, on the host.
+GradientNorms norms_of(const Tensor& squares, const ShardPlan& plan);
+
 /// Returns the norms of gradients that GradientReducer has summed. Each element counts once, from the rank whose
 /// canonical part has it, so sharding changes the norm by no more than fp64's rounding. Every rank gets the same.
 /// Collective: an all-reduce of two numbers over kModel, then an all-gather of two numbers over kData.

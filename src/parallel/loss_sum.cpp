@@ -24,6 +24,7 @@ class Packer {
   }
 
   void sum(comm::Communicator& ranks) {
+    if (parts_.empty()) return;
     const Tensor packed = at::cat(parts_);
     ranks.all_reduce(packed).wait();
     int64_t at = 0;
@@ -44,11 +45,19 @@ class Packer {
 void sum_over_ranks(comm::Communicator& ranks, LossParts& parts) {
   if (ranks.size() == 1) return;
   Packer numbers(at::kDouble), counts(at::kLong);
-  numbers.add(parts.loss_sum);
-  numbers.add(parts.aux_sum);
-  numbers.add(parts.z_sum);
+  if (parts.on_device.defined()) {
+    if (parts.on_device.size(0) == 3) {
+      const Tensor targets = at::full({1}, static_cast<double>(parts.num_targets), parts.on_device.options());
+      parts.on_device = at::cat({parts.on_device, targets});
+    }
+    numbers.add(parts.on_device);
+  } else {
+    numbers.add(parts.loss_sum);
+    numbers.add(parts.aux_sum);
+    numbers.add(parts.z_sum);
+    counts.add(parts.num_targets);
+  }
   numbers.add(parts.routers.entropy_sum);
-  counts.add(parts.num_targets);
   for (Tensor RouterCounts::*count : RouterCounts::kCounts) counts.add(parts.routers.*count);
   numbers.sum(ranks);
   counts.sum(ranks);

@@ -8,6 +8,11 @@ Mesh::Mesh(Layout layout, comm::World& world) : layout_(std::move(layout)), worl
   for (const GroupKind kind : kGroupKinds) groups_[kind] = world.make_group(layout_.groups(kind), group_name(kind));
 }
 
+void Mesh::use(at::Device device) {
+  for (const GroupKind kind : kGroupKinds)
+    if (kind != GroupKind::kWorld) groups_[kind] = world_.make_group(layout_.groups(kind), group_name(kind), device);
+}
+
 void Mesh::enter(Layout layout) {
   for (const GroupKind kind : kGroupKinds)
     ATHANOR_ASSERT(layout.group_size(kind, rank()) == layout_.group_size(kind, rank()));

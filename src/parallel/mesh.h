@@ -11,8 +11,12 @@ namespace athanor {
 
 class Mesh {
  public:
-  /// Collective over the world, which must have the layout's size and outlive the mesh.
+  /// Collective over the world, which must have the layout's size and outlive the mesh. The groups are for tensors of
+  /// the host.
   Mesh(Layout layout, comm::World& world);
+  /// Makes the groups again, for tensors of `device`, which is this rank's; not kWorld, over which the ranks agree on
+  /// what the hosts know. Collective.
+  void use(at::Device device);
 
   const Layout& layout() const { return layout_; }
   /// Replaces the layout by one with the same groups: a training phase may have another batch.
@@ -22,7 +26,8 @@ class Mesh {
   int data_rank() const { return layout_.data_rank(rank()); }
   /// True for the first rank of the world, which reports, and writes files that are written once.
   bool is_first() const { return rank() == 0; }
-  /// Returns this rank's group of a kind; it may have one rank.
+  /// Returns this rank's group of a kind; it may have one rank. Tensors are those of the model's device, in kWorld
+  /// those of the host.
   comm::Communicator& group(GroupKind kind) const { return *groups_.at(kind); }
   const std::map<GroupKind, std::unique_ptr<comm::Communicator>>& groups() const { return groups_; }
 

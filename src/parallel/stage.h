@@ -50,7 +50,8 @@ struct LossParts {
   double z_sum = 0;    ///< router z-loss, over layers and tokens
   RouterCounts routers;
   /// On a device: loss_sum, aux_sum and z_sum, fp64 [3], there; the routers' counts are there as well. The three
-  /// numbers above are 0 until the step has fetched these (train/train_step.cpp). Undefined on the host.
+  /// numbers above are 0 until the step has fetched these (train/train_step.cpp). After a sum over ranks there is a
+  /// fourth, num_targets. Undefined on the host.
   Tensor on_device;
 
   LossParts& operator+=(const LossParts& other) {

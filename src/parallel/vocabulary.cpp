@@ -2,6 +2,8 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <limits>
+
 #include "ops/cross_entropy_parts.h"
 #include "ops/embedding.h"
 #include "ops/linear.h"
@@ -18,8 +20,13 @@ struct Chunk {
   ops::LogitsPart part;
   Tensor maxima, sums, at_target, earlier;
 
-  Tensor losses() const {  // 0 without a target
-    return at::where(part.has_target(), (maxima - at_target) + sums.log(), 0.0f);
+  // 0 without a target. A wrong target has no logit: the host checks it before (head_of), a device makes it NaN, which
+  // the guard of the step refuses.
+  Tensor losses(int64_t vocab_size) const {
+    const Tensor losses = at::where(part.has_target(), (maxima - at_target) + sums.log(), 0.0f);
+    if (losses.is_cpu()) return losses;
+    const Tensor is_wrong = part.has_target().logical_and((part.targets < 0).logical_or(part.targets >= vocab_size));
+    return losses.masked_fill(is_wrong, std::numeric_limits<double>::quiet_NaN());
   }
 };
 
@@ -37,6 +44,7 @@ Chunk share_chunk(const ops::LogitsPart& part, bool scores, const TensorRanks& r
 
 struct Head {
   int64_t first;  // row of the vocabulary
+  int64_t vocab_size;
   int64_t chunk_tokens;
   TensorRanks ranks;
 };
@@ -51,7 +59,7 @@ struct VocabularyCrossEntropy : torch::autograd::Function<VocabularyCrossEntropy
       const Tensor rows = x.narrow(0, begin, count), ids = targets.narrow(0, begin, count);
       const Tensor logits = ops::matmul(rows, weight.value, /*transposed=*/true);
       const Chunk chunk = share_chunk({logits, ids, head.first}, false, head.ranks);
-      loss.add_(chunk.losses().to(at::kDouble).sum());
+      loss.add_(chunk.losses(head.vocab_size).to(at::kDouble).sum());
       ops::to_softmax_gradient(chunk.part, chunk.maxima, chunk.sums, grad_scale);
       ops::matmul_into(dx.narrow(0, begin, count), logits, weight.value, /*transposed=*/false);
       ops::add_outer_product(weight.grad, logits, rows);
@@ -61,7 +69,7 @@ struct VocabularyCrossEntropy : torch::autograd::Function<VocabularyCrossEntropy
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    ATHANOR_ASSERT(grads[0].item<double>() == 1);  // the weight's part was added in forward
+    ATHANOR_ASSERT(!grads[0].is_cpu() || grads[0].item<double>() == 1);  // the weight's part was added in forward
     Tensor dx = ctx->saved_data["dx"].toTensor();
     ctx->saved_data.clear();  // the parts may be added in place
     return {std::move(dx), Tensor(), Tensor(), Tensor(), Tensor()};
@@ -74,8 +82,22 @@ Head head_of(const Tensor& x, const Tensor& weight, const Tensor& targets, int64
   ATHANOR_ASSERT(chunk_tokens > 0 && x.dim() == 2 && targets.numel() == x.size(0));
   const int64_t first = first_vocabulary_row(vocab_size, ranks.rank(), ranks.size());
   ATHANOR_ASSERT(first + weight.size(0) == first_vocabulary_row(vocab_size, ranks.rank() + 1, ranks.size()));
-  ops::check_targets(targets.cpu(), vocab_size);
-  return {first, chunk_tokens, ranks};
+  if (targets.is_cpu()) ops::check_targets(targets, vocab_size);
+  return {first, vocab_size, chunk_tokens, ranks};
+}
+
+}  // namespace
+
+namespace {
+
+// Every token reads a row, so that the host need not know how many have theirs here. The others read a row each that
+// depends on their id (one row for all of them would get all their gradients, one after the other), and become zeros.
+Tensor embedding_on_device(const Tensor& tokens, const Tensor& rows, const Weight& weight, const TensorRanks& ranks) {
+  const int64_t count = weight.value.size(0), width = weight.value.size(1);
+  const Tensor is_here = (rows >= 0).logical_and(rows < count).unsqueeze(1);
+  const Tensor found = ops::embedding(rows.remainder(count), weight);
+  const Tensor out = at::where(is_here, found, at::zeros({}, found.options()));
+  return leave_tensor_parallel(out.view({tokens.size(0), tokens.size(1), width}), ranks);
 }
 
 }  // namespace
@@ -86,6 +108,7 @@ Tensor vocabulary_embedding(const Tensor& tokens, const Weight& weight, int64_t 
   if (ranks.alone()) return ops::embedding(tokens, weight);
   const int64_t first = first_vocabulary_row(vocab_size, ranks.rank(), ranks.size()), width = weight.value.size(1);
   const Tensor rows = tokens.reshape({-1}) - first;
+  if (!tokens.is_cpu()) return embedding_on_device(tokens, rows, weight, ranks);
   const Tensor here = (rows >= 0).logical_and(rows < weight.value.size(0)).nonzero().squeeze(1);
   // Rows of tokens of this rank are put among zeros; backward takes them out again.
   Tensor out = at::zeros({rows.numel(), width}, weight.value.options());
@@ -114,7 +137,7 @@ ops::TokenLosses vocabulary_token_losses(const Tensor& x, const Tensor& weight, 
     const int64_t count = std::min(chunk_tokens, x.size(0) - begin);
     const Tensor logits = ops::matmul(x.narrow(0, begin, count), weight, /*transposed=*/true);
     const Chunk chunk = share_chunk({logits, ids.narrow(0, begin, count), head.first}, true, ranks);
-    result.loss.narrow(0, begin, count).copy_(chunk.losses());
+    result.loss.narrow(0, begin, count).copy_(chunk.losses(vocab_size));
     const Tensor reaches = (chunk.at_target == chunk.maxima).logical_and(chunk.earlier == 0);
     result.is_greedy.narrow(0, begin, count).copy_(reaches.logical_and(chunk.part.has_target()));
   }

@@ -195,12 +195,18 @@ void say_where_it_runs(comm::World& world) {
     log::warn_on_all("{}", others);
 }
 
+// "auto" took the CPU. A GPU that is there and could be used deserves a warning.
+void say_why_cpu(int num_ranks) {
+  const std::string unused = num_ranks == 1 ? ops::why_not_accelerated() : "";
+  if (!unused.empty()) return log::warn_on_all("this run computes on the CPU: {}", unused);
+  log::info("device: CPU ({})", ops::why_cpu(num_ranks));
+}
+
 // Chooses the device, and the number type for it.
 at::Device settle_device(RunConfig& config, int num_ranks) {
   const at::Device device = ops::choose_device(config.train.device, num_ranks);
   if (device.is_cpu()) {
-    const std::string why = config.train.device == "auto" ? ops::why_not_accelerated() : "";
-    if (!why.empty()) log::warn_on_all("this run computes on the CPU: {}", why);
+    if (config.train.device == "auto") say_why_cpu(num_ranks);
     return device;
   }
   const auto [name, free_bytes, total_bytes] = ops::facts_of(device);

@@ -1,6 +1,7 @@
 #include "train/train_step.h"
 
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <span>
@@ -98,25 +99,39 @@ int64_t update_range(OptimizerSet& optimizers, const Update& update, FlatRange r
   return changed;
 }
 
+// Weights that an update changed: dense ones, experts, and those that another rank counts.
+enum Counted : int64_t { kDense, kExperts, kElsewhere, kNumCounted };
+
 // Bucket by bucket in the order of forward, so that weights of the first layers travel while the rest is updated.
-// Returns how many weights of the whole model changed.
-int64_t update_and_gather(ModelState& model, OptimizerSet& optimizers, const Update& update, UpdateObserver* observer) {
+// Returns the number of each Counted of all ranks, int64, on the model's device.
+Tensor update_and_gather(ModelState& model, OptimizerSet& optimizers, Update update, UpdateObserver* observer) {
   optimizers.begin(update);
-  if (model.plan.is_trivial()) return update_range(optimizers, update, {0, model.parameters.flat_size()}, observer);
-  int64_t changed[2] = {0, 0};  // dense, experts
+  const Tensor changed = at::zeros({kNumCounted}, at::TensorOptions(at::kLong).device(model.device()));
+  const auto update_counted = [&](FlatRange range, Counted kind) {
+    const Tensor count = changed.narrow(0, kind, 1);
+    update.on_device.changed = count;
+    const int64_t here = update_range(optimizers, update, range, observer);
+    if (changed.is_cpu()) count.add_(here);
+  };
+  if (model.plan.is_trivial()) {
+    update_counted({0, model.parameters.flat_size()}, kDense);
+    return changed;
+  }
   for (const Bucket& bucket : model.parameters.buckets()) {
-    const int64_t here = update_range(optimizers, update, bucket.range, observer);
-    if (model.plan.of(bucket).is_canonical()) changed[bucket.replication.is_expert()] += here;
+    const Counted kind = bucket.replication.is_expert() ? kExperts : kDense;
+    update_counted(bucket.range, model.plan.of(bucket).is_canonical() ? kind : kElsewhere);
     model.gatherer.start(bucket);
   }
-  // Copies of a shard change equally, so each counts for its share.
-  const Tensor all = at::tensor({changed[0], changed[1]}, at::kLong);
-  const auto copies = [&](Replication kind) {
-    return model.plan.of(kind).copies ? model.plan.of(kind).copies->size() : 1;
-  };
-  model.mesh.group(GroupKind::kModel).all_reduce(all).wait();
-  model.mesh.group(GroupKind::kData).all_reduce(all).wait();
-  return all[0].item<int64_t>() / copies(Replication::kDense) + all[1].item<int64_t>() / copies(Replication::kExpert);
+  model.mesh.group(GroupKind::kModel).all_reduce(changed).wait();
+  model.mesh.group(GroupKind::kData).all_reduce(changed).wait();
+  return changed;
+}
+
+// Copies of a shard change equally, so each counts for its share.
+int64_t count_changed(const ShardPlan& plan, const Tensor& changed) {
+  const auto copies = [&](Replication kind) { return plan.of(kind).copies ? plan.of(kind).copies->size() : 1; };
+  return changed[kDense].item<int64_t>() / copies(Replication::kDense) +
+         changed[kExperts].item<int64_t>() / copies(Replication::kExpert);
 }
 
 // Returns the step's microbatches on the device of the model. Before that the second backward runs, if an optimizer
@@ -155,7 +170,7 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
   sum_over_ranks(s.model.mesh.group(GroupKind::kPipeline), report.parts);
   sum_over_ranks(s.model.mesh.group(GroupKind::kData), report.parts);
   if (!s.model.device().is_cpu()) {
-    report.grad_norm_on_device = ops::sum_of_squares(s.model.parameters.grad()).sqrt();
+    report.norms_on_device = gradient_norms_on_device(s.model.parameters, s.model.plan);
     return report;
   }
   const GradientNorms norms = gradient_norms(s.model.parameters, s.model.plan);
@@ -177,39 +192,44 @@ void advance(TrainState& s, const Batch& batch, const StepReport& report) {
 // The factor of the gradient, or NaN if the guard refuses the step: what the host decides from numbers that it has,
 // from numbers that it does not have yet. [1] fp32.
 Tensor scale_on_device(const TrainState& s, const StepReport& report, int64_t step_in_phase) {
-  const Tensor &norm = report.grad_norm_on_device, loss = report.parts.on_device.select(0, 0);
+  const Tensor &norm = report.norms_on_device.total, loss = report.parts.on_device.select(0, 0);
   const Tensor clipped = clip_scale(s.config.optimizer, norm, step_in_phase);
   const Tensor finite = at::isfinite(norm).logical_and(at::isfinite(loss));
   return at::where(finite, clipped, std::numeric_limits<double>::quiet_NaN()).to(at::kFloat).reshape({1});
 }
 
 // The host learns the numbers of a step in one copy, after everything of the step has been queued: the only wait.
-void fetch_numbers(StepReport& report, Tensor changed, UpdateObserver* observer) {
+void fetch_numbers(StepReport& report, const ShardPlan& plan, Tensor changed, UpdateObserver* observer) {
   LossParts& parts = report.parts;
-  Tensor norm = report.grad_norm_on_device, observed = observer ? observer->numbers_on_device() : Tensor();
+  auto [norm, squares] = std::exchange(report.norms_on_device, {});
+  Tensor observed = observer ? observer->numbers_on_device() : Tensor();
   std::vector<Tensor*> all = tensors_of(parts);
-  all.insert(all.end(), {&norm, &changed});
-  if (observed.defined()) all.push_back(&observed);
+  for (Tensor* each : {&norm, &changed, &squares, &observed})
+    if (each->defined()) all.push_back(each);
   unpack_numbers(ops::fetch(pack_numbers(all)).clone(), all);
   parts.loss_sum = parts.on_device[0].item<double>();
   parts.aux_sum = parts.on_device[1].item<double>();
   parts.z_sum = parts.on_device[2].item<double>();
+  if (parts.on_device.size(0) > 3) parts.num_targets = std::llround(parts.on_device[3].item<double>());
   report.grad_norm = norm.item<double>();
-  report.changed = changed.item<int64_t>();
+  report.changed = count_changed(plan, changed);
+  if (squares.defined()) {
+    const GradientNorms norms = norms_of(squares, plan);
+    report.rank_norms = {norms.ranks, norms.experts};
+  }
   if (observed.defined()) observer->take_numbers(observed);
-  parts.on_device = report.grad_norm_on_device = Tensor();
+  parts.on_device = Tensor();
 }
 
 void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, UpdateObserver* observer) {
   const int64_t step_in_phase = report.step - s.position.phase.begin;
-  const Tensor scale = scale_on_device(s, report, step_in_phase),
-               changed = at::zeros({1}, scale.options().dtype(at::kLong));
-  const Update update{report.step, report.lr, 1, {scale, changed}};
-  update_and_gather(s.model, s.optimizer.set, update, observer);
+  const Tensor scale = scale_on_device(s, report, step_in_phase);
+  const Tensor changed =
+      update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, 1, {scale, {}}}, observer);
   learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len, s.config.moe.bias_update_rate,
                      scale.isnan().logical_not());
   send_ahead(s, report.step + 1);
-  fetch_numbers(report, changed, observer);
+  fetch_numbers(report, s.model.plan, changed, observer);
   report.verdict = judge(report.parts.loss_sum, report.grad_norm);
   if (report.verdict == Verdict::kApply) advance(s, batch, report);
 }
@@ -220,14 +240,15 @@ void apply_update(TrainState& s, const Batch& batch, StepReport& report, UpdateO
   Stopwatch watch(s.model.mesh);
   const int64_t step_in_phase = report.step - s.position.phase.begin;
   report.lr = learning_rate(s.config.optimizer, step_in_phase, s.config.train.steps);
-  if (report.grad_norm_on_device.defined()) {
+  if (report.norms_on_device.total.defined()) {
     apply_on_device(s, batch, report, observer);
     return watch.add_to(report.optimizer_s, report.optimizer_wait_s);
   }
   report.verdict = judge(report.parts.loss_sum, report.grad_norm);
   if (report.verdict == Verdict::kApply) {
     const double scale = clip_scale(s.config.optimizer, report.grad_norm, step_in_phase);
-    report.changed = update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, scale}, observer);
+    report.changed = count_changed(
+        s.model.plan, update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, scale}, observer));
     learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len,
                        s.config.moe.bias_update_rate);
     advance(s, batch, report);

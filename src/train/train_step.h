@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "dataset/loader.h"
+#include "optim/gradient_norm.h"
 #include "train/metrics.h"
 #include "train/step_guard.h"
 #include "train/train_state.h"
@@ -16,9 +17,9 @@ struct StepReport {
   int64_t step = 0;      ///< number of this update in the run, from 1
   LossParts parts;       ///< sums over the batch
   double grad_norm = 0;  ///< before clipping
-  /// On a device: the norm, fp64, one element, there. apply_update fetches it and the sums of `parts`; until then the
-  /// host does not have them. Undefined on the host.
-  Tensor grad_norm_on_device;
+  /// On a device: the norms, there. apply_update fetches them and the sums of `parts`; until then the host does not
+  /// have them. Undefined on the host.
+  GradientNormsOnDevice norms_on_device;
   RankNorms rank_norms;  ///< parts of the norm, by data rank and by expert rank; empty for one rank
   // apply_update sets lr, changed, verdict and the times of the optimizer.
   double lr = 0;

@@ -84,10 +84,10 @@ double validation_loss(ModelState& model, const Dataset& validation, int64_t num
     const Tensor here = ops::fetch(at::stack(sums));
     for (int64_t i = 0; i < here.numel(); ++i) loss_sum -= here[i].item<double>();
   }
-  const Tensor sum = at::full({1}, loss_sum, at::kDouble);
+  const Tensor sum = ops::send(at::full({1}, loss_sum, at::kDouble), device);
   mesh.group(GroupKind::kPipeline).all_reduce(sum).wait();
   mesh.group(GroupKind::kData).all_reduce(sum).wait();
-  return sum.item<double>() / static_cast<double>(rows * (validation.seq_len() - 1));
+  return ops::fetch_item<double>(sum) / static_cast<double>(rows * (validation.seq_len() - 1));
 }
 
 double unigram_entropy(const Dataset& dataset, const Mesh& mesh, const Worked& worked) {

@@ -113,6 +113,17 @@ def test_what_was_said_before_the_folder_was_open_is_in_its_log(run):
     assert log.count("memory: about") == 2 and log.count("resumed from") == 1
 
 
+def test_a_start_that_may_choose_its_device_says_once_which_it_took_and_why(run):
+    def said(device):
+        lines = run.train("train.steps=3", f"train.device={device}", f"train.run_dir={run.folder}-{device}").stderr.splitlines()
+        return [line for line in lines if " device: " in line or "this run computes on the CPU: " in line]
+
+    line, = said("auto")
+    assert said("cpu") == []
+    if "libtorch has no CUDA" in run.athanor.run("--version").stdout and not os.path.exists("/dev/nvidia0"):
+        assert line.endswith(" I device: CPU (libtorch has no CUDA)")
+
+
 def test_export_and_generate_refuse_a_tokenizer_that_is_not_the_runs(athanor, run, tmp_path, other_tokenizer):
     run.train("train.steps=4")
     (run.folder / "tokenizer.json").write_bytes((other_tokenizer / "tokenizer.json").read_bytes())

@@ -1,5 +1,6 @@
 """`athanor --version`, and the records of it in manifests and run folders."""
 import json
+import pathlib
 import re
 import subprocess
 
@@ -31,10 +32,22 @@ def test_the_commit_is_that_of_the_checkout_or_unknown(version):
 
 
 def test_version_names_compiler_libtorch_mpi_and_the_paths_of_the_cpu(version):
-    assert set(version) == {"version", "commit", "compiler", "libtorch", "MPI", "Parquet", "CPU"}
+    assert set(version) == {"version", "commit", "compiler", "libtorch", "CUDA", "MPI", "Parquet", "CPU"}
     assert re.match(r"\S+ \d+", version["compiler"])
     assert version["libtorch"] == "none" or re.fullmatch(r"\d+\.\d+\.\d+ in /.+", version["libtorch"])
     assert re.fullmatch(r".+ with (neither avx2 nor avx512|avx2.*|AMX)", version["CPU"])
+
+
+def test_version_names_the_cuda_of_libtorch_and_what_compiled_the_kernels(version):
+    if version["libtorch"] == "none":
+        assert version["CUDA"] == "none"
+        return
+    kernels, libtorch = version["CUDA"].split("; ")
+    assert kernels == "no kernels (no nvcc at build time)" or re.fullmatch(r"kernels by nvcc \d+\.\d+\.\d+ for \d+.*", kernels)
+    folder = pathlib.Path(version["libtorch"].split(" in ")[1])
+    if (folder / "version.py").is_file():  # a wheel
+        cuda = re.search(r"^cuda\b.*= (?:None|'(.*)')$", (folder / "version.py").read_text(), re.M)[1]
+        assert libtorch == (f"libtorch for CUDA {cuda}" if cuda else "libtorch has no CUDA")
 
 
 def test_version_needs_no_libtorch(athanor):

@@ -6,6 +6,9 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <memory>
+
+#include "comm/communicator.h"
 
 namespace athanor::comm {
 
@@ -14,6 +17,7 @@ struct DeviceGroupStart {
   int rank, size;
   std::chrono::milliseconds timeout;
   c10::Device device;
+  std::shared_ptr<Communicator> carrier;  ///< for a device that the host plays: a group of these ranks for host tensors
 };
 
 bool have_nccl();
@@ -21,6 +25,11 @@ bool have_xccl();
 /// @throws CommError if the backend is absent.
 c10::intrusive_ptr<c10d::Backend> open_nccl(const DeviceGroupStart& start);
 c10::intrusive_ptr<c10d::Backend> open_xccl(const DeviceGroupStart& start);
+
+/// The backend of the device that the host plays in tests; null in every program but tests.
+using OpenPlayed = c10::intrusive_ptr<c10d::Backend> (*)(const DeviceGroupStart& start);
+OpenPlayed played_groups();
+void set_played_groups(OpenPlayed open);
 
 /// Opens a libtorch process group; both kinds are made in the same way.
 template <class ProcessGroup>

@@ -20,6 +20,11 @@ int64_t driver_version(std::string_view said) {
   return version;
 }
 
+// Words of libtorch's exceptions.
+constexpr std::string_view kNoDriver = "no NVIDIA driver", kNoGpu = "No CUDA GPUs";
+
+bool states(const CudaState& state, std::string_view words) { return state.why_none.find(words) != std::string::npos; }
+
 }  // namespace
 
 bool has_old_driver(const CudaState& state) { return driver_version(state.why_none) > 0; }
@@ -34,10 +39,17 @@ std::string describe_missing_cuda(const CudaState& state) {
         "the NVIDIA driver of this machine knows CUDA {}, and the libtorch of this build needs {}; install a newer "
         "driver, or build with a libtorch for CUDA {} (docs/gpu.md)",
         version_text(driver), version_text(state.version), version_text(driver));
-  if (said.find("no NVIDIA driver") != said.npos) return "this machine has no NVIDIA driver";
-  if (said.find("No CUDA GPUs") != said.npos)
-    return "no GPU is visible to this process; look at nvidia-smi and CUDA_VISIBLE_DEVICES";
+  if (states(state, kNoDriver)) return "this machine has no NVIDIA driver";
+  if (states(state, kNoGpu)) return "no GPU is visible to this process; look at nvidia-smi and CUDA_VISIBLE_DEVICES";
   return "CUDA does not work here: " + said.substr(0, said.find('\n'));
+}
+
+std::string describe_briefly(const CudaState& state) {
+  if (!state.is_built) return "libtorch has no CUDA";
+  if (state.why_none.empty()) return "";
+  if (has_old_driver(state)) return "the NVIDIA driver is too old";
+  if (states(state, kNoDriver)) return "no NVIDIA driver";
+  return states(state, kNoGpu) ? "no GPU is visible" : "CUDA does not work here";
 }
 
 }  // namespace athanor::ops::device

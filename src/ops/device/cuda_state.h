@@ -18,6 +18,9 @@ CudaState find_cuda();
 /// Returns, in one line with the remedy, why there is no CUDA device; empty if there is one.
 std::string describe_missing_cuda(const CudaState& state);
 
+/// Returns the same in a few words, without the remedy: "libtorch has no CUDA".
+std::string describe_briefly(const CudaState& state);
+
 /// True if there is a driver, and it is older than libtorch's CUDA.
 bool has_old_driver(const CudaState& state);
 

@@ -9,7 +9,7 @@
 namespace athanor::ops::cuda_state_test {
 namespace {
 
-using device::CudaState, device::describe_missing_cuda;
+using device::CudaState, device::describe_briefly, device::describe_missing_cuda;
 
 TEST(CudaState, AnOldDriverIsNamedWithBothVersions) {
   const CudaState old{true, 13000,
@@ -32,6 +32,21 @@ TEST(CudaState, EveryOtherReasonIsOneLineWithWhatToDo) {
   EXPECT_NE(describe_missing_cuda({}).find("libtorch of this build has no CUDA"), std::string::npos);
   for (const char* said : {"", "Found no NVIDIA driver on your system.", "No CUDA GPUs are available"})
     EXPECT_FALSE(device::has_old_driver({true, 13000, said}));
+}
+
+TEST(CudaState, InAFewWordsEveryReasonDiffersFromTheOthers) {
+  EXPECT_EQ(describe_briefly({}), "libtorch has no CUDA");
+  const auto of = [](const char* said) { return describe_briefly({true, 13000, said}); };
+  EXPECT_EQ(of(""), "");
+  EXPECT_EQ(of("Found no NVIDIA driver on your system. Please check that …"), "no NVIDIA driver");
+  EXPECT_EQ(of("No CUDA GPUs are available"), "no GPU is visible");
+  EXPECT_EQ(of("The NVIDIA driver on your system is too old (found version 12040)."), "the NVIDIA driver is too old");
+  EXPECT_EQ(of("CUDA unknown error - this may be …"), "CUDA does not work here");
+}
+
+TEST(DeviceChoice, WithSeveralRanksTheCpuIsTakenBecauseOfThem) {
+  EXPECT_EQ(why_cpu(2), "several ranks train on CPUs only");
+  EXPECT_NE(why_cpu(1), why_cpu(2));
 }
 
 TEST(DeviceChoice, ARefusalNamesTheSettingThatAskedForTheDevice) {

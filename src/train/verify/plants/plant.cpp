@@ -26,8 +26,8 @@ class PlantedWorld : public comm::World {
   }
 
   std::unique_ptr<comm::Communicator> make_group(const std::vector<std::vector<int>>& partition,
-                                                 const std::string& name) override {
-    std::shared_ptr<comm::Communicator> group = world_.make_group(partition, name);
+                                                 const std::string& name, at::Device device) override {
+    std::shared_ptr<comm::Communicator> group = world_.make_group(partition, name, device);
     const comm::GroupOptions options = group->options();
     const int rank = group->rank();
     Plant::Backend backend;
