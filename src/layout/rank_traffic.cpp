@@ -193,7 +193,7 @@ void Counter::tokens() {
   const double choices = 8 * shape_.choices * rows, weights = 4 * shape_.choices * rows;
   const auto calls = static_cast<double>(std::max<int64_t>(1, config_.moe.dispatch_chunks));
   if (shape_.allgather) {
-    add({TrafficPurpose::kTokens}, Collective::kAllGather, GroupKind::kExpert, forwards, 8 * (n - 1) + choices);
+    add({TrafficPurpose::kTokens}, Collective::kAllGather, GroupKind::kExpert, forwards, choices);
     add({TrafficPurpose::kTokens}, Collective::kAllGather, GroupKind::kExpert, calls * (forwards + backwards),
         rows * row / calls);
     add({TrafficPurpose::kTokens}, Collective::kReduceScatter, GroupKind::kExpert, calls * (forwards + backwards),
@@ -201,8 +201,9 @@ void Counter::tokens() {
     add({TrafficPurpose::kTokens}, Collective::kReduceScatter, GroupKind::kExpert, backwards, weights);
     return;
   }
-  add({TrafficPurpose::kTokens}, Collective::kAllToAll, GroupKind::kExpert, 2 * forwards,
-      (8 * calls * (n - 1) + choices) / 2);
+  // Forward and backward of a layer are equally often; a recomputation knows the counts.
+  add({TrafficPurpose::kTokens}, Collective::kAllToAll, GroupKind::kExpert, backwards, 8 * calls * (n - 1));
+  add({TrafficPurpose::kTokens}, Collective::kAllToAll, GroupKind::kExpert, forwards, choices);
   add({TrafficPurpose::kTokens}, Collective::kAllToAll, GroupKind::kExpert, 2 * calls * (forwards + backwards),
       rows * row / calls);
   add({TrafficPurpose::kTokens}, Collective::kAllToAll, GroupKind::kExpert, backwards, weights);

@@ -58,9 +58,23 @@ Tensor FeedForward::forward_sparse(const TensorParallelInput& x, std::vector<moe
   options.noise.position = position;
   moe::Routing routing = moe::route(whole_TD, router_, options, x.replicated.size(0), saved);
   const Tensor weights_TK = sum_gradient(routing.weights_TK, ranks_), ids_TK = routing.expert_ids_TK;
-  Tensor y_TD = dispatch_ ? dispatch_->experts(x_TD, weights_TK, ids_TK, experts_, combine_)
-                          : ops::experts(x_TD, weights_TK, ids_TK, experts_, 0, num_experts_, combine_);
-  if (shared_.gate.defined()) y_TD = y_TD + shared_.forward(x_TD);
+  // In training every rank has the same number of tokens; in evaluation a rank may have fewer, or none.
+  if (dispatch_ && routings) routing.row_counts = saved ? saved->counts : std::make_shared<moe::RowCounts>();
+  moe::KnownTokens known{.equal = routings != nullptr, .counts = routing.row_counts};
+  if (routings)
+    known.most_of_expert = moe::most_choices_of_expert(options.balance, x.replicated.size(0), ids_TK.size(0),
+                                                       ids_TK.size(1), num_experts_);
+  Tensor y_TD, shared_TD;
+  const auto share = [&] {
+    if (shared_.gate.defined()) shared_TD = shared_.forward(x_TD);
+  };
+  if (dispatch_) {
+    y_TD = dispatch_->experts(x_TD, weights_TK, ids_TK, experts_, combine_, known, share);
+  } else {
+    y_TD = ops::experts(x_TD, weights_TK, ids_TK, experts_, 0, num_experts_, combine_);
+    share();
+  }
+  if (shared_TD.defined()) y_TD = y_TD + shared_TD;
   if (routings) routings->push_back(std::move(routing));
   return y_TD.view(x.replicated.sizes());
 }

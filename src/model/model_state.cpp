@@ -31,7 +31,7 @@ int ranks_of_a_node(const RunConfig& config, const Mesh& mesh) {
   return ranks.size() % run == 0 ? static_cast<int>(run) : 1;
 }
 
-std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh& mesh,
+std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh& mesh, at::Device device,
                                              const std::filesystem::path& file, std::string& record) {
   if (mesh.layout().expert() == 1) return nullptr;
   moe::DispatchOptions options;
@@ -45,7 +45,8 @@ std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh
                                    m.hidden_size,
                                    m.expert_intermediate_size() / mesh.layout().tensor(),
                                    m.num_experts,
-                                   config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat};
+                                   compute_type(config),
+                                   device};
     const auto tuned = moe::tune_dispatch(mesh.world().all(), mesh.group(GroupKind::kExpert), shape, options, file);
     if (mesh.is_first() && !tuned.remembered) log::info("{}", tuned.table);
     options = tuned.options;
@@ -70,7 +71,7 @@ DecoderOptions ModelState::decoder_options(const RunConfig& config, const ModelS
   options.routing.noise_stddev = moe.router_noise;
   options.routing.seed = static_cast<uint64_t>(config.train.seed);
   options.routing.combine = moe::parse_combine_weights(moe.combine_weights);
-  options.dispatch = make_dispatch(config, mesh, given.dispatch_file, dispatch_record);
+  options.dispatch = make_dispatch(config, mesh, device(), given.dispatch_file, dispatch_record);
   options.tensor = {&mesh.group(GroupKind::kTensor), config.parallelism.sequence_parallel};
   options.observers = given.observers;
   if (!plan.is_trivial()) {

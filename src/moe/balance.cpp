@@ -67,6 +67,15 @@ CapacityOrder parse_capacity_order(const std::string& name) {
   return CapacityOrder::kPosition;
 }
 
+int64_t most_choices_of_expert(const BalanceOptions& options, int64_t num_sequences, int64_t tokens, int64_t k,
+                               int64_t num_experts) {
+  if (options.kind != Balance::kCapacity || num_sequences == 0) return -1;
+  // If a group spans ranks, a part of it is here.
+  const int64_t groups = std::max<int64_t>(1, num_sequences / options.group_sequences);
+  const int64_t of_group = tokens / num_sequences * options.group_sequences * k;
+  return std::min(tokens, groups * expert_capacity(options.capacity_factor, of_group, num_experts));
+}
+
 int64_t expert_capacity(double factor, int64_t num_choices, int64_t num_experts) {
   // 1.1 · 10 is a little above 11 in binary; it must not become 12.
   const double exact = factor * static_cast<double>(num_choices) / static_cast<double>(num_experts);

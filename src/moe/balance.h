@@ -54,6 +54,11 @@ BalanceCounts balance_group(const BalanceOptions& options, std::span<int64_t> id
 /// @return how many of the new choices their token had not made.
 int64_t force_uniform(std::span<int64_t> ids, int64_t k, int64_t num_experts, int64_t first_token = 0);
 
+/// Returns the most of `tokens` tokens, of `num_sequences` sequences in all, that can choose one expert after
+/// balancing; −1 if balancing sets no limit.
+int64_t most_choices_of_expert(const BalanceOptions& options, int64_t num_sequences, int64_t tokens, int64_t k,
+                               int64_t num_experts);
+
 /// Returns the most choices that an expert takes of `num_choices`: ⌈factor · num_choices / num_experts⌉, at least 1.
 int64_t expert_capacity(double factor, int64_t num_choices, int64_t num_experts);
 

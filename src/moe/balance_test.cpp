@@ -25,6 +25,26 @@ TEST(Capacity, ByScoreKeepsTheHighestAndOfEqualOnesTheEarlier) {
   EXPECT_EQ(two, (std::vector<int64_t>{~0, 0, ~0, ~0, ~0, ~0}));
 }
 
+TEST(Capacity, NoExpertIsChosenMoreOftenThanTheLimitThatIsToldAndItIsReached) {
+  constexpr int64_t kSequences = 6, kSeqLen = 5, kMany = 7;
+  for (const int64_t group : {1, 2, 6}) {
+    for (const double factor : {0.3, 1.0, 2.5, 100.0}) {
+      const BalanceOptions options{Balance::kCapacity, group, factor, CapacityOrder::kPosition};
+      std::vector<int64_t> ids(kSequences * kSeqLen, 3);  // all tokens choose expert 3
+      const auto size = static_cast<size_t>(group * kSeqLen);
+      for (size_t begin = 0; begin < ids.size(); begin += size)
+        balance_group(options, std::span(ids).subspan(begin, size), {}, 1, kMany);
+      EXPECT_EQ(most_choices_of_expert(options, kSequences, kSequences * kSeqLen, 1, kMany),
+                std::ranges::count(ids, 3));
+    }
+  }
+  // A rank that has two of the four sequences of a group may have all choices that the group's expert keeps.
+  const BalanceOptions spread{Balance::kCapacity, 4, 1.0, CapacityOrder::kPosition};
+  EXPECT_EQ(most_choices_of_expert(spread, 2, 2 * kSeqLen, 1, 4), 4 * kSeqLen / 4);
+  EXPECT_EQ(most_choices_of_expert({Balance::kSwipe}, 2, 2 * kSeqLen, 1, 4), -1);
+  EXPECT_EQ(most_choices_of_expert(spread, 0, 0, 1, 4), -1);
+}
+
 TEST(Capacity, ByPositionKeepsTheEarliestSoThatNoTokenDependsOnLaterOnes) {
   const BalanceOptions options{Balance::kCapacity, 1, 1.0, CapacityOrder::kPosition};
   std::vector<int64_t> ids(6, 0);

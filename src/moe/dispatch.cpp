@@ -18,11 +18,12 @@ using torch::autograd::variable_list;
 struct Call : torch::CustomClassHolder {
   Call(const DispatchInput& input, const ops::ExpertWeights& experts, ops::CombineWeights combine)
       : in_flight(input.options.in_flight), exchange(make_exchange(input)),
-        local(experts, input.group.rank() * input.experts_per_rank, combine) {}
+        local((input.on_device ? local_experts_on_device : local_experts_on_host)(
+            experts, input.group.rank() * input.experts_per_rank, combine)) {}
 
   int64_t in_flight;
   std::unique_ptr<Exchange> exchange;
-  LocalExperts local;
+  std::unique_ptr<LocalExperts> local;
   Tensor x_ND;  // the received tokens, for the weights' gradients
 };
 
@@ -54,7 +55,7 @@ Tensor run_forward(Call& call, const Tensor& x_TD, bool keep) {
   const Tensor y_TD = at::empty_like(x_TD);
   const Tensor x_ND = at::empty({exchange.num_received(), x_TD.size(1)}, x_TD.options());
   pass_chunks(exchange, call.in_flight, x_TD, x_ND, y_TD, [&](const Received& received, int64_t c) {
-    return call.local.forward(received, c, received.chunk(x_ND, c), keep);
+    return call.local->forward(received, c, received.chunk(x_ND, c), keep);
   });
   finish_returns(exchange, call.in_flight, y_TD);
   if (keep) call.x_ND = x_ND;
@@ -76,10 +77,10 @@ struct Dispatched : torch::autograd::Function<Dispatched> {
     const Tensor dy_TD = grads[0].contiguous(), dy_ND = at::empty_like(call.x_ND), dx_TD = at::empty_like(dy_TD);
     const Tensor dweights_NK = at::zeros_like(exchange.received().weights_NK);
     pass_chunks(exchange, call.in_flight, dy_TD, dy_ND, dx_TD, [&](const Received& received, int64_t c) {
-      return call.local.backward(received, c, received.chunk(dy_ND, c), dweights_NK);
+      return call.local->backward(received, c, received.chunk(dy_ND, c), dweights_NK);
     });
     exchange.begin_return_weights(dweights_NK);
-    call.local.add_weight_gradients(call.x_ND, dy_ND);  // while the last dx are being sent
+    call.local->add_weight_gradients(exchange.received(), call.x_ND, dy_ND);  // while the last dx are being sent
     finish_returns(exchange, call.in_flight, dx_TD);
     return {dx_TD, exchange.finish_return_weights(), Tensor()};
   }
@@ -120,17 +121,29 @@ Dispatch::Dispatch(comm::Communicator& group, const DispatchOptions& options) : 
 }
 
 Tensor Dispatch::experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK,
-                         const ops::ExpertWeights& local, ops::CombineWeights combine) {
-  ATHANOR_CHECK(x_TD.is_cpu(), "expert parallelism runs on CPU tensors so far; set expert_parallel_degree = 1 on a {}",
-                x_TD.device().str());
+                         const ops::ExpertWeights& local, ops::CombineWeights combine, const KnownTokens& known,
+                         const std::function<void()>& meanwhile) {
   const bool keep = at::GradMode::is_enabled() && local.gate_LFD.grad.defined();
   const Tensor x = x_TD.contiguous(), weights = weights_TK.contiguous();
-  const DispatchInput input{group_, options_, weights.detach(), expert_ids_TK.contiguous(),
-                            local.gate_LFD.value.size(0)};
+  const DispatchInput input{group_,
+                            options_,
+                            weights.detach(),
+                            expert_ids_TK.contiguous(),
+                            local.gate_LFD.value.size(0),
+                            known,
+                            options_.device_form || !x.is_cpu()};
   const auto call = c10::make_intrusive<Call>(input, local, combine);
-  if (keep) return Dispatched::apply(x, weights, call);
-  const at::NoGradGuard no_grad;
-  return run_forward(*call, x, /*keep=*/false);
+  // The host's exchange has begun nothing that this could hide, and there the order of gradients stays as it was.
+  if (meanwhile && input.on_device) meanwhile();
+  Tensor y;
+  if (keep) {
+    y = Dispatched::apply(x, weights, call);
+  } else {
+    const at::NoGradGuard no_grad;
+    y = run_forward(*call, x, /*keep=*/false);
+  }
+  if (meanwhile && !input.on_device) meanwhile();
+  return y;
 }
 
 Tensor tokens_per_dest_rank(const Tensor& expert_ids_TK, int64_t experts_per_rank, int64_t num_ranks) {

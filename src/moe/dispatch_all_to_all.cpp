@@ -10,16 +10,22 @@ namespace {
 class AllToAll : public Exchange {
  public:
   explicit AllToAll(const DispatchInput& input)
-      : hop_(input.group, all_ranks(input.group), own_tokens(input), 0, input.experts_per_rank),
-        ranks_(static_cast<size_t>(input.group.size())), chunks_(input.options.chunks) {}
+      : hop_(input, all_ranks(input.group), own_tokens(input), 0, input.experts_per_rank, counts_of_hop(input, 0),
+             input.most_choices(input.experts_per_rank, 1)),
+        on_device_(input.on_device), ranks_(static_cast<size_t>(input.group.size())), chunks_(input.options.chunks) {}
 
   int64_t num_chunks() const override { return chunks_; }
-  int64_t num_received() const override { return hop_.num_received(); }
+  int64_t num_received() override { return hop_.num_received(); }
 
   const Received& received() override {
     if (received_.ids_NK.defined()) return received_;
     const Tokens& tokens = hop_.received();
     received_ = {tokens.chunk_begin, tokens.weights_TK, tokens.ids_TK, {}};
+    if (on_device_) {
+      received_.arrival_N = hop_.order_of_received();  // by peer is by source rank
+      received_.most_choices = hop_.come().choices;
+      return received_;
+    }
     for (size_t source = 0; source < ranks_; ++source) {
       for (int64_t c = 0; c < chunks_; ++c) {
         int64_t begin = tokens.chunk_begin[static_cast<size_t>(c)];
@@ -47,6 +53,7 @@ class AllToAll : public Exchange {
   }
 
   Hop hop_;
+  bool on_device_;
   size_t ranks_;
   int64_t chunks_;
   Received received_;

@@ -21,14 +21,16 @@ class AllToAll2d : public Exchange {
   explicit AllToAll2d(const DispatchInput& input)
       : inner_ranks_(input.options.inner_ranks), node_(input.group.rank() / inner_ranks_), k_(input.k()),
         num_experts_(input.experts_per_rank * input.group.size()), chunks_(input.options.chunks),
-        across_(input.group, every(input.group.rank() % inner_ranks_, inner_ranks_, input.group.size() / inner_ranks_),
-                own_tokens(input), 0, input.experts_per_rank * inner_ranks_),
-        inside_(input.group, every(node_ * inner_ranks_, 1, inner_ranks_),
-                with_sources(input.group.rank() % inner_ranks_), node_ * inner_ranks_ * input.experts_per_rank,
-                input.experts_per_rank) {}
+        on_device_(input.on_device),
+        across_(input, every(input.group.rank() % inner_ranks_, inner_ranks_, input.group.size() / inner_ranks_),
+                own_tokens(input), 0, input.experts_per_rank * inner_ranks_, counts_of_hop(input, 0),
+                input.most_choices(input.experts_per_rank * inner_ranks_, 1)),
+        inside_(input, every(node_ * inner_ranks_, 1, inner_ranks_), with_sources(input.group.rank() % inner_ranks_),
+                node_ * inner_ranks_ * input.experts_per_rank, input.experts_per_rank, counts_of_hop(input, 1),
+                input.most_choices(input.experts_per_rank, input.group.size() / inner_ranks_)) {}
 
   int64_t num_chunks() const override { return chunks_; }
-  int64_t num_received() const override { return inside_.num_received(); }
+  int64_t num_received() override { return inside_.num_received(); }
 
   const Received& received() override {
     if (received_.ids_NK.defined()) return received_;
@@ -37,6 +39,10 @@ class AllToAll2d : public Exchange {
                  tokens.weights_TK.narrow(1, 0, k_).contiguous(),
                  tokens.ids_TK.narrow(1, 0, k_).contiguous(),
                  {}};
+    if (on_device_) {
+      order_on_device(tokens.ids_TK.select(1, k_));
+      return received_;
+    }
     std::vector<std::pair<int64_t, Received::Run>> runs;  // by source; within a source they arrive in order
     const auto* ids = tokens.ids_TK.const_data_ptr<int64_t>();
     for (int64_t n = 0; n < inside_.num_received(); ++n) {
@@ -71,7 +77,7 @@ class AllToAll2d : public Exchange {
 
   void begin_return(int64_t chunk, const Tensor& partial_nD) override {
     if (chunk == 0) {
-      node_sums_ = at::empty({across_.num_received(), partial_nD.size(1)}, at::kFloat);
+      node_sums_ = at::empty({across_.num_received(), partial_nD.size(1)}, partial_nD.options().dtype(at::kFloat));
       next_return_ = 0;
     }
     inside_.begin_return(chunk, partial_nD);
@@ -80,7 +86,7 @@ class AllToAll2d : public Exchange {
     if (chunk < next_return_) return;
     next_return_ = chunk + 1;
     inside_.finish_return(chunk, node_sums_);
-    const auto& begins = across_.received_chunk_begin();
+    const auto& begins = across_.come().chunk_begin;
     const int64_t begin = begins[static_cast<size_t>(chunk)], end = begins[static_cast<size_t>(chunk + 1)];
     across_.begin_return(chunk, node_sums_.narrow(0, begin, end - begin));
   }
@@ -102,7 +108,7 @@ class AllToAll2d : public Exchange {
   // Returns the tokens that other nodes sent to this rank, with one more choice, of no expert, that names the source.
   Tokens with_sources(int64_t inner_rank) {
     const Tokens& tokens = across_.received();
-    const Tensor source = at::empty({across_.num_received(), 1}, at::kLong);
+    const Tensor source = at::empty({across_.num_received(), 1}, tokens.ids_TK.options());
     for (int64_t c = 0; c < chunks_; ++c) {
       int64_t begin = tokens.chunk_begin[static_cast<size_t>(c)];
       for (size_t node = 0; node < across_.num_peers(); ++node) {
@@ -113,11 +119,20 @@ class AllToAll2d : public Exchange {
       }
     }
     return {tokens.chunk_begin, at::constant_pad_nd(tokens.weights_TK, {0, 1}).contiguous(),
-            at::cat({tokens.ids_TK, source}, 1).contiguous()};
+            at::cat({tokens.ids_TK, source}, 1).contiguous(), tokens.begins_there};
+  }
+
+  // Within a chunk tokens arrive by rank of the node, then by node of their source.
+  void order_on_device(const Tensor& source_N) {
+    const bool in_order = chunks_ == 1 && (inner_ranks_ == 1 || across_.num_peers() == 1);
+    if (!in_order)
+      received_.arrival_N = std::get<1>(at::sort(source_N, /*stable=*/true, /*dim=*/0, /*descending=*/false));
+    received_.most_choices = inside_.come().choices;
   }
 
   int inner_ranks_, node_;
   int64_t k_, num_experts_, chunks_;
+  bool on_device_;
   Hop across_, inside_;
   Received received_;
   Tensor crossed_, target_, node_sums_;  // tokens between the hops, in both directions

@@ -1,8 +1,7 @@
 // Every rank gets all tokens of all ranks, in chunks that are padded to the most tokens that a rank has in them.
 
-#include <algorithm>
-
 #include "moe/dispatch_choices.h"
+#include "moe/dispatch_gathered.h"
 
 namespace athanor::moe {
 namespace {
@@ -12,12 +11,13 @@ class AllGather : public Exchange {
   explicit AllGather(const DispatchInput& input)
       : group_(input.group), chunks_(input.options.chunks), tokens_(input.num_tokens()), k_(input.k()),
         sends_(static_cast<size_t>(chunks_)), returns_(static_cast<size_t>(chunks_)) {
-    gather_counts();
+    const bool equal = input.known.equal;
+    all_ = GatheredTokens(equal ? std::vector<int64_t>(at(group_.size()), tokens_) : gather_counts(), chunks_);
     begin_choices(input);
   }
 
   int64_t num_chunks() const override { return chunks_; }
-  int64_t num_received() const override { return group_.size() * padded_.back(); }
+  int64_t num_received() override { return all_.num_tokens(); }
 
   const Received& received() override {
     if (received_.weights_NK.defined()) return received_;
@@ -28,13 +28,13 @@ class AllGather : public Exchange {
     auto* weights = received_.weights_NK.data_ptr<float>();
     auto* ids = received_.ids_NK.data_ptr<int64_t>();
     const ChoiceReader reader{all_choices_.const_data_ptr<uint8_t>(), k_};
-    for (int64_t c = 0; c <= chunks_; ++c) received_.chunk_begin.push_back(group_.size() * padded_[at(c)]);
+    for (int64_t c = 0; c <= chunks_; ++c) received_.chunk_begin.push_back(all_.chunk_begin(c));
     for (int64_t s = 0; s < group_.size(); ++s) {
       for (int64_t c = 0; c < chunks_; ++c) {
-        const int64_t begin = arrival(s, c), count = own_count(s, c);
+        const int64_t begin = all_.arrival(s, c), count = all_.count(s, c);
         for (int64_t i = 0; i < count; ++i) {
           const int64_t to = (begin + i) * k_;
-          reader.read(s * padded_.back() + padded_[at(c)] + i, weights + to, ids + to);
+          reader.read(s * all_.of_rank() + all_.padded(c) + i, weights + to, ids + to);
         }
         if (count > 0) received_.canonical.push_back({begin, count});
       }
@@ -44,10 +44,11 @@ class AllGather : public Exchange {
   }
 
   void begin_send(int64_t chunk, const Tensor& x_TD, const Tensor& x_ND) override {
-    const Tensor own = x_ND.narrow(0, arrival(group_.rank(), chunk), padding(chunk));
-    const int64_t count = own_count(group_.rank(), chunk);
+    const Tensor own = x_ND.narrow(0, all_.arrival(group_.rank(), chunk), all_.padding(chunk));
+    const int64_t count = own_count(chunk);
     own.narrow(0, 0, count).copy_(x_TD.narrow(0, own_begin(chunk), count));
-    own.narrow(0, count, padding(chunk) - count).zero_();  // no rank reads it, but uninitialised memory would be sent
+    own.narrow(0, count, all_.padding(chunk) - count)
+        .zero_();  // no rank reads it, but uninitialised memory would be sent
     sends_[at(chunk)] = group_.all_gather(rows_of(x_ND, chunk), own);
   }
   void finish_send(int64_t chunk) override { sends_[at(chunk)].wait(); }
@@ -55,35 +56,35 @@ class AllGather : public Exchange {
   void begin_return(int64_t chunk, const Tensor& partial_nD) override {
     Return& r = returns_[at(chunk)];
     r.partial = partial_nD;
-    r.sum = at::empty({padding(chunk), partial_nD.size(1)}, partial_nD.options());
+    r.sum = at::empty({all_.padding(chunk), partial_nD.size(1)}, partial_nD.options());
     r.coming = group_.reduce_scatter(r.sum, r.partial);
   }
   void finish_return(int64_t chunk, const Tensor& sum_TD) override {
     Return& r = returns_[at(chunk)];
     r.coming.wait();
-    const int64_t count = own_count(group_.rank(), chunk);
+    const int64_t count = own_count(chunk);
     sum_TD.narrow(0, own_begin(chunk), count).copy_(r.sum.narrow(0, 0, count));
     r = {};
   }
 
   void begin_return_weights(const Tensor& dweights_NK) override {
-    weights_.partial = at::empty({group_.size(), padded_.back(), k_}, at::kFloat);
+    weights_.partial = at::empty({group_.size(), all_.of_rank(), k_}, at::kFloat);
     for (int64_t s = 0; s < group_.size(); ++s) {
       for (int64_t c = 0; c < chunks_; ++c) {
         weights_.partial[s]
-            .narrow(0, padded_[at(c)], padding(c))
-            .copy_(dweights_NK.narrow(0, arrival(s, c), padding(c)));
+            .narrow(0, all_.padded(c), all_.padding(c))
+            .copy_(dweights_NK.narrow(0, all_.arrival(s, c), all_.padding(c)));
       }
     }
-    weights_.sum = at::empty({padded_.back(), k_}, at::kFloat);
+    weights_.sum = at::empty({all_.of_rank(), k_}, at::kFloat);
     weights_.coming = group_.reduce_scatter(weights_.sum, weights_.partial);
   }
   Tensor finish_return_weights() override {
     weights_.coming.wait();
     const Tensor dweights_TK = at::empty({tokens_, k_}, at::kFloat);
     for (int64_t c = 0; c < chunks_; ++c) {
-      const int64_t count = own_count(group_.rank(), c);
-      dweights_TK.narrow(0, own_begin(c), count).copy_(weights_.sum.narrow(0, padded_[at(c)], count));
+      const int64_t count = own_count(c);
+      dweights_TK.narrow(0, own_begin(c), count).copy_(weights_.sum.narrow(0, all_.padded(c), count));
     }
     weights_ = {};
     return dweights_TK;
@@ -96,38 +97,27 @@ class AllGather : public Exchange {
   };
 
   static size_t at(int64_t i) { return static_cast<size_t>(i); }
-  int64_t own_begin(int64_t c) const { return chunk_begin(tokens_, chunks_, c); }
-  int64_t own_count(int64_t source, int64_t c) const {
-    const int64_t tokens = all_tokens_[at(source)];
-    return chunk_begin(tokens, chunks_, c + 1) - chunk_begin(tokens, chunks_, c);
-  }
-  int64_t padding(int64_t c) const { return padded_[at(c + 1)] - padded_[at(c)]; }  // tokens of each rank in chunk c
-  int64_t arrival(int64_t source, int64_t c) const { return group_.size() * padded_[at(c)] + source * padding(c); }
+  int64_t own_begin(int64_t c) const { return all_.begin(group_.rank(), c); }
+  int64_t own_count(int64_t c) const { return all_.count(group_.rank(), c); }
   Tensor rows_of(const Tensor& x_ND, int64_t c) const {
-    return x_ND.narrow(0, group_.size() * padded_[at(c)], group_.size() * padding(c));
+    return x_ND.narrow(0, all_.chunk_begin(c), group_.size() * all_.padding(c));
   }
 
-  void gather_counts() {
+  std::vector<int64_t> gather_counts() const {
     const Tensor mine = at::full({1}, tokens_, at::kLong), all = at::empty({group_.size()}, at::kLong);
     group_.all_gather(all, mine).wait();
-    all_tokens_.assign(all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + group_.size());
-    padded_.push_back(0);
-    for (int64_t c = 0; c < chunks_; ++c) {
-      int64_t most = 0;
-      for (int64_t s = 0; s < group_.size(); ++s) most = std::max(most, own_count(s, c));
-      padded_.push_back(padded_.back() + most);
-    }
+    return {all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + group_.size()};
   }
 
   void begin_choices(const DispatchInput& input) {
-    own_choices_ = at::zeros({padded_.back(), choice_bytes(k_)}, at::kByte);
+    own_choices_ = at::zeros({all_.of_rank(), choice_bytes(k_)}, at::kByte);
     const ChoiceWriter writer{own_choices_.data_ptr<uint8_t>(), k_};
     const auto* weights = ops::pointer<float>(input.weights_TK);
     const auto* ids = ops::pointer<int64_t>(input.ids_TK);
     for (int64_t c = 0; c < chunks_; ++c) {
-      for (int64_t i = 0; i < own_count(group_.rank(), c); ++i) {
+      for (int64_t i = 0; i < own_count(c); ++i) {
         const int64_t token = own_begin(c) + i;
-        writer.write(padded_[at(c)] + i, weights + token * k_, ids + token * k_);
+        writer.write(all_.padded(c) + i, weights + token * k_, ids + token * k_);
       }
     }
     all_choices_ = at::empty({num_received(), choice_bytes(k_)}, at::kByte);
@@ -136,9 +126,7 @@ class AllGather : public Exchange {
 
   comm::Communicator& group_;
   int64_t chunks_, tokens_, k_;
-  std::vector<int64_t> all_tokens_;  // for each rank
-  std::vector<int64_t> padded_;      // begin of each chunk, in tokens with padding of one rank; the last entry is their
-                                     // number
+  GatheredTokens all_;
   Tensor own_choices_, all_choices_;
   comm::Pending choices_coming_;
   Received received_;
@@ -150,6 +138,7 @@ class AllGather : public Exchange {
 }  // namespace
 
 std::unique_ptr<Exchange> exchange_by_allgather(const DispatchInput& input) {
+  if (input.on_device) return exchange_by_allgather_on_device(input);
   return std::make_unique<AllGather>(input);
 }
 

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <deque>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/files.h"
 #include "base/wall_clock.h"
 #include "ops/tiles.h"
+#include "ops/transfer.h"
 
 namespace athanor::moe {
 namespace {
@@ -58,32 +60,46 @@ std::vector<Trial> candidates(const DispatchShape& shape, const DispatchOptions&
 
 // One layer of the run's shape with uniform choices, with the same amount of work on every rank.
 struct Layer {
-  Tensor x, weights, ids, dy;
+  Tensor x, weights, ids;
   ops::ExpertWeights experts;
+  std::deque<std::pair<Tensor, Tensor>> inputs;  // those of the last trials
 };
+
+// Returns new memory with tokens and gradients. The memory of a trial just before would be in caches, which makes what
+// comes later look faster than it is in a run.
+std::pair<Tensor, Tensor> fresh_inputs(Layer& layer) {
+  constexpr size_t kKept = 3;
+  layer.inputs.emplace_back(layer.x.clone().requires_grad_(), layer.x.clone());
+  if (layer.inputs.size() > kKept) layer.inputs.pop_front();
+  return layer.inputs.back();
+}
 
 Layer make_layer(const DispatchShape& shape, int64_t ranks, int rank) {
   const at::Generator random = at::detail::createCPUGenerator(static_cast<uint64_t>(rank) + 1);
   const int64_t local = shape.num_experts / ranks;
   const auto weight = [&](at::IntArrayRef sizes) -> Weight {
-    return {at::full(sizes, 0.01, shape.dtype), at::zeros(sizes, at::kFloat)};
+    return {at::full(sizes, 0.01, at::TensorOptions(shape.dtype).device(shape.device)),
+            at::zeros(sizes, at::TensorOptions(at::kFloat).device(shape.device))};
   };
   const Tensor x = at::randn({shape.tokens, shape.hidden}, random, at::kFloat).to(shape.dtype);
   const Tensor preference = at::rand({shape.tokens, shape.num_experts}, random, at::kFloat);
-  return {x.clone().requires_grad_(),
-          at::full({shape.tokens, shape.k}, 1.0 / static_cast<double>(shape.k), at::kFloat).requires_grad_(),
-          std::get<1>(preference.topk(shape.k, 1)).contiguous(),
-          x,
+  const Tensor weights = at::full({shape.tokens, shape.k}, 1.0 / static_cast<double>(shape.k), at::kFloat);
+  return {x.to(shape.device),
+          weights.to(shape.device).requires_grad_(),
+          std::get<1>(preference.topk(shape.k, 1)).contiguous().to(shape.device),
           {weight({local, shape.intermediate, shape.hidden}), weight({local, shape.intermediate, shape.hidden}),
-           weight({local, shape.hidden, shape.intermediate})}};
+           weight({local, shape.hidden, shape.intermediate})},
+          {}};
 }
 
-void run_once(Layer& layer, comm::Communicator& experts, const DispatchOptions& options) {
+void run_once(Layer& layer, const std::pair<Tensor, Tensor>& inputs, comm::Communicator& experts,
+              const DispatchOptions& options) {
   const at::AutoGradMode with_gradients(true);
+  const auto& [x, dy] = inputs;
   Dispatch dispatch(experts, options);
-  const Tensor y = dispatch.experts(layer.x, layer.weights, layer.ids, layer.experts);
-  torch::autograd::backward({y}, {layer.dy});
-  layer.x.mutable_grad().reset();
+  const Tensor y =
+      dispatch.experts(x, layer.weights, layer.ids, layer.experts, ops::CombineWeights::kAfterDown, {.equal = true});
+  torch::autograd::backward({y}, {dy});
   layer.weights.mutable_grad().reset();
 }
 
@@ -91,9 +107,12 @@ void run_once(Layer& layer, comm::Communicator& experts, const DispatchOptions& 
 void run_round(std::vector<Trial*> trials, Layer& layer, comm::Communicator& world, comm::Communicator& experts) {
   Tensor seconds = at::empty({static_cast<int64_t>(trials.size())}, at::kDouble);
   for (size_t i = 0; i < trials.size(); ++i) {
+    const auto inputs = fresh_inputs(layer);
+    ops::wait_for(layer.x.device());
     world.barrier();
     const auto begin = std::chrono::steady_clock::now();
-    run_once(layer, experts, trials[i]->options);
+    run_once(layer, inputs, experts, trials[i]->options);
+    ops::wait_for(layer.x.device());
     seconds.data_ptr<double>()[i] = seconds_since(begin);
   }
   world.all_reduce(seconds, comm::Reduction::kMax).wait();
@@ -102,9 +121,10 @@ void run_round(std::vector<Trial*> trials, Layer& layer, comm::Communicator& wor
 
 std::string key_of(const DispatchShape& s, const DispatchOptions& given, int world, int experts) {
   return fmt::format(
-      "{} tokens of {}, {} of {} experts of {}, {}; {} ranks, {} for the experts, {} a node; {}, {} chunks", s.tokens,
-      s.hidden, s.k, s.num_experts, s.intermediate, c10::toString(s.dtype), world, experts, given.inner_ranks,
-      dispatch_name(given.kind), given.chunks);
+      "{} tokens of {}, {} of {} experts of {}, {}{}; {} ranks, {} for the experts, {} a node; {}, {} chunks", s.tokens,
+      s.hidden, s.k, s.num_experts, s.intermediate, c10::toString(s.dtype),
+      s.device.is_cpu() ? "" : " on " + c10::DeviceTypeName(s.device.type(), /*lower_case=*/true), world, experts,
+      given.inner_ranks, dispatch_name(given.kind), given.chunks);
 }
 
 std::optional<DispatchOptions> read_cache(const std::filesystem::path& path, const std::string& key, int inner_ranks) {
@@ -175,7 +195,8 @@ TunedDispatch tune_dispatch(comm::Communicator& world, comm::Communicator& exper
   std::vector<Trial*> all;
   for (Trial& trial : trials) all.push_back(&trial);
   Layer layer = make_layer(shape, experts.size(), experts.rank());
-  run_once(layer, experts, trials.front().options);  // memory and code are touched for the first time
+  run_once(layer, fresh_inputs(layer), experts,
+           trials.front().options);  // memory and code are touched for the first time
   for (int round = 0; round < kFirstRounds; ++round) run_round(all, layer, world, experts);
   std::ranges::stable_sort(all, {}, &Trial::least);  // the times are the same on every rank, and so is the order
   all.resize(std::min<size_t>(all.size(), kFinalists));
@@ -184,7 +205,7 @@ TunedDispatch tune_dispatch(comm::Communicator& world, comm::Communicator& exper
   const DispatchOptions kept = *agree(world, best->options, given.inner_ranks);
   experts.reset_traffic();  // the counts of the run begin after this
   std::string table = table_of(trials, kept, key);
-  if (!ops::multiplies_on_tiles(layer.x)) {
+  if (shape.device.is_cpu() && !ops::multiplies_on_tiles(layer.x)) {
     table +=
         "matrix products are the library's here, so this choice may change the last bits of results; set moe.dispatch "
         "and "

@@ -17,6 +17,7 @@ struct DispatchShape {
   int64_t tokens = 0;  ///< tokens of a microbatch on a rank
   int64_t k = 1, hidden = 0, intermediate = 0, num_experts = 0;
   at::ScalarType dtype = at::kFloat;
+  at::Device device = at::kCPU;  ///< the device of the tensors and of the expert group
 };
 
 struct TunedDispatch {
@@ -26,10 +27,10 @@ struct TunedDispatch {
   std::string record = {};  ///< the new content of `cache`; empty except on rank 0 of `world` after a measurement
 };
 
-/// Returns the fastest options. Collective over `world`; `experts` is this rank's expert group in it. Every rank
-/// returns the same options: times are the slowest rank's, and rank 0's choice is broadcast. If it measures, it resets
-/// the counters of `experts` and takes two forwards and backwards of one layer for each of up to 18 options, four more
-/// for the four best of them, and one first for warm-up.
+/// Returns the fastest options. Collective over `world`, a group for tensors of the host; `experts` is this rank's
+/// expert group in it. Every rank returns the same options: times are the slowest rank's, and rank 0's choice is
+/// broadcast. If it measures, it resets the counters of `experts` and takes two forwards and backwards of one layer for
+/// each of up to 18 options, four more for the four best of them, and one first for warm-up.
 /// @param given  kAuto, or the only kind to measure. inner_ranks is kept, and so is chunks unless it is 0; in_flight is
 ///               not read.
 /// @param cache  a file that rank 0 reads. One of another shape, world or layout of nodes is not used, and an

@@ -23,10 +23,15 @@ struct Received {
   std::vector<int64_t> chunk_begin;  ///< first of the N tokens of each chunk, then N
   Tensor weights_NK, ids_NK;         ///< fp32, int64; in the order of arrival
   std::vector<Run> canonical;        ///< all tokens except padding, by source rank, then position there
+  /// On a device, in place of `canonical`: int64, the places of all tokens in that order, there; padding may be among
+  /// them. Undefined if they arrived in that order.
+  Tensor arrival_N = {};
+  /// On a device, of each chunk: the most choices of our experts. Empty if they are not known.
+  std::vector<int64_t> most_choices = {};
 
   int64_t num_tokens() const { return chunk_begin.back(); }
   /// True if the tokens arrived in canonical order, within each chunk and between chunks.
-  bool arrived_in_order() const { return std::ranges::is_sorted(canonical, {}, &Run::begin); }
+  bool arrived_in_order() const { return !arrival_N.defined() && std::ranges::is_sorted(canonical, {}, &Run::begin); }
   Tensor chunk(const Tensor& x_N, int64_t c) const {
     const auto at = static_cast<size_t>(c);
     return x_N.narrow(0, chunk_begin[at], chunk_begin[at + 1] - chunk_begin[at]);
@@ -45,8 +50,8 @@ class Exchange {
   /// Returns the order of the tokens that come to this rank, and their choices. Waits for the choices at the first
   /// call, which comes before any advance or finish.
   virtual const Received& received() = 0;
-  /// Returns N. It is known at once.
-  virtual int64_t num_received() const = 0;
+  /// Returns N. On a device, all_to_all and all_to_all_2d wait for it at the first call, unless counts were given.
+  virtual int64_t num_received() = 0;
 
   /// Sends rows of x_TD (tokens, or the gradients of their outputs) to the ranks of their experts, which receive them
   /// in x_ND [N, D].
@@ -66,29 +71,41 @@ class Exchange {
   virtual Tensor finish_return_weights() = 0;
 };
 
-/// This rank's choices, and the options for sending them.
+/// This rank's choices, and the options for sending them. All tensors are on the device of the choices.
 struct DispatchInput {
   comm::Communicator& group;
   const DispatchOptions& options;
   Tensor weights_TK, ids_TK;  ///< fp32, int64; contiguous
   int64_t experts_per_rank;
+  KnownTokens known = {};
+  bool on_device = false;  ///< the forms for devices are used
+  /// From `known`, or new.
+  std::shared_ptr<RowCounts> counts = known.counts ? known.counts : std::make_shared<RowCounts>();
+
+  /// Returns the most choices that `experts` experts get from `ranks` ranks; −1 if that is not known.
+  int64_t most_choices(int64_t experts, int64_t ranks) const {
+    const bool is_known = on_device && known.equal && known.most_of_expert >= 0;
+    return is_known ? known.most_of_expert * experts * ranks : -1;
+  }
 
   int64_t num_tokens() const { return ids_TK.size(0); }
   int64_t k() const { return ids_TK.size(1); }
 };
 
 /// Makes an Exchange that sends all tokens to all ranks (Optimus §3.1, Algorithm 1). Calls: an all-gather of token
-/// counts and one of choices; for each chunk an all-gather and a reduce-scatter; in backward the same for each chunk,
-/// and a reduce-scatter of the weights' gradients. With P = Σ over chunks of the most tokens that a rank has in the
-/// chunk, a rank sends E − 1 times these amounts: 8 bytes and P · 8K bytes of choices; in forward P · D elements to the
-/// experts and P · D back, the same in backward, and P · 4K bytes of weights' gradients.
+/// counts, unless they are known to be equal, and one of choices; for each chunk an all-gather and a reduce-scatter; in
+/// backward the same for each chunk, and a reduce-scatter of the weights' gradients. With P = Σ over chunks of the most
+/// tokens that a rank has in the chunk, a rank sends E − 1 times these amounts: 8 bytes of counts and P · 8K bytes of
+/// choices; in forward P · D elements to the experts and P · D back, the same in backward, and P · 4K bytes of weights'
+/// gradients.
 std::unique_ptr<Exchange> exchange_by_allgather(const DispatchInput& input);
 
-/// Makes an Exchange that sends a token only to the ranks of its experts. Calls: an all-to-all of counts (8 bytes for
-/// each chunk to every other rank: a rank without an expert of ours receives nothing else), an uneven one of choices;
-/// for each chunk one to the experts and one back; in backward the same for each chunk, and one of the weights'
-/// gradients. If S_p of our tokens have an expert on rank p, S_p · 8K bytes of choices and S_p · D elements go to rank
-/// p, and as many elements come back; in backward the same elements again, and S_p · 4K bytes of weights' gradients.
+/// Makes an Exchange that sends a token only to the ranks of its experts. Calls: unless they are known, an all-to-all
+/// of counts (8 bytes for each chunk to every other rank: a rank without an expert of ours receives nothing else); an
+/// uneven one of choices; for each chunk one to the experts and one back; in backward the same for each chunk, and one
+/// of the weights' gradients. If S_p of our tokens have an expert on rank p, S_p · 8K bytes of choices and S_p · D
+/// elements go to rank p, and as many elements come back; in backward the same elements again, and S_p · 4K bytes of
+/// weights' gradients.
 std::unique_ptr<Exchange> exchange_by_all_to_all(const DispatchInput& input);
 
 /// Makes an Exchange in two hops. Its calls are those of two exchanges by all-to-all: the first among the ranks at the

@@ -1,6 +1,9 @@
 #include "moe/dispatch_local.h"
 
 #include <cstring>
+#include <vector>
+
+#include "ops/expert_rows.h"
 
 namespace athanor::moe {
 namespace {
@@ -42,13 +45,34 @@ void place_rows(const Tensor& from, const ops::ExpertRoute& route, const int64_t
   });
 }
 
-}  // namespace
+class OnHost : public LocalExperts {
+ public:
+  OnHost(const ops::ExpertWeights& experts, int64_t first, ops::CombineWeights combine)
+      : experts_(experts), first_(first), num_(experts.gate_LFD.value.size(0)),
+        weigh_before_down_(combine == ops::CombineWeights::kBeforeDown) {}
 
-LocalExperts::LocalExperts(const ops::ExpertWeights& experts, int64_t first, ops::CombineWeights combine)
-    : experts_(experts), first_(first), num_(experts.gate_LFD.value.size(0)),
-      weigh_before_down_(combine == ops::CombineWeights::kBeforeDown) {}
+  Tensor forward(const Received& received, int64_t chunk, const Tensor& x_nD, bool keep) override;
+  Tensor backward(const Received& received, int64_t chunk, const Tensor& dy_nD, const Tensor& dweights_NK) override;
+  void add_weight_gradients(const Received& received, const Tensor& x_ND, const Tensor& dy_ND) override;
 
-Tensor LocalExperts::forward(const Received& received, int64_t chunk, const Tensor& x_nD, bool keep) {
+ private:
+  // A chunk between forward and backward; its y is released.
+  struct Pass {
+    ops::ExpertRoute route;
+    ops::ExpertRows rows;
+  };
+
+  void collect(const Received& received, int64_t chunk, const Pass& pass, ops::ExpertRowGradients rows);
+
+  ops::ExpertWeights experts_;
+  int64_t first_, num_;
+  bool weigh_before_down_;
+  std::vector<Pass> passes_;
+  ops::ExpertRoute all_route_;        // rows of all chunks
+  ops::ExpertRowGradients all_rows_;  // likewise
+};
+
+Tensor OnHost::forward(const Received& received, int64_t chunk, const Tensor& x_nD, bool keep) {
   const Tensor ids_nK = received.chunk(received.ids_NK, chunk), weights_nK = received.chunk(received.weights_NK, chunk);
   const Tensor none;
   Pass pass{ops::make_expert_route(x_nD, ids_nK, first_, num_), {}};
@@ -61,7 +85,7 @@ Tensor LocalExperts::forward(const Received& received, int64_t chunk, const Tens
   return partial_nD;
 }
 
-Tensor LocalExperts::backward(const Received& received, int64_t chunk, const Tensor& dy_nD, const Tensor& dweights_NK) {
+Tensor OnHost::backward(const Received& received, int64_t chunk, const Tensor& dy_nD, const Tensor& dweights_NK) {
   Pass& pass = passes_[static_cast<size_t>(chunk)];
   const Tensor dy_RD = ops::gather_tokens(dy_nD, pass.route);  // not weighted yet: dact and act are
   ops::ExpertRowGradients rows = ops::backward_rows(pass.rows, dy_RD, received.chunk(received.weights_NK, chunk),
@@ -74,7 +98,7 @@ Tensor LocalExperts::backward(const Received& received, int64_t chunk, const Ten
   return partial_nD;
 }
 
-void LocalExperts::collect(const Received& received, int64_t chunk, const Pass& pass, ops::ExpertRowGradients rows) {
+void OnHost::collect(const Received& received, int64_t chunk, const Pass& pass, ops::ExpertRowGradients rows) {
   if (passes_.size() == 1 && received.arrived_in_order()) {
     all_route_ = pass.route;
     all_rows_ = std::move(rows);
@@ -93,7 +117,7 @@ void LocalExperts::collect(const Received& received, int64_t chunk, const Pass& 
   place_rows(rows.act_RF, pass.route, row_of_choice, all_rows_.act_RF);
 }
 
-void LocalExperts::add_weight_gradients(const Tensor& x_ND, const Tensor& dy_ND) {
+void OnHost::add_weight_gradients(const Received&, const Tensor& x_ND, const Tensor& dy_ND) {
   const ops::GroupOffsets groups = all_route_.groups();
   ops::grouped_outer_product(groups,
                              {{ops::gather_tokens(dy_ND, all_route_), all_rows_.act_RF, experts_.down_LDF.grad}});
@@ -101,6 +125,13 @@ void LocalExperts::add_weight_gradients(const Tensor& x_ND, const Tensor& dy_ND)
   ops::grouped_outer_product(
       groups, {{all_rows_.dgate_RF, x_RD, experts_.gate_LFD.grad}, {all_rows_.dup_RF, x_RD, experts_.up_LFD.grad}});
   all_rows_ = {};
+}
+
+}  // namespace
+
+std::unique_ptr<LocalExperts> local_experts_on_host(const ops::ExpertWeights& experts, int64_t first,
+                                                    ops::CombineWeights combine) {
+  return std::make_unique<OnHost>(experts, first, combine);
 }
 
 }  // namespace athanor::moe

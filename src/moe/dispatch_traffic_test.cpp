@@ -46,9 +46,19 @@ void expect_bytes(const DispatchCase& c, const Sent& sent, F expected, const std
   }
 }
 
-const std::vector<DispatchCase> kCases = {
-    {.tokens = {9, 0, 14, 5}, .num_experts = 8, .k = 2},
-    {.tokens = {9, 7, 14, 5}, .num_experts = 8, .k = 2, .dtype = at::kBFloat16, .lowest = 2, .highest = 4}};
+// Each case in the form for the host, then in the one for devices.
+std::vector<DispatchCase> in_both_forms(std::vector<DispatchCase> cases) {
+  for (size_t i = 0, count = cases.size(); i < count; ++i) {
+    cases.push_back(cases[i]);
+    cases.back().device_form = true;
+  }
+  return cases;
+}
+
+const std::vector<DispatchCase> kCases = in_both_forms(
+    {{.tokens = {9, 0, 14, 5}, .num_experts = 8, .k = 2},
+     {.tokens = {9, 7, 14, 5}, .num_experts = 8, .k = 2, .dtype = at::kBFloat16, .lowest = 2, .highest = 4},
+     {.tokens = {7, 7}, .num_experts = 4, .k = 2}});
 
 TEST(DispatchTraffic, AllToAllSendsATokenOnceToEachRankThatOwnsOneOfItsExpertsAndNoneToOthers) {
   for (const DispatchCase& c : kCases) {
@@ -71,11 +81,12 @@ TEST(DispatchTraffic, AllToAllSendsATokenOnceToEachRankThatOwnsOneOfItsExpertsAn
   EXPECT_EQ(measure(c, {DispatchKind::kAllToAll, 1}).bytes[0][3], 8);
 }
 
-TEST(DispatchTraffic, AllGatherSendsAllTokensToAllAndPaddingWithThem) {
+TEST(DispatchTraffic, AllGatherSendsAllTokensToAllAndPaddingWithThemAndNumbersOfTokensOnlyIfTheyMayDiffer) {
   for (const DispatchCase& c : kCases) {
     for (const int64_t chunks : {1, 3}) {
       const Sent sent = measure(c, {DispatchKind::kAllGather, chunks});
-      for (const int64_t calls : sent.calls) EXPECT_EQ(calls, 4 * chunks + 3);
+      const int64_t counts = c.is_even() ? 0 : 1;
+      for (const int64_t calls : sent.calls) EXPECT_EQ(calls, 4 * chunks + 2 + counts);
       int64_t padded = 0;
       for (int64_t i = 0; i < chunks; ++i) {
         int64_t most = 0;
@@ -83,7 +94,7 @@ TEST(DispatchTraffic, AllGatherSendsAllTokensToAllAndPaddingWithThem) {
           most = std::max(most, chunk_begin(t, chunks, i + 1) - chunk_begin(t, chunks, i));
         padded += most;
       }
-      const int64_t bytes = 8 + padded * (8 * c.k + 4 * c.hidden * element(c) + 4 * c.k);
+      const int64_t bytes = 8 * counts + padded * (8 * c.k + 4 * c.hidden * element(c) + 4 * c.k);
       expect_bytes(
           c, sent, [&](int, int) { return bytes; }, fmt::format("{} chunks", chunks));
     }
@@ -93,6 +104,7 @@ TEST(DispatchTraffic, AllGatherSendsAllTokensToAllAndPaddingWithThem) {
 TEST(DispatchTraffic, AllToAll2dCrossesToANodeOnceForEachTokenThatNeedsIt) {
   constexpr int kInner = 2;
   for (const DispatchCase& c : kCases) {
+    if (c.ranks() < 4) continue;
     const Sent sent = measure(c, {DispatchKind::kAllToAll2d, 3, 1, kInner});
     for (const int64_t calls : sent.calls) EXPECT_EQ(calls, 2 * (4 * 3 + 3));
     const int64_t row = c.hidden * element(c), node_experts = kInner * c.per_rank();
@@ -113,6 +125,32 @@ TEST(DispatchTraffic, AllToAll2dCrossesToANodeOnceForEachTokenThatNeedsIt) {
           return 8 * 3 + crossing(from, to) * (8 * c.k + 2 * row) + crossing(to, from) * (2 * c.hidden * 4 + 4 * c.k);
         },
         "2d");
+  }
+}
+
+TEST(DispatchTraffic, ARepetitionWithTheSameChoicesExchangesNoCountsAndHasTheSameBits) {
+  const DispatchCase& c = kCases[0];
+  for (const auto& [kind, device_form] : {std::pair{DispatchKind::kAllToAll, false},
+                                          {DispatchKind::kAllToAll, true},
+                                          {DispatchKind::kAllToAll2d, false},
+                                          {DispatchKind::kAllToAll2d, true}}) {
+    const DispatchOptions options{kind, 3, 1, 2, device_form};
+    const int64_t hops = kind == DispatchKind::kAllToAll ? 1 : 2;
+    comm::run_ranks(c.ranks(), [&](comm::World& world) {
+      const at::NoGradGuard no_grad;
+      const int rank = world.rank();
+      Dispatch dispatch(world.all(), options);
+      const KnownTokens known{.counts = std::make_shared<RowCounts>()};
+      const auto repeat = [&] {
+        world.all().reset_traffic();
+        return dispatch.experts(c.x(rank), c.weights(rank), c.ids(rank), c.experts(rank * c.per_rank(), c.per_rank()),
+                                c.combine, known);
+      };
+      const Tensor first = repeat();
+      const int64_t calls = world.all().traffic().calls;
+      expect_same_bits(repeat(), first, "y");
+      EXPECT_EQ(world.all().traffic().calls, calls - hops);
+    });
   }
 }
 

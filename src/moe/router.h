@@ -2,6 +2,7 @@
 // The router: chooses the experts that each token goes to, and their weights.
 
 #include <cmath>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ class Communicator;
 }
 
 namespace athanor::moe {
+
+struct RowCounts;
 
 /// The function from a router's logits to scores in fp32. Everything else (weights, top-k, losses) is computed from
 /// scores.
@@ -80,6 +83,7 @@ ops::CombineWeights parse_combine_weights(const std::string& name);
 /// the same weights again, with gradients.
 struct Choices {
   Tensor expert_ids_TK;  ///< int64, best first; a choice that was dropped holds ~expert, which is negative
+  std::shared_ptr<RowCounts> counts = nullptr;  ///< what their dispatch found, if there is one
 };
 
 /// A routing of B sequences with T tokens in total, to K of E experts each.
@@ -104,7 +108,9 @@ struct Routing {
   /// balancing, load_E, num_moved, num_dropped, num_flat, and the bits of entropy_sum. Undefined on the host.
   Tensor counts{};
 
-  Choices choices() const { return {expert_ids_TK}; }
+  std::shared_ptr<RowCounts> row_counts = nullptr;  ///< what the dispatch of these choices found
+
+  Choices choices() const { return {expert_ids_TK, row_counts}; }
 };
 
 /// Routes tokens: computes scores in fp32, chooses the k largest after noise and bias (of equal ones the lower index),

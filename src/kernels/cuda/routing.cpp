@@ -114,6 +114,18 @@ void gather_packs(const Stream& stream, const T* x, const ExpertRows& rows, T* o
 }
 
 template <class T, int N>
+void place_packs(const Stream& stream, const T* from, const ExpertRows& rows, const int64_t* row_of_choice, T* to,
+                 int64_t width) {
+  const int64_t packs = width / N;
+  for_each_index(stream, "place_rows", rows.most_rows * packs, [=] ATHANOR_BODY(int64_t i) {
+    const int64_t row = i / packs, at = i % packs * N;
+    if (row >= *rows.num_rows) return;
+    const int64_t choice = rows.choice_of_row[row];
+    if (choice >= 0) store_pack(to + row_of_choice[choice] * width + at, load_pack<N>(from + row * width + at));
+  });
+}
+
+template <class T, int N>
 void combine_packs(const Stream& stream, const T* y, const T* z, const float* weights, const int64_t* row_of_choice,
                    T* out, int64_t tokens, int64_t k, int64_t width) {
   const int64_t packs = width / N;
@@ -146,6 +158,26 @@ void gather_rows(const Stream& stream, const T* x, const ExpertRows& rows, T* ou
   }
 }
 
+void renumber_choices(const Stream& stream, const ExpertRows& rows, const int64_t* token_of, int64_t k,
+                      int64_t* choice_of_row, int64_t* row_of_choice) {
+  for_each_index(stream, "renumber_choices", rows.most_rows, [=] ATHANOR_BODY(int64_t row) {
+    if (row >= *rows.num_rows || choice_of_row[row] < 0) return;
+    const int64_t sorted = choice_of_row[row], choice = token_of[sorted / k] * k + sorted % k;
+    choice_of_row[row] = choice;
+    row_of_choice[choice] = row;
+  });
+}
+
+template <class T>
+void place_rows(const Stream& stream, const T* from, const ExpertRows& rows, const int64_t* row_of_choice, T* to,
+                int64_t width) {
+  if (can_pack<T>(width, from, to)) {
+    place_packs<T, kPack<T>>(stream, from, rows, row_of_choice, to, width);
+  } else {
+    place_packs<T, 1>(stream, from, rows, row_of_choice, to, width);
+  }
+}
+
 template <class T>
 void combine_rows(const Stream& stream, const T* y, const T* z, const float* weights, const int64_t* row_of_choice,
                   T* out, int64_t tokens, int64_t k, int64_t width) {
@@ -158,6 +190,7 @@ void combine_rows(const Stream& stream, const T* y, const T* z, const float* wei
 
 #define ATHANOR_CUDA_ROUTING(T)                                                                                        \
   template void gather_rows<T>(const Stream&, const T*, const ExpertRows&, T*, int64_t, int64_t);                      \
+  template void place_rows<T>(const Stream&, const T*, const ExpertRows&, const int64_t*, T*, int64_t);                \
   template void combine_rows<T>(const Stream&, const T*, const T*, const float*, const int64_t*, T*, int64_t, int64_t, \
                                 int64_t);
 

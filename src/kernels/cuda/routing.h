@@ -32,6 +32,16 @@ struct ExpertRows {
 template <class T>
 void gather_rows(const Stream& stream, const T* x, const ExpertRows& rows, T* out, int64_t k, int64_t width);
 
+/// Numbers choices anew after sort_choices of tokens that were taken in another order: token i of the sort is token
+/// token_of[i]. Changes choice_of_row, and sets row_of_choice of the new numbers that have a row.
+void renumber_choices(const Stream& stream, const ExpertRows& rows, const int64_t* token_of, int64_t k,
+                      int64_t* choice_of_row, int64_t* row_of_choice);
+
+/// Copies each row, except padding, to row row_of_choice[its choice] of `to`.
+template <class T>
+void place_rows(const Stream& stream, const T* from, const ExpertRows& rows, const int64_t* row_of_choice, T* to,
+                int64_t width);
+
 /// kernels::combine_rows for tokens [0, tokens), with the same bits. If `z` is not null, y + z is combined, whose sums
 /// are not rounded.
 template <class T>

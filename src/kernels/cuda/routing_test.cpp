@@ -183,6 +183,45 @@ TEST_P(RoutingOn, GatherAndCombineHaveTheBitsOfTheirDefinition) {
   });
 }
 
+TEST_P(RoutingOn, RowsOfTokensInAnotherOrderArePlacedByTheirNewNumbers) {
+  if (is_cpu()) GTEST_SKIP() << "the CPU's form is in moe/dispatch_local.cpp";
+  const Rows rows;
+  Ids token_of(Rows::kTokens);  // token i of the sort is token 5·i + 3 of the new numbers
+  for (size_t i = 0; i < token_of.size(); ++i) token_of[i] = (5 * static_cast<int64_t>(i) + 3) % Rows::kTokens;
+  Ids choices = rows.choice_of_row, places(Rows::kChosen, -1);
+  for (int64_t r = 0; r < rows.offsets.back(); ++r) {
+    if (choices[r] < 0) continue;
+    choices[r] = token_of[choices[r] / Rows::kChoices] * Rows::kChoices + choices[r] % Rows::kChoices;
+    places[choices[r]] = r;
+  }
+  const auto old_choices = put(rows.choice_of_row), token = put(token_of), count = put(rows.offsets);
+  const auto new_choices = put(rows.choice_of_row), new_places = put(Ids(Rows::kChosen, -1));
+  const int64_t* num_rows = count.data() + rows.offsets.size() - 1;
+  cuda::renumber_choices(stream(), {old_choices.data(), num_rows, rows.count()}, token.data(), Rows::kChoices,
+                         new_choices.data(), new_places.data());
+  expect_same_bits(new_choices.values(), choices, "choices");
+  expect_same_bits(new_places.values(), places, "places");
+  with_each_type([&](auto tag) {
+    using T = decltype(tag);
+    for (const int64_t width : kWidths) {
+      // The rows are in the new order, and are placed at the rows of the same choices in the old one.
+      const auto x = numbers<T>(rows.count() * width, 9);
+      Ids place_of(Rows::kChosen, -1);
+      for (int64_t r = 0; r < rows.offsets.back(); ++r)
+        if (choices[r] >= 0) place_of[choices[r]] = rows.offsets.back() - 1 - r;
+      auto expected = garbage<T>(rows.count() * width);  // where no row is placed it stays
+      for (int64_t r = 0; r < rows.offsets.back(); ++r) {
+        if (choices[r] < 0) continue;
+        std::copy_n(x.begin() + r * width, width, expected.begin() + place_of[choices[r]] * width);
+      }
+      const auto from = put(x), to = put(garbage<T>(rows.count() * width)), at = put(place_of);
+      cuda::place_rows<T>(stream(), from.data(), {new_choices.data(), num_rows, rows.count()}, at.data(), to.data(),
+                          width);
+      expect_same_bits(to.values(), expected, "placed");
+    }
+  });
+}
+
 TEST_P(RoutingOn, CombiningTwoTermsRoundsOnlyTheirSum) {
   if (is_cpu()) GTEST_SKIP() << "a product adds both terms on the CPU";
   const Rows rows;

@@ -2,10 +2,12 @@
 // Shared by the tests of dispatch: a layer over some ranks, run on threads, and the definition with which it is
 // compared.
 
+#include <algorithm>
 #include <vector>
 
 #include "comm/thread_ranks.h"
 #include "moe/dispatch.h"
+#include "ops/device.h"
 #include "ops/testing/op_testing.h"
 
 namespace athanor::moe::test {
@@ -19,9 +21,21 @@ struct DispatchCase {
   ops::CombineWeights combine = ops::CombineWeights::kAfterDown;
   int64_t lowest = 0, highest = -1;  ///< first and last expert that is chosen; −1: all
   bool drops = false;                ///< true: some choices are dropped
+  bool device_form = false;          ///< true: the forms for devices are tested, on CPU tensors
+  bool is_bounded = false;           ///< true: how many tokens of a rank choose an expert at most is known
 
   int ranks() const { return static_cast<int>(tokens.size()); }
   int64_t per_rank() const { return num_experts / ranks(); }
+  /// True if all ranks have the same number of tokens, which they then know.
+  bool is_even() const { return std::ranges::adjacent_find(tokens, std::not_equal_to()) == tokens.end(); }
+  int64_t most_of_expert() const {
+    int64_t most = 0;
+    for (int r = 0; r < ranks(); ++r) {
+      const Tensor all = ids(r);
+      for (int64_t e = 0; e < num_experts; ++e) most = std::max(most, (all == e).sum().item<int64_t>());
+    }
+    return most;
+  }
   uint64_t seed(int rank, uint64_t what) const { return static_cast<uint64_t>(rank) * 16 + what; }
   Tensor x(int rank) const { return normal({tokens[static_cast<size_t>(rank)], hidden}, seed(rank, 1), dtype); }
   Tensor dy(int rank) const { return normal({tokens[static_cast<size_t>(rank)], hidden}, seed(rank, 2), dtype); }
@@ -78,7 +92,8 @@ inline std::vector<RankResult> expected_of(const DispatchCase& c) {
     const ops::ExpertWeights w = c.experts(r * c.per_rank(), c.per_rank());
     const auto part = run(
         [&](const auto& in) {
-          return ops::experts(in[0], in[1], all_ids, w, r * c.per_rank(), c.per_rank(), c.combine);
+          const auto experts = c.device_form ? ops::device::experts : ops::experts;
+          return experts(in[0], in[1], all_ids, w, r * c.per_rank(), c.per_rank(), c.combine);
         },
         {at::cat(x), at::cat(weights)}, at::cat(dy));
     y.push_back(part.y), dx.push_back(part.dx[0]), dweights.push_back(part.dx[1]);
@@ -96,8 +111,11 @@ inline std::vector<RankResult> expected_of(const DispatchCase& c) {
 inline RankResult run_rank(const DispatchCase& c, Dispatch& dispatch) {
   const int rank = dispatch.group().rank();
   const ops::ExpertWeights w = c.experts(rank * c.per_rank(), c.per_rank());
-  const auto outcome = run([&](const auto& in) { return dispatch.experts(in[0], in[1], c.ids(rank), w, c.combine); },
-                           {c.x(rank), c.weights(rank)}, c.dy(rank));
+  KnownTokens known{.equal = c.is_even()};
+  if (c.is_bounded) known.most_of_expert = c.most_of_expert();
+  const auto outcome =
+      run([&](const auto& in) { return dispatch.experts(in[0], in[1], c.ids(rank), w, c.combine, known); },
+          {c.x(rank), c.weights(rank)}, c.dy(rank));
   return {outcome.y, outcome.dx[0], outcome.dx[1], buckets(w)};
 }
 
@@ -114,7 +132,9 @@ inline std::vector<std::vector<RankResult>> run_case(const DispatchCase& c, cons
         at::set_num_threads(1);
         for (size_t way = 0; way < ways.size(); ++way) {
           world.all().reset_traffic();
-          Dispatch dispatch(world.all(), ways[way]);
+          DispatchOptions options = ways[way];
+          options.device_form = c.device_form;
+          Dispatch dispatch(world.all(), options);
           results[way][static_cast<size_t>(world.rank())] = run_rank(c, dispatch);
           if (look) look(dispatch);
         }

@@ -1,0 +1,144 @@
+#include "moe/dispatch_choices.h"
+#include "moe/dispatch_gathered.h"
+#include "moe/dispatch_on_device.h"
+#include "ops/transfer.h"
+
+namespace athanor::moe {
+namespace {
+
+class AllGatherOnDevice : public Exchange {
+ public:
+  explicit AllGatherOnDevice(const DispatchInput& input)
+      : group_(input.group), chunks_(input.options.chunks), tokens_(input.num_tokens()), k_(input.k()),
+        all_(input.known.equal ? std::vector<int64_t>(at(group_.size()), tokens_) : gather_counts(input), chunks_),
+        sends_(at(chunks_)), returns_(at(chunks_)) {
+    begin_choices(input);
+  }
+
+  int64_t num_chunks() const override { return chunks_; }
+  int64_t num_received() override { return all_.num_tokens(); }
+
+  const Received& received() override {
+    if (received_.ids_NK.defined()) return received_;
+    choices_coming_.wait();
+    for (int64_t c = 0; c <= chunks_; ++c) received_.chunk_begin.push_back(all_.chunk_begin(c));
+    received_.arrival_N = arrival();
+    const auto choices = on_device::unpack_choices(all_choices_, received_.arrival_N);
+    received_.weights_NK = choices.weights_NK;
+    received_.ids_NK = choices.ids_NK;
+    own_choices_.reset();
+    all_choices_.reset();
+    return received_;
+  }
+
+  void begin_send(int64_t chunk, const Tensor& x_TD, const Tensor& x_ND) override {
+    const Tensor own = x_ND.narrow(0, all_.arrival(group_.rank(), chunk), all_.padding(chunk));
+    const int64_t count = own_count(chunk);
+    own.narrow(0, 0, count).copy_(x_TD.narrow(0, own_begin(chunk), count));
+    // Padding chooses no expert, but uninitialised memory would be sent.
+    if (count < all_.padding(chunk)) own.narrow(0, count, all_.padding(chunk) - count).zero_();
+    const Tensor all = x_ND.narrow(0, all_.chunk_begin(chunk), group_.size() * all_.padding(chunk));
+    sends_[at(chunk)] = group_.all_gather(all, own);
+  }
+  void finish_send(int64_t chunk) override { sends_[at(chunk)].wait(); }
+
+  void begin_return(int64_t chunk, const Tensor& partial_nD) override {
+    returns_[at(chunk)] = begin_sum(partial_nD.view({group_.size(), all_.padding(chunk), partial_nD.size(1)}));
+  }
+  void finish_return(int64_t chunk, const Tensor& sum_TD) override {
+    Return& r = returns_[at(chunk)];
+    r.coming.wait();
+    on_device::sum_parts(r.parts, sum_TD.narrow(0, own_begin(chunk), own_count(chunk)));
+    r = {};
+  }
+
+  void begin_return_weights(const Tensor& dweights_NK) override {
+    const Tensor by_source =
+        received_.arrival_N.defined() ? dweights_NK.index_select(0, received_.arrival_N) : dweights_NK;
+    weights_ = begin_sum(by_source.view({group_.size(), all_.of_rank(), k_}));
+  }
+  Tensor finish_return_weights() override {
+    weights_.coming.wait();
+    const Tensor dweights_TK = at::empty({tokens_, k_}, weights_.parts.options());
+    if (all_.of_rank() == tokens_) {
+      on_device::sum_parts(weights_.parts, dweights_TK);
+    } else {  // the chunks of this rank are padded
+      for (int64_t c = 0; c < chunks_; ++c) {
+        on_device::sum_parts(weights_.parts.narrow(1, all_.padded(c), all_.padding(c)).contiguous(),
+                             dweights_TK.narrow(0, own_begin(c), own_count(c)));
+      }
+    }
+    weights_ = {};
+    return dweights_TK;
+  }
+
+ private:
+  struct Return {
+    Tensor partial, parts;  // [ranks, rows, width]: what is sent to each rank, and what each sent
+    comm::Pending coming;
+  };
+
+  static size_t at(int64_t i) { return static_cast<size_t>(i); }
+  int64_t own_begin(int64_t c) const { return all_.begin(group_.rank(), c); }
+  int64_t own_count(int64_t c) const { return all_.count(group_.rank(), c); }
+
+  static std::vector<int64_t> gather_counts(const DispatchInput& input) {
+    const auto options = input.ids_TK.options();
+    const Tensor mine = at::full({1}, input.num_tokens(), options), all = at::empty({input.group.size()}, options);
+    input.group.all_gather(all, mine).wait();
+    const Tensor here = ops::fetch(all);
+    return {here.const_data_ptr<int64_t>(), here.const_data_ptr<int64_t>() + here.numel()};
+  }
+
+  Return begin_sum(const Tensor& partial) {
+    Return r{partial, at::empty_like(partial), {}};
+    r.coming = group_.all_to_all(r.parts, r.partial);
+    return r;
+  }
+
+  // The place of each gathered choice among the tokens that arrive; undefined if the order is the same.
+  Tensor arrival() const {
+    if (chunks_ == 1) return {};
+    const Tensor places = at::arange(all_.num_tokens(), own_choices_.options().dtype(at::kLong));
+    std::vector<Tensor> by_source;
+    for (int64_t s = 0; s < group_.size(); ++s) {
+      for (int64_t c = 0; c < chunks_; ++c) by_source.push_back(places.narrow(0, all_.arrival(s, c), all_.padding(c)));
+    }
+    return at::cat(by_source);
+  }
+
+  void begin_choices(const DispatchInput& input) {
+    own_choices_ = on_device::pack_choices(input.weights_TK, input.ids_TK);
+    if (all_.is_padded()) own_choices_ = with_padding(own_choices_, input.ids_TK);
+    all_choices_ = at::empty({num_received(), choice_bytes(k_)}, own_choices_.options());
+    choices_coming_ = group_.all_gather(all_choices_, own_choices_);
+  }
+
+  // Padding has ids of −1.
+  Tensor with_padding(const Tensor& choices, const Tensor& ids_TK) const {
+    const Tensor nowhere = at::full({all_.of_rank(), k_}, -1, ids_TK.options());
+    const Tensor padded = on_device::pack_choices(nowhere.to(at::kFloat), nowhere);
+    for (int64_t c = 0; c < chunks_; ++c) {
+      padded.narrow(0, all_.padded(c), own_count(c)).copy_(choices.narrow(0, own_begin(c), own_count(c)));
+    }
+    return padded;
+  }
+
+  comm::Communicator& group_;
+  int64_t chunks_, tokens_, k_;
+  GatheredTokens all_;
+  Tensor own_choices_, all_choices_;
+  comm::Pending choices_coming_;
+  Received received_;
+  std::vector<comm::Pending> sends_;
+  std::vector<Return> returns_;
+  Return weights_;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> exchange_by_allgather_on_device(const DispatchInput& input) {
+  return std::make_unique<AllGatherOnDevice>(input);
+}
+
+}  // namespace athanor::moe

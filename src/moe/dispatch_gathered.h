@@ -1,0 +1,54 @@
+#pragma once
+// Where an all-gather of tokens puts them. Each rank's tokens are cut into chunks, and a chunk has room for the most
+// tokens that a rank has in it. Tokens arrive chunk after chunk; within a chunk by source rank, then position. Choices
+// are gathered for all chunks at once: by source rank, then chunk.
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "moe/dispatch_exchange.h"
+
+namespace athanor::moe {
+
+class GatheredTokens {
+ public:
+  GatheredTokens() = default;
+  /// @param tokens  the number of tokens of each rank.
+  GatheredTokens(std::vector<int64_t> tokens, int64_t chunks) : tokens_(std::move(tokens)), chunks_(chunks) {
+    for (int64_t c = 0; c < chunks; ++c) {
+      int64_t most = 0;
+      for (int64_t s = 0; s < num_ranks(); ++s) most = std::max(most, count(s, c));
+      padded_.push_back(padded_.back() + most);
+    }
+  }
+
+  int64_t num_ranks() const { return static_cast<int64_t>(tokens_.size()); }
+  /// Return a rank's first token of a chunk, and the number of its tokens there.
+  int64_t begin(int64_t rank, int64_t c) const { return moe::chunk_begin(tokens_[at(rank)], chunks_, c); }
+  int64_t count(int64_t rank, int64_t c) const { return begin(rank, c + 1) - begin(rank, c); }
+
+  // With padding.
+  int64_t of_rank() const { return padded_.back(); }                           ///< tokens of each rank
+  int64_t padded(int64_t c) const { return padded_[at(c)]; }                   ///< a rank's first token of a chunk
+  int64_t padding(int64_t c) const { return padded_[at(c + 1)] - padded(c); }  ///< tokens of each rank in a chunk
+  int64_t num_tokens() const { return num_ranks() * of_rank(); }               ///< tokens of all ranks
+  int64_t chunk_begin(int64_t c) const { return num_ranks() * padded(c); }     ///< first of them in a chunk
+  /// Returns where the tokens of a rank's chunk arrive.
+  int64_t arrival(int64_t rank, int64_t c) const { return chunk_begin(c) + rank * padding(c); }
+  /// Returns whether there is padding.
+  bool is_padded() const { return num_tokens() != std::accumulate(tokens_.begin(), tokens_.end(), int64_t{0}); }
+
+ private:
+  static size_t at(int64_t i) { return static_cast<size_t>(i); }
+  std::vector<int64_t> tokens_, padded_ = {0};
+  int64_t chunks_ = 0;
+};
+
+/// exchange_by_allgather for tensors of a device. If all ranks have the same number of tokens, the host waits for
+/// nothing; otherwise it waits for their numbers. Partial sums are exchanged in one all-to-all for each chunk, with the
+/// bytes of a reduce-scatter, and added here along the tree: the libraries of devices add in another order, and round
+/// after each addition.
+std::unique_ptr<Exchange> exchange_by_allgather_on_device(const DispatchInput& input);
+
+}  // namespace athanor::moe
