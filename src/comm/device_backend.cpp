@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/launched.h"
 #include "comm/device/open.h"
 
 namespace athanor::comm {
@@ -41,7 +42,8 @@ c10::intrusive_ptr<c10d::Store> open_store(World& world, std::chrono::millisecon
   const auto& hosts = world.hosts();
   // A single machine may not know its own name.
   const bool one_host = std::all_of(hosts.begin(), hosts.end(), [&](const auto& host) { return host == hosts[0]; });
-  const std::string address = one_host ? "localhost" : hosts[0];
+  const auto master = launched().launcher == "torchrun" ? master_address() : std::nullopt;  // where they met before
+  const std::string address = one_host ? "localhost" : master ? master->host : hosts[0];
   c10d::TCPStoreOptions options;
   options.isServer = world.rank() == 0;
   options.port = 0;             // any free port

@@ -1,5 +1,6 @@
 #include "comm/store_meeting.h"
 
+#include <c10/util/Logging.h>
 #include <poll.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -20,6 +21,20 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 constexpr milliseconds kRetry{100}, kConnect{2000};
 constexpr milliseconds kShortestNap{4}, kLongestNap{1000};  // at 12,288 ranks, as many questions a second
+
+/// While it lives, libtorch prints no warnings: each rank would print one for a host without a name, or with a stack
+/// for an error that is reported here in one line.
+class QuietLibtorch {
+ public:
+  QuietLibtorch() : before_(FLAGS_caffe2_log_level) { FLAGS_caffe2_log_level = std::max(before_, kErrors); }
+  ~QuietLibtorch() { FLAGS_caffe2_log_level = before_; }
+  QuietLibtorch(const QuietLibtorch&) = delete;
+  QuietLibtorch& operator=(const QuietLibtorch&) = delete;
+
+ private:
+  static constexpr int kErrors = 2;
+  int before_;
+};
 
 // Libtorch's messages continue with the stack.
 std::string first_line(const c10::Error& error) {
@@ -62,6 +77,7 @@ class StoreMeeting : public MeetingPlace {
  private:
   template <class Request>
   void ask(const Request& request) {
+    const QuietLibtorch quiet;
     try {
       request();
     } catch (const c10::Error& error) {
@@ -114,6 +130,7 @@ std::unique_ptr<MeetingPlace> open_store_meeting(const MasterAddress& master, in
   options.waitWorkers = false;  // the meeting does, and can name those that are missing
   options.timeout = patience;
   if (!options.isServer) wait_for_server(master, name, patience);
+  const QuietLibtorch quiet;
   try {
     auto store = c10::make_intrusive<c10d::TCPStore>(master.host, options);
     auto own_part = c10::make_intrusive<c10d::PrefixStore>("athanor/" + master.attempt, std::move(store));

@@ -51,6 +51,16 @@ def test_under_an_agent_a_wrong_configuration_is_told_once(torchrun_with_agent, 
     assert seconds < SECONDS
 
 
+def test_what_rank_0_alone_finds_before_the_meeting_ends_those_that_wait_for_it(torchrun, program, data, tmp_path):  # noqa: F811
+    run = RankRun(program, tmp_path, data, "run")
+    script = tmp_path / "first_is_wrong"
+    script.write_text(f'#!/bin/sh\n[ "$RANK" = 0 ] && exec {run.program} train {tmp_path}/not-there.toml\nexec {run.program} "$@"\n')
+    script.chmod(0o755)
+    code, out, err, seconds = torchrun.run(3, script, "train", *run.words([]))
+    assert torchrun.codes == [2, 2, 2] and "not-there.toml" in err and len(err.strip().splitlines()) == 1, out + err
+    assert seconds < SECONDS
+
+
 def test_two_launchers_that_contradict_each_other_are_told_once(mpi, program):
     code, out, err, _ = mpi.run(3, program("athanor"), "train", ROOT / "recipes/olmoe-tiny.toml", env=TORCHRUN)
     assert code == 2, out + err
