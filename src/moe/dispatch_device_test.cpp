@@ -1,7 +1,7 @@
-// Dispatch on the device that the host plays, where a group has one rank: what it waits for, and that no order of the
-// streams changes a bit. (dispatch_test.cpp runs the same forms over several ranks on CPU tensors.)
+// Dispatch on devices that the host plays: what it waits for, and that no order of the streams changes a bit.
+// (dispatch_test.cpp compares the same forms on CPU tensors with the definition.)
 
-#include "guarded/device.h"
+#include "comm/testing/played_groups.h"
 #include "moe/dispatch_exchange.h"
 #include "moe/dispatch_without_kernels.h"
 #include "moe/testing/dispatch_case.h"
@@ -75,6 +75,47 @@ TEST_F(DispatchOnDevice, EveryOrderOfTheStreamsHasTheBitsOfCpuTensors) {
                       fmt::format("{} in {} chunks", dispatch_name(way.kind), way.chunks));
         }
       }
+    }
+  }
+}
+
+// Runs a case over ranks with a device each.
+std::vector<std::vector<RankResult>> run_on_devices(const DispatchCase& c, const std::vector<DispatchOptions>& options,
+                                                    const Order& order) {
+  std::vector<std::vector<RankResult>> results(options.size(), std::vector<RankResult>(c.tokens.size()));
+  comm::run_device_ranks(c.ranks(), [&](comm::World& world, at::Device device) {
+    guarded::queues().set_order(order);
+    std::vector<int> ranks;
+    for (int r = 0; r < c.ranks(); ++r) ranks.push_back(r);
+    const auto group = world.make_group({ranks}, "expert", device);
+    for (size_t way = 0; way < options.size(); ++way) {
+      Dispatch dispatch(*group, options[way]);
+      results[way][static_cast<size_t>(world.rank())] = run_rank(c, dispatch, device);
+    }
+    guarded::queues().synchronize_all();
+    world.all().barrier();
+    guarded::queues().set_order({});
+  });
+  return results;
+}
+
+TEST_F(DispatchOnDevice, RanksWithADeviceEachHaveTheBitsOfRanksOnCpuTensorsInEveryOrderOfTheStreams) {
+  std::vector<DispatchOptions> options = ways();
+  for (DispatchOptions way : ways()) {
+    way.inner_ranks = 2;
+    if (way.kind == DispatchKind::kAllToAll2d) options.push_back(way);
+  }
+  for (DispatchCase c : {DispatchCase{.tokens = {13, 13, 13, 13}, .num_experts = 8, .k = 3, .dtype = at::kBFloat16},
+                         {.tokens = {0, 11, 1, 4}, .num_experts = 8, .k = 2, .drops = true},
+                         {.tokens = {9, 9}, .num_experts = 16, .k = 2, .is_bounded = true}}) {
+    c.device_form = true;
+    const auto expected = run_case(c, options);
+    for (const Order& order :
+         {Order{}, Order{Order::Kind::kLatest}, Order{Order::Kind::kDrawn, 1}, Order{Order::Kind::kDrawn, 2}}) {
+      const auto actual = run_on_devices(c, options, order);
+      for (size_t way = 0; way < options.size(); ++way)
+        expect_same(actual[way], expected[way],
+                    fmt::format("{} in {} chunks", dispatch_name(options[way].kind), options[way].chunks));
     }
   }
 }

@@ -18,8 +18,10 @@ using guarded::Order;
 
 constexpr int64_t kSteps = 4;
 
-RunConfig config_of(const std::string& family, const std::string& dtype, const Degrees& degrees) {
+RunConfig config_of(const std::string& family, const std::string& dtype, const Degrees& degrees,
+                    const std::string& dispatch) {
   RunConfig c = small_device_run(family, dtype);
+  c.moe.dispatch = dispatch;
   c.model.num_hidden_layers = 4;
   c.train.global_batch_size = 8;
   c.train.micro_batch_size = 1;
@@ -100,9 +102,11 @@ double largest_difference(const Trace& a, const Trace& b) {
 struct Case {
   std::string family, dtype;
   Degrees degrees;
+  std::string dispatch = "allgather";
 };
 std::string name_of(const Case& c) {
   std::string name = c.family + "_" + c.dtype + "_" + c.degrees.text();
+  if (c.degrees.expert > 1) name += "_" + c.dispatch;
   std::ranges::replace_if(
       name, [](char x) { return !std::isalnum(static_cast<unsigned char>(x)); }, '_');
   return name;
@@ -110,7 +114,7 @@ std::string name_of(const Case& c) {
 
 class OnDevices : public ::testing::TestWithParam<Case> {
  protected:
-  const RunConfig config_ = config_of(GetParam().family, GetParam().dtype, GetParam().degrees);
+  const RunConfig config_ = config_of(GetParam().family, GetParam().dtype, GetParam().degrees, GetParam().dispatch);
   const int world_ = GetParam().degrees.world();
 };
 INSTANTIATE_TEST_SUITE_P(, OnDevices,
@@ -118,6 +122,9 @@ INSTANTIATE_TEST_SUITE_P(, OnDevices,
                                            Case{"llama", "bfloat16", {1, 4, 1, "optimizer"}},
                                            Case{"olmo", "bfloat16", {2, 2, 1, "hierarchical"}},
                                            Case{"olmoe", "float32", {1, 2, 1, "ep_aware"}},
+                                           Case{"olmoe", "float32", {1, 2, 2, "optimizer"}},
+                                           Case{"qwen3_moe", "bfloat16", {1, 4, 4, "optimizer"}, "all_to_all"},
+                                           Case{"olmoe", "bfloat16", {1, 2, 2, "ep_aware"}, "all_to_all_2d"},
                                            Case{"llama", "float32", {1, 1, 1, "none", 2, 1}},
                                            Case{"olmoe", "bfloat16", {1, 2, 1, "optimizer", 2, 1}},
                                            Case{"qwen3", "float32", {1, 1, 1, "none", 1, 2}},
@@ -152,14 +159,17 @@ int64_t waits_of_all_devices() {
   return waits;
 }
 
-TEST_P(OnDevices, AStepIsOneCopyThereOneCopyBackAndOneWaitOnEachRank) {
+// all_to_all fetches its numbers of rows, once for each hop of each sparse layer and microbatch.
+TEST_P(OnDevices, AStepIsOneCopyThereOneCopyBackAndOneWaitOnEachRankExceptForRowsOfAllToAll) {
   const auto copies = guarded::copy_counts();
   const int64_t waits = waits_of_all_devices();
   const auto counted = ops::transfer_counts();
   const auto transfers = train_on_devices(config_, world_, {}).transfers;
   EXPECT_EQ(transfers.copies_to_device, world_);
-  EXPECT_EQ(transfers.copies_to_host, world_);
-  EXPECT_EQ(transfers.waits, world_);
+  const int64_t hops = GetParam().dispatch == "all_to_all" ? 1 : GetParam().dispatch == "all_to_all_2d" ? 2 : 0;
+  const int64_t fetches = hops * Layout(config_, world_).microbatches() * config_.model.num_sparse_layers();
+  EXPECT_EQ(transfers.copies_to_host, world_ * (1 + fetches));
+  EXPECT_EQ(transfers.waits, world_ * (1 + fetches));
   // Nothing is copied or waited for that is not counted, except the wait at the end of a rank's thread, and its last.
   const auto all = ops::transfer_counts() - counted;
   EXPECT_EQ(all.copies_to_device, guarded::copy_counts().to_device - copies.to_device);

@@ -108,15 +108,18 @@ inline std::vector<RankResult> expected_of(const DispatchCase& c) {
 }
 
 /// Runs one rank of a case, forward and backward. Collective.
-inline RankResult run_rank(const DispatchCase& c, Dispatch& dispatch) {
+inline RankResult run_rank(const DispatchCase& c, Dispatch& dispatch, at::Device device = at::kCPU) {
   const int rank = dispatch.group().rank();
-  const ops::ExpertWeights w = c.experts(rank * c.per_rank(), c.per_rank());
+  ops::ExpertWeights w = c.experts(rank * c.per_rank(), c.per_rank());
+  for (Weight* each : {&w.gate_LFD, &w.up_LFD, &w.down_LDF}) *each = {each->value.to(device), each->grad.to(device)};
+  const Tensor ids = c.ids(rank).to(device);
   KnownTokens known{.equal = c.is_even()};
   if (c.is_bounded) known.most_of_expert = c.most_of_expert();
-  const auto outcome =
-      run([&](const auto& in) { return dispatch.experts(in[0], in[1], c.ids(rank), w, c.combine, known); },
-          {c.x(rank), c.weights(rank)}, c.dy(rank));
-  return {outcome.y, outcome.dx[0], outcome.dx[1], buckets(w)};
+  const auto outcome = run([&](const auto& in) { return dispatch.experts(in[0], in[1], ids, w, c.combine, known); },
+                           {c.x(rank).to(device), c.weights(rank).to(device)}, c.dy(rank).to(device));
+  RankResult result{outcome.y.cpu(), outcome.dx[0].cpu(), outcome.dx[1].cpu(), {}};
+  for (const Tensor& grad : buckets(w)) result.grads.push_back(grad.cpu());
+  return result;
 }
 
 /// Runs all ranks, each on a separate thread, with each of these options; `look` sees each rank's dispatch afterwards.
