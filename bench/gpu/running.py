@@ -46,6 +46,20 @@ class Clock:
         return self.end - time.monotonic()
 
 
+class Interruptions:
+    """Holds signals back while a child starts: one that cut Popen in two would leave the child running."""
+
+    def __enter__(self):
+        self.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        return self
+
+    def let_through(self):
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
+
+    def __exit__(self, *_):
+        self.let_through()
+
+
 @dataclasses.dataclass
 class Machine:
     programs: pathlib.Path
@@ -88,15 +102,16 @@ class Machine:
         """
         path = self.out / f"{log}.log"
         words = [str(word) for word in command]
-        with open(path, "wb") as output:
+        with open(path, "wb") as output, Interruptions() as interruptions:
             try:
                 child = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT, cwd=self.out, start_new_session=True,
-                                         env=environment or self.environment())
+                                         env=environment or self.environment(), preexec_fn=interruptions.let_through)
             except FileNotFoundError:
                 raise  # a tool that this machine does not have
             except OSError as error:
                 raise Failed(f"{words[0]} cannot be executed: {error.strerror}") from None
             try:
+                interruptions.let_through()
                 code = child.wait(timeout=max(clock.left_s(), 0.1))
             except BaseException as error:
                 end_group(child)  # also if this program is ended

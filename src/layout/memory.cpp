@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "layout/activations.h"
 #include "layout/holding.h"
 #include "layout/shards.h"
 
@@ -90,6 +89,13 @@ StateBytes count_state_bytes(const RunConfig& config, const Layout& layout, int 
   return bytes;
 }
 
+double count_graph_bytes(const RunConfig& config, const ActivationNeed& activations) {
+  if (!config.train.cuda_graphs) return 0;
+  const bool observes = config.metrics.layer_statistics > 0;
+  const auto layers = static_cast<double>(config.model.num_hidden_layers);
+  return activations.transient_bytes() + activations.kept_bytes / (observes ? 1 : layers);
+}
+
 MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
                                  Multiplier multiplier) {
   const ActivationNeed activations = count_activations(config, seq_len, layout, rank, multiplier);
@@ -98,6 +104,7 @@ MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const
       static_cast<double>(count_state_bytes(config, layout, rank, plan_optimizers(config.optimizer)).total());
   need.activation_bytes = activations.kept_bytes;
   need.transient_bytes = activations.transient_bytes();
+  need.graph_bytes = count_graph_bytes(config, activations);
   if (config.train.reduce_dtype == "bfloat16") {
     for (const auto& [replication, elements] : count_held_by_replication(config, layout, rank)) {
       const bool alone = layout.group_size(replication.data_ranks(), rank) == 1 && !replication.replicas();

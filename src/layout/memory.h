@@ -6,6 +6,7 @@
 #include <string>
 
 #include "config/run_config.h"
+#include "layout/activations.h"
 #include "layout/layout.h"
 #include "layout/optimizer_state.h"
 #include "layout/product_scratch.h"
@@ -71,8 +72,15 @@ struct MemoryNeed {
   /// 2 for each element held of a replication kind whose gradients several ranks sum, if reduce_dtype is bfloat16: the
   /// rounded gradients in transfer.
   double buffer_bytes = 0;
-  double total() const { return state_bytes + activation_bytes + transient_bytes + buffer_bytes; }
+  double graph_bytes = 0;  ///< count_graph_bytes
+  double total() const { return state_bytes + activation_bytes + transient_bytes + buffer_bytes + graph_bytes; }
 };
+
+/// Returns what train.cuda_graphs adds to the need of a rank; 0 without it. The graph of a shape keeps the activations
+/// and the temporary memory of a microbatch also while other work runs. That is a whole microbatch in the steps that
+/// metrics.layer_statistics observes, else validation, which keeps one layer's activations. One graph is counted:
+/// documents may give microbatches other shapes, with a graph for each.
+double count_graph_bytes(const RunConfig& config, const ActivationNeed& activations);
 
 /// Returns the memory of one rank of a layout, assuming that its experts get an even share of the tokens.
 /// @param seq_len  as resolved from the data.

@@ -109,6 +109,19 @@ TEST(MemoryNeed, OfARankHasItsShareOfTheStateAndRoomForWhatTravels) {
   EXPECT_LT(need().activation_bytes, 0.5 * kept);
 }
 
+TEST(MemoryNeed, OfGraphsIsWhatRunsNextToOne) {
+  auto config = olmoe(1, 1, 1, "none");
+  const auto need = [&] { return estimate_train_memory(config, 512, Layout(config, 1), 0); };
+  const MemoryNeed without = need();
+  EXPECT_EQ(without.graph_bytes, 0);
+  config.train.cuda_graphs = true;
+  const auto layers = static_cast<double>(config.model.num_hidden_layers);
+  EXPECT_EQ(need().graph_bytes, without.transient_bytes + without.activation_bytes / layers);  // validation
+  config.metrics.layer_statistics = 10;  // a microbatch that is observed runs without the graph, which stays
+  EXPECT_EQ(need().graph_bytes, without.transient_bytes + without.activation_bytes);
+  EXPECT_EQ(need().total(), without.total() + need().graph_bytes);
+}
+
 // Optimus §3.2: with EPSO the dense state falls with E too, where SO keeps E copies of it.
 TEST(StateBytes, EpAwareShardingHoldsTheDenseStateOnceWhereTheOptimizersHoldsItETimes) {
   const auto so = state_of(olmoe(1, 8, 4, "optimizer")), epso = state_of(olmoe(1, 8, 4, "ep_aware"));

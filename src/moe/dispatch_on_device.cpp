@@ -34,7 +34,7 @@ SortedRows sort_rows(const HopTokens& tokens, const PeersOfHop& peers, int64_t r
   if (!has_kernels(tokens.ids_TK)) return without_kernels::sort_rows(tokens, peers, most, room);
   const auto make = [&](int64_t size) { return at::empty({size}, tokens.ids_TK.options()); };
   const SortedRows rows{make(messages + 1), make(most), at::empty({t, n}, tokens.ids_TK.options())};
-  const Tensor keys = make(t * n), space = make(cuda::sort_choices_workspace(t, n, messages));
+  const Tensor keys = make(t * n), space = make(cuda::sort_choices_workspace(t, messages));
   const OnStream stream(keys);
   cuda::key_rows(stream, of_kernels(tokens), peers, data<int64_t>(keys));
   cuda::sort_choices(stream, data<int64_t>(keys), t, n, 0, messages, data<int64_t>(rows.offsets),

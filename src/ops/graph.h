@@ -2,8 +2,8 @@
 // Work of a device that is recorded once and launched again as a whole (CUDA graphs), because launching its kernels one
 // by one costs a host more time than a device needs for small ones.
 
+#include <cstdint>
 #include <functional>
-#include <memory>
 
 #include "ops/tensor.h"
 
@@ -22,17 +22,24 @@ class Graph {
   /// @throws whatever the body throws, and Error if the device can't record it; the device is usable afterwards.
   Graph(at::Device device, const std::function<void()>& body);
   ~Graph();
-  Graph(Graph&&) noexcept;
-  Graph& operator=(Graph&&) noexcept;
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
 
   /// Queues the work on the current stream.
   void launch();
+
+  /// Returns the memory that the graph took from the device for what its body allocated. It keeps it, for its next
+  /// launch. (What other threads took from the device meanwhile is counted as well.)
+  int64_t held_bytes() const { return held_bytes_; }
+  /// Returns the sum of these over all graphs of this process.
+  static int64_t held_bytes_of_all();
 
   /// Returns whether this process is recording.
   static bool is_recording();
 
  private:
   std::function<void()> launch_;
+  int64_t held_bytes_ = 0;
 };
 
 namespace device {

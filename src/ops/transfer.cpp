@@ -49,8 +49,9 @@ class PinnedBlocks {
     std::unique_lock lock(mutex_);
     returned_.wait(lock, [&] { return !free_.empty() || made_ < kMostBlocks; });
     if (free_.empty()) {
-      ++made_;
-      return at::empty({kBlockBytes}, pinned(at::kByte));
+      Tensor block = at::empty({kBlockBytes}, pinned(at::kByte));
+      ++made_;  // not if there was no memory: others would wait for a block that does not exist
+      return block;
     }
     const Tensor block = free_.back();
     free_.pop_back();

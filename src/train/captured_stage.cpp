@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "train/microbatch.h"
 #include "train/packed_numbers.h"
 
@@ -14,8 +15,11 @@ namespace {
 
 // Libraries and allocators prepare themselves in the first calls, and the angles of positions are sent.
 constexpr int64_t kPlainFirst = 2;
-// A phase of training has one shape, or a few if the number of documents changes the room of their tables.
-constexpr size_t kMostGraphs = 4;
+// A phase of training has one shape, or a few if the number of documents changes the room of their tables. Each graph
+// holds the activations of a microbatch.
+constexpr int64_t kMostGraphs = 4;
+// A shape that none of this many microbatches had is rare, or that of an earlier phase.
+constexpr int64_t kForgottenAfter = 256;
 // The number under which the stage runs the microbatch that is recorded.
 constexpr int kRecorded = -1;
 
@@ -33,15 +37,26 @@ void CapturedStage::expect(int64_t batch, int64_t seq_len) {
   out = stage_.out;
 }
 
-// The graph that was used longest ago makes room for a new one.
 CapturedStage::Captured& CapturedStage::captured_for(const Key& key) {
-  if (!captured_.contains(key) && captured_.size() == kMostGraphs) {
-    captured_.erase(std::ranges::min_element(
-        captured_, {}, [](const auto& key_and_captured) { return key_and_captured.second.last_used; }));
-  }
+  std::erase_if(captured_, [&](const auto& each) { return each.second.last_seen < num_forwards_ - kForgottenAfter; });
   Captured& captured = captured_[key];
-  captured.last_used = num_forwards_;
+  captured.last_seen = num_forwards_;
+  ++captured.num_seen;
   return captured;
+}
+
+// Returns whether a microbatch of this shape may be recorded now.
+bool CapturedStage::may_capture(const Key& key) {
+  if (captured_.at(key).num_seen <= kPlainFirst) return false;
+  const auto has_graph = [](const auto& each) { return each.second.graph.has_value(); };
+  if (std::ranges::count_if(captured_, has_graph) < kMostGraphs) return true;
+  if (!std::exchange(told_of_shapes_, true))
+    log::warn(
+        "train.cuda_graphs: the last {} microbatches had {} shapes, and graphs are recorded for {} of them; the others "
+        "launch their kernels one by one. {}",
+        std::min(num_forwards_, kForgottenAfter), captured_.size(), kMostGraphs,
+        "The number of documents changes the shape: a larger train.micro_batch_size evens it out");
+  return false;
 }
 
 bool CapturedStage::capture(Captured& captured, Tensor x, const Labels& labels) {
@@ -55,6 +70,9 @@ bool CapturedStage::capture(Captured& captured, Tensor x, const Labels& labels) 
       captured.parts = stage_.take_parts(kRecorded);
       captured.numbers = pack_numbers(tensors_of(captured.parts));
     });
+    log::info("train.cuda_graphs: microbatches of {} x {} tokens are launched as a graph, which holds {} of memory",
+              labels.targets.size(0), labels.targets.size(1),
+              format_bytes(static_cast<double>(captured.graph->held_bytes())));
     return true;
   } catch (const std::exception& error) {
     const std::string reason = error.what();
@@ -80,14 +98,24 @@ Tensor CapturedStage::forward(int microbatch, Tensor x, const Labels* labels) {
   if (observed && !failed_ && !std::exchange(told_of_observers_, true))
     log::info("train.cuda_graphs: steps that are observed (metrics.layer_statistics) run without graphs");
   if (failed_ || observed || !labels->packed.defined()) return stage_.forward(microbatch, std::move(x), labels);
-  Captured& captured = captured_for({x.size(0), x.size(1), labels->packed.numel(), labels->num_targets,
-                                     labels->loss_scale, labels->aux_scale, labels->z_scale});
-  if (captured.num_seen++ < kPlainFirst) return stage_.forward(microbatch, std::move(x), labels);
-  if (!captured.graph && !capture(captured, x, *labels)) return stage_.forward(microbatch, std::move(x), labels);
+  const Key key{x.size(0),          x.size(1),         labels->packed.numel(), labels->num_targets,
+                labels->loss_scale, labels->aux_scale, labels->z_scale};
+  Captured& captured = captured_for(key);
+  if (!captured.graph && !(may_capture(key) && capture(captured, x, *labels)))
+    return stage_.forward(microbatch, std::move(x), labels);
   captured.input.copy_(labels->packed);
   captured.graph->launch();
   launched_[microbatch] = parts_of(captured);
   return {};
+}
+
+Tensor CapturedStage::backward(int microbatch, Tensor dy) {
+  return launched_.contains(microbatch) ? Tensor() : stage_.backward(microbatch, std::move(dy));
+}
+
+LossParts CapturedStage::take_parts(int microbatch) {
+  auto node = launched_.extract(microbatch);
+  return node.empty() ? stage_.take_parts(microbatch) : node.mapped();
 }
 
 std::unique_ptr<Stage> capture_if_wanted(const RunConfig& config, Stage& stage, at::Device device, int num_ranks,
@@ -104,15 +132,6 @@ std::unique_ptr<Stage> capture_if_wanted(const RunConfig& config, Stage& stage, 
   if (config.moe.router_noise != 0)
     return without(fmt::format("moe.router_noise is {}, and noise differs in each step", config.moe.router_noise));
   return std::make_unique<CapturedStage>(stage, device, observers);
-}
-
-Tensor CapturedStage::backward(int microbatch, Tensor dy) {
-  return launched_.contains(microbatch) ? Tensor() : stage_.backward(microbatch, std::move(dy));
-}
-
-LossParts CapturedStage::take_parts(int microbatch) {
-  auto node = launched_.extract(microbatch);
-  return node.empty() ? stage_.take_parts(microbatch) : node.mapped();
 }
 
 }  // namespace athanor

@@ -14,7 +14,8 @@ namespace athanor {
 /// Stands in for the only stage of a model. Of microbatches of one shape it runs the first few as they are, then
 /// records one (ops/graph.h), and from then on launches what was recorded. The bits are those of the stage.
 ///
-/// A microbatch runs as it is while there are observers, and after a recording has failed, which is logged once.
+/// A microbatch runs as it is while there are observers, and after a recording has failed, which is logged once. So it
+/// does if as many graphs as may be are in use for other shapes, which is logged once, too.
 class CapturedStage : public Stage {
  public:
   /// @param observers  those of the stage; may be null. All arguments must outlive this.
@@ -36,13 +37,14 @@ class CapturedStage : public Stage {
     auto operator<=>(const Key&) const = default;
   };
   struct Captured {
-    int64_t num_seen = 0, last_used = 0;
+    int64_t num_seen = 0, last_seen = 0;
     Tensor input;     // Labels::packed of the microbatch that is launched
     LossParts parts;  // what the graph computes; only their shapes and types are read
     Tensor numbers;   // their values in one tensor (packed_numbers.h)
     std::optional<ops::Graph> graph;
   };
   Captured& captured_for(const Key& key);
+  bool may_capture(const Key& key);
   bool capture(Captured& captured, Tensor x, const Labels& labels);
   LossParts parts_of(const Captured& captured) const;
 
@@ -52,7 +54,7 @@ class CapturedStage : public Stage {
   std::map<Key, Captured> captured_;
   std::map<int, LossParts> launched_;  // the parts of microbatches that were launched
   int64_t num_forwards_ = 0;
-  bool failed_ = false, told_of_observers_ = false;
+  bool failed_ = false, told_of_observers_ = false, told_of_shapes_ = false;
 };
 
 /// Returns a CapturedStage if train.cuda_graphs is set; null if it is not, or if the stage can't be recorded, for which

@@ -7,6 +7,7 @@
 #include "base/testing/folder_test.h"
 #include "model/initialize.h"
 #include "ops/transfer.h"
+#include "train/microbatch.h"
 #include "train/testing/device_case.h"
 #include "train/testing/fixed_batch.h"
 #include "train/train_step.h"
@@ -167,6 +168,77 @@ TEST(CapturedStage, WhatAFailedRecordingTookIsFreeAgain) {
   };
   const size_t plain = left_after(-1);
   for (const int64_t failing : {20, 60, 110, 140}) EXPECT_EQ(left_after(failing), plain) << failing;
+}
+
+// Counts, for each number of tokens, the microbatches that ran as they were and those that were recorded.
+struct CountingStage : Stage {
+  void expect(int64_t, int64_t) override {}
+  Tensor forward(int microbatch, Tensor x, const Labels*) override {
+    ++(microbatch < 0 ? recorded : plain)[x.size(1)];
+    parts.on_device = at::zeros({3}, x.options().dtype(at::kDouble));
+    return {};
+  }
+  Tensor backward(int, Tensor) override { return {}; }
+  LossParts take_parts(int) override { return parts; }
+  Tensor forward_only(Tensor, const Labels*) override { return {}; }
+  TokenScores score(Tensor, const Labels*) override { return {}; }
+  LossParts parts;
+  std::map<int64_t, int> plain, recorded;
+};
+
+// Gives a stage a microbatch of one sequence.
+void run_microbatch(Stage& stage, int64_t num_tokens) {
+  std::vector<Microbatch> one(1);
+  one[0].tokens = at::zeros({1, num_tokens}, at::kLong);
+  one[0].labels.targets = at::zeros({1, num_tokens}, at::kLong);
+  send_to(guarded::device_of_tests(), one);
+  stage.forward(0, one[0].tokens, &one[0].labels);
+  stage.backward(0, {});
+  stage.take_parts(0);
+}
+
+TEST(CapturedStage, OfFiveShapesInTurnFourAreLaunchedAndOneWarningCountsThem) {
+  CountingStage counting;
+  CapturedStage stage(counting, guarded::device_of_tests(), nullptr);
+  testing::internal::CaptureStderr();
+  for (int round = 0; round < 6; ++round)
+    for (int64_t tokens = 1; tokens <= 5; ++tokens) run_microbatch(stage, tokens);
+  const std::string said = testing::internal::GetCapturedStderr();
+  for (int64_t tokens = 1; tokens <= 4; ++tokens) {
+    EXPECT_EQ(counting.plain[tokens], 2) << tokens;
+    EXPECT_EQ(counting.recorded[tokens], 1) << tokens;
+  }
+  EXPECT_EQ(counting.plain[5], 6);
+  EXPECT_EQ(counting.recorded[5], 0);
+  const std::string warning = "the last 15 microbatches had 5 shapes, and graphs are recorded for 4 of them";
+  EXPECT_SAYS(said, warning);
+  EXPECT_EQ(said.find(" shapes, "), said.rfind(" shapes, ")) << said;
+}
+
+TEST(CapturedStage, ShapesOfAnEarlierPhaseMakeRoomAndTheirMemoryIsFree) {
+  CountingStage counting;
+  CapturedStage stage(counting, guarded::device_of_tests(), nullptr);
+  for (int round = 0; round < 3; ++round)
+    for (int64_t tokens = 1; tokens <= 4; ++tokens) run_microbatch(stage, tokens);
+  const int64_t held = ops::Graph::held_bytes_of_all();
+  EXPECT_GT(held, 0);
+  for (int i = 0; i < 300; ++i) run_microbatch(stage, 9);
+  EXPECT_EQ(counting.recorded[9], 1);
+  EXPECT_LT(counting.plain[9], 260);
+  EXPECT_LT(ops::Graph::held_bytes_of_all(), held / 2) << "of one graph, not of four";
+}
+
+TEST(Graph, HoldsWhatItsBodyAllocatesUntilItIsDropped) {
+  constexpr int64_t kBytes = 1 << 20;
+  const int64_t before = ops::Graph::held_bytes_of_all();
+  const Tensor x = ops::send(at::ones({kBytes}, at::kByte), guarded::device_of_tests());
+  {
+    const ops::Graph graph(guarded::device_of_tests(), [&] { const Tensor y = x + 1, z = x + y; });
+    EXPECT_GE(graph.held_bytes(), 2 * kBytes);
+    EXPECT_LT(graph.held_bytes(), 4 * kBytes);
+    EXPECT_EQ(ops::Graph::held_bytes_of_all(), before + graph.held_bytes());
+  }
+  EXPECT_EQ(ops::Graph::held_bytes_of_all(), before);
 }
 
 TEST(Graph, ARecordingRefusesWaitsAndCopies) {

@@ -97,6 +97,7 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
                                                   plan_optimizers(config.optimizer)),
                .gradient = static_cast<int64_t>(parameters.grad().nbytes())};
   run.activations = count_activations(config, seq_len, layout, run.rank, {run.threads});
+  run.graph_bytes = count_graph_bytes(config, run.activations);
   if (config.train.reduce_dtype == "bfloat16") {
     for (const Bucket& bucket : parameters.buckets())
       if (plan.of(bucket).sum->size() > 1 || plan.of(bucket).replicas)

@@ -37,13 +37,14 @@ struct DryRun {
   StateBytes state;
   ActivationNeed activations;
   double gradient_buffer_bytes = 0;  ///< copies of gradients that are rounded to be sent; 0 if they are sent in fp32
+  double graph_bytes = 0;            ///< count_graph_bytes
   std::vector<SentLine> sent;
 
   /// Returns the largest number of collectives in flight for each group, over all lines that were counted at the
   /// sender.
   std::map<std::string, int64_t> collectives_in_flight() const;
   double total_bytes() const {
-    return static_cast<double>(state.total()) + activations.peak_bytes + gradient_buffer_bytes;
+    return static_cast<double>(state.total()) + activations.peak_bytes + gradient_buffer_bytes + graph_bytes;
   }
 };
 

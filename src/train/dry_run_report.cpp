@@ -54,6 +54,8 @@ std::string memory_table(const DryRun& run, const RunConfig& config) {
   if (a.mail_bytes > 0) text += line("on the way between stages", a.mail_bytes);
   if (run.gradient_buffer_bytes > 0)
     text += line("rounded gradients on their way", run.gradient_buffer_bytes, config.train.reduce_dtype);
+  if (run.graph_bytes > 0)
+    text += line("next to the recorded graph", run.graph_bytes, "the graph keeps a microbatch's activations");
   return text + line("total", run.total_bytes());
 }
 
@@ -120,6 +122,7 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
   memory["activations_kept"] = run.activations.kept_bytes;
   memory["activations_transient"] = run.activations.transient_bytes();
   memory["rounded_gradients"] = run.gradient_buffer_bytes;
+  memory["next_to_graph"] = run.graph_bytes;
   memory["total"] = run.total_bytes();
   out["in_flight"] = run.activations.in_flight;
   for (const SentLine& l : run.sent) {

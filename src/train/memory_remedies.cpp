@@ -61,9 +61,16 @@ std::vector<Change> shorter_loss_chunks(const RunConfig& config) {
   return changes;
 }
 
+std::vector<Change> no_graphs(const RunConfig& config) {
+  if (!config.train.cuda_graphs) return {};
+  Change change{"train.cuda_graphs = false", config};
+  change.config.train.cuda_graphs = false;
+  return {std::move(change)};
+}
+
 std::string all_at_their_strongest(RunConfig config, double& bytes) {
   std::vector<std::string> settings;
-  for (const auto& changes_of : {smaller_microbatches, more_recompute, shorter_loss_chunks}) {
+  for (const auto& changes_of : {smaller_microbatches, more_recompute, shorter_loss_chunks, no_graphs}) {
     const auto changes = changes_of(config);
     if (changes.empty()) continue;
     settings.push_back(changes.back().setting);
@@ -78,7 +85,8 @@ std::string all_at_their_strongest(RunConfig config, double& bytes) {
 std::vector<std::vector<MemoryRemedy>> memory_remedies(const RunConfig& config) {
   const double now = need_of(config).total();
   std::vector<std::vector<MemoryRemedy>> remedies;
-  for (const auto& changes : {smaller_microbatches(config), more_recompute(config), shorter_loss_chunks(config)}) {
+  for (const auto& changes :
+       {smaller_microbatches(config), more_recompute(config), shorter_loss_chunks(config), no_graphs(config)}) {
     auto& of_setting = remedies.emplace_back();
     for (const Change& change : changes) {
       const MemoryNeed need = need_of(change.config);
@@ -123,9 +131,11 @@ std::string what_saves_most(const RunConfig& config) {
 std::string describe_need(const RunConfig& config, const MemoryNeed& need) {
   const StateBytes state = count_state_bytes(config, Layout(config, 1), 0, plan_optimizers(config.optimizer));
   const auto bytes = [](int64_t count) { return format_bytes(static_cast<double>(count)); };
-  return fmt::format("{} of weights, {} of masters and moments, {} of gradients, {} of activations, {} of scratch",
-                     bytes(state.weights), bytes(state.master + state.optimizer), bytes(state.gradient),
-                     format_bytes(need.activation_bytes), format_bytes(need.transient_bytes + need.buffer_bytes));
+  return fmt::format(
+      "{} of weights, {} of masters and moments, {} of gradients, {} of activations, {} of scratch{}",
+      bytes(state.weights), bytes(state.master + state.optimizer), bytes(state.gradient),
+      format_bytes(need.activation_bytes), format_bytes(need.transient_bytes + need.buffer_bytes),
+      need.graph_bytes > 0 ? fmt::format(", {} next to the recorded graph", format_bytes(need.graph_bytes)) : "");
 }
 
 }  // namespace athanor

@@ -15,8 +15,8 @@ struct MemoryRemedy {
 };
 
 /// Returns for each setting that lowers memory its changes, from the mildest to the strongest: train.micro_batch_size,
-/// parallelism.recompute and train.loss_chunk_tokens, each only as far as the rest of the configuration allows it. What
-/// does not lower the estimate is left out. For one rank.
+/// parallelism.recompute, train.loss_chunk_tokens and train.cuda_graphs, each only as far as the rest of the
+/// configuration allows it. What does not lower the estimate is left out. For one rank.
 std::vector<std::vector<MemoryRemedy>> memory_remedies(const RunConfig& config);
 
 /// Returns what to change so that the run needs at most `bytes`: of each setting the mildest change that suffices alone

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "layout/memory.h"
+#include "ops/graph.h"
 #include "train/memory_remedies.h"
 
 namespace athanor {
@@ -59,15 +60,17 @@ std::string describe_out_of_memory(const TrainState& state, int64_t step, const 
                optimizer = num_bytes(parameters.master_low()) + static_cast<double>(state.optimizer.set.state_bytes());
   const RunConfig& config = state.config;
   const MemoryNeed need = estimate_train_memory(config, config.data.seq_len, state.model.mesh.layout(), 0, {1});
-  const double rest = failed.in_use - weights - gradients - optimizer;
+  const auto graphs = static_cast<double>(ops::Graph::held_bytes_of_all());
+  const double rest = failed.in_use - weights - gradients - optimizer - graphs;
   return fmt::format(
       "step {}: out of memory on {}: {} more were needed, where {} are in use, {} kept for reuse and {} free; {} are "
-      "weights, {} masters and moments, {} gradients, and {} activations and scratch (estimated as {}). These settings "
-      "save most, by the estimate: {}",
+      "weights, {} masters and moments, {} gradients, {}and {} activations and scratch ({}estimated as {}). These "
+      "settings save most, by the estimate: {}",
       step, parameters.compute().device().str(), bytes_or_unknown(failed.asked), bytes_or_unknown(failed.in_use),
       bytes_or_unknown(failed.kept), bytes_or_unknown(failed.free), format_bytes(weights), format_bytes(optimizer),
-      format_bytes(gradients), bytes_or_unknown(rest), format_bytes(need.activation_bytes + need.transient_bytes),
-      what_saves_most(config));
+      format_bytes(gradients), graphs > 0 ? format_bytes(graphs) + " held by recorded graphs, " : "",
+      bytes_or_unknown(rest), graphs > 0 ? "with the graphs " : "",
+      format_bytes(need.activation_bytes + need.transient_bytes + need.graph_bytes), what_saves_most(config));
 }
 
 }  // namespace athanor

@@ -9,6 +9,7 @@
 #include "base/testing/folder_test.h"
 #include "base/text.h"
 #include "model/initialize.h"
+#include "ops/graph.h"
 #include "train/memory_remedies.h"
 #include "train/testing/device_case.h"
 #include "train/testing/fixed_batch.h"
@@ -63,7 +64,8 @@ RunConfig remedy_case() {
 TEST(MemoryRemedies, StateWhatTheEstimateIsWithThem) {
   const RunConfig config = remedy_case();
   const auto remedies = memory_remedies(config);
-  ASSERT_EQ(remedies.size(), 3u);
+  ASSERT_EQ(remedies.size(), 4u);
+  EXPECT_TRUE(remedies[3].empty()) << "there are no graphs to leave out";
   std::vector<std::string> settings;
   for (const auto& of_setting : remedies)
     for (const auto& each : of_setting) settings.push_back(each.setting);
@@ -76,6 +78,17 @@ TEST(MemoryRemedies, StateWhatTheEstimateIsWithThem) {
   changed.train.micro_batch_size = 4;
   EXPECT_EQ(remedies[0].front().need.total(), estimate_train_memory(changed, 256, Layout(changed, 1), 0, {1}).total());
   EXPECT_EQ(remedies[0].front().setting, "train.micro_batch_size = 4");
+}
+
+TEST(MemoryRemedies, LeaveOutGraphsWhereThereAreSome) {
+  RunConfig config = remedy_case();
+  const double plain = estimate_train_memory(config, 256, Layout(config, 1), 0, {1}).total();
+  config.train.cuda_graphs = true;
+  const auto graphs = memory_remedies(config).at(3);
+  ASSERT_EQ(graphs.size(), 1u);
+  EXPECT_EQ(graphs[0].setting, "train.cuda_graphs = false");
+  EXPECT_EQ(graphs[0].need.total(), plain);
+  EXPECT_SAYS(what_would_fit(config, plain), fmt::format("train.cuda_graphs = false ({})", format_bytes(plain)));
 }
 
 TEST(MemoryRemedies, NameOnlyWhatFits) {
@@ -135,6 +148,30 @@ TEST(OnDeviceOutOfMemory, InForwardAndInBackwardTheLineHasTheNumbersAndTheRemedi
     EXPECT_SAYS(said, "train.micro_batch_size = 1 (");
     EXPECT_SAYS(said, "parallelism.recompute = [");
   }
+}
+
+TEST(OnDeviceOutOfMemory, TheLineNamesWhatRecordedGraphsHold) {
+  RunConfig config = small_device_run("qwen3_moe", "bfloat16");
+  config.train.cuda_graphs = true;
+  TrainState state(config, {}, {.device = guarded::device_of_tests()});
+  initialize_parameters(config.model, 7, state.model.parameters);
+  const auto step_without_memory = [&] {
+    guarded::memory().set_limit(0);
+    std::string said;
+    try {
+      train_step(state, fixed_batch(config));
+    } catch (const c10::OutOfMemoryError& error) {
+      said = describe_out_of_memory(state, 4, error);
+    }
+    guarded::memory().set_limit(SIZE_MAX);
+    guarded::queues().synchronize_all();
+    return said;
+  };
+  EXPECT_EQ(step_without_memory().find("recorded graphs"), std::string::npos) << "there are none yet";
+  for (int step = 0; step < 3; ++step) train_step(state, fixed_batch(config));
+  const auto graphs = static_cast<double>(ops::Graph::held_bytes_of_all());
+  EXPECT_GT(graphs, estimate_train_memory(config, config.data.seq_len, Layout(config, 1), 0, {1}).activation_bytes);
+  EXPECT_SAYS(step_without_memory(), fmt::format(" gradients, {} held by recorded graphs, and ", format_bytes(graphs)));
 }
 
 }  // namespace

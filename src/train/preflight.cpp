@@ -51,13 +51,15 @@ void check_memory(const RunConfig& config, const comm::World& world, const Layou
   if (!device.is_cpu())
     return check_device_memory(config, estimate_train_memory(config, config.data.seq_len, layout, world.rank(), {1}),
                                device);
+  RunConfig plain = config;
+  plain.train.cuda_graphs = false;  // there are none on a CPU
   // Ranks differ by their stages: the sum over this host's ranks is what counts.
   const int threads = at::get_num_threads();
-  const MemoryNeed own = estimate_train_memory(config, config.data.seq_len, layout, world.rank(), {threads});
+  const MemoryNeed own = estimate_train_memory(plain, config.data.seq_len, layout, world.rank(), {threads});
   double all = 0;
   for (int rank = 0; rank < world.size(); ++rank) {
     if (world.hosts()[static_cast<size_t>(rank)] == world.host())
-      all += estimate_train_memory(config, config.data.seq_len, layout, rank, {threads}).total();
+      all += estimate_train_memory(plain, config.data.seq_len, layout, rank, {threads}).total();
   }
   const auto available = static_cast<double>(available_memory_bytes());
   // Free memory does not have what the processes take already. Processes of one program have about the same.

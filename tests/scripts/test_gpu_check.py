@@ -188,6 +188,14 @@ def test_an_interrupted_check_leaves_no_program_behind(tmp_path):
     assert subprocess.run(["pgrep", "-f", f"sleep {marker}"], capture_output=True).returncode == 1
 
 
+def test_an_interruption_while_a_program_starts_leaves_none_behind(tmp_path):
+    marker = f"33{os.getpid()}"
+    programs_in(tmp_path / "programs", kernels_cuda_test=f"#!/bin/sh\nkill -INT $PPID\nsleep {marker}\n")
+    code, said, _ = check(tmp_path, "--only", "kernels")
+    assert code == 130 and "gpu_check: interrupted" in said
+    assert subprocess.run(["pgrep", "-f", f"sleep {marker}"], capture_output=True).returncode == 1
+
+
 def test_a_part_that_is_repeated_leaves_the_figures_of_the_others(tmp_path):
     programs_in(tmp_path / "programs")
     check(tmp_path, "--only", "kernels,ops")

@@ -88,7 +88,7 @@ TEST_P(DispatchOn, RowsAreInTheOrderOfTheirDefinition) {
     const auto offsets = put(Ids(static_cast<size_t>(messages + 1), -7)),
                choice = put(Ids(static_cast<size_t>(most), -7));
     const auto row = put(Ids(row_of.size(), -7));
-    const auto space = put(Ids(static_cast<size_t>(cuda::sort_choices_workspace(hop.tokens, n, messages)), -7));
+    const auto space = put(Ids(static_cast<size_t>(cuda::sort_choices_workspace(hop.tokens, messages)), -7));
     cuda::sort_choices(stream(), keys.data(), hop.tokens, n, 0, messages, offsets.data(), choice.data(), row.data(),
                        space.data());
     const auto starts = put(Ids(static_cast<size_t>(2 * messages + 1), -7)),

@@ -143,7 +143,7 @@ const std::vector<Case>& cases() {
     {"sort_choices", [](const Stream& s, Arena& a, const Shape& n) {
        const auto* ids = a.ids(n.rows(), n.experts);
        auto *offsets = a.zeros<int64_t>(n.experts + 1), *choices = a.zeros<int64_t>(n.rows()), *rows = a.zeros<int64_t>(n.rows());
-       auto* space = a.zeros<int64_t>(sort_choices_workspace(n.tokens, n.k, n.experts));
+       auto* space = a.zeros<int64_t>(sort_choices_workspace(n.tokens, n.experts));
        return [=] { sort_choices(s, ids, n.tokens, n.k, 0, n.experts, offsets, choices, rows, space); }; },
      [](const Shape& n) { return 24.0 * n.rows(); }},
     {"gather_rows", [](const Stream& s, Arena& a, const Shape& n) {

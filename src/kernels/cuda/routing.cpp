@@ -23,7 +23,7 @@ int64_t blocks_of_tokens(int64_t tokens) {
 
 }  // namespace
 
-int64_t sort_choices_workspace(int64_t tokens, int64_t /*k*/, int64_t num_local_experts) {
+int64_t sort_choices_workspace(int64_t tokens, int64_t num_local_experts) {
   return blocks_of_tokens(tokens) * num_local_experts;
 }
 

@@ -12,7 +12,7 @@
 namespace athanor::kernels::cuda {
 
 /// Returns the number of int64 elements that `workspace` of sort_choices must have.
-int64_t sort_choices_workspace(int64_t tokens, int64_t k, int64_t num_local_experts);
+int64_t sort_choices_workspace(int64_t tokens, int64_t num_local_experts);
 
 /// kernels::sort_choices, in four launches. The host receives nothing: the number of rows stays on the device, at
 /// offsets[num_local_experts] (ExpertRows).

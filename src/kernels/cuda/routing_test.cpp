@@ -42,7 +42,7 @@ class RoutingOn : public OnEachPlace {
     if (is_cpu()) {
       sort_choices(from.data(), tokens, k, first, experts, offsets.data(), choices.data(), rows.data(), alignment);
     } else {
-      const auto space = put(Ids(static_cast<size_t>(cuda::sort_choices_workspace(tokens, k, experts)), -7));
+      const auto space = put(Ids(static_cast<size_t>(cuda::sort_choices_workspace(tokens, experts)), -7));
       cuda::sort_choices(stream(), from.data(), tokens, k, first, experts, offsets.data(), choices.data(), rows.data(),
                          space.data(), alignment);
       cuda::synchronize(stream());

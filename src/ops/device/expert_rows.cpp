@@ -37,7 +37,7 @@ RowRoute make_row_route(const Tensor& expert_ids_TK, int64_t first_local_expert,
   const int64_t rows = (most + kGroupAlignment - 1) / kGroupAlignment * kGroupAlignment;
   const Tensor offsets = at::empty({num_local_experts + 1}, options), choice_of_row = at::empty({rows}, options),
                row_of_choice = at::empty({tokens * k}, options);
-  const Tensor workspace = at::empty({kernels::cuda::sort_choices_workspace(tokens, k, num_local_experts)}, options);
+  const Tensor workspace = at::empty({kernels::cuda::sort_choices_workspace(tokens, num_local_experts)}, options);
   kernels::cuda::sort_choices(OnStream(expert_ids_TK), data<int64_t>(expert_ids_TK), tokens, k, first_local_expert,
                               num_local_experts, data<int64_t>(offsets), data<int64_t>(choice_of_row),
                               data<int64_t>(row_of_choice), data<int64_t>(workspace), kGroupAlignment);

@@ -1,13 +1,16 @@
 #include "ops/graph.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "ops/device/on_stream.h"
+#include "ops/device_memory.h"
 
 namespace athanor::ops {
 namespace {
 
 std::atomic<bool> recording{false};
+std::atomic<int64_t> held_by_all{0};
 
 // Sets `recording` while it lives.
 struct Recording {
@@ -40,13 +43,18 @@ bool Graph::is_recording() { return recording; }
 Graph::Graph(at::Device on, const std::function<void()>& body) {
   ATHANOR_CHECK_AS(Error, exists_on(on), "there are no graphs on {}", on.str());
   const Recording now;
+  // The graph has its own memory: what steps without it have left behind would stay unused next to it.
+  release_device_memory(on);
+  const int64_t before = device_memory(on).held_bytes;
   launch_ = on.is_cuda() ? device::record_on_cuda(on, body) : record_on_played(body);
+  held_bytes_ = std::max<int64_t>(0, device_memory(on).held_bytes - before);
+  held_by_all += held_bytes_;
 }
 
-Graph::~Graph() = default;
-Graph::Graph(Graph&&) noexcept = default;
-Graph& Graph::operator=(Graph&&) noexcept = default;
+Graph::~Graph() { held_by_all -= held_bytes_; }
 
 void Graph::launch() { launch_(); }
+
+int64_t Graph::held_bytes_of_all() { return held_by_all; }
 
 }  // namespace athanor::ops

@@ -145,8 +145,8 @@ bool runs_one_token(AttentionForm form, const Tensor& like) {
 
 AttentionForm attention_form(at::ScalarType dtype, int64_t head_dim, int64_t num_documents,
                              const std::function<bool(AttentionForm)>& runs) {
-  constexpr int64_t kMostDocuments =
-      65535;  // the kernels have one for each index of a grid's second or third dimension
+  // The kernels have one for each index of a grid's second or third dimension.
+  constexpr int64_t kMostDocuments = 65535;
   constexpr int64_t kLargestFlashHead = 256;
   if (!has_whole_rows(dtype, head_dim) || num_documents > kMostDocuments) return AttentionForm::kSpans;
   const bool takes_flash = dtype == at::kBFloat16 && head_dim <= kLargestFlashHead;

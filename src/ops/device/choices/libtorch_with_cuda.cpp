@@ -1,5 +1,6 @@
 // cmake/athanor_device.cmake chooses this file if libtorch has CUDA.
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/Event.h>
@@ -13,6 +14,23 @@
 #include "ops/graph.h"
 
 namespace athanor::ops::device {
+namespace {
+
+// CUDA ends a recording that was spoilt, but libtorch does not end what its two allocators do for one: they would still
+// ask the graph, which is gone by then, if new memory is to be in its pool.
+void leave_pool(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  try {
+    c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool);
+    c10::cuda::CUDACachingAllocator::releasePool(device, pool);
+    at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool);
+    at::getHostAllocator(at::kCUDA)->release_pool(pool);
+  } catch (const c10::Error&) {
+    // They have ended it: the recording failed later, and the graph's destructor releases the pool.
+  }
+}
+
+}  // namespace
+
 void* current_cuda_stream(const Tensor& x) { return c10::cuda::getCurrentCUDAStream(x.device().index()).stream(); }
 
 std::function<void()> record_on_cuda(at::Device device, const std::function<void()>& body) {
@@ -21,29 +39,26 @@ std::function<void()> record_on_cuda(at::Device device, const std::function<void
   const auto side = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index());
   const auto pool = at::cuda::graph_pool_handle();
   auto graph = std::make_shared<at::cuda::CUDAGraph>();
-  // The graph has its own memory: what steps without it have left behind would stay unused next to it.
-  c10::cuda::CUDACachingAllocator::emptyCache();
   {
     const c10::cuda::CUDAStreamGuard on_side(side);
     c10::Event before(c10::DeviceType::CUDA);
     before.record(outside);
     before.block(side);
-    // The threads that load data and save checkpoints may use the device meanwhile.
+    // Only calls of this thread may spoil the recording: libtorch runs backward on its own thread.
     graph->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+    std::exception_ptr failure;  // the first one is the one to report
     try {
       body();
     } catch (...) {
-      try {
-        graph->capture_end();
-      } catch (const std::exception&) {
-        // CUDA has ended a recording that was spoilt, and libtorch has not ended what it does for one. The body's error
-        // is the one to report.
-        c10::cuda::CUDACachingAllocator::endAllocateToPool(device.index(), pool);
-        c10::cuda::CUDACachingAllocator::releasePool(device.index(), pool);
-      }
-      throw;
+      failure = std::current_exception();
     }
-    graph->capture_end();
+    try {
+      graph->capture_end();
+    } catch (...) {
+      leave_pool(device.index(), pool);
+      if (!failure) throw;
+    }
+    if (failure) std::rethrow_exception(failure);
   }
   return [graph] { graph->replay(); };
 }
