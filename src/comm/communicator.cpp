@@ -259,8 +259,31 @@ Pending Communicator::start(Call call, Run run, Lane lane) {
   state->on_device = host_ != nullptr;
   if (options_.check && !between_two) start_check(call, *state);
   state->work = run(backend(lane), call);
+  if (host_ && !between_two) {
+    drop_complete();
+    started_.push_back({state->what(), state->work});
+  }
   if (!between_two) state->enter_flight();
   return Pending(std::move(state));
+}
+
+void Communicator::drop_complete() {
+  while (!started_.empty() && started_.front().work->isCompleted()) started_.pop_front();
+}
+
+std::string Communicator::oldest_incomplete() {
+  const auto& own = (*names_)[static_cast<size_t>(rank_)];
+  for (const Started& call : started_) {
+    if (!call.work->exception()) continue;
+    try {
+      std::rethrow_exception(call.work->exception());
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      fail<CommError>("{}: the device of {} reports: {}", call.what, own, text.substr(0, text.find('\n')));
+    }
+  }
+  drop_complete();
+  return started_.empty() ? "" : started_.front().what;
 }
 
 Pending Communicator::all_reduce(const Tensor& x, Reduction reduction) {

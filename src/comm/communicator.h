@@ -21,6 +21,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -140,6 +141,11 @@ class Communicator {
   /// Returns when every rank of the group has called it. Only in groups for host tensors.
   void barrier();
 
+  /// On a device: returns the oldest call that is not complete, as messages have it ("all_gather of 3 MB (number 7) of
+  /// group data"); empty if all are. What a send or receive waits for is not among them.
+  /// @throws CommError naming this rank, if the device's library reports an error of a call.
+  std::string oldest_incomplete();
+
   /// Returns the counts since the group was made, or since the last reset.
   const Traffic& traffic() const { return *traffic_; }
   void reset_traffic();
@@ -152,12 +158,18 @@ class Communicator {
   void start_check(const Call& call, Pending::State& state);
   c10d::Backend& backend(Lane lane);
   void count(const Call& call);
+  void drop_complete();
 
   GroupOptions options_;
   std::shared_ptr<const std::vector<std::string>> names_;  ///< the members' names, for messages
   OpenLane open_;                                          ///< null for a group of one
   std::array<c10::intrusive_ptr<c10d::Backend>, 3> lanes_;
   std::shared_ptr<Communicator> host_;  ///< null in a group for host tensors
+  struct Started {
+    std::string what;
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+  std::deque<Started> started_;  ///< calls on a device, from the oldest that was not complete when it was looked at
   int rank_;
   int64_t num_calls_ = 0, num_pair_calls_ = 0;  ///< pairs are counted separately: the other ranks make no such call
   std::shared_ptr<Traffic> traffic_;            ///< a Pending may outlive its group

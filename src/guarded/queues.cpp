@@ -163,6 +163,15 @@ bool Queues::run_what_can() {
   return ran;
 }
 
+void Queues::forget_all() {
+  const std::lock_guard lock(mutex_);
+  for (Stream& each : streams_) {
+    each.done = each.submitted;
+    each.tasks.clear();
+  }
+  num_unready_ = 0;
+}
+
 void Queues::advance_if_idle() {
   const std::lock_guard lock(mutex_);
   if (num_unready_ > 0 && Clock::now() - last_submit_ > kIdle) run_what_can();

@@ -95,6 +95,9 @@ class Queues {
   /// order of the calls) does nothing. Returns how many calls there were since the last call of `skip`.
   int64_t skip(int64_t index);
 
+  /// Drops everything that is queued, of a device whose other ranks will not come.
+  void forget_all();
+
   /// Runs what can be run if work waits for other ranks and nothing was submitted lately. For the thread that stands
   /// for the device.
   void advance_if_idle();

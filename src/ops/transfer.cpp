@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <thread>
 
 #include "ops/graph.h"
 
@@ -28,9 +30,27 @@ void refuse_while_recording(const char* what) {
   ATHANOR_CHECK_AS(Error, !Graph::is_recording(), "{} while a graph is recorded", what);
 }
 
+thread_local const std::function<void(double)>* watch_of_thread = nullptr;
+
+// The first look comes after a second, and then each second; the waits of ordinary steps are over before that.
+void wait_under_watch(const c10::Event& event, const std::function<void(double)>& look) {
+  constexpr auto kNap = std::chrono::microseconds(50);
+  constexpr double kBetweenLooks = 1;
+  const auto begin = std::chrono::steady_clock::now();
+  for (double next = kBetweenLooks; !event.query();) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (seconds > next) {
+      look(seconds);
+      next = seconds + kBetweenLooks;
+    }
+    std::this_thread::sleep_for(kNap);
+  }
+}
+
 void wait(const c10::Event& event) {
   refuse_while_recording("a wait for the device");
   ++waits;
+  if (watch_of_thread) return wait_under_watch(event, *watch_of_thread);
   event.synchronize();
 }
 
@@ -94,6 +114,12 @@ void through_pinned(int64_t num_bytes, F f) {
 }
 
 }  // namespace
+
+WaitWatch::WaitWatch(std::function<void(double)> look) : look_(std::move(look)) {
+  ATHANOR_ASSERT(!watch_of_thread);
+  watch_of_thread = &look_;
+}
+WaitWatch::~WaitWatch() { watch_of_thread = nullptr; }
 
 TransferCounts transfer_counts() { return {to_device, to_host, waits}; }
 

@@ -7,6 +7,7 @@
 #include <c10/core/Event.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "ops/tensor.h"
@@ -55,6 +56,21 @@ template <class T>
 T fetch_item(const Tensor& x) {
   return fetch(x).template item<T>();
 }
+
+/// While the object lives, a wait of the host for a device asks every second whether it should continue; for devices
+/// that wait for other ranks, which may never come. There is one at a time in a thread; waits of other threads do not
+/// ask.
+class WaitWatch {
+ public:
+  /// @param look  gets the seconds that the host has waited so far, and throws to end the wait.
+  explicit WaitWatch(std::function<void(double seconds)> look);
+  ~WaitWatch();
+  WaitWatch(const WaitWatch&) = delete;
+  WaitWatch& operator=(const WaitWatch&) = delete;
+
+ private:
+  std::function<void(double seconds)> look_;
+};
 
 /// Waits until the current stream of `device` has done everything.
 void wait_for(at::Device device);

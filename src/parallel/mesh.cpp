@@ -5,12 +5,15 @@
 namespace athanor {
 
 Mesh::Mesh(Layout layout, comm::World& world) : layout_(std::move(layout)), world_(world) {
-  for (const GroupKind kind : kGroupKinds) groups_[kind] = world.make_group(layout_.groups(kind), group_name(kind));
+  for (const GroupKind kind : kGroupKinds)
+    host_groups_[kind] = world.make_group(layout_.groups(kind), group_name(kind));
 }
 
 void Mesh::use(at::Device device) {
   for (const GroupKind kind : kGroupKinds)
-    if (kind != GroupKind::kWorld) groups_[kind] = world_.make_group(layout_.groups(kind), group_name(kind), device);
+    device_groups_[kind] = kind == GroupKind::kWorld
+                               ? host_groups_[kind]
+                               : world_.make_group(layout_.groups(kind), group_name(kind), device);
 }
 
 void Mesh::enter(Layout layout) {
@@ -21,7 +24,7 @@ void Mesh::enter(Layout layout) {
 
 double Mesh::waited_s() const {
   double total = 0;
-  for (const auto& [kind, ranks] : groups_) total += ranks->traffic().waited_s;
+  for (const auto& [kind, ranks] : groups()) total += ranks->traffic().waited_s;
   return total;
 }
 

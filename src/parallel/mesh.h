@@ -14,8 +14,8 @@ class Mesh {
   /// Collective over the world, which must have the layout's size and outlive the mesh. The groups are for tensors of
   /// the host.
   Mesh(Layout layout, comm::World& world);
-  /// Makes the groups again, for tensors of `device`, which is this rank's; not kWorld, over which the ranks agree on
-  /// what the hosts know. Collective.
+  /// Makes groups for tensors of `device`, which is this rank's; not kWorld, over which the ranks agree on what the
+  /// hosts know. Collective.
   void use(at::Device device);
 
   const Layout& layout() const { return layout_; }
@@ -28,8 +28,12 @@ class Mesh {
   bool is_first() const { return rank() == 0; }
   /// Returns this rank's group of a kind; it may have one rank. Tensors are those of the model's device, in kWorld
   /// those of the host.
-  comm::Communicator& group(GroupKind kind) const { return *groups_.at(kind); }
-  const std::map<GroupKind, std::unique_ptr<comm::Communicator>>& groups() const { return groups_; }
+  comm::Communicator& group(GroupKind kind) const { return *groups().at(kind); }
+  /// Returns the same ranks' group for tensors of the host.
+  comm::Communicator& host_group(GroupKind kind) const { return *host_groups_.at(kind); }
+  const std::map<GroupKind, std::shared_ptr<comm::Communicator>>& groups() const {
+    return device_groups_.empty() ? host_groups_ : device_groups_;
+  }
 
   /// Returns the seconds that this process has waited for collectives of these groups so far.
   double waited_s() const;
@@ -37,7 +41,7 @@ class Mesh {
  private:
   Layout layout_;
   comm::World& world_;
-  std::map<GroupKind, std::unique_ptr<comm::Communicator>> groups_;
+  std::map<GroupKind, std::shared_ptr<comm::Communicator>> host_groups_, device_groups_;
 };
 
 /// A world and mesh of this process alone, even if a launcher started it together with others.

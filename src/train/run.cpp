@@ -18,6 +18,7 @@
 #include "parallel/pipeline_timeline.h"
 #include "parallel/share.h"
 #include "train/background_verification.h"
+#include "train/device_watch.h"
 #include "train/layer_statistics.h"
 #include "train/metrics_log.h"
 #include "train/microbatch.h"
@@ -59,6 +60,10 @@ class Run {
         verification_(std::move(started.data.unverified)) {
     const auto& config = state_->config;
     if (!state_->model.device().is_cpu()) state_->next_batch = [this] { return batch_ahead(); };
+    if (!state_->model.device().is_cpu() && world_.size() > 1) {
+      device_watch_.emplace(*mesh_, state_->model.device(), config.parallelism.collective_timeout_s);
+      state_->step_is_queued = [this] { device_watch_->step_is_queued(); };
+    }
     if (mesh_->is_first()) {
       metrics_.emplace(config.train.run_dir, config.metrics.tensorboard, first_step_,
                        hyperparameters_of(state_->run_config));
@@ -152,7 +157,7 @@ class Run {
     if (from_scratch_ && report.step == 1)
       report_first_loss(state_->config.model, report.parts.loss_sum / static_cast<double>(report.parts.num_targets));
     if (report.step == state_->config.metrics.timeline_step && state_->model.mesh.layout().pipeline() > 1)
-      write_timeline(state_->model.pipeline, mesh_->group(GroupKind::kPipeline),
+      write_timeline(state_->model.pipeline, mesh_->host_group(GroupKind::kPipeline),
                      RunFolder{state_->config.train.run_dir}.log(), report.step, mesh_->is_first());
     StepMetrics metrics = summary_.summarize(report, batch, at_, data_s, seconds_since(start) + waited_s);
     metrics.layers = std::exchange(layers_, {});
@@ -344,7 +349,8 @@ class Run {
   double waited_for_data_s_ = 0;              // for the batch of the next step
   std::optional<LayerMetrics> layers_;        // set in a step that shows them
   std::optional<UnreadableData> unreadable_;  // ends the run after this step
-  std::optional<MetricsLog> metrics_;         // on the first rank, like the two after it
+  std::optional<DeviceWatch> device_watch_;
+  std::optional<MetricsLog> metrics_;  // on the first rank, like the two after it
   std::optional<StepLines> lines_;
   RunReport report_;
   BackgroundVerification verification_;

@@ -106,6 +106,8 @@ struct TrainState {
   /// object's tokens, which may have been moved.
   std::function<const Batch*()> next_batch;
   std::optional<SentAhead> ahead;  ///< what was sent for it
+  /// On a device, if set: is called at that moment, too.
+  std::function<void()> step_is_queued;
 
  private:
   TrainState(const RunConfig& run, DataIdentity data_identity, std::unique_ptr<OneRank> alone, Mesh* shared,

@@ -228,6 +228,7 @@ void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, Upda
       update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, 1, {scale, {}}}, observer);
   learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len, s.config.moe.bias_update_rate,
                      scale.isnan().logical_not());
+  if (s.step_is_queued) s.step_is_queued();
   send_ahead(s, report.step + 1);
   fetch_numbers(report, s.model.plan, changed, observer);
   report.verdict = judge(report.parts.loss_sum, report.grad_norm);

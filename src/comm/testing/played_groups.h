@@ -16,10 +16,29 @@
 
 namespace athanor::comm {
 
+/// A call whose turn has come. As on a device, one that fails is never over.
+struct PlayedTurn {
+  Pending pending;
+  std::exception_ptr failure;
+
+  bool over() {
+    if (failure || !pending.done()) return false;
+    try {
+      pending.wait();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    return !failure;
+  }
+};
+
 /// A call that has been queued.
 class PlayedWork : public c10d::Work {
  public:
-  PlayedWork(int device, guarded::Queues::Event done) : device_(device), done_(std::move(done)) {}
+  PlayedWork(int device, guarded::Queues::Event done, std::shared_ptr<PlayedTurn> turn)
+      : device_(device), done_(std::move(done)), turn_(std::move(turn)) {}
+
+  std::exception_ptr exception() const override { return turn_->failure; }
 
   bool isCompleted() override { return guarded::queues(device_).query(done_); }
   bool isSuccess() const override { return true; }
@@ -35,6 +54,7 @@ class PlayedWork : public c10d::Work {
  private:
   int device_;
   guarded::Queues::Event done_;
+  std::shared_ptr<PlayedTurn> turn_;
 };
 
 class PlayedGroup : public c10d::Backend {
@@ -90,21 +110,6 @@ class PlayedGroup : public c10d::Backend {
     }
   }
 
-  // A call whose turn has come. As on a device, an error shows as a call that is never over.
-  struct Turn {
-    Pending pending;
-    bool failed = false;
-    bool over() {
-      if (failed || !pending.done()) return false;
-      try {
-        pending.wait();
-      } catch (const std::exception&) {
-        failed = true;
-      }
-      return !failed;
-    }
-  };
-
   template <class Start>
   Work queue(int lane, const Tensors& tensors, Start start) {
     const guarded::OnDevice on(device_);
@@ -115,14 +120,14 @@ class PlayedGroup : public c10d::Backend {
     queues.block(stream, queues.record(guarded::current_stream()));
     std::vector<guarded::OpenView> views;
     for (const at::Tensor& each : tensors) views.emplace_back(each);
-    const auto turn = std::make_shared<Turn>();
+    const auto turn = std::make_shared<PlayedTurn>();
     queues.submit(stream, "collective", [turn, views, start, carrier = carrier_] {
       Tensors opened;
       for (const auto& view : views) opened.push_back(view.tensor());
       turn->pending = start(*carrier, opened);
     });
     queues.submit_when(stream, "collective", [turn] { return turn->over(); });
-    return c10::make_intrusive<PlayedWork>(device_, queues.record(stream));
+    return c10::make_intrusive<PlayedWork>(device_, queues.record(stream), turn);
   }
 
   int device_;

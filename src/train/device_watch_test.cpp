@@ -1,0 +1,77 @@
+#include "train/device_watch.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/testing/folder_test.h"
+#include "comm/testing/played_groups.h"
+#include "train/testing/device_case.h"
+
+namespace athanor::device_watch_test {
+namespace {
+
+using namespace std::chrono_literals;
+
+Layout two_data_ranks() {
+  RunConfig config = small_device_run("llama", "float32");
+  config.parallelism.data_parallel_shard_degree = 2;
+  return Layout(config, 2);
+}
+
+// Returns what rank 0 reports of a step of two ranks, of which rank 1 does `misbehave`.
+std::string told(const std::function<void(Mesh&, DeviceWatch&, const at::Tensor&)>& misbehave) {
+  comm::WorldOptions options;
+  options.timeout = 1500ms;
+  std::string told;
+  try {
+    comm::run_device_ranks(
+        2,
+        [&](comm::World& world, at::Device device) {
+          Mesh mesh(two_data_ranks(), world);
+          mesh.use(device);
+          DeviceWatch watch(mesh, device, 1.5);
+          const at::Tensor x = at::ones({8}).to(device);
+          if (world.rank() == 1) {
+            misbehave(mesh, watch, x);
+            std::this_thread::sleep_for(3500ms);  // it does not leave before rank 0 has noticed
+            guarded::queues().forget_all();
+            return;
+          }
+          mesh.group(GroupKind::kData).all_reduce(x).wait();
+          watch.step_is_queued();
+          try {
+            ops::fetch(x);
+          } catch (const CommError& error) {
+            told = error.what();
+          }
+          guarded::queues().forget_all();
+        },
+        options);
+  } catch (const std::exception&) {
+    // What rank 1 meets at its end does not matter.
+  }
+  return told;
+}
+
+TEST(DeviceWatch, OnDevicesARankWhoseHostDoesNotComeIsNamed) {
+  const std::string text = told([](Mesh&, DeviceWatch&, const at::Tensor&) {});
+  EXPECT_NE(text.find("missing: rank 1 ("), text.npos) << text;
+}
+
+TEST(DeviceWatch, OnDevicesACollectiveThatIsNotCompleteAlthoughAllHaveQueuedIsNamed) {
+  const std::string text = told([](Mesh&, DeviceWatch& watch, const at::Tensor&) { watch.step_is_queued(); });
+  EXPECT_NE(text.find("guarded:0 has not completed all_reduce of 32"), text.npos) << text;
+  EXPECT_NE(text.find("of group data after"), text.npos) << text;
+}
+
+TEST(DeviceWatch, OnDevicesAnErrorOfTheLibraryNamesTheRankAndTheCall) {
+  const std::string text = told([](Mesh& mesh, DeviceWatch& watch, const at::Tensor& x) {
+    mesh.group(GroupKind::kData).all_reduce(x.narrow(0, 0, 2)).wait();  // another size
+    watch.step_is_queued();
+    guarded::queues().set_order({});
+  });
+  EXPECT_NE(text.find("the device of rank 0 ("), text.npos) << text;
+}
+
+}  // namespace
+}  // namespace athanor::device_watch_test
