@@ -68,7 +68,6 @@ TEST(DeviceWatch, OnDevicesAnErrorOfTheLibraryNamesTheRankAndTheCall) {
   const std::string text = told([](Mesh& mesh, DeviceWatch& watch, const at::Tensor& x) {
     mesh.group(GroupKind::kData).all_reduce(x.narrow(0, 0, 2)).wait();  // another size
     watch.step_is_queued();
-    guarded::queues().set_order({});
   });
   EXPECT_NE(text.find("the device of rank 0 ("), text.npos) << text;
 }

@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <map>
+#include <mutex>
 
 #include "comm/device/open.h"
 #include "comm/thread_ranks.h"
@@ -136,22 +137,34 @@ class PlayedGroup : public c10d::Backend {
 };
 
 /// Runs `rank` once for each rank of a world of `size`, as run_ranks does, each with a played device of its own as the
-/// thread's current one.
-inline void run_device_ranks(int size, const std::function<void(World&, at::Device)>& rank,
-                             const WorldOptions& options = {}, const ThreadNetwork& network = {}) {
+/// thread's current one. Of the exceptions of ranks it throws the first; others are often due to it.
+inline void run_device_ranks(int size, const std::function<void(World&, at::Device)>& rank, WorldOptions options = {},
+                             const ThreadNetwork& network = {}) {
+  options.timeout = std::min<std::chrono::milliseconds>(options.timeout, std::chrono::minutes(1));
   guarded::install_for_tests();
   guarded::let_devices_advance();
   set_played_groups([](const DeviceGroupStart& start) -> c10::intrusive_ptr<c10d::Backend> {
     return c10::make_intrusive<PlayedGroup>(start);
   });
-  run_ranks(
-      size,
-      [&](World& world) {
-        const guarded::OnDevice on(world.rank());
-        rank(world, guarded::device_with(world.rank()));
-        guarded::queues().synchronize_all();
-      },
-      options, network);
+  std::mutex mutex;
+  std::exception_ptr first;
+  const auto run = [&](World& world) {
+    const guarded::OnDevice on(world.rank());
+    try {
+      rank(world, guarded::device_with(world.rank()));
+      guarded::queues().synchronize_all();
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!first) first = std::current_exception();
+      guarded::queues().forget_all();
+      throw;
+    }
+  };
+  try {
+    run_ranks(size, run, options, network);
+  } catch (...) {
+    std::rethrow_exception(first ? first : std::current_exception());
+  }
 }
 
 }  // namespace athanor::comm

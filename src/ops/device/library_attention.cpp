@@ -28,24 +28,38 @@ struct PackedDocuments {
 
 // During its lifetime libtorch's flash backward adds in a fixed order. Libtorch chooses by a setting of the process;
 // left on for a whole run, that setting would also fill all new memory and refuse products without a variable of the
-// environment.
+// environment. Several threads may have such objects; the last one that ends restores what the first one found.
 class FixedOrder {
  public:
   FixedOrder() {
+    const std::lock_guard lock(shared().mutex);
+    if (shared().num_objects++ > 0) return;
+    shared().was_on = context_.deterministicAlgorithms();
+    shared().warned = context_.deterministicAlgorithmsWarnOnly();
+    shared().filled = context_.deterministicFillUninitializedMemory();
     context_.setDeterministicFillUninitializedMemory(false);
     context_.setDeterministicAlgorithms(true, /*warn_only=*/false);
   }
   ~FixedOrder() {
-    context_.setDeterministicAlgorithms(was_on_, warned_);
-    context_.setDeterministicFillUninitializedMemory(filled_);
+    const std::lock_guard lock(shared().mutex);
+    if (--shared().num_objects > 0) return;
+    context_.setDeterministicAlgorithms(shared().was_on, shared().warned);
+    context_.setDeterministicFillUninitializedMemory(shared().filled);
   }
   FixedOrder(const FixedOrder&) = delete;
   FixedOrder& operator=(const FixedOrder&) = delete;
 
  private:
+  struct Shared {
+    std::mutex mutex;
+    int num_objects = 0;
+    bool was_on = false, warned = false, filled = false;  // before the first object
+  };
+  static Shared& shared() {
+    static auto& it = *new Shared;
+    return it;
+  }
   at::Context& context_ = at::globalContext();
-  const bool was_on_ = context_.deterministicAlgorithms(), warned_ = context_.deterministicAlgorithmsWarnOnly(),
-             filled_ = context_.deterministicFillUninitializedMemory();
 };
 
 // What a forward leaves for its backward: q, k, v, the result, and what else the kernel returns.
