@@ -173,4 +173,4 @@ def test_the_gpu_script_does_not_train_on_cpus_instead(slurm, program, run):
     job = submit(slurm, program, run, overrides=batch, script=SCRIPT.with_name("gpu.sbatch"))
     state = until_over(slurm, run, job)
     assert (state["JobState"], state["ExitCode"]) == ("FAILED", "2:0"), output(run)
-    assert output(run).count("train.device is cuda, and a job of") == 1, output(run)
+    assert output(run).count("train.device is cuda: ") == 1, output(run)

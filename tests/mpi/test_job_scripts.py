@@ -135,7 +135,7 @@ def test_an_adapted_copy_that_would_be_continued_by_the_example_is_refused(job):
 
 def test_the_gpu_script_does_not_train_on_cpus_instead(job):
     pbs = job(script="gpu.pbs")
-    assert pbs.ended() == 2 and pbs.said.count("train.device is cuda, and a job of 2 ranks trains on CPUs only") == 1, pbs.said
+    assert pbs.ended() == 2 and pbs.said.count("train.device is cuda: ") == 1, pbs.said
 
 
 def test_shellcheck_finds_nothing_in_the_job_scripts():
