@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/text.h"
 
 namespace athanor {
 
@@ -22,9 +23,6 @@ bool tells_of_memory(std::string_view text) {
     if (text.find(words) != std::string_view::npos) return true;
   return false;
 }
-
-// libtorch's messages continue with the stack, which is for its authors.
-std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
 
 int code_in_run(int code, bool in_run) { return in_run && code == exit_code::kInput ? exit_code::kIo : code; }
 

@@ -167,6 +167,8 @@ std::string printable(std::string_view text) {
   return shown;
 }
 
+std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+
 bool matches_wildcard(std::string_view pattern, std::string_view text) {
   // The match is greedy with one point to return to: the last `*` seen.
   size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;

@@ -46,6 +46,9 @@ void append_utf8(std::string& out, uint32_t code_point);
 /// Returns `text` on one line, with control characters as \n, \t or \x1f. For names that come from a user's file.
 std::string printable(std::string_view text);
 
+/// Returns the text before the first line break: libtorch's messages continue with a stack.
+std::string first_line(std::string_view text);
+
 /// True if the whole `text` matches `pattern`, in which `*` matches any bytes, also none, and `?` exactly one.
 bool matches_wildcard(std::string_view pattern, std::string_view text);
 

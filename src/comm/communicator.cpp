@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/wall_clock.h"
 #include "comm/call.h"
 #include "comm/host_backend.h"
@@ -57,6 +58,10 @@ std::string named(const std::vector<Late>& late, const HostWork& work) {
   return text;
 }
 
+std::string what_of(const CallRecord& record, const std::string& group) {
+  return fmt::format("{} (number {}) of group {}", describe(record), record.number, group);
+}
+
 }  // namespace
 
 // ---- Pending
@@ -92,7 +97,7 @@ struct Pending::State {
     in_flight = 0;
   }
 
-  std::string what() const { return fmt::format("{} (number {}) of group {}", describe(record), record.number, group); }
+  std::string what() const { return what_of(record, group); }
 
   bool checked() {
     if (!check) return true;
@@ -153,6 +158,11 @@ struct Communicator::Call {
   CallRecord record;
   Tensor out, in;  ///< both are the same tensor if there is only one
   std::vector<int64_t> out_rows = {}, in_rows = {};
+};
+
+struct Communicator::Started {
+  CallRecord record;
+  c10::intrusive_ptr<c10d::Work> work;
 };
 
 Communicator::Communicator(GroupOptions options, OpenLane open, int rank, std::shared_ptr<Communicator> host)
@@ -259,16 +269,25 @@ Pending Communicator::start(Call call, Run run, Lane lane) {
   state->on_device = host_ != nullptr;
   if (options_.check && !between_two) start_check(call, *state);
   state->work = run(backend(lane), call);
-  if (host_ && !between_two) {
-    drop_complete();
-    started_.push_back({state->what(), state->work});
-  }
+  if (host_ && !between_two) note_started(call.record, state->work);
   if (!between_two) state->enter_flight();
   return Pending(std::move(state));
 }
 
+// A device is asked seldom: each question costs about as much as the call.
+void Communicator::note_started(const CallRecord& record, const c10::intrusive_ptr<c10d::Work>& work) {
+  constexpr size_t kBetweenLooks = 64;
+  if (started_.size() >= look_at_) {
+    drop_complete();
+    look_at_ = started_.size() + kBetweenLooks;
+  }
+  started_.push_back({record, work});
+}
+
+// They complete in their order.
 void Communicator::drop_complete() {
-  while (!started_.empty() && started_.front().work->isCompleted()) started_.pop_front();
+  const auto is_incomplete = [](const Started& call) { return !call.work->isCompleted(); };
+  started_.erase(started_.begin(), std::ranges::find_if(started_, is_incomplete));
 }
 
 std::string Communicator::oldest_incomplete() {
@@ -278,12 +297,11 @@ std::string Communicator::oldest_incomplete() {
     try {
       std::rethrow_exception(call.work->exception());
     } catch (const std::exception& error) {
-      const std::string text = error.what();
-      fail<CommError>("{}: the device of {} reports: {}", call.what, own, text.substr(0, text.find('\n')));
+      fail<CommError>("{}: the device of {} reports: {}", what_of(call.record, name()), own, first_line(error.what()));
     }
   }
   drop_complete();
-  return started_.empty() ? "" : started_.front().what;
+  return started_.empty() ? "" : what_of(started_.front().record, name());
 }
 
 Pending Communicator::all_reduce(const Tensor& x, Reduction reduction) {

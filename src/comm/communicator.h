@@ -21,7 +21,6 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -50,6 +49,7 @@ enum class Reduction {
 };
 
 class Communicator;
+struct CallRecord;
 
 /// A handle of a collective that has been started. Copies refer to the same collective.
 class Pending {
@@ -158,6 +158,7 @@ class Communicator {
   void start_check(const Call& call, Pending::State& state);
   c10d::Backend& backend(Lane lane);
   void count(const Call& call);
+  void note_started(const CallRecord& record, const c10::intrusive_ptr<c10d::Work>& work);
   void drop_complete();
 
   GroupOptions options_;
@@ -165,11 +166,10 @@ class Communicator {
   OpenLane open_;                                          ///< null for a group of one
   std::array<c10::intrusive_ptr<c10d::Backend>, 3> lanes_;
   std::shared_ptr<Communicator> host_;  ///< null in a group for host tensors
-  struct Started {
-    std::string what;
-    c10::intrusive_ptr<c10d::Work> work;
-  };
-  std::deque<Started> started_;  ///< calls on a device, from the oldest that was not complete when it was looked at
+  struct Started;
+  /// Calls on a device: those that are not complete, and others until started_ has grown to look_at_.
+  std::vector<Started> started_;
+  size_t look_at_ = 0;
   int rank_;
   int64_t num_calls_ = 0, num_pair_calls_ = 0;  ///< pairs are counted separately: the other ranks make no such call
   std::shared_ptr<Traffic> traffic_;            ///< a Pending may outlive its group

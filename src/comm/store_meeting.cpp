@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "wire/tcp_socket.h"
 
 namespace athanor::comm {
@@ -35,12 +36,6 @@ class QuietLibtorch {
   static constexpr int kErrors = 2;
   int before_;
 };
-
-// Libtorch's messages continue with the stack.
-std::string first_line(const c10::Error& error) {
-  const std::string text = error.what_without_backtrace();
-  return text.substr(0, text.find('\n'));
-}
 
 class StoreMeeting : public MeetingPlace {
  public:
@@ -87,7 +82,7 @@ class StoreMeeting : public MeetingPlace {
 
   [[noreturn]] void fail_store(const c10::Error& error) const {
     fail<CommError>("the store at {} no longer answers, so that the process that serves it may have ended: {}", name_,
-                    first_line(error));
+                    first_line(error.what_without_backtrace()));
   }
 
   c10::intrusive_ptr<c10d::Store> store_;
@@ -137,7 +132,7 @@ std::unique_ptr<MeetingPlace> open_store_meeting(const MasterAddress& master, in
     return std::make_unique<StoreMeeting>(std::move(own_part), name);
   } catch (const c10::Error& error) {
     fail<CommError>("the store at {} cannot be {}: {}; MASTER_PORT has to be free on the host of rank 0", name,
-                    options.isServer ? "served" : "joined", first_line(error));
+                    options.isServer ? "served" : "joined", first_line(error.what_without_backtrace()));
   }
 }
 

@@ -130,9 +130,7 @@ struct TrainConfig {
             "sequences that a data rank computes at once; must divide global_batch_size; not set: 4, or the largest "
             "number below it that does",
             between(1, kMaxSequences));
-    f.field("device", device,
-            "what the run computes on; auto: an accelerator if libtorch sees one and the job has one rank, else the "
-            "CPU",
+    f.field("device", device, "what each rank computes on; auto: an accelerator if libtorch sees one, else the CPU",
             one_of({"auto", "cpu", "cuda", "xpu"}));
     f.field("cuda_graphs", cuda_graphs,
             "on a GPU, launch forward and backward of a microbatch as one recorded graph, with the same bits");

@@ -2,22 +2,51 @@
 
 #include "moe/dispatch_choices.h"
 #include "moe/dispatch_gathered.h"
+#include "ops/transfer.h"
 
 namespace athanor::moe {
 namespace {
 
-class AllGather : public Exchange {
- public:
-  explicit AllGather(const DispatchInput& input)
-      : group_(input.group), chunks_(input.options.chunks), tokens_(input.num_tokens()), k_(input.k()),
-        sends_(static_cast<size_t>(chunks_)), returns_(static_cast<size_t>(chunks_)) {
-    const bool equal = input.known.equal;
-    all_ = GatheredTokens(equal ? std::vector<int64_t>(at(group_.size()), tokens_) : gather_counts(), chunks_);
-    begin_choices(input);
-  }
+// Returns the number of tokens of each rank. On a device the host waits, unless all have the same.
+std::vector<int64_t> tokens_of_ranks(const DispatchInput& input) {
+  const auto size = static_cast<size_t>(input.group.size());
+  if (input.known.equal) return std::vector<int64_t>(size, input.num_tokens());
+  const auto options = input.ids_TK.options();
+  const Tensor mine = at::full({1}, input.num_tokens(), options), all = at::empty({input.group.size()}, options);
+  input.group.all_gather(all, mine).wait();
+  const Tensor here = ops::fetch(all);
+  return {here.const_data_ptr<int64_t>(), here.const_data_ptr<int64_t>() + here.numel()};
+}
 
-  int64_t num_chunks() const override { return chunks_; }
-  int64_t num_received() override { return all_.num_tokens(); }
+}  // namespace
+
+GatheredExchange::GatheredExchange(const DispatchInput& input)
+    : group_(input.group), chunks_(input.options.chunks), tokens_(input.num_tokens()), k_(input.k()),
+      all_(tokens_of_ranks(input), chunks_), sends_(at(chunks_)) {}
+
+void GatheredExchange::begin_choices(const Tensor& own_choices) {
+  own_choices_ = own_choices;
+  all_choices_ = at::empty({num_received(), choice_bytes(k_)}, own_choices.options());
+  choices_coming_ = group_.all_gather(all_choices_, own_choices_);
+}
+
+void GatheredExchange::begin_send(int64_t chunk, const Tensor& x_TD, const Tensor& x_ND) {
+  const Tensor own = x_ND.narrow(0, all_.arrival(group_.rank(), chunk), all_.padding(chunk));
+  const int64_t count = own_count(chunk), padding = all_.padding(chunk) - count;
+  own.narrow(0, 0, count).copy_(x_TD.narrow(0, own_begin(chunk), count));
+  // Padding chooses no expert, but uninitialised memory would be sent.
+  if (padding > 0) own.narrow(0, count, padding).zero_();
+  const Tensor all = x_ND.narrow(0, all_.chunk_begin(chunk), group_.size() * all_.padding(chunk));
+  sends_[at(chunk)] = group_.all_gather(all, own);
+}
+
+namespace {
+
+class AllGather : public GatheredExchange {
+ public:
+  explicit AllGather(const DispatchInput& input) : GatheredExchange(input), returns_(at(chunks_)) {
+    begin_choices(padded_choices(input));
+  }
 
   const Received& received() override {
     if (received_.weights_NK.defined()) return received_;
@@ -42,16 +71,6 @@ class AllGather : public Exchange {
     all_choices_.reset();
     return received_;
   }
-
-  void begin_send(int64_t chunk, const Tensor& x_TD, const Tensor& x_ND) override {
-    const Tensor own = x_ND.narrow(0, all_.arrival(group_.rank(), chunk), all_.padding(chunk));
-    const int64_t count = own_count(chunk);
-    own.narrow(0, 0, count).copy_(x_TD.narrow(0, own_begin(chunk), count));
-    own.narrow(0, count, all_.padding(chunk) - count)
-        .zero_();  // no rank reads it, but uninitialised memory would be sent
-    sends_[at(chunk)] = group_.all_gather(rows_of(x_ND, chunk), own);
-  }
-  void finish_send(int64_t chunk) override { sends_[at(chunk)].wait(); }
 
   void begin_return(int64_t chunk, const Tensor& partial_nD) override {
     Return& r = returns_[at(chunk)];
@@ -96,22 +115,9 @@ class AllGather : public Exchange {
     comm::Pending coming;
   };
 
-  static size_t at(int64_t i) { return static_cast<size_t>(i); }
-  int64_t own_begin(int64_t c) const { return all_.begin(group_.rank(), c); }
-  int64_t own_count(int64_t c) const { return all_.count(group_.rank(), c); }
-  Tensor rows_of(const Tensor& x_ND, int64_t c) const {
-    return x_ND.narrow(0, all_.chunk_begin(c), group_.size() * all_.padding(c));
-  }
-
-  std::vector<int64_t> gather_counts() const {
-    const Tensor mine = at::full({1}, tokens_, at::kLong), all = at::empty({group_.size()}, at::kLong);
-    group_.all_gather(all, mine).wait();
-    return {all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + group_.size()};
-  }
-
-  void begin_choices(const DispatchInput& input) {
-    own_choices_ = at::zeros({all_.of_rank(), choice_bytes(k_)}, at::kByte);
-    const ChoiceWriter writer{own_choices_.data_ptr<uint8_t>(), k_};
+  Tensor padded_choices(const DispatchInput& input) const {
+    const Tensor choices = at::zeros({all_.of_rank(), choice_bytes(k_)}, at::kByte);
+    const ChoiceWriter writer{choices.data_ptr<uint8_t>(), k_};
     const auto* weights = ops::pointer<float>(input.weights_TK);
     const auto* ids = ops::pointer<int64_t>(input.ids_TK);
     for (int64_t c = 0; c < chunks_; ++c) {
@@ -120,17 +126,9 @@ class AllGather : public Exchange {
         writer.write(all_.padded(c) + i, weights + token * k_, ids + token * k_);
       }
     }
-    all_choices_ = at::empty({num_received(), choice_bytes(k_)}, at::kByte);
-    choices_coming_ = group_.all_gather(all_choices_, own_choices_);
+    return choices;
   }
 
-  comm::Communicator& group_;
-  int64_t chunks_, tokens_, k_;
-  GatheredTokens all_;
-  Tensor own_choices_, all_choices_;
-  comm::Pending choices_coming_;
-  Received received_;
-  std::vector<comm::Pending> sends_;
   std::vector<Return> returns_;
   Return weights_;
 };

@@ -1,22 +1,16 @@
 #include "moe/dispatch_choices.h"
 #include "moe/dispatch_gathered.h"
 #include "moe/dispatch_on_device.h"
-#include "ops/transfer.h"
 
 namespace athanor::moe {
 namespace {
 
-class AllGatherOnDevice : public Exchange {
+class AllGatherOnDevice : public GatheredExchange {
  public:
-  explicit AllGatherOnDevice(const DispatchInput& input)
-      : group_(input.group), chunks_(input.options.chunks), tokens_(input.num_tokens()), k_(input.k()),
-        all_(input.known.equal ? std::vector<int64_t>(at(group_.size()), tokens_) : gather_counts(input), chunks_),
-        sends_(at(chunks_)), returns_(at(chunks_)) {
-    begin_choices(input);
+  explicit AllGatherOnDevice(const DispatchInput& input) : GatheredExchange(input), returns_(at(chunks_)) {
+    const Tensor choices = on_device::pack_choices(input.weights_TK, input.ids_TK);
+    begin_choices(all_.is_padded() ? with_padding(choices, input.ids_TK) : choices);
   }
-
-  int64_t num_chunks() const override { return chunks_; }
-  int64_t num_received() override { return all_.num_tokens(); }
 
   const Received& received() override {
     if (received_.ids_NK.defined()) return received_;
@@ -30,17 +24,6 @@ class AllGatherOnDevice : public Exchange {
     all_choices_.reset();
     return received_;
   }
-
-  void begin_send(int64_t chunk, const Tensor& x_TD, const Tensor& x_ND) override {
-    const Tensor own = x_ND.narrow(0, all_.arrival(group_.rank(), chunk), all_.padding(chunk));
-    const int64_t count = own_count(chunk);
-    own.narrow(0, 0, count).copy_(x_TD.narrow(0, own_begin(chunk), count));
-    // Padding chooses no expert, but uninitialised memory would be sent.
-    if (count < all_.padding(chunk)) own.narrow(0, count, all_.padding(chunk) - count).zero_();
-    const Tensor all = x_ND.narrow(0, all_.chunk_begin(chunk), group_.size() * all_.padding(chunk));
-    sends_[at(chunk)] = group_.all_gather(all, own);
-  }
-  void finish_send(int64_t chunk) override { sends_[at(chunk)].wait(); }
 
   void begin_return(int64_t chunk, const Tensor& partial_nD) override {
     returns_[at(chunk)] = begin_sum(partial_nD.view({group_.size(), all_.padding(chunk), partial_nD.size(1)}));
@@ -78,18 +61,6 @@ class AllGatherOnDevice : public Exchange {
     comm::Pending coming;
   };
 
-  static size_t at(int64_t i) { return static_cast<size_t>(i); }
-  int64_t own_begin(int64_t c) const { return all_.begin(group_.rank(), c); }
-  int64_t own_count(int64_t c) const { return all_.count(group_.rank(), c); }
-
-  static std::vector<int64_t> gather_counts(const DispatchInput& input) {
-    const auto options = input.ids_TK.options();
-    const Tensor mine = at::full({1}, input.num_tokens(), options), all = at::empty({input.group.size()}, options);
-    input.group.all_gather(all, mine).wait();
-    const Tensor here = ops::fetch(all);
-    return {here.const_data_ptr<int64_t>(), here.const_data_ptr<int64_t>() + here.numel()};
-  }
-
   Return begin_sum(const Tensor& partial) {
     Return r{partial, at::empty_like(partial), {}};
     r.coming = group_.all_to_all(r.parts, r.partial);
@@ -107,13 +78,6 @@ class AllGatherOnDevice : public Exchange {
     return at::cat(by_source);
   }
 
-  void begin_choices(const DispatchInput& input) {
-    own_choices_ = on_device::pack_choices(input.weights_TK, input.ids_TK);
-    if (all_.is_padded()) own_choices_ = with_padding(own_choices_, input.ids_TK);
-    all_choices_ = at::empty({num_received(), choice_bytes(k_)}, own_choices_.options());
-    choices_coming_ = group_.all_gather(all_choices_, own_choices_);
-  }
-
   // Padding has ids of −1.
   Tensor with_padding(const Tensor& choices, const Tensor& ids_TK) const {
     const Tensor nowhere = at::full({all_.of_rank(), k_}, -1, ids_TK.options());
@@ -124,13 +88,6 @@ class AllGatherOnDevice : public Exchange {
     return padded;
   }
 
-  comm::Communicator& group_;
-  int64_t chunks_, tokens_, k_;
-  GatheredTokens all_;
-  Tensor own_choices_, all_choices_;
-  comm::Pending choices_coming_;
-  Received received_;
-  std::vector<comm::Pending> sends_;
   std::vector<Return> returns_;
   Return weights_;
 };

@@ -45,6 +45,34 @@ class GatheredTokens {
   int64_t chunks_ = 0;
 };
 
+/// What the exchanges by allgather on the host and on a device share: where tokens are, and how they are sent.
+class GatheredExchange : public Exchange {
+ public:
+  explicit GatheredExchange(const DispatchInput& input);
+
+  int64_t num_chunks() const override { return chunks_; }
+  int64_t num_received() override { return all_.num_tokens(); }
+  void begin_send(int64_t chunk, const Tensor& x_TD, const Tensor& x_ND) override;
+  void finish_send(int64_t chunk) override { sends_[at(chunk)].wait(); }
+
+ protected:
+  static size_t at(int64_t i) { return static_cast<size_t>(i); }
+  int64_t own_begin(int64_t c) const { return all_.begin(group_.rank(), c); }
+  int64_t own_count(int64_t c) const { return all_.count(group_.rank(), c); }
+  /// Begins to gather the choices of this rank's tokens, with padding, [of_rank(), choice_bytes(k)].
+  void begin_choices(const Tensor& own_choices);
+
+  comm::Communicator& group_;
+  int64_t chunks_, tokens_, k_;
+  GatheredTokens all_;
+  Tensor own_choices_, all_choices_;
+  comm::Pending choices_coming_;
+  Received received_;
+
+ private:
+  std::vector<comm::Pending> sends_;
+};
+
 /// exchange_by_allgather for tensors of a device. If all ranks have the same number of tokens, the host waits for
 /// nothing; otherwise it waits for their numbers. Partial sums are exchanged in one all-to-all for each chunk, with the
 /// bytes of a reduce-scatter, and added here along the tree: the libraries of devices add in another order, and round

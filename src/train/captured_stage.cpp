@@ -75,9 +75,8 @@ bool CapturedStage::capture(Captured& captured, Tensor x, const Labels& labels) 
               format_bytes(static_cast<double>(captured.graph->held_bytes())));
     return true;
   } catch (const std::exception& error) {
-    const std::string reason = error.what();
     log::warn("train.cuda_graphs: the step cannot be recorded, and its kernels are launched one by one: {}",
-              reason.substr(0, reason.find('\n')));
+              first_line(error.what()));
   }
   stage_.drop(kRecorded);
   failed_ = true;

@@ -25,15 +25,9 @@ RunConfig config_of(const std::string& family, const std::string& dtype, const D
   c.model.num_hidden_layers = 4;
   c.train.global_batch_size = 8;
   c.train.micro_batch_size = 1;
-  auto& p = c.parallelism;
-  p.data_parallel_replicate_degree = degrees.replicate;
-  p.data_parallel_shard_degree = degrees.shard;
-  p.expert_parallel_degree = degrees.expert;
-  p.sharding = degrees.sharding;
-  p.tensor_parallel_degree = degrees.tensor;
-  p.pipeline_parallel_degree = degrees.pipeline;
-  p.sequence_parallel = degrees.tensor > 1;
-  p.bucket_mb = 0.02;  // several buckets of each kind
+  set_degrees(c, degrees);
+  c.parallelism.sequence_parallel = degrees.tensor > 1;
+  c.parallelism.bucket_mb = 0.02;  // several buckets of each kind
   return c;
 }
 

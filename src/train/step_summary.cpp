@@ -23,12 +23,12 @@ StepSummary::StepSummary(const TrainState& state, Mesh& mesh, size_t num_stages)
 // All ranks measure at the same time, and the rates are added: they may share processors.
 GemmPeak StepSummary::measure_peak() {
   const at::Tensor& weights = state_.model.parameters.compute();
-  if (!weights.is_cpu()) return measure_gemm_peak(weights.scalar_type(), weights.device());
   comm::Communicator& world = mesh_.group(GroupKind::kWorld);
   const int threads = at::get_num_threads();
   if (threads != threads_) at::set_num_threads(threads_);
   world.barrier();
-  GemmPeak peak = measure_best_gemm_peak();
+  GemmPeak peak =
+      weights.is_cpu() ? measure_best_gemm_peak() : measure_gemm_peak(weights.scalar_type(), weights.device());
   const at::Tensor flops = at::full({1}, peak.flops, at::kDouble);
   world.all_reduce(flops).wait();
   peak.flops = flops.item<double>();

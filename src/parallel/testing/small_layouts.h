@@ -21,6 +21,16 @@ struct Degrees {
   }
 };
 
+inline void set_degrees(RunConfig& config, const Degrees& degrees) {
+  auto& p = config.parallelism;
+  p.data_parallel_replicate_degree = degrees.replicate;
+  p.data_parallel_shard_degree = degrees.shard;
+  p.expert_parallel_degree = degrees.expert;
+  p.sharding = degrees.sharding;
+  p.tensor_parallel_degree = degrees.tensor;
+  p.pipeline_parallel_degree = degrees.pipeline;
+}
+
 /// Returns the configuration of an OLMoE of three layers and twelve sequences a step on a layout.
 inline RunConfig small_run(const Degrees& degrees, int64_t vocab_size, const std::string& dtype) {
   RunConfig c;
@@ -36,13 +46,7 @@ inline RunConfig small_run(const Degrees& degrees, int64_t vocab_size, const std
   c.train.dtype = dtype;
   c.train.global_batch_size = 12;
   c.train.micro_batch_size = 1;
-  auto& p = c.parallelism;
-  p.data_parallel_replicate_degree = degrees.replicate;
-  p.data_parallel_shard_degree = degrees.shard;
-  p.expert_parallel_degree = degrees.expert;
-  p.sharding = degrees.sharding;
-  p.tensor_parallel_degree = degrees.tensor;
-  p.pipeline_parallel_degree = degrees.pipeline;
+  set_degrees(c, degrees);
   return c;
 }
 
