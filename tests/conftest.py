@@ -4,12 +4,17 @@
 after the other. `make test-all` also runs those marked `slow`.
 """
 import os
+import signal
 
 # Tests compare bits of one run with another's: both are to multiply by one path, not by what measures faster at the moment.
 os.environ.setdefault("ATHANOR_MATMUL", "default")
 
 # What tests compare with was computed on a CPU, and a run of one rank takes a GPU if it sees one.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+# A shell without job control ignores this signal for what it runs in the background, and programs inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MARKERS = {
     "slow": "is long and rarely fails; only `make test-all` runs it",
