@@ -151,6 +151,10 @@ void Pending::wait() {
   state.traffic->waited_s += seconds_since(begin);
 }
 
+void Pending::follow() const {
+  if (state_ && state_->on_device && state_->work) state_->work->wait();
+}
+
 // ---- Communicator
 // ----------------------------------------------------------------------------------------------------
 

@@ -48,6 +48,10 @@ enum class Reduction {
   kMax,
 };
 
+/// For groups of devices: sets `out` to the tree sums of terms[0], terms[1], …; terms [n, 1, count], out [1, count]. It
+/// is queued on the current stream. Terms of 16 and 32 bits are added in fp32, and rounded once.
+using SumTerms = void (*)(const Tensor& terms, const Tensor& out);
+
 class Communicator;
 struct CallRecord;
 
@@ -62,6 +66,9 @@ class Pending {
   /// @throws CommError if a peer is gone or the group's timeout has passed; it names the collective and the missing
   ///        ranks with their hosts.
   void wait();
+  /// On a device: lets the current stream wait for the collective, and leaves wait() to the caller, before which the
+  /// tensors must live.
+  void follow() const;
 
  private:
   friend class Communicator;

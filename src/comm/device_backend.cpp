@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/launched.h"
 #include "comm/device/open.h"
+#include "comm/tree_sums.h"
 
 namespace athanor::comm {
 namespace {
@@ -78,7 +79,7 @@ DeviceGroups::DeviceGroups(World& world, c10::Device device) : world_(world), de
 DeviceGroups::~DeviceGroups() = default;
 
 std::unique_ptr<Communicator> DeviceGroups::make_group(const std::vector<std::vector<int>>& partition,
-                                                       const std::string& name) {
+                                                       const std::string& name, SumTerms tree_sums) {
   const std::shared_ptr<Communicator> host = world_.make_group(partition, name);
   // Check mode compares calls over the host's group, while the calls before are still under way.
   const std::shared_ptr<Communicator> carrier =
@@ -87,11 +88,12 @@ std::unique_ptr<Communicator> DeviceGroups::make_group(const std::vector<std::ve
   // Groups of one partition share a number; their first member distinguishes them.
   const std::string prefix = fmt::format("{}.{}.{}", num_groups_++, name, options.world_ranks[0]);
   const auto open = [store = store_, device = device_, prefix, carrier, rank = host->rank(), size = host->size(),
-                     timeout = options.timeout](Lane lane) {
+                     timeout = options.timeout, tree_sums](Lane lane) {
     c10::intrusive_ptr<c10d::Store> own;
     if (store)
       own = c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}.{}/", prefix, static_cast<int>(lane)), store);
-    return open_backend({std::move(own), rank, size, timeout, device, carrier});
+    auto backend = open_backend({std::move(own), rank, size, timeout, device, carrier});
+    return tree_sums && lane == Lane::kCollectives ? with_tree_sums(std::move(backend), device, tree_sums) : backend;
   };
   return std::make_unique<Communicator>(options, open, host->rank(), host);
 }

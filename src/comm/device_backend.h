@@ -2,9 +2,9 @@
 // Groups of ranks that each drive a device, over the collectives of libtorch: NCCL for CUDA, XCCL for XPU.
 //
 // For each library that CMake looked for, device/ has a file with the backend and one that reports its absence. Sums
-// run as those libraries run them: not along our tree, and bf16 is rounded at every hop. Only sums of a host group have
-// bits that do not depend on the network. Timeouts and traffic are Communicator's, as for other groups; a collective
-// that is stuck on a device is ended by the library's watchdog.
+// run as those libraries run them: not along our tree, and bf16 is rounded at every hop; or along the tree, if the
+// caller gives a function that adds terms (tree_sums.h). Timeouts and traffic are Communicator's, as for other
+// groups; a collective that is stuck on a device is ended by the library's watchdog.
 
 #include <c10/core/Device.h>
 
@@ -30,7 +30,9 @@ class DeviceGroups {
   ~DeviceGroups();
 
   /// World::make_group for tensors of the device. Nothing is sent before the first call of a group.
-  std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition, const std::string& name);
+  /// @param tree_sums  null: the library's own sums.
+  std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition, const std::string& name,
+                                           SumTerms tree_sums = nullptr);
 
  private:
   World& world_;

@@ -103,10 +103,10 @@ void WireWorld::abort(int exit_code) {
 }
 
 std::unique_ptr<Communicator> WireWorld::make_group(const std::vector<std::vector<int>>& partition,
-                                                    const std::string& name, c10::Device device) {
+                                                    const std::string& name, c10::Device device, SumTerms tree_sums) {
   if (!device.is_cpu()) {
     if (!device_groups_) device_groups_ = std::make_unique<DeviceGroups>(*this, device);
-    return device_groups_->make_group(partition, name);
+    return device_groups_->make_group(partition, name, tree_sums);
   }
   const std::vector<int> own = group_with(rank_, size_, partition);
   // Groups have numbers for their tags, the same on all ranks; ranks that are alone need none.

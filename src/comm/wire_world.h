@@ -26,7 +26,7 @@ class WireWorld : public World {
   const std::string& network() const override { return network_; }
   Communicator& all() override { return *all_; }
   std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition, const std::string& name,
-                                           c10::Device device = c10::kCPU) override;
+                                           c10::Device device = c10::kCPU, SumTerms tree_sums = nullptr) override;
   void note_work(int64_t amount) override { pump_->note_work(amount); }
   [[noreturn]] void abort(int exit_code) override;
 

@@ -36,7 +36,7 @@ class AloneWorld : public World {
   const std::string& network() const override { return network_; }
   Communicator& all() override { return *all_; }
   std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition, const std::string& name,
-                                           c10::Device) override {
+                                           c10::Device, SumTerms) override {
     return group_of(group_with(rank_, size_, partition), name);
   }
   [[noreturn]] void abort(int exit_code) override { _exit(exit_code); }

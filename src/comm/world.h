@@ -45,8 +45,11 @@ class World {
   /// world (each rank once; the order in a group is the order of its sums) and in the same order; nothing is sent.
   /// @param device  where the tensors of the group are; the same on every call that does not name the CPU. The first
   ///                such call is collective (DeviceGroups).
+  /// @param tree_sums  for devices: adds the terms of sums, which then run along the tree (comm/tree_sums.h);
+  ///                   null: sums are the library's.
   virtual std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition,
-                                                   const std::string& name, c10::Device device = c10::kCPU) = 0;
+                                                   const std::string& name, c10::Device device = c10::kCPU,
+                                                   SumTerms tree_sums = nullptr) = 0;
 
   /// Adds `amount` to the work that this rank has done: the bytes or pieces of a long task since the last call. Ranks
   /// that wait for this one in a collective continue to wait, whatever the timeout, as long as it has noted work within

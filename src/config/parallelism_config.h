@@ -25,6 +25,7 @@ struct ParallelismConfig {
   NameOrNames mapping = "expert_inner";
   std::vector<std::string> recompute = {};
   double bucket_mb = 25.0;
+  std::string device_sums = "library";
   bool check_collectives = false;
   double collective_timeout_s = 1800.0;
 
@@ -65,6 +66,11 @@ struct ParallelismConfig {
     f.field("bucket_mb", bucket_mb,
             "gradients are reduced in buckets of about this many MB (10^6 bytes, as fp32), while backward continues",
             between(4e-6, 1e6));
+    f.field(
+        "device_sums", device_sums,
+        "how ranks add tensors of their GPUs: library (as NCCL does, in orders that it chooses, bfloat16 rounded at "
+        "each hop) or tree (in the fixed order of runs on CPUs, rounded once; sends more between nodes)",
+        one_of({"library", "tree"}));
     f.field("check_collectives", check_collectives,
             "before each collective the ranks compare what they are about to do; this names a rank that is out of "
             "order, and costs time");

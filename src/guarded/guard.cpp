@@ -100,6 +100,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeEvent(void* event) const override {
     if (event) at(event)->owner->synchronize(at(event));
   }
+  double elapsedTime(void* from, void* to, c10::DeviceIndex) const override {
+    return static_cast<double>(at(to)->time - at(from)->time);
+  }
   void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
     delete static_cast<Queues::Event*>(event);
   }

@@ -1,5 +1,6 @@
 #include "guarded/queues.h"
 
+#include <atomic>
 #include <thread>
 #include <utility>
 
@@ -124,7 +125,11 @@ void Queues::run_first(Stream& of) {
   of.tasks.pop_front();
   ++of.done;
   if (task.ready) --num_unready_;
-  if (task.reaches) task.reaches->reached = true;
+  if (task.reaches) {
+    static std::atomic<int64_t> time{0};
+    task.reaches->reached = true;
+    task.reaches->time = ++time;
+  }
   if (task.work) task.work();
 }
 

@@ -44,6 +44,7 @@ class Queues {
     bool is_recorded = false;  ///< it was recorded by begin_capture, and is never reached
     int64_t num_queries = 0;   ///< calls of `query` before it was reached
     Queues* owner = nullptr;
+    int64_t time = 0;  ///< when it was reached: in the order of all points of all devices
   };
   using Event = std::shared_ptr<Point>;
 

@@ -1,6 +1,7 @@
 #include "moe/dispatch_choices.h"
 #include "moe/dispatch_gathered.h"
 #include "moe/dispatch_on_device.h"
+#include "ops/device/sum_terms.h"
 
 namespace athanor::moe {
 namespace {
@@ -31,7 +32,7 @@ class AllGatherOnDevice : public GatheredExchange {
   void finish_return(int64_t chunk, const Tensor& sum_TD) override {
     Return& r = returns_[at(chunk)];
     r.coming.wait();
-    on_device::sum_parts(r.parts, sum_TD.narrow(0, own_begin(chunk), own_count(chunk)));
+    ops::device::sum_terms(r.parts, sum_TD.narrow(0, own_begin(chunk), own_count(chunk)));
     r = {};
   }
 
@@ -44,11 +45,11 @@ class AllGatherOnDevice : public GatheredExchange {
     weights_.coming.wait();
     const Tensor dweights_TK = at::empty({tokens_, k_}, weights_.parts.options());
     if (all_.of_rank() == tokens_) {
-      on_device::sum_parts(weights_.parts, dweights_TK);
+      ops::device::sum_terms(weights_.parts, dweights_TK);
     } else {  // the chunks of this rank are padded
       for (int64_t c = 0; c < chunks_; ++c) {
-        on_device::sum_parts(weights_.parts.narrow(1, all_.padded(c), all_.padding(c)).contiguous(),
-                             dweights_TK.narrow(0, own_begin(c), own_count(c)));
+        ops::device::sum_terms(weights_.parts.narrow(1, all_.padded(c), all_.padding(c)).contiguous(),
+                               dweights_TK.narrow(0, own_begin(c), own_count(c)));
       }
     }
     weights_ = {};

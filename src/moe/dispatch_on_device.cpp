@@ -107,29 +107,16 @@ Tensor gather_rows(const Tensor& x_TD, const SortedRows& rows, int64_t first, in
   return out;
 }
 
-namespace {
-
-void sum_partials(const Tensor& parts, const cuda::PartialRows& where, int64_t peers, const Tensor& out_TD) {
+void sum_rows(const Tensor& parts, const Tensor& row_of, int64_t first_row, const Tensor& out_TD) {
+  if (!has_kernels(parts)) return without_kernels::sum_rows(parts, row_of, first_row, out_TD);
   ops::with_element(parts, [&](auto* from_tag) {
     ops::with_element(out_TD, [&](auto* to_tag) {
       using From = std::decay_t<decltype(*from_tag)>;
       using To = std::decay_t<decltype(*to_tag)>;
-      cuda::sum_partials<From, To>(OnStream(parts), data<From>(parts), where, peers, data<To>(out_TD), out_TD.size(0),
-                                   out_TD.size(1));
+      cuda::sum_partials<From, To>(OnStream(parts), data<From>(parts), {data<int64_t>(row_of), first_row, 0},
+                                   row_of.size(1), data<To>(out_TD), out_TD.size(0), out_TD.size(1));
     });
   });
-}
-
-}  // namespace
-
-void sum_rows(const Tensor& parts, const Tensor& row_of, int64_t first_row, const Tensor& out_TD) {
-  if (!has_kernels(parts)) return without_kernels::sum_rows(parts, row_of, first_row, out_TD);
-  sum_partials(parts, {data<int64_t>(row_of), first_row, 0}, row_of.size(1), out_TD);
-}
-
-void sum_parts(const Tensor& parts, const Tensor& out_TD) {
-  if (!has_kernels(parts)) return without_kernels::sum_parts(parts, out_TD);
-  sum_partials(parts, {nullptr, 0, parts.size(1)}, parts.size(0), out_TD);
 }
 
 Tensor take_weight_gradients(const Tensor& rows, const HopTokens& tokens, const PeersOfHop& peers,

@@ -60,8 +60,6 @@ Tensor gather_rows(const Tensor& x_TD, const SortedRows& rows, int64_t first, in
 /// Sets out_TD to the tree sums over n peers. `parts` has the rows by chunk from `first_row` on.
 /// @param row_of  [T, n] of these tokens, or −1.
 void sum_rows(const Tensor& parts, const Tensor& row_of, int64_t first_row, const Tensor& out_TD);
-/// The same for parts [n, rows, D], of which the first rows are the tokens'.
-void sum_parts(const Tensor& parts, const Tensor& out_TD);
 
 /// Returns the gradients of the weights of the tokens' choices, [T, K].
 /// @param rows  [·, K], by chunk.

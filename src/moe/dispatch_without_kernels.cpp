@@ -1,8 +1,7 @@
 #include "moe/dispatch_without_kernels.h"
 
-#include <functional>
-
 #include "moe/dispatch_choices.h"
+#include "ops/device/sum_terms.h"
 
 namespace athanor::moe::on_device::without_kernels {
 namespace {
@@ -30,15 +29,6 @@ Tensor chunk_of_tokens(const HopTokens& tokens) {
 
 // The sum before each element.
 Tensor sum_before(const Tensor& x) { return x.cumsum(0) - x; }
-
-// Returns the sum over peers [lo, hi) along the tree.
-Tensor tree(int64_t lo, int64_t hi, const std::function<Tensor(int64_t peer)>& term) {
-  if (hi - lo == 1) return term(lo);
-  int64_t half = 1;
-  while (half * 2 < hi - lo) half *= 2;
-  const Tensor left = tree(lo, lo + half, term);
-  return left + tree(lo + half, hi, term);
-}
 
 }  // namespace
 
@@ -112,16 +102,11 @@ Unpacked unpack_choices(const Tensor& bytes, const Tensor& by_chunk) {
 
 void sum_rows(const Tensor& parts, const Tensor& row_of, int64_t first_row, const Tensor& out_TD) {
   if (parts.size(0) == 0) return void(out_TD.zero_());
-  out_TD.copy_(tree(0, row_of.size(1), [&](int64_t peer) {
+  out_TD.copy_(ops::device::tree_sum(row_of.size(1), [&](int64_t peer) {
     const Tensor row = row_of.select(1, peer);
     const Tensor part = parts.index_select(0, (row - first_row).clamp(0, parts.size(0) - 1)).to(at::kFloat);
     return at::where((row < 0).unsqueeze(1), 0.0f, part);
   }));
-}
-
-void sum_parts(const Tensor& parts, const Tensor& out_TD) {
-  out_TD.copy_(
-      tree(0, parts.size(0), [&](int64_t peer) { return parts[peer].narrow(0, 0, out_TD.size(0)).to(at::kFloat); }));
 }
 
 Tensor take_weight_gradients(const Tensor& rows, const HopTokens& tokens, const PeersOfHop& peers,

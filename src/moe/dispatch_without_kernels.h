@@ -12,7 +12,6 @@ Tensor pack_choices(const Tensor& weights_RK, const Tensor& ids_RK);
 Tensor pack_choices(const Tensor& weights_TK, const Tensor& ids_TK, const SortedRows& rows, const Tensor& by_chunk);
 Unpacked unpack_choices(const Tensor& bytes, const Tensor& by_chunk);
 void sum_rows(const Tensor& parts, const Tensor& row_of, int64_t first_row, const Tensor& out_TD);
-void sum_parts(const Tensor& parts, const Tensor& out_TD);
 Tensor take_weight_gradients(const Tensor& rows, const HopTokens& tokens, const PeersOfHop& peers,
                              const Tensor& row_of);
 

@@ -20,7 +20,7 @@ std::string bucket_place(const ParameterStore& parameters, const Bucket& bucket)
 GradientReducer::GradientReducer(const ParameterStore& parameters, const ShardPlan& plan, at::ScalarType reduce_type,
                                  const Observers* observers)
     : parameters_(parameters), plan_(plan), type_(reduce_type), observers_(observers),
-      left_(parameters.buckets().size()) {}
+      left_(parameters.buckets().size()), clock_(parameters.compute().device()) {}
 
 void GradientReducer::tell(const Bucket& bucket, Observation::Phase phase, const Tensor& values) const {
   if (!observers_ || observers_->empty()) return;
@@ -34,7 +34,7 @@ Tensor GradientReducer::owned_values(const InFlight& flight) const {
 
 void GradientReducer::ready(int64_t forward_index) {
   if (plan_.is_trivial()) return;
-  if (left_ == parameters_.buckets().size()) trace_ = {};
+  if (left_ == parameters_.buckets().size()) clock_.begin();
   while (left_ > 0 && parameters_.buckets()[left_ - 1].first_forward_index >= forward_index)
     start(parameters_.buckets()[--left_]);
 }
@@ -51,7 +51,7 @@ void GradientReducer::start(const Bucket& bucket) {
   } else {
     flight.pending = plan.sum->all_reduce(flight.values);
   }
-  trace_.bytes += static_cast<int64_t>(flight.values.nbytes());
+  clock_.add(flight.pending, static_cast<int64_t>(flight.values.nbytes()));
   in_flight_.push_back(std::move(flight));
 }
 
@@ -84,9 +84,7 @@ void GradientReducer::keep_owned(const InFlight& flight) {
 
 void GradientReducer::finish() {
   if (plan_.is_trivial()) return;
-  for (const InFlight& flight : in_flight_) {
-    if (flight.pending.done()) trace_.bytes_sent_in_backward += static_cast<int64_t>(flight.values.nbytes());
-  }
+  clock_.end_backward();
   ready(0);
   for (InFlight& flight : in_flight_) {
     flight.pending.wait();

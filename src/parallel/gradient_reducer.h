@@ -6,16 +6,10 @@
 
 #include "parallel/observer.h"
 #include "parallel/parameters.h"
+#include "parallel/reduction_clock.h"
 #include "parallel/shard_plan.h"
 
 namespace athanor {
-
-/// How much of a step's reduction backward has hidden: sizes of buckets in the type that is sent. Only the first
-/// collective of each bucket counts (GroupPlan::scatter, or else GroupPlan::sum). All is zero for one rank.
-struct ReductionTrace {
-  int64_t bytes = 0;                   ///< size of all buckets
-  int64_t bytes_sent_in_backward = 0;  ///< size of those whose first collective was complete when backward ended
-};
 
 /// Returns the name of one of the store's buckets for observers, from its index in buckets() and its replication kind:
 /// "buckets.7.dense".
@@ -41,7 +35,8 @@ class GradientReducer {
   /// summed, and sets the others to zero. Collective. @throws CommError.
   void finish();
 
-  const ReductionTrace& trace() const { return trace_; }  ///< trace of the last step
+  /// Returns the trace of the last step. On a device: to be called when the host has waited for the step.
+  ReductionTrace trace() const { return clock_.trace(); }
 
  private:
   struct InFlight {
@@ -63,7 +58,7 @@ class GradientReducer {
   const Observers* observers_;
   size_t left_;  // buckets [0, left_) are not started
   std::vector<InFlight> in_flight_;
-  ReductionTrace trace_;
+  ReductionClock clock_;
 };
 
 }  // namespace athanor

@@ -1,6 +1,7 @@
 #include "parallel/mesh.h"
 
 #include "base/error.h"
+#include "ops/device/sum_terms.h"
 
 namespace athanor {
 
@@ -9,11 +10,12 @@ Mesh::Mesh(Layout layout, comm::World& world) : layout_(std::move(layout)), worl
     host_groups_[kind] = world.make_group(layout_.groups(kind), group_name(kind));
 }
 
-void Mesh::use(at::Device device) {
+void Mesh::use(at::Device device, const std::string& sums) {
+  const comm::SumTerms tree_sums = sums == "tree" ? &ops::device::sum_terms : nullptr;
   for (const GroupKind kind : kGroupKinds)
     device_groups_[kind] = kind == GroupKind::kWorld
                                ? host_groups_[kind]
-                               : world_.make_group(layout_.groups(kind), group_name(kind), device);
+                               : world_.make_group(layout_.groups(kind), group_name(kind), device, tree_sums);
 }
 
 void Mesh::enter(Layout layout) {

@@ -15,8 +15,8 @@ class Mesh {
   /// the host.
   Mesh(Layout layout, comm::World& world);
   /// Makes groups for tensors of `device`, which is this rank's; not kWorld, over which the ranks agree on what the
-  /// hosts know. Collective.
-  void use(at::Device device);
+  /// hosts know. Sums are the library's, or have the tree's order (parallelism.device_sums). Collective.
+  void use(at::Device device, const std::string& sums = "library");
 
   const Layout& layout() const { return layout_; }
   /// Replaces the layout by one with the same groups: a training phase may have another batch.

@@ -36,6 +36,7 @@ struct Trace {
   std::vector<double> numbers;
   std::vector<int64_t> counts;
   ops::TransferCounts transfers;  // sums over all ranks, in the last step
+  double best_share = 0;          // ReductionTrace::share
 };
 
 Trace train(TrainState& state, const RunConfig& config) {
@@ -53,6 +54,7 @@ Trace train(TrainState& state, const RunConfig& config) {
     trace.numbers.insert(trace.numbers.end(), report.rank_norms.ranks.begin(), report.rank_norms.ranks.end());
     trace.numbers.insert(trace.numbers.end(), report.rank_norms.experts.begin(), report.rank_norms.experts.end());
     trace.counts.push_back(report.parts.num_targets);
+    trace.best_share = std::max(trace.best_share, report.reduction.share().value_or(0));
   }
   state.model.gatherer.wait_all();
   return trace;
@@ -74,7 +76,7 @@ Trace train_on_devices(const RunConfig& config, int world_size, const Order& ord
   comm::run_device_ranks(world_size, [&](comm::World& world, at::Device device) {
     guarded::queues().set_order(order);
     Mesh mesh(Layout(config, world_size), world);
-    mesh.use(device);
+    mesh.use(device, config.parallelism.device_sums);
     TrainState state(config, {}, mesh, {.device = device});
     const Trace own = train(state, config);
     if (world.rank() == 0) trace = own;
@@ -145,6 +147,32 @@ TEST_P(OnDevices, TheOrderOfTheStreamsChangesNoBit) {
   const Trace earliest = train_on_devices(config_, world_, {});
   for (const Order& order : {Order{Order::Kind::kLatest}, Order{Order::Kind::kDrawn, 1}, Order{Order::Kind::kDrawn, 2}})
     EXPECT_EQ(earliest.numbers, train_on_devices(config_, world_, order).numbers);
+}
+
+// The library of the played devices adds along the tree as well; nothing else differs.
+TEST(OnDevicesWithTreeSums, TheNumbersAreThoseOfALibraryThatAddsAlongTheTree) {
+  for (const auto& [family, degrees] :
+       {std::pair<std::string, Degrees>{"qwen3_moe", {1, 4, 2, "ep_aware"}}, {"llama", {1, 2, 1, "optimizer", 2, 1}}}) {
+    RunConfig config = config_of(family, "bfloat16", degrees, "allgather");
+    const Trace expected = train_on_devices(config, degrees.world(), {});
+    config.parallelism.device_sums = "tree";
+    for (const Order& order : {Order{}, Order{Order::Kind::kLatest}, Order{Order::Kind::kDrawn, 4}}) {
+      const Trace found = train_on_devices(config, degrees.world(), order);
+      EXPECT_EQ(expected.numbers, found.numbers) << family;
+      EXPECT_EQ(expected.transfers.waits, found.transfers.waits) << family;
+    }
+  }
+}
+
+// As on hosts, what is not sent when backward ends delays the update; the best of a few steps counts.
+TEST(OnDevicesReduction, MostOfTheGradientsIsSummedBeforeBackwardEnds) {
+  for (const std::string sums : {"library", "tree"}) {
+    RunConfig config = config_of("llama", "float32", {1, 2, 1, "optimizer"}, "allgather");
+    config.model.num_hidden_layers = 8;
+    config.train.global_batch_size = config.train.micro_batch_size * 2;
+    config.parallelism.device_sums = sums;
+    EXPECT_GT(train_on_devices(config, 2, {}).best_share, 0.5) << sums;
+  }
 }
 
 int64_t waits_of_all_devices() {

@@ -130,6 +130,7 @@ std::string to_json_line(const StepMetrics& m) {
   json["forward_comm_s"] = m.forward_comm_s;
   json["backward_compute_s"] = m.backward_compute_s();
   json["backward_comm_s"] = m.backward_comm_s;
+  if (m.reduced_in_backward) json["reduced_in_backward"] = *m.reduced_in_backward;
   json["memory_bytes"] = m.memory_bytes;
   json["peak_memory_bytes"] = m.peak_memory_bytes;
   if (m.device_memory) {

@@ -210,7 +210,7 @@ at::Device settle_device(RunConfig& config, Mesh& mesh) {
     if (config.train.device == "auto") say_why_cpu();
     return device;
   }
-  if (mesh.world().size() > 1) mesh.use(device);
+  if (mesh.world().size() > 1) mesh.use(device, config.parallelism.device_sums);
   const auto [name, id, free_bytes, total_bytes] = ops::facts_of(device);
   log::info("device: {}{}{}{}", mesh.world().size() > 1 ? "one for each rank, here " : "", device.str(),
             name.empty() ? "" : " (" + name + ")",

@@ -83,6 +83,7 @@ void StepSummary::describe_ranks(const StepReport& report, StepMetrics& m) {
   m.rank_norms = report.rank_norms;
   m.forward_comm_s = report.forward_wait_s;
   m.backward_comm_s = report.backward_wait_s;
+  m.reduced_in_backward = report.reduction.share();
   m.traffic = traffic_.take();
   if (warned_of_imbalance_) return;
   const auto imbalance = describe_imbalance(m, mesh_.layout(), mesh_.world().hosts());

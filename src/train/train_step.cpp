@@ -166,7 +166,6 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
     watch.add_to(forward ? report.forward_s : report.backward_s,
                  forward ? report.forward_wait_s : report.backward_wait_s);
   });
-  report.reduction = s.optimizer.reducer.trace();
   sum_over_ranks(s.model.mesh.group(GroupKind::kPipeline), report.parts);
   sum_over_ranks(s.model.mesh.group(GroupKind::kData), report.parts);
   if (!s.model.device().is_cpu()) {
@@ -176,6 +175,7 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
   const GradientNorms norms = gradient_norms(s.model.parameters, s.model.plan);
   report.grad_norm = norms.total;
   report.rank_norms = {norms.ranks, norms.experts};
+  report.reduction = s.optimizer.reducer.trace();
   watch.add_to(report.backward_s, report.backward_wait_s);
   return report;
 }
@@ -231,6 +231,7 @@ void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, Upda
   if (s.step_is_queued) s.step_is_queued();
   send_ahead(s, report.step + 1);
   fetch_numbers(report, s.model.plan, changed, observer);
+  report.reduction = s.optimizer.reducer.trace();
   report.verdict = judge(report.parts.loss_sum, report.grad_norm);
   if (report.verdict == Verdict::kApply) advance(s, batch, report);
 }

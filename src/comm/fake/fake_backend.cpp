@@ -2,17 +2,11 @@
 
 #include <numeric>
 
+#include "comm/backend_decorator.h"
+
 namespace athanor::comm {
 
 namespace {
-
-class NoWork : public c10d::Work {
- public:
-  bool isCompleted() override { return true; }
-  bool isSuccess() const override { return true; }
-  void synchronize() override {}
-  bool wait(std::chrono::milliseconds) override { return true; }
-};
 
 FakeBackend::Work over() { return c10::make_intrusive<NoWork>(); }
 

@@ -136,16 +136,19 @@ class PlayedGroup : public c10d::Backend {
   std::map<int, guarded::Queues::StreamId> streams_;
 };
 
+template <class Group>
+c10::intrusive_ptr<c10d::Backend> open_played(const DeviceGroupStart& start) {
+  return c10::make_intrusive<Group>(start);
+}
+
 /// Runs `rank` once for each rank of a world of `size`, as run_ranks does, each with a played device of its own as the
 /// thread's current one. Of the exceptions of ranks it throws the first; others are often due to it.
 inline void run_device_ranks(int size, const std::function<void(World&, at::Device)>& rank, WorldOptions options = {},
-                             const ThreadNetwork& network = {}) {
+                             const ThreadNetwork& network = {}, OpenPlayed open = &open_played<PlayedGroup>) {
   options.timeout = std::min<std::chrono::milliseconds>(options.timeout, std::chrono::minutes(1));
   guarded::install_for_tests();
   guarded::let_devices_advance();
-  set_played_groups([](const DeviceGroupStart& start) -> c10::intrusive_ptr<c10d::Backend> {
-    return c10::make_intrusive<PlayedGroup>(start);
-  });
+  set_played_groups(open);
   std::mutex mutex;
   std::exception_ptr first;
   const auto run = [&](World& world) {

@@ -1,6 +1,6 @@
 // Faults of collectives, around a group's backend.
 
-#include "train/verify/plants/backend_decorator.h"
+#include "comm/backend_decorator.h"
 #include "train/verify/plants/rows.h"
 #include "train/verify/plants/stage_decorator.h"
 
@@ -12,11 +12,11 @@ namespace {
 class OneShardOfNorm : public Plant {
  public:
   Backend wrap_group(const comm::GroupOptions& options, Backend backend) override {
-    struct Decorator : BackendDecorator {
+    struct Decorator : comm::BackendDecorator {
       Decorator(Inner inner, std::function<void()> acted)
-          : BackendDecorator(std::move(inner)), acted_(std::move(acted)) {}
+          : comm::BackendDecorator(std::move(inner)), acted_(std::move(acted)) {}
       Work _allgather_base(at::Tensor& out, at::Tensor& in, const c10d::AllgatherOptions& how) override {
-        Work work = BackendDecorator::_allgather_base(out, in, how);
+        Work work = comm::BackendDecorator::_allgather_base(out, in, how);
         if (in.scalar_type() != at::kDouble || in.numel() != 2) return work;
         work->wait();
         out.view({getSize(), 2}).narrow(0, 1, getSize() - 1).zero_();
@@ -62,12 +62,12 @@ class AttentionSums : public Plant {
   }
 
  private:
-  struct Sums : BackendDecorator {
-    Sums(Inner inner, AttentionSums& plant) : BackendDecorator(std::move(inner)), plant_(plant) {}
+  struct Sums : comm::BackendDecorator {
+    Sums(Inner inner, AttentionSums& plant) : comm::BackendDecorator(std::move(inner)), plant_(plant) {}
 
     Work allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& how) override {
       if (!plant_.is_attention(tensors.at(0))) return inner().allreduce(tensors, how);
-      if (plant_.times_to_sum_ == 0) return c10::make_intrusive<NoWork>();
+      if (plant_.times_to_sum_ == 0) return c10::make_intrusive<comm::NoWork>();
       inner().allreduce(tensors, how)->wait();
       return inner().allreduce(tensors, how);
     }
@@ -75,7 +75,7 @@ class AttentionSums : public Plant {
       if (!plant_.is_attention(in)) return inner()._reduce_scatter_base(out, in, how);
       if (plant_.times_to_sum_ == 0) {
         out.view({-1}).copy_(in.view({-1}).narrow(0, getRank() * out.numel(), out.numel()));
-        return c10::make_intrusive<NoWork>();
+        return c10::make_intrusive<comm::NoWork>();
       }
       std::vector<at::Tensor> tensors{in};
       inner().allreduce(tensors)->wait();

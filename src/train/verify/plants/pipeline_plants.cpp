@@ -1,7 +1,7 @@
 // Faults of the messages between stages.
 
 #include "base/error.h"
-#include "train/verify/plants/backend_decorator.h"
+#include "comm/backend_decorator.h"
 #include "train/verify/plants/rows.h"
 #include "train/verify/plants/stage_decorator.h"
 
@@ -68,8 +68,8 @@ class SwappedMicrobatches : public Plant {
     c10::intrusive_ptr<c10d::Work> work;
   };
 
-  struct Sends : BackendDecorator {
-    Sends(Inner inner, SwappedMicrobatches& plant) : BackendDecorator(std::move(inner)), plant_(plant) {}
+  struct Sends : comm::BackendDecorator {
+    Sends(Inner inner, SwappedMicrobatches& plant) : comm::BackendDecorator(std::move(inner)), plant_(plant) {}
 
     Work send(std::vector<at::Tensor>& tensors, int to, int tag) override {
       const int microbatch = std::exchange(plant_.next_, kNone);

@@ -26,8 +26,9 @@ class PlantedWorld : public comm::World {
   }
 
   std::unique_ptr<comm::Communicator> make_group(const std::vector<std::vector<int>>& partition,
-                                                 const std::string& name, at::Device device) override {
-    std::shared_ptr<comm::Communicator> group = world_.make_group(partition, name, device);
+                                                 const std::string& name, at::Device device,
+                                                 comm::SumTerms tree_sums) override {
+    std::shared_ptr<comm::Communicator> group = world_.make_group(partition, name, device, tree_sums);
     const comm::GroupOptions options = group->options();
     const int rank = group->rank();
     Plant::Backend backend;

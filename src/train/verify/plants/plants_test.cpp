@@ -9,10 +9,10 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "comm/backend_decorator.h"
 #include "comm/thread_ranks.h"
 #include "model/initialize.h"
 #include "train/train_step.h"
-#include "train/verify/plants/backend_decorator.h"
 #include "train/verify/plants/names.h"
 #include "train/verify/plants/plant.h"
 #include "train/verify/plants/rows.h"
@@ -124,7 +124,7 @@ TEST(Plants, EachNameMakesAPlantAndSaysWhatItDoesAndNeeds) {
 class Nothing : public Plant {
  public:
   Backend wrap_group(const comm::GroupOptions&, Backend backend) override {
-    return c10::make_intrusive<BackendDecorator>(std::move(backend));
+    return c10::make_intrusive<comm::BackendDecorator>(std::move(backend));
   }
   std::unique_ptr<Stage> wrap_stage(Stage& stage, const StageLayers&, const Mesh&) override {
     count(true);

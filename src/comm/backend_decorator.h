@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace athanor::plants {
+namespace athanor::comm {
 
 class BackendDecorator : public c10d::Backend {
  public:
@@ -16,7 +16,7 @@ class BackendDecorator : public c10d::Backend {
 
   explicit BackendDecorator(Inner inner) : Backend(inner->getRank(), inner->getSize()), inner_(std::move(inner)) {}
 
-  const std::string getBackendName() const override { return "planted_" + inner_->getBackendName(); }
+  const std::string getBackendName() const override { return "decorated_" + inner_->getBackendName(); }
   Work allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override {
     return inner_->allreduce(tensors, options);
   }
@@ -53,4 +53,4 @@ class NoWork : public c10d::Work {
   bool wait(std::chrono::milliseconds /*timeout*/) override { return true; }
 };
 
-}  // namespace athanor::plants
+}  // namespace athanor::comm
