@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Checks and measures Athanor on one GPU, most important first, within a limit of time; needs nothing but Python and a libtorch.
+"""Checks and measures Athanor on one GPU or several of one machine, most important first, within a limit of time.
+
+It needs nothing but Python and a libtorch.
 
 The programs come from bin/ (a bundle of scripts/gpu_bundle), else from build-cuda/ or build/; if none of these has any, the kernels,
 the ops and their tests are built first, by the `cuda` preset. Every part has its own limit of time, so that a failure costs only
@@ -22,6 +24,7 @@ import parts
 import report
 from running import Machine, Outcome, run_part
 
+MOST_GPUS = 16
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -30,8 +33,8 @@ def refuse(reason):
     sys.exit(2)
 
 
-def why_no_gpu():
-    """Asks the driver; None if there is a GPU."""
+def why_too_few_gpus(wanted):
+    """Asks the driver; None if there are as many GPUs."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -39,11 +42,15 @@ def why_no_gpu():
     count = ctypes.c_int(0)
     if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
         return "the driver sees no GPU; look at nvidia-smi and CUDA_VISIBLE_DEVICES"
+    if count.value < wanted:
+        return f"--gpus {wanted}: the driver sees {count.value}"
     return None
 
 
 def check_machine(options, libtorch, programs):
     """Refuses what could only fail in every part."""
+    if not 1 <= options.gpus <= MOST_GPUS:
+        refuse(f"--gpus {options.gpus}: from 1 to {MOST_GPUS}, those of one machine")
     if not options.minutes > 0:
         refuse(f"--minutes {options.minutes:g}: there is no time to run anything")
     if not any((programs / name).exists() for name in ("kernels_cuda_test", "ops_test", "train_test", "athanor")):
@@ -51,7 +58,7 @@ def check_machine(options, libtorch, programs):
     if libtorch is not None and not (libtorch / "lib" / "libtorch.so").exists() and options.device == "cuda":
         refuse(f"{libtorch} has no lib/libtorch.so; give the folder of libtorch, such as .../site-packages/torch, by --libtorch")
     if options.device == "cuda":
-        if reason := why_no_gpu():
+        if reason := why_too_few_gpus(options.gpus):
             refuse(f"{reason}; --device guarded tries this program on a device that the host simulates")
         if libtorch is not None and not (libtorch / "lib" / "libc10_cuda.so").exists():
             refuse(f"the libtorch in {libtorch} has no CUDA; give one that has by --libtorch")
@@ -99,7 +106,9 @@ def parse_arguments():
     parser.add_argument("--programs", type=pathlib.Path, help="the folder of athanor and its test programs")
     parser.add_argument("--device", choices=("cuda", "guarded"), default="cuda",
                         help="guarded: a device that the host simulates, to try this program itself")
-    parser.add_argument("--minutes", type=float, default=9, help="for all parts together")
+    parser.add_argument("--gpus", type=int, default=1, help="how many of this machine's GPUs to use; with two or more, layouts and the "
+                        "speed of each axis are added (1)")
+    parser.add_argument("--minutes", type=float, help="for all parts together (9; with several GPUs 16)")
     parser.add_argument("--only", help="names of parts, with commas")
     parser.add_argument("--list", action="store_true", help="print the parts and their limits, and end")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu_check"),
@@ -118,12 +127,12 @@ def earlier_outcomes(out, facts, chosen):
 
 
 def in_order(results):
-    names = [part.name for part in parts.all_parts()]
+    names = [part.name for part in parts.all_parts(gpus=2)]
     return sorted(results, key=lambda part: names.index(part["name"]) if part["name"] in names else len(names))
 
 
 def chosen_parts(options):
-    every = parts.all_parts()
+    every = parts.all_parts(options.gpus)
     names = [name.strip() for name in options.only.split(",")] if options.only else [part.name for part in every]
     if unknown := set(names) - {part.name for part in every}:
         refuse(f"--only: there is no part {', '.join(sorted(unknown))}; there are {', '.join(part.name for part in every)}")
@@ -132,6 +141,8 @@ def chosen_parts(options):
 
 def main():
     options = parse_arguments()
+    if options.minutes is None:
+        options.minutes = 9 if options.gpus == 1 else 16
     chosen = chosen_parts(options)
     if options.list:
         for part in chosen:
@@ -146,7 +157,7 @@ def main():
         tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
         refuse(f"--out: {error}")
-    machine = Machine(programs=programs, libtorch=libtorch, device=options.device, out=out, root=ROOT)
+    machine = Machine(programs=programs, libtorch=libtorch, device=options.device, out=out, root=ROOT, gpus=options.gpus)
 
     end = time.monotonic() + 60 * options.minutes
     facts, outcomes = machine.facts(), []

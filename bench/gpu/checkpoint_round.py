@@ -34,19 +34,19 @@ interval = 4
 STEPS = 12
 
 
-def prepare(machine, clock, folder):
+def prepare(machine, clock, folder, seq_len=128):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     draw = random.Random(1)
     words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9))) for _ in range(400)]
     with open(folder / "text.jsonl", "w") as out:
-        for _ in range(200):
+        for _ in range(200 * seq_len // 128):
             out.write(json.dumps({"text": " ".join(draw.choices(words, k=200))}) + "\n")
     (folder / "run.toml").write_text(CONFIG)
     athanor = machine.program("athanor")
     machine.check_call([athanor, "tokenizer", "train", "--vocab-size", 512, "--out", folder / "tokenizer.json",
                         folder / "text.jsonl"], clock, "program-tokenizer")
-    machine.check_call([athanor, "prepare", "--tokenizer", folder / "tokenizer.json", "--seq-len", 128, "--seed", 1,
+    machine.check_call([athanor, "prepare", "--tokenizer", folder / "tokenizer.json", "--seq-len", seq_len, "--seed", 1,
                         "--out", folder / "data", folder / "text.jsonl"], clock, "program-prepare")
 
 

@@ -1,6 +1,7 @@
 """The parts of gpu_check, most important first: is it correct, then how fast is it."""
 import checkpoint_round
 import routing_rate
+import several
 import speed
 from running import Failed, Part, Skipped, how_it_ended, read_report
 
@@ -75,12 +76,33 @@ def smoke(machine, clock):
     return output.strip().split("\n")[-1], {}
 
 
-def all_parts():
+def library(machine, clock):
+    pattern = on_device(machine, "Nccl.*", "PlayedGroups.*")
+    _, count = run_gtest(machine, clock, "comm_test", pattern, "nccl")
+    return f"{count} tests: collectives of the device's library", {"tests": count}
+
+
+def all_parts(gpus=1):
+    return one_gpu() + (several_gpus() if gpus > 1 else [])
+
+
+def several_gpus():
+    """After those of one, which are faster to look at if something is wrong."""
+    return [
+        Part("layouts", "small runs of layouts on several GPUs, compared with one on the CPU", 150, several.check_layouts, least_s=20),
+        Part("data-parallel", "steps of OLMo-1B by all GPUs, compared with one", 90, several.data_parallel, least_s=30),
+        Part("expert-parallel", "both kinds of dispatch over all GPUs", 90, several.expert_parallel, least_s=30),
+        Part("model-parallel", "steps over tensor ranks and pipelines, compared with one GPU", 90, several.model_parallel, least_s=30),
+    ]
+
+
+def one_gpu():
     return [
         Part("kernels", "every kernel compared with the bits of the host", 45, kernels),
         Part("memcheck", "the kernels under compute-sanitizer: accesses out of bounds", 60, sanitizer("memcheck")),
         Part("racecheck", "the kernels under compute-sanitizer: races in shared memory", 50, sanitizer("racecheck")),
         Part("ops", "every op compared with the same op on the CPU", 40, ops),
+        Part("nccl", "one rank's collectives through NCCL", 20, library),
         Part("training", "20 steps of each family compared with the CPU", 60, training),
         Part("smoke", "fifty steps of two models", 30, smoke),
         Part("checkpoints", "from the CPU to the device and back", 30, checkpoints),

@@ -67,6 +67,15 @@ class Machine:
     device: str
     out: pathlib.Path
     root: pathlib.Path
+    gpus: int = 1
+
+    def main_program(self):
+        """athanor; on devices that the host plays, a program for tests that is athanor with such devices."""
+        return self.program("athanor" if self.device == "cuda" else "athanor_played")
+
+    def several_device(self):
+        """train.device of ranks that have a device each."""
+        return "cuda" if self.device == "cuda" else "auto"
 
     def program(self, name):
         path = self.programs / name

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import unittest.mock
 
 import pytest
 
@@ -14,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 sys.path.insert(0, str(ROOT / "bench" / "gpu"))
 
+import several  # noqa: E402
 import shapes  # noqa: E402
 import speed  # noqa: E402
 from running import Clock, Failed, Machine, read_report  # noqa: E402
@@ -23,7 +25,7 @@ PASSES = """#!/bin/sh
 for word; do case $word in --gtest_output=json:*) file=${word#--gtest_output=json:} ;; esac; done
 echo '{"testsuites": [{"name": "Suite", "testsuite": [{"name": "Test", "result": "COMPLETED"}]}]}' > "$file"
 """
-PROGRAMS = ("kernels_cuda_test", "ops_test", "train_test")
+PROGRAMS = ("kernels_cuda_test", "ops_test", "comm_test", "train_test")
 
 
 def programs_in(folder, **different):
@@ -173,6 +175,39 @@ def test_a_step_on_a_device_is_reported_from_what_the_benchmark_writes_there(tmp
     assert figures["ratios"]["grouped_mm"]["step"] == pytest.approx(2.0)
     assert figures["ratios"]["grouped_mm"]["forward_and_backward"] == pytest.approx(2.0)
     assert figures["copy_rate"] == 4e12 and 0 < figures["of_roofline"] < 1 and "2.00 times as fast as grouped_mm" in text
+
+
+def test_several_gpus_add_parts_after_those_of_one(tmp_path):
+    listed = [subprocess.run([ROOT / "scripts" / "gpu_check", "--list", "--gpus", gpus], capture_output=True, text=True,
+                             check=True).stdout.splitlines() for gpus in "12"]
+    assert listed[1][:len(listed[0])] == listed[0]
+    assert [line.split()[0] for line in listed[1][len(listed[0]):]] == ["layouts", "data-parallel", "expert-parallel", "model-parallel"]
+    programs_in(tmp_path / "programs")
+    for gpus in ("0", "17"):
+        code, said, _ = check(tmp_path, "--gpus", gpus)
+        assert code == 2 and said.startswith(f"gpu_check: --gpus {gpus}: from 1 to 16")
+
+
+def test_layouts_of_several_devices_have_the_losses_of_one_cpu(tmp_path):
+    program = BUILD / "athanor_played"
+    if not program.exists():
+        pytest.skip("there is no athanor_played; scripts/build athanor_tests makes it")
+    few = {name: several.layouts(2)[name] for name in ("experts-2", "pipeline-2")}
+    machine = Machine(BUILD, None, "guarded", tmp_path, ROOT, gpus=2)
+    with unittest.mock.patch.object(several, "layouts", lambda _: few):
+        summary, figures = several.check_layouts(machine, Clock(240))
+    assert set(figures["differences"]) == set(few) and "2 layouts: losses within" in summary
+
+
+def test_of_ranks_the_first_that_fails_gives_the_exit_code_and_its_last_lines():
+    ranks = ROOT / "bench" / "gpu" / "ranks.py"
+    said = subprocess.run([ranks, "3", "sh", "-c", "echo I am $RANK of $WORLD_SIZE; test $RANK != 2 || exit 7"],
+                          capture_output=True, text=True, timeout=60)
+    assert said.returncode == 7 and said.stdout.splitlines() == ["I am 0 of 3", "rank 2:", "I am 2 of 3"], said
+    start = time.monotonic()
+    said = subprocess.run([ranks, "2", "sh", "-c", "test $RANK = 1 && kill -9 $$; exec sleep 60"], capture_output=True, timeout=60)
+    assert said.returncode == 137 and time.monotonic() - start < 40
+    assert subprocess.run([ranks, "2", "true"], timeout=60).returncode == 0
 
 
 def test_an_interrupted_check_leaves_no_program_behind(tmp_path):
