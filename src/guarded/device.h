@@ -26,6 +26,8 @@ at::Device device_of_tests();
 
 /// Starts the thread that calls Queues::advance_if_idle for each device. For devices that communicate.
 void let_devices_advance();
+/// Sets the order in which devices begin that nothing has used yet; each draws from another seed.
+void begin_in(const Order& order);
 
 /// Sets whether Athanor's kernels exist on the device (they do at first), or only libtorch's ops.
 void set_kernels(bool compiled);

@@ -28,9 +28,12 @@ Queues::StreamId& stream_on(int device) { return stream_of_thread[static_cast<si
 // The queues and the memory of a device. They live as long as the process: tensors in other static objects may outlive
 // any that is destroyed.
 struct Parts {
+  explicit Parts(const Order& order) { queues.set_order(order); }
   Queues queues;
   Memory memory{queues};
 };
+
+Order first_order;  // which a device has until set_order is called
 
 // Those of the devices that have been used.
 std::array<std::atomic<Parts*>, kMostDevices>& all_parts() {
@@ -43,7 +46,7 @@ Parts& parts_of(int device) {
   auto& parts = all_parts().at(static_cast<size_t>(device));
   if (!parts) {
     const std::lock_guard lock(mutex);
-    if (!parts) parts = new Parts;
+    if (!parts) parts = new Parts({first_order.kind, first_order.seed + static_cast<uint64_t>(device)});
   }
   return *parts;
 }
@@ -297,6 +300,8 @@ void let_devices_advance() {
     }).detach();
   });
 }
+
+void begin_in(const Order& order) { first_order = order; }
 
 void set_kernels(bool compiled) { our_kernels.compiled = compiled; }
 void offer(bool offered) { our_kernels.offered = offered; }

@@ -25,6 +25,7 @@ Queues::StreamId Queues::new_stream() {
 
 void Queues::set_order(const Order& order) {
   const std::lock_guard lock(mutex_);
+  abandoned_ = false;
   run_all();
   order_ = order;
   random_.seed(order.seed);
@@ -91,6 +92,10 @@ void Queues::refuse_while_capturing(const char* what) const {
   ATHANOR_CHECK_AS(Error, captured_ < 0, "{} while a graph is captured", what);
 }
 
+void Queues::refuse_if_abandoned() const {
+  ATHANOR_CHECK_AS(Error, !abandoned_, "another rank of the played devices has failed");
+}
+
 Queues::Event Queues::record(StreamId id) {
   const std::lock_guard lock(mutex_);
   auto event = std::make_shared<Point>();
@@ -144,16 +149,28 @@ bool Queues::try_run_to(StreamId id, int64_t position) {
   return true;
 }
 
-void Queues::run_to(StreamId id, int64_t position) {
+bool Queues::run_to(StreamId id, int64_t position, std::chrono::milliseconds patience) {
   const auto begin = Clock::now();
   while (!try_run_to(id, position)) {
+    refuse_if_abandoned();
     if (run_what_can()) continue;
-    ATHANOR_CHECK_AS(Error, Clock::now() - begin < kPatience, "stream {} of the played device waits for other ranks",
-                     id);
+    if (Clock::now() - begin > patience) return false;
     mutex_.unlock();
     std::this_thread::sleep_for(std::chrono::microseconds(20));
     mutex_.lock();
   }
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  refuse_if_abandoned();
+  return true;
+}
+
+void Queues::run_to(StreamId id, int64_t position) {
+  ATHANOR_CHECK_AS(Error, run_to(id, position, kPatience), "stream {} of the played device waits for other ranks", id);
+}
+
+bool Queues::run_out(StreamId id, std::chrono::milliseconds patience) {
+  const std::lock_guard lock(mutex_);
+  return run_to(id, stream(id).submitted, patience);
 }
 
 // Returns false if there was nothing to run.
@@ -177,9 +194,20 @@ void Queues::forget_all() {
   num_unready_ = 0;
 }
 
+void Queues::abandon() {
+  const std::lock_guard lock(mutex_);
+  forget_all();
+  abandoned_ = true;
+}
+
 void Queues::advance_if_idle() {
   const std::lock_guard lock(mutex_);
-  if (num_unready_ > 0 && Clock::now() - last_submit_ > kIdle) run_what_can();
+  if (num_unready_ == 0 || Clock::now() - last_submit_ < kIdle) return;
+  try {
+    run_what_can();
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
 }
 
 void Queues::wander(int64_t most_tasks) {
@@ -212,6 +240,7 @@ bool Queues::is_skipped() { return synchronisations_++ == skipped_; }
 bool Queues::query(const Event& event) {
   const std::lock_guard lock(mutex_);
   if (event->reached) return true;
+  refuse_if_abandoned();
   if (order_.kind == Order::Kind::kDrawn) wander(static_cast<int64_t>(random_() % 4));
   if (++event->num_queries > 1) try_run_to(event->stream, event->position);
   return event->reached;
@@ -232,6 +261,7 @@ void Queues::synchronize(const Event& event) {
   const std::lock_guard lock(mutex_);
   refuse_while_capturing("the host waits for an event");
   ++counts_.waits;
+  if (host_waits_to_skipped_-- == 0) return;
   if (!is_skipped()) wait_until(event->stream, event->position);
 }
 
@@ -262,6 +292,11 @@ int64_t Queues::skip(int64_t index) {
   const std::lock_guard lock(mutex_);
   skipped_ = index;
   return std::exchange(synchronisations_, 0);
+}
+
+void Queues::skip_host_wait(int64_t index) {
+  const std::lock_guard lock(mutex_);
+  host_waits_to_skipped_ = index;
 }
 
 }  // namespace athanor::guarded

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -95,12 +96,18 @@ class Queues {
   /// For tests that remove synchronisation: the `index`-th call of `block` or of a wait for an event (from 0, in the
   /// order of the calls) does nothing. Returns how many calls there were since the last call of `skip`.
   int64_t skip(int64_t index);
+  /// The same for the host alone: its `index`-th wait for an event from now on (from 0) does nothing; −1: none.
+  void skip_host_wait(int64_t index);
 
   /// Drops everything that is queued, of a device whose other ranks will not come.
   void forget_all();
+  /// The same, and later waits throw, until set_order is called.
+  void abandon();
+  /// Runs everything of a stream. Uncounted. Returns false if other ranks let it wait for longer than this.
+  bool run_out(StreamId stream, std::chrono::milliseconds patience);
 
   /// Runs what can be run if work waits for other ranks and nothing was submitted lately. For the thread that stands
-  /// for the device.
+  /// for the device. What the work throws appears at the next wait.
   void advance_if_idle();
 
  private:
@@ -120,6 +127,7 @@ class Queues {
   bool can_run(const Stream& stream) const;
   void run_first(Stream& stream);
   bool try_run_to(StreamId id, int64_t position);
+  bool run_to(StreamId id, int64_t position, std::chrono::milliseconds patience);
   void run_to(StreamId id, int64_t position);
   bool run_what_can();
   void run_all();
@@ -128,6 +136,7 @@ class Queues {
   void wait_until(StreamId id, int64_t position);
   bool is_skipped();
   void refuse_while_capturing(const char* what) const;
+  void refuse_if_abandoned() const;
 
   mutable std::recursive_mutex mutex_;  // guards all members below
   std::deque<Stream> streams_;
@@ -135,9 +144,12 @@ class Queues {
   std::mt19937_64 random_;
   Counts counts_;
   int64_t skipped_ = -1, synchronisations_ = 0;
+  int64_t host_waits_to_skipped_ = -1;  // below 0: none is skipped
   StreamId last_stream_ = 0;
   int64_t num_unready_ = 0;  // tasks with `ready`
   std::chrono::steady_clock::time_point last_submit_;
+  std::exception_ptr failure_;  // what work has thrown that advance_if_idle ran
+  bool abandoned_ = false;
   StreamId captured_ = -1;  // none
   Recording recording_;
 };

@@ -21,7 +21,8 @@ void share_from_first(comm::Communicator& ranks, const Tensor& x, SharedBy how) 
   if (ranks.size() == 1 || x.numel() == 0) return;
   ATHANOR_ASSERT(x.is_contiguous() && x.nbytes() % sizeof(int64_t) == 0);
   // The data are sent as integers, so that no bit pattern is a number to be rounded.
-  const Tensor bits = at::from_blob(x.data_ptr(), {static_cast<int64_t>(x.nbytes() / sizeof(int64_t))}, at::kLong);
+  const Tensor bits =
+      at::from_blob(x.data_ptr(), {static_cast<int64_t>(x.nbytes() / sizeof(int64_t))}, x.options().dtype(at::kLong));
   if (how == SharedBy::kBroadcast) {
     ranks.broadcast(bits, 0).wait();
   } else {

@@ -16,7 +16,8 @@ enum class SharedBy { kBroadcast, kAllReduce };
 SharedBy parse_shared_by(const std::string& name);
 
 /// Overwrites `x` on every rank with that of the group's first rank, bit for bit, whatever its type. `x` has the same
-/// size on all ranks, a multiple of 8 bytes, and is contiguous and on the host. Collective; waits.
+/// size on all ranks, a multiple of 8 bytes, and is contiguous, where the group's tensors are. Collective; waits as
+/// Pending::wait.
 void share_from_first(comm::Communicator& ranks, const Tensor& x, SharedBy how);
 
 /// Returns the `text` of the group's first rank, on all of them; the others' is ignored. Collective; waits.

@@ -216,21 +216,25 @@ void LayerStatistics::after_update(FlatRange range) {
   });
 }
 
-// On a device there is one rank, which has every layer.
+// A layer of another rank has a place, too, so that take_numbers knows the places.
 Tensor LayerStatistics::numbers_on_device() {
   if (!on_device_) return {};
   std::vector<Tensor> numbers = {sums_.reshape({-1})};
+  const Tensor none = at::zeros({1}, sums_.options());
   for (const auto* each : {&activations_, &logits_})
-    for (const Tensor& x : *each) numbers.push_back(x.to(at::kDouble).reshape({1}));
+    for (const Tensor& x : *each) numbers.push_back(x.defined() ? x.to(at::kDouble).reshape({1}) : none);
   return at::cat(numbers);
 }
 
 void LayerStatistics::take_numbers(const Tensor& on_host) {
   const int64_t count = sums_.numel();
   sums_ = on_host.narrow(0, 0, count).clone().view(sums_.sizes());
-  for (int64_t layer = 0; layer < num_layers_; ++layer) {
-    activations_[static_cast<size_t>(layer)] = on_host[count + layer];
-    logits_[static_cast<size_t>(layer)] = on_host[count + num_layers_ + layer];
+  int64_t place = count;
+  for (auto* each : {&activations_, &logits_}) {
+    for (Tensor& x : *each) {
+      if (x.defined()) x = on_host[place];
+      ++place;
+    }
   }
 }
 

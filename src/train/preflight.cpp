@@ -33,14 +33,14 @@ void resolve_with_data(RunConfig& config, const Dataset& train) {
 
 namespace {
 
-void check_device_memory(const RunConfig& config, const MemoryNeed& need, at::Device device) {
+void check_device_memory(const RunConfig& config, const DeviceRank& own, const MemoryNeed& need, at::Device device) {
   const int64_t free_bytes = ops::facts_of(device).free_bytes;
-  const std::string parts = describe_need(config, need);
+  const std::string parts = describe_need(config, need, own);
   if (free_bytes < 0)
     return log::info("memory: about {} needed on {} ({})", format_bytes(need.total()), device.str(), parts);
   const auto free = static_cast<double>(free_bytes);
   ATHANOR_CHECK(need.total() <= free, "this run needs about {} of memory on {} ({}), and {} are free there; {}",
-                format_bytes(need.total()), device.str(), parts, format_bytes(free), what_would_fit(config, free));
+                format_bytes(need.total()), device.str(), parts, format_bytes(free), what_would_fit(config, free, own));
   log::info("memory: about {} needed on {} ({}), {} free", format_bytes(need.total()), device.str(), parts,
             format_bytes(free));
 }
@@ -49,8 +49,8 @@ void check_device_memory(const RunConfig& config, const MemoryNeed& need, at::De
 
 void check_memory(const RunConfig& config, const comm::World& world, const Layout& layout, at::Device device) {
   if (!device.is_cpu())
-    return check_device_memory(config, estimate_train_memory(config, config.data.seq_len, layout, world.rank(), {1}),
-                               device);
+    return check_device_memory(config, {world.rank(), world.size()},
+                               estimate_train_memory(config, config.data.seq_len, layout, world.rank(), {1}), device);
   RunConfig plain = config;
   plain.train.cuda_graphs = false;  // there are none on a CPU
   // Ranks differ by their stages: the sum over this host's ranks is what counts.

@@ -141,7 +141,9 @@ void load_master(ModelState& model, SharedBy how,
       });
       continue;
     }
+    const at::Device device = model.device();
     const Tensor block = at::zeros({kBlock}, at::kFloat);
+    const Tensor there = device.is_cpu() ? block : at::zeros({kBlock}, block.options().device(device));
     for (int64_t first = 0; first < e.num_elements(); first += kBlock) {
       const int64_t count = std::min(kBlock, e.num_elements() - first);
       const std::span<float> values(block.data_ptr<float>(), static_cast<size_t>(count));
@@ -150,7 +152,10 @@ void load_master(ModelState& model, SharedBy how,
           read(e.name, global, values.subspan(static_cast<size_t>(at), static_cast<size_t>(length)));
         });
       }
-      share_from_first(holders, block.narrow(0, 0, (count + 1) / 2 * 2), how);
+      const Tensor shared = there.narrow(0, 0, (count + 1) / 2 * 2);
+      if (!device.is_cpu() && holders.rank() == 0) ops::send_bytes(shared, values.data());
+      share_from_first(holders, shared, how);
+      if (!device.is_cpu()) ops::fetch_bytes(shared, block.data_ptr());
       model.parameters.write_master(e, first, values);
     }
   }

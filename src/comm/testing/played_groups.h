@@ -7,6 +7,8 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <array>
+#include <exception>
 #include <map>
 #include <mutex>
 
@@ -16,6 +18,26 @@
 #include "guarded/open_view.h"
 
 namespace athanor::comm {
+
+/// What the groups do otherwise than at first. Tests set it while no group exists.
+struct PlayedWays {
+  /// The calls of all groups of a device take turns, in the order in which they were queued, as on a device that has
+  /// room for the kernel of one of them. Messages still travel at any time.
+  bool one_at_a_time = false;
+
+  // Faults of code that uses groups, as it would be if the caller made them.
+  bool no_event_before_sends = false;  ///< a message does not wait for what the caller's stream computes
+  /// Where a call has an input apart from its output, it reads a copy of it, which is freed at once. kKept: the memory
+  /// is not used again before the call has ended (record_stream).
+  enum class Copies { kNone, kKept, kReused } copies = Copies::kNone;
+
+  /// The last call of each device, for one_at_a_time.
+  std::array<guarded::Queues::Event, guarded::kMostDevices> last = {};
+};
+inline PlayedWays& played_ways() {
+  static PlayedWays ways;
+  return ways;
+}
 
 /// A call whose turn has come. As on a device, one that fails is never over.
 struct PlayedTurn {
@@ -63,7 +85,20 @@ class PlayedGroup : public c10d::Backend {
   using Work = c10::intrusive_ptr<c10d::Work>;
 
   explicit PlayedGroup(const DeviceGroupStart& start)
-      : Backend(start.rank, start.size), device_(start.device.index()), carrier_(start.carrier) {}
+      : Backend(start.rank, start.size), device_(start.device.index()), carrier_(start.carrier),
+        timeout_(start.timeout), num_exceptions_(std::uncaught_exceptions()) {}
+  /// Ends what has been queued together with the other ranks, as NCCL does it, before the wire below it is closed. If
+  /// this rank has failed, it waits for none.
+  ~PlayedGroup() override {
+    guarded::Queues& queues = guarded::queues(device_);
+    try {
+      bool ended = std::uncaught_exceptions() <= num_exceptions_;
+      for (const auto& [lane, stream] : streams_) ended = ended && queues.run_out(stream, timeout_);
+      if (!ended) queues.forget_all();
+    } catch (const std::exception&) {
+      queues.forget_all();
+    }
+  }
 
   const std::string getBackendName() const override { return "played"; }
 
@@ -93,7 +128,9 @@ class PlayedGroup : public c10d::Backend {
                  });
   }
   Work send(std::vector<at::Tensor>& tensors, int to, int) override {
-    return queue(to, {tensors[0]}, [to](Communicator& c, const Tensors& x) { return c.send(x[0], to); });
+    return queue(
+        to, {tensors[0]}, [to](Communicator& c, const Tensors& x) { return c.send(x[0], to); },
+        /*sends=*/true);
   }
   Work recv(std::vector<at::Tensor>& tensors, int from, int) override {
     return queue(from, {tensors[0]}, [from](Communicator& c, const Tensors& x) { return c.receive(x[0], from); });
@@ -112,27 +149,44 @@ class PlayedGroup : public c10d::Backend {
   }
 
   template <class Start>
-  Work queue(int lane, const Tensors& tensors, Start start) {
+  Work queue(int lane, Tensors tensors, Start start, bool sends = false) {
     const guarded::OnDevice on(device_);
     guarded::Queues& queues = guarded::queues(device_);
+    PlayedWays& ways = played_ways();
     const auto [found, is_new] = streams_.try_emplace(lane, 0);
     if (is_new) found->second = queues.new_stream();
     const auto stream = found->second;
-    queues.block(stream, queues.record(guarded::current_stream()));
+    if (ways.copies != PlayedWays::Copies::kNone && (sends || tensors.size() > 1)) {
+      tensors.back() = tensors.back().clone();
+      if (ways.copies == PlayedWays::Copies::kKept)
+        guarded::memory(device_).note_use(tensors.back().data_ptr(), stream);
+    }
+    if (!sends || !ways.no_event_before_sends) queues.block(stream, queues.record(guarded::current_stream()));
+    auto& last = ways.last.at(static_cast<size_t>(device_));
+    const bool takes_turns = ways.one_at_a_time && lane == kCollectives;
+    if (takes_turns && last) queues.block(stream, last);
     std::vector<guarded::OpenView> views;
     for (const at::Tensor& each : tensors) views.emplace_back(each);
     const auto turn = std::make_shared<PlayedTurn>();
     queues.submit(stream, "collective", [turn, views, start, carrier = carrier_] {
       Tensors opened;
       for (const auto& view : views) opened.push_back(view.tensor());
-      turn->pending = start(*carrier, opened);
+      try {
+        turn->pending = start(*carrier, opened);
+      } catch (...) {
+        turn->failure = std::current_exception();
+      }
     });
     queues.submit_when(stream, "collective", [turn] { return turn->over(); });
-    return c10::make_intrusive<PlayedWork>(device_, queues.record(stream), turn);
+    const guarded::Queues::Event done = queues.record(stream);
+    if (takes_turns) last = done;
+    return c10::make_intrusive<PlayedWork>(device_, done, turn);
   }
 
   int device_;
   std::shared_ptr<Communicator> carrier_;
+  std::chrono::milliseconds timeout_;
+  int num_exceptions_;
   std::map<int, guarded::Queues::StreamId> streams_;
 };
 
@@ -141,14 +195,19 @@ c10::intrusive_ptr<c10d::Backend> open_played(const DeviceGroupStart& start) {
   return c10::make_intrusive<Group>(start);
 }
 
+/// From now on devices that the host plays have groups, and advance by themselves.
+inline void play_groups(OpenPlayed open = &open_played<PlayedGroup>) {
+  guarded::install_for_tests();
+  guarded::let_devices_advance();
+  set_played_groups(open);
+}
+
 /// Runs `rank` once for each rank of a world of `size`, as run_ranks does, each with a played device of its own as the
 /// thread's current one. Of the exceptions of ranks it throws the first; others are often due to it.
 inline void run_device_ranks(int size, const std::function<void(World&, at::Device)>& rank, WorldOptions options = {},
                              const ThreadNetwork& network = {}, OpenPlayed open = &open_played<PlayedGroup>) {
   options.timeout = std::min<std::chrono::milliseconds>(options.timeout, std::chrono::minutes(1));
-  guarded::install_for_tests();
-  guarded::let_devices_advance();
-  set_played_groups(open);
+  play_groups(open);
   std::mutex mutex;
   std::exception_ptr first;
   const auto run = [&](World& world) {
@@ -159,10 +218,12 @@ inline void run_device_ranks(int size, const std::function<void(World&, at::Devi
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!first) first = std::current_exception();
-      guarded::queues().forget_all();
+      for (int r = 0; r < size; ++r) guarded::queues(r).abandon();  // the others wait for no rank that does not come
       throw;
     }
   };
+  for (int r = 0; r < size; ++r) guarded::queues(r).set_order({});
+  played_ways().last = {};
   try {
     run_ranks(size, run, options, network);
   } catch (...) {

@@ -1,0 +1,34 @@
+// A library for tests: in a process that opens it, the host plays devices (src/guarded/) that train.device = "auto"
+// takes, and groups of ranks between them.
+//
+// ATHANOR_PLAYED_ORDER is the order in which a device runs what its streams and events allow: "earliest" (the default),
+// "latest", or a number from which an order is drawn.
+
+#include <cstdlib>
+#include <string>
+
+#include "base/error.h"
+#include "comm/testing/played_groups.h"
+
+namespace athanor {
+namespace {
+
+guarded::Order order_of(const std::string& name) {
+  using Kind = guarded::Order::Kind;
+  if (name.empty() || name == "earliest") return {};
+  if (name == "latest") return {Kind::kLatest};
+  ATHANOR_CHECK(name.find_first_not_of("0123456789") == name.npos,
+                "ATHANOR_PLAYED_ORDER is \"{}\"; it takes earliest, latest or a number", name);
+  return {Kind::kDrawn, std::stoull(name)};
+}
+
+const bool kPlayed = [] {
+  const char* order = std::getenv("ATHANOR_PLAYED_ORDER");
+  guarded::begin_in(order_of(order ? order : ""));
+  comm::play_groups();
+  guarded::offer(true);
+  return true;
+}();
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,127 @@
+"""Whole runs of several ranks, each a process with a device that the host plays (athanor_played.cpp)."""
+import hashlib
+import json
+
+import pytest
+
+from test_failing_runs import with_fault_on
+from test_failures import SECONDS
+from test_runs import KEYS, PIPELINE, TENSOR, RankRun, assert_same_training, data, open_mpi  # noqa: F401
+
+ON_DEVICES, ON_CPUS = "train.device=auto", "train.device=cpu"
+EXPERTS = ["parallelism.expert_parallel_degree=2", "moe.dispatch=all_to_all"]
+STATISTICS = ["metrics.layer_statistics=3"]
+
+# How many ranks, their layout, and how often the first rank's host fetches how many rows it exchanges: in each of its sparse
+# layers, for each microbatch.
+LAYOUTS = {
+    "sharded in bf16": (2, ["parallelism.sharding=optimizer", "train.dtype=bfloat16", *STATISTICS], 0),
+    "experts": (4, ["parallelism.sharding=hierarchical", "parallelism.data_parallel_replicate_degree=2",
+                    "parallelism.mapping=data_inner", "train.global_batch_size=8", *EXPERTS], 2 * 2),
+    "tensor ranks in stages": (4, [*PIPELINE, *TENSOR, "parallelism.sequence_parallel=true", *STATISTICS], 0),
+}
+
+
+class PlayedRun(RankRun):
+    """A run of the program that has such devices."""
+
+    def __init__(self, program, folder, data, name):  # noqa: F811
+        super().__init__(program, folder, data, name)
+        self.program = program("athanor_played")
+
+    def on_devices(self, launcher, ranks, *overrides, order="earliest", **options):
+        return self.on(launcher, ranks, ON_DEVICES, *overrides, env={"ATHANOR_PLAYED_ORDER": order}, **options)
+
+    def bits(self):
+        """Returns the numbers of all steps, and hashes of the model and of what the last checkpoint holds."""
+        numbers = [{key: value for key, value in line.items() if key in [*KEYS, "changed_share"] or key.startswith("layer_")}
+                   for line in self.metrics()]
+        models = {path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+                  for path in (self.folder / "models" / "step-00000008").glob("*.safetensors")}
+        assert models
+        manifest = json.loads((self.checkpoint(8) / "manifest.json").read_text())
+        return numbers, models, sorted((piece["tensor"], piece["hash"]) for piece in manifest["pieces"])
+
+
+def largest_difference(one, other):
+    lines = one.metrics(), other.metrics()
+    assert [line["step"] for line in lines[0]] == [line["step"] for line in lines[1]]
+    pairs = [(a[key], b[key]) for a, b in zip(*lines) for key in KEYS if key in a]
+    assert pairs
+    return max(abs(a - b) / abs(a) for a, b in pairs if a != b or a != 0)
+
+
+# Two runs differ by at most four times what runs on CPUs differ by whose products are added in other orders: see
+# src/train/device_test.cpp.
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_of_devices_trains_as_on_cpus_with_the_same_bits_in_two_orders(open_mpi, program, data, tmp_path, name):  # noqa: F811
+    ranks, layout, fetches = LAYOUTS[name]
+
+    def run(folder):
+        return PlayedRun(program, tmp_path, data, folder)
+
+    on_cpus = run("on_cpus").on(open_mpi, ranks, ON_CPUS, *layout)
+    others = [run(path).on(open_mpi, ranks, ON_CPUS, *layout, env={"ATHANOR_MATMUL": path}) for path in ("library", "avx2")]
+    rounding = max(largest_difference(on_cpus, other) for other in others)
+    assert rounding > 0
+    on_devices = run("on_devices").on_devices(open_mpi, ranks, *layout)
+    assert "device: one for each rank, here guarded:0" in on_devices.said, on_devices.said
+    assert largest_difference(on_cpus, on_devices) <= 4 * rounding
+    assert run("drawn").on_devices(open_mpi, ranks, *layout, order="7").bits() == on_devices.bits()
+
+    steps = on_devices.metrics()
+    # The numbers of a step come back in one copy, which is its one wait, and a step that shows statistics has no more.
+    assert [(line["device_waits"], line["copies_to_host"]) for line in steps] == [(1 + fetches, 1 + fetches)] * 8
+    # The tokens of each step go there, most of them with the step before, and once the angles of positions.
+    assert sum(line["copies_to_device"] for line in steps) == 8 + 1
+    assert all("device_waits" not in line for line in on_cpus.metrics())
+
+
+@pytest.mark.parametrize("fault", ["train.after_step:kill@5", "checkpoint.piece:kill@4"])
+def test_a_run_of_devices_that_was_killed_continues_with_the_bits_of_one_that_was_not(
+        open_mpi, program, data, tmp_path, fault):  # noqa: F811
+    ranks, layout, _ = LAYOUTS["experts"]
+    whole = PlayedRun(program, tmp_path, data, "whole").on_devices(open_mpi, ranks, *layout)
+    killed = PlayedRun(program, tmp_path, data, "killed")
+    script = with_fault_on(killed, 1, fault, tmp_path / "second_is_killed")
+    code, out, err, seconds = open_mpi.run(ranks, script, "train", *killed.words([ON_DEVICES, *layout]))
+    assert code != 0 and len(killed.metrics()) < 8 and seconds < SECONDS, out + err
+    killed.on_devices(open_mpi, ranks, *layout, order="latest")
+    assert killed.bits() == whole.bits()
+
+
+def test_without_mpi_the_devices_have_the_same_bits_and_end_when_one_rank_is_killed(
+        open_mpi, torchrun, program, data, tmp_path):  # noqa: F811
+    ranks, layout, _ = LAYOUTS["sharded in bf16"]
+    under_mpi = PlayedRun(program, tmp_path, data, "under_mpi").on_devices(open_mpi, ranks, *layout)
+    run = PlayedRun(program, tmp_path, data, "run")
+    script = with_fault_on(run, 1, "train.after_step:kill@5", tmp_path / "second_is_killed")
+    code, out, err, seconds = torchrun.run(ranks, script, "train", *run.words([ON_DEVICES, *layout]))
+    assert torchrun.codes == [78, 137] and not torchrun.ended and seconds < SECONDS, out + err
+    run.on_devices(torchrun, ranks, *layout)
+    assert run.bits() == under_mpi.bits()
+
+
+@pytest.mark.parametrize("load", ["broadcast", "all_reduce"])
+def test_weights_that_one_rank_reads_reach_all_devices(open_mpi, program, data, tmp_path, load):  # noqa: F811
+    first = PlayedRun(program, tmp_path, data, "first").alone(ON_CPUS)
+    begins = f"checkpoint.resume={first.folder / 'models' / 'step-00000008'}", "train.steps=10", f"checkpoint.load={load}"
+    one = PlayedRun(program, tmp_path, data, "one").alone(ON_CPUS, *begins)
+    many = PlayedRun(program, tmp_path, data, "many").on_devices(open_mpi, 4, *EXPERTS, *begins, order="3")
+    assert_same_training(one, many)
+
+
+def test_a_run_moves_from_devices_to_cpus_of_another_layout_and_back(open_mpi, program, data, tmp_path):  # noqa: F811
+    constant = "optimizer.schedule=constant"
+    one = PlayedRun(program, tmp_path, data, "one").alone(ON_CPUS, constant, "train.global_batch_size=8")
+    many = PlayedRun(program, tmp_path, data, "many")
+    (_, experts, _), (_, shared, _) = LAYOUTS["experts"], LAYOUTS["tensor ranks in stages"]
+    batch = [constant, "train.global_batch_size=8"]
+    many.on_devices(open_mpi, 4, *experts, *batch, "train.steps=3")
+    many.on(open_mpi, 4, ON_CPUS, *shared, *batch, "train.steps=5")
+    many.on_devices(open_mpi, 4, *shared, *batch, "train.steps=6")
+    many.on_devices(open_mpi, 4, *experts, *batch)
+    assert [line["step"] for line in many.metrics()] == list(range(1, 9))
+    for a, b in zip(one.metrics(), many.metrics(), strict=True):
+        # As test_runs.py: one digit of fp32 on 20 k parameters that no fault would leave unchanged.
+        assert a["loss"] == pytest.approx(b["loss"], rel=2e-4), a["step"]
