@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/text.h"
 #include "layout/layout.h"
@@ -10,27 +11,23 @@
 namespace athanor {
 namespace {
 
-MemoryNeed need_of(const RunConfig& config) {
-  return estimate_train_memory(config, config.data.seq_len, Layout(config, 1), 0, {1});
-}
-
 struct Change {
   std::string setting;
   RunConfig config;
 };
 
-std::vector<Change> smaller_microbatches(const RunConfig& config) {
+std::vector<Change> smaller_microbatches(const RunConfig& config, const DeviceRank& of) {
   std::vector<Change> changes;
   for (int64_t size = config.train.micro_batch_size - 1; size > 0; --size) {
     Change change{fmt::format("train.micro_batch_size = {}", size), config};
     change.config.train.micro_batch_size = size;
-    if (find_layout_faults(change.config, 1).empty()) changes.push_back(std::move(change));
+    if (find_layout_faults(change.config, of.ranks).empty()) changes.push_back(std::move(change));
   }
   return changes;
 }
 
 // Whole layers again are the strongest form; before that one kind of module is added to those that are set.
-std::vector<Change> more_recompute(const RunConfig& config) {
+std::vector<Change> more_recompute(const RunConfig& config, const DeviceRank&) {
   const auto& now = config.parallelism.recompute;
   const auto has = [&](const char* kind) { return std::ranges::count(now, kind) > 0; };
   std::vector<Change> changes;
@@ -50,7 +47,7 @@ std::vector<Change> more_recompute(const RunConfig& config) {
   return changes;
 }
 
-std::vector<Change> shorter_loss_chunks(const RunConfig& config) {
+std::vector<Change> shorter_loss_chunks(const RunConfig& config, const DeviceRank&) {
   constexpr int64_t kLeast = 64;  // shorter ones make the products of the output layer slow
   std::vector<Change> changes;
   for (int64_t tokens = config.train.loss_chunk_tokens / 2; tokens >= kLeast; tokens /= 2) {
@@ -61,35 +58,49 @@ std::vector<Change> shorter_loss_chunks(const RunConfig& config) {
   return changes;
 }
 
-std::vector<Change> no_graphs(const RunConfig& config) {
+std::vector<Change> no_graphs(const RunConfig& config, const DeviceRank&) {
   if (!config.train.cuda_graphs) return {};
   Change change{"train.cuda_graphs = false", config};
   change.config.train.cuda_graphs = false;
   return {std::move(change)};
 }
 
-std::string all_at_their_strongest(RunConfig config, double& bytes) {
+// With allgather a device has room for all tokens of the expert group, whichever experts they choose.
+std::vector<Change> other_dispatch(const RunConfig& config, const DeviceRank&) {
+  if (config.moe.dispatch != "allgather" || config.model.num_sparse_layers() == 0) return {};
+  Change change{"moe.dispatch = \"all_to_all\"", config};
+  change.config.moe.dispatch = "all_to_all";
+  return {std::move(change)};
+}
+
+constexpr std::array kSettings = {smaller_microbatches, more_recompute, shorter_loss_chunks, no_graphs, other_dispatch};
+
+std::string all_at_their_strongest(RunConfig config, const DeviceRank& of, double& bytes) {
   std::vector<std::string> settings;
-  for (const auto& changes_of : {smaller_microbatches, more_recompute, shorter_loss_chunks, no_graphs}) {
-    const auto changes = changes_of(config);
+  for (const auto& changes_of : kSettings) {
+    const auto changes = changes_of(config, of);
     if (changes.empty()) continue;
     settings.push_back(changes.back().setting);
     config = changes.back().config;
   }
-  bytes = need_of(config).total();
+  bytes = need_on_device(config, of).total();
   return join(settings, " and ");
 }
 
 }  // namespace
 
-std::vector<std::vector<MemoryRemedy>> memory_remedies(const RunConfig& config) {
-  const double now = need_of(config).total();
+MemoryNeed need_on_device(const RunConfig& config, const DeviceRank& of) {
+  return estimate_train_memory(config, config.data.seq_len, Layout(config, of.ranks), of.rank, kDeviceMultiplier,
+                               of.hosts);
+}
+
+std::vector<std::vector<MemoryRemedy>> memory_remedies(const RunConfig& config, const DeviceRank& of) {
+  const double now = need_on_device(config, of).total();
   std::vector<std::vector<MemoryRemedy>> remedies;
-  for (const auto& changes :
-       {smaller_microbatches(config), more_recompute(config), shorter_loss_chunks(config), no_graphs(config)}) {
+  for (const auto& changes_of : kSettings) {
     auto& of_setting = remedies.emplace_back();
-    for (const Change& change : changes) {
-      const MemoryNeed need = need_of(change.config);
+    for (const Change& change : changes_of(config, of)) {
+      const MemoryNeed need = need_on_device(change.config, of);
       if (need.total() < now) of_setting.push_back({change.setting, need});
     }
     std::ranges::stable_sort(of_setting, std::ranges::greater(), [](const auto& each) { return each.need.total(); });
@@ -97,24 +108,24 @@ std::vector<std::vector<MemoryRemedy>> memory_remedies(const RunConfig& config) 
   return remedies;
 }
 
-std::string what_would_fit(const RunConfig& config, double bytes) {
+std::string what_would_fit(const RunConfig& config, double bytes, const DeviceRank& of) {
   std::vector<std::string> fitting;
-  for (const auto& of_setting : memory_remedies(config)) {
+  for (const auto& of_setting : memory_remedies(config, of)) {
     const auto mildest = std::ranges::find_if(of_setting, [&](const auto& each) { return each.need.total() <= bytes; });
     if (mildest != of_setting.end())
       fitting.push_back(fmt::format("{} ({})", mildest->setting, format_bytes(mildest->need.total())));
   }
   if (!fitting.empty()) return join(fitting, " or ") + " would fit";
   double together = 0;
-  const std::string settings = all_at_their_strongest(config, together);
+  const std::string settings = all_at_their_strongest(config, of, together);
   if (together <= bytes) return fmt::format("{} together would fit ({})", settings, format_bytes(together));
   return "no setting makes it fit: a smaller model would";
 }
 
-std::string what_saves_most(const RunConfig& config) {
-  const double now = need_of(config).total();
+std::string what_saves_most(const RunConfig& config, const DeviceRank& of) {
+  const double now = need_on_device(config, of).total();
   std::vector<MemoryRemedy> best;
-  for (const auto& of_setting : memory_remedies(config)) {
+  for (const auto& of_setting : memory_remedies(config, of)) {
     if (of_setting.empty()) continue;
     const auto enough =
         std::ranges::find_if(of_setting, [&](const auto& each) { return each.need.total() <= 0.9 * now; });
@@ -128,14 +139,22 @@ std::string what_saves_most(const RunConfig& config) {
   return join(parts, ", ");
 }
 
-std::string describe_need(const RunConfig& config, const MemoryNeed& need) {
-  const StateBytes state = count_state_bytes(config, Layout(config, 1), 0, plan_optimizers(config.optimizer));
+std::string describe_need(const RunConfig& config, const DeviceRank& of) {
+  const MemoryNeed need = need_on_device(config, of);
+  const StateBytes state =
+      count_state_bytes(config, Layout(config, of.ranks), of.rank, plan_optimizers(config.optimizer));
   const auto bytes = [](int64_t count) { return format_bytes(static_cast<double>(count)); };
-  return fmt::format(
-      "{} of weights, {} of masters and moments, {} of gradients, {} of activations, {} of scratch{}",
-      bytes(state.weights), bytes(state.master + state.optimizer), bytes(state.gradient),
-      format_bytes(need.activation_bytes), format_bytes(need.transient_bytes + need.buffer_bytes),
-      need.graph_bytes > 0 ? fmt::format(", {} next to the recorded graph", format_bytes(need.graph_bytes)) : "");
+  std::string text =
+      fmt::format("{} of weights, {} of masters and moments, {} of gradients, {} of activations, {} of scratch",
+                  bytes(state.weights), bytes(state.master + state.optimizer), bytes(state.gradient),
+                  format_bytes(need.activation_bytes), format_bytes(need.transient_bytes + need.buffer_bytes));
+  const auto add = [&](double part, const char* what) {
+    if (part > 0) text += fmt::format(", {} {}", format_bytes(part), what);
+  };
+  add(need.graph_bytes, "next to the recorded graph");
+  add(need.communicator_bytes, "of buffers of communicators");
+  add(need.allocator_bytes, "that the allocator keeps");
+  return text;
 }
 
 }  // namespace athanor

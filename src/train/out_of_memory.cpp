@@ -59,7 +59,8 @@ std::string describe_out_of_memory(const TrainState& state, int64_t step, const 
   const double weights = num_bytes(parameters.compute()), gradients = num_bytes(parameters.grad()),
                optimizer = num_bytes(parameters.master_low()) + static_cast<double>(state.optimizer.set.state_bytes());
   const RunConfig& config = state.config;
-  const MemoryNeed need = estimate_train_memory(config, config.data.seq_len, state.model.mesh.layout(), 0, {1});
+  const DeviceRank own{state.model.mesh.rank(), state.model.mesh.layout().world_size(), {}};
+  const MemoryNeed need = need_on_device(config, own);
   const auto graphs = static_cast<double>(ops::Graph::held_bytes_of_all());
   const double rest = failed.in_use - weights - gradients - optimizer - graphs;
   return fmt::format(
@@ -70,7 +71,7 @@ std::string describe_out_of_memory(const TrainState& state, int64_t step, const 
       bytes_or_unknown(failed.kept), bytes_or_unknown(failed.free), format_bytes(weights), format_bytes(optimizer),
       format_bytes(gradients), graphs > 0 ? format_bytes(graphs) + " held by recorded graphs, " : "",
       bytes_or_unknown(rest), graphs > 0 ? "with the graphs " : "",
-      format_bytes(need.activation_bytes + need.transient_bytes + need.graph_bytes), what_saves_most(config));
+      format_bytes(need.activation_bytes + need.transient_bytes + need.graph_bytes), what_saves_most(config, own));
 }
 
 }  // namespace athanor
