@@ -17,7 +17,10 @@ double loss_bytes(const RunConfig& config, const Layout& layout, const LayerShap
   for (const ProductShape& p :
        {ProductShape{chunk, vocab, hidden}, {chunk, hidden, vocab}, {vocab, hidden, chunk, true}})
     scratch = std::max(scratch, product_scratch(p, s.widths(), s.threads));
-  return chunk * vocab * s.width + scratch;
+  // Tensor ranks of devices compute their part of the softmax in torch ops (ops/cross_entropy_parts.cpp): the logits in
+  // fp32, the same less their maxima, and the exponentials.
+  const double wide = s.on_device && s.tensor ? 3 * 4 * chunk * vocab : 0;
+  return chunk * vocab * s.width + wide + scratch;
 }
 
 }  // namespace

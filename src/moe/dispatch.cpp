@@ -147,6 +147,13 @@ Tensor Dispatch::experts(const Tensor& x_TD, const Tensor& weights_TK, const Ten
 }
 
 Tensor tokens_per_dest_rank(const Tensor& expert_ids_TK, int64_t experts_per_rank, int64_t num_ranks) {
+  if (!expert_ids_TK.is_cpu()) {
+    // In torch ops, for devices without kernels. Choices that go nowhere are counted in one more column.
+    const Tensor rank_TK = at::div(expert_ids_TK, experts_per_rank, "floor");
+    const Tensor column_TK = at::where((rank_TK < 0).logical_or(rank_TK >= num_ranks), num_ranks, rank_TK);
+    const Tensor goes = at::zeros({expert_ids_TK.size(0), num_ranks + 1}, expert_ids_TK.options());
+    return goes.scatter(1, column_TK, 1).sum(0).narrow(0, 0, num_ranks);
+  }
   const Tensor ids = expert_ids_TK.contiguous(), counts = at::zeros({num_ranks}, at::kLong);
   const auto* id = ops::pointer<int64_t>(ids);
   auto* count = counts.data_ptr<int64_t>();

@@ -269,5 +269,14 @@ TEST_F(DispatchOnDevice, TorchOpsOrderCountAndAddAsTheKernelsDo) {
   }
 }
 
+// Experts 0 to 7 on four ranks, an expert that no rank has, and dropped choices.
+TEST_F(DispatchOnDevice, TokensOfEachRankAreCountedThereAsOnTheHost) {
+  for (const int64_t tokens : {0, 1, 300}) {
+    at::Generator generator = at::detail::createCPUGenerator(static_cast<uint64_t>(tokens) + 1);
+    const Tensor ids = at::randint(-2, 10, {tokens, 3}, generator, at::kLong);
+    EXPECT_TRUE(at::equal(here(tokens_per_dest_rank(there(ids), 2, 4)), tokens_per_dest_rank(ids, 2, 4))) << tokens;
+  }
+}
+
 }  // namespace
 }  // namespace athanor::moe::dispatch_device_test

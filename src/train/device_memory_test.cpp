@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, OnDeviceMemory,
                                          Case{"pipeline2", "qwen3_moe", {1, 1, 1, "none", 1, 2}}),
                          [](const auto& each) { return each.param.name; });
 
-TEST_P(OnDeviceMemory, OfActivationsIsThatOfTheFormulaWithinATenth) {
+TEST_P(OnDeviceMemory, OfActivationsIsThatOfTheFormulaWithinFivePercentAndWithMessagesWithinTen) {
   const RunConfig config = config_of(GetParam().family, GetParam().degrees, GetParam().dispatch);
   const int size = GetParam().degrees.world();
   const Layout layout(config, size);
@@ -109,10 +109,13 @@ TEST_P(OnDeviceMemory, OfActivationsIsThatOfTheFormulaWithinATenth) {
     guarded::queues().synchronize_all();
     peaks[static_cast<size_t>(world.rank())] = static_cast<double>(guarded::memory().peak_asked() - before);
   });
+  // The host runs ahead of a device, so how many messages of a pipeline are kept until they have been sent differs.
+  const double tolerance = GetParam().degrees.pipeline > 1 ? 0.1 : 0.05;
   for (int rank = 0; rank < size; ++rank) {
     const double computed = count_activations(config, config.data.seq_len, layout, rank, kDeviceMultiplier).peak_bytes;
     const double found = peaks[static_cast<size_t>(rank)];
-    EXPECT_NEAR(computed / found, 1, 0.1) << "rank " << rank << ": " << computed << " computed, " << found << " had";
+    EXPECT_NEAR(computed / found, 1, tolerance)
+        << "rank " << rank << ": " << computed << " computed, " << found << " had";
     if (std::getenv("ATHANOR_PRINT_MEMORY"))
       fmt::print("{} rank {}: {:+.2f}% of {:.2f} MB\n", GetParam().name, rank, 100 * (computed / found - 1),
                  found / 1e6);

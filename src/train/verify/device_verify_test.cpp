@@ -86,6 +86,16 @@ TEST_F(VerifyOnDevices, ALayoutAgreesWithOneRankOnTheCpuInBothTypes) {
   EXPECT_EQ(verify({.tensor = 2, .pipeline = 2}, kBothTypes), 0);
 }
 
+// Devices without Athanor's kernels compute in libtorch's ops.
+TEST_F(VerifyOnDevices, WithoutKernelsALayoutAgreesToo) {
+  guarded::set_kernels(false);
+  EXPECT_EQ(verify({}, kBothTypes), 0) << "one rank";
+  EXPECT_EQ(verify({.data = 2, .expert = 2}, kBothTypes), 0);
+  EXPECT_EQ(verify({.data = 2, .expert = 2, .dispatch = "all_to_all"}, {"float32"}), 0);
+  EXPECT_EQ(verify({.tensor = 2, .pipeline = 2}, kBothTypes), 0);
+  guarded::set_kernels(true);
+}
+
 TEST_F(VerifyOnDevices, GradientsThatAreReducedInBfloat16Agree) {
   const Degrees d{.data = 2, .expert = 2, .replicate = 2};
   RunConfig config = config_of(d);
