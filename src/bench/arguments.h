@@ -18,6 +18,7 @@ struct BenchArguments {
 struct BenchCommArguments : BenchArguments {
   int64_t least_bytes = 1024, most_bytes = int64_t{1} << 26;  ///< sizes of tensors; each is four times the one before
   std::string dtype = "float32";
+  std::string device = "auto";      ///< as train.device
   int inner = 0;                    ///< size of the inner groups of the two-level forms; 0: without these forms
   int64_t hidden = 2048, topk = 8;  ///< sizes of the sparse layer whose dispatch is timed
   std::vector<int64_t> tokens = {256, 1024, 4096};  ///< tokens of a rank in this layer; each is measured

@@ -1,5 +1,8 @@
 // athanor bench comm measures each collective against a memory copy of the same size, alternately in one run, and
-// all-to-all against all-gather, as a sparse layer would use them for dispatch. Rank 0 prints.
+// all-to-all against all-gather, as a sparse layer would use them for dispatch. On devices the groups carry tensors of
+// the devices, and the copy is one on each device. Rank 0 prints.
+
+#include "bench/comm.h"
 
 #include <ATen/ATen.h>
 #include <fmt/core.h>
@@ -15,10 +18,15 @@
 #include "base/text.h"
 #include "bench/arguments.h"
 #include "bench/comm_timer.h"
+#include "bench/place.h"
 #include "bench/timer.h"
+#include "bench/verify.h"
 #include "comm/two_level.h"
 #include "ops/cpu_allocator.h"
+#include "ops/device_choice.h"
+#include "ops/transfer.h"
 #include "train/in_world.h"
+#include "train/rank_devices.h"
 
 namespace athanor::bench {
 namespace {
@@ -28,10 +36,17 @@ using comm::Communicator;
 
 struct Ranks {
   comm::World& world;
+  at::Device device;
+  std::unique_ptr<Communicator> on_devices;    // all ranks, unless the device is the CPU
   std::unique_ptr<Communicator> inner, outer;  // groups of the two-level forms, if they were asked for
 
-  Communicator& all() const { return world.all(); }
+  // All ranks, for the tensors that are measured.
+  Communicator& all() const { return on_devices ? *on_devices : world.all(); }
   bool speaks() const { return world.rank() == 0; }
+  at::TensorOptions options(at::ScalarType dtype) const { return at::TensorOptions(dtype).device(device); }
+  std::vector<double> time(const std::vector<Joint>& subjects, int rounds) const {
+    return time_jointly(world.all(), subjects, rounds, device);
+  }
 };
 
 std::vector<std::vector<int>> runs_of(int size, int length) {
@@ -50,31 +65,33 @@ std::vector<std::vector<int>> strides_of(int size, int stride) {
 void verify(const Ranks& ranks, at::ScalarType dtype) {
   Communicator& all = ranks.all();
   const int64_t n = all.size(), part = 1000;
-  const auto require = [](bool right, const char* what) {
-    ATHANOR_CHECK_AS(Error, right, "wrong, so not timed: {}", what);
+  const auto require = [](const Tensor& found, const Tensor& expected, const char* what) {
+    spoil_if_asked(found);
+    ATHANOR_CHECK_AS(Error, ops::fetch(found).equal(expected), "wrong, so not timed: {}", what);
   };
-  const auto ones = [&](double value, int64_t size) { return at::full({size}, value, dtype); };
+  const auto ones = [&](double value, int64_t size) { return at::full({size}, value, ranks.options(dtype)); };
+  const auto all_are = [&](double value, int64_t size) { return at::full({size}, value, dtype); };
   const double sum = static_cast<double>(n * (n + 1)) / 2, mine = all.rank() + 1;
-  const Tensor x = ones(mine, n * part), y = at::empty({part}, dtype), z = at::empty_like(x);
+  const Tensor x = ones(mine, n * part), y = at::empty({part}, ranks.options(dtype)), z = at::empty_like(x);
   const Tensor rank_of = at::arange(n).repeat_interleave(part).to(dtype) + 1;
   all.reduce_scatter(y, x).wait();
-  require(y.eq(sum).all().item<bool>(), "reduce_scatter");
+  require(y, all_are(sum, part), "reduce_scatter");
   all.all_to_all(z, x).wait();
-  require(z.equal(rank_of), "all_to_all");
+  require(z, rank_of, "all_to_all");
   all.all_gather(z, ones(mine, part)).wait();
-  require(z.equal(rank_of), "all_gather");
+  require(z, rank_of, "all_gather");
   all.all_reduce(x).wait();
-  require(x.eq(sum).all().item<bool>(), "all_reduce");
+  require(x, all_are(sum, n * part), "all_reduce");
   const Tensor root = ones(mine, part);
   all.broadcast(root, static_cast<int>(n) - 1).wait();
-  require(root.eq(static_cast<double>(n)).all().item<bool>(), "broadcast");
+  require(root, all_are(static_cast<double>(n), part), "broadcast");
   if (!ranks.inner) return;
   comm::TwoLevel two(*ranks.inner, *ranks.outer);
   const Tensor w = ones(mine, n * part);
   two.all_to_all(z, w).wait();
-  require(z.equal(rank_of), "two-level all_to_all");
+  require(z, rank_of, "two-level all_to_all");
   two.all_reduce(w).wait();
-  require(w.eq(sum).all().item<bool>(), "two-level all_reduce");
+  require(w, all_are(sum, n * part), "two-level all_reduce");
 }
 
 // Sends there and back between ranks 2i and 2i + 1. The time of a call is one way, the average of two.
@@ -89,7 +106,8 @@ std::vector<Joint> collectives(const Ranks& ranks, int64_t bytes, at::ScalarType
   Communicator& all = ranks.all();
   const int64_t n = all.size();
   const int64_t part = std::max<int64_t>(1, bytes / static_cast<int64_t>(at::elementSize(dtype)) / n);
-  const Tensor x = at::ones({n * part}, dtype), y = at::ones_like(x), piece = at::ones({part}, dtype);
+  const Tensor x = at::ones({n * part}, ranks.options(dtype)), y = at::ones_like(x),
+               piece = at::ones({part}, ranks.options(dtype));
   const auto b = static_cast<double>(x.nbytes()), share = static_cast<double>(n - 1) / static_cast<double>(n);
   const auto turn = std::make_shared<int64_t>(0);
   std::vector<Joint> subjects = {
@@ -130,7 +148,7 @@ nlohmann::json measure_collectives(const Ranks& ranks, const BenchCommArguments&
   std::vector<Row> rows;
   for (int64_t bytes = given.least_bytes; bytes <= given.most_bytes; bytes *= 4) {
     Row row{bytes, collectives(ranks, bytes, dtype), {}};
-    row.seconds = time_jointly(ranks.all(), row.subjects, given.rounds);
+    row.seconds = ranks.time(row.subjects, given.rounds);
     for (Joint& subject : row.subjects) subject.call = nullptr;  // and its tensors
     rows.push_back(std::move(row));
   }
@@ -171,15 +189,14 @@ struct Dispatches {
   std::vector<Joint> subjects;
 };
 
-Dispatches dispatches(Communicator& group, int64_t tokens, const BenchCommArguments& given) {
+Dispatches dispatches(Communicator& group, at::TensorOptions options, int64_t tokens, const BenchCommArguments& given) {
   const int64_t e = group.size();
   const double wanted = 1 - std::pow(1 - 1.0 / static_cast<double>(e), static_cast<double>(given.topk));
   const auto rows = std::max<int64_t>(1, std::llround(wanted * static_cast<double>(tokens)));
-  const Tensor mine = at::ones({tokens, given.hidden}, at::kBFloat16),
-               all = at::ones({e * tokens, given.hidden}, at::kBFloat16);
+  const Tensor mine = at::ones({tokens, given.hidden}, options), all = at::ones({e * tokens, given.hidden}, options);
   std::vector<int64_t> counts(static_cast<size_t>(e), rows);
   counts[static_cast<size_t>(group.rank())] = 0;  // a rank does not send its own rows
-  const Tensor to = at::ones({(e - 1) * rows, given.hidden}, at::kBFloat16), from = at::ones_like(to);
+  const Tensor to = at::ones({(e - 1) * rows, given.hidden}, options), from = at::ones_like(to);
   const auto width = static_cast<double>(2 * given.hidden * (e - 1));
   return {rows,
           {{"all_gather", width * static_cast<double>(tokens), [=, &group] { group.all_gather(all, mine).wait(); }},
@@ -201,10 +218,10 @@ nlohmann::json measure_dispatches(const Ranks& ranks, const BenchCommArguments& 
   }
   for (int e = 2; e <= n; ++e) {
     if (n % e != 0) continue;
-    const auto group = ranks.world.make_group(runs_of(n, e), "expert");
+    const auto group = ranks.world.make_group(runs_of(n, e), "expert", ranks.device);
     for (const int64_t tokens : given.tokens) {
-      const Dispatches both = dispatches(*group, tokens, given);
-      const auto seconds = time_jointly(ranks.all(), both.subjects, given.rounds);
+      const Dispatches both = dispatches(*group, ranks.options(at::kBFloat16), tokens, given);
+      const auto seconds = ranks.time(both.subjects, given.rounds);
       const double gather_s = seconds[0] + seconds[1], exchange_s = 2 * seconds[2];
       list.push_back({{"expert_degree", e},
                       {"tokens", tokens},
@@ -222,33 +239,50 @@ nlohmann::json measure_dispatches(const Ranks& ranks, const BenchCommArguments& 
   return list;
 }
 
-int run(comm::World& world, const BenchCommArguments& given) {
-  Ranks ranks{world, nullptr, nullptr};
+// Collective.
+Ranks join(comm::World& world, const BenchCommArguments& given) {
+  Ranks ranks{world, agree_on_devices(given.device, "--device", world), nullptr, nullptr, nullptr};
+  const int n = world.size();
+  if (!ranks.device.is_cpu()) ranks.on_devices = world.make_group(runs_of(n, n), "all", ranks.device);
   if (given.inner > 1) {
-    ranks.inner = world.make_group(runs_of(world.size(), given.inner), "inner");
-    ranks.outer = world.make_group(strides_of(world.size(), given.inner), "outer");
+    ranks.inner = world.make_group(runs_of(n, given.inner), "inner", ranks.device);
+    ranks.outer = world.make_group(strides_of(n, given.inner), "outer", ranks.device);
   }
+  return ranks;
+}
+
+// Returns "", or ", a device for each rank (NVIDIA H200)".
+std::string describe_devices(at::Device device) {
+  if (device.is_cpu()) return "";
+  const std::string name = ops::facts_of(device).name;
+  return fmt::format(", a device for each rank ({})", name.empty() ? device.str() : name);
+}
+
+}  // namespace
+
+void measure_comm(comm::World& world, const BenchCommArguments& given) {
+  const Ranks ranks = join(world, given);
   const at::ScalarType dtype = dtypes_of(given.dtype).front();
   verify(ranks, dtype);
   if (ranks.speaks()) {
     fmt::print(
-        "{} ranks on {} host(s) by {}, {}, {} alternating rounds; verified: every collective on small integers\n",
+        "{} ranks on {} host(s) by {}{}, {}, {} alternating rounds; verified: every collective on small integers\n",
         world.size(), std::set<std::string>(world.hosts().begin(), world.hosts().end()).size(), launched().launcher,
-        given.dtype, given.rounds);
+        describe_devices(ranks.device), given.dtype, given.rounds);
   }
   nlohmann::json report;
   report["collectives"] = measure_collectives(ranks, given, dtype);
   const double barrier_s =
       time_jointly(world.all(), {{"barrier", 0, [&] { world.all().barrier(); }}}, given.rounds).front();
   report["barrier_s"] = barrier_s;
-  if (ranks.speaks()) fmt::print("\nbarrier: {:.1f} microseconds\n", 1e6 * barrier_s);
+  if (ranks.speaks())
+    fmt::print("\nbarrier{}: {:.1f} microseconds\n", ranks.on_devices ? " of the hosts" : "", 1e6 * barrier_s);
   report["dispatches"] = measure_dispatches(ranks, given);
   report["ranks"] = world.size();
+  report = with_device(report, ranks.device);
   if (ranks.speaks() && !given.json.empty()) write_file_atomically(given.json, report.dump(1) + "\n");
-  return 0;
 }
 
-}  // namespace
 }  // namespace athanor::bench
 
 ATHANOR_CORE_ENTRY(bench_comm) {
@@ -261,5 +295,8 @@ ATHANOR_CORE_ENTRY(bench_comm) {
                 given.inner, size);
   ATHANOR_CHECK(!given.paced, "--paced is for benchmarks of one process");
   ops::install_caching_cpu_allocator();  // as in training: memory between the hops of two levels is reused
-  return in_world({}, [&](comm::World& world, RunContext&) { return bench::run(world, given); });
+  return in_world({}, [&](comm::World& world, RunContext&) {
+    bench::measure_comm(world, given);
+    return 0;
+  });
 }

@@ -2,12 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
 
 #include "base/core_entry.h"
 #include "base/testing/folder_test.h"
 #include "bench/arguments.h"
+#include "bench/comm.h"
+#include "bench/comm_timer.h"
 #include "bench/timer.h"
+#include "comm/testing/played_groups.h"
 #include "train/testing/device_case.h"
 
 ATHANOR_CORE_ENTRY(bench_gemm);
@@ -104,6 +111,67 @@ dtype = "bfloat16"
   EXPECT_GE(step.at("device_bytes").get<double>(), step.at("state_bytes").get<double>());
   for (const char* part : {"embedding", "attention", "moe", "head and loss", "AdamW", "gradient norm"})
     EXPECT_TRUE(named.contains(part)) << part;
+}
+
+// ---- bench comm: ranks are threads, each with a device
+
+class OnDevicesBench : public OnDeviceBench {
+ protected:
+  nlohmann::json measure(int size, BenchCommArguments given) {
+    given.rounds = 1;
+    given.json = (folder_ / "comm.json").string();
+    given.least_bytes = given.most_bytes = 256;
+    given.hidden = 8, given.topk = 2, given.tokens = {4};
+    comm::run_device_ranks(size, [&](comm::World& world, at::Device) {
+      guarded::queues().set_order({guarded::Order::Kind::kDrawn, 3});
+      bench::measure_comm(world, given);
+      guarded::queues().synchronize_all();
+      guarded::queues().set_order({});
+    });
+    return nlohmann::json::parse(read_file(given.json));
+  }
+};
+
+TEST_F(OnDevicesBench, CollectivesOfBothLevelsAreVerifiedAndTimedOnDevices) {
+  BenchCommArguments given;
+  given.inner = 2;
+  for (const char* dtype : {"float32", "bfloat16"}) {
+    given.dtype = dtype;
+    const auto found = measure(4, given);
+    EXPECT_EQ(found.at("device"), "guarded:0");
+    std::set<std::string> names;
+    for (const auto& each : found.at("collectives")) names.insert(each.at("name").get<std::string>());
+    EXPECT_EQ(names, (std::set<std::string>{"copy", "all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+                                            "broadcast", "send", "2l all_reduce", "2l all_to_all"}));
+    EXPECT_EQ(found.at("dispatches").size(), 2u);  // over 2 and over 4 ranks
+  }
+}
+
+TEST_F(OnDevicesBench, ACopyAndACollectiveCopyNothingToTheHost) {
+  comm::run_device_ranks(2, [&](comm::World& world, at::Device device) {
+    const auto group = world.make_group({{0, 1}}, "all", device);
+    const at::Tensor x = at::ones({64}, at::TensorOptions().device(device)), y = at::ones_like(x);
+    const auto before = guarded::copy_counts();
+    bench::time_jointly(
+        world.all(),
+        {{"copy", 0, [&] { at::Tensor(y).copy_(x); }}, {"all_reduce", 0, [&] { group->all_reduce(x).wait(); }}}, 2,
+        device);
+    ATHANOR_ASSERT(guarded::copy_counts().to_host == before.to_host);
+  });
+}
+
+// Work that takes two milliseconds, which the device begins when something waits for it.
+TEST_F(OnDevicesBench, ATimeEndsWhenTheDeviceHasDoneTheCalls) {
+  comm::run_device_ranks(2, [](comm::World& world, at::Device device) {
+    guarded::queues().set_order({guarded::Order::Kind::kLatest});
+    const auto submit = [] {
+      guarded::queues().submit(guarded::current_stream(), "work",
+                               [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+    };
+    const double seconds = bench::time_jointly(world.all(), {{"work", 0, submit}}, 3, device).front();
+    ATHANOR_ASSERT(seconds >= 0.002);
+    guarded::queues().set_order({});
+  });
 }
 
 }  // namespace

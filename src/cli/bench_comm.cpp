@@ -6,6 +6,7 @@
 #include "bench/arguments.h"
 #include "cli/bench.h"
 #include "cli/core.h"
+#include "cli/device_option.h"
 #include "cli/exit_code.h"
 #include "cli/type_option.h"
 
@@ -35,6 +36,7 @@ void add_bench_comm_command(CLI::App& bench) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
       ->delimiter(',')
       ->capture_default_str();
+  add_device_option(*command, arguments->device, "What the tensors are on, one device for each rank");
   add_bench_options(*command, *arguments);
   command->callback([arguments] {
     if (const int code = call_core("bench_comm", arguments.get())) throw ExitCode{code};

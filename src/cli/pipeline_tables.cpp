@@ -40,7 +40,8 @@ std::string stage_table(const RunConfig& config, const Layout& layout) {
     text += fmt::format("# {:<8}{:>7.1f}%", fmt::format("rank {}", i), 100 * cost / whole);
     if (seq_len > 0) {
       const int rank = model_ranks[static_cast<size_t>(i * layout.tensor())];
-      const auto need = estimate_train_memory(config, seq_len, layout, rank);
+      const auto need = estimate_train_memory(config, seq_len, layout, rank, planned_multiplier(config),
+                                              planned_hosts(config.topology, layout.world_size()));
       text += fmt::format("{:>12}{:>12}{:>12}", format_bytes(need.state_bytes), format_bytes(need.activation_bytes),
                           format_bytes(need.total()));
     }

@@ -64,6 +64,7 @@ Tensor tree_sum(const Tensor& rows, int64_t lo, int64_t hi) {
 // here, so that nothing is rounded between the hops.
 struct InnerSum {
   Tensor narrow;  // parts of this rank from all, if they are narrow
+  Tensor scaled;  // what is sent otherwise
   Tensor sum;
 
   Pending start(Communicator& inner, const Tensor& in, double factor, Reduction reduction) {
@@ -72,7 +73,8 @@ struct InnerSum {
       return inner.all_to_all(narrow.view(-1), in);
     }
     sum = at::empty({in.numel() / inner.size()}, in.options());
-    return inner.reduce_scatter(sum, factor == 1.0 ? in : in * factor, reduction);
+    scaled = factor == 1.0 ? in : in * factor;
+    return inner.reduce_scatter(sum, scaled, reduction);
   }
   const Tensor& finish(double factor) {
     if (narrow.defined()) sum = tree_sum(narrow.to(at::kFloat).mul_(factor), 0, narrow.size(0)).contiguous();
@@ -169,8 +171,12 @@ Hops TwoLevel::all_to_all(const Tensor& out, const Tensor& in) {
   const int64_t outer = outer_.size(), places = inner_.size();
   const Tensor by_place = transposed(in, outer, places);  // [inner target, outer target, part]
   const Tensor at_relay = at::empty_like(by_place);       // [inner source, outer target, part]
+  const auto onward = std::make_shared<Tensor>();         // which nothing else keeps until it has been sent
   return Hops({[=, this] { return inner_.all_to_all(at_relay, by_place); },
-               [=, this] { return outer_.all_to_all(out.view(-1), transposed(at_relay, places, outer)); }});
+               [=, this] {
+                 *onward = transposed(at_relay, places, outer);
+                 return outer_.all_to_all(out.view(-1), *onward);
+               }});
 }
 
 }  // namespace athanor::comm

@@ -66,7 +66,7 @@ Tensor rows_like(const Tensor& x, int64_t rows) {
 struct Route {
   Counts out_rows, in_rows;
   Tensor sent_counts, relayed_counts;  // [inner target, outer target], [inner source, outer target]
-  Tensor at_relay;
+  Tensor at_relay, onward;             // what arrives at this rank, and the same in the order in which it is sent on
 };
 
 }  // namespace
@@ -113,8 +113,8 @@ Hops TwoLevel::send_by_place(const Tensor& out, const Tensor& by_place, std::spa
                  const Counts relayed(first, first + counts.numel());
                  const Counts sent = sums_of_rows(transposed(relayed, places, outer), places);
                  const Counts received = sums_of_rows(route->out_rows, places);
-                 return outer_.all_to_all(out, transposed_rows(route->at_relay, relayed, places, outer), received,
-                                          sent);
+                 route->onward = transposed_rows(route->at_relay, relayed, places, outer);
+                 return outer_.all_to_all(out, route->onward, received, sent);
                }});
 }
 

@@ -62,7 +62,9 @@ void* Memory::allocate(size_t num_bytes, Queues::StreamId stream) {
   }
   in_use_ += size;
   peak_ = std::max(peak_, in_use_);
-  used_[closed] = {size, stream, pool, {}};
+  asked_ += num_bytes;
+  peak_asked_ = std::max(peak_asked_, asked_);
+  used_[closed] = {size, num_bytes, stream, pool, {}};
   return closed;
 }
 
@@ -73,6 +75,7 @@ void Memory::free(void* closed) {
   const Block block = found->second;
   used_.erase(found);
   in_use_ -= block.num_bytes;
+  asked_ -= block.asked;
   if (block.users.empty()) return give_back(closed, block);
   Waiting waiting{closed, block, {}};
   for (const auto user : block.users) waiting.uses.push_back(queues_.record(user));
@@ -150,9 +153,20 @@ size_t Memory::peak() const {
   return peak_;
 }
 
+size_t Memory::asked() const {
+  const std::lock_guard lock(mutex_);
+  return asked_;
+}
+
+size_t Memory::peak_asked() const {
+  const std::lock_guard lock(mutex_);
+  return peak_asked_;
+}
+
 void Memory::reset_peak() {
   const std::lock_guard lock(mutex_);
   peak_ = in_use_;
+  peak_asked_ = asked_;
 }
 
 size_t Memory::free_pooled() const {

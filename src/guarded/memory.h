@@ -66,11 +66,14 @@ class Memory {
   size_t free_pooled() const;  ///< bytes that only pools can use again
   size_t taken() const;        ///< bytes in use, and those that were and can be used again
   size_t free_bytes() const;   ///< bytes that can still be allocated outside of pools
+  /// The same as allocated and peak, in the sizes that were asked for. Blocks are larger, by up to a quarter.
+  size_t asked() const;
+  size_t peak_asked() const;
   void reset_peak();
 
  private:
   struct Block {
-    size_t num_bytes = 0;
+    size_t num_bytes = 0, asked = 0;
     Queues::StreamId stream = 0;
     int64_t pool = 0;  // 0: not of a pool
     std::set<Queues::StreamId> users;
@@ -89,7 +92,7 @@ class Memory {
   const size_t capacity_;
   std::byte *closed_ = nullptr, *open_ = nullptr;
   mutable std::mutex mutex_;  // guards all members below
-  size_t end_ = 0, in_use_ = 0, peak_ = 0, free_pooled_ = 0, limit_;
+  size_t end_ = 0, in_use_ = 0, peak_ = 0, asked_ = 0, peak_asked_ = 0, free_pooled_ = 0, limit_;
   int64_t num_allocations_ = 0, failing_ = -1;
   std::map<void*, Block> used_;
   struct Kind {

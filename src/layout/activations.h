@@ -30,9 +30,11 @@
 // or the hidden states received). The last stage also keeps nDw for the last norm's input (under recompute `layer` this
 // is the output counted above) and NDw for the loss's gradient. Small amounts are not in this list but in the code.
 //
-// Transient memory is found by simulating the ops one by one (layout/layer_memory.h). All formulas are for CPUs that
-// multiply with this project's tiles. The path `library` needs more, because the rows of each expert are padded to a
-// multiple of 32 there.
+// Transient memory is found by simulating the ops one by one (layout/layer_memory.h). The formulas are for CPUs that
+// multiply with this project's tiles; the path `library` needs more, because the rows of each expert are padded to a
+// multiple of 32 there. On a device (Multiplier::on_device) there is no scratch memory of tiles, R is the room for rows
+// (up to S·min(K, E / expert ranks) with allgather, and the padding of each expert to a multiple of 8), and the maps of
+// dispatch are counted. What libtorch's kernels take for themselves is not.
 
 #include <vector>
 

@@ -145,8 +145,20 @@ void LayerMemory::route_backward(MemoryPeak& t) {
   if (!s_.tensor) t.give(s_.stream());  // they are added up; with tensor ranks another op does this
 }
 
+// The map between choices and rows. On a device it has all the room for rows.
+double LayerMemory::route() const {
+  const double choices = choice_rows() * s_.choices;
+  return 8 * (choices + (s_.on_device ? s_.rows : choices) + s_.local + 1);
+}
+
+// On a device, the maps between tokens and what is sent of them, unless all is sent to all.
+double LayerMemory::hop() const {
+  if (!s_.on_device || s_.allgather) return 0;
+  return 8 * s_.tokens * (s_.expert_ranks + std::min(s_.expert_ranks, s_.choices));
+}
+
 void LayerMemory::experts_forward(MemoryPeak& t, bool keep) {
-  const double route = 8 * (choice_rows() * s_.choices * 2 + s_.local + 1), rows = s_.rows * s_.width;
+  const double route = this->route(), rows = s_.rows * s_.width;
   const double each = s_.rows / s_.local;
   t.take(route + rows * s_.hidden + 2 * rows * s_.expert_ffn);
   t.pulse(product(each, s_.expert_ffn, s_.hidden, 1, 2 * s_.local));
@@ -170,37 +182,44 @@ void LayerMemory::experts_backward(MemoryPeak& t) {
   t.give(rows * (2 * s_.hidden + 3 * s_.expert_ffn) + 2 * rows * s_.expert_ffn + weights);
 }
 
+// The partial sums that come back to this rank's tokens. With allgather a host adds them up on their way; a device gets
+// one from each rank for every token.
+double LayerMemory::came_back() const {
+  if (!s_.allgather) return s_.sent * s_.hidden * s_.width;
+  return s_.on_device ? s_.received * s_.hidden * s_.width : s_.stream();
+}
+
 void LayerMemory::dispatch_forward(MemoryPeak& t, bool keep) {
   const double received = s_.received * s_.hidden * s_.width, sent = s_.allgather ? 0 : s_.sent * s_.hidden * s_.width;
   const double travelling = 8 * s_.choices * ((s_.allgather ? s_.tokens : s_.sent) + s_.received),
                choices = 12 * s_.received * s_.choices;
-  t.take(travelling + s_.stream() + received + sent);
+  t.take(hop() + travelling + s_.stream() + received + sent);
   t.swap(choices, travelling);
   t.give(sent);
   experts_forward(t, keep);
-  t.pulse(s_.allgather ? s_.stream() : sent);  // the tokens that come back
-  t.give(received);                            // partial sums of this rank
-  if (!keep) t.give(received + choices);
+  t.pulse(came_back());  // the tokens that come back
+  t.give(received);      // partial sums of this rank
+  if (!keep) t.give(received + choices + hop());
 }
 
 void LayerMemory::dispatch_backward(MemoryPeak& t) {
   const double received = s_.received * s_.hidden * s_.width, sent = s_.allgather ? 0 : s_.sent * s_.hidden * s_.width;
   const double rows = s_.rows * s_.width, weights = 4 * s_.received * s_.choices,
                own_weights = 4 * s_.tokens * s_.choices;
-  const double route = 8 * (s_.received * s_.choices * 2 + s_.local + 1);
   t.take(received + s_.stream() + weights);
   t.pulse(sent);
   t.take(rows * (s_.hidden + 3 * s_.expert_ffn));
   t.give(2 * rows * s_.expert_ffn);
   t.take(received);
   t.give(rows * s_.hidden);
-  const double back = s_.allgather ? s_.stream() : sent;
+  const double back = came_back();
   t.take(back + weights + own_weights);
-  t.pulse(rows * s_.hidden + sum(s_.hidden, s_.expert_ffn, s_.rows / s_.local, s_.local));
+  const double gathered = rows * s_.hidden * (s_.on_device ? 2 : 1);  // tokens and gradients: there both at once
+  t.pulse(gathered + sum(s_.hidden, s_.expert_ffn, s_.rows / s_.local, s_.local));
   t.give(3 * rows * s_.expert_ffn);
   t.give(back + received + weights);
   t.give(2 * received + weights);  // tokens and their gradients, with dweights
-  t.give(12 * s_.received * s_.choices + route);
+  t.give(12 * s_.received * s_.choices + route() + hop());
   t.give(own_weights);  // the tensors that forward kept
 }
 

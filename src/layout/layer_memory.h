@@ -43,7 +43,9 @@ struct LayerShape {
   double ffn, shared;              ///< feed-forward widths of a dense layer and of the shared experts
   double experts, choices, local;  ///< experts of a layer, experts that a token chooses, experts that this rank holds
   double expert_ffn;
-  double rows;  ///< choices that this rank's experts take
+  /// Choices that this rank's experts take. On a device it is the room for them: what experts get is not known to the
+  /// host there (rows of padding are included), and with allgather nothing else about them is.
+  double rows;
   /// Tokens sent to the expert group, the rank itself included: a token counts once for each rank that has an expert of
   /// it (with allgather for every rank). 0 unless `dispatches`.
   double sent;
@@ -52,8 +54,10 @@ struct LayerShape {
   bool allgather, sigmoid, layer_norm, norm_whole, norm_head, clip;
   bool dispatches;             ///< experts are spread over several ranks
   bool shares_tokens, tensor;  ///< sequence_parallel; several tensor ranks
-  double threads;
-  double packed;  ///< bytes of an activation element as tiles read it
+  bool on_device;
+  double expert_ranks;  ///< ranks over which experts are spread
+  double threads;       ///< 0 on a device
+  double packed;        ///< bytes of an activation element as tiles read it
 
   double residual() const { return own_tokens * hidden * width; }       ///< one tensor of the residual stream
   double stream() const { return tokens * hidden * width; }             ///< such a tensor for all tokens
@@ -110,6 +114,9 @@ class LayerMemory {
   bool reads_projections() const { return s_.norm_whole || s_.norm_head || s_.clip; }
   bool shares_norm() const { return s_.tensor && s_.norm_whole; }
   double choice_rows() const { return s_.dispatches ? s_.received : s_.tokens; }
+  double route() const;
+  double hop() const;
+  double came_back() const;
 
   const LayerShape& s_;
   Recomputed again_;

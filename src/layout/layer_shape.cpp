@@ -1,10 +1,27 @@
 // A rank's part of a layer in numbers, from the configuration and the layout.
 
+#include <algorithm>
+
 #include "config/families.h"
 #include "layout/layer_memory.h"
 #include "layout/traffic.h"
 
 namespace athanor {
+namespace {
+
+// As kGroupAlignment in ops/device/grouped.h.
+constexpr double kRowAlignment = 8;
+
+// The rows of memory that experts have on a device (ops/device/expert_rows.h). all_to_all has told the host how many
+// choices come; with allgather each token of the expert group may have chosen as many experts of this rank as there
+// are.
+double room_for_rows(const LayerShape& s) {
+  const bool unknown = s.dispatches && s.allgather;
+  const double most = unknown ? s.received * std::min(s.choices, s.local) : s.rows;
+  return most + s.local * (kRowAlignment - 1);
+}
+
+}  // namespace
 
 LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& layout, Multiplier multiplier) {
   const ModelConfig& m = config.model;
@@ -38,8 +55,11 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
   s.layer_norm = family_of(m).norm != NormKind::kRms;
   s.norm_whole = qk_norm == QkNorm::kWhole, s.norm_head = qk_norm == QkNorm::kHead;
   s.clip = m.clip_qkv > 0;
+  s.on_device = multiplier.on_device;
+  s.expert_ranks = layout.expert();
+  if (s.on_device) s.rows = room_for_rows(s);
   s.threads = multiplier.threads;
-  s.packed = multiplier.widens ? 4 : s.width;
+  s.packed = s.on_device ? 0 : multiplier.widens ? 4 : s.width;
   return s;
 }
 

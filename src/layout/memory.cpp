@@ -97,7 +97,7 @@ double count_graph_bytes(const RunConfig& config, const ActivationNeed& activati
 }
 
 MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
-                                 Multiplier multiplier) {
+                                 Multiplier multiplier, const std::vector<int>& hosts) {
   const ActivationNeed activations = count_activations(config, seq_len, layout, rank, multiplier);
   MemoryNeed need;
   need.state_bytes =
@@ -111,14 +111,27 @@ MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const
       if (!alone) need.buffer_bytes += 2 * static_cast<double>(elements);
     }
   }
+  if (!multiplier.on_device) return need;
+  for (const OpenedGroup& opened : opened_groups(config, layout, rank, seq_len, hosts))
+    need.communicator_bytes += opened.bytes;
+  need.allocator_bytes =
+      count_allocator_bytes(need.activation_bytes + need.transient_bytes + need.buffer_bytes + need.graph_bytes);
   return need;
 }
 
-int fullest_rank(const RunConfig& config, int64_t seq_len, const Layout& layout) {
+double count_allocator_bytes(double bytes_that_come_and_go) { return 0.1 * bytes_that_come_and_go; }
+
+Multiplier planned_multiplier(const RunConfig& config) {
+  const bool names_device = config.train.device != "auto" && config.train.device != "cpu";
+  return names_device ? kDeviceMultiplier : Multiplier{};
+}
+
+int fullest_rank(const RunConfig& config, int64_t seq_len, const Layout& layout, Multiplier multiplier,
+                 const std::vector<int>& hosts) {
   int fullest = 0;
   double most = 0;
   for (const int rank : layout.group_of(GroupKind::kModel, 0)) {
-    const double need = estimate_train_memory(config, seq_len, layout, rank).total();
+    const double need = estimate_train_memory(config, seq_len, layout, rank, multiplier, hosts).total();
     if (need > most) fullest = rank, most = need;
   }
   return fullest;

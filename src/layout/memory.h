@@ -7,6 +7,7 @@
 
 #include "config/run_config.h"
 #include "layout/activations.h"
+#include "layout/communicator_memory.h"
 #include "layout/layout.h"
 #include "layout/optimizer_state.h"
 #include "layout/product_scratch.h"
@@ -73,8 +74,19 @@ struct MemoryNeed {
   /// rounded gradients in transfer.
   double buffer_bytes = 0;
   double graph_bytes = 0;  ///< count_graph_bytes
-  double total() const { return state_bytes + activation_bytes + transient_bytes + buffer_bytes + graph_bytes; }
+  // On a device:
+  double communicator_bytes = 0;  ///< opened_groups
+  double allocator_bytes = 0;     ///< count_allocator_bytes
+  double total() const {
+    return state_bytes + activation_bytes + transient_bytes + buffer_bytes + graph_bytes + communicator_bytes +
+           allocator_bytes;
+  }
 };
+
+/// Returns what libtorch's allocator of a device keeps in addition to what is in use: blocks are rounded to 2 MiB, and
+/// a free block of another size may not serve. The parameters' state is a few large blocks that stay, and has no such
+/// rest. For what comes and goes it is taken to be a tenth; this was not measured.
+double count_allocator_bytes(double bytes_that_come_and_go);
 
 /// Returns what train.cuda_graphs adds to the need of a rank; 0 without it. The graph of a shape keeps the activations
 /// and the temporary memory of a microbatch also while other work runs. That is a whole microbatch in the steps that
@@ -82,12 +94,19 @@ struct MemoryNeed {
 /// documents may give microbatches other shapes, with a graph for each.
 double count_graph_bytes(const RunConfig& config, const ActivationNeed& activations);
 
-/// Returns the memory of one rank of a layout, assuming that its experts get an even share of the tokens.
+/// Returns the memory of one rank of a layout, assuming that its experts get an even share of the tokens. With
+/// kDeviceMultiplier it is the memory of the rank's device. What CUDA takes for its context, half a gigabyte, is not
+/// counted: a rank that asks how much of its device is free has a context then.
 /// @param seq_len  as resolved from the data.
+/// @param hosts    on devices: as opened_groups takes it.
 MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
-                                 Multiplier multiplier = {});
+                                 Multiplier multiplier = {}, const std::vector<int>& hosts = {});
+
+/// Returns the multiplier of a plan for this configuration: a device if train.device names one.
+Multiplier planned_multiplier(const RunConfig& config);
 
 /// Returns the rank of the world that needs the most memory among those with data rank 0.
-int fullest_rank(const RunConfig& config, int64_t seq_len, const Layout& layout);
+int fullest_rank(const RunConfig& config, int64_t seq_len, const Layout& layout, Multiplier multiplier = {},
+                 const std::vector<int>& hosts = {});
 
 }  // namespace athanor

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "arch/inventory.h"
+#include "layout/traffic.h"
 
 namespace athanor::memory_test {
 namespace {
@@ -120,6 +121,50 @@ TEST(MemoryNeed, OfGraphsIsWhatRunsNextToOne) {
   config.metrics.layer_statistics = 10;  // a microbatch that is observed runs without the graph, which stays
   EXPECT_EQ(need().graph_bytes, without.transient_bytes + without.activation_bytes);
   EXPECT_EQ(need().total(), without.total() + need().graph_bytes);
+}
+
+// N tokens of each of E ranks may all have chosen min(K, L) experts of this rank; each expert's rows are padded to
+// multiples of 8. Backward needs gate and up of each row.
+TEST(MemoryNeed, OnADeviceHasRoomForAllThatAllGatherMayBring) {
+  auto config = olmoe(1, 4, 4, "ep_aware");
+  config.train.dtype = "float32";
+  const auto kept = [&](const char* dispatch, Multiplier multiplier) {
+    config.moe.dispatch = dispatch;
+    return estimate_train_memory(config, 512, Layout(config, 4), 0, multiplier).activation_bytes;
+  };
+  const auto layers = static_cast<double>(config.model.num_hidden_layers),
+             n = static_cast<double>(config.train.micro_batch_size * 512),
+             gate_and_up = 2.0 * 4 * static_cast<double>(config.model.expert_intermediate_size());
+  // The map between choices and rows has an int64 for each choice and each row; on a CPU there is no room to spare.
+  const auto more = [&](double received, double rows) {
+    return layers * (gate_and_up * (rows - 4 * n) + 8 * (rows - 4 * received));
+  };
+  EXPECT_NEAR(kept("allgather", kDeviceMultiplier) - kept("allgather", {1}), more(4 * n, 4 * n * 4 + 12 * 7), 1);
+  // all_to_all learns how many come; it keeps the maps of what it sends to 4 ranks.
+  const double received = 4 * n * probability_of_any(48, 12, 4), maps = layers * 8 * n * (4 + 4);
+  EXPECT_NEAR(kept("all_to_all", kDeviceMultiplier) - kept("all_to_all", {1}), more(received, 4 * n + 12 * 7) + maps,
+              1);
+}
+
+TEST(MemoryNeed, OnADeviceCountsWhatNoTensorIs) {
+  auto config = olmoe(1, 2, 1, "ep_aware");
+  const auto need = [&](Multiplier multiplier) {
+    return estimate_train_memory(config, 512, Layout(config, 2), 0, multiplier);
+  };
+  EXPECT_EQ(need({1}).communicator_bytes + need({1}).allocator_bytes, 0);
+  const MemoryNeed there = need(kDeviceMultiplier);
+  EXPECT_EQ(there.allocator_bytes, count_allocator_bytes(there.activation_bytes + there.transient_bytes));
+  EXPECT_GT(there.communicator_bytes, 0);
+  EXPECT_EQ(there.total(), there.state_bytes + there.activation_bytes + there.transient_bytes +
+                               there.communicator_bytes + there.allocator_bytes);
+}
+
+TEST(MemoryNeed, IsPlannedForADeviceIfTheConfigurationNamesOne) {
+  RunConfig config;
+  for (const char* name : {"cuda", "xpu", "cpu", "auto"}) {
+    config.train.device = name;
+    EXPECT_EQ(planned_multiplier(config).on_device, name[0] == 'x' || name == std::string("cuda")) << name;
+  }
 }
 
 // Optimus §3.2: with EPSO the dense state falls with E too, where SO keeps E copies of it.

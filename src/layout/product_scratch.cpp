@@ -16,7 +16,7 @@ double padded(double bytes) { return std::ceil((bytes + kBlockSlack) / kLine) * 
 }  // namespace
 
 double product_scratch(const ProductShape& p, const ProductWidths& widths, double threads, double count) {
-  if (p.m < 1 || p.n < 1 || p.k < 1) return 0;
+  if (threads == 0 || p.m < 1 || p.n < 1 || p.k < 1) return 0;
   const bool slices_k = widths.packed == 4;
   const double part_rows = slices_k ? 720 : 960, packed_columns = slices_k ? 768 : 1024;
   const double rows = std::ceil(p.m / std::ceil(p.m / part_rows));

@@ -7,7 +7,9 @@ namespace athanor {
 struct Multiplier {
   int threads = 1;     ///< each has separate scratch memory
   bool widens = true;  ///< tiles read bf16 as fp32: true except on the path avx512_bf16; also if the path is unknown
+  bool on_device = false;  ///< an accelerator: its libraries multiply, without this scratch memory
 };
+inline constexpr Multiplier kDeviceMultiplier{.threads = 0, .widens = false, .on_device = true};
 
 /// Bytes of an operand's element in memory, and packed as tiles read it.
 struct ProductWidths {

@@ -169,7 +169,7 @@ TEST_F(OnDeviceRuns, WhatCannotBeIsRefusedInOneLineBeforeTheFolderIsMade) {
   EXPECT_SAYS(answer(run("d", "auto")), "are free there; no setting makes it fit: a smaller model would");
   RunConfig large = run("e", "auto");
   large.train.global_batch_size = large.train.micro_batch_size = 64;
-  const auto need = estimate_train_memory(large, large.data.seq_len, Layout(large, 1), 0, {1}).total();
+  const auto need = estimate_train_memory(large, large.data.seq_len, Layout(large, 1), 0, kDeviceMultiplier).total();
   guarded::memory().set_limit(guarded::memory().allocated() + static_cast<size_t>(0.8 * need));
   EXPECT_SAYS(answer(large), "of masters and moments, ");
   EXPECT_SAYS(answer(large), "are free there; train.micro_batch_size = ");

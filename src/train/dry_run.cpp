@@ -70,12 +70,22 @@ std::map<std::string, int64_t> DryRun::collectives_in_flight() const {
   return most;
 }
 
+double DryRun::communicator_bytes() const {
+  double bytes = 0;
+  for (const OpenedGroup& group : opened) bytes += group.bytes;
+  return bytes;
+}
+
 DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   const Layout layout(config, num_ranks);
   const int64_t seq_len = config.data.seq_len;
+  const std::vector<int> hosts = planned_hosts(config.topology, num_ranks);
   DryRun run;
-  run.rank = rank >= 0 ? rank : fullest_rank(config, seq_len, layout);
   run.threads = static_cast<int>(std::max<int64_t>(1, config.train.num_threads));
+  Multiplier multiplier = planned_multiplier(config);
+  run.on_device = multiplier.on_device;
+  run.rank = rank >= 0 ? rank : fullest_rank(config, seq_len, layout, multiplier, hosts);
+  if (!run.on_device) multiplier.threads = run.threads;
   comm::WorldOptions options = world_options(config);
   options.fake_rank = run.rank;
   options.fake_size = num_ranks;
@@ -96,12 +106,17 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
                .optimizer = count_optimizer_bytes(parameters.table(), parameters.flat_size(), parameters.owned(),
                                                   plan_optimizers(config.optimizer)),
                .gradient = static_cast<int64_t>(parameters.grad().nbytes())};
-  run.activations = count_activations(config, seq_len, layout, run.rank, {run.threads});
+  run.activations = count_activations(config, seq_len, layout, run.rank, multiplier);
   run.graph_bytes = count_graph_bytes(config, run.activations);
   if (config.train.reduce_dtype == "bfloat16") {
     for (const Bucket& bucket : parameters.buckets())
       if (plan.of(bucket).sum->size() > 1 || plan.of(bucket).replicas)
         run.gradient_buffer_bytes += 2 * static_cast<double>(bucket.range.size());
+  }
+  if (run.on_device) {
+    run.opened = opened_groups(config, layout, run.rank, seq_len, hosts);
+    run.allocator_bytes =
+        count_allocator_bytes(run.activations.peak_bytes + run.gradient_buffer_bytes + run.graph_bytes);
   }
   send_buckets(config, parameters, plan, run.sent);
   add_formulas(config, mesh, run.sent);

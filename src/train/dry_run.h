@@ -38,17 +38,23 @@ struct DryRun {
   ActivationNeed activations;
   double gradient_buffer_bytes = 0;  ///< copies of gradients that are rounded to be sent; 0 if they are sent in fp32
   double graph_bytes = 0;            ///< count_graph_bytes
+  bool on_device = false;            ///< all of this is the memory of a device; the next two are 0 otherwise
+  std::vector<OpenedGroup> opened;   ///< opened_groups
+  double allocator_bytes = 0;        ///< count_allocator_bytes
   std::vector<SentLine> sent;
 
   /// Returns the largest number of collectives in flight for each group, over all lines that were counted at the
   /// sender.
   std::map<std::string, int64_t> collectives_in_flight() const;
+  double communicator_bytes() const;
   double total_bytes() const {
-    return static_cast<double>(state.total()) + activations.peak_bytes + gradient_buffer_bytes + graph_bytes;
+    return static_cast<double>(state.total()) + activations.peak_bytes + gradient_buffer_bytes + graph_bytes +
+           communicator_bytes() + allocator_bytes;
   }
 };
 
-/// Computes the dry run of one rank.
+/// Computes the dry run of one rank, for a run on devices if train.device names one. Then nothing else on this machine
+/// is asked: it needs no device.
 /// @param config  resolved: data.seq_len is set and the model's fields are filled in.
 /// @param rank  below num_ranks; −1: the rank that needs most memory among those with data rank 0.
 /// @throws ConfigError with every fault of the layout.

@@ -35,27 +35,43 @@ std::string line(const std::string& name, double value, const std::string& remar
   return fmt::format("  {:<34}{:>12}{}\n", name, bytes(value), remark.empty() ? "" : "   " + remark);
 }
 
+// Returns "data 1.13GiB, pipeline (3) 384.00MiB": by group, with the number of its communicators if there are several.
+std::string describe_opened(const DryRun& run) {
+  std::vector<std::string> groups;
+  for (const OpenedGroup& group : run.opened) {
+    const std::string several = group.communicators > 1 ? fmt::format(" ({})", group.communicators) : "";
+    groups.push_back(fmt::format("{}{} {}", group_name(group.group), several, bytes(group.bytes)));
+  }
+  return join(groups);
+}
+
 std::string memory_table(const DryRun& run, const RunConfig& config) {
   const ActivationNeed& a = run.activations;
   std::vector<std::string> kept;
   for (const StageMemory& stage : a.stages) kept.push_back(bytes(stage.kept_bytes));
   const std::string again =
       config.parallelism.recompute.empty() ? "" : "; computed again: " + join(config.parallelism.recompute);
-  std::string text = "memory\n";
+  std::string text =
+      run.on_device ? fmt::format("memory of the rank's device ({})\n", config.train.device) : "memory\n";
   text += line("weights", static_cast<double>(run.state.weights), config.train.dtype);
   text += line("rest of the master", static_cast<double>(run.state.master), "the lower bits of fp32, of what is owned");
   text += line("moments", static_cast<double>(run.state.optimizer), "fp32, of what is owned");
   text += line("gradients", static_cast<double>(run.state.gradient), "fp32");
   text += line("activations kept", a.kept_bytes - a.batch_bytes - a.mail_bytes,
                fmt::format("{} in flight, {} a microbatch{}", a.in_flight, join(kept), again));
-  text +=
-      line("activations that come and go", a.transient_bytes(), fmt::format("scratch of {} thread(s)", run.threads));
+  text += line(
+      "activations that come and go", a.transient_bytes(),
+      run.on_device ? "without what libtorch's kernels take" : fmt::format("scratch of {} thread(s)", run.threads));
   text += line("tokens and targets of a step", a.batch_bytes);
   if (a.mail_bytes > 0) text += line("on the way between stages", a.mail_bytes);
   if (run.gradient_buffer_bytes > 0)
     text += line("rounded gradients on their way", run.gradient_buffer_bytes, config.train.reduce_dtype);
   if (run.graph_bytes > 0)
     text += line("next to the recorded graph", run.graph_bytes, "the graph keeps a microbatch's activations");
+  if (run.on_device) {
+    text += line("buffers of communicators", run.communicator_bytes(), describe_opened(run));
+    text += line("kept by the allocator", run.allocator_bytes, "a tenth of what comes and goes");
+  }
   return text + line("total", run.total_bytes());
 }
 
@@ -123,7 +139,12 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
   memory["activations_transient"] = run.activations.transient_bytes();
   memory["rounded_gradients"] = run.gradient_buffer_bytes;
   memory["next_to_graph"] = run.graph_bytes;
+  if (run.on_device) {
+    memory["communicators"] = run.communicator_bytes();
+    memory["allocator"] = run.allocator_bytes;
+  }
   memory["total"] = run.total_bytes();
+  for (const OpenedGroup& group : run.opened) out["communicator_bytes"][group_name(group.group)] = group.bytes;
   out["in_flight"] = run.activations.in_flight;
   for (const SentLine& l : run.sent) {
     out["sent"].push_back({{"what", l.what},

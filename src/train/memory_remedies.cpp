@@ -3,16 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/text.h"
 #include "layout/layout.h"
 
 namespace athanor {
 namespace {
-
-MemoryNeed need_of(const RunConfig& config, const DeviceRank& of) {
-  return estimate_train_memory(config, config.data.seq_len, Layout(config, of.ranks), of.rank, {1});
-}
 
 struct Change {
   std::string setting;
@@ -68,27 +65,42 @@ std::vector<Change> no_graphs(const RunConfig& config, const DeviceRank&) {
   return {std::move(change)};
 }
 
+// With allgather a device has room for all tokens of the expert group, whichever experts they choose.
+std::vector<Change> other_dispatch(const RunConfig& config, const DeviceRank&) {
+  if (config.moe.dispatch != "allgather" || config.model.num_sparse_layers() == 0) return {};
+  Change change{"moe.dispatch = \"all_to_all\"", config};
+  change.config.moe.dispatch = "all_to_all";
+  return {std::move(change)};
+}
+
+constexpr std::array kSettings = {smaller_microbatches, more_recompute, shorter_loss_chunks, no_graphs, other_dispatch};
+
 std::string all_at_their_strongest(RunConfig config, const DeviceRank& of, double& bytes) {
   std::vector<std::string> settings;
-  for (const auto& changes_of : {smaller_microbatches, more_recompute, shorter_loss_chunks, no_graphs}) {
+  for (const auto& changes_of : kSettings) {
     const auto changes = changes_of(config, of);
     if (changes.empty()) continue;
     settings.push_back(changes.back().setting);
     config = changes.back().config;
   }
-  bytes = need_of(config, of).total();
+  bytes = need_on_device(config, of).total();
   return join(settings, " and ");
 }
 
 }  // namespace
 
+MemoryNeed need_on_device(const RunConfig& config, const DeviceRank& of) {
+  return estimate_train_memory(config, config.data.seq_len, Layout(config, of.ranks), of.rank, kDeviceMultiplier,
+                               of.hosts);
+}
+
 std::vector<std::vector<MemoryRemedy>> memory_remedies(const RunConfig& config, const DeviceRank& of) {
-  const double now = need_of(config, of).total();
+  const double now = need_on_device(config, of).total();
   std::vector<std::vector<MemoryRemedy>> remedies;
-  for (const auto& changes_of : {smaller_microbatches, more_recompute, shorter_loss_chunks, no_graphs}) {
+  for (const auto& changes_of : kSettings) {
     auto& of_setting = remedies.emplace_back();
     for (const Change& change : changes_of(config, of)) {
-      const MemoryNeed need = need_of(change.config, of);
+      const MemoryNeed need = need_on_device(change.config, of);
       if (need.total() < now) of_setting.push_back({change.setting, need});
     }
     std::ranges::stable_sort(of_setting, std::ranges::greater(), [](const auto& each) { return each.need.total(); });
@@ -111,7 +123,7 @@ std::string what_would_fit(const RunConfig& config, double bytes, const DeviceRa
 }
 
 std::string what_saves_most(const RunConfig& config, const DeviceRank& of) {
-  const double now = need_of(config, of).total();
+  const double now = need_on_device(config, of).total();
   std::vector<MemoryRemedy> best;
   for (const auto& of_setting : memory_remedies(config, of)) {
     if (of_setting.empty()) continue;
@@ -127,15 +139,22 @@ std::string what_saves_most(const RunConfig& config, const DeviceRank& of) {
   return join(parts, ", ");
 }
 
-std::string describe_need(const RunConfig& config, const MemoryNeed& need, const DeviceRank& of) {
+std::string describe_need(const RunConfig& config, const DeviceRank& of) {
+  const MemoryNeed need = need_on_device(config, of);
   const StateBytes state =
       count_state_bytes(config, Layout(config, of.ranks), of.rank, plan_optimizers(config.optimizer));
   const auto bytes = [](int64_t count) { return format_bytes(static_cast<double>(count)); };
-  return fmt::format(
-      "{} of weights, {} of masters and moments, {} of gradients, {} of activations, {} of scratch{}",
-      bytes(state.weights), bytes(state.master + state.optimizer), bytes(state.gradient),
-      format_bytes(need.activation_bytes), format_bytes(need.transient_bytes + need.buffer_bytes),
-      need.graph_bytes > 0 ? fmt::format(", {} next to the recorded graph", format_bytes(need.graph_bytes)) : "");
+  std::string text =
+      fmt::format("{} of weights, {} of masters and moments, {} of gradients, {} of activations, {} of scratch",
+                  bytes(state.weights), bytes(state.master + state.optimizer), bytes(state.gradient),
+                  format_bytes(need.activation_bytes), format_bytes(need.transient_bytes + need.buffer_bytes));
+  const auto add = [&](double part, const char* what) {
+    if (part > 0) text += fmt::format(", {} {}", format_bytes(part), what);
+  };
+  add(need.graph_bytes, "next to the recorded graph");
+  add(need.communicator_bytes, "of buffers of communicators");
+  add(need.allocator_bytes, "that the allocator keeps");
+  return text;
 }
 
 }  // namespace athanor

@@ -17,14 +17,16 @@ struct MemoryRemedy {
 /// A rank of a job that trains on devices.
 struct DeviceRank {
   int rank = 0, ranks = 1;
+  std::vector<int> hosts = {};  ///< as opened_groups takes it
 };
 
 /// Returns for each setting that lowers a rank's memory its changes, from the mildest to the strongest:
-/// train.micro_batch_size, parallelism.recompute, train.loss_chunk_tokens and train.cuda_graphs, each only as far as
-/// the rest of the configuration allows it. What does not lower the estimate is left out.
+/// train.micro_batch_size, parallelism.recompute, train.loss_chunk_tokens, train.cuda_graphs and moe.dispatch, each
+/// only as far as the rest of the configuration allows it. What does not lower the estimate is left out.
 std::vector<std::vector<MemoryRemedy>> memory_remedies(const RunConfig& config, const DeviceRank& of = {});
 
-/// Returns what to change so that the run needs at most `bytes`: of each setting the mildest change that suffices alone
+/// Returns what to change so that the rank needs at most `bytes`: of each setting the mildest change that suffices
+/// alone
 /// ("train.micro_batch_size = 2 (7.10GiB) or …"), else all settings at their strongest together, else a smaller model.
 std::string what_would_fit(const RunConfig& config, double bytes, const DeviceRank& of = {});
 
@@ -32,7 +34,10 @@ std::string what_would_fit(const RunConfig& config, double bytes, const DeviceRa
 /// setting the mildest that saves a tenth of the need, else its strongest; a smaller model if there is none.
 std::string what_saves_most(const RunConfig& config, const DeviceRank& of = {});
 
-/// Returns "4.00GiB of weights, …": the parts of an estimate, with the state of weights in its terms.
-std::string describe_need(const RunConfig& config, const MemoryNeed& need, const DeviceRank& of = {});
+/// Returns the estimate for a rank.
+MemoryNeed need_on_device(const RunConfig& config, const DeviceRank& of);
+
+/// Returns "4.00GiB of weights, …": the parts of the estimate, with the state of weights in its terms.
+std::string describe_need(const RunConfig& config, const DeviceRank& of = {});
 
 }  // namespace athanor

@@ -64,7 +64,7 @@ RunConfig remedy_case() {
 TEST(MemoryRemedies, StateWhatTheEstimateIsWithThem) {
   const RunConfig config = remedy_case();
   const auto remedies = memory_remedies(config);
-  ASSERT_EQ(remedies.size(), 4u);
+  ASSERT_EQ(remedies.size(), 5u);
   EXPECT_TRUE(remedies[3].empty()) << "there are no graphs to leave out";
   std::vector<std::string> settings;
   for (const auto& of_setting : remedies)
@@ -76,13 +76,14 @@ TEST(MemoryRemedies, StateWhatTheEstimateIsWithThem) {
   EXPECT_EQ(std::ranges::count(settings, "train.micro_batch_size = 5"), 0);  // does not divide 12 sequences
   RunConfig changed = config;
   changed.train.micro_batch_size = 4;
-  EXPECT_EQ(remedies[0].front().need.total(), estimate_train_memory(changed, 256, Layout(changed, 1), 0, {1}).total());
+  EXPECT_EQ(remedies[0].front().need.total(),
+            estimate_train_memory(changed, 256, Layout(changed, 1), 0, kDeviceMultiplier).total());
   EXPECT_EQ(remedies[0].front().setting, "train.micro_batch_size = 4");
 }
 
 TEST(MemoryRemedies, LeaveOutGraphsWhereThereAreSome) {
   RunConfig config = remedy_case();
-  const double plain = estimate_train_memory(config, 256, Layout(config, 1), 0, {1}).total();
+  const double plain = estimate_train_memory(config, 256, Layout(config, 1), 0, kDeviceMultiplier).total();
   config.train.cuda_graphs = true;
   const auto graphs = memory_remedies(config).at(3);
   ASSERT_EQ(graphs.size(), 1u);
@@ -170,7 +171,9 @@ TEST(OnDeviceOutOfMemory, TheLineNamesWhatRecordedGraphsHold) {
   EXPECT_EQ(step_without_memory().find("recorded graphs"), std::string::npos) << "there are none yet";
   for (int step = 0; step < 3; ++step) train_step(state, fixed_batch(config));
   const auto graphs = static_cast<double>(ops::Graph::held_bytes_of_all());
-  EXPECT_GT(graphs, estimate_train_memory(config, config.data.seq_len, Layout(config, 1), 0, {1}).activation_bytes);
+  EXPECT_GT(
+      graphs,
+      estimate_train_memory(config, config.data.seq_len, Layout(config, 1), 0, kDeviceMultiplier).activation_bytes);
   EXPECT_SAYS(step_without_memory(), fmt::format(" gradients, {} held by recorded graphs, and ", format_bytes(graphs)));
 }
 

@@ -6,8 +6,7 @@
 #include "base/text.h"
 #include "config/checks.h"
 #include "layout/memory.h"
-#include "ops/device_choice.h"
-#include "train/memory_remedies.h"
+#include "train/device_memory.h"
 #include "train/rank_share.h"
 
 namespace athanor {
@@ -31,26 +30,8 @@ void resolve_with_data(RunConfig& config, const Dataset& train) {
   ATHANOR_CHECK(overflows.empty(), "{}", join(overflows, "\n"));
 }
 
-namespace {
-
-void check_device_memory(const RunConfig& config, const DeviceRank& own, const MemoryNeed& need, at::Device device) {
-  const int64_t free_bytes = ops::facts_of(device).free_bytes;
-  const std::string parts = describe_need(config, need, own);
-  if (free_bytes < 0)
-    return log::info("memory: about {} needed on {} ({})", format_bytes(need.total()), device.str(), parts);
-  const auto free = static_cast<double>(free_bytes);
-  ATHANOR_CHECK(need.total() <= free, "this run needs about {} of memory on {} ({}), and {} are free there; {}",
-                format_bytes(need.total()), device.str(), parts, format_bytes(free), what_would_fit(config, free, own));
-  log::info("memory: about {} needed on {} ({}), {} free", format_bytes(need.total()), device.str(), parts,
-            format_bytes(free));
-}
-
-}  // namespace
-
-void check_memory(const RunConfig& config, const comm::World& world, const Layout& layout, at::Device device) {
-  if (!device.is_cpu())
-    return check_device_memory(config, {world.rank(), world.size()},
-                               estimate_train_memory(config, config.data.seq_len, layout, world.rank(), {1}), device);
+void check_memory(const RunConfig& config, comm::World& world, const Layout& layout, at::Device device) {
+  if (!device.is_cpu()) return check_device_memory(config, world, device);
   RunConfig plain = config;
   plain.train.cuda_graphs = false;  // there are none on a CPU
   // Ranks differ by their stages: the sum over this host's ranks is what counts.

@@ -1,6 +1,6 @@
 #pragma once
 // Checks that a start makes before it takes a step, so that no run fails at step 1,000 because of what they find. They
-// send nothing.
+// send nothing, except that ranks on devices compare their memory.
 
 #include "comm/world.h"
 #include "config/run_config.h"
@@ -18,8 +18,8 @@ void resolve_with_data(RunConfig& config, const Dataset& train);
 /// Compares the memory that the ranks of this host will need, as formulas estimate it, with the host's free memory, and
 /// logs both, with what this process takes already: code, libtorch, MPI. To be called before the state is allocated.
 /// @throws ConfigError with the parts of the need, on the ranks of a host where it does not fit.
-/// On a device, what the run needs there is compared with what is free there.
-void check_memory(const RunConfig& config, const comm::World& world, const Layout& layout, at::Device device);
+/// On devices, what each rank needs there is compared with what is free there (device_memory.h), which is collective.
+void check_memory(const RunConfig& config, comm::World& world, const Layout& layout, at::Device device);
 
 /// Refuses a router whose weights are all zero: it sends every token to the first experts and learns nothing.
 /// @throws CheckpointError naming it, on the ranks that hold it.

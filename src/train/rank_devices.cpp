@@ -57,17 +57,21 @@ ops::PlaceOnHost place_of(const comm::World& world) {
   return {comm::index_on_host(world), static_cast<int>(std::ranges::count(hosts, world.host()))};
 }
 
+// Returns how a setting chooses the CPU: "set train.device = \"cpu\"", "use --device cpu".
+std::string choosing_cpu(const std::string& setting) {
+  return setting.starts_with("--") ? "use " + setting + " cpu" : "set " + setting + " = \"cpu\"";
+}
+
 // Returns this rank's device, and notes it, or the fault, in `own`.
-at::Device choose_own(const RunConfig& config, const comm::World& world, RankDevice& own) {
+at::Device choose_own(const std::string& name, const std::string& setting, const comm::World& world, RankDevice& own) {
   const BuildInfo& build = build_info();
   own.build = fmt::format("athanor {} ({}), libtorch {}", build.version, build.commit, build.libtorch);
   try {
-    const at::Device device = ops::choose_device(config.train.device, place_of(world));
+    const at::Device device = ops::choose_device(name, place_of(world), setting);
     if (!device.is_cpu() && world.size() > 1) {
       ATHANOR_CHECK(comm::have_device_backend(device.type()),
-                    "this build has no collectives between {} devices; build against a libtorch that has them, or set "
-                    "train.device = \"cpu\"",
-                    c10::DeviceTypeName(device.type(), /*lower_case=*/true));
+                    "this build has no collectives between {} devices; build against a libtorch that has them, or {}",
+                    c10::DeviceTypeName(device.type(), /*lower_case=*/true), choosing_cpu(setting));
     }
     const auto facts = ops::facts_of(device);
     own.kind = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
@@ -82,8 +86,8 @@ at::Device choose_own(const RunConfig& config, const comm::World& world, RankDev
 
 }  // namespace
 
-std::vector<std::string> find_device_faults(const std::vector<RankDevice>& ranks,
-                                            const std::vector<std::string>& hosts) {
+std::vector<std::string> find_device_faults(const std::vector<RankDevice>& ranks, const std::vector<std::string>& hosts,
+                                            const std::string& setting) {
   std::vector<std::string> faults;
   for (const auto& [fault, members] : ranks_by(ranks, [&](size_t r) { return ranks[r].fault; }))
     faults.push_back(ranks.size() > 1 ? name_ranks(members, hosts) + ": " + fault : fault);
@@ -92,7 +96,7 @@ std::vector<std::string> find_device_faults(const std::vector<RankDevice>& ranks
       faults.push_back(text);
   };
   differ("one job needs one build of the program on all ranks", [&](size_t r) { return ranks[r].build; });
-  differ("the ranks of a job need devices of one kind; choose one with train.device",
+  differ("the ranks of a job need devices of one kind; choose one with " + setting,
          [&](size_t r) { return ranks[r].kind; });
   differ("the ranks of a job need devices of one model; ask the scheduler for nodes of one kind",
          [&](size_t r) { return ranks[r].name; });
@@ -100,18 +104,22 @@ std::vector<std::string> find_device_faults(const std::vector<RankDevice>& ranks
       ranks_by(ranks, [&](size_t r) { return ranks[r].id.empty() ? "" : hosts[r] + "/" + ranks[r].id; });
   for (const auto& [device, members] : by_device) {
     if (members.size() > 1)
-      faults.push_back(name_ranks(members, hosts) +
-                       " share one device; start one rank for each device, or set train.device = \"cpu\"");
+      faults.push_back(name_ranks(members, hosts) + " share one device; start one rank for each device, or " +
+                       choosing_cpu(setting));
   }
   return faults;
 }
 
 at::Device agree_on_devices(const RunConfig& config, comm::World& world) {
+  return agree_on_devices(config.train.device, "train.device", world);
+}
+
+at::Device agree_on_devices(const std::string& name, const std::string& setting, comm::World& world) {
   RankDevice own;
-  const at::Device device = choose_own(config, world, own);
+  const at::Device device = choose_own(name, setting, world, own);
   std::vector<RankDevice> all;
   for (const std::string& text : comm::all_gather_texts(world.all(), text_of(own))) all.push_back(device_from(text));
-  const auto faults = find_device_faults(all, world.hosts());
+  const auto faults = find_device_faults(all, world.hosts(), setting);
   ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
   if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
   return device;

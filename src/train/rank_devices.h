@@ -23,11 +23,14 @@ struct RankDevice {
 /// Returns, in one line for each, why the ranks cannot be one job: a rank without a device, devices or builds that
 /// differ, a device that two ranks share. Empty: they can.
 /// @param ranks, hosts  one for each rank.
-std::vector<std::string> find_device_faults(const std::vector<RankDevice>& ranks,
-                                            const std::vector<std::string>& hosts);
+/// @param setting       the field or option that chooses devices, for messages.
+std::vector<std::string> find_device_faults(const std::vector<RankDevice>& ranks, const std::vector<std::string>& hosts,
+                                            const std::string& setting = "train.device");
 
 /// Chooses this rank's device by train.device and makes it the thread's current one. Collective.
 /// @throws ConfigError on all ranks, with the faults of all ranks.
 at::Device agree_on_devices(const RunConfig& config, comm::World& world);
+/// The same for a name that another setting has, such as "--device".
+at::Device agree_on_devices(const std::string& name, const std::string& setting, comm::World& world);
 
 }  // namespace athanor

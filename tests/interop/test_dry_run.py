@@ -59,3 +59,21 @@ def test_a_layout_that_does_not_fit_is_refused_as_in_training(athanor, ranks, wo
     done = athanor.run("verify", RECIPES / "mula-220b-a10b.toml", "--dry-run", "--ranks", ranks, check=False)
     assert done.returncode == 2
     assert words in done.stderr
+
+
+def test_a_plan_for_gpus_is_made_without_one_and_counts_what_no_tensor_is(athanor):
+    def plan(*settings):
+        sets = [word for s in settings for word in ("--set", s)]
+        return dry_run(athanor, "mula-20b-a2b", 96, "--set", "topology.ranks_per_node=12", *sets)
+
+    cpu, gpu = plan("train.device=cpu"), plan("train.device=cuda")
+    assert "communicators" not in cpu["memory_bytes"]
+    memory = gpu["memory_bytes"]
+    assert memory["communicators"] == sum(gpu["communicator_bytes"].values())
+    # Twelve expert ranks on a host: 32 channels to eleven others, 12 MiB each, and a ring and a tree of 24.
+    assert gpu["communicator_bytes"]["expert"] >= 11 * 32 * 12 * 2**20
+    parts = {name: bytes for name, bytes in memory.items() if name != "total"}
+    assert memory["total"] == pytest.approx(sum(parts.values()))
+    text = athanor.run("verify", RECIPES / "mula-20b-a2b.toml", "--dry-run", "--ranks", 96, "--set", "train.device=cuda").stdout
+    for part in ("memory of the rank's device (cuda)", "buffers of communicators", "kept by the allocator"):
+        assert part in text

@@ -28,3 +28,15 @@ def test_one_process_is_told_how_to_start_several(program):
 def test_ranks_that_do_not_divide_are_refused_once(mpi, program):
     code, out, err, _ = mpi.run(3, program("athanor"), "bench", "comm", *SMALL, "--inner", 2)
     assert code == 2 and err.count("--inner (2) must divide the number of ranks (3)") == 1, out + err
+
+
+def test_the_cpu_is_chosen_by_name_and_a_device_that_is_missing_is_refused_once(mpi, program, tmp_path):
+    code, out, err, _ = mpi.run(2, program("athanor"), "bench", "comm", *SMALL, "--device", "cpu", "--json", tmp_path / "comm.json")
+    assert code == 0 and "device" not in json.loads((tmp_path / "comm.json").read_text()), out + err
+    code, out, err, _ = mpi.run(2, program("athanor"), "bench", "comm", *SMALL, "--device", "xpu")
+    assert code == 2 and err.count("--device is xpu: ") == 1 and "use --device cpu" in err, out + err
+
+
+def test_a_wrong_collective_is_refused_before_it_is_timed(mpi, program):
+    code, out, err, _ = mpi.run(2, program("athanor"), "bench", "comm", *SMALL, env={"ATHANOR_FAULT": "bench.result:eio@1"})
+    assert code == 1 and "wrong, so not timed: reduce_scatter" in err and "microseconds" not in out, out + err

@@ -17,6 +17,7 @@ ATHANOR_CORE_ENTRY(dry_run) {
   config = training_stages(config).front().config;
   resolve_model_from(config);
   config.model.from.clear();
+  if (config.train.dtype_was_auto && planned_multiplier(config).on_device) config.train.dtype = "bfloat16";
   require_layout_fits(config, given.ranks);
   ATHANOR_CHECK(config.data.seq_len > 0, "a dry run reads no data: set data.seq_len to the tokens of an instance");
   ATHANOR_CHECK(given.rank < given.ranks, "rank {} is not among {} ranks", given.rank, given.ranks);

@@ -6,8 +6,10 @@
 #include "config/toml_reader.h"
 #include "layout/layout.h"
 #include "ops/cpu_allocator.h"
+#include "ops/device_choice.h"
 #include "parallel/share.h"
 #include "train/in_world.h"
+#include "train/rank_devices.h"
 #include "train/start.h"
 
 namespace {
@@ -44,21 +46,23 @@ ATHANOR_CORE_ENTRY(verify) {
   }
   // Contradictions are reported before any communication.
   const int ranks = launched().size;
-  const RunConfig config = load_run_config(given.config_file, given.overrides,
-                                           [&](const RunConfig& read) { return find_layout_faults(read, ranks); });
+  RunConfig config = load_run_config(given.config_file, given.overrides,
+                                     [&](const RunConfig& read) { return find_layout_faults(read, ranks); });
   require_layout_fits(config, ranks);
-  ATHANOR_CHECK(ranks > 1 || reference == Reference::kPortable,
-                "verify: this is one rank, and one rank is what a layout is compared with; there is nothing to "
-                "compare. Start it as the job will be started, or smaller: mpirun -n 4 athanor verify {0}; or compare "
-                "one rank with portable forms: athanor verify {0} --reference portable",
+  ATHANOR_CHECK(ranks > 1 || reference == Reference::kPortable || !ops::choose_device(config.train.device).is_cpu(),
+                "verify: this is one rank on the CPU, and one rank is what a layout is compared with; there is nothing "
+                "to compare. Start it as the job will be started, or smaller: mpirun -n 4 athanor verify {0}; or "
+                "compare one rank with portable forms: athanor verify {0} --reference portable",
                 given.config_file);
   ATHANOR_CHECK(given.then.empty() || given.plant.empty(),
                 "verify: --plant and --then cannot be combined; leave one out");
-  std::vector<TypedRun> runs;
-  for (const std::string& dtype : types_to_verify(config, given.dtype, reference))
-    runs.push_back(typed_run(config, ranks, given, dtype));
-  return in_world(world_options(runs.front().small), [&](comm::World& world, RunContext&) {
+  return in_world(world_options(config), [&](comm::World& world, RunContext&) {
+    const at::Device device = agree_on_devices(config, world);
+    if (!device.is_cpu() && config.train.dtype_was_auto) config.train.dtype = "bfloat16";  // as a run there has it
     refuse_differing_types(config, world);
-    return run_verify(runs, {reference, given.twice, given.draws, given.keep, given.plant}, world);
+    std::vector<TypedRun> runs;
+    for (const std::string& dtype : types_to_verify(config, given.dtype, reference))
+      runs.push_back(typed_run(config, ranks, given, dtype));
+    return run_verify(runs, {reference, given.twice, given.draws, given.keep, given.plant, device}, world);
   });
 }

@@ -19,9 +19,9 @@ constexpr const char* kComparedQuantities[] = {kFirstParameters, kNumbers,      
 
 class Comparer {
  public:
-  Comparer(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one, Reference reference)
-      : config_(small), noise_(small, data_ranks, reference), layout_(layout), one_(one),
-        inventory_(make_inventory(small.model)), cancelling_(config_, layout_, one_) {}
+  Comparer(const RunConfig& small, const Noise& noise, const WholeTrace& layout, const WholeTrace& one)
+      : config_(small), noise_(noise), layout_(layout), one_(one), inventory_(make_inventory(small.model)),
+        cancelling_(config_, layout_, one_) {}
 
   Comparisons run() {
     for (const char* quantity : kComparedQuantities) worst_[quantity].quantity = quantity;
@@ -156,8 +156,8 @@ class Comparer {
 }  // namespace
 
 Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one,
-                           Reference reference) {
-  return Comparer(small, data_ranks, layout, one, reference).run();
+                           Reference reference, bool on_device) {
+  return Comparer(small, Noise(small, data_ranks, reference, on_device), layout, one).run();
 }
 
 std::vector<std::string> find_bit_differences(const RunConfig& small, const WholeTrace& a, const WholeTrace& b) {

@@ -42,8 +42,9 @@ struct Comparisons {
 /// @param small  the run that `layout` is a trace of.
 /// @param data_ranks  number of its data ranks.
 /// @param one  the trace of the same run on one rank, or by portable forms, which follows `layout` (trace_reference).
+/// @param on_device  `layout` is of a run on devices.
 Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one,
-                           Reference reference = Reference::kOneRank);
+                           Reference reference = Reference::kOneRank, bool on_device = false);
 
 /// Returns a line for each number, gradient or parameter whose bits differ, in the first step that has any; empty if
 /// all are equal.

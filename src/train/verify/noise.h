@@ -9,6 +9,11 @@
 // backward (the same products transposed), the sum over the batch's tokens, the sums over ranks. If n tensor ranks
 // share a product, each rounds its part before it is sent, and each of the log2(n) sums is rounded after.
 //
+// On devices the libraries add over n ranks in an order of theirs, and round after each of up to n − 1 additions. All
+// other sums are in fp32 in some order, which the bounds do not depend on. One result more is stored: the gradient of
+// an expert's weight, for each microbatch, before it is added in fp32 (ops/device/grouped.cpp). Attention may store its
+// probabilities, in forward and in backward, and their gradients, which a CPU need not store.
+//
 // Errors are relative to a tensor's Euclidean norm. A linear map, a norm or a sum passes them on with a gain of about
 // 1. A product of two computed factors (attention's weights and values, the gated unit, an expert's weight) adds the
 // errors of both, and any path through a layer contains at most two such products: kGain = 2 = √2 · √2. Both of the
@@ -28,7 +33,8 @@ class Noise {
   /// @param small  the layout's run: its shapes, types and tensor ranks determine the bounds.
   /// @param data_ranks  number of ranks over which gradients are summed in train.reduce_dtype; 1: no sum.
   /// @param reference  the reference of the comparison: kPortable makes no errors, but also has exact angles.
-  Noise(const RunConfig& small, int data_ranks, Reference reference = Reference::kOneRank);
+  /// @param on_device  the layout's run is on devices; the reference is on the CPU in any case.
+  Noise(const RunConfig& small, int data_ranks, Reference reference = Reference::kOneRank, bool on_device = false);
 
   /// Bounds on the relative differences of the loss and of each gradient, if both runs have the same parameters.
   double loss() const { return loss_; }

@@ -161,6 +161,8 @@ RunConfig make_small_run(const RunConfig& config, int world_size, const VerifyOp
 
 RunConfig make_reference_run(const RunConfig& small) {
   RunConfig one = small;
+  one.train.device = "cpu";
+  one.train.cuda_graphs = false;
   ParallelismConfig& p = one.parallelism;
   p.data_parallel_replicate_degree = p.data_parallel_shard_degree = p.expert_parallel_degree = 1;
   p.tensor_parallel_degree = p.pipeline_parallel_degree = p.virtual_stages = 1;

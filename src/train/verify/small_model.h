@@ -27,7 +27,8 @@ struct VerifyOptions {
 /// CheckpointError if the folder in model.from is no model.
 RunConfig make_small_run(const RunConfig& config, int world_size, const VerifyOptions& options);
 
-/// Returns the same run for one rank: degrees of 1; balance groups that spanned ranks lie within its microbatch.
+/// Returns the same run for one rank, on the CPU: degrees of 1; balance groups that spanned ranks lie within its
+/// microbatch.
 RunConfig make_reference_run(const RunConfig& small);
 
 /// Returns the whole batch of update `step` (from 1): token ids from counters, of which low ones are more frequent, as

@@ -4,6 +4,7 @@
 
 #include "checkpoint/rotation.h"
 #include "model/initialize.h"
+#include "ops/transfer.h"
 #include "train/checkpointing.h"
 #include "train/run_folder.h"
 #include "train/state_pieces.h"
@@ -14,7 +15,7 @@ namespace {
 
 // Adds the weights that forward reads. Ranks that hold the same must have the same bits.
 void add_copies(const TrainState& s, int64_t step, Trace& trace) {
-  const Tensor& compute = s.model.parameters.compute();
+  const Tensor compute = ops::fetch(s.model.parameters.compute());
   const auto size = static_cast<size_t>(compute.element_size());
   const auto* bytes = static_cast<const std::byte*>(compute.const_data_ptr());
   for (const BucketEntry& e : s.model.parameters.table()) {
@@ -25,7 +26,8 @@ void add_copies(const TrainState& s, int64_t step, Trace& trace) {
 
 // Adds the summed gradients of the part that this rank updates.
 void add_gradient_copies(const TrainState& s, int64_t step, Trace& trace) {
-  const auto* grad = s.model.parameters.grad().const_data_ptr<float>();
+  const Tensor grads = ops::fetch(s.model.parameters.grad());
+  const auto* grad = grads.const_data_ptr<float>();
   for (const Bucket& bucket : s.model.parameters.buckets()) {
     const FlatRange owned = s.model.plan.owned(bucket);
     for (const BucketEntry& e : s.model.parameters.table()) {
@@ -61,15 +63,17 @@ void record_steps(TrainState& state, int64_t last, uint64_t draw, Trace& trace) 
 
 }  // namespace
 
-Trace trace_run(const RunConfig& config, uint64_t draw, Mesh* mesh, plants::Plant* plant) {
+Trace trace_run(const RunConfig& config, uint64_t draw, Mesh* mesh, plants::Plant* plant, at::Device device) {
   Trace trace;
+  TrainStateOptions options = plant ? plants::planted_options(*plant) : TrainStateOptions{};
+  options.device = device;
   if (mesh) {
-    TrainState state(config, {}, *mesh, plant ? plants::planted_options(*plant) : TrainStateOptions{});
+    TrainState state(config, {}, *mesh, options);
     if (plant) plant->watch(state);
     initialize(state, trace);
     record_steps(state, config.train.steps, draw, trace);
   } else {
-    TrainState state(config, {});
+    TrainState state(config, {}, options);
     initialize(state, trace);
     record_steps(state, config.train.steps, draw, trace);
   }
@@ -101,16 +105,16 @@ Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& 
 }
 
 Trace trace_resumed_run(const RunConfig& first, Mesh& first_mesh, const RunConfig& second, Mesh& second_mesh,
-                        uint64_t draw) {
+                        uint64_t draw, at::Device device) {
   const int64_t half = (first.train.steps + 1) / 2;
   Trace trace;
   {
-    TrainState state(first, {}, first_mesh);
+    TrainState state(first, {}, first_mesh, {.device = device});
     initialize(state, trace);
     record_steps(state, half, draw, trace);
     save_checkpoint(state);
   }
-  TrainState state(second, {}, second_mesh);
+  TrainState state(second, {}, second_mesh, {.device = device});
   const auto checkpoint = open_newest_verified(RunFolder{first.train.run_dir}.checkpoints(), team_of(second_mesh));
   ATHANOR_CHECK_CHECKPOINT(checkpoint.has_value(), "{}: the checkpoint of step {} is missing", first.train.run_dir,
                            half);

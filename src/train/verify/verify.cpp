@@ -40,6 +40,12 @@ struct Ground {
   const fs::path& root;  // folder of this type's traces
 };
 
+Mesh mesh_of(const RunConfig& config, const VerifyRequest& request, comm::World& world) {
+  Mesh mesh(Layout(config, world.size()), world);
+  if (request.on_device() && world.size() > 1) mesh.use(request.device);
+  return mesh;
+}
+
 // Traces the layout's run on one data set, into the folder `name` of that set.
 void trace_layout(const TypedRun& run, const Ground& ground, int draw, const char* name) {
   const fs::path folder = ground.root / draw_folder(draw) / name;
@@ -47,11 +53,12 @@ void trace_layout(const TypedRun& run, const Ground& ground, int draw, const cha
   RunConfig small = run.small;
   small.train.run_dir = (folder / "run").string();  // no file of this belongs into the user's folder
   const auto trace = [&] {
-    if (!run.then) return trace_run(small, data, &ground.mesh, ground.plant);
+    const at::Device device = ground.request.device;
+    if (!run.then) return trace_run(small, data, &ground.mesh, ground.plant, device);
     RunConfig then = *run.then;
     then.train.run_dir = (folder / "resumed").string();
-    Mesh second(Layout(then, ground.mesh.world().size()), ground.mesh.world());
-    return trace_resumed_run(small, ground.mesh, then, second, data);
+    Mesh second = mesh_of(then, ground.request, ground.mesh.world());
+    return trace_resumed_run(small, ground.mesh, then, second, data, device);
   };
   trace().write(folder / WholeTrace::file_name(ground.mesh.rank()));
 }
@@ -71,6 +78,9 @@ void take_reference(const RunConfig& small, const Ground& ground, int first, int
   const RunConfig one = make_reference_run(small);
   write_file_atomically(root / kReferenceFile, dump_run_config(one, false));
   if (is_measured(small)) write_file_atomically(root / kTruthFile, dump_run_config(make_truth_run(one), false));
+  if (ground.request.same_process)
+    return run_reference(root, world.size(), static_cast<uint64_t>(first), static_cast<uint64_t>(count),
+                         ground.request.reference);
   std::vector<std::string> arguments = {
       "verify", "--as-reference",      root.string(), "--of-ranks",         std::to_string(world.size()),
       "--draw", std::to_string(first), "--draws",     std::to_string(count)};
@@ -123,7 +133,7 @@ struct TypeVerdict {
 // Verifies one type. Collective.
 TypeVerdict verify_type(const TypedRun& run, const VerifyRequest& request, comm::World& world, plants::Plant* plant,
                         const fs::path& root) {
-  Mesh mesh(Layout(run.small, world.size()), world);
+  Mesh mesh = mesh_of(run.small, request, world);
   const Ground ground{request, mesh, plant, root};
   const std::string& dtype = run.small.train.dtype;
   const bool measured = is_measured(run.small);
@@ -142,8 +152,9 @@ TypeVerdict verify_type(const TypedRun& run, const VerifyRequest& request, comm:
   }
 }
 
-// Returns "PASS: this layout (4 ranks: …) agrees with one rank in float32 (data 1) and bfloat16 (data 1 to 3)".
-std::string pass_line(const RunConfig& small, int num_ranks, Reference reference,
+// Returns "PASS: this layout (4 ranks: …) agrees with one rank in float32 (data 1) and bfloat16 (data 1 to 3)"; for a
+// layout on devices "… on cuda devices agrees with one rank on the CPU in …".
+std::string pass_line(const RunConfig& small, int num_ranks, const VerifyRequest& request,
                       const std::vector<TypeVerdict>& verdicts) {
   std::vector<std::string> agree, differ;
   for (const auto& [dtype, draws, passed] : verdicts) {
@@ -152,9 +163,12 @@ std::string pass_line(const RunConfig& small, int num_ranks, Reference reference
         .push_back(
             fmt::format("{} (data {})", dtype, several ? fmt::format("1 to {}", draws) : fmt::format("{}", draws)));
   }
-  const char* with = describe(reference);
+  const bool on_cpu = request.on_device() && request.reference == Reference::kOneRank;
+  const std::string with = describe(request.reference) + std::string(on_cpu ? " on the CPU" : "");
   std::string text =
       fmt::format("{}: this layout ({})", differ.empty() ? "PASS" : "FAIL", describe_layout(small, num_ranks));
+  if (request.on_device())
+    text += fmt::format(" on {} devices", c10::DeviceTypeName(request.device.type(), /*lower_case=*/true));
   if (!differ.empty()) text += fmt::format(" differs from {} in {}", with, join(differ, " and "));
   if (!agree.empty())
     text += differ.empty() ? fmt::format(" agrees with {} in {}", with, join(agree, " and "))
@@ -187,7 +201,7 @@ int run_verify(const std::vector<TypedRun>& runs, const VerifyRequest& request, 
   std::vector<TypeVerdict> verdicts;
   for (const TypedRun& run : runs)
     verdicts.push_back(verify_type(run, request, world, plant.get(), folder.path() / run.small.train.dtype));
-  if (world.rank() == 0) fmt::print("{}\n", pass_line(runs.front().small, world.size(), request.reference, verdicts));
+  if (world.rank() == 0) fmt::print("{}\n", pass_line(runs.front().small, world.size(), request, verdicts));
   return std::ranges::all_of(verdicts, &TypeVerdict::passed) ? 0 : 1;
 }
 

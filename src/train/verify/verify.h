@@ -1,6 +1,8 @@
 #pragma once
 // athanor verify: checks whether a layout computes what one rank computes.
 
+#include <c10/core/Device.h>
+
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -16,8 +18,15 @@ struct VerifyRequest {
   Reference reference = Reference::kOneRank;  ///< what the layout is compared with
   bool twice = false;                         ///< run the layout a second time: all bits must be equal
   int draws = 3;                              ///< number of data sets that are compared together in bfloat16
-  std::filesystem::path keep;                 ///< folder that keeps the traces of all runs; empty: they are not kept
+  std::filesystem::path keep = {};            ///< folder that keeps the traces of all runs; empty: they are not kept
   std::string plant = {};                     ///< name of a fault to plant into the layout's runs; empty: none
+  /// This rank's device, on which the layout runs. The reference is on the CPU, whatever this is: so an error of the
+  /// device is in one of the two, and rank 0's device, which may be its alone, needs no second process.
+  c10::Device device = c10::kCPU;
+  /// For tests: this process takes the reference, and starts none for it.
+  bool same_process = false;
+
+  bool on_device() const { return !device.is_cpu(); }
 };
 
 /// A small run (make_small_run) in one type.
