@@ -36,7 +36,7 @@ struct LayoutRun {
   uint64_t draw = 1;
   std::string plant = {};                                       ///< a fault that `verify` plants; empty: none
   std::chrono::milliseconds timeout = std::chrono::minutes(1);  ///< a rank waits as long for one that has failed
-  std::function<void(int rank)> before_last_step = {};
+  std::function<void(int rank)> before_last_step = {};          ///< called on each rank
 };
 
 /// Trains for train.steps steps on the data that `verify` draws.
