@@ -37,6 +37,7 @@ Queues::Stream& Queues::stream(StreamId id) {
 }
 
 void Queues::add(StreamId id, Task task) {
+  if (abandoned_) return;  // what it reads has not been computed
   Stream& to = stream(id);
   if (task.ready) ++num_unready_;
   to.tasks.push_back(std::move(task));
@@ -151,6 +152,7 @@ bool Queues::try_run_to(StreamId id, int64_t position) {
 
 bool Queues::run_to(StreamId id, int64_t position, std::chrono::milliseconds patience) {
   const auto begin = Clock::now();
+  refuse_if_abandoned();
   while (!try_run_to(id, position)) {
     refuse_if_abandoned();
     if (run_what_can()) continue;
@@ -160,7 +162,6 @@ bool Queues::run_to(StreamId id, int64_t position, std::chrono::milliseconds pat
     mutex_.lock();
   }
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
-  refuse_if_abandoned();
   return true;
 }
 

@@ -242,7 +242,7 @@ void Decoder::add_router_losses(const std::vector<moe::Routing>& routings, const
 RouterCounts Decoder::count_of_model(const std::vector<moe::Routing>& routings) const {
   const int64_t rows = model_.num_sparse_layers(), experts = model_.num_experts,
                 expert_ranks = options_.routing.expert_ranks;
-  if (num_sparse_ == rows) return moe::count_routings(routings);
+  if (num_sparse_ == rows) return moe::count_routings(routings, expert_ranks);
   RouterCounts counts;
   for (Tensor RouterCounts::*sums : {&RouterCounts::chosen, &RouterCounts::taken})
     counts.*sums = at::zeros({rows, experts}, at::TensorOptions(at::kLong).device(device_));
@@ -251,7 +251,7 @@ RouterCounts Decoder::count_of_model(const std::vector<moe::Routing>& routings) 
   counts.entropy_sum = at::zeros({rows}, at::TensorOptions(at::kDouble).device(device_));
   if (expert_ranks > 1) counts.to_rank = at::zeros({rows, expert_ranks}, at::TensorOptions(at::kLong).device(device_));
   if (routings.empty()) return counts;
-  const RouterCounts here = moe::count_routings(routings);
+  const RouterCounts here = moe::count_routings(routings, expert_ranks);
   for (Tensor RouterCounts::*sums : RouterCounts::kCounts) {
     if ((counts.*sums).defined()) (counts.*sums).narrow(0, first_sparse_, num_sparse_).copy_(here.*sums);
   }

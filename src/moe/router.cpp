@@ -108,6 +108,11 @@ void balance_over_ranks(const RouterOptions& options, const Tensor& scores_TK, i
       "moe.balance_group ({}) spans {} ranks, and this one routes {} sequences at once: their product must be "
       "the group",
       options.balance.group_sequences, ranks.size(), num_sequences);
+  if (ops::device::takes(r.expert_ids_TK)) {
+    r.counts.narrow(0, 2 * num_experts, 2)
+        .copy_(on_device::balance_share(options.balance, ranks, r.expert_ids_TK, scores_TK, num_experts));
+    return;
+  }
   const auto counts = balance_share(options.balance, share_of(ranks), r.expert_ids_TK, scores_TK, num_experts);
   r.num_moved = counts.moved;
   r.num_dropped = counts.dropped;
@@ -116,7 +121,7 @@ void balance_over_ranks(const RouterOptions& options, const Tensor& scores_TK, i
 void balance_choices(const RouterOptions& options, const Tensor& scores_TE, int64_t num_sequences, Routing& r) {
   if (options.balance.kind == Balance::kNone) return;
   const Tensor scores_TK = options.balance.needs_scores() ? scores_TE.gather(1, r.expert_ids_TK) : Tensor();
-  if (options.balance_ranks && options.balance_ranks->size() > 1) {
+  if (options.balances_over_ranks()) {
     balance_over_ranks(options, scores_TK, num_sequences, scores_TE.size(1), r);
   } else {
     balance_groups(options.balance, scores_TK, num_sequences, scores_TE.size(1), r);
@@ -137,12 +142,14 @@ void decide(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOption
     r.counts.narrow(0, 0, rule.width).copy_(r.count_BE.sum(0));
     r.counts.narrow(0, rule.width, rule.width).copy_(r.load_E);
   }
-  if (options.expert_ranks > 1) {
+  if (options.expert_ranks > 1 && !r.counts.defined()) {
     r.to_rank_R = tokens_per_dest_rank(r.expert_ids_TK, rule.width / options.expert_ranks, options.expert_ranks);
   }
 }
 
 }  // namespace
+
+bool RouterOptions::balances_over_ranks() const { return balance_ranks && balance_ranks->size() > 1; }
 
 RouterScore parse_router_score(const std::string& name) {
   if (name == "softmax") return RouterScore::kSoftmax;
@@ -190,8 +197,19 @@ Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& 
 
 namespace {
 
+// Returns the number of each layer's tokens that have a choice on each rank, int64 [layers, ranks], for all layers at
+// once: a launch costs the same for one.
+Tensor count_tokens_to_ranks(const std::vector<Routing>& layers, int64_t num_experts, int64_t ranks) {
+  std::vector<Tensor> ids;
+  for (const Routing& r : layers) ids.push_back(r.expert_ids_TK);
+  const Tensor ids_LTK = at::stack(ids), is_taken = (ids_LTK >= 0).to(at::kLong);
+  const Tensor rank_LTK = ids_LTK.clamp_min(0).div(num_experts / ranks, "floor");
+  const Tensor choices_LTR = at::zeros({ids_LTK.size(0), ids_LTK.size(1), ranks}, ids_LTK.options());
+  return choices_LTR.scatter_add_(2, rank_LTK, is_taken).gt(0).sum(1);
+}
+
 // In one op: the counts of all layers one after the other, so that each of the results is contiguous.
-RouterCounts count_on_device(const std::vector<Routing>& layers) {
+RouterCounts count_on_device(const std::vector<Routing>& layers, int64_t expert_ranks) {
   const auto rows = static_cast<int64_t>(layers.size()), experts = layers[0].load_E.size(0);
   std::vector<Tensor> parts;
   int64_t begin = 0;
@@ -208,6 +226,7 @@ RouterCounts count_on_device(const std::vector<Routing>& layers) {
   counts.dropped = part(2 * experts + 1, 1);
   counts.flat = part(2 * experts + 2, 1);
   counts.entropy_sum = part(2 * experts + 3, 1).view(at::kDouble);
+  if (expert_ranks > 1) counts.to_rank = count_tokens_to_ranks(layers, experts, expert_ranks);
   return counts;
 }
 
@@ -229,8 +248,8 @@ void set_numbers(const std::vector<Routing>& layers, RouterCounts& counts) {
 
 }  // namespace
 
-RouterCounts count_routings(const std::vector<Routing>& layers) {
-  if (!layers.empty() && layers[0].counts.defined()) return count_on_device(layers);
+RouterCounts count_routings(const std::vector<Routing>& layers, int64_t expert_ranks) {
+  if (!layers.empty() && layers[0].counts.defined()) return count_on_device(layers, expert_ranks);
   std::vector<Tensor> chosen, taken, to_rank;
   RouterCounts counts;
   for (const Routing& r : layers) {

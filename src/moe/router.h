@@ -62,6 +62,7 @@ struct RouterOptions {
   /// The ranks that a balance group spans, in its order. Null, or one rank: each group is within the tokens routed in
   /// one call.
   comm::Communicator* balance_ranks = nullptr;
+  bool balances_over_ranks() const;
   RouterNoise noise{};
   int64_t expert_ranks = 1;  ///< number of ranks that share the experts, for Routing::to_rank_R
 };
@@ -97,9 +98,9 @@ struct Routing {
   Tensor z_sum;        ///< Σ over tokens of logsumexp²
 
   // In training: counts of this call's tokens. They are undefined or 0 if the choices were given (`saved` of route).
-  Tensor count_BE;          ///< choices of each expert in each sequence before balancing, fp32
-  Tensor load_E;            ///< choices that each expert takes, int64
-  Tensor to_rank_R;         ///< [expert_ranks] int64: tokens with a choice on each; undefined for one rank
+  Tensor count_BE;   ///< choices of each expert in each sequence before balancing, fp32
+  Tensor load_E;     ///< choices that each expert takes, int64
+  Tensor to_rank_R;  ///< [expert_ranks] int64: tokens with a choice on each; undefined for one rank, and on a device
   double entropy_sum = 0;   ///< Σ over tokens of the entropy of their probabilities, nats
   int64_t num_moved = 0;    ///< choices that balancing gave to another expert
   int64_t num_dropped = 0;  ///< choices that no expert takes
@@ -117,7 +118,8 @@ struct Routing {
 /// and balances. Backward adds into weight.grad.
 /// @param x_TD   tokens of `num_sequences` sequences of equal length, in order: whole balance groups, or, if groups
 ///        span ranks, this rank's part of one group. In the latter case, unless `saved` is given, the call is
-///        collective over balance_ranks: one all-gather (balance_ranks.h).
+///        collective over balance_ranks: one all-gather (balance_ranks.h), on a device two for the capacity's order by
+///        score.
 /// @param saved  null, or the choices of an earlier call for the same tokens: nothing is then chosen or counted again.
 /// @throws ConfigError if balance groups do not fit the sequences. Source: OLMoE §2; z-loss: ST-MoE, equation 5; bias:
 ///         DeepSeek-V3, §2.1.2.
@@ -125,7 +127,8 @@ Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& 
               const Choices* saved = nullptr);
 
 /// Returns the counts of a microbatch, with one row for each of these layers, from routings that made choices.
-RouterCounts count_routings(const std::vector<Routing>& layers);
+/// @param expert_ranks  RouterOptions::expert_ranks.
+RouterCounts count_routings(const std::vector<Routing>& layers, int64_t expert_ranks = 1);
 
 /// Balances without a loss: each expert's bias rises by `rate` if the expert was chosen less often than the mean, and
 /// falls by `rate` if more often.

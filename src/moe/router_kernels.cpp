@@ -2,6 +2,7 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "comm/communicator.h"
 #include "kernels/cuda/balance.h"
 #include "kernels/cuda/noise.h"
 #include "kernels/cuda/router.h"
@@ -57,22 +58,50 @@ cuda::ChoosingRule choosing_rule(const Tensor& logits_TE, const RouteCall& call,
   return choosing;
 }
 
-// Sets ids_TK.
-void balance(const Tensor& logits_TE, const RouteCall& call, TokenRows& rows) {
+// What a balance group is made of: the rows of this rank, or, if its sequences are spread over ranks, those of all of
+// them, so that each of these ranks balances the whole group.
+struct BalanceRows {
+  Tensor chosen_TK, scores_TE;
+  int64_t num_sequences, first;  // the first row that is this rank's
+};
+
+BalanceRows balance_rows(const RouteCall& call, const TokenRows& rows) {
   const BalanceOptions& options = call.options.balance;
-  const cuda::ChoiceGroups in = choice_groups(options, rows.chosen_TK, call.num_sequences, call.rule.width);
-  rows.ids_TK = at::empty_like(rows.chosen_TK);
+  BalanceRows in{rows.chosen_TK, {}, call.num_sequences, 0};
+  if (options.needs_scores()) in.scores_TE = call.options.noise.decides_alone() ? rows.chosen_by_TE : rows.scores_TE;
+  if (!call.options.balances_over_ranks()) return in;
+  comm::Communicator& ranks = *call.options.balance_ranks;
+  in.num_sequences *= ranks.size();
+  in.first = ranks.rank() * rows.chosen_TK.size(0);
+  // Forced uniform routing reads no choices.
+  in.chosen_TK = options.kind == Balance::kForcedUniform
+                     ? at::empty({ranks.size() * rows.chosen_TK.size(0), call.rule.k}, rows.chosen_TK.options())
+                     : gather_rows(ranks, rows.chosen_TK);
+  if (in.scores_TE.defined()) in.scores_TE = gather_rows(ranks, in.scores_TE);
+  return in;
+}
+
+void launch_balance(const BalanceOptions& options, const BalanceRows& rows, const Tensor& ids_TK,
+                    const cuda::ChoiceGroups& in) {
   const auto* chosen = data<int64_t>(rows.chosen_TK);
-  auto* ids = data<int64_t>(rows.ids_TK);
-  const OnStream stream(logits_TE);
+  auto* ids = data<int64_t>(ids_TK);
+  const OnStream stream(ids_TK);
   if (options.kind == Balance::kForcedUniform) return cuda::force_uniform(stream, ids, in);
   if (options.kind == Balance::kCapacity) {
     const int64_t capacity = expert_capacity(options.capacity_factor, in.choices(), in.num_experts);
-    const Tensor& by = call.options.noise.decides_alone() ? rows.chosen_by_TE : rows.scores_TE;
-    return cuda::keep_capacity(stream, chosen, options.needs_scores() ? data<float>(by) : nullptr, ids, capacity, in);
+    return cuda::keep_capacity(stream, chosen, data<float>(rows.scores_TE), ids, capacity, in);
   }
-  const Tensor workspace = empty(logits_TE, {cuda::swipe_workspace(in)}, at::kLong);
+  const Tensor workspace = at::empty({cuda::swipe_workspace(in)}, ids_TK.options());
   cuda::swipe(stream, chosen, ids, data<int64_t>(workspace), in);
+}
+
+// Sets ids_TK.
+void balance(const RouteCall& call, TokenRows& rows) {
+  const BalanceRows group = balance_rows(call, rows);
+  const Tensor ids_TK = at::empty_like(group.chosen_TK);
+  launch_balance(call.options.balance, group, ids_TK,
+                 choice_groups(call.options.balance, group.chosen_TK, group.num_sequences, call.rule.width));
+  rows.ids_TK = ids_TK.narrow(0, group.first, rows.chosen_TK.size(0));
 }
 
 TokenRows compute_rows(const Tensor& logits_TE, const RouteCall& call) {
@@ -95,7 +124,7 @@ TokenRows compute_rows(const Tensor& logits_TE, const RouteCall& call) {
     cuda::route_rows<T>(stream, data<T>(logits_TE), call.rule, choosing, call.saved ? out.ids : nullptr, out, tokens);
   });
   if (call.balances()) {
-    balance(logits_TE, call, rows);
+    balance(call, rows);
     cuda::router_weights(stream, out.scores, data<int64_t>(rows.ids_TK), data<float>(rows.weights_TK), tokens,
                          call.rule);
   }

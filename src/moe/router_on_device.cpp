@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "comm/communicator.h"
 #include "ops/transfer.h"
 
 namespace athanor::moe::on_device {
@@ -98,6 +99,22 @@ Tensor balance_groups(const BalanceOptions& options, const Tensor& ids_TK, const
     case Balance::kForcedUniform: return at::stack({force_uniform(ids_GC, ids_TK.size(1), num_experts), none});
   }
   return at::stack({none, none});
+}
+
+Tensor gather_rows(comm::Communicator& ranks, const Tensor& rows) {
+  const Tensor all = at::empty({ranks.size() * rows.size(0), rows.size(1)}, rows.options());
+  ranks.all_gather(all, rows.contiguous()).wait();
+  return all;
+}
+
+Tensor balance_share(const BalanceOptions& options, comm::Communicator& ranks, const Tensor& ids_TK,
+                     const Tensor& scores_TK, int64_t num_experts) {
+  const Tensor before = ids_TK.clone(), all = gather_rows(ranks, ids_TK);
+  balance_groups(options, all, scores_TK.defined() ? gather_rows(ranks, scores_TK) : Tensor(), 1, num_experts);
+  ids_TK.copy_(all.narrow(0, ranks.rank() * ids_TK.size(0), ids_TK.size(0)));
+  const Tensor is_dropped = ids_TK < 0;
+  const Tensor was_chosen = (ids_TK.unsqueeze(-1) == before.unsqueeze(-2)).any(-1);
+  return at::stack({was_chosen.logical_or(is_dropped).logical_not().sum(), is_dropped.sum()});
 }
 
 }  // namespace athanor::moe::on_device

@@ -37,4 +37,11 @@ Tensor count_taken(const Tensor& ids_TK, int64_t num_experts);
 Tensor balance_groups(const BalanceOptions& options, const Tensor& ids_TK, const Tensor& scores_TK, int64_t num_groups,
                       int64_t num_experts);
 
+/// The same for this rank's part of one group that is spread over ranks. Collective over them.
+Tensor balance_share(const BalanceOptions& options, comm::Communicator& ranks, const Tensor& ids_TK,
+                     const Tensor& scores_TK, int64_t num_experts);
+
+/// Returns the rows of all ranks, one rank after the other. Collective; each has as many.
+Tensor gather_rows(comm::Communicator& ranks, const Tensor& rows);
+
 }  // namespace athanor::moe::on_device

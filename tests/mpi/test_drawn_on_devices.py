@@ -1,0 +1,39 @@
+"""Layouts drawn from seeds (layouts.py), with a device that the host plays for each rank, train as on CPUs.
+
+The ranks are threads of one process (played_layout.cpp), and the seeds are those of test_verify.py, in float32.
+"""
+import json
+import os
+import subprocess
+
+import pytest
+
+import layouts
+from test_verify import SAMPLE, slow_unless
+
+# These draw everything that layouts.coverage counts, and take the least time: together a minute on two cores with other work.
+SHORT = {5, 8, 10, 12, 13, 17, 18, 19, 22, 23, 24, 26, 29, 36, 37, 38, 40, 42, 45, 46}
+
+
+def test_the_short_sample_of_devices_has_what_the_whole_one_has():
+    def drawn_in(seeds):
+        return {name for name, _ in layouts.coverage([layouts.draw_layout(seed) for seed in seeds])}
+
+    assert drawn_in(SHORT) == drawn_in(SAMPLE)
+
+
+@pytest.mark.parametrize("seed", [slow_unless(seed in SHORT, seed) for seed in SAMPLE])
+def test_a_drawn_layout_of_devices_trains_as_on_cpus_in_every_order_of_the_streams(program, tmp_path, seed):
+    drawn = layouts.draw_layout(seed)
+    config = tmp_path / "run.toml"
+    config.write_text(drawn.toml())
+    done = subprocess.run([program("played_layout"), config, str(drawn.ranks)], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"})
+    what = f"seed {seed}: {drawn.summary()}\n{drawn.toml()}{done.stdout}{done.stderr}"
+    assert done.returncode == 0, what
+    found = json.loads(done.stdout.splitlines()[-1])
+    # Two runs differ by at most four times what runs on CPUs differ by whose products are added in other orders.
+    assert found["difference"] <= 4 * found["rounding"], what
+    assert found["same_targets"] and found["same_choices"], what
+    assert all(found["same_bits"].values()), what
+    assert found["transfers"] == found["promised"], what
