@@ -64,6 +64,17 @@ def need_gpus(machine):
         raise Skipped("one GPU was given (--gpus)")
 
 
+def verify(machine, clock):
+    """`athanor verify` on one GPU, and on several with the experts divided among them."""
+    words = [machine.main_program(), "verify", machine.root / "recipes" / "olmoe-tiny.toml", "--set",
+             f"train.device={machine.several_device()}"]
+    said = [machine.check_call(words, clock, "verify-1")]
+    if machine.gpus > 1:
+        ranks = min(machine.gpus, MOST_RANKS) // 2 * 2
+        said.append(on_ranks(machine, clock, ranks, [*words, "--set", f"{P}expert_parallel_degree={ranks}"], f"verify-{ranks}"))
+    return "; ".join(each.strip().split("\n")[-1] for each in said), {}
+
+
 def check_layouts(machine, clock):
     need_gpus(machine)
     folder = machine.out / "layouts"

@@ -301,7 +301,8 @@ std::string Communicator::oldest_incomplete() {
     try {
       std::rethrow_exception(call.work->exception());
     } catch (const std::exception& error) {
-      fail<CommError>("{}: the device of {} reports: {}", what_of(call.record, name()), own, first_line(error.what()));
+      fail<CommError>("{}: {} of {} reports: {}", what_of(call.record, name()), options_.device, own,
+                      first_line(error.what()));
     }
   }
   drop_complete();

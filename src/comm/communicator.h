@@ -81,6 +81,7 @@ struct GroupOptions {
   std::string name;                ///< used in messages and metrics: "data", "expert"
   std::vector<int> world_ranks;    ///< the members' ranks in the world, in the group's order
   std::vector<std::string> hosts;  ///< the members' hosts, for messages; may be empty
+  std::string device = {};         ///< this rank's, for messages: "cuda:2"; empty for host tensors
   /// The members' supernodes, to separate traffic inside and outside; empty: all in one.
   std::vector<int> supernode;
   /// How the members lie on nodes, if sums and gathers of the backend take two levels (HostBackend).

@@ -84,7 +84,8 @@ std::unique_ptr<Communicator> DeviceGroups::make_group(const std::vector<std::ve
   // Check mode compares calls over the host's group, while the calls before are still under way.
   const std::shared_ptr<Communicator> carrier =
       device_.is_privateuseone() ? world_.make_group(partition, name) : nullptr;
-  const GroupOptions& options = host->options();
+  GroupOptions options = host->options();
+  options.device = device_.str();
   // Groups of one partition share a number; their first member distinguishes them.
   const std::string prefix = fmt::format("{}.{}.{}", num_groups_++, name, options.world_ranks[0]);
   const auto open = [store = store_, device = device_, prefix, carrier, rank = host->rank(), size = host->size(),

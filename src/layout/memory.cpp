@@ -104,7 +104,7 @@ MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const
       static_cast<double>(count_state_bytes(config, layout, rank, plan_optimizers(config.optimizer)).total());
   need.activation_bytes = activations.kept_bytes;
   need.transient_bytes = activations.transient_bytes();
-  need.graph_bytes = count_graph_bytes(config, activations);
+  if (layout.world_size() == 1) need.graph_bytes = count_graph_bytes(config, activations);  // others record none
   if (config.train.reduce_dtype == "bfloat16") {
     for (const auto& [replication, elements] : count_held_by_replication(config, layout, rank)) {
       const bool alone = layout.group_size(replication.data_ranks(), rank) == 1 && !replication.replicas();

@@ -121,6 +121,8 @@ TEST(MemoryNeed, OfGraphsIsWhatRunsNextToOne) {
   config.metrics.layer_statistics = 10;  // a microbatch that is observed runs without the graph, which stays
   EXPECT_EQ(need().graph_bytes, without.transient_bytes + without.activation_bytes);
   EXPECT_EQ(need().total(), without.total() + need().graph_bytes);
+  const Layout two(olmoe(1, 2, 1, "none"), 2);  // several ranks record none
+  EXPECT_EQ(estimate_train_memory(config, 512, two, 0).graph_bytes, 0);
 }
 
 // N tokens of each of E ranks may all have chosen min(K, L) experts of this rank; each expert's rows are padded to

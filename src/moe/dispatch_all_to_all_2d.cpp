@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "moe/dispatch_hop.h"
+#include "moe/dispatch_on_device.h"
 
 namespace athanor::moe {
 namespace {
@@ -16,18 +17,71 @@ std::vector<int> every(int first, int step, int count) {
   return ranks;
 }
 
+// On a device. The numbers of rows of the second hop are known before the first: a rank counts its rows for every rank
+// of the group, and those that send into a node add up what they will receive for each of its ranks. So the host
+// fetches the numbers of both hops in one copy.
+class CountsOfBothHops {
+ public:
+  CountsOfBothHops(const DispatchInput& input, const std::vector<int>& across, const std::vector<int>& inside)
+      : counts_(input.counts) {
+    const auto nodes = static_cast<int64_t>(across.size()), inner = static_cast<int64_t>(inside.size()),
+               chunks = input.options.chunks, experts = input.experts_per_rank;
+    // In a dry run no data arrive, so the counts must read as zero.
+    all_ = at::zeros({2 * (nodes + inner) * chunks}, input.ids_TK.options());
+    take_parts(all_, nodes * chunks, &RowCounts::OfHop::here);
+    const Tensor &of_across = counts_->hops[0].here, &of_inside = counts_->hops[1].here;
+
+    const Tokens own = own_tokens(input);
+    const on_device::HopTokens tokens{own.ids_TK, own.chunk_begin, own.begins_there};
+    const Tensor of_ranks = at::empty({nodes * inner * chunks}, all_.options());
+    on_device::count_rows(tokens, {0, experts, nodes * inner}, of_ranks);
+    on_device::count_rows(tokens, {0, experts * inner, nodes}, of_across[0]);
+    const Tensor go = at::cat({of_across[0].view({nodes, chunks}), of_ranks.view({nodes, inner * chunks})}, 1),
+                 come = at::zeros_like(go);
+    exchange(input.group, come, go, across);
+    of_across[1].view({nodes, chunks}).copy_(come.narrow(1, 0, chunks));
+    of_inside[0].copy_(come.narrow(1, chunks, inner * chunks).sum(0));
+    exchange(input.group, of_inside[1].view({inner, chunks}), of_inside[0].view({inner, chunks}), inside);
+    coming_.emplace(all_);
+  }
+
+  void learn() {
+    if (!coming_) return;
+    take_parts(coming_->get(), counts_->hops[0].here.size(1), &RowCounts::OfHop::on_host);
+    coming_.reset();
+  }
+
+ private:
+  // Cuts `all` into the numbers of the first hop, to peers and from them, and those of the second.
+  void take_parts(const Tensor& all, int64_t of_across, Tensor RowCounts::OfHop::*part) {
+    counts_->hops[0].*part = all.narrow(0, 0, 2 * of_across).view({2, of_across});
+    counts_->hops[1].*part = all.narrow(0, 2 * of_across, all.numel() - 2 * of_across).view({2, -1});
+  }
+
+  static void exchange(comm::Communicator& group, const Tensor& come, const Tensor& go, const std::vector<int>& peers) {
+    std::vector<int64_t> rows(static_cast<size_t>(group.size()), 0);
+    for (const int peer : peers) rows[static_cast<size_t>(peer)] = 1;
+    group.all_to_all(come, go, rows, rows).wait();
+  }
+
+  std::shared_ptr<RowCounts> counts_;
+  Tensor all_;
+  std::optional<ops::Fetch> coming_;
+};
+
 class AllToAll2d : public Exchange {
  public:
   explicit AllToAll2d(const DispatchInput& input)
       : inner_ranks_(input.options.inner_ranks), node_(input.group.rank() / inner_ranks_), k_(input.k()),
         num_experts_(input.experts_per_rank * input.group.size()), chunks_(input.options.chunks),
         on_device_(input.on_device),
-        across_(input, every(input.group.rank() % inner_ranks_, inner_ranks_, input.group.size() / inner_ranks_),
-                own_tokens(input), 0, input.experts_per_rank * inner_ranks_, counts_of_hop(input, 0),
-                input.most_choices(input.experts_per_rank * inner_ranks_, 1)),
-        inside_(input, every(node_ * inner_ranks_, 1, inner_ranks_), with_sources(input.group.rank() % inner_ranks_),
+        across_ranks_(every(input.group.rank() % inner_ranks_, inner_ranks_, input.group.size() / inner_ranks_)),
+        inside_ranks_(every(node_ * inner_ranks_, 1, inner_ranks_)), both_(count_both(input)),
+        across_(input, across_ranks_, own_tokens(input), 0, input.experts_per_rank * inner_ranks_,
+                counts_of_hop(input, 0), most_across(input), learn_counts()),
+        inside_(input, inside_ranks_, with_sources(input.group.rank() % inner_ranks_),
                 node_ * inner_ranks_ * input.experts_per_rank, input.experts_per_rank, counts_of_hop(input, 1),
-                input.most_choices(input.experts_per_rank, input.group.size() / inner_ranks_)) {}
+                input.most_choices(input.experts_per_rank, input.group.size() / inner_ranks_), learn_counts()) {}
 
   int64_t num_chunks() const override { return chunks_; }
   int64_t num_received() override { return inside_.num_received(); }
@@ -105,6 +159,18 @@ class AllToAll2d : public Exchange {
   }
 
  private:
+  int64_t most_across(const DispatchInput& input) const {
+    return input.most_choices(input.experts_per_rank * inner_ranks_, 1);
+  }
+  std::optional<CountsOfBothHops> count_both(const DispatchInput& input) const {
+    if (!on_device_ || input.counts->hops[0].on_host.defined() || most_across(input) >= 0) return std::nullopt;
+    return std::optional<CountsOfBothHops>(std::in_place, input, across_ranks_, inside_ranks_);
+  }
+  std::function<void()> learn_counts() {
+    if (!both_) return {};
+    return [this] { both_->learn(); };
+  }
+
   // Returns the tokens that other nodes sent to this rank, with one more choice, of no expert, that names the source.
   Tokens with_sources(int64_t inner_rank) {
     const Tokens& tokens = across_.received();
@@ -133,6 +199,8 @@ class AllToAll2d : public Exchange {
   int inner_ranks_, node_;
   int64_t k_, num_experts_, chunks_;
   bool on_device_;
+  std::vector<int> across_ranks_, inside_ranks_;
+  std::optional<CountsOfBothHops> both_;
   Hop across_, inside_;
   Received received_;
   Tensor crossed_, target_, node_sums_;  // tokens between the hops, in both directions

@@ -111,7 +111,8 @@ std::unique_ptr<Exchange> exchange_by_all_to_all(const DispatchInput& input);
 /// Makes an Exchange in two hops. Its calls are those of two exchanges by all-to-all: the first among the ranks at the
 /// same place of every node, the second among those of a node, with 8 (K + 1) bytes of choices there and 4 (K + 1) of
 /// weights' gradients. If S_o tokens have an expert in node o, S_o · D elements go to the node, and S_o · D fp32 come
-/// back.
+/// back. On a device the counts of both hops are exchanged before the first: 8 bytes for each chunk, the node and each
+/// of its ranks.
 std::unique_ptr<Exchange> exchange_by_all_to_all_2d(const DispatchInput& input);
 
 /// Makes an Exchange of the kind in input.options, which may not be kAuto.

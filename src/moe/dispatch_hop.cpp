@@ -51,14 +51,16 @@ int64_t most_tokens_of_chunk(const Tokens& tokens) {
 }  // namespace
 
 Hop::Hop(const DispatchInput& input, std::vector<int> peers, Tokens tokens, int64_t first_expert,
-         int64_t experts_per_peer, std::shared_ptr<RowCounts::OfHop> counts, int64_t most_choices)
+         int64_t experts_per_peer, std::shared_ptr<RowCounts::OfHop> counts, int64_t most_choices,
+         std::function<void()> learn_counts)
     : group_(input.group), on_device_(input.on_device), peers_(std::move(peers)), chunks_(tokens.num_chunks()),
-      k_(tokens.ids_TK.size(1)), counts_(std::move(counts)), sends_(chunk_at(chunks_)), returns_(chunk_at(chunks_)) {
+      k_(tokens.ids_TK.size(1)), counts_(std::move(counts)), learn_counts_(std::move(learn_counts)),
+      sends_(chunk_at(chunks_)), returns_(chunk_at(chunks_)) {
   const PeersOfHop of{first_expert, experts_per_peer, static_cast<int64_t>(peers_.size())};
   const int64_t room = most_choices < 0 ? -1 : std::min(most_choices, most_tokens_of_chunk(tokens));
   rows_ = on_device_ ? hop_rows_on_device(tokens, of, room) : hop_rows_on_host(tokens, of);
   if (room >= 0) set_counts(tokens, room, most_choices);
-  if (!counts_->on_host.defined()) {
+  if (!counts_->on_host.defined() && !learn_counts_) {
     // In a dry run no data arrive, so the counts must read as zero.
     counts_->here = at::zeros({2, of.count * chunks_}, tokens.ids_TK.options());
     begin_counts();
@@ -88,7 +90,9 @@ void Hop::begin_counts() {
 
 void Hop::learn_numbers() {
   if (come_) return;
-  if (fetched_counts_) {
+  if (learn_counts_) {
+    std::exchange(learn_counts_, nullptr)();
+  } else if (fetched_counts_) {
     counts_->on_host = fetched_counts_->get();
   } else if (!counts_->on_host.defined()) {
     counts_coming_.over.wait();

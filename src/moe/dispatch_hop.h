@@ -7,6 +7,7 @@
 // On a device, the numbers of rows are counted and exchanged there, and the host fetches them once, when it first needs
 // them to make tensors. Meanwhile the choices are packed.
 
+#include <functional>
 #include <optional>
 
 #include "moe/dispatch_hop_rows.h"
@@ -30,8 +31,10 @@ class Hop {
   /// @param counts  those of an earlier hop of these tokens, which are then not exchanged; if empty, it is filled.
   /// @param most_choices  the most choices of these tokens that a peer owns; −1 if that is not known. If it is, numbers
   ///        are not exchanged: each message is padded to its most rows.
+  /// @param learn_counts  sets `counts`, on the host, of which the tensor on the device has been set: they are then
+  ///        neither counted nor exchanged here.
   Hop(const DispatchInput& input, std::vector<int> peers, Tokens tokens, int64_t first_expert, int64_t experts_per_peer,
-      std::shared_ptr<RowCounts::OfHop> counts, int64_t most_choices);
+      std::shared_ptr<RowCounts::OfHop> counts, int64_t most_choices, std::function<void()> learn_counts = {});
 
   size_t num_peers() const { return peers_.size(); }
   /// Returns what comes to this rank.
@@ -78,6 +81,7 @@ class Hop {
   int64_t chunks_, k_;
   std::unique_ptr<HopRows> rows_;
   std::shared_ptr<RowCounts::OfHop> counts_;
+  std::function<void()> learn_counts_;
   Flight counts_coming_;
   std::optional<ops::Fetch> fetched_counts_;
   std::optional<RowNumbers> go_, come_;  // once they are known

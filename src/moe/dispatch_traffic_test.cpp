@@ -122,7 +122,9 @@ TEST(DispatchTraffic, AllToAll2dCrossesToANodeOnceForEachTokenThatNeedsIt) {
           if (from / kInner == to / kInner)
             return 8 * 3 + inside(from, to) * (8 * (c.k + 1) + 2 * row) + inside(to, from) * (2 * row + 4 * (c.k + 1));
           if (from % kInner != to % kInner) return 0;  // not even counts
-          return 8 * 3 + crossing(from, to) * (8 * c.k + 2 * row) + crossing(to, from) * (2 * c.hidden * 4 + 4 * c.k);
+          const int64_t of_second_hop = c.device_form ? 8 * 3 * kInner : 0;
+          return 8 * 3 + of_second_hop + crossing(from, to) * (8 * c.k + 2 * row) +
+                 crossing(to, from) * (2 * c.hidden * 4 + 4 * c.k);
         },
         "2d");
   }

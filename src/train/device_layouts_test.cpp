@@ -82,8 +82,8 @@ TEST_P(OnDevices, TheOrderOfTheStreamsChangesNoBit) {
 
 // The library of the played devices adds along the tree as well; nothing else differs.
 TEST(OnDevicesWithTreeSums, TheNumbersAreThoseOfALibraryThatAddsAlongTheTree) {
-  for (const Case& test :
-       {Case{"qwen3_moe", "bfloat16", {1, 4, 2, "ep_aware"}}, Case{"llama", "bfloat16", {1, 2, 1, "optimizer", 2, 1}}}) {
+  for (const Case& test : {Case{"qwen3_moe", "bfloat16", {1, 4, 2, "ep_aware"}},
+                           Case{"llama", "bfloat16", {1, 2, 1, "optimizer", 2, 1}}}) {
     RunConfig config = config_of(test);
     const int world = test.degrees.world();
     const LayoutTrace expected = train_on_devices(config, world, {});
@@ -113,7 +113,7 @@ int64_t waits_of_all_devices() {
   return waits;
 }
 
-// all_to_all fetches its numbers of rows, once for each hop of each sparse layer and microbatch.
+// all_to_all fetches its numbers of rows, once for each sparse layer and microbatch.
 TEST_P(OnDevices, AStepIsOneCopyThereOneCopyBackAndOneWaitOnEachRankExceptForRowsOfAllToAll) {
   const auto copies = guarded::copy_counts();
   const int64_t waits = waits_of_all_devices();

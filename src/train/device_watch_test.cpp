@@ -64,12 +64,12 @@ TEST(DeviceWatch, OnDevicesACollectiveThatIsNotCompleteAlthoughAllHaveQueuedIsNa
   EXPECT_NE(text.find("of group data after"), text.npos) << text;
 }
 
-TEST(DeviceWatch, OnDevicesAnErrorOfTheLibraryNamesTheRankAndTheCall) {
+TEST(DeviceWatch, OnDevicesAnErrorOfTheLibraryNamesTheDeviceTheRankAndTheCall) {
   const std::string text = told([](Mesh& mesh, DeviceWatch& watch, const at::Tensor& x) {
     mesh.group(GroupKind::kData).all_reduce(x.narrow(0, 0, 2)).wait();  // another size
     watch.step_is_queued();
   });
-  EXPECT_NE(text.find("the device of rank 0 ("), text.npos) << text;
+  EXPECT_NE(text.find("guarded:0 of rank 0 ("), text.npos) << text;
 }
 
 }  // namespace

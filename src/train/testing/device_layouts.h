@@ -156,14 +156,14 @@ inline double rounding_of(const LayoutTrace& expected, const RunConfig& config, 
 }
 
 /// Returns the copies and waits that a step of all ranks may have: on each rank one copy there, one back and one wait,
-/// and one more copy and wait for each hop of a dispatch whose numbers of rows no capacity bounds, in each of its
-/// sparse layers, for each microbatch.
+/// and one more copy and wait in each of its sparse layers, for each microbatch, if dispatch sends numbers of rows that
+/// no capacity bounds.
 inline ops::TransferCounts promised_transfers(const RunConfig& config, int world_size, const std::string& dispatch) {
   const Layout layout(config, world_size);
   const bool fetches = layout.expert() > 1 && config.moe.balance != "capacity";
-  const int64_t hops = !fetches ? 0 : dispatch == "all_to_all" ? 1 : dispatch == "all_to_all_2d" ? 2 : 0;
+  const int64_t of_layer = fetches && dispatch.starts_with("all_to_all") ? 1 : 0;
   const int64_t of_layers =
-      hops * layout.microbatches() * config.model.num_sparse_layers() * (world_size / layout.pipeline());
+      of_layer * layout.microbatches() * config.model.num_sparse_layers() * (world_size / layout.pipeline());
   return {world_size, world_size + of_layers, world_size + of_layers};
 }
 
