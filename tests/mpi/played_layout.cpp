@@ -1,6 +1,8 @@
 // played_layout CONFIG RANKS: trains a layout on ranks that are threads, on CPUs and on a device for each that the host
-// plays, in the earliest, the latest and a drawn order of the streams. Prints as one line of JSON what differs, and
-// what copies and waits there were; test_drawn_on_devices.py compares.
+// plays: in the earliest, the latest and a drawn order of the streams, and with sums along the tree
+// (parallelism.device_sums), as the library of the played devices adds, too. In the latest order the collectives of a
+// device run one at a time, so that ranks which entered groups in different orders would block. Prints as one line of
+// JSON what differs, and what copies and waits there were; test_drawn_on_devices.py compares.
 
 #include <fmt/core.h>
 
@@ -32,6 +34,9 @@ nlohmann::ordered_json compare(const RunConfig& config, int ranks) {
     comm::played_ways().one_at_a_time = order.kind == Kind::kLatest;
     result["same_bits"][name] = earliest.same_bits(train_on_devices(config, ranks, {.order = order}));
   }
+  RunConfig along_tree = config;
+  along_tree.parallelism.device_sums = "tree";  // as the library of the played devices adds, too
+  result["same_bits"]["tree"] = earliest.same_bits(train_on_devices(along_tree, ranks, {.order = {Kind::kDrawn, 2}}));
   return result;
 }
 
