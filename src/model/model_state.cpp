@@ -31,6 +31,18 @@ int ranks_of_a_node(const RunConfig& config, const Mesh& mesh) {
   return ranks.size() % run == 0 ? static_cast<int>(run) : 1;
 }
 
+moe::BalanceOptions balance_options(const MoeConfig& moe) {
+  return {moe::parse_balance(moe.balance), moe.balance_group, moe.capacity_factor,
+          moe::parse_capacity_order(moe.capacity_order)};
+}
+
+// Returns KnownTokens::most_of_expert of a microbatch in training.
+int64_t most_of_expert(const RunConfig& config) {
+  const int64_t sequences = config.train.micro_batch_size;
+  return moe::most_choices_of_expert(balance_options(config.moe), sequences, sequences * config.data.seq_len,
+                                     config.model.num_experts_per_tok, config.model.num_experts);
+}
+
 std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh& mesh, at::Device device,
                                              const std::filesystem::path& file, std::string& record) {
   if (mesh.layout().expert() == 1) return nullptr;
@@ -46,7 +58,8 @@ std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh
                                    m.expert_intermediate_size() / mesh.layout().tensor(),
                                    m.num_experts,
                                    compute_type(config),
-                                   device};
+                                   device,
+                                   most_of_expert(config)};
     const auto tuned = moe::tune_dispatch(mesh.world().all(), mesh.group(GroupKind::kExpert), shape, options, file);
     if (mesh.is_first() && !tuned.remembered) log::info("{}", tuned.table);
     options = tuned.options;
@@ -64,8 +77,7 @@ DecoderOptions ModelState::decoder_options(const RunConfig& config, const ModelS
   options.aux_scope = moe::parse_aux_scope(moe.aux_scope);
   options.loss_chunk_tokens = config.train.loss_chunk_tokens;
   options.recompute = parse_recompute(config.parallelism.recompute);
-  options.routing.balance = {moe::parse_balance(moe.balance), moe.balance_group, moe.capacity_factor,
-                             moe::parse_capacity_order(moe.capacity_order)};
+  options.routing.balance = balance_options(moe);
   options.routing.balance_ranks = &mesh.group(GroupKind::kBalance);
   options.routing.expert_ranks = mesh.layout().expert();
   options.routing.noise_stddev = moe.router_noise;

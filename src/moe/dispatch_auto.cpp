@@ -74,6 +74,14 @@ std::pair<Tensor, Tensor> fresh_inputs(Layer& layer) {
   return layer.inputs.back();
 }
 
+// Drops the choices of an expert beyond the first `most`.
+void drop_beyond(int64_t most, const Tensor& ids_TK, int64_t num_experts) {
+  std::vector<int64_t> taken(static_cast<size_t>(num_experts));
+  auto* ids = ids_TK.data_ptr<int64_t>();
+  for (int64_t i = 0; i < ids_TK.numel(); ++i)
+    if (taken[static_cast<size_t>(ids[i])]++ >= most) ids[i] = ~ids[i];
+}
+
 Layer make_layer(const DispatchShape& shape, int64_t ranks, int rank) {
   const at::Generator random = at::detail::createCPUGenerator(static_cast<uint64_t>(rank) + 1);
   const int64_t local = shape.num_experts / ranks;
@@ -84,34 +92,38 @@ Layer make_layer(const DispatchShape& shape, int64_t ranks, int rank) {
   const Tensor x = at::randn({shape.tokens, shape.hidden}, random, at::kFloat).to(shape.dtype);
   const Tensor preference = at::rand({shape.tokens, shape.num_experts}, random, at::kFloat);
   const Tensor weights = at::full({shape.tokens, shape.k}, 1.0 / static_cast<double>(shape.k), at::kFloat);
+  const Tensor ids = std::get<1>(preference.topk(shape.k, 1)).contiguous();
+  if (shape.most_of_expert >= 0) drop_beyond(shape.most_of_expert, ids, shape.num_experts);
+  weights.masked_fill_(ids < 0, 0);
   return {x.to(shape.device),
           weights.to(shape.device).requires_grad_(),
-          std::get<1>(preference.topk(shape.k, 1)).contiguous().to(shape.device),
+          ids.to(shape.device),
           {weight({local, shape.intermediate, shape.hidden}), weight({local, shape.intermediate, shape.hidden}),
            weight({local, shape.hidden, shape.intermediate})},
           {}};
 }
 
 void run_once(Layer& layer, const std::pair<Tensor, Tensor>& inputs, comm::Communicator& experts,
-              const DispatchOptions& options) {
+              const DispatchOptions& options, int64_t most_of_expert) {
   const at::AutoGradMode with_gradients(true);
   const auto& [x, dy] = inputs;
   Dispatch dispatch(experts, options);
-  const Tensor y =
-      dispatch.experts(x, layer.weights, layer.ids, layer.experts, ops::CombineWeights::kAfterDown, {.equal = true});
+  const Tensor y = dispatch.experts(x, layer.weights, layer.ids, layer.experts, ops::CombineWeights::kAfterDown,
+                                    {.equal = true, .most_of_expert = most_of_expert});
   torch::autograd::backward({y}, {dy});
   layer.weights.mutable_grad().reset();
 }
 
 // Runs a round of all trials, one after the other, so that other load on the machine affects them equally.
-void run_round(std::vector<Trial*> trials, Layer& layer, comm::Communicator& world, comm::Communicator& experts) {
+void run_round(std::vector<Trial*> trials, Layer& layer, comm::Communicator& world, comm::Communicator& experts,
+               int64_t most_of_expert) {
   Tensor seconds = at::empty({static_cast<int64_t>(trials.size())}, at::kDouble);
   for (size_t i = 0; i < trials.size(); ++i) {
     const auto inputs = fresh_inputs(layer);
     ops::wait_for(layer.x.device());
     world.barrier();
     const auto begin = std::chrono::steady_clock::now();
-    run_once(layer, inputs, experts, trials[i]->options);
+    run_once(layer, inputs, experts, trials[i]->options, most_of_expert);
     ops::wait_for(layer.x.device());
     seconds.data_ptr<double>()[i] = seconds_since(begin);
   }
@@ -121,8 +133,10 @@ void run_round(std::vector<Trial*> trials, Layer& layer, comm::Communicator& wor
 
 std::string key_of(const DispatchShape& s, const DispatchOptions& given, int world, int experts) {
   return fmt::format(
-      "{} tokens of {}, {} of {} experts of {}, {}{}; {} ranks, {} for the experts, {} a node; {}, {} chunks", s.tokens,
-      s.hidden, s.k, s.num_experts, s.intermediate, c10::toString(s.dtype),
+      "{} tokens of {}, {} of {} experts of {}{}, {}{}; {} ranks, {} for the experts, {} a node; {}, {} chunks",
+      s.tokens, s.hidden, s.k, s.num_experts, s.intermediate,
+      s.most_of_expert < 0 ? "" : fmt::format(" with at most {} tokens of a rank", s.most_of_expert),
+      c10::toString(s.dtype),
       s.device.is_cpu() ? "" : " on " + c10::DeviceTypeName(s.device.type(), /*lower_case=*/true), world, experts,
       given.inner_ranks, dispatch_name(given.kind), given.chunks);
 }
@@ -195,12 +209,13 @@ TunedDispatch tune_dispatch(comm::Communicator& world, comm::Communicator& exper
   std::vector<Trial*> all;
   for (Trial& trial : trials) all.push_back(&trial);
   Layer layer = make_layer(shape, experts.size(), experts.rank());
-  run_once(layer, fresh_inputs(layer), experts,
-           trials.front().options);  // memory and code are touched for the first time
-  for (int round = 0; round < kFirstRounds; ++round) run_round(all, layer, world, experts);
+  const int64_t most = shape.most_of_expert;
+  run_once(layer, fresh_inputs(layer), experts, trials.front().options,
+           most);  // memory and code are touched for the first time
+  for (int round = 0; round < kFirstRounds; ++round) run_round(all, layer, world, experts, most);
   std::ranges::stable_sort(all, {}, &Trial::least);  // the times are the same on every rank, and so is the order
   all.resize(std::min<size_t>(all.size(), kFinalists));
-  for (int round = 0; round < kRounds && all.size() > 1; ++round) run_round(all, layer, world, experts);
+  for (int round = 0; round < kRounds && all.size() > 1; ++round) run_round(all, layer, world, experts, most);
   const Trial* best = *std::ranges::min_element(all, {}, &Trial::median);
   const DispatchOptions kept = *agree(world, best->options, given.inner_ranks);
   experts.reset_traffic();  // the counts of the run begin after this

@@ -18,6 +18,7 @@ struct DispatchShape {
   int64_t k = 1, hidden = 0, intermediate = 0, num_experts = 0;
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;  ///< the device of the tensors and of the expert group
+  int64_t most_of_expert = -1;   ///< KnownTokens::most_of_expert; choices beyond it are dropped
 };
 
 struct TunedDispatch {

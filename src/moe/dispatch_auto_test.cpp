@@ -76,6 +76,17 @@ TEST_F(DispatchAuto, MeasuresOnlyWhatIsLeftToChoose) {
   }
 }
 
+// On a device, messages are then padded as in the run.
+TEST_F(DispatchAuto, ACapacityIsPartOfTheShapeAndOfTheTrials) {
+  DispatchShape limited = kShape;
+  limited.most_of_expert = 4;  // of the 6 that are an even share: some choices are dropped
+  tune(kShape, {DispatchKind::kAllToAll, 1});
+  const auto told = tune(limited, {DispatchKind::kAllToAll, 1});
+  EXPECT_FALSE(told[0].remembered);
+  EXPECT_NE(told[0].table.find("4 experts of 8 with at most 4 tokens of a rank"), std::string::npos) << told[0].table;
+  EXPECT_TRUE(tune(limited, {DispatchKind::kAllToAll, 1})[0].remembered);
+}
+
 TEST_F(DispatchAuto, ItWritesNothingItself) {
   comm::run_ranks(2, [&](comm::World& world) {
     at::set_num_threads(1);

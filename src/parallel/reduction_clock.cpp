@@ -25,7 +25,7 @@ c10::Event ReductionClock::now(const c10::Stream& stream) const {
 
 void ReductionClock::add(const comm::Pending& first, int64_t bytes) {
   on_host_.bytes += bytes;
-  if (device_.is_cpu()) return buckets_.push_back({first, bytes, std::nullopt});
+  if (host_looks_) return buckets_.push_back({first, bytes, std::nullopt});
   if (!follower_) follower_ = guard_of(device_).getStreamFromGlobalPool(device_);
   if (!first_start_) first_start_ = now(guard_of(device_).getStream(device_));
   const c10::StreamGuard on_follower(*follower_);
@@ -34,7 +34,7 @@ void ReductionClock::add(const comm::Pending& first, int64_t bytes) {
 }
 
 void ReductionClock::end_backward() {
-  if (device_.is_cpu()) {
+  if (host_looks_) {
     for (const Bucket& bucket : buckets_)
       if (bucket.first.done()) on_host_.bytes_sent_in_backward += bucket.bytes;
     return;

@@ -29,7 +29,8 @@ struct ReductionTrace {
 /// for backward; there, events record when each collective and backward end, and are compared after the step.
 class ReductionClock {
  public:
-  explicit ReductionClock(at::Device device) : device_(device) {}
+  /// @param device  of the gradients; a dry run has none (kMeta).
+  explicit ReductionClock(at::Device device) : device_(device), host_looks_(device.is_cpu() || device.is_meta()) {}
 
   /// A step begins.
   void begin();
@@ -52,6 +53,7 @@ class ReductionClock {
   bool was_over(const Bucket& bucket) const;
 
   at::Device device_;
+  bool host_looks_;
   std::optional<c10::Stream> follower_;  // waits for each collective, and for nothing else
   std::vector<Bucket> buckets_;
   std::optional<c10::Event> first_start_, end_of_backward_;

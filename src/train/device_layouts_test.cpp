@@ -80,6 +80,22 @@ TEST_P(OnDevices, TheOrderOfTheStreamsChangesNoBit) {
     EXPECT_TRUE(earliest.same_bits(train_on_devices(config_, world_, {.order = order})));
 }
 
+// As on a device that Athanor has no kernels for.
+TEST(OnDevicesWithoutKernels, TheirLossesDifferFromTheCpusByWhatRoundingMakesOfThem) {
+  for (const Case& test : {Case{"olmoe", "float32", {1, 2, 2, "ep_aware"}, "all_to_all", "swipe"},
+                           Case{"qwen3_moe", "float32", {1, 2, 2, "none"}, "allgather", "capacity"}}) {
+    const RunConfig config = config_of(test);
+    const int world = test.degrees.world();
+    const LayoutTrace expected = train_on_cpus(config, world);
+    const double rounding = rounding_of(expected, config, world);
+    guarded::set_kernels(false);
+    const LayoutTrace found = train_on_devices(config, world, {.order = {Order::Kind::kDrawn, 5}});
+    guarded::set_kernels(true);
+    EXPECT_LE(largest_difference(expected, found), 4 * rounding) << name_of(test);
+    EXPECT_EQ(expected.choices, found.choices) << name_of(test);
+  }
+}
+
 // The library of the played devices adds along the tree as well; nothing else differs.
 TEST(OnDevicesWithTreeSums, TheNumbersAreThoseOfALibraryThatAddsAlongTheTree) {
   for (const Case& test : {Case{"qwen3_moe", "bfloat16", {1, 4, 2, "ep_aware"}},
