@@ -79,7 +79,7 @@ TEST_F(DispatchAuto, MeasuresOnlyWhatIsLeftToChoose) {
 // On a device, messages are then padded as in the run.
 TEST_F(DispatchAuto, ACapacityIsPartOfTheShapeAndOfTheTrials) {
   DispatchShape limited = kShape;
-  limited.most_of_expert = 4;  // of the 6 that are an even share: some choices are dropped
+  limited.most_of_expert = 4;  // an even share is 6, so some choices are dropped
   tune(kShape, {DispatchKind::kAllToAll, 1});
   const auto told = tune(limited, {DispatchKind::kAllToAll, 1});
   EXPECT_FALSE(told[0].remembered);
