@@ -50,7 +50,8 @@ def main():
     rank, code = wait_for(ranks)
     if code and rank > 0:
         others[rank - 1].seek(0)
-        print(f"rank {rank}:", others[rank - 1].read()[-2000:], sep="\n", end="", flush=True)
+        if said := others[rank - 1].read()[-2000:].strip():  # what all ranks found is told by rank 0 alone
+            print(f"rank {rank}:", said, sep="\n", flush=True)
     return code if code >= 0 else 128 - code
 
 
