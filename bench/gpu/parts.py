@@ -104,7 +104,7 @@ def one_gpu():
         Part("ops", "every op compared with the same op on the CPU", 40, ops),
         Part("nccl", "one rank's collectives through NCCL", 20, library),
         Part("training", "20 steps of each family compared with the CPU", 60, training),
-        Part("verify", "athanor verify, whose reference is the CPU", 60, several.verify, least_s=20),
+        Part("verify", "athanor verify, whose reference is the CPU", 45, several.verify, least_s=20),
         Part("smoke", "fifty steps of two models", 30, smoke),
         Part("checkpoints", "from the CPU to the device and back", 30, checkpoints),
         Part("program", "a run of the program: CPU, then device, then CPU", 40, checkpoint_round.run),
