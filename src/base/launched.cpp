@@ -146,10 +146,25 @@ void refuse_contradicting_launchers() {
       me.launcher, me.rank, me.size, other.rank, other.size, me.launcher);
 }
 
+// A process that has all variables of torchrun is one of several, even if its number is none.
+void refuse_wrong_numbers() {
+  const auto text = [](const char* name) { return std::string(std::getenv(name) ? std::getenv(name) : ""); };
+  const std::string size = text("WORLD_SIZE"), rank = text("RANK");
+  Launched me;
+  if (!launched().launcher.empty() || text("MASTER_ADDR").empty() || text("MASTER_PORT").empty()) return;
+  if (size.empty() || size == "1" || found("RANK", "WORLD_SIZE", "torchrun", me)) return;
+  fail<ConfigError>(
+      "RANK is \"{}\" and WORLD_SIZE is \"{}\": RANK has to be a number from 0 to below WORLD_SIZE, in each process "
+      "another one (under Slurm, SLURM_PROCID is empty outside of srun); if this process is to be alone, unset "
+      "WORLD_SIZE",
+      rank, size);
+}
+
 }  // namespace
 
 void refuse_unseen_launcher() {
   refuse_contradicting_launchers();
+  refuse_wrong_numbers();
   if (const auto unseen = unseen_launcher()) {
     fail<ConfigError>(
         "{} started several copies of this program ({}) without a way to find one another; each would be a separate "

@@ -44,7 +44,8 @@ struct UnseenLauncher {
 /// script, in a step of one task.
 std::optional<UnseenLauncher> unseen_launcher();
 /// Call this in commands that are one job on all ranks. @throws ConfigError with the remedy if there is an unseen
-/// launcher, or if the variables of an MPI's launcher and those of torchrun name different ranks or sizes.
+/// launcher, if the variables of an MPI's launcher and those of torchrun name different ranks or sizes, or if the
+/// latter are set and RANK or WORLD_SIZE is no number that can be.
 void refuse_unseen_launcher();
 /// Call this in commands that are a single process: several copies would write into one folder, or compete for one
 /// core. `command` is its name in the message ("export").

@@ -229,6 +229,26 @@ TEST(Launched, TwoLaunchersThatContradictEachOtherAreRefusedWithBothAndOfTwoThat
   }
 }
 
+TEST(Launched, VariablesOfTorchrunWithoutANumberThatCanBeAreRefusedWithTheirValues) {
+  const auto refusal_of = [](const char* rank, const char* size) -> std::string {
+    Variables variables = {{"WORLD_SIZE", size}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}};
+    if (rank) variables.emplace_back("RANK", rank);
+    const Environment environment(variables);
+    try {
+      refuse_unseen_launcher();
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (const auto& [rank, size] : {std::pair{"", "2"}, {"-1", "2"}, {"2", "2"}, {"0", "two"}, {"0", "0"}, {"x", "8"}}) {
+    const std::string expected = fmt::format("RANK is \"{}\" and WORLD_SIZE is \"{}\"", rank, size);
+    EXPECT_EQ(refusal_of(rank, size).substr(0, expected.size()), expected);
+  }
+  EXPECT_NE(refusal_of(nullptr, "2"), "");
+  for (const auto& [rank, size] : {std::pair{"1", "2"}, {"", "1"}, {"0", "1"}}) EXPECT_EQ(refusal_of(rank, size), "");
+}
+
 TEST(UnseenLauncher, AProcessWithoutLauncherPrefixesIsAloneWhateverStartedItsParent) {
   for (const Case& one : cases()) {
     Variables kept;

@@ -28,6 +28,7 @@
 #include "train/run_folder.h"
 #include "train/run_history.h"
 #include "train/run_place.h"
+#include "train/same_settings.h"
 #include "train/start_facts.h"
 #include "train/state_pieces.h"
 
@@ -270,6 +271,7 @@ comm::WorldOptions world_options(const RunConfig& config) {
 }
 
 StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals) {
+  require_same_settings(config, world);
   const auto shown_rank = log::shown_rank(world.size());
   const ThreadShare threads = threads_of_rank(world, config.train.num_threads);
   at::set_num_threads(threads.threads);

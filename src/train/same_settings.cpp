@@ -1,0 +1,63 @@
+#include "train/same_settings.h"
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "comm/short_texts.h"
+#include "config/changes.h"
+#include "config/dump.h"
+
+namespace athanor {
+namespace {
+
+RunConfig without_what_may_differ(RunConfig config) {
+  const auto forget = [](auto& data) {
+    data.path.clear();
+    for (SourceConfig& source : data.sources) source.path.clear();
+  };
+  forget(config.data);
+  for (auto& stage : config.train.stages) forget(stage);
+  config.data.num_threads = config.train.num_threads = 0;
+  config.train.device = "auto";
+  if (config.train.dtype_was_auto) config.train.dtype = "auto";  // each host chose one; the first rank's is kept
+  return config;
+}
+
+// Returns rank 0's text on all ranks.
+std::string text_of_first(const std::string& own, comm::Communicator& all) {
+  const at::Tensor size = at::full({1}, static_cast<int64_t>(own.size()), at::kLong);
+  all.broadcast(size, 0).wait();
+  std::string text = own;
+  text.resize(static_cast<size_t>(size.item<int64_t>()));
+  all.broadcast(at::from_blob(text.data(), {static_cast<int64_t>(text.size())}, at::kByte), 0).wait();
+  return text;
+}
+
+}  // namespace
+
+void require_same_settings(const RunConfig& config, comm::World& world) {
+  if (world.size() == 1) return;
+  const RunConfig compared = without_what_may_differ(config);
+  const std::string own = dump_run_config(compared, /*with_help=*/false);
+  const auto hash = static_cast<int64_t>(hash_u64(own) >> 1);
+  const at::Tensor ends = at::tensor({hash, -hash}, at::kLong);
+  world.all().all_reduce(ends, comm::Reduction::kMax).wait();
+  if (ends[0].item<int64_t>() == -ends[1].item<int64_t>()) return;
+
+  constexpr size_t kShown = 8;
+  const std::string first = text_of_first(own, world.all());
+  const auto changes = comm::all_gather_texts(world.all(), join(describe_config_changes(first, compared), "; "));
+  std::vector<std::string> lines;
+  size_t others = 0;
+  for (size_t rank = 0; rank < changes.size(); ++rank) {
+    if (changes[rank].empty() || ++others > kShown) continue;
+    lines.push_back(
+        fmt::format("rank {} ({}) has other settings than rank 0: {}", rank, world.hosts()[rank], changes[rank]));
+  }
+  if (others > kShown) lines.push_back(fmt::format("and so have {} more", others - kShown));
+  fail<ConfigError>("{}; start all ranks with the same file and the same --set", join(lines, "\n"));
+}
+
+}  // namespace athanor
