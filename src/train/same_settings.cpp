@@ -8,6 +8,7 @@
 #include "comm/short_texts.h"
 #include "config/changes.h"
 #include "config/dump.h"
+#include "parallel/share.h"
 
 namespace athanor {
 namespace {
@@ -25,16 +26,6 @@ RunConfig without_what_may_differ(RunConfig config) {
   return config;
 }
 
-// Returns rank 0's text on all ranks.
-std::string text_of_first(const std::string& own, comm::Communicator& all) {
-  const at::Tensor size = at::full({1}, static_cast<int64_t>(own.size()), at::kLong);
-  all.broadcast(size, 0).wait();
-  std::string text = own;
-  text.resize(static_cast<size_t>(size.item<int64_t>()));
-  all.broadcast(at::from_blob(text.data(), {static_cast<int64_t>(text.size())}, at::kByte), 0).wait();
-  return text;
-}
-
 }  // namespace
 
 void require_same_settings(const RunConfig& config, comm::World& world) {
@@ -47,7 +38,7 @@ void require_same_settings(const RunConfig& config, comm::World& world) {
   if (ends[0].item<int64_t>() == -ends[1].item<int64_t>()) return;
 
   constexpr size_t kShown = 8;
-  const std::string first = text_of_first(own, world.all());
+  const std::string first = broadcast_text(world.all(), own);
   const auto changes = comm::all_gather_texts(world.all(), join(describe_config_changes(first, compared), "; "));
   std::vector<std::string> lines;
   size_t others = 0;
