@@ -17,6 +17,7 @@ class BackendDecorator : public c10d::Backend {
   explicit BackendDecorator(Inner inner) : Backend(inner->getRank(), inner->getSize()), inner_(std::move(inner)) {}
 
   const std::string getBackendName() const override { return "decorated_" + inner_->getBackendName(); }
+  c10d::ErrorType getError() override { return inner_->getError(); }
   Work allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override {
     return inner_->allreduce(tensors, options);
   }

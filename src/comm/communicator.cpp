@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "base/wall_clock.h"
 #include "comm/call.h"
+#include "comm/device_calls.h"
 #include "comm/host_backend.h"
 
 namespace athanor::comm {
@@ -77,10 +78,11 @@ struct Pending::State {
   std::shared_ptr<Traffic> traffic;
   bool on_device = false;
   Work work;
-  Work check;             ///< the collective of the records, in check mode
-  Tensor records;         ///< records of all members, once `check` is complete
-  std::string disagrees;  ///< how the records disagree
-  int64_t in_flight = 0;  ///< this call's part of Traffic::in_flight
+  std::shared_ptr<DeviceCall> noted;  ///< on a device, unless it is a message
+  Work check;                         ///< the collective of the records, in check mode
+  Tensor records;                     ///< records of all members, once `check` is complete
+  std::string disagrees;              ///< how the records disagree
+  int64_t in_flight = 0;              ///< this call's part of Traffic::in_flight
 
   State() = default;
   State(const State&) = delete;
@@ -146,6 +148,7 @@ void Pending::wait() {
   }
   if (state.work && state.on_device) state.work->wait();
   if (state.work && !state.on_device) state.wait_for(state.work);
+  if (state.noted) state.noted->let_go();
   state.work.reset();
   state.leave_flight();
   state.traffic->waited_s += seconds_since(begin);
@@ -164,17 +167,13 @@ struct Communicator::Call {
   std::vector<int64_t> out_rows = {}, in_rows = {};
 };
 
-struct Communicator::Started {
-  CallRecord record;
-  c10::intrusive_ptr<c10d::Work> work;
-};
-
 Communicator::Communicator(GroupOptions options, OpenLane open, int rank, std::shared_ptr<Communicator> host)
     : options_(std::move(options)),
       names_(std::make_shared<const std::vector<std::string>>(names_of_members(options_))), host_(std::move(host)),
       rank_(rank), traffic_(std::make_shared<Traffic>()) {
   ATHANOR_ASSERT(rank >= 0 && rank < size() && (open || size() == 1));
   if (size() > 1) open_ = std::move(open);
+  if (host_) on_device_ = std::make_unique<DeviceCalls>();
   reset_traffic();
 }
 
@@ -273,40 +272,54 @@ Pending Communicator::start(Call call, Run run, Lane lane) {
   state->on_device = host_ != nullptr;
   if (options_.check && !between_two) start_check(call, *state);
   state->work = run(backend(lane), call);
-  if (host_ && !between_two) note_started(call.record, state->work);
+  if (on_device_ && !between_two) state->noted = on_device_->add(call.record, state->work, call.out.device());
   if (!between_two) state->enter_flight();
   return Pending(std::move(state));
 }
 
-// A device is asked seldom: each question costs about as much as the call.
-void Communicator::note_started(const CallRecord& record, const c10::intrusive_ptr<c10d::Work>& work) {
-  constexpr size_t kBetweenLooks = 64;
-  if (started_.size() >= look_at_) {
-    drop_complete();
-    look_at_ = started_.size() + kBetweenLooks;
+namespace {
+
+/// Returns what a device's library reports of a group for which it reports no single call; empty: nothing.
+std::string reported(c10d::Backend& backend) {
+  try {
+    switch (backend.getError()) {
+      case c10d::ErrorType::SUCCESS: return "";
+      case c10d::ErrorType::TIMEOUT: return "a call was not over in its time";
+      case c10d::ErrorType::REMOTE_ERROR: return "an error of another rank";
+      default: return "an error of the communication";
+    }
+  } catch (const c10::Error&) {
+    return "";  // it does not know its errors
   }
-  started_.push_back({record, work});
 }
 
-// They complete in their order.
-void Communicator::drop_complete() {
-  const auto is_incomplete = [](const Started& call) { return !call.work->isCompleted(); };
-  started_.erase(started_.begin(), std::ranges::find_if(started_, is_incomplete));
+}  // namespace
+
+void Communicator::throw_reported_error() {
+  const auto fail_with = [&](const std::string& what, const std::string& text) {
+    fail<CommError>("{}: {} of {} reports: {}", what, options_.device, (*names_)[static_cast<size_t>(rank_)], text);
+  };
+  if (const DeviceCall* failed = on_device_->oldest_failed()) {
+    try {
+      std::rethrow_exception(failed->exception());
+    } catch (const std::exception& error) {
+      fail_with(what_of(failed->record(), name()), first_line(error.what()));
+    }
+  }
+  for (const auto& backend : lanes_) {
+    const std::string text = backend ? reported(*backend) : "";
+    if (text.empty()) continue;
+    const DeviceCall* oldest = on_device_->oldest_incomplete();
+    fail_with(oldest ? what_of(oldest->record(), name()) : "group " + name(),
+              text + "; the log of this rank may have the library's own words");
+  }
 }
 
 std::string Communicator::oldest_incomplete() {
-  const auto& own = (*names_)[static_cast<size_t>(rank_)];
-  for (const Started& call : started_) {
-    if (!call.work->exception()) continue;
-    try {
-      std::rethrow_exception(call.work->exception());
-    } catch (const std::exception& error) {
-      fail<CommError>("{}: {} of {} reports: {}", what_of(call.record, name()), options_.device, own,
-                      first_line(error.what()));
-    }
-  }
-  drop_complete();
-  return started_.empty() ? "" : what_of(started_.front().record, name());
+  if (!on_device_) return "";
+  throw_reported_error();
+  const DeviceCall* oldest = on_device_->oldest_incomplete();
+  return oldest ? what_of(oldest->record(), name()) : "";
 }
 
 Pending Communicator::all_reduce(const Tensor& x, Reduction reduction) {

@@ -53,6 +53,7 @@ enum class Reduction {
 using SumTerms = void (*)(const Tensor& terms, const Tensor& out);
 
 class Communicator;
+class DeviceCalls;
 struct CallRecord;
 
 /// A handle of a collective that has been started. Copies refer to the same collective.
@@ -166,18 +167,14 @@ class Communicator {
   void start_check(const Call& call, Pending::State& state);
   c10d::Backend& backend(Lane lane);
   void count(const Call& call);
-  void note_started(const CallRecord& record, const c10::intrusive_ptr<c10d::Work>& work);
-  void drop_complete();
+  void throw_reported_error();
 
   GroupOptions options_;
   std::shared_ptr<const std::vector<std::string>> names_;  ///< the members' names, for messages
   OpenLane open_;                                          ///< null for a group of one
   std::array<c10::intrusive_ptr<c10d::Backend>, 3> lanes_;
-  std::shared_ptr<Communicator> host_;  ///< null in a group for host tensors
-  struct Started;
-  /// Calls on a device: those that are not complete, and others until started_ has grown to look_at_.
-  std::vector<Started> started_;
-  size_t look_at_ = 0;
+  std::shared_ptr<Communicator> host_;      ///< null in a group for host tensors
+  std::unique_ptr<DeviceCalls> on_device_;  ///< the calls of a group for tensors of a device
   int rank_;
   int64_t num_calls_ = 0, num_pair_calls_ = 0;  ///< pairs are counted separately: the other ranks make no such call
   std::shared_ptr<Traffic> traffic_;            ///< a Pending may outlive its group

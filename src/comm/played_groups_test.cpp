@@ -109,6 +109,20 @@ TEST(PlayedGroups, ATensorThatIsUsedBeforeItsCollectiveIsOverIsWrongInSomeOrder)
   EXPECT_GT(num_wrong, 0);
 }
 
+TEST(PlayedGroups, ATensorIsFreedWhenItsCallHasBeenWaitedFor) {
+  in_each_order([](Communicator& group, at::Device device) {
+    const guarded::Memory& memory = guarded::memory(device.index());
+    guarded::queues().synchronize_all();
+    const size_t before = memory.allocated();
+    for (int i = 0; i < 10; ++i) {
+      const Tensor x = at::ones({1 << 18}).to(device), all = at::empty({4 << 18}, x.options());
+      group.all_gather(all, x).wait();
+    }
+    guarded::queues().synchronize_all();
+    require(memory.allocated() == before, "memory");
+  });
+}
+
 TEST(PlayedGroups, CheckModeComparesCalls) {
   WorldOptions options;
   options.check = true;

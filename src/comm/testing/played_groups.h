@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <array>
+#include <atomic>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -41,25 +42,32 @@ inline PlayedWays& played_ways() {
 
 /// A call whose turn has come. As on a device, one that fails is never over.
 struct PlayedTurn {
-  Pending pending;
-  std::exception_ptr failure;
+  std::shared_ptr<std::atomic<bool>> group_failed;
+  Pending pending = {};
+  std::exception_ptr failure = {};
+
+  void fails() {
+    failure = std::current_exception();
+    *group_failed = true;
+  }
 
   bool over() {
     if (failure || !pending.done()) return false;
     try {
       pending.wait();
     } catch (...) {
-      failure = std::current_exception();
+      fails();
     }
     return !failure;
   }
 };
 
 /// A call that has been queued.
+/// It holds the call's output, as NCCL's does, so that a Work that is kept for too long shows in the device's memory.
 class PlayedWork : public c10d::Work {
  public:
-  PlayedWork(int device, guarded::Queues::Event done, std::shared_ptr<PlayedTurn> turn)
-      : device_(device), done_(std::move(done)), turn_(std::move(turn)) {}
+  PlayedWork(int device, guarded::Queues::Event done, std::shared_ptr<PlayedTurn> turn, at::Tensor output)
+      : device_(device), done_(std::move(done)), turn_(std::move(turn)), output_(std::move(output)) {}
 
   std::exception_ptr exception() const override { return turn_->failure; }
 
@@ -78,6 +86,7 @@ class PlayedWork : public c10d::Work {
   int device_;
   guarded::Queues::Event done_;
   std::shared_ptr<PlayedTurn> turn_;
+  at::Tensor output_;
 };
 
 class PlayedGroup : public c10d::Backend {
@@ -101,6 +110,7 @@ class PlayedGroup : public c10d::Backend {
   }
 
   const std::string getBackendName() const override { return "played"; }
+  c10d::ErrorType getError() override { return *failed_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS; }
 
   Work allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override {
     return queue(kCollectives, {tensors[0]}, [op = reduction(options.reduceOp)](Communicator& c, const Tensors& x) {
@@ -153,6 +163,7 @@ class PlayedGroup : public c10d::Backend {
     const guarded::OnDevice on(device_);
     guarded::Queues& queues = guarded::queues(device_);
     PlayedWays& ways = played_ways();
+    const at::Tensor output = sends ? at::Tensor() : tensors.front();
     const auto [found, is_new] = streams_.try_emplace(lane, 0);
     if (is_new) found->second = queues.new_stream();
     const auto stream = found->second;
@@ -167,26 +178,27 @@ class PlayedGroup : public c10d::Backend {
     if (takes_turns && last) queues.block(stream, last);
     std::vector<guarded::OpenView> views;
     for (const at::Tensor& each : tensors) views.emplace_back(each);
-    const auto turn = std::make_shared<PlayedTurn>();
+    const auto turn = std::make_shared<PlayedTurn>(failed_);
     queues.submit(stream, "collective", [turn, views, start, carrier = carrier_] {
       Tensors opened;
       for (const auto& view : views) opened.push_back(view.tensor());
       try {
         turn->pending = start(*carrier, opened);
       } catch (...) {
-        turn->failure = std::current_exception();
+        turn->fails();
       }
     });
     queues.submit_when(stream, "collective", [turn] { return turn->over(); });
     const guarded::Queues::Event done = queues.record(stream);
     if (takes_turns) last = done;
-    return c10::make_intrusive<PlayedWork>(device_, done, turn);
+    return c10::make_intrusive<PlayedWork>(device_, done, turn, output);
   }
 
   int device_;
   std::shared_ptr<Communicator> carrier_;
   std::chrono::milliseconds timeout_;
   int num_exceptions_;
+  std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);
   std::map<int, guarded::Queues::StreamId> streams_;
 };
 
