@@ -2,9 +2,11 @@
 
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <mutex>
+#include <thread>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -15,11 +17,14 @@ namespace {
 struct Action {
   const char* name;
   int signal = 0;        // the signal that the process raises, or
-  int error_number = 0;  // the error number that the point returns
+  int error_number = 0;  // the error number that the point returns, or
+  int stall_s = 0;       // the seconds for which the thread stops
 };
 constexpr Action kActions[] = {
     {"kill", SIGKILL}, {"term", SIGTERM}, {"int", SIGINT}, {"enospc", 0, ENOSPC}, {"eio", 0, EIO},
 };
+
+constexpr std::string_view kStall = "stall";
 
 template <class Table>
 std::vector<std::string> names_of(const Table& table) {
@@ -28,11 +33,20 @@ std::vector<std::string> names_of(const Table& table) {
   return names;
 }
 
-const Action& find_action(std::string_view name, std::string_view item) {
+Action find_action(std::string_view name, std::string_view item) {
   for (const Action& action : kActions) {
     if (action.name == name) return action;
   }
-  const auto known = names_of(kActions);
+  if (name.starts_with(kStall)) {
+    const std::string_view seconds = name.substr(kStall.size());
+    Action stall{kStall.data()};
+    const auto [end, error] = std::from_chars(seconds.data(), seconds.data() + seconds.size(), stall.stall_s);
+    ATHANOR_CHECK(error == std::errc{} && end == seconds.data() + seconds.size() && stall.stall_s > 0,
+                  "ATHANOR_FAULT: \"{}\": after stall comes the number of seconds: stall60", item);
+    return stall;
+  }
+  auto known = names_of(kActions);
+  known.emplace_back("stallN");
   fail<ConfigError>("ATHANOR_FAULT: \"{}\": there is no action \"{}\"{}; there are {}", item, name,
                     did_you_mean(name, known), join(known));
 }
@@ -52,7 +66,7 @@ ArmedFault parse_item(std::string_view item) {
   const auto at = act.find('@');
   fault.action = act.substr(0, at);
   ATHANOR_CHECK(find_action(fault.action, item).error_number == 0 || point->answers_errno,
-                "ATHANOR_FAULT: \"{}\": {} answers no error; it plays signals alone: kill, term, int", item,
+                "ATHANOR_FAULT: \"{}\": {} answers no error; it plays signals (kill, term, int) and stallN alone", item,
                 fault.point);
   if (at == std::string_view::npos) return fault;
   std::string_view count = act.substr(at + 1);
@@ -94,13 +108,18 @@ std::mutex& faults_mutex() {
 int pass(std::string_view name) {
   auto& armed = armed_faults();
   if (armed.empty()) return 0;
-  const std::lock_guard lock(faults_mutex());
-  for (Counted& fault : armed) {
-    if (fault.point != name || !fault.pass()) continue;
-    const Action& action = find_action(fault.action, name);
-    if (action.signal != 0) std::raise(action.signal);
-    if (action.error_number != 0) return action.error_number;
+  int stall_s = 0;
+  {
+    const std::lock_guard lock(faults_mutex());
+    for (Counted& fault : armed) {
+      if (fault.point != name || !fault.pass()) continue;
+      const Action action = find_action(fault.action, name);
+      if (action.signal != 0) std::raise(action.signal);
+      if (action.error_number != 0) return action.error_number;
+      stall_s += action.stall_s;
+    }
   }
+  if (stall_s > 0) std::this_thread::sleep_for(std::chrono::seconds(stall_s));
   return 0;
 }
 

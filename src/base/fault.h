@@ -5,7 +5,8 @@
 // ATHANOR_FAULT="checkpoint.piece:kill@3,files.write:enospc@1+" means: the third time that `checkpoint.piece` is
 // passed, the process kills itself (SIGKILL); every `files.write` from the first on returns ENOSPC. Without "@N" the
 // fault acts at the first pass. Each process counts passes separately, over all its threads. The actions are kill, term
-// and int (signals to this process), and enospc and eio (at points that call fault_errno). The names are those of
+// and int (signals to this process), stallN (the thread stops for N seconds: "stall60"), and enospc and eio (at points
+// that call fault_errno). The names are those of
 // base/fault_points.h. Faults that compute wrong results are not fault points; `athanor verify --plant`
 // (train/verify/plants/) puts them into a run from outside.
 
@@ -41,7 +42,7 @@ struct ErrnoPointName {
 };
 }  // namespace detail
 
-/// Passes a fault point, at which kill, term and int act. It costs one comparison if nothing is armed.
+/// Passes a fault point, at which kill, term, int and stallN act. It costs one comparison if nothing is armed.
 void fault_point(detail::PointName name);
 
 /// Passes a fault point in the same way. @return the errno that the caller must simulate, or 0.

@@ -1,6 +1,8 @@
 #include "base/process.h"
 
 #include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -161,6 +163,12 @@ int thread_count(const char* name, int64_t wanted) {
                 "{} ({}): this process may run on {} processors; use 0 for one thread on each, or at most {}", name,
                 wanted, processors, most);
   return static_cast<int>(wanted > 0 ? wanted : processors);
+}
+
+void lower_thread_priority() {
+  constexpr int kNicer = 10;  // the most is 19; it still gets about a tenth of a processor that others want, too
+  // Linux keeps this value for each thread; other systems may refuse it.
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNicer);
 }
 
 std::string host_name() {

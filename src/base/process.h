@@ -39,6 +39,9 @@ int machine_cpu_count();
 /// model" if it reports none, as on most Arm machines.
 std::string cpu_model(const KernelFolders& folders = {});
 
+/// Lets other threads have the processors first, from now on: for work of the calling thread for which none waits.
+void lower_thread_priority();
+
 /// Returns the machine's name, or "localhost" if it has none.
 std::string host_name();
 

@@ -45,6 +45,10 @@ void remove_checkpoint(const fs::path& path) {
     throw IoError("cannot rename " + path.string() + ": " + std::strerror(injected), injected);
   rename_folder(path, hidden);
   fault_point("checkpoint.remove");
+  for (const auto& entry : fs::directory_iterator(hidden)) {
+    remove_folder(entry.path());
+    fault_point("checkpoint.remove");
+  }
   remove_folder(hidden);
 }
 

@@ -103,7 +103,9 @@ void write_one_file(const std::filesystem::path& folder, PlannedFile& file, cons
     file.written.push_back({at, write_part(writer, part, file.name, worked)});
   }
   file.size = writer.position();
+  fault_point("checkpoint.sync");
   writer.commit();
+  fault_point("checkpoint.sync");
 }
 
 /// Each thread takes the next file until there is none left or one has failed; the first failure is thrown here.
@@ -209,17 +211,22 @@ void write_checkpoint(const std::filesystem::path& folder, const std::vector<Pie
   team.on_all([&] {
     auto watched = options;
     if (!watched.worked) watched.worked = team.worked;
-    write_pieces(staging, prefix, pieces, manifest, watched);
+    const auto write = [&] { write_pieces(staging, prefix, pieces, manifest, watched); };
+    watched.in_turn ? watched.in_turn(write) : write();
     if (!team.is_first()) own = manifest_text(manifest);
   });
   auto texts = team.size > 1 ? team.gather(own) : std::vector<std::string>{};
   team.on_first([&] {
+    fault_point("checkpoint.commit");
     join_texts(manifest, std::move(texts), team.worked);
     write_file_atomically(staged->staging() / kManifestName,
                           readable_text(manifest, folder / kManifestName, team.worked));
+    fault_point("checkpoint.commit");
     if (before_commit) before_commit();
     fault_point("checkpoint.before_commit");
+    fault_point("checkpoint.commit");
     staged->commit();
+    fault_point("checkpoint.commit");
   });
 }
 

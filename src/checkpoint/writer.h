@@ -26,7 +26,13 @@ struct PieceView {
   /// Used if `data` is null: fills `out` with the slice's elements from `first` on, counted from flat_begin. Called
   /// from several threads at once.
   std::function<void(int64_t first, std::span<float> out)> read = {};
+  /// For memory of a device: queues the copy of these elements to `pinned`, and returns before they are there
+  /// (ops::FetchAside). Empty: `data` or `read` give them at once.
+  std::function<void(int64_t first, std::span<float> pinned)> queue = {};
 };
+
+/// Runs its argument, now or when it is this member's turn; exceptions pass through.
+using InTurn = std::function<void(const std::function<void()>& write)>;
 
 struct WriteOptions {
   /// Maximum bytes of tensor data in one file; larger slices are cut into flat ranges. At least 4.
@@ -38,6 +44,8 @@ struct WriteOptions {
   int members_per_folder = 256;
   /// Called for every block that is written, with its bytes, from several threads.
   Worked worked = {};
+  /// Used by write_checkpoint around the writing of this member's pieces.
+  InTurn in_turn = {};
 };
 
 /// Writes `pieces` into files `<prefix>-00000.safetensors`, ... in `folder`, synced, and adds tensors, files and pieces

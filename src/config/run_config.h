@@ -282,6 +282,10 @@ struct CheckpointConfig {
   std::string model_dtype = "bfloat16";
   std::string resume = "auto";
   std::string load = "broadcast";
+  bool async = true;
+  std::string if_still_saving = "wait";
+  double write_mb_s = 0;
+  int64_t concurrent_writers = 0;
   bool fresh_moments = false;
   std::vector<std::string> allow_model_change;
 
@@ -305,6 +309,20 @@ struct CheckpointConfig {
             "how the weights that one rank has read reach the ranks with the same parameters: by broadcast, or as a "
             "sum with the others' zeros",
             one_of({"broadcast", "all_reduce"}));
+    f.field(
+        "async", async,
+        "full checkpoints are copied in memory, and written from the copy while the run continues; false: each step "
+        "that saves waits for the disk");
+    f.field("if_still_saving", if_still_saving,
+            "what becomes of a full checkpoint that falls due by its step while the one before is still being written: "
+            "wait until that is written, or skip this one; with async",
+            one_of({"wait", "skip"}));
+    f.field("write_mb_s", write_mb_s,
+            "most megabytes that the ranks of a node write each second for full checkpoints; 0: no limit; with async",
+            between(0.0, 1e6));
+    f.field("concurrent_writers", concurrent_writers,
+            "ranks of the job that write a full checkpoint at the same time; 0: all of them; with async",
+            between(int64_t{0}, int64_t{1'000'000}));
     f.field("fresh_moments", fresh_moments,
             "begin with zero moments, and count the optimizer's updates from there, if resume names a folder or a "
             "checkpoint lacks moments; a run that continues from its own checkpoints keeps its moments");

@@ -89,6 +89,20 @@ StateBytes count_state_bytes(const RunConfig& config, const Layout& layout, int 
   return bytes;
 }
 
+double count_staging_bytes(const RunConfig& config, const Layout& layout, int rank, const OptimizerPlan& optimizers) {
+  if (!config.checkpoint.async || config.checkpoint.interval == 0) return 0;
+  double values = 0;
+  for (const HeldParameter& p : held_parameters(config.model, config.parallelism, layout, rank)) {
+    const OptimizerDeclaration& optimizer = optimizers.optimizer_of(p.spec.name, p.spec.role);
+    const Shards shards = shards_of(layout, rank, parse_sharding(config.parallelism.sharding), p.replication);
+    if (!shards.is_canonical) continue;
+    values += static_cast<double>(count_elements(p.extent)) / static_cast<double>(shards.parts) *
+              static_cast<double>(1 + optimizer.count_kinds(StateKind::Extent::kElement));
+    values += static_cast<double>(count_matrices(p.extent) * optimizer.count_kinds(StateKind::Extent::kMatrix));
+  }
+  return values * sizeof(float);
+}
+
 double count_graph_bytes(const RunConfig& config, const ActivationNeed& activations) {
   if (!config.train.cuda_graphs) return 0;
   const bool observes = config.metrics.layer_statistics > 0;
@@ -102,6 +116,8 @@ MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const
   MemoryNeed need;
   need.state_bytes =
       static_cast<double>(count_state_bytes(config, layout, rank, plan_optimizers(config.optimizer)).total());
+  if (!multiplier.on_device)
+    need.staging_bytes = count_staging_bytes(config, layout, rank, plan_optimizers(config.optimizer));
   need.activation_bytes = activations.kept_bytes;
   need.transient_bytes = activations.transient_bytes();
   if (layout.world_size() == 1) need.graph_bytes = count_graph_bytes(config, activations);  // others record none

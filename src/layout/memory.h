@@ -73,15 +73,21 @@ struct MemoryNeed {
   /// 2 for each element held of a replication kind whose gradients several ranks sum, if reduce_dtype is bfloat16: the
   /// rounded gradients in transfer.
   double buffer_bytes = 0;
-  double graph_bytes = 0;  ///< count_graph_bytes
+  double graph_bytes = 0;    ///< count_graph_bytes
+  double staging_bytes = 0;  ///< count_staging_bytes, unless it is the memory of a device
   // On a device:
   double communicator_bytes = 0;  ///< opened_groups
   double allocator_bytes = 0;     ///< count_allocator_bytes
   double total() const {
-    return state_bytes + activation_bytes + transient_bytes + buffer_bytes + graph_bytes + communicator_bytes +
-           allocator_bytes;
+    return state_bytes + activation_bytes + transient_bytes + buffer_bytes + graph_bytes + staging_bytes +
+           communicator_bytes + allocator_bytes;
   }
 };
+
+/// Returns the host's memory for a copy of what `rank` writes of a checkpoint, in fp32: its share of master and
+/// optimizer state, which all ranks that hold a parameter divide; 0 if checkpoints are not written in the background
+/// (checkpoint.async). Without the padding of pieces.
+double count_staging_bytes(const RunConfig& config, const Layout& layout, int rank, const OptimizerPlan& optimizers);
 
 /// Returns what libtorch's allocator of a device keeps in addition to what is in use: blocks are rounded to 2 MiB, and
 /// a free block of another size may not serve. The parameters' state is a few large blocks that stay, and has no such

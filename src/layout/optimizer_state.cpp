@@ -20,6 +20,10 @@ int64_t OptimizerDeclaration::bytes_per(StateKind::Extent extent) const {
   return bytes;
 }
 
+int64_t OptimizerDeclaration::count_kinds(StateKind::Extent extent) const {
+  return std::ranges::count(state, extent, &StateKind::extent);
+}
+
 const OptimizerDeclaration& OptimizerPlan::optimizer(const std::string& name) const {
   const auto found = std::ranges::find(optimizers, name, &OptimizerDeclaration::name);
   if (found == optimizers.end())

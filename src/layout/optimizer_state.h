@@ -51,6 +51,8 @@ struct OptimizerDeclaration {
   int64_t bytes_per_element() const { return bytes_per(StateKind::Extent::kElement); }
   int64_t bytes_per_matrix() const { return bytes_per(StateKind::Extent::kMatrix); }
   int64_t scalar_bytes() const { return bytes_per(StateKind::Extent::kScalar); }
+  /// Returns the number of kinds of this extent.
+  int64_t count_kinds(StateKind::Extent extent) const;
 
  private:
   int64_t bytes_per(StateKind::Extent extent) const;

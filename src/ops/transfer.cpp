@@ -1,5 +1,6 @@
 #include "ops/transfer.h"
 
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -181,6 +182,34 @@ const Tensor& Fetch::get() {
   copied_.reset();
   return on_host_;
 }
+
+Tensor view_of(std::span<float> values) {
+  return at::from_blob(values.data(), {std::ssize(values)}, at::TensorOptions(at::kFloat));
+}
+
+FetchAside::FetchAside(at::Device device) : device_(device) {
+  if (!device.is_cpu()) stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, false);
+}
+
+void FetchAside::run(const std::function<void()>& queue) {
+  if (!stream_) return queue();
+  refuse_while_recording("a copy to the host");
+  event_after(device_).block(*stream_);
+  const c10::StreamGuard on_stream(*stream_);
+  queue();
+  copied_ = event_after(device_);
+}
+
+void FetchAside::copy(const Tensor& x, const Tensor& on_host) {
+  if (!x.is_cpu()) ++to_host;
+  on_host.copy_(x, /*non_blocking=*/true);
+}
+
+void FetchAside::follow() const {
+  if (copied_) copied_->block(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+}
+
+bool FetchAside::done() const { return !copied_ || copied_->query(); }
 
 void wait_for(at::Device device) {
   if (device.is_cpu()) return;

@@ -5,10 +5,12 @@
 // Copies are queued on the current stream of the tensor's device, and pass through pinned memory of the host.
 
 #include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 
 #include "ops/tensor.h"
 
@@ -46,6 +48,32 @@ class Fetch {
  private:
   Tensor on_host_;
   std::optional<c10::Event> copied_;  // none if there is nothing to wait for
+};
+
+/// Returns memory of the host as a tensor, [values.size()] fp32.
+Tensor view_of(std::span<float> values);
+
+/// Copies from a device to the host while the device does other work: they are queued on a separate stream, after what
+/// the caller's current stream has at the time of a call.
+class FetchAside {
+ public:
+  /// On a CPU the functions below copy at once.
+  explicit FetchAside(at::Device device);
+
+  /// Calls `queue`, whose work is queued on that stream. It may make tensors on the device; the tensors that it reads
+  /// must not change before follow().
+  void run(const std::function<void()>& queue);
+  /// To be called within run(): sets `on_host`, contiguous and pinned, to the elements of `x`.
+  static void copy(const Tensor& x, const Tensor& on_host);
+  /// What the current stream has from now on comes after the copies. The host does not wait.
+  void follow() const;
+  /// Returns whether the copies of the last run() are complete. Any thread may call it, but not during run().
+  bool done() const;
+
+ private:
+  at::Device device_;
+  std::optional<c10::Stream> stream_;
+  std::optional<c10::Event> copied_;
 };
 
 /// Returns `x` on the host. The host waits.

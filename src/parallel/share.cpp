@@ -7,6 +7,8 @@ namespace {
 
 Tensor text_tensor(int64_t size) { return at::empty({size}, at::kByte); }
 
+void finish(const WaitFor& wait, comm::Pending pending) { wait(pending); }
+
 int64_t size_of(const std::string& text) { return static_cast<int64_t>(text.size()); }
 
 }  // namespace
@@ -31,20 +33,20 @@ void share_from_first(comm::Communicator& ranks, const Tensor& x, SharedBy how) 
   }
 }
 
-std::string broadcast_text(comm::Communicator& ranks, const std::string& text) {
+std::string broadcast_text(comm::Communicator& ranks, const std::string& text, const WaitFor& wait) {
   if (ranks.size() == 1) return text;
   const Tensor size = at::full({1}, size_of(text), at::kLong);
-  ranks.broadcast(size, 0).wait();
+  finish(wait, ranks.broadcast(size, 0));
   const Tensor bytes = text_tensor(size.item<int64_t>());
   if (ranks.rank() == 0) std::memcpy(bytes.data_ptr(), text.data(), text.size());
-  if (bytes.numel() > 0) ranks.broadcast(bytes, 0).wait();
+  if (bytes.numel() > 0) finish(wait, ranks.broadcast(bytes, 0));
   return {static_cast<const char*>(bytes.data_ptr()), static_cast<size_t>(bytes.numel())};
 }
 
-std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::string& text) {
+std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::string& text, const WaitFor& wait) {
   if (ranks.size() == 1) return {text};
   const Tensor sizes = at::empty({ranks.size()}, at::kLong);
-  ranks.all_gather(sizes, at::full({1}, size_of(text), at::kLong)).wait();
+  finish(wait, ranks.all_gather(sizes, at::full({1}, size_of(text), at::kLong)));
   // Rows of one byte: all go to the first rank, none to the others.
   const auto n = static_cast<size_t>(ranks.size());
   std::vector<int64_t> to(n, 0), from(n, 0);
@@ -56,7 +58,7 @@ std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::stri
   }
   const Tensor own = text_tensor(size_of(text)), all = text_tensor(total);
   std::memcpy(own.data_ptr(), text.data(), text.size());
-  ranks.all_to_all(all, own, from, to).wait();
+  finish(wait, ranks.all_to_all(all, own, from, to));
   std::vector<std::string> texts;
   const auto* at = static_cast<const char*>(all.data_ptr());
   for (size_t i = 0; ranks.rank() == 0 && i < n; at += from[i++]) texts.emplace_back(at, static_cast<size_t>(from[i]));

@@ -1,6 +1,7 @@
 #pragma once
 // Gives one rank's bytes to all ranks of a group, or all ranks' texts to one.
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,14 @@ SharedBy parse_shared_by(const std::string& name);
 /// Pending::wait.
 void share_from_first(comm::Communicator& ranks, const Tensor& x, SharedBy how);
 
+/// Waits for a collective.
+using WaitFor = std::function<void(comm::Pending& pending)>;
+inline void wait_for_pending(comm::Pending& pending) { pending.wait(); }
+
 /// Returns the `text` of the group's first rank, on all of them; the others' is ignored. Collective; waits.
-std::string broadcast_text(comm::Communicator& ranks, const std::string& text);
+std::string broadcast_text(comm::Communicator& ranks, const std::string& text, const WaitFor& wait = wait_for_pending);
 /// Returns every rank's text, by rank, on the first one; an empty vector on the others. Collective; waits.
-std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::string& text);
+std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::string& text,
+                                      const WaitFor& wait = wait_for_pending);
 
 }  // namespace athanor

@@ -15,7 +15,6 @@
 #include "checkpoint/hf_export.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/model_identity.h"
-#include "checkpoint/rotation.h"
 #include "config/dump.h"
 #include "train/place_in_run.h"
 #include "train/progress.h"
@@ -62,21 +61,35 @@ void load_routers(TrainState& state, const json& stored, const std::string& wher
 
 }  // namespace
 
-json state_json(const TrainState& state) {
+json numbers_json(const TrainState& state) {
   json result = progress_json(state);
   result["config"] = dump_run_config(state.run_config);
   result[kUpdates] = updates_json(state);
-  if (state.model.previous_share.defined()) result[kRouterPreviousShare] = rows_of(state.model.previous_share);
-  if (state.model.router_bias.defined()) result[kRouterBias] = rows_of(state.model.router_bias);
   return result;
+}
+
+void add_router_rows(json& state, const Tensor& previous_share, const Tensor& bias) {
+  if (previous_share.defined()) state[kRouterPreviousShare] = rows_of(previous_share);
+  if (bias.defined()) state[kRouterBias] = rows_of(bias);
+}
+
+json state_json(const TrainState& state) {
+  json result = numbers_json(state);
+  add_router_rows(result, state.model.previous_share, state.model.router_bias);
+  return result;
+}
+
+RotationOptions rotation_options(const CheckpointConfig& config) {
+  RotationOptions options;
+  options.keep = static_cast<size_t>(config.keep);
+  options.keep_every = config.keep_every;
+  return options;
 }
 
 void save_checkpoint(TrainState& state) {
   state.model.gatherer.wait_all();
-  RotationOptions options;
+  RotationOptions options = rotation_options(state.config.checkpoint);
   options.team = team_of(state.model.mesh);
-  options.keep = static_cast<size_t>(state.config.checkpoint.keep);
-  options.keep_every = state.config.checkpoint.keep_every;
   save_rotating(RunFolder{state.config.train.run_dir}.checkpoints(), state.position.step, state_pieces(state),
                 model_identity(state.config.model), state_json(state), options);
 }

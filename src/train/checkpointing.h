@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "checkpoint/reader.h"
+#include "checkpoint/rotation.h"
 #include "train/moment_ages.h"
 #include "train/train_state.h"
 
@@ -12,6 +13,12 @@ namespace athanor {
 /// Returns everything that a checkpoint stores in addition to tensors: progress (progress.h), updates of each
 /// parameter, configuration, the routers' previous shares and biases.
 nlohmann::json state_json(const TrainState& state);
+/// The same in two parts: what the host has, and the routers' [sparse layers, experts], fp32; undefined: none.
+nlohmann::json numbers_json(const TrainState& state);
+void add_router_rows(nlohmann::json& state, const Tensor& previous_share, const Tensor& bias);
+
+/// Returns which checkpoints a run keeps.
+RotationOptions rotation_options(const CheckpointConfig& config);
 
 /// Writes a full checkpoint into run_dir/checkpoints and keeps the newest two. Collective over the state's world: each
 /// rank writes its own part (train/state_pieces.h).

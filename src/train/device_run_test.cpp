@@ -137,9 +137,12 @@ TEST_F(OnDeviceRuns, ARunThatWasKilledContinuesWithTheBitsOfOneThatWasNot) {
   for (const char* fault : {"train.after_step:kill@5", "checkpoint.piece:kill@4", "checkpoint.before_commit:kill",
                             "export.before_commit:kill"}) {
     fs::remove_all(killed.train.run_dir);
-    const std::string command =
-        fmt::format("ATHANOR_FAULT={} ATHANOR_TEST_RUN='{}' exec '{}' --gtest_filter=OnDeviceRuns.AChild* > '{}' 2>&1",
-                    fault, folder_.string(), self, (folder_ / "child.log").string());
+    // The child runs its test whichever share of the tests this program was given.
+    const std::string command = fmt::format(
+        "exec env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX ATHANOR_FAULT={} ATHANOR_TEST_RUN='{}' '{}' "
+        "--gtest_filter=OnDeviceRuns.AChild* "
+        "> '{}' 2>&1",
+        fault, folder_.string(), self, (folder_ / "child.log").string());
     const int status = std::system(command.c_str());
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << fault << read_file(folder_ / "child.log");
     ASSERT_EQ(train(killed), 0) << fault;

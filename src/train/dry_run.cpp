@@ -108,6 +108,7 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
                .gradient = static_cast<int64_t>(parameters.grad().nbytes())};
   run.activations = count_activations(config, seq_len, layout, run.rank, multiplier);
   run.graph_bytes = count_graph_bytes(config, run.activations);
+  run.staging_bytes = count_staging_bytes(config, layout, run.rank, plan_optimizers(config.optimizer));
   if (config.train.reduce_dtype == "bfloat16") {
     for (const Bucket& bucket : parameters.buckets())
       if (plan.of(bucket).sum->size() > 1 || plan.of(bucket).replicas)

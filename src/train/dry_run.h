@@ -38,6 +38,7 @@ struct DryRun {
   ActivationNeed activations;
   double gradient_buffer_bytes = 0;  ///< copies of gradients that are rounded to be sent; 0 if they are sent in fp32
   double graph_bytes = 0;            ///< count_graph_bytes
+  double staging_bytes = 0;          ///< count_staging_bytes; always of the host
   bool on_device = false;            ///< all of this is the memory of a device; the next two are 0 otherwise
   std::vector<OpenedGroup> opened;   ///< opened_groups
   double allocator_bytes = 0;        ///< count_allocator_bytes
@@ -49,7 +50,7 @@ struct DryRun {
   double communicator_bytes() const;
   double total_bytes() const {
     return static_cast<double>(state.total()) + activations.peak_bytes + gradient_buffer_bytes + graph_bytes +
-           communicator_bytes() + allocator_bytes;
+           (on_device ? 0 : staging_bytes) + communicator_bytes() + allocator_bytes;
   }
 };
 

@@ -72,7 +72,13 @@ std::string memory_table(const DryRun& run, const RunConfig& config) {
     text += line("buffers of communicators", run.communicator_bytes(), describe_opened(run));
     text += line("kept by the allocator", run.allocator_bytes, "a tenth of what comes and goes");
   }
-  return text + line("total", run.total_bytes());
+  if (run.staging_bytes > 0 && !run.on_device)
+    text += line("copy for checkpoints", run.staging_bytes, "checkpoint.async; fp32, of what this rank writes");
+  text += line("total", run.total_bytes());
+  if (run.staging_bytes > 0 && run.on_device)
+    text += line("of the host: copy for checkpoints", run.staging_bytes,
+                 "checkpoint.async; fp32, of what this rank writes");
+  return text;
 }
 
 std::string held_table(const DryRun& run, const RunConfig& config) {
@@ -144,6 +150,7 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
     memory["allocator"] = run.allocator_bytes;
   }
   memory["total"] = run.total_bytes();
+  memory[run.on_device ? "host_copy_for_checkpoints" : "copy_for_checkpoints"] = run.staging_bytes;
   for (const OpenedGroup& group : run.opened) out["communicator_bytes"][group_name(group.group)] = group.bytes;
   out["in_flight"] = run.activations.in_flight;
   for (const SentLine& l : run.sent) {

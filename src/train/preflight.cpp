@@ -52,13 +52,16 @@ void check_memory(const RunConfig& config, comm::World& world, const Layout& lay
                      : "";
   };
   const std::string parts = fmt::format(
-      "{} of weights, gradients and optimizer state, {} of activations, {} of scratch", format_bytes(own.state_bytes),
-      format_bytes(own.activation_bytes), format_bytes(own.transient_bytes + own.buffer_bytes));
+      "{} of weights, gradients and optimizer state, {} of activations, {} of scratch{}", format_bytes(own.state_bytes),
+      format_bytes(own.activation_bytes), format_bytes(own.transient_bytes + own.buffer_bytes),
+      own.staging_bytes > 0 ? fmt::format(", {} for a copy to write checkpoints from", format_bytes(own.staging_bytes))
+                            : "");
   ATHANOR_CHECK(all <= available,
                 "this run needs about {} of memory{} ({}) in addition to the {} that the program has taken, and {} are "
                 "free; a smaller train.micro_batch_size or parallelism.recompute lowers the activations, a smaller "
-                "model or more ranks the rest",
-                format_bytes(own.total()), each(all), parts, format_bytes(taken), format_bytes(available));
+                "model or more ranks the rest{}",
+                format_bytes(own.total()), each(all), parts, format_bytes(taken), format_bytes(available),
+                own.staging_bytes > 0 ? "; checkpoint.async = false saves the copy" : "");
   log::info("memory: about {} needed{} ({} for the program itself with its libraries, taken already; {}), {} free",
             format_bytes(taken + own.total()), each(all + taken * ranks), format_bytes(taken), parts,
             format_bytes(available));

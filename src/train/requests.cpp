@@ -50,20 +50,22 @@ bool RunClock::time_is_up() const {
 
 bool RunClock::save_is_due() const { return save_interval_s_ > 0 && seconds_since(saved_) >= save_interval_s_; }
 
-Requests agree_on_requests(comm::Communicator& world, const SignalGuard& signals, const RunClock* clock,
+Requests agree_on_requests(comm::Communicator& world, const SignalGuard& signals, const RunClock* clock, bool saving,
                            const std::exception_ptr& unreadable) {
-  enum { kSignal, kTime, kSave, kCannotRead, kNumbers };
+  enum { kSignal, kTime, kSave, kSaving, kCannotRead, kNumbers };
   const at::Tensor numbers = at::zeros({kNumbers}, at::kLong);
   auto* number = numbers.data_ptr<int64_t>();
   number[kSignal] = signals.stop_signal().value_or(0);
   number[kTime] = clock && clock->time_is_up();
   number[kSave] = signals.take_save_request() || (clock && clock->save_is_due());
+  number[kSaving] = saving;
   number[kCannotRead] = unreadable ? world.size() - world.rank() : 0;  // the lowest rank has the largest number
   world.all_reduce(numbers, comm::Reduction::kMax).wait();
   Requests requests;
   requests.stop_signal = static_cast<int>(number[kSignal]);
   requests.time_is_up = number[kTime] != 0;
   requests.save = number[kSave] != 0;
+  requests.saving = number[kSaving] != 0;
   if (number[kCannotRead] != 0) requests.cannot_read = world.size() - static_cast<int>(number[kCannotRead]);
   return requests;
 }

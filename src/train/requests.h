@@ -18,6 +18,7 @@ struct Requests {
   int stop_signal = 0;  ///< 0: none
   bool time_is_up = false;
   bool save = false;               ///< a full checkpoint, although none is due by its step
+  bool saving = false;             ///< a rank is writing a checkpoint in the background
   std::optional<int> cannot_read;  ///< the lowest rank that cannot read its next batch
 
   bool stop() const { return stop_signal != 0 || time_is_up; }
@@ -51,10 +52,11 @@ class RunClock {
   std::string limit_;
 };
 
-/// Returns what any rank was asked for. Collective over the world, one all-reduce of four numbers.
+/// Returns what any rank was asked for. Collective over the world, one all-reduce of five numbers.
 /// @param clock       null on all ranks but the first.
+/// @param saving      whether this rank writes a checkpoint.
 /// @param unreadable  why this rank cannot read its next batch, or the damage that it found; null if there is neither.
-Requests agree_on_requests(comm::Communicator& world, const SignalGuard& signals, const RunClock* clock,
+Requests agree_on_requests(comm::Communicator& world, const SignalGuard& signals, const RunClock* clock, bool saving,
                            const std::exception_ptr& unreadable);
 
 }  // namespace athanor

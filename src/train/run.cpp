@@ -93,6 +93,7 @@ class Run {
       at_.step = state_->position.step + 1;
       StepMetrics metrics = one_step();
       const Requests asked = requests();
+      saves_.look_after(asked.saving);
       const bool ends = is_complete() || asked.stop();
       if (due(state_->position.step, config.train.validation_interval) ||
           (is_complete() && config.train.validation_interval > 0))
@@ -102,8 +103,9 @@ class Run {
       if (due(state_->position.step, config.checkpoint.model_interval) || (ends && ends_with_a_model()) ||
           (asked.save && !has_checkpoints))
         saves_.save_model();
-      if (has_checkpoints && (due(state_->position.step, config.checkpoint.interval) || ends || asked.save))
-        save_checkpoint();
+      const bool is_due = due(state_->position.step, config.checkpoint.interval);
+      if (has_checkpoints && (is_due || ends || asked.save))
+        save_checkpoint(ends ? RunSaves::Why::kLast : is_due ? RunSaves::Why::kDue : RunSaves::Why::kAsked);
       fault_point("train.after_step");
       if (asked.stop_signal != 0 || (asked.time_is_up && !is_complete())) return end_stopped(asked);
       if (unreadable_) throw UnreadableData(*unreadable_);
@@ -204,7 +206,7 @@ class Run {
     longest_step_s_ = std::max(longest_step_s_, since_s);
     std::exception_ptr failure = failure_of_next_batch();
     if (!failure) failure = verification_.failure();
-    const Requests asked = agree_on_requests(world_, signals_, clock_, failure);
+    const Requests asked = agree_on_requests(world_, signals_, clock_, saves_.is_writing(), failure);
     if (asked.cannot_read) unreadable_.emplace(*asked.cannot_read, describe_read_error(failure));
     if (asked.stop()) signals_.agree_on_end();
     if (asked.stop_signal != 0) {
@@ -215,9 +217,10 @@ class Run {
     return asked;
   }
 
-  void save_checkpoint() {
-    saves_.save_checkpoint();
-    if (clock_) clock_->saved();
+  void save_checkpoint(RunSaves::Why why) {
+    const int64_t before = saves_.num_started();
+    saves_.save_checkpoint(why);
+    if (clock_ && saves_.num_started() > before) clock_->saved();
   }
 
   int end_complete() {
@@ -255,7 +258,8 @@ class Run {
   int end_unreadable(const UnreadableData& failure) {
     const int64_t step = state_->position.step;
     const auto& keeps = state_->config.checkpoint;
-    if (!saves_.is_saved() && keeps.interval > 0) saves_.save_checkpoint();
+    saves_.finish();
+    if (!saves_.is_saved() && keeps.interval > 0) saves_.save_checkpoint(RunSaves::Why::kLast);
     if (!saves_.is_saved() && keeps.interval == 0 && keeps.model_interval > 0) saves_.save_model();
     std::string kept = fmt::format("what came after step {} is not saved", saves_.saved_step());
     if (step == first_step_) kept = "no step was done since the run was started";
@@ -307,7 +311,8 @@ class Run {
     metrics_->write(metrics);
   }
 
-  [[noreturn]] void refuse(const StepReport& report) const {
+  [[noreturn]] void refuse(const StepReport& report) {
+    saves_.finish();
     const std::string drawn = describe_position(state_->position.ledger);
     const std::string where = first_of_any(first_non_finite_gradient(state_->model.parameters));
     throw NumbersError(fmt::format("step {}: the loss is {} and the gradient norm {}; {}. Nothing was updated. Lower "

@@ -65,6 +65,7 @@ EventLog::EventLog(fs::path path, int64_t attempt) : path_(std::move(path)), att
 void EventLog::add(const char* event, int64_t step, nlohmann::ordered_json more) {
   nlohmann::ordered_json line = {{"event", event}, {"time", unix_time_s()}, {"attempt", attempt_}, {"step", step}};
   line.update(more);
+  const std::lock_guard lock(mutex_);
   try {
     const std::string text = line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
     if (!lines_) {

@@ -9,8 +9,11 @@
 //                                                    configuration, since the attempt before)
 //   resume     from a checkpoint                     as start, and from, moments ("fresh" or "kept"), asked
 //   went_back  to an older checkpoint of this run    as resume, and abandoned: what was moved aside
-//   save       something was written                 kind ("checkpoint" or "model"), path, seconds
+//   save       something was written                 kind ("checkpoint" or "model"), path, seconds; and
+//                                                    stopped_seconds, for which the run was stopped, if it was written
+//                                                    in the background: then lines of later steps may be before this
 //   save_failed                                      kind, text
+//   save_skipped  a checkpoint that was due          kind, writing: the step of the one that was still being written
 //   stop       by a signal, after this step          signal
 //   end        of the attempt                        exit_code, cause; rank and text if it failed
 // An attempt without an end event was killed. `asked` is checkpoint.resume if it names a place inside the run's folder
@@ -19,6 +22,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -40,7 +44,7 @@ struct RunHistory {
 RunHistory read_history(const std::filesystem::path& events);
 
 /// Adds lines to the history. A run is never stopped for a record that cannot be written: the log warns once, and
-/// nothing here throws.
+/// nothing here throws. Any thread may add.
 class EventLog {
  public:
   /// @param attempt  number that every line gets.
@@ -51,6 +55,7 @@ class EventLog {
  private:
   std::filesystem::path path_;
   int64_t attempt_;
+  std::mutex mutex_;  // guards what follows
   bool warned_ = false;
   std::unique_ptr<AppendFile> lines_;  // null until the file could be opened
 };

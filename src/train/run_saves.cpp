@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/exit_codes.h"
@@ -21,7 +22,13 @@ namespace athanor {
 RunSaves::RunSaves(TrainState& state, Mesh& mesh, RunContext& at)
     : state_(state), mesh_(mesh), at_(at), first_step_(state.position.step), saved_step_(state.position.step) {
   if (mesh.is_first()) history_.emplace(RunFolder{state.config.train.run_dir}.events(), at.attempt);
+  const CheckpointConfig& config = state.config.checkpoint;
+  if (!config.async || config.interval == 0) return;
+  background_.emplace(state, [this](const SaveOutcome& outcome) { note_saved(outcome); });
+  if (!state.model.device().is_cpu()) state.before_update = [this] { background_->before_update(); };
 }
+
+RunSaves::~RunSaves() { state_.before_update = nullptr; }
 
 // A full disk costs what was to be written, never the run. Every rank throws an error that any rank has found.
 bool RunSaves::try_to_save(const char* kind, const std::function<std::filesystem::path()>& save) {
@@ -33,11 +40,16 @@ bool RunSaves::try_to_save(const char* kind, const std::function<std::filesystem
     tell("save", {{"kind", kind}, {"path", path.string()}, {"seconds", seconds_since(start)}});
     return true;
   } catch (const IoError& error) {
-    if (mesh_.is_first())
-      log::error("the {} was not written: {}; what was there before is kept and the run continues", kind, error.what());
-    tell("save_failed", {{"kind", kind}, {"text", error.what()}});
+    note_failure(kind, state_.position.step, error.what());
     return false;
   }
+}
+
+void RunSaves::note_failure(const char* kind, int64_t step, const std::string& text) {
+  if (mesh_.is_first())
+    log::error("the {} of step {} was not written: {}; what was there before is kept and the run continues", kind, step,
+               text);
+  if (history_) history_->add("save_failed", step, {{"kind", kind}, {"text", text}});
 }
 
 void RunSaves::save_model() {
@@ -49,12 +61,77 @@ void RunSaves::save_model() {
   if (model_saved_ && state_.config.checkpoint.interval == 0) saved_step_ = state_.position.step;
 }
 
-void RunSaves::save_checkpoint() {
+void RunSaves::save_checkpoint(Why why) {
+  if (background_ && background_->pending()) {
+    if (why == Why::kAsked) put_off_ = true;
+    if (why == Why::kAsked) return;
+    if (why == Why::kDue && state_.config.checkpoint.if_still_saving == "skip") return skip();
+    finish();
+  }
+  put_off_ = false;
+  ++num_started_;
+  if (background_) {
+    start_in_background();
+    if (why == Why::kLast) finish();
+    return;
+  }
   checkpoint_saved_ = try_to_save("checkpoint", [&] {
     athanor::save_checkpoint(state_);
     return RunFolder{state_.config.train.run_dir}.checkpoints() / step_folder_name(state_.position.step);
   });
   if (checkpoint_saved_) saved_step_ = state_.position.step;
+}
+
+void RunSaves::skip() {
+  log::warn(
+      "step {}: no checkpoint, since the one of step {} is still being written; raise checkpoint.interval, or set "
+      "checkpoint.if_still_saving to \"wait\"",
+      state_.position.step, writing_step_);
+  tell("save_skipped", {{"kind", "checkpoint"}, {"writing", writing_step_}});
+}
+
+void RunSaves::start_in_background() {
+  at_.phase = "save";
+  if (const int injected = fault_errno("train.save")) {
+    checkpoint_saved_ = false;
+    return note_failure("checkpoint", state_.position.step, std::string("no room: ") + std::strerror(injected));
+  }
+  background_->start(state_);
+  writing_step_ = state_.position.step;
+}
+
+// On the first rank, in the thread that has written it: what is on disk is in the history at once.
+void RunSaves::note_saved(const SaveOutcome& outcome) {
+  const auto path = RunFolder{state_.config.train.run_dir}.checkpoints() / step_folder_name(outcome.step);
+  history_->add("save", outcome.step,
+                {{"kind", "checkpoint"},
+                 {"path", path.string()},
+                 {"seconds", outcome.seconds},
+                 {"stopped_seconds", outcome.copy_s}});
+}
+
+void RunSaves::take_outcome() {
+  const SaveOutcome outcome = background_->take();
+  checkpoint_saved_ = !outcome.failure;
+  if (checkpoint_saved_) saved_step_ = outcome.step;
+  if (!outcome.failure) return;
+  try {
+    std::rethrow_exception(outcome.failure);
+  } catch (const IoError& error) {
+    note_failure("checkpoint", outcome.step, error.what());
+  }
+}
+
+void RunSaves::look_after(bool any_writes) {
+  if (!background_ || any_writes || !background_->pending()) return;
+  take_outcome();
+  if (put_off_) save_checkpoint(Why::kAsked);
+}
+
+void RunSaves::finish() {
+  if (!background_ || !background_->pending()) return;
+  at_.phase = "save";
+  take_outcome();
 }
 
 // A run that is complete can be started again to write what its end could not write.

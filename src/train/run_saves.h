@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "train/background_save.h"
 #include "train/requests.h"
 #include "train/run_context.h"
 #include "train/run_history.h"
@@ -18,15 +19,32 @@ class RunSaves {
  public:
   /// The arguments must outlive this object.
   RunSaves(TrainState& state, Mesh& mesh, RunContext& at);
+  ~RunSaves();
+  RunSaves(const RunSaves&) = delete;
+  RunSaves& operator=(const RunSaves&) = delete;
 
-  /// Saves a full checkpoint of the state's step. @throws CommError.
-  void save_checkpoint();
+  /// Why a full checkpoint is saved: by its step it may be skipped (checkpoint.if_still_saving), while a user's or a
+  /// clock's is only put off.
+  enum class Why { kDue, kAsked, kLast };
+  /// Saves a full checkpoint of the state's step, or starts to, with checkpoint.async; the last one is on disk when
+  /// this returns. @throws CommError.
+  void save_checkpoint(Why why);
+  /// To be called once after each step. Notes what has become of a checkpoint that was being written, and starts one
+  /// that was put off.
+  /// @param any_writes  whether any rank is still writing; the same on all ranks.
+  void look_after(bool any_writes);
+  /// Returns whether this rank is writing a checkpoint in the background.
+  bool is_writing() const { return background_ && background_->is_writing(); }
+  /// Waits until the checkpoint that is being written, if any, is on disk or has failed.
+  void finish();
   /// Saves a model-only checkpoint of the state's step: a folder that `transformers` loads. @throws CommError.
   void save_model();
   /// Saves the model of the state's step unless its folder exists: for a complete run that is started again because its
   /// end could not write it.
   void write_missing_model();
 
+  /// Returns the number of full checkpoints that were started.
+  int64_t num_started() const { return num_started_; }
   /// Returns the step of the newest save that the run can continue from; before the first save of this attempt, the
   /// step that the attempt began with. A model counts only if checkpoint.interval is 0.
   int64_t saved_step() const { return saved_step_; }
@@ -50,10 +68,19 @@ class RunSaves {
   Ending complete() const;
   int finish(const Ending& ending);
 
+  void skip();
+  void start_in_background();
+  void take_outcome();
+  void note_saved(const SaveOutcome& outcome);
+  void note_failure(const char* kind, int64_t step, const std::string& text);
+
   TrainState& state_;
   Mesh& mesh_;
   RunContext& at_;
-  std::optional<EventLog> history_;                    // on the first rank only
+  std::optional<EventLog> history_;  // on the first rank only
+  std::optional<BackgroundSave> background_;
+  bool put_off_ = false;  // a checkpoint that was asked for
+  int64_t num_started_ = 0, writing_step_ = 0;
   bool checkpoint_saved_ = true, model_saved_ = true;  // whether the last save of each kind succeeded
   int64_t first_step_, saved_step_;
 };

@@ -75,7 +75,14 @@ std::vector<PieceView> master_pieces(const ModelState& model) {
   for_each_canonical(model, [&](const BucketEntry& e, FlatRange range) {
     const auto read = [&parameters = model.parameters, &e, first = range.begin - e.flat_begin](
                           int64_t at, std::span<float> out) { parameters.read_master(e, first + at, out); };
-    pieces.push_back({tensor_name(kMaster, e), slice_of(e, range), nullptr, read});
+    PieceView piece{tensor_name(kMaster, e), slice_of(e, range), nullptr, read};
+    if (!model.device().is_cpu()) {
+      piece.queue = [&parameters = model.parameters, begin = range.begin](int64_t at, std::span<float> pinned) {
+        const Tensor values = parameters.master_on_device({begin + at, begin + at + std::ssize(pinned)});
+        ops::FetchAside::copy(values, ops::view_of(pinned));
+      };
+    }
+    pieces.push_back(std::move(piece));
   });
   return pieces;
 }

@@ -108,6 +108,8 @@ struct TrainState {
   std::optional<SentAhead> ahead;  ///< what was sent for it
   /// On a device, if set: is called at that moment, too.
   std::function<void()> step_is_queued;
+  /// On a device, if set: is called before the work is queued that changes the weights.
+  std::function<void()> before_update;
 
  private:
   TrainState(const RunConfig& run, DataIdentity data_identity, std::unique_ptr<OneRank> alone, Mesh* shared,

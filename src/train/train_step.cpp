@@ -222,6 +222,7 @@ void fetch_numbers(StepReport& report, const ShardPlan& plan, Tensor changed, Up
 }
 
 void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, UpdateObserver* observer) {
+  if (s.before_update) s.before_update();
   const int64_t step_in_phase = report.step - s.position.phase.begin;
   const Tensor scale = scale_on_device(s, report, step_in_phase);
   const Tensor changed =

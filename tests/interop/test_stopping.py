@@ -52,7 +52,8 @@ def test_a_warning_of_the_scheduler_saves_and_goes_on_or_stops(run):
 
 
 def test_checkpoints_by_time_are_kept_as_asked(run):
-    run.train("checkpoint.interval=1000000", "checkpoint.interval_minutes=1e-6", "checkpoint.keep=1", "checkpoint.keep_every=3")
+    run.train("checkpoint.async=false", "checkpoint.interval=1000000", "checkpoint.interval_minutes=1e-6",
+              "checkpoint.keep=1", "checkpoint.keep_every=3")
     assert run.checkpoints() == ["step-00000003", "step-00000006", "step-00000008"]
 
 

@@ -90,7 +90,7 @@ def test_a_run_whose_every_checkpoint_is_damaged_does_not_start_anew(again):
 
 
 def test_a_checkpoint_cut_along_other_dims_resumes_bit_for_bit(whole, again, athanor):
-    again.train(fault="train.after_step:kill@6", check=False)
+    again.train("checkpoint.async=false", fault="train.after_step:kill@6", check=False)
     folder = again.folder / "checkpoints" / "step-00000006"
     tool = type(athanor)(athanor.path.with_name("checkpoint_tool"))
     tool.run("reslice", folder, again.folder / "resliced")

@@ -1,0 +1,63 @@
+#pragma once
+// Writes full checkpoints while the run continues.
+//
+// A checkpoint is copied into a pool of memory (StagingPool). A thread of this process then hashes and writes the copy,
+// and commits it together with the threads of the other ranks, over a group that only they use. So the run's own
+// collectives, their timeouts and its other threads do not depend on the disk: a disk may stall for as long as it does.
+// One checkpoint is written at a time.
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "train/train_state.h"
+
+namespace athanor {
+
+/// A checkpoint that was written, or not.
+struct SaveOutcome {
+  int64_t step = 0;
+  double copy_s = 0;           ///< the time for which the run was stopped
+  double seconds = 0;          ///< from the beginning of the copy until the checkpoint was on disk
+  uint64_t num_bytes = 0;      ///< what this rank wrote
+  std::exception_ptr failure;  ///< the same error on all ranks, or null
+};
+
+class BackgroundSave {
+ public:
+  /// Called on the first rank, by its thread, when a checkpoint is on disk.
+  using Tell = std::function<void(const SaveOutcome&)>;
+
+  /// Takes the memory for a copy of this state. Collective over the state's world.
+  BackgroundSave(const TrainState& state, Tell tell);
+  /// Waits for what is being written, unless an exception is on its way: then it is given up.
+  ~BackgroundSave();
+  BackgroundSave(const BackgroundSave&) = delete;
+  BackgroundSave& operator=(const BackgroundSave&) = delete;
+
+  /// Starts a checkpoint of the state as it is now, and returns when the state may change: on a device, only after
+  /// before_update(). None may be pending. Collective: all ranks call it at the same step; it waits for none of them.
+  void start(TrainState& state);
+  /// Returns whether a checkpoint was started whose outcome was not taken.
+  bool pending() const { return pending_; }
+  /// Returns whether this rank's thread works.
+  bool is_writing() const;
+  /// Returns the outcome of the pending checkpoint; the caller waits for it. Every rank gets one once all ranks work no
+  /// more, so that ranks which ask at the same step, after they have agreed on that, do not wait.
+  SaveOutcome take();
+  /// To be called before the state changes: on a device, the current stream waits until it is copied.
+  void before_update() const;
+
+  int64_t pool_bytes() const;
+
+ private:
+  struct Worker;
+
+  std::shared_ptr<Worker> worker_;
+  std::thread thread_;
+  bool pending_ = false;
+};
+
+}  // namespace athanor

@@ -1,0 +1,123 @@
+"""A run whose ranks are killed while they save continues each time, and ends with the bits of a run that nothing stopped."""
+import collections
+import json
+import os
+import pathlib
+import random
+import shutil
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "interop"))
+from runs import make_data  # noqa: E402
+from test_runs import KEYS, Athanor, RankRun  # noqa: E402
+
+RANKS = 4
+STALL_S = 20
+LAYOUT = ["parallelism.expert_parallel_degree=2", "optimizer.schedule=constant", "train.validation_interval=0",
+          "checkpoint.model_interval=0", "checkpoint.interval=1", "metrics.tensorboard=false"]
+# The fault point of each part of a save, the passes of it that a rank has in a save, and the ranks that pass it.
+PHASES = {
+    "copying": ("checkpoint.copy", 40, range(RANKS)),
+    "writing": ("checkpoint.piece", 40, range(RANKS)),
+    "syncing": ("checkpoint.sync", 2, range(RANKS)),
+    "committing": ("checkpoint.commit", 4, [0]),
+    "deleting": ("checkpoint.remove", 6, [0]),
+}
+
+
+@pytest.fixture(scope="module")
+def data(program, tmp_path_factory):
+    return make_data(Athanor(program("athanor")), tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def launcher(program):
+    import launchers
+    return launchers.find("Open MPI") or launchers.find("MPICH") or launchers.find("torchrun")
+
+
+def pieces_of(folder):
+    """The pieces of a checkpoint with their hashes, without the names of files."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    return sorted(json.dumps([piece[key] for key in sorted(piece) if key != "file"]) for piece in manifest["pieces"])
+
+
+def armed(run, phase, draw, script):
+    """Returns a program that is killed (kill -9) in the phase of one of its next saves, on one rank or on all."""
+    point, passes, ranks = PHASES[phase]
+    fault = f"{point}:kill@{draw.randint(1, 2 * passes)}"
+    victim = draw.choice([*ranks, "all"])
+    test = "true" if victim == "all" else f'[ "${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-$RANK}}}}" = {victim} ]'
+    script.write_text(f'#!/bin/sh\n{test} && export ATHANOR_FAULT={fault}\nexec {run.program} "$@"\n')
+    script.chmod(0o755)
+    return script, f"{fault} on {victim}"
+
+
+def kill_often(launcher, program, data, folder, phases, draw):
+    """Kills a run once in each of `phases`, and returns how often that happened in each."""
+    run = RankRun(program, folder, data, "run")
+    counts, done = collections.Counter(), ""
+    tool = run.program.with_name("checkpoint_tool")
+    for phase in phases:
+        script, what = armed(run, phase, draw, folder / "armed")
+        code, out, err, _ = launcher.run(RANKS, script, "train", *run.words([*LAYOUT, "train.steps=100000"]))
+        assert code != 0, (what, err[-3000:])
+        counts[phase] += 1
+        done += f"{what}\n"
+        kept = sorted((run.folder / "checkpoints").glob("step-*"))
+        assert kept or len(done.splitlines()) == 1, (done, err[-3000:])
+    steps = max((int(step["step"]) for step in run.metrics()), default=0) + 2
+    run.on(launcher, RANKS, *LAYOUT, f"train.steps={steps}")
+    whole = RankRun(program, folder, data, "whole").on(launcher, RANKS, *LAYOUT, f"train.steps={steps}",
+                                                       "checkpoint.async=false")
+    newest = {step["step"]: [step.get(key) for key in KEYS] for step in run.metrics()}
+    assert newest == {step["step"]: [step.get(key) for key in KEYS] for step in whole.metrics()}, done
+    assert pieces_of(run.checkpoint(steps)) == pieces_of(whole.checkpoint(steps)), done
+    assert [name for name in os.listdir(run.folder / "checkpoints") if name.startswith(".")] == [], done
+    return counts
+
+
+def test_runs_that_are_killed_while_they_save_continue_with_the_same_bits(launcher, program, data, tmp_path):
+    draw = random.Random(20)
+    phases = [phase for phase in PHASES for _ in range(4)]
+    draw.shuffle(phases)
+    counts = kill_often(launcher, program, data, tmp_path, phases, draw)
+    print("killed while", dict(counts))
+    assert all(counts[phase] >= 4 for phase in PHASES)
+
+
+@pytest.mark.slow
+def test_two_hundred_kills_in_saves_lose_nothing(launcher, program, data, tmp_path):
+    draw = random.Random(200)
+    phases = [phase for phase in PHASES for _ in range(40)]
+    draw.shuffle(phases)
+    counts = collections.Counter()
+    for part in range(5):
+        folder = tmp_path / str(part)
+        folder.mkdir()
+        counts += kill_often(launcher, program, data, folder, phases[part::5], draw)
+        shutil.rmtree(folder)
+    print("killed while", dict(counts))
+    assert all(counts[phase] >= 40 for phase in PHASES)
+
+
+def test_a_disk_that_stalls_for_longer_than_every_timeout_stops_no_step(launcher, program, data, tmp_path):
+    run = RankRun(program, tmp_path, data, "run")
+    script = tmp_path / "stalls"
+    script.write_text('#!/bin/sh\n[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$RANK}}" = 1 ] && '
+                      f'export ATHANOR_FAULT=checkpoint.sync:stall{STALL_S}@1\nexec {run.program} "$@"\n')
+    script.chmod(0o755)
+    real, run.program = run.program, script
+    run.on(launcher, 2, "checkpoint.interval=2", "checkpoint.model_interval=0", "checkpoint.if_still_saving=skip",
+           "parallelism.collective_timeout_s=5", "train.steps=40", "train.validation_interval=0")
+    events = [json.loads(line) for line in (run.folder / "events.jsonl").read_text().splitlines()]
+    saves = {event["step"]: event for event in events if event["event"] == "save"}
+    skipped = [event for event in events if event["event"] == "save_skipped"]
+    assert saves[2]["seconds"] >= STALL_S and saves[2]["stopped_seconds"] < 5, events
+    # The steps were done while the disk stalled: their checkpoints were skipped before the first was on disk.
+    assert [event["step"] for event in skipped] == list(range(4, 40, 2)), events
+    assert skipped[-1]["time"] < saves[2]["time"] and 40 in saves, events
+    run.program = real
+    assert len(run.metrics()) == 40
