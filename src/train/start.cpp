@@ -15,7 +15,6 @@
 #include "checkpoint/hf_import.h"
 #include "checkpoint/hf_tokenizer.h"
 #include "checkpoint/model_identity.h"
-#include "checkpoint/rotation.h"
 #include "comm/short_texts.h"
 #include "model/initialize.h"
 #include "ops/device_choice.h"
@@ -39,7 +38,10 @@ namespace {
 // Loads a full checkpoint, or a model-only one whose moments start fresh.
 void resume_from_path(TrainState& state, const fs::path& path) {
   if (fs::exists(path / kManifestName)) {
-    load_checkpoint(state, open_verified(path, team_of(state.model.mesh)), Chosen::kByName);
+    std::optional<CheckpointReader> checkpoint;
+    const Team team = team_of(state.model.mesh);
+    team.on_all([&] { checkpoint = CheckpointReader::open(path, team.worked); });
+    load_checkpoint(state, *checkpoint, Chosen::kByName);
     log::info("resumed from {} at step {}", path.string(), state.position.step);
     return;
   }
@@ -60,14 +62,14 @@ void resume_from_newest_model(TrainState& state, const Beginning& begin) {
 
 // @return the folder from which it was loaded.
 fs::path resume_from_newest(TrainState& state, const RunFolder& folder) {
-  const auto newest = open_newest_verified(folder.checkpoints(), team_of(state.model.mesh));
+  const auto newest = load_newest_checkpoint(state, folder.checkpoints());
   ATHANOR_CHECK_CHECKPOINT(newest.has_value(),
                            "every checkpoint in {} is damaged; move them away to continue from a model alone or to "
                            "start again, or set checkpoint.resume to a folder in {}",
                            folder.checkpoints().string(), folder.models().string());
-  load_checkpoint(state, *newest);
-  log::info("resumed from {} at step {}", newest->folder().string(), state.position.step);
-  return newest->folder();
+  const fs::path from = newest->checkpoint.folder();
+  log::info("resumed from {} at step {}", from.string(), state.position.step);
+  return from;
 }
 
 // A model continues with the tokens that it knows. The same tokenizer may be stored in other bytes, so this is not an
