@@ -190,10 +190,10 @@ void CheckpointReader::plan_one(const std::vector<TargetView>& targets, size_t t
                         shape_text(global_index(wanted, filled.first_missing())));
 }
 
-void CheckpointReader::load(const std::vector<TargetView>& targets) const {
+void CheckpointReader::load(const std::vector<TargetView>& targets, ProgressBar* progress) const {
   std::optional<NotFinite> not_finite;
   for (const auto& use : plan(targets).uses)
-    read_part(manifest_.pieces[use.piece], use, targets[use.target], not_finite, nullptr);
+    read_part(manifest_.pieces[use.piece], use, targets[use.target], not_finite, progress);
 }
 
 std::optional<NotFinite> CheckpointReader::load_verified(const std::vector<TargetView>& targets, const LoadPlan& plan,

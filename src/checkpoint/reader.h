@@ -66,11 +66,12 @@ class CheckpointReader {
   /// Fills every target, without comparing hashes. Pieces are read in the order of the files.
   /// @throws CheckpointError as plan, or naming a file that is missing or shorter or longer than it was written;
   /// IoError. Targets may then be half filled.
-  void load(const std::vector<TargetView>& targets) const;
+  /// @param progress  gets the bytes that were read; null: none.
+  void load(const std::vector<TargetView>& targets, ProgressBar* progress = nullptr) const;
 
   /// Fills every target, and compares the hash of each piece that is `hashed`: block by block, each block is hashed and
-  /// then copied to the targets, so that a file's bytes are read once. Then makes the other checks of verify() for
-  /// this member's share of the files.
+  /// then copied to the targets, so that a file's bytes are read once. Before that, makes the other checks of verify()
+  /// for this member's share of the files.
   /// @param plan      of these targets.
   /// @param hashed    for each piece, whether this member hashes it (pieces_to_hash, load_plan.h).
   /// @param progress  gets the bytes that were read; null: none.
@@ -82,7 +83,6 @@ class CheckpointReader {
 
  private:
   struct Opened;  // files and indices, as far as they have been needed
-
   struct Wanted;  // what of a piece goes to one target
 
   CheckpointReader();

@@ -209,7 +209,7 @@ fs::path put_aside(const fs::path& checkpoint, const NotFinite& first) {
   const std::string name = is_replaced(listed) ? name_before_replacing(listed) : listed;
   fs::path aside = folder / fmt::format("{}{}", kNotFinitePrefix, name);
   for (int number = 2; fs::symlink_status(aside).type() != fs::file_type::not_found; ++number)
-    aside = folder / fmt::format("{}{}-{}", kNotFinitePrefix, name, number);
+    aside = folder / fmt::format("{}{}-{}", kNotFinitePrefix, number, name);
   const nlohmann::ordered_json reason = {
       {"tensor", first.tensor}, {"element", first.index}, {"value", first.value}, {"time", unix_time_s()}};
   write_file_atomically(folder / name / "not-finite.json", reason.dump(2) + "\n");

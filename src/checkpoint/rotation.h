@@ -42,10 +42,10 @@ std::optional<int64_t> step_of_folder_name(std::string_view name);
 /// be replaced. Call it at the start of a run, before any function of this header that writes.
 void clean_leftovers(const std::filesystem::path& folder);
 
-/// Renames a checkpoint that is not finite: "not-finite-step-00000500", with a number after it if that name is taken.
-/// Under the new name it is no checkpoint for the other functions of this header, which neither load nor delete it.
-/// Before that, the reason is written into it as not-finite.json: if the process is killed in between, the checkpoint
-/// still has its name. Call it after clean_leftovers. Not collective.
+/// Renames a checkpoint that is not finite: "not-finite-step-00000500", or "not-finite-2-step-00000500" and so on if
+/// that name is taken. Under the new name it is no checkpoint for the other functions of this header, which neither
+/// load nor delete it. Before that, the reason is written into it as not-finite.json: if the process is killed in
+/// between, the checkpoint still has its name. Call it after clean_leftovers. Not collective.
 /// @param checkpoint  as list_recoverable names it.
 /// @return the new path.
 /// @throws IoError.

@@ -108,7 +108,7 @@ TEST_F(Rotation, ACheckpointThatIsPutAsideIsNeitherLoadedNorDeletedAndHasTheReas
   for (const int64_t step : {3, 4, 5, 6}) save(step);
   EXPECT_EQ(steps(), (Steps{6, 5}));
   EXPECT_EQ(num_entries(), 4u);
-  const fs::path first = folder_ / "not-finite-step-00000002", second = folder_ / "not-finite-step-00000002-2";
+  const fs::path first = folder_ / "not-finite-step-00000002", second = folder_ / "not-finite-2-step-00000002";
   const auto reason = nlohmann::json::parse(read_file(first / "not-finite.json"));
   EXPECT_EQ(reason.at("tensor"), "master/w");
   EXPECT_EQ(reason.at("element"), nlohmann::json({0, 7}));

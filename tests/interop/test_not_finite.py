@@ -78,7 +78,7 @@ def test_what_was_put_aside_stays_and_is_not_taken_again(run):
         change(run, 8)
         train(run)
     train(run, "train.steps=17", "checkpoint.keep=1")
-    assert run.checkpoints() == ["not-finite-step-00000008", "not-finite-step-00000008-2", "step-00000017"]
+    assert run.checkpoints() == ["not-finite-2-step-00000008", "not-finite-step-00000008", "step-00000017"]
     assert len(events(run, "not_finite")) == 2
 
 
