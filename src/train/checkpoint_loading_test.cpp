@@ -140,6 +140,15 @@ TEST_F(Loading, AWeightOrMomentThatIsNotFiniteIsNamedOnEveryRankAndTheOlderCheck
   }
 }
 
+TEST_F(Loading, RanksAgreeOnTheLargestOfEachNumberWhichDecidesWhoHashes) {
+  on_ranks(config({1, 3, 1, "ep_aware"}, "run"), [](TrainState& state) {
+    const Team team = team_of(state.model.mesh);
+    std::vector<int64_t> numbers{team.index, 10 - team.index, (int64_t{1} << 60) + team.index, 0};
+    team.max(numbers);
+    EXPECT_EQ(numbers, (std::vector<int64_t>{2, 10, (int64_t{1} << 60) + 2, 0}));
+  });
+}
+
 TEST_F(Loading, OnDeviceTooWhatIsNotFiniteIsFoundAndTheOlderCheckpointHasAllBits) {
   const RunConfig c = with_routers(kOne, "run");
   std::map<std::string, Tensor> expected;
