@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <optional>
 
@@ -18,22 +20,61 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-/// Copies elements [first, first + count) of a target from bytes of a file, which may be at any address.
-void copy_run(const TargetView& target, int64_t first, const std::byte* from, int64_t count) {
+constexpr int64_t kBlockElements = int64_t{1} << 18;  // 1 MiB: it is in the cache from the hash to the copy
+constexpr int64_t kReleasedElements = 16 * kBlockElements;
+
+uint32_t bits_at(const std::byte* from, int64_t i) {
+  uint32_t bits;
+  std::memcpy(&bits, from + static_cast<size_t>(i) * sizeof(bits), sizeof(bits));
+  return bits;
+}
+// An exponent of ones is NaN or infinity.
+bool is_not_finite(uint32_t bits) {
+  constexpr uint32_t kExponent = 0x7F800000;
+  return (bits & kExponent) == kExponent;
+}
+
+/// Returns the first of `count` elements that is not finite, or -1.
+int64_t find_not_finite(const std::byte* from, int64_t count) {
+  uint32_t any = 0;  // without a branch, so that the compiler takes several elements at once
+  for (int64_t i = 0; i < count; ++i) any |= static_cast<uint32_t>(is_not_finite(bits_at(from, i)));
+  if (any == 0) return -1;
+  int64_t i = 0;
+  while (!is_not_finite(bits_at(from, i))) ++i;
+  return i;
+}
+
+void note_if_first(const TargetView& target, int64_t element, uint32_t bits, std::optional<NotFinite>& first) {
+  const float value = std::bit_cast<float>(bits);
+  const char* name = std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
+  NotFinite found{target.tensor, global_position(target.slice, element), global_index(target.slice, element), name};
+  if (!first || found.before(*first)) first = std::move(found);
+}
+
+/// Copies a run to a target (slice b of the run) from bytes of a file, which may be at any address.
+void copy_run(const TargetView& target, const CommonRun& run, const std::byte* from,
+              std::optional<NotFinite>& not_finite) {
+  if (const auto bad = find_not_finite(from, run.count); bad >= 0)
+    note_if_first(target, run.in_b + bad, bits_at(from, bad), not_finite);
   if (target.data) {
-    std::memcpy(target.data + first, from, static_cast<size_t>(count) * sizeof(float));
+    std::memcpy(target.data + run.in_b, from, static_cast<size_t>(run.count) * sizeof(float));
     return;
   }
   constexpr int64_t kBlock = 4096;  // 16 KiB: it is on the stack, and in the nearest cache until it is written
   std::array<float, kBlock> block;
-  for (int64_t at = 0; at < count; at += kBlock) {
-    const auto length = static_cast<size_t>(std::min(kBlock, count - at));
+  for (int64_t at = 0; at < run.count; at += kBlock) {
+    const auto length = static_cast<size_t>(std::min(kBlock, run.count - at));
     std::memcpy(block.data(), from + static_cast<size_t>(at) * sizeof(float), length * sizeof(float));
-    target.write(first + at, std::span(block).first(length));
+    target.write(run.in_b + at, std::span(block).first(length));
   }
 }
 
 }  // namespace
+
+struct CheckpointReader::Wanted {
+  const TargetView* target;
+  CommonRuns runs;
+};
 
 struct CheckpointReader::Opened {
   explicit Opened(const Manifest& manifest) : indices(manifest.pieces) {}
@@ -66,21 +107,6 @@ CheckpointReader CheckpointReader::open(const fs::path& folder, Worked worked) {
   return reader;
 }
 
-std::string CheckpointReader::hash_of(const Piece& piece, ProgressBar* progress) const {
-  constexpr uint64_t kBlockBytes = 16 << 20;
-  const auto file = opened_->files.file(folder_, *piece.file);
-  const auto* bytes = file->data() + piece.byte_offset;
-  Hasher hasher;
-  for (uint64_t at = 0; at < piece.num_bytes(); at += kBlockBytes) {
-    const auto count = std::min(kBlockBytes, piece.num_bytes() - at);
-    hasher.update(bytes + at, count);
-    file->release(bytes + at, count);
-    note(count);
-    if (progress) progress->add(count);
-  }
-  return hasher.hex();
-}
-
 void CheckpointReader::verify_files(int share, int shares) const {
   int64_t number = 0;
   for (const auto& row : manifest_.files) {
@@ -91,28 +117,24 @@ void CheckpointReader::verify_files(int share, int shares) const {
   }
 }
 
+void CheckpointReader::verify_piece(const Piece& piece, ProgressBar* progress) const {
+  std::optional<NotFinite> none;
+  read_piece(piece, {}, 0, piece.num_elements(), /*hash=*/true, none, progress);
+}
+
 void CheckpointReader::verify(int share, int shares) const {
   verify_files(share, shares);
-  uint64_t all = 0, before = 0;
+  uint64_t all = 0;
   for (const Piece& piece : manifest_.pieces) all += piece.num_bytes();
   std::optional<ProgressBar> progress;
   if (share == 0)
     progress.emplace("verifying " + folder_.filename().string(), all / static_cast<uint64_t>(shares), "B", kLongWork_s);
-  for (const Piece& piece : manifest_.pieces) {
-    // The position of a piece among all bytes decides who checks it; a piece without bytes is checked as well.
-    const double middle = static_cast<double>(before) + static_cast<double>(piece.num_bytes()) / 2;
-    const auto owner = static_cast<int>(middle / static_cast<double>(std::max<uint64_t>(1, all)) * shares);
-    before += piece.num_bytes();
-    if (std::min(owner, shares - 1) != share) continue;
-    const auto found = hash_of(piece, progress ? &*progress : nullptr), expected = piece.hash.text();
-    ATHANOR_CHECK_CHECKPOINT(found == expected,
-                             "{}: damaged: tensor {} ({}; bytes {} to {}) should have hash {} and has {}",
-                             (folder_ / piece.file_name()).string(), piece.tensor_name(), slice_text(piece.slice()),
-                             piece.byte_offset, piece.byte_offset + piece.num_bytes(), expected, found);
-  }
+  ByteShares owners(all, shares);
+  for (const Piece& piece : manifest_.pieces)
+    if (owners.owner_of_next(piece.num_bytes()) == share) verify_piece(piece, progress ? &*progress : nullptr);
 }
 
-void CheckpointReader::check_targets(const std::vector<TargetView>& targets) const {
+void CheckpointReader::check_fits(const std::vector<TargetView>& targets) const {
   std::vector<std::string> problems;
   for (const auto& target : targets) {
     const auto stored = manifest_.tensors.find(target.tensor);
@@ -129,46 +151,113 @@ void CheckpointReader::check_targets(const std::vector<TargetView>& targets) con
                            join_first(problems, 4, "; "));
 }
 
-void CheckpointReader::load(const std::vector<TargetView>& targets, ProgressBar* progress) const {
-  check_targets(targets);
-  for (const auto& target : targets) load_one(target, progress);
+LoadPlan CheckpointReader::plan(const std::vector<TargetView>& targets) const {
+  check_fits(targets);
+  LoadPlan plan;
+  for (size_t target = 0; target < targets.size(); ++target) plan_one(targets, target, plan);
+  std::ranges::sort(plan.uses, {}, [](const LoadPlan::Use& use) { return std::pair(use.piece, use.target); });
+  return plan;
 }
 
-void CheckpointReader::load_one(const TargetView& target, ProgressBar* progress) const {
-  FilledElements filled(target.slice.num_elements());
+void CheckpointReader::plan_one(const std::vector<TargetView>& targets, size_t target, LoadPlan& plan) const {
+  const auto& [tensor, wanted, data, write] = targets[target];
+  FilledElements filled(wanted.num_elements());
   std::vector<const Piece*> used;
-  const auto read = [&](const Piece& piece) {
+  const auto use = [&](const Piece& piece) {
     const Slice slice = piece.slice();
-    const CommonRuns runs(slice, target.slice);
-    if (runs.empty()) return;
-    const auto file = opened_->files.file(folder_, *piece.file);
-    const auto* source = file->data() + piece.byte_offset;
-    int64_t first = INT64_MAX, last = 0;  // the elements read from the piece
+    LoadPlan::Use found{static_cast<size_t>(&piece - manifest_.pieces.data()), target, INT64_MAX, 0, 0};
     bool twice = false;
-    runs.for_each([&](const CommonRun& run) {
+    CommonRuns(slice, wanted).for_each([&](const CommonRun& run) {
       twice = twice || filled.fill(run.in_b, run.count) < run.count;
-      copy_run(target, run.in_b, source + static_cast<size_t>(run.in_a) * sizeof(float), run.count);
-      first = std::min(first, run.in_a);
-      last = run.in_a + run.count;
+      found.first = std::min(found.first, run.in_a);
+      found.end = run.in_a + run.count;
+      found.count += run.count;
     });
+    if (found.count == 0) return;
     for (size_t i = 0; twice && i < used.size(); ++i) {
       const Slice other = used[i]->slice();
       ATHANOR_CHECK_CHECKPOINT(CommonRuns(other, slice).empty(),
-                               "{}: tensor {}: two pieces hold the same elements: {} and {}", folder_.string(),
-                               target.tensor, slice_text(other), slice_text(slice));
+                               "{}: tensor {}: two pieces hold the same elements: {} and {}", folder_.string(), tensor,
+                               slice_text(other), slice_text(slice));
     }
     used.push_back(&piece);
-    const size_t num_bytes = static_cast<size_t>(last - first) * sizeof(float);
-    file->release(source + static_cast<size_t>(first) * sizeof(float), num_bytes);
-    note(num_bytes);
-    if (progress) progress->add(num_bytes);
+    plan.uses.push_back(found);
   };
-  if (const auto* index = opened_->indices.of(&*manifest_.tensors.find(target.tensor)))
-    index->for_each_near(target.slice, read);
+  if (const auto* index = opened_->indices.of(&*manifest_.tensors.find(tensor))) index->for_each_near(wanted, use);
   if (filled.num_missing() == 0) return;
   fail<CheckpointError>("{}: tensor {}: {} of the {} elements wanted ({}) are in no piece, the first at {}",
-                        folder_.string(), target.tensor, filled.num_missing(), target.slice.num_elements(),
-                        slice_text(target.slice), shape_text(global_index(target.slice, filled.first_missing())));
+                        folder_.string(), tensor, filled.num_missing(), wanted.num_elements(), slice_text(wanted),
+                        shape_text(global_index(wanted, filled.first_missing())));
+}
+
+void CheckpointReader::load(const std::vector<TargetView>& targets, ProgressBar* progress) const {
+  std::optional<NotFinite> not_finite;
+  for (const auto& use : plan(targets).uses)
+    read_part(manifest_.pieces[use.piece], use, targets[use.target], not_finite, progress);
+}
+
+std::optional<NotFinite> CheckpointReader::load_verified(const std::vector<TargetView>& targets, const LoadPlan& plan,
+                                                         const std::vector<bool>& hashed, int share, int shares,
+                                                         ProgressBar* progress) const {
+  ATHANOR_ASSERT(hashed.size() == manifest_.pieces.size());
+  verify_files(share, shares);
+  std::optional<NotFinite> not_finite;
+  auto use = plan.uses.begin();
+  for (size_t i = 0; i < hashed.size(); ++i) {
+    const Piece& piece = manifest_.pieces[i];
+    const auto uses_begin = use;
+    while (use != plan.uses.end() && use->piece == i) ++use;
+    if (!hashed[i]) {
+      for (auto each = uses_begin; each != use; ++each)
+        read_part(piece, *each, targets[each->target], not_finite, progress);
+      continue;
+    }
+    const Slice slice = piece.slice();
+    std::vector<Wanted> wanted;
+    for (auto each = uses_begin; each != use; ++each)
+      wanted.push_back({&targets[each->target], {slice, targets[each->target].slice}});
+    read_piece(piece, wanted, 0, piece.num_elements(), /*hash=*/true, not_finite, progress);
+  }
+  return not_finite;
+}
+
+void CheckpointReader::read_part(const Piece& piece, const LoadPlan::Use& use, const TargetView& target,
+                                 std::optional<NotFinite>& not_finite, ProgressBar* progress) const {
+  const Slice slice = piece.slice();
+  read_piece(piece, {{&target, {slice, target.slice}}}, use.first, use.end, /*hash=*/false, not_finite, progress);
+}
+
+void CheckpointReader::read_piece(const Piece& piece, const std::vector<Wanted>& wanted, int64_t first, int64_t end,
+                                  bool hash, std::optional<NotFinite>& not_finite, ProgressBar* progress) const {
+  const auto file = opened_->files.file(folder_, *piece.file);
+  const auto bytes_at = [&](int64_t element) {
+    return file->data() + piece.byte_offset + static_cast<size_t>(element) * sizeof(float);
+  };
+  std::vector<CommonRuns::Cursor> cursors;
+  for (const Wanted& each : wanted) cursors.emplace_back(each.runs);
+  Hasher hasher;
+  int64_t released = first;
+  for (int64_t at = first; at < end;) {
+    const int64_t block_end = std::min(at + kBlockElements, end);
+    if (hash) hasher.update(bytes_at(at), static_cast<size_t>(block_end - at) * sizeof(float));
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      while (const auto run = cursors[i].next_before(block_end))
+        copy_run(*wanted[i].target, *run, bytes_at(run->in_a), not_finite);
+    }
+    at = block_end;
+    if (at < end && at - released < kReleasedElements) continue;
+    const auto num_bytes = static_cast<size_t>(at - released) * sizeof(float);
+    file->release(bytes_at(released), num_bytes);
+    note(num_bytes);
+    if (progress) progress->add(num_bytes);
+    released = at;
+  }
+  if (!hash) return;
+  const auto found = hasher.hex(), expected = piece.hash.text();
+  ATHANOR_CHECK_CHECKPOINT(found == expected,
+                           "{}: damaged: tensor {} ({}; bytes {} to {}) should have hash {} and has {}",
+                           (folder_ / piece.file_name()).string(), piece.tensor_name(), slice_text(piece.slice()),
+                           piece.byte_offset, piece.byte_offset + piece.num_bytes(), expected, found);
 }
 
 }  // namespace athanor

@@ -5,11 +5,14 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "checkpoint/load_plan.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/not_finite.h"
 #include "checkpoint/team.h"
 
 namespace athanor {
@@ -50,22 +53,46 @@ class CheckpointReader {
   /// @throws CheckpointError naming the file, or the damaged tensor, file and bytes; IoError.
   void verify(int share = 0, int shares = 1) const;
 
-  /// Fills every target, without comparing hashes (verify() does that). Exactly one piece must hold each element of a
-  /// target. The time is nearly linear in what is read, however many pieces there are.
-  /// @throws CheckpointError naming tensors that are missing, shapes that differ (both are shown), a file that is
-  /// missing or shorter or longer than it was written, the first element that no piece holds, or two pieces that hold
-  /// the same elements; IoError. Targets may then be half filled.
+  /// Refuses targets that this checkpoint cannot fill because it is of another model. Reads no file.
+  /// @throws CheckpointError naming tensors that are missing, and shapes that differ (both are shown).
+  void check_fits(const std::vector<TargetView>& targets) const;
+
+  /// Finds the pieces that hold the elements of the targets. Exactly one piece must hold each element. The time is
+  /// nearly linear in what the targets hold, however many pieces there are. Reads no file.
+  /// @throws CheckpointError as check_fits; naming the first element that no piece holds, or two pieces that hold the
+  /// same elements.
+  LoadPlan plan(const std::vector<TargetView>& targets) const;
+
+  /// Fills every target, without comparing hashes. Pieces are read in the order of the files.
+  /// @throws CheckpointError as plan, or naming a file that is missing or shorter or longer than it was written;
+  /// IoError. Targets may then be half filled.
   /// @param progress  gets the bytes that were read; null: none.
   void load(const std::vector<TargetView>& targets, ProgressBar* progress = nullptr) const;
 
+  /// Fills every target, and compares the hash of each piece that is `hashed`: block by block, each block is hashed and
+  /// then copied to the targets, so that a file's bytes are read once. Before that, makes the other checks of verify()
+  /// for this member's share of the files.
+  /// @param plan      of these targets.
+  /// @param hashed    for each piece, whether this member hashes it (pieces_to_hash, load_plan.h).
+  /// @param progress  gets the bytes that were read; null: none.
+  /// @return the first element of a target that is not finite; it counts only if no member found damage.
+  /// @throws as verify() and load(). Targets may then be half filled.
+  std::optional<NotFinite> load_verified(const std::vector<TargetView>& targets, const LoadPlan& plan,
+                                         const std::vector<bool>& hashed, int share, int shares,
+                                         ProgressBar* progress = nullptr) const;
+
  private:
   struct Opened;  // files and indices, as far as they have been needed
+  struct Wanted;  // what of a piece goes to one target
 
   CheckpointReader();
   void verify_files(int share, int shares) const;
-  std::string hash_of(const Piece& piece, ProgressBar* progress) const;
-  void check_targets(const std::vector<TargetView>& targets) const;
-  void load_one(const TargetView& target, ProgressBar* progress) const;
+  void verify_piece(const Piece& piece, ProgressBar* progress) const;
+  void plan_one(const std::vector<TargetView>& targets, size_t target, LoadPlan& plan) const;
+  void read_part(const Piece& piece, const LoadPlan::Use& use, const TargetView& target,
+                 std::optional<NotFinite>& not_finite, ProgressBar* progress) const;
+  void read_piece(const Piece& piece, const std::vector<Wanted>& wanted, int64_t first, int64_t end, bool hash,
+                  std::optional<NotFinite>& not_finite, ProgressBar* progress) const;
   void note(size_t num_bytes) const {
     if (worked_) worked_(static_cast<int64_t>(num_bytes));
   }

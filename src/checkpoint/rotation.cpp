@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/wall_clock.h"
 #include "checkpoint/moved_aside.h"
 
 namespace athanor {
@@ -16,11 +18,18 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kStepPrefix = "step-";
+constexpr std::string_view kNotFinitePrefix = "not-finite-";
 constexpr size_t kMaxStepDigits = 18;
 constexpr int64_t kMaxStep = 1'000'000'000'000'000'000;
 constexpr std::string_view kReplacedSuffix = ".replaced";  // as in moved_aside.h
 constexpr uint64_t kOverheadBytes = 1 << 20;               // headers and manifest of a small checkpoint
 constexpr uint64_t kOverheadPerPiece = 1024;               // in header and manifest, long names included
+
+bool is_replaced(const std::string& name) { return matches_wildcard(".step-*.replaced", name); }
+
+std::string name_before_replacing(const std::string& name) {
+  return name.substr(1, name.size() - 1 - kReplacedSuffix.size());
+}
 
 void remove_folder(const fs::path& path) {
   std::error_code error;
@@ -168,8 +177,8 @@ std::vector<StepFolder> list_recoverable(const fs::path& folder) {
   if (!fs::is_directory(folder)) return found;
   for (const auto& entry : fs::directory_iterator(folder)) {
     std::string name = entry.path().filename().string();
-    if (!matches_wildcard(".step-*.replaced", name)) continue;
-    name = name.substr(1, name.size() - 1 - kReplacedSuffix.size());
+    if (!is_replaced(name)) continue;
+    name = name_before_replacing(name);
     const auto step = step_of_folder_name(name);
     if (step && entry.is_directory() && !fs::exists(folder / name)) found.push_back({*step, entry.path()});
   }
@@ -186,8 +195,8 @@ void clean_leftovers(const fs::path& folder) {
     if (name.starts_with('.') && matches_wildcard("*.step-*.tmp", name)) {
       log::info("removing {}, which a killed process left", path.string());
       remove_folder(path);
-    } else if (matches_wildcard(".step-*.replaced", name)) {
-      const auto original = folder / name.substr(1, name.size() - 1 - kReplacedSuffix.size());
+    } else if (is_replaced(name)) {
+      const auto original = folder / name_before_replacing(name);
       if (fs::exists(original)) {
         remove_folder(path);
       } else {
@@ -196,6 +205,20 @@ void clean_leftovers(const fs::path& folder) {
       }
     }
   }
+}
+
+fs::path put_aside(const fs::path& checkpoint, const NotFinite& first) {
+  const std::string listed = checkpoint.filename().string();
+  const fs::path folder = checkpoint.parent_path();
+  const std::string name = is_replaced(listed) ? name_before_replacing(listed) : listed;
+  fs::path aside = folder / fmt::format("{}{}", kNotFinitePrefix, name);
+  for (int number = 2; fs::symlink_status(aside).type() != fs::file_type::not_found; ++number)
+    aside = folder / fmt::format("{}{}-{}", kNotFinitePrefix, number, name);
+  const nlohmann::ordered_json reason = {
+      {"tensor", first.tensor}, {"element", first.index}, {"value", first.value}, {"time", unix_time_s()}};
+  write_file_atomically(folder / name / "not-finite.json", reason.dump(2) + "\n");
+  rename_folder(folder / name, aside);
+  return aside;
 }
 
 CheckpointReader open_verified(const fs::path& path, const Team& team) {

@@ -4,6 +4,8 @@
 // At any moment, even if the process is killed, the folder holds the newest checkpoint that was ever whole: an old one
 // is deleted only after a new one is synced. There is one exception, a disk too small for a third checkpoint next to
 // two: then the older one is deleted first, and only if the newer one verifies.
+//
+// A checkpoint whose hashes are right and whose numbers are not finite is renamed and stays (put_aside).
 
 #include <cstdint>
 #include <filesystem>
@@ -39,6 +41,15 @@ std::optional<int64_t> step_of_folder_name(std::string_view name);
 /// Cleans up what killed processes left in `folder`: removes unfinished checkpoints and puts back one that was about to
 /// be replaced. Call it at the start of a run, before any function of this header that writes.
 void clean_leftovers(const std::filesystem::path& folder);
+
+/// Renames a checkpoint that is not finite: "not-finite-step-00000500", or "not-finite-2-step-00000500" and so on if
+/// that name is taken. Under the new name it is no checkpoint for the other functions of this header, which neither
+/// load nor delete it. Before that, the reason is written into it as not-finite.json: if the process is killed in
+/// between, the checkpoint still has its name. Call it after clean_leftovers. Not collective.
+/// @param checkpoint  as list_recoverable names it.
+/// @return the new path.
+/// @throws IoError.
+std::filesystem::path put_aside(const std::filesystem::path& checkpoint, const NotFinite& first);
 
 /// Opens a checkpoint and compares every piece with its hash. Collective: each member verifies a share, and all get the
 /// same result.

@@ -96,6 +96,35 @@ TEST_F(Rotation, ADamagedCheckpointIsPassedOver) {
   EXPECT_EQ(steps(), (Steps{2, 1}));  // damage is no reason to delete anything
 }
 
+TEST_F(Rotation, ACheckpointThatIsPutAsideIsNeitherLoadedNorDeletedAndHasTheReason) {
+  for (const int64_t element : {7, 8}) {
+    save(1);
+    save(2);
+    put_aside(folder_ / step_folder_name(2), {"master/w", element, {0, element}, "nan"});
+    EXPECT_EQ(steps(), Steps{1});
+    EXPECT_EQ(list_recoverable(folder_).size(), 1u);
+  }
+  clean_leftovers(folder_);
+  for (const int64_t step : {3, 4, 5, 6}) save(step);
+  EXPECT_EQ(steps(), (Steps{6, 5}));
+  EXPECT_EQ(num_entries(), 4u);
+  const fs::path first = folder_ / "not-finite-step-00000002", second = folder_ / "not-finite-2-step-00000002";
+  const auto reason = nlohmann::json::parse(read_file(first / "not-finite.json"));
+  EXPECT_EQ(reason.at("tensor"), "master/w");
+  EXPECT_EQ(reason.at("element"), nlohmann::json({0, 7}));
+  EXPECT_EQ(reason.at("value"), "nan");
+  EXPECT_EQ(nlohmann::json::parse(read_file(second / "not-finite.json")).at("element"), nlohmann::json({0, 8}));
+  CheckpointReader::open(first).verify();  // as it was
+}
+
+TEST_F(Rotation, ACheckpointThatWasBeingReplacedIsPutAsideUnderItsOwnName) {
+  save(1);
+  fs::rename(folder_ / step_folder_name(1), folder_ / ".step-00000001.replaced");
+  const auto listed = list_recoverable(folder_).at(0).path;
+  clean_leftovers(folder_);
+  EXPECT_EQ(put_aside(listed, {"master/w", 0, {0, 0}, "inf"}).filename(), "not-finite-step-00000001");
+}
+
 TEST_F(Rotation, APeerThatIsGoneSaysNothingOfTheCheckpoint) {
   save(1);
   Team team{.index = 0, .size = 2};

@@ -121,6 +121,20 @@ int64_t CommonRuns::first_row() const {
   return low;
 }
 
+std::optional<CommonRun> CommonRuns::Cursor::next_before(int64_t end) {
+  for (; rest_.count <= 0; ++row_) {
+    if (row_ >= runs_->num_rows_) return std::nullopt;
+    const auto row = runs_->row_at(row_);
+    if (row.in_a >= runs_->a_.flat_end || row.in_b >= runs_->b_.flat_end) return std::nullopt;
+    rest_ = runs_->clip(row);
+  }
+  const int64_t count = std::min(rest_.count, end - rest_.in_a);
+  if (count <= 0) return std::nullopt;
+  const CommonRun run{rest_.in_a, rest_.in_b, count};
+  rest_ = {rest_.in_a + count, rest_.in_b + count, rest_.count - count};
+  return run;
+}
+
 bool CommonRuns::empty() const {
   for (int64_t r = first_row(); r < num_rows_; ++r) {
     const auto row = row_at(r);

@@ -5,6 +5,7 @@
 // share runs of consecutive elements; this file finds them.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -67,6 +68,19 @@ class CommonRuns {
   CommonRuns(const Slice& a, const Slice& b);
 
   bool empty() const;
+
+  /// Hands out the runs in parts, for a caller that has slice `a` before it block by block. Refers to the runs.
+  class Cursor {
+   public:
+    explicit Cursor(const CommonRuns& runs) : runs_(&runs), row_(runs.first_row()) {}
+    /// Returns the next run, cut at element `end` of `a`; none if it begins there or later, or if there is none.
+    std::optional<CommonRun> next_before(int64_t end);
+
+   private:
+    const CommonRuns* runs_;
+    int64_t row_;
+    CommonRun rest_{0, 0, 0};
+  };
 
   /// Calls visit(CommonRun) for each run.
   template <class Visit>

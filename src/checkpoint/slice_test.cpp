@@ -43,6 +43,30 @@ TEST(Slice, CommonRunsAreExactlyTheCommonElementsOfAnyTwoSlices) {
   }
 }
 
+TEST(Slice, ACursorHandsOutTheSameElementsBlockByBlock) {
+  RandomSlices random(18);
+  for (int round = 0; round < 1000; ++round) {
+    const auto shape = random.shape();
+    const auto a = random.slice(shape), b = random.slice(shape);
+    const CommonRuns runs(a, b);
+    std::map<int64_t, int64_t> whole, in_blocks;
+    runs.for_each([&](const CommonRun& run) {
+      for (int64_t i = 0; i < run.count; ++i) whole[run.in_a + i] = run.in_b + i;
+    });
+    CommonRuns::Cursor cursor(runs);
+    const int64_t block = 1 + random.below(9);
+    for (int64_t end = block; end < a.num_elements() + block; end += block) {
+      while (const auto run = cursor.next_before(end)) {
+        ASSERT_GT(run->count, 0);
+        ASSERT_GE(run->in_a, end - block);
+        ASSERT_LE(run->in_a + run->count, end);
+        for (int64_t i = 0; i < run->count; ++i) ASSERT_TRUE(in_blocks.emplace(run->in_a + i, run->in_b + i).second);
+      }
+    }
+    ASSERT_EQ(in_blocks, whole) << shape_text(shape) << "\n a " << slice_text(a) << "\n b " << slice_text(b);
+  }
+}
+
 TEST(Slice, EqualSlicesShareOneRun) {
   const auto slice = whole_slice({7, 3, 5});
   int num_runs = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// A team: processes that write or verify one checkpoint together, as this directory's code uses them. The caller
+// A team: processes that write, verify or load one checkpoint together, as this directory's code uses them. The caller
 // provides the communication. By default a team is one process.
 
 #include <cstdint>
@@ -20,6 +20,9 @@ struct Team {
   std::function<std::vector<std::string>(const std::string& own)> gather = {};
   /// Collective: returns the first member's text on all members. Not used if `size` is 1.
   std::function<std::string(const std::string& of_first)> broadcast = {};
+  /// Collective: replaces each number by the largest that a member has in its place; all have as many, none of them
+  /// negative. Not used if `size` is 1.
+  std::function<void(std::vector<int64_t>& numbers)> max = {};
   /// Called for this member's work.
   Worked worked = {};
 

@@ -39,7 +39,7 @@ std::string find_remains(const RunFolder& folder) {
     if (!fs::is_directory(parent)) continue;
     for (const auto& entry : fs::directory_iterator(parent)) {
       const std::string name = entry.path().filename().string();
-      for (const char* kept : {"metrics-*.jsonl", "abandoned-*", "config-*.toml"})
+      for (const char* kept : {"metrics-*.jsonl", "abandoned-*", "not-finite-*", "config-*.toml"})
         if (matches_wildcard(kept, name)) return entry.path().lexically_relative(folder.root).string();
     }
   }

@@ -28,7 +28,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kUpdates = "optimizer_updates";
 constexpr const char* kProgressFile = "athanor.json";  // in a model-only checkpoint
 
 void say_what_changes(const std::vector<std::string>& changes, const std::string& where) {
@@ -46,25 +45,12 @@ void read_or_begin(const HfFolder& folder, const std::map<std::string, int64_t>&
         .fill_normal(out.data() + there, begin, end, state.config.model.initializer_range);
 }
 
-void load_routers(TrainState& state, const json& stored, const std::string& where) {
-  const ModelConfig& model = state.config.model;
-  const RouterRows share = read_router_rows(stored, kRouterPreviousShare, model, where);
-  if (!share.empty()) state.model.set_previous_share(tensor_of(share));
-  const RouterRows bias = read_router_rows(stored, kRouterBias, model, where);
-  if (bias.empty()) return;
-  ATHANOR_CHECK(!any_nonzero(bias) || state.config.checkpoint.model_interval == 0,
-                "{} has a router bias, which the class of family {} in transformers has not: no model-only checkpoint "
-                "can be written; set checkpoint.model_interval to 0",
-                where, model.family);
-  state.model.set_router_bias(tensor_of(bias));
-}
-
 }  // namespace
 
 json numbers_json(const TrainState& state) {
   json result = progress_json(state);
   result["config"] = dump_run_config(state.run_config);
-  result[kUpdates] = updates_json(state);
+  result[kOptimizerUpdates] = updates_json(state);
   return result;
 }
 
@@ -92,23 +78,6 @@ void save_checkpoint(TrainState& state) {
   options.team = team_of(state.model.mesh);
   save_rotating(RunFolder{state.config.train.run_dir}.checkpoints(), state.position.step, state_pieces(state),
                 model_identity(state.config.model), state_json(state), options);
-}
-
-void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint, Chosen chosen) {
-  const std::string where = checkpoint.folder().string();
-  // Moments have the shapes of their time: a vocabulary grows from a model alone.
-  auto allowed = state.config.checkpoint.allow_model_change;
-  std::erase(allowed, "vocab_size");
-  say_what_changes(check_same_model(checkpoint.manifest().model, state.config.model, where, allowed), where);
-  apply_progress(state, checkpoint.state(), checkpoint.folder());
-  const Moments moments = choose_moments(state, checkpoint, chosen);
-  load_state_pieces(state, checkpoint, moments);
-  if (moments == Moments::kFresh) {
-    note_fresh_moments(state);
-  } else {
-    apply_updates(state, checkpoint.state().value(kUpdates, json()), where);
-  }
-  load_routers(state, checkpoint.state(), where);
 }
 
 void load_model_weights(TrainState& state, const fs::path& path) {

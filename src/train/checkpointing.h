@@ -2,9 +2,10 @@
 // Saves the state of a run to disk and loads it: full checkpoints and model-only folders.
 
 #include <filesystem>
+#include <optional>
 
-#include "checkpoint/reader.h"
 #include "checkpoint/rotation.h"
+#include "checkpoint/verified_load.h"
 #include "train/moment_ages.h"
 #include "train/train_state.h"
 
@@ -26,13 +27,20 @@ RotationOptions rotation_options(const CheckpointConfig& config);
 void save_checkpoint(TrainState& state);
 
 /// Loads the tensors and numbers of a checkpoint, whatever layout wrote it; the weights that forward reads are rounded
-/// from the master. Hashes are not compared here: `checkpoint` comes from open_verified or open_newest_verified.
-/// Collective; each rank reads what it owns.
+/// from the master. Each rank reads what it owns, and the ranks compare all hashes in the same pass
+/// (checkpoint/verified_load.h). Collective. Nothing of the state except tensors changes before that.
 /// @throws CheckpointError if the checkpoint is of another model and checkpoint.allow_model_change does not allow the
-/// difference, if it lacks moments and checkpoint.fresh_moments does not ask for fresh ones (moment_ages.h), or if its
-/// numbers are wrong (progress.h); ConfigError if train.seed differs, since the order of the data would change under
-/// the cursor, or if models are to be saved and `transformers` cannot hold the router bias.
+/// difference, if it lacks moments and checkpoint.fresh_moments does not ask for fresh ones (moment_ages.h), if its
+/// numbers are wrong (progress.h), if it is damaged, or if a weight or moment is not finite; ConfigError if train.seed
+/// differs, since the order of the data would change under the cursor, or if models are to be saved and `transformers`
+/// cannot hold the router bias.
 void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint, Chosen chosen = Chosen::kAsNewest);
+
+/// Loads the newest of the checkpoints in a folder that is in order, as load_checkpoint does; which ones it passes over
+/// is defined by load_newest (checkpoint/verified_load.h). Collective.
+/// @return none if every one is damaged.
+/// @throws as load_newest, and as load_checkpoint for a checkpoint that does not fit.
+std::optional<LoadedNewest> load_newest_checkpoint(TrainState& state, const std::filesystem::path& folder);
 
 /// Loads the weights of a model-only checkpoint or of another `transformers` folder. If the run's vocabulary is larger,
 /// its further rows begin as a fresh model's do. Moments, step and ledger stay as they are. Collective.

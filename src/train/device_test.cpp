@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/testing/folder_test.h"
+#include "checkpoint/rotation.h"
 #include "model/initialize.h"
 #include "ops/testing/on_path.h"
 #include "ops/transfer.h"

@@ -2,7 +2,6 @@
 
 #include "arch/inventory.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "base/text.h"
 
 namespace athanor {
@@ -21,20 +20,21 @@ json updates_json(const TrainState& state) {
   return updates;
 }
 
-void apply_updates(TrainState& state, const json& updates, const std::string& where) {
+std::map<std::string, int64_t> read_updates(const ModelConfig& model, const json& updates, int64_t step,
+                                            const std::string& where) {
   std::map<std::string, int64_t> fresh_since;
-  for (const ParameterSpec& spec : make_inventory(state.config.model)) {
+  for (const ParameterSpec& spec : make_inventory(model)) {
     if (updates.is_null()) break;
     const auto found = updates.find(spec.name);
     const bool counted = found != updates.end() && found->is_number_unsigned();
-    ATHANOR_CHECK_CHECKPOINT(counted && *found <= state.position.step,
+    ATHANOR_CHECK_CHECKPOINT(counted && *found <= step,
                              "{}: the updates of {} are {}, expected a whole number from 0 to {} (its step); take "
                              "another checkpoint",
-                             where, spec.name, found == updates.end() ? "missing" : found->dump(), state.position.step);
-    const auto since = state.position.step - found->get<int64_t>();
+                             where, spec.name, found == updates.end() ? "missing" : found->dump(), step);
+    const auto since = step - found->get<int64_t>();
     if (since > 0) fresh_since[spec.name] = since;
   }
-  state.optimizer.set_fresh_since(std::move(fresh_since));
+  return fresh_since;
 }
 
 void note_fresh_moments(TrainState& state) {
@@ -43,18 +43,19 @@ void note_fresh_moments(TrainState& state) {
   state.optimizer.set_fresh_since(std::move(fresh_since));
 }
 
-Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoint, Chosen chosen) {
+Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoint, Chosen chosen, int64_t step,
+                       std::string& note) {
   const auto missing = missing_state(state, checkpoint);
   if (state.config.checkpoint.fresh_moments && (chosen == Chosen::kByName || !missing.empty())) {
-    log::info("fresh moments from step {} on, as checkpoint.fresh_moments asks: those of {} are {}",
-              state.position.step, checkpoint.folder().string(), missing.empty() ? "not read" : "not all there");
+    note = fmt::format("fresh moments from step {} on, as checkpoint.fresh_moments asks: those of {} are {}", step,
+                       checkpoint.folder().string(), missing.empty() ? "not read" : "not all there");
     return Moments::kFresh;
   }
   if (missing.empty()) return Moments::kLoad;
-  ATHANOR_CHECK_CHECKPOINT(state.position.step == 0,  // imported: there are none yet
+  ATHANOR_CHECK_CHECKPOINT(step == 0,  // imported: there are none yet
                            "{} is of step {} and lacks {} of the optimizer's moments ({}); to continue from its "
                            "weights with zero moments, set checkpoint.fresh_moments = true",
-                           checkpoint.folder().string(), state.position.step, missing.size(), join_first(missing, 4));
+                           checkpoint.folder().string(), step, missing.size(), join_first(missing, 4));
   return Moments::kFresh;
 }
 

@@ -3,22 +3,29 @@
 // run's step in its place, the first update after fresh moments is too large or too small by the factor (1 − β1)/√(1 −
 // β2): 3.2 at β2 = 0.999, 0.45 at 0.95.
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "checkpoint/reader.h"
 #include "train/state_pieces.h"
 
 namespace athanor {
 
+/// The member of a checkpoint's state that has these numbers.
+inline constexpr const char* kOptimizerUpdates = "optimizer_updates";
+
 /// Returns the number of updates of every parameter of the model, {"NAME": 500, ...}: one number for each parameter,
 /// however it is sharded.
 nlohmann::json updates_json(const TrainState& state);
 
-/// Sets the state's fresh_since from the result of updates_json; the state's step must be the checkpoint's. If
-/// `updates` is null (the checkpoint is from before these numbers were stored) every parameter has had all updates.
+/// Returns what OptimizerState::set_fresh_since takes, from the result of updates_json. If `updates` is null (the
+/// checkpoint is from before these numbers were stored) every parameter has had all updates.
+/// @param step   the checkpoint's.
 /// @param where  the checkpoint's folder, for messages.
 /// @throws CheckpointError naming the parameter whose number is missing or not from 0 to the step.
-void apply_updates(TrainState& state, const nlohmann::json& updates, const std::string& where);
+std::map<std::string, int64_t> read_updates(const ModelConfig& model, const nlohmann::json& updates, int64_t step,
+                                            const std::string& where);
 
 /// Records that the moments of all parameters are zero now.
 void note_fresh_moments(TrainState& state);
@@ -32,8 +39,11 @@ enum class Chosen {
 /// Decides whether all moments are read or all begin at zero. They begin at zero
 /// - if checkpoint.fresh_moments asks for it and the checkpoint was chosen by name, or lacks moments (with kAsNewest an
 ///   earlier start has already begun at zero, and the checkpoint has what came after that);
-/// - if the state is at step 0 and the checkpoint lacks moments, as an imported model does.
+/// - if the checkpoint is of step 0 and lacks moments, as an imported model does.
+/// @param step  the checkpoint's.
+/// @param note  gets a line for the log if the configuration asks for fresh moments.
 /// @throws CheckpointError naming the moments that the checkpoint lacks, in all other cases in which it lacks some.
-Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoint, Chosen chosen);
+Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoint, Chosen chosen, int64_t step,
+                       std::string& note);
 
 }  // namespace athanor

@@ -135,7 +135,8 @@ json progress_json(const TrainState& state) {
           {"eos_id", state.data.eos_id},     {"data", ledger_json(state.position.ledger)}};
 }
 
-void apply_progress(TrainState& state, const json& progress, const fs::path& folder, bool vocabulary_may_change) try {
+RunPosition read_progress(const TrainState& state, const json& progress, const fs::path& folder,
+                          bool vocabulary_may_change) try {
   const std::string where = folder.string();
   const Written written{progress, where};
   const int64_t step = written.whole("step", 0, kMaxSteps), tokens_seen = written.whole("tokens_seen", 0, kMaxTokens);
@@ -143,19 +144,25 @@ void apply_progress(TrainState& state, const json& progress, const fs::path& fol
   ATHANOR_CHECK_CHECKPOINT(!named || *named == step,
                            "{}: step is {}, and its name has {}; take another checkpoint, or give it back its name",
                            where, step, named.value_or(0));
-  state.position.step = step;
-  state.position.tokens_seen = tokens_seen;
-  if (step == 0) return;
-  state.position.ledger = read_ledger(progress.at("data"), where);
+  RunPosition position = state.position;
+  position.step = step;
+  position.tokens_seen = tokens_seen;
+  if (step == 0) return position;
+  position.ledger = read_ledger(progress.at("data"), where);
   const bool with_data = !state.data.tokenizer_hash.empty();  // verify makes its batches itself
-  ATHANOR_CHECK_CHECKPOINT(!with_data || !(state.position.ledger.sources.empty() || state.position.ledger.mix.empty()),
+  ATHANOR_CHECK_CHECKPOINT(!with_data || !(position.ledger.sources.empty() || position.ledger.mix.empty()),
                            "{} is of step {} and names no data that it was trained on (data.sources and data.mix): its "
                            "first documents would come again; take another checkpoint",
                            where, step);
   check_seed(state, written.whole("seed", 0, INT64_MAX), where);
   check_tokens(state, progress, where, vocabulary_may_change);
+  return position;
 } catch (const json::exception& error) {
   fail<CheckpointError>("{}: its numbers cannot be read ({}); take another checkpoint", folder.string(), error.what());
+}
+
+void apply_progress(TrainState& state, const json& progress, const fs::path& folder, bool vocabulary_may_change) {
+  state.position = read_progress(state, progress, folder, vocabulary_may_change);
 }
 
 }  // namespace athanor

@@ -119,7 +119,7 @@ fs::path RunFolder::rank_log(int rank, const std::string& host) const {
 }
 
 OpenedFolder open_run_folder(const FolderOpening& opening) {
-  const auto& [config, begin, step, tokenizer, dispatch_record, matmul_record] = opening;
+  const auto& [config, begin, step, tokenizer, dispatch_record, matmul_record, not_finite] = opening;
   const RunFolder folder{config.train.run_dir};
   const Kept kept = choose_what_is_kept(opening, folder);
   make_folder(folder.root);
@@ -132,6 +132,7 @@ OpenedFolder open_run_folder(const FolderOpening& opening) {
   OpenedFolder opened;
   keep_metrics(folder, begin, kept.metrics);
   opened.abandoned = move_aside(begin, kept.abandoned);
+  if (not_finite) opened.not_finite = put_aside(not_finite->path, not_finite->first).string();
   set_aside_last_words(folder.root, begin.attempt - 1);
   opened.changes = keep_configuration(folder, config, kept);
   keep_tokenizer(folder, tokenizer);

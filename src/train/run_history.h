@@ -9,6 +9,8 @@
 //                                                    configuration, since the attempt before)
 //   resume     from a checkpoint                     as start, and from, moments ("fresh" or "kept"), asked
 //   went_back  to an older checkpoint of this run    as resume, and abandoned: what was moved aside
+//   not_finite a newer checkpoint was put aside      path (its new name), tensor, element (its index), value; comes
+//                                                    before the event of the checkpoint that was taken
 //   save       something was written                 kind ("checkpoint" or "model"), path, seconds; and
 //                                                    stopped_seconds, for which the run was stopped, if it was written
 //                                                    in the background: then lines of later steps may be before this

@@ -15,7 +15,6 @@
 #include "checkpoint/hf_import.h"
 #include "checkpoint/hf_tokenizer.h"
 #include "checkpoint/model_identity.h"
-#include "checkpoint/rotation.h"
 #include "comm/short_texts.h"
 #include "model/initialize.h"
 #include "ops/device_choice.h"
@@ -39,7 +38,10 @@ namespace {
 // Loads a full checkpoint, or a model-only one whose moments start fresh.
 void resume_from_path(TrainState& state, const fs::path& path) {
   if (fs::exists(path / kManifestName)) {
-    load_checkpoint(state, open_verified(path, team_of(state.model.mesh)), Chosen::kByName);
+    std::optional<CheckpointReader> checkpoint;
+    const Team team = team_of(state.model.mesh);
+    team.on_all([&] { checkpoint = CheckpointReader::open(path, team.worked); });
+    load_checkpoint(state, *checkpoint, Chosen::kByName);
     log::info("resumed from {} at step {}", path.string(), state.position.step);
     return;
   }
@@ -58,16 +60,21 @@ void resume_from_newest_model(TrainState& state, const Beginning& begin) {
   }
 }
 
-// @return the folder from which it was loaded.
-fs::path resume_from_newest(TrainState& state, const RunFolder& folder) {
-  const auto newest = open_newest_verified(folder.checkpoints(), team_of(state.model.mesh));
+struct Filled {
+  fs::path from = {};   // where the state came from; empty if it came from nothing, or from model.from
+  bool random = false;  // whether its weights are random
+  std::optional<PutAside> not_finite = {};  // a newer checkpoint that was passed over
+};
+
+Filled resume_from_newest(TrainState& state, const RunFolder& folder) {
+  auto newest = load_newest_checkpoint(state, folder.checkpoints());
   ATHANOR_CHECK_CHECKPOINT(newest.has_value(),
                            "every checkpoint in {} is damaged; move them away to continue from a model alone or to "
                            "start again, or set checkpoint.resume to a folder in {}",
                            folder.checkpoints().string(), folder.models().string());
-  load_checkpoint(state, *newest);
-  log::info("resumed from {} at step {}", newest->folder().string(), state.position.step);
-  return newest->folder();
+  const fs::path from = newest->checkpoint.folder();
+  log::info("resumed from {} at step {}", from.string(), state.position.step);
+  return {from, false, std::move(newest->not_finite)};
 }
 
 // A model continues with the tokens that it knows. The same tokenizer may be stored in other bytes, so this is not an
@@ -116,14 +123,9 @@ Beginning agree_on_beginning(const RunConfig& config, const Team& team) {
   return begin;
 }
 
-struct Filled {
-  fs::path from;        // where the state came from; empty if it came from nothing, or from model.from
-  bool random = false;  // whether its weights are random
-};
-
 Filled fill_state(TrainState& state, const Beginning& begin) {
   switch (begin.from) {
-    case Beginning::From::kNewest: return {resume_from_newest(state, RunFolder{state.config.train.run_dir})};
+    case Beginning::From::kNewest: return resume_from_newest(state, RunFolder{state.config.train.run_dir});
     case Beginning::From::kPath:
       if (begin.older.empty()) {
         resume_from_path(state, begin.path);
@@ -136,9 +138,10 @@ Filled fill_state(TrainState& state, const Beginning& begin) {
   return {{}, start_fresh(state)};
 }
 
-// Writes the first line of an attempt into the run's history.
-void tell_history(const TrainState& state, const Beginning& begin, const fs::path& from, const OpenedFolder& opened,
+// Writes the first lines of an attempt into the run's history.
+void tell_history(const TrainState& state, const Beginning& begin, const Filled& filled, const OpenedFolder& opened,
                   const MatmulChoice& matmul) {
+  const fs::path& from = filled.from;
   const comm::World& world = state.model.mesh.world();
   nlohmann::ordered_json more = {{"host", world.host()}, {"process", ::getpid()}, {"ranks", world.size()}};
   if (!from.empty()) {
@@ -163,17 +166,29 @@ void tell_history(const TrainState& state, const Beginning& begin, const fs::pat
   if (!opened.abandoned.empty()) more["abandoned"] = opened.abandoned;
   if (!opened.changes.empty()) more["changes"] = opened.changes;
   const char* event = from.empty() ? "start" : opened.abandoned.empty() ? "resume" : "went_back";
-  EventLog(RunFolder{state.config.train.run_dir}.events(), begin.attempt).add(event, state.position.step, more);
+  EventLog history(RunFolder{state.config.train.run_dir}.events(), begin.attempt);
+  if (filled.not_finite) {
+    const NotFinite& first = filled.not_finite->first;
+    history.add(
+        "not_finite", state.position.step,
+        {{"path", opened.not_finite}, {"tensor", first.tensor}, {"element", first.index}, {"value", first.value}});
+  }
+  history.add(event, state.position.step, more);
 }
 
 // All ranks have one folder, which the first rank writes.
-void open_folder(const StartedRun& run, const Beginning& begin, const fs::path& from, const MatmulChoice& matmul) {
+void open_folder(const StartedRun& run, const Beginning& begin, const Filled& filled, const MatmulChoice& matmul) {
   const TrainState& state = *run.state;
   const auto& tokenizer = run.data.stages.front().train.sources().front().dataset.tokenizer_file();
   team_of(*run.mesh).on_first([&] {
-    const auto opened = open_run_folder(
-        {state.run_config, begin, state.position.step, tokenizer, state.model.dispatch_record, matmul.record});
-    tell_history(state, begin, from, opened, matmul);
+    const auto opened = open_run_folder({state.run_config, begin, state.position.step, tokenizer,
+                                         state.model.dispatch_record, matmul.record, filled.not_finite});
+    tell_history(state, begin, filled, opened, matmul);
+    if (filled.not_finite)
+      log::warn(
+          "put aside a checkpoint that is not finite: it is now {} and will not be loaded or deleted; remove it "
+          "if it is no longer needed",
+          opened.not_finite);
     for (const auto& each : opened.abandoned)
       log::warn(
           "went back to step {}: {} belongs to the earlier branch and stays there; remove it if it is no longer needed",
@@ -305,17 +320,17 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   if (begin.from == Beginning::From::kNothing) plan_supply(stages, config, {}, 0).refuse_shortages();
 
   run.state = std::make_unique<TrainState>(config, identity, *run.mesh, TrainStateOptions{.device = device});
-  const auto [from, random] = fill_state(*run.state, begin);
+  const Filled filled = fill_state(*run.state, begin);
   stop_if_asked(world, signals);
   refuse_zero_routers(config, run.state->model.parameters);
-  run.from_scratch = random;
+  run.from_scratch = filled.random;
   const Supply supply = plan_supply(stages, config, run.state->position.ledger, run.state->position.step);
   supply.refuse_shortages();
 
   // Every check has passed: from here on the folder changes.
   run.attempt = context.attempt = begin.attempt;
   context.run_dir = config.train.run_dir;
-  open_folder(run, begin, from, matmul);
+  open_folder(run, begin, filled, matmul);
   context.rank_log.open(RunFolder{config.train.run_dir}.rank_log(world.rank(), world.host()),
                         [&context] { return context.step.load(); });
   say_what_starts(*run.state, run.threads);

@@ -1,9 +1,7 @@
 #include "train/state_pieces.h"
 
 #include <functional>
-#include <optional>
 
-#include "base/console.h"
 #include "ops/transfer.h"
 #include "parallel/share.h"
 #include "train/optimizer_pieces.h"
@@ -65,9 +63,15 @@ void for_each_canonical(const ModelState& model, const Visit& visit) {
 
 Team team_of(const Mesh& mesh) {
   comm::Communicator& world = mesh.group(GroupKind::kWorld);
-  return {world.rank(), world.size(), [&world](const std::string& own) { return gather_texts(world, own); },
-          [&world](const std::string& of_first) { return broadcast_text(world, of_first); },
-          [&mesh](int64_t amount) { mesh.world().note_work(amount); }};
+  return {
+      world.rank(),
+      world.size(),
+      [&world](const std::string& own) { return gather_texts(world, own); },
+      [&world](const std::string& of_first) { return broadcast_text(world, of_first); },
+      [&world](std::vector<int64_t>& numbers) {
+        world.all_reduce(at::from_blob(numbers.data(), {std::ssize(numbers)}, at::kLong), comm::Reduction::kMax).wait();
+      },
+      [&mesh](int64_t amount) { mesh.world().note_work(amount); }};
 }
 
 std::vector<PieceView> master_pieces(const ModelState& model) {
@@ -114,7 +118,7 @@ std::vector<std::string> missing_state(const TrainState& state, const Checkpoint
   return missing;
 }
 
-void load_state_pieces(TrainState& state, const CheckpointReader& checkpoint, Moments moments) {
+std::vector<TargetView> state_targets(TrainState& state, Moments moments) {
   std::vector<TargetView> targets;
   const auto owned = [&](const Bucket& bucket) { return state.model.plan.owned(bucket); };
   for_each_part(state.model, owned, [&](const BucketEntry& e, FlatRange range) {
@@ -124,13 +128,15 @@ void load_state_pieces(TrainState& state, const CheckpointReader& checkpoint, Mo
     if (moments == Moments::kLoad) add_element_targets(state.optimizer.set, e, range, targets);
   });
   if (moments == Moments::kLoad) add_whole_targets(state.optimizer.set, targets);
-  uint64_t num_bytes = 0;
-  for (const auto& target : targets) num_bytes += static_cast<uint64_t>(target.slice.num_elements()) * sizeof(float);
-  std::optional<ProgressBar> progress;
-  if (state.model.mesh.is_first())
-    progress.emplace("loading " + checkpoint.folder().filename().string(), num_bytes, "B", kLongWork_s);
-  team_of(state.model.mesh).on_all([&] { checkpoint.load(targets, progress ? &*progress : nullptr); });
-  progress.reset();
+  return targets;
+}
+
+void share_loaded_state(TrainState& state, Moments moments) {
+  // A checkpoint that was passed over may have filled some.
+  if (moments == Moments::kFresh) {
+    for (const auto& optimizer : state.optimizer.set.optimizers())
+      for (const HeldState& held : optimizer->state()) held.values.zero_();
+  }
   share_with_copies(state, moments, parse_shared_by(state.config.checkpoint.load));
   gather_weights(state.model);
 }

@@ -34,15 +34,17 @@ std::vector<PieceView> gradient_pieces(const ModelState& model);
 /// Returns the tensors of the optimizers' state that the checkpoint lacks: "exp_avg/NAME", ...
 std::vector<std::string> missing_state(const TrainState& state, const CheckpointReader& checkpoint);
 
-/// What load_state_pieces does with the optimizers' state.
+/// What a load does with the optimizers' state.
 enum class Moments {
   kLoad,  ///< it is read; the checkpoint must have all of it
-  kFresh  ///< it stays as it is: zero, in a state that has not taken a step
+  kFresh  ///< it becomes zero
 };
-/// Reads the master weights and moments that this rank owns. If several ranks own the same elements, one reads and the
-/// others get them as checkpoint.load determines. Then the ranks gather the weights that forward reads. Collective.
-/// @throws on every rank what CheckpointReader::load throws on one.
-void load_state_pieces(TrainState& state, const CheckpointReader& checkpoint, Moments moments);
+/// Returns the master weights and moments that this rank reads, as targets of a load: what it owns. If several ranks
+/// own the same elements, one reads them.
+std::vector<TargetView> state_targets(TrainState& state, Moments moments);
+/// To be called when the targets of every rank are full: ranks that own the same elements get them as checkpoint.load
+/// determines, then the ranks gather the weights that forward reads. Collective.
+void share_loaded_state(TrainState& state, Moments moments);
 
 /// Sets the master weights, and the weights that forward reads, from `read`. If several data ranks hold a parameter,
 /// the first of them reads and the others get it as `how` determines (checkpoint.load). Collective. An exception of

@@ -6,12 +6,23 @@
 //                                                             a transformers folder through our import and export
 //   checkpoint_tool reslice CHECKPOINT OUT                    the same tensors as odd slices: boxes cut along the last
 //                                                             dim, each as two flat ranges
+//   checkpoint_tool change CHECKPOINT OUT TENSOR ELEMENT VALUE
+//                                                             the same checkpoint, whose ELEMENT (row-major) is VALUE,
+//                                                             such as nan, with right hashes
 //   checkpoint_tool throughput FOLDER MEGABYTES [THREADS]     GB/s of writing, verifying and loading a checkpoint
+//   checkpoint_tool resume CHECKPOINT ROUNDS                  the seconds in which one rank reads all of it and
+//   compares
+//                                                             the hashes: in two passes (as versions before 2026-11-23
+//                                                             did) and in one, in turns, from the disk each time
 //   checkpoint_tool make-manifest FOLDER PIECES               a manifest of PIECES pieces, without their files
 //   checkpoint_tool open CHECKPOINT                           the seconds and peak memory of opening it
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -24,9 +35,9 @@
 #include "base/files.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/hf_import.h"
-#include "checkpoint/reader.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/testing/large_manifest.h"
+#include "checkpoint/verified_load.h"
 #include "checkpoint/writer.h"
 
 namespace athanor {
@@ -69,6 +80,19 @@ void reslice(const Arguments& arguments) {
   write_checkpoint(arguments.at(1), pieces, checkpoint.manifest().model, checkpoint.state());
 }
 
+void change(const Arguments& arguments) {
+  const auto checkpoint = CheckpointReader::open(arguments.at(0));
+  std::vector<std::vector<float>> values;
+  std::vector<PieceView> pieces;
+  for (const auto& [name, shape] : checkpoint.manifest().tensors) {
+    auto& data = values.emplace_back(static_cast<size_t>(*num_elements(shape)));
+    checkpoint.load({{name, whole_slice(shape), data.data()}});
+    if (name == arguments.at(2)) data.at(std::stoull(arguments.at(3))) = std::stof(arguments.at(4));
+    pieces.push_back({name, whole_slice(shape), data.data()});
+  }
+  write_checkpoint(arguments.at(1), pieces, checkpoint.manifest().model, checkpoint.state());
+}
+
 void copy(const Arguments& arguments) {
   const auto file = SafetensorsFile::open(arguments.at(0));
   std::vector<TensorSpec> specs;
@@ -98,7 +122,7 @@ void timed(const char* what, double bytes, Action action) {
   const auto start = std::chrono::steady_clock::now();
   action();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  std::printf("%-7s %7.2f s  %6.2f GB/s\n", what, elapsed.count(), bytes / elapsed.count() / 1e9);
+  std::printf("%-26s %7.2f s  %6.2f GB/s\n", what, elapsed.count(), bytes / elapsed.count() / 1e9);
 }
 
 void throughput(const Arguments& arguments) {
@@ -120,6 +144,45 @@ void throughput(const Arguments& arguments) {
   timed("load", bytes, [&] {
     for (const auto& piece : pieces) reader.load({{piece.tensor, piece.slice, read.data()}});
   });
+}
+
+// The pages that are in memory would hide what the disk takes.
+void drop_pages(const CheckpointReader& checkpoint) {
+  for (const auto& [name, size] : checkpoint.manifest().files) {
+    const int file = ::open((checkpoint.folder() / name).c_str(), O_RDONLY);
+    if (file < 0 || ::fdatasync(file) != 0 || ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) != 0)
+      fail_errno("cannot drop the pages of", name);
+    ::close(file);
+  }
+}
+
+void resume(const Arguments& arguments) {
+  std::vector<std::vector<float>> memory;
+  std::vector<TargetView> targets;
+  double bytes = 0;
+  const auto reader = CheckpointReader::open(arguments.at(0));
+  for (const auto& [name, shape] : reader.manifest().tensors) {
+    memory.emplace_back(static_cast<size_t>(*num_elements(shape)), 1.0F);
+    targets.push_back({name, whole_slice(shape), memory.back().data()});
+    bytes += static_cast<double>(memory.back().size() * sizeof(float));
+  }
+  const auto two_passes = [&](bool drop_between) {
+    const auto checkpoint = CheckpointReader::open(arguments[0]);
+    checkpoint.verify();
+    if (drop_between) drop_pages(reader);
+    checkpoint.load(targets);
+  };
+  std::array<int, 3> order{0, 1, 2};
+  for (int round = 0; round < std::stoi(arguments.at(1)); ++round, std::ranges::next_permutation(order)) {
+    for (const int which : order) {  // what came before may slow down the disk
+      drop_pages(reader);
+      switch (which) {
+        case 0: timed("two passes", bytes, [&] { two_passes(false); }); break;
+        case 1: timed("two passes, both from disk", bytes, [&] { two_passes(true); }); break;
+        default: timed("one pass", bytes, [&] { load_verified(CheckpointReader::open(arguments[0]), targets); });
+      }
+    }
+  }
 }
 
 // The two commands that measure manifests (docs/checkpoints.md): one process makes a folder, another reads it.
@@ -149,10 +212,12 @@ void open_manifest(const Arguments& arguments) {
 
 int run(const std::string& command, const Arguments& arguments) {
   if (command == "list") return list(arguments), 0;
+  if (command == "change") return change(arguments), 0;
   if (command == "copy") return copy(arguments), 0;
   if (command == "copy-hf") return copy_hf(arguments), 0;
   if (command == "reslice") return reslice(arguments), 0;
   if (command == "throughput") return throughput(arguments), 0;
+  if (command == "resume") return resume(arguments), 0;
   if (command == "make-manifest") return make_manifest(arguments), 0;
   if (command == "open") return open_manifest(arguments), 0;
   std::fprintf(stderr, "unknown command %s\n", command.c_str());

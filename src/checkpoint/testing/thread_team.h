@@ -1,6 +1,7 @@
 #pragma once
 // For this directory's tests: a team whose members are threads.
 
+#include <algorithm>
 #include <barrier>
 #include <exception>
 #include <functional>
@@ -16,6 +17,7 @@ namespace athanor {
 /// Runs `act` as every member of a team; rethrows the first exception of any of them.
 inline void on_thread_team(int size, const std::function<void(const Team&)>& act) {
   std::vector<std::string> board(static_cast<size_t>(size));
+  std::vector<std::vector<int64_t>*> numbers(static_cast<size_t>(size));
   std::barrier<> barrier(size);
   std::mutex mutex;
   std::exception_ptr failure;
@@ -34,6 +36,15 @@ inline void on_thread_team(int size, const std::function<void(const Team&)>& act
       std::string text = board[0];
       barrier.arrive_and_wait();
       return text;
+    };
+    team.max = [&, index](std::vector<int64_t>& own) {
+      numbers[static_cast<size_t>(index)] = &own;
+      barrier.arrive_and_wait();
+      std::vector<int64_t> largest = own;
+      for (const auto* each : numbers)
+        for (size_t i = 0; i < largest.size(); ++i) largest[i] = std::max(largest[i], each->at(i));
+      barrier.arrive_and_wait();
+      own = std::move(largest);
     };
     try {
       act(team);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "checkpoint/rotation.h"
 #include "model/initialize.h"
 #include "ops/transfer.h"
 #include "train/checkpointing.h"
@@ -115,10 +114,8 @@ Trace trace_resumed_run(const RunConfig& first, Mesh& first_mesh, const RunConfi
     save_checkpoint(state);
   }
   TrainState state(second, {}, second_mesh, {.device = device});
-  const auto checkpoint = open_newest_verified(RunFolder{first.train.run_dir}.checkpoints(), team_of(second_mesh));
-  ATHANOR_CHECK_CHECKPOINT(checkpoint.has_value(), "{}: the checkpoint of step {} is missing", first.train.run_dir,
-                           half);
-  load_checkpoint(state, *checkpoint);
+  const auto loaded = load_newest_checkpoint(state, RunFolder{first.train.run_dir}.checkpoints());
+  ATHANOR_CHECK_CHECKPOINT(loaded.has_value(), "{}: the checkpoint of step {} is missing", first.train.run_dir, half);
   record_steps(state, second.train.steps, draw, trace);
   return trace;
 }

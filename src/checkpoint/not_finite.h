@@ -1,0 +1,27 @@
+#pragma once
+// The first element of a checkpoint that is not finite (NaN or infinite), although it is what was written.
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "checkpoint/slice.h"
+
+namespace athanor {
+
+struct NotFinite {
+  std::string tensor;    ///< KIND/NAME, see manifest.h
+  int64_t position = 0;  ///< row-major, in the whole tensor
+  Shape index = {};      ///< the same, one number for each dim
+  std::string value;     ///< "nan", "inf" or "-inf"
+
+  /// Whether it comes first: by the tensor's name, then by the position, so that the layout of ranks does not matter.
+  bool before(const NotFinite& other) const {
+    return tensor != other.tensor ? tensor < other.tensor : position < other.position;
+  }
+  std::string text() const { return fmt::format("element {} of {} is {}", shape_text(index), tensor, value); }
+};
+
+}  // namespace athanor

@@ -1,0 +1,44 @@
+#pragma once
+// Loads a checkpoint as a team, and verifies it in the same pass over its files (reader.h, load_plan.h).
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "checkpoint/reader.h"
+#include "checkpoint/team.h"
+
+namespace athanor {
+
+/// Fills this member's targets, and compares the hash of every piece: of a piece that a target of one member holds, in
+/// the pass that fills the target. Collective.
+/// @return the same on every member: the first element of any target that is not finite; none if all are finite.
+/// @throws the same Error on every member (Team::on_all), naming what is damaged. Targets may then be half filled.
+std::optional<NotFinite> load_verified(const CheckpointReader& checkpoint, const std::vector<TargetView>& targets,
+                                       const Team& team = {});
+
+/// Decides what to load from a checkpoint whose manifest has been checked. An exception refuses the whole load: the
+/// checkpoint may be in order and does not fit. Called on every member.
+using ChooseTargets = std::function<std::vector<TargetView>(const CheckpointReader& checkpoint)>;
+
+struct PutAside {
+  std::filesystem::path path;  ///< as list_recoverable names it
+  NotFinite first;
+};
+
+struct LoadedNewest {
+  CheckpointReader checkpoint;  ///< the targets have its elements
+  /// The newer one that was passed over because it is not finite; the caller has to rename it (put_aside, rotation.h).
+  std::optional<PutAside> not_finite = {};
+};
+
+/// Loads the newest checkpoint (of list_recoverable) whose hashes are right. Passes over those that are damaged or
+/// cannot be read, and over one that is not finite, with warnings that name them; returns nothing if every one is
+/// damaged. Collective; all members get the same result. Changes nothing in the folder.
+/// @throws the error of `choose`; CheckpointError if a second one is not finite, or if one is and none is left;
+/// IoError if none is left and one could not be read.
+std::optional<LoadedNewest> load_newest(const std::filesystem::path& folder, const ChooseTargets& choose,
+                                        const Team& team = {});
+
+}  // namespace athanor
