@@ -138,8 +138,8 @@ void read_state(DescribedCheckpoint& described) {
   } else {
     ATHANOR_CHECK_CHECKPOINT(is_file(path / kManifestName), "it has no {}", kManifestName);
     auto summary = read_manifest_summary(path / kManifestName);
-    described.version = summary.version;
-    described.commit = summary.commit;
+    described.version = shown_text(summary.version);
+    described.commit = shown_text(summary.commit);
     state = std::move(summary.state);
   }
   const std::string where = path.string();

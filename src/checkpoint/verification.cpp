@@ -47,26 +47,9 @@ void check_window(const TensorTable::value_type& tensor, const PieceIndex* index
                            tensor.first, shape_text(global_index(window, filled.first_missing())));
 }
 
-/// Sorts the pieces of each file by their position in it.
-void check_bytes(const Manifest& manifest, const std::string& where) {
-  std::vector<const Piece*> pieces;
-  for (const Piece& piece : manifest.pieces)
-    if (piece.num_elements() > 0) pieces.push_back(&piece);
-  std::sort(pieces.begin(), pieces.end(), [](const Piece* a, const Piece* b) {
-    return a->file != b->file ? a->file_name() < b->file_name() : a->byte_offset < b->byte_offset;
-  });
-  for (size_t i = 1; i < pieces.size(); ++i) {
-    const Piece &a = *pieces[i - 1], &b = *pieces[i];
-    ATHANOR_CHECK_CHECKPOINT(a.file != b.file || a.byte_offset + a.num_bytes() <= b.byte_offset,
-                             "{}/{}: the pieces of tensors {} and {} share bytes from {} on", where, a.file_name(),
-                             a.tensor_name(), b.tensor_name(), b.byte_offset);
-  }
-}
-
 }  // namespace
 
 void check_pieces(const Manifest& manifest, const std::string& where, int num_threads) {
-  check_bytes(manifest, where);
   PieceIndices indices(manifest.pieces);
   std::vector<const TensorTable::value_type*> tensors;
   for (const auto& row : manifest.tensors) tensors.push_back(&row);

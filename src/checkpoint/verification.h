@@ -15,7 +15,7 @@ struct VerifiedCheckpoint {
 };
 
 /// Compares every file of a full checkpoint with its size and header, every piece with its hash, and checks that
-/// exactly one piece holds each element, and that no two pieces share bytes of a file.
+/// exactly one piece holds each element.
 /// @throws CheckpointError naming a damage: with one thread the first, with several one of the first; IoError.
 VerifiedCheckpoint verify_checkpoint(const std::filesystem::path& folder, int num_threads);
 
@@ -24,8 +24,8 @@ VerifiedCheckpoint verify_checkpoint(const std::filesystem::path& folder, int nu
 /// @throws CheckpointError; IoError.
 VerifiedCheckpoint verify_model(const std::filesystem::path& folder);
 
-/// Checks that exactly one piece holds each element of each tensor, and that no two pieces share bytes of a file. Reads
-/// no file. Memory does not grow with the size of a tensor.
+/// Checks that exactly one piece holds each element of each tensor. Reads no file. Memory does not grow with the size
+/// of a tensor.
 /// @throws CheckpointError; `where` names the checkpoint in it.
 void check_pieces(const Manifest& manifest, const std::string& where, int num_threads);
 

@@ -81,25 +81,6 @@ TEST_F(Verification, PiecesThatHoldAnElementTwiceAndLeaveOneOutAreNamed) {
   EXPECT_SAYS(refused(), "tensor master/a: two pieces hold the same elements: offset [0, 0], extent [4, 2]");
 }
 
-TEST_F(Verification, PiecesThatShareBytesAreNamed) {
-  Manifest manifest;
-  const auto* tensor = manifest.add_tensor("master/a", {8});
-  const auto* file = &*manifest.files.emplace("x.safetensors", 1000).first;
-  Slice slice = whole_slice({8});
-  const auto add = [&](int64_t begin, int64_t end, uint64_t byte_offset) {
-    slice.flat_begin = begin;
-    slice.flat_end = end;
-    manifest.add_piece(tensor, file, slice, byte_offset, {});
-  };
-  add(4, 8, 116);
-  add(0, 4, 100);
-  add(4, 4, 104);  // a piece without elements shares nothing
-  EXPECT_NO_THROW(check_pieces(manifest, "c", 2));
-  manifest.pieces[0].byte_offset = 112;
-  EXPECT_SAYS(refusal<CheckpointError>([&] { check_pieces(manifest, "c", 2); }),
-              "c/x.safetensors: the pieces of tensors master/a and master/a share bytes from 112 on");
-}
-
 TEST_F(Verification, AnElementInNoPieceIsNamedByItsIndex) {
   Manifest manifest;
   const auto* tensor = manifest.add_tensor("master/a", {3, 4});

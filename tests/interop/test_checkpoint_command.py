@@ -208,3 +208,59 @@ def test_copies_by_a_launcher_may_list_and_compare_and_not_remove(athanor, run):
     done = athanor.run("checkpoint", "rm", run, "3", env=environment, check=False)
     assert done.returncode == 2 and "checkpoint rm" in done.stderr, done.stderr
     assert step_of(run, 3).exists()
+
+
+def test_a_disk_that_fails_is_no_damage(athanor, run):
+    environment = {**os.environ, "ATHANOR_FAULT": "checkpoint.open:eio"}
+    done = athanor.run("checkpoint", "verify", step_of(run, 8), check=False, env=environment)
+    assert done.returncode == 74 and "cannot be read" in done.stdout and "damaged" not in done.stdout
+
+
+def claim(athanor, checkpoint, edit):
+    """Edits the manifest and gives it the hash that it then has, as a faulty program could write it."""
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    edit(manifest)
+    keys = ["format", "version", "athanor", "model", "state", "tensors", "files", "pieces"]
+    members = [f"{json.dumps(key)}: {json.dumps(manifest[key])}" for key in keys]
+    (checkpoint / "manifest.json").write_text('{"hash": "",\n' + ",\n".join(members) + "}\n")
+    subprocess.run([athanor.path.with_name("checkpoint_tool"), "seal", checkpoint], check=True)
+
+
+def rename_file(manifest, name):
+    manifest["files"] = {name: size for size in manifest["files"].values()}
+    for piece in manifest["pieces"]:
+        piece["file"] = name
+
+
+def share_bytes(manifest):
+    a, b, *_ = [piece for piece in manifest["pieces"] if piece["flat_end"] == manifest["pieces"][0]["flat_end"]]
+    b["byte_offset"], b["hash"] = a["byte_offset"], a["hash"]
+
+
+CLAIMS = {
+    "another version": (lambda m: m.update(version=2), "version 2 was written by another athanor"),
+    "a file elsewhere": (lambda m: rename_file(m, "../x.safetensors"), "is not the name of a safetensors file"),
+    "2^60 elements": (lambda m: m["tensors"].update({"master/x": [2**30, 2**30]}), "hold 0 of its 1152921504606846976 elements"),
+    "shared bytes": (share_bytes, "share bytes of pieces-00000.safetensors"),
+    "a position behind the end": (lambda m: m["pieces"][0].update(byte_offset=2**62), "do not fit into"),
+    "a step that is a text": (lambda m: m["state"].update(step="8\n9"), "step is"),
+    "no data": (lambda m: m["state"].pop("data"), "its numbers cannot be read (key 'data' not found)"),
+    "an order of several lines": (lambda m: m["state"]["data"].update(order="x\ny"), 'data.order is "x\\ny"'),
+    "a source of several lines": (lambda m: m["state"]["data"]["mix"].update({"a\nb": {"weight": 1, "drawn": 0}}), "a\\nb of the mix"),
+    "another model": (lambda m: m["model"].update(hidden_size=[1] * 100_000), "is of another model: hidden_size is [1,1,"),
+    "shares that are texts": (lambda m: m["state"].update(router_previous_share=[["x"] * 8] * 2), "type must be number"),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_resume_refuses_what_cannot_be_in_one_short_line(athanor, run, trained, tmp_path, name):
+    edit, answer = CLAIMS[name]
+    checkpoint = step_of(run, 8)
+    claim(athanor, checkpoint, edit)
+    before = listing(tmp_path)
+    done = athanor.run("train", trained.config, "--set", f"train.run_dir={tmp_path / 'new'}", "--set", f"checkpoint.resume={checkpoint}",
+                       "--set", "train.steps=9", check=False)
+    errors = [line for line in done.stderr.splitlines() if not line[9:].startswith(("I ", "W "))]
+    assert done.returncode == 2 and len(errors) == 1 and answer in errors[0] and len(errors[0]) < 1000, done.stderr[-3000:]
+    assert "json.exception" not in done.stderr
+    assert listing(tmp_path) == before and not (tmp_path / "new").exists()
