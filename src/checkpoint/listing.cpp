@@ -115,7 +115,8 @@ FilesOfFolder look_at_files(const fs::path& folder) {
       const auto name = path.filename().string();
       ++all.num_files;
       all.num_bytes += static_cast<uint64_t>(status.st_size);
-      if (name.ends_with(".safetensors")) all.newest_s = std::max<int64_t>(all.newest_s, status.st_mtime);
+      if (name.ends_with(".safetensors") || name == kManifestName)
+        all.newest_s = std::max<int64_t>(all.newest_s, status.st_mtime);
       if (name.starts_with("pieces-")) all.writers.insert(writer_of(name));
     }
   };
