@@ -145,7 +145,8 @@ void verify_all(const CheckArguments& arguments) {
   }
   if (verdicts.left_out > 0)
     fmt::print("left out: {} unfinished or moved aside; name one of them to verify it\n", verdicts.left_out);
-  ATHANOR_CHECK_CHECKPOINT(verdicts.damaged == 0, "{} of {} are damaged, the first: {}; a resume passes over them",
+  ATHANOR_CHECK_CHECKPOINT(verdicts.damaged == 0,
+                           "{} of {} are damaged, the first: {}; delete them with athanor checkpoint rm",
                            verdicts.damaged, verdicts.damaged + verdicts.whole, verdicts.first_damage);
   if (verdicts.unread) throw *verdicts.unread;
   ATHANOR_CHECK_CHECKPOINT(verdicts.whole > 0, "{} holds no checkpoint and no model: there is nothing to verify",

@@ -98,6 +98,15 @@ def test_verify_names_the_damaged_tensor_file_and_bytes_and_ends_with_2(athanor,
     assert {path: content for path, (_, content) in listing(run).items()} == {path: content for path, (_, content) in before.items()}
 
 
+def test_verify_finds_what_a_model_without_hashes_can_show(athanor, run):
+    weights = step_of(run, 8, "models") / "model.safetensors"
+    os.truncate(weights, weights.stat().st_size - 1)
+    (step_of(run, 4, "models") / "model.safetensors").unlink()
+    done = athanor.run("checkpoint", "verify", run / "models", check=False)
+    assert done.returncode == 2 and "2 of 2 are damaged" in done.stderr
+    assert "truncated" in done.stdout.splitlines()[0] and "has neither model.safetensors nor" in done.stdout.splitlines()[1]
+
+
 def test_a_folder_without_checkpoints_is_listed_as_empty_and_verifies_nothing(athanor, tmp_path):
     (tmp_path / "config.toml").touch()
     assert athanor.run("checkpoint", "ls", tmp_path).stdout == f"{tmp_path} holds no checkpoint and no model\n"
