@@ -324,8 +324,7 @@ std::string FolderLock::lease_text(int64_t beat) const {
 void FolderLock::refuse(const std::string& content) const {
   const ProcessIdentity holder = holder_in(content);
   const std::string who = holder.pid > 0 ? fmt::format("process {} on {}", holder.pid, holder.host) : "another process";
-  fail<ConfigError>("{} is in use: {} holds {}; wait until it has ended, end it, or name another train.run_dir",
-                    folder_.string(), who, path_.string());
+  fail<ConfigError>("{} is in use: {} holds {}; {}", folder_.string(), who, path_.string(), options_.remedy);
 }
 
 }  // namespace athanor

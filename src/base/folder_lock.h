@@ -36,6 +36,8 @@ struct ProcessIdentity {
 struct FolderLockOptions {
   std::chrono::milliseconds interval{3000};  ///< time between two renewals of a lease
   int patience = 5;                          ///< intervals without a change after which a lease is stale
+  /// What to do if another process holds the lock, for the message.
+  std::string remedy = "wait until it has ended, end it, or name another train.run_dir";
 };
 
 class FolderLock {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "checkpoint/strict_json.h"
 
 namespace athanor {
 namespace {
@@ -29,7 +30,7 @@ void JsonBuilder::put(nlohmann::json value) { place(std::move(value)); }
 
 void JsonBuilder::key(const std::string& key) {
   const auto [member, added] = open_.back()->get_ref<nlohmann::json::object_t&>().emplace(key, nullptr);
-  ATHANOR_CHECK_CHECKPOINT(added, "{}: the key \"{}\" occurs twice", where_, key);
+  ATHANOR_CHECK_CHECKPOINT(added, "{}: the key \"{}\" occurs twice", where_, shown_text(key));
   member_ = &member->second;
 }
 
@@ -44,7 +45,7 @@ template <class Act>
 void JsonEvents::in_record(Act act) try {
   act();
 } catch (const CheckpointError& error) {
-  fail<CheckpointError>("{}: in \"{}\": {}", where_, key_, error.what());
+  fail<CheckpointError>("{}: in \"{}\": {}", where_, shown_text(key_), error.what());
 }
 
 bool JsonEvents::key(std::string& key) {
@@ -53,7 +54,7 @@ bool JsonEvents::key(std::string& key) {
   } else if (at_ == At::kRecord) {
     in_record([&] { record_.key(key); });
   } else {
-    ATHANOR_CHECK_CHECKPOINT(keys_.insert(key).second, "{}: the key \"{}\" occurs twice", where_, key);
+    ATHANOR_CHECK_CHECKPOINT(keys_.insert(key).second, "{}: the key \"{}\" occurs twice", where_, shown_text(key));
     key_ = key;
     form_ = taker_->form_of(key_);
   }

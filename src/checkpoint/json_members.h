@@ -15,6 +15,13 @@ namespace athanor {
 /// The largest size or token id that is accepted: no model has larger ones.
 inline constexpr int64_t kMaxSize = int64_t{1} << 31;
 
+/// Returns what an exception of the JSON library reports, without the number that it begins with.
+inline std::string json_reason(const nlohmann::json::exception& error) {
+  const std::string text = error.what();
+  const size_t end = text.find("] ");
+  return text.starts_with('[') && end != text.npos ? text.substr(end + 2) : text;
+}
+
 /// Reads members of one object and collects their errors. A member that is null counts as absent. Functions with a
 /// `fallback` return it if the member is absent, and also, after adding a problem, if its value is wrong. Object and
 /// problems must outlive this.

@@ -3,12 +3,13 @@
 #include <limits>
 
 #include "base/error.h"
+#include "checkpoint/strict_json.h"
 
 namespace athanor {
 
 void JsonRecord::key(std::string_view key) {
   for (size_t i = 0; i < num_members_; ++i)
-    ATHANOR_CHECK_CHECKPOINT(members_[i].key != key, "the key \"{}\" occurs twice", key);
+    ATHANOR_CHECK_CHECKPOINT(members_[i].key != key, "the key \"{}\" occurs twice", shown_text(key));
   ATHANOR_CHECK_CHECKPOINT(num_members_ < kMaxMembers, "it has more than {} members", kMaxMembers);
   if (num_members_ == members_.size()) members_.emplace_back();
   ++num_members_;

@@ -103,7 +103,8 @@ using ReadBehind = std::function<void(size_t num_bytes)>;
 std::string manifest_text(const Manifest& manifest);
 
 /// Parses a manifest and checks what the text alone can show: its hash, that each piece lies in its tensor and in its
-/// file, that the pieces of a tensor hold as many elements as the tensor has (it does not look for overlaps).
+/// file, that the pieces of a tensor hold as many elements as the tensor has (it does not look for elements that two
+/// pieces hold), and that no two pieces share bytes of a file.
 /// @param behind  called during the pass that computes the hash, then from the beginning during the pass that reads.
 /// @throws CheckpointError; `where` names the file in it.
 Manifest parse_manifest(std::string_view text, const std::string& where, const ReadBehind& behind = {});

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "checkpoint/json_records.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/manifest_head.h"
@@ -15,6 +16,8 @@ namespace athanor {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr size_t kMaxNameBytes = 1000;  // a tensor's name has some 60, a path of two names up to 511
 
 // A manifest from elsewhere must not reach outside: a file is in the checkpoint's folder, or in a folder there.
 bool is_plain_file_name(const std::string& name) {
@@ -107,7 +110,7 @@ class ManifestTaker : public JsonTaker {
                          record.size("flat_end"));
     check_slice(slice, "its slice");
     const auto* file = files_.find(record.text("file"));
-    ATHANOR_CHECK_CHECKPOINT(file, "there is no file {} in \"files\"", record.text("file"));
+    ATHANOR_CHECK_CHECKPOINT(file, "there is no file {} in \"files\"", shown_text(record.text("file")));
     const auto byte_offset = static_cast<uint64_t>(record.size("byte_offset"));
     const int64_t count = slice.flat_end - slice.flat_begin;
     ATHANOR_CHECK_CHECKPOINT(count <= INT64_MAX / 4 && static_cast<uint64_t>(count) * sizeof(float) <= file->second &&
@@ -115,7 +118,7 @@ class ManifestTaker : public JsonTaker {
                              "{} elements from byte {} on do not fit into {} of {} bytes", count, byte_offset,
                              file->first, file->second);
     const auto hash = PieceHash::parse(record.text("hash"));
-    ATHANOR_CHECK_CHECKPOINT(hash.has_value(), "\"{}\" is not a hash of 32 digits", record.text("hash"));
+    ATHANOR_CHECK_CHECKPOINT(hash.has_value(), "\"{}\" is not a hash of 32 digits", shown_text(record.text("hash")));
     int64_t& held = held_[tensor];
     const int64_t all = *num_elements(tensor->second);
     ATHANOR_CHECK_CHECKPOINT(count <= all - held, "the pieces of tensor {} hold more than its {} elements",
@@ -145,7 +148,7 @@ class ManifestTaker : public JsonTaker {
 
  private:
   static std::string name_in(const JsonRecord& record) try {
-    return " (" + record.text("tensor") + ")";
+    return " (" + shown_text(record.text("tensor")) + ")";
   } catch (const CheckpointError&) {
     return "";
   }
@@ -153,19 +156,30 @@ class ManifestTaker : public JsonTaker {
     ATHANOR_CHECK_CHECKPOINT(value.is_object(), "{}: {} must be an object, found {}", where_, key, value.type_name());
   }
   void check_format(const Json& value) const {
-    ATHANOR_CHECK_CHECKPOINT(value == kManifestFormat, "{}: format is {}, expected \"{}\"", where_, value.dump(),
-                             kManifestFormat);
+    ATHANOR_CHECK_CHECKPOINT(value == kManifestFormat, "{}: format is {}, expected \"{}\"", where_,
+                             shown_text(value.dump()), kManifestFormat);
   }
   void check_version(const Json& value) const {
     const auto version = as_json_size(value, "version", where_);
-    ATHANOR_CHECK_CHECKPOINT(version == kCheckpointVersion,
-                             "{}: version {} was written by another athanor; this one reads version {}", where_,
-                             version, kCheckpointVersion);
+    ATHANOR_CHECK_CHECKPOINT(
+        version == kCheckpointVersion,
+        "{}: version {} was written by another athanor; this one reads version {}; use the program "
+        "that wrote it",
+        where_, version, kCheckpointVersion);
+  }
+  // Messages name tensors and files on one line.
+  void check_name(const std::string& name) const {
+    ATHANOR_CHECK_CHECKPOINT(!name.empty() && name.size() <= kMaxNameBytes && printable(name) == name,
+                             "{}: \"{}\" is not a name: it must have 1 to {} bytes and no control characters", where_,
+                             shown_text(name), kMaxNameBytes);
   }
   void take_tensors(const Json& tensors) {
     check_object("tensors", tensors);
     for (const auto& [name, value] : tensors.items()) {
+      check_name(name);
       const auto shape = as_json_sizes(value, name, where_);
+      ATHANOR_CHECK_CHECKPOINT(shape.size() <= kMaxPieceDims, "{}: tensor {} has {} dims, a checkpoint's have up to {}",
+                               where_, name, shape.size(), kMaxPieceDims);
       ATHANOR_CHECK_CHECKPOINT(num_elements(shape).has_value(), "{}: tensor {}: shape {} is impossible", where_, name,
                                shape_text(shape));
       manifest_.tensors.emplace_hint(manifest_.tensors.end(), name, shape);
@@ -174,8 +188,10 @@ class ManifestTaker : public JsonTaker {
   void take_files(const Json& files) {
     check_object("files", files);
     for (const auto& [name, value] : files.items()) {
-      ATHANOR_CHECK_CHECKPOINT(is_plain_file_name(name), "{}: \"{}\" is not the name of a safetensors file", where_,
-                               name);
+      ATHANOR_CHECK_CHECKPOINT(is_plain_file_name(name),
+                               "{}: \"{}\" is not the name of a safetensors file in its folder", where_,
+                               shown_text(name));
+      check_name(name);
       manifest_.files.emplace_hint(manifest_.files.end(), name,
                                    static_cast<uint64_t>(as_json_size(value, name, where_)));
     }
@@ -191,6 +207,26 @@ class ManifestTaker : public JsonTaker {
   std::unordered_map<const TensorTable::value_type*, int64_t> held_;  // in elements
 };
 
+/// Checks that no two pieces share bytes of a file. A million pieces that all claim the same gigabyte would be hashed
+/// forever. Takes 8 bytes for each piece while it works.
+void check_shared_bytes(const Manifest& manifest, const std::string& where) {
+  std::vector<const Piece*> pieces;
+  pieces.reserve(manifest.pieces.size());
+  for (const Piece& piece : manifest.pieces)
+    if (piece.num_elements() > 0) pieces.push_back(&piece);
+  const auto comes_before = [](const Piece* a, const Piece* b) {
+    return a->file != b->file ? a->file_name() < b->file_name() : a->byte_offset < b->byte_offset;
+  };
+  if (!std::ranges::is_sorted(pieces, comes_before)) std::ranges::sort(pieces, comes_before);  // our writer sorts
+  for (size_t i = 1; i < pieces.size(); ++i) {
+    const Piece &a = *pieces[i - 1], &b = *pieces[i];
+    ATHANOR_CHECK_CHECKPOINT(a.file != b.file || a.byte_offset + a.num_bytes() <= b.byte_offset,
+                             "{}: pieces of the tensors {} and {} share bytes of {} from byte {} on; use another "
+                             "checkpoint",
+                             where, a.tensor_name(), b.tensor_name(), a.file_name(), b.byte_offset);
+  }
+}
+
 Manifest read(std::string_view text, const std::string& where, bool whole, ManifestTaker::Pieces pieces,
               const ReadBehind& behind) {
   // Our writer puts each piece on a separate line, so that the table need not grow. For another text it grows, or is
@@ -200,6 +236,7 @@ Manifest read(std::string_view text, const std::string& where, bool whole, Manif
   read_json_records(text, where, 0, taker, behind);
   Manifest manifest = taker.finish();
   if (whole) taker.check_counts(manifest);
+  if (whole) check_shared_bytes(manifest, where);
   return manifest;
 }
 

@@ -10,6 +10,7 @@
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/hf_layout.h"
+#include "checkpoint/json_members.h"
 #include "config/checks.h"
 
 namespace athanor {
@@ -169,7 +170,7 @@ std::vector<std::string> check_same_model(const nlohmann::json& stored, const Mo
   std::vector<std::string> differences, refused, changes;
   const auto note = [&](const std::string& key, const nlohmann::json* there, const nlohmann::json& here) {
     const std::string line =
-        fmt::format("{} is {} there, {} here", key, there ? there->dump() : "missing", here.dump());
+        fmt::format("{} is {} there, {} here", key, there ? JsonMembers::shown(*there) : "missing", here.dump());
     const bool asked = std::ranges::find(allowed, name_to_allow(key)) != allowed.end();
     if (asked && (key != "vocab_size" || (there && grows(*there, here)))) return changes.push_back(line);
     differences.push_back(line);

@@ -7,6 +7,21 @@
 
 namespace athanor {
 namespace fs = std::filesystem;
+namespace {
+
+/// The checkpoint's folder may be a link, but no file in it may lead outside: a checkpoint from elsewhere reads nothing
+/// else of this machine.
+void check_inside(const fs::path& folder, const fs::path& file) {
+  const fs::path parent = file.parent_path();  // the folder, or one in it (manifest.h)
+  if (!fs::is_symlink(file) && (parent == folder || !fs::is_symlink(parent))) return;
+  const auto real = with_io_errors([&] { return fs::canonical(file); });
+  const auto inside = with_io_errors([&] { return fs::canonical(folder); });
+  ATHANOR_CHECK_CHECKPOINT(real.string().starts_with(inside.string() + "/"),
+                           "{} is a link out of the checkpoint, to {}; copy that file into its place", file.string(),
+                           real.string());
+}
+
+}  // namespace
 
 std::shared_ptr<const MappedFile> OpenedFiles::file(const fs::path& folder, const FileTable::value_type& file) {
   const std::lock_guard lock(mutex_);
@@ -14,6 +29,7 @@ std::shared_ptr<const MappedFile> OpenedFiles::file(const fs::path& folder, cons
   const auto& [name, size] = file;
   const auto path = folder / name;
   ATHANOR_CHECK_CHECKPOINT(fs::is_regular_file(path), "{}: the file {} is missing", folder.string(), name);
+  check_inside(folder, path);
   if (const int injected = fault_errno("checkpoint.open"))
     throw IoError("cannot open " + path.string() + ": " + std::strerror(injected), injected);
   auto mapped = std::make_shared<const MappedFile>(path);

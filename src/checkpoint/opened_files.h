@@ -19,7 +19,8 @@ class OpenedFiles {
   /// Returns the mapped file.
   /// @param folder  the checkpoint, the same in every call.
   /// @param file    a row of the manifest's `files`, which must outlive this object.
-  /// @throws CheckpointError if the file is missing, or its size is not the manifest's; IoError if it cannot be opened
+  /// @throws CheckpointError if the file is missing, its size is not the manifest's, or it is a link out of the folder;
+  /// IoError if it cannot be opened
   ///         (fault point "checkpoint.open").
   std::shared_ptr<const MappedFile> file(const std::filesystem::path& folder, const FileTable::value_type& file);
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "checkpoint/json_members.h"
 
 namespace athanor {
 
@@ -16,7 +17,7 @@ RouterRows read_router_rows(const nlohmann::json& state, const std::string& key,
   try {
     rows = found->get<RouterRows>();
   } catch (const nlohmann::json::exception& error) {
-    fail<CheckpointError>("{}: {} cannot be read ({}); take another checkpoint", where, key, error.what());
+    fail<CheckpointError>("{}: {} cannot be read ({}); take another checkpoint", where, key, json_reason(error));
   }
   const auto is_whole = [&](const std::vector<float>& row) {
     return static_cast<int64_t>(row.size()) == model.num_experts &&

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "checkpoint/json_events.h"
 
 namespace athanor {
@@ -20,6 +21,11 @@ std::optional<int64_t> as_size(const Json& value) {
 }
 
 }  // namespace
+
+std::string shown_text(std::string_view text) {
+  constexpr size_t kMost = 100;
+  return printable(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
+}
 
 Json parse_strict_json(std::string_view text, const std::string& where, uint64_t first_byte) {
   JsonEvents events(where, first_byte, nullptr);

@@ -18,6 +18,9 @@ namespace athanor {
 /// @throws CheckpointError with the byte, counted from `first_byte` (the position of `text` in its file).
 nlohmann::json parse_strict_json(std::string_view text, const std::string& where, uint64_t first_byte = 0);
 
+/// Returns a text of the source for a message: on one line, and at most 100 bytes of it.
+std::string shown_text(std::string_view text);
+
 /// Returns the member `key` of `object`. @throws CheckpointError "<where>: ..." if there is none.
 const nlohmann::json& json_member(const nlohmann::json& object, const char* key, const std::string& where);
 

@@ -1,11 +1,13 @@
 #include "checkpoint/team.h"
 
 #include <cerrno>
+#include <filesystem>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/files.h"
 
 namespace athanor {
 namespace {
@@ -19,7 +21,9 @@ void run(const std::function<void()>& act) {
     act();
   } catch (const Error&) {
     throw;
-  } catch (const std::system_error& error) {  // includes std::filesystem_error
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw io_error_of(error);
+  } catch (const std::system_error& error) {
     throw IoError(error.what(), error.code().value());
   } catch (const std::bad_alloc&) {
     throw IoError("not enough memory for a checkpoint's work", ENOMEM);

@@ -11,8 +11,9 @@ namespace {
 
 constexpr const char* kJobs[] = {"train", "verify", "bench comm"};
 // These commands write nothing: copies of them are a nuisance at worst.
-constexpr const char* kReaders[] = {"config",           "data info",        "data show", "data verify",
-                                    "tokenizer encode", "tokenizer decode", "plot"};
+constexpr const char* kReaders[] = {"config",      "data info",        "data show",
+                                    "data verify", "tokenizer encode", "tokenizer decode",
+                                    "plot",        "checkpoint ls",    "checkpoint diff"};
 
 bool among(const auto& names, const std::string& name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);

@@ -70,6 +70,7 @@ int run(int argc, char** argv) {
   athanor::add_config_command(app);
   athanor::add_train_command(app);
   athanor::add_plot_command(app);
+  athanor::add_checkpoint_command(app);
   athanor::add_export_command(app);
   athanor::add_import_command(app);
   athanor::add_generate_command(app);

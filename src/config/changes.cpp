@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <sstream>
 
 #define TOML_EXCEPTIONS 1
@@ -86,6 +88,32 @@ std::vector<std::string> describe_config_changes(std::string_view before, const 
     if (there != here) lines.push_back(fmt::format("{} was {}, is {}", name, there, here));
   }
   return lines;
+}
+
+std::vector<ConfigTextDifference> config_text_differences(std::string_view a, std::string_view b) {
+  if (a == b) return {};
+  const auto read = [](std::string_view text) -> std::optional<Values> {
+    try {
+      return values_of(text);
+    } catch (const toml::parse_error&) {
+      return std::nullopt;
+    }
+  };
+  const auto in_a = read(a), in_b = read(b);
+  if (!in_a || !in_b) {
+    const auto kind = [](const auto& values) { return values ? "a configuration" : "not TOML"; };
+    return {{"text", kind(in_a), kind(in_b)}};
+  }
+  const Values defaults = values_of(dump_run_config(RunConfig{}, false));
+  std::set<std::string> names;
+  for (const Values* values : {&*in_a, &*in_b})
+    for (const auto& [name, value] : *values) names.insert(name);
+  std::vector<ConfigTextDifference> rows;
+  for (const auto& name : names) {
+    const std::string there = shown(*in_a, name, defaults), here = shown(*in_b, name, defaults);
+    if (there != here) rows.push_back({name, there, here});
+  }
+  return rows;
 }
 
 }  // namespace athanor

@@ -16,4 +16,14 @@ namespace athanor {
 ///                is not TOML, the result is one line that reports the parse error.
 std::vector<std::string> describe_config_changes(std::string_view before, const RunConfig& now);
 
+/// A field with its values in two texts, as TOML.
+struct ConfigTextDifference {
+  std::string name, a, b;
+};
+
+/// Compares two dumps of any version, field by field, in the order of the names. A field that one lacks counts as its
+/// default there, or as "absent" if it has none. If a text is not TOML, the result is one row that shows this under the
+/// name "text"; no row if both are the same text.
+std::vector<ConfigTextDifference> config_text_differences(std::string_view a, std::string_view b);
+
 }  // namespace athanor

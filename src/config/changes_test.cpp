@@ -41,5 +41,20 @@ TEST(ConfigChanges, AnOlderVersionsConfigurationHadTheDefaultsOfWhatItLacks) {
   EXPECT_EQ(describe_config_changes("[optimizer\n", now).size(), 1);
 }
 
+TEST(ConfigChanges, TwoTextsAreComparedFieldByFieldAndCommentsDoNotCount) {
+  RunConfig a;
+  a.optimizer.lr = 0.125;
+  RunConfig b = a;
+  EXPECT_TRUE(config_text_differences(dump_run_config(a), dump_run_config(b, false)).empty());
+  b.optimizer.lr = 0.25;
+  const auto rows = config_text_differences(dump_run_config(a), dump_run_config(b, false));
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].name + ": " + rows[0].a + " and " + rows[0].b, "optimizer.lr: 0.125 and 0.25");
+  EXPECT_TRUE(config_text_differences("[optimizer]\nlr = 0.125\n", dump_run_config(a)).empty())
+      << "the others' defaults";
+  ASSERT_EQ(config_text_differences("[[", dump_run_config(b)).size(), 1u);
+  EXPECT_EQ(config_text_differences("[[", dump_run_config(b))[0].a, "not TOML");
+}
+
 }  // namespace
 }  // namespace athanor::changes_test

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "checkpoint/json_members.h"
 #include "checkpoint/rotation.h"
+#include "checkpoint/strict_json.h"
 #include "config/ranges.h"
 
 namespace athanor {
@@ -83,11 +84,11 @@ DataLedger read_ledger(const json& data, const std::string& where) {
   ATHANOR_CHECK_CHECKPOINT(order == order_name(ledger.order),
                            "{}: data.order is \"{}\", which this program does not know; "
                            "take another checkpoint",
-                           where, order);
+                           where, shown_text(order));
   for (const auto& [hash, source] : data.at("sources").items())
-    ledger.sources[hash] = read_account({source, fmt::format("{}: source {}", where, hash)});
+    ledger.sources[hash] = read_account({source, fmt::format("{}: source {}", where, shown_text(hash))});
   for (const auto& [hash, share] : data.at("mix").items()) {
-    const Written written{share, fmt::format("{}: source {} of the mix", where, hash)};
+    const Written written{share, fmt::format("{}: source {} of the mix", where, shown_text(hash))};
     const auto source = ledger.sources.find(hash);
     ATHANOR_CHECK_CHECKPOINT(source != ledger.sources.end(),
                              "{} is not among those that were drawn from; take another checkpoint", written.where);
@@ -107,7 +108,7 @@ bool is_of_other_tokens(const TrainState& state, const json& progress, const std
       hash == state.data.tokenizer_hash,
       "{} was trained on tokens of another tokenizer ({}) than the data have ({}); prepare the documents with "
       "the run's own tokenizer",
-      where, hash, state.data.tokenizer_hash);
+      where, shown_text(hash), state.data.tokenizer_hash);
   return false;
 }
 
@@ -158,7 +159,8 @@ RunPosition read_progress(const TrainState& state, const json& progress, const f
   check_tokens(state, progress, where, vocabulary_may_change);
   return position;
 } catch (const json::exception& error) {
-  fail<CheckpointError>("{}: its numbers cannot be read ({}); take another checkpoint", folder.string(), error.what());
+  fail<CheckpointError>("{}: its numbers cannot be read ({}); take another checkpoint", folder.string(),
+                        json_reason(error));
 }
 
 void apply_progress(TrainState& state, const json& progress, const fs::path& folder, bool vocabulary_may_change) {

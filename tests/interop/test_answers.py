@@ -27,7 +27,7 @@ KINDS = {
     "model": "model", "--prompt": ANY, "--dtype": "choice", "--device": "choice", "--plant": "choice", "--json": "new file", "--schedule": "choice",
     "--pictures": "new folder", "--golden-dir": "new folder", "--out": "new folder", "--format": "choice", "--on-error": "choice",
     "tokenizer train --out": "new file", "plot --out": "picture", "verify --keep": "new folder", "tokenizer encode INPUT": "lines",
-    "tokenizer decode INPUT": "lines",
+    "tokenizer decode INPUT": "lines", "A": "run", "B": "run", "--tensors": "choice",
 }
 WRONG = {  # name of the case → value
     "tokenizer": {"missing": "nowhere.json", "a folder": "empty", "an empty file": "empty.json", "not a tokenizer": "notes.txt"},
@@ -57,6 +57,8 @@ COMMANDS = {  # a command line that works, so that only what is tried is wrong
     "prepare": ["--tokenizer", "tokenizer.json", "--seq-len", "16", "--out", "new", "docs.jsonl"],
     "data info": ["data"], "data show": ["data"], "data verify": ["data"],
     "config": ["run.toml"], "train": ["run.toml"], "plot": ["run"],
+    "checkpoint ls": ["run"], "checkpoint verify": ["run"], "checkpoint rm": ["run", "1"],
+    "checkpoint diff": ["run/checkpoints/step-00000001", "run/checkpoints/step-00000001"],
     "export": ["run", "--out", "new"], "import": ["hf", "--out", "new"], "generate": ["run", "--prompt", "a", "--max-new-tokens", "1"],
     "smoke": ["--golden-dir", "empty"], "verify": ["run.toml", "--reference", "portable", "--steps", "1", "--dry-run"],
     "bench data": ["--tokenizer", "tokenizer.json", *BENCH, "docs.jsonl"],
@@ -116,6 +118,8 @@ def command_line(row, value):
         words.remove("--dry-run")
     if row["argument"]:
         at = 0 if words[0][:2] != "--" else len(words) - 1
+        if name in ("B", "STEP"):
+            at = 1
         if row["command"] == "bench overhead":
             words.append(value)
         else:

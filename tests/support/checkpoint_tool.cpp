@@ -16,6 +16,7 @@
 //                                                             did) and in one, in turns, from the disk each time
 //   checkpoint_tool make-manifest FOLDER PIECES               a manifest of PIECES pieces, without their files
 //   checkpoint_tool open CHECKPOINT                           the seconds and peak memory of opening it
+//   checkpoint_tool seal CHECKPOINT                           corrects the hash of a manifest that was edited
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -33,6 +34,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/hash.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/safetensors.h"
@@ -210,6 +212,12 @@ void open_manifest(const Arguments& arguments) {
               static_cast<double>(usage.ru_maxrss) / 1e3);
 }
 
+void seal(const Arguments& arguments) {
+  const auto file = std::filesystem::path(arguments.at(0)) / kManifestName;
+  const std::string text = read_file(file), body = text.substr(text.find('\n') + 1);
+  write_file_atomically(file, "{\"hash\": \"" + hash_hex(body) + "\",\n" + body);
+}
+
 int run(const std::string& command, const Arguments& arguments) {
   if (command == "list") return list(arguments), 0;
   if (command == "change") return change(arguments), 0;
@@ -220,6 +228,7 @@ int run(const std::string& command, const Arguments& arguments) {
   if (command == "resume") return resume(arguments), 0;
   if (command == "make-manifest") return make_manifest(arguments), 0;
   if (command == "open") return open_manifest(arguments), 0;
+  if (command == "seal") return seal(arguments), 0;
   std::fprintf(stderr, "unknown command %s\n", command.c_str());
   return 2;
 }
