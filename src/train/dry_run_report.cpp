@@ -150,7 +150,7 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
     memory["allocator"] = run.allocator_bytes;
   }
   memory["total"] = run.total_bytes();
-  memory[run.on_device ? "host_copy_for_checkpoints" : "copy_for_checkpoints"] = run.staging_bytes;
+  (run.on_device ? out["host_memory_bytes"] : memory)["copy_for_checkpoints"] = run.staging_bytes;
   for (const OpenedGroup& group : run.opened) out["communicator_bytes"][group_name(group.group)] = group.bytes;
   out["in_flight"] = run.activations.in_flight;
   for (const SentLine& l : run.sent) {

@@ -52,7 +52,10 @@ void RunSaves::note_failure(const char* kind, int64_t step, const std::string& t
   if (history_) history_->add("save_failed", step, {{"kind", kind}, {"text", text}});
 }
 
+// A model must not be on disk before the checkpoint of an earlier step: a run that is killed then would continue from
+// the model, with fresh moments, if it has no older checkpoint.
 void RunSaves::save_model() {
+  finish();
   model_saved_ = try_to_save("model", [&] {
     const auto path = athanor::save_model(state_);
     log::info("model for transformers: {}", path.string());
