@@ -34,6 +34,8 @@ class JsonFields : public Fields {
              const Check<std::vector<std::string>>&) override {
     at(key) = value;
   }
+  // A model has no such field.
+  void field(const char*, CountOrAuto&, const char*, const Check<CountOrAuto>&) override {}
   void field(const char* key, NameOrNames& value, const char*, const Check<NameOrNames>&) override {
     std::visit([&](const auto& v) { at(key) = v; }, value);
   }
@@ -76,6 +78,8 @@ class FieldPointers : public Fields {
              const Check<std::vector<std::string>>&) override {
     at(key) = &value;
   }
+  // A model has no such field.
+  void field(const char*, CountOrAuto&, const char*, const Check<CountOrAuto>&) override {}
   void field(const char* key, NameOrNames& value, const char*, const Check<NameOrNames>&) override { at(key) = &value; }
 
  protected:

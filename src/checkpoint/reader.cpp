@@ -160,7 +160,8 @@ LoadPlan CheckpointReader::plan(const std::vector<TargetView>& targets) const {
 }
 
 void CheckpointReader::plan_one(const std::vector<TargetView>& targets, size_t target, LoadPlan& plan) const {
-  const auto& [tensor, wanted, data, write] = targets[target];
+  const std::string& tensor = targets[target].tensor;
+  const Slice& wanted = targets[target].slice;
   FilledElements filled(wanted.num_elements());
   std::vector<const Piece*> used;
   const auto use = [&](const Piece& piece) {

@@ -37,6 +37,8 @@ std::string to_toml(const std::vector<T>& list) {
   return "[" + join(items) + "]";
 }
 
+std::string to_toml(const CountOrAuto& value) { return to_text(value); }
+
 std::string to_toml(const NameOrNames& value) {
   return std::visit([](const auto& held) { return to_toml(held); }, value);
 }
@@ -62,6 +64,9 @@ class Dumper : public Fields {
   void field(const char* key, std::vector<std::string>& v, const char* help,
              const Check<std::vector<std::string>>& c) override {
     put(key, v, help, c.expected);
+  }
+  void field(const char* key, CountOrAuto& v, const char* help, const Check<CountOrAuto>&) override {
+    put(key, v, help, "");
   }
   void field(const char* key, NameOrNames& v, const char* help, const Check<NameOrNames>&) override {
     put(key, v, help, "");

@@ -29,6 +29,7 @@ class FieldFaults : public Fields {
              const Check<std::vector<std::string>>& c) override {
     look(key, v, c);
   }
+  void field(const char* key, CountOrAuto& v, const char*, const Check<CountOrAuto>& c) override { look(key, v, c); }
   void field(const char* key, NameOrNames& v, const char*, const Check<NameOrNames>& c) override { look(key, v, c); }
 
   /// Returns a line for each visited field with a value that its declaration refuses: "model.hidden_size: expected an

@@ -28,6 +28,17 @@ namespace athanor {
 /// One name for a choice, or the choice written out as a list of names.
 using NameOrNames = std::variant<std::string, std::vector<std::string>>;
 
+/// A number, or "auto": the run finds it.
+struct CountOrAuto {
+  int64_t count = 0;  ///< 0 if it is auto
+  bool is_auto = false;
+
+  CountOrAuto() = default;
+  CountOrAuto(int64_t n) : count(n) {}  // NOLINT: a number stands for itself
+  bool operator==(const CountOrAuto&) const = default;
+  bool is_off() const { return !is_auto && count == 0; }
+};
+
 /// A condition on a field's value.
 template <class T>
 struct Check {
@@ -50,6 +61,7 @@ class Fields {
                      const Check<std::vector<int64_t>>& check = {}) = 0;
   virtual void field(const char* key, std::vector<std::string>& value, const char* help,
                      const Check<std::vector<std::string>>& check = {}) = 0;
+  virtual void field(const char* key, CountOrAuto& value, const char* help, const Check<CountOrAuto>& check = {}) = 0;
   virtual void field(const char* key, NameOrNames& value, const char* help, const Check<NameOrNames>& check = {}) = 0;
 
   /// Declares a sub-table, whose fields `section.describe` declares. Within a table, declare tables and lists after the
@@ -94,6 +106,13 @@ class Fields {
 
 inline Check<int64_t> at_least(int64_t low) {
   return {"an integer of at least " + std::to_string(low), [low](const int64_t& x) { return x >= low; }};
+}
+inline std::string to_text(const CountOrAuto& value) {
+  return value.is_auto ? "\"auto\"" : std::to_string(value.count);
+}
+inline Check<CountOrAuto> auto_or_at_least(int64_t low) {
+  return {fmt::format("\"auto\" or an integer of at least {}", low),
+          [low](const CountOrAuto& x) { return x.is_auto || x.count >= low; }};
 }
 inline Check<int64_t> between(int64_t low, int64_t high) {
   return {fmt::format("an integer from {} to {}", low, high),

@@ -30,6 +30,9 @@ class Numbers : public Fields {
     lists.push_back(at_ + key);
   }
   void field(const char*, std::vector<std::string>&, const char*, const Check<std::vector<std::string>>&) override {}
+  void field(const char* key, CountOrAuto&, const char*, const Check<CountOrAuto>&) override {
+    integers.push_back(at_ + key);
+  }
   void field(const char*, NameOrNames&, const char*, const Check<NameOrNames>&) override {}
 
  protected:
@@ -108,7 +111,8 @@ TEST(Numbers, ARealNumberThatItsTypeCannotHoldIsRefusedByName) {
 
 TEST(Numbers, WhatWouldBe0InFp32IsRefusedWhereFp32Computes) {
   const std::set<std::string> in_double = {"moe.capacity_factor", "metrics.gemm_peak_tflops",
-                                           "checkpoint.interval_minutes", "checkpoint.write_mb_s"};
+                                           "checkpoint.interval_minutes", "checkpoint.write_mb_s",
+                                           "checkpoint.mtbf_hours"};
   for (const auto& key : all_numbers().reals) {
     if (in_double.contains(key)) continue;
     for (const char* value : {"1e-60", "1e-40"})

@@ -274,7 +274,8 @@ struct MoeConfig {
 };
 
 struct CheckpointConfig {
-  int64_t interval = 500;
+  CountOrAuto interval = 500;
+  double mtbf_hours = 0;
   double interval_minutes = 0;
   int64_t keep = 2;
   int64_t keep_every = 0;
@@ -290,7 +291,15 @@ struct CheckpointConfig {
   std::vector<std::string> allow_model_change;
 
   void describe(Fields& f) {
-    f.field("interval", interval, "steps between full checkpoints; 0 turns them off", at_least(0));
+    f.field(
+        "interval", interval,
+        "steps between full checkpoints; 0 turns them off; auto: the run measures what a checkpoint costs, and takes "
+        "the interval that loses the least time, given how often jobs of this size fail (mtbf_hours)",
+        auto_or_at_least(0));
+    f.field("mtbf_hours", mtbf_hours,
+            "for interval auto: the mean time between failures of a node; 0: what events.jsonl of the run shows, or a "
+            "published figure as long as it shows little",
+            between(0.0, 1e9));
     f.field("interval_minutes", interval_minutes,
             "a full checkpoint is also written when this many minutes have passed since the last one; 0: never",
             between(0.0, 1e6));

@@ -80,6 +80,9 @@ class TomlReader : public Fields {
              const Check<std::vector<std::string>>& check) override {
     read(key, value, check);
   }
+  void field(const char* key, CountOrAuto& value, const char*, const Check<CountOrAuto>& check) override {
+    read(key, value, check);
+  }
   void field(const char* key, NameOrNames& value, const char*, const Check<NameOrNames>& check) override {
     read(key, value, check);
   }
@@ -175,6 +178,7 @@ class TomlReader : public Fields {
   static const char* expectation(const std::vector<double>&) { return "a list of numbers"; }
   static const char* expectation(const std::vector<int64_t>&) { return "a list of integers"; }
   static const char* expectation(const std::vector<std::string>&) { return "a list of strings"; }
+  static const char* expectation(const CountOrAuto&) { return "an integer or \"auto\""; }
   static const char* expectation(const NameOrNames&) { return "a string in quotes or a list of them"; }
 
   template <class T>
@@ -187,6 +191,12 @@ class TomlReader : public Fields {
       if (!node.is_number()) return false;
       out = *node.value<double>();
       return true;
+    } else if constexpr (std::is_same_v<T, CountOrAuto>) {
+      if (std::string name; convert(node, name)) {
+        out.is_auto = name == "auto";
+        return out.is_auto;
+      }
+      return convert(node, out.count);
     } else if constexpr (std::is_same_v<T, NameOrNames>) {
       if (std::string name; convert(node, name)) {
         out = std::move(name);

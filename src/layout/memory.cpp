@@ -90,7 +90,7 @@ StateBytes count_state_bytes(const RunConfig& config, const Layout& layout, int 
 }
 
 double count_staging_bytes(const RunConfig& config, const Layout& layout, int rank, const OptimizerPlan& optimizers) {
-  if (!config.checkpoint.async || config.checkpoint.interval == 0) return 0;
+  if (!config.checkpoint.async || config.checkpoint.interval.is_off()) return 0;
   double values = 0;
   for (const HeldParameter& p : held_parameters(config.model, config.parallelism, layout, rank)) {
     const OptimizerDeclaration& optimizer = optimizers.optimizer_of(p.spec.name, p.spec.role);

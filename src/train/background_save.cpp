@@ -149,7 +149,7 @@ void BackgroundSave::Worker::run() {
       result.failure = std::current_exception();
     }
     result.seconds = seconds_since(job->begin);
-    if (!result.failure && group->rank() == 0) tell(result);
+    if (!result.failure && group->rank() == 0 && !given_up) tell(result);
     lock.lock();
     outcome = result;
     job.reset();

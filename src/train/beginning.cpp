@@ -123,7 +123,7 @@ void go_on(const RunConfig& config, const RunFolder& folder, const Contents& hel
   if (!held.saved()) return begin_at_nothing(folder, held);
   // Full checkpoints may be old: of a time before they were turned off, or from before the run went back.
   const int64_t back_to = step_of_folder_name(fs::path(held.history.asked).filename().string()).value_or(-1);
-  const bool full_lag = !held.full.empty() && (config.checkpoint.interval == 0 || held.full.front().step < back_to);
+  const bool full_lag = !held.full.empty() && (config.checkpoint.interval.is_off() || held.full.front().step < back_to);
   const bool models_lead = full_lag && !held.models.empty() && held.models.front().step > held.full.front().step;
   if (!held.full.empty() && !models_lead) {
     begin.from = Beginning::From::kNewest;

@@ -2,53 +2,92 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "base/exit_codes.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/wall_clock.h"
 #include "config/duration.h"
 #include "train/job_limit.h"
+#include "train/run_folder.h"
 
 namespace athanor {
-namespace {
-
-// The time at which the scheduler's job has to begin its last save, from now.
-std::optional<double> seconds_to_job_end(const RunConfig& config, std::string& name) {
-  const double margin = *parse_duration(config.train.stop_margin);
-  if (margin == 0) return {};
-  const auto job = find_job_limit();
-  if (!job) return {};
-  const double left = job->ends_at_s - unix_time_s();
-  name = fmt::format("the end of {}, less train.stop_margin ({})", job->job, config.train.stop_margin);
-  log::info("{} ends in {}; the last save begins {} before", job->job, format_duration(left), config.train.stop_margin);
-  if (left < margin)
-    log::warn("that is less than train.stop_margin: the run stops after its first step; lower train.stop_margin");
-  return left - margin;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 int exit_code_of_stop(int stop_signal) {
   const bool is_plain = stop_signal == 0 || stop_signal == SIGUSR1 || stop_signal == SIGUSR2;
   return is_plain ? exit_code::kStoppedAndSaved : exit_code::of_signal(stop_signal);
 }
 
-RunClock::RunClock(const RunConfig& config) : save_interval_s_(60 * config.checkpoint.interval_minutes) {
-  std::optional<double> left = seconds_to_job_end(config, limit_);
-  const double wanted = *parse_duration(config.train.stop_after);
-  if (wanted > 0 && (!left || wanted < *left)) {
-    left = wanted;
-    limit_ = fmt::format("train.stop_after ({})", config.train.stop_after);
-  }
-  if (left) end_ = start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*left));
+namespace {
+
+constexpr double kSavesBeforeEnd = 1.5;  // the last save may take longer than those before
+
+std::chrono::steady_clock::duration seconds(double count) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(count));
 }
 
-bool RunClock::time_is_up() const {
-  return end_ && step_s_ > 0 &&
-         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(step_s_)) > *end_;
+}  // namespace
+
+RunClock::RunClock(const RunConfig& config, int64_t nodes) : save_interval_s_(60 * config.checkpoint.interval_minutes) {
+  if (config.checkpoint.interval.is_auto)
+    best_.emplace(find_failure_rate(config.checkpoint.mtbf_hours, nodes, RunFolder{config.train.run_dir}.events()));
+  if (const double wanted = *parse_duration(config.train.stop_after); wanted > 0)
+    asked_ = {start_ + seconds(wanted), fmt::format("train.stop_after ({})", config.train.stop_after)};
+  asked_margin_ = config.train.stop_margin;
+  asked_margin_s_ = *parse_duration(config.train.stop_margin);
+  if (asked_margin_s_ == 0) return;
+  const auto job = find_job_limit();
+  if (!job) return;
+  const double left = job->ends_at_s - unix_time_s();
+  job_ = {start_ + seconds(left), fmt::format("the end of {}", job->job)};
+  log::info("{} ends in {}; the last save begins {} before, or earlier if saves take long", job->job,
+            format_duration(left), config.train.stop_margin);
+  if (left < asked_margin_s_)
+    log::warn("that is less than train.stop_margin: the run stops after its first step; lower train.stop_margin");
 }
 
-bool RunClock::save_is_due() const { return save_interval_s_ > 0 && seconds_since(saved_) >= save_interval_s_; }
+double RunClock::margin_s() const { return std::max(asked_margin_s_, kSavesBeforeEnd * longest_save_s_); }
+
+bool RunClock::passes(const Limit& limit, double margin_s) const {
+  return step_s_ > 0 && Clock::now() + seconds(step_s_ + margin_s) > limit.at;
+}
+
+bool RunClock::time_is_up() const { return (job_ && passes(*job_, margin_s())) || (asked_ && passes(*asked_, 0)); }
+
+std::string RunClock::limit() const {
+  if (!job_ || (asked_ && asked_->at < job_->at - seconds(margin_s()))) return asked_ ? asked_->name : "";
+  if (margin_s() > asked_margin_s_)
+    return fmt::format("{}, less {} times the longest save ({})", job_->name, kSavesBeforeEnd,
+                       format_duration(margin_s()));
+  return fmt::format("{}, less train.stop_margin ({})", job_->name, asked_margin_);
+}
+
+bool RunClock::save_is_due() const {
+  const double since_s = seconds_since(saved_);
+  return (save_interval_s_ > 0 && since_s >= save_interval_s_) || (best_ && best_->is_due(since_s));
+}
+
+void RunClock::step_took(double seconds, bool saving) {
+  if (best_) step_s_ == 0 ? best_->restarted(seconds_since(start_)) : best_->step_took(seconds, saving);
+  step_s_ = seconds;
+}
+
+void RunClock::save_began() {
+  saved_ = Clock::now();
+  if (best_) best_->began();
+}
+
+void RunClock::saved(double stopped_s, double seconds) {
+  const double before_s = margin_s();
+  longest_save_s_ = std::max(longest_save_s_, seconds);
+  if (job_ && margin_s() > before_s)
+    log::info("a save takes {}: the last one begins {} before {}", format_duration(seconds),
+              format_duration(margin_s()), job_->name);
+  if (!best_) return;
+  if (const std::string change = best_->saved(stopped_s, seconds); !change.empty()) log::info("{}", change);
+}
 
 Requests agree_on_requests(comm::Communicator& world, const SignalGuard& signals, const RunClock* clock, bool saving,
                            const std::exception_ptr& unreadable) {

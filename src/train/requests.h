@@ -10,6 +10,7 @@
 #include "base/signals.h"
 #include "comm/communicator.h"
 #include "config/run_config.h"
+#include "train/save_interval.h"
 
 namespace athanor {
 
@@ -31,25 +32,39 @@ int exit_code_of_stop(int stop_signal);
 class RunClock {
  public:
   /// Looks for the limit of the scheduler's job and logs what it found.
-  explicit RunClock(const RunConfig& config);
+  /// @param nodes  of the job.
+  RunClock(const RunConfig& config, int64_t nodes);
 
-  /// Returns whether another step that takes as long as the last would end after the limit.
+  /// Returns whether another step that takes as long as the last would end after train.stop_after, or too late for a
+  /// save before the end of the job.
   bool time_is_up() const;
   bool save_is_due() const;
-  /// Notes the time from the end of the step before to the end of this one.
-  void step_took(double seconds) { step_s_ = seconds; }
-  void saved() { saved_ = Clock::now(); }
+  /// Notes the time from the end of the step before to the end of this one; `saving` as in SaveInterval.
+  void step_took(double seconds, bool saving);
+  /// Notes that a save has begun.
+  void save_began();
+  /// Notes that a save is on disk, which stopped the run for `stopped_s` and was on disk after `seconds`. The log tells
+  /// what changes by that.
+  void saved(double stopped_s, double seconds);
   /// Returns what ended the time: "train.stop_after (11h30m)".
-  const std::string& limit() const { return limit_; }
+  std::string limit() const;
 
  private:
   using Clock = std::chrono::steady_clock;
 
+  struct Limit {
+    Clock::time_point at;
+    std::string name;
+  };
+  double margin_s() const;
+  bool passes(const Limit& limit, double margin_s) const;
+
   double save_interval_s_;
+  std::optional<SaveInterval> best_;  // checkpoint.interval = "auto"
   Clock::time_point start_ = Clock::now(), saved_ = start_;
-  std::optional<Clock::time_point> end_;
-  double step_s_ = 0;
-  std::string limit_;
+  std::optional<Limit> job_, asked_;
+  std::string asked_margin_;
+  double asked_margin_s_ = 0, longest_save_s_ = 0, step_s_ = 0;
 };
 
 /// Returns what any rank was asked for. Collective over the world, one all-reduce of five numbers.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "base/exit_codes.h"
 #include "base/fault.h"
@@ -94,16 +95,17 @@ class Run {
       StepMetrics metrics = one_step();
       const Requests asked = requests();
       saves_.look_after(asked.saving);
+      note_times_of_saves();
       const bool ends = is_complete() || asked.stop();
       if (due(state_->position.step, config.train.validation_interval) ||
           (is_complete() && config.train.validation_interval > 0))
         validate(metrics);
       show(metrics);
-      const bool has_checkpoints = config.checkpoint.interval > 0;
+      const bool has_checkpoints = !config.checkpoint.interval.is_off();
       if (due(state_->position.step, config.checkpoint.model_interval) || (ends && ends_with_a_model()) ||
           (asked.save && !has_checkpoints))
         saves_.save_model();
-      const bool is_due = due(state_->position.step, config.checkpoint.interval);
+      const bool is_due = due(state_->position.step, config.checkpoint.interval.count);
       if (has_checkpoints && (is_due || ends || asked.save))
         save_checkpoint(ends ? RunSaves::Why::kLast : is_due ? RunSaves::Why::kDue : RunSaves::Why::kAsked);
       fault_point("train.after_step");
@@ -119,7 +121,7 @@ class Run {
   // so that little is lost.
   bool ends_with_a_model() const {
     const auto& kept = state_->config.checkpoint;
-    return kept.model_interval > 0 && (is_complete() || kept.interval == 0);
+    return kept.model_interval > 0 && (is_complete() || kept.interval.is_off());
   }
 
   // Enters the training phase of the next step and opens its data at the position of each source's cursor.
@@ -202,7 +204,8 @@ class Run {
   Requests requests() {
     const double since_s = seconds_since(std::exchange(agreed_, Clock::now()));
     const bool after_a_step = state_->position.step > first_step_;
-    if (clock_ && after_a_step) clock_->step_took(since_s);
+    const int64_t started = std::exchange(saves_started_, saves_.num_started());
+    if (clock_ && after_a_step) clock_->step_took(since_s, saves_.pending() || started < saves_started_);
     longest_step_s_ = std::max(longest_step_s_, since_s);
     std::exception_ptr failure = failure_of_next_batch();
     if (!failure) failure = verification_.failure();
@@ -220,7 +223,13 @@ class Run {
   void save_checkpoint(RunSaves::Why why) {
     const int64_t before = saves_.num_started();
     saves_.save_checkpoint(why);
-    if (clock_ && saves_.num_started() > before) clock_->saved();
+    if (clock_ && saves_.num_started() > before) clock_->save_began();
+    note_times_of_saves();
+  }
+
+  void note_times_of_saves() {
+    const auto took = saves_.take_times();
+    if (clock_ && took) clock_->saved(took->stopped_s, took->seconds);
   }
 
   int end_complete() {
@@ -259,8 +268,8 @@ class Run {
     const int64_t step = state_->position.step;
     const auto& keeps = state_->config.checkpoint;
     saves_.finish();
-    if (!saves_.is_saved() && keeps.interval > 0) saves_.save_checkpoint(RunSaves::Why::kLast);
-    if (!saves_.is_saved() && keeps.interval == 0 && keeps.model_interval > 0) saves_.save_model();
+    if (!saves_.is_saved() && !keeps.interval.is_off()) saves_.save_checkpoint(RunSaves::Why::kLast);
+    if (!saves_.is_saved() && keeps.interval.is_off() && keeps.model_interval > 0) saves_.save_model();
     std::string kept = fmt::format("what came after step {} is not saved", saves_.saved_step());
     if (step == first_step_) kept = "no step was done since the run was started";
     if (step > first_step_ && saves_.is_saved())
@@ -350,6 +359,7 @@ class Run {
   ThreadTrial threads_;
   Clock::time_point first_step_ended_;
   Clock::time_point agreed_ = Clock::now();   // when the ranks last agreed on requests
+  int64_t saves_started_ = 0;                 // when they did
   double longest_step_s_ = 0;                 // with what comes between two steps
   double waited_for_data_s_ = 0;              // for the batch of the next step
   std::optional<LayerMetrics> layers_;        // set in a step that shows them
@@ -373,7 +383,10 @@ int run_training(RunConfig config, comm::World& world, RunContext& context) {
                             warning_of(config.train.on_sigusr2));
   try {
     std::optional<RunClock> clock;
-    if (world.rank() == 0) clock.emplace(config);
+    if (world.rank() == 0) {
+      const std::set<std::string> hosts(world.hosts().begin(), world.hosts().end());
+      clock.emplace(config, std::ssize(hosts));
+    }
     int code = 0;
     {
       Run run(start_run(std::move(config), world, context, signals), context, signals, clock ? &*clock : nullptr, hold);

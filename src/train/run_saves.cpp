@@ -23,7 +23,7 @@ RunSaves::RunSaves(TrainState& state, Mesh& mesh, RunContext& at)
     : state_(state), mesh_(mesh), at_(at), first_step_(state.position.step), saved_step_(state.position.step) {
   if (mesh.is_first()) history_.emplace(RunFolder{state.config.train.run_dir}.events(), at.attempt);
   const CheckpointConfig& config = state.config.checkpoint;
-  if (!config.async || config.interval == 0) return;
+  if (!config.async || config.interval.is_off()) return;
   background_.emplace(state, [this](const SaveOutcome& outcome) { note_saved(outcome); });
   if (!state.model.device().is_cpu()) state.before_update = [this] { background_->before_update(); };
 }
@@ -61,7 +61,7 @@ void RunSaves::save_model() {
     log::info("model for transformers: {}", path.string());
     return path;
   });
-  if (model_saved_ && state_.config.checkpoint.interval == 0) saved_step_ = state_.position.step;
+  if (model_saved_ && state_.config.checkpoint.interval.is_off()) saved_step_ = state_.position.step;
 }
 
 void RunSaves::save_checkpoint(Why why) {
@@ -78,11 +78,14 @@ void RunSaves::save_checkpoint(Why why) {
     if (why == Why::kLast) finish();
     return;
   }
+  const auto begin = std::chrono::steady_clock::now();
   checkpoint_saved_ = try_to_save("checkpoint", [&] {
     athanor::save_checkpoint(state_);
     return RunFolder{state_.config.train.run_dir}.checkpoints() / step_folder_name(state_.position.step);
   });
-  if (checkpoint_saved_) saved_step_ = state_.position.step;
+  if (!checkpoint_saved_) return;
+  saved_step_ = state_.position.step;
+  took_ = {seconds_since(begin), seconds_since(begin)};
 }
 
 void RunSaves::skip() {
@@ -116,7 +119,10 @@ void RunSaves::note_saved(const SaveOutcome& outcome) {
 void RunSaves::take_outcome() {
   const SaveOutcome outcome = background_->take();
   checkpoint_saved_ = !outcome.failure;
-  if (checkpoint_saved_) saved_step_ = outcome.step;
+  if (checkpoint_saved_) {
+    saved_step_ = outcome.step;
+    took_ = {outcome.copy_s, outcome.seconds};
+  }
   if (!outcome.failure) return;
   try {
     std::rethrow_exception(outcome.failure);
@@ -156,13 +162,13 @@ RunSaves::Ending RunSaves::stopped(const Requests& asked, const std::string& lim
   const std::string why = asked.stop_signal != 0 ? signal_name(asked.stop_signal) : limit;
   const std::string stopped = fmt::format("stopped by {} after step {}", why, state_.position.step);
   if (is_saved()) {
-    const bool as_model = kept.interval == 0 && kept.model_interval > 0 && state_.position.step > first_step_;
+    const bool as_model = kept.interval.is_off() && kept.model_interval > 0 && state_.position.step > first_step_;
     return {exit_code_of_stop(asked.stop_signal),
             stopped + (as_model ? "; its model was saved (checkpoint.interval is 0): the same command continues from "
                                   "it with fresh moments"
                                 : "; run the same command again to continue")};
   }
-  if (kept.interval == 0 && kept.model_interval == 0)
+  if (kept.interval.is_off() && kept.model_interval == 0)
     return {exit_code::kNotSaved, stopped +
                                       ", and nothing was saved: checkpoint.interval and "
                                       "checkpoint.model_interval are 0, so the same command begins at step 0"};

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "train/background_save.h"
 #include "train/requests.h"
@@ -45,6 +46,13 @@ class RunSaves {
 
   /// Returns the number of full checkpoints that were started.
   int64_t num_started() const { return num_started_; }
+  /// Returns what the last full checkpoint took that is on disk, once.
+  struct Took {
+    double stopped_s, seconds;
+  };
+  std::optional<Took> take_times() { return std::exchange(took_, std::nullopt); }
+  /// Returns whether a full checkpoint was started whose outcome is not known yet.
+  bool pending() const { return background_ && background_->pending(); }
   /// Returns the step of the newest save that the run can continue from; before the first save of this attempt, the
   /// step that the attempt began with. A model counts only if checkpoint.interval is 0.
   int64_t saved_step() const { return saved_step_; }
@@ -79,6 +87,7 @@ class RunSaves {
   RunContext& at_;
   std::optional<EventLog> history_;  // on the first rank only
   std::optional<BackgroundSave> background_;
+  std::optional<Took> took_;
   bool put_off_ = false;  // a checkpoint that was asked for
   int64_t num_started_ = 0, writing_step_ = 0;
   bool checkpoint_saved_ = true, model_saved_ = true;  // whether the last save of each kind succeeded

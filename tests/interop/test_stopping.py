@@ -1,4 +1,6 @@
 """A run is stopped by signals and by limits of time, and saves when it is asked to or when its time has come."""
+import re
+import shutil
 import signal
 import subprocess
 import time
@@ -76,3 +78,23 @@ def test_settings_of_the_end_do_not_make_another_branch(run):
     run.train(back, "train.steps=9")
     done = run.train(back, "train.steps=9", "train.stop_after=1h", "train.on_sigusr1=save")
     assert "once more, for another branch" not in done.stderr and "is complete at step 9" in done.stderr
+
+
+def test_the_interval_auto_saves_as_often_as_failures_ask_for(run):
+    often = ["checkpoint.interval=auto", "checkpoint.mtbf_hours=1e-7", "checkpoint.model_interval=0", "checkpoint.keep=1000"]
+    done = run.train(*often, "train.steps=60", "train.validation_interval=0", "optimizer.schedule=constant")
+    assert "checkpoints every " in done.stderr and "(checkpoint.mtbf_hours and 1 node(s)); by Daly's formula" in done.stderr
+    assert len(run.checkpoints()) > 5
+    shutil.rmtree(run.folder)
+    run.train(*often, "checkpoint.mtbf_hours=1e6", "train.steps=60", "train.validation_interval=0")
+    assert run.checkpoints() == ["step-00000002", "step-00000060"]
+
+
+def test_the_last_save_begins_earlier_if_saves_take_longer_than_the_margin(run, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 8))
+    done = run.train("train.stop_margin=1s", "train.steps=1000000", "checkpoint.interval=2", "checkpoint.model_interval=0",
+                     fault="checkpoint.sync:stall3@1", check=False)
+    assert done.returncode == 10
+    assert re.search(r"the last one begins 0:0[45] before the end of Slurm job 17", done.stderr), done.stderr[-3000:]
+    assert re.search(r"stopped by the end of Slurm job 17, less 1.5 times the longest save \(0:0[45]\) after step", done.stderr)
