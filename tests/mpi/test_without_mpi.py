@@ -98,6 +98,18 @@ def test_numbers_that_contradict_each_other_are_refused_on_all_ranks(torchrun, p
     assert seconds < SECONDS
 
 
+@pytest.mark.parametrize("words, change, said", [
+    (["verify", ROOT / "recipes/olmoe-tiny.toml"], "--set optimizer.lr=0.5", "optimizer.lr was "),
+    (["verify", ROOT / "recipes/olmoe-tiny.toml"], "--steps 5", '--steps was "'),
+    (["bench", "comm", "--most", "1024"], "--rounds 3", '--rounds was "')], ids=["verify --set", "verify --steps", "bench comm"])
+def test_ranks_of_verify_and_bench_comm_with_other_settings_are_refused(torchrun, program, tmp_path, words, change, said):
+    other = f'1) exec {program("athanor")} "$@" {change}'
+    code, out, err, seconds = torchrun.run(2, started_as(tmp_path, program("athanor"), other), *words)
+    assert torchrun.codes == [2, 2] and not torchrun.ended, out + err
+    assert re.search(rf"rank 1 \(\S+\) has other settings than rank 0: {re.escape(said)}", err), err
+    assert seconds < SECONDS
+
+
 def test_when_rank_0_is_killed_before_all_have_met_the_others_name_it_and_end(torchrun, program, tmp_path):
     killed, absent = f"0) exec timeout -s KILL 4 {program('comm_ranks')} collectives", "2) exit 0"
     code, out, err, seconds = torchrun.run(3, started_as(tmp_path, program("comm_ranks"), killed, absent), "collectives")
