@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -27,6 +28,7 @@
 #include "ops/transfer.h"
 #include "train/in_world.h"
 #include "train/rank_devices.h"
+#include "train/same_settings.h"
 
 namespace athanor::bench {
 namespace {
@@ -260,6 +262,19 @@ std::string describe_devices(at::Device device) {
 
 }  // namespace
 
+// What decides which collectives a rank calls. The report is the first rank's.
+Options compared_options(const BenchCommArguments& given) {
+  return {{"--least", std::to_string(given.least_bytes)},
+          {"--most", std::to_string(given.most_bytes)},
+          {"--dtype", given.dtype},
+          {"--device", given.device},
+          {"--inner", std::to_string(given.inner)},
+          {"--hidden", std::to_string(given.hidden)},
+          {"--topk", std::to_string(given.topk)},
+          {"--tokens", fmt::format("{}", fmt::join(given.tokens, ","))},
+          {"--rounds", std::to_string(given.rounds)}};
+}
+
 void measure_comm(comm::World& world, const BenchCommArguments& given) {
   const Ranks ranks = join(world, given);
   const at::ScalarType dtype = dtypes_of(given.dtype).front();
@@ -290,12 +305,16 @@ ATHANOR_CORE_ENTRY(bench_comm) {
   const auto& given = *static_cast<const BenchCommArguments*>(arguments);
   bench::set_up(given);
   const int size = launched().size;
-  ATHANOR_CHECK(size > 1, "bench comm measures what ranks do together: mpirun -n 4 athanor bench comm");
+  ATHANOR_CHECK(size > 1,
+                "bench comm measures what ranks do together: mpirun -n 4 athanor bench comm; or, without MPI, by a "
+                "launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT: torchrun --no-python "
+                "--nproc-per-node 4 athanor bench comm");
   ATHANOR_CHECK(given.inner == 0 || size % given.inner == 0, "--inner ({}) must divide the number of ranks ({})",
                 given.inner, size);
   ATHANOR_CHECK(!given.paced, "--paced is for benchmarks of one process");
   ops::install_caching_cpu_allocator();  // as in training: memory between the hops of two levels is reused
   return in_world({}, [&](comm::World& world, RunContext&) {
+    require_same_options(bench::compared_options(given), world);
     bench::measure_comm(world, given);
     return 0;
   });

@@ -17,7 +17,7 @@ void add_bench_comm_command(CLI::App& bench) {
   arguments->num_threads = 1;  // ranks share the cores
   auto* command = bench.add_subcommand("comm",
                                        "Collectives compared with a memory copy, all-to-all with all-gather; start it "
-                                       "by mpirun: mpirun -n 4 athanor bench comm");
+                                       "by mpirun (mpirun -n 4 athanor bench comm) or torchrun");
   const auto number = [&](const char* name, int64_t& value, int64_t most, const char* help) {
     command->add_option(name, value, help)->check(CLI::Range(int64_t{1}, most))->capture_default_str();
   };

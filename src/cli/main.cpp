@@ -52,7 +52,6 @@ void open_standard_streams() {
 }
 
 int run(int argc, char** argv) {
-  announce_armed_faults();
   CLI::App app(
       "Pretrains language models: raw documents → tokens → training → a checkpoint that transformers loads.\n"
       "A first run, step by step:  athanor tokenizer train … → athanor prepare … → athanor train … → athanor generate "
@@ -82,11 +81,15 @@ int run(int argc, char** argv) {
     return 0;
   }
   refuse_unknown_subcommand(app, argc, argv);
-  app.parse_complete_callback([&app] { athanor::refuse_several_processes(app); });
+  app.parse_complete_callback([&app] {
+    athanor::refuse_several_processes(app);
+    announce_armed_faults();  // the command line is not refused, and the command begins
+  });
   try {
     app.parse(argc, argv);  // each subcommand runs in its callback
   } catch (const CLI::ParseError& error) {
     const bool failed = error.get_exit_code() != 0;
+    if (!failed) announce_armed_faults();  // help or version
     const auto me = athanor::launched();
     if (failed) athanor::let_rank_0_speak(me, kPatience);
     app.exit(error);

@@ -11,7 +11,9 @@ namespace athanor::comm {
 
 /// Opens the store: rank 0 serves it, unless the launcher does (TORCHELASTIC_USE_AGENT_STORE); the others connect, and
 /// wait up to `patience` for it. The store ends with the object of the rank that serves it.
-/// @throws CommError naming the address if there is no store in time.
+/// @throws ConfigError if MASTER_ADDR is unknown, out of reach or, on rank 0, not an address of this host, or if
+/// another
+///         program has MASTER_PORT; CommError naming the address if no process has come that serves a store.
 std::unique_ptr<MeetingPlace> open_store_meeting(const MasterAddress& master, int rank,
                                                  std::chrono::milliseconds patience);
 

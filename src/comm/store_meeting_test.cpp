@@ -20,14 +20,19 @@ int free_port() { return port_of(listen_at(addresses_of("127.0.0.1", 0).at(0), /
 
 MasterAddress master_at(int port) { return {"127.0.0.1", port, false, "0"}; }
 
+/// The error that opening ends with has to be an `Expected`.
+template <class Expected>
 std::string error_of_opening(const MasterAddress& master, int rank) {
   try {
     open_store_meeting(master, rank, 300ms);
     return "";
-  } catch (const CommError& error) {
+  } catch (const Expected& error) {
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
     return error.what();
   }
 }
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(StoreMeeting, RanksThatComeBeforeRank0WaitForItAndAllGetOneNumberAndTheTextsOfOthers) {
   const MasterAddress master = master_at(free_port());
@@ -37,7 +42,7 @@ TEST(StoreMeeting, RanksThatComeBeforeRank0WaitForItAndAllGetOneNumberAndTheText
     ranks.push_back(std::async(std::launch::async, [&, rank] {
       if (rank == 0) std::this_thread::sleep_for(300ms);
       const auto place = open_store_meeting(master, rank, 10s);
-      const uint64_t job = meet(*place, rank, 4, "text of " + std::to_string(rank), 10s);
+      const uint64_t job = meet(*place, {rank, 4, "host", "text of " + std::to_string(rank)}, 10s);
       const auto text = text_of(*place, (rank + 1) % 4);
       EXPECT_EQ(text, "text of " + std::to_string((rank + 1) % 4));
       all_have_read.arrive_and_wait();  // rank 0 serves until then
@@ -50,22 +55,36 @@ TEST(StoreMeeting, RanksThatComeBeforeRank0WaitForItAndAllGetOneNumberAndTheText
 
 TEST(StoreMeeting, WithoutAServerTheAddressIsNamedAndWhoWouldServe) {
   MasterAddress master = master_at(free_port());
-  const std::string of_rank_0 = error_of_opening(master, 1);
-  EXPECT_NE(of_rank_0.find(fmt::format("no process serves the meeting place at 127.0.0.1:{}", master.port)),
-            std::string::npos);
-  EXPECT_NE(of_rank_0.find("rank 0 serves it"), std::string::npos) << of_rank_0;
+  const std::string of_rank_0 = error_of_opening<CommError>(master, 1);
+  EXPECT_TRUE(has(of_rank_0, fmt::format("no process serves the meeting place at 127.0.0.1:{}", master.port)));
+  EXPECT_TRUE(has(of_rank_0, "rank 0 has not come within 0.")) << of_rank_0;
+  EXPECT_TRUE(has(of_rank_0, "parallelism.collective_timeout_s")) << of_rank_0;
   master.is_served = true;
-  EXPECT_NE(error_of_opening(master, 0).find("torchrun's agent serves it"), std::string::npos);
-  master.host = "no-such-host.invalid";
-  EXPECT_NE(error_of_opening(master, 1).find("MASTER_ADDR (no-such-host.invalid)"), std::string::npos);
+  EXPECT_TRUE(has(error_of_opening<CommError>(master, 0), "torchrun's agent has not come"));
 }
 
-TEST(StoreMeeting, APortThatAnotherProgramHasIsNamed) {
+TEST(StoreMeeting, AnUnknownHostIsRefusedOnEachRankWithTheVariableAndItsValue) {
+  const MasterAddress master{"no-such-host.invalid", free_port(), false, "0"};
+  for (const int rank : {0, 1}) {
+    const std::string error = error_of_opening<ConfigError>(master, rank);
+    EXPECT_TRUE(has(error, "MASTER_ADDR (no-such-host.invalid) is not a host that this machine")) << error;
+  }
+}
+
+TEST(StoreMeeting, AnAddressOfAnotherHostIsRefusedOnRank0) {
+  const MasterAddress master{"192.0.2.1", free_port(), false, "0"};  // RFC 5737: no host has it
+  const std::string error = error_of_opening<ConfigError>(master, 0);
+  EXPECT_TRUE(has(error, "MASTER_ADDR (192.0.2.1) does not lead to ")) << error;
+}
+
+TEST(StoreMeeting, APortThatAnotherProgramHasIsRefusedOnEachRank) {
   const Descriptor other = listen_at(addresses_of("127.0.0.1", 0).at(0), /*everywhere=*/false);
-  const std::string error = error_of_opening(master_at(port_of(other)), 0);
-  EXPECT_NE(error.find(fmt::format("the store at 127.0.0.1:{} cannot be served", port_of(other))), std::string::npos)
-      << error;
-  EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+  const MasterAddress master = master_at(port_of(other));
+  const std::string of_rank_0 = error_of_opening<ConfigError>(master, 0);
+  EXPECT_TRUE(of_rank_0.starts_with(fmt::format("MASTER_PORT ({}) cannot be used on ", master.port))) << of_rank_0;
+  const std::string of_rank_1 = error_of_opening<ConfigError>(master, 1);  // the program never answers
+  EXPECT_TRUE(has(of_rank_1, fmt::format("what listens at 127.0.0.1:{} is not the store of rank 0", master.port)))
+      << of_rank_1;
 }
 
 TEST(StoreMeeting, OfTorchrunsAgentItJoinsTheStoreAndEachAttemptHasItsOwnTexts) {

@@ -49,6 +49,8 @@ ReductionTrace ReductionClock::trace() const {
     for (const Bucket& bucket : buckets_)
       if (was_over(bucket)) trace.bytes_sent_in_backward += bucket.bytes;
   } catch (const c10::Error&) {
+    // Libraries of some devices compare no times, and then throw at every step. A measurement must not end a run, and
+    // nothing else is hidden: an error of the device's work stays there, and the host has met it when it waited.
     return {};
   }
   return trace;

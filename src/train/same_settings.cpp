@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <functional>
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/text.h"
@@ -26,12 +29,12 @@ RunConfig without_what_may_differ(RunConfig config) {
   return config;
 }
 
-}  // namespace
+using DescribeChanges = std::function<std::vector<std::string>(const std::string& first)>;
 
-void require_same_settings(const RunConfig& config, comm::World& world) {
+// Compares a text of all ranks. `changes` describes how this rank's differs from the first rank's. Collective.
+void require_same_text(const std::string& own, comm::World& world, const std::string& remedy,
+                       const DescribeChanges& changes_from) {
   if (world.size() == 1) return;
-  const RunConfig compared = without_what_may_differ(config);
-  const std::string own = dump_run_config(compared, /*with_help=*/false);
   const auto hash = static_cast<int64_t>(hash_u64(own) >> 1);
   const at::Tensor ends = at::tensor({hash, -hash}, at::kLong);
   world.all().all_reduce(ends, comm::Reduction::kMax).wait();
@@ -39,7 +42,7 @@ void require_same_settings(const RunConfig& config, comm::World& world) {
 
   constexpr size_t kShown = 8;
   const std::string first = broadcast_text(world.all(), own);
-  const auto changes = comm::all_gather_texts(world.all(), join(describe_config_changes(first, compared), "; "));
+  const auto changes = comm::all_gather_texts(world.all(), join(changes_from(first), "; "));
   std::vector<std::string> lines;
   size_t others = 0;
   for (size_t rank = 0; rank < changes.size(); ++rank) {
@@ -48,7 +51,30 @@ void require_same_settings(const RunConfig& config, comm::World& world) {
         fmt::format("rank {} ({}) has other settings than rank 0: {}", rank, world.hosts()[rank], changes[rank]));
   }
   if (others > kShown) lines.push_back(fmt::format("and so have {} more", others - kShown));
-  fail<ConfigError>("{}; start all ranks with the same file and the same --set", join(lines, "\n"));
+  fail<ConfigError>("{}; {}", join(lines, "\n"), remedy);
+}
+
+}  // namespace
+
+void require_same_settings(const RunConfig& config, comm::World& world) {
+  const RunConfig compared = without_what_may_differ(config);
+  require_same_text(dump_run_config(compared, /*with_help=*/false), world,
+                    "start all ranks with the same file and the same --set",
+                    [&](const std::string& first) { return describe_config_changes(first, compared); });
+}
+
+void require_same_options(const Options& options, comm::World& world) {
+  nlohmann::json own;
+  for (const auto& [name, value] : options) own[name] = value;
+  require_same_text(own.dump(), world, "start all ranks with the same options", [&](const std::string& first) {
+    const auto of_first = nlohmann::json::parse(first);
+    std::vector<std::string> changes;
+    for (const auto& [name, value] : options) {
+      const std::string there = of_first.value(name, "");
+      if (there != value) changes.push_back(fmt::format("{} was \"{}\", is \"{}\"", name, there, value));
+    }
+    return changes;
+  });
 }
 
 }  // namespace athanor

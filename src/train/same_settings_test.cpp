@@ -47,5 +47,26 @@ TEST(SameSettings, ThatDifferAreToldToAllRanksWithTheRankTheFieldAndBothValues) 
   }
 }
 
+TEST(SameSettings, OptionsOfACommandThatDifferAreToldToAllRanksInTheSameWords) {
+  std::vector<std::string> texts(3);
+  comm::run_ranks(3, [&](comm::World& world) {
+    const auto require = [&](const std::string& steps) {
+      require_same_options({{"--steps", steps}, {"--dtype", ""}}, world);
+    };
+    require("4");
+    try {
+      require(world.rank() == 1 ? "5" : "4");
+    } catch (const ConfigError& error) {
+      texts[static_cast<size_t>(world.rank())] = error.what();
+    }
+  });
+  for (const std::string& text : texts) {
+    EXPECT_NE(text.find(") has other settings than rank 0: --steps was \"4\", is \"5\"; start all ranks with the same"),
+              std::string::npos)
+        << text;
+    EXPECT_TRUE(text.starts_with("rank 1 (")) << text;
+  }
+}
+
 }  // namespace
 }  // namespace athanor::same_settings_test

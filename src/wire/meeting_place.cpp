@@ -2,14 +2,19 @@
 
 #include <random>
 #include <stdexcept>
+#include <thread>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace athanor::comm {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds kSearch{60'000};  // 12,288 questions of a millisecond, five times over
+constexpr milliseconds kSearch{60'000};           // 12,288 questions of a millisecond, five times over
+constexpr milliseconds kShortWay{5'000};          // for a text that another rank leaves just now
+constexpr milliseconds kBetweenQuestions{1'000};  // between two questions of a rank that waits (comm/store_meeting.cpp)
+constexpr milliseconds kFarewell = kBetweenQuestions * 3 / 2;
 constexpr int kMaxNamed = 8;
 
 std::string key_of(int rank) { return fmt::format("rank/{}", rank); }
@@ -42,30 +47,89 @@ std::string missing_ranks(MeetingPlace& place, int size) {
   }
   fail<CommError>(
       "these of {} ranks have not come to the meeting at {} within {:.1f} s: {}; look whether their processes were "
-      "started, "
-      "and whether their hosts reach that address",
-      size, place.name(), static_cast<double>(patience.count()) / 1000, missing.value_or("unknown"));
+      "started, and whether their hosts reach that address. {}",
+      size, place.name(), static_cast<double>(patience.count()) / 1000, missing.value_or("unknown"), kHowLong);
+}
+
+// What the ranks wait for: the number of the job, or this mark and why there is none. The first to decide is believed.
+constexpr char kRefused = '!';
+
+void decide(MeetingPlace& place, const std::string& verdict) {
+  if (place.count("verdicts") == 1) place.set("job", verdict);
+}
+
+[[noreturn]] void leave_refused(const Comer& me, const std::string& reason) {
+  // The place may end with rank 0, and then others ask rank 0 whether it has reported the failure (base/first_word.h).
+  std::this_thread::sleep_for(me.rank == 0 ? kFarewell : kFarewell + kBetweenQuestions);
+  throw ConfigError(reason);
+}
+
+[[noreturn]] void refuse(MeetingPlace& place, const Comer& me, const std::string& reason) {
+  decide(place, kRefused + reason);
+  leave_refused(me, reason);
+}
+
+void refuse_same_rank(MeetingPlace& place, const Comer& me) {
+  if (place.count(fmt::format("times/{}", me.rank)) == 1) return;
+  const auto left = place.get(key_of(me.rank), kShortWay);
+  const std::string other = left ? left->substr(0, left->find('\n')) : "an unknown host";
+  refuse(place, me,
+         fmt::format("two processes with RANK={} have come to the meeting at {}, {}; each process needs another RANK, "
+                     "and each job another MASTER_PORT",
+                     me.rank, place.name(),
+                     other == me.host ? "both on " + other : fmt::format("on {} and on {}", other, me.host)));
+}
+
+// The first to come leaves its size. Returns whether this rank is the first.
+bool compare_sizes(MeetingPlace& place, const Comer& me) {
+  if (place.count("first") == 1) {
+    place.set("size", fmt::format("{} rank {} ({})", me.size, me.rank, me.host));
+    return true;
+  }
+  const auto first = place.get("size", kShortWay);
+  if (!first || std::stoi(*first) == me.size) return false;
+  refuse(place, me,
+         fmt::format("the ranks at {} have other sizes of the job: {} has WORLD_SIZE={}, and rank {} ({}) has "
+                     "WORLD_SIZE={}; start all with the same WORLD_SIZE, and each job with another MASTER_PORT",
+                     place.name(), first->substr(first->find(' ') + 1), std::stoi(*first), me.rank, me.host, me.size));
+}
+
+std::optional<std::string> wait_and_report(MeetingPlace& place, const Comer& me, milliseconds patience,
+                                           milliseconds first_report) {
+  WaitReports due(first_report);
+  for (milliseconds left = patience; left.count() > 0;) {
+    const milliseconds part = std::min(left, due.until_next());
+    if (const auto job = place.get("job", part)) return job;
+    left -= std::max(part, milliseconds(1));
+    if (!due.now()) continue;
+    log::info("waiting for ranks {} of {} at {} ({} s of at most {} s)", missing_ranks(place, me.size), me.size,
+              place.name(), due.waited().count(), patience.count() / 1000);
+  }
+  return {};
 }
 
 }  // namespace
 
-uint64_t meet(MeetingPlace& place, int rank, int size, const std::string& text, milliseconds patience) {
-  if (place.count(fmt::format("times/{}", rank)) > 1) {
-    fail<CommError>(
-        "rank {} has come twice to the meeting at {}: each process needs another RANK, and each job another "
-        "MASTER_PORT",
-        rank, place.name());
-  }
-  place.set(key_of(rank), text);
-  if (place.count("come") == size) place.set("job", draw_number());
-  const auto job = place.get("job", patience);
-  if (!job) name_missing(place, size, patience);
+bool WaitReports::now() {
+  if (elapsed() < next_) return false;
+  next_ = 2 * elapsed();
+  return true;
+}
+
+uint64_t meet(MeetingPlace& place, const Comer& me, milliseconds patience, milliseconds first_report) {
+  const bool is_first = compare_sizes(place, me);
+  refuse_same_rank(place, me);
+  place.set(key_of(me.rank), me.host + '\n' + me.text);
+  if (place.count("come") == me.size) decide(place, draw_number());
+  const auto job = is_first ? wait_and_report(place, me, patience, first_report) : place.get("job", patience);
+  if (!job) name_missing(place, me.size, patience);
+  if (job->front() == kRefused) leave_refused(me, job->substr(1));
   return std::stoull(*job);
 }
 
 std::string text_of(MeetingPlace& place, int rank) {
   // Every rank has left its text before the meeting ended, so that it is only the way that takes time.
-  if (const auto text = place.get(key_of(rank), kSearch)) return *text;
+  if (const auto text = place.get(key_of(rank), kSearch)) return text->substr(text->find('\n') + 1);
   throw std::runtime_error(fmt::format("{} does not have the address of rank {}", place.name(), rank));
 }
 

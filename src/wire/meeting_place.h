@@ -3,6 +3,7 @@
 //
 // comm/store_meeting.h implements it over the store of libtorch, and tests over a map.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -22,11 +23,43 @@ class MeetingPlace {
   virtual int64_t count(const std::string& key) = 0;
 };
 
-/// Leaves this rank's text and waits for all ranks. Collective over the job. Each rank sends five requests; only if
-/// some ranks do not come in time, one of those that have come looks for each of the others.
+/// The times at which a rank that waits reports it: after a first time, and again whenever the wait has doubled, so
+/// that a log stays short.
+class WaitReports {
+ public:
+  explicit WaitReports(std::chrono::milliseconds first) : next_(first) {}
+  /// True if the next time has come.
+  bool now();
+  std::chrono::milliseconds until_next() const { return std::max(next_ - elapsed(), std::chrono::milliseconds(0)); }
+  std::chrono::seconds waited() const { return std::chrono::duration_cast<std::chrono::seconds>(elapsed()); }
+
+ private:
+  std::chrono::milliseconds elapsed() const {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin_);
+  }
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::chrono::milliseconds next_;
+};
+
+inline constexpr std::chrono::milliseconds kFirstReport{10'000};
+/// The end of a message about ranks that did not come.
+inline constexpr const char* kHowLong = "A run waits for parallelism.collective_timeout_s, and at least for 60 s";
+
+/// A rank that comes to a meeting.
+struct Comer {
+  int rank = 0, size = 1;
+  std::string host;  ///< for messages
+  std::string text;  ///< that others can read
+};
+
+/// Leaves this rank's text and waits for all ranks. Collective over the job. Each rank sends eight requests. The rank
+/// that came first looks for the missing ones after `first_report` and logs them, and again whenever the wait has
+/// doubled; if some do not come in time, another one looks for each of them once.
 /// @return the number of the job, which was drawn for this meeting.
-/// @throws CommError naming the ranks that have not come within `patience`.
-uint64_t meet(MeetingPlace& place, int rank, int size, const std::string& text, std::chrono::milliseconds patience);
+/// @throws CommError naming the ranks that have not come within `patience`; ConfigError on all that wait if two have
+///         the same rank or other sizes. If the meeting was complete before, only the one that came too much gets it.
+uint64_t meet(MeetingPlace& place, const Comer& me, std::chrono::milliseconds patience,
+              std::chrono::milliseconds first_report = kFirstReport);
 
 /// Returns the text of a rank, after the meeting.
 std::string text_of(MeetingPlace& place, int rank);

@@ -67,8 +67,8 @@ TEST(TcpEnds, ADeathIsReportedByAllIfTheFirstRanksDieTogether) {
 TEST(TcpEnds, ARankThatCannotBeReachedIsNamedWithItsAddress) {
   TcpRanks ranks(8);
   for (int i = 0; i < 20; ++i) ranks.poll();
-  std::istringstream text(*ranks.place->get("rank/7", 0ms));
-  ranks.place->set("rank/7", "127.0.0.1 1 host7");
+  std::istringstream text(text_of(*ranks.place, 7));
+  ranks.place->set("rank/7", "host7\n127.0.0.1 1 host7");
   const int data = 0;
   ranks[1].send(7, 0, &data, sizeof data, 1);
   const auto ends = ends_of(ranks);
@@ -126,7 +126,7 @@ TEST(Meeting, ThoseThatHaveNotComeAreNamedByAllAndOneRankLooksForThem) {
   for (const int rank : {0, 2, 4, 6}) {
     coming.push_back(std::async(std::launch::async, [&place, rank] {
       try {
-        meet(place, rank, 20, "here", 300ms);
+        meet(place, {rank, 20, "host", "here"}, 300ms);
         return std::string("it has met");
       } catch (const CommError& error) {
         return std::string(error.what());
@@ -138,13 +138,77 @@ TEST(Meeting, ThoseThatHaveNotComeAreNamedByAllAndOneRankLooksForThem) {
         "these of 20 ranks have not come to the meeting at the map within 0.3 s: 1, 3, 5, 7, 8, 9, "
         "10, 11 and 8 more;"));
   }
-  EXPECT_EQ(place.num_gets, 4 + 20 + 3);  // all wait, one looks for each rank, and the others read what it has found
+  // Three read the size of the first, all wait, one looks for each rank, and the others read what it has found.
+  EXPECT_EQ(place.num_gets, 3 + 4 + 20 + 3);
 }
 
-TEST(Meeting, ARankThatComesTwiceIsRefused) {
+// Returns the refusal that each rank gets, in the order of `comers`, or "met".
+std::vector<std::string> outcomes(MapMeeting& place, const std::vector<Comer>& comers) {
+  std::vector<std::future<std::string>> coming;
+  for (const Comer& me : comers) {
+    coming.push_back(std::async(std::launch::async, [&place, me]() -> std::string {
+      try {
+        meet(place, me, 20s);
+        return "met";
+      } catch (const ConfigError& error) {
+        return error.what();
+      }
+    }));
+    std::this_thread::sleep_for(50ms);  // they come in this order
+  }
+  std::vector<std::string> all;
+  for (auto& one : coming) all.push_back(one.get());
+  return all;
+}
+
+TEST(Meeting, TwoProcessesWithOneRankAreRefusedAtOnceWithBothHostsOnAllThatWait) {
   MapMeeting place;
-  EXPECT_GT(meet(place, 0, 1, "here", 1s), 0);
-  EXPECT_THROW(meet(place, 0, 1, "here", 1s), CommError);
+  const auto begin = Clock::now();
+  const auto said = outcomes(place, {{0, 3, "host0", ""}, {1, 3, "host1", ""}, {1, 3, "host2", ""}});
+  for (const std::string& one : said) {
+    EXPECT_TRUE(
+        one.starts_with("two processes with RANK=1 have come to the meeting at the map, on host1 and on host2;"))
+        << one;
+  }
+  EXPECT_LT(Clock::now() - begin, 10s);
+}
+
+TEST(Meeting, OtherSizesAreRefusedAtOnceWithBothRanksOnAllThatWait) {
+  MapMeeting place;
+  const auto begin = Clock::now();
+  for (const std::string& one : outcomes(place, {{1, 3, "host1", ""}, {0, 2, "host0", ""}})) {
+    EXPECT_TRUE(
+        one.starts_with("the ranks at the map have other sizes of the job: rank 1 (host1) has WORLD_SIZE=3, and "
+                        "rank 0 (host0) has WORLD_SIZE=2;"))
+        << one;
+  }
+  EXPECT_LT(Clock::now() - begin, 10s);
+}
+
+TEST(Meeting, AProcessThatComesAfterTheMeetingIsRefusedAloneAndTheJobContinues) {
+  MapMeeting place;
+  const auto said = outcomes(place, {{0, 2, "host0", ""}, {1, 2, "host1", ""}, {1, 2, "host2", ""}});
+  EXPECT_EQ(said[0], "met");
+  EXPECT_EQ(said[1], "met");
+  EXPECT_TRUE(said[2].starts_with("two processes with RANK=1")) << said[2];
+  EXPECT_NE(place.get("job", 0ms)->front(), '!') << "a rank that reads late would be refused";
+}
+
+TEST(Meeting, TheFirstThatCameNamesThoseItWaitsForAndHowLong) {
+  MapMeeting place;
+  testing::internal::CaptureStderr();
+  auto third = std::async(std::launch::async, [&] {
+    std::this_thread::sleep_for(600ms);
+    meet(place, {2, 3, "host2", ""}, 10s, 200ms);
+  });
+  auto first = std::async(std::launch::async, [&] { meet(place, {0, 3, "host0", ""}, 10s, 200ms); });
+  std::this_thread::sleep_for(50ms);
+  meet(place, {1, 3, "host1", ""}, 10s, 200ms);
+  third.get();
+  first.get();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("waiting for ranks 2 of 3 at the map (0 s of at most 10 s)"), std::string::npos) << said;
+  EXPECT_LE(std::ranges::count(said, '\n'), 2) << "at 0.2 s and 0.4 s, by one rank: " << said;
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ TcpLinks::TcpLinks(std::shared_ptr<MeetingPlace> place, const std::string& maste
   if (!epoll_ || ::epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, listening_.number(), &event) != 0) {
     fail<CommError>("cannot watch sockets: {}", std::strerror(errno));
   }
-  job_ = meet(*place_, rank, size, fmt::format("{} {} {}", own_.host(), own_.port(), host), patience);
+  job_ = meet(*place_, {rank, size, host, fmt::format("{} {} {}", own_.host(), own_.port(), host)}, patience);
 }
 
 TcpLinks::~TcpLinks() = default;

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/process.h"
 
 namespace athanor::comm {
 namespace {
@@ -127,13 +128,21 @@ std::vector<SocketAddress> addresses_of(const std::string& host, int port) {
   return all;
 }
 
+std::vector<SocketAddress> master_addresses(const std::string& host, int port) {
+  auto all = addresses_of(host, port);
+  if (!all.empty()) return all;
+  fail<ConfigError>(
+      "MASTER_ADDR ({}) is not a host that this machine ({}) knows; set it to the name or number of the host where "
+      "rank 0 runs",
+      host, host_name());
+}
+
 bool means_this_machine(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
 SocketAddress address_towards(const std::string& host, int port) {
-  const auto targets = addresses_of(host, port);
-  if (targets.empty()) fail<CommError>("MASTER_ADDR ({}) is not a host that this machine knows", host);
+  const auto targets = master_addresses(host, port);
   for (const SocketAddress& target : targets) {
     // Connecting a socket of UDP sends nothing: the kernel chooses the way, and with it the address of this end.
     const Descriptor socket = new_socket(target.storage.ss_family, SOCK_DGRAM);
@@ -142,8 +151,10 @@ SocketAddress address_towards(const std::string& host, int port) {
     own.set_port(0);
     return own;
   }
-  fail<CommError>("there is no way from this machine to MASTER_ADDR ({}, {}): {}", host, targets[0].host(),
-                  std::strerror(errno));
+  fail<ConfigError>(
+      "there is no way from this machine ({}) to MASTER_ADDR ({}, {}): {}; set it to an address of rank 0's host that "
+      "all hosts reach",
+      host_name(), host, targets[0].host(), std::strerror(errno));
 }
 
 Descriptor listen_at(const SocketAddress& address, bool everywhere) {
@@ -158,6 +169,22 @@ Descriptor listen_at(const SocketAddress& address, bool everywhere) {
     fail_socket("cannot listen for the other ranks", errno);
   }
   return socket;
+}
+
+Descriptor listen_at_port(int port, int& error) {
+  for (const int family : {AF_INET6, AF_INET}) {  // a socket of IPv6 takes callers of both
+    Descriptor socket = new_socket(family, SOCK_STREAM);
+    if (socket) {
+      set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // connections of an earlier job may still wait for their end
+      if (family == AF_INET6) set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+      SocketAddress any = every_address(family);
+      any.set_port(port);
+      if (bind_and_listen(socket, any)) return socket;
+    }
+    error = errno;
+    if (error == EADDRINUSE || error == EACCES) break;
+  }
+  return {};
 }
 
 int port_of(const Descriptor& listening) { return name_of(listening).port(); }

@@ -49,10 +49,12 @@ struct SocketAddress {
 
 /// Returns the addresses of a host, given by name or number; none if it is unknown.
 std::vector<SocketAddress> addresses_of(const std::string& host, int port);
+/// Returns the addresses of the host that MASTER_ADDR names. @throws ConfigError if this machine does not know it.
+std::vector<SocketAddress> master_addresses(const std::string& host, int port);
 /// True for "localhost" and numbers such as 127.0.0.1 and ::1: what no other machine can mean.
 bool means_this_machine(const std::string& host);
 /// Returns the address of this machine by which it reaches another one, which need not be up; port 0.
-/// @throws CommError if the host is unknown or there is no way to it.
+/// @throws ConfigError if the host is unknown or there is no way to it.
 SocketAddress address_towards(const std::string& host, int port);
 
 // What these return never blocks, and is closed when a program is started. They throw CommError if there are no more
@@ -60,6 +62,8 @@ SocketAddress address_towards(const std::string& host, int port);
 
 /// Listens at a port that the system chooses: at `address` alone, or (`everywhere`) at all addresses of this machine.
 Descriptor listen_at(const SocketAddress& address, bool everywhere);
+/// Listens at a given port of all addresses of this machine. An empty descriptor, and `error`, if that is refused.
+Descriptor listen_at_port(int port, int& error);
 int port_of(const Descriptor& listening);
 /// Takes the next caller; an empty descriptor if there is none.
 Descriptor accept_from(const Descriptor& listening);

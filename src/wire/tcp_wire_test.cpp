@@ -176,7 +176,7 @@ TEST(TcpWire, ARankKeepsNoMoreThanTheCreditOfWhatItHasNoRoomForAndHearsControlMe
 class Stranger {
  public:
   Stranger(TcpRanks& ranks, int rank) {
-    std::istringstream text(*ranks.place->get("rank/" + std::to_string(rank), 0ms));
+    std::istringstream text(text_of(*ranks.place, rank));
     std::string host;
     int port = 0;
     text >> host >> port;
@@ -269,11 +269,11 @@ TEST(TcpWire, ARankOnTheHostOfTheMeetingPlaceIsReachedThereByOthers) {
   if (own.empty() || own[0].is_loopback()) GTEST_SKIP() << "this machine has no address but the loopback device's";
   TcpRanks ranks(4, own[0].host());
   for (int i = 0; i < 20; ++i) ranks.poll();
-  std::istringstream text(*ranks.place->get("rank/3", 0ms));
+  std::istringstream text(text_of(*ranks.place, 3));
   std::string host, port;
   text >> host >> port;
   EXPECT_EQ(host, own[0].host());
-  ranks.place->set("rank/3", "127.0.0.1 " + port + " host3");
+  ranks.place->set("rank/3", "host3\n127.0.0.1 " + port + " host3");
   int sent = 5, got = 0;
   ranks[3].receive(1, 0, &got, sizeof got, 1);
   ranks[1].send(3, 0, &sent, sizeof sent, 2);

@@ -38,6 +38,11 @@ def test_what_means_nothing_is_refused_before_anything_is_done(athanor, tmp_path
     assert done.stdout == ""
 
 
+def test_a_command_line_that_is_refused_is_refused_without_announcing_faults(athanor):
+    done = run(athanor, "train.after_step:kill@9", "train", "--no-such-option")
+    assert done.returncode == 2 and "--no-such-option" in done.stderr and "FAIL ON PURPOSE" not in done.stderr, done.stderr
+
+
 def test_of_a_launched_job_rank_0_alone_speaks(athanor):
     for rank, lines in ((0, 1), (1, 0)):
         done = run(athanor, "train.after_step:kill@9", "--version", OMPI_COMM_WORLD_RANK=str(rank), OMPI_COMM_WORLD_SIZE="2")

@@ -73,6 +73,51 @@ def test_without_a_place_to_meet_a_job_is_refused_with_what_is_missing(program):
     assert done.returncode == 2 and "with MASTER_PORT set, too" in done.stderr, done.stderr
 
 
+def test_a_host_that_is_unknown_is_refused_with_the_variable(torchrun, program):
+    code, out, err, seconds = torchrun.run(2, program("comm_ranks"), "collectives", env={"MASTER_ADDR": "no-such-host.invalid"})
+    assert torchrun.codes == [2, 2] and not torchrun.ended, out + err
+    assert all("MASTER_ADDR (no-such-host.invalid) is not a host that this machine" in line for line in err.strip().splitlines()), err
+    assert seconds < SECONDS
+
+
+def started_as(tmp_path, program, *cases):
+    """A script that starts `program`, for some ranks in another way: each case is "RANK) COMMAND"."""
+    script = tmp_path / "started_as"
+    script.write_text("#!/bin/sh\ncase $RANK in\n" + "".join(f"{case} ;;\n" for case in cases) + f'esac\nexec {program} "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+@pytest.mark.parametrize("ranks, case, said", [
+    (2, "1) WORLD_SIZE=3", "other sizes of the job: rank . .* has WORLD_SIZE=., and rank . .* has WORLD_SIZE=.; start all"),
+    (3, "2) RANK=1", "two processes with RANK=1 have come to the meeting at .*, both on ")], ids=["WORLD_SIZE", "RANK"])
+def test_numbers_that_contradict_each_other_are_refused_on_all_ranks(torchrun, program, tmp_path, ranks, case, said):
+    code, out, err, seconds = torchrun.run(ranks, started_as(tmp_path, program("comm_ranks"), case), "collectives")
+    assert torchrun.codes == [2] * ranks and not torchrun.ended, out + err
+    assert re.search(said, err), err
+    assert seconds < SECONDS
+
+
+@pytest.mark.parametrize("words, change, said", [
+    (["verify", ROOT / "recipes/olmoe-tiny.toml"], "--set optimizer.lr=0.5", "optimizer.lr was "),
+    (["verify", ROOT / "recipes/olmoe-tiny.toml"], "--steps 5", '--steps was "'),
+    (["bench", "comm", "--most", "1024"], "--rounds 3", '--rounds was "')], ids=["verify --set", "verify --steps", "bench comm"])
+def test_ranks_of_verify_and_bench_comm_with_other_settings_are_refused(torchrun, program, tmp_path, words, change, said):
+    other = f'1) exec {program("athanor")} "$@" {change}'
+    code, out, err, seconds = torchrun.run(2, started_as(tmp_path, program("athanor"), other), *words)
+    assert torchrun.codes == [2, 2] and not torchrun.ended, out + err
+    assert re.search(rf"rank 1 \(\S+\) has other settings than rank 0: {re.escape(said)}", err), err
+    assert seconds < SECONDS
+
+
+def test_when_rank_0_is_killed_before_all_have_met_the_others_name_it_and_end(torchrun, program, tmp_path):
+    killed, absent = f"0) exec timeout -s KILL 4 {program('comm_ranks')} collectives", "2) exit 0"
+    code, out, err, seconds = torchrun.run(3, started_as(tmp_path, program("comm_ranks"), killed, absent), "collectives")
+    assert torchrun.codes == [137, 78, 0] and not torchrun.ended, out + err
+    assert re.search(r" rank 0 has ended or is out of reach: the store at \S+, which it serves", last_line(err)), err
+    assert seconds < SECONDS
+
+
 def weights(run):
     folder = run.folder / "models" / "step-00000008"
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.safetensors")}

@@ -1,6 +1,7 @@
 #include "train/verify/verify.h"
 
 #include "base/launched.h"
+#include "base/text.h"
 #include "cli/core.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
@@ -10,6 +11,7 @@
 #include "parallel/share.h"
 #include "train/in_world.h"
 #include "train/rank_devices.h"
+#include "train/same_settings.h"
 #include "train/start.h"
 
 namespace {
@@ -32,6 +34,19 @@ void refuse_differing_types(const RunConfig& config, comm::World& world) {
                 "train.dtype = \"auto\" is {} on the first rank's host and {} on {}; set it to the type that the run "
                 "will have",
                 first, config.train.dtype, world.host());
+}
+
+// What decides which collectives a rank calls. The folder of traces is the first rank's.
+Options compared_options(const VerifyArguments& given) {
+  return {{"--steps", std::to_string(given.steps)},
+          {"--dtype", given.dtype},
+          {"--draws", std::to_string(given.draws)},
+          {"--keep-size", given.keep_size ? "yes" : "no"},
+          {"--keep-depth", given.keep_depth ? "yes" : "no"},
+          {"--then", join(given.then, " ")},
+          {"--twice", given.twice ? "yes" : "no"},
+          {"--plant", given.plant},
+          {"--reference", given.reference}};
 }
 
 }  // namespace
@@ -57,6 +72,8 @@ ATHANOR_CORE_ENTRY(verify) {
   ATHANOR_CHECK(given.then.empty() || given.plant.empty(),
                 "verify: --plant and --then cannot be combined; leave one out");
   return in_world(world_options(config), [&](comm::World& world, RunContext&) {
+    require_same_settings(config, world);
+    require_same_options(compared_options(given), world);
     const at::Device device = agree_on_devices(config, world);
     if (!device.is_cpu() && config.train.dtype_was_auto) config.train.dtype = "bfloat16";  // as a run there has it
     refuse_differing_types(config, world);

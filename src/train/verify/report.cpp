@@ -48,8 +48,8 @@ std::string comparison_table(const Comparisons& comparisons, Reference reference
 std::string describe_layout(const RunConfig& small, int world_size) {
   const Layout layout(small, world_size);
   const ParallelismConfig& p = small.parallelism;
-  std::string text = fmt::format("{} ranks: replicate {} × shard {}, expert {}", world_size, layout.replicate(),
-                                 layout.shard(), layout.expert());
+  std::string text = fmt::format("{} rank{}: replicate {} × shard {}, expert {}", world_size,
+                                 world_size == 1 ? "" : "s", layout.replicate(), layout.shard(), layout.expert());
   if (layout.tensor() > 1) {
     text += fmt::format(", tensor {}{}", layout.tensor(), p.sequence_parallel ? " with sequence_parallel" : "");
   }
