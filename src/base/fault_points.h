@@ -24,6 +24,8 @@ inline constexpr FaultPoint kFaultPoints[] = {
     {"checkpoint.commit", "the end of a process while it makes a checkpoint of what was written"},
     {"checkpoint.copy", "the end of a process while it copies its part of a checkpoint"},
     {"checkpoint.hide", "an old checkpoint that cannot be removed", kAnswersErrno},
+    {"checkpoint.local_commit",
+     "the end of a process while nodes agree on a local checkpoint, or remove the one before"},
     {"checkpoint.open", "a file of a checkpoint that cannot be opened for reading", kAnswersErrno},
     {"checkpoint.piece", "a piece of a checkpoint that cannot be written, or the end of its writer", kAnswersErrno},
     {"checkpoint.remove", "the end of a process while it removes an old checkpoint"},

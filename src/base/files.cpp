@@ -1,8 +1,10 @@
 #include "base/files.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -178,11 +180,21 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
-uint64_t free_disk_bytes(const fs::path& path) {
+fs::path nearest_existing(const fs::path& path) {
   fs::path at = fs::absolute(path);
   while (!fs::exists(at) && at.has_parent_path() && at != at.root_path()) at = at.parent_path();
+  return at;
+}
+
+bool is_in_memory(const fs::path& path) {
+  struct statfs found {};
+  if (::statfs(nearest_existing(path).c_str(), &found) != 0) return false;
+  return found.f_type == TMPFS_MAGIC || found.f_type == RAMFS_MAGIC;
+}
+
+uint64_t free_disk_bytes(const fs::path& path) {
   std::error_code error;
-  const auto space = fs::space(at, error);
+  const auto space = fs::space(nearest_existing(path), error);
   return error ? UINT64_MAX : space.available;
 }
 

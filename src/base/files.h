@@ -85,9 +85,15 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+/// Returns the path itself, or the nearest folder above it that exists.
+std::filesystem::path nearest_existing(const std::filesystem::path& path);
+
 /// Returns the bytes that may still be written to the file system of `path` (or of its nearest existing parent);
 /// UINT64_MAX if the system does not report them.
 uint64_t free_disk_bytes(const std::filesystem::path& path);
+
+/// Returns whether the file system of `path` (or of its nearest existing parent) is memory: /dev/shm, for example.
+bool is_in_memory(const std::filesystem::path& path);
 
 /// Returns the error of the file system as the error of this project: "cannot use PATH: reason".
 IoError io_error_of(const std::filesystem::filesystem_error& error);

@@ -107,10 +107,11 @@ CheckpointReader CheckpointReader::open(const fs::path& folder, Worked worked) {
   return reader;
 }
 
-void CheckpointReader::verify_files(int share, int shares) const {
+void CheckpointReader::verify_files(FileShare files) const {
+  if (files.shares == 0) return;
   int64_t number = 0;
   for (const auto& row : manifest_.files) {
-    if (number++ % shares != share) continue;
+    if (number++ % files.shares != files.share) continue;
     const auto file = opened_->files.file(folder_, row);
     SafetensorsFile::parse({file->data(), file->size()}, (folder_ / row.first).string());
     note(1);
@@ -123,7 +124,7 @@ void CheckpointReader::verify_piece(const Piece& piece, ProgressBar* progress) c
 }
 
 void CheckpointReader::verify(int share, int shares) const {
-  verify_files(share, shares);
+  verify_files({share, shares});
   uint64_t all = 0;
   for (const Piece& piece : manifest_.pieces) all += piece.num_bytes();
   std::optional<ProgressBar> progress;
@@ -198,10 +199,10 @@ void CheckpointReader::load(const std::vector<TargetView>& targets, ProgressBar*
 }
 
 std::optional<NotFinite> CheckpointReader::load_verified(const std::vector<TargetView>& targets, const LoadPlan& plan,
-                                                         const std::vector<bool>& hashed, int share, int shares,
+                                                         const std::vector<bool>& hashed, FileShare files,
                                                          ProgressBar* progress) const {
   ATHANOR_ASSERT(hashed.size() == manifest_.pieces.size());
-  verify_files(share, shares);
+  verify_files(files);
   std::optional<NotFinite> not_finite;
   auto use = plan.uses.begin();
   for (size_t i = 0; i < hashed.size(); ++i) {

@@ -29,6 +29,12 @@ struct TargetView {
   std::function<void(int64_t first, std::span<const float> values)> write = {};
 };
 
+/// The files whose headers one of several processes checks.
+struct FileShare {
+  int share = 0;   ///< number of the process, from 0
+  int shares = 1;  ///< number of processes; 0: no file is checked
+};
+
 /// An open checkpoint whose manifest has been checked. A file is opened when it is first read: on 12,288 ranks a
 /// checkpoint has as many files. Memory for what has been read is released, so that a checkpoint may be larger than
 /// memory. Several threads may read. Nothing here is collective.
@@ -71,14 +77,14 @@ class CheckpointReader {
 
   /// Fills every target, and compares the hash of each piece that is `hashed`: block by block, each block is hashed and
   /// then copied to the targets, so that a file's bytes are read once. Before that, makes the other checks of verify()
-  /// for this member's share of the files.
+  /// for `files`.
   /// @param plan      of these targets.
   /// @param hashed    for each piece, whether this member hashes it (pieces_to_hash, load_plan.h).
   /// @param progress  gets the bytes that were read; null: none.
   /// @return the first element of a target that is not finite; it counts only if no member found damage.
   /// @throws as verify() and load(). Targets may then be half filled.
   std::optional<NotFinite> load_verified(const std::vector<TargetView>& targets, const LoadPlan& plan,
-                                         const std::vector<bool>& hashed, int share, int shares,
+                                         const std::vector<bool>& hashed, FileShare files = {},
                                          ProgressBar* progress = nullptr) const;
 
  private:
@@ -86,7 +92,7 @@ class CheckpointReader {
   struct Wanted;  // what of a piece goes to one target
 
   CheckpointReader();
-  void verify_files(int share, int shares) const;
+  void verify_files(FileShare files) const;
   void verify_piece(const Piece& piece, ProgressBar* progress) const;
   void plan_one(const std::vector<TargetView>& targets, size_t target, LoadPlan& plan) const;
   void read_part(const Piece& piece, const LoadPlan::Use& use, const TargetView& target,

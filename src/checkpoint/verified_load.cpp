@@ -58,8 +58,13 @@ std::vector<std::string> agree_on_names(const fs::path& folder, const Team& team
   return json::parse(text);
 }
 
-// Calls `read`, which is collective and throws the same on every member; returns false if it found damage.
-bool passes(const std::function<void()>& read, const Team& team, std::optional<IoError>& unread) {
+std::string describe(const PutAside& found) {
+  return fmt::format("{} is not finite although its hashes are right: {}", found.path.string(), found.first.text());
+}
+
+}  // namespace
+
+bool passes(const std::function<void()>& read, const Team& team, std::optional<IoError>* unread) {
   try {
     read();
     return true;
@@ -67,19 +72,13 @@ bool passes(const std::function<void()>& read, const Team& team, std::optional<I
     throw;  // this is no evidence about the checkpoint
   } catch (const Error& error) {
     if (team.is_first()) log::warn("passing over a checkpoint: {}", error.what());
-    if (const auto* io = dynamic_cast<const IoError*>(&error)) unread = *io;
+    if (const auto* io = dynamic_cast<const IoError*>(&error); io && unread) *unread = *io;
     return false;
   }
 }
 
-std::string describe(const PutAside& found) {
-  return fmt::format("{} is not finite although its hashes are right: {}", found.path.string(), found.first.text());
-}
-
-}  // namespace
-
 std::optional<NotFinite> load_verified(const CheckpointReader& checkpoint, const std::vector<TargetView>& targets,
-                                       const Team& team) {
+                                       const Team& team, Verified verified) {
   const auto& pieces = checkpoint.manifest().pieces;
   LoadPlan plan;
   std::vector<int64_t> claims;
@@ -96,12 +95,15 @@ std::optional<NotFinite> load_verified(const CheckpointReader& checkpoint, const
   if (team.size > 1 && !claims.empty()) team.max(claims);
   std::optional<NotFinite> own;
   team.on_all([&] {
-    const auto hashed = pieces_to_hash(claims, pieces, team.index, team.size);
+    auto hashed = pieces_to_hash(claims, pieces, team.index, team.size);
+    const bool all = verified == Verified::kAll;
+    for (size_t i = 0; i < hashed.size() && !all; ++i) hashed[i] = hashed[i] && claims[i] > 0;
     std::optional<ProgressBar> progress;
     if (team.is_first())
       progress.emplace("loading " + checkpoint.folder().filename().string(), bytes_to_read(plan, hashed, pieces), "B",
                        kLongWork_s);
-    own = checkpoint.load_verified(targets, plan, hashed, team.index, team.size, progress ? &*progress : nullptr);
+    const FileShare files{team.index, all ? team.size : 0};
+    own = checkpoint.load_verified(targets, plan, hashed, files, progress ? &*progress : nullptr);
   });
   return agree_on_first(own, team);
 }
@@ -113,7 +115,7 @@ std::optional<LoadedNewest> load_newest(const fs::path& folder, const ChooseTarg
     const fs::path path = folder / name;
     std::optional<CheckpointReader> reader;
     const auto open = [&] { team.on_all([&] { reader = CheckpointReader::open(path, team.worked); }); };
-    if (!passes(open, team, unread)) continue;
+    if (!passes(open, team, &unread)) continue;
     std::vector<TargetView> targets;
     team.on_all([&] {
       targets = choose(*reader);
@@ -121,7 +123,7 @@ std::optional<LoadedNewest> load_newest(const fs::path& folder, const ChooseTarg
     });
     std::optional<NotFinite> first;
     const auto load = [&] { first = load_verified(*reader, targets, team); };
-    if (!passes(load, team, unread)) continue;
+    if (!passes(load, team, &unread)) continue;
     if (!first) return LoadedNewest{std::move(*reader), std::move(not_finite)};
     const PutAside found{path, *first};
     ATHANOR_CHECK_CHECKPOINT(!not_finite,

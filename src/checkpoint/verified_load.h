@@ -6,17 +6,29 @@
 #include <optional>
 #include <vector>
 
+#include "base/error.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/team.h"
 
 namespace athanor {
+
+/// What of a checkpoint is verified in a load.
+enum class Verified {
+  kAll,     ///< every file and piece: each member must be able to read all of them
+  kNeeded,  ///< the pieces that a target holds; a member reads only files with such pieces of its own targets
+};
 
 /// Fills this member's targets, and compares the hash of every piece: of a piece that a target of one member holds, in
 /// the pass that fills the target. Collective.
 /// @return the same on every member: the first element of any target that is not finite; none if all are finite.
 /// @throws the same Error on every member (Team::on_all), naming what is damaged. Targets may then be half filled.
 std::optional<NotFinite> load_verified(const CheckpointReader& checkpoint, const std::vector<TargetView>& targets,
-                                       const Team& team = {});
+                                       const Team& team = {}, Verified verified = Verified::kAll);
+
+/// Calls `read`, which is collective and throws the same on every member. Returns false, after a warning, if it found
+/// damage or could not read something.
+/// @param unread  set to the system's reason if something could not be read (as opposed to being damaged).
+bool passes(const std::function<void()>& read, const Team& team, std::optional<IoError>* unread = nullptr);
 
 /// Decides what to load from a checkpoint whose manifest has been checked. An exception refuses the whole load: the
 /// checkpoint may be in order and does not fit. Called on every member.

@@ -116,6 +116,21 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
                 "parallelism.expert_parallel_degree ({}) must divide model.num_experts ({})",
                 parallelism.expert_parallel_degree, model.num_experts);
   check_exportable(config, found);
+  found.require(checkpoint.local_dir.empty() || checkpoint.local_dir.starts_with('/'),
+                "checkpoint.local_dir ({}) must begin with /: each node has a folder of this name",
+                checkpoint.local_dir);
+  if (checkpoint.local_interval > 0) {
+    found.require(
+        !checkpoint.local_dir.empty(),
+        "checkpoint.local_interval ({}) needs checkpoint.local_dir: set it to a folder of each node's memory or "
+        "disk, such as \"/dev/shm\"",
+        checkpoint.local_interval);
+    found.require(
+        checkpoint.async && !checkpoint.interval.is_off(),
+        "checkpoint.local_interval ({}) needs checkpoint.async, and a checkpoint.interval that is not 0: local "
+        "checkpoints are written in the background, and are lost with the nodes",
+        checkpoint.local_interval);
+  }
   found.require(!checkpoint.resume.empty(),
                 "checkpoint.resume is \"\": set it to \"auto\", \"never\" or the path of a checkpoint");
   for (const auto& line : find_mapping_faults(parallelism.mapping)) found.require(false, "{}", line);

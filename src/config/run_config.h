@@ -287,6 +287,8 @@ struct CheckpointConfig {
   std::string if_still_saving = "wait";
   double write_mb_s = 0;
   int64_t concurrent_writers = 0;
+  std::string local_dir;
+  int64_t local_interval = 0;
   bool fresh_moments = false;
   std::vector<std::string> allow_model_change;
 
@@ -332,6 +334,14 @@ struct CheckpointConfig {
     f.field("concurrent_writers", concurrent_writers,
             "ranks of the job that write a full checkpoint at the same time; 0: all of them; with async",
             between(int64_t{0}, int64_t{1'000'000}));
+    f.field(
+        "local_dir", local_dir,
+        "folder of each node's memory or disk (\"/dev/shm\") for local checkpoints: every node keeps its ranks' part "
+        "of a full checkpoint there, and a copy of another node's part; with local_interval");
+    f.field("local_interval", local_interval,
+            "steps between local checkpoints; a run that was killed continues from the newest whole one if it is newer "
+            "than the full checkpoints in the run's folder; 0: none",
+            at_least(0));
     f.field("fresh_moments", fresh_moments,
             "begin with zero moments, and count the optimizer's updates from there, if resume names a folder or a "
             "checkpoint lacks moments; a run that continues from its own checkpoints keeps its moments");

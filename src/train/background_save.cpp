@@ -47,6 +47,7 @@ struct Job {
 struct BackgroundSave::Worker {
   StagingPool pool;
   Tell tell;
+  std::optional<LocalPlace> local;
   RateLimit rate;
   int64_t most_writers = 0;  // 0: all
   std::unique_ptr<comm::Communicator> group;
@@ -58,8 +59,9 @@ struct BackgroundSave::Worker {
   bool leave = false, left = false;
   std::atomic<bool> given_up = false;
 
-  Worker(const TrainState& state, Tell on_disk)
+  Worker(const TrainState& state, Tell on_disk, std::optional<LocalPlace> place)
       : pool(state_pieces(state), router_tensors(state), state.model.device()), tell(std::move(on_disk)),
+        local(std::move(place)),
         rate(state.config.checkpoint.write_mb_s * 1e6 / count_ranks_of_host(state.model.mesh.world())),
         most_writers(state.config.checkpoint.concurrent_writers) {
     comm::World& world = state.model.mesh.world();
@@ -70,6 +72,7 @@ struct BackgroundSave::Worker {
 
   void run();
   void write(Job& now);
+  void write_to_nodes(Job& now);
   void in_turn(const std::function<void()>& write);
   Team team();
   void wait_until(const std::function<bool()>& over) const;
@@ -121,6 +124,7 @@ void BackgroundSave::Worker::in_turn(const std::function<void()>& write) {
 void BackgroundSave::Worker::write(Job& now) {
   wait_until([&] { return pool.done(); });
   add_router_rows(now.state, now.copy.values[0], now.copy.values[1]);
+  if (now.outcome.to == SaveTo::kNodes) return write_to_nodes(now);
   now.options.team = team();
   now.options.write.num_threads = 1;  // the others belong to the run
   now.options.write.worked = [this](int64_t num_bytes) {
@@ -130,6 +134,18 @@ void BackgroundSave::Worker::write(Job& now) {
   if (most_writers > 0 && most_writers < group->size())
     now.options.write.in_turn = [this](const auto& write) { in_turn(write); };
   save_rotating(now.folder, now.outcome.step, now.copy.pieces, now.model, now.state, now.options);
+}
+
+// The limits of shared storage do not apply.
+void BackgroundSave::Worker::write_to_nodes(Job& now) {
+  WriteOptions options;
+  options.num_threads = 1;
+  options.worked = [this](int64_t) {
+    if (given_up) throw GivenUp();
+  };
+  write_local_checkpoint(
+      *local, now.outcome.step, now.copy.pieces, now.model, now.state, team(), *group,
+      [this](comm::Pending& pending) { wait(pending); }, options);
 }
 
 void BackgroundSave::Worker::run() {
@@ -149,7 +165,7 @@ void BackgroundSave::Worker::run() {
       result.failure = std::current_exception();
     }
     result.seconds = seconds_since(job->begin);
-    if (!result.failure && group->rank() == 0 && !given_up) tell(result);
+    if (!result.failure && result.to == SaveTo::kRunFolder && group->rank() == 0 && !given_up) tell(result);
     lock.lock();
     outcome = result;
     job.reset();
@@ -159,8 +175,9 @@ void BackgroundSave::Worker::run() {
   changed.notify_all();
 }
 
-BackgroundSave::BackgroundSave(const TrainState& state, Tell tell)
-    : worker_(std::make_shared<Worker>(state, std::move(tell))), thread_([worker = worker_] { worker->run(); }) {}
+BackgroundSave::BackgroundSave(const TrainState& state, Tell tell, std::optional<LocalPlace> local)
+    : worker_(std::make_shared<Worker>(state, std::move(tell), std::move(local))),
+      thread_([worker = worker_] { worker->run(); }) {}
 
 // The thread holds all that it needs, so it can be left behind if it hangs in the file system: the process ends soon.
 BackgroundSave::~BackgroundSave() {
@@ -183,11 +200,12 @@ bool BackgroundSave::is_writing() const {
 
 void BackgroundSave::before_update() const { worker_->pool.follow(); }
 
-void BackgroundSave::start(TrainState& state) {
+void BackgroundSave::start(TrainState& state, SaveTo to) {
   ATHANOR_ASSERT(!pending_);
   state.model.gatherer.wait_all();
   Job job;
   const std::vector<PieceView> pieces = state_pieces(state);
+  job.outcome.to = to;
   job.outcome.step = state.position.step;
   job.outcome.num_bytes = total_bytes(pieces);
   job.copy = worker_->pool.copy(pieces, router_tensors(state));
@@ -198,7 +216,7 @@ void BackgroundSave::start(TrainState& state) {
   job.outcome.copy_s = seconds_since(job.begin);
   const std::lock_guard lock(worker_->mutex);
   worker_->job = std::move(job);
-  pending_ = true;
+  pending_ = to;
   worker_->changed.notify_all();
 }
 
@@ -206,7 +224,7 @@ SaveOutcome BackgroundSave::take() {
   ATHANOR_ASSERT(pending_);
   std::unique_lock lock(worker_->mutex);
   worker_->changed.wait(lock, [&] { return worker_->outcome.has_value(); });
-  pending_ = false;
+  pending_.reset();
   SaveOutcome outcome = *worker_->outcome;
   worker_->outcome.reset();
   return outcome;

@@ -10,14 +10,23 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 
+#include "train/local_save.h"
 #include "train/train_state.h"
 
 namespace athanor {
 
+/// Where a checkpoint is written.
+enum class SaveTo {
+  kRunFolder,
+  kNodes,  ///< a local checkpoint (local_save.h)
+};
+
 /// A checkpoint that was written, or not.
 struct SaveOutcome {
+  SaveTo to = SaveTo::kRunFolder;
   int64_t step = 0;
   double copy_s = 0;           ///< the time for which the run was stopped
   double seconds = 0;          ///< from the beginning of the copy until the checkpoint was on disk
@@ -27,11 +36,12 @@ struct SaveOutcome {
 
 class BackgroundSave {
  public:
-  /// Called on the first rank, by its thread, when a checkpoint is on disk.
+  /// Called on the first rank, by its thread, when a checkpoint is in the run's folder.
   using Tell = std::function<void(const SaveOutcome&)>;
 
   /// Takes the memory for a copy of this state. Collective over the state's world.
-  BackgroundSave(const TrainState& state, Tell tell);
+  /// @param local  where local checkpoints are written; none: there are none.
+  BackgroundSave(const TrainState& state, Tell tell, std::optional<LocalPlace> local = {});
   /// Waits for what is being written, unless an exception is on its way: then it is given up.
   ~BackgroundSave();
   BackgroundSave(const BackgroundSave&) = delete;
@@ -39,9 +49,10 @@ class BackgroundSave {
 
   /// Starts a checkpoint of the state as it is now, and returns when the state may change: on a device, only after
   /// before_update(). None may be pending. Collective: all ranks call it at the same step; it waits for none of them.
-  void start(TrainState& state);
+  void start(TrainState& state, SaveTo to = SaveTo::kRunFolder);
   /// Returns whether a checkpoint was started whose outcome was not taken.
-  bool pending() const { return pending_; }
+  bool pending() const { return pending_.has_value(); }
+  bool pending(SaveTo to) const { return pending_ == to; }
   /// Returns whether this rank's thread works.
   bool is_writing() const;
   /// Returns the outcome of the pending checkpoint; the caller waits for it. Every rank gets one once all ranks work no
@@ -57,7 +68,7 @@ class BackgroundSave {
 
   std::shared_ptr<Worker> worker_;
   std::thread thread_;
-  bool pending_ = false;
+  std::optional<SaveTo> pending_;
 };
 
 }  // namespace athanor

@@ -99,7 +99,8 @@ void go_back(const RunConfig& config, const Contents& held, const std::string& p
   begin.path = path;
   begin.asked = place;
   begin.anew = true;
-  begin.abandoned = newer_than(held, path, *step_of_folder_name(path.filename().string()));
+  begin.step = *step_of_folder_name(path.filename().string());
+  begin.abandoned = newer_than(held, path, begin.step);
 }
 
 // There is nothing to continue from.
@@ -120,6 +121,7 @@ void begin_at_nothing(const RunFolder& folder, const Contents& held) {
 }
 
 void go_on(const RunConfig& config, const RunFolder& folder, const Contents& held, Beginning& begin) {
+  begin.branch = held.history.branch;
   if (!held.saved()) return begin_at_nothing(folder, held);
   // Full checkpoints may be old: of a time before they were turned off, or from before the run went back.
   const int64_t back_to = step_of_folder_name(fs::path(held.history.asked).filename().string()).value_or(-1);
@@ -127,10 +129,12 @@ void go_on(const RunConfig& config, const RunFolder& folder, const Contents& hel
   const bool models_lead = full_lag && !held.models.empty() && held.models.front().step > held.full.front().step;
   if (!held.full.empty() && !models_lead) {
     begin.from = Beginning::From::kNewest;
+    begin.step = held.full.front().step;
     return;
   }
   begin.from = Beginning::From::kPath;
   begin.path = held.models.front().path;
+  begin.step = held.models.front().step;
   if (held.models.size() > 1) begin.older = held.models[1].path;
   begin.notes.push_back(
       fmt::format("{} has {}: continuing from the newest model, with FRESH MOMENTS; if that is not intended, stop the "
@@ -153,7 +157,11 @@ bool names_what_it_did(const RunFolder& folder, const std::string& how) {
 // different branch from the same place is a new request.
 void answer_request(const RunConfig& config, const RunFolder& folder, const Contents& held, const std::string& place,
                     Beginning& begin) {
-  if (held.history.asked != place || !held.history.saved_since_asked) return go_back(config, held, place, begin);
+  if (held.history.asked != place) return go_back(config, held, place, begin);
+  if (!held.history.saved_since_asked) {
+    if (changes_of_branch(config).empty()) begin.branch = held.history.branch;
+    return go_back(config, held, place, begin);
+  }
   if (const auto changes = changes_of_branch(config); !changes.empty()) {
     go_back(config, held, place, begin);
     begin.notes.push_back(
@@ -175,7 +183,7 @@ Beginning plan_beginning(const RunConfig& config) {
   const Contents held = look_into(folder);
   const std::string& how = config.checkpoint.resume;
   Beginning begin;
-  begin.attempt = held.history.attempts + 1;
+  begin.attempt = begin.branch = held.history.attempts + 1;
   if (how == "never") {
     ATHANOR_CHECK(
         !held.any(),
@@ -188,6 +196,7 @@ Beginning plan_beginning(const RunConfig& config) {
   if (how == "auto") {
     // The run has gone back, and was stopped before anything was saved: the request still holds.
     const fs::path path = folder.root / asked;
+    begin.branch = held.history.branch;
     if (is_own_step(asked) && !held.history.saved_since_asked && (is_full(path) || is_hf_folder(path)))
       go_back(config, held, asked, begin);
     else
@@ -210,6 +219,7 @@ Beginning plan_beginning(const RunConfig& config) {
   }
   require_checkpoint(how);
   begin_at_nothing(folder, held);
+  if (held.history.known && names_what_it_did(folder, how)) begin.branch = held.history.branch;
   begin.from = Beginning::From::kPath;
   begin.path = how;
   begin.anew = true;
@@ -219,9 +229,16 @@ Beginning plan_beginning(const RunConfig& config) {
 std::string Beginning::to_text() const {
   nlohmann::json paths = nlohmann::json::array();
   for (const auto& each : abandoned) paths.push_back(each.string());
-  return nlohmann::json{
-      {"from", static_cast<int>(from)}, {"path", path.string()}, {"asked", asked},     {"abandoned", paths},
-      {"older", older.string()},        {"anew", anew},          {"attempt", attempt}, {"notes", notes}}
+  return nlohmann::json{{"from", static_cast<int>(from)},
+                        {"path", path.string()},
+                        {"asked", asked},
+                        {"abandoned", paths},
+                        {"older", older.string()},
+                        {"anew", anew},
+                        {"attempt", attempt},
+                        {"notes", notes},
+                        {"step", step},
+                        {"branch", branch}}
       .dump();
 }
 
@@ -236,6 +253,8 @@ Beginning Beginning::from_text(const std::string& text) {
   begin.anew = json.at("anew");
   begin.attempt = json.at("attempt");
   begin.notes = json.at("notes");
+  begin.step = json.at("step");
+  begin.branch = json.at("branch");
   return begin;
 }
 

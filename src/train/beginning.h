@@ -33,6 +33,10 @@ struct Beginning {
   std::vector<std::filesystem::path> abandoned;
   /// if `path` is the run's newest model, the one before it, which an error message names; else empty
   std::filesystem::path older;
+  int64_t step = -1;  ///< the step it continues from, if that was saved by this run; else -1
+  /// The attempt in which this branch of the run began: local checkpoints (checkpoint/local_store.h) of earlier
+  /// attempts are of another one.
+  int64_t branch = 1;
   bool anew = false;    ///< checkpoint.resume names `path`: another branch of the run begins there (branch.h)
   int64_t attempt = 1;  ///< number of this start of the run, from 1
   std::vector<std::string> notes;  ///< for the log: what was skipped, and why

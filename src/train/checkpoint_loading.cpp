@@ -93,4 +93,30 @@ std::optional<LoadedNewest> load_newest_checkpoint(TrainState& state, const std:
   return loaded;
 }
 
+bool load_from_nodes(TrainState& state, const CheckpointReader& checkpoint,
+                     const std::function<void(const std::set<std::string>& files)>& fetch) {
+  const Team team = team_of(state.model.mesh);
+  CheckedNumbers checked;
+  std::vector<TargetView> targets;
+  team.on_all([&] {
+    checked = check_numbers(state, checkpoint, Chosen::kAsNewest);
+    targets = state_targets(state, checked.moments);
+    checkpoint.check_fits(targets);
+  });
+  const auto load = [&] {
+    std::set<std::string> files;
+    team.on_all([&] {
+      for (const auto& use : checkpoint.plan(targets).uses)
+        files.insert(checkpoint.manifest().pieces[use.piece].file_name());
+    });
+    fetch(files);
+    const auto first = load_verified(checkpoint, targets, team, Verified::kNeeded);
+    ATHANOR_CHECK_CHECKPOINT(!first, "{} is not finite although its hashes are right: {}", checkpoint.folder().string(),
+                             first->text());
+  };
+  if (!passes(load, team)) return false;
+  take(state, std::move(checked));
+  return true;
+}
+
 }  // namespace athanor

@@ -2,7 +2,10 @@
 // Saves the state of a run to disk and loads it: full checkpoints and model-only folders.
 
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "checkpoint/rotation.h"
 #include "checkpoint/verified_load.h"
@@ -41,6 +44,14 @@ void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint, Chos
 /// @return none if every one is damaged.
 /// @throws as load_newest, and as load_checkpoint for a checkpoint that does not fit.
 std::optional<LoadedNewest> load_newest_checkpoint(TrainState& state, const std::filesystem::path& folder);
+
+/// Loads a checkpoint whose files lie on several nodes, as load_checkpoint does. Collective.
+/// @param fetch  collective: makes these files, which this rank reads, readable in the checkpoint's folder.
+/// @return false, after a warning, if it is damaged or not finite, or could not be read; the tensors may then be half
+/// filled.
+/// @throws as load_checkpoint for a checkpoint that does not fit.
+bool load_from_nodes(TrainState& state, const CheckpointReader& checkpoint,
+                     const std::function<void(const std::set<std::string>& files)>& fetch);
 
 /// Loads the weights of a model-only checkpoint or of another `transformers` folder. If the run's vocabulary is larger,
 /// its further rows begin as a fresh model's do. Moments, step and ledger stay as they are. Collective.

@@ -109,6 +109,7 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   run.activations = count_activations(config, seq_len, layout, run.rank, multiplier);
   run.graph_bytes = count_graph_bytes(config, run.activations);
   run.staging_bytes = count_staging_bytes(config, layout, run.rank, plan_optimizers(config.optimizer));
+  if (config.checkpoint.local_interval > 0) run.local_bytes = 4 * run.staging_bytes;  // as local_copies
   if (config.train.reduce_dtype == "bfloat16") {
     for (const Bucket& bucket : parameters.buckets())
       if (plan.of(bucket).sum->size() > 1 || plan.of(bucket).replicas)

@@ -39,6 +39,7 @@ struct DryRun {
   double gradient_buffer_bytes = 0;  ///< copies of gradients that are rounded to be sent; 0 if they are sent in fp32
   double graph_bytes = 0;            ///< count_graph_bytes
   double staging_bytes = 0;          ///< count_staging_bytes; always of the host
+  double local_bytes = 0;            ///< what local checkpoints take of checkpoint.local_dir, with copies; in no total
   bool on_device = false;            ///< all of this is the memory of a device; the next two are 0 otherwise
   std::vector<OpenedGroup> opened;   ///< opened_groups
   double allocator_bytes = 0;        ///< count_allocator_bytes

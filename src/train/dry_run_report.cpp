@@ -78,6 +78,8 @@ std::string memory_table(const DryRun& run, const RunConfig& config) {
   if (run.staging_bytes > 0 && run.on_device)
     text += line("of the host: copy for checkpoints", run.staging_bytes,
                  "checkpoint.async; fp32, of what this rank writes");
+  if (run.local_bytes > 0)
+    text += line("of local_dir: local checkpoints", run.local_bytes, "two, with copies of another node's");
   return text;
 }
 
@@ -151,6 +153,7 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
   }
   memory["total"] = run.total_bytes();
   (run.on_device ? out["host_memory_bytes"] : memory)["copy_for_checkpoints"] = run.staging_bytes;
+  if (run.local_bytes > 0) out["local_checkpoints_bytes"] = run.local_bytes;
   for (const OpenedGroup& group : run.opened) out["communicator_bytes"][group_name(group.group)] = group.bytes;
   out["in_flight"] = run.activations.in_flight;
   for (const SentLine& l : run.sent) {

@@ -56,7 +56,8 @@ class Run {
       : signals_(signals), clock_(clock), hold_(hold), lock_(std::move(started.lock)),
         stages_(std::move(started.data.stages)), mesh_(std::move(started.mesh)), state_(std::move(started.state)),
         world_(mesh_->group(GroupKind::kWorld)), at_(at), first_step_(state_->position.step),
-        from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at), summary_(*state_, *mesh_, stages_.size()),
+        from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at, std::move(started.local)),
+        summary_(*state_, *mesh_, stages_.size()),
         threads_(started.threads.threads, !may_try_threads(started.threads) || !state_->model.device().is_cpu()),
         verification_(std::move(started.data.unverified)) {
     const auto& config = state_->config;
@@ -89,6 +90,7 @@ class Run {
     const auto& config = state_->config;
     if (const Requests early = requests(); early.stop()) return end_stopped(early);  // asked for during the start
     if (is_complete()) saves_.write_missing_model();
+    if (!is_complete() && first_step_ > 0) saves_.save_local();  // a node that was lost has no copies yet
     while (!is_complete()) {
       if (!loader_ || state_->position.step == state_->position.phase.end) enter_stage();
       at_.step = state_->position.step + 1;
@@ -108,6 +110,8 @@ class Run {
       const bool is_due = due(state_->position.step, config.checkpoint.interval.count);
       if (has_checkpoints && (is_due || ends || asked.save))
         save_checkpoint(ends ? RunSaves::Why::kLast : is_due ? RunSaves::Why::kDue : RunSaves::Why::kAsked);
+      else if (due(state_->position.step, config.checkpoint.local_interval))
+        saves_.save_local();
       fault_point("train.after_step");
       if (asked.stop_signal != 0 || (asked.time_is_up && !is_complete())) return end_stopped(asked);
       if (unreadable_) throw UnreadableData(*unreadable_);

@@ -31,6 +31,7 @@ void read_event(const json& line, RunHistory& history) {
   if (const auto attempt = value_of<int64_t>(line, "attempt", 0); attempt <= kMaxAttempts)
     history.attempts = std::max(history.attempts, attempt);
   history.complete = event == "end" && value_of<int64_t>(line, "exit_code", 1) == 0;
+  history.branch = value_of<int64_t>(line, "branch", history.branch);
   if (event == "save") history.saved = history.saved_since_asked = true;
   const auto asked = value_of<std::string>(line, "asked", "");
   if (asked.empty()) return;

@@ -19,7 +19,8 @@
 //   stop       by a signal, after this step          signal
 //   end        of the attempt                        exit_code, cause; rank and text if it failed
 // An attempt without an end event was killed. `asked` is checkpoint.resume if it names a place inside the run's folder
-// and is followed. mpi, changes, asked and abandoned are left out if there is nothing to record.
+// and is followed. Starts also have `branch`: the attempt in which this branch of the run began. mpi, changes, asked
+// and abandoned are left out if there is nothing to record.
 
 #include <cstdint>
 #include <filesystem>
@@ -40,6 +41,7 @@ struct RunHistory {
   bool complete = false;  ///< the last event is an end with exit code 0
   std::string asked;      ///< the value of `asked` in the last event that has it; "" if none has
   bool saved_since_asked = false;
+  int64_t branch = 1;  ///< the attempt in which the present branch of the run began; 1 if none is recorded
 };
 
 /// Reads the history; it is not `known` if there is no such file. Ignores lines that cannot be read. @throws IoError.

@@ -19,12 +19,14 @@
 
 namespace athanor {
 
-RunSaves::RunSaves(TrainState& state, Mesh& mesh, RunContext& at)
-    : state_(state), mesh_(mesh), at_(at), first_step_(state.position.step), saved_step_(state.position.step) {
+RunSaves::RunSaves(TrainState& state, Mesh& mesh, RunContext& at, std::optional<LocalPlace> local)
+    : state_(state), mesh_(mesh), at_(at), local_(std::move(local)), first_step_(state.position.step),
+      saved_step_(state.position.step) {
   if (mesh.is_first()) history_.emplace(RunFolder{state.config.train.run_dir}.events(), at.attempt);
   const CheckpointConfig& config = state.config.checkpoint;
   if (!config.async || config.interval.is_off()) return;
-  background_.emplace(state, [this](const SaveOutcome& outcome) { note_saved(outcome); });
+  background_.emplace(
+      state, [this](const SaveOutcome& outcome) { note_saved(outcome); }, local_);
   if (!state.model.device().is_cpu()) state.before_update = [this] { background_->before_update(); };
 }
 
@@ -68,7 +70,7 @@ void RunSaves::save_checkpoint(Why why) {
   if (background_ && background_->pending()) {
     if (why == Why::kAsked) put_off_ = true;
     if (why == Why::kAsked) return;
-    if (why == Why::kDue && state_.config.checkpoint.if_still_saving == "skip") return skip();
+    if (why == Why::kDue && pending() && state_.config.checkpoint.if_still_saving == "skip") return skip();
     finish();
   }
   put_off_ = false;
@@ -116,8 +118,40 @@ void RunSaves::note_saved(const SaveOutcome& outcome) {
                  {"stopped_seconds", outcome.copy_s}});
 }
 
+void RunSaves::save_local() {
+  if (!local_ || background_->pending()) return;
+  background_->start(state_, SaveTo::kNodes);
+}
+
+void RunSaves::note_local(const SaveOutcome& outcome) {
+  const bool first = last_local_step_ < 0;
+  if (!outcome.failure) {
+    last_local_step_ = outcome.step;
+    local_fails_ = false;
+    if (first)
+      log::info("local checkpoints every {} steps in {}, {}; the first took {:.3f} s",
+                state_.config.checkpoint.local_interval, local_->store.root().string(),
+                local_->nodes.size() == 1 ? "without copies, since there is one node" : "with a copy on the next node",
+                outcome.seconds);
+    return;
+  }
+  if (std::exchange(local_fails_, true)) return;
+  try {
+    std::rethrow_exception(outcome.failure);
+  } catch (const CommError&) {
+    throw;
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    if (mesh_.is_first())
+      log::warn("the local checkpoint of step {} was not written: {}; the run continues, and tries the next one",
+                outcome.step, text);
+    if (history_) history_->add("save_failed", outcome.step, {{"kind", "local"}, {"text", text}});
+  }
+}
+
 void RunSaves::take_outcome() {
   const SaveOutcome outcome = background_->take();
+  if (outcome.to == SaveTo::kNodes) return note_local(outcome);
   checkpoint_saved_ = !outcome.failure;
   if (checkpoint_saved_) {
     saved_step_ = outcome.step;
@@ -187,6 +221,8 @@ RunSaves::Ending RunSaves::complete() const {
 
 int RunSaves::finish(const Ending& ending) {
   if (ending.exit_code != exit_code::kNotSaved) {
+    // The run's folder has a checkpoint of this step: what is local only takes memory.
+    if (local_ && local_->nodes.is_leader(mesh_.rank())) local_->store.remove_all();
     if (!ending.text.empty()) log::info("{}", ending.text);
     tell("end", {{"exit_code", ending.exit_code}, {"cause", exit_code::cause_of(ending.exit_code)}});
   } else if (mesh_.is_first()) {

@@ -18,8 +18,9 @@ namespace athanor {
 /// learns of it.
 class RunSaves {
  public:
-  /// The arguments must outlive this object.
-  RunSaves(TrainState& state, Mesh& mesh, RunContext& at);
+  /// The first three arguments must outlive this object.
+  /// @param local  where local checkpoints are written; none: there are none.
+  RunSaves(TrainState& state, Mesh& mesh, RunContext& at, std::optional<LocalPlace> local = {});
   ~RunSaves();
   RunSaves(const RunSaves&) = delete;
   RunSaves& operator=(const RunSaves&) = delete;
@@ -30,6 +31,9 @@ class RunSaves {
   /// Saves a full checkpoint of the state's step, or starts to, with checkpoint.async; the last one is on disk when
   /// this returns. @throws CommError.
   void save_checkpoint(Why why);
+  /// Starts a local checkpoint of the state's step (local_save.h), unless another checkpoint is being written. A
+  /// failure costs that checkpoint, and is logged once until one succeeds.
+  void save_local();
   /// To be called once after each step. Notes what has become of a checkpoint that was being written, and starts one
   /// that was put off.
   /// @param any_writes  whether any rank is still writing; the same on all ranks.
@@ -51,8 +55,8 @@ class RunSaves {
     double stopped_s, seconds;
   };
   std::optional<Took> take_times() { return std::exchange(took_, std::nullopt); }
-  /// Returns whether a full checkpoint was started whose outcome is not known yet.
-  bool pending() const { return background_ && background_->pending(); }
+  /// Returns whether a full checkpoint in the run's folder was started whose outcome is not known yet.
+  bool pending() const { return background_ && background_->pending(SaveTo::kRunFolder); }
   /// Returns the step of the newest save that the run can continue from; before the first save of this attempt, the
   /// step that the attempt began with. A model counts only if checkpoint.interval is 0.
   int64_t saved_step() const { return saved_step_; }
@@ -77,6 +81,7 @@ class RunSaves {
   int finish(const Ending& ending);
 
   void skip();
+  void note_local(const SaveOutcome& outcome);
   void start_in_background();
   void take_outcome();
   void note_saved(const SaveOutcome& outcome);
@@ -88,7 +93,10 @@ class RunSaves {
   std::optional<EventLog> history_;  // on the first rank only
   std::optional<BackgroundSave> background_;
   std::optional<Took> took_;
-  bool put_off_ = false;  // a checkpoint that was asked for
+  std::optional<LocalPlace> local_;
+  int64_t last_local_step_ = -1;  // the newest local checkpoint; -1: none was written
+  bool local_fails_ = false;      // the last one was not written
+  bool put_off_ = false;          // a checkpoint that was asked for
   int64_t num_started_ = 0, writing_step_ = 0;
   bool checkpoint_saved_ = true, model_saved_ = true;  // whether the last save of each kind succeeded
   int64_t first_step_, saved_step_;

@@ -18,8 +18,10 @@
 #include "comm/short_texts.h"
 #include "model/initialize.h"
 #include "ops/device_choice.h"
+#include "train/checkpoint_memory.h"
 #include "train/checkpointing.h"
 #include "train/kept_defaults.h"
+#include "train/local_resume.h"
 #include "train/matmul_choice.h"
 #include "train/preflight.h"
 #include "train/rank_devices.h"
@@ -123,7 +125,24 @@ Beginning agree_on_beginning(const RunConfig& config, const Team& team) {
   return begin;
 }
 
-Filled fill_state(TrainState& state, const Beginning& begin) {
+// The same as for a run that continues from its newest checkpoint.
+void forget_where_it_began(Beginning& begin) {
+  begin.from = Beginning::From::kNewest;
+  begin.path.clear();
+  begin.asked.clear();
+  begin.abandoned.clear();
+  begin.older.clear();
+  begin.anew = false;
+}
+
+Filled fill_state(TrainState& state, Beginning& begin, const LocalStart& local) {
+  if (local.choice) {
+    if (const auto from = load_local(state, local)) {
+      log::info("resumed from the local checkpoint {} at step {}", from->string(), state.position.step);
+      forget_where_it_began(begin);
+      return {*from};
+    }
+  }
   switch (begin.from) {
     case Beginning::From::kNewest: return resume_from_newest(state, RunFolder{state.config.train.run_dir});
     case Beginning::From::kPath:
@@ -157,6 +176,7 @@ void tell_history(const TrainState& state, const Beginning& begin, const Filled&
   more["libtorch"] = build.libtorch;
   if (!world.network().empty()) more["mpi"] = world.network();
   more["cpu"] = model_of_cpu();
+  more["branch"] = begin.branch;
   more["matmul"] = nlohmann::ordered_json::parse(text_of(matmul.paths));
   if (const at::Device device = state.model.device(); !device.is_cpu()) {
     const auto facts = ops::facts_of(device);
@@ -302,7 +322,8 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
     refuse_misplaced_run(config);
     run.lock = std::make_unique<FolderLock>(config.train.run_dir);
   });
-  const Beginning begin = agree_on_beginning(config, team);
+  Beginning begin = agree_on_beginning(config, team);
+  const LocalStart local = look_for_local(config, begin, *run.mesh);
   say_where_it_runs(world);
   const at::Device device = settle_device(config, *run.mesh);
   keep_warmup(config, team);
@@ -316,11 +337,12 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   for (const auto& data : stages) refuse_unbalanceable(data.stage.config);
   for (const auto& data : stages)
     check_memory(data.stage.config, world, Layout(data.stage.config, world.size()), device);
+  check_checkpoint_memory(stages.front().stage.config, world, local, device);
   // Errors that can be found before the state is filled are found here.
   if (begin.from == Beginning::From::kNothing) plan_supply(stages, config, {}, 0).refuse_shortages();
 
   run.state = std::make_unique<TrainState>(config, identity, *run.mesh, TrainStateOptions{.device = device});
-  const Filled filled = fill_state(*run.state, begin);
+  const Filled filled = fill_state(*run.state, begin, local);
   stop_if_asked(world, signals);
   refuse_zero_routers(config, run.state->model.parameters);
   run.from_scratch = filled.random;
@@ -331,6 +353,10 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   run.attempt = context.attempt = begin.attempt;
   context.run_dir = config.train.run_dir;
   open_folder(run, begin, filled, matmul);
+  if (local.place) {
+    team.on_first([&] { record_local(local, world, begin.attempt); });
+    run.local = LocalPlace{local.nodes, *local.place, begin.attempt};
+  }
   context.rank_log.open(RunFolder{config.train.run_dir}.rank_log(world.rank(), world.host()),
                         [&context] { return context.step.load(); });
   say_what_starts(*run.state, run.threads);

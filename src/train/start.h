@@ -3,11 +3,13 @@
 // another model, or those of a checkpoint.
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/folder_lock.h"
 #include "base/signals.h"
 #include "base/thread_share.h"
+#include "train/local_save.h"
 #include "train/run_context.h"
 #include "train/run_data.h"
 #include "train/train_state.h"
@@ -20,7 +22,8 @@ struct StartedRun {
   RunData data;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<TrainState> state;
-  ThreadShare threads;  ///< threads of this rank
+  ThreadShare threads;              ///< threads of this rank
+  std::optional<LocalPlace> local;  ///< where local checkpoints are written; none without checkpoint.local_interval
   /// step 0 with random weights: neither a checkpoint nor the folder in model.from gave any
   bool from_scratch = false;
 };

@@ -1,0 +1,298 @@
+#include "train/local_resume.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "checkpoint/reader.h"
+#include "checkpoint/verified_load.h"
+#include "layout/memory.h"
+#include "train/checkpointing.h"
+#include "train/file_messages.h"
+#include "train/state_pieces.h"
+
+namespace athanor {
+namespace fs = std::filesystem;
+namespace {
+
+using nlohmann::json;
+
+// ---- Looking
+
+std::string text_of(const LocalRun& run) {
+  return json{{"id", run.id}, {"run_dir", run.run_dir.string()}, {"local_dir", run.local_dir.string()}}.dump();
+}
+
+LocalRun run_of_text(const std::string& text) {
+  const json read = json::parse(text);
+  return {read.at("id"), read.at("run_dir").get<std::string>(), read.at("local_dir").get<std::string>()};
+}
+
+// Gives all ranks what the first one computes.
+std::string from_first(const Team& team, const std::function<std::string()>& compute) {
+  std::string text;
+  team.on_first([&] { text = compute(); });
+  return team.size > 1 ? team.broadcast(text) : text;
+}
+
+// Returns every rank's text on the first one.
+std::vector<std::string> gather(const Team& team, const std::string& own) {
+  return team.size > 1 ? team.gather(own) : std::vector<std::string>{own};
+}
+
+// The run that where.json names; a new one if there is none, with an empty local_dir.
+LocalRun agree_on_run(const RunConfig& config, const Team& team) {
+  return run_of_text(from_first(team, [&] {
+    std::string note;
+    LocalRun run = read_local_run(config.train.run_dir, note);
+    if (!note.empty()) log::warn("{}", note);
+    if (run.id.empty()) run = {new_local_run_id(), fs::absolute(config.train.run_dir).lexically_normal(), {}};
+    return text_of(run);
+  }));
+}
+
+std::string list_as_text(const LocalStore& store) {
+  json parts = json::array();
+  std::vector<std::string> notes;
+  for (const auto& [step, attempt, writers, kept] : store.list(notes))
+    parts.push_back({{"step", step}, {"attempt", attempt}, {"writers", writers}, {"kept", kept}});
+  return json{{"parts", parts}, {"notes", notes}}.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::optional<LocalChoice> choose(const RankNodes& nodes, const std::vector<std::string>& lists,
+                                  const Beginning& begin) {
+  std::vector<std::vector<LocalPart>> parts(static_cast<size_t>(nodes.size()));
+  std::vector<std::string> notes;
+  for (size_t rank = 0; rank < lists.size(); ++rank) {
+    if (lists[rank].empty()) continue;
+    const json list = json::parse(lists[rank]);
+    for (const json& part : list.at("parts"))
+      parts[static_cast<size_t>(nodes.node_of(static_cast<int>(rank)))].push_back(
+          {part.at("step"), part.at("attempt"), part.at("writers"), part.at("kept")});
+    for (const json& note : list.at("notes")) notes.push_back(note);
+  }
+  auto choice = choose_local(parts, begin.step, begin.branch, notes);
+  for (const std::string& note : notes) log::warn("{}", note);
+  return choice;
+}
+
+std::optional<LocalChoice> agree_on_choice(const LocalStart& local, const Beginning& begin, const Team& team) {
+  const bool lists = local.nodes.is_leader(team.index);
+  const auto all = gather(team, lists ? list_as_text(*local.found) : "");
+  const std::string text = from_first(team, [&] {
+    const auto choice = choose(local.nodes, all, begin);
+    return choice ? choice->to_text() : std::string();
+  });
+  if (text.empty()) return std::nullopt;
+  return LocalChoice::from_text(text);
+}
+
+void check_place(const RunConfig& config, const LocalStore& store, const RankNodes& nodes, int node) {
+  const fs::path& folder = store.run().local_dir;
+  const fs::path existing = nearest_existing(folder);
+  ATHANOR_CHECK(fs::is_directory(existing) && ::access(existing.c_str(), W_OK | X_OK) == 0,
+                "checkpoint.local_dir ({}) cannot be used on node {}: {} {}; name a folder that each node can write",
+                folder.string(), store.node(), existing.string(),
+                fs::is_directory(existing) ? "cannot be written" : "is no folder");
+  const Layout layout(config, nodes.num_ranks());
+  double needed = 0;
+  for (const int rank : nodes.ranks_of(node))
+    needed += count_staging_bytes(config, layout, rank, plan_optimizers(config.optimizer));
+  needed *= static_cast<double>(local_copies(nodes));
+  const auto free = static_cast<double>(free_disk_bytes(existing)) + static_cast<double>(store.num_bytes());
+  ATHANOR_CHECK(needed <= free,
+                "checkpoint.local_dir ({}) has {} free on node {}, and the local checkpoints of its {} ranks need {} "
+                "({} times their pieces); name another folder, or set checkpoint.local_interval to 0",
+                folder.string(), format_bytes(free), store.node(), nodes.ranks_of(node).size(), format_bytes(needed),
+                local_copies(nodes));
+}
+
+// ---- Loading
+
+fs::path folder_of_choice(const LocalStart& local) {
+  return local.found->path(local.choice->attempt, local.choice->step);
+}
+
+// On the first rank: the manifest that all parts make.
+std::string join_parts(const std::vector<std::string>& texts) {
+  std::map<int, std::string> parts;  // by writer
+  for (const std::string& text : texts) {
+    if (text.empty()) continue;
+    for (const json& each : json::parse(text)) parts[each.at(0)] = each.at(1);
+  }
+  std::optional<Manifest> whole;
+  for (auto& [writer, text] : parts) {
+    Manifest part = parse_manifest_part(text, part_name(writer));
+    text.clear();
+    if (whole) {
+      join_manifests(*whole, std::move(part));
+    } else {
+      whole = std::move(part);
+    }
+  }
+  ATHANOR_CHECK_CHECKPOINT(whole.has_value(), "a local checkpoint without pieces");
+  return manifest_text(*whole);
+}
+
+// The parts of the writers whose first holder is this rank's node.
+std::string own_parts(const LocalStart& local, int node) {
+  json parts = json::array();
+  const auto& holders = local.choice->holders;
+  for (size_t writer = 0; writer < holders.size(); ++writer) {
+    if (holders[writer].front() != node) continue;
+    const int number = static_cast<int>(writer);
+    parts.push_back({number, read_file(folder_of_choice(local) / part_name(number))});
+  }
+  return parts.dump();
+}
+
+// Writes the manifest of the whole checkpoint on each node. Collective.
+void gather_manifest(const LocalStart& local, const Team& team) {
+  const bool is_leader = local.nodes.is_leader(team.index);
+  std::string own;
+  team.on_all([&] {
+    if (is_leader) own = own_parts(local, local.nodes.node_of(team.index));
+  });
+  const auto texts = gather(team, own);
+  const std::string manifest = from_first(team, [&] { return join_parts(texts); });
+  team.on_all([&] {
+    if (!is_leader) return;
+    const fs::path folder = folder_of_choice(local);
+    fs::create_directories(folder);
+    write_file_atomically(folder / kManifestName, manifest);
+  });
+}
+
+std::vector<FileMove> agree_on_moves(const LocalStart& local, const std::vector<std::string>& missing,
+                                     const Team& team) {
+  const auto all = gather(team, missing.empty() ? "" : json(missing).dump());
+  return moves_of_text(from_first(team, [&] {
+    std::vector<std::vector<std::string>> needed(static_cast<size_t>(local.nodes.size()));
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      if (all[rank].empty()) continue;
+      auto& of_node = needed[static_cast<size_t>(local.nodes.node_of(static_cast<int>(rank)))];
+      for (const json& file : json::parse(all[rank])) of_node.push_back(file);
+    }
+    return text_of_moves(plan_moves(*local.choice, needed));
+  }));
+}
+
+// Makes the moves of one distance between nodes in which this rank's node takes part, as its leader.
+void make_moves(const LocalStart& local, const std::vector<FileMove>& moves, const Team& team,
+                comm::Communicator& world) {
+  const int node = local.nodes.node_of(team.index), size = local.nodes.size();
+  const fs::path folder = folder_of_choice(local);
+  std::exception_ptr failure;
+  for (auto move = moves.begin(); move != moves.end();) {
+    const auto distance = [size](const FileMove& each) { return (each.to - each.from + size) % size; };
+    std::optional<OutgoingFiles> out;
+    std::vector<IncomingFiles> in;
+    const int now = distance(*move);
+    for (; move != moves.end() && distance(*move) == now; ++move) {
+      if (move->from == node) out = OutgoingFiles{local.nodes.leader_of(move->to), folder, move->files};
+      if (move->to == node) in.push_back({local.nodes.leader_of(move->from), folder});
+    }
+    if (!out && in.empty()) continue;
+    try {
+      exchange_files(world, out, in, wait_for_pending, team.worked);
+    } catch (const CommError&) {
+      throw;
+    } catch (const Error&) {
+      failure = std::current_exception();  // other nodes wait for the moves that follow
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+void tell_moves(const LocalStart& local, const std::vector<FileMove>& moves, const Manifest& manifest) {
+  if (moves.empty()) return;
+  double bytes = 0;
+  size_t files = 0;
+  std::vector<std::string> nodes;
+  for (const FileMove& move : moves) {
+    nodes.push_back(local.nodes.name_of(move.to));
+    files += move.files.size();
+    for (const std::string& file : move.files) bytes += static_cast<double>(manifest.files.at(file));
+  }
+  std::ranges::sort(nodes);
+  const auto same = std::ranges::unique(nodes);
+  nodes.erase(same.begin(), same.end());
+  log::info("{} file(s), {}, of the local checkpoint came from other nodes to {}", files, format_bytes(bytes),
+            join_first(nodes, 4, ", "));
+}
+
+// Gives each node the files that its ranks need. Collective.
+void fetch_files(const LocalStart& local, const CheckpointReader& checkpoint, const std::set<std::string>& files,
+                 const Team& team, comm::Communicator& world) {
+  std::vector<std::string> missing;
+  team.on_all([&] {
+    for (const std::string& file : files)
+      if (!fs::exists(checkpoint.folder() / file)) missing.push_back(file);
+  });
+  const auto moves = agree_on_moves(local, missing, team);
+  team.on_all([&] {
+    if (local.nodes.is_leader(team.index)) make_moves(local, moves, team, world);
+  });
+  if (team.is_first()) tell_moves(local, moves, checkpoint.manifest());
+}
+
+}  // namespace
+
+int64_t local_copies(const RankNodes& nodes) { return nodes.size() == 1 ? 2 : 4; }
+
+LocalStart look_for_local(const RunConfig& config, const Beginning& begin, const Mesh& mesh) {
+  const Team team = team_of(mesh);
+  LocalStart local{RankNodes(mesh.world().hosts(), static_cast<int>(config.topology.ranks_per_node))};
+  const int node = local.nodes.node_of(team.index);
+  LocalRun run = agree_on_run(config, team);
+  if (!run.local_dir.empty() && begin.branch < begin.attempt) {
+    local.found.emplace(run, local.nodes.name_of(node));
+    local.choice = agree_on_choice(local, begin, team);
+  }
+  if (config.checkpoint.local_interval == 0) return local;
+  const fs::path before = std::exchange(run.local_dir, fs::absolute(config.checkpoint.local_dir).lexically_normal());
+  if (!before.empty() && before != run.local_dir)
+    log::warn("local checkpoints were written to {} before, and are to {} now: what is in {} stays there",
+              before.string(), run.local_dir.string(), (before / ("athanor-" + run.id)).string());
+  local.place.emplace(run, local.nodes.name_of(node));
+  team.on_all([&] {
+    if (local.nodes.is_leader(team.index)) check_place(config, *local.place, local.nodes, node);
+  });
+  return local;
+}
+
+std::optional<fs::path> load_local(TrainState& state, const LocalStart& local) {
+  const Team team = team_of(state.model.mesh);
+  const fs::path folder = folder_of_choice(local);
+  std::optional<CheckpointReader> checkpoint;
+  const auto open = [&] {
+    gather_manifest(local, team);
+    team.on_all([&] { checkpoint = CheckpointReader::open(folder, team.worked); });
+  };
+  const auto fetch = [&](const std::set<std::string>& files) {
+    fetch_files(local, *checkpoint, files, team, state.model.mesh.group(GroupKind::kWorld));
+  };
+  if (!passes(open, team) || !load_from_nodes(state, *checkpoint, fetch)) return std::nullopt;
+  return folder;
+}
+
+void record_local(const LocalStart& local, const comm::World& world, int64_t attempt) {
+  std::vector<LocalNode> nodes;
+  for (int node = 0; node < local.nodes.size(); ++node) {
+    const auto& ranks = local.nodes.ranks_of(node);
+    const int partner = local.nodes.partner_of(node);
+    nodes.push_back({local.nodes.name_of(node), world.hosts()[static_cast<size_t>(ranks.front())],
+                     partner < 0 ? "" : local.nodes.name_of(partner), ranks});
+  }
+  write_local_run(local.place->run(), attempt, nodes);
+}
+
+}  // namespace athanor
