@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/parallel_for.h"
 #include "checkpoint/filled_elements.h"
 #include "checkpoint/hf_import.h"
-#include "checkpoint/in_threads.h"
 #include "checkpoint/listing.h"
 #include "checkpoint/opened_files.h"
 #include "checkpoint/reader.h"
@@ -53,7 +53,7 @@ void check_pieces(const Manifest& manifest, const std::string& where, int num_th
   PieceIndices indices(manifest.pieces);
   std::vector<const TensorTable::value_type*> tensors;
   for (const auto& row : manifest.tensors) tensors.push_back(&row);
-  for_each_in_threads(static_cast<int64_t>(tensors.size()), num_threads, [&](int64_t i) {
+  parallel_for(num_threads, static_cast<int64_t>(tensors.size()), [&](int64_t i) {
     const auto& tensor = *tensors[static_cast<size_t>(i)];
     const int64_t all = *num_elements(tensor.second);
     const PieceIndex* index = indices.of(&tensor);
@@ -66,8 +66,7 @@ VerifiedCheckpoint verify_checkpoint(const fs::path& folder, int num_threads) {
   return with_io_errors([&] {
     const auto reader = CheckpointReader::open(folder);
     const Manifest& manifest = reader.manifest();
-    for_each_in_threads(num_threads, num_threads,
-                        [&](int64_t share) { reader.verify(static_cast<int>(share), num_threads); });
+    parallel_for(num_threads, num_threads, [&](int64_t share) { reader.verify(static_cast<int>(share), num_threads); });
     check_pieces(manifest, folder.string(), num_threads);
     VerifiedCheckpoint verified{0, static_cast<int64_t>(manifest.tensors.size()),
                                 static_cast<int64_t>(manifest.files.size())};

@@ -4,13 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <atomic>
-
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/testing/folder_test.h"
-#include "checkpoint/in_threads.h"
 #include "checkpoint/writer.h"
 
 namespace athanor::verification_test {
@@ -90,18 +86,6 @@ TEST_F(Verification, AnElementInNoPieceIsNamedByItsIndex) {
   manifest.add_piece(tensor, file, slice, 100, {});
   EXPECT_SAYS(refusal<CheckpointError>([&] { check_pieces(manifest, "c", 1); }),
               "tensor master/a: the element at [1, 2] is in no piece");
-}
-
-TEST(InThreads, TheFailureOfTheSmallestNumberIsThrownAndAllNumbersBelowItAreDone) {
-  for (int repeat = 0; repeat < 50; ++repeat) {
-    std::array<std::atomic<int>, 200> done{};
-    const auto work = [&](int64_t i) {
-      done.at(static_cast<size_t>(i))++;
-      if (i == 60 || i == 61 || i == 199) throw CheckpointError(std::to_string(i));
-    };
-    EXPECT_EQ(message_of<CheckpointError>([&] { for_each_in_threads(200, 4, work); }), "60");
-    for (size_t i = 0; i < 60; ++i) EXPECT_EQ(done.at(i), 1);
-  }
 }
 
 }  // namespace
