@@ -95,7 +95,7 @@ class Run {
       StepMetrics metrics = one_step();
       const Requests asked = requests();
       saves_.look_after(asked.saving);
-      note_times_of_saves();
+      note_saves();
       const bool ends = is_complete() || asked.stop();
       if (due(state_->position.step, config.train.validation_interval) ||
           (is_complete() && config.train.validation_interval > 0))
@@ -107,7 +107,8 @@ class Run {
         saves_.save_model();
       const bool is_due = due(state_->position.step, config.checkpoint.interval.count);
       if (has_checkpoints && (is_due || ends || asked.save))
-        save_checkpoint(ends ? RunSaves::Why::kLast : is_due ? RunSaves::Why::kDue : RunSaves::Why::kAsked);
+        saves_.save_checkpoint(ends ? RunSaves::Why::kLast : is_due ? RunSaves::Why::kDue : RunSaves::Why::kAsked);
+      note_saves();
       fault_point("train.after_step");
       if (asked.stop_signal != 0 || (asked.time_is_up && !is_complete())) return end_stopped(asked);
       if (unreadable_) throw UnreadableData(*unreadable_);
@@ -204,8 +205,7 @@ class Run {
   Requests requests() {
     const double since_s = seconds_since(std::exchange(agreed_, Clock::now()));
     const bool after_a_step = state_->position.step > first_step_;
-    const int64_t started = std::exchange(saves_started_, saves_.num_started());
-    if (clock_ && after_a_step) clock_->step_took(since_s, saves_.pending() || started < saves_started_);
+    if (clock_ && after_a_step) clock_->step_took(since_s, saves_.pending());
     longest_step_s_ = std::max(longest_step_s_, since_s);
     std::exception_ptr failure = failure_of_next_batch();
     if (!failure) failure = verification_.failure();
@@ -220,14 +220,10 @@ class Run {
     return asked;
   }
 
-  void save_checkpoint(RunSaves::Why why) {
-    const int64_t before = saves_.num_started();
-    saves_.save_checkpoint(why);
-    if (clock_ && saves_.num_started() > before) clock_->save_began();
-    note_times_of_saves();
-  }
-
-  void note_times_of_saves() {
+  // Tells the clock which saves have begun and which are on disk, whatever started or finished them.
+  void note_saves() {
+    const bool began = std::exchange(saves_noted_, saves_.num_started()) < saves_.num_started();
+    if (clock_ && began) clock_->save_began();
     const auto took = saves_.take_times();
     if (clock_ && took) clock_->saved(took->stopped_s, took->seconds);
   }
@@ -359,7 +355,7 @@ class Run {
   ThreadTrial threads_;
   Clock::time_point first_step_ended_;
   Clock::time_point agreed_ = Clock::now();   // when the ranks last agreed on requests
-  int64_t saves_started_ = 0;                 // when they did
+  int64_t saves_noted_ = 0;                   // those that the clock was told of
   double longest_step_s_ = 0;                 // with what comes between two steps
   double waited_for_data_s_ = 0;              // for the batch of the next step
   std::optional<LayerMetrics> layers_;        // set in a step that shows them

@@ -65,7 +65,12 @@ void RunSaves::save_model() {
 }
 
 void RunSaves::save_checkpoint(Why why) {
-  if (background_ && background_->pending()) {
+  if (is_saved()) return;
+  if (pending() && writing_step_ == state_.position.step) {  // look_after has started it
+    if (why == Why::kLast) finish();
+    return;
+  }
+  if (pending()) {
     if (why == Why::kAsked) put_off_ = true;
     if (why == Why::kAsked) return;
     if (why == Why::kDue && state_.config.checkpoint.if_still_saving == "skip") return skip();
@@ -132,8 +137,8 @@ void RunSaves::take_outcome() {
 }
 
 void RunSaves::look_after(bool any_writes) {
-  if (!background_ || any_writes || !background_->pending()) return;
-  take_outcome();
+  if (!background_ || any_writes) return;
+  if (pending()) take_outcome();  // else finish() has taken it, for a model
   if (put_off_) save_checkpoint(Why::kAsked);
 }
 

@@ -27,11 +27,11 @@ class RunSaves {
   /// Why a full checkpoint is saved: by its step it may be skipped (checkpoint.if_still_saving), while a user's or a
   /// clock's is only put off.
   enum class Why { kDue, kAsked, kLast };
-  /// Saves a full checkpoint of the state's step, or starts to, with checkpoint.async; the last one is on disk when
-  /// this returns. @throws CommError.
+  /// Saves a full checkpoint of the state's step, or starts to, with checkpoint.async, unless one was started at this
+  /// step; the last one is on disk when this returns, or has failed. @throws CommError.
   void save_checkpoint(Why why);
   /// To be called once after each step. Notes what has become of a checkpoint that was being written, and starts one
-  /// that was put off.
+  /// of this step if one was put off.
   /// @param any_writes  whether any rank is still writing; the same on all ranks.
   void look_after(bool any_writes);
   /// Returns whether this rank is writing a checkpoint in the background.
