@@ -74,7 +74,9 @@ TEST_F(Verification, AShortOrMissingFileIsNamed) {
 // Hashes and counts are right here: only a look at where the pieces lie shows it.
 TEST_F(Verification, PiecesThatHoldAnElementTwiceAndLeaveOneOutAreNamed) {
   edit_manifest(R"("offset":[0,2])", R"("offset":[0,1])");
-  EXPECT_SAYS(refused(), "tensor master/a: two pieces hold the same elements: offset [0, 0], extent [4, 2]");
+  EXPECT_SAYS(refused(),
+              "tensor master/a: two pieces hold the same elements: offset [0, 0], extent [4, 2], elements 0 to 8 and "
+              "offset [0, 1], extent [4, 4]");
 }
 
 TEST_F(Verification, AnElementInNoPieceIsNamedByItsIndex) {
