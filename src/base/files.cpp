@@ -32,11 +32,6 @@ class FileDescriptor {
   int fd_;
 };
 
-void sync_path(const fs::path& path) {
-  FileDescriptor fd(path, O_RDONLY);
-  if (::fsync(fd.get()) != 0 && errno != EINVAL) fail_errno("cannot sync", path.string());
-}
-
 fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 }  // namespace
@@ -59,6 +54,11 @@ std::string read_file(const fs::path& path) {
   }
   text.resize(filled);
   return text;
+}
+
+void sync_path(const fs::path& path) {
+  FileDescriptor fd(path, O_RDONLY);
+  if (::fsync(fd.get()) != 0 && errno != EINVAL) fail_errno("cannot sync", path.string());
 }
 
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {

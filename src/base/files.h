@@ -46,6 +46,9 @@ class AtomicFile {
 /// Replaces `path` by `text` in one step, synced to disk.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
+/// Syncs a file or a folder that is on disk; of a folder, its names. File systems that cannot sync folders are trusted.
+void sync_path(const std::filesystem::path& path);
+
 /// A folder written as ".<name>.tmp" next to its final path; `commit` syncs it and the folders in it and renames it,
 /// which fails if there is anything except an empty folder at that path. Without `commit` the destructor removes it.
 /// The files in it must be synced already (AtomicFile does that): other processes may have written thousands of them.

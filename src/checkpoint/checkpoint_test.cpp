@@ -282,7 +282,9 @@ TEST_F(Checkpoint, TwoPiecesWithTheSameElementsAreRefused) {
   // The second piece claims columns 1 to 4 of 6: one column twice, the last one never. The counts still agree.
   edit_manifest("\"offset\":[0,2]", "\"offset\":[0,1]");
   std::vector<float> out(24);
-  EXPECT_SAYS(load_refusal({{"master/a", whole_slice({4, 6}), out.data()}}), "two pieces hold the same elements");
+  EXPECT_SAYS(load_refusal({{"master/a", whole_slice({4, 6}), out.data()}}),
+              "tensor master/a: two pieces hold the same elements: offset [0, 0], extent [4, 2], elements 0 to 8 and "
+              "offset [0, 1], extent [4, 4]");
   EXPECT_SAYS(
       load_refusal({{"master/a", box_slice({4, 6}, {1, 5}, {2, 1}), out.data()}}),
       "2 of the 2 elements wanted (offset [1, 5], extent [2, 1], elements 0 to 2) are in no piece, the first at "

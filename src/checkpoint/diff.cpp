@@ -11,9 +11,9 @@
 #include "base/console.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/parallel_for.h"
 #include "base/text.h"
 #include "checkpoint/diff_values.h"
-#include "checkpoint/in_threads.h"
 
 namespace athanor {
 namespace {
@@ -119,7 +119,7 @@ void compare_elements(const CheckpointReader& a, const CheckpointReader& b, std:
   const Windows windows(tensors);
   ProgressBar progress("comparing", num_bytes, "B", kLongWork_s);
   std::mutex mutex;
-  for_each_in_threads(windows.count(), num_threads, [&](int64_t window) {
+  parallel_for(num_threads, windows.count(), [&](int64_t window) {
     thread_local std::vector<float> of_a, of_b;
     TensorDifference& tensor = tensors[windows.tensor_of(window)];
     const int64_t begin = windows.begin_of(window);

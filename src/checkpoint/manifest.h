@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "checkpoint/slice.h"
 
 namespace athanor {
@@ -92,6 +93,12 @@ struct Manifest {
                  uint64_t byte_offset, PieceHash hash);
 };
 
+/// A checkpoint has a format that a later version of this program writes. It may be in order, so it is not passed over.
+class NewerFormatError : public CheckpointError {
+ public:
+  using CheckpointError::CheckpointError;
+};
+
 /// Called from time to time with the number of bytes from the beginning of a text that the present pass over it has
 /// read (all of them, not only those since the last call). Their pages may be dropped from memory, but the text must
 /// stay readable: a later pass reads it again.
@@ -106,7 +113,7 @@ std::string manifest_text(const Manifest& manifest);
 /// file, that the pieces of a tensor hold as many elements as the tensor has (it does not look for elements that two
 /// pieces hold), and that no two pieces share bytes of a file.
 /// @param behind  called during the pass that computes the hash, then from the beginning during the pass that reads.
-/// @throws CheckpointError; `where` names the file in it.
+/// @throws CheckpointError; `where` names the file in it; NewerFormatError.
 Manifest parse_manifest(std::string_view text, const std::string& where, const ReadBehind& behind = {});
 
 /// Makes the checks of parse_manifest without keeping the pieces.

@@ -161,11 +161,12 @@ class ManifestTaker : public JsonTaker {
   }
   void check_version(const Json& value) const {
     const auto version = as_json_size(value, "version", where_);
-    ATHANOR_CHECK_CHECKPOINT(
-        version == kCheckpointVersion,
-        "{}: version {} was written by another athanor; this one reads version {}; use the program "
-        "that wrote it",
+    if (version == kCheckpointVersion) return;
+    const auto says = fmt::format(
+        "{}: version {} was written by another athanor; this one reads version {}; use the program that wrote it",
         where_, version, kCheckpointVersion);
+    if (version > kCheckpointVersion) throw NewerFormatError(says);
+    throw CheckpointError(says);
   }
   // Messages name tensors and files on one line.
   void check_name(const std::string& name) const {

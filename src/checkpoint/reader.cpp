@@ -12,8 +12,8 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "checkpoint/filled_elements.h"
 #include "checkpoint/opened_files.h"
+#include "checkpoint/piece_cover.h"
 #include "checkpoint/safetensors.h"
 
 namespace athanor {
@@ -163,29 +163,16 @@ LoadPlan CheckpointReader::plan(const std::vector<TargetView>& targets) const {
 void CheckpointReader::plan_one(const std::vector<TargetView>& targets, size_t target, LoadPlan& plan) const {
   const std::string& tensor = targets[target].tensor;
   const Slice& wanted = targets[target].slice;
-  FilledElements filled(wanted.num_elements());
-  std::vector<const Piece*> used;
-  const auto use = [&](const Piece& piece) {
-    const Slice slice = piece.slice();
-    LoadPlan::Use found{static_cast<size_t>(&piece - manifest_.pieces.data()), target, INT64_MAX, 0, 0};
-    bool twice = false;
-    CommonRuns(slice, wanted).for_each([&](const CommonRun& run) {
-      twice = twice || filled.fill(run.in_b, run.count) < run.count;
-      found.first = std::min(found.first, run.in_a);
-      found.end = run.in_a + run.count;
-      found.count += run.count;
-    });
-    if (found.count == 0) return;
-    for (size_t i = 0; twice && i < used.size(); ++i) {
-      const Slice other = used[i]->slice();
-      ATHANOR_CHECK_CHECKPOINT(CommonRuns(other, slice).empty(),
-                               "{}: tensor {}: two pieces hold the same elements: {} and {}", folder_.string(), tensor,
-                               slice_text(other), slice_text(slice));
-    }
-    used.push_back(&piece);
-    plan.uses.push_back(found);
+  const auto use = [&](const Piece& piece, const CommonRun& run) {
+    const auto number = static_cast<size_t>(&piece - manifest_.pieces.data());
+    const bool is_next = plan.uses.empty() || plan.uses.back().piece != number || plan.uses.back().target != target;
+    if (is_next) plan.uses.push_back({number, target, run.in_a, 0, 0});
+    auto& found = plan.uses.back();
+    found.end = run.in_a + run.count;
+    found.count += run.count;
   };
-  if (const auto* index = opened_->indices.of(&*manifest_.tensors.find(tensor))) index->for_each_near(wanted, use);
+  const auto* index = opened_->indices.of(&*manifest_.tensors.find(tensor));
+  const auto filled = cover_with_pieces(wanted, index, folder_.string(), use);
   if (filled.num_missing() == 0) return;
   fail<CheckpointError>("{}: tensor {}: {} of the {} elements wanted ({}) are in no piece, the first at {}",
                         folder_.string(), tensor, filled.num_missing(), wanted.num_elements(), slice_text(wanted),

@@ -1,11 +1,6 @@
 #include "checkpoint/removal.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/fault.h"
@@ -69,23 +64,9 @@ void protect_newest(const RemovalRequest& request, const std::vector<StepFolder>
   }
 }
 
-void sync_folder(const fs::path& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) fail_errno("cannot open", folder.string());
-  const int failed = ::fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
-  ::close(fd);
-  if (failed != 0) throw IoError("cannot sync " + folder.string() + ": " + std::strerror(failed), failed);
-}
-
-/// The hidden name is the one that clean_leftovers (rotation.h) removes.
 RemovedCheckpoint remove_one(const fs::path& path) {
-  const fs::path folder = path.parent_path(), hidden = folder / ("." + path.filename().string() + ".tmp");
   const RemovedCheckpoint removed{path, bytes_below(path)};
-  fs::remove_all(hidden);
-  if (const int injected = fault_errno("checkpoint.hide"))
-    throw IoError("cannot rename " + path.string() + ": " + std::strerror(injected), injected);
-  fs::rename(path, hidden);
-  sync_folder(folder);  // the new name is on the disk before the first file disappears from it
+  const fs::path hidden = hide_checkpoint(path);
   fault_point("checkpoint.remove");
   fs::remove_all(hidden);
   return removed;

@@ -97,6 +97,20 @@ TEST_F(Removal, ALinkIsRefused) {
   EXPECT_SAYS(refused({4}), "is a link");
 }
 
+TEST_F(Removal, ACheckpointThatCannotBeRenamedStaysAndIsNamed) {
+  ::setenv("ATHANOR_FAULT", "checkpoint.hide:eio", 1);
+  const auto remove_and_tell = [&] {
+    try {
+      remove({4});
+    } catch (const IoError& error) {
+      std::fputs(error.what(), stderr);
+    }
+    std::_Exit(fs::exists(path_of(4)) ? 0 : 1);
+  };
+  EXPECT_EXIT(remove_and_tell(), testing::ExitedWithCode(0), "cannot rename .*step-00000004: Input/output error");
+  ::unsetenv("ATHANOR_FAULT");
+}
+
 TEST_F(Removal, AProcessKilledHalfWayLeavesNothingThatLooksLikeACheckpoint) {
   if (!in_child_) ::setenv("ATHANOR_FAULT", "checkpoint.remove:kill", 1);
   EXPECT_EXIT(remove({4}), testing::KilledBySignal(SIGKILL), "");

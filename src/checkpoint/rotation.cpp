@@ -45,14 +45,8 @@ void rename_folder(const fs::path& from, const fs::path& to) {
   }
 }
 
-/// Renames a checkpoint before its files are removed, so that a process that is killed half-way leaves nothing that
-/// looks like a checkpoint.
 void remove_checkpoint(const fs::path& path) {
-  const auto hidden = path.parent_path() / ("." + path.filename().string() + ".tmp");
-  remove_folder(hidden);
-  if (const int injected = fault_errno("checkpoint.hide"))
-    throw IoError("cannot rename " + path.string() + ": " + std::strerror(injected), injected);
-  rename_folder(path, hidden);
+  const auto hidden = hide_checkpoint(path);
   fault_point("checkpoint.remove");
   for (const auto& entry : fs::directory_iterator(hidden)) {
     remove_folder(entry.path());
@@ -205,6 +199,16 @@ void clean_leftovers(const fs::path& folder) {
       }
     }
   }
+}
+
+fs::path hide_checkpoint(const fs::path& path) {
+  const auto folder = path.parent_path(), hidden = folder / ("." + path.filename().string() + ".tmp");
+  remove_folder(hidden);
+  if (const int injected = fault_errno("checkpoint.hide"))
+    throw IoError("cannot rename " + path.string() + ": " + std::strerror(injected), injected);
+  rename_folder(path, hidden);
+  sync_path(folder);
+  return hidden;
 }
 
 fs::path put_aside(const fs::path& checkpoint, const NotFinite& first) {

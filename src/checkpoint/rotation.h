@@ -42,6 +42,13 @@ std::optional<int64_t> step_of_folder_name(std::string_view name);
 /// be replaced. Call it at the start of a run, before any function of this header that writes.
 void clean_leftovers(const std::filesystem::path& folder);
 
+/// Takes a checkpoint's name away, before its files are removed: a process that is killed half-way then leaves nothing
+/// that looks like a checkpoint, and clean_leftovers removes what it left. The new name is on the disk when this
+/// returns, so that no file disappears under the old one. Fault point: "checkpoint.hide".
+/// @return the new path.
+/// @throws IoError.
+std::filesystem::path hide_checkpoint(const std::filesystem::path& path);
+
 /// Renames a checkpoint that is not finite: "not-finite-step-00000500", or "not-finite-2-step-00000500" and so on if
 /// that name is taken. Under the new name it is no checkpoint for the other functions of this header, which neither
 /// load nor delete it. Before that, the reason is written into it as not-finite.json: if the process is killed in

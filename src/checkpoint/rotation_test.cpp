@@ -226,6 +226,16 @@ TEST_F(Rotation, AnOldCheckpointThatCannotBeDeletedIsNamedAndTheNewOneCounts) {
   EXPECT_EQ(steps(), (Steps{4, 3}));
 }
 
+TEST_F(Rotation, AHiddenCheckpointIsNoneAndLeftoversOfAnEarlierOneOfItsStepAreNoObstacle) {
+  save(1);
+  fs::create_directories(folder_ / ".step-00000001.tmp/left");
+  const auto hidden = hide_checkpoint(folder_ / step_folder_name(1));
+  EXPECT_TRUE(list_recoverable(folder_).empty());
+  EXPECT_TRUE(fs::exists(hidden / kManifestName));
+  clean_leftovers(folder_);
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
 TEST_F(Rotation, ADiskThatFillsUpWhileWritingCostsTheNewOneAlone) {
   if (!in_child_) save(1);
   if (!in_child_) save(2);

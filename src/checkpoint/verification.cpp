@@ -5,11 +5,11 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "checkpoint/filled_elements.h"
+#include "base/parallel_for.h"
 #include "checkpoint/hf_import.h"
-#include "checkpoint/in_threads.h"
 #include "checkpoint/listing.h"
 #include "checkpoint/opened_files.h"
+#include "checkpoint/piece_cover.h"
 #include "checkpoint/reader.h"
 
 namespace athanor {
@@ -18,31 +18,13 @@ namespace {
 
 constexpr int64_t kWindowElements = int64_t{1} << 26;  // 8 MiB of bits for each thread
 
-[[noreturn]] void fail_overlap(const std::string& where, const Piece& a, const Piece& b) {
-  fail<CheckpointError>("{}: tensor {}: two pieces hold the same elements: {} and {}", where, a.tensor_name(),
-                        slice_text(a.slice()), slice_text(b.slice()));
-}
-
 /// Checks the elements [begin, end) of a tensor, counted row-major.
 void check_window(const TensorTable::value_type& tensor, const PieceIndex* index, int64_t begin, int64_t end,
                   const std::string& where) {
   Slice window = whole_slice(tensor.second);
   window.flat_begin = begin;
   window.flat_end = end;
-  FilledElements filled(end - begin);
-  std::vector<const Piece*> near;
-  const auto fill = [&](const Piece& piece) {
-    const Slice slice = piece.slice();
-    const CommonRuns runs(slice, window);
-    bool twice = false;
-    runs.for_each([&](const CommonRun& run) { twice = filled.fill(run.in_b, run.count) < run.count || twice; });
-    for (size_t i = 0; twice && i < near.size(); ++i) {
-      const Slice other = near[i]->slice();
-      if (!CommonRuns(other, slice).empty()) fail_overlap(where, *near[i], piece);
-    }
-    near.push_back(&piece);
-  };
-  if (index) index->for_each_near(window, fill);
+  const auto filled = cover_with_pieces(window, index, where, [](const Piece&, const CommonRun&) {});
   ATHANOR_CHECK_CHECKPOINT(filled.num_missing() == 0, "{}: tensor {}: the element at {} is in no piece", where,
                            tensor.first, shape_text(global_index(window, filled.first_missing())));
 }
@@ -53,7 +35,7 @@ void check_pieces(const Manifest& manifest, const std::string& where, int num_th
   PieceIndices indices(manifest.pieces);
   std::vector<const TensorTable::value_type*> tensors;
   for (const auto& row : manifest.tensors) tensors.push_back(&row);
-  for_each_in_threads(static_cast<int64_t>(tensors.size()), num_threads, [&](int64_t i) {
+  parallel_for(num_threads, static_cast<int64_t>(tensors.size()), [&](int64_t i) {
     const auto& tensor = *tensors[static_cast<size_t>(i)];
     const int64_t all = *num_elements(tensor.second);
     const PieceIndex* index = indices.of(&tensor);
@@ -66,8 +48,7 @@ VerifiedCheckpoint verify_checkpoint(const fs::path& folder, int num_threads) {
   return with_io_errors([&] {
     const auto reader = CheckpointReader::open(folder);
     const Manifest& manifest = reader.manifest();
-    for_each_in_threads(num_threads, num_threads,
-                        [&](int64_t share) { reader.verify(static_cast<int>(share), num_threads); });
+    parallel_for(num_threads, num_threads, [&](int64_t share) { reader.verify(static_cast<int>(share), num_threads); });
     check_pieces(manifest, folder.string(), num_threads);
     VerifiedCheckpoint verified{0, static_cast<int64_t>(manifest.tensors.size()),
                                 static_cast<int64_t>(manifest.files.size())};

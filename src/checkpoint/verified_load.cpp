@@ -58,6 +58,17 @@ std::vector<std::string> agree_on_names(const fs::path& folder, const Team& team
   return json::parse(text);
 }
 
+// Opens a checkpoint, or returns why none may be taken in its place.
+std::string open_unless_newer(const fs::path& path, const Team& team, std::optional<CheckpointReader>& reader) {
+  try {
+    reader = CheckpointReader::open(path, team.worked);
+    return "";
+  } catch (const NewerFormatError& error) {
+    return fmt::format("{}, or set checkpoint.resume to an older checkpoint, from which the run then continues",
+                       error.what());
+  }
+}
+
 std::string describe(const PutAside& found) {
   return fmt::format("{} is not finite although its hashes are right: {}", found.path.string(), found.first.text());
 }
@@ -114,8 +125,11 @@ std::optional<LoadedNewest> load_newest(const fs::path& folder, const ChooseTarg
   for (const std::string& name : agree_on_names(folder, team)) {
     const fs::path path = folder / name;
     std::optional<CheckpointReader> reader;
-    const auto open = [&] { team.on_all([&] { reader = CheckpointReader::open(path, team.worked); }); };
-    if (!passes(open, team, &unread)) continue;
+    std::string newer_format;
+    const auto open = [&] { team.on_all([&] { newer_format = open_unless_newer(path, team, reader); }); };
+    const bool opens = passes(open, team, &unread);
+    team.on_all([&] { ATHANOR_CHECK_CHECKPOINT(newer_format.empty(), "{}", newer_format); });
+    if (!opens) continue;
     std::vector<TargetView> targets;
     team.on_all([&] {
       targets = choose(*reader);

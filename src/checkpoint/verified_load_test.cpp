@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/testing/folder_test.h"
 #include "checkpoint/rotation.h"
 #include "checkpoint/testing/random_slices.h"
@@ -323,6 +324,29 @@ TEST_F(NewestLoad, ADamagedCheckpointIsPassedOverByAllMembers) {
   damage(1);
   EXPECT_EQ(loaded(), "none");
   EXPECT_EQ(before.size(), contents().size());
+}
+
+TEST_F(NewestLoad, OneOfANewerFormatRefusesTheLoadSinceItMayBeInOrder) {
+  for (const int step : {1, 2, 3}) save(name(step), 0, 2);
+  damage(3);
+  const fs::path manifest = folder_ / name(2) / kManifestName;
+  const auto claim_version = [&](const std::string& from, const std::string& to) {
+    std::string body = read_file(manifest);
+    body = body.substr(body.find('\n') + 1);
+    body.replace(body.find(from), from.size(), to);
+    fs::remove(manifest);
+    write_file_atomically(manifest, "{\"hash\": \"" + hash_hex(body) + "\",\n" + body);
+  };
+  claim_version("\"version\": 1", "\"version\": 2");
+  const auto before = contents();
+  const std::string refused = loaded();
+  EXPECT_SAYS(refused, "code 2: ");
+  EXPECT_SAYS(refused,
+              name(2) + "/manifest.json: version 2 was written by another athanor; this one reads version 1; ");
+  EXPECT_SAYS(refused, "or set checkpoint.resume to an older checkpoint");
+  EXPECT_EQ(before, contents());
+  claim_version("\"version\": 2", "\"version\": 0");
+  EXPECT_EQ(loaded(), name(1)) << "an older format is passed over";
 }
 
 TEST_F(NewestLoad, OneThatDoesNotFitRefusesTheLoadEvenIfAnOlderOneWouldFit) {

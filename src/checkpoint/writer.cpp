@@ -1,17 +1,14 @@
 #include "checkpoint/writer.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <exception>
-#include <mutex>
 #include <optional>
-#include <thread>
 
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "base/parallel_for.h"
 #include "checkpoint/safetensors.h"
 
 namespace athanor {
@@ -108,30 +105,6 @@ void write_one_file(const std::filesystem::path& folder, PlannedFile& file, cons
   fault_point("checkpoint.sync");
 }
 
-/// Each thread takes the next file until there is none left or one has failed; the first failure is thrown here.
-void write_files(const std::filesystem::path& folder, std::vector<PlannedFile>& files, const WriteOptions& options) {
-  std::atomic<size_t> next{0};
-  std::atomic<bool> failed{false};
-  std::exception_ptr first_failure;
-  std::mutex mutex;
-  const auto work = [&] {
-    for (size_t i = next++; i < files.size() && !failed; i = next++) {
-      try {
-        write_one_file(folder, files[i], options.worked);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!failed.exchange(true)) first_failure = std::current_exception();
-      }
-    }
-  };
-  std::vector<std::thread> threads;
-  const auto wanted = std::min<size_t>(files.size(), static_cast<size_t>(std::max(1, options.num_threads)));
-  for (size_t i = 1; i < wanted; ++i) threads.emplace_back(work);
-  work();
-  for (auto& thread : threads) thread.join();
-  if (first_failure) std::rethrow_exception(first_failure);
-}
-
 }  // namespace
 
 void write_pieces(const std::filesystem::path& folder, const std::string& prefix, const std::vector<PieceView>& views,
@@ -141,7 +114,8 @@ void write_pieces(const std::filesystem::path& folder, const std::string& prefix
     manifest.add_tensor(view.tensor, view.slice.global_shape);
   }
   auto files = plan_files(views, prefix, options.max_file_bytes);
-  write_files(folder, files, options);
+  parallel_for(options.num_threads, static_cast<int64_t>(files.size()),
+               [&](int64_t i) { write_one_file(folder, files[static_cast<size_t>(i)], options.worked); });
   for (const auto& file : files) {
     const auto* row = &*manifest.files.insert_or_assign(file.name, file.size).first;
     for (size_t i = 0; i < file.parts.size(); ++i) {

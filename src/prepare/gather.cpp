@@ -8,10 +8,10 @@
 #include "base/console.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/parallel_for.h"
 #include "base/text.h"
 #include "dataset/npy.h"
 #include "prepare/bucket_files.h"
-#include "prepare/parallel_for.h"
 
 namespace athanor {
 namespace fs = std::filesystem;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/exit_codes.h"
 #include "base/log.h"
@@ -13,7 +14,6 @@
 #include "train/run_folder.h"
 
 namespace athanor {
-namespace {}  // namespace
 
 int exit_code_of_stop(int stop_signal) {
   const bool is_plain = stop_signal == 0 || stop_signal == SIGUSR1 || stop_signal == SIGUSR2;
@@ -69,13 +69,15 @@ bool RunClock::save_is_due() const {
   return (save_interval_s_ > 0 && since_s >= save_interval_s_) || (best_ && best_->is_due(since_s));
 }
 
-void RunClock::step_took(double seconds, bool saving) {
+void RunClock::step_took(double seconds, bool pending) {
+  const bool saving = std::exchange(began_, false) || pending;
   if (best_) step_s_ == 0 ? best_->restarted(seconds_since(start_)) : best_->step_took(seconds, saving);
   step_s_ = seconds;
 }
 
 void RunClock::save_began() {
   saved_ = Clock::now();
+  began_ = true;
   if (best_) best_->began();
 }
 

@@ -39,8 +39,9 @@ class RunClock {
   /// save before the end of the job.
   bool time_is_up() const;
   bool save_is_due() const;
-  /// Notes the time from the end of the step before to the end of this one; `saving` as in SaveInterval.
-  void step_took(double seconds, bool saving);
+  /// Notes the time from the end of the step before to the end of this one.
+  /// @param pending  whether a save was started whose outcome is not known yet.
+  void step_took(double seconds, bool pending);
   /// Notes that a save has begun.
   void save_began();
   /// Notes that a save is on disk, which stopped the run for `stopped_s` and was on disk after `seconds`. The log tells
@@ -61,6 +62,7 @@ class RunClock {
 
   double save_interval_s_;
   std::optional<SaveInterval> best_;  // checkpoint.interval = "auto"
+  bool began_ = false;                // a save has, since the last step
   Clock::time_point start_ = Clock::now(), saved_ = start_;
   std::optional<Limit> job_, asked_;
   std::string asked_margin_;

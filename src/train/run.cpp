@@ -56,7 +56,7 @@ class Run {
       : signals_(signals), clock_(clock), hold_(hold), lock_(std::move(started.lock)),
         stages_(std::move(started.data.stages)), mesh_(std::move(started.mesh)), state_(std::move(started.state)),
         world_(mesh_->group(GroupKind::kWorld)), at_(at), first_step_(state_->position.step),
-        from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at, std::move(started.local)),
+        from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at, started.saved_step, std::move(started.local)),
         summary_(*state_, *mesh_, stages_.size()),
         threads_(started.threads.threads, !may_try_threads(started.threads) || !state_->model.device().is_cpu()),
         verification_(std::move(started.data.unverified)) {
@@ -88,7 +88,9 @@ class Run {
  private:
   int steps() {
     const auto& config = state_->config;
-    if (const Requests early = requests(); early.stop()) return end_stopped(early);  // asked for during the start
+    const Requests early = requests();  // asked for during the start
+    if (!saves_.is_saved() && (early.stop() || is_complete())) saves_.save_checkpoint(RunSaves::Why::kLast);
+    if (early.stop()) return end_stopped(early);
     if (is_complete()) saves_.write_missing_model();
     if (!is_complete() && first_step_ > 0) saves_.save_local();  // a node that was lost has no copies yet
     while (!is_complete()) {
@@ -97,7 +99,7 @@ class Run {
       StepMetrics metrics = one_step();
       const Requests asked = requests();
       saves_.look_after(asked.saving);
-      note_times_of_saves();
+      note_saves();
       const bool ends = is_complete() || asked.stop();
       if (due(state_->position.step, config.train.validation_interval) ||
           (is_complete() && config.train.validation_interval > 0))
@@ -109,9 +111,10 @@ class Run {
         saves_.save_model();
       const bool is_due = due(state_->position.step, config.checkpoint.interval.count);
       if (has_checkpoints && (is_due || ends || asked.save))
-        save_checkpoint(ends ? RunSaves::Why::kLast : is_due ? RunSaves::Why::kDue : RunSaves::Why::kAsked);
+        saves_.save_checkpoint(ends ? RunSaves::Why::kLast : is_due ? RunSaves::Why::kDue : RunSaves::Why::kAsked);
       else if (due(state_->position.step, config.checkpoint.local_interval))
         saves_.save_local();
+      note_saves();
       fault_point("train.after_step");
       if (asked.stop_signal != 0 || (asked.time_is_up && !is_complete())) return end_stopped(asked);
       if (unreadable_) throw UnreadableData(*unreadable_);
@@ -208,8 +211,7 @@ class Run {
   Requests requests() {
     const double since_s = seconds_since(std::exchange(agreed_, Clock::now()));
     const bool after_a_step = state_->position.step > first_step_;
-    const int64_t started = std::exchange(saves_started_, saves_.num_started());
-    if (clock_ && after_a_step) clock_->step_took(since_s, saves_.pending() || started < saves_started_);
+    if (clock_ && after_a_step) clock_->step_took(since_s, saves_.pending());
     longest_step_s_ = std::max(longest_step_s_, since_s);
     std::exception_ptr failure = failure_of_next_batch();
     if (!failure) failure = verification_.failure();
@@ -224,14 +226,10 @@ class Run {
     return asked;
   }
 
-  void save_checkpoint(RunSaves::Why why) {
-    const int64_t before = saves_.num_started();
-    saves_.save_checkpoint(why);
-    if (clock_ && saves_.num_started() > before) clock_->save_began();
-    note_times_of_saves();
-  }
-
-  void note_times_of_saves() {
+  // Tells the clock which saves have begun and which are on disk, whatever started or finished them.
+  void note_saves() {
+    const bool began = std::exchange(saves_noted_, saves_.num_started()) < saves_.num_started();
+    if (clock_ && began) clock_->save_began();
     const auto took = saves_.take_times();
     if (clock_ && took) clock_->saved(took->stopped_s, took->seconds);
   }
@@ -363,7 +361,7 @@ class Run {
   ThreadTrial threads_;
   Clock::time_point first_step_ended_;
   Clock::time_point agreed_ = Clock::now();   // when the ranks last agreed on requests
-  int64_t saves_started_ = 0;                 // when they did
+  int64_t saves_noted_ = 0;                   // those that the clock was told of
   double longest_step_s_ = 0;                 // with what comes between two steps
   double waited_for_data_s_ = 0;              // for the batch of the next step
   std::optional<LayerMetrics> layers_;        // set in a step that shows them

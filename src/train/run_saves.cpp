@@ -19,9 +19,9 @@
 
 namespace athanor {
 
-RunSaves::RunSaves(TrainState& state, Mesh& mesh, RunContext& at, std::optional<LocalPlace> local)
+RunSaves::RunSaves(TrainState& state, Mesh& mesh, RunContext& at, int64_t saved_step, std::optional<LocalPlace> local)
     : state_(state), mesh_(mesh), at_(at), local_(std::move(local)), first_step_(state.position.step),
-      saved_step_(state.position.step) {
+      saved_step_(saved_step) {
   if (mesh.is_first()) history_.emplace(RunFolder{state.config.train.run_dir}.events(), at.attempt);
   const CheckpointConfig& config = state.config.checkpoint;
   if (!config.async || config.interval.is_off()) return;
@@ -67,6 +67,11 @@ void RunSaves::save_model() {
 }
 
 void RunSaves::save_checkpoint(Why why) {
+  if (is_saved()) return;
+  if (pending() && writing_step_ == state_.position.step) {  // look_after has started it
+    if (why == Why::kLast) finish();
+    return;
+  }
   if (background_ && background_->pending()) {
     if (why == Why::kAsked) put_off_ = true;
     if (why == Why::kAsked) return;
@@ -166,8 +171,8 @@ void RunSaves::take_outcome() {
 }
 
 void RunSaves::look_after(bool any_writes) {
-  if (!background_ || any_writes || !background_->pending()) return;
-  take_outcome();
+  if (!background_ || any_writes) return;
+  if (background_->pending()) take_outcome();  // else finish() has taken it, for a model
   if (put_off_) save_checkpoint(Why::kAsked);
 }
 

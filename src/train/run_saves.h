@@ -19,8 +19,11 @@ namespace athanor {
 class RunSaves {
  public:
   /// The first three arguments must outlive this object.
+  /// @param saved_step  the step that the run can continue from as it is on disk: that of the state, unless it is a
+  /// local
+  ///                    checkpoint.
   /// @param local  where local checkpoints are written; none: there are none.
-  RunSaves(TrainState& state, Mesh& mesh, RunContext& at, std::optional<LocalPlace> local = {});
+  RunSaves(TrainState& state, Mesh& mesh, RunContext& at, int64_t saved_step, std::optional<LocalPlace> local = {});
   ~RunSaves();
   RunSaves(const RunSaves&) = delete;
   RunSaves& operator=(const RunSaves&) = delete;
@@ -28,14 +31,14 @@ class RunSaves {
   /// Why a full checkpoint is saved: by its step it may be skipped (checkpoint.if_still_saving), while a user's or a
   /// clock's is only put off.
   enum class Why { kDue, kAsked, kLast };
-  /// Saves a full checkpoint of the state's step, or starts to, with checkpoint.async; the last one is on disk when
-  /// this returns. @throws CommError.
+  /// Saves a full checkpoint of the state's step, or starts to, with checkpoint.async, unless one was started at this
+  /// step; the last one is on disk when this returns, or has failed. @throws CommError.
   void save_checkpoint(Why why);
   /// Starts a local checkpoint of the state's step (local_save.h), unless another checkpoint is being written. A
   /// failure costs that checkpoint, and is logged once until one succeeds.
   void save_local();
   /// To be called once after each step. Notes what has become of a checkpoint that was being written, and starts one
-  /// that was put off.
+  /// of this step if one was put off.
   /// @param any_writes  whether any rank is still writing; the same on all ranks.
   void look_after(bool any_writes);
   /// Returns whether this rank is writing a checkpoint in the background.

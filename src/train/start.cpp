@@ -66,6 +66,7 @@ struct Filled {
   fs::path from = {};   // where the state came from; empty if it came from nothing, or from model.from
   bool random = false;  // whether its weights are random
   std::optional<PutAside> not_finite = {};  // a newer checkpoint that was passed over
+  std::optional<int64_t> saved_step = {};   // the step that the run's folder has, if it is not the state's
 };
 
 Filled resume_from_newest(TrainState& state, const RunFolder& folder) {
@@ -139,8 +140,9 @@ Filled fill_state(TrainState& state, Beginning& begin, const LocalStart& local) 
   if (local.choice) {
     if (const auto from = load_local(state, local)) {
       log::info("resumed from the local checkpoint {} at step {}", from->string(), state.position.step);
+      const int64_t saved_step = std::max<int64_t>(0, begin.step);
       forget_where_it_began(begin);
-      return {*from};
+      return {*from, false, {}, saved_step};
     }
   }
   switch (begin.from) {
@@ -346,6 +348,7 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   stop_if_asked(world, signals);
   refuse_zero_routers(config, run.state->model.parameters);
   run.from_scratch = filled.random;
+  run.saved_step = filled.saved_step.value_or(run.state->position.step);
   const Supply supply = plan_supply(stages, config, run.state->position.ledger, run.state->position.step);
   supply.refuse_shortages();
 

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from runs import Run, make_data
+from runs import Run, events, make_data
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,14 @@ def test_checkpoints_by_time_are_kept_as_asked(run):
     run.train("checkpoint.async=false", "checkpoint.interval=1000000", "checkpoint.interval_minutes=1e-6",
               "checkpoint.keep=1", "checkpoint.keep_every=3")
     assert run.checkpoints() == ["step-00000003", "step-00000006", "step-00000008"]
+
+
+def test_a_checkpoint_by_time_that_was_put_off_is_followed_by_another_only_after_the_interval(run):
+    run.train("checkpoint.interval=1000000", "checkpoint.model_interval=0", "train.validation_interval=0", "train.steps=1000000",
+              f"checkpoint.interval_minutes={1 / 60}", "train.stop_after=5s", fault="checkpoint.sync:stall2@1", check=False)
+    begins = [each["time"] - each["seconds"] for each in events(run, "save")][:-1]  # the last is that of the end
+    assert 3 <= len(begins) <= 5
+    assert min(after - before for before, after in zip(begins, begins[1:])) > 0.8, begins  # 1 s, and the time to write two lines
 
 
 def test_a_second_signal_exits_at_once(run):

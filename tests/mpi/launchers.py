@@ -76,6 +76,19 @@ def plugin(program, kind):
     return pathlib.Path(program).with_name(f"libathanor_mpi_{suffix}.so")
 
 
+def with_variable_on(program, rank, assignment, script):
+    """Writes a script that runs the program with a variable (NAME=VALUE) on one rank of a job, or on "all"; returns its path."""
+    here = "true" if rank == "all" else f'[ "${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-$RANK}}}}" = {rank} ]'
+    script.write_text(f'#!/bin/sh\n{here} && export {assignment}\nexec {program} "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+def with_fault_on(program, rank, fault, script):
+    """Returns a program with a fault armed on one rank, or on "all"."""
+    return with_variable_on(program, rank, f"ATHANOR_FAULT={fault}", script)
+
+
 SKIPPED = 77  # for ctest's SKIP_RETURN_CODE
 
 

@@ -3,6 +3,7 @@ import json
 import re
 import subprocess
 
+from launchers import with_fault_on
 from test_failures import SECONDS, last_line, without_clock
 from test_runs import RankRun, data  # noqa: F401
 
@@ -12,14 +13,6 @@ LAYOUT = ["parallelism.expert_parallel_degree=2", "checkpoint.interval=0", "chec
 def start(mpi, program, data, folder, *overrides, env=None):  # noqa: F811
     run = RankRun(program, folder, data, "run")
     return run, mpi.run(4, run.program, "train", *run.words([*LAYOUT, *overrides]), env=env)
-
-
-def with_fault_on(run, rank, fault, script):
-    """Returns a program that is `run`'s with a fault armed on one rank."""
-    script.write_text(f'#!/bin/sh\n[ "${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-$RANK}}}}" = {rank} ] && export ATHANOR_FAULT={fault}\n'
-                      f'exec {run.program} "$@"\n')
-    script.chmod(0o755)
-    return script
 
 
 def last_words(run):
@@ -32,7 +25,7 @@ def events(run):
 
 def test_what_one_rank_meets_in_a_step_ends_all_and_names_rank_host_and_step(launcher, program, data, tmp_path):  # noqa: F811
     run = RankRun(program, tmp_path, data, "run")
-    script = with_fault_on(run, 2, "data.read:eio@1+", tmp_path / "third_cannot_read")
+    script = with_fault_on(run.program, 2, "data.read:eio@1+", tmp_path / "third_cannot_read")
     code, out, err, seconds = launcher.run(4, script, "train", *run.words(LAYOUT))
     assert re.search(r"rank 2 \(\S+\): step 1: cannot read \S+train-00000.npy at byte \d+: ", err), out + err
     assert code == 74  # data that fail in a run
@@ -48,7 +41,7 @@ def test_data_that_one_rank_can_no_longer_read_end_the_run_saved(mpi, program, d
     whole = RankRun(program, tmp_path, data, "whole").on(mpi, 2, *settings)
     run = RankRun(program, tmp_path, data, "run")
     # Two of the four sequences of a step belong to this rank: the fifth batch.
-    script = with_fault_on(run, 1, "data.read:eio@9+", tmp_path / "second_cannot_read")
+    script = with_fault_on(run.program, 1, "data.read:eio@9+", tmp_path / "second_cannot_read")
     code, out, err, seconds = mpi.run(2, script, "train", *run.words([*settings, "data.verify=false"]))  # row by row
     assert code == 74, out + err
     assert re.search(r"rank 1 \(\S+\): step 5: cannot read \S+train-00000.npy at byte \d+: ", err), out + err

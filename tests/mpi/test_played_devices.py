@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from test_failing_runs import with_fault_on
+from launchers import with_fault_on
 from test_failures import SECONDS
 from test_runs import KEYS, PIPELINE, TENSOR, ENDLESS, RankRun, assert_same_training, data, open_mpi, rank_processes  # noqa: F401
 
@@ -88,7 +88,7 @@ def test_a_run_of_devices_that_was_killed_continues_with_the_bits_of_one_that_wa
     ranks, layout, _ = LAYOUTS["experts"]
     whole = PlayedRun(program, tmp_path, data, "whole").on_devices(open_mpi, ranks, *layout)
     killed = PlayedRun(program, tmp_path, data, "killed")
-    script = with_fault_on(killed, 1, fault, tmp_path / "second_is_killed")
+    script = with_fault_on(killed.program, 1, fault, tmp_path / "second_is_killed")
     code, out, err, seconds = open_mpi.run(ranks, script, "train", *killed.words([ON_DEVICES, *layout]))
     assert code != 0 and len(killed.metrics()) < 8 and seconds < 2 * SECONDS, out + err
     killed.on_devices(open_mpi, ranks, *layout, order="latest")
@@ -100,7 +100,7 @@ def test_without_mpi_the_devices_have_the_same_bits_and_end_when_one_rank_is_kil
     ranks, layout, _ = LAYOUTS["sharded in bf16"]
     under_mpi = PlayedRun(program, tmp_path, data, "under_mpi").on_devices(open_mpi, ranks, *layout)
     run = PlayedRun(program, tmp_path, data, "run")
-    script = with_fault_on(run, 1, "train.after_step:kill@5", tmp_path / "second_is_killed")
+    script = with_fault_on(run.program, 1, "train.after_step:kill@5", tmp_path / "second_is_killed")
     code, out, err, seconds = torchrun.run(ranks, script, "train", *run.words([ON_DEVICES, *layout]))
     assert torchrun.codes == [78, 137] and not torchrun.ended and seconds < 2 * SECONDS, out + err
     run.on_devices(torchrun, ranks, *layout)

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from test_failing_runs import with_fault_on
+from launchers import with_fault_on, with_variable_on
 from test_runs import PIPELINE, RankRun, data, open_mpi  # noqa: F401
 
 SAVES_NOTHING = ["checkpoint.interval=0", "checkpoint.model_interval=0", "train.validation_interval=0"]
@@ -16,18 +16,10 @@ def rank_logs(run):
     return {path.name: path.read_text() for path in (run.folder / "log").glob("*/rank-*.log")}
 
 
-def with_fewer_threads_on(run, rank, script):
-    """Returns a program that is `run`'s with one thread on one rank; `OMP_NUM_THREADS` holds for the others."""
-    script.write_text(f'#!/bin/sh\n[ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = {rank} ] && OMP_NUM_THREADS=1\n'
-                      f'exec {run.program} "$@"\n')
-    script.chmod(0o755)
-    return script
-
-
 def run_with_a_slow_rank(open_mpi, run, folder, *overrides, expect=0):  # noqa: F811
     """Rank 1 has fewer threads than the others, and warns of it."""
     run.config.write_text(run.config.read_text().replace("\nnum_threads = 1\n", "\nnum_threads = 0\n"))
-    program, run.program = run.program, with_fewer_threads_on(run, 1, folder / "fewer")
+    program, run.program = run.program, with_variable_on(run.program, 1, "OMP_NUM_THREADS=1", folder / "fewer")
     open_mpi.options.extend(["--bind-to", "none"])  # else two ranks get a processor each
     run.on(open_mpi, 4, *SAVES_NOTHING, *overrides, expect=expect, env={"OMP_NUM_THREADS": "2"})
     run.program = program
@@ -60,7 +52,7 @@ def test_what_every_rank_finds_makes_no_files(open_mpi, program, data, tmp_path)
 
 def test_an_error_of_one_rank_is_on_the_terminal_and_in_its_file_with_the_step(open_mpi, program, data, tmp_path):  # noqa: F811
     run = RankRun(program, tmp_path, data, "run")
-    script = with_fault_on(run, 2, "data.read:eio@3+", tmp_path / "third_cannot_read")
+    script = with_fault_on(run.program, 2, "data.read:eio@3+", tmp_path / "third_cannot_read")
     code, out, err, _ = open_mpi.run(4, script, "train", *run.words([*SAVES_NOTHING, "data.verify=false"]))
     assert code == 74
     said = re.search(r" E (rank 2 \(\S+\): step (\d+): cannot read .*)", err)

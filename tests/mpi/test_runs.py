@@ -11,6 +11,7 @@ import time
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "interop"))
+from launchers import with_fault_on  # noqa: E402
 from runs import CONFIG, make_data  # noqa: E402
 
 KEYS = ["loss", "aux_loss", "z_loss", "grad_norm", "validation_loss"]
@@ -166,11 +167,7 @@ def test_weights_that_one_rank_reads_reach_all(open_mpi, program, data, tmp_path
 def test_a_full_disk_on_one_rank_costs_the_checkpoint_and_is_said_once(open_mpi, program, data, tmp_path):
     run = RankRun(program, tmp_path, data, "run")
     # A rank that has the variable cannot write its first piece.
-    script = tmp_path / "second_is_full"
-    script.write_text("#!/bin/sh\n[ \"${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\" = 1 ] && "
-                      f"export ATHANOR_FAULT=checkpoint.piece:enospc@1\nexec {run.program} \"$@\"\n")
-    script.chmod(0o755)
-    run.program = script
+    run.program = with_fault_on(run.program, 1, "checkpoint.piece:enospc@1", tmp_path / "second_is_full")
     run.on(open_mpi, 2, "checkpoint.model_interval=0")
     assert run.said.count("No space left on device") == 1, run.said
     assert not run.checkpoint(3).exists() and run.checkpoint(6).exists()
@@ -182,10 +179,7 @@ def test_a_rank_killed_while_it_saves_leaves_the_checkpoint_before(open_mpi, pro
     manifest = json.loads((whole.checkpoint(6) / "manifest.json").read_text())
     own = sum(piece["file"].startswith("pieces-00001") for piece in manifest["pieces"])
     run = RankRun(program, tmp_path, data, "run")
-    script = tmp_path / "second_dies"
-    script.write_text("#!/bin/sh\n[ \"${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\" = 1 ] && "
-                      f"export ATHANOR_FAULT=checkpoint.piece:kill@{own + 3}\nexec {run.program} \"$@\"\n")
-    script.chmod(0o755)
+    script = with_fault_on(run.program, 1, f"checkpoint.piece:kill@{own + 3}", tmp_path / "second_dies")
     real, run.program = run.program, script
     code, _, err, _ = open_mpi.run(2, run.program, "train", *run.words(["checkpoint.interval=1"]))
     assert code != 0 and run.checkpoint(1).exists(), err

@@ -1,5 +1,5 @@
 #pragma once
-// Divides independent pieces of work among threads.
+// A loop whose iterations several threads share.
 
 #include <algorithm>
 #include <atomic>
@@ -15,7 +15,7 @@ namespace athanor {
 /// take the numbers in order. After a failure no further numbers are taken. Of several failures, that of the smallest
 /// number is thrown: it is the same for any number of threads.
 template <class Work>
-void for_each_in_threads(int64_t count, int num_threads, const Work& work) {
+void parallel_for(int num_threads, int64_t count, const Work& work) {
   std::atomic<int64_t> next{0};
   std::atomic<bool> failed{false};
   std::mutex mutex;
@@ -38,7 +38,7 @@ void for_each_in_threads(int64_t count, int num_threads, const Work& work) {
   };
   {
     std::vector<std::jthread> threads;
-    for (int64_t i = 1; i < std::min<int64_t>(count, num_threads); ++i) threads.emplace_back(run);
+    for (int64_t t = 1; t < std::min<int64_t>(count, num_threads); ++t) threads.emplace_back(run);
     run();
   }
   if (failure) std::rethrow_exception(failure);
