@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
   } catch (...) {
     const athanor::Failure failure = athanor::describe_failure(std::current_exception());
     const athanor::Launched me = athanor::launched();
-    athanor::let_rank_0_speak(me, kPatience);
+    if (!failure.is_told) athanor::let_rank_0_speak(me, kPatience);
     if (!failure.is_told)
       athanor::log::error("{}", me.rank == 0 ? failure.message : failure_line(failure, me, athanor::host_name(), 0));
     if (me.size > 1) athanor::end_job(me, failure.exit_code);
