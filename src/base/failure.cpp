@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "base/told_error.h"
 
 namespace athanor {
 
@@ -35,6 +36,8 @@ Failure describe_failure(const std::exception_ptr& exception, bool in_run) {
     return {error.what(), error.exit_code()};
   } catch (const NumbersError& error) {
     return {error.what(), error.exit_code(), error.tensor()};
+  } catch (const ToldError& error) {
+    return {error.what(), error.exit_code(), "", true};
   } catch (const Error& error) {
     return {error.what(), code_in_run(error.exit_code(), in_run)};
   } catch (const std::bad_alloc&) {

@@ -15,6 +15,7 @@ struct Failure {
   std::string message;
   int exit_code = exit_code::kUnforeseen;
   std::string tensor = {};
+  bool is_told = false;  ///< another rank, or this one, has printed it
 };
 
 /// Returns the description of an exception. Out of memory has exit code 79, for this program's and libtorch's

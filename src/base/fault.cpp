@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/fault_announcement.h"
+#include "base/launched.h"
 #include "base/text.h"
 
 namespace athanor {
@@ -114,6 +116,7 @@ int pass(std::string_view name) {
     for (Counted& fault : armed) {
       if (fault.point != name || !fault.pass()) continue;
       const Action action = find_action(fault.action, name);
+      announce_armed_faults();
       if (action.signal != 0) std::raise(action.signal);
       if (action.error_number != 0) return action.error_number;
       stall_s += action.stall_s;
@@ -142,6 +145,14 @@ std::string describe_armed_faults() {
                         fault.onwards ? "+" : "", find_fault_point(fault.point)->plays);
   }
   return text.empty() ? text : "THIS PROCESS WILL FAIL ON PURPOSE, since ATHANOR_FAULT is set: " + text;
+}
+
+void announce_armed_faults() {
+  static std::once_flag announced;
+  std::call_once(announced, [] {
+    const std::string armed = describe_armed_faults();
+    if (!armed.empty() && launched().rank == 0) fmt::print(stderr, "athanor: {}\n", armed);
+  });
 }
 
 void fault_point(detail::PointName name) { pass(name.text); }

@@ -4,28 +4,23 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <thread>
 
+#include "base/environment_number.h"
 #include "base/error.h"
 #include "base/first_word.h"
+#include "base/torchrun_variables.h"
 
 namespace athanor {
 namespace {
 
 using namespace std::chrono_literals;
 
-std::optional<int> variable(const char* name) {
-  const char* text = std::getenv(name);
-  int value = 0;
-  if (!text || std::from_chars(text, text + std::strlen(text), value).ec != std::errc{} || value < 0) return {};
-  return value;
-}
+constexpr auto variable = number_in_environment;
 
 bool found(const char* rank_name, const char* size_name, const char* launcher, Launched& found) {
   const auto rank = variable(rank_name), size = variable(size_name);
@@ -66,7 +61,8 @@ Launched launched() {
     return me;
   if (found("PMI_RANK", "PMI_SIZE", "MPICH", me)) return me;
   Launched alone;
-  return master_address() && found("RANK", "WORLD_SIZE", "torchrun", me) && me.size > 1 ? me : alone;
+  const bool can_meet = master_address() && found("RANK", "WORLD_SIZE", "torchrun", me) && me.size > 1;
+  return can_meet && contradiction_to_srun().empty() ? me : alone;
 }
 
 std::optional<MasterAddress> master_address() {
@@ -146,18 +142,11 @@ void refuse_contradicting_launchers() {
       me.launcher, me.rank, me.size, other.rank, other.size, me.launcher);
 }
 
-// A process that has all variables of torchrun is one of several, even if its number is none.
+// Where an MPI's launcher has numbered the process, torchrun's variables are read by the check above alone.
 void refuse_wrong_numbers() {
-  const auto text = [](const char* name) { return std::string(std::getenv(name) ? std::getenv(name) : ""); };
-  const std::string size = text("WORLD_SIZE"), rank = text("RANK");
-  Launched me;
-  if (!launched().launcher.empty() || text("MASTER_ADDR").empty() || text("MASTER_PORT").empty()) return;
-  if (size.empty() || size == "1" || found("RANK", "WORLD_SIZE", "torchrun", me)) return;
-  fail<ConfigError>(
-      "RANK is \"{}\" and WORLD_SIZE is \"{}\": RANK has to be a number from 0 to below WORLD_SIZE, in each process "
-      "another one (under Slurm, SLURM_PROCID is empty outside of srun); if this process is to be alone, unset "
-      "WORLD_SIZE",
-      rank, size);
+  if (const std::string launcher = launched().launcher; !launcher.empty() && launcher != "torchrun") return;
+  refuse_wrong_torchrun_numbers();
+  refuse_other_numbers_than_sruns();
 }
 
 }  // namespace
@@ -174,6 +163,7 @@ void refuse_unseen_launcher() {
 }
 
 void refuse_copies(const std::string& command) {
+  refuse_wrong_numbers();
   if (const Launched me = launched(); me.size > 1) {
     fail<ConfigError>("athanor {} is one process, but the launcher of {} started {} of it; start it without a launcher",
                       command, me.launcher, me.size);
@@ -188,10 +178,10 @@ void refuse_copies(const std::string& command) {
 
 std::span<const char* const> launcher_prefixes() {
   static constexpr const char* kPrefixes[] = {
-      "OMPI_",        "PMIX_",        "PMI_",        "HYDI_",        "MPI_LOCAL",    "MPIR_CVAR_CH3_INTERFACE",
-      "SLURM_STEP_",  "PALS_",        "ALPS_APP_PE", "MV2_COMM_",    "SLURM_PROCID", "JSM_NAMESPACE_",
-      "FLUX_TASK_",   "RANK=",        "WORLD_SIZE=", "PBS_TASKNUM=", "LOCAL_RANK=",  "MASTER_ADDR=",
-      "MASTER_PORT=", "TORCHELASTIC_"};
+      "OMPI_",        "PMIX_",        "PMI_",         "HYDI_",        "MPI_LOCAL",    "MPIR_CVAR_CH3_INTERFACE",
+      "SLURM_STEP_",  "PALS_",        "ALPS_APP_PE",  "MV2_COMM_",    "SLURM_PROCID", "JSM_NAMESPACE_",
+      "FLUX_TASK_",   "RANK=",        "WORLD_SIZE=",  "PBS_TASKNUM=", "LOCAL_RANK=",  "LOCAL_WORLD_SIZE=",
+      "MASTER_ADDR=", "MASTER_PORT=", "TORCHELASTIC_"};
   return kPrefixes;
 }
 

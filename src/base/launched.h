@@ -44,12 +44,12 @@ struct UnseenLauncher {
 /// script, in a step of one task.
 std::optional<UnseenLauncher> unseen_launcher();
 /// Call this in commands that are one job on all ranks. @throws ConfigError with the remedy if there is an unseen
-/// launcher, if the variables of an MPI's launcher and those of torchrun name different ranks or sizes, or if the
-/// latter are set and RANK or WORLD_SIZE is no number that can be.
+/// launcher, if the variables of an MPI's launcher or of srun and those of torchrun name different ranks or sizes, or
+/// if those of torchrun are incomplete or no numbers that can be (torchrun_variables.h).
 void refuse_unseen_launcher();
 /// Call this in commands that are a single process: several copies would write into one folder, or compete for one
 /// core. `command` is its name in the message ("export").
-/// @throws ConfigError with the remedy if any launcher has started several.
+/// @throws ConfigError with the remedy if any launcher has started several, or if torchrun's variables are wrong.
 void refuse_copies(const std::string& command);
 
 /// Returns the prefixes ("OMPI_", …) of the environment variables by which a launcher identifies its processes; one

@@ -135,7 +135,6 @@ const std::vector<Case>& cases() {
         {"MASTER_PORT", "29500"}},
        "",
        8},
-      {"a variable of the user's", {{"RANK", "12"}}, ""},
       {"Hydra", {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, "", 2},
       {"PMIx without a size", {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "x"}}, "a PMIx server"},
       {"PMI that makes no sense", {{"PMI_RANK", "6"}, {"PMI_SIZE", "6"}}, "a PMI server"},
@@ -229,24 +228,122 @@ TEST(Launched, TwoLaunchersThatContradictEachOtherAreRefusedWithBothAndOfTwoThat
   }
 }
 
-TEST(Launched, VariablesOfTorchrunWithoutANumberThatCanBeAreRefusedWithTheirValues) {
-  const auto refusal_of = [](const char* rank, const char* size) -> std::string {
-    Variables variables = {{"WORLD_SIZE", size}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}};
-    if (rank) variables.emplace_back("RANK", rank);
-    const Environment environment(variables);
+// Returns the refusal of a job with these variables, which must be that of a single process, too; empty: none.
+std::string refusal_of(const Variables& variables) {
+  const Environment environment(variables);
+  const auto said = [](const auto& check) -> std::string {
     try {
-      refuse_unseen_launcher();
+      check();
     } catch (const ConfigError& error) {
       return error.what();
     }
     return "";
   };
-  for (const auto& [rank, size] : {std::pair{"", "2"}, {"-1", "2"}, {"2", "2"}, {"0", "two"}, {"0", "0"}, {"x", "8"}}) {
-    const std::string expected = fmt::format("RANK is \"{}\" and WORLD_SIZE is \"{}\"", rank, size);
-    EXPECT_EQ(refusal_of(rank, size).substr(0, expected.size()), expected);
+  const std::string of_job = said([] { refuse_unseen_launcher(); });
+  if (!of_job.empty()) {
+    EXPECT_EQ(said([] { refuse_copies("export"); }), of_job);
   }
-  EXPECT_NE(refusal_of(nullptr, "2"), "");
-  for (const auto& [rank, size] : {std::pair{"1", "2"}, {"", "1"}, {"0", "1"}}) EXPECT_EQ(refusal_of(rank, size), "");
+  EXPECT_EQ(of_job.find('\n'), of_job.npos) << of_job;
+  return of_job;
+}
+
+TEST(Launched, NumbersOfTorchrunThatCannotBeAreRefusedWithVariableAndValueByJobsAndByCommandsOfOneProcess) {
+  const Variables meeting = {{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}};
+  struct Wrong {
+    Variables variables;
+    std::string said;
+  };
+  const std::vector<Wrong> all = {
+      {{{"RANK", "1"}, {"WORLD_SIZE", "1"}}, "RANK is \"1\" and WORLD_SIZE is \"1\": RANK has to be"},
+      {{{"RANK", "5"}, {"WORLD_SIZE", "1"}}, "RANK is \"5\" and WORLD_SIZE is \"1\": RANK has to be"},
+      {{{"RANK", "2"}, {"WORLD_SIZE", "2"}}, "RANK is \"2\" and WORLD_SIZE is \"2\": RANK has to be"},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "0"}}, "RANK is \"0\" and WORLD_SIZE is \"0\": WORLD_SIZE has to be"},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "-2"}}, "RANK is \"0\" and WORLD_SIZE is \"-2\": WORLD_SIZE has to be"},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "two"}}, "RANK is \"0\" and WORLD_SIZE is \"two\": WORLD_SIZE has to be"},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "2x"}}, "RANK is \"0\" and WORLD_SIZE is \"2x\": WORLD_SIZE has to be"},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "99999999999"}}, "WORLD_SIZE is \"99999999999\": WORLD_SIZE has to be"},
+      {{{"RANK", "-1"}, {"WORLD_SIZE", "2"}}, "RANK is \"-1\" and WORLD_SIZE is \"2\": RANK has to be"},
+      {{{"RANK", "x"}, {"WORLD_SIZE", "8"}}, "RANK is \"x\" and WORLD_SIZE is \"8\": RANK has to be"},
+      {{{"RANK", ""}, {"WORLD_SIZE", "2"}}, "RANK is \"\" and WORLD_SIZE is \"2\": RANK has to be"},
+      {{{"WORLD_SIZE", "2"}}, "RANK is not set and WORLD_SIZE is \"2\": RANK has to be"},
+      {{{"RANK", "1"}}, "RANK is \"1\" and WORLD_SIZE is not set: WORLD_SIZE has to be"},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "2"}},
+       "LOCAL_RANK is \"2\" and LOCAL_WORLD_SIZE is \"2\": LOCAL_RANK has to be"},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "0"}},
+       "LOCAL_RANK is \"0\" and LOCAL_WORLD_SIZE is \"0\": LOCAL_WORLD_SIZE has to be"},
+      {{{"LOCAL_WORLD_SIZE", "4"}}, "LOCAL_RANK is not set and LOCAL_WORLD_SIZE is \"4\": LOCAL_RANK has to be"},
+      {{{"LOCAL_RANK", "first"}}, "LOCAL_RANK is \"first\": it has to be"},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "4"}},
+       "LOCAL_WORLD_SIZE is \"4\", which is more than the 1 processes of the whole job"},
+  };
+  for (const Wrong& one : all) {
+    for (const bool can_meet : {false, true}) {
+      Variables variables = one.variables;
+      if (can_meet) variables.insert(variables.end(), meeting.begin(), meeting.end());
+      const std::string said = refusal_of(variables);
+      EXPECT_NE(said.find(one.said), said.npos) << "for " << one.said << ": " << said;
+      EXPECT_NE(said.find("unset "), said.npos) << said;
+    }
+  }
+}
+
+TEST(Launched, NumbersOfTorchrunThatCanBeAndThoseThatNobodyReadsAreNotRefused) {
+  const Variables meeting = {{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}};
+  std::vector<Variables> all = {
+      {},
+      meeting,
+      {{"RANK", "0"}, {"WORLD_SIZE", "1"}},
+      {{"LOCAL_RANK", "3"}},
+      {{"RANK", ""}, {"WORLD_SIZE", ""}},
+      {{"RANK", "5"}, {"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}},
+  };
+  for (const Variables& variables : all) EXPECT_EQ(refusal_of(variables), "");
+  const Environment job({{"RANK", "5"},
+                         {"WORLD_SIZE", "8"},
+                         {"LOCAL_RANK", "1"},
+                         {"LOCAL_WORLD_SIZE", "4"},
+                         {"MASTER_ADDR", "node1"},
+                         {"MASTER_PORT", "29500"}});
+  EXPECT_NO_THROW(refuse_unseen_launcher());
+}
+
+TEST(Launched, NumbersThatContradictThoseOfSrunAreRefusedWithBoth) {
+  struct Task {
+    const char *task, *tasks, *rank, *size;
+    bool refused;
+    Variables more = {};
+  };
+  const std::vector<Task> all = {
+      {"3", "8", "3", "8", false},
+      {"3", "8", "0", "8", true},    // set in the batch script
+      {"3", "8", "2", "4", true},    // more tasks than ranks
+      {"3", "8", "3", "16", true},   // WORLD_SIZE of the job, in a step with fewer tasks
+      {"0", "8", "0", "16", false},  // may be one of two processes of the first task
+      {"1", "2", "5", "8", false},   // a task that has started four
+      {"1", "2", "1", "8", false, {{"LOCAL_WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}}},
+      {"1", "2", "0", "2", false, {{"TORCHELASTIC_RUN_ID", "x"}}},  // torchrun numbers nodes as they come
+      {"0", "1", "1", "2", false},                                  // a step for each rank
+      {"1", "2", "1", "4", false, {{"SLURM_HET_SIZE", "2"}}},
+  };
+  for (const Task& one : all) {
+    Variables variables = {{"SLURM_PROCID", one.task}, {"SLURM_STEP_NUM_TASKS", one.tasks},
+                           {"RANK", one.rank},         {"WORLD_SIZE", one.size},
+                           {"MASTER_ADDR", "node1"},   {"MASTER_PORT", "29500"}};
+    variables.insert(variables.end(), one.more.begin(), one.more.end());
+    const Environment environment(variables);
+    const std::string expected = fmt::format(
+        "RANK={} and WORLD_SIZE={} contradict srun, which started this process as SLURM_PROCID={} of "
+        "SLURM_STEP_NUM_TASKS={}: set them in each task",
+        one.rank, one.size, one.task, one.tasks);
+    std::string said;
+    try {
+      refuse_unseen_launcher();
+    } catch (const ConfigError& error) {
+      said = error.what();
+    }
+    EXPECT_EQ(launched().size, one.refused ? 1 : std::stoi(one.size));
+    EXPECT_EQ(said.substr(0, one.refused ? expected.size() : said.npos), one.refused ? expected : "");
+  }
 }
 
 TEST(UnseenLauncher, AProcessWithoutLauncherPrefixesIsAloneWhateverStartedItsParent) {

@@ -8,6 +8,7 @@
 #include "arch/flops.h"
 #include "arch/inventory.h"
 #include "base/core_entry.h"
+#include "base/fault_announcement.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "bench/arguments.h"
@@ -224,6 +225,7 @@ ATHANOR_CORE_ENTRY(bench_step) {
   const at::Device device = ops::choose_device(config.train.device);
   if (!device.is_cpu() && config.train.dtype_was_auto) config.train.dtype = "bfloat16";
   check_memory(config, *alone.world, alone.mesh.layout(), device);
+  announce_armed_faults();
   ops::install_caching_cpu_allocator();
   bench::Report report;
   bench::measure(config, given, device, report);

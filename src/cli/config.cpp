@@ -12,6 +12,7 @@
 #include "arch/inventory.h"
 #include "arch/weight_decay.h"
 #include "base/error.h"
+#include "base/fault_announcement.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/hf_import.h"
@@ -48,6 +49,7 @@ void print(const ConfigArguments& arguments) {
     std::ranges::move(find_unmatched_decay_patterns(config), std::back_inserter(faults));
     ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
   }
+  announce_armed_faults();
   const std::string tables = arguments.ranks > 0 ? layout_tables(config, arguments.ranks) : "";
   fmt::print("{}", dump_run_config(config, !arguments.brief));
   if (config.train.dtype_was_auto) fmt::print("\n# train.dtype = \"auto\" is {} on this machine\n", config.train.dtype);

@@ -10,6 +10,7 @@ namespace athanor {
 namespace {
 
 constexpr const char* kJobs[] = {"train", "verify", "bench comm"};
+constexpr const char* kConfigured[] = {"train", "verify", "config", "bench step"};
 // These commands write nothing: copies of them are a nuisance at worst.
 constexpr const char* kReaders[] = {"config",      "data info",        "data show",
                                     "data verify", "tokenizer encode", "tokenizer decode",
@@ -19,13 +20,20 @@ bool among(const auto& names, const std::string& name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-}  // namespace
-
-void refuse_several_processes(const CLI::App& app) {
+std::string chosen_command(const CLI::App& app) {
   std::string command;
   for (auto chosen = app.get_subcommands(); !chosen.empty(); chosen = chosen[0]->get_subcommands()) {
     command += (command.empty() ? "" : " ") + chosen[0]->get_name();
   }
+  return command;
+}
+
+}  // namespace
+
+bool reads_configuration(const CLI::App& app) { return among(kConfigured, chosen_command(app)); }
+
+void refuse_several_processes(const CLI::App& app) {
+  const std::string command = chosen_command(app);
   if (among(kJobs, command)) return refuse_unseen_launcher();
   if (!among(kReaders, command)) refuse_copies(command);
 }

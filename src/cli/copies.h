@@ -12,4 +12,7 @@ namespace athanor {
 /// @throws ConfigError, before anything is written.
 void refuse_several_processes(const CLI::App& app);
 
+/// True if the chosen subcommand reads a configuration, and announces armed faults itself when that is not refused.
+bool reads_configuration(const CLI::App& app);
+
 }  // namespace athanor

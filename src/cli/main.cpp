@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/failure.h"
 #include "base/fault.h"
+#include "base/fault_announcement.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
@@ -35,12 +36,6 @@ void refuse_unknown_subcommand(const CLI::App& app, int argc, char** argv) {
     known.push_back(command->get_name());
   ATHANOR_CHECK(std::find(known.begin(), known.end(), argv[1]) != known.end(), "unknown subcommand {}{}; there are {}",
                 argv[1], athanor::did_you_mean(argv[1], known), athanor::join(known));
-}
-
-// Reports faults that are armed, on purpose or by an inherited environment.
-void announce_armed_faults() {
-  const std::string armed = athanor::describe_armed_faults();
-  if (!armed.empty() && athanor::launched().rank == 0) fmt::print(stderr, "athanor: {}\n", armed);
 }
 
 // If standard streams are closed (`>&-`), the next files that are opened would take their descriptors and get their
@@ -83,13 +78,14 @@ int run(int argc, char** argv) {
   refuse_unknown_subcommand(app, argc, argv);
   app.parse_complete_callback([&app] {
     athanor::refuse_several_processes(app);
-    announce_armed_faults();  // the command line is not refused, and the command begins
+    athanor::describe_armed_faults();  // refuses what means nothing
+    if (!athanor::reads_configuration(app)) athanor::announce_armed_faults();
   });
   try {
     app.parse(argc, argv);  // each subcommand runs in its callback
   } catch (const CLI::ParseError& error) {
     const bool failed = error.get_exit_code() != 0;
-    if (!failed) announce_armed_faults();  // help or version
+    if (!failed) athanor::announce_armed_faults();  // help or version
     const auto me = athanor::launched();
     if (failed) athanor::let_rank_0_speak(me, kPatience);
     app.exit(error);
@@ -120,8 +116,9 @@ int main(int argc, char** argv) {
   } catch (...) {
     const athanor::Failure failure = athanor::describe_failure(std::current_exception());
     const athanor::Launched me = athanor::launched();
-    athanor::let_rank_0_speak(me, kPatience);
-    athanor::log::error("{}", me.rank == 0 ? failure.message : failure_line(failure, me, athanor::host_name(), 0));
+    if (!failure.is_told) athanor::let_rank_0_speak(me, kPatience);
+    if (!failure.is_told)
+      athanor::log::error("{}", me.rank == 0 ? failure.message : failure_line(failure, me, athanor::host_name(), 0));
     if (me.size > 1) athanor::end_job(me, failure.exit_code);
     return failure.exit_code;
   }

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/fault_announcement.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/core.h"
@@ -80,7 +81,10 @@ void add_verify_command(CLI::App& app) {
       "Example: athanor verify run.toml --reference portable\n"
       "Example: athanor verify run.toml --dry-run --ranks 12288");
   command->callback([arguments, dry] {
-    if (arguments->plant == "list") return list_plants();
+    if (arguments->plant == "list") {
+      announce_armed_faults();
+      return list_plants();
+    }
     if (arguments->config_file.empty() && arguments->as_reference.empty()) throw CLI::RequiredError("config");
     if (!arguments->plant.empty()) refuse_unknown_plant(arguments->plant);
     if (dry->asked) {

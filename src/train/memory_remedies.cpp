@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "layout/layout.h"
+#include "train/rank_remedies.h"
 
 namespace athanor {
 namespace {
@@ -75,7 +76,7 @@ std::vector<Change> other_dispatch(const RunConfig& config, const DeviceRank&) {
 
 constexpr std::array kSettings = {smaller_microbatches, more_recompute, shorter_loss_chunks, no_graphs, other_dispatch};
 
-std::string all_at_their_strongest(RunConfig config, const DeviceRank& of, double& bytes) {
+Change all_at_their_strongest(RunConfig config, const DeviceRank& of) {
   std::vector<std::string> settings;
   for (const auto& changes_of : kSettings) {
     const auto changes = changes_of(config, of);
@@ -83,8 +84,13 @@ std::string all_at_their_strongest(RunConfig config, const DeviceRank& of, doubl
     settings.push_back(changes.back().setting);
     config = changes.back().config;
   }
-  bytes = need_on_device(config, of).total();
-  return join(settings, " and ");
+  return {join(settings, " and "), std::move(config)};
+}
+
+TightJob tight_job(double bytes, const DeviceRank& of) {
+  int64_t of_host = of.hosts.empty() ? of.ranks : 0;
+  for (const int host : of.hosts) of_host = std::max<int64_t>(of_host, std::ranges::count(of.hosts, host));
+  return {of.ranks, static_cast<int>(of_host), bytes};
 }
 
 }  // namespace
@@ -115,11 +121,15 @@ std::string what_would_fit(const RunConfig& config, double bytes, const DeviceRa
     if (mildest != of_setting.end())
       fitting.push_back(fmt::format("{} ({})", mildest->setting, format_bytes(mildest->need.total())));
   }
+  const Change strongest = all_at_their_strongest(config, of);
+  if (const double together = need_on_device(strongest.config, of).total(); fitting.empty() && together <= bytes)
+    fitting.push_back(fmt::format("{} together ({})", strongest.setting, format_bytes(together)));
+  const TightJob job = tight_job(bytes, of);
+  if (const auto more = fewest_ranks(config, job)) fitting.push_back(more->text(of.ranks));
   if (!fitting.empty()) return join(fitting, " or ") + " would fit";
-  double together = 0;
-  const std::string settings = all_at_their_strongest(config, of, together);
-  if (together <= bytes) return fmt::format("{} together would fit ({})", settings, format_bytes(together));
-  return "no setting makes it fit: a smaller model would";
+  if (const auto more = fewest_ranks(strongest.config, job))
+    return fmt::format("{} together on {} would fit", strongest.setting, more->text(of.ranks));
+  return "no setting makes it fit, and no number of ranks along one axis: a smaller model would";
 }
 
 std::string what_saves_most(const RunConfig& config, const DeviceRank& of) {

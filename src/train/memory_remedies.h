@@ -26,8 +26,9 @@ struct DeviceRank {
 std::vector<std::vector<MemoryRemedy>> memory_remedies(const RunConfig& config, const DeviceRank& of = {});
 
 /// Returns what to change so that the rank needs at most `bytes`: of each setting the mildest change that suffices
-/// alone
-/// ("train.micro_batch_size = 2 (7.10GiB) or …"), else all settings at their strongest together, else a smaller model.
+/// alone ("train.micro_batch_size = 2 (7.10GiB) or …"), else all settings at their strongest together; and the fewest
+/// ranks on such devices that suffice (train/rank_remedies.h). If nothing of this does: these ranks with all these
+/// settings, else a smaller model.
 std::string what_would_fit(const RunConfig& config, double bytes, const DeviceRank& of = {});
 
 /// Returns the changes that save most, the largest first, as "train.micro_batch_size = 2 (3.20GiB less), …": of each

@@ -7,6 +7,7 @@
 #include "config/checks.h"
 #include "layout/memory.h"
 #include "train/device_memory.h"
+#include "train/rank_remedies.h"
 #include "train/rank_share.h"
 
 namespace athanor {
@@ -46,6 +47,13 @@ void check_memory(const RunConfig& config, comm::World& world, const Layout& lay
   // Free memory does not have what the processes take already. Processes of one program have about the same.
   const auto taken = static_cast<double>(resident_bytes());
   const int ranks = count_ranks_of_host(world);
+  const auto more_ranks = [&] {
+    const TightJob job{world.size(), ranks, available / ranks, {threads}};
+    const auto fitting = fewest_ranks(plain, job);
+    return fitting ? fmt::format("; {}, at most {} of them on a host like this, would fit", fitting->text(world.size()),
+                                 ranks)
+                   : std::string();
+  };
   const auto each = [&](double all_of_host) {
     return ranks > 1 ? fmt::format(" on rank {}, {} on the {} ranks of {}", world.rank(), format_bytes(all_of_host),
                                    ranks, world.host())
@@ -59,9 +67,9 @@ void check_memory(const RunConfig& config, comm::World& world, const Layout& lay
   ATHANOR_CHECK(all <= available,
                 "this run needs about {} of memory{} ({}) in addition to the {} that the program has taken, and {} are "
                 "free; a smaller train.micro_batch_size or parallelism.recompute lowers the activations, a smaller "
-                "model or more ranks the rest{}",
+                "model or more ranks the rest{}{}",
                 format_bytes(own.total()), each(all), parts, format_bytes(taken), format_bytes(available),
-                own.staging_bytes > 0 ? "; checkpoint.async = false saves the copy" : "");
+                own.staging_bytes > 0 ? "; checkpoint.async = false saves the copy" : "", more_ranks());
   log::info("memory: about {} needed{} ({} for the program itself with its libraries, taken already; {}), {} free",
             format_bytes(taken + own.total()), each(all + taken * ranks), format_bytes(taken), parts,
             format_bytes(available));

@@ -8,6 +8,7 @@
 #include "arch/inventory.h"
 #include "arch/weight_decay.h"
 #include "base/build_info.h"
+#include "base/fault_announcement.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -353,6 +354,7 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   supply.refuse_shortages();
 
   // Every check has passed: from here on the folder changes.
+  announce_armed_faults();
   run.attempt = context.attempt = begin.attempt;
   context.run_dir = config.train.run_dir;
   open_folder(run, begin, filled, matmul);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/told_error.h"
 
 namespace athanor::comm {
 namespace {
@@ -36,26 +37,39 @@ std::string missing_ranks(MeetingPlace& place, int size) {
   return named;
 }
 
-[[noreturn]] void name_missing(MeetingPlace& place, int size, milliseconds patience) {
-  // The first whose patience has ended looks, and the others read what it has found.
-  std::optional<std::string> missing;
-  if (place.count("searches") == 1) {
-    missing = missing_ranks(place, size);
-    place.set("missing", *missing);
-  } else {
-    missing = place.get("missing", kSearch);
-  }
-  fail<CommError>(
-      "these of {} ranks have not come to the meeting at {} within {:.1f} s: {}; look whether their processes were "
-      "started, and whether their hosts reach that address. {}",
-      size, place.name(), static_cast<double>(patience.count()) / 1000, missing.value_or("unknown"), kHowLong);
-}
-
-// What the ranks wait for: the number of the job, or this mark and why there is none. The first to decide is believed.
-constexpr char kRefused = '!';
+// What the ranks wait for: the number of the job, or one of these marks and why there is none. The first to decide is
+// believed.
+constexpr char kRefused = '!', kGivenUp = '?';
 
 void decide(MeetingPlace& place, const std::string& verdict) {
   if (place.count("verdicts") == 1) place.set("job", verdict);
+}
+
+std::string describe_missing(const MeetingPlace& place, int size, const std::string& missing, milliseconds patience) {
+  return fmt::format(
+      "these of {} ranks have not come to the meeting at {} within {:.1f} s: {}; look whether their processes were "
+      "started, and whether their hosts reach that address. {}",
+      size, place.name(), static_cast<double>(patience.count()) / 1000, missing, kHowLong);
+}
+
+// The first whose patience has ended looks who is missing, reports it, and ends the wait of all. Returns what was
+// decided: the last ranks may come while it looks.
+std::string give_up(MeetingPlace& place, const Comer& me, milliseconds patience) {
+  if (place.count("searches") == 1) {
+    const std::string missing = missing_ranks(place, me.size);
+    if (!missing.empty() && place.count("verdicts") == 1) {
+      const std::string text = describe_missing(place, me.size, missing, patience);
+      log::error("{}{}", me.rank == 0 ? "" : fmt::format("rank {} ({}): ", me.rank, me.host), text);
+      place.set("job", kGivenUp + text);
+    }
+  }
+  if (const auto job = place.get("job", kSearch)) return *job;
+  fail<CommError>("{}", describe_missing(place, me.size, "unknown", patience));
+}
+
+[[noreturn]] void leave_given_up(const Comer& me, const std::string& text) {
+  if (me.rank == 0) std::this_thread::sleep_for(kFarewell);  // the place may end with rank 0, and others read it now
+  throw ToldError(text);
 }
 
 [[noreturn]] void leave_refused(const Comer& me, const std::string& reason) {
@@ -122,9 +136,10 @@ uint64_t meet(MeetingPlace& place, const Comer& me, milliseconds patience, milli
   place.set(key_of(me.rank), me.host + '\n' + me.text);
   if (place.count("come") == me.size) decide(place, draw_number());
   const auto job = is_first ? wait_and_report(place, me, patience, first_report) : place.get("job", patience);
-  if (!job) name_missing(place, me.size, patience);
-  if (job->front() == kRefused) leave_refused(me, job->substr(1));
-  return std::stoull(*job);
+  const std::string decided = job ? *job : give_up(place, me, patience);
+  if (decided.front() == kGivenUp) leave_given_up(me, decided.substr(1));
+  if (decided.front() == kRefused) leave_refused(me, decided.substr(1));
+  return std::stoull(decided);
 }
 
 std::string text_of(MeetingPlace& place, int rank) {

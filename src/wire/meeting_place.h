@@ -56,7 +56,9 @@ struct Comer {
 /// that came first looks for the missing ones after `first_report` and logs them, and again whenever the wait has
 /// doubled; if some do not come in time, another one looks for each of them once.
 /// @return the number of the job, which was drawn for this meeting.
-/// @throws CommError naming the ranks that have not come within `patience`; ConfigError on all that wait if two have
+/// @throws ToldError on all that wait as soon as the patience of one has ended: that one has logged which ranks have
+/// not
+///         come. ConfigError on all that wait if two have
 ///         the same rank or other sizes. If the meeting was complete before, only the one that came too much gets it.
 uint64_t meet(MeetingPlace& place, const Comer& me, std::chrono::milliseconds patience,
               std::chrono::milliseconds first_report = kFirstReport);

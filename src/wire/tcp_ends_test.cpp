@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/told_error.h"
 #include "wire/tcp_wire.h"
 #include "wire/testing/tcp_ranks.h"
 
@@ -120,7 +121,7 @@ TEST(TcpEnds, CloseReturnsWhenAllRanksHaveCalledItAndNoRankIsThenTakenForDead) {
   }
 }
 
-TEST(Meeting, ThoseThatHaveNotComeAreNamedByAllAndOneRankLooksForThem) {
+TEST(Meeting, ThoseThatHaveNotComeAreNamedByOneRankForAll) {
   MapMeeting place;
   std::vector<std::future<std::string>> coming;
   for (const int rank : {0, 2, 4, 6}) {
@@ -128,18 +129,36 @@ TEST(Meeting, ThoseThatHaveNotComeAreNamedByAllAndOneRankLooksForThem) {
       try {
         meet(place, {rank, 20, "host", "here"}, 300ms);
         return std::string("it has met");
-      } catch (const CommError& error) {
+      } catch (const ToldError& error) {
         return std::string(error.what());
       }
     }));
   }
+  testing::internal::CaptureStderr();
   for (auto& one : coming) {
     EXPECT_TRUE(one.get().starts_with(
         "these of 20 ranks have not come to the meeting at the map within 0.3 s: 1, 3, 5, 7, 8, 9, "
         "10, 11 and 8 more;"));
   }
-  // Three read the size of the first, all wait, one looks for each rank, and the others read what it has found.
-  EXPECT_EQ(place.num_gets, 3 + 4 + 20 + 3);
+  const std::string printed = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(printed.find("have not come"), printed.rfind("have not come")) << printed;
+  EXPECT_NE(printed.find("have not come"), printed.npos);
+  // Three read the size of the first, all wait, one looks for each rank, and those whose patience ended meanwhile, or
+  // at most all, read what was decided.
+  EXPECT_GE(place.num_gets, 3 + 4 + 20 + 1);
+  EXPECT_LE(place.num_gets, 3 + 4 + 20 + 4);
+}
+
+TEST(Meeting, ThePatienceOfARankThatCameLaterEndsWithThatOfTheFirst) {
+  MapMeeting place;
+  const auto time_of = [&place](int rank, std::chrono::milliseconds patience) {
+    const auto begin = Clock::now();
+    EXPECT_THROW(meet(place, {rank, 3, "host", "here"}, patience), ToldError);
+    return Clock::now() - begin;
+  };
+  auto first = std::async(std::launch::async, time_of, 1, 300ms);
+  EXPECT_LT(time_of(2, 20s), 5s);
+  first.get();
 }
 
 // Returns the refusal that each rank gets, in the order of `comers`, or "met".

@@ -43,6 +43,32 @@ def test_a_command_line_that_is_refused_is_refused_without_announcing_faults(ath
     assert done.returncode == 2 and "--no-such-option" in done.stderr and "FAIL ON PURPOSE" not in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("words", [["train"], ["verify"], ["verify", "--dry-run", "--ranks", "2"], ["config"], ["bench", "step"]],
+                         ids=" ".join)
+def test_a_configuration_that_is_refused_is_refused_without_announcing_faults(athanor, tmp_path, words):
+    text = tmp_path / "run.toml"
+    text.write_text("[model]\nfamily = \"olmo\"\nhiden_size = 8\n")
+    done = run(athanor, "train.after_step:kill@9", *words, text)
+    assert done.returncode == 2 and "hiden_size" in done.stderr and "FAIL ON PURPOSE" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("words", [["train"], ["bench", "step"]], ids=" ".join)
+def test_a_layout_or_a_size_that_is_refused_later_is_refused_without_announcing_faults(athanor, tmp_path, words):
+    text = tmp_path / "run.toml"
+    text.write_text("[model]\nfamily = \"olmo\"\n[data]\nseq_len = 64\npath = \"none\"\n[parallelism]\n"
+                    f"tensor_parallel_degree = 2\n[train]\nrun_dir = \"{tmp_path}/run\"\n")
+    done = run(athanor, "train.after_step:kill@9", *words, text)
+    assert done.returncode == 2 and "degrees" in done.stderr and "FAIL ON PURPOSE" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("words", [["verify", "--dry-run", "--ranks", "2"], ["config"]], ids=" ".join)
+def test_a_configuration_that_is_accepted_announces_them_once(athanor, tmp_path, words):
+    text = tmp_path / "run.toml"
+    text.write_text("[model]\nfamily = \"olmo\"\n[data]\nseq_len = 64\n")
+    done = run(athanor, "train.after_step:kill@9", *words, text)
+    assert done.returncode == 0 and done.stderr.count("FAIL ON PURPOSE") == 1, done.stderr
+
+
 def test_of_a_launched_job_rank_0_alone_speaks(athanor):
     for rank, lines in ((0, 1), (1, 0)):
         done = run(athanor, "train.after_step:kill@9", "--version", OMPI_COMM_WORLD_RANK=str(rank), OMPI_COMM_WORLD_SIZE="2")

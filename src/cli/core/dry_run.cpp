@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "base/fault_announcement.h"
 #include "checkpoint/model_identity.h"
 #include "cli/core.h"
 #include "config/toml_reader.h"
@@ -21,6 +22,7 @@ ATHANOR_CORE_ENTRY(dry_run) {
   require_layout_fits(config, given.ranks);
   ATHANOR_CHECK(config.data.seq_len > 0, "a dry run reads no data: set data.seq_len to the tokens of an instance");
   ATHANOR_CHECK(given.rank < given.ranks, "rank {} is not among {} ranks", given.rank, given.ranks);
+  announce_armed_faults();
   const DryRun run = dry_run(config, given.ranks, given.rank);
   fmt::print("{}", given.json ? to_json(run, config, given.ranks) : report(run, config, given.ranks));
   return 0;

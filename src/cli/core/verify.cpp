@@ -1,5 +1,6 @@
 #include "train/verify/verify.h"
 
+#include "base/fault_announcement.h"
 #include "base/launched.h"
 #include "base/text.h"
 #include "cli/core.h"
@@ -80,6 +81,7 @@ ATHANOR_CORE_ENTRY(verify) {
     std::vector<TypedRun> runs;
     for (const std::string& dtype : types_to_verify(config, given.dtype, reference))
       runs.push_back(typed_run(config, ranks, given, dtype));
+    announce_armed_faults();
     return run_verify(runs, {reference, given.twice, given.draws, given.keep, given.plant, device}, world);
   });
 }
