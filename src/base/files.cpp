@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/block_writer.h"
 #include "base/error.h"
 #include "base/fault.h"
 
@@ -61,14 +62,16 @@ void sync_path(const fs::path& path) {
   if (::fsync(fd.get()) != 0 && errno != EINVAL) fail_errno("cannot sync", path.string());
 }
 
-AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
+AtomicFile::AtomicFile(fs::path path, Bytes bytes) : path_(std::move(path)) {
   temporary_ = parent_of(path_) / ("." + path_.filename().string() + ".tmp");
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd_ < 0) fail_errno("cannot create", temporary_.string());
+  if (bytes == Bytes::kLong) blocks_ = std::make_unique<BlockWriter>(fd_, path_.string());
 }
 
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
+  blocks_.reset();
   ::close(fd_);
   ::unlink(temporary_.c_str());
 }
@@ -77,6 +80,11 @@ void AtomicFile::write(const void* data, size_t num_bytes) {
   if (const int injected = fault_errno("files.write")) {
     errno = injected;
     fail_errno("cannot write", path_.string());
+  }
+  if (blocks_) {
+    blocks_->write(data, num_bytes);
+    size_ += num_bytes;
+    return;
   }
   const auto* bytes = static_cast<const char*>(data);
   while (num_bytes > 0) {
@@ -90,12 +98,14 @@ void AtomicFile::write(const void* data, size_t num_bytes) {
 }
 
 void AtomicFile::write_at(uint64_t offset, const void* data, size_t num_bytes) {
+  ATHANOR_ASSERT(!blocks_);
   const uint64_t end = std::exchange(size_, offset);
   write(data, num_bytes);
   size_ = end;
 }
 
 void AtomicFile::commit() {
+  if (blocks_) blocks_->finish();
   if (::fsync(fd_) != 0) fail_errno("cannot sync", path_.string());
   if (::close(std::exchange(fd_, -1)) != 0) fail_errno("cannot close", path_.string());
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
@@ -158,6 +168,13 @@ MappedFile::MappedFile(const fs::path& path) {
 
 MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::will_read(size_t begin, size_t end) const {
+  constexpr size_t kPage = 4096;
+  const size_t first = begin / kPage * kPage, last = std::min(end, size_);
+  // this is advice: without it the pages are read when they are touched
+  if (first < last) ::madvise(const_cast<std::byte*>(data_) + first, last - first, MADV_WILLNEED);
 }
 
 void MappedFile::release(const void* begin, size_t num_bytes) const {

@@ -10,12 +10,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
 
 namespace athanor {
+
+class BlockWriter;
 
 std::string read_file(const std::filesystem::path& path);
 
@@ -24,7 +27,10 @@ std::string read_file(const std::filesystem::path& path);
 /// process at a time may write a path.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::filesystem::path path);
+  /// How the bytes come. Those of a long file come in their order, without write_at, and pass by the page cache
+  /// (base/block_writer.h).
+  enum class Bytes { kFew, kLong };
+  explicit AtomicFile(std::filesystem::path path, Bytes bytes = Bytes::kFew);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -41,6 +47,7 @@ class AtomicFile {
   std::filesystem::path path_, temporary_;
   int fd_ = -1;
   uint64_t size_ = 0;
+  std::unique_ptr<BlockWriter> blocks_;  // for a long file
 };
 
 /// Replaces `path` by `text` in one step, synced to disk.
@@ -79,6 +86,8 @@ class MappedFile {
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+  /// Asks the disk for bytes that will be read soon, and does not wait for them.
+  void will_read(size_t begin, size_t end) const;
   /// Releases the memory of these bytes and of a few around them, which will not be read soon; the file keeps them. A
   /// reader of a file larger than memory that releases what it has read takes only the memory that it still holds.
   void release(const void* begin, size_t num_bytes) const;

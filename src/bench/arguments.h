@@ -15,6 +15,13 @@ struct BenchArguments {
   bool paced = false;   ///< make one round for each line on standard input, for bench/peers
 };
 
+struct BenchCheckpointArguments : BenchArguments {
+  std::string config_file;
+  std::vector<std::string> overrides;
+  int saves = 5;       ///< checkpoints that are saved while steps run
+  std::string folder;  ///< folder on the disk to measure; empty: the one that the run's folder is in
+};
+
 struct BenchCommArguments : BenchArguments {
   int64_t least_bytes = 1024, most_bytes = int64_t{1} << 26;  ///< sizes of tensors; each is four times the one before
   std::string dtype = "float32";

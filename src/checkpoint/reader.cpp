@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "checkpoint/opened_files.h"
 #include "checkpoint/piece_cover.h"
+#include "checkpoint/read_ahead.h"
 #include "checkpoint/safetensors.h"
 
 namespace athanor {
@@ -69,6 +70,24 @@ void copy_run(const TargetView& target, const CommonRun& run, const std::byte* f
   }
 }
 
+void add_part(const Piece& piece, const LoadPlan::Use& use, ReadAhead& ahead) {
+  const auto byte_at = [&](int64_t element) {
+    return piece.byte_offset + static_cast<uint64_t>(element) * sizeof(float);
+  };
+  ahead.add(*piece.file, byte_at(use.first), byte_at(use.end));
+}
+
+// What load_verified reads, in its order.
+void add_all(const std::vector<Piece>& pieces, const LoadPlan& plan, const std::vector<bool>& hashed,
+             ReadAhead& ahead) {
+  auto use = plan.uses.begin();
+  for (size_t i = 0; i < hashed.size(); ++i) {
+    if (hashed[i]) ahead.add(*pieces[i].file, pieces[i].byte_offset, pieces[i].byte_offset + pieces[i].num_bytes());
+    for (; use != plan.uses.end() && use->piece == i; ++use)
+      if (!hashed[i]) add_part(pieces[i], *use, ahead);
+  }
+}
+
 }  // namespace
 
 struct CheckpointReader::Wanted {
@@ -118,9 +137,15 @@ void CheckpointReader::verify_files(FileShare files) const {
   }
 }
 
-void CheckpointReader::verify_piece(const Piece& piece, ProgressBar* progress) const {
+ReadAhead CheckpointReader::read_ahead() const {
+  return ReadAhead([this](const FileTable::value_type& file, uint64_t begin, uint64_t end) {
+    opened_->files.file(folder_, file)->will_read(begin, end);
+  });
+}
+
+void CheckpointReader::verify_piece(const Piece& piece, ReadAhead& ahead, ProgressBar* progress) const {
   std::optional<NotFinite> none;
-  read_piece(piece, {}, 0, piece.num_elements(), /*hash=*/true, none, progress);
+  read_piece(piece, {}, 0, piece.num_elements(), /*hash=*/true, ahead, none, progress);
 }
 
 void CheckpointReader::verify(int share, int shares) const {
@@ -131,8 +156,15 @@ void CheckpointReader::verify(int share, int shares) const {
   if (share == 0)
     progress.emplace("verifying " + folder_.filename().string(), all / static_cast<uint64_t>(shares), "B", kLongWork_s);
   ByteShares owners(all, shares);
-  for (const Piece& piece : manifest_.pieces)
-    if (owners.owner_of_next(piece.num_bytes()) == share) verify_piece(piece, progress ? &*progress : nullptr);
+  std::vector<const Piece*> own;
+  ReadAhead ahead = read_ahead();
+  for (const Piece& piece : manifest_.pieces) {
+    if (owners.owner_of_next(piece.num_bytes()) != share) continue;
+    own.push_back(&piece);
+    ahead.add(*piece.file, piece.byte_offset, piece.byte_offset + piece.num_bytes());
+  }
+  ahead.note_read(0);
+  for (const Piece* piece : own) verify_piece(*piece, ahead, progress ? &*progress : nullptr);
 }
 
 void CheckpointReader::check_fits(const std::vector<TargetView>& targets) const {
@@ -181,8 +213,12 @@ void CheckpointReader::plan_one(const std::vector<TargetView>& targets, size_t t
 
 void CheckpointReader::load(const std::vector<TargetView>& targets, ProgressBar* progress) const {
   std::optional<NotFinite> not_finite;
-  for (const auto& use : plan(targets).uses)
-    read_part(manifest_.pieces[use.piece], use, targets[use.target], not_finite, progress);
+  const LoadPlan plan = this->plan(targets);
+  ReadAhead ahead = read_ahead();
+  for (const auto& use : plan.uses) add_part(manifest_.pieces[use.piece], use, ahead);
+  ahead.note_read(0);
+  for (const auto& use : plan.uses)
+    read_part(manifest_.pieces[use.piece], use, targets[use.target], ahead, not_finite, progress);
 }
 
 std::optional<NotFinite> CheckpointReader::load_verified(const std::vector<TargetView>& targets, const LoadPlan& plan,
@@ -190,6 +226,9 @@ std::optional<NotFinite> CheckpointReader::load_verified(const std::vector<Targe
                                                          ProgressBar* progress) const {
   ATHANOR_ASSERT(hashed.size() == manifest_.pieces.size());
   verify_files(files);
+  ReadAhead ahead = read_ahead();
+  add_all(manifest_.pieces, plan, hashed, ahead);
+  ahead.note_read(0);
   std::optional<NotFinite> not_finite;
   auto use = plan.uses.begin();
   for (size_t i = 0; i < hashed.size(); ++i) {
@@ -198,26 +237,28 @@ std::optional<NotFinite> CheckpointReader::load_verified(const std::vector<Targe
     while (use != plan.uses.end() && use->piece == i) ++use;
     if (!hashed[i]) {
       for (auto each = uses_begin; each != use; ++each)
-        read_part(piece, *each, targets[each->target], not_finite, progress);
+        read_part(piece, *each, targets[each->target], ahead, not_finite, progress);
       continue;
     }
     const Slice slice = piece.slice();
     std::vector<Wanted> wanted;
     for (auto each = uses_begin; each != use; ++each)
       wanted.push_back({&targets[each->target], {slice, targets[each->target].slice}});
-    read_piece(piece, wanted, 0, piece.num_elements(), /*hash=*/true, not_finite, progress);
+    read_piece(piece, wanted, 0, piece.num_elements(), /*hash=*/true, ahead, not_finite, progress);
   }
   return not_finite;
 }
 
 void CheckpointReader::read_part(const Piece& piece, const LoadPlan::Use& use, const TargetView& target,
-                                 std::optional<NotFinite>& not_finite, ProgressBar* progress) const {
+                                 ReadAhead& ahead, std::optional<NotFinite>& not_finite, ProgressBar* progress) const {
   const Slice slice = piece.slice();
-  read_piece(piece, {{&target, {slice, target.slice}}}, use.first, use.end, /*hash=*/false, not_finite, progress);
+  read_piece(piece, {{&target, {slice, target.slice}}}, use.first, use.end, /*hash=*/false, ahead, not_finite,
+             progress);
 }
 
 void CheckpointReader::read_piece(const Piece& piece, const std::vector<Wanted>& wanted, int64_t first, int64_t end,
-                                  bool hash, std::optional<NotFinite>& not_finite, ProgressBar* progress) const {
+                                  bool hash, ReadAhead& ahead, std::optional<NotFinite>& not_finite,
+                                  ProgressBar* progress) const {
   const auto file = opened_->files.file(folder_, *piece.file);
   const auto bytes_at = [&](int64_t element) {
     return file->data() + piece.byte_offset + static_cast<size_t>(element) * sizeof(float);
@@ -233,6 +274,7 @@ void CheckpointReader::read_piece(const Piece& piece, const std::vector<Wanted>&
       while (const auto run = cursors[i].next_before(block_end))
         copy_run(*wanted[i].target, *run, bytes_at(run->in_a), not_finite);
     }
+    ahead.note_read(static_cast<uint64_t>(block_end - at) * sizeof(float));
     at = block_end;
     if (at < end && at - released < kReleasedElements) continue;
     const auto num_bytes = static_cast<size_t>(at - released) * sizeof(float);

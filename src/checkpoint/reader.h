@@ -18,6 +18,7 @@
 namespace athanor {
 
 class ProgressBar;
+class ReadAhead;
 
 /// A slice to be read: `data` has room for slice.num_elements() elements, of which the first is flat_begin.
 struct TargetView {
@@ -93,12 +94,13 @@ class CheckpointReader {
 
   CheckpointReader();
   void verify_files(FileShare files) const;
-  void verify_piece(const Piece& piece, ProgressBar* progress) const;
+  void verify_piece(const Piece& piece, ReadAhead& ahead, ProgressBar* progress) const;
+  ReadAhead read_ahead() const;
   void plan_one(const std::vector<TargetView>& targets, size_t target, LoadPlan& plan) const;
-  void read_part(const Piece& piece, const LoadPlan::Use& use, const TargetView& target,
+  void read_part(const Piece& piece, const LoadPlan::Use& use, const TargetView& target, ReadAhead& ahead,
                  std::optional<NotFinite>& not_finite, ProgressBar* progress) const;
   void read_piece(const Piece& piece, const std::vector<Wanted>& wanted, int64_t first, int64_t end, bool hash,
-                  std::optional<NotFinite>& not_finite, ProgressBar* progress) const;
+                  ReadAhead& ahead, std::optional<NotFinite>& not_finite, ProgressBar* progress) const;
   void note(size_t num_bytes) const {
     if (worked_) worked_(static_cast<int64_t>(num_bytes));
   }

@@ -49,7 +49,7 @@ std::string safetensors_header(const std::vector<TensorSpec>& tensors,
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<TensorSpec>& tensors,
                                      const std::map<std::string, std::string>& metadata)
-    : file_(path) {
+    : file_(path, AtomicFile::Bytes::kLong) {
   file_.write(safetensors_header(tensors, metadata));
   expected_size_ = file_.size();
   for (const auto& tensor : tensors) expected_size_ += spec_bytes(tensor);

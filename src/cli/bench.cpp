@@ -35,6 +35,7 @@ void add_bench_command(CLI::App& app) {
   add_bench_overhead_command(*command);
   add_bench_pipeline_command(*command);
   add_bench_comm_command(*command);
+  add_bench_checkpoint_command(*command);
 }
 
 }  // namespace athanor

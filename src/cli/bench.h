@@ -10,10 +10,11 @@ namespace athanor {
 
 struct BenchArguments;
 
-/// Adds --rounds, --threads, --json and --paced, which every benchmark except `bench data` has. `arguments`
+/// Adds --rounds, --threads, --json and --paced, which every benchmark except `data` and `checkpoint` has. `arguments`
 /// (bench/arguments.h) must outlive `command`.
 void add_bench_options(CLI::App& command, BenchArguments& arguments);
 
+void add_bench_checkpoint_command(CLI::App& bench);
 void add_bench_comm_command(CLI::App& bench);
 void add_bench_data_command(CLI::App& bench);
 void add_bench_gemm_command(CLI::App& bench);

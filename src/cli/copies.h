@@ -7,8 +7,8 @@ class App;
 
 namespace athanor {
 
-/// Checks the chosen subcommand. `train`, `verify` and `bench comm` must not be copies that cannot find one another;
-/// commands that only read may be anything; all others must be a single process (base/launched.h).
+/// Checks the chosen subcommand. `train`, `verify` and the benchmarks of jobs must not be copies that cannot find one
+/// another; commands that only read may be anything; all others must be a single process (base/launched.h).
 /// @throws ConfigError, before anything is written.
 void refuse_several_processes(const CLI::App& app);
 

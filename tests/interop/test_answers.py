@@ -27,7 +27,7 @@ KINDS = {
     "model": "model", "--prompt": ANY, "--dtype": "choice", "--device": "choice", "--plant": "choice", "--json": "new file", "--schedule": "choice",
     "--pictures": "new folder", "--golden-dir": "new folder", "--out": "new folder", "--format": "choice", "--on-error": "choice",
     "tokenizer train --out": "new file", "plot --out": "picture", "verify --keep": "new folder", "tokenizer encode INPUT": "lines",
-    "tokenizer decode INPUT": "lines", "A": "run", "B": "run", "--tensors": "choice",
+    "tokenizer decode INPUT": "lines", "A": "run", "B": "run", "--tensors": "choice", "--folder": "folder",
 }
 WRONG = {  # name of the case → value
     "tokenizer": {"missing": "nowhere.json", "a folder": "empty", "an empty file": "empty.json", "not a tokenizer": "notes.txt"},
@@ -40,6 +40,7 @@ WRONG = {  # name of the case → value
     "new file": {"a folder": "empty", "in no folder": "nowhere/x.json"},
     "picture": {"a folder": "folder.svg", "in no folder": "nowhere/x.svg", "of another kind": "x.png"},
     "new folder": {"a file": "notes.txt", "in a file": "notes.txt/x"},
+    "folder": {"missing": "nowhere", "a file": "notes.txt"},
     "setting": {"without a value": "train.steps", "of no field": "train.nonsense=1", "of a wrong type": "train.steps=many"},
     "expression": {"not an expression": "length >", "of a wrong type": "text + 1"},
     "attributes": {"without a selection": "nowhere"},
@@ -67,6 +68,7 @@ COMMANDS = {  # a command line that works, so that only what is tried is wrong
     "bench step": ["run.toml", "--set", "data.seq_len=16", "--no-recompute", *BENCH], "bench optimizer": ["--parameters", "1", *BENCH],
     "bench overhead": ["--hidden", "16", "--tokens", "2", *BENCH],
     "bench pipeline": ["--schedule", "1f1b", "--ranks", "1", "--microbatches", "1", "--forward-ms", "0", *BENCH],
+    "bench checkpoint": ["run.toml", "--set", "data.seq_len=16", "--saves", "1"],
     "bench comm": ["--least", "1", "--most", "1", *BENCH],
 }
 
