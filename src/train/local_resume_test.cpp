@@ -91,7 +91,7 @@ struct Case {
 const std::vector<Case> kCases = {
     {{1, 4, 2, "ep_aware"}, {1, 4, 2, "ep_aware"}, 2, 2},
     {{1, 4, 2, "ep_aware"}, {1, 2, 1, "optimizer"}, 2, 1},
-    {{2, 2, 2, "hierarchical"}, {1, 2, 2, "ep_aware", 1, 3}, 1, 2},
+    {{2, 2, 2, "hierarchical"}, {1, 2, 2, "ep_aware", 1, 3}, 1, 1},
     {{1, 2, 2, "ep_aware", 1, 3}, {1, 1, 1, "none", 4, 1}, 2, 1},
     {{1, 3, 1, "ep_aware"}, {1, 6, 1, "ep_aware"}, 1, 2},
 };
