@@ -3,8 +3,9 @@
 
 #include <fmt/core.h>
 
+#include <cstddef>
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <string>
 
 #include "checkpoint/slice.h"
@@ -23,5 +24,10 @@ struct NotFinite {
   }
   std::string text() const { return fmt::format("element {} of {} is {}", shape_text(index), tensor, value); }
 };
+
+/// Looks for an element that is not finite among `count` floats at any address, which are those of `slice` from `begin`
+/// on. Keeps it in `first` unless another one there comes first.
+void note_not_finite(const std::string& tensor, const Slice& slice, int64_t begin, const std::byte* from, int64_t count,
+                     std::optional<NotFinite>& first);
 
 }  // namespace athanor

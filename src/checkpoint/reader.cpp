@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
 #include <cstring>
 #include <optional>
 
@@ -24,39 +22,10 @@ namespace {
 constexpr int64_t kBlockElements = int64_t{1} << 18;  // 1 MiB: it is in the cache from the hash to the copy
 constexpr int64_t kReleasedElements = 16 * kBlockElements;
 
-uint32_t bits_at(const std::byte* from, int64_t i) {
-  uint32_t bits;
-  std::memcpy(&bits, from + static_cast<size_t>(i) * sizeof(bits), sizeof(bits));
-  return bits;
-}
-// An exponent of ones is NaN or infinity.
-bool is_not_finite(uint32_t bits) {
-  constexpr uint32_t kExponent = 0x7F800000;
-  return (bits & kExponent) == kExponent;
-}
-
-/// Returns the first of `count` elements that is not finite, or -1.
-int64_t find_not_finite(const std::byte* from, int64_t count) {
-  uint32_t any = 0;  // without a branch, so that the compiler takes several elements at once
-  for (int64_t i = 0; i < count; ++i) any |= static_cast<uint32_t>(is_not_finite(bits_at(from, i)));
-  if (any == 0) return -1;
-  int64_t i = 0;
-  while (!is_not_finite(bits_at(from, i))) ++i;
-  return i;
-}
-
-void note_if_first(const TargetView& target, int64_t element, uint32_t bits, std::optional<NotFinite>& first) {
-  const float value = std::bit_cast<float>(bits);
-  const char* name = std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
-  NotFinite found{target.tensor, global_position(target.slice, element), global_index(target.slice, element), name};
-  if (!first || found.before(*first)) first = std::move(found);
-}
-
 /// Copies a run to a target (slice b of the run) from bytes of a file, which may be at any address.
 void copy_run(const TargetView& target, const CommonRun& run, const std::byte* from,
               std::optional<NotFinite>& not_finite) {
-  if (const auto bad = find_not_finite(from, run.count); bad >= 0)
-    note_if_first(target, run.in_b + bad, bits_at(from, bad), not_finite);
+  note_not_finite(target.tensor, target.slice, run.in_b, from, run.count, not_finite);
   if (target.data) {
     std::memcpy(target.data + run.in_b, from, static_cast<size_t>(run.count) * sizeof(float));
     return;

@@ -35,17 +35,6 @@ std::optional<NotFinite> parse(const std::string& text) {
   return NotFinite{found.at("tensor"), found.at("position"), found.at("index"), found.at("value")};
 }
 
-// The first of what all members have found.
-std::optional<NotFinite> agree_on_first(const std::optional<NotFinite>& own, const Team& team) {
-  if (team.size == 1) return own;
-  std::optional<NotFinite> first;
-  for (const std::string& each : team.gather(text_of(own))) {
-    auto found = parse(each);
-    if (found && (!first || found->before(*first))) first = std::move(found);
-  }
-  return parse(team.broadcast(text_of(first)));
-}
-
 // The first member looks: folders of a network file system may look different to members at one moment.
 std::vector<std::string> agree_on_names(const fs::path& folder, const Team& team) {
   std::string text;
@@ -86,6 +75,16 @@ bool passes(const std::function<void()>& read, const Team& team, std::optional<I
     if (const auto* io = dynamic_cast<const IoError*>(&error); io && unread) *unread = *io;
     return false;
   }
+}
+
+std::optional<NotFinite> agree_on_first(const std::optional<NotFinite>& own, const Team& team) {
+  if (team.size == 1) return own;
+  std::optional<NotFinite> first;
+  for (const std::string& each : team.gather(text_of(own))) {
+    auto found = parse(each);
+    if (found && (!first || found->before(*first))) first = std::move(found);
+  }
+  return parse(team.broadcast(text_of(first)));
 }
 
 std::optional<NotFinite> load_verified(const CheckpointReader& checkpoint, const std::vector<TargetView>& targets,

@@ -34,6 +34,9 @@ bool passes(const std::function<void()>& read, const Team& team, std::optional<I
 /// checkpoint may be in order and does not fit. Called on every member.
 using ChooseTargets = std::function<std::vector<TargetView>(const CheckpointReader& checkpoint)>;
 
+/// Returns the first of what the members have found; the same on every member. Collective.
+std::optional<NotFinite> agree_on_first(const std::optional<NotFinite>& own, const Team& team);
+
 struct PutAside {
   std::filesystem::path path;  ///< as list_recoverable names it
   NotFinite first;

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "checkpoint/model_identity.h"
+#include "parallel/share.h"
 #include "train/moment_ages.h"
 #include "train/testing/device_case.h"
 #include "train/testing/ranks.h"
@@ -136,6 +139,28 @@ TEST_F(Loading, AWeightOrMomentThatIsNotFiniteIsNamedOnEveryRankAndTheOlderCheck
       const auto refusal =
           message_of<CheckpointError>([&] { load_checkpoint(state, CheckpointReader::open(checkpoint_of(c, 2))); });
       EXPECT_SAYS(refusal, "step-00000002 is not finite although its hashes are right: element [");
+    });
+  }
+}
+
+TEST_F(Loading, TheFirstWeightOfAModelThatIsNotFiniteIsNamedOnEveryRankOfAnyLayout) {
+  const RunConfig c = config({1, 2, 1, "optimizer"}, "run");
+  on_ranks(c, [](TrainState& state) {
+    load_master(state.model, SharedBy::kBroadcast, [](const std::string& name, int64_t first, std::span<float> out) {
+      std::ranges::fill(out, 0.5F);
+      const int64_t bad = name == "model.embed_tokens.weight" ? 700 - first : -1;
+      for (const int64_t i : {bad, bad + 1})
+        if (i >= 0 && i < std::ssize(out)) out[static_cast<size_t>(i)] = -std::numeric_limits<float>::infinity();
+    });
+    save_model(state);
+  });
+  const fs::path model = RunFolder{c.train.run_dir}.models() / step_folder_name(0);
+  for (const auto& next : {c, config({1, 3, 1, "ep_aware"}, "other")}) {
+    on_ranks(next, [&](TrainState& state) {
+      const int64_t columns = state.config.model.hidden_size;
+      EXPECT_SAYS(message_of<CheckpointError>([&] { load_model_weights(state, model); }),
+                  fmt::format("step-00000000 is not finite: element [{}, {}] of model.embed_tokens.weight is -inf",
+                              700 / columns, 700 % columns));
     });
   }
 }

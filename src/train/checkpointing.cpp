@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "arch/inventory.h"
 #include "base/console.h"
@@ -33,6 +36,23 @@ constexpr const char* kProgressFile = "athanor.json";  // in a model-only checkp
 void say_what_changes(const std::vector<std::string>& changes, const std::string& where) {
   for (const auto& each : changes) log::info("{}: {}, as checkpoint.allow_model_change permits", where, each);
 }
+
+// The first weight of a model that is not finite. Several threads may add at once.
+class FirstNotFinite {
+ public:
+  void look_at(const std::string& name, const Slice& whole, int64_t first, std::span<const float> values) {
+    std::optional<NotFinite> found;
+    note_not_finite(name, whole, first, std::as_bytes(values).data(), std::ssize(values), found);
+    if (!found) return;
+    const std::lock_guard lock(mutex_);
+    if (!found_ || found->before(*found_)) found_ = std::move(found);
+  }
+  const std::optional<NotFinite>& found() const { return found_; }
+
+ private:
+  std::mutex mutex_;
+  std::optional<NotFinite> found_;
+};
 
 // The weights of a smaller vocabulary are the first of a larger one's: rows are contiguous.
 void read_or_begin(const HfFolder& folder, const std::map<std::string, int64_t>& stored, const TrainState& state,
@@ -86,7 +106,10 @@ void load_model_weights(TrainState& state, const fs::path& path) {
                                     state.config.checkpoint.allow_model_change),
                    path.string());
   std::map<std::string, int64_t> stored;
+  std::map<std::string, Slice> whole;
   for (const auto& spec : folder.parameters()) stored[spec.name] = spec.num_elements();
+  for (const auto& spec : make_inventory(state.config.model)) whole[spec.name] = whole_slice(spec.shape);
+  FirstNotFinite not_finite;
   std::optional<ProgressBar> progress;
   if (state.model.mesh.is_first())
     progress.emplace("loading " + path.filename().string(),
@@ -94,8 +117,12 @@ void load_model_weights(TrainState& state, const fs::path& path) {
   load_master(state.model, parse_shared_by(state.config.checkpoint.load),
               [&](const std::string& name, int64_t first, std::span<float> out) {
                 read_or_begin(folder, stored, state, name, first, out);
+                not_finite.look_at(name, whole.at(name), first, out);
                 if (progress) progress->add(out.size_bytes());
               });
+  const auto first = agree_on_first(not_finite.found(), team_of(state.model.mesh));
+  ATHANOR_CHECK_CHECKPOINT(!first, "{} is not finite: {}; take another model or an older checkpoint", path.string(),
+                           first->text());
 }
 
 void load_progress(TrainState& state, const fs::path& model_folder) {

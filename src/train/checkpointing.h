@@ -56,7 +56,7 @@ bool load_from_nodes(TrainState& state, const CheckpointReader& checkpoint,
 /// Loads the weights of a model-only checkpoint or of another `transformers` folder. If the run's vocabulary is larger,
 /// its further rows begin as a fresh model's do. Moments, step and ledger stay as they are. Collective.
 /// @throws CheckpointError if the folder is of another model and checkpoint.allow_model_change does not allow the
-/// difference.
+/// difference; the same on every rank, naming the first weight, if one is not finite.
 void load_model_weights(TrainState& state, const std::filesystem::path& folder);
 
 /// Loads step, tokens and data ledger of a model-only checkpoint from its athanor.json (see progress.h), and records

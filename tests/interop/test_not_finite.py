@@ -1,6 +1,7 @@
 """Checkpoints whose hashes are right and whose numbers are not finite: which one a start takes, and what becomes of the others."""
 import json
 import shutil
+import struct
 
 import pytest
 from runs import Run, events, make_data
@@ -34,6 +35,18 @@ def change(run, step, tensor="exp_avg/model.norm.weight", element=3, value="nan"
     tool.run("change", folder, out, tensor, element, value)
     shutil.rmtree(folder)
     out.rename(folder)
+
+
+def change_model(folder, tensor, element, bits):
+    """Replaces an element of a model in bfloat16."""
+    file = folder / "model.safetensors"
+    content = bytearray(file.read_bytes())
+    begin = 8 + struct.unpack("<Q", content[:8])[0]
+    entry = json.loads(content[8:begin])[tensor]
+    assert entry["dtype"] == "BF16"
+    at = begin + entry["data_offsets"][0] + 2 * element
+    content[at:at + 2] = struct.pack("<H", bits)
+    file.write_bytes(content)
 
 
 def damage(run, step):
@@ -139,6 +152,34 @@ def test_one_that_resume_names_is_refused_by_name_and_keeps_it(run, athanor, dat
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 2 and f"{named} is not finite" in last and "element [3] of exp_avg/model.norm.weight is nan" in last
     assert contents(run.folder) == before and (place == "inside" or not other.folder.exists())
+
+
+@pytest.mark.parametrize("value, bits", [("nan", 0x7fc0), ("inf", 0x7f80), ("-inf", 0xff80)])
+@pytest.mark.parametrize("field", ["checkpoint.resume", "model.from"])
+def test_a_model_that_is_named_and_is_not_finite_is_refused_and_keeps_its_name(run, athanor, data, tmp_path, field, value, bits):
+    model = run.folder / "models" / "step-00000004"
+    change_model(model, "model.embed_tokens.weight", 70, bits)
+    change_model(model, "model.norm.weight", 3, bits)
+    before = contents(run.folder)
+    (tmp_path / "other").mkdir()
+    other = Run(athanor, tmp_path / "other", data)
+    for each in [other] if field == "model.from" else [other, run]:
+        done = train(each, f"{field}={model}", check=False)
+        last = done.stderr.strip().splitlines()[-1]
+        assert done.returncode == 2 and f"{model} is not finite: element [2, 6] of model.embed_tokens.weight is {value}" in last, last
+    assert contents(run.folder) == before and not other.folder.exists()
+
+
+def test_the_newest_model_that_is_not_finite_is_refused_and_the_one_before_it_named(athanor, data, tmp_path):
+    run = Run(athanor, tmp_path, data)
+    run.train("checkpoint.interval=0")
+    change_model(run.folder / "models" / "step-00000008", "model.norm.weight", 3, 0x7fc0)
+    before = contents(run.folder)
+    done = run.train("checkpoint.interval=0", "train.steps=12", check=False)
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 2 and "step-00000008 is not finite: element [3] of model.norm.weight is nan" in last, last
+    assert f'set checkpoint.resume = "{run.folder}/models/step-00000004"' in last
+    assert contents(run.folder) == before
 
 
 def test_moments_that_are_not_loaded_may_be_anything(run):
