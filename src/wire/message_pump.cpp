@@ -120,7 +120,7 @@ bool MessagePump::advance() {
   } catch (const std::exception& error) {
     failure_ = error.what();  // waiting callers report it; no message moves any more
   }
-  return !finished_.empty();
+  return !finished_.empty() || wire_->has_moved();
 }
 
 void MessagePump::end(Operation& operation) {

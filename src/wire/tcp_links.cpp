@@ -140,6 +140,7 @@ void TcpLinks::watch(Call& call, bool writing) {
 void TcpLinks::move(int wait_ms) {
   std::array<epoll_event, kMaxEvents> events;
   const int count = ::epoll_wait(epoll_.number(), events.data(), kMaxEvents, left_.empty() ? wait_ms : 0);
+  has_moved_ = count > 0;
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<size_t>(i)];
     if (event.data.fd == listening_.number()) {

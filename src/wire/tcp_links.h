@@ -53,6 +53,8 @@ class TcpLinks {
   void take_left(std::vector<uint64_t>& tokens);
   /// Makes progress; waits up to `wait_ms` for something to do.
   void move(int wait_ms);
+  /// True if the last move() found something to read or room to write.
+  bool has_moved() const { return has_moved_; }
 
   /// Returns the ranks with an open connection.
   std::vector<int> connected() const;
@@ -105,6 +107,7 @@ class TcpLinks {
   std::unordered_map<int, std::unique_ptr<Call>> calls_;  ///< by descriptor
   std::vector<uint64_t> left_;
   Clock::time_point last_look_{};
+  bool has_moved_ = false;
 };
 
 }  // namespace athanor::comm

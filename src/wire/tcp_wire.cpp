@@ -60,6 +60,7 @@ class TcpWire : public Wire, TcpLinks::Observer {
   void send(int peer, int tag, const void* data, int64_t bytes, uint64_t token) override;
   void receive(int peer, int tag, void* data, int64_t bytes, uint64_t token) override;
   void poll(std::vector<Finished>& finished) override;
+  bool has_moved() const override { return has_moved_; }
   void poll_after_failure() override;
   void close() override;
   [[noreturn]] void abort(int exit_code) override;
@@ -125,6 +126,7 @@ class TcpWire : public Wire, TcpLinks::Observer {
   uint64_t next_offer_ = 0;
   std::vector<Finished> finished_;
   std::vector<uint64_t> left_;
+  bool has_moved_ = false;  // only the thread that polls reads it
 
   std::vector<Lost> lost_;  // connections whose end is not explained yet
   std::string failure_;     // a sentence, once a rank of the job has died
@@ -257,6 +259,7 @@ void TcpWire::move() {
 void TcpWire::poll(std::vector<Finished>& finished) {
   std::lock_guard lock(mutex_);
   move();
+  has_moved_ = links_.has_moved();
   look_for_ends();
   links_.take_left(left_);
   for (const uint64_t token : left_) finished.push_back({token, 0, -1});

@@ -62,6 +62,29 @@ TEST(TcpWire, RanksThatCallEachOtherAtOnceGetEachMessageOnceAndInOrder) {
   }
 }
 
+// A caller that waits sleeps between polls if nothing moves, and would then leave the buffers of the sockets empty or
+// full.
+TEST(TcpWire, WhileALongMessageComesPollsReportThatBytesMoveAndAfterwardsNoMore) {
+  TcpRanks ranks(2);
+  const std::string data = bytes_of(0, 1, 1, 64 << 20);  // more than buffers and one turn take
+  std::string room(data.size(), '\0');
+  ranks[1].receive(0, 1, room.data(), static_cast<int64_t>(room.size()), 7);
+  ranks[0].send(1, 1, data.data(), static_cast<int64_t>(data.size()), 8);
+  int partial_reads = 0, partial_writes = 0;
+  ASSERT_TRUE(ranks.poll_until([&] {
+    partial_reads += ranks[1].has_moved() && ranks.finished[1].empty();
+    partial_writes += ranks[0].has_moved() && ranks.finished[0].empty();
+    return !ranks.finished[1].empty() && !ranks.finished[0].empty();
+  }));
+  EXPECT_GT(partial_reads, 3);
+  EXPECT_GT(partial_writes, 3);
+  EXPECT_EQ(room, data);
+  std::this_thread::sleep_for(50ms);  // acknowledgements arrive
+  for (int i = 0; i < 10; ++i) ranks.poll();
+  EXPECT_FALSE(ranks[0].has_moved());
+  EXPECT_FALSE(ranks[1].has_moved());
+}
+
 // Messages of 0 bytes to a mebibyte with four tags, whose receives are there before or after them.
 TEST(TcpWire, MessagesOfOneSenderAndTagMatchTheirReceivesInOrderWhateverTheirLengths) {
   constexpr int64_t kLengths[] = {0, 1, 1000, kMaxEager, kMaxEager + 1, 300'000, 1 << 20};

@@ -41,6 +41,10 @@ class Wire {
   /// Makes progress, and appends the messages that are complete.
   virtual void poll(std::vector<Finished>& finished) = 0;
 
+  /// Returns true if the last poll() has moved bytes, also of messages that are not complete. A caller that waits
+  /// should not sleep then: the next bytes are near.
+  virtual bool has_moved() const { return false; }
+
   /// To be called now and then once poll() has thrown, until the process ends: a wire without a launcher that ends all
   /// ranks does so here, if this process does not end by itself.
   virtual void poll_after_failure() {}
