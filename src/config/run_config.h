@@ -287,6 +287,7 @@ struct CheckpointConfig {
   std::string if_still_saving = "wait";
   double write_mb_s = 0;
   int64_t concurrent_writers = 0;
+  std::string writers = "scattered";
   bool fresh_moments = false;
   std::vector<std::string> allow_model_change;
 
@@ -332,6 +333,10 @@ struct CheckpointConfig {
     f.field("concurrent_writers", concurrent_writers,
             "ranks of the job that write a full checkpoint at the same time; 0: all of them; with async",
             between(int64_t{0}, int64_t{1'000'000}));
+    f.field("writers", writers,
+            "who writes what several data ranks hold identically: each of them a part (scattered), or the first of "
+            "them all of it (first); the files' pieces are the same",
+            one_of({"scattered", "first"}));
     f.field("fresh_moments", fresh_moments,
             "begin with zero moments, and count the optimizer's updates from there, if resume names a folder or a "
             "checkpoint lacks moments; a run that continues from its own checkpoints keeps its moments");
