@@ -18,7 +18,7 @@ struct BenchArguments {
 struct BenchCheckpointArguments : BenchArguments {
   std::string config_file;
   std::vector<std::string> overrides;
-  int saves = 5;       ///< checkpoints that are saved while steps run
+  int saves = 6;       ///< rounds; an even number has as many that begin with the plain file as with ours
   std::string folder;  ///< folder on the disk to measure; empty: the one that the run's folder is in
 };
 

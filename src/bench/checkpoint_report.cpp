@@ -75,7 +75,7 @@ double CheckpointRound::saving_step_s() const { return median(saving_steps_s); }
 ordered_json to_json(const CheckpointFigures& figures) {
   ordered_json out = {{"ranks", figures.ranks},         {"parameters", figures.parameters}, {"bytes", figures.bytes},
                       {"block_bytes", kDiskBlockBytes}, {"saves", figures.rounds.size()},   {"folder", figures.folder},
-                      {"direct", figures.direct}};
+                      {"writers", figures.writers},     {"direct", figures.direct}};
   out["step"] = {{"seconds", spread(all_steps(figures, &CheckpointRound::steps_s))}};
   out["save"] = {{"stopped_s", spread(each(figures, [](const auto& round) { return round.stopped_s; }))},
                  {"step_s", spread(all_steps(figures, &CheckpointRound::saving_steps_s))},

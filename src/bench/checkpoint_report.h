@@ -26,7 +26,7 @@ struct CheckpointRound {
 
 struct CheckpointFigures {
   int ranks = 1;
-  std::string folder;
+  std::string folder, writers;     ///< where the files are, and checkpoint.writers
   bool direct = false;             ///< the plain files pass by the page cache
   int64_t parameters = 0;          ///< the size of the model
   double bytes = 0;                ///< what all ranks write

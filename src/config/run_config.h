@@ -289,6 +289,7 @@ struct CheckpointConfig {
   int64_t concurrent_writers = 0;
   std::string local_dir;
   int64_t local_interval = 0;
+  std::string writers = "scattered";
   bool fresh_moments = false;
   std::vector<std::string> allow_model_change;
 
@@ -342,6 +343,10 @@ struct CheckpointConfig {
             "steps between local checkpoints; a run that was killed continues from the newest whole one if it is newer "
             "than the full checkpoints in the run's folder; 0: none",
             at_least(0));
+    f.field("writers", writers,
+            "who writes what several data ranks hold identically: each of them a part (scattered), or the first of "
+            "them all of it (first); the files' pieces are the same",
+            one_of({"scattered", "first"}));
     f.field("fresh_moments", fresh_moments,
             "begin with zero moments, and count the optimizer's updates from there, if resume names a folder or a "
             "checkpoint lacks moments; a run that continues from its own checkpoints keeps its moments");

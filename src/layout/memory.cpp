@@ -1,5 +1,6 @@
 #include "layout/memory.h"
 
+#include <array>
 #include <functional>
 #include <numeric>
 
@@ -91,16 +92,57 @@ StateBytes count_state_bytes(const RunConfig& config, const Layout& layout, int 
 
 double count_staging_bytes(const RunConfig& config, const Layout& layout, int rank, const OptimizerPlan& optimizers) {
   if (!config.checkpoint.async || config.checkpoint.interval.is_off()) return 0;
+  const Writers writers = parse_writers(config.checkpoint.writers);
   double values = 0;
   for (const HeldParameter& p : held_parameters(config.model, config.parallelism, layout, rank)) {
     const OptimizerDeclaration& optimizer = optimizers.optimizer_of(p.spec.name, p.spec.role);
     const Shards shards = shards_of(layout, rank, parse_sharding(config.parallelism.sharding), p.replication);
-    if (!shards.is_canonical) continue;
-    values += static_cast<double>(count_elements(p.extent)) / static_cast<double>(shards.parts) *
+    const int64_t parts = shards.num_written(writers);
+    if (parts == 0) continue;
+    values += static_cast<double>(count_elements(p.extent) * parts) / static_cast<double>(shards.parts) *
               static_cast<double>(1 + optimizer.count_kinds(StateKind::Extent::kElement));
     values += static_cast<double>(count_matrices(p.extent) * optimizer.count_kinds(StateKind::Extent::kMatrix));
   }
   return values * sizeof(float);
+}
+
+namespace {
+
+// Numbers that the writers of a replication kind's parts divide.
+std::map<Replication, double> count_state_values(const RunConfig& config, const Layout& layout, int rank,
+                                                 const OptimizerPlan& optimizers) {
+  std::map<Replication, double> values;
+  for (const HeldParameter& p : held_parameters(config.model, config.parallelism, layout, rank)) {
+    const OptimizerDeclaration& optimizer = optimizers.optimizer_of(p.spec.name, p.spec.role);
+    values[p.replication] +=
+        static_cast<double>(count_elements(p.extent) * (1 + optimizer.count_kinds(StateKind::Extent::kElement)) +
+                            count_matrices(p.extent) * optimizer.count_kinds(StateKind::Extent::kMatrix));
+  }
+  return values;
+}
+
+}  // namespace
+
+std::vector<double> count_written_bytes(const RunConfig& config, const Layout& layout, Writers writers) {
+  const OptimizerPlan optimizers = plan_optimizers(config.optimizer);
+  const ShardingKind sharding = parse_sharding(config.parallelism.sharding);
+  // Ranks with these coordinates in common hold parts of the same sizes.
+  std::map<std::array<int, 3>, std::map<Replication, double>> values_at;
+  std::vector<double> bytes;
+  for (int rank = 0; rank < layout.world_size(); ++rank) {
+    const auto at = [&](Axis axis) { return layout.coordinate(rank, axis); };
+    const std::array<int, 3> place{at(Axis::kPipeline), at(Axis::kTensor), at(Axis::kExpert)};
+    auto known = values_at.find(place);
+    if (known == values_at.end())
+      known = values_at.emplace(place, count_state_values(config, layout, rank, optimizers)).first;
+    double written = 0;
+    for (const auto& [replication, values] : known->second) {
+      const Shards shards = shards_of(layout, rank, sharding, replication);
+      written += values * static_cast<double>(shards.num_written(writers)) / static_cast<double>(shards.parts);
+    }
+    bytes.push_back(written * sizeof(float));
+  }
+  return bytes;
 }
 
 double count_graph_bytes(const RunConfig& config, const ActivationNeed& activations) {

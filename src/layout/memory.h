@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "config/run_config.h"
 #include "layout/activations.h"
@@ -11,6 +12,7 @@
 #include "layout/layout.h"
 #include "layout/optimizer_state.h"
 #include "layout/product_scratch.h"
+#include "layout/shards.h"
 
 namespace athanor {
 
@@ -84,8 +86,13 @@ struct MemoryNeed {
   }
 };
 
+/// Returns the bytes of tensors that each rank of the world writes into a full checkpoint, in fp32: its share of master
+/// and optimizer state. Without the padding of buckets, so that ranks with neighbouring parts of a parameter may write
+/// a little more or less.
+std::vector<double> count_written_bytes(const RunConfig& config, const Layout& layout, Writers writers);
+
 /// Returns the host's memory for a copy of what `rank` writes of a checkpoint, in fp32: its share of master and
-/// optimizer state, which all ranks that hold a parameter divide; 0 if checkpoints are not written in the background
+/// optimizer state, as checkpoint.writers divides them; 0 if checkpoints are not written in the background
 /// (checkpoint.async). Without the padding of pieces.
 double count_staging_bytes(const RunConfig& config, const Layout& layout, int rank, const OptimizerPlan& optimizers);
 

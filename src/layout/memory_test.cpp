@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "arch/inventory.h"
 #include "layout/traffic.h"
@@ -94,6 +95,45 @@ TEST(StateBytes, OfTheRanksOfAModelAddUpToIt) {
     int64_t total = 0;
     for (const auto& [replication, elements] : sum) total += elements;
     EXPECT_EQ(total, count_parameters(config.model)) << tensor;
+  }
+}
+
+// AdamW: master and two moments in fp32 are 12 bytes for each parameter.
+TEST(WrittenBytes, OfAllRanksAreTheCheckpointWhoeverWritesAndTheFirstOfEqualOwnersHasAll) {
+  for (const char* sharding : {"none", "optimizer", "ep_aware", "hierarchical"}) {
+    const RunConfig config = olmoe(3, 4, 4, sharding);
+    const Layout layout(config, 12);
+    const auto all = 12 * static_cast<double>(count_parameters(config.model));
+    for (const Writers writers : {Writers::kScattered, Writers::kFirst}) {
+      double sum = 0;
+      const std::vector<double> bytes = count_written_bytes(config, layout, writers);
+      ASSERT_EQ(bytes.size(), 12U);
+      for (const double each : bytes) sum += each;
+      // A share is rounded once and each sum once: fewer than 100 roundings.
+      EXPECT_NEAR(sum, all, 100 * all * std::numeric_limits<double>::epsilon()) << sharding;
+      for (size_t rank = 0; rank < bytes.size(); ++rank) {
+        // The first owners are the first four ranks: one for each expert of a group, or the first replica. Experts
+        // have one owner under the other shardings.
+        const bool few = std::string(sharding) == "none" || std::string(sharding) == "hierarchical";
+        const bool none = writers == Writers::kFirst && few && rank >= 4;
+        EXPECT_EQ(bytes[rank] == 0, none) << sharding << " rank " << rank;
+      }
+    }
+  }
+}
+
+TEST(MemoryNeed, OfTheCopyForCheckpointsIsWhatTheRankWrites) {
+  for (const char* sharding : {"none", "optimizer", "ep_aware", "hierarchical"}) {
+    for (const char* writers : {"scattered", "first"}) {
+      RunConfig config = olmoe(3, 4, 4, sharding);
+      config.checkpoint.writers = writers;
+      const Layout layout(config, 12);
+      const auto bytes = count_written_bytes(config, layout, parse_writers(writers));
+      for (int rank = 0; rank < 12; ++rank) {
+        const double staging = count_staging_bytes(config, layout, rank, plan_optimizers(config.optimizer));
+        EXPECT_NEAR(staging, bytes[static_cast<size_t>(rank)], 100 * staging * std::numeric_limits<double>::epsilon());
+      }
+    }
   }
 }
 

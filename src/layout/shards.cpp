@@ -16,6 +16,12 @@ ShardingKind parse_sharding(const std::string& name) {
   return ShardingKind::kHierarchical;
 }
 
+Writers parse_writers(const std::string& name) {
+  if (name == "scattered") return Writers::kScattered;
+  ATHANOR_CHECK(name == "first", "checkpoint.writers: expected scattered or first, got {}", name);
+  return Writers::kFirst;
+}
+
 ShardRule shard_rule(ShardingKind sharding, Replication replication) {
   const bool experts = replication.is_expert();
   ShardRule rule;
@@ -48,9 +54,18 @@ Shards shards_of(const Layout& layout, int rank, ShardingKind sharding, Replicat
   shards.shards = size(rule.gather);
   shards.owned_shard = index(rule.gather);
   // Within an owned shard, its owners take turns.
-  shards.canonical_part = shards.owned_shard * size(rule.copies) + index(rule.copies);
+  shards.copies = size(rule.copies);
+  shards.copy = index(rule.copies);
+  shards.canonical_part = shards.owned_shard * shards.copies + shards.copy;
   shards.is_canonical = index(rule.replicas) == 0;
   return shards;
+}
+
+std::vector<FlatRange> Shards::written(FlatRange bucket, Writers writers) const {
+  std::vector<FlatRange> written;
+  const int64_t first = writers == Writers::kScattered ? canonical_part : owned_shard * copies;
+  for (int64_t i = 0; i < num_written(writers); ++i) written.push_back(part_of(bucket, parts, first + i));
+  return written;
 }
 
 int64_t bucket_elements(const RunConfig& config) {

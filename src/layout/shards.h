@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "layout/buckets.h"
 #include "layout/layout.h"
@@ -36,6 +37,12 @@ namespace athanor {
 enum class ShardingKind { kNone, kOptimizer, kEpAware, kHierarchical };
 /// @throws ConfigError if `name` is not a value of parallelism.sharding.
 ShardingKind parse_sharding(const std::string& name);
+
+/// Which of the data ranks that own the same shard write it into checkpoints: each its canonical part, or the first of
+/// them all of these parts.
+enum class Writers { kScattered, kFirst };
+/// @throws ConfigError if `name` is not a value of checkpoint.writers.
+Writers parse_writers(const std::string& name);
 
 /// The groups of ranks over which the buckets of one replication kind are reduced and gathered.
 struct ShardRule {
@@ -54,6 +61,7 @@ ShardRule shard_rule(ShardingKind sharding, Replication replication);
 struct Shards {
   int64_t parts = 1, canonical_part = 0;  ///< number of parts of a bucket, and the index of this rank's canonical part
   int64_t shards = 1, owned_shard = 0;    ///< number of shards (parts with the same owners, joined), and this rank's
+  int64_t copies = 1, copy = 0;           ///< number of data ranks with the same shard, and this rank's index
   bool is_canonical = true;               ///< this rank is the first of its replica group
 
   FlatRange owned(FlatRange bucket) const { return part_of(bucket, shards, owned_shard); }
@@ -63,6 +71,14 @@ struct Shards {
   FlatRange canonical(FlatRange bucket) const {
     return is_canonical ? part(bucket) : FlatRange{bucket.begin, bucket.begin};
   }
+  /// Returns the number of parts of each bucket that this rank writes into checkpoints.
+  int64_t num_written(Writers writers) const {
+    if (!is_canonical) return 0;
+    return writers == Writers::kScattered ? 1 : copy == 0 ? copies : 0;
+  }
+  /// Returns these parts of a bucket, in ascending order. Together the ranks have every part once, and the parts are
+  /// the same whoever writes them.
+  std::vector<FlatRange> written(FlatRange bucket, Writers writers) const;
 };
 Shards shards_of(const Layout& layout, int rank, ShardingKind sharding, Replication replication);
 

@@ -71,6 +71,35 @@ TEST(Shards, CanonicalPartsOfTheRanksOfASumCoverABucketOnceAndLieInWhatTheyOwn) 
   });
 }
 
+TEST(Shards, TheWrittenPartsAreTheSameWhoeverWritesThemAndOneRankWritesEach) {
+  for_each_layout([](const Layout& layout, ShardingKind sharding) {
+    for (const Replication replication : kReplications) {
+      const ShardRule rule = shard_rule(sharding, replication);
+      for (const auto& ranks : layout.groups(rule.sum)) {
+        const FlatRange bucket{128, 128 + 64 * std::ssize(ranks)};
+        for (const Writers writers : {Writers::kScattered, Writers::kFirst}) {
+          std::map<int64_t, int> seen;  // by the beginning of a part
+          for (const int rank : ranks) {
+            const Shards shards = shards_of(layout, rank, sharding, replication);
+            const auto written = shards.written(bucket, writers);
+            ASSERT_EQ(std::ssize(written), shards.num_written(writers));
+            const bool first = !rule.copies || layout.index_in_group(*rule.copies, rank) == 0;
+            ASSERT_TRUE(first || writers == Writers::kScattered || written.empty());
+            for (const FlatRange part : written) {
+              ASSERT_EQ(part.size(), 64);
+              ASSERT_EQ(intersect(part, shards.owned(bucket)), part);
+              ++seen[part.begin];
+            }
+          }
+          const bool canonical = shards_of(layout, ranks.front(), sharding, replication).is_canonical;
+          ASSERT_EQ(std::ssize(seen), canonical ? std::ssize(ranks) : 0) << replication.name();
+          for (const auto& [begin, times] : seen) ASSERT_EQ(times, 1) << replication.name();
+        }
+      }
+    }
+  });
+}
+
 TEST(Shards, OneRankOfAReplicaGroupIsCanonical) {
   for_each_layout([](const Layout& layout, ShardingKind sharding) {
     for (const Replication replication : kReplications) {

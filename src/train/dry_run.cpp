@@ -60,6 +60,14 @@ void add_formulas(const RunConfig& config, const Mesh& mesh, std::vector<SentLin
   }
 }
 
+// Without numbers of nodes all ranks are on one.
+std::vector<double> sum_by_node(const std::vector<double>& of_ranks, const std::vector<int>& nodes) {
+  std::vector<double> sums(nodes.empty() ? 1 : static_cast<size_t>(nodes.back()) + 1);
+  for (size_t rank = 0; rank < of_ranks.size(); ++rank)
+    sums[nodes.empty() ? 0 : static_cast<size_t>(nodes[rank])] += of_ranks[rank];
+  return sums;
+}
+
 }  // namespace
 
 std::map<std::string, int64_t> DryRun::collectives_in_flight() const {
@@ -108,6 +116,9 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
                .gradient = static_cast<int64_t>(parameters.grad().nbytes())};
   run.activations = count_activations(config, seq_len, layout, run.rank, multiplier);
   run.graph_bytes = count_graph_bytes(config, run.activations);
+  if (!config.checkpoint.interval.is_off())
+    for (const char* writers : {"scattered", "first"})
+      run.written_by_node[writers] = sum_by_node(count_written_bytes(config, layout, parse_writers(writers)), hosts);
   run.staging_bytes = count_staging_bytes(config, layout, run.rank, plan_optimizers(config.optimizer));
   if (config.checkpoint.local_interval > 0) run.local_bytes = 4 * run.staging_bytes;  // as local_copies
   if (config.train.reduce_dtype == "bfloat16") {

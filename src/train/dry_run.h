@@ -40,9 +40,12 @@ struct DryRun {
   double graph_bytes = 0;            ///< count_graph_bytes
   double staging_bytes = 0;          ///< count_staging_bytes; always of the host
   double local_bytes = 0;            ///< what local checkpoints take of checkpoint.local_dir, with copies; in no total
-  bool on_device = false;            ///< all of this is the memory of a device; the next two are 0 otherwise
-  std::vector<OpenedGroup> opened;   ///< opened_groups
-  double allocator_bytes = 0;        ///< count_allocator_bytes
+  /// For each node, the bytes that its ranks write into a checkpoint with either value of checkpoint.writers; empty
+  /// without full checkpoints.
+  std::map<std::string, std::vector<double>> written_by_node;
+  bool on_device = false;           ///< all of this is the memory of a device; the next two are 0 otherwise
+  std::vector<OpenedGroup> opened;  ///< opened_groups
+  double allocator_bytes = 0;       ///< count_allocator_bytes
   std::vector<SentLine> sent;
 
   /// Returns the largest number of collectives in flight for each group, over all lines that were counted at the

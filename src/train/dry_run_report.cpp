@@ -2,7 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "arch/inventory.h"
 #include "base/text.h"
@@ -83,6 +85,21 @@ std::string memory_table(const DryRun& run, const RunConfig& config) {
   return text;
 }
 
+// One line for each value of checkpoint.writers: jobs have thousands of nodes.
+std::string checkpoint_table(const DryRun& run, const RunConfig& config) {
+  if (run.written_by_node.empty()) return "";
+  std::string text = fmt::format("\nbytes of a full checkpoint by node\n  {:<14}{:>8}{:>14}{:>12}{:>12}{:>12}\n",
+                                 "writers", "nodes", "that write", "least", "most", "together");
+  for (const auto& [writers, nodes] : run.written_by_node) {
+    const auto [least, most] = std::ranges::minmax_element(nodes);
+    text += fmt::format("  {:<14}{:>8}{:>14}{:>12}{:>12}{:>12}{}\n", writers, nodes.size(),
+                        std::ranges::count_if(nodes, [](double written) { return written > 0; }), bytes(*least),
+                        bytes(*most), bytes(std::accumulate(nodes.begin(), nodes.end(), 0.0)),
+                        writers == config.checkpoint.writers ? "   as configured" : "");
+  }
+  return text;
+}
+
 std::string held_table(const DryRun& run, const RunConfig& config) {
   int64_t total = 0;
   std::string text = "parameters\n";
@@ -126,7 +143,8 @@ std::string report(const DryRun& run, const RunConfig& config, int num_ranks) {
       config.parallelism.sharding, layout.microbatches(), config.train.micro_batch_size, config.data.seq_len,
       layout.pipeline() > 1 ? config.parallelism.pipeline_schedule : "none");
   text += fmt::format("rank {}: {}; {}\n\n", run.rank, where(run, layout), stages_text(run, config, layout));
-  return text + held_table(run, config) + "\n" + memory_table(run, config) + "\n" + traffic_table(run);
+  return text + held_table(run, config) + "\n" + memory_table(run, config) + "\n" + traffic_table(run) +
+         checkpoint_table(run, config);
 }
 
 std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
@@ -154,6 +172,7 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
   memory["total"] = run.total_bytes();
   (run.on_device ? out["host_memory_bytes"] : memory)["copy_for_checkpoints"] = run.staging_bytes;
   if (run.local_bytes > 0) out["local_checkpoints_bytes"] = run.local_bytes;
+  for (const auto& [writers, nodes] : run.written_by_node) out["checkpoint_bytes_by_node"][writers] = nodes;
   for (const OpenedGroup& group : run.opened) out["communicator_bytes"][group_name(group.group)] = group.bytes;
   out["in_flight"] = run.activations.in_flight;
   for (const SentLine& l : run.sent) {

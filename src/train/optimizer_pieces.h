@@ -23,9 +23,9 @@ Slice slice_of(const BucketEntry& entry, FlatRange range);
 using VisitPart = std::function<void(const BucketEntry& entry, FlatRange range)>;
 
 /// Appends the pieces that this rank writes.
-/// @param for_each_canonical  visits the canonical part of each entry, in the order of the table.
+/// @param for_each_written  visits the parts of each entry that this rank writes, in the order of the table.
 void add_optimizer_pieces(const OptimizerSet& set, const Mesh& mesh,
-                          const std::function<void(const VisitPart&)>& for_each_canonical,
+                          const std::function<void(const VisitPart&)>& for_each_written,
                           std::vector<PieceView>& pieces);
 
 /// Appends, as targets of a load, the per-element state of an owned range of flat memory within one entry.

@@ -25,6 +25,18 @@ void for_each_part(const ModelState& model, const std::function<FlatRange(const 
   }
 }
 
+// The parts of each parameter that this rank writes.
+void for_each_written(const ModelState& model, Writers writers, const Visit& visit) {
+  auto bucket = model.parameters.buckets().begin();
+  for (const BucketEntry& e : model.parameters.table()) {
+    while (e.flat_begin >= bucket->range.end) ++bucket;
+    for (const FlatRange part : model.plan.of(*bucket).shards.written(bucket->range, writers)) {
+      const FlatRange common = intersect(e.range(), part);
+      if (common.size() > 0) visit(e, common);
+    }
+  }
+}
+
 void add_master_target(TrainState& state, const BucketEntry& e, FlatRange range, std::vector<TargetView>& targets) {
   const auto write = [&state, &e, first = range.begin - e.flat_begin](int64_t at, std::span<const float> values) {
     state.model.parameters.write_master(e, first + at, values);
@@ -74,9 +86,9 @@ Team team_of(const Mesh& mesh) {
       [&mesh](int64_t amount) { mesh.world().note_work(amount); }};
 }
 
-std::vector<PieceView> master_pieces(const ModelState& model) {
+std::vector<PieceView> master_pieces(const ModelState& model, Writers writers) {
   std::vector<PieceView> pieces;
-  for_each_canonical(model, [&](const BucketEntry& e, FlatRange range) {
+  for_each_written(model, writers, [&](const BucketEntry& e, FlatRange range) {
     const auto read = [&parameters = model.parameters, &e, first = range.begin - e.flat_begin](
                           int64_t at, std::span<float> out) { parameters.read_master(e, first + at, out); };
     PieceView piece{tensor_name(kMaster, e), slice_of(e, range), nullptr, read};
@@ -92,9 +104,10 @@ std::vector<PieceView> master_pieces(const ModelState& model) {
 }
 
 std::vector<PieceView> state_pieces(const TrainState& state) {
-  std::vector<PieceView> pieces = master_pieces(state.model);
+  const Writers writers = parse_writers(state.config.checkpoint.writers);
+  std::vector<PieceView> pieces = master_pieces(state.model, writers);
   add_optimizer_pieces(
-      state.optimizer.set, state.model.mesh, [&](const Visit& visit) { for_each_canonical(state.model, visit); },
+      state.optimizer.set, state.model.mesh, [&](const Visit& visit) { for_each_written(state.model, writers, visit); },
       pieces);
   return pieces;
 }

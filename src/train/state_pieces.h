@@ -8,6 +8,7 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/team.h"
 #include "checkpoint/writer.h"
+#include "layout/shards.h"
 #include "parallel/share.h"
 #include "train/optimizer_pieces.h"
 #include "train/train_state.h"
@@ -24,10 +25,11 @@ void for_each_canonical(const ModelState& model, const VisitPart& visit);
 
 /// Returns the pieces of the master weights ("master/NAME") and of the optimizers' state ("exp_avg/NAME", ...) that
 /// this rank writes. If several ranks own the same elements each returns a part, so that together the ranks' pieces
-/// have every element once. Pieces refer to the memory of the state.
+/// have every element once; with checkpoint.writers = "first" the first of them returns all of these parts. Pieces
+/// refer to the memory of the state.
 std::vector<PieceView> state_pieces(const TrainState& state);
 /// Returns the pieces of the master weights alone.
-std::vector<PieceView> master_pieces(const ModelState& model);
+std::vector<PieceView> master_pieces(const ModelState& model, Writers writers = Writers::kScattered);
 /// Returns the pieces of the gradients as compute_gradients left them, summed over ranks: tensors "grad/NAME".
 std::vector<PieceView> gradient_pieces(const ModelState& model);
 

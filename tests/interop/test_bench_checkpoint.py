@@ -23,7 +23,7 @@ num_threads = 1
 global_batch_size = 4
 micro_batch_size = 2
 """
-KEYS = ["ranks", "parameters", "bytes", "block_bytes", "saves", "folder", "direct", "step", "save", "write", "load", "memory", "nodes"]
+KEYS = ["ranks", "parameters", "bytes", "block_bytes", "saves", "folder", "writers", "direct", "step", "save", "write", "load", "memory", "nodes"]
 SPREAD = {"median", "min", "max"}
 
 

@@ -38,6 +38,18 @@ def test_the_rank_that_needs_most_is_found(athanor):
         assert dry_run(athanor, "mula-220b-a10b", 12288, *arguments, "--rank", rank)["memory_bytes"]["total"] <= fullest
 
 
+def test_the_bytes_of_a_checkpoint_are_given_for_each_node_and_both_choices_of_writers(athanor):
+    replicas = 8
+    run = dry_run(athanor, "mula-220b-a10b", 12288, "--set", "train.global_batch_size=12288", "--set", "topology.ranks_per_node=12",
+                  "--set", "parallelism.sharding=hierarchical", "--set", f"parallelism.data_parallel_replicate_degree={replicas}")
+    nodes = run["checkpoint_bytes_by_node"]
+    scattered, first = nodes["scattered"], nodes["first"]
+    assert len(scattered) == len(first) == 12288 // 12
+    assert sum(scattered) == pytest.approx(sum(first)) == pytest.approx(12 * 220_205_681_664)
+    assert min(scattered) > 0 and sum(written > 0 for written in first) == len(first) // replicas
+    assert max(first) == pytest.approx(replicas * max(scattered))
+
+
 def test_recomputation_and_sharding_lower_what_is_held(athanor):
     def memory(*settings):
         sets = [word for s in settings for word in ("--set", s)]

@@ -19,6 +19,14 @@ def test_ranks_write_together_and_the_bytes_of_each_node_are_counted(mpi, progra
     assert found["ranks"] == 4 and found["bytes"] == 12 * found["parameters"]
     assert [node["node"] for node in found["nodes"]] == [0, 1]
     assert sum(node["bytes"] for node in found["nodes"]) == found["bytes"]
+    # Two expert groups of two ranks: with sharding none the first one, which is the first node, owns what the other owns, too.
+    code, out, err, _ = mpi.run(4, program("athanor"), "bench", "checkpoint", tmp_path / "run.toml", "--saves", 1, "--json", report,
+                                "--set", "topology.ranks_per_node=2", "--set", "parallelism.expert_parallel_degree=2",
+                                "--set", "train.global_batch_size=8", "--set", "parallelism.sharding=none",
+                                "--set", "checkpoint.writers=first")
+    assert code == 0, out + err
+    found = json.loads(report.read_text())
+    assert [node["bytes"] for node in found["nodes"]] == [found["bytes"], 0]
     assert out.count("no step under way") == 1 and list((tmp_path / "disk").iterdir()) == []
 
 
