@@ -169,7 +169,8 @@ TEST_F(OnDeviceRuns, WhatCannotBeIsRefusedInOneLineBeforeTheFolderIsMade) {
   EXPECT_SAYS(answer(run("b", "xpu")), "train.device is xpu: libtorch sees no XPU device; set train.device = \"cpu\"");
   guarded::memory().set_limit(guarded::memory().allocated() + (size_t{1} << 20));
   EXPECT_SAYS(answer(run("d", "auto")), "this run needs about");
-  EXPECT_SAYS(answer(run("d", "auto")), "are free there; no setting makes it fit: a smaller model would");
+  EXPECT_SAYS(answer(run("d", "auto")),
+              "are free there; no setting makes it fit, and no number of ranks along one axis: a smaller model would");
   RunConfig large = run("e", "auto");
   large.train.global_batch_size = large.train.micro_batch_size = 64;
   const auto need = estimate_train_memory(large, large.data.seq_len, Layout(large, 1), 0, kDeviceMultiplier).total();
