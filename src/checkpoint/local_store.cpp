@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 
 #include "base/error.h"
 #include "base/fault.h"
@@ -122,6 +123,7 @@ std::vector<LocalPart> LocalStore::list(std::vector<std::string>& notes) const {
     if (!fs::exists(root_)) return parts;
     for (const auto& attempt : fs::directory_iterator(root_)) {
       for (const StepFolder& each : list_checkpoints(attempt.path())) {
+        if (!fs::exists(each.path / kWhereName)) continue;
         try {
           LocalPart part = read_part(each.path, run_);
           ATHANOR_CHECK_CHECKPOINT(path(part.attempt, part.step) == each.path, "{} is not the folder of attempt {}",
@@ -194,10 +196,36 @@ void LocalStore::keep_only(int64_t attempt, int64_t step) const {
   remove_others(folder_of(attempt), path(attempt, step));
 }
 
+void LocalStore::drop_fetched(int64_t attempt, int64_t step) const {
+  const fs::path folder = path(attempt, step);
+  std::set<int> kept;
+  try {
+    const LocalPart part = read_part(folder, run_);
+    kept.insert(part.kept.begin(), part.kept.end());
+  } catch (const Error&) {
+    return remove(folder);  // this node had nothing of it
+  }
+  std::error_code ignored;
+  std::vector<fs::path> fetched;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_own = std::ranges::any_of(kept, [&](int writer) {
+      return name == part_name(writer) || name.starts_with(prefix_of_writer(writer) + "-");
+    });
+    if (name != kWhereName && !is_own) fetched.push_back(entry.path());
+  }
+  for (const fs::path& each : fetched) remove(each);
+}
+
+void LocalStore::discard(int64_t attempt, int64_t step) const {
+  std::error_code ignored;  // the failure to write there was reported
+  fs::remove_all(staging(attempt, step), ignored);
+}
+
 void LocalStore::remove_all() const {
-  if (!fs::exists(root_)) return;
-  remove(root_);
   std::error_code not_empty;
+  if (!fs::exists(root_, not_empty)) return;
+  remove(root_);
   fs::remove(root_.parent_path(), not_empty);
 }
 
@@ -208,7 +236,7 @@ LocalRun read_local_run(const fs::path& run_dir, std::string& note) {
   check_format(read, kRunFormat, file);
   const LocalRun run{text_of(read, "run", file), text_of(read, "run_dir", file), text_of(read, "local_dir", file)};
   ATHANOR_CHECK_CHECKPOINT(is_id(run.id), "{}: \"{}\" is no id of a run", file.string(), run.id);
-  if (run.run_dir == fs::absolute(run_dir).lexically_normal()) return run;
+  if (run.run_dir == run_dir) return run;
   note = fmt::format("{} is of the run in {}: its local checkpoints are not used here", file.string(),
                      run.run_dir.string());
   return {};

@@ -71,8 +71,8 @@ class LocalStore {
   /// Returns its folder while it is being written.
   std::filesystem::path staging(int64_t attempt, int64_t step) const;
 
-  /// Returns the checkpoints that are complete on this node, newest first, and adds a line to `notes` for each folder
-  /// that cannot be used: without a where.json that can be read, or of another run.
+  /// Returns the checkpoints that are complete on this node, newest first, and adds a line to `notes` for each whose
+  /// where.json cannot be read, or is of another run. A folder without one is half removed, and is left out.
   std::vector<LocalPart> list(std::vector<std::string>& notes) const;
 
   /// Returns the bytes of the files that this node keeps.
@@ -85,10 +85,12 @@ class LocalStore {
   /// @throws IoError.
   void commit(const LocalPart& part, const PartPlaces& places) const;
   /// Removes the staging folder of a checkpoint that could not be written.
-  void discard(int64_t attempt, int64_t step) const { remove(staging(attempt, step)); }
+  void discard(int64_t attempt, int64_t step) const;
   /// Removes all checkpoints but this one, and what killed processes left. A folder that cannot be removed costs a
   /// warning.
   void keep_only(int64_t attempt, int64_t step) const;
+  /// Removes from a checkpoint's folder what commit() did not put there: files that a load fetched.
+  void drop_fetched(int64_t attempt, int64_t step) const;
   /// Removes all that this node keeps of the run, and the folders above it that are empty then.
   void remove_all() const;
 
@@ -102,8 +104,9 @@ class LocalStore {
   std::filesystem::path root_;
 };
 
-/// Returns the run that where.json in `run_dir` describes; an empty id if there is none, or if it is of a run in
-/// another folder, of which this one is a copy (`note` then tells). @throws CheckpointError for a file of another form.
+/// Returns the run that where.json in `run_dir`, an absolute path, describes; an empty id if there is none, or if it is
+/// of a run in another folder, of which this one is a copy (`note` then tells). @throws CheckpointError for a file of
+/// another form.
 LocalRun read_local_run(const std::filesystem::path& run_dir, std::string& note);
 /// Returns an id that no other run has.
 std::string new_local_run_id();

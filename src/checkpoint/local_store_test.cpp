@@ -80,7 +80,7 @@ TEST_F(LocalStores, AFolderThatIsOfAnotherRunOrCannotBeReadIsNotedAndLeftAlone) 
   with("\"pieces\": [", "\"pieces\": [7,");
   with("\"run\"", "\"ran\"");
   fs::remove(file);
-  EXPECT_TRUE(list(store(), 1).empty());
+  EXPECT_TRUE(list(store()).empty());
   EXPECT_TRUE(fs::exists(store().path(3, 5) / "pieces-00000.json"));
 }
 

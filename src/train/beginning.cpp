@@ -134,7 +134,10 @@ void go_on(const RunConfig& config, const RunFolder& folder, const Contents& hel
   }
   begin.from = Beginning::From::kPath;
   begin.path = held.models.front().path;
-  begin.step = held.models.front().step;
+  // A local checkpoint has moments, so an older one is better than a model.
+  begin.step = config.checkpoint.interval.is_off() ? held.models.front().step
+               : held.full.empty()                 ? -1
+                                                   : held.full.front().step;
   if (held.models.size() > 1) begin.older = held.models[1].path;
   begin.notes.push_back(
       fmt::format("{} has {}: continuing from the newest model, with FRESH MOMENTS; if that is not intended, stop the "

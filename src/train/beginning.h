@@ -33,7 +33,8 @@ struct Beginning {
   std::vector<std::filesystem::path> abandoned;
   /// if `path` is the run's newest model, the one before it, which an error message names; else empty
   std::filesystem::path older;
-  int64_t step = -1;  ///< the step it continues from, if that was saved by this run; else -1
+  int64_t step =
+      -1;  ///< local checkpoints of later steps are newer than what it continues from; -1: all of this branch are
   /// The attempt in which this branch of the run began: local checkpoints (checkpoint/local_store.h) of earlier
   /// attempts are of another one.
   int64_t branch = 1;

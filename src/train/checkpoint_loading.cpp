@@ -114,7 +114,10 @@ bool load_from_nodes(TrainState& state, const CheckpointReader& checkpoint,
     ATHANOR_CHECK_CHECKPOINT(!first, "{} is not finite although its hashes are right: {}", checkpoint.folder().string(),
                              first->text());
   };
-  if (!passes(load, team)) return false;
+  if (!passes(load, team)) {
+    zero_optimizer_state(state);  // what follows may begin with fresh moments, and fills all weights
+    return false;
+  }
   take(state, std::move(checked));
   return true;
 }

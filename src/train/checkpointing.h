@@ -47,8 +47,8 @@ std::optional<LoadedNewest> load_newest_checkpoint(TrainState& state, const std:
 
 /// Loads a checkpoint whose files lie on several nodes, as load_checkpoint does. Collective.
 /// @param fetch  collective: makes these files, which this rank reads, readable in the checkpoint's folder.
-/// @return false, after a warning, if it is damaged or not finite, or could not be read; the tensors may then be half
-/// filled.
+/// @return false, after a warning, if it is damaged or not finite, or could not be read; weights may then be half
+/// filled, and the optimizer's state is zero.
 /// @throws as load_checkpoint for a checkpoint that does not fit.
 bool load_from_nodes(TrainState& state, const CheckpointReader& checkpoint,
                      const std::function<void(const std::set<std::string>& files)>& fetch);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -17,6 +18,7 @@
 #include "layout/memory.h"
 #include "train/checkpointing.h"
 #include "train/file_messages.h"
+#include "train/place_in_run.h"
 #include "train/state_pieces.h"
 
 namespace athanor {
@@ -51,10 +53,16 @@ std::vector<std::string> gather(const Team& team, const std::string& own) {
 // The run that where.json names; a new one if there is none, with an empty local_dir.
 LocalRun agree_on_run(const RunConfig& config, const Team& team) {
   return run_of_text(from_first(team, [&] {
+    const fs::path run_dir = resolved(config.train.run_dir);
     std::string note;
-    LocalRun run = read_local_run(config.train.run_dir, note);
+    LocalRun run;
+    try {
+      run = read_local_run(run_dir, note);
+    } catch (const Error& error) {
+      note = fmt::format("{}: the local checkpoints of this run, if there are any, are not used", error.what());
+    }
     if (!note.empty()) log::warn("{}", note);
-    if (run.id.empty()) run = {new_local_run_id(), fs::absolute(config.train.run_dir).lexically_normal(), {}};
+    if (run.id.empty()) run = {new_local_run_id(), run_dir, {}};
     return text_of(run);
   }));
 }
@@ -81,7 +89,9 @@ std::optional<LocalChoice> choose(const RankNodes& nodes, const std::vector<std:
   }
   auto choice = choose_local(parts, begin.step, begin.branch, notes);
   for (const std::string& note : notes) log::warn("{}", note);
-  return choice;
+  if (choice || begin.from != Beginning::From::kNewest) return choice;
+  std::vector<std::string> of_older;  // for the case that the newest one in the run's folder is damaged
+  return choose_local(parts, -1, begin.branch, of_older);
 }
 
 std::optional<LocalChoice> agree_on_choice(const LocalStart& local, const Beginning& begin, const Team& team) {
@@ -121,53 +131,80 @@ fs::path folder_of_choice(const LocalStart& local) {
   return local.found->path(local.choice->attempt, local.choice->step);
 }
 
-// On the first rank: the manifest that all parts make.
-std::string join_parts(const std::vector<std::string>& texts) {
-  std::map<int, std::string> parts;  // by writer
-  for (const std::string& text : texts) {
-    if (text.empty()) continue;
-    for (const json& each : json::parse(text)) parts[each.at(0)] = each.at(1);
-  }
-  std::optional<Manifest> whole;
-  for (auto& [writer, text] : parts) {
-    Manifest part = parse_manifest_part(text, part_name(writer));
-    text.clear();
-    if (whole) {
-      join_manifests(*whole, std::move(part));
-    } else {
-      whole = std::move(part);
+// The parts that this rank's node has of the writers in `wanted`, as the holder of this number; those that cannot be
+// read are left out.
+std::string read_parts(const LocalStart& local, int node, const std::vector<int>& wanted, size_t number) {
+  json parts = json::array();
+  for (const int writer : wanted) {
+    const auto& holders = local.choice->holders[static_cast<size_t>(writer)];
+    if (number >= holders.size() || holders[number] != node) continue;
+    const fs::path file = folder_of_choice(local) / part_name(writer);
+    try {
+      ATHANOR_CHECK_CHECKPOINT(fs::is_regular_file(file), "{} is no file", file.string());
+      parts.push_back({writer, read_file(file)});
+    } catch (const Error& error) {
+      log::warn("{}", error.what());
     }
   }
-  ATHANOR_CHECK_CHECKPOINT(whole.has_value(), "a local checkpoint without pieces");
-  return manifest_text(*whole);
+  return parts.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// The parts of the writers whose first holder is this rank's node.
-std::string own_parts(const LocalStart& local, int node) {
-  json parts = json::array();
-  const auto& holders = local.choice->holders;
-  for (size_t writer = 0; writer < holders.size(); ++writer) {
-    if (holders[writer].front() != node) continue;
-    const int number = static_cast<int>(writer);
-    parts.push_back({number, read_file(folder_of_choice(local) / part_name(number))});
+// On the first rank: adds what is in order of the parts in `texts`, and takes their writers from `wanted`.
+void add_parts(const std::vector<std::string>& texts, std::map<int, Manifest>& parts, std::vector<int>& wanted) {
+  for (const std::string& text : texts) {
+    if (text.empty()) continue;
+    for (const json& each : json::parse(text)) {
+      const int writer = each.at(0);
+      try {
+        parts.emplace(writer, parse_manifest_part(each.at(1).get<std::string>(), part_name(writer)));
+        std::erase(wanted, writer);
+      } catch (const Error& error) {
+        log::warn("{}", error.what());
+      }
+    }
   }
-  return parts.dump();
+}
+
+std::string join_parts(std::map<int, Manifest> parts) {
+  ATHANOR_CHECK_CHECKPOINT(!parts.empty(), "a local checkpoint without pieces");
+  auto part = parts.begin();
+  Manifest whole = std::move(part->second);  // that of the first writer has the model and the state
+  for (++part; part != parts.end(); ++part) join_manifests(whole, std::move(part->second));
+  return manifest_text(whole);
+}
+
+// Returns the manifest of the whole checkpoint: each part comes from the first of its holders where it is in order.
+std::string agree_on_manifest(const LocalStart& local, const Team& team) {
+  const bool is_leader = local.nodes.is_leader(team.index);
+  std::vector<int> wanted(local.choice->holders.size());
+  std::iota(wanted.begin(), wanted.end(), 0);
+  std::map<int, Manifest> parts;  // on the first rank
+  for (size_t number = 0; !wanted.empty(); ++number) {
+    std::string own;
+    team.on_all([&] {
+      if (is_leader) own = read_parts(local, local.nodes.node_of(team.index), wanted, number);
+    });
+    const auto texts = gather(team, own);
+    wanted = json::parse(from_first(team, [&] {
+               add_parts(texts, parts, wanted);
+               const bool more = std::ranges::any_of(wanted, [&](int writer) {
+                 return local.choice->holders[static_cast<size_t>(writer)].size() > number + 1;
+               });
+               ATHANOR_CHECK_CHECKPOINT(more || wanted.empty(), "{}: {} is nowhere in order",
+                                        folder_of_choice(local).string(), part_name(wanted.front()));
+               return json(wanted).dump();
+             })).get<std::vector<int>>();
+  }
+  return from_first(team, [&] { return join_parts(std::move(parts)); });
 }
 
 // Writes the manifest of the whole checkpoint on each node. Collective.
 void gather_manifest(const LocalStart& local, const Team& team) {
-  const bool is_leader = local.nodes.is_leader(team.index);
-  std::string own;
+  const std::string manifest = agree_on_manifest(local, team);
   team.on_all([&] {
-    if (is_leader) own = own_parts(local, local.nodes.node_of(team.index));
-  });
-  const auto texts = gather(team, own);
-  const std::string manifest = from_first(team, [&] { return join_parts(texts); });
-  team.on_all([&] {
-    if (!is_leader) return;
-    const fs::path folder = folder_of_choice(local);
-    fs::create_directories(folder);
-    write_file_atomically(folder / kManifestName, manifest);
+    if (!local.nodes.is_leader(team.index)) return;
+    fs::create_directories(folder_of_choice(local));
+    write_file_atomically(folder_of_choice(local) / kManifestName, manifest);
   });
 }
 
@@ -258,10 +295,7 @@ LocalStart look_for_local(const RunConfig& config, const Beginning& begin, const
     local.choice = agree_on_choice(local, begin, team);
   }
   if (config.checkpoint.local_interval == 0) return local;
-  const fs::path before = std::exchange(run.local_dir, fs::absolute(config.checkpoint.local_dir).lexically_normal());
-  if (!before.empty() && before != run.local_dir)
-    log::warn("local checkpoints were written to {} before, and are to {} now: what is in {} stays there",
-              before.string(), run.local_dir.string(), (before / ("athanor-" + run.id)).string());
+  run.local_dir = resolved(config.checkpoint.local_dir);
   local.place.emplace(run, local.nodes.name_of(node));
   team.on_all([&] {
     if (local.nodes.is_leader(team.index)) check_place(config, *local.place, local.nodes, node);
@@ -280,19 +314,22 @@ std::optional<fs::path> load_local(TrainState& state, const LocalStart& local) {
   const auto fetch = [&](const std::set<std::string>& files) {
     fetch_files(local, *checkpoint, files, team, state.model.mesh.group(GroupKind::kWorld));
   };
-  if (!passes(open, team) || !load_from_nodes(state, *checkpoint, fetch)) return std::nullopt;
+  const bool loaded = passes(open, team) && load_from_nodes(state, *checkpoint, fetch);
+  team.on_all([] {});  // no rank reads there any more
+  if (local.nodes.is_leader(team.index)) local.found->drop_fetched(local.choice->attempt, local.choice->step);
+  if (!loaded) return std::nullopt;
   return folder;
 }
 
-void record_local(const LocalStart& local, const comm::World& world, int64_t attempt) {
+void record_local(const LocalPlace& place, const comm::World& world) {
   std::vector<LocalNode> nodes;
-  for (int node = 0; node < local.nodes.size(); ++node) {
-    const auto& ranks = local.nodes.ranks_of(node);
-    const int partner = local.nodes.partner_of(node);
-    nodes.push_back({local.nodes.name_of(node), world.hosts()[static_cast<size_t>(ranks.front())],
-                     partner < 0 ? "" : local.nodes.name_of(partner), ranks});
+  for (int node = 0; node < place.nodes.size(); ++node) {
+    const auto& ranks = place.nodes.ranks_of(node);
+    const int partner = place.nodes.partner_of(node);
+    nodes.push_back({place.nodes.name_of(node), world.hosts()[static_cast<size_t>(ranks.front())],
+                     partner < 0 ? "" : place.nodes.name_of(partner), ranks});
   }
-  write_local_run(local.place->run(), attempt, nodes);
+  write_local_run(place.store.run(), place.attempt, nodes);
 }
 
 }  // namespace athanor

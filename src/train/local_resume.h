@@ -35,9 +35,9 @@ LocalStart look_for_local(const RunConfig& config, const Beginning& begin, const
 /// @throws as load_checkpoint for a checkpoint that does not fit.
 std::optional<std::filesystem::path> load_local(TrainState& state, const LocalStart& local);
 
-/// Records that local checkpoints are written from now on, in where.json of the run's folder. To be called on the first
-/// rank. @throws IoError.
-void record_local(const LocalStart& local, const comm::World& world, int64_t attempt);
+/// Records where local checkpoints are written, in where.json of the run's folder: where the next start looks for them.
+/// To be called on the first rank. @throws IoError.
+void record_local(const LocalPlace& place, const comm::World& world);
 
 /// Returns the bytes of memory or disk that local checkpoints take on a node, for each byte of the pieces of its ranks:
 /// two checkpoints at a time, with the copies that it keeps for another node.

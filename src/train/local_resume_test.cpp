@@ -33,7 +33,7 @@ class LocalResumes : public Ranks {
       initialize(state);
       const LocalStart local = look_for_local(c, start_number(1), state.model.mesh);
       EXPECT_FALSE(local.choice);
-      if (state.model.mesh.is_first()) record_local(local, state.model.mesh.world(), 1);
+      if (state.model.mesh.is_first()) record_local({local.nodes, *local.place, 1}, state.model.mesh.world());
       BackgroundSave saves(
           state, [](const SaveOutcome&) { ADD_FAILURE() << "nothing is in the run's folder"; },
           LocalPlace{local.nodes, *local.place, 1});
@@ -148,6 +148,19 @@ TEST_F(LocalResumes, TwoLostNeighboursOrAnotherRunLeaveNothingToResumeFrom) {
   fs::remove_all(nodes_of_run()[0]);
   EXPECT_TRUE(resume(c).empty());
   fs::remove_all(folder_ / "local");
+  EXPECT_TRUE(resume(c).empty());
+}
+
+TEST_F(LocalResumes, APathWrittenInAnotherWayIsTheSameRunAndADamagedRecordStopsNoStart) {
+  RunConfig c = run_on_nodes({1, 2, 1, "ep_aware"}, "run", 1);
+  const auto expected = save(c);
+  fs::create_directory_symlink(folder_ / "run", folder_ / "link");
+  for (const char* name : {"run/", "./run", "link"}) {
+    RunConfig other = c;
+    other.train.run_dir = (folder_ / name).string();
+    expect_equal(resume(other), expected, name);
+  }
+  std::ofstream(folder_ / "run" / "where.json") << "{";
   EXPECT_TRUE(resume(c).empty());
 }
 

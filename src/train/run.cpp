@@ -56,7 +56,8 @@ class Run {
       : signals_(signals), clock_(clock), hold_(hold), lock_(std::move(started.lock)),
         stages_(std::move(started.data.stages)), mesh_(std::move(started.mesh)), state_(std::move(started.state)),
         world_(mesh_->group(GroupKind::kWorld)), at_(at), first_step_(state_->position.step),
-        from_scratch_(started.from_scratch), saves_(*state_, *mesh_, at, started.saved_step, std::move(started.local)),
+        from_scratch_(started.from_scratch),
+        saves_(*state_, *mesh_, at, started.saved_step, std::move(started.local), std::move(started.old_local)),
         summary_(*state_, *mesh_, stages_.size()),
         threads_(started.threads.threads, !may_try_threads(started.threads) || !state_->model.device().is_cpu()),
         verification_(std::move(started.data.unverified)) {

@@ -15,13 +15,15 @@
 #include "parallel/share.h"
 #include "train/checkpointing.h"
 #include "train/last_words.h"
+#include "train/local_resume.h"
 #include "train/run_folder.h"
 
 namespace athanor {
 
-RunSaves::RunSaves(TrainState& state, Mesh& mesh, RunContext& at, int64_t saved_step, std::optional<LocalPlace> local)
-    : state_(state), mesh_(mesh), at_(at), local_(std::move(local)), first_step_(state.position.step),
-      saved_step_(saved_step) {
+RunSaves::RunSaves(TrainState& state, Mesh& mesh, RunContext& at, int64_t saved_step, std::optional<LocalPlace> local,
+                   std::optional<LocalStore> old_local)
+    : state_(state), mesh_(mesh), at_(at), local_(std::move(local)), old_local_(std::move(old_local)),
+      first_step_(state.position.step), saved_step_(saved_step) {
   if (mesh.is_first()) history_.emplace(RunFolder{state.config.train.run_dir}.events(), at.attempt);
   const CheckpointConfig& config = state.config.checkpoint;
   if (!config.async || config.interval.is_off()) return;
@@ -83,6 +85,10 @@ void RunSaves::save_checkpoint(Why why) {
   if (background_) {
     start_in_background();
     if (why == Why::kLast) finish();
+    if (why == Why::kLast && !checkpoint_saved_) {
+      save_local();
+      finish();
+    }
     return;
   }
   const auto begin = std::chrono::steady_clock::now();
@@ -128,13 +134,30 @@ void RunSaves::save_local() {
   background_->start(state_, SaveTo::kNodes);
 }
 
+// The first local checkpoint of this start is whole: if it is in a new place, the next start looks there.
+void RunSaves::settle_local_place() {
+  try {
+    if (mesh_.is_first()) record_local(*local_, mesh_.world());
+  } catch (const IoError& error) {
+    log::warn("{}: a start that follows will not know where the local checkpoints are", error.what());
+  }
+  if (old_local_) old_local_->remove_all();
+  old_local_.reset();
+}
+
+void RunSaves::remove_local() {
+  if (local_ && local_->nodes.is_leader(mesh_.rank())) local_->store.remove_all();
+  if (old_local_) old_local_->remove_all();
+}
+
 void RunSaves::note_local(const SaveOutcome& outcome) {
   const bool first = last_local_step_ < 0;
   if (!outcome.failure) {
     last_local_step_ = outcome.step;
     local_fails_ = false;
+    if (first) settle_local_place();
     if (first)
-      log::info("local checkpoints every {} steps in {}, {}; the first took {:.3f} s",
+      log::info("local checkpoints every {} step(s) in {}, {}; the first took {:.3f} s",
                 state_.config.checkpoint.local_interval, local_->store.root().string(),
                 local_->nodes.size() == 1 ? "without copies, since there is one node" : "with a copy on the next node",
                 outcome.seconds);
@@ -213,8 +236,11 @@ RunSaves::Ending RunSaves::stopped(const Requests& asked, const std::string& lim
                                       "checkpoint.model_interval are 0, so the same command begins at step 0"};
   return {exit_code::kNotSaved,
           fmt::format("{}, and this step was NOT saved: what was saved before is all there is; free some space in {} "
-                      "and run the same command again, which repeats the steps since",
-                      stopped, state_.config.train.run_dir)};
+                      "and run the same command again, which repeats the steps since{}",
+                      stopped, state_.config.train.run_dir,
+                      last_local_step_ == state_.position.step
+                          ? ", unless the nodes still have the local checkpoint of this step"
+                          : "")};
 }
 
 RunSaves::Ending RunSaves::complete() const {
@@ -227,7 +253,7 @@ RunSaves::Ending RunSaves::complete() const {
 int RunSaves::finish(const Ending& ending) {
   if (ending.exit_code != exit_code::kNotSaved) {
     // The run's folder has a checkpoint of this step: what is local only takes memory.
-    if (local_ && local_->nodes.is_leader(mesh_.rank())) local_->store.remove_all();
+    remove_local();
     if (!ending.text.empty()) log::info("{}", ending.text);
     tell("end", {{"exit_code", ending.exit_code}, {"cause", exit_code::cause_of(ending.exit_code)}});
   } else if (mesh_.is_first()) {

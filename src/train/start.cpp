@@ -123,7 +123,6 @@ Beginning agree_on_beginning(const RunConfig& config, const Team& team) {
   team.on_first([&] { text = plan_beginning(config).to_text(); });
   if (team.size > 1) text = team.broadcast(text);
   Beginning begin = Beginning::from_text(text);
-  for (const auto& note : begin.notes) log::warn_on_all("{}", note);
   return begin;
 }
 
@@ -137,17 +136,37 @@ void forget_where_it_began(Beginning& begin) {
   begin.anew = false;
 }
 
-Filled fill_state(TrainState& state, Beginning& begin, const LocalStart& local) {
-  if (local.choice) {
-    if (const auto from = load_local(state, local)) {
-      log::info("resumed from the local checkpoint {} at step {}", from->string(), state.position.step);
-      const int64_t saved_step = std::max<int64_t>(0, begin.step);
-      forget_where_it_began(begin);
-      return {*from, false, {}, saved_step};
-    }
+// Returns nothing if the local checkpoint cannot be loaded.
+std::optional<Filled> resume_from_local(TrainState& state, Beginning& begin, const LocalStart& local) {
+  const auto from = load_local(state, local);
+  if (!from) return std::nullopt;
+  log::info("resumed from the local checkpoint {} at step {}", from->string(), state.position.step);
+  forget_where_it_began(begin);
+  return Filled{*from, false, {}, std::max<int64_t>(0, begin.step)};
+}
+
+// A local checkpoint that is older than the newest one in the run's folder is taken if that cannot be.
+Filled resume_from_newest_of_both(TrainState& state, Beginning& begin, const LocalStart& local) {
+  const RunFolder folder{state.config.train.run_dir};
+  Filled filled = resume_from_newest(state, folder);
+  const int64_t step = state.position.step;
+  if (step == begin.step || !local.choice || local.choice->step <= step || local.choice->step > begin.step)
+    return filled;
+  if (auto better = resume_from_local(state, begin, local)) {
+    better->not_finite = std::move(filled.not_finite);
+    better->saved_step = step;
+    return *better;
   }
+  return resume_from_newest(state, folder);
+}
+
+Filled fill_state(TrainState& state, Beginning& begin, const LocalStart& local) {
+  if (local.choice && local.choice->step > begin.step) {
+    if (auto filled = resume_from_local(state, begin, local)) return *filled;
+  }
+  for (const auto& note : begin.notes) log::warn_on_all("{}", note);
   switch (begin.from) {
-    case Beginning::From::kNewest: return resume_from_newest(state, RunFolder{state.config.train.run_dir});
+    case Beginning::From::kNewest: return resume_from_newest_of_both(state, begin, local);
     case Beginning::From::kPath:
       if (begin.older.empty()) {
         resume_from_path(state, begin.path);
@@ -172,7 +191,8 @@ void tell_history(const TrainState& state, const Beginning& begin, const Filled&
                        std::ranges::all_of(state.optimizer.fresh_since, [&](const auto& parameter) {
                          return parameter.second == state.position.step;
                        });
-    more["moments"] = fs::exists(from / kManifestName) && !reset ? "kept" : "fresh";
+    const bool is_full = filled.saved_step || fs::exists(from / kManifestName);
+    more["moments"] = is_full && !reset ? "kept" : "fresh";
   }
   const BuildInfo& build = build_info();
   more["athanor"] = {{"version", build.version}, {"commit", build.commit}};
@@ -358,9 +378,12 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   run.attempt = context.attempt = begin.attempt;
   context.run_dir = config.train.run_dir;
   open_folder(run, begin, filled, matmul);
+  const bool moves = local.found && (!local.place || local.place->root() != local.found->root());
+  if (moves && local.nodes.is_leader(world.rank())) run.old_local = local.found;
   if (local.place) {
-    team.on_first([&] { record_local(local, world, begin.attempt); });
     run.local = LocalPlace{local.nodes, *local.place, begin.attempt};
+    // Until there is a checkpoint in a new place, the next start looks in the old one.
+    if (!moves) team.on_first([&] { record_local(*run.local, world); });
   }
   context.rank_log.open(RunFolder{config.train.run_dir}.rank_log(world.rank(), world.host()),
                         [&context] { return context.step.load(); });

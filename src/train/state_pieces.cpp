@@ -144,12 +144,14 @@ std::vector<TargetView> state_targets(TrainState& state, Moments moments) {
   return targets;
 }
 
+void zero_optimizer_state(TrainState& state) {
+  for (const auto& optimizer : state.optimizer.set.optimizers())
+    for (const HeldState& held : optimizer->state()) held.values.zero_();
+}
+
 void share_loaded_state(TrainState& state, Moments moments) {
-  // A checkpoint that was passed over may have filled some.
-  if (moments == Moments::kFresh) {
-    for (const auto& optimizer : state.optimizer.set.optimizers())
-      for (const HeldState& held : optimizer->state()) held.values.zero_();
-  }
+  if (moments == Moments::kFresh)
+    zero_optimizer_state(state);  // a checkpoint that was passed over may have filled some
   share_with_copies(state, moments, parse_shared_by(state.config.checkpoint.load));
   gather_weights(state.model);
 }

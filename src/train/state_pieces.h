@@ -44,6 +44,8 @@ enum class Moments {
 /// Returns the master weights and moments that this rank reads, as targets of a load: what it owns. If several ranks
 /// own the same elements, one reads them.
 std::vector<TargetView> state_targets(TrainState& state, Moments moments);
+/// Sets the optimizers' state to zero, after a load that may have filled some of it.
+void zero_optimizer_state(TrainState& state);
 /// To be called when the targets of every rank are full: ranks that own the same elements get them as checkpoint.load
 /// determines, then the ranks gather the weights that forward reads. Collective.
 void share_loaded_state(TrainState& state, Moments moments);

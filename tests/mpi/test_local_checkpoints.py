@@ -146,6 +146,69 @@ def test_going_back_leaves_the_other_branch_where_it_is_and_is_done_once(launche
     assert_same_bits(run, whole)
 
 
+def flip(file):
+    text = bytearray(file.read_bytes())
+    text[-3] ^= 1
+    file.write_bytes(text)
+
+
+@pytest.mark.parametrize("damaged,serves", [("pieces-00003-00000.safetensors", False), ("pieces-00003.json", False),
+                                            ("one pieces-00000.json", True), ("missing pieces-00000.json", True)])
+def test_a_damaged_local_checkpoint_leaves_no_trace_in_the_run_that_begins_again(launcher, program, data, tmp_path, whole,
+                                                                                 damaged, serves):
+    run = LocalRun(program, tmp_path, data, "run").killed(launcher, f"train.after_step:kill@{KILLED}")
+    how, _, name = damaged.rpartition(" ")
+    files = sorted(run.local.glob(f"athanor-*/*/attempt-*/*/{name}"))
+    assert len(files) >= 2
+    for file in files:
+        if how != "missing" and not (how == "one" and file != files[0]):
+            flip(file)
+    if how == "missing":
+        files[0].unlink()
+    run.on(launcher, RANKS, *run.layout())
+    assert ("resumed from the local checkpoint" in run.said) == serves, run.said
+    assert ("passing over a checkpoint" in run.said) != serves, run.said
+    assert_same_bits(run, whole)
+
+
+def test_a_local_checkpoint_is_better_than_a_model_and_than_a_damaged_checkpoint(launcher, program, data, tmp_path, whole):
+    run = LocalRun(program, tmp_path, data, "run").killed(launcher, f"train.after_step:kill@{KILLED}",
+                                                          "checkpoint.model_interval=149")
+    kept = run.newest_local()
+    run.on(launcher, RANKS, *run.layout())
+    assert f"at step {kept}" in run.said and "FRESH" not in run.said, run.said
+    assert_same_bits(run, whole)
+    other = LocalRun(program, tmp_path, data, "other").killed(launcher, f"train.after_step:kill@{KILLED}", "checkpoint.interval=140")
+    kept = other.newest_local()
+    # A newer one in the run's folder is damaged: an older local checkpoint serves.
+    shutil.copytree(other.checkpoint(140), other.checkpoint(160))
+    flip(other.checkpoint(160) / "manifest.json")
+    other.on(launcher, RANKS, *other.layout())
+    assert kept <= 140 or f"at step {kept}" in other.said, other.said
+    assert_same_bits(other, whole)
+
+
+def test_another_folder_for_local_checkpoints_is_used_from_the_first_whole_one_on(launcher, program, data, tmp_path, whole):
+    run = LocalRun(program, tmp_path, data, "run").killed(launcher, f"train.after_step:kill@{KILLED}")
+    kept, old = run.newest_local(), run.local
+    run.local = tmp_path / "elsewhere"
+    run.killed(launcher, "checkpoint.copy:kill@1")
+    run.killed(launcher, f"train.after_step:kill@{(STEPS - kept) // 2}")
+    assert f"at step {kept}" in run.said, run.said
+    run.on(launcher, RANKS, *run.layout())
+    assert_same_bits(run, whole)
+    for folder in old, run.local:
+        assert not folder.exists() or list(folder.iterdir()) == []
+
+
+def test_a_start_without_local_checkpoints_takes_the_last_one_and_removes_it_at_its_end(launcher, program, data, tmp_path, whole):
+    run = LocalRun(program, tmp_path, data, "run").killed(launcher, f"train.after_step:kill@{KILLED}")
+    kept = run.newest_local()
+    run.on(launcher, RANKS, *run.layout("checkpoint.local_interval=0"))
+    assert f"at step {kept}" in run.said and list(run.local.iterdir()) == [], run.said
+    assert_same_bits(run, whole)
+
+
 @pytest.mark.parametrize("setting,said", [
     ("checkpoint.local_dir=", "checkpoint.local_interval (1) needs checkpoint.local_dir"),
     ("checkpoint.local_dir=local", "checkpoint.local_dir (local) must begin with /"),
