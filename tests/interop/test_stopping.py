@@ -90,7 +90,7 @@ def test_settings_of_the_end_do_not_make_another_branch(run):
 
 def test_the_interval_auto_saves_as_often_as_failures_ask_for(run):
     often = ["checkpoint.interval=auto", "checkpoint.mtbf_hours=1e-7", "checkpoint.model_interval=0", "checkpoint.keep=1000"]
-    done = run.train(*often, "train.steps=60", "train.validation_interval=0", "optimizer.schedule=constant")
+    done = run.train(*often, "train.steps=300", "train.validation_interval=0", "optimizer.schedule=constant")
     assert "checkpoints every " in done.stderr and "(checkpoint.mtbf_hours and 1 node(s)); by Daly's formula" in done.stderr
     assert len(run.checkpoints()) > 5
     shutil.rmtree(run.folder)
