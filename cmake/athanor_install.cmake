@@ -14,7 +14,7 @@ set(public_headers
   config/dump.h config/duration.h config/fields.h config/model_config.h config/parallelism_config.h config/ranges.h
   config/rope_scaling.h config/run_config.h config/selection_options.h config/toml_reader.h
   arch/flops.h arch/inventory.h
-  layout/buckets.h layout/communicator_memory.h layout/layout.h layout/activations.h layout/memory.h layout/optimizer_state.h
+  layout/buckets.h layout/communicator_memory.h layout/layout.h layout/activations.h layout/memory.h layout/shards.h layout/optimizer_state.h
   layout/parameter_groups.h layout/stages.h
   layout/product_scratch.h layout/replication.h layout/schedule.h
   layout/traffic.h

@@ -202,7 +202,7 @@ void LocalStore::drop_fetched(int64_t attempt, int64_t step) const {
   try {
     const LocalPart part = read_part(folder, run_);
     kept.insert(part.kept.begin(), part.kept.end());
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     return remove(folder);  // this node had nothing of it
   }
   std::error_code ignored;

@@ -105,6 +105,12 @@ std::optional<LocalChoice> agree_on_choice(const LocalStart& local, const Beginn
   return LocalChoice::from_text(text);
 }
 
+// Links are not followed: they may lead elsewhere on each node.
+fs::path as_named(const std::string& folder) {
+  const fs::path path = fs::path(folder).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
+}
+
 void check_place(const RunConfig& config, const LocalStore& store, const RankNodes& nodes, int node) {
   const fs::path& folder = store.run().local_dir;
   const fs::path existing = nearest_existing(folder);
@@ -295,7 +301,7 @@ LocalStart look_for_local(const RunConfig& config, const Beginning& begin, const
     local.choice = agree_on_choice(local, begin, team);
   }
   if (config.checkpoint.local_interval == 0) return local;
-  run.local_dir = resolved(config.checkpoint.local_dir);
+  run.local_dir = as_named(config.checkpoint.local_dir);
   local.place.emplace(run, local.nodes.name_of(node));
   team.on_all([&] {
     if (local.nodes.is_leader(team.index)) check_place(config, *local.place, local.nodes, node);
