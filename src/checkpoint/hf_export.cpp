@@ -191,15 +191,13 @@ void export_hf_folder(const fs::path& folder, const HfConfig& config, const Para
   bool taken = false;
   MovedAside predecessor(folder);
   std::optional<AtomicFolder> staged;
-  std::string staging;
-  team.on_first([&] {
+  const std::string staging = team.from_first([&] {
     refuse_beyond_family(config);
     taken = check_place(folder, options.overwrite);
     staged.emplace(folder);
-    staging = staged->staging().string();
-    write_small_files(staging, config, options);
+    write_small_files(staged->staging(), config, options);
+    return staged->staging().string();
   });
-  if (team.size > 1) staging = team.broadcast(staging);
   const auto parameters = make_inventory(config.model);
   const WeightFiles files(parameters, options);
   team.on_all([&] { write_own_weights(staging, files, read, options.dtype, team); });

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/wall_clock.h"
 #include "checkpoint/moved_aside.h"
+#include "checkpoint/verified_load.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
@@ -55,23 +56,12 @@ void remove_checkpoint(const fs::path& path) {
   remove_folder(hidden);
 }
 
-/// @param unread  set to the system's reason if it could not be read (as opposed to being damaged).
+/// @param unread  as for passes().
 std::optional<CheckpointReader> open_if_it_verifies(const fs::path& path, const Team& team,
                                                     std::optional<IoError>* unread = nullptr) {
-  try {
-    return open_verified(path, team);
-  } catch (const CommError&) {
-    throw;  // this is no evidence about the checkpoint
-  } catch (const Error& error) {
-    if (team.is_first()) log::warn("passing over a checkpoint: {}", error.what());
-    if (const auto* io = dynamic_cast<const IoError*>(&error); io && unread) *unread = *io;
-    return std::nullopt;
-  }
-}
-
-/// Returns on all members a path that the first member names; "" for none.
-fs::path agree_on(const fs::path& of_first, const Team& team) {
-  return team.size == 1 ? of_first : fs::path(team.broadcast(of_first.string()));
+  std::optional<CheckpointReader> reader;
+  passes([&] { reader = open_verified(path, team); }, team, unread);
+  return reader;
 }
 
 /// Lists checkpoints up to `step`, newest first.
@@ -98,9 +88,8 @@ fs::path newest_before_removal(const fs::path& folder, int64_t step, uint64_t ne
 /// Collective: all members verify the checkpoint that is to be trusted, since the others wait for it.
 void make_room(const fs::path& folder, int64_t step, uint64_t needed, const RotationOptions& options) {
   const Team& team = options.team;
-  fs::path newest;
-  team.on_first([&] { newest = newest_before_removal(folder, step, needed, options); });
-  newest = agree_on(newest, team);
+  const fs::path newest =
+      team.from_first([&] { return newest_before_removal(folder, step, needed, options).string(); });
   const bool trusted = !newest.empty() && open_if_it_verifies(newest, team);
   team.on_first([&] {
     if (trusted) {
@@ -236,12 +225,11 @@ CheckpointReader open_verified(const fs::path& path, const Team& team) {
 
 std::optional<CheckpointReader> open_newest_verified(const fs::path& folder, const Team& team) {
   // The first member looks: folders of a network file system may look different to members at one moment.
-  std::string found;
-  team.on_first([&] {
+  std::istringstream names(team.from_first([&] {
+    std::string found;
     for (const auto& each : list_recoverable(folder)) found += each.path.filename().string() + "\n";
-  });
-  if (team.size > 1) found = team.broadcast(found);
-  std::istringstream names(found);
+    return found;
+  }));
   std::optional<IoError> unread;
   for (std::string name; names >> name;) {
     if (auto reader = open_if_it_verifies(folder / name, team, &unread)) return reader;

@@ -61,6 +61,12 @@ void Team::on_first(const std::function<void()>& act) const {
   throw_failure(broadcast(is_first() ? failure_of(act) : ""));
 }
 
+std::string Team::from_first(const std::function<std::string()>& compute) const {
+  std::string text;
+  on_first([&] { text = compute(); });
+  return size == 1 ? text : broadcast(text);
+}
+
 void Team::on_all(const std::function<void()>& act) const {
   if (size == 1) return run(act);
   std::string first_failure;

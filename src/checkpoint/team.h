@@ -33,6 +33,9 @@ struct Team {
   /// not one of ours. So a failure of one member is a failure of all, and no member waits for one that has left.
   /// Collective.
   void on_first(const std::function<void()>& act) const;
+  /// Returns on every member the text that `compute` returns on the first; its errors are those of on_first.
+  /// Collective.
+  std::string from_first(const std::function<std::string()>& compute) const;
   /// Runs `act` on every member; if some throw, every member throws the error of the first that did. Collective.
   void on_all(const std::function<void()>& act) const;
 };

@@ -37,14 +37,11 @@ std::optional<NotFinite> parse(const std::string& text) {
 
 // The first member looks: folders of a network file system may look different to members at one moment.
 std::vector<std::string> agree_on_names(const fs::path& folder, const Team& team) {
-  std::string text;
-  team.on_first([&] {
+  return json::parse(team.from_first([&] {
     json names = json::array();
     for (const auto& each : list_recoverable(folder)) names.push_back(each.path.filename().string());
-    text = names.dump();
-  });
-  if (team.size > 1) text = team.broadcast(text);
-  return json::parse(text);
+    return names.dump();
+  }));
 }
 
 // Opens a checkpoint, or returns why none may be taken in its place.

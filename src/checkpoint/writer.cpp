@@ -170,13 +170,11 @@ void write_checkpoint(const std::filesystem::path& folder, const std::vector<Pie
                       const nlohmann::json& model, const nlohmann::json& state, const WriteOptions& options,
                       const std::function<void()>& before_commit, const Team& team) {
   std::optional<AtomicFolder> staged;
-  std::string staging;
-  team.on_first([&] {
+  const std::string staging = team.from_first([&] {
     staged.emplace(folder);
-    staging = staged->staging().string();
-    make_member_folders(staging, team, options);
+    make_member_folders(staged->staging(), team, options);
+    return staged->staging().string();
   });
-  if (team.size > 1) staging = team.broadcast(staging);
   Manifest manifest;
   if (!model.is_null()) manifest.model = model;
   if (!state.is_null()) manifest.state = state;

@@ -40,20 +40,19 @@ fs::path find_earlier_config(const RunConfig& config) {
 // version understands. Collective.
 std::string ask_earlier_config(const RunConfig& config, const Team& team,
                                const std::function<std::string(const RunConfig& before)>& field) {
-  std::string said;
-  team.on_first([&] {
+  return team.from_first([&]() -> std::string {
     const fs::path file = find_earlier_config(config);
-    if (file.empty() || !fs::exists(file)) return;
+    if (file.empty() || !fs::exists(file)) return "";
     try {
-      said = field(load_run_config(file));
+      return field(load_run_config(file));
     } catch (const Error& error) {
       log::warn(
           "{}: what it left to defaults is not known; set optimizer.warmup_steps and train.dtype if they are to "
           "stay ({})",
           file.string(), error.what());
+      return "";
     }
   });
-  return team.size > 1 ? team.broadcast(said) : said;
 }
 
 }  // namespace

@@ -38,13 +38,6 @@ LocalRun run_of_text(const std::string& text) {
   return {read.at("id"), read.at("run_dir").get<std::string>(), read.at("local_dir").get<std::string>()};
 }
 
-// Gives all ranks what the first one computes.
-std::string from_first(const Team& team, const std::function<std::string()>& compute) {
-  std::string text;
-  team.on_first([&] { text = compute(); });
-  return team.size > 1 ? team.broadcast(text) : text;
-}
-
 // Returns every rank's text on the first one.
 std::vector<std::string> gather(const Team& team, const std::string& own) {
   return team.size > 1 ? team.gather(own) : std::vector<std::string>{own};
@@ -52,7 +45,7 @@ std::vector<std::string> gather(const Team& team, const std::string& own) {
 
 // The run that where.json names; a new one if there is none, with an empty local_dir.
 LocalRun agree_on_run(const RunConfig& config, const Team& team) {
-  return run_of_text(from_first(team, [&] {
+  return run_of_text(team.from_first([&] {
     const fs::path run_dir = resolved(config.train.run_dir);
     std::string note;
     LocalRun run;
@@ -97,7 +90,7 @@ std::optional<LocalChoice> choose(const RankNodes& nodes, const std::vector<std:
 std::optional<LocalChoice> agree_on_choice(const LocalStart& local, const Beginning& begin, const Team& team) {
   const bool lists = local.nodes.is_leader(team.index);
   const auto all = gather(team, lists ? list_as_text(*local.found) : "");
-  const std::string text = from_first(team, [&] {
+  const std::string text = team.from_first([&] {
     const auto choice = choose(local.nodes, all, begin);
     return choice ? choice->to_text() : std::string();
   });
@@ -191,7 +184,7 @@ std::string agree_on_manifest(const LocalStart& local, const Team& team) {
       if (is_leader) own = read_parts(local, local.nodes.node_of(team.index), wanted, number);
     });
     const auto texts = gather(team, own);
-    wanted = json::parse(from_first(team, [&] {
+    wanted = json::parse(team.from_first([&] {
                add_parts(texts, parts, wanted);
                const bool more = std::ranges::any_of(wanted, [&](int writer) {
                  return local.choice->holders[static_cast<size_t>(writer)].size() > number + 1;
@@ -201,7 +194,7 @@ std::string agree_on_manifest(const LocalStart& local, const Team& team) {
                return json(wanted).dump();
              })).get<std::vector<int>>();
   }
-  return from_first(team, [&] { return join_parts(std::move(parts)); });
+  return team.from_first([&] { return join_parts(std::move(parts)); });
 }
 
 // Writes the manifest of the whole checkpoint on each node. Collective.
@@ -217,7 +210,7 @@ void gather_manifest(const LocalStart& local, const Team& team) {
 std::vector<FileMove> agree_on_moves(const LocalStart& local, const std::vector<std::string>& missing,
                                      const Team& team) {
   const auto all = gather(team, missing.empty() ? "" : json(missing).dump());
-  return moves_of_text(from_first(team, [&] {
+  return moves_of_text(team.from_first([&] {
     std::vector<std::vector<std::string>> needed(static_cast<size_t>(local.nodes.size()));
     for (size_t rank = 0; rank < all.size(); ++rank) {
       if (all[rank].empty()) continue;

@@ -174,12 +174,10 @@ MatmulChoice choose_matmul_paths(const RunConfig& config, const Beginning& begin
 
 MatmulChoice settle_matmul_paths(const RunConfig& config, const Beginning& begin, const Team& team) {
   MatmulChoice choice;
-  std::string text;
-  team.on_first([&] {
+  const std::string text = team.from_first([&] {
     choice = choose_matmul_paths(config, begin);
-    text = text_of(choice.paths);
+    return text_of(choice.paths);
   });
-  if (team.size > 1) text = team.broadcast(text);
   team.on_all([&] {
     choice.paths = paths_of(text, "the first rank's choice");
     const std::string lacks = lacking(choice.paths);

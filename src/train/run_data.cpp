@@ -19,9 +19,7 @@ std::map<std::string, std::string> read_manifests(const RunConfig& config, const
   for (const auto& stage : training_stages(config)) {
     for (const auto& source : stage.config.data.sources) {
       if (texts.contains(source.path)) continue;
-      std::string text;
-      team.on_first([&] { text = read_data_manifest_text(source.path); });
-      texts[source.path] = team.size > 1 ? team.broadcast(text) : text;
+      texts[source.path] = team.from_first([&] { return read_data_manifest_text(source.path); });
     }
   }
   return texts;

@@ -95,10 +95,7 @@ void warn_of_another_tokenizer(const TrainState& state, const fs::path& from) {
 // Gives all ranks what the first rank sees: one rank with other weights would spoil the run.
 bool begins_with_random_weights(const std::string& from, const Team& team) {
   if (from.empty()) return true;
-  std::string text;
-  team.on_first([&] { text = has_weights(from) ? "stored" : "random"; });
-  if (team.size > 1) text = team.broadcast(text);
-  return text == "random";
+  return team.from_first([&] { return has_weights(from) ? "stored" : "random"; }) == "random";
 }
 
 // Returns true if the weights are random.
@@ -119,11 +116,7 @@ bool start_fresh(TrainState& state) {
 
 // Gives all ranks what the first rank has found in the folder.
 Beginning agree_on_beginning(const RunConfig& config, const Team& team) {
-  std::string text;
-  team.on_first([&] { text = plan_beginning(config).to_text(); });
-  if (team.size > 1) text = team.broadcast(text);
-  Beginning begin = Beginning::from_text(text);
-  return begin;
+  return Beginning::from_text(team.from_first([&] { return plan_beginning(config).to_text(); }));
 }
 
 // The same as for a run that continues from its newest checkpoint.

@@ -43,6 +43,25 @@ model_interval = 4
 gemm_peak_tflops = 0.1
 """
 
+# For benchmarks, which neither read data nor write a run.
+BENCH_CONFIG = """\
+[model]
+family = "olmoe"
+hidden_size = 64
+num_hidden_layers = 2
+num_attention_heads = 4
+intermediate_size = 32
+num_experts = 8
+num_experts_per_tok = 2
+vocab_size = 256
+[data]
+path = "is-not-read"
+seq_len = 32
+[train]
+run_dir = "is-not-written"
+global_batch_size = 4
+micro_batch_size = 2
+"""
 
 ENDLESS = ["train.steps=1000000", "checkpoint.interval=100000", "checkpoint.model_interval=0", "train.validation_interval=0",
            "optimizer.schedule=constant"]

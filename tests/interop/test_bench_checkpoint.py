@@ -3,26 +3,9 @@ import json
 import os
 
 import pytest
+from runs import BENCH_CONFIG
 
-CONFIG = """\
-[model]
-family = "olmoe"
-hidden_size = 64
-num_hidden_layers = 2
-num_attention_heads = 4
-intermediate_size = 32
-num_experts = 8
-num_experts_per_tok = 2
-vocab_size = 256
-[data]
-path = "is-not-read"
-seq_len = 32
-[train]
-run_dir = "disk/is-not-written"
-num_threads = 1
-global_batch_size = 4
-micro_batch_size = 2
-"""
+CONFIG = BENCH_CONFIG.replace('"is-not-written"', '"disk/is-not-written"\nnum_threads = 1')
 KEYS = ["ranks", "parameters", "bytes", "block_bytes", "saves", "folder", "writers", "direct", "step", "save", "write", "load", "memory", "nodes"]
 SPREAD = {"median", "min", "max"}
 

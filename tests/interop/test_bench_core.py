@@ -4,25 +4,8 @@ import json
 import os
 
 import pytest
+from runs import BENCH_CONFIG
 
-CONFIG = """\
-[model]
-family = "olmoe"
-hidden_size = 64
-num_hidden_layers = 2
-num_attention_heads = 4
-intermediate_size = 32
-num_experts = 8
-num_experts_per_tok = 2
-vocab_size = 256
-[data]
-path = "is-not-read"
-seq_len = 32
-[train]
-run_dir = "is-not-written"
-global_batch_size = 4
-micro_batch_size = 2
-"""
 MOE = ("moe", "--tokens", 48, "--hidden", 32, "--ffn", 16, "--experts", 4, "--topk", 2)
 GEMM = ("gemm", "--experts", 3, "--rows", 20, "--k", 32, "--n", 48)
 
@@ -88,7 +71,7 @@ def test_overhead_times_one_layer(bench):
 @pytest.fixture
 def config(tmp_path):
     file = tmp_path / "run.toml"
-    file.write_text(CONFIG)
+    file.write_text(BENCH_CONFIG)
     return file
 
 

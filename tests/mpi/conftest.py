@@ -56,6 +56,12 @@ def launcher(request, program):
     return launcher_of(request.param, program)
 
 
+@pytest.fixture(scope="module")
+def any_launcher(program):
+    """The first of them that is there: for tests of what does not depend on it."""
+    return next(found for kind in (*KINDS, WITHOUT_MPI) if (found := launchers.find(kind)) and launchers.plugin(program("athanor"), kind).exists())
+
+
 @pytest.fixture
 def torchrun(program):
     return launcher_of(WITHOUT_MPI, program)

@@ -2,17 +2,12 @@
 import collections
 import json
 import os
-import pathlib
 import random
 import shutil
-import sys
 
 import pytest
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "interop"))
-from launchers import with_fault_on  # noqa: E402
-from runs import make_data  # noqa: E402
-from test_runs import KEYS, Athanor, RankRun  # noqa: E402
+from launchers import with_fault_on
+from test_runs import KEYS, RankRun, data  # noqa: F401
 
 RANKS = 4
 STALL_S = 20
@@ -26,17 +21,6 @@ PHASES = {
     "committing": ("checkpoint.commit", 4, [0]),
     "deleting": ("checkpoint.remove", 6, [0]),
 }
-
-
-@pytest.fixture(scope="module")
-def data(program, tmp_path_factory):
-    return make_data(Athanor(program("athanor")), tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture
-def launcher(program):
-    import launchers
-    return launchers.find("Open MPI") or launchers.find("MPICH") or launchers.find("torchrun")
 
 
 def pieces_of(folder):
@@ -53,14 +37,14 @@ def armed(run, phase, draw, script):
     return with_fault_on(run.program, victim, fault, script), f"{fault} on {victim}"
 
 
-def kill_often(launcher, program, data, folder, phases, draw):
+def kill_often(any_launcher, program, data, folder, phases, draw):
     """Kills a run once in each of `phases`, and returns how often that happened in each."""
     run = RankRun(program, folder, data, "run")
     counts, done, had_one = collections.Counter(), "", False
     tool = run.program.with_name("checkpoint_tool")
     for phase in phases:
         script, what = armed(run, phase, draw, folder / "armed")
-        code, out, err, _ = launcher.run(RANKS, script, "train", *run.words([*LAYOUT, "train.steps=100000"]))
+        code, out, err, _ = any_launcher.run(RANKS, script, "train", *run.words([*LAYOUT, "train.steps=100000"]))
         assert code != 0, (what, err[-3000:])
         counts[phase] += 1
         done += f"{what}\n"
@@ -68,8 +52,8 @@ def kill_often(launcher, program, data, folder, phases, draw):
         assert has_one or not had_one, (done, err[-3000:])
         had_one = has_one
     steps = max((int(step["step"]) for step in run.metrics()), default=0) + 2
-    run.on(launcher, RANKS, *LAYOUT, f"train.steps={steps}")
-    whole = RankRun(program, folder, data, "whole").on(launcher, RANKS, *LAYOUT, f"train.steps={steps}",
+    run.on(any_launcher, RANKS, *LAYOUT, f"train.steps={steps}")
+    whole = RankRun(program, folder, data, "whole").on(any_launcher, RANKS, *LAYOUT, f"train.steps={steps}",
                                                        "checkpoint.async=false")
     newest = {step["step"]: [step.get(key) for key in KEYS] for step in run.metrics()}
     assert newest == {step["step"]: [step.get(key) for key in KEYS] for step in whole.metrics()}, done
@@ -78,17 +62,17 @@ def kill_often(launcher, program, data, folder, phases, draw):
     return counts
 
 
-def test_runs_that_are_killed_while_they_save_continue_with_the_same_bits(launcher, program, data, tmp_path):
+def test_runs_that_are_killed_while_they_save_continue_with_the_same_bits(any_launcher, program, data, tmp_path):
     draw = random.Random(20)
     phases = [phase for phase in PHASES for _ in range(4)]
     draw.shuffle(phases)
-    counts = kill_often(launcher, program, data, tmp_path, phases, draw)
+    counts = kill_often(any_launcher, program, data, tmp_path, phases, draw)
     print("killed while", dict(counts))
     assert all(counts[phase] >= 4 for phase in PHASES)
 
 
 @pytest.mark.slow
-def test_two_hundred_kills_in_saves_lose_nothing(launcher, program, data, tmp_path):
+def test_two_hundred_kills_in_saves_lose_nothing(any_launcher, program, data, tmp_path):
     draw = random.Random(200)
     phases = [phase for phase in PHASES for _ in range(40)]
     draw.shuffle(phases)
@@ -96,17 +80,17 @@ def test_two_hundred_kills_in_saves_lose_nothing(launcher, program, data, tmp_pa
     for part in range(5):
         folder = tmp_path / str(part)
         folder.mkdir()
-        counts += kill_often(launcher, program, data, folder, phases[part::5], draw)
+        counts += kill_often(any_launcher, program, data, folder, phases[part::5], draw)
         shutil.rmtree(folder)
     print("killed while", dict(counts))
     assert all(counts[phase] >= 40 for phase in PHASES)
 
 
-def test_a_disk_that_stalls_for_longer_than_every_timeout_stops_no_step(launcher, program, data, tmp_path):
+def test_a_disk_that_stalls_for_longer_than_every_timeout_stops_no_step(any_launcher, program, data, tmp_path):
     run = RankRun(program, tmp_path, data, "run")
     script = with_fault_on(run.program, 1, f"checkpoint.sync:stall{STALL_S}@1", tmp_path / "stalls")
     real, run.program = run.program, script
-    run.on(launcher, 2, "checkpoint.interval=2", "checkpoint.model_interval=0", "checkpoint.if_still_saving=skip",
+    run.on(any_launcher, 2, "checkpoint.interval=2", "checkpoint.model_interval=0", "checkpoint.if_still_saving=skip",
            "parallelism.collective_timeout_s=5", "train.steps=40", "train.validation_interval=0")
     events = [json.loads(line) for line in (run.folder / "events.jsonl").read_text().splitlines()]
     saves = {event["step"]: event for event in events if event["event"] == "save"}

@@ -4,33 +4,19 @@ The nodes are two or four of one machine (topology.ranks_per_node): each looks i
 """
 import collections
 import json
-import pathlib
 import random
 import shutil
-import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "interop"))
-from runs import make_data  # noqa: E402
-from test_killed_saves import pieces_of  # noqa: E402
-from test_runs import KEYS, Athanor, RankRun  # noqa: E402
+from launchers import with_fault_on
+from test_killed_saves import pieces_of
+from test_runs import KEYS, RankRun, data  # noqa: F401
 
 RANKS = 4
 STEPS, KILLED = 200, 150  # a step takes milliseconds, a local checkpoint a tenth of a second
 PHASES = {"copying": ("checkpoint.copy", 30), "writing": ("checkpoint.piece", 40), "syncing": ("checkpoint.sync", 2),
           "committing and removing": ("checkpoint.local_commit", 3)}
-
-
-@pytest.fixture(scope="module")
-def data(program, tmp_path_factory):
-    return make_data(Athanor(program("athanor")), tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture
-def launcher(program):
-    import launchers
-    return launchers.find("Open MPI") or launchers.find("MPICH") or launchers.find("torchrun")
 
 
 class LocalRun(RankRun):
@@ -45,9 +31,9 @@ class LocalRun(RankRun):
                 "metrics.tensorboard=false", "checkpoint.interval=100000", f"checkpoint.local_dir={self.local}",
                 "checkpoint.local_interval=1", f"topology.ranks_per_node={per_node}", f"train.steps={STEPS}", *more]
 
-    def killed(self, launcher, fault, *more, per_node=2):
+    def killed(self, any_launcher, fault, *more, per_node=2):
         """Runs until the fault ends it."""
-        code, out, err, _ = launcher.run(RANKS, self.program, "train", *self.words(self.layout(*more, per_node=per_node)),
+        code, out, err, _ = any_launcher.run(RANKS, self.program, "train", *self.words(self.layout(*more, per_node=per_node)),
                                          env={"ATHANOR_FAULT": fault})
         assert code != 0, err
         self.said = err
@@ -65,12 +51,10 @@ class LocalRun(RankRun):
 
 
 @pytest.fixture(scope="module")
-def whole(program, data, tmp_path_factory):
+def whole(any_launcher, program, data, tmp_path_factory):
     """The run that nothing stops."""
-    import launchers
-    launcher = launchers.find("Open MPI") or launchers.find("MPICH") or launchers.find("torchrun")
     run = LocalRun(program, tmp_path_factory.mktemp("whole"), data, "whole")
-    run.on(launcher, RANKS, *run.layout("checkpoint.local_interval=0"))
+    run.on(any_launcher, RANKS, *run.layout("checkpoint.local_interval=0"))
     return run
 
 
@@ -81,8 +65,8 @@ def assert_same_bits(run, whole):
 
 
 @pytest.mark.parametrize("lost", ["nothing", "a node", "a file"])
-def test_a_killed_run_continues_from_what_its_nodes_keep(launcher, program, data, tmp_path, whole, lost):
-    run = LocalRun(program, tmp_path, data, "run").killed(launcher, f"train.after_step:kill@{KILLED}")
+def test_a_killed_run_continues_from_what_its_nodes_keep(any_launcher, program, data, tmp_path, whole, lost):
+    run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, f"train.after_step:kill@{KILLED}")
     kept = run.newest_local()
     newest = list(run.local.glob(f"athanor-*/*/attempt-*/step-{kept:08}"))
     if len(newest) == 1:  # the kill came while the nodes committed it: the one before is on both
@@ -96,7 +80,7 @@ def test_a_killed_run_continues_from_what_its_nodes_keep(launcher, program, data
         shutil.rmtree(run.nodes()[1])
     if lost == "a file":
         (run.nodes()[0] / "attempt-001" / f"step-{kept:08}" / "pieces-00000-00000.safetensors").unlink()
-    run.on(launcher, RANKS, *run.layout())
+    run.on(any_launcher, RANKS, *run.layout())
     assert f"resumed from the local checkpoint {run.nodes()[0] if run.nodes() else ''}" in run.said, run.said
     assert f"at step {kept}" in run.said
     assert ("came from other nodes to" in run.said) == (lost != "nothing"), run.said
@@ -105,47 +89,47 @@ def test_a_killed_run_continues_from_what_its_nodes_keep(launcher, program, data
     assert run.events("resume")[0]["step"] == kept and run.events("resume")[0]["moments"] == "kept"
 
 
-def test_a_run_continues_from_local_checkpoints_in_another_layout(launcher, program, data, tmp_path, whole):
-    run = LocalRun(program, tmp_path, data, "run").killed(launcher, f"train.after_step:kill@{KILLED}", per_node=1)
+def test_a_run_continues_from_local_checkpoints_in_another_layout(any_launcher, program, data, tmp_path, whole):
+    run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, f"train.after_step:kill@{KILLED}", per_node=1)
     assert len(run.nodes()) == 4
     kept = run.newest_local()
     shutil.rmtree(run.nodes()[2])
-    run.on(launcher, RANKS, *run.layout("parallelism.tensor_parallel_degree=2", per_node=1))
+    run.on(any_launcher, RANKS, *run.layout("parallelism.tensor_parallel_degree=2", per_node=1))
     assert f"at step {kept}" in run.said and "came from other nodes to" in run.said, run.said
     steps = {step["step"]: step for step in run.metrics()}
     for step in whole.metrics()[kept:kept + 5]:  # the sums of the other layout grow apart with the steps
         assert steps[step["step"]]["loss"] == pytest.approx(step["loss"], rel=2e-4), step["step"]
 
 
-def test_without_a_node_and_its_partner_the_older_checkpoint_of_the_run_is_taken(launcher, program, data, tmp_path, whole):
-    run = LocalRun(program, tmp_path, data, "run").killed(launcher, f"train.after_step:kill@{KILLED}", "checkpoint.interval=50")
+def test_without_a_node_and_its_partner_the_older_checkpoint_of_the_run_is_taken(any_launcher, program, data, tmp_path, whole):
+    run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, f"train.after_step:kill@{KILLED}", "checkpoint.interval=50")
     assert run.newest_local() > 0
     shutil.rmtree(run.local)
-    run.on(launcher, RANKS, *run.layout())
+    run.on(any_launcher, RANKS, *run.layout())
     assert "resumed from" in run.said and "/checkpoints/step-00000100 at step 100" in run.said, run.said
     assert_same_bits(run, whole)
 
 
-def test_a_lost_pair_is_named(launcher, program, data, tmp_path, whole):
-    run = LocalRun(program, tmp_path, data, "run").killed(launcher, f"train.after_step:kill@{KILLED}", per_node=1)
+def test_a_lost_pair_is_named(any_launcher, program, data, tmp_path, whole):
+    run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, f"train.after_step:kill@{KILLED}", per_node=1)
     kept = run.newest_local()
     shutil.rmtree(run.nodes()[1])
     shutil.rmtree(run.nodes()[1])
-    run.on(launcher, RANKS, *run.layout(per_node=1))
+    run.on(any_launcher, RANKS, *run.layout(per_node=1))
     assert (f"the local checkpoint of step {kept} is not whole: the pieces of 1 of its 4 ranks are on no node, the first of them "
             "rank 1") in run.said, run.said
     assert run.events("start")[-1]["step"] == 0
     assert_same_bits(run, whole)
 
 
-def test_going_back_leaves_the_other_branch_where_it_is_and_is_done_once(launcher, program, data, tmp_path, whole):
-    run = LocalRun(program, tmp_path, data, "run").killed(launcher, f"train.after_step:kill@{KILLED}", "checkpoint.interval=50")
+def test_going_back_leaves_the_other_branch_where_it_is_and_is_done_once(any_launcher, program, data, tmp_path, whole):
+    run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, f"train.after_step:kill@{KILLED}", "checkpoint.interval=50")
     assert run.newest_local() > 50
     back = [f"checkpoint.resume={run.checkpoint(50)}"]
-    run.killed(launcher, "train.after_step:kill@80", *back)
+    run.killed(any_launcher, "train.after_step:kill@80", *back)
     assert "step-00000050 at step 50" in run.said, run.said
     kept = run.newest_local()
-    run.on(launcher, RANKS, *run.layout(*back))
+    run.on(any_launcher, RANKS, *run.layout(*back))
     assert 50 <= kept <= 130 and f"at step {kept}" in run.said, run.said
     assert_same_bits(run, whole)
 
@@ -158,9 +142,9 @@ def flip(file):
 
 @pytest.mark.parametrize("damaged,serves", [("pieces-00003-00000.safetensors", False), ("pieces-00003.json", False),
                                             ("one pieces-00000.json", True), ("missing pieces-00000.json", True)])
-def test_a_damaged_local_checkpoint_leaves_no_trace_in_the_run_that_begins_again(launcher, program, data, tmp_path, whole,
+def test_a_damaged_local_checkpoint_leaves_no_trace_in_the_run_that_begins_again(any_launcher, program, data, tmp_path, whole,
                                                                                  damaged, serves):
-    run = LocalRun(program, tmp_path, data, "run").killed(launcher, f"train.after_step:kill@{KILLED}")
+    run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, f"train.after_step:kill@{KILLED}")
     how, _, name = damaged.rpartition(" ")
     files = sorted(run.local.glob(f"athanor-*/*/attempt-*/*/{name}"))
     assert len(files) >= 2
@@ -169,46 +153,46 @@ def test_a_damaged_local_checkpoint_leaves_no_trace_in_the_run_that_begins_again
             flip(file)
     if how == "missing":
         files[0].unlink()
-    run.on(launcher, RANKS, *run.layout())
+    run.on(any_launcher, RANKS, *run.layout())
     assert ("resumed from the local checkpoint" in run.said) == serves, run.said
     assert ("passing over a checkpoint" in run.said) != serves, run.said
     assert_same_bits(run, whole)
 
 
-def test_a_local_checkpoint_is_better_than_a_model_and_than_a_damaged_checkpoint(launcher, program, data, tmp_path, whole):
-    run = LocalRun(program, tmp_path, data, "run").killed(launcher, f"train.after_step:kill@{KILLED}",
+def test_a_local_checkpoint_is_better_than_a_model_and_than_a_damaged_checkpoint(any_launcher, program, data, tmp_path, whole):
+    run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, f"train.after_step:kill@{KILLED}",
                                                           "checkpoint.model_interval=149")
     kept = run.newest_local()
-    run.on(launcher, RANKS, *run.layout())
+    run.on(any_launcher, RANKS, *run.layout())
     assert f"at step {kept}" in run.said and "FRESH" not in run.said, run.said
     assert_same_bits(run, whole)
-    other = LocalRun(program, tmp_path, data, "other").killed(launcher, f"train.after_step:kill@{KILLED}", "checkpoint.interval=40")
+    other = LocalRun(program, tmp_path, data, "other").killed(any_launcher, f"train.after_step:kill@{KILLED}", "checkpoint.interval=40")
     kept, newest = other.newest_local(), sorted((other.folder / "checkpoints").glob("step-*"))[-1]
     # A newer one in the run's folder is damaged: an older local checkpoint serves.
     shutil.copytree(newest, other.checkpoint(160))
     flip(other.checkpoint(160) / "manifest.json")
-    other.on(launcher, RANKS, *other.layout())
+    other.on(any_launcher, RANKS, *other.layout())
     assert kept <= int(newest.name[5:]) or f"at step {kept}" in other.said, other.said
     assert_same_bits(other, whole)
 
 
-def test_another_folder_for_local_checkpoints_is_used_from_the_first_whole_one_on(launcher, program, data, tmp_path, whole):
-    run = LocalRun(program, tmp_path, data, "run").killed(launcher, f"train.after_step:kill@{KILLED}")
+def test_another_folder_for_local_checkpoints_is_used_from_the_first_whole_one_on(any_launcher, program, data, tmp_path, whole):
+    run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, f"train.after_step:kill@{KILLED}")
     kept, old = run.newest_local(), run.local
     run.local = tmp_path / "elsewhere"
-    run.killed(launcher, "checkpoint.copy:kill@1")
-    run.killed(launcher, f"train.after_step:kill@{(STEPS - kept) // 2}")
+    run.killed(any_launcher, "checkpoint.copy:kill@1")
+    run.killed(any_launcher, f"train.after_step:kill@{(STEPS - kept) // 2}")
     assert f"at step {kept}" in run.said, run.said
-    run.on(launcher, RANKS, *run.layout())
+    run.on(any_launcher, RANKS, *run.layout())
     assert_same_bits(run, whole)
     for folder in old, run.local:
         assert not folder.exists() or list(folder.iterdir()) == []
 
 
-def test_a_start_without_local_checkpoints_takes_the_last_one_and_removes_it_at_its_end(launcher, program, data, tmp_path, whole):
-    run = LocalRun(program, tmp_path, data, "run").killed(launcher, f"train.after_step:kill@{KILLED}")
+def test_a_start_without_local_checkpoints_takes_the_last_one_and_removes_it_at_its_end(any_launcher, program, data, tmp_path, whole):
+    run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, f"train.after_step:kill@{KILLED}")
     kept = run.newest_local()
-    run.on(launcher, RANKS, *run.layout("checkpoint.local_interval=0"))
+    run.on(any_launcher, RANKS, *run.layout("checkpoint.local_interval=0"))
     assert f"at step {kept}" in run.said and list(run.local.iterdir()) == [], run.said
     assert_same_bits(run, whole)
 
@@ -221,17 +205,16 @@ def test_a_start_without_local_checkpoints_takes_the_last_one_and_removes_it_at_
     ("checkpoint.async=false", "needs checkpoint.async"),
     ("checkpoint.interval=0", "and a checkpoint.interval that is not 0"),
 ])
-def test_settings_that_cannot_work_are_refused_before_anything_changes(launcher, program, data, tmp_path, setting, said):
+def test_settings_that_cannot_work_are_refused_before_anything_changes(any_launcher, program, data, tmp_path, setting, said):
     run = LocalRun(program, tmp_path, data, "run")
-    run.on(launcher, 2, *run.layout(), setting.replace("CONFIG", str(run.config)), expect=2)
+    run.on(any_launcher, 2, *run.layout(), setting.replace("CONFIG", str(run.config)), expect=2)
     assert said in run.said, run.said
     assert not run.folder.exists()
 
 
-def kill_often(launcher, program, data, folder, phases, draw, whole):
-    import launchers
+def kill_often(any_launcher, program, data, folder, phases, draw):
     run = LocalRun(program, folder, data, "run")
-    real, script, counts = run.program, folder / "armed", collections.Counter()
+    counts = collections.Counter()
     done, before = "", 0
     for phase in phases:
         point, passes = PHASES[phase]
@@ -240,10 +223,8 @@ def kill_often(launcher, program, data, folder, phases, draw, whole):
         if point == "checkpoint.local_commit" and victim in (1, 3):
             victim -= 1
         fault = f"{point}:kill@{draw.randint(1, 2 * passes)}"
-        test = "true" if victim == "all" else f'[ "${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-$RANK}}}}" = {victim} ]'
-        script.write_text(f'#!/bin/sh\n{test} && export ATHANOR_FAULT={fault}\nexec {real} "$@"\n')
-        script.chmod(0o755)
-        code, out, err, _ = launcher.run(RANKS, script, "train", *run.words(run.layout("train.steps=100000")))
+        armed = with_fault_on(run.program, victim, fault, folder / "armed")
+        code, out, err, _ = any_launcher.run(RANKS, armed, "train", *run.words(run.layout("train.steps=100000")))
         assert code != 0, (fault, err[-3000:])
         counts[phase] += 1
         done += f"{fault} on {victim}\n"
@@ -256,16 +237,16 @@ def kill_often(launcher, program, data, folder, phases, draw, whole):
             done += "a node lost\n"
     assert before > 0
     steps = run.newest_local() + 2
-    run.on(launcher, RANKS, *run.layout(f"train.steps={steps}"))
-    other = LocalRun(program, folder, data, "other").on(launcher, RANKS, *run.layout(f"train.steps={steps}",
+    run.on(any_launcher, RANKS, *run.layout(f"train.steps={steps}"))
+    other = LocalRun(program, folder, data, "other").on(any_launcher, RANKS, *run.layout(f"train.steps={steps}",
                                                                                     "checkpoint.local_interval=0"))
     assert pieces_of(run.checkpoint(steps)) == pieces_of(other.checkpoint(steps)), done
     counts["nodes lost"] = done.count("a node lost")
     return counts
 
 
-def test_kills_in_local_checkpoints_never_cost_the_one_before(launcher, program, data, tmp_path, whole):
+def test_kills_in_local_checkpoints_never_cost_the_one_before(any_launcher, program, data, tmp_path, whole):
     draw = random.Random(4)
     phases = [phase for phase in PHASES for _ in range(3)]
     draw.shuffle(phases)
-    print("killed while", dict(kill_often(launcher, program, data, tmp_path, phases, draw, whole)))
+    print("killed while", dict(kill_often(any_launcher, program, data, tmp_path, phases, draw)))
