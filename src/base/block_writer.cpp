@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "base/error.h"
@@ -15,27 +13,16 @@
 namespace athanor {
 namespace {
 
-// What O_DIRECT asks of memory, lengths and positions is at most a page on all disks that are in use.
-constexpr size_t kPage = 4096;
-
 bool set_direct(int fd, bool direct) {
   const int flags = ::fcntl(fd, F_GETFL);
   return flags >= 0 && ::fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
 }
 
-std::byte* take_block() {
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kPage, BlockWriter::kBlockBytes));
-  if (!memory) throw std::bad_alloc();
-  return memory;
-}
-
 }  // namespace
-
-void BlockWriter::Free::operator()(std::byte* memory) const { std::free(memory); }
 
 BlockWriter::BlockWriter(int fd, std::string path, uint64_t begin)
     : fd_(fd), path_(std::move(path)), direct_(set_direct(fd, true)), at_(begin) {
-  filling_.memory.reset(take_block());
+  filling_.memory = take_pages(kBlockBytes);
 }
 
 BlockWriter::~BlockWriter() {
@@ -71,7 +58,7 @@ void BlockWriter::wait_until_idle(std::unique_lock<std::mutex>& lock) {
 void BlockWriter::hand_over() {
   std::unique_lock lock(mutex_);
   wait_until_idle(lock);
-  if (!writing_.memory) writing_.memory.reset(take_block());
+  if (!writing_.memory) writing_.memory = take_pages(kBlockBytes);
   if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
   std::swap(filling_, writing_);
   writing_at_ = std::exchange(at_, at_ + writing_.filled);
@@ -99,7 +86,7 @@ int BlockWriter::put(const Block& block, uint64_t at) {
   for (size_t done = 0; done < block.filled;) {
     // The last bytes of a file are no whole page; after them comes nothing.
     size_t count = block.filled - done;
-    if (direct_) count = count / kPage * kPage;
+    if (direct_) count = count / kPageBytes * kPageBytes;
     if (count == 0) {
       stop_direct();
       continue;

@@ -9,10 +9,11 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+
+#include "base/page_aligned.h"
 
 namespace athanor {
 
@@ -36,11 +37,8 @@ class BlockWriter {
   void finish();
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const;
-  };
   struct Block {
-    std::unique_ptr<std::byte, Free> memory = {};
+    PageAligned memory = {};
     size_t filled = 0;
   };
 

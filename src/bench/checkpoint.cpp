@@ -265,9 +265,8 @@ fs::path parent_folder(const BenchCheckpointArguments& given, const RunConfig& c
                   given.folder);
     return fs::absolute(given.folder);
   }
-  fs::path folder = fs::absolute(config.train.run_dir).parent_path();
-  while (!fs::is_directory(folder) && folder != folder.root_path()) folder = folder.parent_path();
-  return folder;
+  const fs::path folder = nearest_existing(fs::absolute(config.train.run_dir).parent_path());
+  return fs::is_directory(folder) ? folder : folder.parent_path();
 }
 
 // Two checkpoints and the plain files.

@@ -5,9 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <memory>
-#include <new>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -40,27 +37,15 @@ class OpenFile {
   int fd_;
 };
 
-struct Free {
-  void operator()(void* memory) const { std::free(memory); }
-};
-
-// At the beginning of a page of memory, as O_DIRECT wants it.
-std::unique_ptr<std::byte, Free> make_block() {
-  constexpr size_t kPage = 4096;
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kPage, static_cast<size_t>(kDiskBlockBytes)));
-  if (!memory) throw std::bad_alloc();
-  return std::unique_ptr<std::byte, Free>(memory);
-}
-
 }  // namespace
 
 bool takes_direct_io(const fs::path& folder) {
   const fs::path file = folder / "direct";
-  const auto block = make_block();
+  const auto block = take_pages(kDiskBlockBytes);
   std::fill_n(block.get(), kDiskBlockBytes, std::byte{});
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_DIRECT, 0666);
   const int why = errno;
-  const bool takes = fd >= 0 && ::pwrite(fd, block.get(), static_cast<size_t>(kDiskBlockBytes), 0) == kDiskBlockBytes;
+  const bool takes = fd >= 0 && ::pwrite(fd, block.get(), kDiskBlockBytes, 0) == static_cast<ssize_t>(kDiskBlockBytes);
   if (fd >= 0) ::close(fd);
   ::unlink(file.c_str());
   errno = why;
@@ -70,17 +55,16 @@ bool takes_direct_io(const fs::path& folder) {
 
 void write_plain_file(const fs::path& file, int64_t bytes, bool direct) {
   const OpenFile out(file, O_WRONLY | O_CREAT | O_TRUNC | (direct ? O_DIRECT : 0));
-  const auto block = make_block();  // random numbers, since a disk may know how to store zeros
+  const auto block = take_pages(kDiskBlockBytes);  // random numbers, since a disk may know how to store zeros
   CounterRandom(0, "disk").fill_normal(reinterpret_cast<float*>(block.get()), 0, kDiskBlockBytes / sizeof(float), 1.0);
-  for (int64_t at = 0; at < bytes;)
-    at += out.retry([&](int fd) { return ::write(fd, block.get(), static_cast<size_t>(kDiskBlockBytes)); });
+  for (int64_t at = 0; at < bytes;) at += out.retry([&](int fd) { return ::write(fd, block.get(), kDiskBlockBytes); });
   if (!direct && ::fsync(out.get()) != 0) fail_errno("cannot sync", file.string());
 }
 
 void read_plain_file(const fs::path& file, bool direct) {
   const OpenFile in(file, O_RDONLY | (direct ? O_DIRECT : 0));
-  const auto block = make_block();
-  while (in.retry([&](int fd) { return ::read(fd, block.get(), static_cast<size_t>(kDiskBlockBytes)); }) > 0) {
+  const auto block = take_pages(kDiskBlockBytes);
+  while (in.retry([&](int fd) { return ::read(fd, block.get(), kDiskBlockBytes); }) > 0) {
   }
 }
 

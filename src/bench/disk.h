@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "base/block_writer.h"
+
 namespace athanor::bench {
 
 /// Bytes of one write or read: those of the writer of checkpoints.
-inline constexpr int64_t kDiskBlockBytes = int64_t{4} << 20;
+inline constexpr size_t kDiskBlockBytes = BlockWriter::kBlockBytes;
 
 /// Returns whether files in this folder can be written past the page cache (O_DIRECT).
 bool takes_direct_io(const std::filesystem::path& folder);

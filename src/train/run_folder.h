@@ -7,7 +7,7 @@
 //   models/          model-only, for transformers     events.jsonl    what happened (run_history.h)
 //   log/             the terminal's output, logs of   dispatch.json   the choice that moe.dispatch = "auto" made
 //                    ranks, last-words.json           matmul.json     how the run multiplies matrices
-//                                                     lock            held while a process trains in the folder
+//   where.json       where local checkpoints lie      lock            held while a process trains in the folder
 
 #include <filesystem>
 #include <optional>
