@@ -1,6 +1,5 @@
 #include "parallel/share.h"
 
-
 namespace athanor {
 namespace {
 
