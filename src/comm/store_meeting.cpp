@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <future>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 
@@ -29,17 +30,34 @@ constexpr milliseconds kUnreachable{120'000};               // for a host that i
 constexpr milliseconds kShortestNap{4}, kLongestNap{1000};  // at 12,288 ranks, as many questions a second
 
 /// While it lives, libtorch prints neither warnings nor errors: each rank would print one for a host without a name, or
-/// with a stack for an error that is reported here in one line.
+/// with a stack for an error that is reported here in one line. The level is the process's, and several threads may
+/// have such objects: the last one that ends restores what the first one found, else one thread could restore the
+/// quiet level that it had found.
 class QuietLibtorch {
  public:
-  QuietLibtorch() : before_(FLAGS_caffe2_log_level) { FLAGS_caffe2_log_level = std::max(before_, kFatal); }
-  ~QuietLibtorch() { FLAGS_caffe2_log_level = before_; }
+  QuietLibtorch() {
+    const std::lock_guard lock(shared().mutex);
+    if (shared().num_objects++ > 0) return;
+    shared().before = FLAGS_caffe2_log_level;
+    FLAGS_caffe2_log_level = std::max(shared().before, kFatal);
+  }
+  ~QuietLibtorch() {
+    const std::lock_guard lock(shared().mutex);
+    if (--shared().num_objects == 0) FLAGS_caffe2_log_level = shared().before;
+  }
   QuietLibtorch(const QuietLibtorch&) = delete;
   QuietLibtorch& operator=(const QuietLibtorch&) = delete;
 
  private:
   static constexpr int kFatal = 3;
-  int before_;
+  struct Shared {
+    std::mutex mutex;
+    int num_objects = 0, before = 0;  // the level before the first object
+  };
+  static Shared& shared() {
+    static auto& it = *new Shared;
+    return it;
+  }
 };
 
 class StoreMeeting : public MeetingPlace {

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "guarded/attention_scratch.h"
 #include "guarded/open_view.h"
 #include "guarded/ops.h"
 
@@ -231,8 +232,10 @@ void flash_backward(const c10::OperatorHandle& op, Stack* stack) {
   check_flash(call, q, k, v, offsets);
   call.check(dout.is_contiguous() && out.is_contiguous(), "only dense gradients");
   const auto& context = at::globalContext();
+  const bool has_fixed_order = context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly();
   const auto into = submit_backward(call.name(), Inputs(q, k, v, offsets, call.number(8)), dout, out, call.tensor(5),
-                                    context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly());
+                                    has_fixed_order);
+  allocate_flash_scratch(q, k, offsets, has_fixed_order);
   call.give(into.dq, into.dk, into.dv);
 }
 
@@ -275,6 +278,7 @@ void efficient_backward(const c10::OperatorHandle& op, Stack* stack) {
   call.check(dout.is_contiguous() && call.number(14) == 1, "only causal attention with dense gradients");
   const auto into = submit_backward(call.name(), Inputs(q, k, v, offsets, longest), dout, out, call.tensor(10),
                                     call.optional_number(17) == 1);
+  allocate_efficient_scratch(q, offsets, longest);
   call.give(into.dq, into.dk, into.dv, Tensor());
 }
 

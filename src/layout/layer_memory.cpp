@@ -60,13 +60,15 @@ void LayerMemory::attention_forward(MemoryPeak& t, bool keep) {
     }
     if (keep) t.take(norm_rows), left_ += norm_rows;
   }
-  const double logsumexp = s_.tokens * s_.heads * 4;
+  const double logsumexp = s_.attention.logsumexp_bytes();
+  if (s_.repeats_keys()) t.take(s_.of(2 * s_.q));
   t.take(s_.of(s_.q) + logsumexp);
   t.pulse(2 * s_.tokens * s_.kv * s_.packed);  // keys and values
   keep ? void(left_ += logsumexp) : t.give(logsumexp);
   t.take(s_.stream());
   t.pulse(product(s_.tokens, s_.hidden, s_.q));
-  if (!keep) t.give(2 * both);
+  if (s_.repeats_keys()) t.give(s_.of(2 * s_.kv));
+  if (!keep) t.give(s_.of(2 * s_.q + 2 * kept_keys()));
 }
 
 void LayerMemory::attention_backward(MemoryPeak& t) {
@@ -81,11 +83,14 @@ void LayerMemory::attention_backward(MemoryPeak& t) {
   t.take(s_.of(s_.q));  // gradient of the heads' output
   t.pulse(product(s_.tokens, s_.q, s_.hidden));
   let_go_of_gathered(t);
-  t.take(s_.of(s_.q + 2 * s_.kv));  // gradient of q, k, v
+  t.take(s_.of(s_.q + 2 * kept_keys()));  // gradient of q, k, v
+  t.pulse(s_.attention.backward_bytes());
   const double per_head = s_.seq_len * s_.head_dim * (7 * s_.packed + 12);
   t.pulse(std::min(s_.threads, s_.kv_heads * s_.tokens / s_.seq_len) * per_head);
-  t.give(s_.of(2 * s_.q + 2 * s_.kv));  // q, k, v and the output
+  t.give(s_.of(2 * s_.q + 2 * kept_keys()));  // q, k, v and the output
   t.give(s_.of(s_.q));
+  for (int key_or_value = 0; s_.repeats_keys() && key_or_value < 2; ++key_or_value)
+    t.swap(s_.of(s_.kv), s_.of(s_.q));  // the gradients of all query heads of a key head are added
   if (shares_norm()) {
     for (const double columns : {s_.q, s_.kv}) {
       t.swap(s_.of(columns), s_.of(columns));

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "config/run_config.h"
+#include "layout/device_workspace.h"
 #include "layout/layout.h"
 #include "layout/product_scratch.h"
 
@@ -55,13 +56,16 @@ struct LayerShape {
   bool dispatches;             ///< experts are spread over several ranks
   bool shares_tokens, tensor;  ///< sequence_parallel; several tensor ranks
   bool on_device;
-  double expert_ranks;  ///< ranks over which experts are spread
-  double threads;       ///< 0 on a device
-  double packed;        ///< bytes of an activation element as tiles read it
+  double expert_ranks;      ///< ranks over which experts are spread
+  double threads;           ///< 0 on a device
+  double packed;            ///< bytes of an activation element as tiles read it
+  AttentionCall attention;  ///< its kernel is kOther unless the device has libtorch's
 
   double residual() const { return own_tokens * hidden * width; }       ///< one tensor of the residual stream
   double stream() const { return tokens * hidden * width; }             ///< such a tensor for all tokens
   double of(double columns) const { return tokens * columns * width; }  ///< [tokens, columns]
+  /// True if attention gets a key head for each query head.
+  bool repeats_keys() const { return attention.kernel == AttentionKernel::kEfficient && kv < q; }
   ProductWidths widths() const { return {width, packed}; }
 };
 
@@ -108,6 +112,7 @@ class LayerMemory {
   void feed_forward(MemoryPeak& t, bool keep, bool decides);
   void feed_backward(MemoryPeak& t);
   void let_go_of_gathered(MemoryPeak& t);
+  double kept_keys() const { return s_.repeats_keys() ? s_.q : s_.kv; }  // columns of keys, and of values
   double statistics() const { return s_.own_tokens * (s_.layer_norm ? 8 : 4); }
   double product(double rows, double columns, double k, double factors = 1, double count = 1) const;
   double sum(double rows, double columns, double tokens, double count = 1) const;

@@ -60,6 +60,15 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
   if (s.on_device) s.rows = room_for_rows(s);
   s.threads = multiplier.threads;
   s.packed = s.on_device ? 0 : multiplier.widens ? 4 : s.width;
+  s.attention = {.sequences = number(config.train.micro_batch_size),
+                 .seq_len = s.seq_len,
+                 .heads = s.heads,
+                 .kv_heads = s.kv_heads,
+                 .head_dim = s.head_dim,
+                 .bf16 = s.width == 2};
+  if (config.data.attention_scope == "document")
+    s.attention.documents = count_table_documents(config.train.micro_batch_size, seq_len);
+  if (uses_cuda_libraries(config, multiplier)) s.attention.kernel = attention_kernel(s.attention);
   return s;
 }
 

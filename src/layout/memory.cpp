@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "layout/device_workspace.h"
 #include "layout/holding.h"
 #include "layout/shards.h"
 
@@ -174,7 +175,14 @@ MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const
     need.communicator_bytes += opened.bytes;
   need.allocator_bytes =
       count_allocator_bytes(need.activation_bytes + need.transient_bytes + need.buffer_bytes + need.graph_bytes);
+  need.workspace_bytes = count_workspace_bytes(config, layout, multiplier);
   return need;
+}
+
+double count_workspace_bytes(const RunConfig& config, const Layout& layout, Multiplier multiplier) {
+  if (!uses_cuda_libraries(config, multiplier)) return 0;
+  const bool records_graph = config.train.cuda_graphs && layout.world_size() == 1;
+  return count_cublas_workspaces(records_graph) * cublas_workspace_bytes();
 }
 
 double count_allocator_bytes(double bytes_that_come_and_go) { return 0.1 * bytes_that_come_and_go; }

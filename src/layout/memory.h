@@ -80,9 +80,10 @@ struct MemoryNeed {
   // On a device:
   double communicator_bytes = 0;  ///< opened_groups
   double allocator_bytes = 0;     ///< count_allocator_bytes
+  double workspace_bytes = 0;     ///< count_workspace_bytes
   double total() const {
     return state_bytes + activation_bytes + transient_bytes + buffer_bytes + graph_bytes + staging_bytes +
-           communicator_bytes + allocator_bytes;
+           communicator_bytes + allocator_bytes + workspace_bytes;
   }
 };
 
@@ -100,6 +101,9 @@ double count_staging_bytes(const RunConfig& config, const Layout& layout, int ra
 /// a free block of another size may not serve. The parameters' state is a few large blocks that stay, and has no such
 /// rest. For what comes and goes it is taken to be a tenth; this was not measured.
 double count_allocator_bytes(double bytes_that_come_and_go);
+
+/// Returns the bytes of all workspaces of cuBLAS on a rank's device (layout/device_workspace.h); 0 on a CPU.
+double count_workspace_bytes(const RunConfig& config, const Layout& layout, Multiplier multiplier);
 
 /// Returns what train.cuda_graphs adds to the need of a rank; 0 without it. The graph of a shape keeps the activations
 /// and the temporary memory of a microbatch also while other work runs. That is a whole microbatch in the steps that

@@ -198,7 +198,7 @@ TEST(MemoryNeed, OnADeviceCountsWhatNoTensorIs) {
   EXPECT_EQ(there.allocator_bytes, count_allocator_bytes(there.activation_bytes + there.transient_bytes));
   EXPECT_GT(there.communicator_bytes, 0);
   EXPECT_EQ(there.total(), there.state_bytes + there.activation_bytes + there.transient_bytes +
-                               there.communicator_bytes + there.allocator_bytes);
+                               there.communicator_bytes + there.allocator_bytes + there.workspace_bytes);
 }
 
 TEST(MemoryNeed, IsPlannedForADeviceIfTheConfigurationNamesOne) {

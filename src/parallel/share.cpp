@@ -1,7 +1,5 @@
 #include "parallel/share.h"
 
-#include <cstring>
-
 namespace athanor {
 namespace {
 
@@ -38,7 +36,7 @@ std::string broadcast_text(comm::Communicator& ranks, const std::string& text, c
   const Tensor size = at::full({1}, size_of(text), at::kLong);
   finish(wait, ranks.broadcast(size, 0));
   const Tensor bytes = text_tensor(size.item<int64_t>());
-  if (ranks.rank() == 0) std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  if (ranks.rank() == 0) text.copy(static_cast<char*>(bytes.data_ptr()), text.size());
   if (bytes.numel() > 0) finish(wait, ranks.broadcast(bytes, 0));
   return {static_cast<const char*>(bytes.data_ptr()), static_cast<size_t>(bytes.numel())};
 }
@@ -57,7 +55,7 @@ std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::stri
     for (const int64_t size : from) total += size;
   }
   const Tensor own = text_tensor(size_of(text)), all = text_tensor(total);
-  std::memcpy(own.data_ptr(), text.data(), text.size());
+  text.copy(static_cast<char*>(own.data_ptr()), text.size());  // memcpy takes no null, which an empty tensor has
   finish(wait, ranks.all_to_all(all, own, from, to));
   std::vector<std::string> texts;
   const auto* at = static_cast<const char*>(all.data_ptr());

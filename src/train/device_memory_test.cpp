@@ -1,11 +1,18 @@
 #include "train/device_memory.h"
 
+#include <ATen/record_function.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
+
+#include <mutex>
+#include <set>
+#include <thread>
 
 #include "base/error.h"
 #include "base/testing/folder_test.h"
 #include "base/text.h"
 #include "comm/testing/played_groups.h"
+#include "layout/device_workspace.h"
 #include "model/initialize.h"
 #include "parallel/testing/small_layouts.h"
 #include "train/memory_remedies.h"
@@ -75,7 +82,7 @@ TEST(DeviceMemory, ThatOneDeviceLacksIsRefusedOnAllRanks) {
 struct Case {
   std::string name, family;
   Degrees degrees;
-  std::string dispatch = "allgather";
+  std::string dispatch = "allgather", dtype = "bfloat16", scope = "instance";
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
@@ -83,6 +90,9 @@ class OnDeviceMemory : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Layouts, OnDeviceMemory,
                          testing::Values(Case{"one_olmoe", "olmoe", {1, 1, 1, "none"}},
                                          Case{"one_llama", "llama", {1, 1, 1, "none"}},
+                                         Case{"documents", "llama", {1, 1, 1, "none"}, "", "bfloat16", "document"},
+                                         Case{"fp32", "llama", {1, 1, 1, "none"}, "", "float32"},
+                                         Case{"fp32_documents", "llama", {1, 1, 1, "none"}, "", "float32", "document"},
                                          Case{"allgather2", "olmoe", {1, 2, 2, "ep_aware"}},
                                          Case{"allgather4", "olmoe", {1, 4, 4, "ep_aware"}},
                                          Case{"all_to_all4", "olmoe", {1, 4, 4, "ep_aware"}, "all_to_all"},
@@ -91,14 +101,18 @@ INSTANTIATE_TEST_SUITE_P(Layouts, OnDeviceMemory,
                          [](const auto& each) { return each.param.name; });
 
 TEST_P(OnDeviceMemory, OfActivationsIsThatOfTheFormulaWithinFivePercentAndWithMessagesWithinTen) {
-  const RunConfig config = config_of(GetParam().family, GetParam().degrees, GetParam().dispatch);
+  RunConfig config = config_of(GetParam().family, GetParam().degrees, GetParam().dispatch);
+  config.train.dtype = GetParam().dtype;
+  config.data.attention_scope = GetParam().scope;
   const int size = GetParam().degrees.world();
   const Layout layout(config, size);
   std::vector<double> peaks(static_cast<size_t>(size));
   comm::run_device_ranks(size, [&](comm::World& world, at::Device device) {
     Mesh mesh(layout, world);
     if (size > 1) mesh.use(device);
-    TrainState state(config, {}, mesh, {.device = device});
+    DataIdentity data;
+    data.eos_id = static_cast<uint32_t>(config.model.vocab_size);  // no document is so short that tables grow
+    TrainState state(config, data, mesh, {.device = device});
     initialize_parameters(config.model, 1, state.model.parameters);
     train_step(state, fixed_batch(config));
     guarded::queues().synchronize_all();
@@ -119,6 +133,51 @@ TEST_P(OnDeviceMemory, OfActivationsIsThatOfTheFormulaWithinFivePercentAndWithMe
     if (std::getenv("ATHANOR_PRINT_MEMORY"))
       fmt::print("{} rank {}: {:+.2f}% of {:.2f} MB\n", GetParam().name, rank, 100 * (computed / found - 1),
                  found / 1e6);
+  }
+}
+
+// ---- who multiplies on a device
+
+using Multipliers = std::set<std::pair<std::thread::id, c10::StreamId>>;
+
+Multipliers& multipliers() {
+  static Multipliers them;
+  return them;
+}
+
+// Called before each op of libtorch.
+std::unique_ptr<at::ObserverContext> note_product(const at::RecordFunction& op) {
+  static std::mutex mutex;
+  for (const char* product : {"aten::mm", "aten::mm.out", "aten::mm.dtype", "aten::addmm_", "aten::addmm.out"}) {
+    const auto schema = op.operator_name();
+    if (!schema || c10::toString(*schema) != product || !op.inputs()[0].isTensor()) continue;
+    const at::Device device = op.inputs()[0].toTensor().device();
+    if (device.is_cpu()) continue;  // a played product, computed by the host
+    const std::lock_guard lock(mutex);
+    multipliers().emplace(std::this_thread::get_id(),
+                          c10::impl::VirtualGuardImpl(device.type()).getStream(device).id());
+  }
+  return nullptr;
+}
+
+// As layout/device_workspace.h counts them: libtorch has a handle of cuBLAS for each thread, and a workspace for each
+// handle and stream.
+TEST(OnDeviceMemory, ProductsAreQueuedByTwoThreadsOnOneStream) {
+  for (const bool recomputes : {false, true}) {
+    RunConfig config = config_of("olmoe", {1, 1, 1, "none"});
+    if (recomputes) config.parallelism.recompute = {"layer"};
+    TrainState state(config, {}, {.device = guarded::device_of_tests()});
+    initialize_parameters(config.model, 1, state.model.parameters);
+    multipliers().clear();
+    const auto handle = at::addGlobalCallback(at::RecordFunctionCallback(note_product).needsInputs(true));
+    train_step(state, fixed_batch(config));
+    train_step(state, fixed_batch(config));
+    guarded::queues().synchronize_all();
+    at::removeCallback(handle);
+    EXPECT_EQ(multipliers().size(), static_cast<size_t>(count_cublas_workspaces(/*records_graph=*/false)));
+    std::set<c10::StreamId> streams;
+    for (const auto& [thread, stream] : multipliers()) streams.insert(stream);
+    EXPECT_EQ(streams.size(), 1U);
   }
 }
 

@@ -130,6 +130,7 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
     run.opened = opened_groups(config, layout, run.rank, seq_len, hosts);
     run.allocator_bytes =
         count_allocator_bytes(run.activations.peak_bytes + run.gradient_buffer_bytes + run.graph_bytes);
+    run.workspace_bytes = count_workspace_bytes(config, layout, multiplier);
   }
   send_buckets(config, parameters, plan, run.sent);
   add_formulas(config, mesh, run.sent);

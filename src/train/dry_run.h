@@ -43,9 +43,10 @@ struct DryRun {
   /// For each node, the bytes that its ranks write into a checkpoint with either value of checkpoint.writers; empty
   /// without full checkpoints.
   std::map<std::string, std::vector<double>> written_by_node;
-  bool on_device = false;           ///< all of this is the memory of a device; the next two are 0 otherwise
+  bool on_device = false;           ///< all of this is the memory of a device; the next three are 0 otherwise
   std::vector<OpenedGroup> opened;  ///< opened_groups
   double allocator_bytes = 0;       ///< count_allocator_bytes
+  double workspace_bytes = 0;       ///< count_workspace_bytes
   std::vector<SentLine> sent;
 
   /// Returns the largest number of collectives in flight for each group, over all lines that were counted at the
@@ -54,7 +55,7 @@ struct DryRun {
   double communicator_bytes() const;
   double total_bytes() const {
     return static_cast<double>(state.total()) + activations.peak_bytes + gradient_buffer_bytes + graph_bytes +
-           (on_device ? 0 : staging_bytes) + communicator_bytes() + allocator_bytes;
+           (on_device ? 0 : staging_bytes) + communicator_bytes() + allocator_bytes + workspace_bytes;
   }
 };
 

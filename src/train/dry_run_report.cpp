@@ -63,7 +63,7 @@ std::string memory_table(const DryRun& run, const RunConfig& config) {
                fmt::format("{} in flight, {} a microbatch{}", a.in_flight, join(kept), again));
   text += line(
       "activations that come and go", a.transient_bytes(),
-      run.on_device ? "without what libtorch's kernels take" : fmt::format("scratch of {} thread(s)", run.threads));
+      run.on_device ? "with what attention takes in backward" : fmt::format("scratch of {} thread(s)", run.threads));
   text += line("tokens and targets of a step", a.batch_bytes);
   if (a.mail_bytes > 0) text += line("on the way between stages", a.mail_bytes);
   if (run.gradient_buffer_bytes > 0)
@@ -73,6 +73,7 @@ std::string memory_table(const DryRun& run, const RunConfig& config) {
   if (run.on_device) {
     text += line("buffers of communicators", run.communicator_bytes(), describe_opened(run));
     text += line("kept by the allocator", run.allocator_bytes, "a tenth of what comes and goes");
+    if (run.workspace_bytes > 0) text += line("workspaces of cuBLAS", run.workspace_bytes);
   }
   if (run.staging_bytes > 0 && !run.on_device)
     text += line("copy for checkpoints", run.staging_bytes, "checkpoint.async; fp32, of what this rank writes");
@@ -168,6 +169,7 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
   if (run.on_device) {
     memory["communicators"] = run.communicator_bytes();
     memory["allocator"] = run.allocator_bytes;
+    memory["workspaces"] = run.workspace_bytes;
   }
   memory["total"] = run.total_bytes();
   (run.on_device ? out["host_memory_bytes"] : memory)["copy_for_checkpoints"] = run.staging_bytes;

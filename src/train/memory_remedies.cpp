@@ -164,6 +164,7 @@ std::string describe_need(const RunConfig& config, const DeviceRank& of) {
   add(need.graph_bytes, "next to the recorded graph");
   add(need.communicator_bytes, "of buffers of communicators");
   add(need.allocator_bytes, "that the allocator keeps");
+  add(need.workspace_bytes, "of workspaces of cuBLAS");
   return text;
 }
 

@@ -84,8 +84,9 @@ def test_a_plan_for_gpus_is_made_without_one_and_counts_what_no_tensor_is(athano
     assert memory["communicators"] == sum(gpu["communicator_bytes"].values())
     # Twelve expert ranks on a host: 32 channels to eleven others, 12 MiB each, and a ring and a tree of 24.
     assert gpu["communicator_bytes"]["expert"] >= 11 * 32 * 12 * 2**20
+    assert memory["workspaces"] == 2 * 32 * 2**20 and "workspaces" not in cpu["memory_bytes"]
     parts = {name: bytes for name, bytes in memory.items() if name != "total"}
     assert memory["total"] == pytest.approx(sum(parts.values()))
     text = athanor.run("verify", RECIPES / "mula-20b-a2b.toml", "--dry-run", "--ranks", 96, "--set", "train.device=cuda").stdout
-    for part in ("memory of the rank's device (cuda)", "buffers of communicators", "kept by the allocator"):
+    for part in ("memory of the rank's device (cuda)", "buffers of communicators", "kept by the allocator", "workspaces of cuBLAS"):
         assert part in text
