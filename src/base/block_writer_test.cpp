@@ -66,6 +66,19 @@ TEST_F(BlockWriters, FilesOfAllSizesHaveTheirBytesHoweverTheyCome) {
   }
 }
 
+// Kernels before 6.6 refuse O_DIRECT there, and later ones take it.
+TEST_F(BlockWriters, FilesInMemoryHaveTheirBytesWhetherOrNotWritesMayPassByTheCache) {
+  std::filesystem::remove(path_);
+  path_ = "/dev/shm/athanor_blocks_" + std::to_string(::getpid());
+  for (const size_t size : {size_t{1}, size_t{4096}, kBlock + 1, 2 * kBlock + 4096, 3 * kBlock + 12345}) {
+    open_file(O_WRONLY | O_CREAT | O_TRUNC);
+    const std::string text = text_of(size);
+    BlockWriter writer(fd_, path_);
+    write(writer, text, 100'000);
+    EXPECT_TRUE(read_file(path_) == text) << size << " bytes";
+  }
+}
+
 TEST_F(BlockWriters, WholePagesPassByTheCacheWhereTheFileSystemAllowsIt) {
   const bool allowed = ::fcntl(fd_, F_SETFL, O_DIRECT) == 0;
   BlockWriter writer(fd_, path_);

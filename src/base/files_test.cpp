@@ -100,5 +100,12 @@ TEST_F(Files, WhatIsReleasedLeavesTheProcessAndStaysReadable) {
   EXPECT_EQ(mapped.text(), text);
 }
 
+TEST_F(Files, AFolderOfMemoryIsToldFromOthersAlsoBeforeItExists) {
+  EXPECT_TRUE(is_in_memory("/dev/shm"));
+  EXPECT_TRUE(is_in_memory("/dev/shm/athanor-nowhere/below"));
+  EXPECT_FALSE(is_in_memory("/proc"));
+  EXPECT_FALSE(is_in_memory("/proc/nowhere"));
+}
+
 }  // namespace
 }  // namespace athanor::files_test

@@ -67,6 +67,10 @@ std::string Team::from_first(const std::function<std::string()>& compute) const 
   return size == 1 ? text : broadcast(text);
 }
 
+std::vector<std::string> Team::texts_on_first(const std::string& own) const {
+  return size == 1 ? std::vector<std::string>{own} : gather(own);
+}
+
 void Team::on_all(const std::function<void()>& act) const {
   if (size == 1) return run(act);
   std::string first_failure;

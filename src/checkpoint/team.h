@@ -36,6 +36,8 @@ struct Team {
   /// Returns on every member the text that `compute` returns on the first; its errors are those of on_first.
   /// Collective.
   std::string from_first(const std::function<std::string()>& compute) const;
+  /// Returns every member's text on the first member, by index, also if it is the only one. Collective.
+  std::vector<std::string> texts_on_first(const std::string& own) const;
   /// Runs `act` on every member; if some throw, every member throws the error of the first that did. Collective.
   void on_all(const std::function<void()>& act) const;
 };

@@ -4,7 +4,7 @@
 
 #include "comm/world.h"
 #include "config/run_config.h"
-#include "train/local_resume.h"
+#include "train/local_start.h"
 
 namespace athanor {
 

@@ -2,6 +2,7 @@
 
 #include "parallel/gradient_reducer.h"
 #include "parallel/weight_gatherer.h"
+#include "train/local_save.h"
 #include "train/start.h"
 
 namespace athanor {
@@ -120,7 +121,10 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
     for (const char* writers : {"scattered", "first"})
       run.written_by_node[writers] = sum_by_node(count_written_bytes(config, layout, parse_writers(writers)), hosts);
   run.staging_bytes = count_staging_bytes(config, layout, run.rank, plan_optimizers(config.optimizer));
-  if (config.checkpoint.local_interval > 0) run.local_bytes = 4 * run.staging_bytes;  // as local_copies
+  // Without topology.ranks_per_node the number of nodes is not known: several take more than one.
+  if (config.checkpoint.local_interval > 0)
+    run.local_bytes =
+        static_cast<double>(local_copies(hosts.empty() ? num_ranks : hosts.back() + 1)) * run.staging_bytes;
   if (config.train.reduce_dtype == "bfloat16") {
     for (const Bucket& bucket : parameters.buckets())
       if (plan.of(bucket).sum->size() > 1 || plan.of(bucket).replicas)

@@ -82,7 +82,8 @@ std::string memory_table(const DryRun& run, const RunConfig& config) {
     text += line("of the host: copy for checkpoints", run.staging_bytes,
                  "checkpoint.async; fp32, of what this rank writes");
   if (run.local_bytes > 0)
-    text += line("of local_dir: local checkpoints", run.local_bytes, "two, with copies of another node's");
+    text += line("of local_dir: local checkpoints", run.local_bytes,
+                 run.local_bytes > 2 * run.staging_bytes ? "two, with copies of another node's" : "two");
   return text;
 }
 

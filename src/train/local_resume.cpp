@@ -1,8 +1,5 @@
 #include "train/local_resume.h"
 
-#include <fmt/core.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -15,10 +12,8 @@
 #include "base/text.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/verified_load.h"
-#include "layout/memory.h"
 #include "train/checkpointing.h"
 #include "train/file_messages.h"
-#include "train/place_in_run.h"
 #include "train/state_pieces.h"
 
 namespace athanor {
@@ -26,105 +21,6 @@ namespace fs = std::filesystem;
 namespace {
 
 using nlohmann::json;
-
-// ---- Looking
-
-std::string text_of(const LocalRun& run) {
-  return json{{"id", run.id}, {"run_dir", run.run_dir.string()}, {"local_dir", run.local_dir.string()}}.dump();
-}
-
-LocalRun run_of_text(const std::string& text) {
-  const json read = json::parse(text);
-  return {read.at("id"), read.at("run_dir").get<std::string>(), read.at("local_dir").get<std::string>()};
-}
-
-// Returns every rank's text on the first one.
-std::vector<std::string> gather(const Team& team, const std::string& own) {
-  return team.size > 1 ? team.gather(own) : std::vector<std::string>{own};
-}
-
-// The run that where.json names; a new one if there is none, with an empty local_dir.
-LocalRun agree_on_run(const RunConfig& config, const Team& team) {
-  return run_of_text(team.from_first([&] {
-    const fs::path run_dir = resolved(config.train.run_dir);
-    std::string note;
-    LocalRun run;
-    try {
-      run = read_local_run(run_dir, note);
-    } catch (const Error& error) {
-      note = fmt::format("{}: the local checkpoints of this run, if there are any, are not used", error.what());
-    }
-    if (!note.empty()) log::warn("{}", note);
-    if (run.id.empty()) run = {new_local_run_id(), run_dir, {}};
-    return text_of(run);
-  }));
-}
-
-std::string list_as_text(const LocalStore& store) {
-  json parts = json::array();
-  std::vector<std::string> notes;
-  for (const auto& [step, attempt, writers, kept] : store.list(notes))
-    parts.push_back({{"step", step}, {"attempt", attempt}, {"writers", writers}, {"kept", kept}});
-  return json{{"parts", parts}, {"notes", notes}}.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-std::optional<LocalChoice> choose(const RankNodes& nodes, const std::vector<std::string>& lists,
-                                  const Beginning& begin) {
-  std::vector<std::vector<LocalPart>> parts(static_cast<size_t>(nodes.size()));
-  std::vector<std::string> notes;
-  for (size_t rank = 0; rank < lists.size(); ++rank) {
-    if (lists[rank].empty()) continue;
-    const json list = json::parse(lists[rank]);
-    for (const json& part : list.at("parts"))
-      parts[static_cast<size_t>(nodes.node_of(static_cast<int>(rank)))].push_back(
-          {part.at("step"), part.at("attempt"), part.at("writers"), part.at("kept")});
-    for (const json& note : list.at("notes")) notes.push_back(note);
-  }
-  auto choice = choose_local(parts, begin.step, begin.branch, notes);
-  for (const std::string& note : notes) log::warn("{}", note);
-  if (choice || begin.from != Beginning::From::kNewest) return choice;
-  std::vector<std::string> of_older;  // for the case that the newest one in the run's folder is damaged
-  return choose_local(parts, -1, begin.branch, of_older);
-}
-
-std::optional<LocalChoice> agree_on_choice(const LocalStart& local, const Beginning& begin, const Team& team) {
-  const bool lists = local.nodes.is_leader(team.index);
-  const auto all = gather(team, lists ? list_as_text(*local.found) : "");
-  const std::string text = team.from_first([&] {
-    const auto choice = choose(local.nodes, all, begin);
-    return choice ? choice->to_text() : std::string();
-  });
-  if (text.empty()) return std::nullopt;
-  return LocalChoice::from_text(text);
-}
-
-// Links are not followed: they may lead elsewhere on each node.
-fs::path as_named(const std::string& folder) {
-  const fs::path path = fs::path(folder).lexically_normal();
-  return path.has_filename() ? path : path.parent_path();
-}
-
-void check_place(const RunConfig& config, const LocalStore& store, const RankNodes& nodes, int node) {
-  const fs::path& folder = store.run().local_dir;
-  const fs::path existing = nearest_existing(folder);
-  ATHANOR_CHECK(fs::is_directory(existing) && ::access(existing.c_str(), W_OK | X_OK) == 0,
-                "checkpoint.local_dir ({}) cannot be used on node {}: {} {}; name a folder that each node can write",
-                folder.string(), store.node(), existing.string(),
-                fs::is_directory(existing) ? "cannot be written" : "is no folder");
-  const Layout layout(config, nodes.num_ranks());
-  double needed = 0;
-  for (const int rank : nodes.ranks_of(node))
-    needed += count_staging_bytes(config, layout, rank, plan_optimizers(config.optimizer));
-  needed *= static_cast<double>(local_copies(nodes));
-  const auto free = static_cast<double>(free_disk_bytes(existing)) + static_cast<double>(store.num_bytes());
-  ATHANOR_CHECK(needed <= free,
-                "checkpoint.local_dir ({}) has {} free on node {}, and the local checkpoints of its {} ranks need {} "
-                "({} times their pieces); name another folder, or set checkpoint.local_interval to 0",
-                folder.string(), format_bytes(free), store.node(), nodes.ranks_of(node).size(), format_bytes(needed),
-                local_copies(nodes));
-}
-
-// ---- Loading
 
 fs::path folder_of_choice(const LocalStart& local) {
   return local.found->path(local.choice->attempt, local.choice->step);
@@ -183,7 +79,7 @@ std::string agree_on_manifest(const LocalStart& local, const Team& team) {
     team.on_all([&] {
       if (is_leader) own = read_parts(local, local.nodes.node_of(team.index), wanted, number);
     });
-    const auto texts = gather(team, own);
+    const auto texts = team.texts_on_first(own);
     wanted = json::parse(team.from_first([&] {
                add_parts(texts, parts, wanted);
                const bool more = std::ranges::any_of(wanted, [&](int writer) {
@@ -209,7 +105,7 @@ void gather_manifest(const LocalStart& local, const Team& team) {
 
 std::vector<FileMove> agree_on_moves(const LocalStart& local, const std::vector<std::string>& missing,
                                      const Team& team) {
-  const auto all = gather(team, missing.empty() ? "" : json(missing).dump());
+  const auto all = team.texts_on_first(missing.empty() ? "" : json(missing).dump());
   return moves_of_text(team.from_first([&] {
     std::vector<std::vector<std::string>> needed(static_cast<size_t>(local.nodes.size()));
     for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -282,26 +178,6 @@ void fetch_files(const LocalStart& local, const CheckpointReader& checkpoint, co
 
 }  // namespace
 
-int64_t local_copies(const RankNodes& nodes) { return nodes.size() == 1 ? 2 : 4; }
-
-LocalStart look_for_local(const RunConfig& config, const Beginning& begin, const Mesh& mesh) {
-  const Team team = team_of(mesh);
-  LocalStart local{RankNodes(mesh.world().hosts(), static_cast<int>(config.topology.ranks_per_node))};
-  const int node = local.nodes.node_of(team.index);
-  LocalRun run = agree_on_run(config, team);
-  if (!run.local_dir.empty() && begin.branch < begin.attempt) {
-    local.found.emplace(run, local.nodes.name_of(node));
-    local.choice = agree_on_choice(local, begin, team);
-  }
-  if (config.checkpoint.local_interval == 0) return local;
-  run.local_dir = as_named(config.checkpoint.local_dir);
-  local.place.emplace(run, local.nodes.name_of(node));
-  team.on_all([&] {
-    if (local.nodes.is_leader(team.index)) check_place(config, *local.place, local.nodes, node);
-  });
-  return local;
-}
-
 std::optional<fs::path> load_local(TrainState& state, const LocalStart& local) {
   const Team team = team_of(state.model.mesh);
   const fs::path folder = folder_of_choice(local);
@@ -318,17 +194,6 @@ std::optional<fs::path> load_local(TrainState& state, const LocalStart& local) {
   if (local.nodes.is_leader(team.index)) local.found->drop_fetched(local.choice->attempt, local.choice->step);
   if (!loaded) return std::nullopt;
   return folder;
-}
-
-void record_local(const LocalPlace& place, const comm::World& world) {
-  std::vector<LocalNode> nodes;
-  for (int node = 0; node < place.nodes.size(); ++node) {
-    const auto& ranks = place.nodes.ranks_of(node);
-    const int partner = place.nodes.partner_of(node);
-    nodes.push_back({place.nodes.name_of(node), world.hosts()[static_cast<size_t>(ranks.front())],
-                     partner < 0 ? "" : place.nodes.name_of(partner), ranks});
-  }
-  write_local_run(place.store.run(), place.attempt, nodes);
 }
 
 }  // namespace athanor

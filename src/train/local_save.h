@@ -20,6 +20,10 @@ struct LocalPlace {
   int64_t attempt = 0;  ///< number of this start of the run
 };
 
+/// Returns the bytes of memory or disk that local checkpoints take on a node of a job of `num_nodes`, for each byte of
+/// the pieces of its ranks: two checkpoints at a time, with the copies that it keeps for another node.
+constexpr int64_t local_copies(int num_nodes) { return num_nodes == 1 ? 2 : 4; }
+
 /// Writes the local checkpoint of `step`, and then removes the one before it: at any moment one is whole. Collective
 /// over the ranks of the run.
 /// @param pieces        those of this rank.

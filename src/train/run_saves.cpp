@@ -15,7 +15,7 @@
 #include "parallel/share.h"
 #include "train/checkpointing.h"
 #include "train/last_words.h"
-#include "train/local_resume.h"
+#include "train/local_start.h"
 #include "train/run_folder.h"
 
 namespace athanor {

@@ -9,20 +9,16 @@
 #include "arch/weight_decay.h"
 #include "base/build_info.h"
 #include "base/fault_announcement.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "checkpoint/hf_import.h"
-#include "checkpoint/hf_tokenizer.h"
 #include "checkpoint/model_identity.h"
 #include "comm/short_texts.h"
-#include "model/initialize.h"
 #include "ops/device_choice.h"
 #include "train/checkpoint_memory.h"
-#include "train/checkpointing.h"
+#include "train/fill_state.h"
 #include "train/kept_defaults.h"
-#include "train/local_resume.h"
+#include "train/local_start.h"
 #include "train/matmul_choice.h"
 #include "train/preflight.h"
 #include "train/rank_devices.h"
@@ -38,143 +34,14 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
-// Loads a full checkpoint, or a model-only one whose moments start fresh.
-void resume_from_path(TrainState& state, const fs::path& path) {
-  if (fs::exists(path / kManifestName)) {
-    std::optional<CheckpointReader> checkpoint;
-    const Team team = team_of(state.model.mesh);
-    team.on_all([&] { checkpoint = CheckpointReader::open(path, team.worked); });
-    load_checkpoint(state, *checkpoint, Chosen::kByName);
-    log::info("resumed from {} at step {}", path.string(), state.position.step);
-    return;
-  }
-  load_model_weights(state, path);
-  load_progress(state, path);
-  log::info("restarted from the model in {} at step {}, with fresh moments", path.string(), state.position.step);
-}
-
-// The newest model of a run that keeps no full checkpoint may be damaged; older ones are only used on request.
-void resume_from_newest_model(TrainState& state, const Beginning& begin) {
-  try {
-    resume_from_path(state, begin.path);
-  } catch (const CheckpointError& error) {
-    fail<CheckpointError>("{}; to continue from the model before it, set checkpoint.resume = \"{}\"", error.what(),
-                          begin.older.string());
-  }
-}
-
-struct Filled {
-  fs::path from = {};   // where the state came from; empty if it came from nothing, or from model.from
-  bool random = false;  // whether its weights are random
-  std::optional<PutAside> not_finite = {};  // a newer checkpoint that was passed over
-  std::optional<int64_t> saved_step = {};   // the step that the run's folder has, if it is not the state's
-};
-
-Filled resume_from_newest(TrainState& state, const RunFolder& folder) {
-  auto newest = load_newest_checkpoint(state, folder.checkpoints());
-  ATHANOR_CHECK_CHECKPOINT(newest.has_value(),
-                           "every checkpoint in {} is damaged; move them away to continue from a model alone or to "
-                           "start again, or set checkpoint.resume to a folder in {}",
-                           folder.checkpoints().string(), folder.models().string());
-  const fs::path from = newest->checkpoint.folder();
-  log::info("resumed from {} at step {}", from.string(), state.position.step);
-  return {from, false, std::move(newest->not_finite)};
-}
-
-// A model continues with the tokens that it knows. The same tokenizer may be stored in other bytes, so this is not an
-// error.
-void warn_of_another_tokenizer(const TrainState& state, const fs::path& from) {
-  const fs::path tokenizer = find_tokenizer_file(from);
-  if (tokenizer.empty() || hash_file(tokenizer) == state.data.tokenizer_hash) return;
-  log::warn_on_all(
-      "the data were not prepared with {} but with another file: unless both give the same ids, the model begins in "
-      "tokens it does not know; prepare the documents with --tokenizer {}",
-      tokenizer.string(), tokenizer.string());
-}
-
-// Gives all ranks what the first rank sees: one rank with other weights would spoil the run.
-bool begins_with_random_weights(const std::string& from, const Team& team) {
-  if (from.empty()) return true;
-  return team.from_first([&] { return has_weights(from) ? "stored" : "random"; }) == "random";
-}
-
-// Returns true if the weights are random.
-bool start_fresh(TrainState& state) {
-  const std::string& from = state.config.model.from;
-  if (begins_with_random_weights(from, team_of(state.model.mesh))) {
-    const int64_t seed = state.config.train.seed;
-    initialize_parameters(state.config.model, static_cast<uint64_t>(seed), state.model.parameters);
-    if (!from.empty())
-      log::info("no weights in {}: random initialisation of its architecture, by train.seed = {}", from, seed);
-    return true;
-  }
-  load_model_weights(state, from);
-  log::info("weights from {}", from);
-  warn_of_another_tokenizer(state, from);
-  return false;
-}
-
 // Gives all ranks what the first rank has found in the folder.
 Beginning agree_on_beginning(const RunConfig& config, const Team& team) {
   return Beginning::from_text(team.from_first([&] { return plan_beginning(config).to_text(); }));
 }
 
-// The same as for a run that continues from its newest checkpoint.
-void forget_where_it_began(Beginning& begin) {
-  begin.from = Beginning::From::kNewest;
-  begin.path.clear();
-  begin.asked.clear();
-  begin.abandoned.clear();
-  begin.older.clear();
-  begin.anew = false;
-}
-
-// Returns nothing if the local checkpoint cannot be loaded.
-std::optional<Filled> resume_from_local(TrainState& state, Beginning& begin, const LocalStart& local) {
-  const auto from = load_local(state, local);
-  if (!from) return std::nullopt;
-  log::info("resumed from the local checkpoint {} at step {}", from->string(), state.position.step);
-  forget_where_it_began(begin);
-  return Filled{*from, false, {}, std::max<int64_t>(0, begin.step)};
-}
-
-// A local checkpoint that is older than the newest one in the run's folder is taken if that cannot be.
-Filled resume_from_newest_of_both(TrainState& state, Beginning& begin, const LocalStart& local) {
-  const RunFolder folder{state.config.train.run_dir};
-  Filled filled = resume_from_newest(state, folder);
-  const int64_t step = state.position.step;
-  if (step == begin.step || !local.choice || local.choice->step <= step || local.choice->step > begin.step)
-    return filled;
-  if (auto better = resume_from_local(state, begin, local)) {
-    better->not_finite = std::move(filled.not_finite);
-    better->saved_step = step;
-    return *better;
-  }
-  return resume_from_newest(state, folder);
-}
-
-Filled fill_state(TrainState& state, Beginning& begin, const LocalStart& local) {
-  if (local.choice && local.choice->step > begin.step) {
-    if (auto filled = resume_from_local(state, begin, local)) return *filled;
-  }
-  for (const auto& note : begin.notes) log::warn_on_all("{}", note);
-  switch (begin.from) {
-    case Beginning::From::kNewest: return resume_from_newest_of_both(state, begin, local);
-    case Beginning::From::kPath:
-      if (begin.older.empty()) {
-        resume_from_path(state, begin.path);
-      } else {
-        resume_from_newest_model(state, begin);
-      }
-      return {begin.path};
-    case Beginning::From::kNothing: break;
-  }
-  return {{}, start_fresh(state)};
-}
-
 // Writes the first lines of an attempt into the run's history.
-void tell_history(const TrainState& state, const Beginning& begin, const Filled& filled, const OpenedFolder& opened,
-                  const MatmulChoice& matmul) {
+void tell_history(const TrainState& state, const Beginning& begin, const FilledState& filled,
+                  const OpenedFolder& opened, const MatmulChoice& matmul) {
   const fs::path& from = filled.from;
   const comm::World& world = state.model.mesh.world();
   nlohmann::ordered_json more = {{"host", world.host()}, {"process", ::getpid()}, {"ranks", world.size()}};
@@ -213,7 +80,7 @@ void tell_history(const TrainState& state, const Beginning& begin, const Filled&
 }
 
 // All ranks have one folder, which the first rank writes.
-void open_folder(const StartedRun& run, const Beginning& begin, const Filled& filled, const MatmulChoice& matmul) {
+void open_folder(const StartedRun& run, const Beginning& begin, const FilledState& filled, const MatmulChoice& matmul) {
   const TrainState& state = *run.state;
   const auto& tokenizer = run.data.stages.front().train.sources().front().dataset.tokenizer_file();
   team_of(*run.mesh).on_first([&] {
@@ -358,7 +225,7 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   if (begin.from == Beginning::From::kNothing) plan_supply(stages, config, {}, 0).refuse_shortages();
 
   run.state = std::make_unique<TrainState>(config, identity, *run.mesh, TrainStateOptions{.device = device});
-  const Filled filled = fill_state(*run.state, begin, local);
+  const FilledState filled = fill_state(*run.state, begin, local);
   stop_if_asked(world, signals);
   refuse_zero_routers(config, run.state->model.parameters);
   run.from_scratch = filled.random;
