@@ -55,13 +55,20 @@ class CommError : public Error {
 /// A loss or a gradient is not finite.
 class NumbersError : public Error {
  public:
-  /// @param tensor  the first parameter whose gradient is not finite; "" if every gradient is.
-  NumbersError(const std::string& message, std::string tensor, int exit_code = exit_code::kNumbersEverywhere)
-      : Error(message, exit_code), tensor_(std::move(tensor)) {}
+  /// @param tensor  the first parameter whose gradient is not finite, or else the place where the first such value came
+  ///                up; "" if neither is known.
+  /// @param rank, host  where the first such value came up; −1 and "" if that is not known.
+  NumbersError(const std::string& message, std::string tensor, int exit_code = exit_code::kNumbersEverywhere,
+               int rank = -1, std::string host = "")
+      : Error(message, exit_code), tensor_(std::move(tensor)), rank_(rank), host_(std::move(host)) {}
   const std::string& tensor() const { return tensor_; }
+  int rank() const { return rank_; }
+  const std::string& host() const { return host_; }
 
  private:
   std::string tensor_;
+  int rank_;
+  std::string host_;
 };
 
 /// The system refused an operation on a file. A run that meets one while it saves continues without that save.

@@ -35,9 +35,9 @@ Failure describe_failure(const std::exception_ptr& exception, bool in_run) {
   } catch (const ConfigError& error) {
     return {error.what(), error.exit_code()};
   } catch (const NumbersError& error) {
-    return {error.what(), error.exit_code(), error.tensor()};
+    return {error.what(), error.exit_code(), error.tensor(), error.rank(), error.host()};
   } catch (const ToldError& error) {
-    return {error.what(), error.exit_code(), "", true};
+    return {.message = error.what(), .exit_code = error.exit_code(), .is_told = true};
   } catch (const Error& error) {
     return {error.what(), code_in_run(error.exit_code(), in_run)};
   } catch (const std::bad_alloc&) {

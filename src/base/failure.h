@@ -15,6 +15,8 @@ struct Failure {
   std::string message;
   int exit_code = exit_code::kUnforeseen;
   std::string tensor = {};
+  int rank = -1;  ///< the rank at fault, if it is known and need not be the one that reports; with its host
+  std::string host = {};
   bool is_told = false;  ///< another rank, or this one, has printed it
 };
 

@@ -12,6 +12,7 @@
 #include "comm/call.h"
 #include "comm/device_calls.h"
 #include "comm/host_backend.h"
+#include "comm/send_watch.h"
 
 namespace athanor::comm {
 
@@ -253,10 +254,17 @@ void Communicator::start_check(const Call& call, Pending::State& state) {
   state.check = (host_ ? *host_ : *this).backend(Lane::kCollectives)._allgather_base(to, from, {});
 }
 
+void Communicator::show(const Call& call) const {
+  const bool only_receives = call.record.collective == Collective::kBroadcast && call.record.root != rank_;
+  if (only_receives || !call.in.defined() || !call.in.is_floating_point()) return;
+  watch_->about_to_send(*this, call.record.number, call.in, call.record.reduction == static_cast<int>(Reduction::kMax));
+}
+
 Pending Communicator::start(Call call, Run run, Lane lane) {
   const bool between_two = lane != Lane::kCollectives;
   call.record.number = between_two ? num_pair_calls_++ : num_calls_++;
   count(call);
+  if (watch_ && open_ && !between_two) show(call);
   if (!open_) {
     if (call.out.defined() && !call.out.is_same(call.in) && call.out.data_ptr() != call.in.data_ptr()) {
       call.out.view({-1}).copy_(call.in.view({-1}));

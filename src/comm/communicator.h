@@ -54,6 +54,7 @@ using SumTerms = void (*)(const Tensor& terms, const Tensor& out);
 
 class Communicator;
 class DeviceCalls;
+class SendWatch;
 struct CallRecord;
 
 /// A handle of a collective that has been started. Copies refer to the same collective.
@@ -155,6 +156,12 @@ class Communicator {
   /// @throws CommError naming this rank, if the device's library reports an error of a call.
   std::string oldest_incomplete();
 
+  /// Shows `watch` what this rank sends in collectives from now on; null: to no one. It must outlive the group, or be
+  /// replaced before its end. Messages (send) are not shown.
+  void show_sends(SendWatch* watch) { watch_ = watch; }
+  /// Returns the number of collectives of the group that this rank has begun.
+  int64_t num_calls() const { return num_calls_; }
+
   /// Returns the counts since the group was made, or since the last reset.
   const Traffic& traffic() const { return *traffic_; }
   void reset_traffic();
@@ -168,6 +175,7 @@ class Communicator {
   c10d::Backend& backend(Lane lane);
   void count(const Call& call);
   void throw_reported_error();
+  void show(const Call& call) const;
 
   GroupOptions options_;
   std::shared_ptr<const std::vector<std::string>> names_;  ///< the members' names, for messages
@@ -177,7 +185,8 @@ class Communicator {
   std::unique_ptr<DeviceCalls> on_device_;  ///< the calls of a group for tensors of a device
   int rank_;
   int64_t num_calls_ = 0, num_pair_calls_ = 0;  ///< pairs are counted separately: the other ranks make no such call
-  std::shared_ptr<Traffic> traffic_;            ///< a Pending may outlive its group
+  SendWatch* watch_ = nullptr;
+  std::shared_ptr<Traffic> traffic_;  ///< a Pending may outlive its group
 };
 
 }  // namespace athanor::comm

@@ -14,6 +14,16 @@ const char* phase_name(Observation::Phase phase) {
   return "";
 }
 
+void Observers::begin_gradients() const {
+  if (empty()) return;
+  for (const auto& observer : observers_) observer->begin_gradients();
+}
+
+void Observers::end_gradients() const {
+  if (empty()) return;
+  for (const auto& observer : observers_) observer->end_gradients();
+}
+
 void Observers::tell(const Observation& observation) const {
   const at::NoGradGuard no_grad;
   for (const auto& observer : observers_) observer->observe(observation);

@@ -12,6 +12,7 @@
 //   model.layers.3             forward, backward     the residual stream after the layer
 //   model.norm                 forward, backward     what the output layer reads
 //   pipeline.to_stage.1        forward, backward     hidden states, or their gradient, about to be sent to stage 1
+//   pipeline.from_stage.1      forward, backward     the same, as they came from stage 1
 //   buckets.7.dense            reduce                a bucket's gradients in the type that is sent, about to be summed
 //   buckets.7.dense            reduced               the part that this rank owns, summed over data ranks
 //   buckets.7.tied             added over replicas   the same part after the sum over, or the broadcast among,
@@ -20,10 +21,9 @@
 // Forward shows the places in the order of the table, backward in the reverse order, each once for each microbatch.
 // Tensors of the model are [B, T, D], or, under sequence parallelism over n tensor ranks, a rank's tokens
 // [1, B·T/n, D]. Backward shows the gradient of the tensor that forward showed at the same place, summed over all its
-// readers. Layers are numbered in the whole model, from 0, so a place belongs to one pipeline stage. The input of a
-// stage is not shown there: it was shown on the stage that sent it. If whole layers are computed again in backward
-// (parallelism.recompute = "layer"), their three places are shown again in phase `recompute`; other recomputation shows
-// nothing. Evaluation and generation show nothing.
+// readers. Layers are numbered in the whole model, from 0, so such a place belongs to one pipeline stage. If whole
+// layers are computed again in backward (parallelism.recompute = "layer"), their three places are shown again in phase
+// `recompute`; other recomputation shows nothing. Evaluation and generation show nothing.
 
 #include <functional>
 #include <memory>
@@ -65,6 +65,10 @@ class Observer {
   /// Called on the thread that trains, without gradients. Must not wait for a device or for another rank: reduce values
   /// where they are, and read them after the step. An exception ends the step.
   virtual void observe(const Observation& observation) = 0;
+  /// Called before the first microbatch of a step, and when the last bucket has been summed. Sends of a step outside of
+  /// this (norms, counts) are not part of the dataflow that observers see.
+  virtual void begin_gradients() {}
+  virtual void end_gradients() {}
   /// True if it wants to see the logits of attention, which are computed for it alone.
   virtual bool wants_attention_logits() const { return false; }
 };
@@ -78,6 +82,8 @@ class Observers {
   void remove(const std::shared_ptr<Observer>& observer) { std::erase(observers_, observer); }
   /// True if there is no observer, or while a Pause exists.
   bool empty() const { return pauses_ > 0 || observers_.empty(); }
+  void begin_gradients() const;
+  void end_gradients() const;
   /// Calls every observer, even during a pause: callers look at empty() first.
   void tell(const Observation& observation) const;
   /// Calls the observers that want attention logits with the tensor that `logits` returns, if there are any.

@@ -44,7 +44,10 @@ class Pipeline::Pass {
   Tensor input(const Action& a) {
     if (a.work == Work::kForward && is_first(a)) return microbatch(a).tokens;
     if (a.work == Work::kBackward && is_last(a)) return {};
-    return mail_.take({a.work, a.microbatch, number_of(a)});
+    Tensor content = mail_.take({a.work, a.microbatch, number_of(a)});
+    if (observers_ && schedule_.ranks > 1)
+      tell(a, "pipeline.from_stage.", number_of(a) - (a.work == Work::kForward ? 1 : -1), content);
+    return content;
   }
 
   /// Sends the output to the stage that waits for it: the next one, or the previous one for a backward.
@@ -54,7 +57,7 @@ class Pipeline::Pass {
     const Spec& spec = forward ? stage(a).out : stage(a).in;
     ATHANOR_ASSERT(content.defined() && content.sizes() == spec.shape && content.scalar_type() == spec.dtype);
     const int to = number_of(a) + (forward ? 1 : -1);
-    if (observers_ && schedule_.ranks > 1) tell_of_sending(a, to, content);
+    if (observers_ && schedule_.ranks > 1) tell(a, "pipeline.to_stage.", to, content);
     mail_.put({a.work, a.microbatch, to}, std::move(content));
   }
 
@@ -63,8 +66,8 @@ class Pipeline::Pass {
  private:
   int number_of(const Action& a) const { return schedule_.stage_of(rank_, a.chunk); }
 
-  void tell_of_sending(const Action& a, int to_stage, const Tensor& content) const {
-    const std::string place = "pipeline.to_stage." + std::to_string(to_stage);
+  void tell(const Action& a, const char* prefix, int stage, const Tensor& content) const {
+    const std::string place = prefix + std::to_string(stage);
     using Phase = Observation::Phase;
     observers_->tell({place, a.work == Work::kForward ? Phase::kForward : Phase::kBackward, a.microbatch, content});
   }

@@ -20,8 +20,8 @@ namespace {
 std::string failure_record(const RunContext& at, int rank, const std::string& host, const Failure& failure) {
   const double time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const nlohmann::ordered_json words = {{"cause", exit_code::cause_of(failure.exit_code)},
-                                        {"rank", rank},
-                                        {"host", host},
+                                        {"rank", failure.rank < 0 ? rank : failure.rank},
+                                        {"host", failure.rank < 0 ? host : failure.host},
                                         {"step", at.step.load()},
                                         {"phase", at.phase.load()},
                                         {"tensor", failure.tensor},
@@ -60,7 +60,7 @@ void leave_last_words(const RunContext& at, int rank, const std::string& host, c
       .add("end", at.step,
            {{"exit_code", failure.exit_code},
             {"cause", exit_code::cause_of(failure.exit_code)},
-            {"rank", rank},
+            {"rank", failure.rank < 0 ? rank : failure.rank},
             {"text", failure.message}});
 }
 

@@ -101,6 +101,8 @@ TEST(Observers, EveryBlockOfTheModelIsSeenOnTheTensorRanksOfItsStageAlone) {
       expected[{place, Phase::kForward, m}] = expected[{place, Phase::kBackward, m}] = 2;
     expected[{"pipeline.to_stage.1", Phase::kForward, m}] = 2;
     expected[{"pipeline.to_stage.0", Phase::kBackward, m}] = 2;
+    expected[{"pipeline.from_stage.0", Phase::kForward, m}] = 2;
+    expected[{"pipeline.from_stage.1", Phase::kBackward, m}] = 2;
   }
   EXPECT_EQ(times, expected);
 }
@@ -124,7 +126,8 @@ TEST(Observers, AStageSeesItsBlocksInOrderAndWhatItSendsLast) {
   const auto sent = std::ranges::find(first, "forward pipeline.to_stage.1");
   ASSERT_NE(sent, first.end());
   EXPECT_TRUE((sent - 1)->starts_with("forward model.layers.") && !(sent - 1)->ends_with("mlp")) << *(sent - 1);
-  EXPECT_EQ(*(sent + 1), "backward" + (sent - 1)->substr(7));
+  EXPECT_EQ(*(sent + 1), "backward pipeline.from_stage.1");
+  EXPECT_EQ(*(sent + 2), "backward" + (sent - 1)->substr(7));
   EXPECT_EQ(first.back(), "backward model.embed_tokens");
   const auto normed = std::ranges::find(last, "forward model.norm");
   ASSERT_NE(normed, last.end());

@@ -20,6 +20,7 @@
 #include "parallel/share.h"
 #include "train/background_verification.h"
 #include "train/device_watch.h"
+#include "train/finite_watch.h"
 #include "train/layer_statistics.h"
 #include "train/metrics_log.h"
 #include "train/microbatch.h"
@@ -62,6 +63,10 @@ class Run {
         threads_(started.threads.threads, !may_try_threads(started.threads) || !state_->model.device().is_cpu()),
         verification_(std::move(started.data.unverified)) {
     const auto& config = state_->config;
+    if (!config.train.cuda_graphs) {  // steps that are observed run without them
+      watch_ = std::make_shared<FiniteWatch>(*mesh_);
+      state_->observers.add(watch_);
+    }
     if (!state_->model.device().is_cpu()) state_->next_batch = [this] { return batch_ahead(); };
     if (!state_->model.device().is_cpu() && world_.size() > 1) {
       device_watch_.emplace(*mesh_, state_->model.device(), config.parallelism.collective_timeout_s);
@@ -326,16 +331,18 @@ class Run {
   [[noreturn]] void refuse(const StepReport& report) {
     saves_.finish();
     const std::string drawn = describe_position(state_->position.ledger);
+    const auto origin = find_origin(watch_ ? watch_->first() : std::nullopt, *mesh_, state_->model.device());
     const std::string where = first_of_any(first_non_finite_gradient(state_->model.parameters));
-    throw NumbersError(fmt::format("step {}: the loss is {} and the gradient norm {}; {}. Nothing was updated. Lower "
-                                   "optimizer.lr and {}, or look "
-                                   "at the data of this step{}",
-                                   report.step, report.parts.loss_sum, report.grad_norm,
-                                   where.empty() ? "every gradient is finite"
-                                                 : "the first gradient that is not finite is that of " + where,
-                                   saves_.saved_step() > 0 ? "resume from an earlier checkpoint" : "begin again",
-                                   drawn.empty() ? "" : " (" + drawn + ")"),
-                       where);
+    const std::string message = fmt::format(
+        "step {}: the loss is {} and the gradient norm {}; {}{}. Nothing was updated. Lower optimizer.lr and {}, or "
+        "look at the data of this step{}",
+        report.step, report.parts.loss_sum, report.grad_norm, origin ? origin->text(world_.size()) + "; " : "",
+        where.empty() ? "every gradient is finite" : "the first gradient that is not finite is that of " + where,
+        saves_.saved_step() > 0 ? "resume from an earlier checkpoint" : "begin again",
+        drawn.empty() ? "" : " (" + drawn + ")");
+    const std::string tensor = where.empty() && origin ? origin->seen.place : where;
+    if (!origin) throw NumbersError(message, tensor);
+    throw NumbersError(message, tensor, exit_code::kNumbersEverywhere, origin->rank, origin->host);
   }
 
   // Returns the first text that is not empty, by rank.
@@ -367,6 +374,7 @@ class Run {
   double waited_for_data_s_ = 0;              // for the batch of the next step
   std::optional<LayerMetrics> layers_;        // set in a step that shows them
   std::optional<UnreadableData> unreadable_;  // ends the run after this step
+  std::shared_ptr<FiniteWatch> watch_;        // null with train.cuda_graphs
   std::optional<DeviceWatch> device_watch_;
   std::optional<MetricsLog> metrics_;  // on the first rank, like the two after it
   std::optional<StepLines> lines_;

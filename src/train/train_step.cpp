@@ -52,8 +52,10 @@ LossParts run_microbatches(TrainState& s, std::span<const Microbatch> microbatch
     s.optimizer.last_microbatch = false;
     if (after) after(action);
   };
+  s.observers.begin_gradients();
   LossParts parts = s.model.pipeline.forward_backward(microbatches, hooks);
   s.optimizer.reducer.finish();
+  s.observers.end_gradients();
   return parts;
 }
 

@@ -1,0 +1,26 @@
+#pragma once
+// An object that sees what a rank is about to send in the collectives of a group.
+
+#include <cstdint>
+
+namespace at {
+class Tensor;
+}
+
+namespace athanor::comm {
+
+class Communicator;
+
+class SendWatch {
+ public:
+  virtual ~SendWatch() = default;
+  /// Called on the caller's thread before each collective that sends numbers of a floating-point type, if the group has
+  /// more than one rank. Must not wait for a device or for another rank.
+  /// @param number  of the call in its group, from 0: the same on all of its ranks.
+  /// @param sent    what this rank contributes, where it is; on a device, queue what reads it on the current stream.
+  ///                Values that are written into it are sent.
+  /// @param for_maximum  the ranks' maximum is taken: −∞ then means that this rank has none.
+  virtual void about_to_send(const Communicator& group, int64_t number, const at::Tensor& sent, bool for_maximum) = 0;
+};
+
+}  // namespace athanor::comm

@@ -1,0 +1,231 @@
+// Tests that the rank, and the tensor, in which the first value that is not finite came up is found in every layout,
+// and no other. Ranks are threads. The values are put there at moments that are drawn anew for each layout.
+
+#include "train/finite_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <mutex>
+#include <random>
+
+#include "base/testing/folder_test.h"
+#include "comm/thread_ranks.h"
+#include "model/initialize.h"
+#include "train/testing/fixed_batch.h"
+#include "train/train_step.h"
+
+namespace athanor::finite_watch_test {
+namespace {
+
+using Phase = Observation::Phase;
+
+// One moment of a rank: what it observes or sends, in order.
+struct Moment {
+  std::string place;  // "" for a collective
+  Phase phase = Phase::kForward;
+  int microbatch = 0;
+  std::string group = {};
+};
+
+void spoil(const Tensor& x, double value) { x.view({-1}).select(0, x.numel() / 2).fill_(value); }
+
+// Counts the moments of a rank, and puts a value into one of them, before the watch sees it.
+class Spoiler : public Observer, public comm::SendWatch {
+ public:
+  Spoiler(comm::SendWatch* watch, const Mesh& mesh, int64_t at, double value) : watch_(watch), at_(at), value_(value) {
+    for (const GroupKind kind : kSharingGroups) mesh.group(kind).show_sends(this);
+  }
+  void begin_gradients() override { within_ = true; }
+  void end_gradients() override { within_ = false; }
+  void observe(const Observation& o) override {
+    if (o.phase == Phase::kReduced) within_ = false;
+    if (!within_ || o.place.starts_with("pipeline.from_stage")) return;
+    if (moments.size() == static_cast<size_t>(at_)) spoil(o.tensor, value_);
+    moments.push_back({std::string(o.place), o.phase, o.microbatch});
+  }
+  void about_to_send(const comm::Communicator& group, int64_t number, const Tensor& sent, bool for_maximum) override {
+    if (within_ && sent.numel() > 0) {
+      if (moments.size() == static_cast<size_t>(at_)) spoil(sent, for_maximum ? INFINITY : value_);
+      moments.push_back({.place = "", .group = group.name()});
+    }
+    watch_->about_to_send(group, number, sent, for_maximum);
+  }
+
+  std::vector<Moment> moments;
+
+ private:
+  comm::SendWatch* watch_;
+  int64_t at_;
+  double value_;
+  bool within_ = false;
+};
+
+struct Degrees {
+  const char* name;
+  int data = 1, tensor = 1, pipeline = 1, expert = 1;
+  std::string dispatch = "all_to_all", dtype = "float32";
+  bool sequence = false;
+  std::vector<std::string> recompute = {};
+
+  int ranks() const { return data * tensor * pipeline; }
+};
+
+RunConfig config_of(const Degrees& d) {
+  RunConfig c;
+  c.model.family = "olmoe";
+  c.model.hidden_size = 32;
+  c.model.num_hidden_layers = 3;
+  c.model.num_attention_heads = 4;
+  c.model.intermediate_size = 16;
+  c.model.num_experts = 4;
+  c.model.num_experts_per_tok = 2;
+  c.model.vocab_size = 64;
+  c.data.seq_len = 8;
+  c.train.dtype = d.dtype;
+  c.train.micro_batch_size = 1;
+  c.train.global_batch_size = 3 * d.data;
+  c.train.steps = 10;
+  c.optimizer.warmup_steps = 1;
+  c.moe.dispatch = d.dispatch;
+  c.moe.dispatch_chunks = 3;
+  c.parallelism.data_parallel_shard_degree = d.data;
+  c.parallelism.tensor_parallel_degree = d.tensor;
+  c.parallelism.pipeline_parallel_degree = d.pipeline;
+  c.parallelism.expert_parallel_degree = d.expert;
+  c.parallelism.sequence_parallel = d.sequence;
+  c.parallelism.recompute = d.recompute;
+  c.parallelism.bucket_mb = 0.004;
+  return c;
+}
+
+// What the ranks find if `value` is put into moment `at` of rank `spoiled`; and the moments of that rank.
+struct Found {
+  std::optional<NotFiniteOrigin> origin;
+  std::vector<Moment> moments;
+  std::vector<std::optional<NotFiniteSeen>> seen;
+};
+
+Found run(const Degrees& degrees, int spoiled, int64_t at, double value) {
+  const RunConfig config = config_of(degrees);
+  Found found;
+  found.seen.resize(static_cast<size_t>(degrees.ranks()));
+  std::mutex mutex;
+  comm::run_ranks(degrees.ranks(), [&](comm::World& world) {
+    Mesh mesh(Layout(config, degrees.ranks()), world);
+    TrainState state(config, {}, mesh);
+    initialize_parameters(config.model, 1, state.model.parameters);
+    const auto watch = std::make_shared<FiniteWatch>(mesh);
+    const auto spoiler = std::make_shared<Spoiler>(watch.get(), mesh, world.rank() == spoiled ? at : -1, value);
+    state.observers.add(spoiler);
+    state.observers.add(watch);
+    compute_gradients(state, fixed_batch(config));
+    const auto seen = watch->first();
+    const auto origin = find_origin(seen, mesh, at::kCPU);
+    const std::lock_guard lock(mutex);
+    found.seen[static_cast<size_t>(world.rank())] = seen;
+    if (world.rank() == spoiled) found.moments = spoiler->moments;
+    if (world.rank() == 0) found.origin = origin;
+  });
+  return found;
+}
+
+const std::vector<Degrees> kLayouts = {
+    {.name = "one rank"},
+    {.name = "data", .data = 3},
+    {.name = "tensor", .tensor = 2},
+    {.name = "tensor, 16 bits", .tensor = 2, .dtype = "bfloat16"},
+    {.name = "sequence", .tensor = 2, .sequence = true},
+    {.name = "pipeline", .pipeline = 3},
+    {.name = "experts, all-to-all", .data = 4, .expert = 4},
+    {.name = "experts, all-gather", .data = 2, .expert = 2, .dispatch = "allgather"},
+    {.name = "recomputed", .data = 2, .tensor = 2, .expert = 2, .recompute = {"attention", "moe"}},
+    {.name = "whole layers recomputed", .data = 2, .expert = 2, .recompute = {"layer"}},
+    {.name = "all", .data = 2, .tensor = 2, .pipeline = 2, .expert = 2, .sequence = true},
+};
+
+TEST(FiniteWatch, WithoutSuchValuesNoRankHasSeenOneWhateverIsInMemoryThatWasNotWritten) {
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  at::globalContext().setDeterministicFillUninitializedMemory(true);  // with NaN
+  for (const Degrees& degrees : kLayouts) {
+    const Found found = run(degrees, 0, -1, 0);
+    EXPECT_FALSE(found.origin) << degrees.name;
+    for (const auto& seen : found.seen) EXPECT_FALSE(seen) << degrees.name << ": " << seen->place << seen->sent_in;
+    EXPECT_FALSE(found.moments.empty());
+  }
+  at::globalContext().setDeterministicAlgorithms(false, false);
+}
+
+TEST(FiniteWatch, TheRankAndTheTensorInWhichTheFirstCameUpAreNamedInEveryLayout) {
+  const auto seed = std::random_device()();
+  SCOPED_TRACE(fmt::format("drawn with seed {}", seed));
+  std::mt19937 draw(seed);
+  for (const Degrees& degrees : kLayouts) {
+    for (int time = 0; time < 12; ++time) {
+      const int rank = static_cast<int>(draw() % static_cast<unsigned>(degrees.ranks()));
+      const auto moments = static_cast<unsigned>(run(degrees, rank, -1, 0).moments.size());
+      const int64_t at = draw() % moments;
+      const double value = draw() % 2 == 0 ? std::numeric_limits<double>::quiet_NaN() : -INFINITY;
+      const Found found = run(degrees, rank, at, value);
+      const Moment& moment = found.moments.at(static_cast<size_t>(at));
+      const std::string what =
+          fmt::format("{}: rank {}, moment {} of {} ({} {} {} {})", degrees.name, rank, at, moments, moment.place,
+                      phase_name(moment.phase), moment.microbatch, moment.group);
+      ASSERT_TRUE(found.origin) << what;
+      EXPECT_EQ(found.origin->rank, rank) << what;
+      EXPECT_EQ(found.origin->num_ranks, 1) << what;
+      if (moment.place.empty()) {
+        EXPECT_EQ(found.origin->seen.sent_in, "group " + moment.group) << what;
+      } else {
+        EXPECT_EQ(found.origin->seen.place, moment.place) << what;
+        EXPECT_EQ(found.origin->seen.phase, phase_name(moment.phase)) << what;
+        EXPECT_EQ(found.origin->seen.microbatch, moment.microbatch) << what;
+      }
+    }
+  }
+}
+
+TEST(FiniteWatch, AValueThatEveryRankComputesIsSaidToHaveComeUpOnAll) {
+  const RunConfig config = config_of({.name = "", .data = 2, .tensor = 2});
+  comm::run_ranks(4, [&](comm::World& world) {
+    Mesh mesh(Layout(config, 4), world);
+    TrainState state(config, {}, mesh);
+    initialize_parameters(config.model, 1, state.model.parameters);
+    state.model.parameters.weight("model.layers.1.input_layernorm.weight").value.fill_(NAN);
+    const auto watch = std::make_shared<FiniteWatch>(mesh);
+    state.observers.add(watch);
+    compute_gradients(state, fixed_batch(config));
+    const auto origin = find_origin(watch->first(), mesh, at::kCPU);
+    ASSERT_TRUE(origin);
+    EXPECT_EQ(origin->rank, 0);
+    EXPECT_EQ(origin->num_ranks, 4);
+    EXPECT_EQ(origin->seen.microbatch, 0);
+    EXPECT_SAYS(origin->text(4), "on rank 0 (");
+    EXPECT_SAYS(origin->text(4),
+                "and, independently, on 3 other(s): microbatch 0, forward of model.layers.1.self_attn");
+  });
+}
+
+TEST(FiniteWatch, TheBitsOfAStepDoNotDependOnIt) {
+  const RunConfig config = config_of({.name = "", .data = 2, .tensor = 2, .expert = 2});
+  std::map<int, Tensor> gradients;
+  std::mutex mutex;
+  for (const bool watched : {false, true}) {
+    comm::run_ranks(4, [&](comm::World& world) {
+      Mesh mesh(Layout(config, 4), world);
+      TrainState state(config, {}, mesh);
+      initialize_parameters(config.model, 1, state.model.parameters);
+      if (watched) state.observers.add(std::make_shared<FiniteWatch>(mesh));
+      compute_gradients(state, fixed_batch(config));
+      const std::lock_guard lock(mutex);
+      if (watched) {
+        EXPECT_TRUE(at::equal(gradients.at(world.rank()), state.model.parameters.grad()));
+      }
+      gradients[world.rank()] = state.model.parameters.grad().clone();
+    });
+  }
+}
+
+}  // namespace
+}  // namespace athanor::finite_watch_test
