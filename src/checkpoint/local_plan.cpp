@@ -54,7 +54,16 @@ std::optional<LocalChoice> choose_local(const std::vector<std::vector<LocalPart>
   return std::nullopt;
 }
 
-std::vector<FileMove> plan_moves(const LocalChoice& choice, const std::vector<std::vector<std::string>>& needed) {
+int copies_left(const LocalChoice& choice, const UselessCopies& useless, int node, const std::string& file) {
+  const auto writer = static_cast<size_t>(writer_of_file(file));
+  ATHANOR_CHECK_CHECKPOINT(writer < choice.holders.size(), "{}: there is no rank of this number", file);
+  const auto found = useless.find({node, file});
+  return static_cast<int>(std::ranges::count(choice.holders[writer], node)) -
+         (found == useless.end() ? 0 : found->second);
+}
+
+std::vector<FileMove> plan_moves(const LocalChoice& choice, const std::vector<std::vector<std::string>>& needed,
+                                 const UselessCopies& useless) {
   const auto nodes = static_cast<int>(needed.size());
   std::map<std::pair<int, int>, std::set<std::string>> moves;  // distance and sender → files
   for (int to = 0; to < nodes; ++to) {
@@ -62,8 +71,9 @@ std::vector<FileMove> plan_moves(const LocalChoice& choice, const std::vector<st
       const auto writer = static_cast<size_t>(writer_of_file(file));
       ATHANOR_CHECK_CHECKPOINT(writer < choice.holders.size(), "{}: there is no rank of this number", file);
       const auto& holders = choice.holders[writer];
-      const auto from = std::ranges::find_if(holders, [to](int node) { return node != to; });
-      ATHANOR_CHECK_CHECKPOINT(from != holders.end(), "{} is missing on the only node that had it", file);
+      const auto from = std::ranges::find_if(
+          holders, [&](int node) { return node != to && copies_left(choice, useless, node, file) > 0; });
+      ATHANOR_CHECK_CHECKPOINT(from != holders.end(), "{} is in order on no other node", file);
       moves[{(to - *from + nodes) % nodes, *from}].insert(file);
     }
   }

@@ -4,8 +4,10 @@
 //
 // A local checkpoint is whole if the pieces of each of its writers are on some node, as originals or as copies.
 
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/local_store.h"
@@ -14,7 +16,8 @@ namespace athanor {
 
 struct LocalChoice {
   int64_t step = 0, attempt = 0;
-  std::vector<std::vector<int>> holders = {};  ///< for each writer: the nodes that have its pieces, at least one
+  /// for each writer: the nodes that have its pieces, at least one; a node that has two copies is there twice
+  std::vector<std::vector<int>> holders = {};
 
   std::string to_text() const;
   static LocalChoice from_text(const std::string& text);
@@ -36,12 +39,19 @@ struct FileMove {
   bool operator==(const FileMove&) const = default;
 };
 
-/// Returns the moves that give each node the files that it needs and does not have, from another node that has pieces
-/// of their writers, in an order in which all nodes may
-/// make them: nodes that are equally far apart (to − from) at the same time, so that no node waits for one that waits
-/// for it. @throws CheckpointError naming a file that no other node has.
+/// Copies that were found to be of no use: node and file → how many of the copies that the node has.
+using UselessCopies = std::map<std::pair<int, std::string>, int>;
+
+/// Returns how many copies of a file a node has that may be in order.
+int copies_left(const LocalChoice& choice, const UselessCopies& useless, int node, const std::string& file);
+
+/// Returns the moves that give each node the files that it needs and does not have, from another node that has a copy
+/// that is of use, in an order in which all nodes may make them: nodes that are equally far apart (to − from) at the
+/// same time, so that no node waits for one that waits for it. @throws CheckpointError naming a file that no other node
+/// has.
 /// @param needed  for each node, files of the checkpoint that it lacks; several ranks may name one.
-std::vector<FileMove> plan_moves(const LocalChoice& choice, const std::vector<std::vector<std::string>>& needed);
+std::vector<FileMove> plan_moves(const LocalChoice& choice, const std::vector<std::vector<std::string>>& needed,
+                                 const UselessCopies& useless = {});
 
 /// Returns the moves as text, and moves of such a text.
 std::string text_of_moves(const std::vector<FileMove>& moves);

@@ -124,9 +124,21 @@ TEST(LocalPlan, AFileThatItsOnlyNodeLacksIsNamed) {
   EXPECT_EQ(message_of<CheckpointError>([&] {
               plan_moves(choice, {{"pieces-00000-00000.safetensors"}, {}});
             }),
-            "pieces-00000-00000.safetensors is missing on the only node that had it");
+            "pieces-00000-00000.safetensors is in order on no other node");
+  EXPECT_THROW(
+      plan_moves(choice, {{"pieces-00001-00000.safetensors"}, {}}, {{{1, "pieces-00001-00000.safetensors"}, 1}}),
+      CheckpointError);
   EXPECT_THROW(plan_moves(choice, {{"pieces-00002-00000.safetensors"}, {}}), CheckpointError);
   EXPECT_THROW(plan_moves(choice, {{"pieces--00000.safetensors"}, {}}), CheckpointError);
+}
+
+TEST(LocalPlan, ACopyThatIsOfNoUseIsNotSentAndANodeMayHaveAnother) {
+  const std::string file = "pieces-00000-00000.safetensors";
+  const LocalChoice choice{10, 1, {{0, 0, 1}}};
+  const std::vector<std::vector<std::string>> needed = {{}, {}, {file}};
+  EXPECT_EQ(plan_moves(choice, needed, {{{0, file}, 1}}), (std::vector<FileMove>{{0, 2, {file}}}));
+  EXPECT_EQ(plan_moves(choice, needed, {{{0, file}, 2}}), (std::vector<FileMove>{{1, 2, {file}}}));
+  EXPECT_THROW(plan_moves(choice, needed, {{{0, file}, 2}, {{1, file}, 1}}), CheckpointError);
 }
 
 }  // namespace

@@ -229,6 +229,18 @@ void LocalStore::remove_all() const {
   fs::remove(root_.parent_path(), not_empty);
 }
 
+std::vector<LocalStore> list_stores(const LocalRun& run) {
+  std::vector<std::string> names;
+  std::error_code ignored;  // what cannot be read cannot be used either
+  fs::directory_iterator entry(LocalStore(run, "x").root().parent_path(), ignored);
+  for (; entry != fs::directory_iterator(); entry.increment(ignored))
+    if (entry->is_directory(ignored)) names.push_back(entry->path().filename().string());
+  std::ranges::sort(names);
+  std::vector<LocalStore> stores;
+  for (const std::string& name : names) stores.emplace_back(run, name);
+  return stores;
+}
+
 LocalRun read_local_run(const fs::path& run_dir, std::string& note) {
   const fs::path file = run_dir / kWhereName;
   if (!fs::exists(file)) return {};

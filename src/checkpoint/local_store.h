@@ -104,6 +104,10 @@ class LocalStore {
   std::filesystem::path root_;
 };
 
+/// Returns the stores of all nodes of a run that have a folder here, by name, whether or not the run has such nodes
+/// now.
+std::vector<LocalStore> list_stores(const LocalRun& run);
+
 /// Returns the run that where.json in `run_dir`, an absolute path, describes; an empty id if there is none, or if it is
 /// of a run in another folder, of which this one is a copy (`note` then tells). @throws CheckpointError for a file of
 /// another form.

@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "base/testing/folder_test.h"
+#include "checkpoint/local_listing.h"
 
 namespace athanor::local_store_test {
 namespace {
@@ -101,6 +102,27 @@ TEST_F(LocalStores, ARunsFolderNamesItsIdAndACopyOfItDoesNot) {
 }
 
 TEST(LocalRunIds, AreDifferent) { EXPECT_NE(new_local_run_id(), new_local_run_id()); }
+
+TEST_F(LocalStores, AListingSaysWhereTheyAreRecordedAndWhatThisHostHas) {
+  fs::create_directories(folder_ / "run");
+  EXPECT_FALSE(list_local(folder_ / "run"));
+  write_local_run(run(), 3, {{"n1", "h1", "n2", {0, 1}}, {"n2", "h2", "n1", {2, 3}}});
+  add(store(), 5);
+  const auto part = list_local(folder_ / "run");
+  ASSERT_TRUE(part);
+  EXPECT_EQ(part->nodes, (std::vector<std::string>{"n1", "n2"}));
+  EXPECT_EQ(part->here, (std::vector<LocalHere>{{5, 3, 4, 3}}));
+  EXPECT_EQ(describe_local(*part), "local checkpoints: recorded on 2 nodes (n1, n2) in " +
+                                       (folder_ / "local" / "athanor-0123456789abcdef").string() +
+                                       "; on this host: step 5 of attempt 3, part (pieces of 3 of 4 ranks)");
+  const LocalStore other = store("n2");
+  other.begin(3, 5);
+  other.commit({5, 3, 4, {2, 3}}, {{{"n2", {2, 3}}}, "n1"});
+  EXPECT_EQ(list_local(folder_ / "run")->here, (std::vector<LocalHere>{{5, 3, 4, 4}}));
+  EXPECT_SAYS(describe_local(*list_local(folder_ / "run")), "on this host: step 5 of attempt 3, whole");
+  std::ofstream(folder_ / "run" / kWhereName) << "{";
+  EXPECT_SAYS(describe_local(*list_local(folder_ / "run")), "where.json is not a JSON object");
+}
 
 }  // namespace
 }  // namespace athanor::local_store_test

@@ -39,6 +39,11 @@ std::shared_ptr<const MappedFile> OpenedFiles::file(const fs::path& folder, cons
   return files_.emplace(&file, std::move(mapped)).first->second;
 }
 
+void OpenedFiles::close() {
+  const std::lock_guard lock(mutex_);
+  files_.clear();
+}
+
 PieceIndices::PieceIndices(const std::vector<Piece>& pieces) {
   for (const Piece& piece : pieces) pieces_[piece.tensor].push_back(&piece);
 }

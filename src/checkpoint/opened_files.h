@@ -23,6 +23,8 @@ class OpenedFiles {
   /// IoError if it cannot be opened
   ///         (fault point "checkpoint.open").
   std::shared_ptr<const MappedFile> file(const std::filesystem::path& folder, const FileTable::value_type& file);
+  /// Closes the files that are not in use: the next call of file() opens what then has their names.
+  void close();
 
  private:
   // A process may map some 65,000 ranges (vm.max_map_count); beyond this number, open files that are not in use are

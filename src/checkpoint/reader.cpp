@@ -108,7 +108,11 @@ void CheckpointReader::verify_files(FileShare files) const {
 
 ReadAhead CheckpointReader::read_ahead() const {
   return ReadAhead([this](const FileTable::value_type& file, uint64_t begin, uint64_t end) {
-    opened_->files.file(folder_, file)->will_read(begin, end);
+    try {
+      opened_->files.file(folder_, file)->will_read(begin, end);
+    } catch (const Error&) {
+      // Who reads the file will find the same, and knows what it costs.
+    }
   });
 }
 
@@ -192,13 +196,30 @@ void CheckpointReader::load(const std::vector<TargetView>& targets, ProgressBar*
 
 std::optional<NotFinite> CheckpointReader::load_verified(const std::vector<TargetView>& targets, const LoadPlan& plan,
                                                          const std::vector<bool>& hashed, FileShare files,
-                                                         ProgressBar* progress) const {
+                                                         ProgressBar* progress, FileDamage* damage) const {
   ATHANOR_ASSERT(hashed.size() == manifest_.pieces.size());
   verify_files(files);
+  return read_uses(targets, plan, hashed, progress, damage);
+}
+
+void CheckpointReader::close_files() const { opened_->files.close(); }
+
+std::optional<NotFinite> CheckpointReader::read_uses(const std::vector<TargetView>& targets, const LoadPlan& plan,
+                                                     const std::vector<bool>& hashed, ProgressBar* progress,
+                                                     FileDamage* damage) const {
   ReadAhead ahead = read_ahead();
   add_all(manifest_.pieces, plan, hashed, ahead);
   ahead.note_read(0);
   std::optional<NotFinite> not_finite;
+  const auto guarded = [&](const Piece& piece, const std::function<void()>& read) {
+    if (!damage) return read();
+    if (damage->contains(piece.file_name())) return;
+    try {
+      read();
+    } catch (const Error& error) {
+      damage->emplace(piece.file_name(), error.what());
+    }
+  };
   auto use = plan.uses.begin();
   for (size_t i = 0; i < hashed.size(); ++i) {
     const Piece& piece = manifest_.pieces[i];
@@ -206,14 +227,15 @@ std::optional<NotFinite> CheckpointReader::load_verified(const std::vector<Targe
     while (use != plan.uses.end() && use->piece == i) ++use;
     if (!hashed[i]) {
       for (auto each = uses_begin; each != use; ++each)
-        read_part(piece, *each, targets[each->target], ahead, not_finite, progress);
+        guarded(piece, [&] { read_part(piece, *each, targets[each->target], ahead, not_finite, progress); });
       continue;
     }
     const Slice slice = piece.slice();
     std::vector<Wanted> wanted;
     for (auto each = uses_begin; each != use; ++each)
       wanted.push_back({&targets[each->target], {slice, targets[each->target].slice}});
-    read_piece(piece, wanted, 0, piece.num_elements(), /*hash=*/true, ahead, not_finite, progress);
+    guarded(piece,
+            [&] { read_piece(piece, wanted, 0, piece.num_elements(), /*hash=*/true, ahead, not_finite, progress); });
   }
   return not_finite;
 }

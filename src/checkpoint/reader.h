@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,6 +36,9 @@ struct FileShare {
   int share = 0;   ///< number of the process, from 0
   int shares = 1;  ///< number of processes; 0: no file is checked
 };
+
+/// Files of a checkpoint that are damaged or cannot be read, each with the reason.
+using FileDamage = std::map<std::string, std::string>;
 
 /// An open checkpoint whose manifest has been checked. A file is opened when it is first read: on 12,288 ranks a
 /// checkpoint has as many files. Memory for what has been read is released, so that a checkpoint may be larger than
@@ -82,11 +86,15 @@ class CheckpointReader {
   /// @param plan      of these targets.
   /// @param hashed    for each piece, whether this member hashes it (pieces_to_hash, load_plan.h).
   /// @param progress  gets the bytes that were read; null: none.
+  /// @param damage    gets the files with damage, whose further pieces are left out; null: the first damage is thrown.
   /// @return the first element of a target that is not finite; it counts only if no member found damage.
   /// @throws as verify() and load(). Targets may then be half filled.
   std::optional<NotFinite> load_verified(const std::vector<TargetView>& targets, const LoadPlan& plan,
                                          const std::vector<bool>& hashed, FileShare files = {},
-                                         ProgressBar* progress = nullptr) const;
+                                         ProgressBar* progress = nullptr, FileDamage* damage = nullptr) const;
+
+  /// Closes the files that were opened. A file that was replaced since is read anew.
+  void close_files() const;
 
  private:
   struct Opened;  // files and indices, as far as they have been needed
@@ -97,6 +105,8 @@ class CheckpointReader {
   void verify_piece(const Piece& piece, ReadAhead& ahead, ProgressBar* progress) const;
   ReadAhead read_ahead() const;
   void plan_one(const std::vector<TargetView>& targets, size_t target, LoadPlan& plan) const;
+  std::optional<NotFinite> read_uses(const std::vector<TargetView>& targets, const LoadPlan& plan,
+                                     const std::vector<bool>& hashed, ProgressBar* progress, FileDamage* damage) const;
   void read_part(const Piece& piece, const LoadPlan::Use& use, const TargetView& target, ReadAhead& ahead,
                  std::optional<NotFinite>& not_finite, ProgressBar* progress) const;
   void read_piece(const Piece& piece, const std::vector<Wanted>& wanted, int64_t first, int64_t end, bool hash,

@@ -56,12 +56,8 @@ void remove_checkpoint(const fs::path& path) {
   remove_folder(hidden);
 }
 
-/// @param unread  as for passes().
-std::optional<CheckpointReader> open_if_it_verifies(const fs::path& path, const Team& team,
-                                                    std::optional<IoError>* unread = nullptr) {
-  std::optional<CheckpointReader> reader;
-  passes([&] { reader = open_verified(path, team); }, team, unread);
-  return reader;
+bool verifies(const fs::path& path, const Team& team) {
+  return passes([&] { open_verified(path, team); }, team);
 }
 
 /// Lists checkpoints up to `step`, newest first.
@@ -90,7 +86,7 @@ void make_room(const fs::path& folder, int64_t step, uint64_t needed, const Rota
   const Team& team = options.team;
   const fs::path newest =
       team.from_first([&] { return newest_before_removal(folder, step, needed, options).string(); });
-  const bool trusted = !newest.empty() && open_if_it_verifies(newest, team);
+  const bool trusted = !newest.empty() && verifies(newest, team);
   team.on_first([&] {
     if (trusted) {
       const auto oldest = without_kept(list_until(folder, step), options.keep_every).back().path;
@@ -232,7 +228,9 @@ std::optional<CheckpointReader> open_newest_verified(const fs::path& folder, con
   }));
   std::optional<IoError> unread;
   for (std::string name; names >> name;) {
-    if (auto reader = open_if_it_verifies(folder / name, team, &unread)) return reader;
+    auto reader = open_unless_damaged(folder / name, "name an older checkpoint of " + folder.string(), team, &unread);
+    const auto verify = [&] { team.on_all([&] { reader->verify(team.index, team.size); }); };
+    if (reader && passes(verify, team, &unread)) return reader;
   }
   if (unread) throw *unread;
   return std::nullopt;

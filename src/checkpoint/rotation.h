@@ -66,7 +66,8 @@ CheckpointReader open_verified(const std::filesystem::path& path, const Team& te
 /// Opens the newest checkpoint (of list_recoverable) whose hashes are all right. Skips one that is damaged or cannot be
 /// read with a warning that names it; returns nothing if none is left. Collective: each member of `team` verifies a
 /// share of the pieces, and all get the same result.
-/// @throws IoError if none is left and one could not be read.
+/// @throws CheckpointError on every member for one of a newer format (open_unless_damaged); IoError if none is left and
+/// one could not be read.
 std::optional<CheckpointReader> open_newest_verified(const std::filesystem::path& folder, const Team& team = {});
 
 struct RotationOptions {

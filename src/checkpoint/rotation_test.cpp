@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/testing/folder_test.h"
 #include "checkpoint/model_identity.h"
 
@@ -94,6 +95,21 @@ TEST_F(Rotation, ADamagedCheckpointIsPassedOver) {
   damage_byte(folder_ / step_folder_name(1) / kManifestName, 100);
   EXPECT_FALSE(open_newest_verified(folder_).has_value());
   EXPECT_EQ(steps(), (Steps{2, 1}));  // damage is no reason to delete anything
+}
+
+TEST_F(Rotation, ACheckpointOfANewerFormatIsRefusedAndNoOlderOneIsTaken) {
+  save(1);
+  save(2);
+  const fs::path manifest = folder_ / step_folder_name(2) / kManifestName;
+  std::string body = read_file(manifest);
+  body = body.substr(body.find('\n') + 1);
+  const std::string old = "\"version\": 1";
+  body.replace(body.find(old), old.size(), "\"version\": 2");
+  fs::remove(manifest);
+  write_file_atomically(manifest, "{\"hash\": \"" + hash_hex(body) + "\",\n" + body);
+  const std::string refused = message_of<CheckpointError>([&] { open_newest_verified(folder_); });
+  EXPECT_SAYS(refused, "version 2 was written by another athanor; this one reads version 1; ");
+  EXPECT_SAYS(refused, "or name an older checkpoint of " + folder_.string());
 }
 
 TEST_F(Rotation, ACheckpointThatIsPutAsideIsNeitherLoadedNorDeletedAndHasTheReason) {

@@ -50,9 +50,19 @@ std::string open_unless_newer(const fs::path& path, const Team& team, std::optio
     reader = CheckpointReader::open(path, team.worked);
     return "";
   } catch (const NewerFormatError& error) {
-    return fmt::format("{}, or set checkpoint.resume to an older checkpoint, from which the run then continues",
-                       error.what());
+    return error.what();
   }
+}
+
+// This member's reading of what it planned.
+std::optional<NotFinite> read_planned(const CheckpointReader& checkpoint, const std::vector<TargetView>& targets,
+                                      const LoadPlan& plan, const std::vector<bool>& hashed, const FileShare& files,
+                                      const Team& team, FileDamage* damage = nullptr) {
+  std::optional<ProgressBar> progress;
+  if (team.is_first())
+    progress.emplace("loading " + checkpoint.folder().filename().string(),
+                     bytes_to_read(plan, hashed, checkpoint.manifest().pieces), "B", kLongWork_s);
+  return checkpoint.load_verified(targets, plan, hashed, files, progress ? &*progress : nullptr, damage);
 }
 
 std::string describe(const PutAside& found) {
@@ -85,7 +95,7 @@ std::optional<NotFinite> agree_on_first(const std::optional<NotFinite>& own, con
 }
 
 std::optional<NotFinite> load_verified(const CheckpointReader& checkpoint, const std::vector<TargetView>& targets,
-                                       const Team& team, Verified verified) {
+                                       const Team& team) {
   const auto& pieces = checkpoint.manifest().pieces;
   LoadPlan plan;
   std::vector<int64_t> claims;
@@ -102,17 +112,35 @@ std::optional<NotFinite> load_verified(const CheckpointReader& checkpoint, const
   if (team.size > 1 && !claims.empty()) team.max(claims);
   std::optional<NotFinite> own;
   team.on_all([&] {
-    auto hashed = pieces_to_hash(claims, pieces, team.index, team.size);
-    const bool all = verified == Verified::kAll;
-    for (size_t i = 0; i < hashed.size() && !all; ++i) hashed[i] = hashed[i] && claims[i] > 0;
-    std::optional<ProgressBar> progress;
-    if (team.is_first())
-      progress.emplace("loading " + checkpoint.folder().filename().string(), bytes_to_read(plan, hashed, pieces), "B",
-                       kLongWork_s);
-    const FileShare files{team.index, all ? team.size : 0};
-    own = checkpoint.load_verified(targets, plan, hashed, files, progress ? &*progress : nullptr);
+    const auto hashed = pieces_to_hash(claims, pieces, team.index, team.size);
+    own = read_planned(checkpoint, targets, plan, hashed, {team.index, team.size}, team);
   });
   return agree_on_first(own, team);
+}
+
+std::optional<NotFinite> load_needed(const CheckpointReader& checkpoint, const std::vector<TargetView>& targets,
+                                     const Team& team, FileDamage& damage) {
+  damage.clear();
+  std::optional<NotFinite> own;
+  team.on_all([&] {
+    const LoadPlan plan = checkpoint.plan(targets);
+    std::vector<bool> hashed(checkpoint.manifest().pieces.size());
+    for (const auto& use : plan.uses) hashed[use.piece] = true;
+    own = read_planned(checkpoint, targets, plan, hashed, {0, 0}, team, &damage);
+    ATHANOR_CHECK_CHECKPOINT(damage.empty(), "{}", damage.begin()->second);
+  });
+  return agree_on_first(own, team);
+}
+
+std::optional<CheckpointReader> open_unless_damaged(const fs::path& path, const std::string& remedy, const Team& team,
+                                                    std::optional<IoError>* unread) {
+  std::optional<CheckpointReader> reader;
+  std::string newer_format;
+  const auto open = [&] { team.on_all([&] { newer_format = open_unless_newer(path, team, reader); }); };
+  const bool opens = passes(open, team, unread);
+  team.on_all([&] { ATHANOR_CHECK_CHECKPOINT(newer_format.empty(), "{}, or {}", newer_format, remedy); });
+  if (!opens) reader.reset();
+  return reader;
 }
 
 std::optional<LoadedNewest> load_newest(const fs::path& folder, const ChooseTargets& choose, const Team& team) {
@@ -120,12 +148,9 @@ std::optional<LoadedNewest> load_newest(const fs::path& folder, const ChooseTarg
   std::optional<IoError> unread;
   for (const std::string& name : agree_on_names(folder, team)) {
     const fs::path path = folder / name;
-    std::optional<CheckpointReader> reader;
-    std::string newer_format;
-    const auto open = [&] { team.on_all([&] { newer_format = open_unless_newer(path, team, reader); }); };
-    const bool opens = passes(open, team, &unread);
-    team.on_all([&] { ATHANOR_CHECK_CHECKPOINT(newer_format.empty(), "{}", newer_format); });
-    if (!opens) continue;
+    auto reader = open_unless_damaged(
+        path, "set checkpoint.resume to an older checkpoint, from which the run then continues", team, &unread);
+    if (!reader) continue;
     std::vector<TargetView> targets;
     team.on_all([&] {
       targets = choose(*reader);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -12,23 +13,34 @@
 
 namespace athanor {
 
-/// What of a checkpoint is verified in a load.
-enum class Verified {
-  kAll,     ///< every file and piece: each member must be able to read all of them
-  kNeeded,  ///< the pieces that a target holds; a member reads only files with such pieces of its own targets
-};
-
 /// Fills this member's targets, and compares the hash of every piece: of a piece that a target of one member holds, in
 /// the pass that fills the target. Collective.
 /// @return the same on every member: the first element of any target that is not finite; none if all are finite.
 /// @throws the same Error on every member (Team::on_all), naming what is damaged. Targets may then be half filled.
 std::optional<NotFinite> load_verified(const CheckpointReader& checkpoint, const std::vector<TargetView>& targets,
-                                       const Team& team = {}, Verified verified = Verified::kAll);
+                                       const Team& team = {});
+
+/// Fills this member's targets, and compares the hash of every piece that it reads for them: members may see other
+/// copies of a file. Reads no other piece or file. Collective.
+/// @param damage  set to the files of this member that are damaged or cannot be read.
+/// @return as load_verified.
+/// @throws the same Error on every member, if one found damage. Targets may then be half filled.
+std::optional<NotFinite> load_needed(const CheckpointReader& checkpoint, const std::vector<TargetView>& targets,
+                                     const Team& team, FileDamage& damage);
 
 /// Calls `read`, which is collective and throws the same on every member. Returns false, after a warning, if it found
 /// damage or could not read something.
 /// @param unread  set to the system's reason if something could not be read (as opposed to being damaged).
 bool passes(const std::function<void()>& read, const Team& team, std::optional<IoError>* unread = nullptr);
+
+/// Opens a checkpoint, and verifies its manifest. Collective.
+/// @param remedy  follows the message if it has a newer format.
+/// @param unread  as for passes().
+/// @return none, after a warning, if the manifest is damaged or cannot be read.
+/// @throws CheckpointError on every member, if it has a newer format than this program reads: it may be in order, and
+/// an older one has less progress.
+std::optional<CheckpointReader> open_unless_damaged(const std::filesystem::path& path, const std::string& remedy,
+                                                    const Team& team, std::optional<IoError>* unread);
 
 /// Decides what to load from a checkpoint whose manifest has been checked. An exception refuses the whole load: the
 /// checkpoint may be in order and does not fit. Called on every member.

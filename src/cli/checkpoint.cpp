@@ -12,6 +12,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "checkpoint/listing.h"
+#include "checkpoint/local_listing.h"
 #include "checkpoint/removal.h"
 #include "checkpoint/verification.h"
 #include "cli/checkpoint_diff.h"
@@ -50,6 +51,15 @@ void print_row(const DescribedCheckpoint& row, const std::string& shown_path) {
   if (!row.problem.empty()) fmt::print("{:>10}  cannot be read: {}\n", "", printable(row.problem));
 }
 
+void print_table(const std::vector<DescribedCheckpoint>& rows, const std::string& path) {
+  fmt::print("{:>10}  {:<5}  {:<10}  {:>16}  {:>17}  {:>10}  {:>6}  {:>6}  {:<8}  {}\n", "step", "kind", "state",
+             "written", "tokens seen", "size", "files", "ranks", "athanor", "folder");
+  for (const auto& row : rows) {
+    const auto below = row.found.path.lexically_relative(path).string();
+    print_row(row, below.empty() || below == "." ? row.found.path.string() : below);
+  }
+}
+
 nlohmann::ordered_json listed_json(const DescribedCheckpoint& row) {
   nlohmann::ordered_json json{{"path", row.found.path.string()}, {"step", row.found.step},
                               {"kind", name_of(row.found.kind)}, {"state", name_of(row.found.state)},
@@ -63,23 +73,34 @@ nlohmann::ordered_json listed_json(const DescribedCheckpoint& row) {
   return json;
 }
 
+nlohmann::ordered_json local_json(const LocalListing& local) {
+  auto here = nlohmann::ordered_json::array();
+  for (const auto& [step, attempt, writers, found] : local.here)
+    here.push_back({{"step", step}, {"attempt", attempt}, {"ranks", writers}, {"ranks_here", found}});
+  nlohmann::ordered_json json{{"path", local.folder.string()}, {"step", nullptr},      {"kind", "local"},
+                              {"state", "recorded"},           {"nodes", local.nodes}, {"here", here}};
+  if (!local.problem.empty()) json["problem"] = local.problem;
+  return json;
+}
+
 void print_listing(const ListArguments& arguments) {
   std::vector<DescribedCheckpoint> rows;
   for (const auto& found : find_checkpoints(arguments.path))
     if (auto described = describe_checkpoint(found)) rows.push_back(std::move(*described));
+  const auto local = list_local(arguments.path);
   if (arguments.json) {
     auto json = nlohmann::ordered_json::array();
     for (const auto& row : rows) json.push_back(listed_json(row));
+    if (local) json.push_back(local_json(*local));
     fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
     return;
   }
-  if (rows.empty()) return fmt::print("{} holds no checkpoint and no model\n", arguments.path);
-  fmt::print("{:>10}  {:<5}  {:<10}  {:>16}  {:>17}  {:>10}  {:>6}  {:>6}  {:<8}  {}\n", "step", "kind", "state",
-             "written", "tokens seen", "size", "files", "ranks", "athanor", "folder");
-  for (const auto& row : rows) {
-    const auto below = row.found.path.lexically_relative(arguments.path).string();
-    print_row(row, below.empty() || below == "." ? row.found.path.string() : below);
+  if (rows.empty()) {
+    fmt::print("{} holds no checkpoint and no model\n", arguments.path);
+  } else {
+    print_table(rows, arguments.path);
   }
+  if (local) fmt::print("{}\n", printable(describe_local(*local)));
 }
 
 void add_listing(CLI::App& parent) {

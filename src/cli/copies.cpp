@@ -12,9 +12,8 @@ namespace {
 constexpr const char* kJobs[] = {"train", "verify", "bench comm", "bench checkpoint"};
 constexpr const char* kConfigured[] = {"train", "verify", "config", "bench step", "bench checkpoint"};
 // These commands write nothing: copies of them are a nuisance at worst.
-constexpr const char* kReaders[] = {"config",      "data info",        "data show",
-                                    "data verify", "tokenizer encode", "tokenizer decode",
-                                    "plot",        "checkpoint ls",    "checkpoint diff"};
+constexpr const char* kReaders[] = {"config",           "data info", "data show", "data verify",   "tokenizer encode",
+                                    "tokenizer decode", "plot",      "status",    "checkpoint ls", "checkpoint diff"};
 
 bool among(const auto& names, const std::string& name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);

@@ -16,6 +16,8 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "board/collector.h"
+#include "board/collector_start.h"
 #include "cli/commands.h"
 #include "cli/copies.h"
 #include "cli/exit_code.h"
@@ -64,6 +66,7 @@ int run(int argc, char** argv) {
   athanor::add_config_command(app);
   athanor::add_train_command(app);
   athanor::add_plot_command(app);
+  athanor::add_status_command(app);
   athanor::add_checkpoint_command(app);
   athanor::add_export_command(app);
   athanor::add_import_command(app);
@@ -109,6 +112,9 @@ void write_out_results() {
 // ranks are caught while their world is still open (train/in_world.h).
 int main(int argc, char** argv) {
   open_standard_streams();
+  // A word for the program itself, which no page lists.
+  if (argc == 3 && argv[1] == std::string(athanor::board::kCollectorCommand))
+    return athanor::board::run_collector(argv[2]);
   try {
     const int exit_code = run(argc, argv);
     if (exit_code == athanor::exit_code::kComplete) write_out_results();

@@ -84,6 +84,8 @@ struct Pending::State {
   Tensor records;                     ///< records of all members, once `check` is complete
   std::string disagrees;              ///< how the records disagree
   int64_t in_flight = 0;              ///< this call's part of Traffic::in_flight
+  board::Publisher board;
+  int board_group = -1, peer = -1;  ///< index of the group on the board; the other rank of a message, in the world
 
   State() = default;
   State(const State&) = delete;
@@ -140,6 +142,8 @@ void Pending::wait() {
   if (!state_) return;
   State& state = *state_;
   const auto begin = std::chrono::steady_clock::now();
+  const board::Waiting shown(state.board, state.on_device ? -1 : state.board_group, state.record.number,
+                             state.record.collective, state.peer);
   if (state.check) {
     state.wait_for(state.check);
     state.finish_check();
@@ -171,6 +175,8 @@ struct Communicator::Call {
 Communicator::Communicator(GroupOptions options, OpenLane open, int rank, std::shared_ptr<Communicator> host)
     : options_(std::move(options)),
       names_(std::make_shared<const std::vector<std::string>>(names_of_members(options_))), host_(std::move(host)),
+      board_(size() > 1 ? options_.board : board::Publisher(), options_.name, options_.world_ranks,
+             host_ ? "device" : "host"),
       rank_(rank), traffic_(std::make_shared<Traffic>()) {
   ATHANOR_ASSERT(rank >= 0 && rank < size() && (open || size() == 1));
   if (size() > 1) open_ = std::move(open);
@@ -265,6 +271,7 @@ Pending Communicator::start(Call call, Run run, Lane lane) {
   call.record.number = between_two ? num_pair_calls_++ : num_calls_++;
   count(call);
   if (watch_ && open_ && !between_two) show(call);
+  if (!between_two) board_.start_collective(num_calls_);
   if (!open_) {
     if (call.out.defined() && !call.out.is_same(call.in) && call.out.data_ptr() != call.in.data_ptr()) {
       call.out.view({-1}).copy_(call.in.view({-1}));
@@ -278,6 +285,9 @@ Pending Communicator::start(Call call, Run run, Lane lane) {
   state->timeout = options_.timeout;
   state->traffic = traffic_;
   state->on_device = host_ != nullptr;
+  state->board = board_.board();
+  state->board_group = board_.index();
+  if (between_two) state->peer = options_.world_ranks[static_cast<size_t>(call.record.root)];
   if (options_.check && !between_two) start_check(call, *state);
   state->work = run(backend(lane), call);
   if (on_device_ && !between_two) state->noted = on_device_->add(call.record, state->work, call.out.device());

@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "board/publisher.h"
 #include "comm/traffic.h"
 #include "wire/node_shape.h"
 
@@ -92,6 +93,7 @@ struct GroupOptions {
   /// If true, the ranks compare their calls before each collective. A mismatch is then a CommError that names ranks and
   /// both calls, instead of a hang or garbage. This costs one round trip for each collective.
   bool check = false;
+  board::Publisher board = {};  ///< shows the calls of the group, and the waits for those of the host
 };
 
 /// The calls that must not wait for one another. A device's library runs the calls of one backend one after the other,
@@ -183,6 +185,7 @@ class Communicator {
   std::array<c10::intrusive_ptr<c10d::Backend>, 3> lanes_;
   std::shared_ptr<Communicator> host_;      ///< null in a group for host tensors
   std::unique_ptr<DeviceCalls> on_device_;  ///< the calls of a group for tensors of a device
+  board::GroupEntry board_;
   int rank_;
   int64_t num_calls_ = 0, num_pair_calls_ = 0;  ///< pairs are counted separately: the other ranks make no such call
   SendWatch* watch_ = nullptr;

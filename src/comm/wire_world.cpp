@@ -86,6 +86,7 @@ std::unique_ptr<Communicator> WireWorld::group_of(const std::vector<int>& ranks,
   options.world_ranks = ranks;
   options.timeout = options_.timeout;
   options.check = options_.check;
+  options.board = options_.board;
   for (int r : ranks) {
     if (!hosts_.empty()) options.hosts.push_back(hosts_[static_cast<size_t>(r)]);
     if (!supernodes_.empty()) options.supernode.push_back(supernodes_[static_cast<size_t>(r)]);

@@ -22,6 +22,7 @@ struct WorldOptions {
   bool check = false;                                           ///< GroupOptions::check, for every group
   int ranks_per_node = 0;                                       ///< 0: the ranks that share a host name
   int nodes_per_supernode = 0;                                  ///< 0: all nodes are in one
+  board::Publisher board = {};                                  ///< GroupOptions::board, for every group
   int fake_rank = 0, fake_size = 0;  ///< size above 0: this rank of a world without peers, whose collectives do nothing
 };
 

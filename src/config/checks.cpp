@@ -50,7 +50,8 @@ void check_products(const std::string& where, const RunConfig& config, Findings&
 
 // Checks the conditions of each training phase; `where` begins its messages.
 void check_stage(const std::string& where, const RunConfig& config, Findings& found) {
-  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism, topology] = config;
+  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism, topology, integrity, faults] =
+      config;
   found.require(train.global_batch_size % train.micro_batch_size == 0,
                 "{}train.micro_batch_size ({}) must divide train.global_batch_size ({})", where, train.micro_batch_size,
                 train.global_batch_size);
@@ -105,7 +106,8 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
   // A model that comes from a folder brings its own fields; they are checked when it is read.
   auto lines = config.model.from.empty() ? find_contradictions(config.model) : std::vector<std::string>{};
   Findings found;
-  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism, topology] = config;
+  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism, topology, integrity, faults] =
+      config;
   check_stages(config, found);
   found.require(
       moe.aux_scope != "transformers" || parallelism.pipeline_parallel_degree == 1,
@@ -145,7 +147,8 @@ std::vector<std::string> find_overflows(const RunConfig& config) {
 }
 
 std::vector<std::string> find_balance_contradictions(const RunConfig& config) {
-  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism, topology] = config;
+  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism, topology, integrity, faults] =
+      config;
   Findings found;
   if (moe.balance != "none") {
     found.require(train.micro_batch_size % moe.balance_group == 0 || moe.balance_group % train.micro_batch_size == 0,

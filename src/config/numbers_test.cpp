@@ -74,7 +74,8 @@ const std::set<std::string> kAnyCount = {"train.seed",
                                          "checkpoint.model_interval",
                                          "checkpoint.keep_every",
                                          "metrics.timeline_step",
-                                         "metrics.layer_statistics"};
+                                         "metrics.layer_statistics",
+                                         "integrity.interval"};
 // These are only used in double, where large ones saturate.
 const std::set<std::string> kAnyReal = {"moe.capacity_factor"};
 

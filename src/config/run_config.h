@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/checkpoint_config.h"
+#include "config/faults_config.h"
 #include "config/fields.h"
 #include "config/model_config.h"
 #include "config/parallelism_config.h"
@@ -117,6 +118,9 @@ struct TrainConfig {
   std::string stop_margin = "5m";
   std::string on_sigusr1 = "stop";
   std::string on_sigusr2 = "save";
+  std::string on_non_finite = "stop";
+  std::string on_spike = "log";
+  int64_t skip_limit = 10;
   std::vector<StageConfig> stages;
   bool dtype_was_auto =
       false;  ///< not a field: dtype was chosen for this CPU; a resumed run keeps its type (defaults.h)
@@ -168,6 +172,19 @@ struct TrainConfig {
             "ignore",
             one_of({"stop", "save", "ignore"}));
     f.field("on_sigusr2", on_sigusr2, "the same for SIGUSR2", one_of({"stop", "save", "ignore"}));
+    f.field(
+        "on_non_finite", on_non_finite,
+        "what a loss or gradient that is not finite does, unless a node is at fault: stop (end with code 76), "
+        "skip (do the step with the next batch), or roll_back (continue from the newest checkpoint, with the data that "
+        "come after the batch)",
+        one_of({"stop", "skip", "roll_back"}));
+    f.field("on_spike", on_spike,
+            "what a loss or gradient norm far above that of the last 128 steps does: log (a warning), skip_step (do "
+            "the step with the next batch), or roll_back (as on_non_finite)",
+            one_of({"log", "skip_step", "roll_back"}));
+    f.field("skip_limit", skip_limit,
+            "batches that a process may pass over in these ways; a further one that is not finite ends it with code 76",
+            between(0, kMaxSteps));
     f.list("stages", stages, "The training phases of the run, one after another; without any, the run is one phase.");
   }
 };
@@ -313,6 +330,8 @@ struct RunConfig {
   MetricsConfig metrics;
   ParallelismConfig parallelism;
   TopologyConfig topology;
+  IntegrityConfig integrity;
+  FaultsConfig faults;
 
   void describe(Fields& f) {
     f.table("model", model, "The decoder.");
@@ -324,6 +343,8 @@ struct RunConfig {
     f.table("metrics", metrics, "What is shown.");
     f.table("parallelism", parallelism, "How ranks share the work.");
     f.table("topology", topology, "How ranks are connected.");
+    f.table("integrity", integrity, "Silent corruption.");
+    f.table("faults", faults, "Rehearsals: what the run shall suffer on purpose.");
   }
 };
 

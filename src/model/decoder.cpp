@@ -205,7 +205,7 @@ Tensor Decoder::forward(int microbatch, Tensor x, const Labels* labels) {
   ATHANOR_ASSERT(labels && !pending_.contains(microbatch));
   Pending pending;
   if (!stage_.embeds) pending.input = x = x.detach().requires_grad_();
-  const Watch watch(options_.observers, microbatch);
+  const Watch watch(options_.observers, microbatch, labels->first_sequence);
   std::vector<moe::Routing> routings;
   const Residual residual = run_layers({stage_.embeds ? embed(x, watch) : x, {}}, *labels, &routings, watch);
   Tensor sent;

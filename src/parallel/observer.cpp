@@ -43,14 +43,15 @@ void Observers::tell_attention_logits(const std::string& place, int microbatch,
 void Watch::tell(const std::string& place, Phase phase, const Tensor& x) const {
   // The observer gets a tensor with a separate version counter: autograd does not see what is written into it, and
   // would refuse that for some views.
-  observers_->tell({place, phase, microbatch_, x.variable_data()});
+  observers_->tell({place, phase, microbatch_, x.variable_data(), first_sequence_});
 }
 
 void Watch::tell_gradient(const std::string& place, const Tensor& x) const {
   if (!x.requires_grad()) return;
-  x.register_hook([observers = observers_, microbatch = microbatch_, &place](const Tensor& gradient) {
-    observers->tell({place, Phase::kBackward, microbatch, gradient.detach()});
-  });
+  x.register_hook(
+      [observers = observers_, microbatch = microbatch_, first = first_sequence_, &place](const Tensor& gradient) {
+        observers->tell({place, Phase::kBackward, microbatch, gradient.detach(), first});
+      });
 }
 
 }  // namespace athanor

@@ -54,6 +54,8 @@ struct Observation {
   /// an observer that keeps the values copies them. Values that an observer writes into the tensor replace the original
   /// ones in the rest of the step, except in a whole layer's output, which has been read by then.
   const Tensor& tensor;
+  /// The microbatch's first sequence in the global batch; −1 if the place does not know it (pipeline.*, buckets.*).
+  int64_t first_sequence = -1;
 };
 
 /// Returns the name of a phase, for example "forward" or "added over replicas".
@@ -113,8 +115,10 @@ class Watch {
 
   Watch() = default;
   /// @param observers  null: none. They must outlive the microbatch's backward.
-  Watch(const Observers* observers, int microbatch)
-      : observers_(observers && !observers->empty() ? observers : nullptr), microbatch_(microbatch) {}
+  /// @param first_sequence  see Observation.
+  Watch(const Observers* observers, int microbatch, int64_t first_sequence = -1)
+      : observers_(observers && !observers->empty() ? observers : nullptr), microbatch_(microbatch),
+        first_sequence_(first_sequence) {}
 
   explicit operator bool() const { return observers_ != nullptr; }
 
@@ -139,6 +143,7 @@ class Watch {
 
   const Observers* observers_ = nullptr;
   int microbatch_ = 0;
+  int64_t first_sequence_ = -1;
 };
 
 }  // namespace athanor

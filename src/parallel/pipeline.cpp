@@ -116,6 +116,7 @@ LossParts Pipeline::forward_backward(std::span<const Microbatch> microbatches, c
   const auto now = [&] { return std::chrono::duration<double>(Clock::now() - began_).count(); };
   Pass pass(*this, schedule_, microbatches, observers_ && !observers_->empty() ? observers_ : nullptr);
   for (const Action& a : pass.actions()) {
+    if (hooks.before) hooks.before(a);
     const double asked_s = now();
     Tensor input = pass.input(a);
     const double begin_s = now();

@@ -31,13 +31,13 @@ void share_from_first(comm::Communicator& ranks, const Tensor& x, SharedBy how) 
   }
 }
 
-std::string broadcast_text(comm::Communicator& ranks, const std::string& text, const WaitFor& wait) {
+std::string broadcast_text(comm::Communicator& ranks, const std::string& text, const WaitFor& wait, int root) {
   if (ranks.size() == 1) return text;
   const Tensor size = at::full({1}, size_of(text), at::kLong);
-  finish(wait, ranks.broadcast(size, 0));
+  finish(wait, ranks.broadcast(size, root));
   const Tensor bytes = text_tensor(size.item<int64_t>());
-  if (ranks.rank() == 0) text.copy(static_cast<char*>(bytes.data_ptr()), text.size());
-  if (bytes.numel() > 0) finish(wait, ranks.broadcast(bytes, 0));
+  if (ranks.rank() == root) text.copy(static_cast<char*>(bytes.data_ptr()), text.size());
+  if (bytes.numel() > 0) finish(wait, ranks.broadcast(bytes, root));
   return {static_cast<const char*>(bytes.data_ptr()), static_cast<size_t>(bytes.numel())};
 }
 

@@ -25,8 +25,9 @@ void share_from_first(comm::Communicator& ranks, const Tensor& x, SharedBy how);
 using WaitFor = std::function<void(comm::Pending& pending)>;
 inline void wait_for_pending(comm::Pending& pending) { pending.wait(); }
 
-/// Returns the `text` of the group's first rank, on all of them; the others' is ignored. Collective; waits.
-std::string broadcast_text(comm::Communicator& ranks, const std::string& text, const WaitFor& wait = wait_for_pending);
+/// Returns the `text` of one rank of the group, on all of them; the others' is ignored. Collective; waits.
+std::string broadcast_text(comm::Communicator& ranks, const std::string& text, const WaitFor& wait = wait_for_pending,
+                           int root = 0);
 /// Returns every rank's text, by rank, on the first one; an empty vector on the others. Collective; waits.
 std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::string& text,
                                       const WaitFor& wait = wait_for_pending);

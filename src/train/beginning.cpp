@@ -53,12 +53,17 @@ Contents look_into(const RunFolder& folder) {
 
 bool is_full(const fs::path& path) { return fs::exists(path / kManifestName); }
 
-void require_checkpoint(const fs::path& path) {
-  ATHANOR_CHECK(
-      is_full(path) || is_hf_folder(path),
+std::string why_no_checkpoint(const fs::path& path) {
+  if (is_full(path) || is_hf_folder(path)) return "";
+  return fmt::format(
       "checkpoint.resume: {} is neither a checkpoint (manifest.json) nor a model folder (config.json); expected "
       "\"auto\", \"never\" or one of those",
       path.string());
+}
+
+void require_checkpoint(const fs::path& path) {
+  const std::string why = why_no_checkpoint(path);
+  ATHANOR_CHECK(why.empty(), "{}", why);
 }
 
 // Lists checkpoints that are newer than the place, which belong to another branch of the run. If the place is a model,
@@ -103,26 +108,30 @@ void go_back(const RunConfig& config, const Contents& held, const std::string& p
   begin.abandoned = newer_than(held, path, begin.step);
 }
 
-// There is nothing to continue from.
-void begin_at_nothing(const RunFolder& folder, const Contents& held) {
-  if (!held.any()) return;
+// Why a run that has nothing in its folder to continue from may not begin at step 0; "" if it may.
+std::string why_not_at_nothing(const RunFolder& folder, const Contents& held) {
+  if (!held.any()) return "";
   const std::string root = folder.root.string(), instead = "move it away to start again, or name another train.run_dir";
-  ATHANOR_CHECK_CHECKPOINT(!held.history.saved,
-                           "{} belongs to a run whose checkpoints are gone ({} and {} have none): put one back, {}",
-                           root, folder.checkpoints().string(), folder.models().string(), instead);
-  ATHANOR_CHECK_CHECKPOINT(!held.history.complete,
-                           "{} contains a run that is complete and kept nothing to continue from (checkpoint.interval "
-                           "and checkpoint.model_interval were 0): {}",
-                           root, instead);
-  ATHANOR_CHECK_CHECKPOINT(
-      held.history.known,
+  if (held.history.saved)
+    return fmt::format("{} belongs to a run whose checkpoints are gone ({} and {} have none): put one back, {}", root,
+                       folder.checkpoints().string(), folder.models().string(), instead);
+  if (held.history.complete)
+    return fmt::format(
+        "{} contains a run that is complete and kept nothing to continue from (checkpoint.interval and "
+        "checkpoint.model_interval were 0): {}",
+        root, instead);
+  if (held.history.known) return "";
+  return fmt::format(
       "{} holds {} of a run, but no history (events.jsonl) and no checkpoint to continue from: put one back, {}", root,
       held.remains, instead);
 }
 
 void go_on(const RunConfig& config, const RunFolder& folder, const Contents& held, Beginning& begin) {
   begin.branch = held.history.branch;
-  if (!held.saved()) return begin_at_nothing(folder, held);
+  if (!held.saved()) {
+    begin.refusal = why_not_at_nothing(folder, held);
+    return;
+  }
   // Full checkpoints may be old: of a time before they were turned off, or from before the run went back.
   const int64_t back_to = step_of_folder_name(fs::path(held.history.asked).filename().string()).value_or(-1);
   const bool full_lag = !held.full.empty() && (config.checkpoint.interval.is_off() || held.full.front().step < back_to);
@@ -156,6 +165,34 @@ bool names_what_it_did(const RunFolder& folder, const std::string& how) {
   }
 }
 
+std::string passed_over(const std::string& how) {
+  return fmt::format(
+      "checkpoint.resume ({}) was passed over: this run has continued since; to branch off there, name another "
+      "train.run_dir",
+      how);
+}
+
+void note_passed_over(Beginning& begin, const std::string& note) {
+  begin.notes.push_back(note);
+  begin.notes_of_local.push_back(note);
+}
+
+// Where a run begins that has saved nothing into its folder yet. If its nodes have local checkpoints, it continues from
+// these, as it would from its own checkpoints.
+void begin_elsewhere(const RunConfig& config, const RunFolder& folder, const Contents& held, Beginning& begin) {
+  const std::string& how = config.checkpoint.resume;
+  const bool again = held.history.known && names_what_it_did(folder, how);
+  if (!again) require_checkpoint(how);
+  begin.refusal = why_no_checkpoint(how);
+  if (begin.refusal.empty()) begin.refusal = why_not_at_nothing(folder, held);
+  if (again) begin.branch = held.history.branch;
+  if (held.history.known) begin.branch_there_is = held.history.branch;
+  begin.from = Beginning::From::kPath;
+  begin.path = how;
+  begin.anew = true;
+  begin.notes_of_local.push_back(passed_over(how));
+}
+
 // A job that is queued again gives the same command: it goes back once, and then continues from what it saved. A
 // different branch from the same place is a new request.
 void answer_request(const RunConfig& config, const RunFolder& folder, const Contents& held, const std::string& place,
@@ -172,7 +209,8 @@ void answer_request(const RunConfig& config, const RunFolder& folder, const Cont
     return;
   }
   go_on(config, folder, held, begin);
-  begin.notes.push_back(
+  note_passed_over(
+      begin,
       fmt::format("checkpoint.resume ({}) was passed over: this run went back there before with the same "
                   "configuration, and has saved since; to go back once more, change what the new branch is to differ "
                   "in (optimizer.lr, for example), or begin it in another train.run_dir",
@@ -214,20 +252,14 @@ Beginning plan_beginning(const RunConfig& config) {
   if (held.saved()) {
     if (!names_what_it_did(folder, how)) require_checkpoint(how);
     go_on(config, folder, held, begin);
-    begin.notes.push_back(
-        fmt::format("checkpoint.resume ({}) was passed over: this run has continued since; to branch off there, name "
-                    "another train.run_dir",
-                    how));
+    note_passed_over(begin, passed_over(how));
     return begin;
   }
-  require_checkpoint(how);
-  begin_at_nothing(folder, held);
-  if (held.history.known && names_what_it_did(folder, how)) begin.branch = held.history.branch;
-  begin.from = Beginning::From::kPath;
-  begin.path = how;
-  begin.anew = true;
+  begin_elsewhere(config, folder, held, begin);
   return begin;
 }
+
+void Beginning::require_allowed() const { ATHANOR_CHECK_CHECKPOINT(refusal.empty(), "{}", refusal); }
 
 std::string Beginning::to_text() const {
   nlohmann::json paths = nlohmann::json::array();
@@ -240,6 +272,9 @@ std::string Beginning::to_text() const {
                         {"anew", anew},
                         {"attempt", attempt},
                         {"notes", notes},
+                        {"notes_of_local", notes_of_local},
+                        {"refusal", refusal},
+                        {"branch_there_is", branch_there_is},
                         {"step", step},
                         {"branch", branch}}
       .dump();
@@ -256,6 +291,9 @@ Beginning Beginning::from_text(const std::string& text) {
   begin.anew = json.at("anew");
   begin.attempt = json.at("attempt");
   begin.notes = json.at("notes");
+  begin.notes_of_local = json.at("notes_of_local");
+  begin.refusal = json.at("refusal");
+  begin.branch_there_is = json.at("branch_there_is");
   begin.step = json.at("step");
   begin.branch = json.at("branch");
   return begin;

@@ -8,6 +8,7 @@
 // models are newer than the full checkpoints that were left, from its newest model-only one, with fresh moments; if
 // nothing was ever saved, from step 0 again.
 // - A path in another folder is where a run begins. Once the run has saved something itself, it continues from that.
+// A local checkpoint (local_start.h) that is newer than any of these is taken instead, also if nothing else is left.
 // - A path in the run's own folder means going back: newer checkpoints are moved aside, not deleted. If the same
 // command is given again, the run continues from what was saved since.
 
@@ -38,9 +39,19 @@ struct Beginning {
   /// The attempt in which this branch of the run began: local checkpoints (checkpoint/local_store.h) of earlier
   /// attempts are of another one.
   int64_t branch = 1;
+  /// Local checkpoints of attempts from this one on count, if it is not `branch`: the branch that the run has, while
+  /// `path` would begin another one; 0: `branch`.
+  int64_t branch_there_is = 0;
   bool anew = false;    ///< checkpoint.resume names `path`: another branch of the run begins there (branch.h)
   int64_t attempt = 1;  ///< number of this start of the run, from 1
-  std::vector<std::string> notes;  ///< for the log: what was skipped, and why
+  std::vector<std::string> notes;           ///< for the log: what was skipped, and why
+  std::vector<std::string> notes_of_local;  ///< the same, if it continues from a local checkpoint instead
+  /// Why nothing but a local checkpoint may be continued from: what the run had saved is gone. Empty: this does.
+  std::string refusal;
+
+  int64_t branch_of_local() const { return branch_there_is > 0 ? branch_there_is : branch; }
+  /// To be called if there is no local checkpoint to continue from. @throws CheckpointError with the refusal.
+  void require_allowed() const;
 
   /// Return the members as text, which one rank sends to the others, and make a Beginning of it again.
   std::string to_text() const;

@@ -2,6 +2,7 @@
 // their hashes compared, and only then the rest of the state is set: a checkpoint that turns out to be damaged leaves
 // nothing but tensors, which the next one overwrites.
 
+#include <exception>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -72,6 +73,24 @@ void take(TrainState& state, CheckedNumbers checked) {
   if (!checked.router_bias.empty()) state.model.set_router_bias(tensor_of(checked.router_bias));
 }
 
+// Loads what is needed, with other copies of files that are damaged as long as there are any. Collective.
+std::optional<NotFinite> load_what_is_in_order(const CheckpointReader& checkpoint,
+                                               const std::vector<TargetView>& targets, const Team& team,
+                                               const FileSupply& supply) {
+  for (FileDamage damage;;) {
+    std::exception_ptr failure;
+    try {
+      return load_needed(checkpoint, targets, team, damage);
+    } catch (const CommError&) {
+      throw;
+    } catch (const Error&) {
+      failure = std::current_exception();
+    }
+    if (!supply.replace(damage)) std::rethrow_exception(failure);
+    checkpoint.close_files();
+  }
+}
+
 }  // namespace
 
 void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint, Chosen chosen) {
@@ -93,8 +112,7 @@ std::optional<LoadedNewest> load_newest_checkpoint(TrainState& state, const std:
   return loaded;
 }
 
-bool load_from_nodes(TrainState& state, const CheckpointReader& checkpoint,
-                     const std::function<void(const std::set<std::string>& files)>& fetch) {
+bool load_from_nodes(TrainState& state, const CheckpointReader& checkpoint, const FileSupply& supply) {
   const Team team = team_of(state.model.mesh);
   CheckedNumbers checked;
   std::vector<TargetView> targets;
@@ -109,8 +127,8 @@ bool load_from_nodes(TrainState& state, const CheckpointReader& checkpoint,
       for (const auto& use : checkpoint.plan(targets).uses)
         files.insert(checkpoint.manifest().pieces[use.piece].file_name());
     });
-    fetch(files);
-    const auto first = load_verified(checkpoint, targets, team, Verified::kNeeded);
+    supply.fetch(files);
+    const auto first = load_what_is_in_order(checkpoint, targets, team, supply);
     ATHANOR_CHECK_CHECKPOINT(!first, "{} is not finite although its hashes are right: {}", checkpoint.folder().string(),
                              first->text());
   };

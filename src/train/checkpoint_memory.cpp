@@ -31,14 +31,10 @@ double step_bytes(const RunConfig& config, const comm::World& world, const Layou
 }
 
 // What the local checkpoints of this host's nodes will take of its memory in addition to what they take now.
-double local_bytes(const comm::World& world, const LocalStart& local, double staging) {
+double local_bytes(const LocalStart& local, double staging) {
   if (!local.place || !is_in_memory(local.place->run().local_dir)) return 0;
   double bytes = staging * static_cast<double>(local_copies(local.nodes.size()));
-  for (int node = 0; node < local.nodes.size(); ++node) {
-    const auto rank = static_cast<size_t>(local.nodes.leader_of(node));
-    if (world.hosts()[rank] == world.host())
-      bytes -= static_cast<double>(LocalStore(local.place->run(), local.nodes.name_of(node)).num_bytes());
-  }
+  for (const LocalStore& store : list_stores(local.place->run())) bytes -= static_cast<double>(store.num_bytes());
   return std::max(0.0, bytes);
 }
 
@@ -47,7 +43,7 @@ double local_bytes(const comm::World& world, const LocalStart& local, double sta
 void check_checkpoint_memory(const RunConfig& config, const comm::World& world, const LocalStart& local,
                              at::Device device) {
   const Layout layout(config, world.size());
-  const double staging = staging_bytes(config, world, layout), kept = local_bytes(world, local, staging);
+  const double staging = staging_bytes(config, world, layout), kept = local_bytes(local, staging);
   const double copies = device.is_cpu() ? 0 : staging;
   if (kept + copies == 0) return;
   const double step = device.is_cpu() ? step_bytes(config, world, layout) : 0;

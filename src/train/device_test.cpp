@@ -278,6 +278,22 @@ TEST(OnDeviceStep, LaunchesNoMoreThanThisManyKernels) {
   }
 }
 
+TEST(OnDeviceStep, AStepBeyondTheLimitsChangesNothing) {
+  const RunConfig config = small_device_run("olmoe", "bfloat16");
+  TrainState state(config, {}, {.device = guarded::device_of_tests()});
+  initialize_parameters(config.model, 7, state.model.parameters);
+  const Tensor before = ops::fetch(state.model.parameters.compute()).clone();
+  for (const StepLimits limits : {StepLimits{.loss = 1}, StepLimits{.grad_norm = 1e-4}}) {
+    state.limits = limits;
+    EXPECT_EQ(train_step(state, fixed_batch(config)).verdict, Verdict::kSpike);
+    EXPECT_TRUE(at::equal(before, ops::fetch(state.model.parameters.compute()).clone()));
+    EXPECT_EQ(state.position.step, 0);
+    state.model.parameters.grad().zero_();
+  }
+  state.limits = {.loss = 100, .grad_norm = 1e4};
+  EXPECT_EQ(train_step(state, fixed_batch(config)).verdict, Verdict::kApply);
+}
+
 TEST(OnDeviceStep, RoutersOfEachKindCountWhatTheyCountOnTheCpu) {
   for (const char* balance : {"none", "capacity", "swipe", "forced_uniform"}) {
     for (const char* score : {"softmax", "sigmoid"}) {

@@ -94,10 +94,11 @@ std::optional<FilledState> resume_from_local(TrainState& state, Beginning& begin
   if (!from) return std::nullopt;
   log::info("resumed from the local checkpoint {} at step {}", from->string(), state.position.step);
   // From here on as for a run that continues from its newest checkpoint.
+  for (const auto& note : begin.notes_of_local) log::warn_on_all("{}", note);
   Beginning newest;
   newest.from = Beginning::From::kNewest;
   newest.step = begin.step;
-  newest.branch = begin.branch;
+  newest.branch = begin.branch_of_local();
   newest.attempt = begin.attempt;
   begin = std::move(newest);
   return FilledState{*from, false, {}, std::max<int64_t>(0, begin.step)};
@@ -124,6 +125,7 @@ FilledState fill_state(TrainState& state, Beginning& begin, const LocalStart& lo
   if (local.choice && local.choice->step > begin.step) {
     if (auto filled = resume_from_local(state, begin, local)) return *filled;
   }
+  begin.require_allowed();
   for (const auto& note : begin.notes) log::warn_on_all("{}", note);
   switch (begin.from) {
     case Beginning::From::kNewest: return resume_from_newest_of_both(state, begin, local);

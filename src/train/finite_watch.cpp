@@ -7,6 +7,7 @@
 #include "comm/communicator.h"
 #include "ops/tensor.h"
 #include "ops/transfer.h"
+#include "train/seconds_into.h"
 
 namespace athanor {
 namespace {
@@ -67,12 +68,14 @@ void FiniteWatch::observe(const Observation& o) {
   // From here on a rank has, and sends over replica groups, sums to which other data ranks have added.
   if (o.phase == Phase::kReduced) watching_ = false;
   if (!watching_ || o.tensor.numel() == 0) return;
+  const SecondsInto spent(seconds_);
   if (!o.tensor.is_cpu() && is_part_of_layer(o.place)) return;
   add({number_of(o.place), o.phase, o.microbatch, 0, 0, made()}, o.tensor);
 }
 
 void FiniteWatch::about_to_send(const comm::Communicator& group, int64_t number, const Tensor& sent, bool for_maximum) {
   if (!watching_ || sent.numel() == 0) return;
+  const SecondsInto spent(seconds_);
   const at::NoGradGuard no_grad;
   const auto which = static_cast<size_t>(std::ranges::find(groups_, &group) - groups_.begin());
   Counts counts = made();

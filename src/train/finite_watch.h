@@ -8,6 +8,8 @@
 // before anything that could have brought it there:
 //   - its first is not what a pipeline stage has received; and
 //   - in each group in which it takes part, no rank sent such a value in a collective that this rank had made by then.
+// If no rank is one, a message between stages was finite when it was sent and not where it arrived: the first of these
+// ranks in the order of the dataflow is taken.
 // Numbers of collectives are the same on all ranks of a group, so this takes one minimum for each group.
 //
 // The cost is one pass over each of these tensors: an addition for each element, where a layer makes some hundreds to
@@ -56,6 +58,9 @@ class FiniteWatch : public Observer, public comm::SendWatch {
   void observe(const Observation& observation) override;
   void about_to_send(const comm::Communicator& group, int64_t number, const Tensor& sent, bool for_maximum) override;
 
+  /// Returns the seconds that this rank has spent on it so far; on a device those of the host.
+  double seconds() const { return seconds_; }
+
   /// Returns the first of the last step; nothing if every sum is finite. Waits for a device. Sends nothing.
   std::optional<NotFiniteSeen> first() const;
 
@@ -76,16 +81,18 @@ class FiniteWatch : public Observer, public comm::SendWatch {
 
   std::array<comm::Communicator*, kSharingGroups.size()> groups_;
   bool on_device_, watching_ = false;
+  double seconds_ = 0;
   std::vector<Entry> entries_;
   std::vector<Tensor> sums_;  // blocks of fp32 numbers, one for each entry; kept from step to step
   std::map<std::string, int, std::less<>> numbers_;
   std::vector<std::string> places_;
 };
 
-/// Where the first value that is not finite came up, as all ranks know it.
+/// Where the first value that is not finite came up, as all ranks know it (except is_here).
 struct NotFiniteOrigin {
   int rank = 0;              ///< the lowest of the ranks
   int num_ranks = 1;         ///< how many ranks had one that came from no other rank
+  bool is_here = false;      ///< whether this rank is one of them
   std::string host, device;  ///< those of that rank
   NotFiniteSeen seen;        ///< by that rank
 

@@ -12,8 +12,10 @@
 
 #include "base/testing/folder_test.h"
 #include "comm/thread_ranks.h"
+#include "guarded/device.h"
 #include "model/initialize.h"
 #include "train/testing/fixed_batch.h"
+#include "train/testing/layout_cases.h"
 #include "train/train_step.h"
 
 namespace athanor::finite_watch_test {
@@ -41,7 +43,7 @@ class Spoiler : public Observer, public comm::SendWatch {
   void end_gradients() override { within_ = false; }
   void observe(const Observation& o) override {
     if (o.phase == Phase::kReduced) within_ = false;
-    if (!within_ || o.place.starts_with("pipeline.from_stage")) return;
+    if (!within_) return;
     if (moments.size() == static_cast<size_t>(at_)) spoil(o.tensor, value_);
     moments.push_back({std::string(o.place), o.phase, o.microbatch});
   }
@@ -62,44 +64,6 @@ class Spoiler : public Observer, public comm::SendWatch {
   bool within_ = false;
 };
 
-struct Degrees {
-  const char* name;
-  int data = 1, tensor = 1, pipeline = 1, expert = 1;
-  std::string dispatch = "all_to_all", dtype = "float32";
-  bool sequence = false;
-  std::vector<std::string> recompute = {};
-
-  int ranks() const { return data * tensor * pipeline; }
-};
-
-RunConfig config_of(const Degrees& d) {
-  RunConfig c;
-  c.model.family = "olmoe";
-  c.model.hidden_size = 32;
-  c.model.num_hidden_layers = 3;
-  c.model.num_attention_heads = 4;
-  c.model.intermediate_size = 16;
-  c.model.num_experts = 4;
-  c.model.num_experts_per_tok = 2;
-  c.model.vocab_size = 64;
-  c.data.seq_len = 8;
-  c.train.dtype = d.dtype;
-  c.train.micro_batch_size = 1;
-  c.train.global_batch_size = 3 * d.data;
-  c.train.steps = 10;
-  c.optimizer.warmup_steps = 1;
-  c.moe.dispatch = d.dispatch;
-  c.moe.dispatch_chunks = 3;
-  c.parallelism.data_parallel_shard_degree = d.data;
-  c.parallelism.tensor_parallel_degree = d.tensor;
-  c.parallelism.pipeline_parallel_degree = d.pipeline;
-  c.parallelism.expert_parallel_degree = d.expert;
-  c.parallelism.sequence_parallel = d.sequence;
-  c.parallelism.recompute = d.recompute;
-  c.parallelism.bucket_mb = 0.004;
-  return c;
-}
-
 // What the ranks find if `value` is put into moment `at` of rank `spoiled`; and the moments of that rank.
 struct Found {
   std::optional<NotFiniteOrigin> origin;
@@ -107,8 +71,8 @@ struct Found {
   std::vector<std::optional<NotFiniteSeen>> seen;
 };
 
-Found run(const Degrees& degrees, int spoiled, int64_t at, double value) {
-  const RunConfig config = config_of(degrees);
+Found run(const LayoutCase& degrees, int spoiled, int64_t at, double value) {
+  const RunConfig config = config_with(degrees);
   Found found;
   found.seen.resize(static_cast<size_t>(degrees.ranks()));
   std::mutex mutex;
@@ -131,24 +95,10 @@ Found run(const Degrees& degrees, int spoiled, int64_t at, double value) {
   return found;
 }
 
-const std::vector<Degrees> kLayouts = {
-    {.name = "one rank"},
-    {.name = "data", .data = 3},
-    {.name = "tensor", .tensor = 2},
-    {.name = "tensor, 16 bits", .tensor = 2, .dtype = "bfloat16"},
-    {.name = "sequence", .tensor = 2, .sequence = true},
-    {.name = "pipeline", .pipeline = 3},
-    {.name = "experts, all-to-all", .data = 4, .expert = 4},
-    {.name = "experts, all-gather", .data = 2, .expert = 2, .dispatch = "allgather"},
-    {.name = "recomputed", .data = 2, .tensor = 2, .expert = 2, .recompute = {"attention", "moe"}},
-    {.name = "whole layers recomputed", .data = 2, .expert = 2, .recompute = {"layer"}},
-    {.name = "all", .data = 2, .tensor = 2, .pipeline = 2, .expert = 2, .sequence = true},
-};
-
 TEST(FiniteWatch, WithoutSuchValuesNoRankHasSeenOneWhateverIsInMemoryThatWasNotWritten) {
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
   at::globalContext().setDeterministicFillUninitializedMemory(true);  // with NaN
-  for (const Degrees& degrees : kLayouts) {
+  for (const LayoutCase& degrees : kLayoutCases) {
     const Found found = run(degrees, 0, -1, 0);
     EXPECT_FALSE(found.origin) << degrees.name;
     for (const auto& seen : found.seen) EXPECT_FALSE(seen) << degrees.name << ": " << seen->place << seen->sent_in;
@@ -161,7 +111,7 @@ TEST(FiniteWatch, TheRankAndTheTensorInWhichTheFirstCameUpAreNamedInEveryLayout)
   const auto seed = std::random_device()();
   SCOPED_TRACE(fmt::format("drawn with seed {}", seed));
   std::mt19937 draw(seed);
-  for (const Degrees& degrees : kLayouts) {
+  for (const LayoutCase& degrees : kLayoutCases) {
     for (int time = 0; time < 12; ++time) {
       const int rank = static_cast<int>(draw() % static_cast<unsigned>(degrees.ranks()));
       const auto moments = static_cast<unsigned>(run(degrees, rank, -1, 0).moments.size());
@@ -187,7 +137,7 @@ TEST(FiniteWatch, TheRankAndTheTensorInWhichTheFirstCameUpAreNamedInEveryLayout)
 }
 
 TEST(FiniteWatch, AValueThatEveryRankComputesIsSaidToHaveComeUpOnAll) {
-  const RunConfig config = config_of({.name = "", .data = 2, .tensor = 2});
+  const RunConfig config = config_with({.name = "", .data = 2, .tensor = 2});
   comm::run_ranks(4, [&](comm::World& world) {
     Mesh mesh(Layout(config, 4), world);
     TrainState state(config, {}, mesh);
@@ -207,8 +157,23 @@ TEST(FiniteWatch, AValueThatEveryRankComputesIsSaidToHaveComeUpOnAll) {
   });
 }
 
+TEST(OnDeviceFiniteWatch, TheLayerIsNamedInWhichTheFirstCameUp) {
+  const RunConfig config = config_with({.name = ""});
+  TrainState state(config, {}, {.device = guarded::device_of_tests()});
+  initialize_parameters(config.model, 1, state.model.parameters);
+  state.model.parameters.weight("model.layers.1.mlp.gate.weight").value.fill_(NAN);
+  const auto watch = std::make_shared<FiniteWatch>(state.model.mesh);
+  state.observers.add(watch);
+  const Batch batch = fixed_batch(config);
+  EXPECT_EQ(train_step(state, batch).verdict, Verdict::kRefuse);
+  const auto origin = find_origin(watch->first(), state.model.mesh, state.model.device());
+  ASSERT_TRUE(origin);
+  EXPECT_EQ(origin->seen.place, "model.layers.1");
+  EXPECT_EQ(origin->seen.phase, "forward");
+}
+
 TEST(FiniteWatch, TheBitsOfAStepDoNotDependOnIt) {
-  const RunConfig config = config_of({.name = "", .data = 2, .tensor = 2, .expert = 2});
+  const RunConfig config = config_with({.name = "", .data = 2, .tensor = 2, .expert = 2});
   std::map<int, Tensor> gradients;
   std::mutex mutex;
   for (const bool watched : {false, true}) {

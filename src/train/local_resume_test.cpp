@@ -94,6 +94,10 @@ const std::vector<Case> kCases = {
     {{2, 2, 2, "hierarchical"}, {1, 2, 2, "ep_aware", 1, 3}, 1, 1},
     {{1, 2, 2, "ep_aware", 1, 3}, {1, 1, 1, "none", 4, 1}, 2, 1},
     {{1, 3, 1, "ep_aware"}, {1, 6, 1, "ep_aware"}, 1, 2},
+    // Nodes with other names, on one host: one for all of its ranks, and the first ones of more.
+    {{1, 4, 2, "ep_aware"}, {1, 4, 2, "ep_aware"}, 1, 4},
+    {{1, 4, 2, "ep_aware"}, {1, 2, 1, "optimizer"}, 2, 2},
+    {{1, 4, 2, "ep_aware"}, {1, 4, 2, "ep_aware"}, 1, 2},
 };
 
 TEST_F(LocalResumes, GiveTheBitsThatWereSavedWhicheverNodeIsLostInAnyLayout) {
@@ -134,6 +138,99 @@ TEST_F(LocalResumes, ACopyServesForAFileThatIsGone) {
   const auto expected = save(c);
   fs::remove(nodes_of_run()[0] / "attempt-001" / "step-00000002" / "pieces-00001-00000.safetensors");
   expect_equal(resume(c), expected, "a file");
+}
+
+// Changes a byte of a piece.
+void damage_piece(const fs::path& file, size_t from_end = 3) {
+  std::string text = read_file(file);
+  text[text.size() - from_end] = static_cast<char>(text[text.size() - from_end] ^ 1);
+  fs::remove(file);
+  std::ofstream(file) << text;
+}
+
+TEST_F(LocalResumes, ACopyServesForAPieceThatIsDamagedAsLongAsOneIsInOrder) {
+  const RunConfig c = run_on_nodes({1, 4, 2, "ep_aware"}, "run", 1);
+  const auto expected = save(c);
+  const auto nodes = nodes_of_run();
+  const auto file_of = [&](size_t node, int writer) {
+    return nodes[node] / "attempt-001" / "step-00000002" / (prefix_of_writer(writer) + "-00000.safetensors");
+  };
+  fs::copy(folder_ / "local", folder_ / "kept", fs::copy_options::recursive);
+  // The same nodes; half as many ranks, which need what was sent to them; and one node, which has all folders.
+  for (const auto& [reads, per_node] : std::vector<std::pair<Degrees, int>>{
+           {{1, 4, 2, "ep_aware"}, 1}, {{1, 2, 1, "optimizer"}, 1}, {{1, 4, 2, "ep_aware"}, 4}}) {
+    const std::string where = reads.text() + " on nodes of " + std::to_string(per_node);
+    damage_piece(file_of(0, 0));
+    damage_piece(file_of(3, 3));
+    testing::internal::CaptureStderr();
+    const auto found = resume(run_on_nodes(reads, "run", per_node));
+    const std::string said = testing::internal::GetCapturedStderr();
+    expect_equal(found, expected, where);
+    EXPECT_SAYS(said, "the local checkpoint of step 2: a file of node ");
+    EXPECT_SAYS(said, "damaged: tensor ");
+    EXPECT_SAYS(said, "; another copy takes its place");
+    if (reads.world() == 4 && per_node == 1) {
+      EXPECT_SAYS(said, "; another copy takes its place, as for 1 more file(s) that are damaged");
+    }
+    EXPECT_EQ(said.find("passing over"), std::string::npos) << said;
+    fs::remove_all(folder_ / "local");
+    fs::copy(folder_ / "kept", folder_ / "local", fs::copy_options::recursive);
+  }
+  damage_piece(file_of(0, 0));
+  damage_piece(file_of(1, 0));
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(resume(c).empty());
+  EXPECT_SAYS(testing::internal::GetCapturedStderr(), "pieces-00000-00000.safetensors is in order on no other node");
+}
+
+// Each of two ranks reads half of what the second of three wrote. The first rank's node has the copy, in the folder of
+// the third node, and the second rank's node has the damaged original.
+TEST_F(LocalResumes, ACopyIsHashedByEachNodeThatReadsAPartOfIt) {
+  const auto expected = save(run_on_nodes({1, 3, 1, "ep_aware"}, "run", 1));
+  const RunConfig reads = run_on_nodes({1, 2, 1, "ep_aware"}, "run", 1);
+  fs::copy(folder_ / "local", folder_ / "kept", fs::copy_options::recursive);
+  const fs::path file = nodes_of_run()[1] / "attempt-001" / "step-00000002" / "pieces-00001-00000.safetensors";
+  constexpr size_t kParts = 16;
+  const size_t bytes = fs::file_size(file);
+  for (size_t part = 0; part < kParts; ++part) {
+    damage_piece(file, 3 + part * bytes / (kParts + 1));
+    expect_equal(resume(reads), expected, std::to_string(part));
+    fs::remove_all(folder_ / "local");
+    fs::copy(folder_ / "kept", folder_ / "local", fs::copy_options::recursive);
+  }
+}
+
+TEST_F(LocalResumes, AStateOfAnotherStepThanItsFolderIsPassedOver) {
+  const RunConfig c = run_on_nodes({1, 2, 1, "ep_aware"}, "run", 1);
+  save(c);
+  for (const fs::path& node : nodes_of_run()) {
+    const fs::path folder = node / "attempt-001" / "step-00000003";
+    fs::rename(node / "attempt-001" / "step-00000002", folder);
+    std::string where = read_file(folder / kWhereName);
+    const std::string step = "\"step\": 2";
+    where.replace(where.find(step), step.size(), "\"step\": 3");
+    std::ofstream(folder / kWhereName) << where;
+  }
+  on_ranks(c, [&](TrainState& state) {
+    const LocalStart local = look_for_local(c, start_number(2), state.model.mesh);
+    ASSERT_TRUE(local.choice);
+    EXPECT_EQ(local.choice->step, 3);
+    EXPECT_FALSE(load_local(state, local));
+  });
+}
+
+TEST_F(LocalResumes, FoldersOfNodesThatAreNotInTheJobAreLeftToTheFirstNodeOfTheirHost) {
+  const RunConfig c = run_on_nodes({1, 4, 2, "ep_aware"}, "run", 1);
+  save(c);
+  on_ranks(run_on_nodes({1, 4, 2, "ep_aware"}, "run", 2), [&](TrainState& state) {
+    const RunConfig& now = state.config;
+    const LocalStart local = look_for_local(now, start_number(2), state.model.mesh);
+    std::vector<std::string> left;
+    for (const LocalStore& store : local.left) left.push_back(store.root().string());
+    const auto nodes = nodes_of_run();
+    const std::vector<std::string> expected = {nodes[2].string(), nodes[3].string()};
+    EXPECT_EQ(left, state.model.mesh.is_first() ? expected : std::vector<std::string>());
+  });
 }
 
 TEST_F(LocalResumes, TwoLostNeighboursOrAnotherRunLeaveNothingToResumeFrom) {

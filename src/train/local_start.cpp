@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -45,11 +46,15 @@ LocalRun agree_on_run(const RunConfig& config, const Team& team) {
   }));
 }
 
-std::string list_as_text(const LocalStore& store) {
+// What this rank's node has, its own first.
+std::string list_as_text(const LocalStart& local) {
   json parts = json::array();
   std::vector<std::string> notes;
-  for (const auto& [step, attempt, writers, kept] : store.list(notes))
-    parts.push_back({{"step", step}, {"attempt", attempt}, {"writers", writers}, {"kept", kept}});
+  std::vector<LocalStore> stores = {*local.found};
+  stores.insert(stores.end(), local.left.begin(), local.left.end());
+  for (const LocalStore& store : stores)
+    for (const auto& [step, attempt, writers, kept] : store.list(notes))
+      parts.push_back({{"step", step}, {"attempt", attempt}, {"writers", writers}, {"kept", kept}});
   return json{{"parts", parts}, {"notes", notes}}.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -65,16 +70,16 @@ std::optional<LocalChoice> choose(const RankNodes& nodes, const std::vector<std:
           {part.at("step"), part.at("attempt"), part.at("writers"), part.at("kept")});
     for (const json& note : list.at("notes")) notes.push_back(note);
   }
-  auto choice = choose_local(parts, begin.step, begin.branch, notes);
+  auto choice = choose_local(parts, begin.step, begin.branch_of_local(), notes);
   for (const std::string& note : notes) log::warn("{}", note);
   if (choice || begin.from != Beginning::From::kNewest) return choice;
   std::vector<std::string> of_older;  // for the case that the newest one in the run's folder is damaged
-  return choose_local(parts, -1, begin.branch, of_older);
+  return choose_local(parts, -1, begin.branch_of_local(), of_older);
 }
 
 std::optional<LocalChoice> agree_on_choice(const LocalStart& local, const Beginning& begin, const Team& team) {
   const bool lists = local.nodes.is_leader(team.index);
-  const auto all = team.texts_on_first(lists ? list_as_text(*local.found) : "");
+  const auto all = team.texts_on_first(lists ? list_as_text(local) : "");
   const std::string text = team.from_first([&] {
     const auto choice = choose(local.nodes, all, begin);
     return choice ? choice->to_text() : std::string();
@@ -89,7 +94,31 @@ fs::path as_named(const std::string& folder) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-void check_place(const RunConfig& config, const LocalStore& store, const RankNodes& nodes, int node) {
+// The folders of the run on this host that are of no node of the job, on the leader of the host's first node.
+std::vector<LocalStore> find_left(const LocalRun& run, const RankNodes& nodes, const comm::World& world) {
+  const auto is_here = [&](int node) {
+    return world.hosts()[static_cast<size_t>(nodes.leader_of(node))] == world.host();
+  };
+  int first = 0;
+  while (!is_here(first)) ++first;
+  if (nodes.leader_of(first) != world.rank()) return {};
+  std::set<std::string> names;
+  for (int node = 0; node < nodes.size(); ++node) names.insert(nodes.name_of(node));
+  auto left = list_stores(run);
+  std::erase_if(left, [&](const LocalStore& store) { return names.contains(store.node()); });
+  return left;
+}
+
+uint64_t bytes_in(const std::vector<LocalStore>& stores, const fs::path& local_dir) {
+  uint64_t bytes = 0;
+  for (const LocalStore& store : stores)
+    if (store.run().local_dir == local_dir) bytes += store.num_bytes();
+  return bytes;
+}
+
+void check_place(const RunConfig& config, const LocalStart& local, int node) {
+  const LocalStore& store = *local.place;
+  const RankNodes& nodes = local.nodes;
   const fs::path& folder = store.run().local_dir;
   const fs::path existing = nearest_existing(folder);
   ATHANOR_CHECK(fs::is_directory(existing) && ::access(existing.c_str(), W_OK | X_OK) == 0,
@@ -101,7 +130,8 @@ void check_place(const RunConfig& config, const LocalStore& store, const RankNod
   for (const int rank : nodes.ranks_of(node))
     needed += count_staging_bytes(config, layout, rank, plan_optimizers(config.optimizer));
   needed *= static_cast<double>(local_copies(nodes.size()));
-  const auto free = static_cast<double>(free_disk_bytes(existing)) + static_cast<double>(store.num_bytes());
+  const auto free = static_cast<double>(free_disk_bytes(existing)) +
+                    static_cast<double>(store.num_bytes() + bytes_in(local.left, folder));
   ATHANOR_CHECK(needed <= free,
                 "checkpoint.local_dir ({}) has {} free on node {}, and the local checkpoints of its {} ranks need {} "
                 "({} times their pieces); name another folder, or set checkpoint.local_interval to 0",
@@ -116,15 +146,16 @@ LocalStart look_for_local(const RunConfig& config, const Beginning& begin, const
   LocalStart local{RankNodes(mesh.world().hosts(), static_cast<int>(config.topology.ranks_per_node))};
   const int node = local.nodes.node_of(team.index);
   LocalRun run = agree_on_run(config, team);
-  if (!run.local_dir.empty() && begin.branch < begin.attempt) {
+  if (!run.local_dir.empty()) {
     local.found.emplace(run, local.nodes.name_of(node));
-    local.choice = agree_on_choice(local, begin, team);
+    local.left = find_left(run, local.nodes, mesh.world());
+    if (begin.branch_of_local() < begin.attempt) local.choice = agree_on_choice(local, begin, team);
   }
   if (config.checkpoint.local_interval == 0) return local;
   run.local_dir = as_named(config.checkpoint.local_dir);
   local.place.emplace(run, local.nodes.name_of(node));
   team.on_all([&] {
-    if (local.nodes.is_leader(team.index)) check_place(config, *local.place, local.nodes, node);
+    if (local.nodes.is_leader(team.index)) check_place(config, local, node);
   });
   return local;
 }

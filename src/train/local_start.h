@@ -2,6 +2,7 @@
 // What a start finds of local checkpoints (checkpoint/local_store.h), and where it will write its own.
 
 #include <optional>
+#include <vector>
 
 #include "checkpoint/local_plan.h"
 #include "checkpoint/local_store.h"
@@ -14,7 +15,10 @@ namespace athanor {
 
 struct LocalStart {
   RankNodes nodes;
-  std::optional<LocalStore> found = {};    ///< what this rank's node has, where where.json of the run has it
+  std::optional<LocalStore> found = {};  ///< what this rank's node has, where where.json of the run has it
+  /// What nodes have left on this host that are not in the job now, or had other names: for the leader of its first
+  /// node.
+  std::vector<LocalStore> left = {};
   std::optional<LocalChoice> choice = {};  ///< the one to continue from; the same on all ranks
   std::optional<LocalStore> place = {};    ///< where this rank's node will write; none without local checkpoints
 };

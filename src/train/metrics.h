@@ -77,6 +77,7 @@ struct StepMetrics {
   double forward_s = 0, backward_s = 0, optimizer_s = 0;
   /// the parts of forward_s and backward_s that were waits for other ranks; the rest is computation
   double forward_comm_s = 0, backward_comm_s = 0;
+  double watch_s = 0;  ///< the part of step_s that looked for wrong numbers, without waits for other ranks
   std::optional<double> reduced_in_backward;          ///< ReductionTrace::share of this rank
   uint64_t memory_bytes = 0, peak_memory_bytes = 0;   ///< resident memory now, and its maximum so far
   std::vector<RouterMetrics> routers;                 ///< one for each layer with experts; empty for dense models

@@ -15,9 +15,9 @@ namespace fs = std::filesystem;
 namespace {
 
 std::optional<int64_t> step_of(std::string_view line) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return std::nullopt;
-  return json["step"].get<int64_t>();
+  const auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object() || !parsed.contains("step") || !parsed["step"].is_number_integer()) return std::nullopt;
+  return parsed["step"].get<int64_t>();
 }
 
 // Returns the bytes to keep: up to the last whole line whose step is at most `resume_step`. Steps increase from line to

@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -29,6 +28,22 @@ bool is_origin(const std::optional<NotFiniteSeen>& own, const Mesh& mesh) {
   return origin;
 }
 
+// Where a value lies in the dataflow between stages: no later one can have brought it to an earlier one. A microbatch
+// goes forward through the stages, then back.
+int64_t order_of(const NotFiniteSeen& seen) {
+  constexpr int64_t kStages = 1 << 20, kMicrobatches = int64_t{1} << 32;
+  const int64_t stage = std::stoll(seen.place.substr(seen.place.rfind('.') + 1));
+  const bool back = seen.phase != phase_name(Observation::Phase::kForward);
+  return (back ? kMicrobatches + seen.microbatch : seen.microbatch) * kStages + (back ? kStages - stage : stage);
+}
+
+// Collective. For values that no rank made: a message was finite when it was sent, and is not where it was received.
+bool is_first_received(const std::optional<NotFiniteSeen>& own, comm::Communicator& all) {
+  const int64_t none = std::numeric_limits<int64_t>::max(), order = own && own->received ? order_of(*own) : none;
+  const int64_t first = -largest_of(all, -order);
+  return order != none && first == order;
+}
+
 std::string text_of(const NotFiniteOrigin& origin) {
   const NotFiniteSeen& seen = origin.seen;
   return json{{"host", origin.host},    {"device", origin.device},       {"place", seen.place},
@@ -49,26 +64,21 @@ void read_text(const std::string& text, NotFiniteOrigin& origin) {
   seen.sent_in = read.at("sent_in");
 }
 
-// Gives all ranks the text of one of them. Collective.
-std::string text_of_rank(comm::Communicator& all, const std::string& text, int rank) {
-  const int64_t length = largest_of(all, all.rank() == rank ? std::ssize(text) : 0);
-  const Tensor bytes = at::zeros({(length + 7) / 8}, at::kLong);
-  if (all.rank() == rank) std::memcpy(bytes.data_ptr(), text.data(), text.size());
-  all.broadcast(bytes, rank).wait();
-  return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(length)};
-}
-
 }  // namespace
 
 std::optional<NotFiniteOrigin> find_origin(const std::optional<NotFiniteSeen>& own, const Mesh& mesh,
                                            at::Device device) {
   comm::Communicator& all = mesh.host_group(GroupKind::kWorld);
-  const bool origin = is_origin(own, mesh);
+  bool origin = is_origin(own, mesh);
+  if (largest_of(all, origin ? 1 : 0) == 0) origin = is_first_received(own, all);
   const int64_t lowest = all.size() - largest_of(all, origin ? all.size() - all.rank() : 0);
   if (lowest == all.size()) return std::nullopt;
   const Tensor count = at::full({1}, origin ? 1 : 0, at::kLong);
   all.all_reduce(count).wait();
-  NotFiniteOrigin found{.rank = static_cast<int>(lowest), .num_ranks = static_cast<int>(count.item<int64_t>())};
+  NotFiniteOrigin found;
+  found.rank = static_cast<int>(lowest);
+  found.num_ranks = static_cast<int>(count.item<int64_t>());
+  found.is_here = origin;
   std::string text;
   if (all.rank() == found.rank) {
     found.seen = *own;
@@ -76,7 +86,7 @@ std::optional<NotFiniteOrigin> find_origin(const std::optional<NotFiniteSeen>& o
     if (!device.is_cpu()) found.device = device.str();
     text = text_of(found);
   }
-  read_text(text_of_rank(all, text, found.rank), found);
+  read_text(broadcast_text(all, text, wait_for_pending, found.rank), found);
   return found;
 }
 
@@ -92,6 +102,7 @@ std::string NotFiniteOrigin::text(int num_ranks_of_job) const {
     what = fmt::format("{} of {}", when, seen.place);
   }
   if (!seen.sent_in.empty()) what += fmt::format(" (in what it sent to {})", seen.sent_in);
+  if (seen.received) what += " (it was sent finite)";
   return fmt::format("the first value that is not finite came up {}: {}", who, what);
 }
 

@@ -14,6 +14,7 @@ class RankNodes {
 
   int size() const { return static_cast<int>(ranks_.size()); }  ///< number of nodes
   int num_ranks() const { return static_cast<int>(node_of_.size()); }
+  const std::vector<int>& node_of_ranks() const { return node_of_; }
   int node_of(int rank) const { return node_of_[static_cast<size_t>(rank)]; }
   const std::vector<int>& ranks_of(int node) const { return ranks_[static_cast<size_t>(node)]; }
   /// Returns the rank that makes and removes folders on a node.

@@ -20,18 +20,21 @@
 #include "parallel/share.h"
 #include "train/background_verification.h"
 #include "train/device_watch.h"
-#include "train/finite_watch.h"
+#include "train/integrity.h"
 #include "train/layer_statistics.h"
 #include "train/metrics_log.h"
 #include "train/microbatch.h"
 #include "train/out_of_memory.h"
 #include "train/preflight.h"
 #include "train/rank_share.h"
+#include "train/refused_steps.h"
+#include "train/rehearsals.h"
 #include "train/requests.h"
 #include "train/router_metrics.h"
 #include "train/run_folder.h"
 #include "train/run_report.h"
 #include "train/run_saves.h"
+#include "train/slow_ranks.h"
 #include "train/start.h"
 #include "train/step_lines.h"
 #include "train/step_summary.h"
@@ -61,12 +64,11 @@ class Run {
         saves_(*state_, *mesh_, at, started.saved_step, std::move(started.local), std::move(started.old_local)),
         summary_(*state_, *mesh_, stages_.size()),
         threads_(started.threads.threads, !may_try_threads(started.threads) || !state_->model.device().is_cpu()),
-        verification_(std::move(started.data.unverified)) {
+        rehearsals_(rehearse()), refused_(*state_, at), integrity_(*state_, state_->config.integrity.interval),
+        slow_ranks_(*mesh_), verification_(std::move(started.data.unverified)) {
     const auto& config = state_->config;
-    if (!config.train.cuda_graphs) {  // steps that are observed run without them
-      watch_ = std::make_shared<FiniteWatch>(*mesh_);
-      state_->observers.add(watch_);
-    }
+    state_->gradients_are_ready = [this] { integrity_.before_update(); };
+    state_->board = at.board;
     if (!state_->model.device().is_cpu()) state_->next_batch = [this] { return batch_ahead(); };
     if (!state_->model.device().is_cpu() && world_.size() > 1) {
       device_watch_.emplace(*mesh_, state_->model.device(), config.parallelism.collective_timeout_s);
@@ -92,6 +94,15 @@ class Run {
   }
 
  private:
+  // The faults of [faults], before all that looks at a step.
+  std::shared_ptr<Rehearsals> rehearse() {
+    const FaultsConfig& faults = state_->run_config.faults;
+    if (faults.plan.empty()) return nullptr;
+    auto rehearsals = std::make_shared<Rehearsals>(faults, *state_, at_);
+    state_->observers.add(rehearsals);
+    return rehearsals;
+  }
+
   int steps() {
     const auto& config = state_->config;
     const Requests early = requests();  // asked for during the start
@@ -101,16 +112,22 @@ class Run {
     if (!is_complete() && first_step_ > 0) saves_.save_local();  // a node that was lost has no copies yet
     while (!is_complete()) {
       if (!loader_ || state_->position.step == state_->position.phase.end) enter_stage();
-      at_.step = state_->position.step + 1;
-      StepMetrics metrics = one_step();
+      at_.set_step(state_->position.step + 1);
+      std::optional<StepMetrics> metrics = one_step();
       const Requests asked = requests();
       saves_.look_after(asked.saving);
       note_saves();
       const bool ends = is_complete() || asked.stop();
+      if (!metrics) {  // the batch was skipped
+        save_without_a_step(asked);
+        if (asked.stop_signal != 0 || asked.time_is_up) return end_stopped(asked);
+        if (unreadable_) throw UnreadableData(*unreadable_);
+        continue;
+      }
       if (due(state_->position.step, config.train.validation_interval) ||
           (is_complete() && config.train.validation_interval > 0))
-        validate(metrics);
-      show(metrics);
+        validate(*metrics);
+      show(*metrics);
       const bool has_checkpoints = !config.checkpoint.interval.is_off();
       if (due(state_->position.step, config.checkpoint.model_interval) || (ends && ends_with_a_model()) ||
           (asked.save && !has_checkpoints))
@@ -126,6 +143,16 @@ class Run {
       if (unreadable_) throw UnreadableData(*unreadable_);
     }
     return end_complete();
+  }
+
+  // What a signal or the clock asks for when there is no new step.
+  void save_without_a_step(const Requests& asked) {
+    if (saves_.is_saved() || !(asked.save || asked.stop())) return;
+    const auto& kept = state_->config.checkpoint;
+    if (!kept.interval.is_off())
+      saves_.save_checkpoint(asked.stop() ? RunSaves::Why::kLast : RunSaves::Why::kAsked);
+    else if (kept.model_interval > 0)
+      saves_.save_model();
   }
 
   bool is_complete() const { return state_->position.step >= state_->run_config.train.steps; }
@@ -156,19 +183,26 @@ class Run {
     unigram_entropies_.clear();
   }
 
-  StepMetrics one_step() {
+  // Nothing, if the step could not be applied and the run continues with the next batch.
+  std::optional<StepMetrics> one_step() {
     const auto start = Clock::now();
-    at_.phase = "data";
+    at_.enter("data", board::Phase::kData);
     const Batch batch = next_ ? *std::exchange(next_, std::nullopt) : loader_->next();
     at_.phase = "step";
     const double waited_s = std::exchange(waited_for_data_s_, 0), data_s = seconds_since(start) + waited_s;
     const at::Device device = state_->model.device();
     const ops::TransferCounts transfers_before = ops::transfer_counts();
     ops::reset_peak_device_memory(device);
+    refused_.begin_step();
+    integrity_.begin_step(state_->position.step + 1);
     const StepReport report = step_on_threads(batch);
+    integrity_.after_update(report.step);
+    at_.board.set_phase(board::Phase::kIdle);
     const ops::TransferCounts transfers = ops::transfer_counts() - transfers_before;
     const ops::DeviceMemory memory = ops::device_memory(device);
-    if (report.verdict == Verdict::kRefuse) refuse(report);
+    if (report.verdict == Verdict::kRefuse) saves_.finish();
+    if (!refused_.applied(report, batch, saves_.saved_step())) return std::nullopt;
+    note_slow_ranks(report);
     if (report.step == first_step_ + 1)
       check_first_routing(state_->config.model, report.parts.routers, batch.num_sequences * batch.seq_len);
     if (from_scratch_ && report.step == 1)
@@ -177,6 +211,8 @@ class Run {
       write_timeline(state_->model.pipeline, mesh_->host_group(GroupKind::kPipeline),
                      RunFolder{state_->config.train.run_dir}.log(), report.step, mesh_->is_first());
     StepMetrics metrics = summary_.summarize(report, batch, at_, data_s, seconds_since(start) + waited_s);
+    const double watched_s = refused_.seconds() + integrity_.seconds();
+    metrics.watch_s = watched_s - std::exchange(watched_s_, watched_s);
     metrics.layers = std::exchange(layers_, {});
     if (!device.is_cpu()) {
       metrics.transfers = transfers;
@@ -185,6 +221,15 @@ class Run {
     metrics.threads = at::get_num_threads();
     metrics.seconds_left = seconds_left();
     return metrics;
+  }
+
+  // A device computes while the host continues, so that the host's times show nothing there.
+  void note_slow_ranks(const StepReport& report) {
+    if (!state_->model.device().is_cpu()) return;
+    const double waited_s = report.forward_wait_s + report.backward_wait_s + report.optimizer_wait_s;
+    const std::string line =
+        slow_ranks_.took(report.step, report.forward_s + report.backward_s + report.optimizer_s - waited_s);
+    if (!line.empty()) log::warn_on_all("{}", line);
   }
 
   // Estimates from the time of all steps since the first one of this attempt, which is slower than others; validation
@@ -282,8 +327,8 @@ class Run {
     if (step == first_step_) kept = "no step was done since the run was started";
     if (step > first_step_ && saves_.is_saved())
       kept = fmt::format("step {} is saved, so run the same command again when it can be read", step);
-    at_.step = step + 1;
-    at_.phase = "data";
+    at_.set_step(step + 1);
+    at_.enter("data", board::Phase::kData);
     if (world_.rank() == failure.rank())
       throw Error(fmt::format("step {}: {}; {}", step + 1, failure.what(), kept), exit_code::kIo);
     log::warn_on_all("step {}: {}; {}", step + 1, failure.what(), kept);
@@ -292,7 +337,7 @@ class Run {
 
   // Computes each source's held-out loss, and their mean by the shares of the mix.
   void validate(StepMetrics& metrics) {
-    at_.phase = "validate";
+    at_.enter("validate", board::Phase::kValidate);
     at::set_num_threads(threads_.kept());
     const auto& validation = data_->validation;
     double loss = 0;
@@ -328,30 +373,6 @@ class Run {
     metrics_->write(metrics);
   }
 
-  [[noreturn]] void refuse(const StepReport& report) {
-    saves_.finish();
-    const std::string drawn = describe_position(state_->position.ledger);
-    const auto origin = find_origin(watch_ ? watch_->first() : std::nullopt, *mesh_, state_->model.device());
-    const std::string where = first_of_any(first_non_finite_gradient(state_->model.parameters));
-    const std::string message = fmt::format(
-        "step {}: the loss is {} and the gradient norm {}; {}{}. Nothing was updated. Lower optimizer.lr and {}, or "
-        "look at the data of this step{}",
-        report.step, report.parts.loss_sum, report.grad_norm, origin ? origin->text(world_.size()) + "; " : "",
-        where.empty() ? "every gradient is finite" : "the first gradient that is not finite is that of " + where,
-        saves_.saved_step() > 0 ? "resume from an earlier checkpoint" : "begin again",
-        drawn.empty() ? "" : " (" + drawn + ")");
-    const std::string tensor = where.empty() && origin ? origin->seen.place : where;
-    if (!origin) throw NumbersError(message, tensor);
-    throw NumbersError(message, tensor, exit_code::kNumbersEverywhere, origin->rank, origin->host);
-  }
-
-  // Returns the first text that is not empty, by rank.
-  std::string first_of_any(const std::string& text) const {
-    const auto texts = gather_texts(world_, text);
-    const auto found = std::ranges::find_if(texts, [](const std::string& each) { return !each.empty(); });
-    return broadcast_text(world_, found == texts.end() ? "" : *found);
-  }
-
   const SignalGuard& signals_;
   RunClock* clock_;  // null on all ranks but the first
   LauncherHold& hold_;
@@ -367,14 +388,18 @@ class Run {
   RunSaves saves_;
   StepSummary summary_;
   ThreadTrial threads_;
+  std::shared_ptr<Rehearsals> rehearsals_;  // null without [faults]
+  RefusedSteps refused_;
+  Integrity integrity_;
+  SlowRanks slow_ranks_;
   Clock::time_point first_step_ended_;
   Clock::time_point agreed_ = Clock::now();   // when the ranks last agreed on requests
   int64_t saves_noted_ = 0;                   // those that the clock was told of
   double longest_step_s_ = 0;                 // with what comes between two steps
+  double watched_s_ = 0;                      // until the step before
   double waited_for_data_s_ = 0;              // for the batch of the next step
   std::optional<LayerMetrics> layers_;        // set in a step that shows them
   std::optional<UnreadableData> unreadable_;  // ends the run after this step
-  std::shared_ptr<FiniteWatch> watch_;        // null with train.cuda_graphs
   std::optional<DeviceWatch> device_watch_;
   std::optional<MetricsLog> metrics_;  // on the first rank, like the two after it
   std::optional<StepLines> lines_;
@@ -398,13 +423,20 @@ int run_training(RunConfig config, comm::World& world, RunContext& context) {
       const std::set<std::string> hosts(world.hosts().begin(), world.hosts().end());
       clock.emplace(config, std::ssize(hosts));
     }
-    int code = 0;
-    {
-      Run run(start_run(std::move(config), world, context, signals), context, signals, clock ? &*clock : nullptr, hold);
-      code = run.loop();
+    std::optional<int> code;
+    std::optional<RollBack> back;
+    while (!code) {
+      StartedRun started = start_run(config, world, context, signals);
+      if (back) started.state->position.ledger = std::exchange(back, std::nullopt)->ledger;
+      try {
+        Run run(std::move(started), context, signals, clock ? &*clock : nullptr, hold);
+        code = run.loop();
+      } catch (const RollBack& asked) {
+        back = asked;
+      }
     }
     world.all().barrier();  // a launcher that is let go ends all ranks of its host
-    return code;
+    return *code;
   } catch (const StoppedAtStart& stop) {
     log::info("stopped by {} before the first step; nothing was changed: run the same command again",
               signal_name(stop.signal_number));

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "board/publisher.h"
 
 namespace athanor {
 
@@ -19,8 +20,19 @@ struct RunContext {
   std::filesystem::path run_dir;
   /// the log file of a rank other than the first, in that folder; it reads `step`
   log::RankFile rank_log;
-  int64_t attempt = 0;  ///< number of this start of the run, from 1; 0 until run_dir is set
+  int64_t attempt = 0;              ///< number of this start of the run, from 1; 0 until run_dir is set
+  int64_t batches_passed_over = 0;  ///< by this process (train/refused_steps.h)
 
+  board::Publisher board;  ///< shows what the process is doing to others
+
+  void set_step(int64_t next) {
+    step = next;
+    board.set_step(next);
+  }
+  void enter(const char* next, board::Phase shown) {
+    phase = next;
+    board.set_phase(shown);
+  }
   bool in_run() const { return !run_dir.empty(); }
 };
 

@@ -17,15 +17,14 @@ namespace athanor::run_history_test {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 class RunHistoryTest : public FolderTest {
  protected:
   fs::path events() const { return folder_ / "events.jsonl"; }
-  std::vector<json> lines() const {
+  std::vector<nlohmann::json> lines() const {
     std::istringstream text(read_file(events()));
-    std::vector<json> all;
-    for (std::string line; std::getline(text, line);) all.push_back(json::parse(line));
+    std::vector<nlohmann::json> all;
+    for (std::string line; std::getline(text, line);) all.push_back(nlohmann::json::parse(line));
     return all;
   }
   RunConfig config(const std::string& resume = "auto") const {
@@ -43,7 +42,7 @@ class RunHistoryTest : public FolderTest {
   template <class E>
   std::string refusal(const RunConfig& config) const {
     try {
-      plan_beginning(config);
+      plan_beginning(config).require_allowed();
     } catch (const E& error) {
       return error.what();
     }
@@ -94,7 +93,7 @@ TEST_F(RunHistoryTest, OfRanksThatFailTheFirstHasTheLastWord) {
   at.phase = "step";
   leave_last_words(at, 5, "node7", {"step 12: the loss is nan", exit_code::kNumbersEverywhere, "model.norm.weight"});
   leave_last_words(at, 0, "node1", {"rank 5 is gone", exit_code::kCollective});
-  const json words = json::parse(read_file(RunFolder{folder_}.last_words()));
+  const nlohmann::json words = nlohmann::json::parse(read_file(RunFolder{folder_}.last_words()));
   EXPECT_EQ(words["rank"], 5);
   EXPECT_EQ(words["host"], "node7");
   EXPECT_EQ(words["cause"], "numbers");

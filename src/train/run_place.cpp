@@ -51,8 +51,8 @@ void refuse_misplaced_run(const RunConfig& config) {
                   config.train.run_dir, at.string());
     if (at == at.parent_path()) break;
   }
-  static const std::set<std::string> kOwn = {"checkpoints", "models",  "log",     "tensorboard",
-                                             "evals",       "configs", "attempts"};
+  static const std::set<std::string> kOwn = {"checkpoints", "models",  "log",      "tensorboard",
+                                             "evals",       "configs", "attempts", "board"};
   for (const auto& stage : training_stages(config)) {
     for (const auto& source : stage.config.data.sources) {
       const auto own = folder_below(run, resolved(source.path));

@@ -21,7 +21,7 @@
 namespace athanor {
 
 RunSaves::RunSaves(TrainState& state, Mesh& mesh, RunContext& at, int64_t saved_step, std::optional<LocalPlace> local,
-                   std::optional<LocalStore> old_local)
+                   std::vector<LocalStore> old_local)
     : state_(state), mesh_(mesh), at_(at), local_(std::move(local)), old_local_(std::move(old_local)),
       first_step_(state.position.step), saved_step_(saved_step) {
   if (mesh.is_first()) history_.emplace(RunFolder{state.config.train.run_dir}.events(), at.attempt);
@@ -37,7 +37,7 @@ RunSaves::~RunSaves() { state_.before_update = nullptr; }
 // A full disk costs what was to be written, never the run. Every rank throws an error that any rank has found.
 bool RunSaves::try_to_save(const char* kind, const std::function<std::filesystem::path()>& save) {
   const auto start = std::chrono::steady_clock::now();
-  at_.phase = "save";
+  at_.enter("save", board::Phase::kSave);
   try {
     if (const int injected = fault_errno("train.save")) throw IoError("no room for the " + std::string(kind), injected);
     const std::filesystem::path path = save();
@@ -110,7 +110,7 @@ void RunSaves::skip() {
 }
 
 void RunSaves::start_in_background() {
-  at_.phase = "save";
+  at_.enter("save", board::Phase::kSave);
   if (const int injected = fault_errno("train.save")) {
     checkpoint_saved_ = false;
     return note_failure("checkpoint", state_.position.step, std::string("no room: ") + std::strerror(injected));
@@ -141,13 +141,13 @@ void RunSaves::settle_local_place() {
   } catch (const IoError& error) {
     log::warn("{}: a start that follows will not know where the local checkpoints are", error.what());
   }
-  if (old_local_) old_local_->remove_all();
-  old_local_.reset();
+  for (const LocalStore& old : old_local_) old.remove_all();
+  old_local_.clear();
 }
 
 void RunSaves::remove_local() {
   if (local_ && local_->nodes.is_leader(mesh_.rank())) local_->store.remove_all();
-  if (old_local_) old_local_->remove_all();
+  for (const LocalStore& old : old_local_) old.remove_all();
 }
 
 void RunSaves::note_local(const SaveOutcome& outcome) {
@@ -201,7 +201,7 @@ void RunSaves::look_after(bool any_writes) {
 
 void RunSaves::finish() {
   if (!background_ || !background_->pending()) return;
-  at_.phase = "save";
+  at_.enter("save", board::Phase::kSave);
   take_outcome();
 }
 

@@ -23,10 +23,10 @@ class RunSaves {
   /// local
   ///                    checkpoint.
   /// @param local  where local checkpoints are written; none: there are none.
-  /// @param old_local  where this node's local checkpoints were, if they are no longer written there: removed when they
-  ///                   serve no more.
+  /// @param old_local  where local checkpoints were on this node, if they are no longer written there: removed when
+  ///                   they serve no more.
   RunSaves(TrainState& state, Mesh& mesh, RunContext& at, int64_t saved_step, std::optional<LocalPlace> local = {},
-           std::optional<LocalStore> old_local = {});
+           std::vector<LocalStore> old_local = {});
   ~RunSaves();
   RunSaves(const RunSaves&) = delete;
   RunSaves& operator=(const RunSaves&) = delete;
@@ -102,7 +102,7 @@ class RunSaves {
   std::optional<BackgroundSave> background_;
   std::optional<Took> took_;
   std::optional<LocalPlace> local_;
-  std::optional<LocalStore> old_local_;
+  std::vector<LocalStore> old_local_;
   int64_t last_local_step_ = -1;  // the newest local checkpoint; -1: none was written
   bool local_fails_ = false;      // the last one was not written
   bool put_off_ = false;          // a checkpoint that was asked for

@@ -23,6 +23,7 @@
 #include "train/preflight.h"
 #include "train/rank_devices.h"
 #include "train/rank_share.h"
+#include "train/rehearsals.h"
 #include "train/run_folder.h"
 #include "train/run_history.h"
 #include "train/run_place.h"
@@ -190,6 +191,7 @@ comm::WorldOptions world_options(const RunConfig& config) {
 
 StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals) {
   require_same_settings(config, world);
+  check_faults(config, world.size());
   const auto shown_rank = log::shown_rank(world.size());
   const ThreadShare threads = threads_of_rank(world, config.train.num_threads);
   at::set_num_threads(threads.threads);
@@ -207,6 +209,7 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   });
   Beginning begin = agree_on_beginning(config, team);
   const LocalStart local = look_for_local(config, begin, *run.mesh);
+  if (!local.choice) begin.require_allowed();
   say_where_it_runs(world);
   const at::Device device = settle_device(config, *run.mesh);
   keep_warmup(config, team);
@@ -237,13 +240,15 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   announce_armed_faults();
   run.attempt = context.attempt = begin.attempt;
   context.run_dir = config.train.run_dir;
+  context.board.begin_attempt(begin.attempt);
   open_folder(run, begin, filled, matmul);
   const bool moves = local.found && (!local.place || local.place->root() != local.found->root());
-  if (moves && local.nodes.is_leader(world.rank())) run.old_local = local.found;
+  run.old_local = local.left;
+  if (moves && local.nodes.is_leader(world.rank())) run.old_local.push_back(*local.found);
   if (local.place) {
     run.local = LocalPlace{local.nodes, *local.place, begin.attempt};
-    // Until there is a checkpoint in a new place, the next start looks in the old one.
-    if (!moves) team.on_first([&] { record_local(*run.local, world); });
+    // Until there is a checkpoint in a new place, or on other nodes, the record is that of the old ones.
+    if (!local.found) team.on_first([&] { record_local(*run.local, world); });
   }
   context.rank_log.open(RunFolder{config.train.run_dir}.rank_log(world.rank(), world.host()),
                         [&context] { return context.step.load(); });

@@ -24,8 +24,8 @@ struct StartedRun {
   std::unique_ptr<TrainState> state;
   ThreadShare threads;     ///< threads of this rank
   int64_t saved_step = 0;  ///< the newest step that the run's folder has, or 0; the state's unless that was a local one
-  std::optional<LocalStore> old_local;  ///< where this node's local checkpoints were, if that is another place
-  std::optional<LocalPlace> local;      ///< where local checkpoints are written; none without checkpoint.local_interval
+  std::vector<LocalStore> old_local;  ///< local checkpoints to be removed here: in another place, or of other nodes
+  std::optional<LocalPlace> local;    ///< where local checkpoints are written; none without checkpoint.local_interval
   /// step 0 with random weights: neither a checkpoint nor the folder in model.from gave any
   bool from_scratch = false;
 };

@@ -9,12 +9,14 @@
 #include <optional>
 #include <string>
 
+#include "board/publisher.h"
 #include "config/training_stages.h"
 #include "dataset/loader.h"
 #include "dataset/mixture.h"
 #include "model/model_state.h"
 #include "optim/optimizer_set.h"
 #include "parallel/gradient_reducer.h"
+#include "train/step_guard.h"
 
 namespace athanor {
 
@@ -76,6 +78,8 @@ struct SentAhead {
   std::vector<Microbatch> microbatches;
 };
 
+struct StepReport;
+
 /// The part of the state that one rank holds.
 struct TrainState {
   /// Allocates parameters, gradients and the optimizers' state, all zero, and enters the first training phase. The
@@ -100,6 +104,7 @@ struct TrainState {
   ModelState model;
   OptimizerState optimizer;
   RunPosition position;
+  board::Publisher board;  ///< shows the phases of a step
 
   /// On a device, if set: is called when a step has been queued, before the host waits for its numbers. Returns the
   /// batch of the next step, which is sent meanwhile, or null if it is not known yet. The next step must get the same
@@ -110,6 +115,13 @@ struct TrainState {
   std::function<void()> step_is_queued;
   /// On a device, if set: is called before the work is queued that changes the weights.
   std::function<void()> before_update;
+  /// A step beyond them is not applied.
+  StepLimits limits;
+  /// If set: is called when the gradients of a step have been computed, before the step is judged and applied.
+  std::function<void()> gradients_are_ready;
+  /// If set: is asked first about a step that is not finite. Returns true if that is no failure, as when a loss was
+  /// scaled up too much; the batch is then passed over, and the step is done with the next one.
+  std::function<bool(const StepReport& report)> handles_overflow;
 
  private:
   TrainState(const RunConfig& run, DataIdentity data_identity, std::unique_ptr<OneRank> alone, Mesh* shared,

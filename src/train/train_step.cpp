@@ -43,10 +43,16 @@ std::vector<Microbatch> microbatches_of(const TrainState& s, const Batch& batch,
   return split_batch(batch, s.config, s.data.eos_id, step, s.model.mesh.layout(), s.model.mesh.data_rank());
 }
 
-// Runs forward and backward of every microbatch; the gradients of the last one are summed while it goes back.
+}  // namespace
+
 LossParts run_microbatches(TrainState& s, std::span<const Microbatch> microbatches,
                            const std::function<void(const Action&)>& after) {
   PipelineHooks hooks;
+  if (s.board)
+    hooks.before = [&](const Action& action) {
+      const bool forward = action.work == Work::kForward;
+      s.board.set_phase(forward ? board::Phase::kForward : board::Phase::kBackward, action.microbatch);
+    };
   hooks.before_last_backward = [&](int) { s.optimizer.last_microbatch = true; };
   hooks.after = [&](const Action& action) {
     s.optimizer.last_microbatch = false;
@@ -54,10 +60,13 @@ LossParts run_microbatches(TrainState& s, std::span<const Microbatch> microbatch
   };
   s.observers.begin_gradients();
   LossParts parts = s.model.pipeline.forward_backward(microbatches, hooks);
+  s.board.set_phase(board::Phase::kReduce);
   s.optimizer.reducer.finish();
   s.observers.end_gradients();
   return parts;
 }
+
+namespace {
 
 // Gradients of the loss on the labels that an optimizer asks for, at the weights of this step. Losses, counts and
 // observers see nothing of it.
@@ -106,7 +115,9 @@ enum Counted : int64_t { kDense, kExperts, kElsewhere, kNumCounted };
 
 // Bucket by bucket in the order of forward, so that weights of the first layers travel while the rest is updated.
 // Returns the number of each Counted of all ranks, int64, on the model's device.
-Tensor update_and_gather(ModelState& model, OptimizerSet& optimizers, Update update, UpdateObserver* observer) {
+Tensor update_and_gather(ModelState& model, OptimizerSet& optimizers, Update update, UpdateObserver* observer,
+                         board::Publisher board) {
+  board.set_phase(board::Phase::kUpdate);
   optimizers.begin(update);
   const Tensor changed = at::zeros({kNumCounted}, at::TensorOptions(at::kLong).device(model.device()));
   const auto update_counted = [&](FlatRange range, Counted kind) {
@@ -124,6 +135,7 @@ Tensor update_and_gather(ModelState& model, OptimizerSet& optimizers, Update upd
     update_counted(bucket.range, model.plan.of(bucket).is_canonical() ? kind : kElsewhere);
     model.gatherer.start(bucket);
   }
+  board.set_phase(board::Phase::kGather);
   model.mesh.group(GroupKind::kModel).all_reduce(changed).wait();
   model.mesh.group(GroupKind::kData).all_reduce(changed).wait();
   return changed;
@@ -184,6 +196,10 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
 
 namespace {
 
+double mean_loss(const LossParts& parts) {
+  return parts.loss_sum / static_cast<double>(std::max<int64_t>(1, parts.num_targets));
+}
+
 // Sets what follows an update.
 void advance(TrainState& s, const Batch& batch, const StepReport& report) {
   s.position.step = report.step;
@@ -191,13 +207,23 @@ void advance(TrainState& s, const Batch& batch, const StepReport& report) {
   s.position.ledger = batch.next;
 }
 
+// Whether the guard lets the step pass: what judge decides, on the device. bool, one element.
+Tensor applies_on_device(const TrainState& s, const StepReport& report) {
+  const Tensor &norm = report.norms_on_device.total, &parts = report.parts.on_device, sum = parts.select(0, 0);
+  const Tensor finite = at::isfinite(norm).logical_and(at::isfinite(sum));
+  if (std::isinf(s.limits.loss) && std::isinf(s.limits.grad_norm)) return finite;
+  const Tensor loss = parts.size(0) > 3 ? sum / parts.select(0, 3).clamp_min(1)
+                                        : sum / static_cast<double>(std::max<int64_t>(1, report.parts.num_targets));
+  return finite.logical_and(norm.le(s.limits.grad_norm)).logical_and(loss.le(s.limits.loss));
+}
+
 // The factor of the gradient, or NaN if the guard refuses the step: what the host decides from numbers that it has,
 // from numbers that it does not have yet. [1] fp32.
 Tensor scale_on_device(const TrainState& s, const StepReport& report, int64_t step_in_phase) {
-  const Tensor &norm = report.norms_on_device.total, loss = report.parts.on_device.select(0, 0);
-  const Tensor clipped = clip_scale(s.config.optimizer, norm, step_in_phase);
-  const Tensor finite = at::isfinite(norm).logical_and(at::isfinite(loss));
-  return at::where(finite, clipped, std::numeric_limits<double>::quiet_NaN()).to(at::kFloat).reshape({1});
+  const Tensor clipped = clip_scale(s.config.optimizer, report.norms_on_device.total, step_in_phase);
+  return at::where(applies_on_device(s, report), clipped, std::numeric_limits<double>::quiet_NaN())
+      .to(at::kFloat)
+      .reshape({1});
 }
 
 // The host learns the numbers of a step in one copy, after everything of the step has been queued: the only wait.
@@ -228,20 +254,21 @@ void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, Upda
   const int64_t step_in_phase = report.step - s.position.phase.begin;
   const Tensor scale = scale_on_device(s, report, step_in_phase);
   const Tensor changed =
-      update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, 1, {scale, {}}}, observer);
+      update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, 1, {scale, {}}}, observer, s.board);
   learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len, s.config.moe.bias_update_rate,
                      scale.isnan().logical_not());
   if (s.step_is_queued) s.step_is_queued();
   send_ahead(s, report.step + 1);
   fetch_numbers(report, s.model.plan, changed, observer);
   report.reduction = s.optimizer.reducer.trace();
-  report.verdict = judge(report.parts.loss_sum, report.grad_norm);
+  report.verdict = judge(mean_loss(report.parts), report.grad_norm, s.limits);
   if (report.verdict == Verdict::kApply) advance(s, batch, report);
 }
 
 }  // namespace
 
 void apply_update(TrainState& s, const Batch& batch, StepReport& report, UpdateObserver* observer) {
+  if (s.gradients_are_ready) s.gradients_are_ready();
   Stopwatch watch(s.model.mesh);
   const int64_t step_in_phase = report.step - s.position.phase.begin;
   report.lr = learning_rate(s.config.optimizer, step_in_phase, s.config.train.steps);
@@ -249,11 +276,11 @@ void apply_update(TrainState& s, const Batch& batch, StepReport& report, UpdateO
     apply_on_device(s, batch, report, observer);
     return watch.add_to(report.optimizer_s, report.optimizer_wait_s);
   }
-  report.verdict = judge(report.parts.loss_sum, report.grad_norm);
+  report.verdict = judge(mean_loss(report.parts), report.grad_norm, s.limits);
   if (report.verdict == Verdict::kApply) {
     const double scale = clip_scale(s.config.optimizer, report.grad_norm, step_in_phase);
     report.changed = count_changed(
-        s.model.plan, update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, scale}, observer));
+        s.model.plan, update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, scale}, observer, s.board));
     learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len,
                        s.config.moe.bias_update_rate);
     advance(s, batch, report);

@@ -36,6 +36,14 @@ struct StepReport {
 /// @param batch  the batch of the update after state.position.step; it must hold this rank's sequences (sequences_of).
 StepReport compute_gradients(TrainState& state, const Batch& batch);
 
+/// Runs forward and backward of every microbatch; the gradients of the last one are summed while it goes back.
+/// Collective over the state's world.
+/// @param microbatches  as many as the schedule has, on the model's device.
+/// @param after  called after each action of the schedule; null: not.
+/// @return the parts of this rank's stages.
+LossParts run_microbatches(TrainState& state, std::span<const Microbatch> microbatches,
+                           const std::function<void(const Action&)>& after = {});
+
 /// Looks at the weights around an update. Each function is called on the thread that trains.
 class UpdateObserver {
  public:

@@ -57,7 +57,7 @@ COMMANDS = {  # a command line that works, so that only what is tried is wrong
     "tokenizer decode": ["--tokenizer", "tokenizer.json", "lines.txt"],
     "prepare": ["--tokenizer", "tokenizer.json", "--seq-len", "16", "--out", "new", "docs.jsonl"],
     "data info": ["data"], "data show": ["data"], "data verify": ["data"],
-    "config": ["run.toml"], "train": ["run.toml"], "plot": ["run"],
+    "config": ["run.toml"], "train": ["run.toml"], "plot": ["run"], "status": ["run"],
     "checkpoint ls": ["run"], "checkpoint verify": ["run"], "checkpoint rm": ["run", "1"],
     "checkpoint diff": ["run/checkpoints/step-00000001", "run/checkpoints/step-00000001"],
     "export": ["run", "--out", "new"], "import": ["hf", "--out", "new"], "generate": ["run", "--prompt", "a", "--max-new-tokens", "1"],
@@ -173,7 +173,7 @@ def wrong_value(value):
 def field_cases(athanor):
     """Yields (field, case, TOML value)."""
     fields = tomllib.loads(athanor.run("config", "--brief").stdout)
-    lists = {"train.stages": "[[train.stages]]", "data.sources": "[[data.sources]]"}
+    lists = {"train.stages": "[[train.stages]]", "data.sources": "[[data.sources]]", "faults.plan": "[[faults.plan]]"}
 
     def walk(table, prefix):
         for key, value in table.items():
@@ -201,7 +201,7 @@ def item_fields(athanor):
                 current[match.group(1)] = tomllib.loads(f"v = {match.group(2)}")["v"]
         elif not line.startswith("#"):
             current = None
-    assert set(found) == {"train.stages", "data.sources"} and all(found.values()), found
+    assert set(found) == {"train.stages", "data.sources", "faults.plan"} and all(found.values()), found
     return found
 
 

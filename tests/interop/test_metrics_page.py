@@ -42,7 +42,7 @@ def test_no_field_of_one_rank_is_defined_that_no_step_has(run):
                    "copies_to_host"}
     source = (ROOT / "src" / "train" / "metrics.cpp").read_text()
     for name in names_of("metrics.jsonl") - written:
-        assert name in of_several | on_a_device and f'json["{name}"]' in source, name
+        assert name in of_several | on_a_device and f'line["{name}"]' in source, name
 
 
 def test_every_event_and_its_fields_are_defined(run):

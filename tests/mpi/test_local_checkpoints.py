@@ -49,6 +49,14 @@ class LocalRun(RankRun):
     def newest_local(self):
         return max((int(step.name[5:]) for step in self.local.glob("athanor-*/*/attempt-*/step-*")), default=0)
 
+    def newest_everywhere(self):
+        """Removes a local checkpoint that the kill left on a part of the nodes; the one before it is on all of them."""
+        newest = list(self.local.glob(f"athanor-*/*/attempt-*/step-{self.newest_local():08}"))
+        if len(newest) < len(self.nodes()):
+            for folder in newest:
+                shutil.rmtree(folder)
+        return self.newest_local()
+
 
 @pytest.fixture(scope="module")
 def whole(any_launcher, program, data, tmp_path_factory):
@@ -67,11 +75,7 @@ def assert_same_bits(run, whole):
 @pytest.mark.parametrize("lost", ["nothing", "a node", "a file"])
 def test_a_killed_run_continues_from_what_its_nodes_keep(any_launcher, program, data, tmp_path, whole, lost):
     run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, f"train.after_step:kill@{KILLED}")
-    kept = run.newest_local()
-    newest = list(run.local.glob(f"athanor-*/*/attempt-*/step-{kept:08}"))
-    if len(newest) == 1:  # the kill came while the nodes committed it: the one before is on both
-        shutil.rmtree(newest[0])
-        kept = run.newest_local()
+    kept = run.newest_everywhere()
     assert 0 < kept <= KILLED and len(run.nodes()) == 2, run.said
     where = json.loads((run.folder / "where.json").read_text())
     assert [(node["ranks"], node["partner"]) for node in where["nodes"]] == [
@@ -92,7 +96,7 @@ def test_a_killed_run_continues_from_what_its_nodes_keep(any_launcher, program, 
 def test_a_run_continues_from_local_checkpoints_in_another_layout(any_launcher, program, data, tmp_path, whole):
     run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, f"train.after_step:kill@{KILLED}", per_node=1)
     assert len(run.nodes()) == 4
-    kept = run.newest_local()
+    kept = run.newest_everywhere()
     shutil.rmtree(run.nodes()[2])
     run.on(any_launcher, RANKS, *run.layout("parallelism.tensor_parallel_degree=2", per_node=1))
     assert f"at step {kept}" in run.said and "came from other nodes to" in run.said, run.said
@@ -112,7 +116,7 @@ def test_without_a_node_and_its_partner_the_older_checkpoint_of_the_run_is_taken
 
 def test_a_lost_pair_is_named(any_launcher, program, data, tmp_path, whole):
     run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, f"train.after_step:kill@{KILLED}", per_node=1)
-    kept = run.newest_local()
+    kept = run.newest_everywhere()
     shutil.rmtree(run.nodes()[1])
     shutil.rmtree(run.nodes()[1])
     run.on(any_launcher, RANKS, *run.layout(per_node=1))
@@ -156,6 +160,62 @@ def test_a_damaged_local_checkpoint_leaves_no_trace_in_the_run_that_begins_again
     run.on(any_launcher, RANKS, *run.layout())
     assert ("resumed from the local checkpoint" in run.said) == serves, run.said
     assert ("passing over a checkpoint" in run.said) != serves, run.said
+    assert_same_bits(run, whole)
+
+
+def test_a_copy_takes_the_place_of_a_damaged_file(any_launcher, program, data, tmp_path, whole):
+    run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, f"train.after_step:kill@{KILLED}")
+    kept = run.newest_everywhere()
+    node = run.nodes()[1].name
+    flip(run.nodes()[1] / "attempt-001" / f"step-{kept:08}" / "pieces-00003-00000.safetensors")
+    run.on(any_launcher, RANKS, *run.layout())
+    assert f"the local checkpoint of step {kept}: a file of node {node}: " in run.said, run.said
+    assert "pieces-00003-00000.safetensors" in run.said and "another copy takes its place" in run.said, run.said
+    assert "resumed from the local checkpoint" in run.said and f"at step {kept}" in run.said, run.said
+    assert_same_bits(run, whole)
+
+
+def test_folders_of_nodes_with_other_names_are_used_and_removed_when_the_next_one_is_whole(any_launcher, program, data, tmp_path, whole):
+    run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, "checkpoint.local_commit:kill@6", per_node=1)  # the third
+    kept, before = run.newest_everywhere(), run.nodes()
+    assert kept > 0 and len(before) == 4
+    shutil.rmtree(before[3])
+    listed = any_launcher.run(1, run.program, "checkpoint", "ls", str(run.folder))[1]
+    assert f"recorded on 4 nodes ({', '.join(node.name for node in before)}) in {before[0].parent}" in listed, listed
+    assert f"on this host: step {kept} of attempt 1, whole" in listed, listed
+    run.killed(any_launcher, "checkpoint.local_commit:kill@4", per_node=2)  # the second
+    assert f"at step {kept}" in run.said and "came from other nodes to" in run.said, run.said
+    assert [node.name for node in run.nodes()] == [before[0].name, before[1].name]
+    kept = run.newest_everywhere()
+    run.killed(any_launcher, "checkpoint.copy:kill@1", per_node=4)
+    assert f"at step {kept}" in run.said, run.said
+    assert {before[0].name, before[1].name} <= {node.name for node in run.nodes()}
+    run.on(any_launcher, RANKS, *run.layout(per_node=4))
+    assert_same_bits(run, whole)
+    assert list(run.local.iterdir()) == []
+
+
+def test_a_run_continues_from_local_checkpoints_whatever_else_it_was_told_to_begin_with(any_launcher, program, data, tmp_path, whole):
+    run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, f"train.after_step:kill@{KILLED}")
+    kept = run.newest_local()
+    run.on(any_launcher, RANKS, *run.layout(f"checkpoint.resume={whole.checkpoint(STEPS)}"))
+    assert f"at step {kept}" in run.said, run.said
+    assert f"checkpoint.resume ({whole.checkpoint(STEPS)}) was passed over: this run has continued since" in run.said, run.said
+    assert_same_bits(run, whole)
+
+
+def test_a_run_whose_checkpoints_were_deleted_continues_from_local_ones_and_is_refused_without_them(any_launcher, program, data, tmp_path,
+                                                                                                 whole):
+    run = LocalRun(program, tmp_path, data, "run").killed(any_launcher, f"train.after_step:kill@{KILLED}", "checkpoint.interval=50")
+    kept = run.newest_local()
+    shutil.rmtree(run.folder / "checkpoints")
+    shutil.copytree(run.local, tmp_path / "kept")
+    shutil.rmtree(run.local)
+    run.on(any_launcher, RANKS, *run.layout(), expect=2)
+    assert "belongs to a run whose checkpoints are gone" in run.said, run.said
+    shutil.copytree(tmp_path / "kept", run.local)
+    run.on(any_launcher, RANKS, *run.layout())
+    assert f"at step {kept}" in run.said, run.said
     assert_same_bits(run, whole)
 
 

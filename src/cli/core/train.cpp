@@ -1,7 +1,9 @@
 #include <algorithm>
 
 #include "base/launched.h"
+#include "base/log.h"
 #include "base/signals.h"
+#include "board/board.h"
 #include "cli/core.h"
 #include "config/toml_reader.h"
 #include "layout/layout.h"
@@ -23,6 +25,13 @@ ATHANOR_CORE_ENTRY(train) {
   if (!names_folder) refuse_moved_run(given.config_file, config);
   require_layout_fits(config, launched().size);
   ops::install_caching_cpu_allocator();
-  return in_world(world_options(config),
-                  [&](comm::World& world, RunContext& context) { return run_training(config, world, context); });
+  // The collector must not have what an MPI opens.
+  const Launched me = launched();
+  const board::OpenedBoard board = board::open_board(config.train.run_dir, me.rank, me.size);
+  comm::WorldOptions options = world_options(config);
+  options.board = board.publisher();
+  return in_world(options, [&](comm::World& world, RunContext& context) {
+    if (!board.warning.empty()) log::warn_on_all("{}", board.warning);
+    return run_training(config, world, context);
+  });
 }

@@ -1,0 +1,212 @@
+#include "board/collector.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/wall_clock.h"
+#include "board/board.h"
+#include "board/collector_start.h"
+#include "board/locked_file.h"
+#include "board/process_state.h"
+#include "board/report_socket.h"
+#include "board/snapshot.h"
+
+namespace athanor::board {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr double kFirstReport_s = 1;     // after the checks of the start have passed
+constexpr int kLook_ms = 1000;           // how often the table is read for new processes and those that have gone
+constexpr double kFilesPerSecond = 100;  // all nodes together: a metadata server does a hundred times as many
+
+// A process that a rank watches for must keep none of the rank's descriptors: a pipe of the launcher would stay open.
+void close_others() {
+#ifdef SYS_close_range
+  if (::syscall(SYS_close_range, kLockDescriptor + 1, ~0U, 0) == 0) return;
+#endif
+  const int limit = static_cast<int>(::sysconf(_SC_OPEN_MAX));
+  for (int descriptor = kLockDescriptor + 1; descriptor < std::max(limit, 1024); ++descriptor) ::close(descriptor);
+}
+
+void ignore_signals() {
+  // A scheduler that ends a job sends them to every process. The collector ends after those that it shows.
+  for (int number : {SIGHUP, SIGINT, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2}) ::signal(number, SIG_IGN);
+}
+
+int open_process(pid_t process) {
+#ifdef SYS_pidfd_open
+  return static_cast<int>(::syscall(SYS_pidfd_open, process, 0));
+#else
+  return -1;
+#endif
+}
+
+// One of the processes that have a record. Its descriptor becomes readable when it ends; kernels before 5.3 have none.
+struct Watched {
+  uint64_t start = 0;
+  int descriptor = -1;
+  std::optional<double> gone;  // when it was found gone, in seconds since 1970
+};
+
+class Collector {
+ public:
+  Collector(Place place, const SharedMemory& memory)
+      : place_(std::move(place)), memory_(memory), run_dir_(memory.header().run_dir) {
+    try {
+      socket_.emplace(place_.socket);
+    } catch (const Error&) {
+      // The files remain: they need no socket, whose path may be too long.
+    }
+  }
+
+  void run() {
+    do {
+      watch();
+      if (is_due()) write_report();
+      wait();
+    } while (!has_ended());
+  }
+
+ private:
+  // Finds processes that are new in the table, and those that have gone.
+  void watch() {
+    num_live_ = 0;
+    std::set<uint32_t> live;
+    for_each_live(memory_, [&](uint32_t slot, const Record& record) {
+      ++num_live_;
+      live.insert(slot);
+      const Identity& identity = record.identity;
+      Watched& watched = watched_[slot];
+      if (watched.start != identity.process_start) {
+        forget(watched);
+        watched = {identity.process_start, open_process(identity.process), {}};
+      }
+      if (!watched.gone && state_of_process(identity.process, identity.process_start) == ProcessState::kGone)
+        watched.gone = unix_time_s();
+      if (watched.gone) forget(watched);
+      if (identity.attempt > 0) began_.try_emplace(identity.attempt, unix_time_s());
+      job_ranks_ = std::max(job_ranks_, identity.job_ranks);
+    });
+    for (auto& [slot, watched] : watched_)
+      if (!live.contains(slot)) forget(watched);
+  }
+
+  // The descriptor of a process that has ended would be readable for ever.
+  static void forget(Watched& watched) {
+    if (watched.descriptor >= 0) ::close(std::exchange(watched.descriptor, -1));
+  }
+
+  NodeReport report() const {
+    NodeReport now = snapshot(memory_);
+    now.interval_s = interval_s();
+    for (RankReport& rank : now.ranks)
+      for (const auto& [slot, watched] : watched_)
+        if (rank.state == "gone" && watched.gone && memory_.record(slot).identity.process == rank.process)
+          rank.gone_s = now.written - *watched.gone;
+    return now;
+  }
+
+  double interval_s() const { return report_interval_s(job_ranks_, num_live_); }
+
+  bool is_due() const {
+    if (began_.empty()) return false;  // the folder may not change yet
+    const double next = written_ ? *written_ + interval_s() : began_.begin()->second + kFirstReport_s;
+    return unix_time_s() >= next;
+  }
+
+  // The file system may be full or gone: the next report may succeed. It is not synced, since a node that loses its
+  // power has lost its processes.
+  void write_report() {
+    const fs::path folder = reports_of(run_dir_), file = folder / (std::string(memory_.header().node) + ".json");
+    const fs::path temporary = folder / ("." + file.filename().string() + ".tmp");
+    std::error_code failed;
+    if (!fs::is_directory(run_dir_, failed)) return;  // not there yet, or removed: it is not made here
+    written_ = unix_time_s();
+    fs::create_directory(folder, failed);
+    std::FILE* out = std::fopen(temporary.c_str(), "we");
+    if (!out) return;
+    const std::string text = to_json(report()).dump() + "\n";
+    const bool is_whole = std::fwrite(text.data(), 1, text.size(), out) == text.size();
+    if (std::fclose(out) == 0 && is_whole)
+      fs::rename(temporary, file, failed);
+    else
+      fs::remove(temporary, failed);
+  }
+
+  // Until something has to be looked at; answers those who ask.
+  void wait() {
+    std::vector<pollfd> waited{{socket_ ? socket_->descriptor() : -1, POLLIN, 0}};
+    for (const auto& [slot, watched] : watched_)
+      if (watched.descriptor >= 0) waited.push_back({watched.descriptor, POLLIN, 0});
+    ::poll(waited.data(), waited.size(), kLook_ms);
+    if (waited[0].revents & POLLIN) socket_->answer([&] { return to_json(report()).dump() + "\n"; });
+  }
+
+  // True when no process with a record is left. A rank that starts has the lock: it either finds the files gone and
+  // makes others, or has its record in the table by now.
+  bool has_ended() {
+    if (has_processes(memory_)) return false;
+    const LockedFile file = LockedFile::open(place_.memory);
+    if (file.descriptor() >= 0 && has_processes(memory_)) return false;
+    watch();
+    // Those that ended in order have told the history of the run; of others the last record is all there is.
+    if (!began_.empty() && num_live_ > 0) write_report();
+    if (file.descriptor() < 0) return true;
+    for (const fs::path& each : {place_.socket, place_.lock, place_.memory}) ::unlink(each.c_str());
+    return true;
+  }
+
+  Place place_;
+  const SharedMemory& memory_;
+  fs::path run_dir_;
+  std::optional<ReportSocket> socket_;   // none if it could not be made
+  std::map<uint32_t, Watched> watched_;  // by slot
+  std::map<int64_t, double> began_;      // when each attempt was first seen
+  std::optional<double> written_;        // when the last report was written
+  int num_live_ = 0, job_ranks_ = 0;
+};
+
+}  // namespace
+
+double report_interval_s(int job_ranks, int node_ranks) {
+  const double num_nodes = static_cast<double>(job_ranks) / std::max(1, node_ranks);
+  return std::max(5.0, num_nodes / kFilesPerSecond);
+}
+
+int run_collector(const fs::path& memory) {
+  close_others();
+  ignore_signals();
+  ::setsid();
+  if (::chdir("/") != 0) return 1;
+  const pid_t child = ::fork();
+  if (child != 0) return child > 0 ? 0 : 1;  // the rank waits for this process only
+  try {
+    std::optional<SharedMemory> board;
+    {
+      const int file = ::open(memory.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+      if (file < 0) return 1;
+      board.emplace(file, memory, nullptr);
+      ::close(file);
+    }
+    const std::string stem = memory.string();
+    Collector({board->header().run, stem, stem + ".lock", stem + ".socket"}, *board).run();
+  } catch (const std::exception&) {
+    // No terminal is left to report it to. Ranks do not notice; `athanor status` reports the file's age.
+  }
+  ::_exit(0);
+}
+
+}  // namespace athanor::board

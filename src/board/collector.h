@@ -1,0 +1,24 @@
+#pragma once
+// The collector: one process of a node, which shows the node's board to others.
+//
+// It answers on a socket to processes of the node, and writes the node's report into the run's folder at an interval,
+// for where sockets do not reach. A rank starts it before it communicates (collector_start.h). It is no child of any
+// rank, has none of their descriptors and its own session, so that no launcher waits for it; and it ends when the last
+// process with a record has ended. Nothing of a run waits for it.
+
+#include <filesystem>
+
+#include "board/place.h"
+
+namespace athanor::board {
+
+/// The program as a collector: `athanor board-collector MEMORY`. The lock of the node is descriptor kLockDescriptor.
+/// Returns in the process that was called as soon as its child, which is the collector, has begun.
+/// @return the exit code.
+int run_collector(const std::filesystem::path& memory);
+
+/// Returns the seconds between two reports of a node in the run's folder: at least 5, and long enough that all nodes of
+/// a large job write no more than a hundred files in a second.
+double report_interval_s(int job_ranks, int node_ranks);
+
+}  // namespace athanor::board

@@ -1,0 +1,36 @@
+#pragma once
+// Where the board of a run is.
+//
+// A node has three files in /dev/shm, whose name is made of the run's folder, the node and the user. So ranks find them
+// without a message, and nodes of a test that share a /dev/shm do not meet. The run has a file for each node in its
+// folder, for where sockets do not reach.
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+
+namespace athanor::board {
+
+struct Place {
+  std::string run;               ///< hash of the absolute path of the run's folder, of the node and of the user
+  std::filesystem::path memory;  ///< the records (record.h)
+  std::filesystem::path lock;    ///< its lock is held by the node's collector as long as that lives
+  std::filesystem::path socket;  ///< where the collector answers
+};
+
+/// Returns the folder for the files of a node: /dev/shm, or the one in the environment variable ATHANOR_BOARD. Empty if
+/// the variable is "off". @throws ConfigError if it is neither "off" nor an absolute path.
+std::filesystem::path board_folder();
+
+/// @param folder  board_folder(). @param user  the owner of the processes that train.
+Place place_of(const std::filesystem::path& folder, const std::filesystem::path& run_dir, const std::string& node,
+               uid_t user);
+
+/// Returns RUN/board, which has a file for each node: NODE.json (node_report.h).
+std::filesystem::path reports_of(const std::filesystem::path& run_dir);
+
+/// Returns a path that means the same in every working folder.
+std::filesystem::path absolute_path(const std::filesystem::path& path);
+
+}  // namespace athanor::board

@@ -1,0 +1,148 @@
+#include "board/run_status.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/process.h"
+#include "board/phase.h"
+#include "board/place.h"
+#include "board/report_socket.h"
+
+namespace athanor::board {
+namespace fs = std::filesystem;
+namespace {
+
+// A person may look as another user than the one whose processes train: root, for example.
+std::optional<NodeReport> report_of_this_node(const fs::path& run_dir) {
+  const fs::path folder = board_folder().empty() ? "/dev/shm" : board_folder();
+  std::set<uid_t> users{::geteuid()};
+  struct stat found {};
+  if (::stat(run_dir.c_str(), &found) == 0) users.insert(found.st_uid);
+  for (uid_t user : users) {
+    const Place place = place_of(folder, run_dir, host_name(), user);
+    const auto text = ask_collector(place.socket);
+    try {
+      if (text) return parse_node_report(*text, place.socket.string());
+    } catch (const DataError&) {
+      // another version wrote it: the file may be readable
+    }
+  }
+  return {};
+}
+
+std::optional<NodeReport> report_in(const fs::path& file) {
+  try {
+    NodeReport report = parse_node_report(read_file(file), file.string());
+    report.from_file = true;
+    return report;
+  } catch (const Error&) {
+    return {};  // removed meanwhile, or of another version
+  }
+}
+
+// The newest attempt is the one to show. While a start still makes its checks, its ranks have no attempt: they are
+// shown if no rank of an earlier attempt is there any more.
+int64_t attempt_to_show(const std::vector<NodeReport>& reports) {
+  int64_t newest = 0, newest_there = 0;
+  bool starts = false;
+  for (const NodeReport& node : reports)
+    for (const RankReport& rank : node.ranks) {
+      newest = std::max(newest, rank.attempt);
+      if (rank.is_there()) newest_there = std::max(newest_there, rank.attempt);
+      starts = starts || (rank.is_there() && rank.attempt == 0);
+    }
+  return starts && newest_there == 0 ? 0 : newest;
+}
+
+void count(RunStatus& status, const RankReport& rank) {
+  if (rank.state == "running") ++status.num_running;
+  if (rank.state == "stopped") ++status.num_stopped;
+  if (rank.state == "gone") ++status.num_gone;
+  if (rank.state == "ended") ++status.num_ended;
+  if (!rank.is_there()) return;
+  auto phase = std::ranges::find(status.phases, rank.phase, &PhaseCount::phase);
+  if (phase == status.phases.end()) phase = status.phases.insert(phase, {rank.phase, 0, rank.step, rank.step});
+  ++phase->num_ranks;
+  phase->first_step = std::min(phase->first_step, rank.step);
+  phase->last_step = std::max(phase->last_step, rank.step);
+}
+
+size_t place_of_phase(const PhaseCount& phase) {
+  return static_cast<size_t>(std::ranges::find(kPhaseNames, phase.phase) - kPhaseNames.begin());
+}
+
+}  // namespace
+
+std::vector<NodeReport> collect_reports(const fs::path& run_dir) {
+  std::vector<NodeReport> reports;
+  std::optional<NodeReport> own = report_of_this_node(run_dir);
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(reports_of(run_dir), failed)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with('.') || !name.ends_with(".json") || (own && name == own->node + ".json")) continue;
+    if (auto report = report_in(entry.path())) reports.push_back(std::move(*report));
+  }
+  if (own) reports.push_back(std::move(*own));
+  std::ranges::sort(reports, {}, &NodeReport::node);
+  return reports;
+}
+
+RunStatus status_of(const std::vector<NodeReport>& reports, std::optional<RunEnd> end, double now) {
+  RunStatus status;
+  status.attempt = attempt_to_show(reports);
+  double last_change = 0;
+  for (const NodeReport& node : reports) {
+    const bool starts = status.attempt == 0;
+    for (const RankReport& rank : node.ranks) {
+      if (rank.attempt != status.attempt || (starts && !rank.is_there())) continue;
+      status.ranks.push_back({rank, node.node, node.written});
+      if (status.nodes.empty() || status.nodes.back() != node.node) {
+        status.nodes.push_back(node.node);
+        status.oldest_report_s = std::max(status.oldest_report_s, now - node.written);
+        status.late_report_s = std::max(status.late_report_s, 3 * node.interval_s);
+      }
+      status.job_ranks = std::max(status.job_ranks, node.job_ranks);
+      last_change = std::max(last_change, node.written - rank.change_s);
+      count(status, rank);
+    }
+  }
+  status.last_change_s = status.ranks.empty() ? 0 : std::max(0.0, now - last_change);
+  std::ranges::sort(status.phases, {}, place_of_phase);
+  std::ranges::stable_sort(status.ranks, {}, [](const SeenRank& seen) { return seen.rank.rank; });
+  if (end && end->attempt >= status.attempt && !(status.attempt == 0 && status.num_running > 0)) status.end = end;
+  if (!status.end) status.behind = find_behind(status.ranks);
+  return status;
+}
+
+std::optional<RunEnd> end_of_run(const fs::path& run_dir) {
+  std::ifstream events(run_dir / "events.jsonl");
+  std::optional<RunEnd> end;
+  for (std::string line; std::getline(events, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object() || !json.value("event", nlohmann::json()).is_string()) continue;
+    const std::string event = json["event"];
+    if (event == "start" || event == "resume" || event == "went_back") end.reset();
+    if (event != "end") continue;
+    try {
+      end = RunEnd{json.value("attempt", int64_t{0}),
+                   json.value("step", int64_t{0}),
+                   json.value("exit_code", 0),
+                   json.value("cause", ""),
+                   json.value("text", ""),
+                   {},
+                   json.value("time", 0.0)};
+      if (json.contains("rank")) end->rank = json["rank"].get<int>();
+    } catch (const nlohmann::json::exception&) {
+      // a line of another version: it does end the attempt
+    }
+  }
+  return end;
+}
+
+}  // namespace athanor::board

@@ -1,0 +1,74 @@
+#pragma once
+// The configuration section for rehearsals: faults that a user puts into a run, to see what it does about them.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/fields.h"
+#include "config/ranges.h"
+
+namespace athanor {
+
+struct FaultConfig {
+  std::string kind = "exception";
+  int64_t step = 1;
+  int64_t steps = 1;
+  int64_t rank = -1;
+  std::string host;
+  int64_t sequence = -1;
+  std::string phase = "forward";
+  std::string place;
+  int64_t microbatch = -1;
+  double seconds = 1;
+
+  void describe(Fields& f) {
+    f.field("kind", kind,
+            "exception, kill, segv or stop (signals to the process), hang (it computes forever), nan (a value of the "
+            "tensor at `place`), scale (the tensor times 1000), nan_weight (a value of the weight `place`), "
+            "flip_weight, flip_master or flip_moment "
+            "(a bit at rest), slow (waits)",
+            one_of({"exception", "kill", "segv", "stop", "hang", "nan", "scale", "nan_weight", "flip_weight",
+                    "flip_master", "flip_moment", "slow"}));
+    f.field("step", step, "the step in which it acts, from 1", between(1, kMaxSteps));
+    f.field("steps", steps, "the number of steps, from that one on, in which a host's fault or slow acts",
+            between(1, kMaxSteps));
+    f.field("rank", rank, "the rank on which it acts, once in a run folder, whatever restarts; -1: see host, sequence",
+            at_least(-1));
+    f.field("host", host, "in place of rank: it acts on every rank of this host, each time: a bad node");
+    f.field("sequence", sequence,
+            "in place of rank: it acts wherever this sequence of the step's batch is computed, each time: bad data",
+            at_least(-1));
+    f.field("phase", phase, "when it acts: forward, backward, or reduce (before gradients are summed)",
+            one_of({"forward", "backward", "reduce"}));
+    f.field("place", place,
+            "the tensor at which it acts, such as model.layers.3.mlp (docs/observers.md), or the weight; \"\": the "
+            "first one of the phase");
+    f.field("microbatch", microbatch, "the microbatch of the rank's step in which it acts, from 0; -1: the first",
+            at_least(-1));
+    f.field("seconds", seconds, "slow: how long it waits at each place of the phase", between(0.0, 1e6));
+  }
+};
+
+/// Checks for numbers that change in memory.
+struct IntegrityConfig {
+  int64_t interval = 50;
+
+  void describe(Fields& f) {
+    f.field("interval", interval,
+            "steps from one whose weights and optimizer state are hashed, to find bits that have changed in memory, to "
+            "the next; 0: none",
+            at_least(0));
+  }
+};
+
+struct FaultsConfig {
+  std::vector<FaultConfig> plan;
+
+  void describe(Fields& f) {
+    f.list("plan", plan,
+           "Faults, each of which acts once or always, as it states. Refused unless ATHANOR_ALLOW_FAULTS=1.");
+  }
+};
+
+}  // namespace athanor

@@ -1,0 +1,135 @@
+#include "train/refused_steps.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "parallel/share.h"
+#include "train/run_folder.h"
+#include "train/run_history.h"
+
+namespace athanor {
+namespace {
+
+// Returns the first text that is not empty, by rank. Collective.
+std::string first_of_any(comm::Communicator& world, const std::string& text) {
+  const auto texts = gather_texts(world, text);
+  const auto found = std::ranges::find_if(texts, [](const std::string& each) { return !each.empty(); });
+  return broadcast_text(world, found == texts.end() ? "" : *found);
+}
+
+std::string cause_of(const StepReport& report, const NumbersVerdict& verdict, const std::string& gradient,
+                     int num_ranks) {
+  std::string text = fmt::format("the loss is {} and the gradient norm {}; ", report.parts.loss_sum, report.grad_norm);
+  if (verdict.origin) text += verdict.origin->text(num_ranks) + "; ";
+  text +=
+      gradient.empty() ? "every gradient is finite" : "the first gradient that is not finite is that of " + gradient;
+  return verdict.reason.empty() ? text : text + "; " + verdict.reason;
+}
+
+std::string remedy_of(const NumbersVerdict& verdict, int64_t saved_step, const std::string& drawn) {
+  if (verdict.fault == NumbersVerdict::Fault::kNode) return fmt::format("Run again without {}", verdict.node);
+  return fmt::format("Lower optimizer.lr and {}, or look at the data of this step{}",
+                     saved_step > 0 ? "resume from an earlier checkpoint" : "begin again",
+                     drawn.empty() ? "" : " (" + drawn + ")");
+}
+
+}  // namespace
+
+RefusedSteps::RefusedSteps(TrainState& state, RunContext& at) : state_(state), at_(at) {
+  const Mesh& mesh = state.model.mesh;
+  const std::string lines = mesh.is_first() ? last_metrics_lines(RunFolder{state.config.train.run_dir}.metrics()) : "";
+  spikes_ = spikes_of_history(broadcast_text(mesh.host_group(GroupKind::kWorld), lines), state.position.step);
+  if (state.config.train.cuda_graphs) return;  // steps that are observed run without them
+  watch_ = std::make_shared<FiniteWatch>(state.model.mesh);
+  state.observers.add(watch_);
+}
+
+RefusedSteps::~RefusedSteps() { state_.observers.remove(watch_); }
+
+NumbersVerdict RefusedSteps::verdict_of(const StepReport& report, const Batch& batch) {
+  RefusedStep refused{batch, report.step, watch_};
+  if (watch_) return find_fault(state_, refused);
+  refused.watch = std::make_shared<FiniteWatch>(state_.model.mesh);
+  state_.observers.add(refused.watch);
+  compute_watched(state_, refused);
+  NumbersVerdict verdict = find_fault(state_, refused);
+  state_.observers.remove(refused.watch);
+  return verdict;
+}
+
+bool RefusedSteps::may_skip() const { return at_.batches_passed_over < state_.config.train.skip_limit; }
+
+void RefusedSteps::begin_step() {
+  state_.limits = state_.config.train.on_spike != "log" && may_skip() ? spikes_.limits() : StepLimits{};
+}
+
+bool RefusedSteps::applied(const StepReport& report, const Batch& batch, int64_t saved_step) {
+  if (report.verdict == Verdict::kRefuse) {
+    refuse(report, batch, saved_step);
+    return false;
+  }
+  const double loss = report.parts.loss_sum / static_cast<double>(std::max<int64_t>(1, report.parts.num_targets));
+  const std::string spike = spikes_.describe(loss, report.grad_norm);
+  if (report.verdict == Verdict::kSpike) {
+    state_.model.parameters.grad().zero_();
+    pass_over(report, batch, spike, state_.config.train.on_spike, saved_step);
+    return false;
+  }
+  if (spike.empty()) {
+    spikes_.add(loss, report.grad_norm);
+  } else if (state_.model.mesh.is_first()) {
+    log::warn("step {}: {}", report.step, spike);
+    record("spike", report.step, {{"text", spike}});
+  }
+  return true;
+}
+
+void RefusedSteps::record(const char* event, int64_t step, nlohmann::ordered_json more) const {
+  EventLog(RunFolder{state_.config.train.run_dir}.events(), at_.attempt).add(event, step, std::move(more));
+}
+
+// Continues behind the batch, with the present weights or with those of the newest checkpoint.
+void RefusedSteps::pass_over(const StepReport& report, const Batch& batch, const std::string& cause,
+                             const std::string& how, int64_t saved_step) {
+  ++at_.batches_passed_over;
+  const bool rolls_back = how == "roll_back" && saved_step > 0;
+  if (state_.model.mesh.is_first()) {
+    log::warn("step {}: {}. Its batch is passed over ({} of at most {}), and {}{}", report.step, cause,
+              at_.batches_passed_over, state_.config.train.skip_limit,
+              rolls_back ? "the run continues from its newest checkpoint" : "the step is done with the next one",
+              how == "roll_back" && !rolls_back ? ", since there is no checkpoint" : "");
+    record(rolls_back ? "roll_back" : "skip", report.step - 1,
+           {{"text", cause}, {"drawn", describe_position(state_.position.ledger)}});
+  }
+  if (rolls_back) throw RollBack{batch.next};
+  state_.position.ledger = batch.next;
+}
+
+void RefusedSteps::refuse(const StepReport& report, const Batch& batch, int64_t saved_step) {
+  Mesh& mesh = state_.model.mesh;
+  if (state_.handles_overflow && state_.handles_overflow(report)) {
+    state_.model.parameters.grad().zero_();
+    state_.position.ledger = batch.next;
+    return;
+  }
+  const std::string gradient =
+      first_of_any(mesh.host_group(GroupKind::kWorld), first_non_finite_gradient(state_.model.parameters));
+  const NumbersVerdict verdict = verdict_of(report, batch);
+  state_.model.parameters.grad().zero_();
+  const std::string cause = cause_of(report, verdict, gradient, mesh.world().size());
+  const std::string& how = state_.config.train.on_non_finite;
+  const bool skips = how != "stop" && verdict.fault != NumbersVerdict::Fault::kNode;
+  if (skips && may_skip()) return pass_over(report, batch, cause, how, saved_step);
+  const std::string message = fmt::format(
+      "step {}: {}. Nothing was updated. {}{}", report.step, cause,
+      skips ? fmt::format("{} batches were passed over before (train.skip_limit). ", at_.batches_passed_over) : "",
+      remedy_of(verdict, saved_step, describe_position(state_.position.ledger)));
+  const auto& origin = verdict.origin;
+  const std::string tensor = gradient.empty() && origin ? origin->seen.place : gradient;
+  throw NumbersError(message, tensor, verdict.exit_code(), origin ? origin->rank : -1, origin ? origin->host : "");
+}
+
+}  // namespace athanor

@@ -1,0 +1,58 @@
+#pragma once
+// What a run does with a step that was not applied. If its loss or gradient is not finite, it finds out where the value
+// came up and whose fault it is, and then ends, or passes over the batch. If they are far above those of the steps
+// before, it passes over the batch, or only warns (train.on_spike).
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "train/numbers_verdict.h"
+#include "train/run_context.h"
+#include "train/spikes.h"
+#include "train/train_step.h"
+
+namespace athanor {
+
+/// Thrown on every rank when the run shall begin again from its newest checkpoint, behind the data of a bad step.
+struct RollBack {
+  DataLedger ledger;  ///< where the data continue
+};
+
+class RefusedSteps {
+ public:
+  /// Watches the steps of `state` from now on, unless they are recorded as graphs (train.cuda_graphs), and learns from
+  /// the metrics of the run how large its losses are. Both must outlive this. Collective over the state's mesh.
+  RefusedSteps(TrainState& state, RunContext& at);
+  ~RefusedSteps();
+  RefusedSteps(const RefusedSteps&) = delete;
+  RefusedSteps& operator=(const RefusedSteps&) = delete;
+
+  /// Sets what the next step may have. To be called before each step.
+  void begin_step();
+
+  /// Takes the report of a step. Returns whether it was applied. If it was not, the run continues: the position of the
+  /// state is then behind the batch, with the same number of updates, and the gradients are zero. Collective over the
+  /// state's mesh.
+  /// @param saved_step  of the newest checkpoint, for the message.
+  /// @throws NumbersError with the verdict, the same on every rank; RollBack if the configuration asks for it and there
+  ///         is a checkpoint.
+  bool applied(const StepReport& report, const Batch& batch, int64_t saved_step);
+
+  /// Returns the seconds that this rank has spent on watching so far.
+  double seconds() const { return watch_ ? watch_->seconds() : 0; }
+
+ private:
+  void refuse(const StepReport& report, const Batch& batch, int64_t saved_step);
+  bool may_skip() const;
+  void pass_over(const StepReport& report, const Batch& batch, const std::string& cause, const std::string& how,
+                 int64_t saved_step);
+  void record(const char* event, int64_t step, nlohmann::ordered_json more) const;
+  NumbersVerdict verdict_of(const StepReport& report, const Batch& batch);
+
+  TrainState& state_;
+  RunContext& at_;
+  std::shared_ptr<FiniteWatch> watch_;  // null with graphs
+  Spikes spikes_;
+};
+
+}  // namespace athanor

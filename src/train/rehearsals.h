@@ -1,0 +1,41 @@
+#pragma once
+// The faults that the configuration plans ([faults]), so that users can try what a run does about them.
+//
+// Nothing that detects faults reads the plan: a fault acts on the process, or on tensors as an observer.
+
+#include <filesystem>
+#include <set>
+
+#include "config/run_config.h"
+#include "parallel/observer.h"
+#include "train/run_context.h"
+#include "train/train_state.h"
+
+namespace athanor {
+
+/// @throws ConfigError if faults are planned and the environment does not allow them (ATHANOR_ALLOW_FAULTS=1), or if a
+/// fault names no rank, host or sequence, or more than one, or one that the run does not have.
+void check_faults(const RunConfig& config, int world_size);
+
+/// An observer that plays the faults of this rank. It is added before all others, so that these see what it does.
+class Rehearsals : public Observer {
+ public:
+  /// The references must outlive this.
+  Rehearsals(const FaultsConfig& faults, TrainState& state, const RunContext& at);
+
+  void begin_gradients() override;
+  void observe(const Observation& observation) override;
+
+ private:
+  bool is_due(const FaultConfig& fault, const Observation& observation) const;
+  bool may_act(size_t index);
+  void act(const FaultConfig& fault, const Observation& observation);
+  Tensor memory_of(const FaultConfig& fault) const;
+
+  const FaultsConfig& faults_;
+  TrainState& state_;
+  const RunContext& at_;
+  std::set<size_t> acted_;  // in the present computation of the step
+};
+
+}  // namespace athanor

@@ -1,0 +1,74 @@
+#include "train/slow_ranks.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+
+namespace athanor {
+namespace {
+
+constexpr double kSlower = 0.15;
+constexpr size_t kLeastRanks = 3, kMostNamed = 4;
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+}  // namespace
+
+std::vector<SlowRank> find_slow_ranks(std::span<const double> seconds, std::span<const int> kinds) {
+  std::map<int, std::vector<double>> of_kind;
+  for (size_t rank = 0; rank < seconds.size(); ++rank) of_kind[kinds[rank]].push_back(seconds[rank]);
+  std::map<int, double> usual;
+  for (const auto& [kind, times] : of_kind)
+    if (times.size() >= kLeastRanks) usual[kind] = median_of(times);
+  std::vector<SlowRank> slow;
+  for (size_t rank = 0; rank < seconds.size(); ++rank) {
+    const auto found = usual.find(kinds[rank]);
+    if (found == usual.end() || found->second <= 0) continue;
+    const double share = seconds[rank] / found->second - 1;
+    if (share > kSlower) slow.push_back({static_cast<int>(rank), share});
+  }
+  std::ranges::stable_sort(slow, std::greater<>(), &SlowRank::share);
+  return slow;
+}
+
+std::string SlowRanks::took(int64_t step, double seconds) {
+  if (mesh_.world().size() < static_cast<int>(kLeastRanks)) return "";
+  times_.push_back(seconds);
+  if (times_.size() < kSteps) return "";
+  return compare(step);
+}
+
+std::string SlowRanks::compare(int64_t step) {
+  const double own = median_of(std::exchange(times_, {}));
+  comm::Communicator& world = mesh_.host_group(GroupKind::kWorld);
+  const Tensor all = at::empty({world.size()}, at::kDouble);
+  world.all_gather(all, at::full({1}, own, at::kDouble)).wait();
+  std::vector<int> stages;
+  for (int rank = 0; rank < world.size(); ++rank) stages.push_back(mesh_.layout().coordinate(rank, Axis::kPipeline));
+  const auto slow = find_slow_ranks({all.const_data_ptr<double>(), static_cast<size_t>(world.size())}, stages);
+  std::vector<int> ranks;
+  std::vector<std::string> named;
+  for (const auto& [rank, share] : slow) {
+    ranks.push_back(rank);
+    named.push_back(
+        fmt::format("rank {} ({}) {:.0f}%", rank, mesh_.world().hosts()[static_cast<size_t>(rank)], 100 * share));
+  }
+  std::ranges::sort(ranks);
+  const std::vector<int> before = std::exchange(known_, ranks);
+  if (std::ranges::includes(before, known_)) {
+    return known_.empty() && !before.empty() ? fmt::format("step {}: no rank is slower than the others any more", step)
+                                             : "";
+  }
+  return fmt::format(
+      "steps {} to {}: slower than the median of the ranks with the same work, each of which waits for them: {}",
+      step - kSteps + 1, step, join_first(named, kMostNamed));
+}
+
+}  // namespace athanor

@@ -1,0 +1,44 @@
+#pragma once
+// Finds ranks that compute more slowly than others with the same work: everyone waits for them in each step, so that
+// nothing but their own time shows which they are.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "parallel/mesh.h"
+
+namespace athanor {
+
+/// A rank that is slower than the median of those with the same work.
+struct SlowRank {
+  int rank = 0;
+  double share = 0;  ///< how much longer it takes: 0.2 is 20%
+};
+/// Returns the ranks that are more than 15% slower than the median of at least three ranks of their kind, the slowest
+/// first.
+/// @param seconds, kinds  by rank; ranks of one kind have the same work.
+std::vector<SlowRank> find_slow_ranks(std::span<const double> seconds, std::span<const int> kinds);
+
+class SlowRanks {
+ public:
+  static constexpr int kSteps = 20;
+
+  /// `mesh` must outlive this.
+  explicit SlowRanks(const Mesh& mesh) : mesh_(mesh) {}
+
+  /// Takes the time that this rank has computed in a step, without waits for others. After each kSteps steps the
+  /// medians of all ranks are compared: ranks of the same pipeline stage have the same work. Collective over the world.
+  /// @return a line for each comparison in which another rank has become slow, or no rank is slow any more; else "".
+  std::string took(int64_t step, double seconds);
+
+ private:
+  std::string compare(int64_t step);
+
+  const Mesh& mesh_;
+  std::vector<double> times_;
+  std::vector<int> known_;  // ranks that were slow in the last comparison
+};
+
+}  // namespace athanor

@@ -1,0 +1,49 @@
+#include "train/slow_ranks.h"
+
+#include <gtest/gtest.h>
+
+#include "base/testing/folder_test.h"
+#include "comm/thread_ranks.h"
+#include "train/testing/layout_cases.h"
+
+namespace athanor::slow_ranks_test {
+namespace {
+
+TEST(SlowRanks, ARankIsComparedWithThoseThatHaveTheSameWorkAlone) {
+  const std::vector<int> stages = {0, 0, 0, 0, 1, 1, 1, 1};
+  EXPECT_TRUE(find_slow_ranks(std::vector<double>{1, 1.1, 0.9, 1, 2, 2.2, 2, 1.9}, stages).empty());
+  const auto slow = find_slow_ranks(std::vector<double>{1, 1.2, 1, 1, 2, 2, 3, 2}, stages);
+  ASSERT_EQ(slow.size(), 2u);
+  EXPECT_EQ(slow[0].rank, 6);
+  EXPECT_NEAR(slow[0].share, 0.5, 1e-9);
+  EXPECT_EQ(slow[1].rank, 1);
+}
+
+TEST(SlowRanks, TwoRanksDoNotShowWhichOfThemIsSlow) {
+  EXPECT_TRUE(find_slow_ranks(std::vector<double>{1, 5}, std::vector<int>{0, 0}).empty());
+}
+
+TEST(SlowRanks, OneThatIsSlowFor20StepsIsNamedOnceAndOneSlowStepIsNot) {
+  const RunConfig config = config_with({.name = "", .data = 4});
+  comm::run_ranks(4, [&](comm::World& world) {
+    const Mesh mesh(Layout(config, 4), world);
+    SlowRanks slow(mesh);
+    const auto line_after = [&](int64_t first, double of_rank_2, int slow_steps) {
+      std::string line;
+      for (int64_t step = first; step < first + SlowRanks::kSteps; ++step)
+        line += slow.took(step, world.rank() == 2 && step < first + slow_steps ? of_rank_2 : 1);
+      return line;
+    };
+    EXPECT_EQ(line_after(1, 9, 1), "");
+    const std::string line = line_after(21, 1.3, 20);
+    EXPECT_SAYS(line, "steps 21 to 40: ");
+    EXPECT_SAYS(line, "rank 2 (");
+    EXPECT_SAYS(line, " 30%");
+    EXPECT_EQ(line_after(41, 1.3, 20), "");
+    EXPECT_SAYS(line_after(61, 1, 20), "no rank is slower");
+    EXPECT_EQ(line_after(81, 1, 20), "");
+  });
+}
+
+}  // namespace
+}  // namespace athanor::slow_ranks_test

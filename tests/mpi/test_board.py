@@ -1,0 +1,168 @@
+"""The board of a run: what `athanor status` shows of ranks that are stopped, hung or dead, and that no launcher waits for a collector."""
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+from launchers import end, with_fault_on
+from test_failures import SECONDS
+from test_runs import RankRun, data  # noqa: F401
+
+ENDLESS = ["train.steps=100000", "train.validation_interval=0", "checkpoint.interval=0", "checkpoint.model_interval=0",
+           "parallelism.expert_parallel_degree=2"]
+RANKS = 4
+
+
+@contextlib.contextmanager
+def job(mpi, run, program, *overrides, env=None):
+    """A run that continues until the block has ended."""
+    words = [mpi.path, *mpi.options, "-n", str(RANKS), str(program), "train", *run.words([*ENDLESS, *overrides])]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                               env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})})
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            end(process)
+        process.stdout.close()
+
+
+def status(run, *options):
+    return subprocess.run([run.program, "status", run.folder, *options], capture_output=True, text=True, timeout=30)
+
+
+def until(run, condition, seconds=60):
+    """Returns the state of the run as soon as it is as wanted."""
+    limit, done = time.monotonic() + seconds, None
+    while time.monotonic() < limit:
+        done = status(run, "--json")
+        if done.returncode == 0 and condition(state := json.loads(done.stdout)):
+            return state
+        time.sleep(0.2)
+    raise AssertionError(f"not within {seconds} s: {done.stdout}{done.stderr}")
+
+
+def trains(state):
+    return state["running"] == RANKS and state["step"] >= 2 and state["attempt"] == 1
+
+
+def report(run):
+    """What the collector of this node has written into the run's folder."""
+    files = list((run.folder / "board").glob("*.json"))
+    return json.loads(files[0].read_text()) if files else None
+
+
+def process_of(run, rank):
+    limit = time.monotonic() + 30
+    while not report(run):
+        assert time.monotonic() < limit, "no report of the node"
+        time.sleep(0.2)
+    return report(run)["ranks"][rank]["process"]
+
+
+def collector_of(run):
+    """Returns the process of the run's collector, or None."""
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if words[1:2] == [b"board-collector"] and str(run.folder).encode() in pathlib.Path(words[2].decode()).read_bytes():
+                return int(folder.name)
+        except OSError:
+            pass
+    return None
+
+
+def test_a_rank_that_was_stopped_is_named_with_those_who_wait_for_it(mpi, program, data, tmp_path):  # noqa: F811
+    run = RankRun(program, tmp_path, data, "run")
+    with job(mpi, run, run.program):
+        until(run, trains)
+        process = process_of(run, 2)
+        os.kill(process, signal.SIGSTOP)
+        try:
+            state = until(run, lambda s: s["behind"] and s["behind"][0]["waiting"] == RANKS - 1)
+            text = status(run).stdout
+        finally:
+            os.kill(process, signal.SIGCONT)
+        late = state["behind"][0]
+        assert (late["rank"], late["process"], late["state"], state["num_behind"]) == (2, process, "stopped", 1)
+        assert state["stopped"] == 1 and " of group " in late["call"]
+        assert f"(process {process}): stopped by a signal" in text and f"{RANKS - 1} ranks wait for its" in text
+        until(run, lambda s: s["stopped"] == 0 and not s["behind"])
+
+
+def test_a_rank_that_hangs_in_code_of_a_user_is_named(mpi, program, data, tmp_path):  # noqa: F811
+    run = RankRun(program, tmp_path, data, "run")
+    script = with_fault_on(run.program, 1, "train.after_step:stall60@3", tmp_path / "second_hangs")
+    with job(mpi, run, script):
+        state = until(run, lambda s: s["behind"] and s["behind"][0]["waiting"] == RANKS - 1)
+        late = state["behind"][0]
+        assert (late["rank"], late["state"], late["step"], state["num_behind"]) == (1, "running", 3, 1)
+        assert late["change_s"] > 0.9
+
+
+def test_a_rank_that_was_killed_is_the_first_that_has_gone_in_the_last_report(mpi, program, data, tmp_path):  # noqa: F811
+    run = RankRun(program, tmp_path, data, "run")
+    with job(mpi, run, run.program) as launched:
+        until(run, trains)
+        collector = collector_of(run)
+        os.kill(process_of(run, 1), signal.SIGKILL)
+        launched.wait(timeout=SECONDS)
+        limit = time.monotonic() + SECONDS
+        while pathlib.Path(f"/proc/{collector}").exists() and time.monotonic() < limit:
+            time.sleep(0.1)
+    ranks = report(run)["ranks"]
+    gone = {rank["rank"]: rank["gone_s"] for rank in ranks if rank["state"] == "gone"}
+    assert 1 in gone and gone[1] == max(gone.values()), ranks
+    done = status(run)
+    assert done.returncode == 0 and "gone" in done.stdout, done.stdout + done.stderr
+
+
+def test_no_launcher_waits_for_a_collector_which_has_none_of_its_descriptors(mpi, program, data, tmp_path):  # noqa: F811
+    run = RankRun(program, tmp_path, data, "run")
+    with job(mpi, run, run.program, "train.steps=60", "train.stop_after=\"20s\"") as launched:
+        until(run, lambda s: s["running"] == RANKS)
+        collector = collector_of(run)
+        files = {os.readlink(each) for each in pathlib.Path(f"/proc/{collector}/fd").iterdir()}
+        own = [each for each in files if each != "/dev/null" and "athanor-board-" not in each and not each.startswith(("socket:", "anon_inode:[pidfd]"))]
+        sockets = [each for each in files if each.startswith("socket:")]
+        assert own == [] and len(sockets) == 1, files
+        os.kill(collector, signal.SIGSTOP)  # it lives as long as it likes
+        try:
+            out, _ = launched.communicate(timeout=120)
+            assert launched.returncode == 0, out
+            assert collector_of(run) == collector
+        finally:
+            os.kill(collector, signal.SIGCONT)
+        limit = time.monotonic() + SECONDS
+        while collector_of(run) and time.monotonic() < limit:
+            time.sleep(0.1)
+        assert collector_of(run) is None, "it does not end"
+
+
+def test_a_run_that_has_ended_is_told_by_its_history(any_launcher, program, data, tmp_path):  # noqa: F811
+    run = RankRun(program, tmp_path, data, "run").alone()
+    done = status(run)
+    assert done.returncode == 0 and "attempt 1 has ended after step 8: complete (exit code 0)" in done.stdout, done.stdout
+    assert json.loads(status(run, "--json").stdout)["end"] == {"attempt": 1, "step": 8, "exit_code": 0, "cause": "complete"}
+
+
+@pytest.mark.parametrize("where", ["/proc/absent", "off"])
+def test_a_run_without_a_board_is_the_same_run(program, data, tmp_path, where):  # noqa: F811
+    run = RankRun(program, tmp_path, data, "run")
+    done = subprocess.run([run.program, "train", *run.words([])], capture_output=True, text=True, env={**os.environ, "ATHANOR_BOARD": where})
+    assert done.returncode == 0, done.stderr
+    assert ("`athanor status` will not show" in done.stderr) == (where != "off")
+    assert not (run.folder / "board").exists()
+
+
+def test_what_is_no_run_is_refused_in_one_line(program, tmp_path):
+    for folder, reason in ((tmp_path / "absent", "is no folder"), (tmp_path, "is no run folder")):
+        done = subprocess.run([program("athanor"), "status", folder], capture_output=True, text=True)
+        assert done.returncode == 2 and reason in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    (tmp_path / "config.toml").write_text("")
+    done = subprocess.run([program("athanor"), "status", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 2 and "has no board" in done.stderr, done.stderr

@@ -1,0 +1,165 @@
+"""Faults that a user plans in the configuration ([faults]): each is detected as what it is, and the right rank, node or data is named."""
+import json
+import os
+import subprocess
+
+import pytest
+from test_runs import RankRun, data  # noqa: F401
+
+ALLOWED = {**os.environ, "ATHANOR_ALLOW_FAULTS": "1"}
+NODES = "topology.ranks_per_node=1"
+# The axes, each over nodes of one rank; the model has 2 layers.
+AXES = {
+    "data": (4, []),
+    "tensor": (2, ["parallelism.tensor_parallel_degree=2"]),
+    "pipeline": (2, ["parallelism.pipeline_parallel_degree=2"]),
+    "experts": (2, ["parallelism.expert_parallel_degree=2"]),
+    "tensor and pipeline": (4, ["parallelism.tensor_parallel_degree=2", "parallelism.pipeline_parallel_degree=2"]),
+}
+
+
+def planned(program, folder, data, **fault):  # noqa: F811
+    """A run that suffers a fault."""
+    run = RankRun(program, folder, data, "run")
+    lines = ["\n[[faults.plan]]", *(f"{key} = {json.dumps(value)}" for key, value in fault.items())]
+    run.config.write_text(run.config.read_text() + "\n".join(lines) + "\n")
+    return run
+
+
+def last_words(run):
+    return json.loads((run.folder / "log" / "last-words.json").read_text())
+
+
+def events(run, name):
+    lines = [json.loads(line) for line in (run.folder / "events.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["event"] == name]
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_a_rank_that_once_makes_a_nan_is_named_with_its_node(any_launcher, program, data, tmp_path, axis):  # noqa: F811
+    ranks, layout = AXES[axis]
+    run = planned(program, tmp_path, data, kind="nan", step=3, rank=ranks - 1, phase="forward")
+    run.on(any_launcher, ranks, NODES, *layout, expect=75, env=ALLOWED)
+    words = last_words(run)
+    assert (words["rank"], words["step"], words["exit_code"]) == (ranks - 1, 3, 75), words
+    assert "does the same work" in words["text"] and "Run again without" in words["text"], words
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_data_that_give_a_nan_are_named_and_no_node(any_launcher, program, data, tmp_path, axis):  # noqa: F811
+    ranks, layout = AXES[axis]
+    run = planned(program, tmp_path, data, kind="nan", step=3, sequence=2, phase="backward", place="model.layers.1")
+    run.on(any_launcher, ranks, NODES, *layout, expect=76, env=ALLOWED)
+    words = last_words(run)
+    assert (words["step"], words["exit_code"]) == (3, 76), words
+    if axis not in ("tensor", "tensor and pipeline"):  # there every tensor rank has it: several nodes at once
+        assert "sequence 2 of the step's" in words["text"], words
+    assert "Run again without" not in words["text"], words
+
+
+def test_a_node_that_makes_nans_whatever_it_computes_is_named(torchrun, program, data, tmp_path):  # noqa: F811
+    script = tmp_path / "on_hosts"
+    script.write_text(f"""#!/bin/sh
+exec unshare --uts sh -c 'hostname "$0" && exec "$@"' node$((RANK / 2)) {program("athanor")} "$@"
+""")
+    script.chmod(0o755)
+    if subprocess.run(["unshare", "--uts", "true"], capture_output=True).returncode != 0:
+        pytest.skip("no rights to give processes other host names")
+    run = planned(program, tmp_path, data, kind="nan", step=4, steps=8, host="node1", phase="forward", place="model.layers.0.mlp")
+    run.program = script
+    run.on(torchrun, 4, expect=75, env=ALLOWED)
+    words = last_words(run)
+    assert words["host"] == "node1" and "came up on node1 again" in words["text"], words
+
+
+def test_a_batch_that_is_skipped_costs_no_step_and_is_recorded(any_launcher, program, data, tmp_path):  # noqa: F811
+    run = planned(program, tmp_path, data, kind="nan", step=3, sequence=2)
+    run.on(any_launcher, 2, NODES, "train.on_non_finite=skip", "train.skip_limit=1", expect=76, env=ALLOWED)
+    assert "1 batches were passed over before" in last_words(run)["text"], "the fault comes with each batch of the step"
+    run = planned(program, tmp_path, data, kind="nan", step=3, rank=1)
+    run.on(any_launcher, 2, "train.on_non_finite=skip", "train.run_dir=" + json.dumps(str(tmp_path / "skips")), env=ALLOWED)  # one node
+    run.folder = tmp_path / "skips"
+    (skip,) = events(run, "skip")
+    assert skip["step"] == 2 and "on rank 1" in skip["text"], skip
+    plain = RankRun(program, tmp_path, data, "plain").on(any_launcher, 2)
+    skipped, whole = ([line["loss"] for line in each.metrics()] for each in (run, plain))
+    assert len(skipped) == len(whole) == 8
+    assert skipped[:2] == whole[:2] and skipped[2] != whole[2]
+    assert (drawn_by(run, 8), drawn_by(plain, 8)) == (4 * 9, 4 * 8)
+
+
+def drawn_by(run, step):
+    ledger = json.loads((run.checkpoint(step) / "manifest.json").read_text())["state"]["data"]
+    return sum(source["drawn"] for source in ledger["sources"].values())
+
+
+@pytest.mark.parametrize("ranks, layout", [(2, []), (4, ["parallelism.pipeline_parallel_degree=2", "parallelism.tensor_parallel_degree=2"])])
+def test_a_run_rolls_back_to_its_newest_checkpoint_and_continues_behind_the_data(any_launcher, program, data, tmp_path, ranks, layout):  # noqa: F811
+    run = planned(program, tmp_path, data, kind="nan", step=6, rank=1)
+    run.on(any_launcher, ranks, "train.on_non_finite=roll_back", "checkpoint.interval=4", *layout, env=ALLOWED)  # one node
+    (back,) = events(run, "roll_back")
+    (resumed,) = events(run, "resume")
+    assert (back["step"], resumed["step"], resumed["attempt"]) == (5, 4, 2) and "step-00000004" in resumed["from"]
+    assert [line["step"] for line in run.metrics()] == list(range(1, 9))
+    assert drawn_by(run, 8) == 4 * (4 + 2 + 4), "the batches of steps 5 and 6 are not used again"
+    assert events(run, "end")[-1]["exit_code"] == 0
+
+
+@pytest.mark.parametrize("action", ["log", "skip_step"])
+def test_a_gradient_far_above_the_others_is_a_spike(any_launcher, program, data, tmp_path, action):  # noqa: F811
+    run = planned(program, tmp_path, data, kind="scale", step=40, rank=1, phase="reduce")
+    run.on(any_launcher, 2, "train.steps=42", f"train.on_spike={action}", "checkpoint.interval=35", env=ALLOWED)
+    (event,) = events(run, "spike" if action == "log" else "skip")
+    assert "the gradient norm is" in event["text"] and event["step"] == (40 if action == "log" else 39), event
+    assert events(run, "skip" if action == "log" else "spike") == [] and len(run.metrics()) == 42
+
+
+@pytest.mark.parametrize("kind, what", [
+    ("flip_weight", "the weights have changed in memory"), ("flip_master", "values of the lower bits of the master have changed"),
+    ("flip_moment", "values of exp_avg have changed")])
+def test_a_bit_that_flips_in_a_step_is_found_before_it_spreads(any_launcher, program, data, tmp_path, kind, what):  # noqa: F811
+    run = planned(program, tmp_path, data, kind=kind, step=4, rank=1, phase="backward")
+    run.on(any_launcher, 2, "integrity.interval=2", "train.dtype=bfloat16", expect=75, env=ALLOWED)
+    words = last_words(run)
+    assert (words["rank"], words["step"]) == (1, 4) and what in words["text"] and words["tensor"], words
+
+
+def test_ranks_whose_weights_differ_are_found_though_the_bit_flipped_in_a_step_that_was_not_checked(any_launcher, program, data,  # noqa: F811
+                                                                                                  tmp_path):
+    run = planned(program, tmp_path, data, kind="flip_weight", step=3, rank=2, phase="backward", place="model.layers.1.input_layernorm.weight")
+    run.on(any_launcher, 4, "integrity.interval=4", "parallelism.sharding=none", expect=75, env=ALLOWED)
+    words = last_words(run)
+    assert words["step"] == 4 and "silent corruption" in words["text"], words
+
+
+def test_a_rank_that_computes_slowly_is_named_with_its_host(any_launcher, program, data, tmp_path):  # noqa: F811
+    run = planned(program, tmp_path, data, kind="slow", step=1, steps=30, rank=2, phase="forward", place="model.norm", seconds=0.05)
+    run.on(any_launcher, 4, "train.steps=24", "checkpoint.interval=0", "checkpoint.model_interval=0", env=ALLOWED)
+    (line,) = [line for line in run.said.splitlines() if "slower than the median" in line]
+    assert "steps 1 to 20" in line and "them: rank 2 (" in line, line
+
+
+@pytest.mark.parametrize("kind, code", [("exception", 1), ("kill", None), ("segv", None)])
+def test_a_fault_acts_once_in_a_run_folder(any_launcher, program, data, tmp_path, kind, code):  # noqa: F811
+    run = planned(program, tmp_path, data, kind=kind, step=3, rank=1, phase="backward")
+    ended, out, err, _ = any_launcher.run(2, run.program, "train", *run.words([]), env=ALLOWED)
+    assert ended != 0 and (code is None or ended == code), out + err
+    if kind == "exception":
+        assert last_words(run)["rank"] == 1 and "a rehearsed exception" in last_words(run)["text"]
+    run.on(any_launcher, 2, env=ALLOWED)
+    assert run.metrics()[-1]["step"] == 8
+
+
+def test_a_plan_is_refused_unless_the_environment_allows_it(program, data, tmp_path):  # noqa: F811
+    for fault, environment, reason in [
+        ({"rank": 0}, {}, "set ATHANOR_ALLOW_FAULTS=1"),
+        ({"rank": 3}, ALLOWED, "the job has 1 rank(s)"),
+        ({"rank": 0, "host": "a"}, ALLOWED, "set one of rank, host and sequence"),
+        ({}, ALLOWED, "set one of rank, host and sequence"),
+        ({"sequence": 4}, ALLOWED, "a step has 4 sequences"),
+        ({"rank": 0, "step": 9}, ALLOWED, "the run has 8 steps"),
+        ({"sequence": 1, "phase": "reduce"}, ALLOWED, "belongs to no sequence"),
+    ]:
+        run = planned(program, tmp_path, data, kind="nan", **fault)
+        done = subprocess.run([run.program, "train", run.config], capture_output=True, text=True, env={**os.environ, **environment})
+        assert done.returncode == 2 and reason in done.stderr and not run.folder.exists(), done.stderr
