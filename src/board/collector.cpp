@@ -123,6 +123,7 @@ class Collector {
 
   bool is_due() const {
     if (began_.empty()) return false;  // the folder may not change yet
+    if (num_live_ == 0) return false;  // all have ended in order: the history of the run tells of them
     const double next = written_ ? *written_ + interval_s() : began_.begin()->second + kFirstReport_s;
     return unix_time_s() >= next;
   }
