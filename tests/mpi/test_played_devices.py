@@ -57,7 +57,10 @@ def largest_difference(one, other):
 
 
 # Two runs differ by at most four times what runs on CPUs differ by whose products are added in other orders: see
-# src/train/device_test.cpp.
+# src/train/device_test.cpp. Those are two draws, and on some processors both are nearly the same path, so that what they show
+# may be a single rounding. The bound is therefore never below what the order of one sum of hidden_size terms may change: its
+# error is at most hidden_size · 2^-24 of the sum of their sizes.
+ONE_SUM = 32 * 2**-24
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_layout_of_devices_trains_as_on_cpus_with_the_same_bits_in_two_orders(open_mpi, program, data, tmp_path, name):  # noqa: F811
     ranks, layout, fetches = LAYOUTS[name]
@@ -71,7 +74,7 @@ def test_a_layout_of_devices_trains_as_on_cpus_with_the_same_bits_in_two_orders(
     assert rounding > 0
     on_devices = run("on_devices").on_devices(open_mpi, ranks, *layout)
     assert "device: one for each rank, here guarded:0" in on_devices.said, on_devices.said
-    assert largest_difference(on_cpus, on_devices) <= 4 * rounding
+    assert largest_difference(on_cpus, on_devices) <= max(4 * rounding, ONE_SUM)
     assert run("drawn").on_devices(open_mpi, ranks, *layout, order="7").bits() == on_devices.bits()
 
     steps = on_devices.metrics()
