@@ -1,5 +1,6 @@
 #include "base/fault.h"
 
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -84,6 +85,7 @@ ArmedFault parse_item(std::string_view item) {
 
 struct Counted : ArmedFault {
   int64_t passed = 0;
+  bool is_planned = false;  // by arm_fault, whose caller announces it
 
   /// Counts a pass. Returns whether the fault acts at this one.
   bool pass() { return ++passed == from || (onwards && passed > from); }
@@ -106,21 +108,30 @@ std::mutex& faults_mutex() {
   return mutex;
 }
 
+std::atomic<bool>& any_armed() {
+  static std::atomic<bool> any = !armed_faults().empty();
+  return any;
+}
+
 // Returns the errno to simulate, or 0. Raises the signal if one is armed for this pass.
 int pass(std::string_view name) {
-  auto& armed = armed_faults();
-  if (armed.empty()) return 0;
-  int stall_s = 0;
+  if (!any_armed()) return 0;
+  std::vector<Action> actions;
+  bool announces = false;
   {
     const std::lock_guard lock(faults_mutex());
-    for (Counted& fault : armed) {
+    for (Counted& fault : armed_faults()) {
       if (fault.point != name || !fault.pass()) continue;
-      const Action action = find_action(fault.action, name);
-      announce_armed_faults();
-      if (action.signal != 0) std::raise(action.signal);
-      if (action.error_number != 0) return action.error_number;
-      stall_s += action.stall_s;
+      actions.push_back(find_action(fault.action, name));
+      announces = announces || !fault.is_planned;
     }
+  }
+  if (announces) announce_armed_faults();
+  int stall_s = 0;
+  for (const Action& action : actions) {
+    if (action.signal != 0) std::raise(action.signal);
+    if (action.error_number != 0) return action.error_number;
+    stall_s += action.stall_s;
   }
   if (stall_s > 0) std::this_thread::sleep_for(std::chrono::seconds(stall_s));
   return 0;
@@ -138,9 +149,22 @@ std::vector<ArmedFault> parse_faults(std::string_view text) {
   return all;
 }
 
+void arm_fault(std::string_view item) {
+  const std::lock_guard lock(faults_mutex());
+  armed_faults().push_back({parse_item(item), 0, true});
+  any_armed() = true;
+}
+
+void disarm_fault(std::string_view point) {
+  const std::lock_guard lock(faults_mutex());
+  std::erase_if(armed_faults(), [&](const Counted& fault) { return fault.is_planned && fault.point == point; });
+}
+
 std::string describe_armed_faults() {
   std::string text;
+  const std::lock_guard lock(faults_mutex());
   for (const Counted& fault : armed_faults()) {
+    if (fault.is_planned) continue;
     text += fmt::format("{}{}:{}@{}{}, which plays {}", text.empty() ? "" : "; ", fault.point, fault.action, fault.from,
                         fault.onwards ? "+" : "", find_fault_point(fault.point)->plays);
   }

@@ -61,6 +61,12 @@ struct ArmedFault {
 ///         exist or that the point does not support, a count that is not a positive number, or an item without a colon.
 std::vector<ArmedFault> parse_faults(std::string_view text);
 
+/// Arms a fault in this process from now on, as rehearsals do ([faults]); passes are counted from this call.
+/// @throws ConfigError as parse_faults does.
+void arm_fault(std::string_view item);
+/// Disarms all that arm_fault has armed at this point.
+void disarm_fault(std::string_view point);
+
 /// Returns the faults that ATHANOR_FAULT arms in this process, on one line which states that they are on purpose; empty
 /// if there are none. Programs must print it at start.
 /// @throws ConfigError as parse_faults does.

@@ -50,6 +50,18 @@ TEST(Fault, ASignalIsRaisedAtTheCountThatIsMeant) {
   std::signal(SIGTERM, before);
 }
 
+TEST(Fault, OneThatIsArmedWhileTheProgramRunsCountsFromThenOnAndCanBeDisarmed) {
+  EXPECT_EQ(fault_errno("data.read"), 0);
+  arm_fault("data.read:eio@2");
+  arm_fault("append.write:enospc@1+");
+  EXPECT_EQ(fault_errno("data.read"), 0);
+  EXPECT_EQ(fault_errno("data.read"), EIO);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(fault_errno("append.write"), ENOSPC);
+  disarm_fault("append.write");
+  EXPECT_EQ(fault_errno("append.write"), 0);
+  EXPECT_EQ(describe_armed_faults().find("data.read"), std::string::npos) << "its caller has announced it";
+}
+
 TEST(Fault, AnArmedProcessSaysOnOneLineWhatWillFailAndThatItIsOnPurpose) {
   ASSERT_TRUE(kArmed);
   const std::string line = describe_armed_faults();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "base/process.h"
 #include "board/collector_start.h"
 #include "board/locked_file.h"
+#include "board/own_stack.h"
 #include "board/process_state.h"
 
 namespace athanor::board {
@@ -74,6 +76,13 @@ fs::path own_program() {
   return ::access(beside.c_str(), X_OK) == 0 ? beside : fs::path();
 }
 
+// Where Yama lets processes be traced by their parents only, the collector and its children may read this one.
+void admit_reader(pid_t collector) {
+#ifdef PR_SET_PTRACER
+  if (collector > 0) ::prctl(PR_SET_PTRACER, collector, 0, 0, 0);  // fails without Yama, where nothing is needed
+#endif
+}
+
 }  // namespace
 
 SharedMemory::SharedMemory(int file, const fs::path& path, const Header* header) {
@@ -130,7 +139,10 @@ OpenedBoard open_board(const fs::path& run_dir, int rank, int job_ranks) {
     const std::string node = host_name();
     BoardOptions options{place_of(folder, run_dir, node, ::geteuid()), run_dir, node, rank, job_ranks};
     options.program = own_program();
-    return {std::make_unique<Board>(options), ""};
+    auto board = std::make_unique<Board>(options);
+    write_own_stack_when_asked(options.place.memory);
+    admit_reader(read_collector(options.place));
+    return {std::move(board), ""};
   } catch (const std::exception& error) {
     return {nullptr, fmt::format("`athanor status` will not show this node: {}", error.what())};
   }

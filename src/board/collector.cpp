@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "board/process_state.h"
 #include "board/report_socket.h"
 #include "board/snapshot.h"
+#include "board/stacks.h"
 
 namespace athanor::board {
 namespace fs = std::filesystem;
@@ -44,6 +46,7 @@ void close_others() {
 void ignore_signals() {
   // A scheduler that ends a job sends them to every process. The collector ends after those that it shows.
   for (int number : {SIGHUP, SIGINT, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2}) ::signal(number, SIG_IGN);
+  ::signal(SIGCHLD, SIG_IGN);  // the kernel clears away the children that read stacks
 }
 
 int open_process(pid_t process) {
@@ -67,6 +70,7 @@ class Collector {
       : place_(std::move(place)), memory_(memory), run_dir_(memory.header().run_dir) {
     try {
       socket_.emplace(place_.socket);
+      stacks_.emplace(place_.stacks);
     } catch (const Error&) {
       // The files remain: they need no socket, whose path may be too long.
     }
@@ -149,11 +153,29 @@ class Collector {
 
   // Until something has to be looked at; answers those who ask.
   void wait() {
-    std::vector<pollfd> waited{{socket_ ? socket_->descriptor() : -1, POLLIN, 0}};
+    std::vector<pollfd> waited{{socket_ ? socket_->descriptor() : -1, POLLIN, 0},
+                               {stacks_ ? stacks_->descriptor() : -1, POLLIN, 0}};
     for (const auto& [slot, watched] : watched_)
       if (watched.descriptor >= 0) waited.push_back({watched.descriptor, POLLIN, 0});
     ::poll(waited.data(), waited.size(), kLook_ms);
     if (waited[0].revents & POLLIN) socket_->answer([&] { return to_json(report()).dump() + "\n"; });
+    if (waited[1].revents & POLLIN) answer_with_stacks();
+  }
+
+  // In a child, since a process may take seconds to stop, or never does.
+  void answer_with_stacks() const {
+    const int peer = stacks_->take();
+    if (peer < 0) return;
+    if (::fork() == 0) {
+      ::close(kLockDescriptor);
+      ::signal(SIGCHLD, SIG_DFL);
+      std::istringstream request(read_request(peer));
+      std::vector<int> ranks;
+      for (int rank = 0; request >> rank;) ranks.push_back(rank);
+      send_answer(peer, stacks_to_json(read_stacks(memory_, place_.memory, ranks)));
+      ::_exit(0);
+    }
+    ::close(peer);
   }
 
   // True when no process with a record is left. A rank that starts has the lock: it either finds the files gone and
@@ -166,17 +188,17 @@ class Collector {
     // Those that ended in order have told the history of the run; of others the last record is all there is.
     if (!began_.empty() && num_live_ > 0) write_report();
     if (file.descriptor() < 0) return true;
-    for (const fs::path& each : {place_.socket, place_.lock, place_.memory}) ::unlink(each.c_str());
+    for (const fs::path& each : {place_.socket, place_.stacks, place_.lock, place_.memory}) ::unlink(each.c_str());
     return true;
   }
 
   Place place_;
   const SharedMemory& memory_;
   fs::path run_dir_;
-  std::optional<ReportSocket> socket_;   // none if it could not be made
-  std::map<uint32_t, Watched> watched_;  // by slot
-  std::map<int64_t, double> began_;      // when each attempt was first seen
-  std::optional<double> written_;        // when the last report was written
+  std::optional<ReportSocket> socket_, stacks_;  // none if they could not be made
+  std::map<uint32_t, Watched> watched_;          // by slot
+  std::map<int64_t, double> began_;              // when each attempt was first seen
+  std::optional<double> written_;                // when the last report was written
   int num_live_ = 0, job_ranks_ = 0;
 };
 
@@ -193,6 +215,7 @@ int run_collector(const fs::path& memory) {
   ::setsid();
   if (::chdir("/") != 0) return 1;
   const pid_t child = ::fork();
+  if (child > 0) write_collector(kLockDescriptor, child);
   if (child != 0) return child > 0 ? 0 : 1;  // the rank waits for this process only
   try {
     std::optional<SharedMemory> board;
@@ -202,8 +225,7 @@ int run_collector(const fs::path& memory) {
       board.emplace(file, memory, nullptr);
       ::close(file);
     }
-    const std::string stem = memory.string();
-    Collector({board->header().run, stem, stem + ".lock", stem + ".socket"}, *board).run();
+    Collector(place_at(memory, board->header().run), *board).run();
   } catch (const std::exception&) {
     // No terminal is left to report it to. Ranks do not notice; `athanor status` reports the file's age.
   }

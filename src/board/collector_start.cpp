@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 
 #include "base/error.h"
@@ -57,6 +58,19 @@ int wait_for_process(pid_t child) {
 }
 
 }  // namespace
+
+void write_collector(int lock, pid_t collector) {
+  const std::string text = std::to_string(collector) + "\n";
+  [[maybe_unused]] const bool done =
+      ::ftruncate(lock, 0) == 0 && ::pwrite(lock, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+}
+
+pid_t read_collector(const Place& place) {
+  std::ifstream file(place.lock);
+  pid_t collector = 0;
+  file >> collector;
+  return collector;
+}
 
 void start_collector(const std::filesystem::path& program, const Place& place) {
   const LockedFile own = LockedFile::try_make(place.lock);

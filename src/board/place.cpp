@@ -1,9 +1,14 @@
 #include "board/place.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdlib>
+#include <set>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/process.h"
 
 namespace athanor::board {
 namespace fs = std::filesystem;
@@ -29,8 +34,25 @@ Place place_of(const fs::path& folder, const fs::path& run_dir, const std::strin
   const std::string run = hash_hex(key);
   // A socket's path has at most 107 characters.
   const std::string stem = (folder / ("athanor-board-" + run.substr(0, 16))).string();
-  return {run, stem, stem + ".lock", stem + ".socket"};
+  return place_at(stem, run);
 }
+
+Place place_at(const fs::path& memory, const std::string& run) {
+  const std::string stem = memory.string();
+  return {run, stem, stem + ".lock", stem + ".socket", stem + ".stacks"};
+}
+
+std::vector<Place> places_of_this_node(const fs::path& run_dir) {
+  const fs::path folder = board_folder().empty() ? "/dev/shm" : board_folder();
+  std::set<uid_t> users{::geteuid()};
+  struct stat found {};
+  if (::stat(run_dir.c_str(), &found) == 0) users.insert(found.st_uid);
+  std::vector<Place> places;
+  for (const uid_t user : users) places.push_back(place_of(folder, run_dir, host_name(), user));
+  return places;
+}
+
+fs::path probe_request_of(const fs::path& run_dir) { return run_dir / "probe.request"; }
 
 fs::path reports_of(const fs::path& run_dir) { return run_dir / "board"; }
 

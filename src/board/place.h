@@ -1,7 +1,7 @@
 #pragma once
 // Where the board of a run is.
 //
-// A node has three files in /dev/shm, whose name is made of the run's folder, the node and the user. So ranks find them
+// A node has four files in /dev/shm, whose name is made of the run's folder, the node and the user. So ranks find them
 // without a message, and nodes of a test that share a /dev/shm do not meet. The run has a file for each node in its
 // folder, for where sockets do not reach.
 
@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace athanor::board {
 
@@ -16,7 +17,8 @@ struct Place {
   std::string run;               ///< hash of the absolute path of the run's folder, of the node and of the user
   std::filesystem::path memory;  ///< the records (record.h)
   std::filesystem::path lock;    ///< its lock is held by the node's collector as long as that lives
-  std::filesystem::path socket;  ///< where the collector answers
+  std::filesystem::path socket;  ///< where the collector answers with its report
+  std::filesystem::path stacks;  ///< where it answers with stacks (stacks.h)
 };
 
 /// Returns the folder for the files of a node: /dev/shm, or the one in the environment variable ATHANOR_BOARD. Empty if
@@ -27,8 +29,18 @@ std::filesystem::path board_folder();
 Place place_of(const std::filesystem::path& folder, const std::filesystem::path& run_dir, const std::string& node,
                uid_t user);
 
+/// Returns the places in which the board of a run may be on this node: that of the user who asks, and that of the owner
+/// of the run's folder, as root may look at the run of another. @throws ConfigError as board_folder.
+std::vector<Place> places_of_this_node(const std::filesystem::path& run_dir);
+
+/// Returns the place whose records are in `memory`.
+Place place_at(const std::filesystem::path& memory, const std::string& run);
+
 /// Returns RUN/board, which has a file for each node: NODE.json (node_report.h).
 std::filesystem::path reports_of(const std::filesystem::path& run_dir);
+
+/// Returns the file whose presence asks a run for a probe of its ranks and nodes (train/probe.h).
+std::filesystem::path probe_request_of(const std::filesystem::path& run_dir);
 
 /// Returns a path that means the same in every working folder.
 std::filesystem::path absolute_path(const std::filesystem::path& path);

@@ -45,30 +45,49 @@ ReportSocket::ReportSocket(const std::filesystem::path& path) {
 
 ReportSocket::~ReportSocket() { ::close(descriptor_); }
 
+int ReportSocket::take() const { return ::accept4(descriptor_, nullptr, nullptr, SOCK_CLOEXEC); }
+
 void ReportSocket::answer(const std::function<std::string()>& text) const {
-  const int peer = ::accept4(descriptor_, nullptr, nullptr, SOCK_CLOEXEC);
+  const int peer = take();
   if (peer < 0) return;
-  limit_time(peer, SO_SNDTIMEO, 1);
-  const std::string all = text();
-  for (size_t sent = 0; sent < all.size();) {
-    const ssize_t now = ::send(peer, all.data() + sent, all.size() - sent, MSG_NOSIGNAL);
-    if (now <= 0) break;
-    sent += static_cast<size_t>(now);
-  }
+  send_answer(peer, text());
   ::close(peer);
 }
 
-std::optional<std::string> ask_collector(const std::filesystem::path& path) {
+std::string read_request(int peer) {
+  limit_time(peer, SO_RCVTIMEO, 1);
+  std::string text;
+  char block[4096];
+  for (ssize_t now = 0; text.find('\n') == std::string::npos && text.size() < sizeof(block);) {
+    now = ::recv(peer, block, sizeof(block), 0);
+    if (now <= 0) return "";
+    text.append(block, static_cast<size_t>(now));
+  }
+  return text.substr(0, text.find('\n'));
+}
+
+void send_answer(int peer, const std::string& text) {
+  limit_time(peer, SO_SNDTIMEO, 1);
+  for (size_t sent = 0; sent < text.size();) {
+    const ssize_t now = ::send(peer, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+    if (now <= 0) break;
+    sent += static_cast<size_t>(now);
+  }
+}
+
+std::optional<std::string> ask_collector(const std::filesystem::path& path, const std::string& request,
+                                         int patience_s) {
   const auto address = address_of(path);
   if (!address) return {};
   const int descriptor = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (descriptor < 0) return {};
-  limit_time(descriptor, SO_RCVTIMEO, 2);
+  limit_time(descriptor, SO_RCVTIMEO, patience_s);
   limit_time(descriptor, SO_SNDTIMEO, 2);  // also that of connect, if many ask
   std::string text;
   ssize_t now = -1;
   if (::connect(descriptor, reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) == 0) {
     char block[65536];
+    if (!request.empty()) send_answer(descriptor, request);
     while ((now = ::recv(descriptor, block, sizeof(block), 0)) > 0) text.append(block, static_cast<size_t>(now));
   }
   ::close(descriptor);

@@ -18,14 +18,8 @@ namespace athanor::board {
 namespace fs = std::filesystem;
 namespace {
 
-// A person may look as another user than the one whose processes train: root, for example.
 std::optional<NodeReport> report_of_this_node(const fs::path& run_dir) {
-  const fs::path folder = board_folder().empty() ? "/dev/shm" : board_folder();
-  std::set<uid_t> users{::geteuid()};
-  struct stat found {};
-  if (::stat(run_dir.c_str(), &found) == 0) users.insert(found.st_uid);
-  for (uid_t user : users) {
-    const Place place = place_of(folder, run_dir, host_name(), user);
+  for (const Place& place : places_of_this_node(run_dir)) {
     const auto text = ask_collector(place.socket);
     try {
       if (text) return parse_node_report(*text, place.socket.string());

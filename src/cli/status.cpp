@@ -5,15 +5,22 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/wall_clock.h"
+#include "board/place.h"
 #include "board/run_status.h"
+#include "board/shown_stacks.h"
 #include "cli/commands.h"
 
 namespace athanor {
@@ -21,10 +28,12 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::chrono::seconds kWatchInterval{2};
+constexpr const char* kBehind = "behind";
 
 struct StatusArguments {
   std::string run;
-  bool watch = false, json = false;
+  bool watch = false, json = false, probe = false;
+  std::string stacks;  // "behind", or numbers of ranks; "": none
 };
 
 board::RunStatus read_status(const std::string& run) {
@@ -45,15 +54,65 @@ board::RunStatus read_status(const std::string& run) {
   return board::status_of(reports, end, unix_time_s());
 }
 
+void check_stacks(const std::string& stacks) {
+  if (stacks.empty() || stacks == kBehind) return;
+  const bool are_numbers = stacks.find_first_not_of("0123456789,") == std::string::npos && stacks.front() != ',' &&
+                           stacks.back() != ',' && stacks.find(",,") == std::string::npos;
+  ATHANOR_CHECK(are_numbers, "--stacks={}: expected numbers of ranks such as 3,7; --stacks alone for those behind",
+                stacks);
+}
+
+// The ranks that --stacks names.
+std::vector<int> chosen_ranks(const std::string& stacks, const board::RunStatus& status) {
+  std::vector<int> ranks;
+  if (stacks == kBehind) {
+    for (const auto& behind : status.behind.ranks) ranks.push_back(status.ranks[behind.index].rank.rank);
+    for (const size_t index : status.behind.in_a_circle) ranks.push_back(status.ranks[index].rank.rank);
+    return ranks;
+  }
+  std::istringstream words(stacks);
+  for (std::string word; std::getline(words, word, ',');) {
+    const auto found =
+        std::ranges::find(status.ranks, word, [](const auto& seen) { return std::to_string(seen.rank.rank); });
+    ATHANOR_CHECK(found != status.ranks.end(), "--stacks={}: there is no rank {} among the {} of this run", stacks,
+                  word, std::ssize(status.ranks));
+    ranks.push_back(found->rank.rank);
+  }
+  ATHANOR_CHECK(ranks.size() <= board::kMostStacks, "--stacks={}: at most {} ranks at a time", stacks,
+                board::kMostStacks);
+  return ranks;
+}
+
+// What is known of each chosen rank: its calls from the board, and its stack if it is on this node.
+std::vector<board::ShownStack> read_stacks(const StatusArguments& arguments, const board::RunStatus& status) {
+  std::vector<int> ranks = chosen_ranks(arguments.stacks, status);
+  if (ranks.size() > board::kMostStacks) ranks.resize(board::kMostStacks);
+  const auto stacks = ranks.empty() ? std::nullopt : board::ask_for_stacks(arguments.run, ranks);
+  return board::shown_stacks(arguments.run, status, ranks, stacks);
+}
+
+void ask_for_probe(const std::string& run) {
+  const board::RunStatus status = read_status(run);
+  ATHANOR_CHECK(!status.has_ended(), "{} does not run: a probe is made by its ranks", run);
+  const fs::path request = board::probe_request_of(run);
+  write_file_atomically(request, "");
+  fmt::print("asked: within 5 s and a step the ranks are measured, and {}/probes.jsonl gets a line\n", run);
+}
+
 void show_status(const StatusArguments& arguments) {
   const bool redraws = arguments.watch && !arguments.json && ::isatty(STDOUT_FILENO) == 1;
   while (true) {
     const board::RunStatus status = read_status(arguments.run);
+    const bool shows_stacks = !arguments.stacks.empty() && !status.has_ended();
+    const auto stacks = shows_stacks ? read_stacks(arguments, status) : std::vector<board::ShownStack>();
     if (redraws) fmt::print("\033[H\033[2J");
-    if (arguments.json)
-      fmt::print("{}\n", board::status_json(arguments.run, status).dump());
-    else
-      fmt::print("{}", board::status_text(arguments.run, status));
+    if (arguments.json) {
+      auto json = board::status_json(arguments.run, status);
+      if (shows_stacks) json["stacks"] = board::stacks_json(stacks);
+      fmt::print("{}\n", json.dump());
+    } else {
+      fmt::print("{}{}", board::status_text(arguments.run, status), board::stacks_text(stacks));
+    }
     if (!arguments.watch || status.has_ended()) return;
     if (!redraws && !arguments.json) fmt::print("\n");
     std::fflush(stdout);
@@ -70,11 +129,22 @@ void add_status_command(CLI::App& app) {
   command->add_option("RUN", arguments->run, "The run's folder")->required();
   command->add_flag("--watch", arguments->watch, "Show it again every 2 seconds, until the run has ended");
   command->add_flag("--json", arguments->json, "Print a JSON object; with --watch, one on each line");
+  command->add_flag("--stacks{behind}", arguments->stacks,
+                    "Also show the calls and the stacks of the ranks that are behind, or of chosen ones: --stacks=3,7. "
+                    "Stacks are those of ranks on this node");
+  command->add_flag("--probe", arguments->probe,
+                    "Ask the run to measure its ranks and nodes: products, memory, messages, disk");
   command->footer(
       "On a node of the run it shows the present moment of that node. Other nodes are shown as they were up to 5 s "
       "ago\n"
       "(10 s in jobs of a thousand nodes), from RUN/board. See docs/board.md.");
-  command->callback([arguments] { show_status(*arguments); });
+  command->callback([arguments] {
+    check_stacks(arguments->stacks);
+    if (arguments->probe)
+      ask_for_probe(arguments->run);
+    else
+      show_status(*arguments);
+  });
 }
 
 }  // namespace athanor

@@ -27,11 +27,12 @@ struct FaultConfig {
             "exception, kill, segv or stop (signals to the process), hang (it computes forever), nan (a value of the "
             "tensor at `place`), scale (the tensor times 1000), nan_weight (a value of the weight `place`), "
             "flip_weight, flip_master or flip_moment "
-            "(a bit at rest), slow (waits)",
+            "(a bit at rest), slow (waits), write_fails or full_disk (one write, or all, of the step's checkpoint), "
+            "torn_checkpoint (a file of it is cut off when it has been written)",
             one_of({"exception", "kill", "segv", "stop", "hang", "nan", "scale", "nan_weight", "flip_weight",
-                    "flip_master", "flip_moment", "slow"}));
+                    "flip_master", "flip_moment", "slow", "write_fails", "full_disk", "torn_checkpoint"}));
     f.field("step", step, "the step in which it acts, from 1", between(1, kMaxSteps));
-    f.field("steps", steps, "the number of steps, from that one on, in which a host's fault or slow acts",
+    f.field("steps", steps, "the number of steps, from that one on, in which a host's fault, slow or full_disk acts",
             between(1, kMaxSteps));
     f.field("rank", rank, "the rank on which it acts, once in a run folder, whatever restarts; -1: see host, sequence",
             at_least(-1));
@@ -39,8 +40,10 @@ struct FaultConfig {
     f.field("sequence", sequence,
             "in place of rank: it acts wherever this sequence of the step's batch is computed, each time: bad data",
             at_least(-1));
-    f.field("phase", phase, "when it acts: forward, backward, or reduce (before gradients are summed)",
-            one_of({"forward", "backward", "reduce"}));
+    f.field("phase", phase,
+            "when it acts: start (before the first step, whatever `step` is), data, forward, backward, reduce (before "
+            "gradients are summed), update, gather (with several ranks), save or validate",
+            one_of({"start", "data", "forward", "backward", "reduce", "update", "gather", "save", "validate"}));
     f.field("place", place,
             "the tensor at which it acts, such as model.layers.3.mlp (docs/observers.md), or the weight; \"\": the "
             "first one of the phase");
@@ -50,15 +53,19 @@ struct FaultConfig {
   }
 };
 
-/// Checks for numbers that change in memory.
+/// Checks for memory that changes, and for ranks and nodes that are slow.
 struct IntegrityConfig {
   int64_t interval = 50;
+  bool probe = true;
 
   void describe(Fields& f) {
     f.field("interval", interval,
             "steps from one whose weights and optimizer state are hashed, to find bits that have changed in memory, to "
             "the next; 0: none",
             at_least(0));
+    f.field("probe", probe,
+            "when a run of several ranks starts, measure products, memory, messages to neighbours and the disk, and "
+            "name what is slow (0.1 s)");
   }
 };
 

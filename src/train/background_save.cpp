@@ -220,6 +220,20 @@ void BackgroundSave::start(TrainState& state, SaveTo to) {
   worker_->changed.notify_all();
 }
 
+void BackgroundSave::wait_together(comm::Communicator& world) {
+  const Tensor writing = at::empty({1}, at::kLong);
+  for (auto nap = 100ms; true; nap = std::min(2 * nap, 400ms)) {
+    bool is_done = false;
+    {
+      std::unique_lock lock(worker_->mutex);
+      is_done = worker_->changed.wait_for(lock, nap, [&] { return worker_->outcome.has_value(); });
+    }
+    writing.fill_(is_done ? 0 : 1);
+    world.all_reduce(writing, comm::Reduction::kMax).wait();
+    if (writing.item<int64_t>() == 0) return;
+  }
+}
+
 SaveOutcome BackgroundSave::take() {
   ATHANOR_ASSERT(pending_);
   std::unique_lock lock(worker_->mutex);

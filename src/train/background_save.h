@@ -58,6 +58,11 @@ class BackgroundSave {
   /// Returns the outcome of the pending checkpoint; the caller waits for it. Every rank gets one once all ranks work no
   /// more, so that ranks which ask at the same step, after they have agreed on that, do not wait.
   SaveOutcome take();
+  /// Waits until take() would not. The ranks tell each other, again and again, that they still wait: a disk may stall
+  /// for as long as it does, but a rank that is stopped or hangs is missing in such a call. Collective over `world`,
+  /// the state's; in the threads that train.
+  /// @throws CommError naming that rank, after the group's limit of time.
+  void wait_together(comm::Communicator& world);
   /// To be called before the state changes: on a device, the current stream waits until it is copied.
   void before_update() const;
 

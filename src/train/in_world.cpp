@@ -15,7 +15,7 @@ constexpr std::chrono::milliseconds kPatience{1500};
 int in_world(const comm::WorldOptions& options, const std::function<int(comm::World&, RunContext&)>& body) {
   const auto world = comm::World::open(options);
   RunContext context;
-  context.board = options.board;
+  context.phases.board = options.board;
   const Launched me = launched();
   try {
     return body(*world, context);

@@ -20,7 +20,7 @@ namespace {
 
 // A link takes no memory; other file systems get a copy. The file is whole or absent.
 void put_file(const fs::path& from, const fs::path& to) {
-  const fs::path beside = to.parent_path() / ("." + to.filename().string() + ".tmp");
+  const fs::path beside = to.parent_path() / fmt::format(".{}.tmp", to.filename().string());
   fs::remove(beside);
   std::error_code refused;
   fs::create_hard_link(from, beside, refused);

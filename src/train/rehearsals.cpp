@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -12,7 +13,9 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/fault.h"
 #include "base/log.h"
+#include "checkpoint/rotation.h"
 #include "train/run_folder.h"
 
 namespace athanor {
@@ -20,6 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using Phase = Observation::Phase;
+
+// What fails on a full disk.
+constexpr std::array kWrites = {"checkpoint.piece", "export.block", "files.write", "append.write"};
 
 bool is_signal(const std::string& kind) { return kind == "kill" || kind == "segv" || kind == "stop"; }
 
@@ -35,10 +41,20 @@ void flip_bit(const Tensor& element) {
 
 Tensor middle_of(const Tensor& values) { return values.view({-1}).select(0, values.numel() / 2); }
 
+bool acts_on_disk(const std::string& kind) {
+  return kind == "write_fails" || kind == "full_disk" || kind == "torn_checkpoint";
+}
+
+std::string phase_of(const FaultConfig& fault) { return acts_on_disk(fault.kind) ? "save" : fault.phase; }
+
+// Whether tensors are seen in the phase.
+bool is_observed(const std::string& phase) { return phase == "forward" || phase == "backward" || phase == "reduce"; }
+
 bool is_in(const std::string& phase, Phase observed) {
   return phase == "forward"    ? observed == Phase::kForward
          : phase == "backward" ? observed == Phase::kBackward
-                               : observed == Phase::kReduce;
+         : phase == "reduce"   ? observed == Phase::kReduce
+                               : false;
 }
 
 [[noreturn]] void hang() {
@@ -50,7 +66,9 @@ std::string describe(const FaultConfig& fault) {
   const std::string where = !fault.host.empty()   ? "host " + fault.host
                             : fault.sequence >= 0 ? fmt::format("the rank that computes sequence {}", fault.sequence)
                                                   : fmt::format("rank {}", fault.rank);
-  return fmt::format("{} in {} of step {} on {}", fault.kind, fault.phase, fault.step, where);
+  const std::string phase = phase_of(fault);
+  return phase == "start" ? fmt::format("{} at the start on {}", fault.kind, where)
+                          : fmt::format("{} in {} of step {} on {}", fault.kind, phase, fault.step, where);
 }
 
 }  // namespace
@@ -75,31 +93,51 @@ void check_faults(const RunConfig& config, int world_size) {
     ATHANOR_CHECK(fault.sequence < 0 || fault.phase != "reduce",
                   "[faults] {}: a bucket of gradients belongs to no sequence; take forward or backward",
                   describe(fault));
+    const std::string phase = phase_of(fault);
+    ATHANOR_CHECK(fault.sequence < 0 || is_observed(phase),
+                  "[faults] {}: a sequence is computed in forward and backward only", describe(fault));
+    ATHANOR_CHECK((fault.kind != "nan" && fault.kind != "scale") || is_observed(phase),
+                  "[faults] {}: no tensor is seen there; take forward, backward or reduce", describe(fault));
   }
 }
 
-Rehearsals::Rehearsals(const FaultsConfig& faults, TrainState& state, const RunContext& at)
+Rehearsals::Rehearsals(const FaultsConfig& faults, TrainState& state, RunContext& at)
     : faults_(faults), state_(state), at_(at) {
   for (const FaultConfig& fault : faults.plan)
     log::warn("THIS RUN WILL FAIL ON PURPOSE: [faults] plans {}", describe(fault));
+  at.phases.begins = [this](board::Phase phase) { enter(phase); };
+}
+
+Rehearsals::~Rehearsals() {
+  at_.phases.begins = nullptr;
+  try {
+    tear_checkpoints();  // that of the last step
+  } catch (const std::exception& error) {
+    log::warn_on_all("rehearsal: {}", error.what());
+  }
 }
 
 void Rehearsals::begin_gradients() { acted_.clear(); }
 
-bool Rehearsals::is_due(const FaultConfig& fault, const Observation& o) const {
-  const int64_t step = at_.step;
-  const bool lasts = !fault.host.empty() || fault.kind == "slow";
-  if (step < fault.step || step >= fault.step + (lasts ? fault.steps : 1)) return false;
+bool Rehearsals::is_here(const FaultConfig& fault) const {
   const Mesh& mesh = state_.model.mesh;
-  if (fault.rank >= 0 && fault.rank != mesh.rank()) return false;
-  if (!fault.host.empty() && fault.host != mesh.world().host()) return false;
+  return fault.host.empty() ? fault.rank < 0 || fault.rank == mesh.rank() : fault.host == mesh.world().host();
+}
+
+bool Rehearsals::is_time(const FaultConfig& fault) const {
+  const bool lasts = !fault.host.empty() || fault.kind == "slow" || fault.kind == "full_disk";
+  return at_.step >= fault.step && at_.step < fault.step + (lasts ? fault.steps : 1);
+}
+
+bool Rehearsals::is_due(const FaultConfig& fault, const Observation& o) const {
+  if (!is_time(fault) || !is_here(fault)) return false;
   if (fault.sequence >= 0) {
     const int64_t first = o.first_sequence;
     if (first < 0 || fault.sequence < first || fault.sequence >= first + state_.config.train.micro_batch_size)
       return false;
   }
   const bool names_tensor = !fault.place.empty() && !changes_memory(fault.kind);
-  return is_in(fault.phase, o.phase) && (!names_tensor || fault.place == o.place) &&
+  return is_in(phase_of(fault), o.phase) && (!names_tensor || fault.place == o.place) &&
          (fault.microbatch < 0 || fault.microbatch == o.microbatch);
 }
 
@@ -120,7 +158,37 @@ bool Rehearsals::may_act(size_t index) {
 void Rehearsals::observe(const Observation& o) {
   for (size_t i = 0; i < faults_.plan.size(); ++i) {
     const FaultConfig& fault = faults_.plan[i];
-    if (is_due(fault, o) && may_act(i)) act(fault, o);
+    if (is_due(fault, o) && may_act(i)) act(fault, std::string(o.place), o.tensor);
+  }
+}
+
+void Rehearsals::enter(board::Phase phase) {
+  const std::string name = board::phase_name(static_cast<uint32_t>(phase));
+  if (phase == board::Phase::kData) acted_.clear();
+  tear_checkpoints();
+  for (size_t i = 0; i < faults_.plan.size(); ++i) {
+    const FaultConfig& fault = faults_.plan[i];
+    if (fault.kind == "full_disk" && !is_time(fault))
+      for (const char* point : kWrites) disarm_fault(point);
+    const std::string planned = phase_of(fault);
+    if (planned != name || is_observed(planned) || fault.kind == "torn_checkpoint" || !is_here(fault)) continue;
+    if ((planned == "start" || is_time(fault)) && may_act(i)) act(fault, "the begin of this phase", {});
+  }
+}
+
+// Cuts off the largest file of a checkpoint that is complete, as a disk does that lost its power.
+void Rehearsals::tear_checkpoints() {
+  for (size_t i = 0; i < faults_.plan.size(); ++i) {
+    const FaultConfig& fault = faults_.plan[i];
+    if (fault.kind != "torn_checkpoint" || !is_here(fault) || at_.step < fault.step) continue;
+    const fs::path folder = RunFolder{state_.config.train.run_dir}.checkpoints() / step_folder_name(fault.step);
+    std::error_code failed;
+    if (!fs::exists(folder / "manifest.json", failed) || !may_act(i)) continue;
+    fs::path largest = folder / "manifest.json";
+    for (const auto& entry : fs::directory_iterator(folder, failed))
+      if (entry.is_regular_file() && entry.file_size() > fs::file_size(largest)) largest = entry.path();
+    log::warn_on_all("rehearsal: {} begins, at {}", describe(fault), largest.string());
+    fs::resize_file(largest, fs::file_size(largest) / 2, failed);
   }
 }
 
@@ -134,13 +202,13 @@ Tensor Rehearsals::memory_of(const FaultConfig& fault) const {
   return parameters.weight(is_named ? fault.place : table.front().name).value;
 }
 
-void Rehearsals::act(const FaultConfig& fault, const Observation& o) {
+void Rehearsals::act(const FaultConfig& fault, const std::string& place, const Tensor& tensor) {
   const at::NoGradGuard no_grad;
   if (fault.kind == "slow") {
     std::this_thread::sleep_for(std::chrono::duration<double>(fault.seconds));
     return;
   }
-  log::warn_on_all("rehearsal: {} begins, at {}", describe(fault), o.place);
+  log::warn_on_all("rehearsal: {} begins, at {}", describe(fault), place);
   if (is_signal(fault.kind)) {
     std::raise(signal_of(fault.kind));
   } else if (changes_memory(fault.kind)) {
@@ -150,13 +218,17 @@ void Rehearsals::act(const FaultConfig& fault, const Observation& o) {
     else
       flip_bit(element);
   } else if (fault.kind == "nan") {
-    middle_of(o.tensor).fill_(std::numeric_limits<double>::quiet_NaN());
+    middle_of(tensor).fill_(std::numeric_limits<double>::quiet_NaN());
   } else if (fault.kind == "scale") {
-    o.tensor.mul_(1000);
+    tensor.mul_(1000);
   } else if (fault.kind == "hang") {
     hang();
+  } else if (fault.kind == "write_fails") {
+    arm_fault("checkpoint.piece:eio");
+  } else if (fault.kind == "full_disk") {
+    for (const char* point : kWrites) arm_fault(std::string(point) + ":enospc@1+");
   } else {
-    fail<Error>("a rehearsed exception ([faults]) at {}", std::string(o.place));
+    fail<Error>("a rehearsed exception ([faults]) at {}", place);
   }
 }
 

@@ -17,24 +17,30 @@ namespace athanor {
 /// fault names no rank, host or sequence, or more than one, or one that the run does not have.
 void check_faults(const RunConfig& config, int world_size);
 
-/// An observer that plays the faults of this rank. It is added before all others, so that these see what it does.
+/// An observer that plays the faults of this rank. It is added before all others, so that these see what it does. It
+/// also acts when phases begin.
 class Rehearsals : public Observer {
  public:
-  /// The references must outlive this.
-  Rehearsals(const FaultsConfig& faults, TrainState& state, const RunContext& at);
+  /// Makes itself `at.phases.begins`. The references must outlive this.
+  Rehearsals(const FaultsConfig& faults, TrainState& state, RunContext& at);
+  ~Rehearsals() override;
 
   void begin_gradients() override;
   void observe(const Observation& observation) override;
 
  private:
+  void enter(board::Phase phase);
+  bool is_here(const FaultConfig& fault) const;
+  bool is_time(const FaultConfig& fault) const;
   bool is_due(const FaultConfig& fault, const Observation& observation) const;
   bool may_act(size_t index);
-  void act(const FaultConfig& fault, const Observation& observation);
+  void act(const FaultConfig& fault, const std::string& place, const Tensor& tensor);
+  void tear_checkpoints();
   Tensor memory_of(const FaultConfig& fault) const;
 
   const FaultsConfig& faults_;
   TrainState& state_;
-  const RunContext& at_;
+  RunContext& at_;
   std::set<size_t> acted_;  // in the present computation of the step
 };
 

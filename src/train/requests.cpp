@@ -22,6 +22,7 @@ int exit_code_of_stop(int stop_signal) {
 
 namespace {
 
+constexpr double kLook_s = 5;            // between two looks into the folder, which may be on a slow file system
 constexpr double kSavesBeforeEnd = 1.5;  // the last save may take longer than those before
 
 std::chrono::steady_clock::duration seconds(double count) {
@@ -30,7 +31,9 @@ std::chrono::steady_clock::duration seconds(double count) {
 
 }  // namespace
 
-RunClock::RunClock(const RunConfig& config, int64_t nodes) : save_interval_s_(60 * config.checkpoint.interval_minutes) {
+RunClock::RunClock(const RunConfig& config, int64_t nodes)
+    : probe_request_(RunFolder{config.train.run_dir}.probe_request()),
+      save_interval_s_(60 * config.checkpoint.interval_minutes) {
   if (config.checkpoint.interval.is_auto)
     best_.emplace(find_failure_rate(config.checkpoint.mtbf_hours, nodes, RunFolder{config.train.run_dir}.events()));
   if (const double wanted = *parse_duration(config.train.stop_after); wanted > 0)
@@ -69,6 +72,13 @@ bool RunClock::save_is_due() const {
   return (save_interval_s_ > 0 && since_s >= save_interval_s_) || (best_ && best_->is_due(since_s));
 }
 
+bool RunClock::probe_is_asked() {
+  if (seconds_since(looked_for_probe_) < kLook_s) return false;
+  looked_for_probe_ = Clock::now();
+  std::error_code failed;
+  return std::filesystem::exists(probe_request_, failed);
+}
+
 void RunClock::step_took(double seconds, bool pending) {
   const bool saving = std::exchange(began_, false) || pending;
   if (best_) step_s_ == 0 ? best_->restarted(seconds_since(start_)) : best_->step_took(seconds, saving);
@@ -91,21 +101,23 @@ void RunClock::saved(double stopped_s, double seconds) {
   if (const std::string change = best_->saved(stopped_s, seconds); !change.empty()) log::info("{}", change);
 }
 
-Requests agree_on_requests(comm::Communicator& world, const SignalGuard& signals, const RunClock* clock, bool saving,
+Requests agree_on_requests(comm::Communicator& world, const SignalGuard& signals, RunClock* clock, bool saving,
                            const std::exception_ptr& unreadable) {
-  enum { kSignal, kTime, kSave, kSaving, kCannotRead, kNumbers };
+  enum { kSignal, kTime, kSave, kSaving, kProbe, kCannotRead, kNumbers };
   const at::Tensor numbers = at::zeros({kNumbers}, at::kLong);
   auto* number = numbers.data_ptr<int64_t>();
   number[kSignal] = signals.stop_signal().value_or(0);
   number[kTime] = clock && clock->time_is_up();
   number[kSave] = signals.take_save_request() || (clock && clock->save_is_due());
   number[kSaving] = saving;
+  number[kProbe] = clock && clock->probe_is_asked();
   number[kCannotRead] = unreadable ? world.size() - world.rank() : 0;  // the lowest rank has the largest number
   world.all_reduce(numbers, comm::Reduction::kMax).wait();
   Requests requests;
   requests.stop_signal = static_cast<int>(number[kSignal]);
   requests.time_is_up = number[kTime] != 0;
   requests.save = number[kSave] != 0;
+  requests.probe = number[kProbe] != 0;
   requests.saving = number[kSaving] != 0;
   if (number[kCannotRead] != 0) requests.cannot_read = world.size() - static_cast<int>(number[kCannotRead]);
   return requests;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <exception>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -19,6 +20,7 @@ struct Requests {
   int stop_signal = 0;  ///< 0: none
   bool time_is_up = false;
   bool save = false;               ///< a full checkpoint, although none is due by its step
+  bool probe = false;              ///< the ranks and nodes shall be measured (probe.h)
   bool saving = false;             ///< a rank is writing a checkpoint in the background
   std::optional<int> cannot_read;  ///< the lowest rank that cannot read its next batch
 
@@ -39,6 +41,8 @@ class RunClock {
   /// save before the end of the job.
   bool time_is_up() const;
   bool save_is_due() const;
+  /// Returns whether a user has asked for a probe, by a file in the run's folder. Looks for it every 5 s at most.
+  bool probe_is_asked();
   /// Notes the time from the end of the step before to the end of this one.
   /// @param pending  whether a save was started whose outcome is not known yet.
   void step_took(double seconds, bool pending);
@@ -60,6 +64,8 @@ class RunClock {
   double margin_s() const;
   bool passes(const Limit& limit, double margin_s) const;
 
+  std::filesystem::path probe_request_;
+  Clock::time_point looked_for_probe_ = Clock::now();
   double save_interval_s_;
   std::optional<SaveInterval> best_;  // checkpoint.interval = "auto"
   bool began_ = false;                // a save has, since the last step
@@ -69,11 +75,11 @@ class RunClock {
   double asked_margin_s_ = 0, longest_save_s_ = 0, step_s_ = 0;
 };
 
-/// Returns what any rank was asked for. Collective over the world, one all-reduce of five numbers.
+/// Returns what any rank was asked for. Collective over the world, one all-reduce of six numbers.
 /// @param clock       null on all ranks but the first.
 /// @param saving      whether this rank writes a checkpoint.
 /// @param unreadable  why this rank cannot read its next batch, or the damage that it found; null if there is neither.
-Requests agree_on_requests(comm::Communicator& world, const SignalGuard& signals, const RunClock* clock, bool saving,
+Requests agree_on_requests(comm::Communicator& world, const SignalGuard& signals, RunClock* clock, bool saving,
                            const std::exception_ptr& unreadable);
 
 }  // namespace athanor

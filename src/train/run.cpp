@@ -8,10 +8,12 @@
 #include <optional>
 #include <set>
 
+#include "base/append_file.h"
 #include "base/exit_codes.h"
 #include "base/fault.h"
 #include "base/launcher_hold.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "base/wall_clock.h"
@@ -20,24 +22,23 @@
 #include "parallel/share.h"
 #include "train/background_verification.h"
 #include "train/device_watch.h"
-#include "train/integrity.h"
 #include "train/layer_statistics.h"
 #include "train/metrics_log.h"
 #include "train/microbatch.h"
 #include "train/out_of_memory.h"
 #include "train/preflight.h"
+#include "train/probe.h"
 #include "train/rank_share.h"
-#include "train/refused_steps.h"
 #include "train/rehearsals.h"
 #include "train/requests.h"
 #include "train/router_metrics.h"
 #include "train/run_folder.h"
 #include "train/run_report.h"
 #include "train/run_saves.h"
-#include "train/slow_ranks.h"
 #include "train/start.h"
 #include "train/step_lines.h"
 #include "train/step_summary.h"
+#include "train/step_watches.h"
 #include "train/thread_trial.h"
 #include "train/train_step.h"
 #include "train/unreadable_data.h"
@@ -64,11 +65,9 @@ class Run {
         saves_(*state_, *mesh_, at, started.saved_step, std::move(started.local), std::move(started.old_local)),
         summary_(*state_, *mesh_, stages_.size()),
         threads_(started.threads.threads, !may_try_threads(started.threads) || !state_->model.device().is_cpu()),
-        rehearsals_(rehearse()), refused_(*state_, at), integrity_(*state_, state_->config.integrity.interval),
-        slow_ranks_(*mesh_), verification_(std::move(started.data.unverified)) {
+        rehearsals_(rehearse()), watches_(*state_, at), verification_(std::move(started.data.unverified)) {
     const auto& config = state_->config;
-    state_->gradients_are_ready = [this] { integrity_.before_update(); };
-    state_->board = at.board;
+    state_->phases = at.phases;
     if (!state_->model.device().is_cpu()) state_->next_batch = [this] { return batch_ahead(); };
     if (!state_->model.device().is_cpu() && world_.size() > 1) {
       device_watch_.emplace(*mesh_, state_->model.device(), config.parallelism.collective_timeout_s);
@@ -105,6 +104,8 @@ class Run {
 
   int steps() {
     const auto& config = state_->config;
+    at_.phases.enter(board::Phase::kStart);
+    if (config.integrity.probe && world_.size() > 1) probe("start");
     const Requests early = requests();  // asked for during the start
     if (!saves_.is_saved() && (early.stop() || is_complete())) saves_.save_checkpoint(RunSaves::Why::kLast);
     if (early.stop()) return end_stopped(early);
@@ -117,6 +118,7 @@ class Run {
       const Requests asked = requests();
       saves_.look_after(asked.saving);
       note_saves();
+      if (asked.probe) probe("asked");
       const bool ends = is_complete() || asked.stop();
       if (!metrics) {  // the batch was skipped
         save_without_a_step(asked);
@@ -143,6 +145,28 @@ class Run {
       if (unreadable_) throw UnreadableData(*unreadable_);
     }
     return end_complete();
+  }
+
+  // Ranks that share cores measure each other; what they find is recorded, and no one is warned.
+  void probe(const std::string& why) {
+    const auto& hosts = mesh_->world().hosts();
+    const Probe found = measure_probe(*mesh_, state_->model.device(), state_->config.train.run_dir);
+    if (!mesh_->is_first()) return;
+    const RunFolder folder{state_->config.train.run_dir};
+    std::error_code failed;
+    std::filesystem::remove(folder.probe_request(), failed);
+    const auto slow = find_slow_parts(found);
+    try {
+      AppendFile(folder.probes())
+          .append(probe_json(found, slow, hosts, at_.attempt, state_->position.step, why) + "\n");
+    } catch (const IoError& error) {
+      log::warn("the probe is not recorded: {}", error.what());
+    }
+    const auto ranks_here = std::ranges::count(hosts, hosts.front());
+    const std::string line = describe_slow_parts(slow, hosts);
+    if (!line.empty() && ranks_here * threads_.kept() <= cpu_count()) log::warn("{}", line);
+    if (why != "start")
+      log::info("probed the ranks in {:.2f} s; {} has what they measured", found.seconds, folder.probes().string());
   }
 
   // What a signal or the clock asks for when there is no new step.
@@ -193,16 +217,13 @@ class Run {
     const at::Device device = state_->model.device();
     const ops::TransferCounts transfers_before = ops::transfer_counts();
     ops::reset_peak_device_memory(device);
-    refused_.begin_step();
-    integrity_.begin_step(state_->position.step + 1);
+    watches_.begin_step();
     const StepReport report = step_on_threads(batch);
-    integrity_.after_update(report.step);
-    at_.board.set_phase(board::Phase::kIdle);
+    at_.phases.enter(board::Phase::kIdle);
     const ops::TransferCounts transfers = ops::transfer_counts() - transfers_before;
     const ops::DeviceMemory memory = ops::device_memory(device);
     if (report.verdict == Verdict::kRefuse) saves_.finish();
-    if (!refused_.applied(report, batch, saves_.saved_step())) return std::nullopt;
-    note_slow_ranks(report);
+    if (!watches_.applied(report, batch, saves_.saved_step())) return std::nullopt;
     if (report.step == first_step_ + 1)
       check_first_routing(state_->config.model, report.parts.routers, batch.num_sequences * batch.seq_len);
     if (from_scratch_ && report.step == 1)
@@ -211,8 +232,7 @@ class Run {
       write_timeline(state_->model.pipeline, mesh_->host_group(GroupKind::kPipeline),
                      RunFolder{state_->config.train.run_dir}.log(), report.step, mesh_->is_first());
     StepMetrics metrics = summary_.summarize(report, batch, at_, data_s, seconds_since(start) + waited_s);
-    const double watched_s = refused_.seconds() + integrity_.seconds();
-    metrics.watch_s = watched_s - std::exchange(watched_s_, watched_s);
+    metrics.watch_s = watches_.take_seconds();
     metrics.layers = std::exchange(layers_, {});
     if (!device.is_cpu()) {
       metrics.transfers = transfers;
@@ -221,15 +241,6 @@ class Run {
     metrics.threads = at::get_num_threads();
     metrics.seconds_left = seconds_left();
     return metrics;
-  }
-
-  // A device computes while the host continues, so that the host's times show nothing there.
-  void note_slow_ranks(const StepReport& report) {
-    if (!state_->model.device().is_cpu()) return;
-    const double waited_s = report.forward_wait_s + report.backward_wait_s + report.optimizer_wait_s;
-    const std::string line =
-        slow_ranks_.took(report.step, report.forward_s + report.backward_s + report.optimizer_s - waited_s);
-    if (!line.empty()) log::warn_on_all("{}", line);
   }
 
   // Estimates from the time of all steps since the first one of this attempt, which is slower than others; validation
@@ -389,14 +400,11 @@ class Run {
   StepSummary summary_;
   ThreadTrial threads_;
   std::shared_ptr<Rehearsals> rehearsals_;  // null without [faults]
-  RefusedSteps refused_;
-  Integrity integrity_;
-  SlowRanks slow_ranks_;
+  StepWatches watches_;
   Clock::time_point first_step_ended_;
   Clock::time_point agreed_ = Clock::now();   // when the ranks last agreed on requests
   int64_t saves_noted_ = 0;                   // those that the clock was told of
   double longest_step_s_ = 0;                 // with what comes between two steps
-  double watched_s_ = 0;                      // until the step before
   double waited_for_data_s_ = 0;              // for the batch of the next step
   std::optional<LayerMetrics> layers_;        // set in a step that shows them
   std::optional<UnreadableData> unreadable_;  // ends the run after this step

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "base/log.h"
-#include "board/publisher.h"
+#include "train/run_phases.h"
 
 namespace athanor {
 
@@ -23,15 +23,15 @@ struct RunContext {
   int64_t attempt = 0;              ///< number of this start of the run, from 1; 0 until run_dir is set
   int64_t batches_passed_over = 0;  ///< by this process (train/refused_steps.h)
 
-  board::Publisher board;  ///< shows what the process is doing to others
+  RunPhases phases;
 
   void set_step(int64_t next) {
     step = next;
-    board.set_step(next);
+    phases.board.set_step(next);
   }
   void enter(const char* next, board::Phase shown) {
     phase = next;
-    board.set_phase(shown);
+    phases.enter(shown);
   }
   bool in_run() const { return !run_dir.empty(); }
 };

@@ -7,6 +7,7 @@
 //   models/          model-only, for transformers     events.jsonl    what happened (run_history.h)
 //   log/             the terminal's output, logs of   dispatch.json   the choice that moe.dispatch = "auto" made
 //                    ranks, last-words.json           matmul.json     how the run multiplies matrices
+//   board/           what each node's ranks do        probes.jsonl    what the ranks and nodes measured (probe.h)
 //   where.json       where local checkpoints lie      lock            held while a process trains in the folder
 
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "board/place.h"
 #include "checkpoint/hf_tokenizer.h"
 #include "checkpoint/verified_load.h"
 #include "config/run_config.h"
@@ -34,6 +36,9 @@ struct RunFolder {
   std::filesystem::path events() const { return root / "events.jsonl"; }
   std::filesystem::path dispatch() const { return root / "dispatch.json"; }
   std::filesystem::path matmul() const { return root / "matmul.json"; }
+  std::filesystem::path probes() const { return root / "probes.jsonl"; }
+  /// Its presence asks a run for a probe.
+  std::filesystem::path probe_request() const { return board::probe_request_of(root); }
   std::filesystem::path log() const { return root / "log"; }
   std::filesystem::path log_file() const { return log() / "train.log"; }
   /// Returns the file of a rank other than the first, in the folder of its host; most ranks have none (base/log.h).

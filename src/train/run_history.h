@@ -18,6 +18,8 @@
 //   skip       a batch whose step was not finite      text (what was found), drawn: the position in the data before it
 //   roll_back  the same, and the next attempt continues from a checkpoint: as skip
 //   spike      a step's loss or norm was far above       text (what was found)
+//   experts    dead or overloaded ones               text
+//   frozen     parameters that do not change         text, parameters
 //   save_skipped  a checkpoint that was due          kind, writing: the step of the one that was still being written
 //   stop       by a signal, after this step          signal
 //   end        of the attempt                        exit_code, cause; rank and text if it failed

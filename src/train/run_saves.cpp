@@ -178,6 +178,7 @@ void RunSaves::note_local(const SaveOutcome& outcome) {
 }
 
 void RunSaves::take_outcome() {
+  background_->wait_together(mesh_.host_group(GroupKind::kWorld));
   const SaveOutcome outcome = background_->take();
   if (outcome.to == SaveTo::kNodes) return note_local(outcome);
   checkpoint_saved_ = !outcome.failure;

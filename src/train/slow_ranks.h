@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/tensor.h"
 #include "parallel/mesh.h"
 
 namespace athanor {

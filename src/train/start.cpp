@@ -240,7 +240,7 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   announce_armed_faults();
   run.attempt = context.attempt = begin.attempt;
   context.run_dir = config.train.run_dir;
-  context.board.begin_attempt(begin.attempt);
+  context.phases.board.begin_attempt(begin.attempt);
   open_folder(run, begin, filled, matmul);
   const bool moves = local.found && (!local.place || local.place->root() != local.found->root());
   run.old_local = local.left;

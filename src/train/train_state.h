@@ -9,13 +9,13 @@
 #include <optional>
 #include <string>
 
-#include "board/publisher.h"
 #include "config/training_stages.h"
 #include "dataset/loader.h"
 #include "dataset/mixture.h"
 #include "model/model_state.h"
 #include "optim/optimizer_set.h"
 #include "parallel/gradient_reducer.h"
+#include "train/run_phases.h"
 #include "train/step_guard.h"
 
 namespace athanor {
@@ -104,7 +104,7 @@ struct TrainState {
   ModelState model;
   OptimizerState optimizer;
   RunPosition position;
-  board::Publisher board;  ///< shows the phases of a step
+  RunPhases phases;
 
   /// On a device, if set: is called when a step has been queued, before the host waits for its numbers. Returns the
   /// batch of the next step, which is sent meanwhile, or null if it is not known yet. The next step must get the same

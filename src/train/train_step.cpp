@@ -48,10 +48,10 @@ std::vector<Microbatch> microbatches_of(const TrainState& s, const Batch& batch,
 LossParts run_microbatches(TrainState& s, std::span<const Microbatch> microbatches,
                            const std::function<void(const Action&)>& after) {
   PipelineHooks hooks;
-  if (s.board)
+  if (s.phases.board || s.phases.begins)
     hooks.before = [&](const Action& action) {
       const bool forward = action.work == Work::kForward;
-      s.board.set_phase(forward ? board::Phase::kForward : board::Phase::kBackward, action.microbatch);
+      s.phases.enter(forward ? board::Phase::kForward : board::Phase::kBackward, action.microbatch);
     };
   hooks.before_last_backward = [&](int) { s.optimizer.last_microbatch = true; };
   hooks.after = [&](const Action& action) {
@@ -60,7 +60,7 @@ LossParts run_microbatches(TrainState& s, std::span<const Microbatch> microbatch
   };
   s.observers.begin_gradients();
   LossParts parts = s.model.pipeline.forward_backward(microbatches, hooks);
-  s.board.set_phase(board::Phase::kReduce);
+  s.phases.enter(board::Phase::kReduce);
   s.optimizer.reducer.finish();
   s.observers.end_gradients();
   return parts;
@@ -116,8 +116,8 @@ enum Counted : int64_t { kDense, kExperts, kElsewhere, kNumCounted };
 // Bucket by bucket in the order of forward, so that weights of the first layers travel while the rest is updated.
 // Returns the number of each Counted of all ranks, int64, on the model's device.
 Tensor update_and_gather(ModelState& model, OptimizerSet& optimizers, Update update, UpdateObserver* observer,
-                         board::Publisher board) {
-  board.set_phase(board::Phase::kUpdate);
+                         const RunPhases& phases) {
+  phases.enter(board::Phase::kUpdate);
   optimizers.begin(update);
   const Tensor changed = at::zeros({kNumCounted}, at::TensorOptions(at::kLong).device(model.device()));
   const auto update_counted = [&](FlatRange range, Counted kind) {
@@ -135,7 +135,7 @@ Tensor update_and_gather(ModelState& model, OptimizerSet& optimizers, Update upd
     update_counted(bucket.range, model.plan.of(bucket).is_canonical() ? kind : kElsewhere);
     model.gatherer.start(bucket);
   }
-  board.set_phase(board::Phase::kGather);
+  phases.enter(board::Phase::kGather);
   model.mesh.group(GroupKind::kModel).all_reduce(changed).wait();
   model.mesh.group(GroupKind::kData).all_reduce(changed).wait();
   return changed;
@@ -254,7 +254,7 @@ void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, Upda
   const int64_t step_in_phase = report.step - s.position.phase.begin;
   const Tensor scale = scale_on_device(s, report, step_in_phase);
   const Tensor changed =
-      update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, 1, {scale, {}}}, observer, s.board);
+      update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, 1, {scale, {}}}, observer, s.phases);
   learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len, s.config.moe.bias_update_rate,
                      scale.isnan().logical_not());
   if (s.step_is_queued) s.step_is_queued();
@@ -280,7 +280,7 @@ void apply_update(TrainState& s, const Batch& batch, StepReport& report, UpdateO
   if (report.verdict == Verdict::kApply) {
     const double scale = clip_scale(s.config.optimizer, report.grad_norm, step_in_phase);
     report.changed = count_changed(
-        s.model.plan, update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, scale}, observer, s.board));
+        s.model.plan, update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, scale}, observer, s.phases));
     learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len,
                        s.config.moe.bias_update_rate);
     advance(s, batch, report);

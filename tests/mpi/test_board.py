@@ -121,6 +121,64 @@ def test_a_rank_that_was_killed_is_the_first_that_has_gone_in_the_last_report(mp
     assert done.returncode == 0 and "gone" in done.stdout, done.stdout + done.stderr
 
 
+def has_reader(run):
+    return (run.program.parent / "athanor-stacks").exists()
+
+
+def test_stacks_of_ranks_are_shown_and_the_ranks_continue_as_they_were(mpi, program, data, tmp_path):  # noqa: F811
+    run = RankRun(program, tmp_path, data, "run")
+    if not has_reader(run):
+        pytest.skip("this build has no athanor-stacks: it needs libdw")
+    with job(mpi, run, run.program):
+        until(run, trains)
+        process = process_of(run, 2)
+        os.kill(process, signal.SIGSTOP)
+        try:
+            until(run, lambda s: s["behind"] and s["behind"][0]["waiting"] == RANKS - 1)
+            (late,) = json.loads(status(run, "--json", "--stacks").stdout)["stacks"]
+            text = status(run, "--stacks=0,2").stdout
+            assert until(run, lambda s: True)["stopped"] == 1
+        finally:
+            os.kill(process, signal.SIGCONT)
+        assert (late["rank"], late["process"], late["how"]) == (2, process, "debugger")
+        assert "main (athanor)" in late["text"] and "libathanor_core" in late["text"], late["text"]
+        assert late["groups"] and all(group["started"] >= 0 for group in late["groups"])
+        parts = text.split("\nrank ")
+        assert parts[1].startswith("0 on ") and parts[2].startswith("2 on "), text
+        assert "  waits for " in parts[1] and "run_training" in parts[1] and "main (athanor)" in parts[1], text
+        step = until(run, lambda s: s["stopped"] == 0 and not s["behind"])["step"]
+        until(run, lambda s: s["step"] > step + 2)
+
+
+def test_ranks_and_nodes_are_probed_at_the_start_and_when_a_user_asks(any_launcher, program, data, tmp_path):  # noqa: F811
+    run = RankRun(program, tmp_path, data, "run")
+    with job(any_launcher, run, run.program):
+        until(run, trains)
+        done = status(run, "--probe")
+        assert done.returncode == 0 and "probes.jsonl gets a line" in done.stdout, done.stdout + done.stderr
+        limit = time.monotonic() + 30
+        while len(lines := (run.folder / "probes.jsonl").read_text().splitlines()) < 2 and time.monotonic() < limit:
+            time.sleep(0.2)
+        first, second = map(json.loads, lines)
+        assert (first["why"], first["step"], second["why"], second["attempt"]) == ("start", 0, "asked", 1)
+        for name in ("gemm_gflops", "memory_gb_s", "ping_us", "link_mb_s"):
+            assert len(second[name]) == RANKS and min(second[name]) > 0, second
+        assert second["disk_ms"][0] > 0 and second["disk_ms"][1:] == [None] * (RANKS - 1)
+        assert not (run.folder / "probe.request").exists()
+        until(run, lambda s: s["step"] > second["step"] + 2)
+
+
+def test_ranks_that_cannot_be_chosen_are_refused(any_launcher, program, data, tmp_path):  # noqa: F811
+    run = RankRun(program, tmp_path, data, "run")
+    with job(any_launcher, run, run.program):
+        until(run, trains)
+        for words, reason in [("--stacks=4", "there is no rank 4"), ("--stacks=x", "expected numbers"),
+                              ("--stacks=0,,1", "expected numbers"), ("--stacks=-1", "expected numbers")]:
+            done = status(run, words)
+            assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+            assert words in done.stderr and reason in done.stderr
+
+
 def test_no_launcher_waits_for_a_collector_which_has_none_of_its_descriptors(mpi, program, data, tmp_path):  # noqa: F811
     run = RankRun(program, tmp_path, data, "run")
     with job(mpi, run, run.program, "train.steps=60", "train.stop_after=\"20s\"") as launched:
@@ -129,7 +187,7 @@ def test_no_launcher_waits_for_a_collector_which_has_none_of_its_descriptors(mpi
         files = {os.readlink(each) for each in pathlib.Path(f"/proc/{collector}/fd").iterdir()}
         own = [each for each in files if each != "/dev/null" and "athanor-board-" not in each and not each.startswith(("socket:", "anon_inode:[pidfd]"))]
         sockets = [each for each in files if each.startswith("socket:")]
-        assert own == [] and len(sockets) == 1, files
+        assert own == [] and len(sockets) == 2, files  # for reports and for stacks
         os.kill(collector, signal.SIGSTOP)  # it lives as long as it likes
         try:
             out, _ = launched.communicate(timeout=120)

@@ -1,0 +1,131 @@
+#include "board/stacks.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string_view>
+
+#include "base/error.h"
+#include "board/own_stack.h"
+#include "board/process_state.h"
+#include "board/run_status.h"
+#include "board/snapshot.h"
+
+namespace athanor::board {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::chrono::milliseconds kReaderTime{10000}, kSignalTime{2000};
+
+// Returns what a program prints; nothing if it fails or takes longer than kReaderTime.
+std::optional<std::string> output_of(const fs::path& program, const std::string& argument) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return {};
+  posix_spawn_file_actions_t files;
+  ::posix_spawn_file_actions_init(&files);
+  ::posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
+  std::string name = program.string(), word = argument;
+  char* words[] = {name.data(), word.data(), nullptr};
+  char* environment[] = {nullptr};
+  pid_t child = 0;
+  const int failed = ::posix_spawn(&child, name.c_str(), &files, nullptr, words, environment);
+  ::posix_spawn_file_actions_destroy(&files);
+  ::close(ends[1]);
+  std::string text;
+  const auto end = std::chrono::steady_clock::now() + kReaderTime;
+  while (failed == 0) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    pollfd waited{ends[0], POLLIN, 0};
+    char block[4096];
+    if (::poll(&waited, 1, std::max(0, static_cast<int>(left.count()))) <= 0) {
+      ::kill(child, SIGKILL);  // the threads that it has stopped continue
+      break;
+    }
+    const ssize_t now = ::read(ends[0], block, sizeof(block));
+    if (now <= 0) break;
+    text.append(block, static_cast<size_t>(now));
+  }
+  ::close(ends[0]);
+  int status = -1;
+  if (failed == 0) ::waitpid(child, &status, 0);
+  return failed == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? std::optional(text) : std::nullopt;
+}
+
+fs::path own_reader() {
+  std::error_code failed;
+  const fs::path program = fs::read_symlink("/proc/self/exe", failed).parent_path() / "athanor-stacks";
+  return ::access(program.c_str(), X_OK) == 0 ? program : fs::path();
+}
+
+std::string words_of(const std::vector<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks) text += std::to_string(rank) + " ";
+  return text + "\n";
+}
+
+}  // namespace
+
+RankStack read_stack_of(int rank, pid_t process, const fs::path& reader, const fs::path& memory_file) {
+  if (!reader.empty())
+    if (const auto text = output_of(reader, std::to_string(process))) return {rank, process, "debugger", *text};
+  const std::string why = reader.empty() ? "there is no program athanor-stacks (the build had no libdw)"
+                                         : "the system lets no other process read it";
+  const bool is_stopped = state_of_process(process, start_of_process(process)) == ProcessState::kStopped;
+  if (!is_stopped)
+    if (const auto text = ask_for_own_stack(memory_file, process, kSignalTime))
+      return {rank, process, "signal", "thread " + std::to_string(process) + "\n" + *text};
+  return {rank, process, "none",
+          why + ", and the process " +
+              (is_stopped ? "is stopped, so that it cannot write its own: all that is known is its record"
+                          : "did not write its own within 2 s")};
+}
+
+std::vector<RankStack> read_stacks(const SharedMemory& memory, const fs::path& memory_file,
+                                   const std::vector<int>& ranks) {
+  std::vector<RankStack> stacks;
+  const fs::path reader = own_reader();
+  for_each_live(memory, [&](uint32_t, const Record& record) {
+    const Identity& identity = record.identity;
+    if (stacks.size() == kMostStacks || std::ranges::find(ranks, identity.rank) == ranks.end()) return;
+    if (state_of_process(identity.process, identity.process_start) == ProcessState::kGone) return;
+    stacks.push_back(read_stack_of(identity.rank, identity.process, reader, memory_file));
+  });
+  std::ranges::sort(stacks, {}, &RankStack::rank);
+  return stacks;
+}
+
+std::string stacks_to_json(const std::vector<RankStack>& stacks) {
+  nlohmann::ordered_json json{{"format", kReportFormat}, {"stacks", nlohmann::ordered_json::array()}};
+  for (const RankStack& stack : stacks)
+    json["stacks"].push_back(
+        {{"rank", stack.rank}, {"process", stack.process}, {"how", stack.how}, {"text", stack.text}});
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::vector<RankStack> parse_stacks(const std::string& text) {
+  std::vector<RankStack> stacks;
+  try {
+    const auto json = nlohmann::json::parse(text);
+    if (json.at("format") != kReportFormat) fail<DataError>("another version of the board");
+    for (const auto& each : json.at("stacks"))
+      stacks.push_back({each.at("rank"), each.at("process"), each.at("how"), each.at("text")});
+  } catch (const nlohmann::json::exception& error) {
+    fail<DataError>("what the collector answered cannot be read: {}", error.what());
+  }
+  return stacks;
+}
+
+std::optional<std::vector<RankStack>> ask_for_stacks(const fs::path& run_dir, const std::vector<int>& ranks) {
+  constexpr int kAnswer_s = 20 * static_cast<int>(kMostStacks);
+  for (const Place& place : places_of_this_node(run_dir))
+    if (const auto text = ask_collector(place.stacks, words_of(ranks), kAnswer_s)) return parse_stacks(*text);
+  return {};
+}
+
+}  // namespace athanor::board

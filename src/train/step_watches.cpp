@@ -1,0 +1,60 @@
+#include "train/step_watches.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "train/run_folder.h"
+#include "train/run_history.h"
+
+namespace athanor {
+
+StepWatches::StepWatches(TrainState& state, RunContext& at)
+    : state_(state), at_(at), refused_(state, at), integrity_(state, state.config.integrity.interval),
+      slow_ranks_(state.model.mesh), experts_(state.config.model), frozen_(state, state.config.integrity.interval) {
+  state.gradients_are_ready = [this] { integrity_.before_update(); };
+}
+
+void StepWatches::begin_step() {
+  refused_.begin_step();
+  integrity_.begin_step(state_.position.step + 1);
+}
+
+bool StepWatches::applied(const StepReport& report, const Batch& batch, int64_t saved_step) {
+  integrity_.after_update(report.step);
+  if (!refused_.applied(report, batch, saved_step)) return false;
+  note_slow_ranks(report);
+  note_what_does_not_learn(report);
+  return true;
+}
+
+double StepWatches::take_seconds() {
+  const double seconds = refused_.seconds() + integrity_.seconds() + frozen_.seconds();
+  return seconds - std::exchange(seconds_told_, seconds);
+}
+
+// A device computes while the host continues, so that the host's times show nothing there.
+void StepWatches::note_slow_ranks(const StepReport& report) {
+  if (!state_.model.device().is_cpu()) return;
+  const double waited_s = report.forward_wait_s + report.backward_wait_s + report.optimizer_wait_s;
+  const std::string line =
+      slow_ranks_.took(report.step, report.forward_s + report.backward_s + report.optimizer_s - waited_s);
+  if (!line.empty()) log::warn_on_all("{}", line);
+}
+
+void StepWatches::note_what_does_not_learn(const StepReport& report) {
+  const auto frozen = frozen_.after_update(report.step, report.lr);
+  if (!state_.model.mesh.is_first()) return;
+  const auto note = [&](const char* event, const std::string& text, nlohmann::ordered_json more) {
+    log::warn("{}", text);
+    more["text"] = text;
+    EventLog(RunFolder{state_.config.train.run_dir}.events(), at_.attempt).add(event, report.step, std::move(more));
+  };
+  if (!frozen.empty())
+    note("frozen", describe_frozen(frozen, report.step, state_.config.integrity.interval), {{"parameters", frozen}});
+  const std::string experts = experts_.took(report.step, report.parts.routers);
+  if (!experts.empty()) note("experts", experts, nlohmann::ordered_json::object());
+}
+
+}  // namespace athanor

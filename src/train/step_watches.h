@@ -1,0 +1,43 @@
+#pragma once
+// All that a run watches its steps with: values that are not finite, spikes, memory that changes, slow ranks, experts
+// and parameters that do not learn. Each has a header where it is described.
+
+#include "train/expert_watch.h"
+#include "train/frozen_parameters.h"
+#include "train/integrity.h"
+#include "train/refused_steps.h"
+#include "train/run_context.h"
+#include "train/slow_ranks.h"
+#include "train/train_step.h"
+
+namespace athanor {
+
+class StepWatches {
+ public:
+  /// Watches the steps of `state` from now on. Both must outlive this. Collective over the state's mesh.
+  StepWatches(TrainState& state, RunContext& at);
+
+  /// To be called before each step. Collective. @throws as RefusedSteps and Integrity.
+  void begin_step();
+  /// To be called after each step. Returns whether it was applied, as RefusedSteps::applied. Warnings go to the log and
+  /// to events.jsonl. Collective. @throws as RefusedSteps.
+  bool applied(const StepReport& report, const Batch& batch, int64_t saved_step);
+
+  /// Returns the seconds that this rank has spent on watching since the last call.
+  double take_seconds();
+
+ private:
+  void note_slow_ranks(const StepReport& report);
+  void note_what_does_not_learn(const StepReport& report);
+
+  TrainState& state_;
+  RunContext& at_;
+  RefusedSteps refused_;
+  Integrity integrity_;
+  SlowRanks slow_ranks_;
+  ExpertWatch experts_;
+  FrozenParameters frozen_;
+  double seconds_told_ = 0;
+};
+
+}  // namespace athanor
