@@ -57,7 +57,7 @@ class NumbersError : public Error {
  public:
   /// @param tensor  the first parameter whose gradient is not finite, or else the place where the first such value came
   ///                up; "" if neither is known.
-  /// @param rank, host  where the first such value came up; −1 and "" if that is not known.
+  /// @param rank, host  the rank at fault, or where the first such value came up; −1 and "" if that is not known.
   NumbersError(const std::string& message, std::string tensor, int exit_code = exit_code::kNumbersEverywhere,
                int rank = -1, std::string host = "")
       : Error(message, exit_code), tensor_(std::move(tensor)), rank_(rank), host_(std::move(host)) {}

@@ -12,10 +12,12 @@ namespace athanor {
 
 /// Description of an exception: its message (with the remedy), the exit code, and the tensor that it concerns, if any.
 struct Failure {
+  static constexpr int kReporter = -2, kUnknown = -1;
+
   std::string message;
   int exit_code = exit_code::kUnforeseen;
   std::string tensor = {};
-  int rank = -1;  ///< the rank at fault, if it is known and need not be the one that reports; with its host
+  int rank = kReporter;  ///< the rank at fault: the one that reports, one that is not known, or this one, with its host
   std::string host = {};
   bool is_told = false;  ///< another rank, or this one, has printed it
 };

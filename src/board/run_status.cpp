@@ -131,7 +131,7 @@ std::optional<RunEnd> end_of_run(const fs::path& run_dir) {
                    json.value("text", ""),
                    {},
                    json.value("time", 0.0)};
-      if (json.contains("rank")) end->rank = json["rank"].get<int>();
+      if (json.contains("rank") && json["rank"].is_number()) end->rank = json["rank"].get<int>();
     } catch (const nlohmann::json::exception&) {
       // a line of another version: it does end the attempt
     }

@@ -20,23 +20,10 @@ Tensor as_integers(const Tensor& values) {
   }
 }
 
-// An odd factor for each element of a block: a flipped bit b changes the sum by ±2^b times an odd number, which is not
-// 0 modulo 2^64. A function of the index alone, so that all ranks have the same (splitmix64).
-Tensor odd_factors(int64_t size, at::Device device) {
-  const Tensor factors = at::empty({size}, at::kLong);
-  auto* out = factors.data_ptr<int64_t>();
-  for (int64_t i = 0; i < size; ++i) {
-    uint64_t x = static_cast<uint64_t>(i + 1) * 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    out[i] = static_cast<int64_t>((x ^ (x >> 31)) | 1);
-  }
-  return ops::send(factors, device);
-}
-
-Tensor hash_on_device(const Tensor& values) {
+Tensor hash_on_device(const Tensor& values, const Tensor& factors) {
+  ATHANOR_ASSERT(factors.defined());
   const int64_t size = values.numel(), blocks = (size + kDeviceBlock - 1) / kDeviceBlock;
-  const Tensor integers = as_integers(values), factors = odd_factors(std::min(size, kDeviceBlock), values.device());
+  const Tensor integers = as_integers(values);
   const Tensor hashes = at::empty({blocks}, values.options().dtype(at::kLong));
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t begin = block * kDeviceBlock, count = std::min(kDeviceBlock, size - begin);
@@ -64,14 +51,45 @@ Tensor hash_on_host(const Tensor& values) {
 
 }  // namespace
 
-BlockHashes::BlockHashes(const Tensor& values)
-    : size_(values.numel()), block_(values.is_cpu() ? kHostBlock : kDeviceBlock),
-      hashes_(values.is_cpu() ? hash_on_host(values) : hash_on_device(values)) {}
+// A flipped bit b changes the sum of a block by ±2^b times an odd number, which is not 0 modulo 2^64. A function of the
+// index alone, so that all ranks have the same (splitmix64); a right shift of int64 copies the sign, which the mask
+// takes away.
+Tensor hash_factors(at::Device device) {
+  if (device.is_cpu()) return {};
+  const at::NoGradGuard no_grad;
+  const auto mix = [](const Tensor& x, int64_t shift, uint64_t factor) {
+    const int64_t mask = (int64_t{1} << (64 - shift)) - 1;
+    return x.bitwise_xor(x.bitwise_right_shift(shift).bitwise_and(mask)).mul(static_cast<int64_t>(factor));
+  };
+  const Tensor index = at::arange(1, kDeviceBlock + 1, at::TensorOptions(at::kLong).device(device));
+  Tensor x = index.mul(static_cast<int64_t>(0x9E3779B97F4A7C15u));
+  x = mix(x, 30, 0xBF58476D1CE4E5B9u);
+  x = mix(x, 27, 0x94D049BB133111EBu);
+  return mix(x, 31, 1).bitwise_or(1);
+}
 
-std::vector<int64_t> BlockHashes::on_host() const {
-  const Tensor here = hashes_.is_cpu() ? hashes_ : ops::fetch(hashes_);
-  const auto* begin = here.const_data_ptr<int64_t>();
-  return {begin, begin + here.numel()};
+BlockHashes::BlockHashes(const Tensor& values, const Tensor& factors)
+    : size_(values.numel()), block_(values.is_cpu() ? kHostBlock : kDeviceBlock),
+      hashes_(values.is_cpu() ? hash_on_host(values) : hash_on_device(values, factors)) {}
+
+void BlockHashes::fetch(std::span<BlockHashes* const> all) {
+  std::vector<Tensor> on_device;
+  for (const BlockHashes* each : all)
+    if (!each->hashes_.is_cpu()) on_device.push_back(each->hashes_);
+  if (on_device.empty()) return;
+  const Tensor here = ops::fetch(at::cat(on_device)).clone();
+  int64_t begin = 0;
+  for (BlockHashes* each : all) {
+    if (each->hashes_.is_cpu()) continue;
+    const int64_t blocks = each->hashes_.numel();
+    each->hashes_ = here.narrow(0, begin, blocks);
+    begin += blocks;
+  }
+}
+
+std::span<const int64_t> BlockHashes::on_host() const {
+  ATHANOR_ASSERT(hashes_.is_cpu());
+  return {hashes_.const_data_ptr<int64_t>(), static_cast<size_t>(hashes_.numel())};
 }
 
 std::optional<FlatRange> BlockHashes::first_difference(const BlockHashes& now) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "layout/buckets.h"
@@ -10,20 +11,28 @@
 
 namespace athanor {
 
+/// Returns what BlockHashes needs to hash memory of a device: an odd factor for each element of a block, int64, there.
+/// Undefined for the host. The host does not wait.
+Tensor hash_factors(at::Device device);
+
 class BlockHashes {
  public:
   /// Hashes `values` [n], contiguous, of a type with 2, 4 or 8 bytes. Reads them once. On a device the host does not
   /// wait, and a flipped bit always changes the hash of its block; of other changes one in 2^64 does not.
-  explicit BlockHashes(const Tensor& values);
+  /// @param factors  hash_factors of the device that has the values.
+  explicit BlockHashes(const Tensor& values, const Tensor& factors = {});
+
+  /// Brings the hashes to the host, with one wait for a device. The functions below need this first.
+  static void fetch(std::span<BlockHashes* const> all);
 
   /// Returns the elements of the first block whose hash is another in `now`, which is of the same size; nothing if all
-  /// are equal. Waits for a device.
+  /// are equal.
   std::optional<FlatRange> first_difference(const BlockHashes& now) const;
-  /// Returns one number for all blocks. Waits for a device.
+  /// Returns one number for all blocks.
   int64_t combined() const;
 
  private:
-  std::vector<int64_t> on_host() const;
+  std::span<const int64_t> on_host() const;
 
   int64_t size_, block_;
   Tensor hashes_;  // [blocks] int64

@@ -3,21 +3,37 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <map>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "parallel/share.h"
 #include "train/seconds_into.h"
 
 namespace athanor {
+namespace {
 
-Integrity::Integrity(TrainState& state, int64_t interval) : state_(state), interval_(interval) {}
+constexpr const char* kWeights = "the weights";
+constexpr size_t kMostNamed = 4;
 
-void Integrity::watch(std::vector<Watched>& list, const std::string& what, Watched::Index index, const Tensor& values,
-                      int64_t begin, const Optimizer* optimizer) const {
+template <class Lists>
+void fetch_hashes(const Lists& lists) {
+  std::vector<BlockHashes*> all;
+  for (auto* list : lists)
+    for (auto& each : *list) all.push_back(&each.hashes);
+  BlockHashes::fetch(all);
+}
+
+}  // namespace
+
+Integrity::Integrity(TrainState& state, int64_t interval)
+    : state_(state), interval_(interval), factors_(interval > 0 ? hash_factors(state.model.device()) : Tensor()) {}
+
+void Integrity::watch(std::vector<Watched>& list, const std::string& what, const Tensor& values, FlatRange flat,
+                      const Bucket* bucket) const {
   if (values.defined() && values.numel() > 0)
-    list.push_back({what, index, optimizer, begin, values, BlockHashes(values)});
+    list.push_back({what, flat, bucket, values, BlockHashes(values, factors_)});
 }
 
 void Integrity::hash_weights() {
@@ -25,19 +41,34 @@ void Integrity::hash_weights() {
   const ParameterStore& parameters = state_.model.parameters;
   weights_.clear();
   for (const Bucket& bucket : parameters.buckets())
-    watch(weights_, "the weights", Watched::Index::kFlat,
-          parameters.compute().narrow(0, bucket.range.begin, bucket.range.size()), bucket.range.begin);
+    watch(weights_, kWeights, parameters.compute().narrow(0, bucket.range.begin, bucket.range.size()), bucket.range,
+          &bucket);
+}
+
+// State of owned elements, bucket by bucket: copies of a bucket are on other ranks than those of another one.
+void Integrity::watch_owned(const std::string& what, const Tensor& values, const std::vector<OwnedRange>& owned) {
+  if (!values.defined()) return;
+  for (const Bucket& bucket : state_.model.parameters.buckets()) {
+    for (const OwnedRange& each : owned) {
+      const FlatRange common = intersect(bucket.range, each.flat);
+      if (common.size() <= 0) continue;
+      const int64_t begin = each.state_begin + common.begin - each.flat.begin;
+      watch(optimizer_state_, what, values.narrow(0, begin, common.size()), common, &bucket);
+    }
+  }
 }
 
 void Integrity::hash_state() {
   const SecondsInto spent(seconds_);
   optimizer_state_.clear();
-  watch(optimizer_state_, "the lower bits of the master", Watched::Index::kState, state_.model.parameters.master_low());
+  const ParameterStore& parameters = state_.model.parameters;
+  watch_owned("the lower bits of the master", parameters.master_low(), parameters.owned());
   for (const auto& optimizer : state_.optimizer.set.optimizers()) {
     for (const HeldState& held : optimizer->state()) {
-      const bool by_element = held.kind.extent == StateKind::Extent::kElement;
-      watch(optimizer_state_, held.kind.name, by_element ? Watched::Index::kState : Watched::Index::kOther, held.values,
-            0, optimizer.get());
+      if (held.kind.extent == StateKind::Extent::kElement)
+        watch_owned(held.kind.name, held.values, optimizer->parameters().owned());
+      else
+        watch(optimizer_state_, held.kind.name, held.values);
     }
   }
 }
@@ -49,16 +80,14 @@ void Integrity::begin_step(int64_t step) {
   state_.model.gatherer.wait_all();
   if (optimizer_state_.empty()) hash_state();  // the first step of an attempt
   hash_weights();
-  auto found = compare_replicas(GroupKind::kData, /*experts=*/false);
-  const auto experts = compare_replicas(GroupKind::kExpertData, /*experts=*/true);
-  fail_if_found(found ? found : experts);
+  fetch_hashes(std::array{&weights_, &optimizer_state_});
+  fail_if_found(compare_copies());
 }
 
 void Integrity::before_update() {
   if (!is_due(step_)) return;
   const at::NoGradGuard no_grad;
-  auto found = find_change(weights_);
-  if (!found) found = find_change(optimizer_state_);
+  const auto found = find_change();
   weights_.clear();
   optimizer_state_.clear();
   fail_if_found(found);
@@ -68,33 +97,33 @@ void Integrity::after_update(int64_t step) {
   if (is_due(step + 1)) hash_state();
 }
 
-std::optional<Integrity::Finding> Integrity::find_change(const std::vector<Watched>& list) {
+std::optional<Integrity::Finding> Integrity::find_change() {
   const SecondsInto spent(seconds_);
-  for (const Watched& watched : list) {
-    const auto range = watched.hashes.first_difference(BlockHashes(watched.values));
-    if (!range) continue;
-    const std::string name = name_of(watched, *range);
-    return Finding{name, fmt::format("{} have changed in memory before the update: {}",
-                                     watched.what == "the weights" ? watched.what : "values of " + watched.what, name)};
+  const std::array lists{&weights_, &optimizer_state_};
+  std::vector<BlockHashes> now;
+  for (const auto* list : lists)
+    for (const Watched& watched : *list) now.emplace_back(watched.values, factors_);
+  std::vector<BlockHashes*> all;
+  for (BlockHashes& each : now) all.push_back(&each);
+  BlockHashes::fetch(all);
+  auto next = now.begin();
+  for (const auto* list : lists) {
+    for (const Watched& watched : *list) {
+      const auto range = watched.hashes.first_difference(*next++);
+      if (!range) continue;
+      const std::string name = name_of(watched, *range);
+      return Finding{name, fmt::format("{} have changed in memory before the update: {}",
+                                       watched.what == kWeights ? watched.what : "values of " + watched.what, name)};
+    }
   }
   return std::nullopt;
 }
 
 // Returns the first parameter of a range of elements, and which of its elements on this rank are in the range.
 std::string Integrity::name_of(const Watched& watched, FlatRange range) const {
-  if (watched.index == Watched::Index::kOther) return watched.what;
-  const ParameterStore& parameters = state_.model.parameters;
-  range = {range.begin + watched.begin, range.end + watched.begin};
-  if (watched.index == Watched::Index::kState) {
-    const auto& all = watched.optimizer ? watched.optimizer->parameters().owned() : parameters.owned();
-    const auto at = std::ranges::find_if(all, [&](const OwnedRange& owned) {
-      return intersect(range, {owned.state_begin, owned.state_begin + owned.flat.size()}).size() > 0;
-    });
-    if (at == all.end()) return watched.what;
-    const int64_t shift = at->flat.begin - at->state_begin;
-    range = intersect({range.begin + shift, range.end + shift}, at->flat);
-  }
-  for (const BucketEntry& entry : parameters.table()) {
+  if (watched.flat.size() <= 0) return watched.what;
+  range = {range.begin + watched.flat.begin, range.end + watched.flat.begin};
+  for (const BucketEntry& entry : state_.model.parameters.table()) {
     const FlatRange common = intersect(range, entry.range());
     if (common.size() > 0)
       return fmt::format("{} (elements {} to {} of the rank's part)", entry.name, common.begin - entry.flat_begin,
@@ -103,61 +132,79 @@ std::string Integrity::name_of(const Watched& watched, FlatRange range) const {
   return "padding";
 }
 
-// Compares the hashes of the buckets that the ranks of a group hold equally. Collective over the group.
-std::optional<Integrity::Finding> Integrity::compare_replicas(GroupKind kind, bool experts) const {
-  comm::Communicator& group = state_.model.mesh.host_group(kind);
-  if (group.size() == 1) return std::nullopt;
-  const auto& buckets = state_.model.parameters.buckets();
-  std::vector<const Watched*> compared;
-  for (size_t b = 0; b < buckets.size(); ++b)
-    if (buckets[b].replication.is_expert() == experts) compared.push_back(&weights_[b]);
-  if (compared.empty()) return std::nullopt;
-  const auto count = std::ssize(compared);
-  const Tensor hashes = at::empty({2, count}, at::kLong);
-  for (int64_t b = 0; b < count; ++b) hashes[0][b] = compared[static_cast<size_t>(b)]->hashes.combined();
-  hashes[1].copy_(at::bitwise_not(hashes[0]));
-  const Tensor own = hashes[0].clone();
-  group.all_reduce(hashes, comm::Reduction::kMax).wait();  // the largest, and of the complements: the smallest
-  const Tensor differ = hashes[0].ne(at::bitwise_not(hashes[1]));
-  if (!differ.any().item<bool>()) return std::nullopt;
-  const auto bucket = static_cast<size_t>(differ.to(at::kLong).argmax().item<int64_t>());
-  const Tensor all = at::empty({group.size()}, at::kLong);
-  group.all_gather(all, own.narrow(0, static_cast<int64_t>(bucket), 1).clone()).wait();
-  std::map<int64_t, int> holders;
-  const auto* values = all.const_data_ptr<int64_t>();
-  for (int64_t i = 0; i < group.size(); ++i) ++holders[values[i]];
-  const int most = std::ranges::max_element(holders, {}, [](const auto& each) { return each.second; })->second;
-  const auto with_most = std::ranges::count_if(holders, [&](const auto& each) { return each.second == most; });
-  const int64_t mine = values[group.rank()];
-  if (with_most == 1 && holders.at(mine) == most) return std::nullopt;
-  const Watched& watched = *compared[bucket];
-  const std::string name = name_of(watched, {0, watched.values.numel()});
-  return Finding{name,
-                 with_most == 1
-                     ? fmt::format("its weights differ from those of {} others that should be the same, in the bucket "
-                                   "that begins with {}",
-                                   most, name)
-                     : fmt::format("its weights and those of other ranks should be the same and differ, in the "
-                                   "bucket that begins with {}; which of them are wrong is not known",
-                                   name)};
+// What the ranks of each group hold equally, in the same order on all of them: weights on the ranks that compute with
+// them, state on those that own the same shard, and both on a replica group (layout/replication.h).
+std::map<GroupKind, std::vector<const Integrity::Watched*>> Integrity::copies_by_group() const {
+  std::map<GroupKind, std::vector<const Watched*>> shared;
+  for (const auto* list : {&weights_, &optimizer_state_}) {
+    for (const Watched& watched : *list) {
+      if (!watched.bucket) continue;
+      const Replication replication = watched.bucket->replication;
+      const ShardRule rule = shard_rule(state_.model.plan.kind(), replication);
+      const auto copies = list == &weights_ ? std::optional(replication.data_ranks()) : rule.copies;
+      if (copies) shared[*copies].push_back(&watched);
+      if (rule.replicas) shared[*rule.replicas].push_back(&watched);
+    }
+  }
+  return shared;
 }
 
-// Ends the step on every rank if a rank has found something; the lowest one speaks. Collective over the world.
+// Collective over the groups of the mesh, in the same order on all ranks.
+std::optional<Integrity::Finding> Integrity::compare_copies() {
+  std::optional<Finding> found;
+  for (const auto& [kind, copies] : copies_by_group()) {
+    std::vector<int64_t> numbers;
+    for (const Watched* each : copies) numbers.push_back(each->hashes.combined());
+    comm::Communicator& group = state_.model.mesh.host_group(kind);
+    const auto unequal = find_unequal_copies(group, numbers);
+    if (!unequal) continue;
+    const auto finding = finding_of(group, *unequal, *copies[unequal->index]);
+    if (finding && (!found || (finding->is_own && !found->is_own))) found = finding;
+  }
+  return found;
+}
+
+// What a difference means for this rank.
+std::optional<Integrity::Finding> Integrity::finding_of(const comm::Communicator& group, const UnequalCopies& unequal,
+                                                        const Watched& watched) const {
+  if (!std::ranges::binary_search(unequal.wrong_ranks, group.rank())) return std::nullopt;
+  const std::string name = name_of(watched, {0, watched.values.numel()});
+  const std::string what = watched.what == kWeights ? "weights" : "values of " + watched.what;
+  if (unequal.is_known)
+    return Finding{name, fmt::format("its {} differ from those of {} others that should be the same, in the bucket "
+                                     "that begins with {}",
+                                     what, group.size() - std::ssize(unequal.wrong_ranks), name)};
+  std::vector<std::string> ranks;
+  for (const int rank : group.options().world_ranks)
+    ranks.push_back(fmt::format("{} ({})", rank, state_.model.mesh.world().hosts()[static_cast<size_t>(rank)]));
+  return Finding{.tensor = name,
+                 .text = fmt::format("the {} of ranks {} should be the same and differ, in the bucket that begins with "
+                                     "{}; which of them are wrong is not known",
+                                     what, join_first(ranks, kMostNamed), name),
+                 .is_own = false};
+}
+
+// Ends the step on every rank if a rank has found something. The lowest one speaks, and one that knows itself to be
+// wrong before one that does not. Collective over the world.
 void Integrity::fail_if_found(const std::optional<Finding>& own) const {
   const Mesh& mesh = state_.model.mesh;
   comm::Communicator& all = mesh.host_group(GroupKind::kWorld);
-  const Tensor finder = at::full({1}, own ? all.size() - all.rank() : 0, at::kLong);
+  const int64_t size = all.size(), order = size - all.rank();
+  const Tensor finder = at::full({1}, own ? (own->is_own ? size : 0) + order : 0, at::kLong);
   all.all_reduce(finder, comm::Reduction::kMax).wait();
-  if (finder.item<int64_t>() == 0) return;
-  const int rank = all.size() - static_cast<int>(finder.item<int64_t>());
+  const auto first = finder.item<int64_t>();
+  if (first == 0) return;
+  const bool is_known = first > size;
+  const int rank = static_cast<int>(size - (is_known ? first - size : first));
   nlohmann::json said;
   if (own && rank == all.rank()) said = {{"tensor", own->tensor}, {"text", own->text}, {"host", mesh.world().host()}};
   said = nlohmann::json::parse(broadcast_text(all, said.dump(), wait_for_pending, rank));
-  const std::string host = said.at("host");
+  const std::string host = said.at("host"), text = said.at("text");
+  const std::string where = is_known ? fmt::format(" on rank {} ({})", rank, host) : "";
   throw NumbersError(
-      fmt::format("step {}: silent corruption on rank {} ({}): {}. Nothing was updated. Run again without {}", step_,
-                  rank, host, said.at("text").get<std::string>(), host),
-      said.at("tensor"), exit_code::kNumbersOfANode, rank, host);
+      fmt::format("step {}: silent corruption{}: {}. Nothing was updated. Run again{}", step_, where, text,
+                  is_known ? " without " + host : ", and without one of these hosts if it comes again"),
+      said.at("tensor"), exit_code::kNumbersOfANode, is_known ? rank : -1, is_known ? host : "");
 }
 
 }  // namespace athanor

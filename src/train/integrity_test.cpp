@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <mutex>
+#include <cstring>
 
 #include "base/testing/folder_test.h"
 #include "comm/thread_ranks.h"
@@ -40,7 +40,7 @@ TEST(BlockHashes, EveryBitThatFlipsIsFoundInItsBlock) {
 }
 
 // What a job does in which a bit flips at a moment of a step on one rank.
-enum class When { kNever, kInTheStep, kBeforeTheStep };
+enum class When { kNever, kInTheStep, kBeforeTheStep, kAfterTheUpdate };
 struct Flip {
   When when = When::kNever;
   int rank = 0;
@@ -54,8 +54,10 @@ Tensor memory_of(const TrainState& state, const std::string& what) {
 }
 
 // Returns the message of each rank; "" if it went through three steps.
-std::vector<std::string> run(const LayoutCase& layout, const Flip& planned, int64_t interval = 1) {
-  const RunConfig config = config_with(layout);
+std::vector<std::string> run(const LayoutCase& layout, const Flip& planned, int64_t interval = 1,
+                             const std::string& sharding = "ep_aware") {
+  RunConfig config = config_with(layout);
+  config.parallelism.sharding = sharding;
   std::vector<std::string> said(static_cast<size_t>(layout.ranks()));
   comm::run_ranks(layout.ranks(), [&](comm::World& world) {
     Mesh mesh(Layout(config, layout.ranks()), world);
@@ -75,11 +77,13 @@ std::vector<std::string> run(const LayoutCase& layout, const Flip& planned, int6
         flip_if(When::kBeforeTheStep, step);
         integrity.begin_step(step);
         train_step(state, batch);
+        flip_if(When::kAfterTheUpdate, step);
         integrity.after_update(step);
       }
     } catch (const NumbersError& error) {
       EXPECT_EQ(error.exit_code(), exit_code::kNumbersOfANode);
-      EXPECT_EQ(state.position.step, 1) << "the step was applied";
+      EXPECT_EQ(state.position.step, interval == 3 ? 2 : 1) << "the step was applied";
+      EXPECT_EQ(error.rank(), std::strstr(error.what(), "not known") ? -1 : planned.rank);
       said[static_cast<size_t>(world.rank())] = error.what();
     }
   });
@@ -111,17 +115,58 @@ TEST(Integrity, ARankWhoseWeightsDifferFromThoseOfTheOthersIsNamed) {
     EXPECT_SAYS(said, "which of them are wrong is not known");
 }
 
+// Between two steps that are checked nothing is hashed: what flips there is in the first hashes.
+TEST(Integrity, CopiesThatBecameUnequalInAStepThatWasNotCheckedAreFoundInTheNextThatIs) {
+  struct Case {
+    LayoutCase layout;
+    std::string sharding, what, words;
+  };
+  const std::vector<Case> cases = {
+      {{.name = "data ranks", .data = 3}, "none", "weights", "its weights differ from those of 2 others"},
+      {{.name = "data ranks", .data = 3}, "none", "exp_avg", "its values of exp_avg differ from those of 2 others"},
+      {{.name = "16 bits", .data = 3, .dtype = "bfloat16"},
+       "none",
+       "master",
+       "its values of the lower bits of the master"},
+      {{.name = "tensor ranks", .tensor = 4}, "ep_aware", "weights", "its weights differ from those of 3 others"},
+  };
+  for (const Case& each : cases) {
+    for (const auto& said : run(each.layout, {When::kAfterTheUpdate, 2, each.what}, 3, each.sharding)) {
+      EXPECT_SAYS(said, "step 3: silent corruption on rank 2 (") << each.layout.name << " " << each.what;
+      EXPECT_SAYS(said, each.words);
+    }
+  }
+}
+
+TEST(Integrity, StateThatNoOtherRankHoldsIsNotFoundInAStepThatIsNotChecked) {
+  for (const auto& said : run({.name = "", .data = 3}, {When::kAfterTheUpdate, 2, "exp_avg"}, 3)) EXPECT_EQ(said, "");
+}
+
+TEST(Integrity, OfTwoCopiesThatDifferNeitherRankIsBlamed) {
+  for (const auto& said : run({.name = "", .data = 2}, {When::kAfterTheUpdate, 1, "exp_avg"}, 3, "none")) {
+    EXPECT_SAYS(said, "step 3: silent corruption: the values of exp_avg of ranks 0 (");
+    EXPECT_SAYS(said, "which of them are wrong is not known");
+    EXPECT_EQ(said.find("on rank"), std::string::npos) << said;
+  }
+}
+
 TEST(OnDeviceIntegrity, AFlippedBitIsFoundInItsBlockAndOtherMemoryIsAsItWas) {
   const at::Device device = guarded::device_of_tests();
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     const Tensor values = at::arange((int64_t{1} << 22) + 100, at::kFloat).to(type).to(device);
-    const BlockHashes before(values);
-    EXPECT_FALSE(before.first_difference(BlockHashes(values)));
+    const Tensor factors = hash_factors(device);
+    const auto hashes_now = [&] {
+      BlockHashes now(values, factors);
+      BlockHashes::fetch(std::array{&now});
+      return now;
+    };
+    const BlockHashes before = hashes_now();
+    EXPECT_FALSE(before.first_difference(hashes_now()));
     const Tensor bits = values.view(values.element_size() == 2 ? at::kShort : at::kInt);
     for (const int64_t element : {int64_t{7}, (int64_t{1} << 22) + 99}) {
       for (const int bit : {0, 13}) {
         bits.select(0, element).bitwise_xor_(int64_t{1} << bit);
-        const auto range = before.first_difference(BlockHashes(values));
+        const auto range = before.first_difference(hashes_now());
         ASSERT_TRUE(range);
         EXPECT_TRUE(range->begin <= element && element < range->end);
         bits.select(0, element).bitwise_xor_(int64_t{1} << bit);

@@ -17,11 +17,22 @@ namespace athanor {
 namespace fs = std::filesystem;
 namespace {
 
+// The rank at fault and its host; null if they are not known.
+nlohmann::json rank_of(const Failure& failure, int own) {
+  if (failure.rank == Failure::kReporter) return own;
+  return failure.rank == Failure::kUnknown ? nlohmann::json() : nlohmann::json(failure.rank);
+}
+
+nlohmann::json host_of(const Failure& failure, const std::string& own) {
+  if (failure.rank == Failure::kReporter) return own;
+  return failure.rank == Failure::kUnknown ? nlohmann::json() : nlohmann::json(failure.host);
+}
+
 std::string failure_record(const RunContext& at, int rank, const std::string& host, const Failure& failure) {
   const double time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const nlohmann::ordered_json words = {{"cause", exit_code::cause_of(failure.exit_code)},
-                                        {"rank", failure.rank < 0 ? rank : failure.rank},
-                                        {"host", failure.rank < 0 ? host : failure.host},
+                                        {"rank", rank_of(failure, rank)},
+                                        {"host", host_of(failure, host)},
                                         {"step", at.step.load()},
                                         {"phase", at.phase.load()},
                                         {"tensor", failure.tensor},
@@ -60,7 +71,7 @@ void leave_last_words(const RunContext& at, int rank, const std::string& host, c
       .add("end", at.step,
            {{"exit_code", failure.exit_code},
             {"cause", exit_code::cause_of(failure.exit_code)},
-            {"rank", failure.rank < 0 ? rank : failure.rank},
+            {"rank", rank_of(failure, rank)},
             {"text", failure.message}});
 }
 
