@@ -20,6 +20,7 @@ MARKERS = {
     "slow": "is long and rarely fails; only `make test-all` runs it",
     "alone": "uses all cores or measures time; runs while no other test does",
     "mpi": "starts jobs of several ranks (tests/mpi)",
+    "faults": "makes a run fail on purpose, by what [faults] in its configuration plans",
 }
 
 

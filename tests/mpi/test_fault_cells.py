@@ -11,6 +11,7 @@ from test_failures import SECONDS
 from test_rehearsals import ALLOWED, NODES, events, last_words, planned
 from test_runs import RankRun, data, open_mpi  # noqa: F401
 
+pytestmark = pytest.mark.faults
 slow = pytest.mark.slow
 TIMEOUT = "parallelism.collective_timeout_s=4"
 PHASES = ["start", "data", "forward", "backward", "reduce", "update", "gather", "save", "validate"]

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 from test_runs import RankRun, data  # noqa: F401
 
+pytestmark = pytest.mark.faults
 ALLOWED = {**os.environ, "ATHANOR_ALLOW_FAULTS": "1"}
 NODES = "topology.ranks_per_node=1"
 # The axes, each over nodes of one rank; the model has 2 layers.
