@@ -1,7 +1,7 @@
 """What all Python tests share: the markers, and the environment of the programs that they start.
 
-`make test` runs the tests without a marker at the same time, on as many cores as there are, then those marked `alone` one
-after the other. `make test-all` also runs those marked `slow`.
+`make test` runs the tests without a marker at the same time, on as many cores as there are, then those marked `mpi` two at a
+time, then those marked `alone` one after the other. `make test-all` also runs those marked `slow`.
 """
 import os
 import signal

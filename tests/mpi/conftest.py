@@ -11,13 +11,15 @@ import launchers  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KINDS = ["Open MPI", "MPICH"]
 WITHOUT_MPI = "torchrun"
+ALONE = {"test_bench_comm", "test_bench_checkpoint_ranks"}  # they measure time
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent == pathlib.Path(__file__).parent:
             item.add_marker("mpi")
-            item.add_marker("alone")
+            if item.path.stem in ALONE:
+                item.add_marker("alone")
 
 
 @pytest.fixture(scope="session")

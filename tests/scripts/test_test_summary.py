@@ -14,7 +14,8 @@ def summary(folder, ctest, gtest=None, pytest_xml=PYTEST, fuzz='{"npy_fuzz": tru
     if gtest:
         (folder / "gtest" / "base.xml").write_text(f"<testsuites><testsuite>{gtest}</testsuite></testsuites>")
     (folder / "pytest.xml").write_text(pytest_xml)
-    (folder / "pytest_alone.xml").write_text("<testsuites/>")
+    for part in ("ranks", "alone"):
+        (folder / f"pytest_{part}.xml").write_text("<testsuites/>")
     if fuzz:
         (folder / "fuzz.json").write_text(fuzz)
     done = subprocess.run([sys.executable, ROOT / "scripts/test_summary", folder, *parts], capture_output=True, text=True)
@@ -62,7 +63,7 @@ def test_a_fuzzer_that_crashed_is_a_failure(tmp_path):
 
 def test_a_source_that_fails_its_format_is_a_failure(tmp_path):
     (tmp_path / "checks.json").write_text('{"format": false, "rooms": true}')
-    parts = ["checks", "C++", "Python", "ranks", "fuzzers"]
+    parts = ["checks", "C++", "Python", "ranks", "alone", "fuzzers"]
     assert last_line(tmp_path, PASSED, CASE.format("x", ""), parts=parts) == "4 passed, 1 failed"
 
 
