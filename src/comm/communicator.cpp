@@ -13,6 +13,7 @@
 #include "comm/device_calls.h"
 #include "comm/host_backend.h"
 #include "comm/send_watch.h"
+#include "comm/stall_watch.h"
 
 namespace athanor::comm {
 
@@ -79,11 +80,12 @@ struct Pending::State {
   std::shared_ptr<Traffic> traffic;
   bool on_device = false;
   Work work;
-  std::shared_ptr<DeviceCall> noted;  ///< on a device, unless it is a message
-  Work check;                         ///< the collective of the records, in check mode
-  Tensor records;                     ///< records of all members, once `check` is complete
-  std::string disagrees;              ///< how the records disagree
-  int64_t in_flight = 0;              ///< this call's part of Traffic::in_flight
+  std::shared_ptr<DeviceCall> noted;   ///< on a device, unless it is a message
+  std::shared_ptr<StallWatch> stalls;  ///< on a device; may be null
+  Work check;                          ///< the collective of the records, in check mode
+  Tensor records;                      ///< records of all members, once `check` is complete
+  std::string disagrees;               ///< how the records disagree
+  int64_t in_flight = 0;               ///< this call's part of Traffic::in_flight
   board::Publisher board;
   int board_group = -1, peer = -1;  ///< index of the group on the board; the other rank of a message, in the world
 
@@ -115,6 +117,12 @@ struct Pending::State {
     check.reset();
     disagrees = disagreement({records.const_data_ptr<int64_t>(), static_cast<size_t>(records.numel())},
                              static_cast<int>(names->size()), *names);
+  }
+
+  void queue_wait() {
+    if (stalls) stalls->stall_begins();
+    work->wait();
+    if (stalls) stalls->stall_ends();
   }
 
   void wait_for(Work& one) {
@@ -151,7 +159,7 @@ void Pending::wait() {
   if (!state.disagrees.empty()) {
     fail<CommError>("ranks of group {} do not make the same call: {}", state.group, state.disagrees);
   }
-  if (state.work && state.on_device) state.work->wait();
+  if (state.work && state.on_device) state.queue_wait();
   if (state.work && !state.on_device) state.wait_for(state.work);
   if (state.noted) state.noted->let_go();
   state.work.reset();
@@ -285,6 +293,7 @@ Pending Communicator::start(Call call, Run run, Lane lane) {
   state->timeout = options_.timeout;
   state->traffic = traffic_;
   state->on_device = host_ != nullptr;
+  state->stalls = stalls_;
   state->board = board_.board();
   state->board_group = board_.index();
   if (between_two) state->peer = options_.world_ranks[static_cast<size_t>(call.record.root)];

@@ -56,6 +56,7 @@ using SumTerms = void (*)(const Tensor& terms, const Tensor& out);
 class Communicator;
 class DeviceCalls;
 class SendWatch;
+class StallWatch;
 struct CallRecord;
 
 /// A handle of a collective that has been started. Copies refer to the same collective.
@@ -161,6 +162,9 @@ class Communicator {
   /// Shows `watch` what this rank sends in collectives from now on; null: to no one. It must outlive the group, or be
   /// replaced before its end. Messages (send) are not shown.
   void show_sends(SendWatch* watch) { watch_ = watch; }
+  /// On a device: shows `watch` where streams of the caller wait for the calls that begin from now on, messages too.
+  /// Calls keep it as long as they are not complete.
+  void show_stalls(std::shared_ptr<StallWatch> watch) { stalls_ = std::move(watch); }
   /// Returns the number of collectives of the group that this rank has begun.
   int64_t num_calls() const { return num_calls_; }
 
@@ -189,6 +193,7 @@ class Communicator {
   int rank_;
   int64_t num_calls_ = 0, num_pair_calls_ = 0;  ///< pairs are counted separately: the other ranks make no such call
   SendWatch* watch_ = nullptr;
+  std::shared_ptr<StallWatch> stalls_;
   std::shared_ptr<Traffic> traffic_;  ///< a Pending may outlive its group
 };
 

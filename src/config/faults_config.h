@@ -27,7 +27,8 @@ struct FaultConfig {
             "exception, kill, segv or stop (signals to the process), hang (it computes forever), nan (a value of the "
             "tensor at `place`), scale (the tensor times 1000), nan_weight (a value of the weight `place`), "
             "flip_weight, flip_master or flip_moment "
-            "(a bit at rest), slow (waits), write_fails or full_disk (one write, or all, of the step's checkpoint), "
+            "(a bit at rest), slow (waits; a device computes for as long), write_fails or full_disk (one write, or "
+            "all, of the step's checkpoint), "
             "torn_checkpoint (a file of it is cut off when it has been written)",
             one_of({"exception", "kill", "segv", "stop", "hang", "nan", "scale", "nan_weight", "flip_weight",
                     "flip_master", "flip_moment", "slow", "write_fails", "full_disk", "torn_checkpoint"}));
@@ -49,7 +50,7 @@ struct FaultConfig {
             "first one of the phase");
     f.field("microbatch", microbatch, "the microbatch of the rank's step in which it acts, from 0; -1: the first",
             at_least(-1));
-    f.field("seconds", seconds, "slow: how long it waits at each place of the phase", between(0.0, 1e6));
+    f.field("seconds", seconds, "slow: how long it waits or computes at each place of the phase", between(0.0, 1e6));
   }
 };
 

@@ -26,8 +26,9 @@ at::Device device_of_tests();
 
 /// Starts the thread that calls Queues::advance_if_idle for each device. For devices that communicate.
 void let_devices_advance();
-/// Sets the order in which devices begin that nothing has used yet; each draws from another seed.
-void begin_in(const Order& order);
+/// Sets the order in which devices begin that nothing has used yet, each drawing from another seed, and the time that
+/// they keep (Queues::keep_time).
+void begin_in(const Order& order, double ms_of_launch = 0);
 
 /// Sets whether Athanor's kernels exist on the device (they do at first), or only libtorch's ops.
 void set_kernels(bool compiled);

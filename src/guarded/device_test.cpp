@@ -108,6 +108,37 @@ TEST_P(Guarded, AnEventOrdersTwoStreamsAndItsAbsenceShows) {
   }
 }
 
+// Two streams, one of which waits for the other.
+TEST_P(Guarded, TheTimeThatItKeepsFollowsFromWhatWasSubmitted) {
+  guarded::queues().keep_time(2);
+  constexpr auto kWithTime = c10::EventFlag::BACKEND_DEFAULT;
+  c10::Event begin(at::kPrivateUse1, kWithTime), on_side(at::kPrivateUse1), waits(at::kPrivateUse1, kWithTime),
+      end(at::kPrivateUse1, kWithTime);
+  const Tensor x = at::zeros({4}, on_device()), y = at::zeros({4}, on_device());
+  guarded::queues().synchronize_all();
+  const c10::Stream main = c10::impl::VirtualGuardImpl(at::kPrivateUse1).getStream(guarded::kDevice),
+                    side = new_stream();
+  for (int i = 0; i < 2; ++i) {  // the second time their events are known to have been reached
+    begin.record(main);
+    begin.block(side);
+    x.add_(1);
+    {
+      const c10::StreamGuard guard(side);
+      for (int k = 0; k < 7; ++k) y.add_(1);
+    }
+    on_side.record(side);
+    if (i == 1) guarded::queues().synchronize_all();
+    waits.record(main);
+    on_side.block(main);
+    x.add_(1);
+    end.record(main);
+    guarded::queues().synchronize_all();
+    EXPECT_EQ(begin.elapsedTime(waits), 2);
+    EXPECT_EQ(waits.elapsedTime(end), 6 * 2 + 2);
+  }
+  guarded::queues().keep_time(0);
+}
+
 TEST_P(Guarded, AFreedBlockIsReusedAtOnceUnlessItsUseIsRecorded) {
   const c10::Stream side = new_stream();
   for (const bool recorded : {true, false}) {

@@ -28,12 +28,16 @@ Queues::StreamId& stream_on(int device) { return stream_of_thread[static_cast<si
 // The queues and the memory of a device. They live as long as the process: tensors in other static objects may outlive
 // any that is destroyed.
 struct Parts {
-  explicit Parts(const Order& order) { queues.set_order(order); }
+  Parts(const Order& order, double ms_of_launch) {
+    queues.set_order(order);
+    queues.keep_time(ms_of_launch);
+  }
   Queues queues;
   Memory memory{queues};
 };
 
-Order first_order;  // which a device has until set_order is called
+Order first_order;              // which a device has until set_order is called
+double first_ms_of_launch = 0;  // the same for keep_time
 
 // Those of the devices that have been used.
 std::array<std::atomic<Parts*>, kMostDevices>& all_parts() {
@@ -46,7 +50,8 @@ Parts& parts_of(int device) {
   auto& parts = all_parts().at(static_cast<size_t>(device));
   if (!parts) {
     const std::lock_guard lock(mutex);
-    if (!parts) parts = new Parts({first_order.kind, first_order.seed + static_cast<uint64_t>(device)});
+    if (!parts)
+      parts = new Parts({first_order.kind, first_order.seed + static_cast<uint64_t>(device)}, first_ms_of_launch);
   }
   return *parts;
 }
@@ -104,7 +109,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (event) at(event)->owner->synchronize(at(event));
   }
   double elapsedTime(void* from, void* to, c10::DeviceIndex) const override {
-    return static_cast<double>(at(to)->time - at(from)->time);
+    return Queues::between(at(from), at(to));
   }
   void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
     delete static_cast<Queues::Event*>(event);
@@ -301,7 +306,10 @@ void let_devices_advance() {
   });
 }
 
-void begin_in(const Order& order) { first_order = order; }
+void begin_in(const Order& order, double ms_of_launch) {
+  first_order = order;
+  first_ms_of_launch = ms_of_launch;
+}
 
 void set_kernels(bool compiled) { our_kernels.compiled = compiled; }
 void offer(bool offered) { our_kernels.offered = offered; }

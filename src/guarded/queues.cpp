@@ -1,5 +1,6 @@
 #include "guarded/queues.h"
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <utility>
@@ -31,6 +32,31 @@ void Queues::set_order(const Order& order) {
   random_.seed(order.seed);
 }
 
+void Queues::keep_time(double ms_of_launch) {
+  const std::lock_guard lock(mutex_);
+  ms_of_launch_ = ms_of_launch;
+  for (Stream& each : streams_) each.time_ms = 0;
+}
+
+bool Queues::keeps_time() const {
+  const std::lock_guard lock(mutex_);
+  return ms_of_launch_ > 0;
+}
+
+double Queues::time_ms(StreamId id) {
+  const std::lock_guard lock(mutex_);
+  return stream(id).time_ms;
+}
+
+void Queues::advance_to(StreamId id, double time_ms) {
+  const std::lock_guard lock(mutex_);
+  stream(id).time_ms = std::max(stream(id).time_ms, time_ms);
+}
+
+double Queues::between(const Event& from, const Event& to) {
+  return to->owner->keeps_time() ? to->time_ms - from->time_ms : static_cast<double>(to->number - from->number);
+}
+
 Queues::Stream& Queues::stream(StreamId id) {
   while (std::ssize(streams_) <= id) streams_.emplace_back();
   return streams_[static_cast<size_t>(id)];
@@ -50,7 +76,7 @@ void Queues::submit(StreamId id, const char* name, Work work) {
   const std::lock_guard lock(mutex_);
   if (id == captured_) return recording_.emplace_back(name, std::move(work)), void();
   ++counts_.launches;
-  add(id, {name, std::move(work), nullptr, nullptr, nullptr});
+  add(id, {name, std::move(work), nullptr, nullptr, nullptr, true});
 }
 
 void Queues::submit_uncounted(StreamId id, const char* name, Work work, bool recorded) {
@@ -86,7 +112,7 @@ void Queues::replay(StreamId id, const Recording& recording) {
   const std::lock_guard lock(mutex_);
   refuse_while_capturing("a graph is launched");
   ++counts_.launches;
-  for (const auto& [name, work] : recording) add(id, {name, work, nullptr, nullptr, nullptr});
+  for (const auto& [name, work] : recording) add(id, {name, work, nullptr, nullptr, nullptr, true});
 }
 
 void Queues::refuse_while_capturing(const char* what) const {
@@ -116,7 +142,7 @@ void Queues::block(StreamId id, const Event& event) {
     return;
   }
   ATHANOR_CHECK_AS(Error, !event->is_recorded, "a wait for work that was recorded in a graph");
-  if (is_skipped() || event->reached) return;
+  if (is_skipped() || (event->reached && ms_of_launch_ == 0)) return;
   add(id, {"wait", nullptr, event, nullptr, nullptr});
 }
 
@@ -131,10 +157,13 @@ void Queues::run_first(Stream& of) {
   of.tasks.pop_front();
   ++of.done;
   if (task.ready) --num_unready_;
+  if (task.waits_for) of.time_ms = std::max(of.time_ms, task.waits_for->time_ms);
+  if (task.is_launch) of.time_ms += ms_of_launch_;
   if (task.reaches) {
-    static std::atomic<int64_t> time{0};
+    static std::atomic<int64_t> number{0};
     task.reaches->reached = true;
-    task.reaches->time = ++time;
+    task.reaches->number = ++number;
+    task.reaches->time_ms = of.time_ms;
   }
   if (task.work) task.work();
 }

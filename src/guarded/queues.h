@@ -45,7 +45,8 @@ class Queues {
     bool is_recorded = false;  ///< it was recorded by begin_capture, and is never reached
     int64_t num_queries = 0;   ///< calls of `query` before it was reached
     Queues* owner = nullptr;
-    int64_t time = 0;  ///< when it was reached: in the order of all points of all devices
+    int64_t number = 0;  ///< in the order in which the points of all devices were reached
+    double time_ms = 0;  ///< when it was reached, if the queues keep time
   };
   using Event = std::shared_ptr<Point>;
 
@@ -54,6 +55,19 @@ class Queues {
 
   /// Everything that was submitted before runs first.
   void set_order(const Order& order);
+
+  /// From now on each launch takes so long in the time of its stream, which is 0; 0 (at first): no time is kept. A
+  /// stream that waits for an event continues at its time if that is later. So times follow from what was submitted,
+  /// and not from a clock or the order that is played.
+  void keep_time(double ms_of_launch);
+  bool keeps_time() const;
+  /// Return the time of a stream as far as its work has run, and set it on to a later one, for work that has to meet
+  /// other devices.
+  double time_ms(StreamId stream);
+  void advance_to(StreamId stream, double time_ms);
+  /// What an event tells of two points: the time between them, or, if no time is kept, how many points of all devices
+  /// were reached from the first to the second.
+  static double between(const Event& from, const Event& to);
 
   /// Queues work. What it throws appears at the wait that runs it.
   void submit(StreamId stream, const char* name, Work work);
@@ -116,10 +130,12 @@ class Queues {
     Work work;
     Event waits_for, reaches;
     std::function<bool()> ready;  // null: always
+    bool is_launch = false;
   };
   struct Stream {
     std::deque<Task> tasks;
     int64_t submitted = 0, done = 0;
+    double time_ms = 0;
   };
 
   Stream& stream(StreamId id);
@@ -143,6 +159,7 @@ class Queues {
   Order order_;
   std::mt19937_64 random_;
   Counts counts_;
+  double ms_of_launch_ = 0;
   int64_t skipped_ = -1, synchronisations_ = 0;
   int64_t host_waits_to_skipped_ = -1;  // below 0: none is skipped
   StreamId last_stream_ = 0;

@@ -15,6 +15,8 @@
 #include "base/text.h"
 #include "base/wall_clock.h"
 #include "ops/transfer.h"
+#include "train/device_link.h"
+#include "train/neighbour_waves.h"
 
 namespace athanor {
 namespace {
@@ -26,7 +28,8 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr double kBudget_s = 0.03;  // for each of products and memory
 constexpr double kLeastShare = 0.75, kLongest = 3;
 constexpr size_t kLeastRanks = 3, kMostNamed = 4;
-enum : int64_t { kGemm, kMemory, kPing, kLink, kDisk, kNumbers };
+// Numbers of a rank: those of kQuantities in their order, then two about links.
+enum : int64_t { kGemm, kMemory, kPing, kLink, kDeviceLink, kDisk, kNextIsAway, kNextDeviceIsAway, kNumbers };
 
 // Returns the shortest of several times, the first of which is not counted: it loads what the others use.
 double least_time(at::Device device, const std::function<void()>& work) {
@@ -41,15 +44,23 @@ double least_time(at::Device device, const std::function<void()>& work) {
   return least;
 }
 
-double products_gflops(at::Device device) {
-  const int64_t n = device.is_cpu() ? 512 : 4096;
+double product_s(at::Device device, int64_t n) {
   const auto options = at::TensorOptions(at::kFloat).device(device);
   const Tensor a = at::full({n, n}, 0.5, options), b = at::full({n, n}, 0.5, options), c = at::empty({n, n}, options);
-  const auto size = static_cast<double>(n);
-  return 2e-9 * size * size * size / least_time(device, [&] {
-           Tensor out = c;
-           at::mm_out(out, a, b);
-         });
+  return least_time(device, [&] {
+    Tensor out = c;
+    at::mm_out(out, a, b);
+  });
+}
+
+// An accelerator needs large products to show its speed. Small ones take it less than half a millisecond (537 GFLOP/s);
+// a device that takes longer, such as one that the host plays, is measured with these.
+double products_gflops(at::Device device) {
+  constexpr int64_t kSmall = 512, kLarge = 4096;
+  const auto gflops = [](int64_t n, double seconds) { return 2e-9 * std::pow(static_cast<double>(n), 3) / seconds; };
+  const double small_s = product_s(device, kSmall);
+  if (device.is_cpu() || small_s > 0.5e-3) return gflops(kSmall, small_s);
+  return gflops(kLarge, product_s(device, kLarge));
 }
 
 double copies_gb_s(at::Device device) {
@@ -72,30 +83,30 @@ double round_trip(comm::Communicator& world, int with, bool begins, const Tensor
   return seconds_since(began);
 }
 
-// Each rank begins round trips with the next one. Pairs with an even first rank go first, then those with an odd one,
-// then the one that is left of an odd number of ranks: so each rank is in one pair at a time.
+// Each rank begins round trips with the next one.
 void measure_messages(comm::Communicator& world, double* numbers) {
-  const int n = world.size(), rank = world.rank();
-  if (n < 2) return;
   const Tensor small = at::zeros({1}, at::kLong), large = at::zeros({1 << 17}, at::kLong);
-  const int wave_of_last = n % 2 == 1 ? 2 : 1;
-  const auto wave_of = [&](int first) { return first == n - 1 ? wave_of_last : first % 2; };
-  const int next = (rank + 1) % n, before = (rank + n - 1) % n;
-  for (int wave = 0; wave < 3; ++wave) {
-    for (const bool begins : {true, false}) {
-      if (wave_of(begins ? rank : before) != wave) continue;
-      const int with = begins ? next : before;
-      double ping = std::numeric_limits<double>::infinity(), link = ping;
-      for (int i = 0; i < 6; ++i) {
-        const double took = round_trip(world, with, begins, small);
-        if (i > 0) ping = std::min(ping, took);
-      }
-      for (int i = 0; i < 3; ++i) link = std::min(link, round_trip(world, with, begins, large));
-      if (!begins) continue;
-      numbers[kPing] = 1e6 * ping;
-      numbers[kLink] = 2e-6 * static_cast<double>(large.nbytes()) / link;
+  for (int wave = 0; wave < kNumWaves; ++wave) {
+    const auto [with, begins] = neighbour_in(wave, world.rank(), world.size());
+    if (with < 0) continue;
+    double ping = std::numeric_limits<double>::infinity(), link = ping;
+    for (int i = 0; i < 6; ++i) {
+      const double took = round_trip(world, with, begins, small);
+      if (i > 0) ping = std::min(ping, took);
     }
+    for (int i = 0; i < 3; ++i) link = std::min(link, round_trip(world, with, begins, large));
+    if (!begins) continue;
+    numbers[kPing] = 1e6 * ping;
+    numbers[kLink] = 2e-6 * static_cast<double>(large.nbytes()) / link;
   }
+}
+
+// 1 if the next rank of the group is on another host.
+double next_is_away(const Mesh& mesh, const comm::Communicator& group) {
+  const auto& hosts = mesh.world().hosts();
+  const auto& ranks = group.options().world_ranks;
+  const int next = ranks[static_cast<size_t>((group.rank() + 1) % group.size())];
+  return hosts[static_cast<size_t>(next)] != mesh.world().host() ? 1 : 0;
 }
 
 double disk_ms(const std::string& run_dir, int rank) {
@@ -123,15 +134,36 @@ struct Quantity {
   const char* unit;
   std::vector<double> Probe::*values;
   bool more_is_better;
-  double bound;  // share of the median at which it is slow
+  double bound;                                 // share of the median at which it is slow
+  std::vector<double> Probe::*kinds = nullptr;  // ranks with the same number are compared; null: all
 };
 const Quantity kQuantities[] = {
     {"gemm_gflops", "products", "GFLOP/s", &Probe::gemm_gflops, true, kLeastShare},
     {"memory_gb_s", "memory", "GB/s", &Probe::memory_gb_s, true, kLeastShare},
-    {"ping_us", "a round trip to the next rank", "µs", &Probe::ping_us, false, kLongest},
-    {"link_mb_s", "messages to the next rank", "MB/s", &Probe::link_mb_s, true, 1 / kLongest},
+    {"ping_us", "a round trip to the next rank", "µs", &Probe::ping_us, false, kLongest, &Probe::next_is_away},
+    {"link_mb_s", "messages to the next rank", "MB/s", &Probe::link_mb_s, true, 1 / kLongest, &Probe::next_is_away},
+    {"device_link_mb_s", "messages between devices", "MB/s", &Probe::device_link_mb_s, true, 1 / kLongest,
+     &Probe::next_device_is_away},
     {"disk_ms", "the disk of the run's folder", "ms", &Probe::disk_ms, false, kLongest},
 };
+
+// Adds the ranks of one kind that are far worse than the median of their kind.
+void add_slow_parts(const Quantity& quantity, const Probe& probe, double kind, std::vector<SlowPart>& found) {
+  const std::vector<double>& values = probe.*quantity.values;
+  const auto* kinds = quantity.kinds ? &(probe.*quantity.kinds) : nullptr;
+  const auto is_of_kind = [&](size_t rank) { return !kinds || kinds->empty() || (*kinds)[rank] == kind; };
+  std::vector<double> known;
+  for (size_t rank = 0; rank < values.size(); ++rank)
+    if (is_of_kind(rank) && !std::isnan(values[rank])) known.push_back(values[rank]);
+  if (known.size() < kLeastRanks) return;
+  const auto middle = known.begin() + static_cast<std::ptrdiff_t>((known.size() - 1) / 2);
+  std::ranges::nth_element(known, middle);
+  const double limit = quantity.bound * *middle;
+  for (size_t rank = 0; rank < values.size(); ++rank) {
+    if (is_of_kind(rank) && (quantity.more_is_better ? values[rank] < limit : values[rank] > limit))
+      found.push_back({static_cast<int>(rank), quantity.what, quantity.unit, values[rank], *middle});
+  }
+}
 
 double rounded(double value) { return std::isfinite(value) ? std::stod(fmt::format("{:.4g}", value)) : value; }
 
@@ -147,6 +179,9 @@ Probe measure_probe(const Mesh& mesh, at::Device device, const std::string& run_
   const Tensor all_are_here = at::zeros({1}, at::kLong);
   world.all_reduce(all_are_here, comm::Reduction::kMax).wait();
   measure_messages(world, numbers);
+  numbers[kDeviceLink] = measure_device_link(mesh, device);
+  numbers[kNextIsAway] = next_is_away(mesh, world);
+  numbers[kNextDeviceIsAway] = next_is_away(mesh, mesh.group(device_link_group(mesh)));
   if (is_first_of_host(mesh.world().hosts(), world.rank())) numbers[kDisk] = disk_ms(run_dir, world.rank());
   const Tensor all = at::empty({world.size() * kNumbers}, at::kDouble);
   world.all_gather(all, own).wait();
@@ -156,6 +191,8 @@ Probe measure_probe(const Mesh& mesh, at::Device device, const std::string& run_
   for (int64_t rank = 0; rank < world.size(); ++rank) {
     int64_t number = 0;
     for (const Quantity& quantity : kQuantities) (probe.*quantity.values).push_back(values[rank * kNumbers + number++]);
+    probe.next_is_away.push_back(values[rank * kNumbers + kNextIsAway]);
+    probe.next_device_is_away.push_back(values[rank * kNumbers + kNextDeviceIsAway]);
   }
   probe.seconds = seconds_since(began);
   return probe;
@@ -164,18 +201,9 @@ Probe measure_probe(const Mesh& mesh, at::Device device, const std::string& run_
 std::vector<SlowPart> find_slow_parts(const Probe& probe) {
   std::vector<SlowPart> slow;
   for (const Quantity& quantity : kQuantities) {
-    const std::vector<double>& values = probe.*quantity.values;
-    std::vector<double> known;
-    std::ranges::copy_if(values, std::back_inserter(known), [](double value) { return !std::isnan(value); });
-    if (known.size() < kLeastRanks) continue;
-    const auto middle = known.begin() + static_cast<std::ptrdiff_t>((known.size() - 1) / 2);
-    std::ranges::nth_element(known, middle);
     std::vector<SlowPart> found;
-    for (size_t rank = 0; rank < values.size(); ++rank) {
-      const double limit = quantity.bound * *middle;
-      if (quantity.more_is_better ? values[rank] < limit : values[rank] > limit)
-        found.push_back({static_cast<int>(rank), quantity.what, quantity.unit, values[rank], *middle});
-    }
+    add_slow_parts(quantity, probe, 0, found);
+    if (quantity.kinds && !(probe.*quantity.kinds).empty()) add_slow_parts(quantity, probe, 1, found);
     std::ranges::stable_sort(found, [&](const SlowPart& a, const SlowPart& b) {
       return quantity.more_is_better ? a.value < b.value : a.value > b.value;
     });

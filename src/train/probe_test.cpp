@@ -28,6 +28,7 @@ TEST_F(Probes, EachRankMeasuresItsMessagesToTheNextAndOneRankOfANodeItsDisk) {
         ASSERT_EQ(std::ssize(*values), ranks);
         for (const double value : *values) EXPECT_EQ(value > 0, ranks > 1 || !needs_others) << ranks;
       }
+      for (const double value : probe.device_link_mb_s) EXPECT_TRUE(std::isnan(value));
       EXPECT_GT(probe.disk_ms[0], 0);
       for (size_t rank = 1; rank < probe.disk_ms.size(); ++rank) EXPECT_TRUE(std::isnan(probe.disk_ms[rank]));
     });
@@ -56,8 +57,13 @@ TEST(OnDeviceProbe, ProductsAndMemoryAreThoseOfTheDevice) {
 // Eight ranks on four equal hosts.
 Probe equal_ranks() {
   const double none = std::nan("");
-  return {std::vector<double>(8, 100), std::vector<double>(8, 20),           std::vector<double>(8, 5),
-          std::vector<double>(8, 900), {4, none, 4, none, 5, none, 4, none}, 0.1};
+  return {std::vector<double>(8, 100),
+          std::vector<double>(8, 20),
+          std::vector<double>(8, 5),
+          std::vector<double>(8, 900),
+          std::vector<double>(8, 25000),
+          {4, none, 4, none, 5, none, 4, none},
+          0.1};
 }
 const std::vector<std::string> kHosts{"a", "a", "b", "b", "c", "c", "d", "d"};
 
@@ -75,22 +81,42 @@ TEST(SlowParts, ARankFarBelowTheOthersIsNamedForEachQuantity) {
   probe.memory_gb_s[1] = 10;
   probe.ping_us[4] = 16;
   probe.link_mb_s[7] = 200;
+  probe.device_link_mb_s[5] = 8000;
   probe.disk_ms[2] = 40;
   const auto slow = find_slow_parts(probe);
   std::vector<int> ranks;
   for (const SlowPart& part : slow) ranks.push_back(part.rank);
-  EXPECT_EQ(ranks, (std::vector<int>{3, 1, 4, 7, 2}));
+  EXPECT_EQ(ranks, (std::vector<int>{3, 1, 4, 7, 5, 2}));
   const std::string line = describe_slow_parts(slow, kHosts);
   EXPECT_SAYS(line, "rank 3 (b): products 60 GFLOP/s, the median is 100; ");
-  EXPECT_SAYS(line, "and 1 more");
+  EXPECT_SAYS(line, "and 2 more");
   const auto json = nlohmann::json::parse(probe_json(probe, slow, kHosts, 2, 40, "asked"));
   EXPECT_EQ(json.at("disk_ms"), nlohmann::json::parse("[4.0, null, 40.0, null, 5.0, null, 4.0, null]"));
-  EXPECT_EQ(json.at("slow").at(4).at("host"), "b");
+  EXPECT_EQ(json.at("slow").at(5).at("host"), "b");
   EXPECT_EQ(json.at("why"), "asked");
 }
 
+// The last rank of each host has the next one on another host, to which messages take longer than within a host.
+TEST(SlowParts, MessagesBetweenHostsAreComparedWithOneAnother) {
+  Probe probe = equal_ranks();
+  probe.next_is_away = probe.next_device_is_away = {0, 1, 0, 1, 0, 1, 0, 1};
+  for (const size_t rank : {1, 3, 5, 7}) {
+    probe.ping_us[rank] = 50;
+    probe.device_link_mb_s[rank] = 2000;
+  }
+  EXPECT_TRUE(find_slow_parts(probe).empty());
+  probe.device_link_mb_s[3] = 600;
+  probe.ping_us[4] = 20;
+  const auto slow = find_slow_parts(probe);
+  ASSERT_EQ(slow.size(), 2u);
+  EXPECT_EQ(slow[0].rank, 4);
+  EXPECT_EQ(slow[0].median, 5);
+  EXPECT_EQ(slow[1].rank, 3);
+  EXPECT_EQ(slow[1].median, 2000);
+}
+
 TEST(SlowParts, TwoRanksShowNothing) {
-  Probe probe{{100, 10}, {20, 20}, {5, 5}, {900, 900}, {4, 400}, 0.1};
+  Probe probe{{100, 10}, {20, 20}, {5, 5}, {900, 900}, {25000, 100}, {4, 400}, 0.1};
   EXPECT_TRUE(find_slow_parts(probe).empty());
 }
 

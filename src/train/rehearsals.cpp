@@ -50,6 +50,9 @@ std::string phase_of(const FaultConfig& fault) { return acts_on_disk(fault.kind)
 // Whether tensors are seen in the phase.
 bool is_observed(const std::string& phase) { return phase == "forward" || phase == "backward" || phase == "reduce"; }
 
+// Whether it is part of what a rank computes in a step.
+bool is_computed(const std::string& phase) { return is_observed(phase) || phase == "update" || phase == "gather"; }
+
 bool is_in(const std::string& phase, Phase observed) {
   return phase == "forward"    ? observed == Phase::kForward
          : phase == "backward" ? observed == Phase::kBackward
@@ -106,6 +109,11 @@ Rehearsals::Rehearsals(const FaultsConfig& faults, TrainState& state, RunContext
   for (const FaultConfig& fault : faults.plan)
     log::warn("THIS RUN WILL FAIL ON PURPOSE: [faults] plans {}", describe(fault));
   at.phases.begins = [this](board::Phase phase) { enter(phase); };
+  const at::Device device = state.model.device();
+  const auto slows_device = [&](const FaultConfig& fault) {
+    return fault.kind == "slow" && is_computed(fault.phase) && is_here(fault);
+  };
+  if (!device.is_cpu() && std::ranges::any_of(faults.plan, slows_device)) delay_.emplace(device);
 }
 
 Rehearsals::~Rehearsals() {
@@ -205,8 +213,8 @@ Tensor Rehearsals::memory_of(const FaultConfig& fault) const {
 void Rehearsals::act(const FaultConfig& fault, const std::string& place, const Tensor& tensor) {
   const at::NoGradGuard no_grad;
   if (fault.kind == "slow") {
-    std::this_thread::sleep_for(std::chrono::duration<double>(fault.seconds));
-    return;
+    if (delay_ && is_computed(fault.phase)) return delay_->queue(fault.seconds);
+    return std::this_thread::sleep_for(std::chrono::duration<double>(fault.seconds));
   }
   log::warn_on_all("rehearsal: {} begins, at {}", describe(fault), place);
   if (is_signal(fault.kind)) {

@@ -4,10 +4,12 @@
 // Nothing that detects faults reads the plan: a fault acts on the process, or on tensors as an observer.
 
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "config/run_config.h"
 #include "parallel/observer.h"
+#include "train/device_delay.h"
 #include "train/run_context.h"
 #include "train/train_state.h"
 
@@ -41,7 +43,8 @@ class Rehearsals : public Observer {
   const FaultsConfig& faults_;
   TrainState& state_;
   RunContext& at_;
-  std::set<size_t> acted_;  // in the present computation of the step
+  std::set<size_t> acted_;            // in the present computation of the step
+  std::optional<DeviceDelay> delay_;  // if this rank has a device that shall be slow
 };
 
 }  // namespace athanor

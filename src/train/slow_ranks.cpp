@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 
 #include "base/text.h"
@@ -23,7 +25,8 @@ double median_of(std::vector<double> values) {
 
 std::vector<SlowRank> find_slow_ranks(std::span<const double> seconds, std::span<const int> kinds) {
   std::map<int, std::vector<double>> of_kind;
-  for (size_t rank = 0; rank < seconds.size(); ++rank) of_kind[kinds[rank]].push_back(seconds[rank]);
+  for (size_t rank = 0; rank < seconds.size(); ++rank)
+    if (!std::isnan(seconds[rank])) of_kind[kinds[rank]].push_back(seconds[rank]);
   std::map<int, double> usual;
   for (const auto& [kind, times] : of_kind)
     if (times.size() >= kLeastRanks) usual[kind] = median_of(times);
@@ -38,15 +41,18 @@ std::vector<SlowRank> find_slow_ranks(std::span<const double> seconds, std::span
   return slow;
 }
 
+bool SlowRanks::compares() const { return mesh_.world().size() >= static_cast<int>(kLeastRanks); }
+
 std::string SlowRanks::took(int64_t step, double seconds) {
-  if (mesh_.world().size() < static_cast<int>(kLeastRanks)) return "";
-  times_.push_back(seconds);
-  if (times_.size() < kSteps) return "";
+  if (!compares()) return "";
+  if (!std::isnan(seconds)) times_.push_back(seconds);
+  if (++num_steps_ < kSteps) return "";
   return compare(step);
 }
 
 std::string SlowRanks::compare(int64_t step) {
-  const double own = median_of(std::exchange(times_, {}));
+  num_steps_ = 0;
+  const double own = times_.empty() ? std::numeric_limits<double>::quiet_NaN() : median_of(std::exchange(times_, {}));
   comm::Communicator& world = mesh_.host_group(GroupKind::kWorld);
   const Tensor all = at::empty({world.size()}, at::kDouble);
   world.all_gather(all, at::full({1}, own, at::kDouble)).wait();

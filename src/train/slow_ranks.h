@@ -1,6 +1,7 @@
 #pragma once
 // Finds ranks that compute more slowly than others with the same work: everyone waits for them in each step, so that
-// nothing but their own time shows which they are.
+// nothing but their own time shows which they are. On a device that is the time for which the device computed
+// (parallel/compute_clock.h), else the host's.
 
 #include <cstdint>
 #include <span>
@@ -19,7 +20,7 @@ struct SlowRank {
 };
 /// Returns the ranks that are more than 15% slower than the median of at least three ranks of their kind, the slowest
 /// first.
-/// @param seconds, kinds  by rank; ranks of one kind have the same work.
+/// @param seconds, kinds  by rank; ranks of one kind have the same work. NaN: not known.
 std::vector<SlowRank> find_slow_ranks(std::span<const double> seconds, std::span<const int> kinds);
 
 class SlowRanks {
@@ -29,8 +30,11 @@ class SlowRanks {
   /// `mesh` must outlive this.
   explicit SlowRanks(const Mesh& mesh) : mesh_(mesh) {}
 
-  /// Takes the time that this rank has computed in a step, without waits for others. After each kSteps steps the
-  /// medians of all ranks are compared: ranks of the same pipeline stage have the same work. Collective over the world.
+  /// Returns whether there are enough ranks to compare.
+  bool compares() const;
+  /// Takes the time that this rank has computed in a step, without waits for others; NaN: not known. After each kSteps
+  /// steps the medians of all ranks are compared: ranks of the same pipeline stage have the same work. Collective over
+  /// the world.
   /// @return a line for each comparison in which another rank has become slow, or no rank is slow any more; else "".
   std::string took(int64_t step, double seconds);
 
@@ -38,8 +42,9 @@ class SlowRanks {
   std::string compare(int64_t step);
 
   const Mesh& mesh_;
-  std::vector<double> times_;
-  std::vector<int> known_;  // ranks that were slow in the last comparison
+  int64_t num_steps_ = 0;      // since the last comparison
+  std::vector<double> times_;  // those that are known
+  std::vector<int> known_;     // ranks that were slow in the last comparison
 };
 
 }  // namespace athanor

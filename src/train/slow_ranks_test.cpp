@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/testing/folder_test.h"
 #include "comm/thread_ranks.h"
 #include "train/testing/layout_cases.h"
@@ -21,6 +23,29 @@ TEST(SlowRanks, ARankIsComparedWithThoseThatHaveTheSameWorkAlone) {
 
 TEST(SlowRanks, TwoRanksDoNotShowWhichOfThemIsSlow) {
   EXPECT_TRUE(find_slow_ranks(std::vector<double>{1, 5}, std::vector<int>{0, 0}).empty());
+}
+
+TEST(SlowRanks, ARankWhoseTimeIsNotKnownIsNeitherNamedNorCompared) {
+  const double none = std::nan("");
+  const std::vector<int> stages(4, 0);
+  const auto slow = find_slow_ranks(std::vector<double>{1, none, 1, 2}, stages);
+  ASSERT_EQ(slow.size(), 1u);
+  EXPECT_EQ(slow[0].rank, 3);
+  EXPECT_TRUE(find_slow_ranks(std::vector<double>{1, none, none, 2}, stages).empty());
+}
+
+TEST(SlowRanks, RanksThatKnowNoTimesStillCompareWithTheOthersInTheSameStep) {
+  const RunConfig config = config_with({.name = "", .data = 4});
+  comm::run_ranks(4, [&](comm::World& world) {
+    const Mesh mesh(Layout(config, 4), world);
+    SlowRanks slow(mesh);
+    std::string line;
+    for (int64_t step = 1; step <= 2 * SlowRanks::kSteps; ++step)
+      line += slow.took(step, world.rank() == 0 || (world.rank() == 3 && step % 2) ? std::nan("")
+                              : world.rank() == 2                                  ? 1.5
+                                                                                   : 1);
+    EXPECT_SAYS(line, "them: rank 2 (");
+  });
 }
 
 TEST(SlowRanks, OneThatIsSlowFor20StepsIsNamedOnceAndOneSlowStepIsNot) {

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
@@ -14,6 +15,8 @@ StepWatches::StepWatches(TrainState& state, RunContext& at)
     : state_(state), at_(at), refused_(state, at), integrity_(state, state.config.integrity.interval),
       slow_ranks_(state.model.mesh), experts_(state.config.model), frozen_(state, state.config.integrity.interval) {
   state.gradients_are_ready = [this] { integrity_.before_update(); };
+  if (!state.model.device().is_cpu() && slow_ranks_.compares())
+    state.compute_clock = ComputeClock::of(state.model.mesh, state.model.device());
 }
 
 void StepWatches::begin_step() {
@@ -34,12 +37,20 @@ double StepWatches::take_seconds() {
   return seconds - std::exchange(seconds_told_, seconds);
 }
 
-// A device computes while the host continues, so that the host's times show nothing there.
-void StepWatches::note_slow_ranks(const StepReport& report) {
-  if (!state_.model.device().is_cpu()) return;
+namespace {
+
+// The seconds that this rank computed, without waits for others. A device computes while the host continues, so that
+// the host's times show nothing of it.
+double computed_s(const StepReport& report, at::Device device) {
+  if (!device.is_cpu()) return report.device_s.value_or(std::numeric_limits<double>::quiet_NaN());
   const double waited_s = report.forward_wait_s + report.backward_wait_s + report.optimizer_wait_s;
-  const std::string line =
-      slow_ranks_.took(report.step, report.forward_s + report.backward_s + report.optimizer_s - waited_s);
+  return report.forward_s + report.backward_s + report.optimizer_s - waited_s;
+}
+
+}  // namespace
+
+void StepWatches::note_slow_ranks(const StepReport& report) {
+  const std::string line = slow_ranks_.took(report.step, computed_s(report, state_.model.device()));
   if (!line.empty()) log::warn_on_all("{}", line);
 }
 

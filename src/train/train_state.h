@@ -14,6 +14,7 @@
 #include "dataset/mixture.h"
 #include "model/model_state.h"
 #include "optim/optimizer_set.h"
+#include "parallel/compute_clock.h"
 #include "parallel/gradient_reducer.h"
 #include "train/run_phases.h"
 #include "train/step_guard.h"
@@ -115,6 +116,8 @@ struct TrainState {
   std::function<void()> step_is_queued;
   /// On a device, if set: is called before the work is queued that changes the weights.
   std::function<void()> before_update;
+  /// On a device, if set: measures how long it computes in each step (StepReport::device_s).
+  std::shared_ptr<ComputeClock> compute_clock;
   /// A step beyond them is not applied.
   StepLimits limits;
   /// If set: is called when the gradients of a step have been computed, before the step is judged and applied.

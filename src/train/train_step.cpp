@@ -174,6 +174,10 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
   StepReport report;
   Stopwatch watch(s.model.mesh);
   report.step = s.position.step + 1;
+  if (s.compute_clock) {
+    s.compute_clock->begin_step();
+    s.compute_clock->start();
+  }
   const std::vector<Microbatch> microbatches = begin_step(s, batch, report.step);
   report.parts = run_microbatches(s, microbatches, [&](const Action& action) {
     const bool forward = action.work == Work::kForward;
@@ -184,6 +188,7 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
   sum_over_ranks(s.model.mesh.group(GroupKind::kData), report.parts);
   if (!s.model.device().is_cpu()) {
     report.norms_on_device = gradient_norms_on_device(s.model.parameters, s.model.plan);
+    if (s.compute_clock) s.compute_clock->stop();
     return report;
   }
   const GradientNorms norms = gradient_norms(s.model.parameters, s.model.plan);
@@ -251,15 +256,18 @@ void fetch_numbers(StepReport& report, const ShardPlan& plan, Tensor changed, Up
 
 void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, UpdateObserver* observer) {
   if (s.before_update) s.before_update();
+  if (s.compute_clock) s.compute_clock->start();
   const int64_t step_in_phase = report.step - s.position.phase.begin;
   const Tensor scale = scale_on_device(s, report, step_in_phase);
   const Tensor changed =
       update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, 1, {scale, {}}}, observer, s.phases);
   learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len, s.config.moe.bias_update_rate,
                      scale.isnan().logical_not());
+  if (s.compute_clock) s.compute_clock->stop();  // what the next step reads counts in no step
   if (s.step_is_queued) s.step_is_queued();
   send_ahead(s, report.step + 1);
   fetch_numbers(report, s.model.plan, changed, observer);
+  if (s.compute_clock) report.device_s = s.compute_clock->seconds();
   report.reduction = s.optimizer.reducer.trace();
   report.verdict = judge(mean_loss(report.parts), report.grad_norm, s.limits);
   if (report.verdict == Verdict::kApply) advance(s, batch, report);

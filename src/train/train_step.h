@@ -2,6 +2,7 @@
 // One optimizer step.
 
 #include <cstdint>
+#include <optional>
 
 #include "dataset/loader.h"
 #include "optim/gradient_norm.h"
@@ -28,6 +29,9 @@ struct StepReport {
   double forward_s = 0, backward_s = 0, optimizer_s = 0;
   /// the parts of these times that were waits for other ranks
   double forward_wait_s = 0, backward_wait_s = 0, optimizer_wait_s = 0;
+  /// On a device, with TrainState::compute_clock: how long it has computed, without waits for other ranks. Nothing if
+  /// its library compares no times.
+  std::optional<double> device_s;
   ReductionTrace reduction;
 };
 

@@ -2,7 +2,8 @@
 // takes, and groups of ranks between them.
 //
 // ATHANOR_PLAYED_ORDER is the order in which a device runs what its streams and events allow: "earliest" (the default),
-// "latest", or a number from which an order is drawn.
+// "latest", or a number from which an order is drawn. With ATHANOR_PLAYED_LAUNCH_MS, a number, devices keep time, in
+// which each launch takes so long (guarded/queues.h).
 
 #include <cstdlib>
 #include <string>
@@ -24,7 +25,8 @@ guarded::Order order_of(const std::string& name) {
 
 const bool kPlayed = [] {
   const char* order = std::getenv("ATHANOR_PLAYED_ORDER");
-  guarded::begin_in(order_of(order ? order : ""));
+  const char* launch_ms = std::getenv("ATHANOR_PLAYED_LAUNCH_MS");
+  guarded::begin_in(order_of(order ? order : ""), launch_ms ? std::stod(launch_ms) : 0);
   comm::play_groups();
   guarded::offer(true);
   return true;

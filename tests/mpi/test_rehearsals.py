@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from test_runs import RankRun, data  # noqa: F401
+from test_runs import RankRun, data, open_mpi  # noqa: F401
 
 pytestmark = pytest.mark.faults
 ALLOWED = {**os.environ, "ATHANOR_ALLOW_FAULTS": "1"}
@@ -138,6 +138,18 @@ def test_a_rank_that_computes_slowly_is_named_with_its_host(any_launcher, progra
     run.on(any_launcher, 4, "train.steps=24", "checkpoint.interval=0", "checkpoint.model_interval=0", env=ALLOWED)
     (line,) = [line for line in run.said.splitlines() if "slower than the median" in line]
     assert "steps 1 to 20" in line and "them: rank 2 (" in line, line
+
+
+# Each launch takes a millisecond in the time of the devices, so that no clock decides: a step takes some seconds in that time.
+def test_a_device_that_computes_slowly_is_named_with_its_host(open_mpi, program, data, tmp_path):  # noqa: F811
+    run = planned(program, tmp_path, data, kind="slow", step=1, steps=30, rank=2, phase="forward", place="model.norm", seconds=2)
+    run.program = program("athanor_played")
+    run.on(open_mpi, 4, "train.device=auto", "integrity.probe=false", "train.steps=24", "checkpoint.interval=0", "checkpoint.model_interval=0",
+           env={**ALLOWED, "ATHANOR_PLAYED_LAUNCH_MS": "1"})
+    assert "device: one for each rank" in run.said, run.said
+    (line,) = [line for line in run.said.splitlines() if "slower than the median" in line]
+    assert "steps 1 to 20" in line and "them: rank 2 (" in line and ", rank " not in line.split("them: ")[1], line
+    assert all(step["device_waits"] == 1 for step in run.metrics()[:1]), run.metrics()
 
 
 @pytest.mark.parametrize("kind, code", [("exception", 1), ("kill", None), ("segv", None)])

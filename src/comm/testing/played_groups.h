@@ -3,10 +3,12 @@
 // queued on separate streams, one for the collectives of a group and one for the messages of each pair in a group,
 // and each waits for what the caller's stream had when it was called. What they read and write are the memories of the
 // devices at the time when the queues come to them. The bytes travel over a group of the host, whose sums have the
-// order of the tree.
+// order of the tree. If the devices keep time (guarded/queues.h), a call is over on a rank when it is reached by the
+// last of those whose data it needs; their times travel with the data.
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <exception>
@@ -45,6 +47,8 @@ struct PlayedTurn {
   std::shared_ptr<std::atomic<bool>> group_failed;
   Pending pending = {};
   std::exception_ptr failure = {};
+  Pending times_pending = {};
+  at::Tensor times_ms = {};  ///< from the ranks that it meets, [ranks] fp64; undefined: no time is kept
 
   void fails() {
     failure = std::current_exception();
@@ -52,9 +56,10 @@ struct PlayedTurn {
   }
 
   bool over() {
-    if (failure || !pending.done()) return false;
+    if (failure || !pending.done() || !times_pending.done()) return false;
     try {
       pending.wait();
+      times_pending.wait();
     } catch (...) {
       fails();
     }
@@ -127,9 +132,15 @@ class PlayedGroup : public c10d::Backend {
   }
   Work alltoall_base(at::Tensor& out, at::Tensor& in, std::vector<int64_t>& out_rows, std::vector<int64_t>& in_rows,
                      const c10d::AllToAllOptions&) override {
-    return queue(kCollectives, {out, in}, [out_rows, in_rows](Communicator& c, const Tensors& x) {
-      return out_rows.empty() ? c.all_to_all(x[0], x[1]) : c.all_to_all(x[0], x[1], out_rows, in_rows);
-    });
+    if (out_rows.empty())
+      return queue(kCollectives, {out, in}, [](Communicator& c, const Tensors& x) { return c.all_to_all(x[0], x[1]); });
+    return queue(
+        kCollectives, {out, in},
+        [out_rows, in_rows](Communicator& c, const Tensors& x) { return c.all_to_all(x[0], x[1], out_rows, in_rows); },
+        [from = ones_of(out_rows), to = ones_of(in_rows)](Communicator& c, double time_ms, at::Tensor& times_ms) {
+          times_ms = at::empty({std::ranges::count(from, 1)}, at::kDouble);
+          return c.all_to_all(times_ms, at::full({std::ranges::count(to, 1)}, time_ms, at::kDouble), from, to);
+        });
   }
   Work broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override {
     return queue(kCollectives, {tensors[0]},
@@ -140,15 +151,39 @@ class PlayedGroup : public c10d::Backend {
   Work send(std::vector<at::Tensor>& tensors, int to, int) override {
     return queue(
         to, {tensors[0]}, [to](Communicator& c, const Tensors& x) { return c.send(x[0], to); },
+        [to](Communicator& c, double time_ms, at::Tensor& times_ms) {
+          times_ms = at::full({1}, time_ms, at::kDouble);
+          return c.send(times_ms, to);
+        },
         /*sends=*/true);
   }
   Work recv(std::vector<at::Tensor>& tensors, int from, int) override {
-    return queue(from, {tensors[0]}, [from](Communicator& c, const Tensors& x) { return c.receive(x[0], from); });
+    return queue(
+        from, {tensors[0]}, [from](Communicator& c, const Tensors& x) { return c.receive(x[0], from); },
+        [from](Communicator& c, double, at::Tensor& times_ms) {
+          times_ms = at::empty({1}, at::kDouble);
+          return c.receive(times_ms, from);
+        });
   }
 
  private:
   using Tensors = std::vector<at::Tensor>;
   static constexpr int kCollectives = -1;
+  /// Starts to tell the time of this rank's stream to the ranks that a call meets, whose times come into a tensor.
+  using Meet = std::function<Pending(Communicator&, double time_ms, at::Tensor& times_ms)>;
+
+  static Pending meet_all(Communicator& c, double time_ms, at::Tensor& times_ms) {
+    times_ms = at::full({1}, time_ms, at::kDouble);
+    return c.all_reduce(times_ms, Reduction::kMax);
+  }
+  static std::vector<int64_t> ones_of(std::vector<int64_t> rows) {
+    for (int64_t& each : rows) each = std::min<int64_t>(each, 1);
+    return rows;
+  }
+  static void meet(PlayedTurn& turn, guarded::Queues& queues, guarded::Queues::StreamId stream) {
+    if (turn.times_ms.defined() && turn.times_ms.numel() > 0)
+      queues.advance_to(stream, turn.times_ms.max().item<double>());
+  }
 
   static Reduction reduction(const c10d::ReduceOp& op) {
     switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
@@ -159,7 +194,7 @@ class PlayedGroup : public c10d::Backend {
   }
 
   template <class Start>
-  Work queue(int lane, Tensors tensors, Start start, bool sends = false) {
+  Work queue(int lane, Tensors tensors, Start start, Meet meets = &meet_all, bool sends = false) {
     const guarded::OnDevice on(device_);
     guarded::Queues& queues = guarded::queues(device_);
     PlayedWays& ways = played_ways();
@@ -179,16 +214,21 @@ class PlayedGroup : public c10d::Backend {
     std::vector<guarded::OpenView> views;
     for (const at::Tensor& each : tensors) views.emplace_back(each);
     const auto turn = std::make_shared<PlayedTurn>(failed_);
-    queues.submit(stream, "collective", [turn, views, start, carrier = carrier_] {
+    queues.submit(stream, "collective", [turn, views, start, meets, &queues, stream, carrier = carrier_] {
       Tensors opened;
       for (const auto& view : views) opened.push_back(view.tensor());
       try {
         turn->pending = start(*carrier, opened);
+        if (queues.keeps_time()) turn->times_pending = meets(*carrier, queues.time_ms(stream), turn->times_ms);
       } catch (...) {
         turn->fails();
       }
     });
-    queues.submit_when(stream, "collective", [turn] { return turn->over(); });
+    queues.submit_when(stream, "collective", [turn, &queues, stream] {
+      const bool over = turn->over();
+      if (over) meet(*turn, queues, stream);
+      return over;
+    });
     const guarded::Queues::Event done = queues.record(stream);
     if (takes_turns) last = done;
     return c10::make_intrusive<PlayedWork>(device_, done, turn, output);
@@ -234,7 +274,10 @@ inline void run_device_ranks(int size, const std::function<void(World&, at::Devi
       throw;
     }
   };
-  for (int r = 0; r < size; ++r) guarded::queues(r).set_order({});
+  for (int r = 0; r < size; ++r) {
+    guarded::queues(r).set_order({});
+    guarded::queues(r).keep_time(0);
+  }
   played_ways().last = {};
   try {
     run_ranks(size, run, options, network);
