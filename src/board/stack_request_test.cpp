@@ -1,6 +1,7 @@
 #include "board/stack_request.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 #include <utime.h>
 
 #include <optional>
@@ -109,8 +110,9 @@ class StackRequestTest : public CollectorTest {
         board.begin_attempt(1);
       }));
       start();
-      EXPECT_TRUE(becomes_true([&] { return fs::exists(reports_of(run_dir_) / (node + ".json")); }));
     }
+    for (const char* file : {"n1.json", "n2.json"})
+      EXPECT_TRUE(becomes_true([&] { return fs::exists(reports_of(run_dir_) / file); }));
   }
   void TearDown() override {
     for (const pid_t rank : ranks_) end_rank(rank);
@@ -171,7 +173,7 @@ TEST_F(StackRequestTest, SeveralWhoAskAtOnceAllGetTheStackOfAStoppedRank) {
 TEST_F(StackRequestTest, ANodeThatDoesNotAnswerIsNamedWithTheReasonsAndTheOthersAreShown) {
   const pid_t collector = read_collector(places_[1]);
   ::kill(collector, SIGSTOP);
-  NodeAnswers answers{{}, 3, ""};
+  NodeAnswers answers{{}, 2.5, ""};  // the other looks each second
   answers.by_node = StackQuestion(run_dir_, both()).wait(answers.waited_s);
   RunStatus status;
   for (const AskedRank& each : both()) {
@@ -186,7 +188,7 @@ TEST_F(StackRequestTest, ANodeThatDoesNotAnswerIsNamedWithTheReasonsAndTheOthers
   ASSERT_EQ(shown.ranks.size(), 2u);
   EXPECT_TRUE(shown.ranks[0].stack);
   EXPECT_SAYS(stacks_text(shown),
-              "no stack: n2 has not answered within 3 s: its collector has gone with the job, is "
+              "no stack: n2 has not answered within 2 s: its collector has gone with the job, is "
               "stopped, or does not see the run's folder; its last report is 34 s old");
   EXPECT_SAYS(stacks_text(shown), "no answer from: n2");
   ::kill(collector, SIGCONT);
@@ -194,19 +196,45 @@ TEST_F(StackRequestTest, ANodeThatDoesNotAnswerIsNamedWithTheReasonsAndTheOthers
   EXPECT_TRUE(requests().empty()) << "what answers too late leaves nothing";
 }
 
-TEST_F(StackRequestTest, WhatAnAskerLeftThatWasKilledIsRemovedByTheNextAfterMinutes) {
-  fs::create_directories(requests_of(run_dir_) / "old");
-  fs::create_directories(requests_of(run_dir_) / "young");
+// The side of the one who asks, without collectors.
+class StackQuestionTest : public FolderTest {
+ protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    fs::create_directories(requests_of(folder_));
+  }
+  std::vector<std::string> requests() const { return names_in(requests_of(folder_)); }
+  const std::vector<AskedRank> asked_{{0, 10, "n1"}};
+};
+
+TEST_F(StackQuestionTest, WhatAnAskerLeftThatWasKilledIsRemovedByTheNextAfterMinutes) {
+  fs::create_directories(requests_of(folder_) / "old");
+  fs::create_directories(requests_of(folder_) / "young");
   const utimbuf long_ago{::time(nullptr) - 301, ::time(nullptr) - 301};
-  ASSERT_EQ(::utime((requests_of(run_dir_) / "old").c_str(), &long_ago), 0);
-  { const StackQuestion question(run_dir_, both()); }
+  ASSERT_EQ(::utime((requests_of(folder_) / "old").c_str(), &long_ago), 0);
+  { const StackQuestion question(folder_, asked_); }
   EXPECT_EQ(requests(), std::vector<std::string>{"young"});
 }
 
-TEST_F(StackRequestTest, WhoMayNotWriteInTheRunsFolderIsToldWhy) {
-  fs::create_directories(run_dir_ / "other");
-  EXPECT_SAYS(message_of<IoError>([&] { StackQuestion(run_dir_ / "other", both()); }), "cannot look at");
-  NodeAnswers answers{{}, 3, "only the user whose run it is (number 17) may ask"};
+TEST_F(StackQuestionTest, WhatRootAsksBelongsToTheUserOfTheRunAndAnotherUserMayNotAsk) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  ASSERT_EQ(::seteuid(4711), 0);
+  const std::string refused = message_of<Error>([&] { StackQuestion(folder_, asked_); });
+  ASSERT_EQ(::seteuid(0), 0);
+  EXPECT_SAYS(refused, "only the user whose run it is (number 0) may ask");
+  EXPECT_TRUE(requests().empty());
+  ASSERT_EQ(::chown(reports_of(folder_).c_str(), 4711, -1), 0);
+  const StackQuestion question(folder_, asked_);
+  for (const fs::path& path : {question.folder(), question.folder() / kRequestFile}) {
+    struct stat found {};
+    ASSERT_EQ(::stat(path.c_str(), &found), 0);
+    EXPECT_EQ(found.st_uid, 4711u) << path;
+  }
+}
+
+TEST_F(StackQuestionTest, WhyNodesWereNotAskedIsShown) {
+  EXPECT_SAYS(message_of<IoError>([&] { StackQuestion(folder_ / "other", asked_); }), "cannot look at");
+  const NodeAnswers answers{{}, 3, "only the user whose run it is (number 17) may ask"};
   RunStatus status;
   SeenRank seen{{}, "n2", 0};
   seen.rank.state = "running";

@@ -244,7 +244,7 @@ def test_after_scancel_the_history_or_the_last_files_tell_the_end(slurm, program
         until_status(hosts, program, run, trains if ranks == "that end" else lambda state: state["behind"])
         slurm("scancel", slurm("squeue", "--noheader", "--format=%i").split()[0])
         launched.wait(90)  # Slurm kills after 30 s (KillWait)
-        until_collectors_have_ended(hosts)  # this Slurm does not kill them: without cgroups it knows only children of its own
+        until_collectors_have_ended(hosts)  # without cgroups, this Slurm knows only its children and theirs
         said, state = status(hosts, program, run, "head"), json.loads(status(hosts, program, run, "head", "--json"))
     if ranks == "that end":
         assert "attempt 1 has ended" in said and state["end"]["exit_code"] == 143, said
