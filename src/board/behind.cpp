@@ -56,10 +56,10 @@ class WaitGraph {
   }
 
  private:
-  // Ranks whose processes do not run wait for none: they are looked at themselves.
+  // Ranks whose processes do not run, or whose node is silent, wait for none: they are looked at themselves.
   void add_wait(size_t i) {
     const RankReport& rank = ranks_[i].rank;
-    if (!rank.waits || rank.state != "running" || rank.change_s < kPatience_s) return;
+    if (!rank.waits || rank.state != "running" || rank.change_s < kPatience_s || ranks_[i].silent_s > 0) return;
     const WaitReport& wait = *rank.waits;
     const int from = wait.peer < 0 ? -1 : rank.rank;  // each message is a call of its two ranks only
     const auto [found, is_new] =
@@ -74,7 +74,8 @@ class WaitGraph {
     const auto was_seen_later = [&](size_t i) { return ranks_[i].seen >= since + kPatience_s; };
     if (call.wait.peer >= 0) {
       const auto peer = by_rank_.find(call.wait.peer);
-      if (peer != by_rank_.end() && was_seen_later(peer->second)) call.missing.push_back(peer->second);
+      if (peer != by_rank_.end() && (was_seen_later(peer->second) || ranks_[peer->second].silent_s > 0))
+        call.missing.push_back(peer->second);
       return;
     }
     const auto members = members_.find(call.wait.group);
@@ -86,6 +87,9 @@ class WaitGraph {
     for (const auto& [i, started] : members->second)
       if (!ranks_[i].rank.is_there() || ranks_[i].rank.state == "stopped")
         if (was_seen_later(i)) call.missing.push_back(i);
+    if (!call.missing.empty()) return;
+    for (const auto& [i, started] : members->second)
+      if (ranks_[i].silent_s > 0) call.missing.push_back(i);
   }
 
   const std::vector<SeenRank>& ranks_;
@@ -96,6 +100,13 @@ class WaitGraph {
   std::vector<std::vector<const AwaitedCall*>> awaited_in_;  // by rank: the calls that wait for it
   std::set<size_t> waiting_;
 };
+
+// True if no process of a node that reports is left, though the job had some there: it did not outlive a silent node.
+bool only_silent_are_left(const std::vector<SeenRank>& ranks) {
+  const auto reports = [](const SeenRank& seen) { return seen.silent_s == 0; };
+  return std::ranges::any_of(ranks, [&](const SeenRank& seen) { return reports(seen) && seen.rank.state == "gone"; }) &&
+         std::ranges::none_of(ranks, [&](const SeenRank& seen) { return reports(seen) && seen.rank.is_there(); });
+}
 
 }  // namespace
 
@@ -109,8 +120,10 @@ Behind find_behind(const std::vector<SeenRank>& ranks) {
   const WaitGraph graph(ranks);
   Behind behind;
   behind.num_waiting = std::ssize(graph.waiting());
+  const bool silent_are_lost = only_silent_are_left(ranks);
   for (size_t i = 0; i < ranks.size(); ++i) {
-    const bool runs = ranks[i].rank.state == "running" || ranks[i].rank.state == "ended";
+    const bool is_lost = silent_are_lost && ranks[i].silent_s > 0;
+    const bool runs = !is_lost && (ranks[i].rank.state == "running" || ranks[i].rank.state == "ended");
     if (runs && (!graph.is_awaited(i) || graph.waiting().contains(i))) continue;
     ++behind.num_behind;
     if (behind.ranks.size() == kMostNamed) continue;

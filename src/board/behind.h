@@ -5,6 +5,8 @@
 // for a message waits for its other rank. If all have started the call, it waits for those whose processes do not run.
 // Those who are waited for and do not wait themselves are behind. Reports of several nodes are of different moments, so
 // a rank counts as waited for only if it had not started the call at least kPatience_s after the other began to wait.
+// Nodes whose reports are late, as that of a host that is frozen or lost, tell nothing of the present: their ranks are
+// behind if a call lacks nothing else, or if all others have gone.
 
 #include <string>
 #include <vector>
@@ -20,6 +22,8 @@ struct SeenRank {
   RankReport rank;
   std::string node;
   double seen = 0;  ///< seconds since 1970
+  double silent_s =
+      0;  ///< age of its node's report, if that is late and the rank was there: what it does now is unknown
 
   double changed() const { return seen - rank.change_s; }
 };

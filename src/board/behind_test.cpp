@@ -85,6 +85,38 @@ TEST(Behind, ARankThatWasStoppedWithinACallIsBehindAndThoseInTheCallWithItAreNot
   EXPECT_EQ(behind.ranks[0].num_waiting, 3);
 }
 
+SeenRank silent(SeenRank last) {
+  last.seen = kNow - 40;  // before the others began to wait
+  last.silent_s = 40;
+  return last;
+}
+
+TEST(Behind, RanksOfASilentNodeAreBehindIfNothingElseIsMissing) {
+  // A host was frozen in call 11, when its ranks had been in it for a moment.
+  const Behind behind = find_behind({waiting(0, 11), waiting(1, 11), silent(waiting(2, 11, 0.1)), silent(seen(3, 11))});
+  ASSERT_EQ(behind.num_behind, 2);
+  EXPECT_EQ(behind.ranks[0].index, 2u);
+  EXPECT_EQ(behind.ranks[1].index, 3u);
+  EXPECT_EQ(behind.ranks[0].num_waiting, 2);
+  SeenRank peer = waiting(0, 3);
+  peer.rank.waits->peer = 2;
+  EXPECT_EQ(find_behind({peer, silent(seen(2, 11))}).num_behind, 1) << "that a message is awaited from";
+}
+
+TEST(Behind, RanksOfANodeThatOnlyLostItsCollectorAreNotBlamedForAnotherRank) {
+  const Behind behind = find_behind({waiting(0, 12), seen(1, 12), silent(seen(2, 5)), silent(seen(3, 5))});
+  ASSERT_EQ(behind.num_behind, 1);
+  EXPECT_EQ(behind.ranks[0].index, 1u);
+  EXPECT_EQ(find_behind({seen(0, 12), seen(1, 12), silent(seen(2, 5))}).num_behind, 0) << "no rank waits";
+}
+
+TEST(Behind, RanksOfASilentNodeAreBehindIfAllOthersHaveGone) {
+  SeenRank gone = seen(0, 12);
+  gone.rank.state = "gone";
+  const Behind behind = find_behind({gone, silent(seen(2, 12))});
+  EXPECT_EQ(behind.num_behind, 2) << "the node was lost, and the launcher ended the others";
+}
+
 TEST(Behind, RanksThatWaitForOneAnotherAreShownAsACircle) {
   SeenRank first = seen(0, 0), second = seen(1, 0);
   first.rank.waits = WaitReport{9, "pipeline", 0, "receive", 1};
@@ -140,9 +172,15 @@ TEST(RunStatus, TheTextNamesTheRankBehindWithItsNodeAndForWhatTheOthersWait) {
   EXPECT_EQ(status_json("r", status)["behind"][0]["rank"], 1);
 }
 
-TEST(RunStatus, AnOldReportOfANodeIsNamedAsLate) {
-  const RunStatus status = status_of({node_of("n0", {seen(0, 0).rank})}, {}, kNow + 40);
-  EXPECT_SAYS(status_text("r", status), "the oldest report of a node is 40 s old");
+TEST(RunStatus, ANodeThatDoesNotReportIsNamedWithItsRanksAndOneWhoseRanksHaveGoneIsNot) {
+  RankReport gone = seen(3, 0).rank;
+  gone.state = "gone";
+  const RunStatus status =
+      status_of({node_of("n0", {seen(0, 0).rank, seen(1, 0).rank}), node_of("n1", {gone})}, {}, kNow + 40);
+  EXPECT_SAYS(status_text("r", status), "no report from n0 (ranks 0 to 1) for 40 s: the node is lost or frozen");
+  ASSERT_EQ(status_json("r", status)["late"].size(), 1u);
+  EXPECT_EQ(status_json("r", status)["late"][0]["ranks"], (std::vector<int>{0, 1}));
+  EXPECT_TRUE(status_of({node_of("n0", {seen(0, 0).rank})}, {}, kNow + 14).late.empty()) << "two may be on their way";
 }
 
 class RunEndTest : public FolderTest {};

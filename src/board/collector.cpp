@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,6 +23,8 @@
 #include "board/locked_file.h"
 #include "board/process_state.h"
 #include "board/report_socket.h"
+#include "board/request_watch.h"
+#include "board/run_files.h"
 #include "board/snapshot.h"
 #include "board/stacks.h"
 
@@ -30,9 +32,10 @@ namespace athanor::board {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr double kFirstReport_s = 1;     // after the checks of the start have passed
-constexpr int kLook_ms = 1000;           // how often the table is read for new processes and those that have gone
-constexpr double kFilesPerSecond = 100;  // all nodes together: a metadata server does a hundred times as many
+constexpr double kFirstReport_s = 1;  // after the checks of the start have passed
+constexpr int kLook_ms = 1000;        // how often the table is read for new processes and those that have gone
+constexpr double kFilesPerSecond =
+    100;  // written, and folders listed, by all nodes together: a metadata server does a hundred times as many
 
 // A process that a rank watches for must keep none of the rank's descriptors: a pipe of the launcher would stay open.
 void close_others() {
@@ -67,7 +70,8 @@ struct Watched {
 class Collector {
  public:
   Collector(Place place, const SharedMemory& memory)
-      : place_(std::move(place)), memory_(memory), run_dir_(memory.header().run_dir) {
+      : place_(std::move(place)), memory_(memory), run_dir_(memory.header().run_dir),
+        requests_(run_dir_, memory.header().node) {
     try {
       socket_.emplace(place_.socket);
       stacks_.emplace(place_.stacks);
@@ -80,6 +84,7 @@ class Collector {
     do {
       watch();
       if (is_due()) write_report();
+      if (is_look_due()) answer_requests();
       wait();
     } while (!has_ended());
   }
@@ -132,23 +137,25 @@ class Collector {
     return unix_time_s() >= next;
   }
 
-  // The file system may be full or gone: the next report may succeed. It is not synced, since a node that loses its
-  // power has lost its processes.
+  // The file system may be full or gone: the next report may succeed.
   void write_report() {
-    const fs::path folder = reports_of(run_dir_), file = folder / (std::string(memory_.header().node) + ".json");
-    const fs::path temporary = folder / ("." + file.filename().string() + ".tmp");
     std::error_code failed;
     if (!fs::is_directory(run_dir_, failed)) return;  // not there yet, or removed: it is not made here
     written_ = unix_time_s();
-    fs::create_directory(folder, failed);
-    std::FILE* out = std::fopen(temporary.c_str(), "we");
-    if (!out) return;
-    const std::string text = to_json(report()).dump() + "\n";
-    const bool is_whole = std::fwrite(text.data(), 1, text.size(), out) == text.size();
-    if (std::fclose(out) == 0 && is_whole)
-      fs::rename(temporary, file, failed);
-    else
-      fs::remove(temporary, failed);
+    fs::create_directory(reports_of(run_dir_), failed);
+    replace_unsynced(reports_of(run_dir_) / (std::string(memory_.header().node) + ".json"),
+                     to_json(report()).dump() + "\n");
+  }
+
+  bool is_look_due() const {
+    if (!written_) return false;  // who asks has read a report of this node
+    return !looked_ || unix_time_s() >= *looked_ + look_interval_s(job_ranks_, num_live_);
+  }
+
+  void answer_requests() {
+    looked_ = unix_time_s();
+    for (const FoundRequest& request : requests_.look(*looked_))
+      in_child([&] { answer_request(request, memory_, place_.memory); });
   }
 
   // Until something has to be looked at; answers those who ask.
@@ -162,19 +169,28 @@ class Collector {
     if (waited[1].revents & POLLIN) answer_with_stacks();
   }
 
-  // In a child, since a process may take seconds to stop, or never does.
+  // What reads stacks, since a process may take seconds to stop, or never does.
+  template <class Work>
+  static void in_child(Work work) {
+    if (::fork() != 0) return;
+    ::close(kLockDescriptor);
+    ::signal(SIGCHLD, SIG_DFL);
+    work();
+    ::_exit(0);
+  }
+
   void answer_with_stacks() const {
     const int peer = stacks_->take();
     if (peer < 0) return;
-    if (::fork() == 0) {
-      ::close(kLockDescriptor);
-      ::signal(SIGCHLD, SIG_DFL);
+    in_child([&] {
       std::istringstream request(read_request(peer));
-      std::vector<int> ranks;
-      for (int rank = 0; request >> rank;) ranks.push_back(rank);
-      send_answer(peer, stacks_to_json(read_stacks(memory_, place_.memory, ranks)));
-      ::_exit(0);
-    }
+      const std::set<int> ranks(std::istream_iterator<int>(request), {});
+      std::vector<RankStack> stacks;
+      read_stacks(
+          memory_, place_.memory, [&](const Identity& identity) { return ranks.contains(identity.rank); },
+          [&](const RankStack& stack) { stacks.push_back(stack); });
+      send_answer(peer, stacks_to_json(stacks));
+    });
     ::close(peer);
   }
 
@@ -198,15 +214,20 @@ class Collector {
   std::optional<ReportSocket> socket_, stacks_;  // none if they could not be made
   std::map<uint32_t, Watched> watched_;          // by slot
   std::map<int64_t, double> began_;              // when each attempt was first seen
-  std::optional<double> written_;                // when the last report was written
+  std::optional<double> written_, looked_;       // when the last report was written, and requests were looked for
+  RequestWatch requests_;
   int num_live_ = 0, job_ranks_ = 0;
 };
 
 }  // namespace
 
-double report_interval_s(int job_ranks, int node_ranks) {
+double look_interval_s(int job_ranks, int node_ranks) {
   const double num_nodes = static_cast<double>(job_ranks) / std::max(1, node_ranks);
-  return std::max(5.0, num_nodes / kFilesPerSecond);
+  return std::max(1.0, num_nodes / kFilesPerSecond);
+}
+
+double report_interval_s(int job_ranks, int node_ranks) {
+  return std::max(5.0, look_interval_s(job_ranks, node_ranks));
 }
 
 int run_collector(const fs::path& memory) {

@@ -1,10 +1,11 @@
 #pragma once
 // The collector: one process of a node, which shows the node's board to others.
 //
-// It answers on a socket to processes of the node, and writes the node's report into the run's folder at an interval,
-// for where sockets do not reach. A rank starts it before it communicates (collector_start.h). It is no child of any
-// rank, has none of their descriptors and its own session, so that no launcher waits for it; and it ends when the last
-// process with a record has ended. Nothing of a run waits for it.
+// It answers on a socket to processes of the node. For where sockets do not reach, it writes the node's report into the
+// run's folder at an interval, and answers requests for stacks that it finds there (request_watch.h). A rank starts it
+// before it communicates (collector_start.h). It is no child of any rank, has none of their descriptors and its own
+// session, so that no launcher waits for it; and it ends when the last process with a record has ended. Nothing of a
+// run waits for it.
 
 #include <filesystem>
 
@@ -20,5 +21,9 @@ int run_collector(const std::filesystem::path& memory);
 /// Returns the seconds between two reports of a node in the run's folder: at least 5, and long enough that all nodes of
 /// a large job write no more than a hundred files in a second.
 double report_interval_s(int job_ranks, int node_ranks);
+
+/// Returns the seconds between two looks for requests in the run's folder: at least 1, and long enough that all nodes
+/// of a large job list no more than a hundred folders in a second.
+double look_interval_s(int job_ranks, int node_ranks);
 
 }  // namespace athanor::board

@@ -56,4 +56,6 @@ fs::path probe_request_of(const fs::path& run_dir) { return run_dir / "probe.req
 
 fs::path reports_of(const fs::path& run_dir) { return run_dir / "board"; }
 
+fs::path requests_of(const fs::path& run_dir) { return reports_of(run_dir) / "requests"; }
+
 }  // namespace athanor::board

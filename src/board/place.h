@@ -39,6 +39,9 @@ Place place_at(const std::filesystem::path& memory, const std::string& run);
 /// Returns RUN/board, which has a file for each node: NODE.json (node_report.h).
 std::filesystem::path reports_of(const std::filesystem::path& run_dir);
 
+/// Returns RUN/board/requests, which has a folder for each request for stacks (stack_request.h).
+std::filesystem::path requests_of(const std::filesystem::path& run_dir);
+
 /// Returns the file whose presence asks a run for a probe of its ranks and nodes (train/probe.h).
 std::filesystem::path probe_request_of(const std::filesystem::path& run_dir);
 

@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
-#include <set>
+#include <thread>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -13,10 +14,15 @@
 #include "board/phase.h"
 #include "board/place.h"
 #include "board/report_socket.h"
+#include "board/run_files.h"
 
 namespace athanor::board {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr double kLateReports = 3;   // intervals after which a report is late: two others should have come
+constexpr size_t kReaders = 16;      // to open a file of a parallel file system takes a millisecond or two of waiting
+constexpr size_t kFilesForOne = 32;  // files for which it is not worth to start another thread
 
 std::optional<NodeReport> report_of_this_node(const fs::path& run_dir) {
   for (const Place& place : places_of_this_node(run_dir)) {
@@ -38,6 +44,19 @@ std::optional<NodeReport> report_in(const fs::path& file) {
   } catch (const Error&) {
     return {};  // removed meanwhile, or of another version
   }
+}
+
+std::vector<std::optional<NodeReport>> reports_in(const std::vector<fs::path>& files) {
+  std::vector<std::optional<NodeReport>> reports(files.size());
+  std::atomic<size_t> next = 0;
+  const auto read = [&] {
+    for (size_t i = next++; i < files.size(); i = next++) reports[i] = report_in(files[i]);
+  };
+  std::vector<std::jthread> others;
+  for (size_t more = 1; more < std::min(kReaders, files.size() / kFilesForOne); ++more) others.emplace_back(read);
+  read();
+  others.clear();  // waits for them
+  return reports;
 }
 
 // The newest attempt is the one to show. While a start still makes its checks, its ranks have no attempt: they are
@@ -76,12 +95,13 @@ size_t place_of_phase(const PhaseCount& phase) {
 std::vector<NodeReport> collect_reports(const fs::path& run_dir) {
   std::vector<NodeReport> reports;
   std::optional<NodeReport> own = report_of_this_node(run_dir);
-  std::error_code failed;
-  for (const auto& entry : fs::directory_iterator(reports_of(run_dir), failed)) {
-    const std::string name = entry.path().filename().string();
+  std::vector<fs::path> files;
+  for (const std::string& name : names_in(reports_of(run_dir))) {
     if (name.starts_with('.') || !name.ends_with(".json") || (own && name == own->node + ".json")) continue;
-    if (auto report = report_in(entry.path())) reports.push_back(std::move(*report));
+    files.push_back(reports_of(run_dir) / name);
   }
+  for (auto& report : reports_in(files))
+    if (report) reports.push_back(std::move(*report));
   if (own) reports.push_back(std::move(*own));
   std::ranges::sort(reports, {}, &NodeReport::node);
   return reports;
@@ -91,20 +111,26 @@ RunStatus status_of(const std::vector<NodeReport>& reports, std::optional<RunEnd
   RunStatus status;
   status.attempt = attempt_to_show(reports);
   double last_change = 0;
+  const bool starts = status.attempt == 0;
   for (const NodeReport& node : reports) {
-    const bool starts = status.attempt == 0;
+    const double age_s = now - node.written;
+    LateNode late{node.node, age_s, {}};
+    bool is_shown = false;
     for (const RankReport& rank : node.ranks) {
       if (rank.attempt != status.attempt || (starts && !rank.is_there())) continue;
-      status.ranks.push_back({rank, node.node, node.written});
-      if (status.nodes.empty() || status.nodes.back() != node.node) {
-        status.nodes.push_back(node.node);
-        status.oldest_report_s = std::max(status.oldest_report_s, now - node.written);
-        status.late_report_s = std::max(status.late_report_s, 3 * node.interval_s);
-      }
-      status.job_ranks = std::max(status.job_ranks, node.job_ranks);
+      is_shown = true;
+      const bool is_silent = rank.is_there() && age_s > kLateReports * node.interval_s;
+      if (is_silent) late.ranks.push_back(rank.rank);
+      status.ranks.push_back({rank, node.node, node.written, is_silent ? age_s : 0});
       last_change = std::max(last_change, node.written - rank.change_s);
       count(status, rank);
     }
+    if (!late.ranks.empty()) status.late.push_back(std::move(late));
+    if (!is_shown) continue;
+    status.nodes.push_back(node.node);
+    status.oldest_report_s = std::max(status.oldest_report_s, age_s);
+    status.report_interval_s = std::max(status.report_interval_s, node.interval_s);
+    status.job_ranks = std::max(status.job_ranks, node.job_ranks);
   }
   status.last_change_s = status.ranks.empty() ? 0 : std::max(0.0, now - last_change);
   std::ranges::sort(status.phases, {}, place_of_phase);

@@ -29,6 +29,13 @@ struct PhaseCount {
   int64_t num_ranks = 0, first_step = 0, last_step = 0;
 };
 
+/// A node that should have reported again, as some of its ranks were there when it did last.
+struct LateNode {
+  std::string node;
+  double report_s = 0;  ///< age of its last report
+  std::vector<int> ranks;
+};
+
 struct RunStatus {
   int64_t attempt = 0;  ///< 0: the checks of a start are not over
   int job_ranks = 0;
@@ -36,10 +43,11 @@ struct RunStatus {
   std::vector<std::string> nodes;  ///< that these are on
   std::vector<PhaseCount> phases;  ///< ranks that run or are stopped, in the order of phases
   int64_t num_running = 0, num_stopped = 0, num_gone = 0, num_ended = 0;
-  double last_change_s = 0;    ///< seconds since any rank changed
-  double oldest_report_s = 0;  ///< age of the oldest report
-  double late_report_s = 0;    ///< an age from which on a report is late
-  std::optional<RunEnd> end;   ///< the end of this attempt or of a later one
+  double last_change_s = 0;      ///< seconds since any rank changed
+  double oldest_report_s = 0;    ///< age of the oldest report
+  double report_interval_s = 0;  ///< seconds between two reports of a node, the longest of them
+  std::vector<LateNode> late;
+  std::optional<RunEnd> end;  ///< the end of this attempt or of a later one
   Behind behind;
 
   bool has_ended() const { return end.has_value() || (num_running == 0 && num_stopped == 0); }

@@ -4,17 +4,40 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "base/wall_clock.h"
 
 namespace athanor::board {
 namespace {
 
-std::string why_none_of(const std::string& run, const SeenRank& seen, bool has_collector) {
+// Returns the chosen ranks that have a report, in the order in which they were chosen.
+std::vector<SeenRank> seen_ranks(const RunStatus& status, const std::vector<int>& ranks) {
+  std::vector<SeenRank> seen;
+  for (const int rank : ranks) {
+    const auto found = std::ranges::find(status.ranks, rank, [](const SeenRank& each) { return each.rank.rank; });
+    if (found != status.ranks.end()) seen.push_back(*found);
+  }
+  return seen;
+}
+
+bool is_of(const RankStack& stack, const SeenRank& seen) {
+  return stack.rank == seen.rank.rank && stack.process == seen.rank.process;
+}
+
+std::string why_none_of(const SeenRank& seen, bool is_own, const NodeAnswers& others) {
   if (!seen.rank.is_there()) return "its process has gone, and its stack with it";
-  if (seen.node != host_name())
-    return fmt::format("it is on {}: run `athanor status {} --stacks={}` there", seen.node, run, seen.rank.rank);
-  return has_collector ? "the collector of this node does not have it" : "this node's collector does not answer";
+  if (is_own) return "the collector of this node does not have it";
+  if (!others.why_none.empty()) return fmt::format("{} was not asked: {}", seen.node, others.why_none);
+  const auto answer = others.by_node.find(seen.node);
+  if (answer == others.by_node.end())
+    return fmt::format(
+        "{} has not answered within {:.0f} s: its collector has gone with the job, is stopped, or does not see the "
+        "run's folder; its last report is {:.0f} s old",
+        seen.node, others.waited_s, std::max(0.0, unix_time_s() - seen.seen));
+  if (answer->second.is_whole) return fmt::format("the collector of {} does not have it", seen.node);
+  return fmt::format("{} has begun to answer, and then sent nothing for {:.0f} s", seen.node, kEachStack_s);
 }
 
 // The groups in which the rank has started calls, with their number.
@@ -29,24 +52,52 @@ std::string calls_text(const RankReport& rank) {
 
 }  // namespace
 
-std::vector<ShownStack> shown_stacks(const std::string& run, const RunStatus& status, const std::vector<int>& ranks,
-                                     const std::optional<std::vector<RankStack>>& stacks) {
-  std::vector<ShownStack> shown;
-  for (const int rank : ranks) {
-    const auto seen = std::ranges::find(status.ranks, rank, [](const SeenRank& each) { return each.rank.rank; });
-    if (seen == status.ranks.end()) continue;
-    ShownStack one{*seen, std::nullopt, ""};
-    for (const RankStack& stack : stacks.value_or(std::vector<RankStack>()))
-      if (stack.rank == rank && stack.process == seen->rank.process && seen->node == host_name()) one.stack = stack;
-    if (!one.stack) one.why_none = why_none_of(run, *seen, stacks.has_value());
-    shown.push_back(std::move(one));
+ShownStacks shown_stacks(const RunStatus& status, const std::vector<int>& ranks,
+                         const std::optional<std::vector<RankStack>>& own, const NodeAnswers& others) {
+  ShownStacks shown;
+  for (const SeenRank& seen : seen_ranks(status, ranks)) {
+    const bool is_own = own && seen.node == host_name();
+    const auto answer = others.by_node.find(seen.node);
+    std::vector<RankStack> stacks;
+    if (is_own)
+      stacks = *own;
+    else if (answer != others.by_node.end())
+      stacks = answer->second.stacks;
+    ShownStack one{seen, std::nullopt, ""};
+    for (const RankStack& stack : stacks)
+      if (is_of(stack, seen)) one.stack = stack;
+    if (!one.stack) one.why_none = why_none_of(seen, is_own, others);
+    const bool is_missing = seen.rank.is_there() && !is_own && answer == others.by_node.end();
+    if (is_missing && std::ranges::find(shown.unanswered, seen.node) == shown.unanswered.end())
+      shown.unanswered.push_back(seen.node);
+    shown.ranks.push_back(std::move(one));
   }
   return shown;
 }
 
-std::string stacks_text(const std::vector<ShownStack>& shown) {
+ShownStacks ask_for_shown_stacks(const std::filesystem::path& run_dir, const RunStatus& status,
+                                 const std::vector<int>& ranks) {
+  const std::vector<SeenRank> seen = seen_ranks(status, ranks);
+  std::vector<int> own_ranks;
+  for (const SeenRank& each : seen)
+    if (each.node == host_name()) own_ranks.push_back(each.rank.rank);
+  const auto own = own_ranks.empty() ? std::nullopt : ask_for_stacks(run_dir, own_ranks);
+  std::vector<AskedRank> asked;
+  for (const SeenRank& each : seen)
+    if (each.rank.is_there() && !(own && each.node == host_name()))
+      asked.push_back({each.rank.rank, each.rank.process, each.node});
+  NodeAnswers others{{}, status.report_interval_s + kAnswerMargin_s, ""};
+  try {
+    if (!asked.empty()) others.by_node = StackQuestion(run_dir, asked).wait(others.waited_s);
+  } catch (const Error& error) {
+    others.why_none = error.what();
+  }
+  return shown_stacks(status, ranks, own, others);
+}
+
+std::string stacks_text(const ShownStacks& shown) {
   std::string text;
-  for (const ShownStack& each : shown) {
+  for (const ShownStack& each : shown.ranks) {
     const RankReport& rank = each.seen.rank;
     text += fmt::format("\nrank {} on {} (process {}, {}): step {}, {}\n", rank.rank, each.seen.node, rank.process,
                         rank.state, rank.step, rank.phase);
@@ -58,6 +109,7 @@ std::string stacks_text(const std::vector<ShownStack>& shown) {
     else
       text += each.stack->text;
   }
+  if (!shown.unanswered.empty()) text += "\nno answer from: " + join(shown.unanswered) + "\n";
   return text;
 }
 

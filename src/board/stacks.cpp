@@ -9,19 +9,22 @@
 
 #include <algorithm>
 #include <chrono>
-#include <string_view>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
 
 #include "base/error.h"
+#include "board/node_report.h"
 #include "board/own_stack.h"
 #include "board/process_state.h"
-#include "board/run_status.h"
+#include "board/report_socket.h"
 #include "board/snapshot.h"
 
 namespace athanor::board {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::chrono::milliseconds kReaderTime{10000}, kSignalTime{2000};
+constexpr std::chrono::milliseconds kReaderTime{10000}, kSignalTime{2000}, kTracedTime{5000};
 
 // Returns what a program prints; nothing if it fails or takes longer than kReaderTime.
 std::optional<std::string> output_of(const fs::path& program, const std::string& argument) {
@@ -63,6 +66,30 @@ fs::path own_reader() {
   return ::access(program.c_str(), X_OK) == 0 ? program : fs::path();
 }
 
+// Returns the process that traces another, as a debugger does; 0 if there is none.
+pid_t tracer_of(pid_t process) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("TracerPid:")) return std::atoi(line.c_str() + 10);
+  return 0;
+}
+
+// Only one process at a time may trace another. If several users ask for a stack at once, one waits for the other; the
+// second try is for a tracer that has left meanwhile.
+std::optional<std::string> read_from_outside(const fs::path& reader, pid_t process) {
+  const auto end = std::chrono::steady_clock::now() + kTracedTime;
+  for (int tries = 0; tries < 2;) {
+    if (auto text = output_of(reader, std::to_string(process))) return text;
+    if (tracer_of(process) == 0)
+      ++tries;
+    else if (std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    else
+      break;
+  }
+  return {};
+}
+
 std::string words_of(const std::vector<int>& ranks) {
   std::string text;
   for (const int rank : ranks) text += std::to_string(rank) + " ";
@@ -73,8 +100,10 @@ std::string words_of(const std::vector<int>& ranks) {
 
 RankStack read_stack_of(int rank, pid_t process, const fs::path& reader, const fs::path& memory_file) {
   if (!reader.empty())
-    if (const auto text = output_of(reader, std::to_string(process))) return {rank, process, "debugger", *text};
+    if (const auto text = read_from_outside(reader, process)) return {rank, process, "debugger", *text};
+  const pid_t tracer = tracer_of(process);
   const std::string why = reader.empty() ? "there is no program athanor-stacks (the build had no libdw)"
+                          : tracer > 0   ? fmt::format("process {} traces it, and only one may", tracer)
                                          : "the system lets no other process read it";
   const bool is_stopped = state_of_process(process, start_of_process(process)) == ProcessState::kStopped;
   if (!is_stopped)
@@ -86,45 +115,53 @@ RankStack read_stack_of(int rank, pid_t process, const fs::path& reader, const f
                           : "did not write its own within 2 s")};
 }
 
-std::vector<RankStack> read_stacks(const SharedMemory& memory, const fs::path& memory_file,
-                                   const std::vector<int>& ranks) {
-  std::vector<RankStack> stacks;
+void read_stacks(const SharedMemory& memory, const fs::path& memory_file,
+                 const std::function<bool(const Identity&)>& is_asked,
+                 const std::function<void(const RankStack&)>& take) {
+  size_t num_read = 0;
   const fs::path reader = own_reader();
   for_each_live(memory, [&](uint32_t, const Record& record) {
     const Identity& identity = record.identity;
-    if (stacks.size() == kMostStacks || std::ranges::find(ranks, identity.rank) == ranks.end()) return;
+    if (num_read == kMostStacks || !is_asked(identity)) return;
     if (state_of_process(identity.process, identity.process_start) == ProcessState::kGone) return;
-    stacks.push_back(read_stack_of(identity.rank, identity.process, reader, memory_file));
+    take(read_stack_of(identity.rank, identity.process, reader, memory_file));
+    ++num_read;
   });
-  std::ranges::sort(stacks, {}, &RankStack::rank);
+}
+
+nlohmann::ordered_json to_json(const std::vector<RankStack>& stacks) {
+  auto json = nlohmann::ordered_json::array();
+  for (const RankStack& stack : stacks)
+    json.push_back({{"rank", stack.rank}, {"process", stack.process}, {"how", stack.how}, {"text", stack.text}});
+  return json;
+}
+
+std::vector<RankStack> stacks_in(const nlohmann::json& json) {
+  std::vector<RankStack> stacks;
+  for (const auto& each : json)
+    stacks.push_back({each.at("rank"), each.at("process"), each.at("how"), each.at("text")});
   return stacks;
 }
 
 std::string stacks_to_json(const std::vector<RankStack>& stacks) {
-  nlohmann::ordered_json json{{"format", kReportFormat}, {"stacks", nlohmann::ordered_json::array()}};
-  for (const RankStack& stack : stacks)
-    json["stacks"].push_back(
-        {{"rank", stack.rank}, {"process", stack.process}, {"how", stack.how}, {"text", stack.text}});
+  const nlohmann::ordered_json json{{"format", kReportFormat}, {"stacks", to_json(stacks)}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 std::vector<RankStack> parse_stacks(const std::string& text) {
-  std::vector<RankStack> stacks;
   try {
     const auto json = nlohmann::json::parse(text);
     if (json.at("format") != kReportFormat) fail<DataError>("another version of the board");
-    for (const auto& each : json.at("stacks"))
-      stacks.push_back({each.at("rank"), each.at("process"), each.at("how"), each.at("text")});
+    return stacks_in(json.at("stacks"));
   } catch (const nlohmann::json::exception& error) {
     fail<DataError>("what the collector answered cannot be read: {}", error.what());
   }
-  return stacks;
 }
 
 std::optional<std::vector<RankStack>> ask_for_stacks(const fs::path& run_dir, const std::vector<int>& ranks) {
-  constexpr int kAnswer_s = 20 * static_cast<int>(kMostStacks);
+  const int patience_s = 20 * static_cast<int>(std::min(ranks.size(), kMostStacks));
   for (const Place& place : places_of_this_node(run_dir))
-    if (const auto text = ask_collector(place.stacks, words_of(ranks), kAnswer_s)) return parse_stacks(*text);
+    if (const auto text = ask_collector(place.stacks, words_of(ranks), patience_s)) return parse_stacks(*text);
   return {};
 }
 

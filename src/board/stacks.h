@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -21,23 +22,28 @@ struct RankStack {
   std::string text;  ///< lines, innermost function of each thread first; for "none" the reason
 };
 
-/// Reads the stacks of those of the ranks that have a process on this node, which takes up to some seconds for each.
-/// First the program athanor-stacks next to this program is tried, then the process is asked itself. A process is
-/// stopped while its stack is read, and continues afterwards.
-/// @param ranks  numbers in the job, at most kMostStacks of which are read.
-std::vector<RankStack> read_stacks(const SharedMemory& memory, const std::filesystem::path& memory_file,
-                                   const std::vector<int>& ranks);
+/// Reads the stacks of those ranks of this node that are asked for, which takes up to some seconds for each, and passes
+/// each to `take` when it is read. First the program athanor-stacks next to this program is tried, then the process is
+/// asked itself. A process is stopped while its stack is read, and continues afterwards. At most kMostStacks are read.
+void read_stacks(const SharedMemory& memory, const std::filesystem::path& memory_file,
+                 const std::function<bool(const Identity&)>& is_asked,
+                 const std::function<void(const RankStack&)>& take);
 inline constexpr size_t kMostStacks = 16;
 
 /// The text of one process, by either way. @param reader  the program; "": none.
 RankStack read_stack_of(int rank, pid_t process, const std::filesystem::path& reader,
                         const std::filesystem::path& memory_file);
 
-/// The answer of a collector, one line, and what it holds. @throws DataError if it is none.
+nlohmann::ordered_json to_json(const std::vector<RankStack>& stacks);
+/// @throws nlohmann::json::exception if they are none.
+std::vector<RankStack> stacks_in(const nlohmann::json& json);
+
+/// The answer of a collector on its socket, one line, and what it holds. @throws DataError if it is none.
 std::string stacks_to_json(const std::vector<RankStack>& stacks);
 std::vector<RankStack> parse_stacks(const std::string& text);
 
-/// Asks the collector of this node; nothing if there is none. @throws ConfigError if ATHANOR_BOARD is wrong.
+/// Asks the collector of this node on its socket; nothing if there is none. @throws ConfigError if ATHANOR_BOARD is
+/// wrong.
 std::optional<std::vector<RankStack>> ask_for_stacks(const std::filesystem::path& run_dir,
                                                      const std::vector<int>& ranks);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
 #include "board/run_status.h"
 
 namespace athanor::board {
@@ -36,7 +37,9 @@ std::string end_text(const RunEnd& end) {
 }
 
 // What the process of a rank does, as far as it is not plain work.
-std::string state_text(const RankReport& rank) {
+std::string state_text(const SeenRank& seen) {
+  const RankReport& rank = seen.rank;
+  if (seen.silent_s > 0) return fmt::format("no report for {}, last seen in ", duration_text(seen.silent_s));
   if (rank.state == "stopped") return "stopped by a signal or a debugger, ";
   if (rank.state == "gone")
     return rank.gone_s ? fmt::format("gone for {}, last seen in ", duration_text(*rank.gone_s)) : "gone, last seen in ";
@@ -46,10 +49,10 @@ std::string state_text(const RankReport& rank) {
 std::string behind_line(const SeenRank& seen, const BehindRank& behind) {
   const RankReport& rank = seen.rank;
   std::string text = fmt::format("  rank {} on {} (process {}): {}step {}, {}", rank.rank, seen.node, rank.process,
-                                 state_text(rank), rank.step, rank.phase);
+                                 state_text(seen), rank.step, rank.phase);
   if (rank.microbatch >= 0) text += fmt::format(", microbatch {}", rank.microbatch);
   if (rank.waits) text += ", in " + describe_wait(*rank.waits);
-  text += fmt::format(", no change for {}", duration_text(rank.change_s));
+  if (seen.silent_s == 0) text += fmt::format(", no change for {}", duration_text(rank.change_s));
   if (rank.torn) text += " (stopped while it wrote this)";
   if (behind.num_waiting > 0)
     text += fmt::format("; {} for its {}",
@@ -75,6 +78,21 @@ std::string behind_text(const RunStatus& status) {
   return text;
 }
 
+// The nodes whose reports are late, with the first and the last of their ranks.
+std::string late_text(const std::vector<LateNode>& late) {
+  std::vector<std::string> nodes;
+  for (const LateNode& node : late) {
+    const auto [first, last] = std::ranges::minmax(node.ranks);
+    nodes.push_back(
+        fmt::format("{} ({}) for {}", node.node,
+                    first == last ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, last),
+                    duration_text(node.report_s)));
+  }
+  return fmt::format(
+      "no report from {}: the node is lost or frozen, its collector was killed with the job, or it cannot write\n",
+      join_first(nodes, kMostNamed));
+}
+
 int64_t last_step(const RunStatus& status) {
   int64_t step = 0;
   for (const SeenRank& seen : status.ranks) step = std::max(step, seen.rank.step);
@@ -88,6 +106,7 @@ ordered_json json_of(const SeenRank& seen, const BehindRank& behind) {
                     {"phase_s", rank.phase_s}, {"change_s", rank.change_s}, {"seen", seen.seen}};
   if (rank.microbatch >= 0) json["microbatch"] = rank.microbatch;
   if (rank.gone_s) json["gone_s"] = *rank.gone_s;
+  if (seen.silent_s > 0) json["silent_s"] = seen.silent_s;
   if (rank.torn) json["torn"] = true;
   if (rank.waits) json["in"] = describe_wait(*rank.waits);
   json["waiting"] = behind.num_waiting;
@@ -105,9 +124,8 @@ std::string status_text(const std::string& run, const RunStatus& status) {
                                  counted(std::ssize(status.nodes), "node"), duration_text(status.last_change_s));
   if (status.has_ended())
     text += "no process of it is left, and its history has no end of this attempt: it was killed\n";
-  else if (status.oldest_report_s > status.late_report_s)
-    text += fmt::format("the oldest report of a node is {} old: its collector was killed, or cannot write\n",
-                        duration_text(status.oldest_report_s));
+  else if (!status.late.empty())
+    text += late_text(status.late);
   for (const PhaseCount& phase : status.phases)
     text += fmt::format("  {:<9} {:>6} {}, {}\n", phase.phase, phase.num_ranks, phase.num_ranks == 1 ? "rank" : "ranks",
                         steps_text(phase.first_step, phase.last_step));
@@ -139,6 +157,8 @@ ordered_json status_json(const std::string& run, const RunStatus& status) {
                               {"ranks", phase.num_ranks},
                               {"first_step", phase.first_step},
                               {"last_step", phase.last_step}});
+  for (const LateNode& node : status.late)
+    json["late"].push_back({{"node", node.node}, {"report_s", node.report_s}, {"ranks", node.ranks}});
   for (const BehindRank& rank : status.behind.ranks) json["behind"].push_back(json_of(status.ranks[rank.index], rank));
   for (size_t i : status.behind.in_a_circle) json["in_a_circle"].push_back(json_of(status.ranks[i], {i, 0, ""}));
   if (const auto& end = status.end) {

@@ -83,12 +83,11 @@ std::vector<int> chosen_ranks(const std::string& stacks, const board::RunStatus&
   return ranks;
 }
 
-// What is known of each chosen rank: its calls from the board, and its stack if it is on this node.
-std::vector<board::ShownStack> read_stacks(const StatusArguments& arguments, const board::RunStatus& status) {
+// What is known of each chosen rank: its calls from the board, and its stack.
+board::ShownStacks read_stacks(const StatusArguments& arguments, const board::RunStatus& status) {
   std::vector<int> ranks = chosen_ranks(arguments.stacks, status);
   if (ranks.size() > board::kMostStacks) ranks.resize(board::kMostStacks);
-  const auto stacks = ranks.empty() ? std::nullopt : board::ask_for_stacks(arguments.run, ranks);
-  return board::shown_stacks(arguments.run, status, ranks, stacks);
+  return board::ask_for_shown_stacks(arguments.run, status, ranks);
 }
 
 void ask_for_probe(const std::string& run) {
@@ -104,11 +103,12 @@ void show_status(const StatusArguments& arguments) {
   while (true) {
     const board::RunStatus status = read_status(arguments.run);
     const bool shows_stacks = !arguments.stacks.empty() && !status.has_ended();
-    const auto stacks = shows_stacks ? read_stacks(arguments, status) : std::vector<board::ShownStack>();
+    const auto stacks = shows_stacks ? read_stacks(arguments, status) : board::ShownStacks();
     if (redraws) fmt::print("\033[H\033[2J");
     if (arguments.json) {
       auto json = board::status_json(arguments.run, status);
-      if (shows_stacks) json["stacks"] = board::stacks_json(stacks);
+      if (shows_stacks) json["stacks"] = board::stacks_json(stacks.ranks);
+      if (!stacks.unanswered.empty()) json["unanswered"] = stacks.unanswered;
       fmt::print("{}\n", json.dump());
     } else {
       fmt::print("{}{}", board::status_text(arguments.run, status), board::stacks_text(stacks));
@@ -131,7 +131,7 @@ void add_status_command(CLI::App& app) {
   command->add_flag("--json", arguments->json, "Print a JSON object; with --watch, one on each line");
   command->add_flag("--stacks{behind}", arguments->stacks,
                     "Also show the calls and the stacks of the ranks that are behind, or of chosen ones: --stacks=3,7. "
-                    "Stacks are those of ranks on this node");
+                    "Other nodes are asked through RUN/board, and have 5 s more than the interval of their reports");
   command->add_flag("--probe", arguments->probe,
                     "Ask the run to measure its ranks and nodes: products, memory, messages, disk");
   command->footer(

@@ -150,6 +150,28 @@ def test_stacks_of_ranks_are_shown_and_the_ranks_continue_as_they_were(mpi, prog
         until(run, lambda s: s["step"] > step + 2)
 
 
+def on_two_nodes(program, script):
+    """Writes a script that runs the program on node0 or node1, two ranks on each, as far as host names go; returns its path."""
+    if subprocess.run(["unshare", "--uts", "true"], capture_output=True).returncode != 0:
+        pytest.skip("no rights to give processes other host names")
+    script.write_text(f"""#!/bin/sh
+rank=${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-$RANK}}}}
+exec unshare --uts sh -c 'hostname "$0" && exec "$@"' node$((rank / 2)) {program} "$@"
+""")
+    script.chmod(0o755)
+    return script
+
+
+def test_stacks_of_ranks_on_other_nodes_come_by_the_folder_of_the_run(any_launcher, program, data, tmp_path):  # noqa: F811
+    run = RankRun(program, tmp_path, data, "run")
+    with job(any_launcher, run, on_two_nodes(run.program, tmp_path / "on_two_nodes")):
+        assert until(run, lambda s: trains(s) and len(s["nodes"]) == 2)["nodes"] == ["node0", "node1"]
+        shown = json.loads(status(run, "--json", "--stacks=1,2").stdout)["stacks"]
+        assert [(each["rank"], each["node"]) for each in shown] == [(1, "node0"), (2, "node1")], shown
+        assert all(each["how"] != "none" and "main" in each["text"] for each in shown), shown
+        assert list((run.folder / "board" / "requests").iterdir()) == [], "requests and answers are removed"
+
+
 def test_ranks_and_nodes_are_probed_at_the_start_and_when_a_user_asks(any_launcher, program, data, tmp_path):  # noqa: F811
     run = RankRun(program, tmp_path, data, "run")
     with job(any_launcher, run, run.program):
