@@ -69,7 +69,7 @@ void FiniteWatch::observe(const Observation& o) {
   if (o.phase == Phase::kReduced) watching_ = false;
   if (!watching_ || o.tensor.numel() == 0) return;
   const SecondsInto spent(seconds_);
-  if (!o.tensor.is_cpu() && is_part_of_layer(o.place)) return;
+  if (!o.tensor.is_cpu() && !sees_parts_ && is_part_of_layer(o.place)) return;
   add({number_of(o.place), o.phase, o.microbatch, 0, 0, made()}, o.tensor);
 }
 

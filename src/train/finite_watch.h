@@ -46,8 +46,8 @@ struct NotFiniteSeen {
 
 class FiniteWatch : public Observer, public comm::SendWatch {
  public:
-  /// Shows itself the sends of the mesh's groups until it is destroyed. On a device only layers, messages between
-  /// stages and buckets are added up, each in one kernel, and never waited for.
+  /// Shows itself the sends of the mesh's groups until it is destroyed. On a device each sum is one kernel, which is
+  /// never waited for, and the parts of layers (attention and feed-forward) are left out.
   explicit FiniteWatch(const Mesh& mesh);
   ~FiniteWatch() override;
   FiniteWatch(const FiniteWatch&) = delete;
@@ -57,6 +57,9 @@ class FiniteWatch : public Observer, public comm::SendWatch {
   void end_gradients() override { watching_ = false; }
   void observe(const Observation& observation) override;
   void about_to_send(const comm::Communicator& group, int64_t number, const Tensor& sent, bool for_maximum) override;
+
+  /// On a device: adds up the parts of layers as well from now on, or no longer. For a step that is computed again.
+  void see_parts(bool see) { sees_parts_ = see; }
 
   /// Returns the seconds that this rank has spent on it so far; on a device those of the host.
   double seconds() const { return seconds_; }
@@ -80,7 +83,7 @@ class FiniteWatch : public Observer, public comm::SendWatch {
   Counts made() const;
 
   std::array<comm::Communicator*, kSharingGroups.size()> groups_;
-  bool on_device_, watching_ = false;
+  bool on_device_, watching_ = false, sees_parts_ = false;
   double seconds_ = 0;
   std::vector<Entry> entries_;
   std::vector<Tensor> sums_;  // blocks of fp32 numbers, one for each entry; kept from step to step

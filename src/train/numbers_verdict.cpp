@@ -35,15 +35,22 @@ std::string sequences_text(const TrainState& s, const NotFiniteOrigin& origin) {
                    : fmt::format("sequences {} to {} of the step's {}", first, first + size - 1, whole);
 }
 
+// The second time the parts of layers were watched on a device, which name the place more exactly.
+// @param rank  which did the work of the origin's rank then.
+void name_part(NumbersVerdict& verdict, const std::optional<NotFiniteOrigin>& again, int rank, const TrainState& s) {
+  if (!s.model.device().is_cpu() && again && again->rank == rank) verdict.origin->seen = again->seen;
+}
+
 void judge(NumbersVerdict& verdict, const TrainState& s, const ComputedAgain& again, const StandIns& stand_ins,
            const RankNodes& nodes) {
-  const int rank = verdict.origin->rank;
-  const std::string there = ranks_text(nodes, stand_ins.stand_in_for(s.model.mesh.layout(), rank));
+  const int rank = verdict.origin->rank, stand_in = stand_ins.stand_in_for(s.model.mesh.layout(), rank);
+  const std::string there = ranks_text(nodes, stand_in);
   if (!again.impossible.empty()) {
     verdict.reason = fmt::format("the step could not be computed again on other nodes ({}), so that this is not proven",
                                  again.impossible);
   } else if (again.on_stand_in) {
     verdict.fault = Fault::kModel;
+    name_part(verdict, again.origin, stand_in, s);
     verdict.reason = fmt::format("it came up again when {} did the same work, so it is the model or its data, {}",
                                  there, sequences_text(s, *verdict.origin));
   } else if (again.on_node) {
@@ -62,6 +69,23 @@ void judge(NumbersVerdict& verdict, const TrainState& s, const ComputedAgain& ag
   }
 }
 
+// With one node it can't be proven that it is not at fault, but the step can be computed there again.
+void judge_on_one_node(NumbersVerdict& verdict, TrainState& s, const RefusedStep& refused) {
+  const auto again = compute_again_here(s, refused);
+  verdict.came_up_once = !again;
+  if (!verdict.origin) {
+    verdict.origin = again;
+  } else {
+    name_part(verdict, again, verdict.origin->rank, s);
+  }
+  const bool alone = s.model.mesh.world().size() == 1;
+  if (!alone) verdict.reason = "all ranks are on one node, so that it is not proven whether the node is at fault; ";
+  const char* same = s.model.device().is_cpu() ? "node" : alone ? "device" : "devices";
+  verdict.reason +=
+      again ? fmt::format("it comes up again when the step is computed again on the same {}", same)
+            : fmt::format("all is finite when the step is computed again on the same {}: it came up once", same);
+}
+
 }  // namespace
 
 int NumbersVerdict::exit_code() const {
@@ -71,7 +95,12 @@ int NumbersVerdict::exit_code() const {
 NumbersVerdict find_fault(TrainState& s, const RefusedStep& refused) {
   const Mesh& mesh = s.model.mesh;
   const RankNodes nodes(mesh.world().hosts(), static_cast<int>(s.config.topology.ranks_per_node));
+  s.model.parameters.grad().zero_();
   NumbersVerdict verdict;
+  if (!refused.watch) {  // graphs are for one rank
+    judge_on_one_node(verdict, s, refused);
+    return verdict;
+  }
   verdict.origin = find_origin(refused.watch->first(), mesh, s.model.device());
   if (!verdict.origin) return verdict;
   const int node = nodes.node_of(verdict.origin->rank);
@@ -79,12 +108,12 @@ NumbersVerdict find_fault(TrainState& s, const RefusedStep& refused) {
   if (is_on_several_nodes(mesh, nodes, verdict.origin->is_here)) {
     verdict.fault = Fault::kModel;
     verdict.reason = "it came up on several nodes at once, so it is the model";
+    if (!s.model.device().is_cpu()) name_part(verdict, compute_again_here(s, refused), verdict.origin->rank, s);
     return verdict;
   }
   const auto stand_ins = choose_stand_ins(mesh.layout(), nodes.node_of_ranks(), verdict.origin->rank);
   if (!stand_ins) {
-    if (mesh.world().size() > 1)
-      verdict.reason = "all ranks are on one node, so that it is not proven whether the node is at fault";
+    judge_on_one_node(verdict, s, refused);
     return verdict;
   }
   const ComputedAgain again = compute_again(s, refused, *stand_ins, verdict.origin->rank, nodes);

@@ -20,15 +20,17 @@ struct NumbersVerdict {
     kUnproven,  ///< it could not be tried, or gave no answer; taken for the model
   };
   Fault fault = Fault::kUnproven;
-  std::optional<NotFiniteOrigin> origin;  ///< nothing if no value that is watched was not finite
+  std::optional<NotFiniteOrigin> origin;  ///< nothing if no value that was watched was not finite
   std::string node;                       ///< name of the origin's node
+  bool came_up_once = false;              ///< all was finite when the same nodes did the same work again
   std::string reason;                     ///< how it was decided, a clause
 
   int exit_code() const;
 };
 
 /// Collective over the mesh, with the same arguments but the batch: the verdict is the same on every rank. Computes the
-/// step again if that can decide. Leaves the gradients zero and the weights as they are.
+/// step again, unless the value came up on several nodes of CPUs. If no watch saw the step, since it was launched as a
+/// graph, the origin is that of the second time. Leaves the gradients zero and the weights as they are.
 NumbersVerdict find_fault(TrainState& state, const RefusedStep& refused);
 
 }  // namespace athanor

@@ -31,6 +31,7 @@ std::string cause_of(const StepReport& report, const NumbersVerdict& verdict, co
 
 std::string remedy_of(const NumbersVerdict& verdict, int64_t saved_step, const std::string& drawn) {
   if (verdict.fault == NumbersVerdict::Fault::kNode) return fmt::format("Run again without {}", verdict.node);
+  if (verdict.came_up_once) return "Run again, and on another node if such a value comes up once more";
   return fmt::format("Lower optimizer.lr and {}, or look at the data of this step{}",
                      saved_step > 0 ? "resume from an earlier checkpoint" : "begin again",
                      drawn.empty() ? "" : " (" + drawn + ")");
@@ -42,23 +43,12 @@ RefusedSteps::RefusedSteps(TrainState& state, RunContext& at) : state_(state), a
   const Mesh& mesh = state.model.mesh;
   const std::string lines = mesh.is_first() ? last_metrics_lines(RunFolder{state.config.train.run_dir}.metrics()) : "";
   spikes_ = spikes_of_history(broadcast_text(mesh.host_group(GroupKind::kWorld), lines), state.position.step);
-  if (state.config.train.cuda_graphs) return;  // steps that are observed run without them
+  if (state.has_graphs) return;  // a step that is observed is not launched as one
   watch_ = std::make_shared<FiniteWatch>(state.model.mesh);
   state.observers.add(watch_);
 }
 
 RefusedSteps::~RefusedSteps() { state_.observers.remove(watch_); }
-
-NumbersVerdict RefusedSteps::verdict_of(const StepReport& report, const Batch& batch) {
-  RefusedStep refused{batch, report.step, watch_};
-  if (watch_) return find_fault(state_, refused);
-  refused.watch = std::make_shared<FiniteWatch>(state_.model.mesh);
-  state_.observers.add(refused.watch);
-  compute_watched(state_, refused);
-  NumbersVerdict verdict = find_fault(state_, refused);
-  state_.observers.remove(refused.watch);
-  return verdict;
-}
 
 bool RefusedSteps::may_skip() const { return at_.batches_passed_over < state_.config.train.skip_limit; }
 
@@ -117,8 +107,7 @@ void RefusedSteps::refuse(const StepReport& report, const Batch& batch, int64_t 
   }
   const std::string gradient =
       first_of_any(mesh.host_group(GroupKind::kWorld), first_non_finite_gradient(state_.model.parameters));
-  const NumbersVerdict verdict = verdict_of(report, batch);
-  state_.model.parameters.grad().zero_();
+  const NumbersVerdict verdict = find_fault(state_, {batch, report.step, watch_});
   const std::string cause = cause_of(report, verdict, gradient, mesh.world().size());
   const std::string& how = state_.config.train.on_non_finite;
   const bool skips = how != "stop" && verdict.fault != NumbersVerdict::Fault::kNode;

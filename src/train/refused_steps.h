@@ -20,8 +20,8 @@ struct RollBack {
 
 class RefusedSteps {
  public:
-  /// Watches the steps of `state` from now on, unless they are recorded as graphs (train.cuda_graphs), and learns from
-  /// the metrics of the run how large its losses are. Both must outlive this. Collective over the state's mesh.
+  /// Watches the steps of `state` from now on, unless they are launched as graphs, and learns from the metrics of the
+  /// run how large its losses are. Both must outlive this. Collective over the state's mesh.
   RefusedSteps(TrainState& state, RunContext& at);
   ~RefusedSteps();
   RefusedSteps(const RefusedSteps&) = delete;
@@ -47,11 +47,10 @@ class RefusedSteps {
   void pass_over(const StepReport& report, const Batch& batch, const std::string& cause, const std::string& how,
                  int64_t saved_step);
   void record(const char* event, int64_t step, nlohmann::ordered_json more) const;
-  NumbersVerdict verdict_of(const StepReport& report, const Batch& batch);
 
   TrainState& state_;
   RunContext& at_;
-  std::shared_ptr<FiniteWatch> watch_;  // null with graphs
+  std::shared_ptr<FiniteWatch> watch_;  // null: steps are launched as graphs
   Spikes spikes_;
 };
 

@@ -42,6 +42,7 @@ Batch take_over_sequences(const Batch& own, const Neighbours& with, const Layout
   return other;
 }
 
+// Through the memory of the hosts, a message at a time.
 void take_over_weights(const Tensor& own, const Tensor& other, const Neighbours& with) {
   const int64_t most = std::max(own.numel(), other.numel());
   for (int64_t at = 0; at < most; at += kMessageElements) {
@@ -49,10 +50,13 @@ void take_over_weights(const Tensor& own, const Tensor& other, const Neighbours&
       const int64_t begin = std::min(at, of.numel());
       return of.narrow(0, begin, std::min(kMessageElements, of.numel() - begin));
     };
-    const Tensor sent = own.is_cpu() ? part(own) : ops::fetch(part(own)).clone();
-    const Tensor received = other.is_cpu() ? part(other) : at::empty_like(part(other), at::TensorOptions(at::kCPU));
+    const auto on_host = [](const Tensor& x) {
+      return x.is_cpu() ? x : at::empty(x.sizes(), at::TensorOptions(x.scalar_type()));
+    };
+    const Tensor sent = on_host(part(own)), received = on_host(part(other));
+    if (!own.is_cpu()) ops::fetch_bytes(part(own), sent.data_ptr());
     exchange(with, sent, received);
-    if (!other.is_cpu()) part(other).copy_(received);
+    if (!other.is_cpu()) ops::send_bytes(part(other), received.data_ptr());
   }
 }
 
@@ -63,10 +67,14 @@ std::vector<Microbatch> microbatches_of(const TrainState& s, const Batch& batch,
   return microbatches;
 }
 
-void run(TrainState& s, const std::vector<Microbatch>& microbatches) {
+// Returns where the first value came up that is not finite, as `watch` sees it, with the parts of layers.
+std::optional<NotFiniteOrigin> run(TrainState& s, const std::vector<Microbatch>& microbatches, FiniteWatch& watch) {
   s.model.parameters.grad().zero_();
+  watch.see_parts(true);
   run_microbatches(s, microbatches);
+  watch.see_parts(false);
   s.model.parameters.grad().zero_();
+  return find_origin(watch.first(), s.model.mesh, s.model.device());
 }
 
 std::optional<NotFiniteOrigin> with_other_sequences(TrainState& s, const RefusedStep& refused,
@@ -76,8 +84,7 @@ std::optional<NotFiniteOrigin> with_other_sequences(TrainState& s, const Refused
   const int size = layout.data(), own = mesh.data_rank(), from = (own - stand_ins.shift + size) % size;
   const Neighbours with{mesh.host_group(GroupKind::kData), (own + stand_ins.shift) % size, from};
   const Batch batch = take_over_sequences(refused.batch, with, layout, from, s.config.train.micro_batch_size);
-  run(s, microbatches_of(s, batch, refused.step, layout, from));
-  return find_origin(refused.watch->first(), mesh, s.model.device());
+  return run(s, microbatches_of(s, batch, refused.step, layout, from), *refused.watch);
 }
 
 // A model in which this rank has another one's place.
@@ -86,6 +93,7 @@ struct SecondModel {
       : mesh(s.model.mesh.layout(), world), observers(s.observers) {
     if (!s.model.device().is_cpu()) mesh.use(s.model.device(), s.config.parallelism.device_sums);
     watch = std::make_shared<FiniteWatch>(mesh);
+    watch->see_parts(true);
     observers.remove(first_watch);
     observers.add(watch);
   }
@@ -139,6 +147,7 @@ std::optional<NotFiniteOrigin> in_other_places(TrainState& s, const RefusedStep&
   const Layout& layout = second.mesh.layout();
   const int size = world.size(), from = (world.rank() - shift + size) % size;
   const Neighbours with{s.model.mesh.host_group(GroupKind::kWorld), (world.rank() + shift) % size, from};
+  s.model.gatherer.wait_all();  // on a device the update of the refused step was queued, and its gathers with it
   take_over_weights(s.model.parameters.compute(), model.parameters.compute(), with);
   if (s.model.previous_share.defined()) model.set_previous_share(s.model.previous_share);
   if (s.model.router_bias.defined()) model.set_router_bias(s.model.router_bias);
@@ -155,9 +164,13 @@ std::optional<NotFiniteOrigin> in_other_places(TrainState& s, const RefusedStep&
 
 }  // namespace
 
-void compute_watched(TrainState& s, const RefusedStep& refused) {
+std::optional<NotFiniteOrigin> compute_again_here(TrainState& s, const RefusedStep& refused) {
   const Mesh& mesh = s.model.mesh;
-  run(s, microbatches_of(s, refused.batch, refused.step, mesh.layout(), mesh.data_rank()));
+  const auto watch = refused.watch ? refused.watch : std::make_shared<FiniteWatch>(mesh);
+  if (!refused.watch) s.observers.add(watch);
+  auto origin = run(s, microbatches_of(s, refused.batch, refused.step, mesh.layout(), mesh.data_rank()), *watch);
+  if (!refused.watch) s.observers.remove(watch);
+  return origin;
 }
 
 ComputedAgain compute_again(TrainState& s, const RefusedStep& refused, const StandIns& stand_ins, int rank,

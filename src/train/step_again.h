@@ -22,7 +22,7 @@ namespace athanor {
 struct RefusedStep {
   const Batch& batch;
   int64_t step = 0;                    ///< its number
-  std::shared_ptr<FiniteWatch> watch;  ///< one of the state's observers, which saw it
+  std::shared_ptr<FiniteWatch> watch;  ///< one of the state's observers, which saw it; null: none has
 };
 
 /// What came of it.
@@ -34,11 +34,13 @@ struct ComputedAgain {
 };
 
 /// Collective over the mesh, with the same arguments but the batch. Leaves the gradients zero and the weights as they
-/// are. @param rank  where the value came up before.
+/// are. On a device the parts of layers are watched, too, since the cost of a step that is computed again does not
+/// matter. @param rank  where the value came up before.
 ComputedAgain compute_again(TrainState& state, const RefusedStep& refused, const StandIns& stand_ins, int rank,
                             const RankNodes& nodes);
 
-/// Computes the gradients of a step once more as they were, so that the watch, which has not seen it, sees it.
-void compute_watched(TrainState& state, const RefusedStep& refused);
+/// Computes the gradients of a step again as they were, each rank with its own work, and not as a graph. Returns as
+/// find_origin. Collective, and leaves what it leaves, as compute_again.
+std::optional<NotFiniteOrigin> compute_again_here(TrainState& state, const RefusedStep& refused);
 
 }  // namespace athanor

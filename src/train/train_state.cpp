@@ -41,10 +41,11 @@ ModelStateOptions TrainState::model_options(const TrainStateOptions& options) {
       .wrap_stage =
           options.wrap_stage
               ? options.wrap_stage
-              : [this, device = options.device](
-                    Stage& stage, const StageLayers&,
-                    const Mesh&
-                        mesh) { return capture_if_wanted(run_config, stage, device, mesh.world().size(), &observers); },
+              : [this, device = options.device](Stage& stage, const StageLayers&, const Mesh& mesh) {
+                  auto captured = capture_if_wanted(run_config, stage, device, mesh.world().size(), &observers);
+                  has_graphs = captured != nullptr;
+                  return captured;
+                },
       .after_backward = [this](int64_t forward_index) { optimizer.note_gradients(forward_index); },
       .dispatch_file = RunFolder{run_config.train.run_dir}.dispatch()};
 }

@@ -101,7 +101,8 @@ struct TrainState {
   std::unique_ptr<OneRank> alone_;
 
  public:
-  Observers observers;  ///< observers of every step; more may be added between steps
+  bool has_graphs = false;  ///< steps are launched as recorded graphs (train/captured_stage.h) unless they are observed
+  Observers observers;      ///< observers of every step; more may be added between steps
   ModelState model;
   OptimizerState optimizer;
   RunPosition position;

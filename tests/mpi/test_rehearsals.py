@@ -21,7 +21,10 @@ AXES = {
 
 def planned(program, folder, data, **fault):  # noqa: F811
     """A run that suffers a fault."""
-    run = RankRun(program, folder, data, "run")
+    return suffering(RankRun(program, folder, data, "run"), **fault)
+
+
+def suffering(run, **fault):
     lines = ["\n[[faults.plan]]", *(f"{key} = {json.dumps(value)}" for key, value in fault.items())]
     run.config.write_text(run.config.read_text() + "\n".join(lines) + "\n")
     return run
