@@ -12,9 +12,9 @@ namespace athanor {
 
 /// A difference between the ranks of a group.
 struct UnequalCopies {
-  size_t index = 0;              ///< which of the compared numbers is the first that differs
-  std::vector<int> wrong_ranks;  ///< in the group, ascending: those without the value that most ranks have
-  bool is_known = true;          ///< false: no value is that of most ranks, and wrong_ranks are all of them
+  size_t index = 0;                   ///< which of the compared numbers is the first that differs
+  std::vector<int> wrong_ranks = {};  ///< in the group, ascending: those without the value that most ranks have
+  bool is_known = true;               ///< false: no value is that of most ranks, and wrong_ranks are all of them
 };
 
 /// Compares numbers of which each rank of the group has the same list, if all is right. Collective over the group: a
