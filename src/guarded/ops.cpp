@@ -9,7 +9,10 @@
 #include <ATen/ops/view_native.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <string_view>
 
 #include "base/error.h"
 #include "guarded/device.h"
@@ -126,6 +129,19 @@ void collect(const c10::IValue& value, std::vector<Tensor>& tensors) {
   });
 }
 
+bool is_product(const c10::OperatorHandle& op) {
+  constexpr std::array<std::string_view, 5> kProducts = {"aten::mm", "aten::bmm", "aten::addmm", "aten::addmm_",
+                                                         "aten::baddbmm"};
+  return std::ranges::find(kProducts, op.schema().name()) != kProducts.end();
+}
+
+// On a CPU without instructions for bf16, libtorch's products of bf16 reach 1 GFLOP/s. So products run in fp32 here, on
+// every CPU, and are rounded once where they are stored, as devices do it.
+c10::IValue widened(const c10::IValue& value) {
+  return replaced(
+      value, [](const Tensor& x) -> c10::IValue { return x.scalar_type() == at::kBFloat16 ? x.to(at::kFloat) : x; });
+}
+
 // Any op: its results have their shapes now, and their values when the queue comes to it.
 void queue_op(const c10::OperatorHandle& op, Stack* stack) {
   const at::AutoDispatchBelowAutograd no_autograd;
@@ -150,9 +166,10 @@ void queue_op(const c10::OperatorHandle& op, Stack* stack) {
   for (const auto& each : results) collect(each, result_tensors);
   std::vector<OpenView> outputs;
   for (const Tensor& each : result_tensors) outputs.emplace_back(each);
-  queues().submit(current_stream(), schema.name().c_str(), [op, played, outputs]() mutable {
+  queues().submit(current_stream(), schema.name().c_str(), [op, played, outputs, wide = is_product(op)] {
     const at::AutoDispatchBelowAutograd below;
-    Stack here = played;
+    Stack here;
+    for (const auto& each : played) here.push_back(wide ? widened(each) : each);
     op.callBoxed(&here);
     std::vector<Tensor> computed;
     for (const auto& each : here) collect(each, computed);
@@ -234,6 +251,8 @@ at::Scalar local_scalar(const Tensor& self) {
   return view.tensor().item();
 }
 
+Tensor product(const Tensor& a, const Tensor& b) { return at::mm(widened(a).toTensor(), widened(b).toTensor()); }
+
 // Libtorch's grouped product as CUDA has it: it waits for nothing, rows after the last group keep what was in their
 // memory, and so may the product of a group without rows.
 Tensor grouped_mm(const Tensor& a, const Tensor& b, const std::optional<Tensor>& ends,
@@ -252,9 +271,9 @@ Tensor grouped_mm(const Tensor& a, const Tensor& b, const std::optional<Tensor>&
                       const int64_t rows = end[g].item<int64_t>() - begin;
                       if (rows == 0) continue;
                       if (is_outer) {
-                        to[g].copy_(at::mm(left.narrow(1, begin, rows), right.narrow(0, begin, rows)));
+                        to[g].copy_(product(left.narrow(1, begin, rows), right.narrow(0, begin, rows)));
                       } else {
-                        to.narrow(0, begin, rows).copy_(at::mm(left.narrow(0, begin, rows), right[g]));
+                        to.narrow(0, begin, rows).copy_(product(left.narrow(0, begin, rows), right[g]));
                       }
                     }
                   });

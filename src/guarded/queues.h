@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -141,7 +142,9 @@ class Queues {
   Stream& stream(StreamId id);
   void add(StreamId id, Task task);
   bool can_run(const Stream& stream) const;
-  void run_first(Stream& stream);
+  void run_first(StreamId id);
+  template <class Visit>
+  void for_each_busy(const Visit& visit);
   bool try_run_to(StreamId id, int64_t position);
   bool run_to(StreamId id, int64_t position, std::chrono::milliseconds patience);
   void run_to(StreamId id, int64_t position);
@@ -156,6 +159,7 @@ class Queues {
 
   mutable std::recursive_mutex mutex_;  // guards all members below
   std::deque<Stream> streams_;
+  std::set<StreamId> busy_;  // the streams that have tasks
   Order order_;
   std::mt19937_64 random_;
   Counts counts_;

@@ -13,7 +13,7 @@
 namespace athanor::activation_memory_test {
 namespace {
 
-constexpr int64_t kSeqLen = 256, kVocab = 512;
+constexpr int64_t kSeqLen = 128, kVocab = 512;
 
 RunConfig config_of(const std::string& family, const std::vector<std::string>& recompute, const std::string& dtype) {
   RunConfig config;

@@ -67,7 +67,7 @@ TEST_P(OnDevices, TheirLossesDifferFromTheCpusByWhatRoundingMakesOfThem) {
   const double rounding = rounding_of(expected, config_, world_);
   ASSERT_GT(rounding, 0);
   const LayoutTrace found = train_on_devices(config_, world_, {});
-  EXPECT_LE(largest_difference(expected, found), 4 * rounding);
+  EXPECT_LE(largest_difference(expected, found), ops::test::rounding_bound(rounding, config_.model.hidden_size));
   EXPECT_EQ(expected.targets, found.targets);
   if (config_.train.dtype == "float32") {
     EXPECT_EQ(expected.choices, found.choices);
@@ -91,7 +91,8 @@ TEST(OnDevicesWithoutKernels, TheirLossesDifferFromTheCpusByWhatRoundingMakesOfT
     guarded::set_kernels(false);
     const LayoutTrace found = train_on_devices(config, world, {.order = {Order::Kind::kDrawn, 5}});
     guarded::set_kernels(true);
-    EXPECT_LE(largest_difference(expected, found), 4 * rounding) << name_of(test);
+    EXPECT_LE(largest_difference(expected, found), ops::test::rounding_bound(rounding, config.model.hidden_size))
+        << name_of(test);
     EXPECT_EQ(expected.choices, found.choices) << name_of(test);
   }
 }

@@ -5,7 +5,7 @@
 #include "base/testing/folder_test.h"
 #include "checkpoint/rotation.h"
 #include "model/initialize.h"
-#include "ops/testing/on_path.h"
+#include "ops/testing/other_orders.h"
 #include "ops/transfer.h"
 #include "train/checkpointing.h"
 #include "train/run_folder.h"
@@ -67,21 +67,16 @@ INSTANTIATE_TEST_SUITE_P(, OnDevice,
                                             ::testing::Values("float32", "bfloat16")),
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
 
-// What rounding does to such a run is measured on the CPU, by runs whose products are added in other orders. With
-// errors of size e in each run, two runs differ by 2e at most; the measured difference may be as small as e/2 without
-// the errors being smaller, since it is the largest of two draws only. Hence four times what was measured.
+// What rounding does to such a run is measured on the CPU, by runs whose products are added in other orders.
 void expect_the_losses_of_the_cpu(const RunConfig& config) {
   const Trace expected = train(config, at::kCPU, 20);
-  double rounding = 0;
-  for (const auto path : {kernels::MatmulPath::kAvx2, kernels::MatmulPath::kLibrary}) {
-    if (!kernels::has_path(path)) continue;
-    const ops::test::OnPath on(path);
-    rounding = std::max(rounding, largest_difference(expected, train(config, at::kCPU, 20)));
-  }
+  const double rounding =
+      ops::test::difference_of_paths([&] { return largest_difference(expected, train(config, at::kCPU, 20)); });
   ASSERT_GT(rounding, 0);
+  const double bound = ops::test::rounding_bound(rounding, config.model.hidden_size);
   for (const bool kernels : {true, false}) {
     guarded::set_kernels(kernels);
-    EXPECT_LE(largest_difference(expected, train(config, guarded::device_of_tests(), 20)), 4 * rounding)
+    EXPECT_LE(largest_difference(expected, train(config, guarded::device_of_tests(), 20)), bound)
         << (kernels ? "with" : "without") << " kernels";
   }
 }

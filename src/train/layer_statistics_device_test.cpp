@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/initialize.h"
-#include "ops/testing/on_path.h"
+#include "ops/testing/other_orders.h"
 #include "ops/transfer.h"
 #include "train/layer_statistics.h"
 #include "train/testing/device_case.h"
@@ -70,15 +70,11 @@ TEST_P(OnDeviceLayerStatistics, AreThoseOfTheCpuUpToRounding) {
     for (const double count : there.first.gradients[row].counts) gradients += count;
     EXPECT_EQ(gradients, values);
   }
-  // As in device_test.cpp: four times what another order of additions makes of the numbers on the CPU.
-  double rounding = 0;
-  for (const auto path : {kernels::MatmulPath::kAvx2, kernels::MatmulPath::kLibrary}) {
-    if (!kernels::has_path(path)) continue;
-    const ops::test::OnPath on(path);
-    rounding = std::max(rounding, largest_difference(here.first, observe(config(), at::kCPU).first));
-  }
+  const double rounding =
+      ops::test::difference_of_paths([&] { return largest_difference(here.first, observe(config(), at::kCPU).first); });
   ASSERT_GT(rounding, 0);
-  EXPECT_LE(largest_difference(here.first, there.first), 4 * rounding);
+  EXPECT_LE(largest_difference(here.first, there.first),
+            ops::test::rounding_bound(rounding, config().model.hidden_size));
 }
 
 TEST_P(OnDeviceLayerStatistics, ComeInTheStepsOneCopyAndChangeNoBit) {

@@ -17,7 +17,7 @@
 namespace athanor::rank_memory_test {
 namespace {
 
-constexpr int64_t kSeqLen = 256, kVocab = 512;
+constexpr int64_t kSeqLen = 128, kVocab = 512;
 
 struct Ranks {
   std::string name;

@@ -7,7 +7,7 @@
 #include "comm/testing/played_groups.h"
 #include "kernels/matmul_path.h"
 #include "model/initialize.h"
-#include "ops/testing/on_path.h"
+#include "ops/testing/other_orders.h"
 #include "ops/transfer.h"
 #include "train/start.h"
 #include "train/testing/device_case.h"
@@ -138,15 +138,10 @@ inline double largest_difference(const LayoutTrace& a, const LayoutTrace& b) {
 }
 
 /// Returns what rounding makes of a training on CPUs: how far those differ from `expected` whose products are added in
-/// other orders, or, if gradients are summed in bf16, those that sum them in fp32. As for one device (device_test.cpp),
-/// two runs may differ by four times that.
+/// other orders, or, if gradients are summed in bf16, those that sum them in fp32.
 inline double rounding_of(const LayoutTrace& expected, const RunConfig& config, int world_size) {
-  double rounding = 0;
-  for (const auto path : {kernels::MatmulPath::kAvx2, kernels::MatmulPath::kLibrary}) {
-    if (!kernels::has_path(path)) continue;
-    const ops::test::OnPath on(path);
-    rounding = std::max(rounding, largest_difference(expected, train_on_cpus(config, world_size)));
-  }
+  double rounding =
+      ops::test::difference_of_paths([&] { return largest_difference(expected, train_on_cpus(config, world_size)); });
   if (config.train.reduce_dtype == "bfloat16") {  // a sum between two values of bf16 may be rounded to either
     RunConfig exact = config;
     exact.train.reduce_dtype = "float32";
