@@ -67,6 +67,7 @@ int run(int argc, char** argv) {
   athanor::add_train_command(app);
   athanor::add_plot_command(app);
   athanor::add_status_command(app);
+  athanor::add_classify_command(app);
   athanor::add_checkpoint_command(app);
   athanor::add_export_command(app);
   athanor::add_import_command(app);

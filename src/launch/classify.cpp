@@ -1,0 +1,165 @@
+#include "launch/classify.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/exit_codes.h"
+#include "launch/findings.h"
+
+namespace athanor::launch {
+namespace {
+
+constexpr size_t kMostEvidence = 8;
+
+// Codes with which Athanor reports what it knows better than its log shows.
+bool decides_alone(int code) {
+  namespace codes = exit_code;
+  return code == codes::kStoppedAndSaved || code == codes::kRule || code == codes::kNumbersOfANode ||
+         code == codes::kNumbersEverywhere || code == codes::kMemory;
+}
+
+// Ends from outside: warnings that were survived explain nothing here.
+bool is_from_outside(int code) { return code == exit_code::kNoProgress || code == 143 || code == 271 || code < 0; }
+
+class Decision {
+ public:
+  Decision(const Findings& findings, const SignatureSet& signatures, std::optional<int> code, const JobHosts& job)
+      : findings_(findings), signatures_(signatures), code_(code), job_(job) {}
+
+  Classification make() {
+    if (!decide()) decide_by_code();
+    if (may_blame(result_.cause)) find_hosts();
+    return std::move(result_);
+  }
+
+ private:
+  bool decide() {
+    if (findings_.finished()) {
+      result_.cause = code_.value_or(0) == 0 ? Cause::kSuccess : Cause::kSuccessMarker;
+      add_evidence(*findings_.finished(), "finished");
+      return true;
+    }
+    if (code_ && decides_alone(*code_)) return false;
+    const auto causes = findings_.open(Tells::kCause);
+    if (!causes.empty() && !(code_ == 0 && findings_.steps_since(*causes.back()) >= Findings::kStepsThatProve))
+      return follow(causes, *causes.front());
+    if (code_ == 0) return false;
+    const auto signs = findings_.open(Tells::kSign);
+    if (!signs.empty()) return follow(signs, *signs.front());
+    if (code_ != exit_code::kNoProgress && follow_echo()) return true;
+    const auto survived = findings_.survived();
+    const bool counts = code_ && !is_from_outside(*code_) && !survived.empty();
+    return counts && follow({survived.front()}, *survived.front());
+  }
+
+  // Of what follows from any failure, a process that ended by itself shows more than those that were ended.
+  bool follow_echo() {
+    const auto echoes = findings_.open(Tells::kEcho);
+    if (echoes.empty()) return false;
+    const auto first = std::ranges::find_if(
+        echoes, [&](const Seen* seen) { return signatures_.at(seen->signature).cause != Cause::kCascade; });
+    return follow(echoes, first == echoes.end() ? *echoes.front() : **first);
+  }
+
+  bool follow(const std::vector<const Seen*>& all, const Seen& first) {
+    result_.cause = signatures_.at(first.signature).cause;
+    add_evidence(first.first, signatures_.at(first.signature).name);
+    for (const Seen* seen : all) add_evidence(seen->first, signatures_.at(seen->signature).name);
+    return true;
+  }
+
+  void decide_by_code() {
+    if (code_)
+      result_.cause = judge_ending({*code_, findings_.num_steps() > 0, false, {}}).cause;
+    else
+      result_.cause = findings_.num_steps() > 0 ? Cause::kCrashUnknown : Cause::kStuckPreTraining;
+    if (code_) result_.evidence.push_back({0, fmt::format("exit code {}", *code_), "exit_code"});
+    if (findings_.progress()) add_evidence(*findings_.progress(), "progress");
+  }
+
+  static bool may_blame(Cause cause) {
+    const Verdict verdict = row_of(cause).verdict;
+    return verdict == Verdict::kBadNode || verdict == Verdict::kSoftFailure || verdict == Verdict::kSilentHang;
+  }
+
+  // Lines that state the cause all count. Of signs only the first one does: who reports a dead peer dies next, and is
+  // reported by others.
+  void find_hosts() {
+    for (const Seen* seen : findings_.open(Tells::kCause))
+      if (is_of_cause(*seen))
+        for (const Named& named : seen->named) blame(named, *seen);
+    if (!result_.hosts.empty()) return;
+    auto signs = findings_.open(Tells::kSign);
+    for (const Seen* seen : signs) {
+      if (!is_of_cause(*seen)) continue;
+      for (const Named& named : seen->named) {
+        if (!findings_.is_innocent(machine_name(host_of(named)))) blame(named, *seen);
+        if (!result_.hosts.empty()) return;
+      }
+    }
+  }
+
+  bool is_of_cause(const Seen& seen) const { return signatures_.at(seen.signature).cause == result_.cause; }
+
+  std::string host_of(const Named& named) const {
+    switch (named.kind) {
+      case Named::Kind::kHost: return named.text;
+      case Named::Kind::kAddress: {
+        const std::string host = findings_.host_of_address(named.text);
+        return host.empty() ? named.text : host;
+      }
+      case Named::Kind::kRank: {
+        const int64_t rank = std::stoll(named.text);
+        const std::string host = findings_.host_of_rank(rank);
+        return host.empty() ? job_.host_of_rank(rank).value_or("") : host;
+      }
+    }
+    return "";
+  }
+
+  void blame(const Named& named, const Seen& seen) {
+    bool is_used = false;
+    for (const std::string& name : names_of_list(host_of(named))) {
+      std::string host = name;
+      const bool keeps = is_address(name) && !job_.find(name);
+      if (!keeps && !may_be_host(name)) continue;
+      if (!keeps && !job_.empty()) {
+        const auto known = job_.find(name);
+        if (!known) continue;
+        host = *known;
+      }
+      const auto same = [&](const std::string& other) { return machine_name(other) == machine_name(host); };
+      is_used = true;
+      if (std::ranges::none_of(result_.hosts, same)) result_.hosts.push_back(host);
+    }
+    if (is_used) add_evidence(named.line, signatures_.at(seen.signature).name);
+  }
+
+  void add_evidence(const EvidenceLine& line, const std::string& name) {
+    const auto same = [&](const Evidence& other) { return other.line == line.number; };
+    if (result_.evidence.size() < kMostEvidence && std::ranges::none_of(result_.evidence, same))
+      result_.evidence.push_back({line.number, line.text, name});
+  }
+
+  const Findings& findings_;
+  const SignatureSet& signatures_;
+  const std::optional<int> code_;
+  const JobHosts& job_;
+  Classification result_;
+};
+
+}  // namespace
+
+Classification classify_log(const std::filesystem::path& log, std::optional<int> exit_code, const JobHosts& hosts,
+                            const SignatureSet& signatures) {
+  Findings findings(signatures);
+  const LogSize size = read_log(log, signatures.words(), [&](const LogLine& line) { findings.take(line); });
+  Classification found = Decision(findings, signatures, exit_code, hosts).make();
+  found.num_bytes = size.bytes;
+  found.num_lines = size.lines;
+  found.last_step = findings.last_step();
+  return found;
+}
+
+}  // namespace athanor::launch

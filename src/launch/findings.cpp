@@ -1,0 +1,169 @@
+#include "launch/findings.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "launch/host_names.h"
+
+namespace athanor::launch {
+namespace {
+
+constexpr size_t kEvidenceBytes = 400;
+constexpr size_t kMostNamed = 4'096;
+constexpr size_t kMostPlaces = 131'072;  // more ranks than any machine has today
+
+EvidenceLine evidence_of(const LogLine& line) { return {line.number, std::string(line.text.substr(0, kEvidenceBytes))}; }
+
+std::string_view group(const std::vector<Pattern::Group>& groups, std::string_view name) {
+  for (const auto& each : groups)
+    if (each.name == name) return each.text;
+  return {};
+}
+
+std::optional<int64_t> to_number(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+void add_once(std::vector<Named>& all, Named::Kind kind, std::string_view text, const LogLine& line) {
+  const auto same = [&](const Named& each) { return each.kind == kind && each.text == text; };
+  if (text.empty() || all.size() >= kMostNamed || std::ranges::any_of(all, same)) return;
+  all.push_back({kind, std::string(text), evidence_of(line)});
+}
+
+// The most exact of what a line names. An address that is written where a host may be counts as an address.
+void add_named(std::vector<Named>& all, const std::vector<Pattern::Group>& groups, const LogLine& line) {
+  const std::string_view host = group(groups, "host"), address = group(groups, "address"), rank = group(groups, "rank");
+  if (!host.empty() && is_address(host))
+    add_once(all, Named::Kind::kAddress, host, line);
+  else if (!host.empty())
+    add_once(all, Named::Kind::kHost, host, line);
+  else if (!address.empty())
+    add_once(all, Named::Kind::kAddress, address, line);
+  else
+    add_once(all, Named::Kind::kRank, rank, line);
+}
+
+}  // namespace
+
+Findings::Findings(const SignatureSet& signatures) : signatures_(signatures) {}
+
+void Findings::take(const LogLine& line) {
+  signatures_.find_candidates(line.text, candidates_);
+  bool is_explained = false;
+  for (const uint32_t index : candidates_) {
+    const Signature& signature = signatures_.at(index);
+    // The first signature that matches explains a line; places are read from any line.
+    const bool explains = signature.tells != Tells::kPlace;
+    if (explains && is_explained) continue;
+    if (!signature.pattern.find(line.text, scratch_, groups_)) continue;
+    is_explained = is_explained || explains;
+    record(index, line);
+  }
+}
+
+void Findings::record(uint32_t index, const LogLine& line) {
+  const Signature& signature = signatures_.at(index);
+  note_place();
+  note_innocent(signature.policy);
+  if (signature.tells == Tells::kPlace) return;
+  if (signature.tells == Tells::kProgress) return note_step(line);
+  if (signature.tells == Tells::kFinished) {
+    finished_ = evidence_of(line);
+    return;
+  }
+  auto [entry, is_new] = open_.try_emplace(index);
+  if (!is_new && is_survived(entry->second)) {
+    survived_.insert_or_assign(index, std::move(entry->second));
+    entry->second = Seen();
+    is_new = true;
+  }
+  Seen& seen = entry->second;
+  if (is_new) {
+    seen.signature = index;
+    seen.first = evidence_of(line);
+  }
+  seen.steps_before_last = num_steps_;
+  add_names(signature, line, seen);
+}
+
+void Findings::note_step(const LogLine& line) {
+  const auto step = to_number(group(groups_, "step"));
+  // All ranks may report a step; only a later one is progress.
+  if (step && last_step_ && *step == *last_step_) return;
+  if (step) last_step_ = step;
+  ++num_steps_;
+  progress_ = evidence_of(line);
+}
+
+void Findings::note_place() {
+  const std::string_view host = group(groups_, "host"), address = group(groups_, "address");
+  if (host.empty() || !may_be_host(host) || is_address(host)) return;
+  const auto rank = to_number(group(groups_, "rank"));
+  if (rank && host_of_rank_.size() < kMostPlaces) host_of_rank_.try_emplace(*rank, host);
+  if (!address.empty() && host_of_address_.size() < kMostPlaces) host_of_address_.try_emplace(std::string(address), host);
+}
+
+void Findings::note_innocent(HostPolicy policy) {
+  const std::string_view other = group(groups_, "other"), host = group(groups_, "host");
+  if (innocent_.size() >= kMostNamed) return;
+  if (!other.empty()) innocent_.insert(machine_name(other));
+  if (policy == HostPolicy::kInnocent && !host.empty()) innocent_.insert(machine_name(host));
+}
+
+void Findings::add_names(const Signature& signature, const LogLine& line, Seen& seen) {
+  if (signature.policy != HostPolicy::kAtFault) return;
+  const size_t before = seen.named.size();
+  const bool names = std::ranges::any_of(
+      groups_, [](const auto& each) { return each.name == "host" || each.name == "address" || each.name == "rank"; });
+  if (names)
+    add_named(seen.named, groups_, line);
+  else if (before < kMostNamed)
+    name_from_tags(line, seen);
+}
+
+void Findings::name_from_tags(const LogLine& line, Seen& seen) {
+  for (const uint32_t index : signatures_.tags()) {
+    if (!signatures_.at(index).pattern.find(line.text, scratch_, groups_)) continue;
+    note_place();
+    add_named(seen.named, groups_, line);
+    return;
+  }
+}
+
+bool Findings::is_survived(const Seen& seen) const {
+  return signatures_.at(seen.signature).tells != Tells::kCause && steps_since(seen) >= kStepsThatProve;
+}
+
+std::vector<const Seen*> Findings::open(Tells tells) const {
+  std::vector<const Seen*> found;
+  for (const auto& [index, seen] : open_)
+    if (signatures_.at(index).tells == tells && !is_survived(seen)) found.push_back(&seen);
+  std::ranges::sort(found, {}, [](const Seen* seen) { return std::pair(seen->first.number, seen->signature); });
+  return found;
+}
+
+std::vector<const Seen*> Findings::survived() const {
+  std::vector<const Seen*> found;
+  for (const auto& [index, seen] : open_)
+    if (is_survived(seen)) found.push_back(&seen);
+  for (const auto& [index, seen] : survived_)
+    if (!open_.contains(index)) found.push_back(&seen);
+  // The newest first: it is the nearest to the end.
+  std::ranges::sort(found, [](const Seen* a, const Seen* b) { return a->first.number > b->first.number; });
+  return found;
+}
+
+std::string Findings::host_of_rank(int64_t rank) const {
+  const auto found = host_of_rank_.find(rank);
+  return found == host_of_rank_.end() ? "" : found->second;
+}
+
+std::string Findings::host_of_address(const std::string& address) const {
+  const auto found = host_of_address_.find(address);
+  return found == host_of_address_.end() ? "" : found->second;
+}
+
+}  // namespace athanor::launch

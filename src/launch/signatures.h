@@ -1,0 +1,75 @@
+#pragma once
+// Signatures of messages: what lines of a log tell about why a job ended, as data. Those of the program are in
+// signatures.toml, which also describes the format; users add files of the same format.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launch/pattern.h"
+#include "launch/trigger_words.h"
+#include "launch/verdict.h"
+
+namespace athanor::launch {
+
+/// What a line that matches tells.
+enum class Tells {
+  kCause,     ///< the cause itself
+  kSign,      ///< what usually comes with this cause, but may be survived, or follow from another one
+  kEcho,      ///< what follows from any failure
+  kProgress,  ///< a step has been taken (group `step`)
+  kFinished,  ///< the program reports that it is complete
+  kPlace,     ///< which host a rank or an address is on
+  kTag,       ///< not a line, but its beginning: who printed it
+};
+
+/// What the groups `host`, `address` and `rank` of a pattern name.
+enum class HostPolicy {
+  kAtFault,   ///< what failed. Without such groups it is whoever printed the line
+  kInnocent,  ///< a healthy host, which is not blamed by signs
+  kReporter,  ///< whoever printed the line
+};
+
+struct Signature {
+  std::string name;  ///< unique in its file
+  Tells tells = Tells::kCause;
+  Cause cause = Cause::kUnknown;  ///< of causes, signs and echoes
+  HostPolicy policy = HostPolicy::kReporter;
+  std::vector<std::string> has;  ///< a line that matches has one of these texts
+  Pattern pattern;
+  std::string example;
+};
+
+/// Returns the signatures of a file in their order.
+/// @param file  its name in messages.
+/// @throws ConfigError naming file and entry, in one line, for an unknown key, cause or policy, a missing field, a name
+///         that is used twice, or a pattern that is not valid.
+std::vector<Signature> parse_signatures(std::string_view toml, const std::string& file);
+
+/// The text of signatures.toml, which is built into the program.
+std::string_view built_in_signatures();
+
+/// Signatures in their order of preference, and the index that finds those which may match a line.
+class SignatureSet {
+ public:
+  /// @param files  of users: their signatures come first.
+  /// @throws ConfigError as parse_signatures does; IoError if a file cannot be read.
+  static SignatureSet load(const std::vector<std::string>& files = {});
+  explicit SignatureSet(std::vector<Signature> signatures);
+
+  const std::vector<Signature>& all() const { return signatures_; }
+  const Signature& at(size_t index) const { return signatures_[index]; }
+  const TriggerWords& words() const { return words_; }
+  /// Puts the indices of the signatures that may match `line` into `found`, in their order.
+  void find_candidates(std::string_view line, std::vector<uint32_t>& found) const;
+  const std::vector<uint32_t>& tags() const { return tags_; }
+
+ private:
+  std::vector<Signature> signatures_;
+  std::vector<uint32_t> owner_of_word_;  // the signature of each word
+  std::vector<uint32_t> tags_;
+  TriggerWords words_;
+};
+
+}  // namespace athanor::launch
