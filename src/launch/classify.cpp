@@ -6,11 +6,14 @@
 
 #include "base/exit_codes.h"
 #include "launch/findings.h"
+#include "launch/log_times.h"
 
 namespace athanor::launch {
 namespace {
 
 constexpr size_t kMostEvidence = 8;
+// Longer than checkpoints and evaluations take: a log that continues for this long without a step is that of a hang.
+constexpr double kQuiet_s = 1800;
 
 // Codes with which Athanor reports what it knows better than its log shows.
 bool decides_alone(int code) {
@@ -25,18 +28,24 @@ bool is_from_outside(int code) { return code == exit_code::kNoProgress || code =
 class Decision {
  public:
   Decision(const Findings& findings, const SignatureSet& signatures, std::optional<int> code, const JobHosts& job)
-      : findings_(findings), signatures_(signatures), code_(code), job_(job) {}
+      : findings_(findings), signatures_(signatures), code_(code_of(code, findings.reported_code())), job_(job) {}
 
-  Classification make() {
-    if (!decide()) decide_by_code();
+  /// @param quiet_s  the time for which the log continued after the newest progress; 0: not known.
+  Classification make(double quiet_s) {
+    if (!decide()) decide_by_code(quiet_s);
     if (may_blame(result_.cause)) find_hosts();
     return std::move(result_);
   }
 
  private:
+  // A wrapper may end with 0, and report the code of what it ran.
+  static std::optional<int> code_of(std::optional<int> given, std::optional<int> reported) {
+    return given.value_or(0) != 0 ? given : reported ? reported : given;
+  }
+
   bool decide() {
     if (findings_.finished()) {
-      result_.cause = code_.value_or(0) == 0 ? Cause::kSuccess : Cause::kSuccessMarker;
+      result_.cause = Cause::kSuccess;
       add_evidence(*findings_.finished(), "finished");
       return true;
     }
@@ -47,7 +56,7 @@ class Decision {
     if (code_ == 0) return false;
     const auto signs = findings_.open(Tells::kSign);
     if (!signs.empty()) return follow(signs, *signs.front());
-    if (code_ != exit_code::kNoProgress && follow_echo()) return true;
+    if (code_ != exit_code::kNoProgress && (follow_echo() || follow_ended())) return true;
     const auto survived = findings_.survived();
     const bool counts = code_ && !is_from_outside(*code_) && !survived.empty();
     return counts && follow({survived.front()}, *survived.front());
@@ -58,49 +67,73 @@ class Decision {
     const auto echoes = findings_.open(Tells::kEcho);
     if (echoes.empty()) return false;
     const auto first = std::ranges::find_if(
-        echoes, [&](const Seen* seen) { return signatures_.at(seen->signature).cause != Cause::kCascade; });
+        echoes, [&](const Seen* seen) { return signature(*seen).cause != Cause::kCascade; });
     return follow(echoes, first == echoes.end() ? *echoes.front() : **first);
   }
 
+  // Processes that were ended show nothing if the job was ended.
+  bool follow_ended() {
+    const auto ended = findings_.open(Tells::kEnded);
+    return !ended.empty() && !(code_ && is_from_outside(*code_)) && follow(ended, *ended.front());
+  }
+
   bool follow(const std::vector<const Seen*>& all, const Seen& first) {
-    result_.cause = signatures_.at(first.signature).cause;
-    add_evidence(first.first, signatures_.at(first.signature).name);
-    for (const Seen* seen : all) add_evidence(seen->first, signatures_.at(seen->signature).name);
+    result_.cause = signature(first).cause;
+    add_evidence(first.first, signature(first).name);
+    for (const Seen* seen : all) add_evidence(seen->first, signature(*seen).name);
     return true;
   }
 
-  void decide_by_code() {
-    if (code_)
-      result_.cause = judge_ending({*code_, findings_.num_steps() > 0, false, {}}).cause;
-    else
-      result_.cause = findings_.num_steps() > 0 ? Cause::kCrashUnknown : Cause::kStuckPreTraining;
+  void decide_by_code(double quiet_s) {
+    const bool trained = findings_.num_steps() > 0;
+    result_.cause = code_ ? judge_ending({*code_, trained, false, {}}).cause : Cause::kUnknown;
+    if (trained && result_.cause == Cause::kCrashUnknown) result_.cause = Cause::kSuccessMarker;
+    const bool ended_from_outside = !code_ || is_from_outside(*code_);
+    if (trained && ended_from_outside && quiet_s >= kQuiet_s) result_.cause = Cause::kSilentHang;
     if (code_) result_.evidence.push_back({0, fmt::format("exit code {}", *code_), "exit_code"});
     if (findings_.progress()) add_evidence(*findings_.progress(), "progress");
   }
 
   static bool may_blame(Cause cause) {
     const Verdict verdict = row_of(cause).verdict;
-    return verdict == Verdict::kBadNode || verdict == Verdict::kSoftFailure || verdict == Verdict::kSilentHang;
+    return verdict == Verdict::kBadNode || verdict == Verdict::kSoftFailure || verdict == Verdict::kSilentHang ||
+           verdict == Verdict::kStuckBeforeTraining;
   }
 
   // Lines that state the cause all count. Of signs only the first one does: who reports a dead peer dies next, and is
   // reported by others.
   void find_hosts() {
     for (const Seen* seen : findings_.open(Tells::kCause))
-      if (is_of_cause(*seen))
+      if (is_at_fault(*seen))
         for (const Named& named : seen->named) blame(named, *seen);
     if (!result_.hosts.empty()) return;
-    auto signs = findings_.open(Tells::kSign);
-    for (const Seen* seen : signs) {
-      if (!is_of_cause(*seen)) continue;
+    for (const Seen* seen : findings_.open(Tells::kSign)) {
+      if (!is_at_fault(*seen)) continue;
       for (const Named& named : seen->named) {
         if (!findings_.is_innocent(machine_name(host_of(named)))) blame(named, *seen);
         if (!result_.hosts.empty()) return;
       }
     }
+    if (row_of(result_.cause).verdict == Verdict::kBadNode) find_first_to_end();
   }
 
-  bool is_of_cause(const Seen& seen) const { return signatures_.at(seen.signature).cause == result_.cause; }
+  // A node is at fault, and no line names it: it is the one on which processes ended by themselves, if that is one.
+  void find_first_to_end() {
+    std::vector<std::pair<const Named*, const Seen*>> ended;
+    for (const Seen* seen : findings_.open(Tells::kEcho))
+      if (signature(*seen).cause == Cause::kCrashUnknown)
+        for (const Named& named : seen->named) ended.emplace_back(&named, seen);
+    const auto is_first = [&](const auto& one) {
+      return machine_name(host_of(*one.first)) == machine_name(host_of(*ended.front().first));
+    };
+    if (!ended.empty() && std::ranges::all_of(ended, is_first)) blame(*ended.front().first, *ended.front().second);
+  }
+
+  const Signature& signature(const Seen& seen) const { return signatures_.at(seen.signature); }
+
+  bool is_at_fault(const Seen& seen) const {
+    return signature(seen).cause == result_.cause && signature(seen).policy == HostPolicy::kAtFault;
+  }
 
   std::string host_of(const Named& named) const {
     switch (named.kind) {
@@ -133,7 +166,7 @@ class Decision {
       is_used = true;
       if (std::ranges::none_of(result_.hosts, same)) result_.hosts.push_back(host);
     }
-    if (is_used) add_evidence(named.line, signatures_.at(seen.signature).name);
+    if (is_used) add_evidence(named.line, signature(seen).name);
   }
 
   void add_evidence(const EvidenceLine& line, const std::string& name) {
@@ -155,7 +188,9 @@ Classification classify_log(const std::filesystem::path& log, std::optional<int>
                             const SignatureSet& signatures) {
   Findings findings(signatures);
   const LogSize size = read_log(log, signatures.words(), [&](const LogLine& line) { findings.take(line); });
-  Classification found = Decision(findings, signatures, exit_code, hosts).make();
+  const auto& progress = findings.progress();
+  const double quiet_s = progress ? seconds_after(log, progress->offset).value_or(0) : 0;
+  Classification found = Decision(findings, signatures, exit_code, hosts).make(quiet_s);
   found.num_bytes = size.bytes;
   found.num_lines = size.lines;
   found.last_step = findings.last_step();

@@ -12,7 +12,7 @@ constexpr size_t kEvidenceBytes = 400;
 constexpr size_t kMostNamed = 4'096;
 constexpr size_t kMostPlaces = 131'072;  // more ranks than any machine has today
 
-EvidenceLine evidence_of(const LogLine& line) { return {line.number, std::string(line.text.substr(0, kEvidenceBytes))}; }
+EvidenceLine evidence_of(const LogLine& line) { return {line.number, line.offset, std::string(line.text.substr(0, kEvidenceBytes))}; }
 
 std::string_view group(const std::vector<Pattern::Group>& groups, std::string_view name) {
   for (const auto& each : groups)
@@ -70,6 +70,10 @@ void Findings::record(uint32_t index, const LogLine& line) {
   note_innocent(signature.policy);
   if (signature.tells == Tells::kPlace) return;
   if (signature.tells == Tells::kProgress) return note_step(line);
+  if (signature.tells == Tells::kExit) {
+    if (const auto code = to_number(group(groups_, "code"))) reported_code_ = static_cast<int>(*code);
+    return;
+  }
   if (signature.tells == Tells::kFinished) {
     finished_ = evidence_of(line);
     return;
@@ -95,7 +99,10 @@ void Findings::note_step(const LogLine& line) {
   if (step && last_step_ && *step == *last_step_) return;
   if (step) last_step_ = step;
   ++num_steps_;
-  progress_ = evidence_of(line);
+  if (!progress_) progress_.emplace();
+  progress_->number = line.number;
+  progress_->offset = line.offset;
+  progress_->text.assign(line.text.substr(0, kEvidenceBytes));  // most lines of a log: its memory is used again
 }
 
 void Findings::note_place() {
@@ -114,13 +121,13 @@ void Findings::note_innocent(HostPolicy policy) {
 }
 
 void Findings::add_names(const Signature& signature, const LogLine& line, Seen& seen) {
-  if (signature.policy != HostPolicy::kAtFault) return;
+  if (signature.policy == HostPolicy::kInnocent) return;
   const size_t before = seen.named.size();
   const bool names = std::ranges::any_of(
       groups_, [](const auto& each) { return each.name == "host" || each.name == "address" || each.name == "rank"; });
   if (names)
     add_named(seen.named, groups_, line);
-  else if (before < kMostNamed)
+  else if (signature.policy == HostPolicy::kAtFault && before < kMostNamed)
     name_from_tags(line, seen);
 }
 

@@ -17,6 +17,7 @@ namespace athanor::launch {
 /// A line as evidence: its beginning is kept.
 struct EvidenceLine {
   uint64_t number = 0;
+  uint64_t offset = 0;  ///< of the line in the log
   std::string text;
 };
 
@@ -32,7 +33,7 @@ struct Named {
 struct Seen {
   uint32_t signature = 0;
   EvidenceLine first;
-  std::vector<Named> named;  ///< each once, in order; at most 4,096
+  std::vector<Named> named;  ///< at fault, or who printed it, by the policy; each once, at most 4,096
   uint64_t steps_before_last = 0;  ///< number of steps reported before the newest match
 };
 
@@ -53,6 +54,7 @@ class Findings {
   /// The newest report of the end, and the newest progress.
   const std::optional<EvidenceLine>& finished() const { return finished_; }
   const std::optional<EvidenceLine>& progress() const { return progress_; }
+  std::optional<int> reported_code() const { return reported_code_; }
   std::optional<int64_t> last_step() const { return last_step_; }
   uint64_t num_steps() const { return num_steps_; }
   uint64_t steps_since(const Seen& seen) const { return num_steps_ - seen.steps_before_last; }
@@ -79,6 +81,7 @@ class Findings {
   std::vector<uint32_t> candidates_;
   std::unordered_map<uint32_t, Seen> open_, survived_;
   std::optional<EvidenceLine> finished_, progress_;
+  std::optional<int> reported_code_;
   std::optional<int64_t> last_step_;
   uint64_t num_steps_ = 0;
   std::unordered_set<std::string> innocent_;  // by machine_name

@@ -15,7 +15,8 @@ constexpr int64_t kMostSlots = 4'096;  // of one host
 // Interfaces that have a name of their own: the words are followed by a number or by nothing.
 constexpr std::string_view kInterfaces[] = {"ib", "hsn", "eth", "opa", "bond", "mgmt", "roce", "en", "ipoib", "nmn", "cmn"};
 
-bool is_word_byte(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_'; }
+// Names of machines have no underscore; those of events and settings do.
+bool is_name_byte(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-'; }
 
 bool are_figures(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
@@ -87,7 +88,7 @@ bool is_address(std::string_view name) {
 bool may_be_host(std::string_view name) {
   if (name.empty() || name.size() > 253 || !std::isalnum(static_cast<unsigned char>(name.front()))) return false;
   if (are_figures(name) || machine_name(name) == "localhost") return false;
-  return std::ranges::all_of(name, [](char c) { return is_word_byte(c) || c == '.'; });
+  return std::ranges::all_of(name, [](char c) { return is_name_byte(c) || c == '.'; });
 }
 
 std::string machine_name(std::string_view name) {

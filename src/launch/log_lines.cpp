@@ -38,7 +38,8 @@ class Walker {
  public:
   Walker(const TriggerWords& words, const std::function<void(const LogLine&)>& take) : words_(words), take_(take) {}
 
-  void walk(std::string_view block) {
+  /// @param offset  of the block in the log.
+  void walk(std::string_view block, uint64_t offset) {
     size_t counted = 0, from = 0;
     while (true) {
       const size_t found = words_.find_end(block, from);
@@ -49,7 +50,7 @@ class Walker {
       while (end < block.size() && !ends_line(block[end])) ++end;
       num_ends_ += count_ends(block.substr(counted, begin - counted));
       counted = begin;
-      take(block.substr(begin, std::min(end - begin, kLongestLine)));
+      take(block.substr(begin, std::min(end - begin, kLongestLine)), offset + begin);
       from = end;
       if (from >= block.size()) break;
     }
@@ -63,13 +64,13 @@ class Walker {
     return static_cast<uint64_t>(std::count(text.begin(), text.end(), '\n'));
   }
 
-  void take(std::string_view line) {
+  void take(std::string_view line, uint64_t offset) {
     const uint64_t number = num_ends_ + 1;
     if (line.find(kEscape) == line.npos) {
-      take_({number, line});
+      take_({number, offset, line});
     } else {
       const std::string clean = without_escapes(line);
-      take_({number, clean});
+      take_({number, offset, clean});
     }
   }
 
@@ -101,29 +102,31 @@ LogSize read_log(const std::filesystem::path& path, const TriggerWords& words,
   LogSize size;
   char last = '\n';
   while (const size_t got = file.read_up_to(size.bytes, buffer.data() + kept, kBlockBytes)) {
+    uint64_t offset = size.bytes - kept;  // of the block
     size.bytes += got;
     std::string_view block(buffer.data(), kept + got);
     last = block.back();
     if (skipping) {
       const auto end = std::find_if(block.begin(), block.end(), ends_line);
       if (end == block.end()) continue;  // kept is 0
+      offset += static_cast<uint64_t>(end - block.begin());
       block.remove_prefix(static_cast<size_t>(end - block.begin()));
       skipping = false;
     }
     size_t whole = block.size();
     while (whole > 0 && !ends_line(block[whole - 1])) --whole;
     std::string_view rest = block.substr(whole);
-    walker.walk(block.substr(0, whole));
+    walker.walk(block.substr(0, whole), offset);
     kept = 0;
     if (rest.size() >= kLongestLine) {
-      walker.walk(rest.substr(0, kLongestLine));
+      walker.walk(rest.substr(0, kLongestLine), offset + whole);
       skipping = true;
     } else {
       std::memmove(buffer.data(), rest.data(), rest.size());
       kept = rest.size();
     }
   }
-  walker.walk({buffer.data(), kept});
+  walker.walk({buffer.data(), kept}, size.bytes - kept);
   size.lines = walker.num_ends() + (last == '\n' ? 0 : 1);
   return size;
 }

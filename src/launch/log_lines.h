@@ -17,7 +17,8 @@ class TriggerWords;
 inline constexpr size_t kLongestLine = 16 << 10;
 
 struct LogLine {
-  uint64_t number = 0;  ///< from 1
+  uint64_t number = 0;    ///< from 1
+  uint64_t offset = 0;    ///< of its first byte in the log
   std::string_view text;  ///< without escape sequences; valid during the call
 };
 
@@ -26,7 +27,7 @@ struct LogSize {
 };
 
 /// Calls `take` with each line that has a word of `words`, in order.
-/// @param words  must have the escape byte (\x1b) as a word, since an escape sequence may lie inside any other.
+/// @param words  must have those with which escape sequences begin, since such a sequence may lie inside any other word.
 /// @throws IoError if the file cannot be read.
 LogSize read_log(const std::filesystem::path& path, const TriggerWords& words,
                  const std::function<void(const LogLine&)>& take);

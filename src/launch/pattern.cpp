@@ -32,7 +32,7 @@ PatternScratch::~PatternScratch() {
 Pattern::Pattern(std::string_view pattern) {
   int error = 0;
   size_t at = 0;
-  auto* code = pcre2_compile(pattern_bytes(pattern), pattern.size(), PCRE2_NEVER_UTF | PCRE2_NO_UTF_CHECK, &error, &at,
+  auto* code = pcre2_compile(pattern_bytes(pattern), pattern.size(), PCRE2_NEVER_UTF | PCRE2_DUPNAMES, &error, &at,
                              nullptr);
   if (!code) {
     PCRE2_UCHAR buffer[256] = {};

@@ -17,15 +17,16 @@
 namespace athanor::launch {
 namespace {
 
-constexpr const char* kEscapeWord = "\x1b";
+// The first words of an index: how escape sequences of terminals begin, which may stand inside any other word.
+constexpr std::array<const char*, 2> kEscapes{"\x1b[", "\x1b]"};
 
 template <class Value>
 using Names = std::vector<std::pair<std::string, Value>>;
 
 const Names<Tells>& names_of_tells() {
   static const Names<Tells> names{{"cause", Tells::kCause},       {"sign", Tells::kSign},
-                                  {"echo", Tells::kEcho},         {"progress", Tells::kProgress},
-                                  {"finished", Tells::kFinished}, {"place", Tells::kPlace},
+                                  {"echo", Tells::kEcho},         {"ended", Tells::kEnded},         {"progress", Tells::kProgress},
+                                  {"finished", Tells::kFinished}, {"exit", Tells::kExit}, {"place", Tells::kPlace},
                                   {"tag", Tells::kTag}};
   return names;
 }
@@ -43,16 +44,17 @@ const std::vector<std::string>& known_keys() {
 }
 
 // What patterns write for the groups that classification knows.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kShortForms{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kShortForms{{
     {"{host}", R"((?<host>[A-Za-z0-9](?:[\w.-]*\w)?))"},
     {"{hosts}", R"((?<host>[A-Za-z0-9](?:[\w.,\[\]-]*[\w\]])?))"},
     {"{other}", R"((?<other>[A-Za-z0-9](?:[\w.-]*\w)?))"},
     {"{address}", R"((?<address>\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}))"},
     {"{rank}", R"((?<rank>\d{1,9}))"},
     {"{step}", R"((?<step>\d{1,15}))"},
+    {"{code}", R"((?<code>-?\d{1,4}))"},
 }};
 
-constexpr std::array<std::string_view, 5> kGroups{"host", "other", "address", "rank", "step"};
+constexpr std::array<std::string_view, 6> kGroups{"host", "other", "address", "rank", "step", "code"};
 
 std::string with_long_forms(std::string pattern) {
   for (const auto& [form, meaning] : kShortForms) {
@@ -121,7 +123,8 @@ class Entry {
   Cause cause(Tells tells) const {
     const bool needs_one = tells == Tells::kCause || tells == Tells::kSign || tells == Tells::kEcho;
     const std::string kind = text("cause", needs_one);
-    if (!needs_one && !kind.empty()) complain("cause is for lines that tell a cause, a sign or an echo");
+    if (!needs_one && !kind.empty()) complain("cause is only for lines that tell a cause, a sign or an echo");
+    if (tells == Tells::kEnded) return Cause::kCascade;
     if (!needs_one) return Cause::kUnknown;
     const auto found = cause_of_kind(kind);
     if (!found) complain("unknown cause {}{}; there are {}", printable(kind), did_you_mean(kind, all_kinds()), join(all_kinds()));
@@ -145,7 +148,7 @@ class Entry {
 void check_groups(const Entry& entry, const Signature& signature) {
   for (const std::string& group : signature.pattern.group_names())
     if (std::ranges::find(kGroups, group) == kGroups.end())
-      entry.complain("unknown group {} in the pattern; there are host, other, address, rank and step", group);
+      entry.complain("unknown group {} in the pattern; there are host, other, address, rank, step and code", group);
 }
 
 void check_words(const Entry& entry, const std::vector<std::string>& words) {
@@ -176,7 +179,7 @@ Signature signature_of(const Entry& entry) {
 }
 
 std::vector<std::string> words_of(const std::vector<Signature>& signatures) {
-  std::vector<std::string> words{kEscapeWord};
+  std::vector<std::string> words(kEscapes.begin(), kEscapes.end());
   for (const Signature& signature : signatures) words.insert(words.end(), signature.has.begin(), signature.has.end());
   return words;
 }
@@ -208,7 +211,7 @@ std::vector<Signature> parse_signatures(std::string_view toml, const std::string
 }
 
 SignatureSet::SignatureSet(std::vector<Signature> signatures)
-    : signatures_(std::move(signatures)), owner_of_word_{0}, words_(words_of(signatures_)) {
+    : signatures_(std::move(signatures)), owner_of_word_(kEscapes.size()), words_(words_of(signatures_)) {
   for (uint32_t i = 0; i < signatures_.size(); ++i) {
     owner_of_word_.insert(owner_of_word_.end(), signatures_[i].has.size(), i);
     if (signatures_[i].tells == Tells::kTag) tags_.push_back(i);
@@ -228,7 +231,7 @@ SignatureSet SignatureSet::load(const std::vector<std::string>& files) {
 void SignatureSet::find_candidates(std::string_view line, std::vector<uint32_t>& found) const {
   found.clear();
   words_.find_all(line, found);
-  if (!found.empty() && found.front() == 0) found.erase(found.begin());  // the escape byte
+  std::erase_if(found, [](uint32_t word) { return word < kEscapes.size(); });
   for (uint32_t& word : found) word = owner_of_word_[word];
   found.erase(std::unique(found.begin(), found.end()), found.end());  // words are in the order of their owners
 }

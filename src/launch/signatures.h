@@ -18,8 +18,10 @@ enum class Tells {
   kCause,     ///< the cause itself
   kSign,      ///< what usually comes with this cause, but may be survived, or follow from another one
   kEcho,      ///< what follows from any failure
+  kEnded,     ///< a process was ended by a launcher or a scheduler
   kProgress,  ///< a step has been taken (group `step`)
   kFinished,  ///< the program reports that it is complete
+  kExit,      ///< the exit code (group `code`)
   kPlace,     ///< which host a rank or an address is on
   kTag,       ///< not a line, but its beginning: who printed it
 };

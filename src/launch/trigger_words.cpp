@@ -1,7 +1,6 @@
 #include "launch/trigger_words.h"
 
 #include <algorithm>
-#include <deque>
 
 #include "base/error.h"
 
@@ -33,12 +32,11 @@ TriggerWords::TriggerWords(const std::vector<std::string>& words) : num_words_(w
   }
   // In the order of depth: a move that a row lacks is that of the longest proper end of it which is a row.
   std::vector<uint32_t> fallback(tree.size(), 0);
-  std::deque<uint32_t> waiting;
+  std::vector<uint32_t> in_order{0};
   for (const uint32_t child : tree[0])
-    if (child) waiting.push_back(child);
-  while (!waiting.empty()) {
-    const uint32_t row = waiting.front();
-    waiting.pop_front();
+    if (child) in_order.push_back(child);
+  for (size_t i = 1; i < in_order.size(); ++i) {
+    const uint32_t row = in_order[i];
     const auto& shorter = words_at_[fallback[row]];
     words_at_[row].insert(words_at_[row].end(), shorter.begin(), shorter.end());
     for (size_t kind = 0; kind < num_classes_; ++kind) {
@@ -47,13 +45,25 @@ TriggerWords::TriggerWords(const std::vector<std::string>& words) : num_words_(w
         tree[row][kind] = other;
       } else {
         fallback[child] = other;
-        waiting.push_back(child);
+        in_order.push_back(child);
       }
     }
   }
+  lay_out(tree, in_order);
+}
+
+// Rows that are visited most, near the root, lie next to each other in memory.
+void TriggerWords::lay_out(const std::vector<std::vector<uint32_t>>& tree, const std::vector<uint32_t>& in_order) {
+  std::vector<uint32_t> place(tree.size());
+  for (uint32_t i = 0; i < in_order.size(); ++i) place[in_order[i]] = i;
   moves_.reserve(tree.size() * num_classes_);
-  for (const auto& row : tree)
-    for (const uint32_t target : row) moves_.push_back(target * num_classes_ | (words_at_[target].empty() ? 0 : kEnds));
+  std::vector<std::vector<uint32_t>> words(tree.size());
+  for (const uint32_t row : in_order) {
+    for (const uint32_t target : tree[row])
+      moves_.push_back(place[target] * num_classes_ | (words_at_[target].empty() ? 0 : kEnds));
+    words[place[row]] = words_at_[row];
+  }
+  words_at_ = std::move(words);
 }
 
 size_t TriggerWords::find_end(std::string_view text, size_t from) const {

@@ -25,6 +25,8 @@ class TriggerWords {
   using State = uint32_t;
   State next(State state, unsigned char byte) const { return moves_[state + class_of_[byte]]; }
 
+  void lay_out(const std::vector<std::vector<uint32_t>>& tree, const std::vector<uint32_t>& in_order);
+
   // A state is the offset of its row in `moves_`; the highest bit marks that a word ends there.
   static constexpr State kEnds = 1U << 31;
   std::array<uint8_t, 256> class_of_{};  // bytes that are in no word have class 0

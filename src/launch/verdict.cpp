@@ -13,8 +13,6 @@ constexpr Cure kNo = Cure::kNo, kPerhaps = Cure::kPerhaps, kYes = Cure::kYes;
 
 constexpr CauseRow kTable[] = {
     {Cause::kSuccess, "success", "success", Verdict::kSuccess, kNo, kNo, "nothing: it is complete"},
-    {Cause::kSuccessMarker, "success_marker", "success_marker", Verdict::kSuccess, kNo, kNo,
-     "nothing: it reported its end before it failed; look at what it wrote"},
     {Cause::kWalltime, "walltime", "walltime", Verdict::kWalltime, kNo, kNo,
      "run the same command in a new job; it continues from its newest checkpoint"},
     {Cause::kBadNode, "bad_node", "bad_node", Verdict::kBadNode, kPerhaps, kYes,
@@ -49,6 +47,8 @@ constexpr CauseRow kTable[] = {
      "nothing: it was cancelled; run the same command to continue"},
     {Cause::kStopped, "stopped", "stopped", Verdict::kStopped, kNo, kNo,
      "nothing: it stopped as it was asked to, or by a rule of its configuration"},
+    {Cause::kSuccessMarker, "success_marker", "success_marker", Verdict::kUnknown, kPerhaps, kPerhaps,
+     "run again: it had trained, and its log does not show why it ended"},
     {Cause::kCascade, "cascade", "cascade", Verdict::kUnknown, kPerhaps, kPerhaps,
      "run again on the same nodes: the log shows only what followed from a failure"},
     {Cause::kCrashUnknown, "crash_unknown", "crash_unknown", Verdict::kUnknown, kPerhaps, kPerhaps,
