@@ -1,6 +1,7 @@
 #include "launch/allocation.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <unordered_set>
 #include <utility>
 
@@ -81,6 +82,8 @@ std::vector<Host> hosts_of_job(const SchedulerSigns& signs, const Surroundings& 
     return hosts;
   }
   if (signs.scheduler == Scheduler::kPbs) {
+    ATHANOR_CHECK(std::filesystem::is_regular_file(*value),
+                  "{} is {}, and there is no such file; name one with --hostfile", signs.hosts, printable(*value));
     hosts = parse_host_file(read_file(*value), fmt::format("{} ({})", signs.hosts, *value), RepeatedHost::kSlots);
   } else {
     std::string lines = *value;  // names with blanks between them
@@ -104,6 +107,8 @@ void refuse_hosts_outside(const std::vector<Host>& hosts, const Allocation& job,
 
 void take_host_file(Allocation& allocation, const std::string& file, const Surroundings& here) {
   const bool is_of_pbs = here.variable("PBS_NODEFILE") == file;
+  ATHANOR_CHECK(std::filesystem::is_regular_file(file), "--hostfile {}: there is no such file; name one with hosts",
+                file);
   auto hosts = parse_host_file(read_file(file), file, is_of_pbs ? RepeatedHost::kSlots : RepeatedHost::kRefused);
   if (is_of_pbs) forget_single_slots(hosts);
   if (allocation.scheduler != Scheduler::kLocal) refuse_hosts_outside(hosts, allocation, file);

@@ -30,11 +30,11 @@ struct Allocation {
   bool is_this_machine(const Surroundings& here) const;  ///< alone
 };
 
-/// What the user has said about it.
+/// The wishes of the user.
 struct AllocationRequest {
   std::string scheduler = "auto";  ///< "auto", or a name of a scheduler
-  std::string host_file;           ///< its path; empty: none
-  std::optional<int> nodes;        ///< takes the first hosts
+  std::string host_file = {};      ///< its path; empty: none
+  std::optional<int> nodes = {};   ///< takes the first hosts
 };
 
 /// @throws ConfigError if the environment names two schedulers, if a chosen scheduler has no job here, if hosts of the

@@ -125,7 +125,7 @@ std::optional<Division> divide_by_devices(const std::vector<Core>& cores, const 
 
 // Ranks in blocks over the sockets; fewer ranks than sockets get whole sockets.
 Division divide_by_sockets(const std::vector<Core>& cores, int sockets, int ranks) {
-  std::map<int, int> position;  // of a socket's number
+  std::map<int, int> position;  // by the number of a socket
   for (const Core& core : cores) position.try_emplace(core.socket, static_cast<int>(position.size()));
   std::map<int, std::vector<int>> cpus_of;
   RanksOfDomain ranks_of;

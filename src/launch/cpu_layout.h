@@ -25,7 +25,7 @@ struct CpuLayout {
   std::vector<Core> cores = {};  ///< that this process may run on, by socket, NUMA node and number
   int sockets = 1;               ///< with at least one of these cores
   int threads_per_core = 1;
-  int all_cores = 0;      ///< of the machine
+  int all_cores = 0;      ///< the cores of the machine
   std::string from = {};  ///< "/sys/devices/system/cpu"
 };
 
@@ -40,14 +40,14 @@ std::string cpu_list_text(const std::vector<int>& cpus);
 
 /// What is asked of the division.
 struct CoreRequest {
-  int ranks = 1;                  ///< of the node
+  int ranks = 1;                  ///< number of ranks of the node
   std::vector<int> numa_of_rank;  ///< the NUMA nodes of their devices, in order; empty if they have none
   std::vector<int> excluded;      ///< numbers of processors that take no rank (--exclude-cores)
   int reserved = 0;               ///< cores of each rank that do not compute (--reserve-cores)
 };
 
 struct CoreShares {
-  std::vector<std::vector<int>> cpus;  ///< of each rank, by its number on the node; empty: ranks are not bound
+  std::vector<std::vector<int>> cpus;  ///< processors of each rank, by its number on the node; empty: not bound
   int threads = 1;                     ///< that each rank computes with; 0: not known
   bool is_even = false;  ///< all cores of all sockets in equal blocks, which any launcher can make by itself
   std::string why;       ///< a sentence for the dry run

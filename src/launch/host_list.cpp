@@ -14,7 +14,7 @@
 namespace athanor::launch {
 namespace {
 
-constexpr size_t kLongestName = 253;  // of the domain name system
+constexpr size_t kLongestName = 253;  // as in the domain name system
 constexpr size_t kMostDigits = 9;     // a number fits into 32 bits
 
 bool is_ascii_alnum(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }

@@ -54,6 +54,9 @@ void put_launch(EditedScript& script, const JobScriptRequest& request) {
 
 std::string slurm_script(const JobScriptRequest& request) {
   EditedScript script(example_job_script(Scheduler::kSlurm));
+  script.replace("# Trains on CPUs",
+                 {"# Trains under Slurm until the run is complete. Submit it once, from the folder that relative "
+                  "paths start at:"});
   script.replace("#   CONFIG=", {fmt::format("#   sbatch {}", kSlurmName)});
   if (request.nodes) script.replace("#SBATCH --nodes=", {fmt::format("#SBATCH --nodes={}", *request.nodes)});
   if (request.per_node)
@@ -61,8 +64,8 @@ std::string slurm_script(const JobScriptRequest& request) {
   else
     script.remove("#SBATCH --ntasks-per-node=");
   script.replace("#SBATCH --cpus-per-task=",
-                 {"#SBATCH --exclusive                # whole nodes: launch finds devices and "
-                  "cores, and divides them"});
+                 {"#SBATCH --exclusive                # whole nodes: launch finds devices and cores, and divides them",
+                  "##SBATCH --gpus-per-node=4         # <- on nodes with GPUs: remove one #, and write their number"});
   put_launch(script, request);
   script.remove("export SRUN_CPUS_PER_TASK=");
   return script.text();
@@ -70,10 +73,15 @@ std::string slurm_script(const JobScriptRequest& request) {
 
 std::string pbs_script(const JobScriptRequest& request) {
   EditedScript script(example_job_script(Scheduler::kPbs));
+  script.replace("# Trains on CPUs",
+                 {"# Trains under PBS until the run is complete: a job that runs out of time submits the "
+                  "next one. Submit the first"});
   script.replace("#   qsub -v CONFIG=", {fmt::format("#   qsub {}", kPbsName)});
   std::string select = fmt::format("#PBS -l select={}:ncpus=104", request.nodes.value_or(2));
   if (request.per_node) select += fmt::format(":mpiprocs={}", *request.per_node);
   script.replace("#PBS -l select=", {select});
+  script.replace("# <- The lines above: the nodes; the cores, ranks",
+                 {"# <- The lines above: the nodes, with their cores (on nodes with GPUs also :ngpus=4); the time of"});
   script.replace("SCRIPT=",
                  {fmt::format("SCRIPT=${{SCRIPT:-{}}}     # <- this file, which PBS runs as a copy", kPbsName)});
   put_launch(script, request);

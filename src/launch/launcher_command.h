@@ -21,9 +21,9 @@ struct LaunchPlan {
   Allocation allocation;
   Launcher launcher;
   RankCount ranks;
-  NodeDevices devices;               ///< of a node
-  CoreShares cores;                  ///< of the ranks of a node
-  CpuLayout layout;                  ///< of a node
+  NodeDevices devices;               ///< those of a node
+  CoreShares cores;                  ///< the shares of the ranks of a node
+  CpuLayout layout;                  ///< those of a node
   bool is_node_known = true;         ///< false if this machine is none of the hosts
   std::string threads_from;          ///< why the ranks compute with `cores.threads` threads
   bool is_one_machine = true;        ///< the only host is this machine
@@ -39,7 +39,7 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 struct LaunchCommand {
   std::vector<CommandPart> parts;  ///< their words are the command; for sockets only what each rank runs
   Variables variables;             ///< set in the environment of the launcher, or of each rank for sockets
-  /// Of Open MPI: a line for each rank, with its host and cores. A word of the command is kRankfile in its place.
+  /// For Open MPI: a line for each rank, with its host and cores. A word of the command is kRankfile in its place.
   std::string rankfile;
 
   std::vector<std::string> words() const;

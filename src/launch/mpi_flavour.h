@@ -35,7 +35,7 @@ std::optional<MpiVersion> parse_mpi_version(std::string_view text);
 
 struct Launcher {
   Flavour flavour = Flavour::kSockets;
-  std::string path;      ///< of the program; empty for sockets
+  std::string path;      ///< the program; empty for sockets
   std::string version;   ///< may be empty
   std::string from;      ///< why this one
   std::string pmi;       ///< for srun: what --mpi is given ("pmix"); empty: the default of the cluster

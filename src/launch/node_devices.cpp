@@ -206,9 +206,10 @@ NodeDevices find_devices(const Surroundings& here) {
   if (found.vendor == Vendor::kIntel) apply_hierarchy(found, here);
   const bool is_flat = found.restriction.empty();
   for (const auto& [vendor, variable] : kRestrictions) {
-    const auto value = here.variables.find(variable);  // one that is empty leaves nothing
-    if (vendor == found.vendor && value != here.variables.end())
-      apply_restriction(found, variable, value->second, is_flat);
+    const auto value = here.variables.find(variable);
+    if (vendor != found.vendor || value == here.variables.end()) continue;
+    if (vendor == Vendor::kIntel && value->second.empty()) continue;  // no mask; others mean by it that none is left
+    apply_restriction(found, variable, value->second, is_flat);
   }
   return found;
 }

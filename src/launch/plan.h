@@ -1,5 +1,5 @@
 #pragma once
-// From what the user has said and what is found here to the plan of a start: `athanor launch` in one call.
+// From the wishes of the user and what is found here to the plan of a start: `athanor launch` in one call.
 
 #include <optional>
 #include <string>

@@ -9,13 +9,13 @@
 
 namespace athanor::launch {
 
-/// What the user has said about it.
+/// The wishes of the user.
 struct RankRequest {
-  std::optional<int> ranks, per_node;
+  std::optional<int> ranks = {}, per_node = {};
   bool has_nodes = false;  ///< the hosts of the allocation are as many as the user named with --nodes
 };
 
-/// What a node offers, if nothing is said: a rank for each device, or for each socket.
+/// What a node offers if the user has no wish: a rank for each device, or for each socket.
 struct NodeOffer {
   int ranks = 1;
   std::string what;  ///< "one for each of 12 devices"
@@ -26,7 +26,7 @@ struct RankCount {
   std::string from;          ///< a sentence for the dry run
 
   int total() const;
-  int most() const;  ///< of a host
+  int most() const;  ///< the ranks of the host that has most
   /// True if all hosts have the same number, except the last one, which may have fewer.
   bool is_regular() const;
 };
