@@ -28,11 +28,9 @@ struct ClassifyArguments {
 void classify(const ClassifyArguments& arguments) {
   const auto signatures = launch::SignatureSet::load(arguments.signatures);
   launch::JobHosts hosts;
-  if (!arguments.hostfile.empty()) {
-    hosts = launch::JobHosts(read_file(arguments.hostfile));
-    ATHANOR_CHECK(!hosts.empty(), "{} names no host; give a file with the name of a host on each line",
-                  arguments.hostfile);
-  }
+  if (!arguments.hostfile.empty())
+    hosts = launch::JobHosts(launch::parse_host_file(read_file(arguments.hostfile), arguments.hostfile,
+                                                     launch::RepeatedHost::kSlots));
   ATHANOR_CHECK(!std::filesystem::is_directory(arguments.log), "{} is a folder; give the file that has the job's output",
                 arguments.log);
   const auto found = launch::classify_log(arguments.log, arguments.exit_code, hosts, signatures);

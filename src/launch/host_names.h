@@ -9,6 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "launch/host_list.h"
+
 namespace athanor::launch {
 
 /// True for an IPv4 or IPv6 address in figures.
@@ -22,30 +24,29 @@ bool may_be_host(std::string_view name);
 /// of an interface (-ib0, -hsn1, -eth0, -opa, -bond0, -mgmt, -roce0). An address is returned as it is.
 std::string machine_name(std::string_view name);
 
-/// Returns the names of a list as Slurm's messages write it: "n[1-3,07],login" has n1, n2, n3, n07 and login. A list
-/// that is not well formed, or has more than 65,536 names, is returned as one name.
+/// Returns the names of a list as Slurm's messages write it (launch/host_list.h); one that is not well formed is one
+/// name.
 std::vector<std::string> names_of_list(std::string_view list);
 
 /// The hosts of a job, from its host file, in their order.
 class JobHosts {
  public:
   JobHosts() = default;
-  /// @param text  the content of a host file: a host on each line, with slots (`n1:4`, `n1 slots=4`) or once for each
-  ///              rank (PBS). What follows # is a comment.
-  explicit JobHosts(std::string_view text);
+  /// @param hosts  each once, with its ranks if these are told (launch/host_list.h).
+  explicit JobHosts(const std::vector<Host>& hosts);
 
   bool empty() const { return hosts_.empty(); }
   size_t size() const { return hosts_.size(); }
   /// Returns the spelling of the host file, or nothing if the machine is not in it.
   std::optional<std::string> find(std::string_view name) const;
-  /// Returns the host of a rank if ranks fill the hosts in the order of the file, and the file tells how many ranks a
-  /// host has.
+  /// Returns the host of a rank, if ranks fill the hosts in the order of the file. It is known only if the file has
+  /// more than one slot for a host: files that list each host once do not tell how many ranks it has.
   std::optional<std::string> host_of_rank(int64_t rank) const;
 
  private:
   std::vector<std::string> hosts_;                // each once
   std::unordered_map<std::string, size_t> index_;  // by machine_name
-  std::vector<size_t> host_of_slot_;              // by rank, if the file has slots
+  std::vector<size_t> host_of_slot_;              // by rank
 };
 
 }  // namespace athanor::launch

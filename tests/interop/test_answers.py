@@ -28,6 +28,7 @@ KINDS = {
     "--pictures": "new folder", "--golden-dir": "new folder", "--out": "new folder", "--format": "choice", "--on-error": "choice",
     "tokenizer train --out": "new file", "plot --out": "picture", "verify --keep": "new folder", "tokenizer encode INPUT": "lines",
     "tokenizer decode INPUT": "lines", "A": "run", "B": "run", "--tensors": "choice", "--folder": "folder",
+    "--hostfile": "lines", "--launcher": "choice", "--exclude-cores": "choice", "COMMAND": "program",
 }
 WRONG = {  # name of the case → value
     "tokenizer": {"missing": "nowhere.json", "a folder": "empty", "an empty file": "empty.json", "not a tokenizer": "notes.txt"},
@@ -46,6 +47,7 @@ WRONG = {  # name of the case → value
     "attributes": {"without a selection": "nowhere"},
     "field": {"of no document": "nowhere"},
     "choice": {"unknown": "nonsense"},
+    "program": {"missing": "nowhere", "a folder": "./empty", "a text": "./notes.txt"},
     ANY: {},
 }
 NUMBERS = {"a text": "many", "too small": "-7", "too large": "99999999999999999999999"}
@@ -57,7 +59,7 @@ COMMANDS = {  # a command line that works, so that only what is tried is wrong
     "tokenizer decode": ["--tokenizer", "tokenizer.json", "lines.txt"],
     "prepare": ["--tokenizer", "tokenizer.json", "--seq-len", "16", "--out", "new", "docs.jsonl"],
     "data info": ["data"], "data show": ["data"], "data verify": ["data"],
-    "config": ["run.toml"], "train": ["run.toml"], "plot": ["run"], "status": ["run"],
+    "config": ["run.toml"], "train": ["run.toml"], "plot": ["run"], "status": ["run"], "launch": ["--dry-run", "true"],
     "checkpoint ls": ["run"], "checkpoint verify": ["run"], "checkpoint rm": ["run", "1"],
     "checkpoint diff": ["run/checkpoints/step-00000001", "run/checkpoints/step-00000001"],
     "export": ["run", "--out", "new"], "import": ["hf", "--out", "new"], "generate": ["run", "--prompt", "a", "--max-new-tokens", "1"],
@@ -116,6 +118,8 @@ def command_line(row, value):
     """Returns the working command line with this option or argument replaced."""
     words = list(COMMANDS[row["command"]])
     name = row["option"]
+    if row["command"] == "launch" and not row["argument"]:  # what follows the command belongs to it
+        return ["--dry-run", name] if value is None else [name + value if value.startswith("=") else f"{name}={value}", "true"]
     if row["command"] == "verify" and name not in ("--ranks", "--rank", "--json", "config", "--set"):
         words.remove("--dry-run")
     if row["argument"]:

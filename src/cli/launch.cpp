@@ -1,0 +1,179 @@
+// athanor launch finds the scheduler, the hosts and their devices, and starts a command on all of them (launch/plan.h).
+
+#include <arpa/inet.h>
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/exit_codes.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#include "launch/job_script.h"
+#include "launch/plan.h"
+#include "launch/process.h"
+
+namespace athanor {
+namespace {
+
+using namespace launch;
+
+constexpr int kMostRanks = 1 << 24;  // as many as verify --ranks takes
+
+struct LaunchArguments {
+  LaunchRequest request;
+  int ranks = 0, per_node = 0, nodes = 0;  // 0: not given
+  bool dry_run = false;
+  std::string print_script;  // a scheduler; "": none
+};
+
+std::optional<int> if_given(int number) { return number > 0 ? std::optional(number) : std::nullopt; }
+
+// A port of this machine that is free now.
+int free_port() {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  socklen_t size = sizeof(address);
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* const plain = reinterpret_cast<sockaddr*>(&address);
+  const bool found = listener >= 0 && ::bind(listener, plain, size) == 0 && ::getsockname(listener, plain, &size) == 0;
+  const int reason = errno;
+  if (listener >= 0) ::close(listener);
+  errno = reason;
+  if (!found) fail_errno("cannot find a free port of", "this machine");
+  return ntohs(address.sin_port);
+}
+
+// A file in memory that the launcher inherits, so that nothing is left of it.
+int file_in_memory(const std::string& text) {
+  const int file = ::memfd_create(kRankfile, 0);
+  if (file < 0) fail_errno("cannot make", kRankfile);
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t written = ::write(file, text.data() + done, text.size() - done);
+    if (written < 0 && errno != EINTR) fail_errno("cannot write", kRankfile);
+    if (written > 0) done += static_cast<size_t>(written);
+  }
+  return file;
+}
+
+std::vector<Program> programs_of(const LaunchPlan& plan, const LaunchCommand& command) {
+  if (plan.launcher.flavour != Flavour::kSockets) {
+    Program program{command.words(), command.variables, {}};
+    if (command.rankfile.empty()) return {program};
+    const std::string path = fmt::format("/proc/self/fd/{}", file_in_memory(command.rankfile));
+    for (std::string& word : program.words)
+      if (const size_t at = word.find(kRankfile); at != word.npos && word.ends_with(kRankfile))
+        word = word.substr(0, at) + path;
+    return {program};
+  }
+  std::vector<Program> programs;
+  const int ranks = plan.ranks.total(), port = ranks > 1 ? free_port() : 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    Program program{plan.command, command.variables, {}};
+    if (ranks > 1)
+      for (auto& variable : rank_variables(rank, ranks, port)) program.variables.push_back(std::move(variable));
+    if (!plan.cores.cpus.empty()) program.cpus = plan.cores.cpus[static_cast<size_t>(rank)];
+    programs.push_back(std::move(program));
+  }
+  return programs;
+}
+
+// The words of this call up to the command, for a job script: what depends on the machine is found in the job.
+std::vector<std::string> words_for_script(const LaunchArguments& arguments) {
+  std::vector<std::string> words{"athanor", "launch"};
+  const auto add = [&words](const char* name, const std::string& value) { words.insert(words.end(), {name, value}); };
+  const LaunchRequest& request = arguments.request;
+  if (arguments.ranks > 0) add("-n", std::to_string(arguments.ranks));
+  if (arguments.per_node > 0) add("--ppn", std::to_string(arguments.per_node));
+  if (request.launcher != "auto") add("--launcher", request.launcher);
+  if (!request.exclude_cores.empty()) add("--exclude-cores", request.exclude_cores);
+  if (request.reserve_cores > 0) add("--reserve-cores", std::to_string(request.reserve_cores));
+  return words;
+}
+
+void print_script(const LaunchArguments& arguments) {
+  const auto scheduler = arguments.print_script == "slurm" ? Scheduler::kSlurm : Scheduler::kPbs;
+  ATHANOR_CHECK(arguments.request.allocation.host_file.empty(),
+                "--print-script {} and --hostfile contradict each other: the job gets its hosts from the scheduler; "
+                "leave one of them out",
+                arguments.print_script);
+  fmt::print("{}", job_script(scheduler, {if_given(arguments.nodes), if_given(arguments.per_node),
+                                          words_for_script(arguments), arguments.request.command}));
+}
+
+void launch_command(LaunchArguments arguments) {
+  if (!arguments.print_script.empty()) return print_script(arguments);
+  LaunchRequest& request = arguments.request;
+  request.ranks = {if_given(arguments.ranks), if_given(arguments.per_node), arguments.nodes > 0};
+  request.allocation.nodes = if_given(arguments.nodes);
+  std::error_code ignored;
+  request.own_program = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
+  const Surroundings here = own_surroundings();
+  const LaunchPlan plan = make_plan(request, here);
+  const LaunchCommand command = build_command(plan, here);
+  if (arguments.dry_run) {
+    const bool needs_port = plan.launcher.flavour == Flavour::kSockets && plan.ranks.total() > 1;
+    fmt::print("{}", dry_run_text(plan, command, needs_port ? free_port() : 0));
+    return;
+  }
+  log::info("starts {} on {} ({}); --dry-run shows the command", counted(plan.ranks.total(), "rank"),
+            shown_hosts(plan.allocation.hosts), flavour_name(plan.launcher.flavour));
+  const int code = run_programs(programs_of(plan, command),
+                                [&plan](int number) { return passed_signal(plan.launcher.flavour, number); });
+  if (code != exit_code::kComplete) throw ExitCode{code};
+}
+
+}  // namespace
+
+void add_launch_command(CLI::App& app) {
+  const auto arguments = std::make_shared<LaunchArguments>();
+  LaunchRequest& request = arguments->request;
+  auto* command =
+      app.add_subcommand("launch", "Start a command on all hosts of a job, one rank for each device or socket");
+  command->add_option("-n,--ranks", arguments->ranks, "Ranks of the job; by default one for each device, or socket")
+      ->check(CLI::Range(1, kMostRanks));
+  command->add_option("--ppn", arguments->per_node, "Ranks of each node")->check(CLI::Range(1, kMostSlots));
+  command->add_option("--nodes", arguments->nodes, "Nodes to use, the first of the job; by default all of them")
+      ->check(CLI::Range(1, static_cast<int>(kMostHosts)));
+  command->add_option(
+      "--hostfile", request.allocation.host_file,
+      "A file of hosts, one on each line as NAME, NAME:SLOTS or NAME slots=SLOTS; by default the job's");
+  command
+      ->add_option("--scheduler", request.allocation.scheduler,
+                   "What has given the hosts; auto: what the environment names")
+      ->check(CLI::IsMember({"auto", "slurm", "pbs", "lsf", "local"}))
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--launcher", request.launcher,
+          "What starts the ranks: auto, sockets (without MPI, on one host), or a program: mpirun, mpiexec, srun")
+      ->capture_default_str();
+  command
+      ->add_option("--reserve-cores", request.reserve_cores,
+                   "Cores of each rank that do not compute, for communication, loading and saving")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command->add_option("--exclude-cores", request.exclude_cores,
+                      "Cores of each node that no rank runs on, such as 0,52; by default all are used");
+  command->add_flag("--dry-run", arguments->dry_run,
+                    "Print the command, and what each part of it was derived from; start nothing");
+  command->add_option("--print-script", arguments->print_script, "Print a job script for this command; start nothing")
+      ->check(CLI::IsMember({"slurm", "pbs"}));
+  command->add_option("COMMAND", request.command, "What each rank runs, with its arguments")->required();
+  command->positionals_at_end();  // options after the first word of the command belong to it
+  command->footer("athanor launch -- athanor train run.toml\nSee docs/launch.md.");
+  command->callback([arguments] { launch_command(*arguments); });
+}
+
+}  // namespace athanor

@@ -1,0 +1,100 @@
+#include "launch/job_script.h"
+
+#include "base/error.h"
+#include "launch/launcher_command.h"
+
+namespace athanor::launch {
+namespace {
+
+constexpr const char* kSlurmName = "athanor.sbatch";
+constexpr const char* kPbsName = "athanor.pbs";
+
+/// The lines of an example, and their changes. A change of a line that is not there is a bug: the example has changed.
+class EditedScript {
+ public:
+  explicit EditedScript(std::string_view text) {
+    while (!text.empty()) {
+      const size_t end = std::min(text.find('\n'), text.size());
+      lines_.emplace_back(text.substr(0, end));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+  }
+
+  // Replaces the line that begins with `start` by `lines`.
+  void replace(std::string_view start, const std::vector<std::string>& lines) {
+    for (size_t i = 0; i < lines_.size(); ++i) {
+      if (!lines_[i].starts_with(start)) continue;
+      const auto at = lines_.erase(lines_.begin() + static_cast<std::ptrdiff_t>(i));
+      lines_.insert(at, lines.begin(), lines.end());
+      return;
+    }
+    ATHANOR_ASSERT(!"an example has no such line");
+  }
+  void remove(std::string_view start) { replace(start, {}); }
+
+  std::string text() const {
+    std::string text;
+    for (const auto& line : lines_) text += line + "\n";
+    return text;
+  }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+// What both scripts have in common: variables that choose the program make place for the words of a command.
+void put_launch(EditedScript& script, const JobScriptRequest& request) {
+  script.replace("ATHANOR=",
+                 {"# What starts the ranks, and what each of them runs.", "launch=(" + shell_line(request.launch) + ")",
+                  "command=(" + shell_line(request.command) + ")"});
+  for (const char* start : {"CONFIG=", "LAUNCH=", "read -ra options", "# shellcheck disable=SC2086"})
+    script.remove(start);
+  script.replace("$LAUNCH ", {R"("${launch[@]}" -- "${command[@]}")"});
+}
+
+std::string slurm_script(const JobScriptRequest& request) {
+  EditedScript script(example_job_script(Scheduler::kSlurm));
+  script.replace("# Trains on CPUs",
+                 {"# Trains under Slurm until the run is complete. Submit it once, from the folder that relative "
+                  "paths start at:"});
+  script.replace("#   CONFIG=", {fmt::format("#   sbatch {}", kSlurmName)});
+  if (request.nodes) script.replace("#SBATCH --nodes=", {fmt::format("#SBATCH --nodes={}", *request.nodes)});
+  if (request.per_node)
+    script.replace("#SBATCH --ntasks-per-node=", {fmt::format("#SBATCH --ntasks-per-node={}", *request.per_node)});
+  else
+    script.remove("#SBATCH --ntasks-per-node=");
+  script.replace("#SBATCH --cpus-per-task=",
+                 {"#SBATCH --exclusive                # whole nodes: launch finds devices and cores, and divides them",
+                  "##SBATCH --gpus-per-node=4         # <- on nodes with GPUs: remove one #, and write their number"});
+  put_launch(script, request);
+  script.remove("export SRUN_CPUS_PER_TASK=");
+  return script.text();
+}
+
+std::string pbs_script(const JobScriptRequest& request) {
+  EditedScript script(example_job_script(Scheduler::kPbs));
+  script.replace("# Trains on CPUs",
+                 {"# Trains under PBS until the run is complete: a job that runs out of time submits the "
+                  "next one. Submit the first"});
+  script.replace("#   qsub -v CONFIG=", {fmt::format("#   qsub {}", kPbsName)});
+  std::string select = fmt::format("#PBS -l select={}:ncpus=104", request.nodes.value_or(2));
+  if (request.per_node) select += fmt::format(":mpiprocs={}", *request.per_node);
+  script.replace("#PBS -l select=", {select});
+  script.replace("# <- The lines above: the nodes; the cores, ranks",
+                 {"# <- The lines above: the nodes, with their cores (on nodes with GPUs also :ngpus=4); the time of"});
+  script.replace("SCRIPT=",
+                 {fmt::format("SCRIPT=${{SCRIPT:-{}}}     # <- this file, which PBS runs as a copy", kPbsName)});
+  put_launch(script, request);
+  script.replace("export SCRIPT", {"export SCRIPT"});
+  script.replace("    qsub -v SCRIPT,", {R"(    qsub -v SCRIPT "$SCRIPT" ||)"});
+  return script.text();
+}
+
+}  // namespace
+
+std::string job_script(Scheduler scheduler, const JobScriptRequest& request) {
+  ATHANOR_ASSERT(scheduler == Scheduler::kSlurm || scheduler == Scheduler::kPbs);
+  return scheduler == Scheduler::kSlurm ? slurm_script(request) : pbs_script(request);
+}
+
+}  // namespace athanor::launch

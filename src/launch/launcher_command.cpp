@@ -1,0 +1,285 @@
+#include "launch/launcher_command.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace athanor::launch {
+namespace {
+
+// Variables that the ranks of other hosts need, by the beginnings of their names. Those of the launchers themselves are
+// passed on by them.
+constexpr std::string_view kForwarded[] = {"ATHANOR_",
+                                           "OMP_",
+                                           "KMP_",
+                                           "GOMP_",
+                                           "MKL_",
+                                           "ONEDNN_",
+                                           "DNNL_",
+                                           "TORCH_",
+                                           "PYTORCH_",
+                                           "NCCL_",
+                                           "RCCL_",
+                                           "CCL_",
+                                           "FI_",
+                                           "UCX_",
+                                           "CUDA_",
+                                           "ROCR_",
+                                           "HIP_",
+                                           "HSA_",
+                                           "ZE_",
+                                           "SYCL_",
+                                           "ONEAPI_",
+                                           "PATH=",
+                                           "LD_LIBRARY_PATH=",
+                                           "LD_PRELOAD=",
+                                           "TMPDIR=",
+                                           "MALLOC_",
+                                           "TZ="};
+
+constexpr const char* kOtherVariables = "; all other variables reach the ranks too";
+
+std::vector<std::string> forwarded_names(const Surroundings& here) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : here.variables) {
+    const bool is_forwarded = std::ranges::any_of(
+        kForwarded, [entry = name + "="](std::string_view start) { return entry.starts_with(start); });
+    if (is_forwarded && name != "OMP_NUM_THREADS") names.push_back(name);
+  }
+  return names;
+}
+
+std::string number(int value) { return std::to_string(value); }
+bool sets_threads(const LaunchPlan& plan) { return plan.cores.threads > 0; }
+std::string threads_word(const LaunchPlan& plan) { return "OMP_NUM_THREADS=" + number(plan.cores.threads); }
+
+// "a:4,b:2", or "a,b" without the numbers.
+std::string host_words(const LaunchPlan& plan, bool with_ranks) {
+  std::vector<std::string> words;
+  for (size_t i = 0; i < plan.ranks.of_host.size(); ++i) {
+    const std::string& name = plan.allocation.hosts[i].name;
+    const std::string shown = name.find(':') == name.npos || !with_ranks ? name : "[" + name + "]";  // IPv6
+    words.push_back(with_ranks ? fmt::format("{}:{}", shown, plan.ranks.of_host[i]) : shown);
+  }
+  return join(words, ",");
+}
+
+// A mask of processors as hexadecimal digits: 0 to 3 → "0xf".
+std::string cpu_mask(const std::vector<int>& cpus) {
+  const int most = *std::ranges::max_element(cpus);
+  std::string digits(static_cast<size_t>(most / 4 + 1), '0');
+  std::vector<int> values(digits.size(), 0);
+  for (const int cpu : cpus) values[static_cast<size_t>(most / 4 - cpu / 4)] |= 1 << cpu % 4;
+  for (size_t i = 0; i < digits.size(); ++i) digits[i] = "0123456789abcdef"[values[i]];
+  return "0x" + digits;
+}
+
+template <class Shown>
+std::string shares_text(const CoreShares& cores, Shown shown, std::string_view separator) {
+  std::vector<std::string> texts;
+  for (const auto& cpus : cores.cpus) texts.push_back(shown(cpus));
+  return join(texts, separator);
+}
+
+std::string cpus_with_plus(const std::vector<int>& cpus) {
+  std::vector<std::string> texts;
+  for (const int cpu : cpus) texts.push_back(number(cpu));
+  return join(texts, "+");
+}
+
+/// Collects the parts of a command.
+class Parts {
+ public:
+  void add(std::vector<std::string> words, std::string why) { parts_.push_back({std::move(words), std::move(why)}); }
+  std::vector<CommandPart> take() { return std::move(parts_); }
+
+ private:
+  std::vector<CommandPart> parts_;
+};
+
+std::string hosts_why(const LaunchPlan& plan) {
+  return fmt::format("hosts and their ranks: {}", plan.allocation.hosts_from);
+}
+std::string ranks_why(const LaunchPlan& plan) { return "ranks: " + plan.ranks.from; }
+std::string cores_why(const LaunchPlan& plan) { return "cores: " + plan.cores.why; }
+std::string threads_why(const LaunchPlan& plan) { return "threads of a rank that compute: " + plan.threads_from; }
+
+void require_regular(const LaunchPlan& plan) {
+  ATHANOR_CHECK(plan.ranks.is_regular(),
+                "{} starts the same number of ranks on each host, but the slots are {} ({}); give --ppn",
+                flavour_name(plan.launcher.flavour), host_words(plan, true), plan.allocation.hosts_from);
+}
+
+// Where each rank of the job runs: a line for each. Open MPI counts cores in its own order, by socket, which is the
+// order of the layout.
+std::string rankfile_text(const LaunchPlan& plan) {
+  std::map<int, size_t> logical;
+  for (size_t i = 0; i < plan.layout.cores.size(); ++i) logical[plan.layout.cores[i].cpu] = i;
+  std::vector<std::string> slots;
+  for (const auto& cpus : plan.cores.cpus) {
+    std::vector<int> cores;
+    for (const int cpu : cpus) cores.push_back(static_cast<int>(logical.at(cpu)));
+    slots.push_back(cpu_list_text(cores));
+  }
+  std::string text;
+  int rank = 0;
+  for (size_t host = 0; host < plan.ranks.of_host.size(); ++host) {
+    const std::string name = plan.is_one_machine ? "localhost" : plan.allocation.hosts[host].name;
+    for (int local = 0; local < plan.ranks.of_host[host]; ++local)
+      text += fmt::format("rank {}={} slot={}\n", rank++, name, slots[static_cast<size_t>(local)]);
+  }
+  return text;
+}
+
+void add_open_mpi_binding(const LaunchPlan& plan, Parts& parts, std::string& rankfile) {
+  const bool is_new = plan.launcher.flavour == Flavour::kPrrte;
+  const int most = plan.ranks.most();
+  if (!plan.is_node_known) {
+    parts.add({"--map-by", fmt::format("ppr:{}:node", most), "--bind-to", is_new ? "package" : "socket"},
+              "this machine is none of the hosts, so their cores are not known: each rank has its socket");
+  } else if (plan.cores.cpus.empty()) {
+    parts.add({"--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"}, cores_why(plan));
+  } else if (plan.cores.is_even) {
+    const int per_socket = most / plan.layout.sockets, size = static_cast<int>(plan.cores.cpus[0].size());
+    parts.add({"--map-by", fmt::format("ppr:{}:{}:PE={}", per_socket, is_new ? "package" : "socket", size), "--bind-to",
+               "core"},
+              cores_why(plan));
+  } else {
+    rankfile = rankfile_text(plan);
+    if (is_new)
+      parts.add({"--map-by", fmt::format("rankfile:file={}", kRankfile)}, cores_why(plan));
+    else
+      parts.add({"--rankfile", kRankfile}, cores_why(plan));
+  }
+}
+
+void add_open_mpi(const LaunchPlan& plan, const Surroundings& here, Parts& parts, std::string& rankfile) {
+  parts.add({"-n", number(plan.ranks.total())}, ranks_why(plan));
+  if (!plan.is_one_machine) parts.add({"-H", host_words(plan, true)}, hosts_why(plan));
+  add_open_mpi_binding(plan, parts, rankfile);
+  if (sets_threads(plan)) parts.add({"-x", threads_word(plan)}, threads_why(plan));
+  std::vector<std::string> words;
+  for (const auto& name : forwarded_names(here)) {
+    words.emplace_back("-x");
+    words.push_back(name);
+  }
+  if (!plan.is_one_machine && !words.empty()) parts.add(words, "variables that reach the ranks of other hosts");
+}
+
+void add_hydra(const LaunchPlan& plan, Parts& parts) {
+  parts.add({"-n", number(plan.ranks.total())}, ranks_why(plan));
+  if (!plan.is_one_machine) parts.add({"-hosts", host_words(plan, true)}, hosts_why(plan));
+  if (!plan.is_node_known)
+    parts.add({"-bind-to", "socket"}, "this machine is none of the hosts, so their cores are not known");
+  else if (!plan.cores.cpus.empty())
+    parts.add({"-bind-to", "user:" + shares_text(plan.cores, cpus_with_plus, ",")}, cores_why(plan));
+  if (sets_threads(plan))
+    parts.add({"-genv", "OMP_NUM_THREADS", number(plan.cores.threads)}, threads_why(plan) + kOtherVariables);
+}
+
+void add_intel_mpi(const LaunchPlan& plan, Parts& parts) {
+  require_regular(plan);
+  parts.add({"-n", number(plan.ranks.total()), "-ppn", number(plan.ranks.most())}, ranks_why(plan));
+  if (!plan.is_one_machine) parts.add({"-hosts", host_words(plan, false)}, hosts_why(plan));
+  if (!plan.is_node_known)
+    parts.add({"-genv", "I_MPI_PIN_DOMAIN", "auto"}, "this machine is none of the hosts, so their cores are not known");
+  else if (plan.cores.cpus.empty())
+    parts.add({"-genv", "I_MPI_PIN", "off"}, cores_why(plan));
+  else
+    parts.add({"-genv", "I_MPI_PIN_DOMAIN", "[" + shares_text(plan.cores, cpu_mask, ",") + "]"}, cores_why(plan));
+  if (sets_threads(plan))
+    parts.add({"-genv", "OMP_NUM_THREADS", number(plan.cores.threads)}, threads_why(plan) + kOtherVariables);
+}
+
+void add_pals(const LaunchPlan& plan, Parts& parts) {
+  require_regular(plan);
+  parts.add({"-n", number(plan.ranks.total()), "--ppn", number(plan.ranks.most())}, ranks_why(plan));
+  parts.add({"--hosts", host_words(plan, false)}, hosts_why(plan));
+  if (!plan.is_node_known)
+    parts.add({"--cpu-bind", "numa"}, "this machine is none of the hosts, so their cores are not known");
+  else if (plan.cores.cpus.empty())
+    parts.add({"--cpu-bind", "none"}, cores_why(plan));
+  else
+    parts.add({"--cpu-bind", "list:" + shares_text(plan.cores, cpu_list_text, ":")}, cores_why(plan));
+  if (sets_threads(plan)) parts.add({"--env", threads_word(plan)}, threads_why(plan));
+  parts.add({"--envall"}, "all other variables reach the ranks too");
+}
+
+void add_srun(const LaunchPlan& plan, Parts& parts) {
+  const int num_hosts = static_cast<int>(plan.ranks.of_host.size());
+  parts.add({"--nodes=" + number(num_hosts), "--ntasks=" + number(plan.ranks.total())}, ranks_why(plan));
+  const bool is_full = std::ranges::all_of(plan.ranks.of_host, [&](int ranks) { return ranks == plan.ranks.most(); });
+  if (is_full) parts.add({"--ntasks-per-node=" + number(plan.ranks.most())}, ranks_why(plan));
+  parts.add({"--nodelist=" + host_words(plan, false)}, "hosts: " + plan.allocation.hosts_from);
+  if (!plan.launcher.pmi.empty()) parts.add({"--mpi=" + plan.launcher.pmi}, "MPI: " + plan.launcher.pmi_from);
+  if (!plan.is_node_known)
+    parts.add({"--cpu-bind=sockets"}, "this machine is none of the hosts, so their cores are not known");
+  else if (plan.cores.cpus.empty())
+    parts.add({"--overcommit", "--cpu-bind=none"}, cores_why(plan));
+  else
+    parts.add({"--cpus-per-task=" + number(static_cast<int>(plan.cores.cpus[0].size()) * plan.layout.threads_per_core),
+               "--cpu-bind=mask_cpu:" + shares_text(plan.cores, cpu_mask, ",")},
+              cores_why(plan));
+  if (sets_threads(plan)) parts.add({"--export=ALL," + threads_word(plan)}, threads_why(plan) + kOtherVariables);
+  parts.add({"--disable-status"}, "a SIGINT reaches the ranks, which then save");
+}
+
+bool is_plain_for_shells(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         std::string_view("-_./:=,+@%").find(c) != std::string_view::npos;
+}
+
+}  // namespace
+
+std::vector<std::string> LaunchCommand::words() const {
+  std::vector<std::string> all;
+  for (const auto& part : parts) all.insert(all.end(), part.words.begin(), part.words.end());
+  return all;
+}
+
+LaunchCommand build_command(const LaunchPlan& plan, const Surroundings& here) {
+  LaunchCommand built;
+  Parts parts;
+  if (plan.launcher.flavour != Flavour::kSockets)
+    parts.add({plan.launcher.path},
+              fmt::format("{}{}{}: {}", flavour_name(plan.launcher.flavour), plan.launcher.version.empty() ? "" : " ",
+                          plan.launcher.version, plan.launcher.from));
+  switch (plan.launcher.flavour) {
+    case Flavour::kOpenMpi:
+    case Flavour::kPrrte: add_open_mpi(plan, here, parts, built.rankfile); break;
+    case Flavour::kHydra: add_hydra(plan, parts); break;
+    case Flavour::kIntelMpi: add_intel_mpi(plan, parts); break;
+    case Flavour::kPals: add_pals(plan, parts); break;
+    case Flavour::kSrun: add_srun(plan, parts); break;
+    case Flavour::kSockets:
+      if (sets_threads(plan)) built.variables.emplace_back("OMP_NUM_THREADS", number(plan.cores.threads));
+      break;
+  }
+  parts.add(plan.command, "what each rank runs");
+  built.parts = parts.take();
+  return built;
+}
+
+Variables rank_variables(int rank, int num_ranks, int port) {
+  return {{"RANK", number(rank)},       {"WORLD_SIZE", number(num_ranks)},
+          {"LOCAL_RANK", number(rank)}, {"LOCAL_WORLD_SIZE", number(num_ranks)},
+          {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", number(port)}};
+}
+
+std::string shell_word(const std::string& word) {
+  if (!word.empty() && std::ranges::all_of(word, is_plain_for_shells)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string shell_line(const std::vector<std::string>& words) {
+  std::vector<std::string> quoted;
+  for (const auto& word : words) quoted.push_back(shell_word(word));
+  return join(quoted, " ");
+}
+
+}  // namespace athanor::launch

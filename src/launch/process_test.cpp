@@ -1,0 +1,110 @@
+#include "launch/process.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "base/error.h"
+#include "launch/testing/recorded_machine.h"
+
+namespace athanor::launch {
+namespace process_test {
+
+class Programs : public RecordedMachine {
+ protected:
+  // Runs lines of a shell, and returns the exit code.
+  static int run(const std::vector<std::string>& scripts, double patience_s = 30) {
+    std::vector<Program> programs;
+    for (const auto& script : scripts) programs.push_back({{"/bin/sh", "-c", script}, {{"OWN", "a b"}}, {}});
+    return run_programs(programs, {}, patience_s);
+  }
+  std::string file(const std::string& name) const { return (folder_ / name).string(); }
+};
+
+TEST_F(Programs, ExitCodesArePassedOnAndSignalsAre128More) {
+  EXPECT_EQ(run({"exit 0"}), 0);
+  EXPECT_EQ(run({"exit 10"}), 10);
+  EXPECT_EQ(run({"kill -KILL $$"}), 137);
+  EXPECT_EQ(run({"exit 0", "exit 3", "exit 0"}), 3);
+}
+
+TEST_F(Programs, ArgumentsReachAProgramAsTheyAreWithoutAShell) {
+  const std::string out = file("out");
+  const Program program{
+      {"/bin/sh", "-c", "printf '%s|' \"$@\" \"$OWN\" >" + out, "sh", "$(id)", "a b", "", "*"}, {{"OWN", "v;w"}}, {}};
+  EXPECT_EQ(run_programs({program}, {}), 0);
+  EXPECT_EQ(read_file(out), "$(id)|a b||*|v;w|");
+}
+
+TEST_F(Programs, AProgramHasItsOwnProcessGroupAndMayBeBound) {
+  const std::string out = file("out");
+  Program program{{"/bin/sh", "-c",
+                   "grep Cpus_allowed_list /proc/self/status >" + out + "; cut -d' ' -f5 /proc/$$/stat >>" + out +
+                       "; echo $$ >>" + out},
+                  {},
+                  {0}};
+  ASSERT_EQ(run_programs({program}, {}), 0);
+  std::istringstream lines(read_file(out));
+  std::string cpus, group, process;
+  std::getline(lines, cpus) && std::getline(lines, group) && std::getline(lines, process);
+  EXPECT_EQ(cpus, "Cpus_allowed_list:\t0");
+  EXPECT_EQ(group, process);
+}
+
+TEST_F(Programs, WhatCannotBeStartedIsRefusedAndNothingIsLeft) {
+  EXPECT_SAYS(refusal<ConfigError>([] {
+                run_programs({{{"no-such-program"}, {}, {}}}, {});
+              }),
+              "no-such-program: there is no such");
+  const auto script = write("script", "#!/no/such/interpreter\n");
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  EXPECT_SAYS(refusal<ConfigError>([&] {
+                run_programs({{{"/bin/sleep", "1000"}, {}, {}}, {{script.string()}, {}, {}}}, {});
+              }),
+              "No such file or directory; nothing was started");
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);  // no child is left
+}
+
+TEST_F(Programs, ASignalIsPassedOnAsTheLauncherNeedsIt) {
+  // The signal comes from a thread when the program is ready, as from another process.
+  const std::string ready = file("ready"), out = file("out");
+  std::thread sender([&] {
+    while (!std::filesystem::exists(ready)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ::kill(::getpid(), SIGTERM);
+  });
+  const Program program{
+      {"/bin/sh", "-c", "trap 'echo got >" + out + "; exit 10' INT; : >" + ready + "; while :; do sleep 0.02; done"},
+      {},
+      {}};
+  sigset_t term;  // threads of a test would otherwise take it
+  ::sigemptyset(&term);
+  ::sigaddset(&term, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &term, nullptr);
+  EXPECT_EQ(run_programs({program}, [](int number) { return number == SIGTERM ? SIGINT : number; }), 10);
+  EXPECT_TRUE(std::filesystem::exists(out));
+  sender.join();
+}
+
+TEST_F(Programs, WhenOneHasFailedTheOthersAreEndedAfterAWhile) {
+  EXPECT_EQ(run({"exit 4", "exec sleep 1000"}, 0.1), 4);
+}
+
+TEST_F(Programs, AToolThatFailsOrHangsAnswersNothing) {
+  Surroundings here;
+  here.tool_limit = std::chrono::milliseconds(200);
+  put_program(here, "prints", "echo this; echo more >&2");
+  put_program(here, "fails", "echo this; exit 1");
+  put_program(here, "hangs", "echo this; exec /bin/sleep 1000");
+  put_program(here, "closes", "exec >&- 2>&-; exec /bin/sleep 1000");
+  put_program(here, "leaves_a_child", "/bin/sleep 1000 & echo this");
+  EXPECT_EQ(ask_tool({"prints"}, here), "this\nmore\n");
+  for (const char* name : {"fails", "hangs", "closes", "leaves_a_child", "is_not_there"})
+    EXPECT_FALSE(ask_tool({name}, here)) << name;
+}
+
+}  // namespace process_test
+}  // namespace athanor::launch

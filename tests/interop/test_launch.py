@@ -1,0 +1,193 @@
+"""`athanor launch` on this machine: the dry run, real starts under each MPI and without one, signals, and what is refused."""
+import os
+import pathlib
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mpi"))
+import launchers  # noqa: E402
+
+# Variables of a job that these tests themselves may run in.
+OF_A_JOB = ("SLURM_", "PBS_", "LSB_", "OMP_", "OMPI_COMM", "RANK", "WORLD_SIZE")
+RANK = "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$RANK}}"
+
+
+@pytest.fixture
+def environment():
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OF_A_JOB)}
+    return {**kept, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+
+
+@pytest.fixture
+def launch(athanor, environment, tmp_path):
+    def run(*words, env=None, cwd=tmp_path):
+        return subprocess.run([str(athanor.path), "launch", *map(str, words)], env={**environment, **(env or {})}, cwd=cwd,
+                              capture_output=True, text=True, timeout=60)
+    return run
+
+
+@pytest.fixture(params=["Open MPI", "MPICH", "sockets"])
+def launcher(request):
+    if request.param == "sockets":
+        return "sockets"
+    if (found := launchers.find(request.param)) is None:
+        pytest.skip(f"no mpirun of {request.param} on the PATH")
+    return found.path
+
+
+def script(path, *lines):
+    path.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def refused(done):
+    """The one line of a refusal."""
+    assert done.returncode == 2 and not done.stdout, done.stdout + done.stderr
+    line = done.stderr.strip()
+    assert "\n" not in line, line
+    return line
+
+
+def test_each_launcher_starts_the_ranks_with_their_arguments_threads_and_cores(launch, launcher, tmp_path):
+    program = script(tmp_path / "program", f'echo "$@" >{tmp_path}/said-{RANK}', f'echo "$OMP_NUM_THREADS" >>{tmp_path}/said-{RANK}',
+                     f"grep Cpus_allowed_list /proc/self/status >>{tmp_path}/said-{RANK}")
+    done = launch("-n", 2, "--launcher", launcher, "--", program, "--set", "a=$(id) b")
+    assert done.returncode == 0, done.stderr
+    said = [(tmp_path / f"said-{rank}").read_text().splitlines() for rank in range(2)]
+    allowed = sorted(os.sched_getaffinity(0))
+    for rank in range(2):
+        assert said[rank][0] == "--set a=$(id) b"
+        if len(allowed) == 2:  # a core for each rank
+            assert said[rank][1:] == ["1", f"Cpus_allowed_list:\t{allowed[rank]}"]
+
+
+def test_the_exit_code_of_a_rank_is_passed_on(launch, launcher, tmp_path):
+    program = script(tmp_path / "program", "sleep 0.2", f'[ "{RANK}" = 1 ] && exit 10', "exit 0")
+    assert launch("-n", 2, "--launcher", launcher, "--", program).returncode == 10
+
+
+@pytest.mark.parametrize("number,passed", [(signal.SIGTERM, "TERM"), (signal.SIGUSR1, "USR1")])
+def test_a_signal_reaches_the_ranks(athanor, environment, launcher, tmp_path, number, passed):
+    program = script(tmp_path / "program", f"trap 'echo got >{tmp_path}/got; exit 0' {passed}", f": >{tmp_path}/ready",
+                     "while :; do sleep 0.05; done")
+    process = subprocess.Popen([athanor.path, "launch", "-n", "1", "--launcher", launcher, "--", program], env=environment,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "ready").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(number)
+    process.wait(timeout=30)
+    assert (tmp_path / "got").exists()
+
+
+def test_ranks_of_athanor_find_each_other(launch, launcher, athanor):
+    recipe = pathlib.Path(__file__).resolve().parents[2] / "recipes/olmoe-tiny.toml"
+    done = launch("-n", 2, "--launcher", launcher, "--", athanor.path, "verify", recipe, "--set", "model.num_hidden_layers=1", "--set",
+                  "model.hidden_size=64", "--set", "model.vocab_size=256", "--set", "data.seq_len=16", "--steps", "1")
+    assert done.returncode == 0 and "2 ranks" in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_the_printed_command_does_what_launch_does_when_it_is_pasted(launch, environment, tmp_path):
+    program = script(tmp_path / "program", f'echo "$@" >{tmp_path}/said')
+    line = launch("-n", 1, "--dry-run", "--", program, "it's", "$HOME", "a  b").stdout
+    assert not (tmp_path / "said").exists()
+    subprocess.run(["sh", "-c", line], env=environment, check=True, cwd=tmp_path, timeout=60)
+    assert (tmp_path / "said").read_text() == "it's $HOME a  b\n"
+
+
+def test_the_dry_run_names_where_each_part_comes_from(launch):
+    out = launch("-n", 2, "--dry-run", "true").stdout
+    for part in ("# scheduler  local: ", "# hosts      1 host: ", "# devices ", "# cores ", "# ranks      2 on 1 host, 2 each: -n"):
+        assert part in out, out
+
+
+def test_options_of_the_command_are_not_those_of_launch(launch):
+    done = launch("--dry-run", "-n", 1, "echo", "--dry-run", "--nodes", "9", "--help")
+    assert done.returncode == 0 and done.stdout.endswith("echo --dry-run --nodes 9 --help\n"), done.stdout + done.stderr
+
+
+def test_a_job_of_slurm_is_found_by_its_environment(launch, tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    script(tools / "srun", f'echo "$@" >{tmp_path}/called')
+    host = os.uname().nodename
+    env = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": f"{host},other[1-3]", "SLURM_MPI_TYPE": "pmix", "PATH": f"{tools}:{os.environ['PATH']}"}
+    done = launch("--ppn", 1, "--", "true", "a b", env=env)
+    assert done.returncode == 0, done.stderr
+    called = (tmp_path / "called").read_text()
+    assert called.startswith(f"--nodes=4 --ntasks=4 --ntasks-per-node=1 --nodelist={host},other1,other2,other3 "), called
+    assert called.endswith(" --disable-status true a b\n"), called
+
+
+def test_what_contradicts_itself_is_refused_in_one_line_and_starts_nothing(launch, tmp_path):
+    ran = tmp_path / "ran"
+    program = script(tmp_path / "program", f": >{ran}")
+    (tmp_path / "twice").write_text("n1\nn1\n")
+    (tmp_path / "empty").write_text("# none\n")
+    (tmp_path / "shell").write_text("n1;touch ran\n")
+    (tmp_path / "outside").write_text("n9\n")
+    (tmp_path / "slots").write_text("localhost slots=2\n")
+    (tmp_path / "text").write_text("text\n")
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"}
+    cases = [
+        (["--hostfile", "twice", program], {}, "twice:2: n1 has a line already (1)"),
+        (["--hostfile", "empty", program], {}, "empty: there is no host in it"),
+        (["--hostfile", "shell", program], {}, 'shell:1: "n1;touch" is no name of a host'),
+        (["--hostfile", "nowhere", program], {}, "nowhere"),
+        (["--hostfile", "outside", program], job, "n9 is not among the hosts of slurm job 7, which has 2 hosts: n1, n2"),
+        (["--hostfile", "slots", "-n", "3", program], {}, "-n 3: there are only 2 slots on 1 hosts (slots)"),
+        (["-n", "5", "--ppn", "2", program], {}, "-n 5 and --ppn 2 contradict each other"),
+        (["--nodes", "2", program], {}, "--nodes 2: there are only 1 host"),
+        (["--scheduler", "slurm", program], {}, "SLURM_JOB_ID is not set"),
+        (["--launcher", "nowhere", program], {}, "--launcher nowhere: there is no such program"),
+        ([tmp_path / "nowhere"], {}, "there is no file"),
+        ([tmp_path / "text"], {}, "is no program that you may execute"),
+        ([tmp_path], {}, "is no program that you may execute"),
+        (["no-such-program"], {}, "there is no program no-such-program on the path"),
+        ([], {}, "COMMAND is required"),
+        ([""], {}, "COMMAND is required"),
+        ([program], {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-"}, "a bracket is not closed"),
+        ([program], {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "$(touch ran)"}, "is no name of a host"),
+        ([program], {"SLURM_JOB_ID": "7", "PBS_JOBID": "8"}, "are both set"),
+        ([program], {"PBS_JOBID": "8", "PBS_NODEFILE": "/nowhere"}, "/nowhere"),
+        ([program], job, "the number of ranks is not known: this machine is none of 2 hosts: n1, n2"),
+        (["--reserve-cores", "1000", program], {}, "--reserve-cores 1000: a rank has"),
+        (["--exclude-cores", "x", program], {}, "--exclude-cores: expected numbers and ranges"),
+        (["--hostfile", "twice", "--print-script", "slurm", program], {}, "contradict each other"),
+    ]
+    for words, env, part in cases:
+        assert part in refused(launch(*words, env=env)), words
+    assert not ran.exists()
+
+
+def test_without_mpi_several_hosts_are_refused_and_one_host_uses_sockets(launch, tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "true").symlink_to(shutil.which("true"))
+    (tmp_path / "hosts").write_text(f"{os.uname().nodename}\nother\n")
+    env = {"PATH": str(tools)}
+    assert "there is no MPI" in refused(launch("--hostfile", "hosts", "--", "true", env=env))
+    out = launch("-n", 2, "--dry-run", "--", "true", env=env).stdout
+    assert "launcher   none: none of mpirun, mpiexec, mpiexec.hydra is on the path" in out and "RANK=1 WORLD_SIZE=2" in out, out
+
+
+@pytest.mark.parametrize("scheduler", ["slurm", "pbs"])
+def test_a_printed_script_is_one_that_bash_reads_with_the_words_as_they_are(launch, tmp_path, scheduler):
+    done = launch("--print-script", scheduler, "--nodes", 3, "--", "athanor", "train", "my run.toml", "--set", "a=$(touch ran)")
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / "job"
+    path.write_text(done.stdout)
+    subprocess.run(["bash", "-n", path], check=True)
+    line = next(line for line in done.stdout.splitlines() if line.startswith("command="))
+    said = subprocess.run(["bash", "-c", line + '; printf "%s\\n" "${command[@]}"'], capture_output=True, text=True, cwd=tmp_path).stdout
+    assert said.splitlines() == ["athanor", "train", "my run.toml", "--set", "a=$(touch ran)"] and not (tmp_path / "ran").exists()
+    if shutil.which("shellcheck"):
+        found = subprocess.run(["shellcheck", "--shell=bash", path], capture_output=True, text=True)
+        assert found.returncode == 0, found.stdout
