@@ -25,16 +25,27 @@ struct ClassifyArguments {
   bool json = false;
 };
 
+void check_file(const std::string& name, const std::string& path, const std::string& needed) {
+  ATHANOR_CHECK(std::filesystem::exists(path), "{} {}: there is no such file; give {}", name, path, needed);
+  ATHANOR_CHECK(!std::filesystem::is_directory(path), "{} {} is a folder; give {}", name, path, needed);
+}
+
+void check_files(const ClassifyArguments& arguments) {
+  check_file("LOG", arguments.log, "the file that has the job's output");
+  if (!arguments.hostfile.empty()) check_file("--hostfile", arguments.hostfile, "a file with the job's hosts");
+  for (const std::string& file : arguments.signatures)
+    check_file("--signatures", file, "a TOML file with [[signature]] entries");
+}
+
 void classify(const ClassifyArguments& arguments) {
+  check_files(arguments);
   const auto signatures = launch::SignatureSet::load(arguments.signatures);
   launch::JobHosts hosts;
   if (!arguments.hostfile.empty())
     hosts = launch::JobHosts(launch::parse_host_file(read_file(arguments.hostfile), arguments.hostfile,
                                                      launch::RepeatedHost::kSlots));
-  ATHANOR_CHECK(!std::filesystem::is_directory(arguments.log), "{} is a folder; give the file that has the job's output",
-                arguments.log);
   const auto found = launch::classify_log(arguments.log, arguments.exit_code, hosts, signatures);
-  ATHANOR_CHECK(found.num_bytes > 0, "{} is empty: the cause is unknown", arguments.log);
+  ATHANOR_CHECK(found.num_bytes > 0, "LOG {} is empty: the cause is unknown; give the file that has the job's output", arguments.log);
   if (arguments.json)
     fmt::print("{}\n", launch::classification_json(found, arguments.exit_code)
                            .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));

@@ -13,11 +13,12 @@ namespace {
 // Interfaces that have a name of their own: the words are followed by a number or by nothing.
 constexpr std::string_view kInterfaces[] = {"ib", "hsn", "eth", "opa", "bond", "mgmt", "roce", "en", "ipoib", "nmn", "cmn"};
 
-// Names of machines have no underscore; those of events and settings do.
-bool is_name_byte(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-'; }
+bool is_figure(char c) { return c >= '0' && c <= '9'; }
+
+bool is_name_byte(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_'; }
 
 bool are_figures(std::string_view text) {
-  return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  return std::ranges::all_of(text, is_figure);
 }
 
 bool is_interface(std::string_view suffix) {
@@ -37,6 +38,8 @@ bool is_address(std::string_view name) {
 bool may_be_host(std::string_view name) {
   if (name.empty() || name.size() > 253 || !std::isalnum(static_cast<unsigned char>(name.front()))) return false;
   if (are_figures(name) || machine_name(name) == "localhost") return false;
+  // Words with an underscore and no figure are names of events and settings.
+  if (name.find('_') != name.npos && std::ranges::none_of(name, is_figure)) return false;
   return std::ranges::all_of(name, [](char c) { return is_name_byte(c) || c == '.'; });
 }
 

@@ -16,8 +16,8 @@ namespace athanor::launch {
 /// True for an IPv4 or IPv6 address in figures.
 bool is_address(std::string_view name);
 
-/// True if `name` may be the name of a machine of a job: letters, figures, dots and hyphens, and neither a number nor
-/// localhost.
+/// True if `name` may be the name of a machine of a job: letters, figures, dots, hyphens and underscores, and neither a
+/// number nor localhost.
 bool may_be_host(std::string_view name);
 
 /// Returns the part of a name that identifies the machine: in small letters, without its domain, and without the suffix

@@ -60,7 +60,7 @@ def test_bad_input_is_answered_in_one_line(athanor, log, tmp_path):
     (tmp_path / "empty.log").touch()
     assert "the cause is unknown" in refusal(athanor, tmp_path / "empty.log")
     assert "nowhere.log" in refusal(athanor, tmp_path / "nowhere.log")
-    assert f"{tmp_path} is a folder" in refusal(athanor, tmp_path)
+    assert f"LOG {tmp_path} is a folder" in refusal(athanor, tmp_path)
     assert "--exit-code" in refusal(athanor, log, "--exit-code", "many")
     (tmp_path / "hosts").write_text("# none\n")
     assert "hosts" in refusal(athanor, log, "--hostfile", tmp_path / "hosts")
