@@ -29,10 +29,11 @@ class PbsJob:
         for name, text in (("qsub", QSUB), ("qstat", QSTAT)):
             (tools / name).write_text(text.format(folder=folder, walltime=walltime))
             (tools / name).chmod(0o755)
+        (tools / "athanor").symlink_to(program("athanor"))
         nodes = folder / "nodes"
         nodes.write_text(f"{os.uname().nodename}\n" * 2)
         copy = folder / "123.SC"
-        shutil.copy(EXAMPLES / "pbs" / script, copy)
+        shutil.copy(EXAMPLES / "pbs" / script, copy)  # or a path of its own
         shutil.copy(EXAMPLES / "pbs" / script, run.config.parent / "cpu.pbs")  # what SCRIPT names
         if adapted:
             copy.write_text(copy.read_text() + "# mine\n")
@@ -126,6 +127,32 @@ def test_a_signal_to_the_whole_pbs_job_finishes_the_step_and_saves(job, number, 
     last = pbs.run.metrics()[-1]["step"]
     assert last == 2 and pbs.run.checkpoint(last).exists(), pbs.said
     assert ended == code and len(pbs.submitted()) == submitted, pbs.said
+
+
+def printed_script(program, folder, *words):
+    """What `athanor launch --print-script pbs` prints for a training, as a file."""
+    done = subprocess.run([program("athanor"), "launch", "--print-script", "pbs", "--", "athanor", "train", "run.toml", *words],
+                          capture_output=True, text=True, check=True)
+    (folder / "printed.pbs").write_text(done.stdout)
+    return folder / "printed.pbs"
+
+
+def test_the_printed_script_starts_a_rank_for_each_slot(job, program, tmp_path):
+    pbs = job(script=printed_script(program, tmp_path))
+    assert pbs.ended() == 0, pbs.said
+    assert f"PBS job {JOB}: 2 ranks on 1 host: {os.uname().nodename} (0 to 1)" in pbs.said
+    assert [line["step"] for line in pbs.run.metrics()] == list(range(1, 9))
+
+
+def test_a_signal_to_the_printed_script_reaches_launch_and_ranks_and_saves_once(job, program, tmp_path):
+    settings = [*ENDLESS, "train.global_batch_size=4096", "train.micro_batch_size=1"]
+    pbs = job(script=printed_script(program, tmp_path, *(word for each in settings for word in ("--set", each))))
+    pbs.wait_for_steps(1)
+    time.sleep(0.5)  # within a step
+    pbs.signal(signal.SIGUSR1)
+    assert pbs.ended() == 10 and len(pbs.submitted()) == 1, pbs.said
+    last = pbs.run.metrics()[-1]["step"]
+    assert last == 2 and pbs.run.checkpoint(last).exists(), pbs.said
 
 
 def test_an_adapted_copy_that_would_be_continued_by_the_example_is_refused(job):
