@@ -42,10 +42,11 @@ void classify(const ClassifyArguments& arguments) {
   const auto signatures = launch::SignatureSet::load(arguments.signatures);
   launch::JobHosts hosts;
   if (!arguments.hostfile.empty())
-    hosts = launch::JobHosts(launch::parse_host_file(read_file(arguments.hostfile), arguments.hostfile,
-                                                     launch::RepeatedHost::kSlots));
+    hosts = launch::JobHosts(
+        launch::parse_host_file(read_file(arguments.hostfile), arguments.hostfile, launch::RepeatedHost::kSlots));
   const auto found = launch::classify_log(arguments.log, arguments.exit_code, hosts, signatures);
-  ATHANOR_CHECK(found.num_bytes > 0, "LOG {} is empty: the cause is unknown; give the file that has the job's output", arguments.log);
+  ATHANOR_CHECK(found.num_bytes > 0, "LOG {} is empty: the cause is unknown; give the file that has the job's output",
+                arguments.log);
   if (arguments.json)
     fmt::print("{}\n", launch::classification_json(found, arguments.exit_code)
                            .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -62,11 +63,13 @@ void add_classify_command(CLI::App& app) {
   command->add_option("--exit-code", arguments->exit_code,
                       "What the job's launcher ended with; codes below 0 and above 255 are those of PBS");
   command->add_option("--hostfile", arguments->hostfile, "The hosts of the job; only these are named");
-  command->add_option("--signatures", arguments->signatures,
-                      "A file with more signatures, which come before those of the program; may be given several times");
+  command->add_option(
+      "--signatures", arguments->signatures,
+      "A file with more signatures, which come before those of the program; may be given several times");
   command->add_flag("--json", arguments->json, "Print a JSON object");
-  command->footer("The log is read once, within a few MiB of memory. docs/launch.md lists causes, verdicts and actions, and\n"
-                  "describes files of signatures.");
+  command->footer(
+      "The log is read once, within a few MiB of memory. docs/launch.md lists causes, verdicts and actions, and\n"
+      "describes files of signatures.");
   command->callback([arguments] { classify(*arguments); });
 }
 

@@ -10,7 +10,7 @@
 namespace athanor::launch {
 namespace {
 
-// A kind that has a name of its own, as "code_bug (configuration)".
+// If the kind has another name than the cause: "code_bug (configuration)".
 std::string cause_text(const CauseRow& row) {
   return row.name == std::string(row.kind) ? row.name : fmt::format("{} ({})", row.name, row.kind);
 }

@@ -62,12 +62,12 @@ class Decision {
     return counts && follow({survived.front()}, *survived.front());
   }
 
-  // Of what follows from any failure, a process that ended by itself shows more than those that were ended.
+  // A process that ended by itself shows more than those that were ended after it.
   bool follow_echo() {
     const auto echoes = findings_.open(Tells::kEcho);
     if (echoes.empty()) return false;
-    const auto first = std::ranges::find_if(
-        echoes, [&](const Seen* seen) { return signature(*seen).cause != Cause::kCascade; });
+    const auto first =
+        std::ranges::find_if(echoes, [&](const Seen* seen) { return signature(*seen).cause != Cause::kCascade; });
     return follow(echoes, first == echoes.end() ? *echoes.front() : **first);
   }
 

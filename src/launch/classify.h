@@ -19,7 +19,7 @@
 namespace athanor::launch {
 
 struct Evidence {
-  uint64_t line = 0;      ///< from 1; 0: the exit code
+  uint64_t line = 0;  ///< from 1; 0: the exit code
   std::string text;
   std::string signature;  ///< the name of what matched
 };

@@ -42,10 +42,10 @@ TEST_F(Classify, TheLostNodeIsNamedAndTheHeadIsNot) {
 }
 
 TEST_F(Classify, TheSurvivorWhoReportsAFailedConnectionIsNotBlamed) {
-  const auto found = of(
-      "WARNING: Open MPI failed to TCP connect to a peer MPI process.  This\n"
-      "  Local host: n2\n  PID:        8812\n  Message:    connect() to 10.1.0.3:1030 failed\n"
-      "  Error:      Operation now in progress (115)\n");
+  const auto found =
+      of("WARNING: Open MPI failed to TCP connect to a peer MPI process.  This\n"
+         "  Local host: n2\n  PID:        8812\n  Message:    connect() to 10.1.0.3:1030 failed\n"
+         "  Error:      Operation now in progress (115)\n");
   EXPECT_EQ(found.cause, Cause::kBadNode);
   EXPECT_EQ(found.hosts, Names{"10.1.0.3"});
 }
@@ -56,19 +56,21 @@ TEST_F(Classify, AnInnocentHostIsNotBlamedByASign) {
 }
 
 TEST_F(Classify, TheHostThatPingsIsNotTheOneThatIsGone) {
-  const auto found = of(
-      "ping failed on n04: Couldn't forward RPC ping(24c9) to child n11.hostmgmt.site.org: Resource temporarily unavailable\n"
-      "n04.hsn.site.org: rank 12 died from signal 15\n",
-      143);
+  const auto found =
+      of("ping failed on n04: Couldn't forward RPC ping(24c9) to child n11.hostmgmt.site.org: Resource temporarily "
+         "unavailable\n"
+         "n04.hsn.site.org: rank 12 died from signal 15\n",
+         143);
   EXPECT_EQ(found.hosts, Names{"n11.hostmgmt.site.org"});
 }
 
 TEST_F(Classify, WhatFollowsNeverBlames) {
-  for (const char* line : {"n04.hsn.site.org: rank 12 died from signal 15\n", "n04.hsn.site.org: rank 12 exited with code 1\n",
-                           "srun: error: n03: tasks 8-15: Terminated\n", "srun: error: n03: task 8: Exited with exit code 1\n",
-                           "mpirun noticed that process rank 2 with PID 9974 on node n03 exited on signal 9 (Killed).\n",
-                           "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\n",
-                           "=   PID 9974 RUNNING AT n03\n=   KILLED BY SIGNAL: 9 (Killed)\n"}) {
+  for (const char* line :
+       {"n04.hsn.site.org: rank 12 died from signal 15\n", "n04.hsn.site.org: rank 12 exited with code 1\n",
+        "srun: error: n03: tasks 8-15: Terminated\n", "srun: error: n03: task 8: Exited with exit code 1\n",
+        "mpirun noticed that process rank 2 with PID 9974 on node n03 exited on signal 9 (Killed).\n",
+        "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\n",
+        "=   PID 9974 RUNNING AT n03\n=   KILLED BY SIGNAL: 9 (Killed)\n"}) {
     const auto found = of(line);
     EXPECT_TRUE(found.hosts.empty()) << line;
     EXPECT_EQ(row_of(found.cause).verdict, Verdict::kUnknown) << line;
@@ -83,8 +85,9 @@ TEST_F(Classify, TheFirstCauseInTimeWins) {
 }
 
 TEST_F(Classify, ACauseWinsOverSignsBeforeIt) {
-  const auto found = of("[rank0]: RuntimeError: [pair.cc:598] Connection closed by peer [10.1.0.3]:53121\n"
-                        "srun: error: Node failure on n[07-08]\n");
+  const auto found =
+      of("[rank0]: RuntimeError: [pair.cc:598] Connection closed by peer [10.1.0.3]:53121\n"
+         "srun: error: Node failure on n[07-08]\n");
   EXPECT_EQ(found.hosts, (Names{"n07", "n08"}));
 }
 
@@ -131,8 +134,10 @@ TEST_F(Classify, WithoutAMessageTheCodeDecides) {
 TEST_F(Classify, CodesOfAthanorWinOverWhatItsRanksPrintAfterThem) {
   EXPECT_EQ(of("OSError: [Errno 28] No space left on device\n", 10).cause, Cause::kStopped);
   EXPECT_EQ(of("[rank0]: KeyError: 'x'\n", 79).cause, Cause::kOutOfMemory);
-  const auto found = of("rank 0 (n4): step 2051: the loss is nan and the gradient norm nan; n6 computed wrong numbers. "
-                        "Nothing was updated. Run again without n6\n", 75);
+  const auto found =
+      of("rank 0 (n4): step 2051: the loss is nan and the gradient norm nan; n6 computed wrong numbers. "
+         "Nothing was updated. Run again without n6\n",
+         75);
   EXPECT_EQ(found.cause, Cause::kSoftFailure);
   EXPECT_EQ(found.hosts, Names{"n6"});
 }
@@ -153,7 +158,8 @@ TEST_F(Classify, RanksAreFoundOnTheirHosts) {
 
 TEST_F(Classify, AnAddressIsANameIfTheLogShowsIt) {
   const std::string places =
-      "n2:8812:8812 [0] NCCL INFO Bootstrap : Using hsn0:10.1.0.2<0>\nn3:8812:8812 [0] NCCL INFO Bootstrap: Using hsn0:10.1.0.3<0>\n";
+      "n2:8812:8812 [0] NCCL INFO Bootstrap : Using hsn0:10.1.0.2<0>\nn3:8812:8812 [0] NCCL INFO Bootstrap: Using "
+      "hsn0:10.1.0.3<0>\n";
   EXPECT_EQ(of(places + "Connection closed by peer [10.1.0.3]:53121\n").hosts, Names{"n3"});
 }
 
@@ -171,7 +177,10 @@ TEST_F(Classify, ANodeThatNoLineNamesIsTheOneWhoseRanksEndedByThemselves) {
 }
 
 TEST_F(Classify, ControlCharactersOfTheLogDoNotReachTheTerminal) {
-  const auto found = of("n3: shepherd died from signal 9\x1b[2J\x07\x9b" "31m\xc2\x9b\x08\n", 143);
+  const auto found =
+      of("n3: shepherd died from signal 9\x1b[2J\x07\x9b"
+         "31m\xc2\x9b\x08\n",
+         143);
   const std::string text = classification_text(found);
   for (const char c : text) EXPECT_TRUE(c == '\n' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f)) << text;
   EXPECT_EQ(text.find('\x9b'), text.npos);

@@ -12,7 +12,9 @@ constexpr size_t kEvidenceBytes = 400;
 constexpr size_t kMostNamed = 4'096;
 constexpr size_t kMostPlaces = 131'072;  // more ranks than any machine has today
 
-EvidenceLine evidence_of(const LogLine& line) { return {line.number, line.offset, std::string(line.text.substr(0, kEvidenceBytes))}; }
+EvidenceLine evidence_of(const LogLine& line) {
+  return {line.number, line.offset, std::string(line.text.substr(0, kEvidenceBytes))};
+}
 
 std::string_view group(const std::vector<Pattern::Group>& groups, std::string_view name) {
   for (const auto& each : groups)
@@ -110,7 +112,8 @@ void Findings::note_place() {
   if (host.empty() || !may_be_host(host) || is_address(host)) return;
   const auto rank = to_number(group(groups_, "rank"));
   if (rank && host_of_rank_.size() < kMostPlaces) host_of_rank_.try_emplace(*rank, host);
-  if (!address.empty() && host_of_address_.size() < kMostPlaces) host_of_address_.try_emplace(std::string(address), host);
+  if (!address.empty() && host_of_address_.size() < kMostPlaces)
+    host_of_address_.try_emplace(std::string(address), host);
 }
 
 void Findings::note_innocent(HostPolicy policy) {

@@ -17,7 +17,7 @@ namespace athanor::launch {
 /// A line as evidence: its beginning is kept.
 struct EvidenceLine {
   uint64_t number = 0;
-  uint64_t offset = 0;  ///< of the line in the log
+  uint64_t offset = 0;  ///< its first byte in the log
   std::string text;
 };
 
@@ -33,7 +33,7 @@ struct Named {
 struct Seen {
   uint32_t signature = 0;
   EvidenceLine first;
-  std::vector<Named> named;  ///< at fault, or who printed it, by the policy; each once, at most 4,096
+  std::vector<Named> named;        ///< at fault, or who printed it, by the policy; each once, at most 4,096
   uint64_t steps_before_last = 0;  ///< number of steps reported before the newest match
 };
 

@@ -10,16 +10,15 @@
 namespace athanor::launch {
 namespace {
 
-// Interfaces that have a name of their own: the words are followed by a number or by nothing.
-constexpr std::string_view kInterfaces[] = {"ib", "hsn", "eth", "opa", "bond", "mgmt", "roce", "en", "ipoib", "nmn", "cmn"};
+// Names of interfaces, which are followed by a number or by nothing.
+constexpr std::string_view kInterfaces[] = {"ib",   "hsn", "eth",   "opa", "bond", "mgmt",
+                                            "roce", "en",  "ipoib", "nmn", "cmn"};
 
 bool is_figure(char c) { return c >= '0' && c <= '9'; }
 
 bool is_name_byte(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_'; }
 
-bool are_figures(std::string_view text) {
-  return std::ranges::all_of(text, is_figure);
-}
+bool are_figures(std::string_view text) { return std::ranges::all_of(text, is_figure); }
 
 bool is_interface(std::string_view suffix) {
   return std::ranges::any_of(kInterfaces, [&](std::string_view word) {
@@ -66,7 +65,8 @@ JobHosts::JobHosts(const std::vector<Host>& hosts) {
   for (const Host& host : hosts) {
     const auto [known, is_new] = index_.try_emplace(machine_name(host.name), hosts_.size());
     if (is_new) hosts_.push_back(host.name);
-    if (tells_ranks) host_of_slot_.insert(host_of_slot_.end(), static_cast<size_t>(std::max(host.slots, 1)), known->second);
+    if (tells_ranks)
+      host_of_slot_.insert(host_of_slot_.end(), static_cast<size_t>(std::max(host.slots, 1)), known->second);
   }
 }
 

@@ -44,9 +44,9 @@ class JobHosts {
   std::optional<std::string> host_of_rank(int64_t rank) const;
 
  private:
-  std::vector<std::string> hosts_;                // each once
+  std::vector<std::string> hosts_;                 // each once
   std::unordered_map<std::string, size_t> index_;  // by machine_name
-  std::vector<size_t> host_of_slot_;              // by rank
+  std::vector<size_t> host_of_slot_;               // by rank
 };
 
 }  // namespace athanor::launch

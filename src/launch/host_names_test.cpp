@@ -8,8 +8,8 @@ namespace {
 using Names = std::vector<std::string>;
 
 TEST(HostNames, AllSpellingsOfAMachineAreOneName) {
-  for (const char* name : {"n12", "N12", "n12.cluster.org", "n12.hsn.cluster.org", "n12-ib0", "n12-hsn1.cluster.org", "n12-eth0",
-                           "n12-opa", "n12-bond0"})
+  for (const char* name : {"n12", "N12", "n12.cluster.org", "n12.hsn.cluster.org", "n12-ib0", "n12-hsn1.cluster.org",
+                           "n12-eth0", "n12-opa", "n12-bond0"})
     EXPECT_EQ(machine_name(name), "n12") << name;
 }
 

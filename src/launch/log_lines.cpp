@@ -102,7 +102,7 @@ LogSize read_log(const std::filesystem::path& path, const TriggerWords& words,
   LogSize size;
   char last = '\n';
   while (const size_t got = file.read_up_to(size.bytes, buffer.data() + kept, kBlockBytes)) {
-    uint64_t offset = size.bytes - kept;  // of the block
+    uint64_t offset = size.bytes - kept;  // the block's
     size.bytes += got;
     std::string_view block(buffer.data(), kept + got);
     last = block.back();

@@ -25,7 +25,8 @@ class LogLines : public FolderTest {
     write_file_atomically(path, text);
     std::vector<Line> lines;
     size_ = read_log(path, TriggerWords({"\x1b[", "\x1b]", "fault"}), [&](const LogLine& line) {
-      if (line.text.find("fault") != line.text.npos) lines.push_back({line.number, line.offset, std::string(line.text)});
+      if (line.text.find("fault") != line.text.npos)
+        lines.push_back({line.number, line.offset, std::string(line.text)});
     });
     return lines;
   }
@@ -45,7 +46,8 @@ TEST_F(LogLines, ARedrawnLineIsSeveralWithOneNumber) {
 }
 
 TEST_F(LogLines, ColoursInsideAWordDoNotHideIt) {
-  EXPECT_EQ(read("a \x1b[1;31mfa\x1b[0mult\n\x1b]0;title\x07" "fault\x1b[K\n"),
+  EXPECT_EQ(read("a \x1b[1;31mfa\x1b[0mult\n\x1b]0;title\x07"
+                 "fault\x1b[K\n"),
             (std::vector<Line>{{1, 0, "a fault"}, {2, 19, "fault"}}));
 }
 
@@ -81,8 +83,9 @@ TEST_F(LogLines, AnUnfinishedEscapeSequenceEndsWithItsLine) {
 }
 
 TEST_F(LogLines, TheTimeAfterAPlaceIsThatOfTheLastLineWithOne) {
-  write_file_atomically(folder_ / "log",
-                        "2026-01-05 10:00:00 begin\n[2026-01-05T11:00:00] step\nno time\n2026-01-05 13:00:30 alive\nend\n");
+  write_file_atomically(
+      folder_ / "log",
+      "2026-01-05 10:00:00 begin\n[2026-01-05T11:00:00] step\nno time\n2026-01-05 13:00:30 alive\nend\n");
   EXPECT_EQ(seconds_after(folder_ / "log", 26), 7230);
   EXPECT_EQ(seconds_after(folder_ / "log", 0), 10830);
   EXPECT_EQ(seconds_after(folder_ / "log", 85), std::nullopt);

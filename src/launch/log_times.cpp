@@ -20,7 +20,9 @@ bool has_shape(std::string_view text) {
          });
 }
 
-int number_at(std::string_view text, size_t at, size_t figures) { return std::stoi(std::string(text.substr(at, figures))); }
+int number_at(std::string_view text, size_t at, size_t figures) {
+  return std::stoi(std::string(text.substr(at, figures)));
+}
 
 std::optional<double> time_at(std::string_view text) {
   if (!has_shape(text)) return std::nullopt;

@@ -1,5 +1,5 @@
 #pragma once
-// How long a log went on after a place in it, by the times that its lines begin with.
+// How long a log continued after a place in it, by the times that its lines begin with.
 
 #include <cstdint>
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace athanor::launch {
 
-/// Returns the first time in the text, in seconds since 1970, if it is written as 2026-01-05 11:20:17, with T or a space
-/// between; the zone is not read.
+/// Returns the first time in the text, in seconds since 1970, if it is written as 2026-01-05 11:20:17, with T or a
+/// space between; the zone is not read.
 std::optional<double> time_in(std::string_view text);
 
 /// Returns the seconds between the first time in the log at or after the byte `from`, and its last time; nothing if the

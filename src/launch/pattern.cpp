@@ -32,8 +32,8 @@ PatternScratch::~PatternScratch() {
 Pattern::Pattern(std::string_view pattern) {
   int error = 0;
   size_t at = 0;
-  auto* code = pcre2_compile(pattern_bytes(pattern), pattern.size(), PCRE2_NEVER_UTF | PCRE2_DUPNAMES, &error, &at,
-                             nullptr);
+  auto* code =
+      pcre2_compile(pattern_bytes(pattern), pattern.size(), PCRE2_NEVER_UTF | PCRE2_DUPNAMES, &error, &at, nullptr);
   if (!code) {
     PCRE2_UCHAR buffer[256] = {};
     pcre2_get_error_message(error, buffer, sizeof(buffer));
@@ -56,10 +56,9 @@ Pattern::Pattern(std::string_view pattern) {
 
 bool Pattern::find(std::string_view line, PatternScratch& scratch, std::vector<Group>& groups) const {
   groups.clear();
-  const int found = jit_ ? pcre2_jit_match(code_.get(), pattern_bytes(line), line.size(), 0, 0, scratch.match_,
-                                           scratch.context_)
-                         : pcre2_match(code_.get(), pattern_bytes(line), line.size(), 0, 0, scratch.match_,
-                                       scratch.context_);
+  const int found =
+      jit_ ? pcre2_jit_match(code_.get(), pattern_bytes(line), line.size(), 0, 0, scratch.match_, scratch.context_)
+           : pcre2_match(code_.get(), pattern_bytes(line), line.size(), 0, 0, scratch.match_, scratch.context_);
   if (found < 0) return false;  // no match, or a limit
   const size_t* ends = pcre2_get_ovector_pointer(scratch.match_);
   for (size_t i = 0; i < numbers_.size(); ++i) {

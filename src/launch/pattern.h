@@ -46,7 +46,7 @@ class Pattern {
   std::shared_ptr<pcre2_real_code_8> code_;
   bool jit_ = false;
   std::vector<std::string> names_;
-  std::vector<uint32_t> numbers_;  // of the named groups
+  std::vector<uint32_t> numbers_;  // the named groups'
 };
 
 }  // namespace athanor::launch

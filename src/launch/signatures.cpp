@@ -24,10 +24,10 @@ template <class Value>
 using Names = std::vector<std::pair<std::string, Value>>;
 
 const Names<Tells>& names_of_tells() {
-  static const Names<Tells> names{{"cause", Tells::kCause},       {"sign", Tells::kSign},
-                                  {"echo", Tells::kEcho},         {"ended", Tells::kEnded},         {"progress", Tells::kProgress},
-                                  {"finished", Tells::kFinished}, {"exit", Tells::kExit}, {"place", Tells::kPlace},
-                                  {"tag", Tells::kTag}};
+  static const Names<Tells> names{
+      {"cause", Tells::kCause}, {"sign", Tells::kSign},         {"echo", Tells::kEcho},
+      {"ended", Tells::kEnded}, {"progress", Tells::kProgress}, {"finished", Tells::kFinished},
+      {"exit", Tells::kExit},   {"place", Tells::kPlace},       {"tag", Tells::kTag}};
   return names;
 }
 
@@ -38,8 +38,7 @@ const Names<HostPolicy>& names_of_policies() {
 }
 
 const std::vector<std::string>& known_keys() {
-  static const std::vector<std::string> keys{"name", "tells",   "cause",  "host",
-                                             "has",  "pattern", "source", "example"};
+  static const std::vector<std::string> keys{"name", "tells", "cause", "host", "has", "pattern", "source", "example"};
   return keys;
 }
 
@@ -69,7 +68,8 @@ class Entry {
  public:
   Entry(const toml::table& table, const std::string& file, size_t number) : table_(table) {
     place_ = fmt::format("{}: signature {}", file, number);
-    if (const auto name = table["name"].value<std::string>()) place_ = fmt::format("{}: signature {}", file, printable(*name));
+    if (const auto name = table["name"].value<std::string>())
+      place_ = fmt::format("{}: signature {}", file, printable(*name));
   }
 
   template <class... Args>
@@ -81,7 +81,8 @@ class Entry {
     for (const auto& [key, node] : table_) {
       const std::string name(key.str());
       if (std::ranges::find(known_keys(), name) == known_keys().end())
-        complain("unknown key {}{}; there are {}", printable(name), did_you_mean(name, known_keys()), join(known_keys()));
+        complain("unknown key {}{}; there are {}", printable(name), did_you_mean(name, known_keys()),
+                 join(known_keys()));
     }
   }
 
@@ -127,7 +128,8 @@ class Entry {
     if (tells == Tells::kEnded) return Cause::kCascade;
     if (!needs_one) return Cause::kUnknown;
     const auto found = cause_of_kind(kind);
-    if (!found) complain("unknown cause {}{}; there are {}", printable(kind), did_you_mean(kind, all_kinds()), join(all_kinds()));
+    if (!found)
+      complain("unknown cause {}{}; there are {}", printable(kind), did_you_mean(kind, all_kinds()), join(all_kinds()));
     return *found;
   }
 

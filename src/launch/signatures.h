@@ -36,7 +36,7 @@ enum class HostPolicy {
 struct Signature {
   std::string name;  ///< unique in its file
   Tells tells = Tells::kCause;
-  Cause cause = Cause::kUnknown;  ///< of causes, signs and echoes
+  Cause cause = Cause::kUnknown;  ///< if it tells a cause, a sign or an echo
   HostPolicy policy = HostPolicy::kReporter;
   std::vector<std::string> has;  ///< a line that matches has one of these texts
   Pattern pattern;

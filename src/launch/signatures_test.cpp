@@ -21,9 +21,10 @@ std::string refusal_of(const std::string& toml) {
 // An entry in which one line is replaced or added.
 std::string entry(const std::string& key, const std::string& line) {
   std::string text = "[[signature]]\n";
-  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
-           {"name", "name = \"mine\"\n"}, {"cause", "cause = \"network\"\n"}, {"has", "has = \"abc\"\n"},
-           {"pattern", "pattern = 'abc'\n"}})
+  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{{"name", "name = \"mine\"\n"},
+                                                                                    {"cause", "cause = \"network\"\n"},
+                                                                                    {"has", "has = \"abc\"\n"},
+                                                                                    {"pattern", "pattern = 'abc'\n"}})
     if (name != key) text += value;
   return text + line + "\n";
 }
@@ -35,7 +36,8 @@ const Signature* first_match(const SignatureSet& set, const std::string& line) {
   PatternScratch scratch;
   std::vector<Pattern::Group> groups;
   for (const uint32_t index : candidates)
-    if (set.at(index).tells != Tells::kPlace && set.at(index).pattern.find(line, scratch, groups)) return &set.at(index);
+    if (set.at(index).tells != Tells::kPlace && set.at(index).pattern.find(line, scratch, groups))
+      return &set.at(index);
   return nullptr;
 }
 
@@ -67,7 +69,8 @@ TEST(Signatures, EntriesOfAUserComeFirst) {
 TEST(Signatures, ABrokenEntryIsNamedInOneLine) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {entry("", "haz = \"abc\""), "mine.toml: signature mine: unknown key haz (did you mean \"has\"?)"},
-      {entry("cause", "cause = \"netwrk\""), "mine.toml: signature mine: unknown cause netwrk (did you mean \"network\"?)"},
+      {entry("cause", "cause = \"netwrk\""),
+       "mine.toml: signature mine: unknown cause netwrk (did you mean \"network\"?)"},
       {entry("cause", ""), "mine.toml: signature mine: cause is missing"},
       {entry("", "tells = \"all\""), "mine.toml: signature mine: unknown tells all"},
       {entry("", "host = \"guilty\""), "mine.toml: signature mine: unknown host guilty"},
@@ -90,7 +93,8 @@ TEST(Signatures, ABrokenEntryIsNamedInOneLine) {
 }
 
 TEST(Signatures, AnEchoNeverBlames) {
-  EXPECT_NE(refusal_of(entry("", "tells = \"echo\"\nhost = \"at_fault\"")).find("only causes and signs"), std::string::npos);
+  EXPECT_NE(refusal_of(entry("", "tells = \"echo\"\nhost = \"at_fault\"")).find("only causes and signs"),
+            std::string::npos);
 }
 
 TEST(Signatures, APatternThatBacktracksWithoutEndDoesNotMatch) {

@@ -57,11 +57,11 @@ enum class Cure { kNo, kPerhaps, kYes };
 
 struct CauseRow {
   Cause cause;
-  const char* kind;   ///< the name that a signature uses
-  const char* name;   ///< what is printed as cause; several kinds may share it
+  const char* kind;  ///< the name that a signature uses
+  const char* name;  ///< what is printed as cause; several kinds may share it
   Verdict verdict;
-  Cure time;          ///< does the same command on the same nodes succeed later?
-  Cure swap;          ///< does it succeed with other nodes?
+  Cure time;  ///< does the same command on the same nodes succeed later?
+  Cure swap;  ///< does it succeed with other nodes?
   const char* action;
 };
 

@@ -45,7 +45,8 @@ TEST(Verdict, WithoutAStepTheWatchdogHasSeenAStartThatIsStuck) {
 }
 
 TEST(Verdict, WhatTheUserStoppedIsStoppedWhateverTheCode) {
-  for (const int code : {1, 78, 124, 137, 143}) EXPECT_EQ(verdict_of({code, true, true, {}}), Verdict::kStopped) << code;
+  for (const int code : {1, 78, 124, 137, 143})
+    EXPECT_EQ(verdict_of({code, true, true, {}}), Verdict::kStopped) << code;
   EXPECT_EQ(verdict_of({0, true, true, {}}), Verdict::kSuccess);
 }
 
