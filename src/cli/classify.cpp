@@ -60,8 +60,10 @@ void add_classify_command(CLI::App& app) {
   const auto arguments = std::make_shared<ClassifyArguments>();
   auto* command = app.add_subcommand("classify", "Show why a job ended, and which hosts are at fault, from its log");
   command->add_option("LOG", arguments->log, "The file that has the output of the job")->required();
-  command->add_option("--exit-code", arguments->exit_code,
-                      "What the job's launcher ended with; codes below 0 and above 255 are those of PBS");
+  command
+      ->add_option("--exit-code", arguments->exit_code,
+                   "What the job's launcher ended with; codes below 0 and above 255 are those of PBS")
+      ->check(CLI::Range(-1024, 1023));
   command->add_option("--hostfile", arguments->hostfile, "The hosts of the job; only these are named");
   command->add_option(
       "--signatures", arguments->signatures,

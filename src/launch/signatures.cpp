@@ -63,6 +63,12 @@ std::string with_long_forms(std::string pattern) {
   return pattern;
 }
 
+// Returns what is wrong with a TOML text, without the library's words before it ("Error while parsing ...: ").
+std::string reason_in(std::string_view message) {
+  const size_t at = message.starts_with("Error while parsing ") ? message.find(": ") : message.npos;
+  return printable(at == message.npos ? message : message.substr(at + 2));
+}
+
 // One [[signature]] of a file, with its place for messages.
 class Entry {
  public:
@@ -194,7 +200,7 @@ std::vector<Signature> parse_signatures(std::string_view toml, const std::string
     root = toml::parse(toml, file);
   } catch (const toml::parse_error& error) {
     fail<ConfigError>("{}:{}:{}: {}; the file must be TOML with [[signature]] entries", file, error.source().begin.line,
-                      error.source().begin.column, printable(error.description()));
+                      error.source().begin.column, reason_in(error.description()));
   }
   for (const auto& [key, node] : root)
     ATHANOR_CHECK(key.str() == "signature", "{}: unknown key {}; there are only [[signature]] entries", file,

@@ -110,7 +110,8 @@ def cases_of(row):
         return {"with a value": "=maybe"}
     missing = {} if row["argument"] else {"no value": None}
     if re.match(r"U?INT|FLOAT|SIZE", row["type"]):
-        return NUMBERS | missing
+        # Codes below 0 are those of PBS.
+        return NUMBERS | ({"too small": "-7000"} if row["option"] == "--exit-code" else {}) | missing
     if "{" in row["type"] or "|" in row["type"]:
         return WRONG["choice"] | missing
     kind = kind_of(row)
