@@ -31,6 +31,7 @@ std::optional<std::vector<int>> try_cpu_list(std::string_view text) {
     last = first;
     if (read.ec == std::errc{} && read.ptr < end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
     if (read.ec != std::errc{} || read.ptr != end || first < 0 || last < first || last >= kMostCpus) return {};
+    if (cpus.size() > static_cast<size_t>(kMostCpus)) return {};  // ranges that are repeated
     for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
   }
   return cpus;

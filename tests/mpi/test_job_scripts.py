@@ -33,7 +33,7 @@ class PbsJob:
         nodes = folder / "nodes"
         nodes.write_text(f"{os.uname().nodename}\n" * 2)
         copy = folder / "123.SC"
-        shutil.copy(EXAMPLES / "pbs" / script, copy)  # or a path of its own
+        shutil.copy(EXAMPLES / "pbs" / script, copy)  # or another script, if its path is absolute
         shutil.copy(EXAMPLES / "pbs" / script, run.config.parent / "cpu.pbs")  # what SCRIPT names
         if adapted:
             copy.write_text(copy.read_text() + "# mine\n")
