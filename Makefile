@@ -18,7 +18,7 @@ quickstart:  ## text, tokenizer, shards, a small model trained for about five mi
 test:        ## every test that needs no GPU, but the slow ones
 	@scripts/test
 
-test-all:    ## the slow ones too, and 200 layouts drawn from seeds in each type
+test-all:    ## the slow ones too, each fuzzer, and 200 layouts drawn from seeds in each type
 	@scripts/test --all
 
 fuzz-layouts:  ## N layouts drawn from seeds (100), each compared with one rank by `athanor verify`

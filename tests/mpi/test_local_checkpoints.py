@@ -307,6 +307,6 @@ def kill_often(any_launcher, program, data, folder, phases, draw):
 
 def test_kills_in_local_checkpoints_never_cost_the_one_before(any_launcher, program, data, tmp_path, whole):
     draw = random.Random(4)
-    phases = [phase for phase in PHASES for _ in range(3)]
+    phases = [phase for phase in PHASES for _ in range(2)]
     draw.shuffle(phases)
     print("killed while", dict(kill_often(any_launcher, program, data, tmp_path, phases, draw)))
