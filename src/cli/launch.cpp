@@ -1,13 +1,8 @@
 // athanor launch finds the scheduler, the hosts and their devices, and starts a command on all of them (launch/plan.h).
 
-#include <arpa/inet.h>
 #include <fmt/core.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -16,12 +11,14 @@
 
 #include "base/error.h"
 #include "base/exit_codes.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "launch/job_script.h"
 #include "launch/plan.h"
-#include "launch/process.h"
+#include "launch/programs.h"
+#include "launch/supervisor.h"
 
 namespace athanor {
 namespace {
@@ -35,59 +32,10 @@ struct LaunchArguments {
   int ranks = 0, per_node = 0, nodes = 0;  // 0: not given
   bool dry_run = false;
   std::string print_script;  // a scheduler; "": none
+  std::string attempts;      // a folder; "": that of the run
 };
 
 std::optional<int> if_given(int number) { return number > 0 ? std::optional(number) : std::nullopt; }
-
-// A port of this machine that is free now.
-int free_port() {
-  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  socklen_t size = sizeof(address);
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  auto* const plain = reinterpret_cast<sockaddr*>(&address);
-  const bool found = listener >= 0 && ::bind(listener, plain, size) == 0 && ::getsockname(listener, plain, &size) == 0;
-  const int reason = errno;
-  if (listener >= 0) ::close(listener);
-  errno = reason;
-  if (!found) fail_errno("cannot find a free port of", "this machine");
-  return ntohs(address.sin_port);
-}
-
-// A file in memory that the launcher inherits, so that nothing is left of it.
-int file_in_memory(const std::string& text) {
-  const int file = ::memfd_create(kRankfile, 0);
-  if (file < 0) fail_errno("cannot make", kRankfile);
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t written = ::write(file, text.data() + done, text.size() - done);
-    if (written < 0 && errno != EINTR) fail_errno("cannot write", kRankfile);
-    if (written > 0) done += static_cast<size_t>(written);
-  }
-  return file;
-}
-
-std::vector<Program> programs_of(const LaunchPlan& plan, const LaunchCommand& command) {
-  if (plan.launcher.flavour != Flavour::kSockets) {
-    Program program{command.words(), command.variables, {}};
-    if (command.rankfile.empty()) return {program};
-    const std::string path = fmt::format("/proc/self/fd/{}", file_in_memory(command.rankfile));
-    for (std::string& word : program.words)
-      if (const size_t at = word.find(kRankfile); at != word.npos && word.ends_with(kRankfile))
-        word = word.substr(0, at) + path;
-    return {program};
-  }
-  std::vector<Program> programs;
-  const int ranks = plan.ranks.total(), port = ranks > 1 ? free_port() : 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    Program program{plan.command, command.variables, {}};
-    if (ranks > 1)
-      for (auto& variable : rank_variables(rank, ranks, port)) program.variables.push_back(std::move(variable));
-    if (!plan.cores.cpus.empty()) program.cpus = plan.cores.cpus[static_cast<size_t>(rank)];
-    programs.push_back(std::move(program));
-  }
-  return programs;
-}
 
 // The words of this call up to the command, for a job script: what depends on the machine is found in the job.
 std::vector<std::string> words_for_script(const LaunchArguments& arguments) {
@@ -118,6 +66,9 @@ void launch_command(LaunchArguments arguments) {
   request.ranks = {if_given(arguments.ranks), if_given(arguments.per_node), arguments.nodes > 0};
   request.allocation.nodes = if_given(arguments.nodes);
   std::error_code ignored;
+  if (const auto& folder = arguments.attempts; !folder.empty())
+    ATHANOR_CHECK(std::filesystem::is_directory(nearest_existing(std::filesystem::absolute(folder)), ignored),
+                  "--attempts {} is or is in a file; expected a folder, or a path where nothing is", folder);
   request.own_program = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
   const Surroundings here = own_surroundings();
   const LaunchPlan plan = make_plan(request, here);
@@ -129,8 +80,7 @@ void launch_command(LaunchArguments arguments) {
   }
   log::info("starts {} on {} ({}); --dry-run shows the command", counted(plan.ranks.total(), "rank"),
             shown_hosts(plan.allocation.hosts), flavour_name(plan.launcher.flavour));
-  const int code = run_programs(programs_of(plan, command),
-                                [&plan](int number) { return passed_signal(plan.launcher.flavour, number); });
+  const int code = supervise(plan, here, {arguments.attempts, request.own_program});
   if (code != exit_code::kComplete) throw ExitCode{code};
 }
 
@@ -166,6 +116,9 @@ void add_launch_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--exclude-cores", request.exclude_cores,
                       "Cores of each node that no rank runs on, such as 0,52; by default all are used");
+  command->add_option("--attempts", arguments->attempts,
+                      "A folder for the log, the hosts and the verdict of each attempt; by default RUN/attempts of "
+                      "athanor train, and none for another command");
   command->add_flag("--dry-run", arguments->dry_run,
                     "Print the command, and what each part of it was derived from; start nothing");
   command->add_option("--print-script", arguments->print_script, "Print a job script for this command; start nothing")

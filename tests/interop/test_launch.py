@@ -1,4 +1,5 @@
 """`athanor launch` on this machine: the dry run, real starts under each MPI and without one, signals, and what is refused."""
+import json
 import os
 import pathlib
 import shutil
@@ -191,3 +192,31 @@ def test_a_printed_script_is_one_that_bash_reads_with_the_words_as_they_are(laun
     if shutil.which("shellcheck"):
         found = subprocess.run(["shellcheck", "--shell=bash", path], capture_output=True, text=True)
         assert found.returncode == 0, found.stdout
+
+
+def verdict(folder, number=1):
+    return json.loads((folder / f"{number:03}" / "verdict.json").read_text())
+
+
+def test_an_attempt_leaves_its_log_its_hosts_and_why_it_ended(launch, launcher, tmp_path):
+    program = script(tmp_path / "program", "echo 'step 1 loss 2.0'", "echo 'MemoryError: no memory' >&2", "exit 1")
+    for number in (1, 2):
+        done = launch("-n", 1, "--launcher", launcher, "--attempts", "kept/attempts", "--", program)
+        assert done.returncode == 1 and done.stdout == "step 1 loss 2.0\n" and "MemoryError: no memory\n" in done.stderr, done.stderr
+        assert f"attempt {number} ended with code 1 after step 1: out_of_memory; use a smaller microbatch" in done.stderr, done.stderr
+    attempts = tmp_path / "kept/attempts"
+    assert (attempts / "002/hosts").read_text() == os.uname().nodename + "\n"
+    log = (attempts / "002/log").read_text()
+    assert "step 1 loss 2.0\n" in log and "MemoryError: no memory\n" in log, log
+    said = verdict(attempts, 2)
+    assert (said["attempt"], said["exit_code"], said["kind"], said["hosts"], said["last_step"]) == (2, 1, "out_of_memory", [], 1), said
+    assert "MemoryError" in said["evidence"][0]["text"] and said["started"] <= said["ended"], said
+
+
+def test_a_training_that_is_refused_leaves_nothing(launch, athanor, tmp_path):
+    (tmp_path / "run.toml").write_text('[data]\npath = "nowhere"\n[train]\nrun_dir = "run"\n')
+    done = launch("-n", 1, "--launcher", "sockets", "--", athanor.path, "train", "run.toml")
+    assert done.returncode == 2 and "nowhere" in done.stderr, done.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["run.toml"]
+    (tmp_path / "file").write_text("")
+    assert "--attempts file is or is in a file" in refused(launch("--attempts", "file", "--", "true"))
