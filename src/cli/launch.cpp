@@ -25,6 +25,9 @@ namespace {
 
 using namespace launch;
 
+constexpr int kRetries = 5, kSwaps = 10;  // of --auto-retry
+constexpr int kTimeout_s = 600;
+constexpr int kMostRetries = 1'000'000;
 constexpr int kMostRanks = 1 << 24;  // as many as verify --ranks takes
 
 struct LaunchArguments {
@@ -33,6 +36,10 @@ struct LaunchArguments {
   bool dry_run = false;
   std::string print_script;  // a scheduler; "": none
   std::string attempts;      // a folder; "": that of the run
+  int timeout_s = kTimeout_s;
+  std::optional<int> retries, swaps;
+  bool auto_retry = false;
+  std::string spares = "auto";
 };
 
 std::optional<int> if_given(int number) { return number > 0 ? std::optional(number) : std::nullopt; }
@@ -47,6 +54,12 @@ std::vector<std::string> words_for_script(const LaunchArguments& arguments) {
   if (request.launcher != "auto") add("--launcher", request.launcher);
   if (!request.exclude_cores.empty()) add("--exclude-cores", request.exclude_cores);
   if (request.reserve_cores > 0) add("--reserve-cores", std::to_string(request.reserve_cores));
+  if (!arguments.attempts.empty()) add("--attempts", arguments.attempts);
+  if (arguments.timeout_s != kTimeout_s) add("--timeout", std::to_string(arguments.timeout_s));
+  if (arguments.retries) add("--retries", std::to_string(*arguments.retries));
+  if (arguments.auto_retry) words.emplace_back("--auto-retry");
+  if (arguments.spares != "auto") add("--spare-nodes", arguments.spares);
+  if (arguments.swaps) add("--max-failover-retries", std::to_string(*arguments.swaps));
   return words;
 }
 
@@ -60,6 +73,22 @@ void print_script(const LaunchArguments& arguments) {
                                           words_for_script(arguments), arguments.request.command}));
 }
 
+Supervision supervision_of(const LaunchArguments& arguments) {
+  Supervision supervision{
+      arguments.attempts, arguments.request.own_program, static_cast<double>(arguments.timeout_s), {}};
+  if (arguments.spares != "auto") {
+    const std::string& text = arguments.spares;
+    const bool is_number = !text.empty() && text.size() < 7 && text.find_first_not_of("0123456789") == text.npos;
+    ATHANOR_CHECK(is_number, "--spare-nodes: expected auto, or a number of nodes, got {}", text);
+    supervision.spares = std::stoi(text);
+  }
+  ATHANOR_CHECK(arguments.auto_retry || (arguments.spares == "auto" && !arguments.swaps),
+                "--spare-nodes and --max-failover-retries are for --auto-retry: add it, or leave them out");
+  supervision.limits = {arguments.retries.value_or(arguments.auto_retry ? kRetries : 0), arguments.auto_retry,
+                        arguments.swaps.value_or(kSwaps)};
+  return supervision;
+}
+
 void launch_command(LaunchArguments arguments) {
   if (!arguments.print_script.empty()) return print_script(arguments);
   LaunchRequest& request = arguments.request;
@@ -71,6 +100,7 @@ void launch_command(LaunchArguments arguments) {
                   "--attempts {} is or is in a file; expected a folder, or a path where nothing is", folder);
   request.own_program = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
   const Surroundings here = own_surroundings();
+  const Supervision supervision = supervision_of(arguments);
   const LaunchPlan plan = make_plan(request, here);
   const LaunchCommand command = build_command(plan, here);
   if (arguments.dry_run) {
@@ -80,7 +110,7 @@ void launch_command(LaunchArguments arguments) {
   }
   log::info("starts {} on {} ({}); --dry-run shows the command", counted(plan.ranks.total(), "rank"),
             shown_hosts(plan.allocation.hosts), flavour_name(plan.launcher.flavour));
-  const int code = supervise(plan, here, {arguments.attempts, request.own_program});
+  const int code = supervise(plan, here, supervision);
   if (code != exit_code::kComplete) throw ExitCode{code};
 }
 
@@ -119,6 +149,24 @@ void add_launch_command(CLI::App& app) {
   command->add_option("--attempts", arguments->attempts,
                       "A folder for the log, the hosts and the verdict of each attempt; by default RUN/attempts of "
                       "athanor train, and none for another command");
+  command
+      ->add_option("--timeout", arguments->timeout_s,
+                   "Seconds without progress (steps and phases of athanor train, else output) after which the command "
+                   "is ended with code 124; 0: never")
+      ->check(CLI::Range(0, 100'000'000))
+      ->capture_default_str();
+  command
+      ->add_option("--retries", arguments->retries,
+                   "Further attempts on the same hosts if the cause may pass; by default 0, with --auto-retry 5")
+      ->check(CLI::Range(0, kMostRetries));
+  command->add_flag("--auto-retry", arguments->auto_retry,
+                    "Also run it again with spare nodes of the job in place of those at fault");
+  command
+      ->add_option("--spare-nodes", arguments->spares,
+                   "How many nodes of the job beyond --nodes may be used as spares; auto: 2% of the nodes, at least 4")
+      ->capture_default_str();
+  command->add_option("--max-failover-retries", arguments->swaps, "Further attempts with spare nodes; by default 10")
+      ->check(CLI::Range(0, kMostRetries));
   command->add_flag("--dry-run", arguments->dry_run,
                     "Print the command, and what each part of it was derived from; start nothing");
   command->add_option("--print-script", arguments->print_script, "Print a job script for this command; start nothing")

@@ -107,6 +107,7 @@ class RunningPrograms {
   void end_those_left() {
     if (running_.empty() || !end_at_ || Clock::now() < *end_at_) return;
     send(has_asked_ ? SIGKILL : SIGTERM);
+    if (!has_asked_) send(SIGCONT);  // one that is stopped would not get it
     has_asked_ = true;
     end_at_ = Clock::now() + seconds(options_.kill_after_s);
   }

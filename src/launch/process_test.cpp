@@ -93,6 +93,25 @@ TEST_F(Programs, WhenOneHasFailedTheOthersAreEndedAfterAWhile) {
   EXPECT_EQ(run({"exit 4", "exec sleep 1000"}, 0.1), 4);
 }
 
+TEST_F(Programs, AnOverdueProgramIsAskedToEndAndThenKilled) {
+  const WaitedSignals signals;
+  const auto run_overdue = [&](const std::string& script) {
+    const Program program{{"/bin/sh", "-c", script}, {}, {}};
+    const bool always = true;
+    return run_programs({program}, signals, {.is_overdue = [&] { return always; }, .kill_after_s = 0.2});
+  };
+  const auto asked = run_overdue("exec sleep 1000");
+  EXPECT_TRUE(asked.was_overdue);
+  EXPECT_FALSE(asked.was_told_to_stop);
+  EXPECT_EQ(asked.exit_code, 143);
+  EXPECT_EQ(run_overdue("kill -STOP $$").exit_code, 143);
+  const std::string ready = file("ready");
+  const Program deaf{{"/bin/sh", "-c", "trap '' TERM; : >" + ready + "; while :; do sleep 0.02; done"}, {}, {}};
+  const auto killed = run_programs({deaf}, signals,
+                                   {.is_overdue = [&] { return std::filesystem::exists(ready); }, .kill_after_s = 0.2});
+  EXPECT_EQ(killed.exit_code, 137);
+}
+
 TEST_F(Programs, AToolThatFailsOrHangsAnswersNothing) {
   Surroundings here;
   here.tool_limit = std::chrono::milliseconds(200);
