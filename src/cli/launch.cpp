@@ -25,7 +25,7 @@ namespace {
 
 using namespace launch;
 
-constexpr int kRetries = 5, kSwaps = 10;  // of --auto-retry
+constexpr int kRetries = 5, kSwaps = 10;  // with --auto-retry
 constexpr int kTimeout_s = 600;
 constexpr int kMostRetries = 1'000'000;
 constexpr int kMostRanks = 1 << 24;  // as many as verify --ranks takes

@@ -25,7 +25,7 @@ struct Allocation {
   std::string job;                ///< the job's number; empty without a job
   std::vector<Host> hosts;        ///< at least one; either all have slots or none
   std::string hosts_from;         ///< "SLURM_JOB_NODELIST"
-  std::vector<Host> others = {};  ///< of the job, beyond those that are used
+  std::vector<Host> others = {};  ///< the hosts of the job beyond those that are used
 
   /// Uses the first hosts only.
   void keep_first(size_t number);

@@ -13,12 +13,12 @@ namespace athanor::launch {
 
 struct AttemptEnding {
   int exit_code = 0;
-  bool is_training = false;            ///< `athanor train`, whose codes mean what docs/exit-codes.md says
+  bool is_training = false;            ///< `athanor train`, whose codes mean what docs/exit-codes.md lists
   bool was_told_to_stop = false;       ///< by a signal to `athanor launch`
   bool was_overdue = false;            ///< the watchdog ended it
-  std::vector<std::string> late = {};  ///< of a hang: the hosts of the ranks that the others waited for
+  std::vector<std::string> late = {};  ///< after a hang: the hosts of the ranks that the others waited for
   std::optional<LastWords> words = {};
-  Steps steps = {};                ///< of a training
+  Steps steps = {};                ///< empty for another command
   std::filesystem::path log = {};  ///< empty: there is none
 };
 

@@ -2,7 +2,7 @@
 // What follows when an attempt has ended: stop, or another attempt, when, and on which hosts. Pure: nothing is started
 // and nothing is looked at here.
 //
-// The rules, in their order, are those of docs/launch.md ("Going on after a failure").
+// The rules, in their order, are those of docs/launch.md ("Continuing after a failure").
 
 #include <optional>
 #include <string>
@@ -38,7 +38,7 @@ struct AttemptOutcome {
 
 struct FailoverDecision {
   bool retries = false;  ///< false: stop
-  std::string reason;    ///< of either, for people
+  std::string reason;    ///< why it stops or runs again, for people
   double wait_s = 0;
   std::vector<std::pair<std::string, std::string>> swapped = {};  ///< a host and the spare in its place
   FailoverState next = {};                                        ///< for the next call, if it retries

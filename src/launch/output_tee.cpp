@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 // What waits for a terminal that stands still, in bytes; the log has the rest.
 constexpr size_t kMostPending = 1 << 20;
 constexpr size_t kPiece = 1 << 16;      // as much as a pipe holds
-constexpr auto kForLateOutput = 200ms;  // of processes that programs have left
+constexpr auto kForLateOutput = 200ms;  // from processes that programs have left
 
 }  // namespace
 

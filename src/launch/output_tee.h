@@ -31,8 +31,8 @@ class OutputTee {
   /// Call it when all programs are started: their ends are then known.
   void are_started();
 
-  /// Opens the log, and writes all that has come so far. If it cannot be written, a warning says so, once, and the
-  /// programs go on without it.
+  /// Opens the log, and writes all that has come so far. If it cannot be written, there is a warning, and the programs
+  /// continue without it.
   void log_to(const std::filesystem::path& file);
 
   /// Moves what has come, and waits for more until `at_most` has passed or `other` can be read.
@@ -52,7 +52,7 @@ class OutputTee {
     bool owns_terminal = false;
     std::string pending;   // for the terminal
     size_t skipped = 0;    // bytes that only the log has
-    bool is_gone = false;  // nobody reads the terminal
+    bool is_gone = false;  // the terminal has no reader any more
   };
   static void open_terminal(Channel& channel, int descriptor);
   bool may_read(const Channel& channel) const;

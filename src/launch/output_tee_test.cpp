@@ -50,7 +50,7 @@ TEST_F(Tee, NothingOfALargeOutputIsLost) {
 }
 
 TEST_F(Tee, ATerminalThatStandsStillStopsNoProgramAndTheLogHasAll) {
-  Pipe still;  // nobody reads it
+  Pipe still;  // it has no reader
   const WaitedSignals signals;
   OutputTee tee(OutputTee::Log::kLater, still.write, still.write, std::chrono::milliseconds(50));
   tee.log_to(path("log"));

@@ -30,7 +30,7 @@ struct RunOptions {
 };
 
 struct ProgramsEnd {
-  int exit_code = 0;              ///< of the first program that failed, or 0; 128 + n for one that the signal n ended
+  int exit_code = 0;              ///< that of the first program that failed, or 0; 128 + n if the signal n ended it
   bool was_told_to_stop = false;  ///< by SIGTERM, SIGINT or SIGHUP to this process
   bool was_overdue = false;
 };

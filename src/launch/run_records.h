@@ -20,7 +20,7 @@ std::optional<std::filesystem::path> run_folder_of(const std::vector<std::string
 struct RunRecords {
   std::string last_words;
   uint64_t events_bytes = 0;
-  int64_t attempt = 0;  ///< of the newest event, as the run counts them; 0: none
+  int64_t attempt = 0;  ///< that of the newest event, as the run counts them; 0: none
 };
 RunRecords read_records(const std::filesystem::path& run_dir);
 

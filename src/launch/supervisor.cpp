@@ -116,7 +116,7 @@ class Supervisor {
     has_folder_ = true;
   }
 
-  // Of a command that is ended for want of progress.
+  // Keeps what shows why a command without progress stands still.
   void keep_evidence(int number, double waited_s, OutputTee& tee) {
     log::warn("no progress for {:.0f} s: the command is ended (--timeout)", waited_s);
     if (attempts_.empty()) return;
@@ -173,12 +173,12 @@ class Supervisor {
   LaunchPlan plan_;
   const Surroundings& here_;
   const Supervision& supervision_;
-  const std::optional<fs::path> run_dir_;  // of a training
+  const std::optional<fs::path> run_dir_;  // nothing for a command that is no training
   const WaitedSignals signals_;
   fs::path attempts_;  // empty: none
   FailoverState state_;
   int num_attempts_ = 0;
-  bool has_folder_ = false;  // of the present attempt
+  bool has_folder_ = false;  // the present attempt has one
 };
 
 }  // namespace

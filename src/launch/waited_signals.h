@@ -7,7 +7,7 @@
 namespace athanor::launch {
 
 /// Blocks SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD during its lifetime, so that they are read here. A
-/// write to a pipe that nobody reads fails meanwhile (SIGPIPE is blocked, too). Only one may exist at a time, and
+/// write to a pipe that has no reader fails meanwhile (SIGPIPE is blocked, too). Only one may exist at a time, and
 /// threads that are there before it must not take these signals.
 class WaitedSignals {
  public:

@@ -13,7 +13,7 @@ namespace athanor::launch {
 /// What a command is doing, as far as it decides how long that may take.
 enum class Stage {
   kLoad,       ///< it starts: programs, data, checkpoints and their verification, until the first step begins
-  kFirstStep,  ///< of an attempt: buffers, connections and measurements come with it
+  kFirstStep,  ///< the first of an attempt: buffers, connections and measurements come with it
   kSave,       ///< saving and validating
   kStep,       ///< everything else
 };

@@ -1,4 +1,4 @@
-"""Trainings under `athanor launch`: what an attempt leaves, and how a run goes on after a failure."""
+"""Trainings under `athanor launch`: what an attempt leaves, and how a run continues after a failure."""
 import json
 import os
 import subprocess
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.faults
 
 
 def launched(run, *options, launcher="sockets", ranks=2, overrides=(), expect=0, env=None):
-    """Runs a training of some ranks under athanor launch; returns what it said."""
+    """Runs a training of some ranks under athanor launch; returns its standard error."""
     command = [run.program, "launch", "-n", ranks, "--launcher", launcher, *options, "--", run.program, "train", *run.words(overrides)]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=240,
                           env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})})
