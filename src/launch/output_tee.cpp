@@ -44,10 +44,12 @@ void OutputTee::open_terminal(Channel& channel, int descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) {
     channel.is_gone = true;
+  } else if (S_ISREG(status.st_mode)) {
+    channel.never_waits = true;
   } else if (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode)) {
     const std::string path = fmt::format("/proc/self/fd/{}", descriptor);
     const int own = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (own >= 0) channel.terminal = own, channel.owns_terminal = true;
+    if (own >= 0) channel.terminal = own, channel.owns_terminal = channel.never_waits = true;
   }
   ::fcntl(channel.pipe.read, F_SETFL, O_NONBLOCK);
 }
@@ -82,9 +84,12 @@ void OutputTee::add_to_log(const char* data, size_t size) {
   }
 }
 
+// A terminal that takes its time slows the programs down. Only one that takes nothing loses lines, which the log has.
 bool OutputTee::may_read(const Channel& channel) const {
+  if (channel.pipe.read < 0) return false;
+  if (ends_ || channel.skipped > 0 || channel.pending.size() < kMostPending) return true;
   const bool has_log = log_ >= 0 || keeps_;
-  return channel.pipe.read >= 0 && (has_log || channel.pending.size() < kMostPending);
+  return has_log && Clock::now() - channel.taken > patience_;
 }
 
 // Returns false at the end of the stream, or if there is nothing.
@@ -100,7 +105,8 @@ bool OutputTee::read_from(Channel& channel) {
   last_output_ = Clock::now();
   add_to_log(data, size);
   if (channel.is_gone) return true;
-  if (channel.skipped > 0 || channel.pending.size() >= kMostPending)
+  if (channel.pending.empty()) channel.taken = last_output_;
+  if (channel.skipped > 0 || (channel.pending.size() >= kMostPending && !ends_))
     channel.skipped += size;
   else
     channel.pending.append(data, size);
@@ -108,10 +114,9 @@ bool OutputTee::read_from(Channel& channel) {
 }
 
 void OutputTee::show(Channel& channel) {
-  const size_t most =
-      channel.owns_terminal ? channel.pending.size() : std::min<size_t>(channel.pending.size(), PIPE_BUF);
+  const size_t most = channel.never_waits ? channel.pending.size() : std::min<size_t>(channel.pending.size(), PIPE_BUF);
   const ssize_t written = ::write(channel.terminal, channel.pending.data(), most);
-  if (written > 0) channel.pending.erase(0, static_cast<size_t>(written));
+  if (written > 0) channel.pending.erase(0, static_cast<size_t>(written)), channel.taken = Clock::now();
   if (written < 0 && errno != EAGAIN && errno != EINTR) channel.is_gone = true, channel.pending.clear();
   if (!channel.pending.empty() || channel.skipped == 0) return;
   channel.pending = fmt::format("\n[{} bytes are not shown here; the attempt's log has them]\n", channel.skipped);
@@ -141,6 +146,7 @@ void OutputTee::move(int other, std::chrono::milliseconds at_most) {
 
 void OutputTee::finish(int other) {
   are_started();
+  ends_ = true;
   const auto start = Clock::now();
   const bool has_log = log_ >= 0 || keeps_;
   while (output_.pipe.read >= 0 || errors_.pipe.read >= 0) {

@@ -2,7 +2,8 @@
 // The output of programs goes to the terminal and into a log, each stream as it came, without a shell.
 //
 // The programs write into two pipes. What comes is written to the log at once, and to the terminal as fast as that
-// takes it: a terminal that stands still (Ctrl-S, a pager) stops no program as long as there is a log.
+// takes it. A terminal that stands still (Ctrl-S, a pager) stops no program for long if there is a log: after some
+// seconds, what a mebibyte does not hold is only in the log.
 
 #include <chrono>
 #include <filesystem>
@@ -20,7 +21,7 @@ class OutputTee {
     kLater,  ///< kept in memory until log_to is called
   };
   /// @param output, errors  descriptors that get what the programs write to their two streams.
-  /// @param patience  with a log, for which a terminal that stands still is waited for at the end.
+  /// @param patience  with a log, for how long a terminal that takes nothing is waited for.
   explicit OutputTee(Log log, int output = 1, int errors = 2, std::chrono::milliseconds patience = kPatience);
   ~OutputTee();
   OutputTee(const OutputTee&) = delete;
@@ -50,9 +51,11 @@ class OutputTee {
     Pipe pipe;
     int terminal = -1;
     bool owns_terminal = false;
-    std::string pending;   // for the terminal
-    size_t skipped = 0;    // bytes that only the log has
-    bool is_gone = false;  // the terminal has no reader any more
+    bool never_waits = false;                     // a write of any size returns at once
+    std::chrono::steady_clock::time_point taken;  // when the terminal took something last
+    std::string pending;                          // for the terminal
+    size_t skipped = 0;                           // bytes that only the log has
+    bool is_gone = false;                         // the terminal has no reader any more
   };
   static void open_terminal(Channel& channel, int descriptor);
   bool may_read(const Channel& channel) const;
@@ -66,6 +69,7 @@ class OutputTee {
   bool keeps_;  // in kept_, for a log that is opened later
   std::string kept_;
   int log_ = -1;
+  bool ends_ = false;  // the programs have ended
   std::chrono::steady_clock::time_point last_output_ = std::chrono::steady_clock::now();
 };
 

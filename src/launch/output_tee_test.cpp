@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "launch/process.h"
 #include "launch/testing/recorded_machine.h"
@@ -57,6 +58,27 @@ TEST_F(Tee, ATerminalThatStandsStillStopsNoProgramAndTheLogHasAll) {
   const auto end = run_programs({{{"/bin/sh", "-c", "seq 1 500000; echo the end"}}}, signals, {.tee = &tee});
   EXPECT_EQ(end.exit_code, 0);
   EXPECT_TRUE(read_file(path("log")).ends_with("500000\nthe end\n"));
+}
+
+TEST_F(Tee, ASlowReaderLosesNothing) {
+  Pipe slow;
+  ::fcntl(slow.read, F_SETPIPE_SZ, 4096);
+  std::string got;
+  std::thread reader;
+  {
+    const WaitedSignals signals;
+    OutputTee tee(OutputTee::Log::kLater, slow.write, slow.write, std::chrono::milliseconds(60'000));
+    reader = std::thread([&] {
+      char data[4096];
+      for (ssize_t size = 0; (size = ::read(slow.read, data, sizeof(data))) > 0;)
+        got.append(data, static_cast<size_t>(size));
+    });
+    run_programs({{{"/bin/sh", "-c", "seq 1 300000"}}}, signals, {.tee = &tee});
+    slow.close_write();
+  }
+  reader.join();
+  EXPECT_EQ(got.size(), 1'988'895u);  // 9 × 2 + 90 × 3 + 900 × 4 + 9,000 × 5 + 90,000 × 6 + 200,001 × 7
+  EXPECT_TRUE(got.ends_with("\n300000\n"));
 }
 
 TEST_F(Tee, AReaderThatHasGoneEndsNoProgram) {

@@ -1,6 +1,7 @@
 """Trainings under `athanor launch`: what an attempt leaves, and how a run continues after a failure."""
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -14,7 +15,7 @@ def launched(run, *options, launcher="sockets", ranks=2, overrides=(), expect=0,
     """Runs a training of some ranks under athanor launch; returns its standard error."""
     command = [run.program, "launch", "-n", ranks, "--launcher", launcher, *options, "--", run.program, "train", *run.words(overrides)]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=240,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})})
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **(env or {})})
     assert done.returncode == expect, done.stdout + done.stderr
     return done.stderr
 
@@ -32,14 +33,17 @@ def test_a_training_that_fails_leaves_its_log_and_the_host_that_it_names(program
     assert "step 3" in (run.folder / "attempts/001/log").read_text()
 
 
-def test_a_run_whose_rank_is_killed_completes_after_a_retry_with_the_weights_of_an_undisturbed_run(program, data, tmp_path):  # noqa: F811
+@pytest.mark.parametrize("launcher", ["sockets", "mpirun"])
+def test_a_run_whose_rank_is_killed_completes_after_a_retry_with_the_weights_of_an_undisturbed_run(launcher, program, data, tmp_path):  # noqa: F811
+    if launcher != "sockets" and not shutil.which(launcher):
+        pytest.skip("no mpirun on the PATH")
     run = suffering(RankRun(program, tmp_path, data, "run"), kind="kill", step=5, rank=1, phase="forward")
-    said = launched(run, "--retries", "1", env=ALLOWED)
+    said = launched(run, "--retries", "1", launcher=launcher, env=ALLOWED)
     first, second = verdicts(run)
     assert (first["first_step"], first["last_step"], second["first_step"], second["last_step"]) == (1, 4, 4, 8), (first, second)
     assert first["exit_code"] == 137 and second["kind"] == "success" and said.splitlines()[-1].endswith("complete after 2 attempts"), said
     plain = RankRun(program, tmp_path, data, "plain")
-    launched(plain)
+    launched(plain, launcher=launcher)
     weights = [sorted((each.folder / "models/step-00000008").glob("*.safetensors")) for each in (run, plain)]
     assert weights[0] and [each.read_bytes() for each in weights[0]] == [each.read_bytes() for each in weights[1]]
     shown = subprocess.run([run.program, "status", run.folder], capture_output=True, text=True, check=True).stdout
