@@ -1,13 +1,8 @@
 // athanor launch finds the scheduler, the hosts and their devices, and starts a command on all of them (launch/plan.h).
 
-#include <arpa/inet.h>
 #include <fmt/core.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -16,18 +11,23 @@
 
 #include "base/error.h"
 #include "base/exit_codes.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "launch/job_script.h"
 #include "launch/plan.h"
-#include "launch/process.h"
+#include "launch/programs.h"
+#include "launch/supervisor.h"
 
 namespace athanor {
 namespace {
 
 using namespace launch;
 
+constexpr int kRetries = 5, kSwaps = 10;  // with --auto-retry
+constexpr int kTimeout_s = 600;
+constexpr int kMostRetries = 1'000'000;
 constexpr int kMostRanks = 1 << 24;  // as many as verify --ranks takes
 
 struct LaunchArguments {
@@ -35,59 +35,14 @@ struct LaunchArguments {
   int ranks = 0, per_node = 0, nodes = 0;  // 0: not given
   bool dry_run = false;
   std::string print_script;  // a scheduler; "": none
+  std::string attempts;      // a folder; "": that of the run
+  int timeout_s = kTimeout_s;
+  std::optional<int> retries, swaps;
+  bool auto_retry = false;
+  std::string spares = "auto";
 };
 
 std::optional<int> if_given(int number) { return number > 0 ? std::optional(number) : std::nullopt; }
-
-// A port of this machine that is free now.
-int free_port() {
-  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  socklen_t size = sizeof(address);
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  auto* const plain = reinterpret_cast<sockaddr*>(&address);
-  const bool found = listener >= 0 && ::bind(listener, plain, size) == 0 && ::getsockname(listener, plain, &size) == 0;
-  const int reason = errno;
-  if (listener >= 0) ::close(listener);
-  errno = reason;
-  if (!found) fail_errno("cannot find a free port of", "this machine");
-  return ntohs(address.sin_port);
-}
-
-// A file in memory that the launcher inherits, so that nothing is left of it.
-int file_in_memory(const std::string& text) {
-  const int file = ::memfd_create(kRankfile, 0);
-  if (file < 0) fail_errno("cannot make", kRankfile);
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t written = ::write(file, text.data() + done, text.size() - done);
-    if (written < 0 && errno != EINTR) fail_errno("cannot write", kRankfile);
-    if (written > 0) done += static_cast<size_t>(written);
-  }
-  return file;
-}
-
-std::vector<Program> programs_of(const LaunchPlan& plan, const LaunchCommand& command) {
-  if (plan.launcher.flavour != Flavour::kSockets) {
-    Program program{command.words(), command.variables, {}};
-    if (command.rankfile.empty()) return {program};
-    const std::string path = fmt::format("/proc/self/fd/{}", file_in_memory(command.rankfile));
-    for (std::string& word : program.words)
-      if (const size_t at = word.find(kRankfile); at != word.npos && word.ends_with(kRankfile))
-        word = word.substr(0, at) + path;
-    return {program};
-  }
-  std::vector<Program> programs;
-  const int ranks = plan.ranks.total(), port = ranks > 1 ? free_port() : 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    Program program{plan.command, command.variables, {}};
-    if (ranks > 1)
-      for (auto& variable : rank_variables(rank, ranks, port)) program.variables.push_back(std::move(variable));
-    if (!plan.cores.cpus.empty()) program.cpus = plan.cores.cpus[static_cast<size_t>(rank)];
-    programs.push_back(std::move(program));
-  }
-  return programs;
-}
 
 // The words of this call up to the command, for a job script: what depends on the machine is found in the job.
 std::vector<std::string> words_for_script(const LaunchArguments& arguments) {
@@ -99,6 +54,12 @@ std::vector<std::string> words_for_script(const LaunchArguments& arguments) {
   if (request.launcher != "auto") add("--launcher", request.launcher);
   if (!request.exclude_cores.empty()) add("--exclude-cores", request.exclude_cores);
   if (request.reserve_cores > 0) add("--reserve-cores", std::to_string(request.reserve_cores));
+  if (!arguments.attempts.empty()) add("--attempts", arguments.attempts);
+  if (arguments.timeout_s != kTimeout_s) add("--timeout", std::to_string(arguments.timeout_s));
+  if (arguments.retries) add("--retries", std::to_string(*arguments.retries));
+  if (arguments.auto_retry) words.emplace_back("--auto-retry");
+  if (arguments.spares != "auto") add("--spare-nodes", arguments.spares);
+  if (arguments.swaps) add("--max-failover-retries", std::to_string(*arguments.swaps));
   return words;
 }
 
@@ -112,14 +73,34 @@ void print_script(const LaunchArguments& arguments) {
                                           words_for_script(arguments), arguments.request.command}));
 }
 
+Supervision supervision_of(const LaunchArguments& arguments) {
+  Supervision supervision{
+      arguments.attempts, arguments.request.own_program, static_cast<double>(arguments.timeout_s), {}};
+  if (arguments.spares != "auto") {
+    const std::string& text = arguments.spares;
+    const bool is_number = !text.empty() && text.size() < 7 && text.find_first_not_of("0123456789") == text.npos;
+    ATHANOR_CHECK(is_number, "--spare-nodes: expected auto, or a number of nodes, got {}", text);
+    supervision.spares = std::stoi(text);
+  }
+  ATHANOR_CHECK(arguments.auto_retry || (arguments.spares == "auto" && !arguments.swaps),
+                "--spare-nodes and --max-failover-retries are for --auto-retry: add it, or leave them out");
+  supervision.limits = {arguments.retries.value_or(arguments.auto_retry ? kRetries : 0), arguments.auto_retry,
+                        arguments.swaps.value_or(kSwaps)};
+  return supervision;
+}
+
 void launch_command(LaunchArguments arguments) {
   if (!arguments.print_script.empty()) return print_script(arguments);
   LaunchRequest& request = arguments.request;
   request.ranks = {if_given(arguments.ranks), if_given(arguments.per_node), arguments.nodes > 0};
   request.allocation.nodes = if_given(arguments.nodes);
   std::error_code ignored;
+  if (const auto& folder = arguments.attempts; !folder.empty())
+    ATHANOR_CHECK(std::filesystem::is_directory(nearest_existing(std::filesystem::absolute(folder)), ignored),
+                  "--attempts {} is or is in a file; expected a folder, or a path where nothing is", folder);
   request.own_program = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
   const Surroundings here = own_surroundings();
+  const Supervision supervision = supervision_of(arguments);
   const LaunchPlan plan = make_plan(request, here);
   const LaunchCommand command = build_command(plan, here);
   if (arguments.dry_run) {
@@ -129,8 +110,7 @@ void launch_command(LaunchArguments arguments) {
   }
   log::info("starts {} on {} ({}); --dry-run shows the command", counted(plan.ranks.total(), "rank"),
             shown_hosts(plan.allocation.hosts), flavour_name(plan.launcher.flavour));
-  const int code = run_programs(programs_of(plan, command),
-                                [&plan](int number) { return passed_signal(plan.launcher.flavour, number); });
+  const int code = supervise(plan, here, supervision);
   if (code != exit_code::kComplete) throw ExitCode{code};
 }
 
@@ -166,6 +146,27 @@ void add_launch_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--exclude-cores", request.exclude_cores,
                       "Cores of each node that no rank runs on, such as 0,52; by default all are used");
+  command->add_option("--attempts", arguments->attempts,
+                      "A folder for the log, the hosts and the verdict of each attempt; by default RUN/attempts of "
+                      "athanor train, and none for another command");
+  command
+      ->add_option("--timeout", arguments->timeout_s,
+                   "Seconds without progress (steps and phases of athanor train, else output) after which the command "
+                   "is ended with code 124; 0: never")
+      ->check(CLI::Range(0, 100'000'000))
+      ->capture_default_str();
+  command
+      ->add_option("--retries", arguments->retries,
+                   "Further attempts on the same hosts if the cause may pass; by default 0, with --auto-retry 5")
+      ->check(CLI::Range(0, kMostRetries));
+  command->add_flag("--auto-retry", arguments->auto_retry,
+                    "Also run it again with spare nodes of the job in place of those at fault");
+  command
+      ->add_option("--spare-nodes", arguments->spares,
+                   "How many nodes of the job beyond --nodes may be used as spares; auto: 2% of the nodes, at least 4")
+      ->capture_default_str();
+  command->add_option("--max-failover-retries", arguments->swaps, "Further attempts with spare nodes; by default 10")
+      ->check(CLI::Range(0, kMostRetries));
   command->add_flag("--dry-run", arguments->dry_run,
                     "Print the command, and what each part of it was derived from; start nothing");
   command->add_option("--print-script", arguments->print_script, "Print a job script for this command; start nothing")

@@ -22,6 +22,7 @@
 #include "board/run_status.h"
 #include "board/shown_stacks.h"
 #include "cli/commands.h"
+#include "launch/attempts.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
@@ -100,6 +101,7 @@ void ask_for_probe(const std::string& run) {
 
 void show_status(const StatusArguments& arguments) {
   const bool redraws = arguments.watch && !arguments.json && ::isatty(STDOUT_FILENO) == 1;
+  const fs::path attempts = fs::path(arguments.run) / "attempts";
   while (true) {
     const board::RunStatus status = read_status(arguments.run);
     const bool shows_stacks = !arguments.stacks.empty() && !status.has_ended();
@@ -109,9 +111,11 @@ void show_status(const StatusArguments& arguments) {
       auto json = board::status_json(arguments.run, status);
       if (shows_stacks) json["stacks"] = board::stacks_json(stacks.ranks);
       if (!stacks.unanswered.empty()) json["unanswered"] = stacks.unanswered;
+      if (auto history = launch::attempts_json(attempts); !history.empty()) json["attempts"] = std::move(history);
       fmt::print("{}\n", json.dump());
     } else {
-      fmt::print("{}{}", board::status_text(arguments.run, status), board::stacks_text(stacks));
+      fmt::print("{}{}{}", board::status_text(arguments.run, status), board::stacks_text(stacks),
+                 launch::attempts_text(attempts));
     }
     if (!arguments.watch || status.has_ended()) return;
     if (!redraws && !arguments.json) fmt::print("\n");

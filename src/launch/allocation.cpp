@@ -132,6 +132,12 @@ bool Allocation::is_this_machine(const Surroundings& here) const {
   return hosts.size() == 1 && (is_same_host(hosts[0].name, here.host) || hosts[0].name == "localhost");
 }
 
+void Allocation::keep_first(size_t number) {
+  const auto end_of_used = hosts.begin() + static_cast<std::ptrdiff_t>(number);
+  others.insert(others.begin(), end_of_used, hosts.end());
+  hosts.erase(end_of_used, hosts.end());
+}
+
 Allocation find_allocation(const AllocationRequest& request, const Surroundings& here) {
   Allocation found;
   if (const SchedulerSigns* signs = choose_scheduler(request.scheduler, here)) {
@@ -151,7 +157,7 @@ Allocation find_allocation(const AllocationRequest& request, const Surroundings&
     ATHANOR_CHECK(nodes <= found.hosts.size(), "--nodes {}: there are only {} ({}); ask the scheduler for more nodes",
                   nodes, shown_hosts(found.hosts), found.hosts_from);
     if (nodes < found.hosts.size()) found.hosts_from += fmt::format(", the first {} (--nodes)", nodes);
-    found.hosts.resize(nodes);
+    found.keep_first(nodes);
   }
   return found;
 }

@@ -21,10 +21,14 @@ const char* scheduler_name(Scheduler scheduler);
 
 struct Allocation {
   Scheduler scheduler = Scheduler::kLocal;
-  std::string scheduler_from;  ///< "SLURM_JOB_ID is 7"
-  std::string job;             ///< the job's number; empty without a job
-  std::vector<Host> hosts;     ///< at least one; either all have slots or none
-  std::string hosts_from;      ///< "SLURM_JOB_NODELIST"
+  std::string scheduler_from;     ///< "SLURM_JOB_ID is 7"
+  std::string job;                ///< the job's number; empty without a job
+  std::vector<Host> hosts;        ///< at least one; either all have slots or none
+  std::string hosts_from;         ///< "SLURM_JOB_NODELIST"
+  std::vector<Host> others = {};  ///< the hosts of the job beyond those that are used
+
+  /// Uses the first hosts only.
+  void keep_first(size_t number);
 
   bool has_slots() const { return hosts[0].slots > 0; }
   bool is_this_machine(const Surroundings& here) const;  ///< alone

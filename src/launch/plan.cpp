@@ -141,7 +141,7 @@ LaunchPlan make_plan(const LaunchRequest& request, const Surroundings& here) {
   if (plan.is_node_known) plan.devices = find_devices(here);
   plan.ranks =
       count_ranks(request.ranks, plan.allocation, plan.is_node_known ? std::optional(offer_of(plan)) : std::nullopt);
-  plan.allocation.hosts.resize(plan.ranks.of_host.size());
+  plan.allocation.keep_first(plan.ranks.of_host.size());
   plan.is_one_machine = plan.allocation.is_this_machine(here);
   divide_node(plan, request);
   choose_threads(plan, here);

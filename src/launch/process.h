@@ -1,38 +1,44 @@
 #pragma once
-// Starts programs with a vector of arguments, never through a shell, and waits for them.
+// Runs programs with a vector of arguments, never through a shell, and waits for them.
 //
 // Each started program has its own process group, so that a key of the terminal does not reach it a second time, and it
 // gets SIGTERM if this process is killed. Errors: ConfigError if a program cannot be started.
 
-#include <sys/types.h>
-
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "launch/child.h"
+#include "launch/output_tee.h"
 #include "launch/surroundings.h"
+#include "launch/waited_signals.h"
 
 namespace athanor::launch {
-
-struct Program {
-  std::vector<std::string> words;  ///< the first is looked up on PATH unless it has a slash
-  std::vector<std::pair<std::string, std::string>> variables = {};  ///< added to the environment
-  std::vector<int> cpus = {};                                       ///< it may run on these; empty: as this process
-};
-
-/// Starts a program and returns its process. @throws ConfigError with the system's reason if it cannot be started.
-pid_t start_program(const Program& program);
 
 /// Returns which signal to send in place of the one that this process got; 0 for none.
 using PassedSignal = std::function<int(int)>;
 
+/// What happens while programs run.
+struct RunOptions {
+  PassedSignal passed = {};  ///< empty: signals are passed on as they are
+  double patience_s = 30;
+  OutputTee* tee = nullptr;  ///< gets their output; null: they have the streams of this process
+  /// Asked at least ten times a second; true: the programs get SIGTERM, and ten seconds later SIGKILL. Empty: never.
+  std::function<bool()> is_overdue = {};
+  double kill_after_s = 10;  ///< from SIGTERM to SIGKILL
+};
+
+struct ProgramsEnd {
+  int exit_code = 0;              ///< that of the first program that failed, or 0; 128 + n if the signal n ended it
+  bool was_told_to_stop = false;  ///< by SIGTERM, SIGINT or SIGHUP to this process
+  bool was_overdue = false;
+};
+
 /// Runs programs at the same time until all have ended. SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to
-/// each. If one fails and others have not ended `patience_s` later, these get SIGTERM, and ten seconds later SIGKILL.
-/// Only one call may run in a process, since signals belong to the process.
-/// @return the exit code of the first program that failed, or 0; 128 + n for one that the signal n ended.
-int run_programs(const std::vector<Program>& programs, const PassedSignal& passed, double patience_s = 30);
+/// each. If one fails and others have not ended `patience_s` later, these get SIGTERM, and then SIGKILL.
+ProgramsEnd run_programs(const std::vector<Program>& programs, const WaitedSignals& signals,
+                         const RunOptions& options = {});
 
 /// Runs a tool and returns what it prints to standard output and standard error; nothing if it is not on the path,
 /// fails or takes longer than `here.tool_limit` (it is then killed). At most a mebibyte is read.

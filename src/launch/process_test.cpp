@@ -20,7 +20,7 @@ class Programs : public RecordedMachine {
   static int run(const std::vector<std::string>& scripts, double patience_s = 30) {
     std::vector<Program> programs;
     for (const auto& script : scripts) programs.push_back({{"/bin/sh", "-c", script}, {{"OWN", "a b"}}, {}});
-    return run_programs(programs, {}, patience_s);
+    return run_programs(programs, WaitedSignals(), {.patience_s = patience_s}).exit_code;
   }
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
 };
@@ -36,7 +36,7 @@ TEST_F(Programs, ArgumentsReachAProgramAsTheyAreWithoutAShell) {
   const std::string out = file("out");
   const Program program{
       {"/bin/sh", "-c", "printf '%s|' \"$@\" \"$OWN\" >" + out, "sh", "$(id)", "a b", "", "*"}, {{"OWN", "v;w"}}, {}};
-  EXPECT_EQ(run_programs({program}, {}), 0);
+  EXPECT_EQ(run_programs({program}, WaitedSignals()).exit_code, 0);
   EXPECT_EQ(read_file(out), "$(id)|a b||*|v;w|");
 }
 
@@ -47,7 +47,7 @@ TEST_F(Programs, AProgramHasItsOwnProcessGroupAndMayBeBound) {
                        "; echo $$ >>" + out},
                   {},
                   {0}};
-  ASSERT_EQ(run_programs({program}, {}), 0);
+  ASSERT_EQ(run_programs({program}, WaitedSignals()).exit_code, 0);
   std::istringstream lines(read_file(out));
   std::string cpus, group, process;
   std::getline(lines, cpus) && std::getline(lines, group) && std::getline(lines, process);
@@ -57,13 +57,13 @@ TEST_F(Programs, AProgramHasItsOwnProcessGroupAndMayBeBound) {
 
 TEST_F(Programs, WhatCannotBeStartedIsRefusedAndNothingIsLeft) {
   EXPECT_SAYS(refusal<ConfigError>([] {
-                run_programs({{{"no-such-program"}, {}, {}}}, {});
+                run_programs({{{"no-such-program"}, {}, {}}}, WaitedSignals());
               }),
               "no-such-program: there is no such");
   const auto script = write("script", "#!/no/such/interpreter\n");
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
   EXPECT_SAYS(refusal<ConfigError>([&] {
-                run_programs({{{"/bin/sleep", "1000"}, {}, {}}, {{script.string()}, {}, {}}}, {});
+                run_programs({{{"/bin/sleep", "1000"}, {}, {}}, {{script.string()}, {}, {}}}, WaitedSignals());
               }),
               "No such file or directory; nothing was started");
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);  // no child is left
@@ -72,6 +72,7 @@ TEST_F(Programs, WhatCannotBeStartedIsRefusedAndNothingIsLeft) {
 TEST_F(Programs, ASignalIsPassedOnAsTheLauncherNeedsIt) {
   // The signal comes from a thread when the program is ready, as from another process.
   const std::string ready = file("ready"), out = file("out");
+  const WaitedSignals signals;  // before the thread, which would otherwise take the signal
   std::thread sender([&] {
     while (!std::filesystem::exists(ready)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     ::kill(::getpid(), SIGTERM);
@@ -80,17 +81,35 @@ TEST_F(Programs, ASignalIsPassedOnAsTheLauncherNeedsIt) {
       {"/bin/sh", "-c", "trap 'echo got >" + out + "; exit 10' INT; : >" + ready + "; while :; do sleep 0.02; done"},
       {},
       {}};
-  sigset_t term;  // threads of a test would otherwise take it
-  ::sigemptyset(&term);
-  ::sigaddset(&term, SIGTERM);
-  ::pthread_sigmask(SIG_BLOCK, &term, nullptr);
-  EXPECT_EQ(run_programs({program}, [](int number) { return number == SIGTERM ? SIGINT : number; }), 10);
+  const auto end =
+      run_programs({program}, signals, {.passed = [](int number) { return number == SIGTERM ? SIGINT : number; }});
+  EXPECT_EQ(end.exit_code, 10);
+  EXPECT_TRUE(end.was_told_to_stop);
   EXPECT_TRUE(std::filesystem::exists(out));
   sender.join();
 }
 
 TEST_F(Programs, WhenOneHasFailedTheOthersAreEndedAfterAWhile) {
   EXPECT_EQ(run({"exit 4", "exec sleep 1000"}, 0.1), 4);
+}
+
+TEST_F(Programs, AnOverdueProgramIsAskedToEndAndThenKilled) {
+  const WaitedSignals signals;
+  const auto run_overdue = [&](const std::string& script) {
+    const Program program{{"/bin/sh", "-c", script}, {}, {}};
+    const bool always = true;
+    return run_programs({program}, signals, {.is_overdue = [&] { return always; }, .kill_after_s = 0.2});
+  };
+  const auto asked = run_overdue("exec sleep 1000");
+  EXPECT_TRUE(asked.was_overdue);
+  EXPECT_FALSE(asked.was_told_to_stop);
+  EXPECT_EQ(asked.exit_code, 143);
+  EXPECT_EQ(run_overdue("kill -STOP $$").exit_code, 143);
+  const std::string ready = file("ready");
+  const Program deaf{{"/bin/sh", "-c", "trap '' TERM; : >" + ready + "; while :; do sleep 0.02; done"}, {}, {}};
+  const auto killed = run_programs({deaf}, signals,
+                                   {.is_overdue = [&] { return std::filesystem::exists(ready); }, .kill_after_s = 0.2});
+  EXPECT_EQ(killed.exit_code, 137);
 }
 
 TEST_F(Programs, AToolThatFailsOrHangsAnswersNothing) {

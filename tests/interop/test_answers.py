@@ -29,7 +29,7 @@ KINDS = {
     "tokenizer train --out": "new file", "plot --out": "picture", "verify --keep": "new folder", "tokenizer encode INPUT": "lines",
     "tokenizer decode INPUT": "lines", "A": "run", "B": "run", "--tensors": "choice", "--folder": "folder",
     "--hostfile": "lines", "--launcher": "choice", "--exclude-cores": "choice", "COMMAND": "program",
-    "LOG": "log", "--signatures": "signatures",
+    "LOG": "log", "--signatures": "signatures", "--attempts": "new folder", "--spare-nodes": "choice",
 }
 WRONG = {  # name of the case → value
     "tokenizer": {"missing": "nowhere.json", "a folder": "empty", "an empty file": "empty.json", "not a tokenizer": "notes.txt"},

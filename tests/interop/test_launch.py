@@ -1,4 +1,5 @@
 """`athanor launch` on this machine: the dry run, real starts under each MPI and without one, signals, and what is refused."""
+import json
 import os
 import pathlib
 import shutil
@@ -191,3 +192,103 @@ def test_a_printed_script_is_one_that_bash_reads_with_the_words_as_they_are(laun
     if shutil.which("shellcheck"):
         found = subprocess.run(["shellcheck", "--shell=bash", path], capture_output=True, text=True)
         assert found.returncode == 0, found.stdout
+
+
+def verdict(folder, number=1):
+    return json.loads((folder / f"{number:03}" / "verdict.json").read_text())
+
+
+def test_an_attempt_leaves_its_log_its_hosts_and_why_it_ended(launch, launcher, tmp_path):
+    program = script(tmp_path / "program", "echo 'step 1 loss 2.0'", "echo 'MemoryError: no memory' >&2", "exit 1")
+    for number in (1, 2):
+        done = launch("-n", 1, "--launcher", launcher, "--attempts", "kept/attempts", "--", program)
+        assert done.returncode == 1 and done.stdout == "step 1 loss 2.0\n" and "MemoryError: no memory\n" in done.stderr, done.stderr
+        assert f"attempt {number} ended with code 1 after step 1: out_of_memory; use a smaller microbatch" in done.stderr, done.stderr
+    attempts = tmp_path / "kept/attempts"
+    assert (attempts / "002/hosts").read_text() == os.uname().nodename + "\n"
+    log = (attempts / "002/log").read_text()
+    assert "step 1 loss 2.0\n" in log and "MemoryError: no memory\n" in log, log
+    said = verdict(attempts, 2)
+    assert (said["attempt"], said["exit_code"], said["kind"], said["hosts"], said["last_step"]) == (2, 1, "out_of_memory", [], 1), said
+    assert "MemoryError" in said["evidence"][0]["text"] and said["started"] <= said["ended"], said
+
+
+def test_a_training_that_is_refused_leaves_nothing(launch, athanor, tmp_path):
+    (tmp_path / "run.toml").write_text('[data]\npath = "nowhere"\n[train]\nrun_dir = "run"\n')
+    done = launch("-n", 1, "--launcher", "sockets", "--", athanor.path, "train", "run.toml")
+    assert done.returncode == 2 and "nowhere" in done.stderr, done.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["run.toml"]
+    (tmp_path / "file").write_text("")
+    assert "--attempts file is or is in a file" in refused(launch("--attempts", "file", "--", "true"))
+
+
+def tries(folder, *lines):
+    """A program whose lines know by $try which attempt it is."""
+    return script(folder / "program", f"try=$(($(cat {folder}/tries 2>/dev/null || echo 0) + 1)); echo $try >{folder}/tries", *lines)
+
+
+def kinds(folder):
+    return [json.loads(each.read_text())["kind"] for each in sorted(folder.glob("*/verdict.json"))]
+
+
+def test_a_command_without_output_is_ended_with_code_124(launch, launcher, tmp_path):
+    program = script(tmp_path / "program", "echo 'step 1 loss 2.0'", "exec sleep 1000")
+    done = launch("-n", 1, "--launcher", launcher, "--timeout", 1, "--attempts", "attempts", "--", program)
+    assert done.returncode == 124 and "no progress for" in done.stderr, done.stderr
+    assert verdict(tmp_path / "attempts")["kind"] == "silent_hang"
+    assert launch("-n", 1, "--launcher", "sockets", "--timeout", 1, "--", program).returncode == 124
+
+
+def test_a_failure_after_a_step_is_tried_again_at_once_and_the_end_is_told(launch, tmp_path):
+    program = tries(tmp_path, "echo 'step 1 loss 2.0'", 'exit $((try == 1))')
+    done = launch("-n", 1, "--launcher", "sockets", "--retries", 3, "--", program)
+    assert done.returncode == 0 and done.stderr.splitlines()[-1].endswith("complete after 2 attempts"), done.stderr
+    assert kinds(tmp_path / "attempts") == ["success_marker", "success"]
+
+
+def test_two_attempts_without_a_step_stop(launch, tmp_path):
+    done = launch("-n", 1, "--launcher", "sockets", "--retries", 9, "--", tries(tmp_path, "exit 7"))
+    assert done.returncode == 7 and (tmp_path / "tries").read_text() == "2\n", done.stderr
+    assert "FAILOVER STOP: crash_unknown: 2 attempts in a row took no step" in done.stderr.splitlines()[-1], done.stderr
+
+
+@pytest.mark.parametrize("code,kind", [(10, "stopped"), (77, "stopped"), (1, "configuration")])
+def test_what_no_further_attempt_can_cure_is_not_tried_again(launch, tmp_path, code, kind):
+    program = tries(tmp_path, "echo 'error: unrecognized arguments: --foo'" if code == 1 else ":", f"exit {code}")
+    done = launch("-n", 1, "--launcher", "sockets", "--auto-retry", "--", program)
+    assert done.returncode == code and (tmp_path / "tries").read_text() == "1\n", done.stderr
+    assert kinds(tmp_path / "attempts") == [kind] and f"FAILOVER STOP: {kind}: " in done.stderr.splitlines()[-1], done.stderr
+
+
+def test_a_signal_ends_the_wait_for_another_attempt(athanor, environment, tmp_path):
+    program = tries(tmp_path, "exit 7")
+    process = subprocess.Popen([athanor.path, "launch", "-n", "1", "--launcher", "sockets", "--retries", "9", "--", program], env=environment,
+                               cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    said = ""
+    while "runs it again in 5 s" not in said:
+        assert (line := process.stderr.readline()), said
+        said += line
+    process.send_signal(signal.SIGTERM)
+    assert "FAILOVER STOP: SIGTERM came before the next attempt" in process.stderr.read()
+    assert process.wait(timeout=30) == 7 and (tmp_path / "tries").read_text() == "1\n"
+
+
+def test_a_spare_node_takes_the_place_of_the_one_at_fault(launch, tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    called = tmp_path / "called"
+    script(tools / "srun", f'echo "$@" >>{called}', f'[ $(wc -l <{called}) -gt 2 ] && exit 0',
+           f'[ $(wc -l <{called}) -eq 1 ] && bad=n1 || bad=n4', 'echo "step 5 loss 2.0"', 'echo "srun: error: Node failure on $bad" >&2', "exit 1")
+    host = os.uname().nodename
+    env = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": f"{host},n[1-5]", "SLURM_MPI_TYPE": "pmix", "PATH": f"{tools}:{os.environ['PATH']}"}
+    done = launch("--ppn", 1, "--nodes", 3, "--auto-retry", "--spare-nodes", 2, "--", "true", env=env)
+    assert done.returncode == 0 and "n3 takes the place of n1" in done.stderr, done.stderr
+    lists = [line.split("--nodelist=")[1].split()[0] for line in called.read_text().splitlines()]
+    assert lists == [f"{host},n1,n2", f"{host},n3,n2", f"{host},n3,n2"], done.stderr  # n4 is not of the attempt: it is not at fault
+    assert (tmp_path / "attempts/002/hosts").read_text() == f"{host}\nn3\nn2\n"
+    assert verdict(tmp_path / "attempts", 1)["hosts"] == ["n1"]
+
+
+def test_options_of_spares_need_auto_retry(launch):
+    assert "are for --auto-retry" in refused(launch("--spare-nodes", 3, "--", "true"))
+    assert "are for --auto-retry" in refused(launch("--max-failover-retries", 3, "--", "true"))

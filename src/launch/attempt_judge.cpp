@@ -1,0 +1,56 @@
+#include "launch/attempt_judge.h"
+
+#include <fmt/core.h>
+
+#include "base/exit_codes.h"
+
+namespace athanor::launch {
+namespace {
+
+bool is_code_of_athanor(int code) {
+  namespace codes = exit_code;
+  return code == codes::kInput || code == codes::kStoppedAndSaved || code == codes::kNotSaved ||
+         code == codes::kNoProgress || (code >= codes::kIo && code <= codes::kMemory);
+}
+
+// Whether the run has told the cause: what a log shows is not asked then.
+bool tells_itself(const AttemptEnding& ending) {
+  if (ending.exit_code == exit_code::kComplete || ending.was_told_to_stop || ending.was_overdue) return true;
+  return ending.is_training && (ending.words || is_code_of_athanor(ending.exit_code));
+}
+
+void take_report(Attempt& attempt, const AttemptEnding& ending) {
+  Judgement judged = judge_ending({ending.exit_code, attempt.made_progress(), ending.was_told_to_stop, ending.words});
+  attempt.cause = judged.cause;
+  attempt.at_fault = ending.was_overdue ? ending.late : std::move(judged.hosts);
+  attempt.evidence.push_back({0, fmt::format("exit code {}", ending.exit_code), "exit_code"});
+  if (ending.words && !ending.words->text.empty()) attempt.evidence.push_back({0, ending.words->text, "last_words"});
+}
+
+}  // namespace
+
+void judge_attempt(Attempt& attempt, const AttemptEnding& ending, const JobHosts& hosts) {
+  attempt.exit_code = ending.exit_code;
+  attempt.first_step = ending.steps.first;
+  attempt.last_step = ending.steps.last;
+  const bool asks_log = !ending.log.empty() && std::filesystem::exists(ending.log);
+  if (tells_itself(ending)) take_report(attempt, ending);
+  const bool is_known = tells_itself(ending) && attempt.cause != Cause::kCrashUnknown;
+  if (asks_log && (!is_known || !ending.is_training)) {
+    Classification found = classify_log(ending.log, ending.exit_code, hosts, SignatureSet::load({}));
+    if (!ending.is_training) attempt.last_step = found.last_step;
+    if (!is_known && found.num_bytes > 0) {
+      attempt.cause = found.cause;
+      attempt.at_fault = std::move(found.hosts);
+      attempt.evidence = std::move(found.evidence);
+      return;
+    }
+  }
+  if (!is_known || !ending.is_training) {  // the same with what the log has told of steps
+    attempt.evidence.clear();
+    take_report(attempt, ending);
+  }
+  for (std::string& host : attempt.at_fault) host = hosts.find(host).value_or(host);
+}
+
+}  // namespace athanor::launch

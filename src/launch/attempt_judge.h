@@ -1,0 +1,28 @@
+#pragma once
+// Why an attempt ended, from all that `athanor launch` knows of it: first from what the run reported itself (its exit
+// code, its last words, the board), then from its log.
+
+#include <filesystem>
+#include <optional>
+
+#include "launch/attempts.h"
+#include "launch/host_names.h"
+#include "launch/run_records.h"
+
+namespace athanor::launch {
+
+struct AttemptEnding {
+  int exit_code = 0;
+  bool is_training = false;            ///< `athanor train`, whose codes mean what docs/exit-codes.md lists
+  bool was_told_to_stop = false;       ///< by a signal to `athanor launch`
+  bool was_overdue = false;            ///< the watchdog ended it
+  std::vector<std::string> late = {};  ///< after a hang: the hosts of the ranks that the others waited for
+  std::optional<LastWords> words = {};
+  Steps steps = {};                ///< empty for another command
+  std::filesystem::path log = {};  ///< empty: there is none
+};
+
+/// Fills in all of the attempt that its ending tells, except its number and times.
+void judge_attempt(Attempt& attempt, const AttemptEnding& ending, const JobHosts& hosts);
+
+}  // namespace athanor::launch

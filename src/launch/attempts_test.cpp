@@ -1,0 +1,110 @@
+#include "launch/attempts.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/exit_codes.h"
+#include "launch/attempt_judge.h"
+#include "launch/testing/recorded_machine.h"
+
+namespace athanor::launch {
+namespace attempts_test {
+
+class Attempts : public RecordedMachine {
+ protected:
+  Attempt judged(AttemptEnding ending) const {
+    Attempt attempt;
+    judge_attempt(attempt, ending, JobHosts({{"n1.site", 1}, {"n2.site", 1}}));
+    return attempt;
+  }
+};
+
+TEST_F(Attempts, NumbersContinueAndForeignNamesAreLeftAlone) {
+  EXPECT_EQ(next_attempt(folder_ / "a"), 1);
+  for (const char* name : {"001", "007", "x08", "9", "0123456789012"})
+    std::filesystem::create_directories(folder_ / "a" / name);
+  EXPECT_EQ(next_attempt(folder_ / "a"), 8);
+}
+
+TEST_F(Attempts, AVerdictIsKeptAndShown) {
+  Attempt attempt{3, 10, 20.5, 75, Cause::kSoftFailure, {"n2"}, {{0, "bytes \xff", "last_words"}}, 5, 9};
+  make_attempt(folder_, 3, {{"n1", 0}, {"n2", 4}});
+  make_attempt(folder_, 4, {{"n1", 0}});
+  write_verdict(folder_, attempt);
+  EXPECT_EQ(read_file(folder_ / "003" / "hosts"), "n1\nn2\n");
+  const auto json = nlohmann::json::parse(read_file(folder_ / "003" / "verdict.json"));
+  EXPECT_EQ(json["kind"], "soft_failure");
+  EXPECT_EQ(json["exit_code"], 75);
+  EXPECT_EQ(json["hosts"], nlohmann::json({"n2"}));
+  EXPECT_EQ(json["first_step"], 5);
+  EXPECT_EQ(json["last_step"], 9);
+  const auto history = attempts_json(folder_);
+  ASSERT_EQ(history.size(), 2u);
+  EXPECT_EQ(history[0]["cause"], "soft_failure");
+  EXPECT_FALSE(history[1].contains("cause"));
+  const std::string text = attempts_text(folder_);
+  EXPECT_NE(text.find("  3: code 75, soft_failure of n2, steps 5 to 9\n"), text.npos) << text;
+  EXPECT_NE(text.find("  4: no verdict"), text.npos) << text;
+  write("004/verdict.json", R"({"exit_code": "x", "hosts": 7})");
+  EXPECT_NE(attempts_text(folder_).find("  4: its verdict cannot be read"), text.npos);
+}
+
+TEST_F(Attempts, OnlyLastWordsOfThisAttemptCount) {
+  write("log/last-words.json", R"({"exit_code": 75, "rank": 1, "host": "n2", "attempt": 1, "time": 5})");
+  write("events.jsonl", "{\"event\":\"start\",\"attempt\":1,\"step\":0}\n");
+  const RunRecords before = read_records(folder_);
+  EXPECT_FALSE(has_begun(folder_, before));
+  EXPECT_FALSE(fresh_last_words(folder_, before));
+  write("log/last-words.json", R"({"exit_code": 75, "rank": 1, "host": "n2", "attempt": 2, "time": 6})");
+  const auto words = fresh_last_words(folder_, before);
+  ASSERT_TRUE(words);
+  EXPECT_EQ(words->host, "n2");
+  EXPECT_EQ(judged({.exit_code = 137, .is_training = true, .words = words}).at_fault,
+            std::vector<std::string>{"n2.site"});
+}
+
+TEST_F(Attempts, StepsAreThoseDoneSince) {
+  write("events.jsonl", "{\"event\":\"start\",\"attempt\":1,\"step\":0}\n");
+  write("metrics.jsonl", "{\"attempt\":1,\"step\":4}\n");
+  const RunRecords before = read_records(folder_);
+  EXPECT_EQ(before.attempt, 1);
+  EXPECT_FALSE(steps_since(folder_, before).last);
+  write("events.jsonl",
+        "{\"event\":\"start\",\"attempt\":1,\"step\":0}\n{\"event\":\"resume\",\"attempt\":2,\"step\":2}\n{\"eve");
+  write("metrics.jsonl", "{\"attempt\":1,\"step\":4}\n{\"attempt\":2,\"step\":3}\n{\"attempt\":2,\"st");
+  EXPECT_TRUE(has_begun(folder_, before));
+  EXPECT_EQ(steps_since(folder_, before).first, 3);
+  EXPECT_EQ(steps_since(folder_, before).last, 3);
+}
+
+TEST_F(Attempts, WhatARunReportsComesBeforeItsLogAndTheLogBeforeTheBareCode) {
+  const auto log = write("log", "n1: step 9\nsrun: error: Node failure on n2\n");
+  using namespace exit_code;
+  EXPECT_EQ(judged({.exit_code = 0, .log = log}).cause, Cause::kSuccess);
+  EXPECT_EQ(judged({.exit_code = kNumbersEverywhere, .is_training = true, .log = log}).cause, Cause::kNumbers);
+  EXPECT_EQ(judged({.exit_code = 143, .was_told_to_stop = true, .log = log}).cause, Cause::kUserCancel);
+  const Attempt from_log = judged({.exit_code = 1, .is_training = true, .log = log});
+  EXPECT_EQ(from_log.cause, Cause::kBadNode);
+  EXPECT_EQ(from_log.at_fault, std::vector<std::string>{"n2.site"});
+  EXPECT_EQ(judged({.exit_code = 1, .is_training = true}).cause, Cause::kCrashUnknown);
+  const AttemptEnding hang{
+      .exit_code = kNoProgress, .is_training = true, .was_overdue = true, .late = {"n1"}, .steps = {1, 4}, .log = log};
+  EXPECT_EQ(judged(hang).cause, Cause::kSilentHang);
+  EXPECT_EQ(judged(hang).at_fault, std::vector<std::string>{"n1.site"});
+}
+
+TEST_F(Attempts, OnlyATrainingHasARunFolder) {
+  write("run.toml", "[train]\nrun_dir = \"runs/a\"\n");
+  const std::string config = (folder_ / "run.toml").string();
+  const auto folder = run_folder_of({"/x/athanor", "train", config, "--set", "train.run_dir=runs/b"}, "");
+  EXPECT_EQ(folder, std::filesystem::path("runs/b"));
+  EXPECT_EQ(run_folder_of({"/own", "train", "--set=train.run_dir=runs/c", config}, "/own")->string(), "runs/c");
+  EXPECT_FALSE(run_folder_of({"athanor", "train", (folder_ / "none.toml").string()}, ""));
+  EXPECT_FALSE(run_folder_of({"athanor", "verify", config}, ""));
+  EXPECT_FALSE(run_folder_of({"./train", "train", config}, ""));
+  EXPECT_FALSE(run_folder_of({"athanor", "train", "--help"}, ""));
+}
+
+}  // namespace attempts_test
+}  // namespace athanor::launch

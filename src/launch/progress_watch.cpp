@@ -1,0 +1,83 @@
+#include "launch/progress_watch.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/wall_clock.h"
+
+namespace athanor::launch {
+namespace fs = std::filesystem;
+
+ProgressWatch::ProgressWatch(std::optional<fs::path> run_dir, int64_t attempt_before, double timeout_s)
+    : run_dir_(std::move(run_dir)), attempt_before_(attempt_before), timeout_s_(timeout_s), watchdog_(timeout_s, 0) {}
+
+double ProgressWatch::now_s() const { return seconds_since(start_); }
+
+double ProgressWatch::waited_s() const { return watchdog_.waited_s(now_s()); }
+
+std::optional<board::RunStatus> ProgressWatch::status() const {
+  if (!run_dir_) return std::nullopt;
+  try {
+    return board::status_of(board::collect_reports(*run_dir_), std::nullopt, unix_time_s());
+  } catch (const Error&) {
+    return std::nullopt;  // ATHANOR_BOARD is wrong: the ranks refuse it
+  }
+}
+
+void ProgressWatch::look(const OutputTee& tee) {
+  const auto output = tee.last_output();
+  const std::string from_output =
+      output > start_ ? fmt::format("output {}", output.time_since_epoch().count()) : std::string();
+  if (!run_dir_) return watchdog_.see(from_output.empty() ? Stage::kLoad : Stage::kStep, from_output, now_s());
+  const auto status = this->status();
+  const Sight sight = status ? sight_of(*status, attempt_before_, first_step_) : Sight();
+  if (first_step_ == 0 && sight.stage == Stage::kFirstStep) first_step_ = sight.step;
+  watchdog_.see(sight.stage, sight.state.empty() ? from_output : sight.state, now_s());
+}
+
+bool ProgressWatch::is_overdue(const OutputTee& tee) {
+  if (timeout_s_ <= 0 || now_s() < next_look_s_) return false;
+  look(tee);
+  next_look_s_ = now_s() + std::clamp(timeout_s_ / 20, 0.05, 10.0);
+  return watchdog_.is_overdue(now_s());
+}
+
+std::vector<std::string> ProgressWatch::late() const {
+  const auto status = this->status();
+  const bool is_ours = status && status->attempt > attempt_before_;
+  return is_ours ? late_nodes(*status) : std::vector<std::string>();
+}
+
+void write_board_and_stacks(const std::string& own_program, const fs::path& run_dir, const fs::path& file,
+                            std::chrono::seconds limit) {
+  const int output = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (output < 0) return log::warn("cannot make {}: {}", file.string(), std::strerror(errno));
+  pid_t child = 0;
+  try {
+    child = start_child({{own_program, "status", run_dir.string(), "--stacks"}}, own_program, {-1, output, output});
+  } catch (const Error& error) {
+    log::warn("the board is not kept: {}", error.what());
+  }
+  ::close(output);
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (child > 0 && ::waitpid(child, nullptr, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() < end) {
+      ::usleep(10'000);
+      continue;
+    }
+    ::kill(-child, SIGKILL);
+    ::usleep(100'000);
+    ::waitpid(child, nullptr, WNOHANG);
+    return;
+  }
+}
+
+}  // namespace athanor::launch

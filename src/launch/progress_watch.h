@@ -1,0 +1,47 @@
+#pragma once
+// Looks at the progress of a command: at the board of a training, else at its output (launch/watchdog.h has the rules).
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/output_tee.h"
+#include "launch/watchdog.h"
+
+namespace athanor::launch {
+
+class ProgressWatch {
+ public:
+  /// @param run_dir  of a training; nothing for another command. @param attempt_before  RunRecords::attempt.
+  /// @param timeout_s  0: nothing is ever overdue.
+  ProgressWatch(std::optional<std::filesystem::path> run_dir, int64_t attempt_before, double timeout_s);
+
+  /// Returns whether there was no progress for too long. Call it often: it looks at the board twenty times in the
+  /// timeout, and every ten seconds at most.
+  bool is_overdue(const OutputTee& tee);
+
+  /// Seconds since the newest progress.
+  double waited_s() const;
+  /// The nodes of the ranks that the others wait for now; none for a command without a board.
+  std::vector<std::string> late() const;
+
+ private:
+  std::optional<board::RunStatus> status() const;
+  void look(const OutputTee& tee);
+  double now_s() const;
+
+  std::optional<std::filesystem::path> run_dir_;
+  int64_t attempt_before_, first_step_ = 0;
+  double timeout_s_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double next_look_s_ = 0;
+  Watchdog watchdog_;
+};
+
+/// Runs `athanor status RUN --stacks`, which writes what the ranks do into `file`; it is killed after `limit`.
+void write_board_and_stacks(const std::string& own_program, const std::filesystem::path& run_dir,
+                            const std::filesystem::path& file, std::chrono::seconds limit);
+
+}  // namespace athanor::launch

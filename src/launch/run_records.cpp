@@ -1,0 +1,121 @@
+#include "launch/run_records.h"
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "config/toml_reader.h"
+
+namespace athanor::launch {
+namespace fs = std::filesystem;
+namespace {
+
+using nlohmann::json;
+
+// The newest lines of a file of metrics that are read: a line has some hundred bytes, with loads of layers some
+// kilobytes.
+constexpr uint64_t kTail = 1 << 18;
+
+std::string text_of(const fs::path& file, uint64_t from = 0) {
+  std::ifstream stream(file, std::ios::binary);
+  stream.seekg(static_cast<std::streamoff>(from));
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+uint64_t size_of(const fs::path& file) {
+  std::error_code none;
+  const auto size = fs::file_size(file, none);
+  return none ? 0 : size;
+}
+
+int64_t number_in(const json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+
+// Calls `visit` with each line that is an object: a killed process may have left half a line.
+void for_each_line(const std::string& text, const std::function<void(const json&)>& visit) {
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const auto line = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                                  text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    if (line.is_object()) visit(line);
+    begin = end + 1;
+  }
+}
+
+bool is_begin(const json& line) {
+  const auto event = line.find("event");
+  return event != line.end() && (*event == "start" || *event == "resume" || *event == "went_back");
+}
+
+fs::path events_of(const fs::path& run_dir) { return run_dir / "events.jsonl"; }
+
+std::string words_of(const fs::path& run_dir) { return text_of(run_dir / "log" / "last-words.json"); }
+
+}  // namespace
+
+std::optional<fs::path> run_folder_of(const std::vector<std::string>& command, const std::string& own_program) {
+  const bool is_train = command.size() > 2 && command[1] == "train" &&
+                        (command[0] == own_program || fs::path(command[0]).filename() == "athanor");
+  if (!is_train) return std::nullopt;
+  std::string file;
+  std::vector<std::string> overrides;
+  for (size_t i = 2; i < command.size(); ++i) {
+    const std::string& word = command[i];
+    if (word == "--set" && i + 1 < command.size())
+      overrides.push_back(command[++i]);
+    else if (word.starts_with("--set="))
+      overrides.push_back(word.substr(6));
+    else if (file.empty() && !word.starts_with("-"))
+      file = word;
+    else
+      return std::nullopt;
+  }
+  try {
+    return fs::path(load_run_config(file, overrides).train.run_dir);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+RunRecords read_records(const fs::path& run_dir) {
+  RunRecords records{words_of(run_dir), size_of(events_of(run_dir)), 0};
+  for_each_line(text_of(events_of(run_dir)),
+                [&](const json& line) { records.attempt = std::max(records.attempt, number_in(line, "attempt")); });
+  return records;
+}
+
+bool has_begun(const fs::path& run_dir, const RunRecords& before) {
+  return size_of(events_of(run_dir)) != before.events_bytes;
+}
+
+std::optional<LastWords> fresh_last_words(const fs::path& run_dir, const RunRecords& before) {
+  const std::string text = words_of(run_dir);
+  const auto json = json::parse(text, nullptr, false);
+  if (!json.is_object() || text == before.last_words) return std::nullopt;
+  LastWords words;
+  words.exit_code = static_cast<int>(number_in(json, "exit_code"));
+  if (json.contains("rank") && json["rank"].is_number_integer()) words.rank = json["rank"].get<int>();
+  if (json.contains("host") && json["host"].is_string()) words.host = json["host"];
+  if (json.contains("text") && json["text"].is_string()) words.text = json["text"];
+  return words;
+}
+
+Steps steps_since(const fs::path& run_dir, const RunRecords& before) {
+  Steps steps;
+  const uint64_t size = size_of(run_dir / "metrics.jsonl");
+  for_each_line(text_of(run_dir / "metrics.jsonl", size - std::min(size, kTail)), [&](const json& line) {
+    if (number_in(line, "attempt") > before.attempt && number_in(line, "step") > 0)
+      steps.last = number_in(line, "step");
+  });
+  if (!steps.last) return steps;
+  for_each_line(text_of(events_of(run_dir), before.events_bytes), [&](const json& line) {
+    if (is_begin(line) && !steps.first) steps.first = number_in(line, "step") + 1;
+  });
+  return steps;
+}
+
+}  // namespace athanor::launch

@@ -1,0 +1,39 @@
+#include "launch/watchdog.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace athanor::launch {
+
+Sight sight_of(const board::RunStatus& status, int64_t attempt_before, int64_t first_step) {
+  if (status.ranks.empty() || (status.attempt != 0 && status.attempt <= attempt_before)) return {};
+  Sight sight;
+  sight.state = fmt::format("{} {} {}", status.attempt, status.num_gone, status.num_ended);
+  bool saves = false, starts = false;
+  for (const board::PhaseCount& phase : status.phases) {
+    sight.state += fmt::format(" {} {} {} {}", phase.phase, phase.num_ranks, phase.first_step, phase.last_step);
+    sight.step = std::max(sight.step, phase.last_step);
+    saves = saves || phase.phase == "save" || phase.phase == "validate" || phase.phase == "evaluate";
+    starts = starts || phase.phase == "start";
+  }
+  if (status.attempt == 0 || starts)
+    sight.stage = Stage::kLoad;
+  else if (saves)
+    sight.stage = Stage::kSave;
+  else
+    sight.stage = first_step == 0 || sight.step <= first_step ? Stage::kFirstStep : Stage::kStep;
+  return sight;
+}
+
+std::vector<std::string> late_nodes(const board::RunStatus& status) {
+  std::vector<std::string> nodes;
+  if (2 * status.behind.num_behind > std::ssize(status.ranks)) return nodes;
+  for (const board::BehindRank& behind : status.behind.ranks) {
+    const std::string& node = status.ranks[behind.index].node;
+    if (std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
+  }
+  return nodes;
+}
+
+}  // namespace athanor::launch

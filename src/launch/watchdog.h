@@ -1,0 +1,69 @@
+#pragma once
+// When a command that shows no progress is ended: how long each part of a run may take.
+//
+// Progress is a change of what is shown: of a training the steps and phases of its ranks on the board, of another
+// command its output. docs/launch.md has the allowances as a table.
+
+#include <string>
+
+#include "board/run_status.h"
+
+namespace athanor::launch {
+
+/// What a command is doing, as far as it decides how long that may take.
+enum class Stage {
+  kLoad,       ///< it starts: programs, data, checkpoints and their verification, until the first step begins
+  kFirstStep,  ///< the first of an attempt: buffers, connections and measurements come with it
+  kSave,       ///< saving and validating
+  kStep,       ///< everything else
+};
+
+/// Returns the seconds without progress that a stage may take. @param timeout_s  those of a step.
+constexpr double allowance_s(Stage stage, double timeout_s) {
+  switch (stage) {
+    case Stage::kLoad: return 3 * timeout_s;
+    case Stage::kFirstStep: return 2 * timeout_s;
+    case Stage::kSave: return 3 * timeout_s;
+    case Stage::kStep: return timeout_s;
+  }
+  return timeout_s;
+}
+
+/// What the board shows of a training at a moment.
+struct Sight {
+  Stage stage = Stage::kLoad;
+  std::string state;  ///< progress is a change of this text
+  int64_t step = 0;   ///< the newest that a rank is in; 0: none
+};
+/// @param attempt_before  the newest attempt before this start, as the run counts them: what the board still shows of
+/// it
+///                        is not looked at. @param first_step  of this attempt; 0: not known yet.
+Sight sight_of(const board::RunStatus& status, int64_t attempt_before, int64_t first_step);
+
+/// Times are seconds of any clock that is never set back.
+class Watchdog {
+ public:
+  /// @param timeout_s  0: nothing is ever overdue.
+  Watchdog(double timeout_s, double now_s) : timeout_s_(timeout_s), progress_s_(now_s) {}
+
+  /// Tells what is seen now.
+  void see(Stage stage, const std::string& state, double now_s) {
+    if (state != state_ || stage != stage_) progress_s_ = now_s;
+    stage_ = stage, state_ = state;
+  }
+  bool is_overdue(double now_s) const {
+    return timeout_s_ > 0 && now_s - progress_s_ > allowance_s(stage_, timeout_s_);
+  }
+  double waited_s(double now_s) const { return now_s - progress_s_; }
+
+ private:
+  double timeout_s_, progress_s_;
+  Stage stage_ = Stage::kLoad;
+  std::string state_;
+};
+
+/// Returns the nodes of the ranks that the others wait for; none if these are most of the ranks, as then nothing tells
+/// which of them is at fault.
+std::vector<std::string> late_nodes(const board::RunStatus& status);
+
+}  // namespace athanor::launch
