@@ -58,6 +58,9 @@ struct ChildState {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  // A shell without job control lets what it runs in the background ignore SIGINT; a program that ignores it cannot be
+  // asked to end by it. SIGHUP stays ignored if it is, as nohup wants it.
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) ::signal(number, SIG_DFL);
   if (::getppid() != state.parent) ::_exit(128 + SIGTERM);  // it was killed before prctl
   bool ready = true;
   if (state.streams.input >= 0) ready = ready && ::dup2(state.streams.input, 0) >= 0;

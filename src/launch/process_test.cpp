@@ -72,7 +72,8 @@ TEST_F(Programs, WhatCannotBeStartedIsRefusedAndNothingIsLeft) {
 TEST_F(Programs, ASignalIsPassedOnAsTheLauncherNeedsIt) {
   // The signal comes from a thread when the program is ready, as from another process.
   const std::string ready = file("ready"), out = file("out");
-  const WaitedSignals signals;  // before the thread, which would otherwise take the signal
+  const auto before = ::signal(SIGINT, SIG_IGN);  // as in the background of a shell without job control
+  const WaitedSignals signals;                    // before the thread, which would otherwise take the signal
   std::thread sender([&] {
     while (!std::filesystem::exists(ready)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     ::kill(::getpid(), SIGTERM);
@@ -87,6 +88,17 @@ TEST_F(Programs, ASignalIsPassedOnAsTheLauncherNeedsIt) {
   EXPECT_TRUE(end.was_told_to_stop);
   EXPECT_TRUE(std::filesystem::exists(out));
   sender.join();
+  ::signal(SIGINT, before);
+}
+
+TEST_F(Programs, ASignalThatIsIgnoredIsNotWaitedFor) {
+  const auto before = ::signal(SIGHUP, SIG_IGN);  // as nohup leaves it
+  {
+    const WaitedSignals signals;
+    ::kill(::getpid(), SIGHUP);
+    EXPECT_EQ(signals.wait(std::chrono::milliseconds(50)), 0);
+  }
+  ::signal(SIGHUP, before);
 }
 
 TEST_F(Programs, WhenOneHasFailedTheOthersAreEndedAfterAWhile) {

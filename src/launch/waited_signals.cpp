@@ -10,10 +10,21 @@
 
 namespace athanor::launch {
 
+namespace {
+
+// A blocked signal is waited for although it is ignored, so what a shell or nohup lets this process ignore is left out.
+bool is_ignored(int number) {
+  struct sigaction now {};
+  return ::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
 WaitedSignals::WaitedSignals() {
   sigset_t waited, blocked;
   ::sigemptyset(&waited);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) ::sigaddset(&waited, number);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD})
+    if (number == SIGCHLD || !is_ignored(number)) ::sigaddset(&waited, number);
   blocked = waited;
   ::sigaddset(&blocked, SIGPIPE);
   descriptor_ = ::signalfd(-1, &waited, SFD_CLOEXEC | SFD_NONBLOCK);
