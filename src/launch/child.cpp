@@ -41,7 +41,7 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
   return entries;
 }
 
-// The signals that were blocked before this process began to wait for some of them: the child gets these.
+// What a child needs between fork and exec, made before the fork.
 struct ChildState {
   const char* path;
   char *const *arguments, *const *environment;

@@ -8,8 +8,8 @@
 
 namespace athanor::ops::test {
 
-/// Returns the largest of difference() on the paths of products that every CPU of a kind has: how far a computation
-/// differs, in what is computed and compared there, from one on the path of this process.
+/// Returns the largest of difference(), called while all products run on AVX2's path and on the library's: it repeats a
+/// computation, and returns how far that is from one on this process's own path.
 template <class Difference>
 double difference_of_paths(const Difference& difference) {
   double largest = 0;
