@@ -1,6 +1,6 @@
 #pragma once
 // The exit codes of a process, for launchers, schedulers and scripts. docs/exit-codes.md describes how they should
-// react to each. kRule and kNoProgress are reserved: no process ends with them yet.
+// react to each. kRule is reserved: no process ends with it yet.
 
 namespace athanor::exit_code {
 
