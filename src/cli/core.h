@@ -48,6 +48,12 @@ struct SmokeArguments {
   std::string device = "cpu";  ///< as train.device; on a device: only the built-in checks
 };
 
+struct ProbeArguments {
+  std::string folder = ".";     ///< one whose disk is measured
+  std::string device = "auto";  ///< as train.device
+  bool json = false;            ///< print JSON
+};
+
 struct VerifyArguments {
   std::string config_file;             ///< as in TrainArguments
   std::vector<std::string> overrides;  ///< as in TrainArguments

@@ -26,19 +26,21 @@ namespace {
 using namespace launch;
 
 constexpr int kRetries = 5, kSwaps = 10;  // with --auto-retry
-constexpr int kTimeout_s = 600;
+constexpr int kTimeout_s = 600, kMaxJobs = 100;
 constexpr int kMostRetries = 1'000'000;
 constexpr int kMostRanks = 1 << 24;  // as many as verify --ranks takes
 
 struct LaunchArguments {
   LaunchRequest request;
-  int ranks = 0, per_node = 0, nodes = 0;  // 0: not given
+  int ranks = 0, per_node = 0, nodes = 0, min_nodes = 0;  // 0: not given
   bool dry_run = false;
   std::string print_script;  // a scheduler; "": none
   std::string attempts;      // a folder; "": that of the run
   int timeout_s = kTimeout_s;
   std::optional<int> retries, swaps;
-  bool auto_retry = false;
+  bool auto_retry = false, resubmit = false;
+  std::optional<int> max_jobs;
+  std::string job_script;  // "": that of the job
   std::string spares = "auto";
 };
 
@@ -60,6 +62,10 @@ std::vector<std::string> words_for_script(const LaunchArguments& arguments) {
   if (arguments.auto_retry) words.emplace_back("--auto-retry");
   if (arguments.spares != "auto") add("--spare-nodes", arguments.spares);
   if (arguments.swaps) add("--max-failover-retries", std::to_string(*arguments.swaps));
+  if (arguments.resubmit) words.emplace_back("--resubmit");
+  if (arguments.resubmit && arguments.print_script == "pbs") add("--job-script", kPbsName);
+  if (arguments.max_jobs) add("--max-jobs", std::to_string(*arguments.max_jobs));
+  if (arguments.min_nodes > 0) add("--min-nodes", std::to_string(arguments.min_nodes));
   return words;
 }
 
@@ -70,7 +76,8 @@ void print_script(const LaunchArguments& arguments) {
                 "leave one of them out",
                 arguments.print_script);
   fmt::print("{}", job_script(scheduler, {if_given(arguments.nodes), if_given(arguments.per_node),
-                                          words_for_script(arguments), arguments.request.command}));
+                                          words_for_script(arguments), arguments.request.command,
+                                          arguments.resubmit}));
 }
 
 Supervision supervision_of(const LaunchArguments& arguments) {
@@ -82,10 +89,14 @@ Supervision supervision_of(const LaunchArguments& arguments) {
     ATHANOR_CHECK(is_number, "--spare-nodes: expected auto, or a number of nodes, got {}", text);
     supervision.spares = std::stoi(text);
   }
-  ATHANOR_CHECK(arguments.auto_retry || (arguments.spares == "auto" && !arguments.swaps),
-                "--spare-nodes and --max-failover-retries are for --auto-retry: add it, or leave them out");
+  supervision.min_nodes = if_given(arguments.min_nodes);
+  ATHANOR_CHECK(arguments.auto_retry || (arguments.spares == "auto" && !arguments.swaps && !supervision.min_nodes),
+                "--spare-nodes, --max-failover-retries and --min-nodes are for --auto-retry: add it, or leave them out");
+  ATHANOR_CHECK(arguments.resubmit || (!arguments.max_jobs && arguments.job_script.empty()),
+                "--max-jobs and --job-script are for --resubmit: add it, or leave them out");
+  if (arguments.resubmit) supervision.chain = {arguments.max_jobs.value_or(kMaxJobs), arguments.job_script};
   supervision.limits = {arguments.retries.value_or(arguments.auto_retry ? kRetries : 0), arguments.auto_retry,
-                        arguments.swaps.value_or(kSwaps)};
+                        arguments.swaps.value_or(kSwaps), {}};
   return supervision;
 }
 
@@ -165,8 +176,22 @@ void add_launch_command(CLI::App& app) {
       ->add_option("--spare-nodes", arguments->spares,
                    "How many nodes of the job beyond --nodes may be used as spares; auto: 2% of the nodes, at least 4")
       ->capture_default_str();
-  command->add_option("--max-failover-retries", arguments->swaps, "Further attempts with spare nodes; by default 10")
+  command
+      ->add_option("--max-failover-retries", arguments->swaps,
+                   "Further attempts with spare nodes, or with fewer nodes; by default 10")
       ->check(CLI::Range(0, kMostRetries));
+  command
+      ->add_option("--min-nodes", arguments->min_nodes,
+                   "Without spares, continue on fewer nodes, down to this many, where the layout allows it; data and "
+                   "batch stay as they are. By default never")
+      ->check(CLI::Range(1, static_cast<int>(kMostHosts)));
+  command->add_flag("--resubmit", arguments->resubmit,
+                    "In a job of Slurm or PBS: submit the next one, which continues when this one has ended, until the "
+                    "command is complete");
+  command->add_option("--max-jobs", arguments->max_jobs, "Jobs of such a chain, this one included; by default 100")
+      ->check(CLI::Range(1, kMostRetries));
+  command->add_option("--job-script", arguments->job_script,
+                      "The script that --resubmit submits; by default that of this job, which only Slurm keeps");
   command->add_flag("--dry-run", arguments->dry_run,
                     "Print the command, and what each part of it was derived from; start nothing");
   command->add_option("--print-script", arguments->print_script, "Print a job script for this command; start nothing")

@@ -74,6 +74,7 @@ int run(int argc, char** argv) {
   athanor::add_import_command(app);
   athanor::add_generate_command(app);
   athanor::add_smoke_command(app);
+  athanor::add_probe_command(app);
   athanor::add_verify_command(app);
   athanor::add_bench_command(app);
   if (argc == 2 && argv[1] == std::string("--list-options")) {

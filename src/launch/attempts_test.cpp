@@ -6,6 +6,7 @@
 
 #include "base/exit_codes.h"
 #include "launch/attempt_judge.h"
+#include "launch/training_command.h"
 #include "launch/testing/recorded_machine.h"
 
 namespace athanor::launch {
@@ -97,13 +98,16 @@ TEST_F(Attempts, WhatARunReportsComesBeforeItsLogAndTheLogBeforeTheBareCode) {
 TEST_F(Attempts, OnlyATrainingHasARunFolder) {
   write("run.toml", "[train]\nrun_dir = \"runs/a\"\n");
   const std::string config = (folder_ / "run.toml").string();
-  const auto folder = run_folder_of({"/x/athanor", "train", config, "--set", "train.run_dir=runs/b"}, "");
-  EXPECT_EQ(folder, std::filesystem::path("runs/b"));
-  EXPECT_EQ(run_folder_of({"/own", "train", "--set=train.run_dir=runs/c", config}, "/own")->string(), "runs/c");
-  EXPECT_FALSE(run_folder_of({"athanor", "train", (folder_ / "none.toml").string()}, ""));
-  EXPECT_FALSE(run_folder_of({"athanor", "verify", config}, ""));
-  EXPECT_FALSE(run_folder_of({"./train", "train", config}, ""));
-  EXPECT_FALSE(run_folder_of({"athanor", "train", "--help"}, ""));
+  const auto folder_of = [](const std::vector<std::string>& command, const std::string& own_program) {
+    const auto found = training_config(command, own_program);
+    return found ? found->train.run_dir : "none";
+  };
+  EXPECT_EQ(folder_of({"/x/athanor", "train", config, "--set", "train.run_dir=runs/b"}, ""), "runs/b");
+  EXPECT_EQ(folder_of({"/own", "train", "--set=train.run_dir=runs/c", config}, "/own"), "runs/c");
+  EXPECT_EQ(folder_of({"athanor", "train", (folder_ / "none.toml").string()}, ""), "none");
+  EXPECT_EQ(folder_of({"athanor", "verify", config}, ""), "none");
+  EXPECT_EQ(folder_of({"./train", "train", config}, ""), "none");
+  EXPECT_EQ(folder_of({"athanor", "train", "--help"}, ""), "none");
 }
 
 }  // namespace attempts_test

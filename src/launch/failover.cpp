@@ -11,7 +11,7 @@
 namespace athanor::launch {
 namespace {
 
-FailoverDecision stop(std::string reason) { return {false, std::move(reason), 0, {}, {}}; }
+FailoverDecision stop(std::string reason) { return {false, std::move(reason)}; }
 
 // Two attempts in a row that take no step show that something else is needed than another attempt.
 constexpr int kMostIdle = 2;
@@ -34,13 +34,17 @@ class Failover {
       return stop(fmt::format("{}: {} attempts in a row took no step", row_.kind, next_.idle_attempts));
     const auto bad = hosts_to_swap();
     if (bad.empty()) return retry_on_same_hosts("");
-    if (bad.size() > next_.spares.size())
+    if (blames_most(bad))
+      return retry_on_same_hosts(
+          fmt::format("it names {} of {} hosts, so that no node is the cause", bad.size(), next_.hosts.size()));
+    const int hosts_left = hosts_without(bad.size());
+    if (hosts_left == 0)
       return retry_on_same_hosts(fmt::format("{} at fault and {} left", counted(std::ssize(bad), "host"),
                                              counted(std::ssize(next_.spares), "spare node")));
     if (next_.swaps >= limits_.swaps)
       return stop(fmt::format("{} of {}: all {} of --max-failover-retries are made", row_.kind, join(bad, " "),
                               counted(limits_.swaps, "swap")));
-    return swap(bad);
+    return swap(bad, static_cast<size_t>(hosts_left));
   }
 
  private:
@@ -60,25 +64,58 @@ class Failover {
     return bad;
   }
 
-  FailoverDecision swap(const std::vector<std::string>& bad) {
-    FailoverDecision decision{true, "", 0, {}, {}};
+  // Two nodes of a job may fail at once, and a rack of a large one; most nodes of a job do not.
+  bool blames_most(const std::vector<std::string>& bad) const {
+    return bad.size() > 1 && 2 * bad.size() > next_.hosts.size();
+  }
+
+  // Returns how many hosts the next attempt has if these are taken out: as many as now, or fewer with --min-nodes; 0 if
+  // there is no such number.
+  int hosts_without(size_t num_bad) const {
+    const auto num_hosts = static_cast<int>(next_.hosts.size());
+    if (num_bad <= next_.spares.size()) return num_hosts;
+    const auto healthy = next_.hosts.size() - num_bad + next_.spares.size();
+    return limits_.fewer_hosts ? limits_.fewer_hosts(static_cast<int>(healthy)) : 0;
+  }
+
+  FailoverDecision swap(const std::vector<std::string>& bad, size_t num_hosts) {
+    FailoverDecision decision{true, ""};
+    const size_t num_before = next_.hosts.size();
+    std::vector<std::string> changes;
     for (const std::string& host : bad) {
-      decision.swapped.emplace_back(host, next_.spares.front());
-      std::ranges::replace(next_.hosts, host, next_.spares.front());
+      const auto place = std::ranges::find(next_.hosts, host);
+      if (next_.spares.empty()) {
+        next_.hosts.erase(place);
+        decision.left_out.push_back(host);
+        continue;
+      }
+      *place = next_.spares.front();
       next_.spares.erase(next_.spares.begin());
+      decision.swapped.emplace_back(host, *place);
+      changes.push_back(fmt::format("{} takes the place of {}", *place, host));
     }
+    if (num_hosts < num_before) changes.push_back(keep_first_hosts(num_hosts, num_before, decision.left_out));
     ++next_.swaps;
     next_.waits = 0;
-    std::vector<std::string> pairs;
-    for (const auto& [host, spare] : decision.swapped)
-      pairs.push_back(fmt::format("{} takes the place of {}", spare, host));
-    decision.reason = fmt::format("{}: {}", row_.kind, join(pairs));
+    decision.reason = fmt::format("{}: {}", row_.kind, join(changes));
     if (is_blind_) decision.reason += " (blind: nothing tells which rank hung, and this is the host of rank 0)";
     decision.next = std::move(next_);
     return decision;
   }
 
-  // @param lacks  why hosts at fault are not swapped; "": there are none.
+  // The layout may not divide over all hosts that are left: the others become spares. Returns what it costs.
+  std::string keep_first_hosts(size_t num_hosts, size_t num_before, const std::vector<std::string>& left_out) {
+    const auto end = next_.hosts.begin() + static_cast<std::ptrdiff_t>(num_hosts);
+    next_.spares.insert(next_.spares.end(), end, next_.hosts.end());
+    next_.hosts.erase(end, next_.hosts.end());
+    return fmt::format(
+        "without {} and with no spare left, it continues on {} of {} nodes: data and batch stay as they are, and a "
+        "step takes about {:.2g} times as long",
+        join(left_out, " "), num_hosts, num_before,
+        static_cast<double>(num_before) / static_cast<double>(num_hosts));
+  }
+
+  // @param lacks  why hosts that are named are not swapped; "": there are none.
   FailoverDecision retry_on_same_hosts(const std::string& lacks) {
     const std::string kind = lacks.empty() ? row_.kind : fmt::format("{} ({})", row_.kind, lacks);
     if (row_.time == Cure::kNo) return stop(fmt::format("{}: only another node cures it; {}", kind, row_.action));
@@ -86,7 +123,7 @@ class Failover {
       return stop(limits_.retries == 0 ? fmt::format("{}: no --retries on the same hosts", kind)
                                        : fmt::format("{}: all {} of --retries are made", kind, limits_.retries));
     ++next_.retries;
-    FailoverDecision decision{true, kind, 0, {}, {}};
+    FailoverDecision decision{true, kind};
     if (row_.time == Cure::kYes || !outcome_.made_progress) decision.wait_s = backoff_s(next_.waits++);
     decision.next = std::move(next_);
     return decision;

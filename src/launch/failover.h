@@ -4,7 +4,7 @@
 //
 // The rules, in their order, are those of docs/launch.md ("Continuing after a failure").
 
-#include <optional>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +17,10 @@ namespace athanor::launch {
 struct FailoverLimits {
   int retries = 0;        ///< further attempts on the same hosts, in all
   bool may_swap = false;  ///< --auto-retry
-  int swaps = 0;          ///< further attempts with another host, in all
+  int swaps = 0;          ///< further attempts with another host, or with fewer, in all
+  /// With --min-nodes: returns the largest number of hosts, up to `most`, that the command can run on; 0: none is
+  /// allowed. Empty: it never runs on fewer hosts.
+  std::function<int(int most)> fewer_hosts = {};
 };
 
 /// What has happened so far in a call of `athanor launch`.
@@ -41,7 +44,8 @@ struct FailoverDecision {
   std::string reason;    ///< why it stops or runs again, for people
   double wait_s = 0;
   std::vector<std::pair<std::string, std::string>> swapped = {};  ///< a host and the spare in its place
-  FailoverState next = {};                                        ///< for the next call, if it retries
+  std::vector<std::string> left_out = {};  ///< hosts that no other takes the place of: all after them move up
+  FailoverState next = {};                 ///< for the next call, if it retries
 };
 
 FailoverDecision decide_failover(const FailoverState& state, const AttemptOutcome& outcome,

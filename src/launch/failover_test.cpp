@@ -15,7 +15,7 @@ FailoverState state_of(int spares = 2) {
   for (int i = 1; i <= spares; ++i) state.spares.push_back(fmt::format("s{}", i));
   return state;
 }
-constexpr FailoverLimits kAll{5, true, 10};
+const FailoverLimits kAll{5, true, 10, {}};
 
 bool is_stopped(const FailoverDecision& decision, const std::string& part) {
   return !decision.retries && decision.reason.find(part) != std::string::npos;
@@ -86,7 +86,7 @@ TEST(Failover, AHangOfWhichNothingIsKnownSwapsTheHostOfRankZeroAndSaysThatItIsBl
 
 TEST(Failover, WhatTimeCuresWaitsLongerEachTimeUntilAStepIsDone) {
   FailoverState state = state_of();
-  const FailoverLimits limits{100, false, 0};
+  const FailoverLimits limits{100, false, 0, {}};
   for (const double wait_s : {5.0, 10.0, 20.0, 40.0, 60.0, 60.0}) {
     const auto decision = decide_failover(state, {Cause::kFileSystem, {}, false}, limits);
     ASSERT_TRUE(decision.retries) << decision.reason;
@@ -115,16 +115,16 @@ TEST(Failover, TwoAttemptsInARowWithoutAStepStopUnlessTimeMayCureIt) {
 TEST(Failover, RetriesAndSwapsEndAtTheirLimitsEachByItself) {
   FailoverState state = state_of(10);
   for (int i = 0; i < 3; ++i) {
-    const auto decision = decide_failover(state, {Cause::kBadNode, {state.hosts[1]}, true}, {0, true, 3});
+    const auto decision = decide_failover(state, {Cause::kBadNode, {state.hosts[1]}, true}, {0, true, 3, {}});
     ASSERT_TRUE(decision.retries);
     state = decision.next;
   }
-  EXPECT_TRUE(is_stopped(decide_failover(state, {Cause::kBadNode, {state.hosts[1]}, true}, {0, true, 3}),
+  EXPECT_TRUE(is_stopped(decide_failover(state, {Cause::kBadNode, {state.hosts[1]}, true}, {0, true, 3, {}}),
                          "--max-failover-retries"));
-  EXPECT_TRUE(is_stopped(decide_failover(state_of(), {Cause::kCascade, {}, true}, {0, true, 3}), "no --retries"));
+  EXPECT_TRUE(is_stopped(decide_failover(state_of(), {Cause::kCascade, {}, true}, {0, true, 3, {}}), "no --retries"));
   state.retries = 2;
-  EXPECT_TRUE(decide_failover(state, {Cause::kCascade, {}, true}, {3, true, 3}).retries);
-  EXPECT_TRUE(is_stopped(decide_failover(state, {Cause::kCascade, {}, true}, {2, true, 3}), "all 2 of --retries"));
+  EXPECT_TRUE(decide_failover(state, {Cause::kCascade, {}, true}, {3, true, 3, {}}).retries);
+  EXPECT_TRUE(is_stopped(decide_failover(state, {Cause::kCascade, {}, true}, {2, true, 3, {}}), "all 2 of --retries"));
 }
 
 TEST(Failover, WithoutASpareABadNodeIsTriedAgainAndOneWithWrongNumbersIsNot) {
@@ -133,8 +133,37 @@ TEST(Failover, WithoutASpareABadNodeIsTriedAgainAndOneWithWrongNumbersIsNot) {
   EXPECT_EQ(again.next.hosts, state_of().hosts);
   EXPECT_TRUE(
       is_stopped(decide_failover(state_of(0), {Cause::kSoftFailure, {"n2"}, true}, kAll), "0 spare nodes left"));
-  EXPECT_TRUE(is_stopped(decide_failover(state_of(), {Cause::kSoftFailure, {"n2"}, true}, {5, false, 0}),
+  EXPECT_TRUE(is_stopped(decide_failover(state_of(), {Cause::kSoftFailure, {"n2"}, true}, {5, false, 0, {}}),
                          "only another node cures it"));
+}
+
+TEST(Failover, ACauseThatNamesMostHostsSwapsNone) {
+  for (const Hosts& named : {Hosts{"n1", "n2"}, Hosts{"n3", "n2", "n1"}}) {
+    const auto decision = decide_failover(state_of(5), {Cause::kBadNode, named, true}, kAll);
+    ASSERT_TRUE(decision.retries);
+    EXPECT_EQ(decision.next.hosts, state_of().hosts);
+    EXPECT_NE(decision.reason.find(fmt::format("names {} of 3 hosts", named.size())), std::string::npos);
+  }
+}
+
+TEST(Failover, WithoutSparesItContinuesOnAsManyHostsAsTheLayoutAllowsAndTheOthersBecomeSpares) {
+  FailoverState state{{"n1", "n2", "n3", "n4", "n5", "n6"}, {"s1"}, 0, 0, 0, 0};
+  FailoverLimits limits = kAll;
+  limits.fewer_hosts = [](int most) { return most >= 4 ? 4 : most >= 2 ? 2 : 0; };
+  const auto first = decide_failover(state, {Cause::kBadNode, {"n2", "n5"}, true}, limits);
+  ASSERT_TRUE(first.retries);
+  EXPECT_EQ(first.next.hosts, (Hosts{"n1", "s1", "n3", "n4"}));
+  EXPECT_EQ(first.next.spares, Hosts{"n6"});
+  EXPECT_EQ(first.left_out, Hosts{"n5"});
+  EXPECT_NE(first.reason.find("continues on 4 of 6 nodes"), std::string::npos) << first.reason;
+  EXPECT_NE(first.reason.find("1.5 times"), std::string::npos) << first.reason;
+  const auto second = decide_failover(first.next, {Cause::kSoftFailure, {"n1"}, true}, limits);
+  EXPECT_EQ(second.next.hosts, (Hosts{"n6", "s1", "n3", "n4"}));  // a swap comes before fewer hosts
+  const auto third = decide_failover(second.next, {Cause::kSilentHang, {"n4"}, true}, limits);
+  EXPECT_EQ(third.next.hosts, (Hosts{"n6", "s1"}));
+  EXPECT_EQ(third.next.spares, Hosts{"n3"});
+  const auto fourth = decide_failover({{"n6", "s1"}, {}, 0, 3, 0, 0}, {Cause::kSoftFailure, {"s1"}, true}, limits);
+  EXPECT_TRUE(is_stopped(fourth, "0 spare nodes left")) << fourth.reason;
 }
 
 TEST(Failover, AutomaticSparesAreTwoPercentAndAtLeastFour) {

@@ -1,5 +1,7 @@
 #include "launch/job_script.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "launch/launcher_command.h"
 
@@ -7,7 +9,6 @@ namespace athanor::launch {
 namespace {
 
 constexpr const char* kSlurmName = "athanor.sbatch";
-constexpr const char* kPbsName = "athanor.pbs";
 
 /// The lines of an example, and their changes. A change of a line that is not there is a bug: the example has changed.
 class EditedScript {
@@ -31,6 +32,13 @@ class EditedScript {
     ATHANOR_ASSERT(!"an example has no such line");
   }
   void remove(std::string_view start) { replace(start, {}); }
+  // Removes the lines from the one that begins with `first` to the one that begins with `last`.
+  void remove_from(std::string_view first, std::string_view last) {
+    const auto begin = std::ranges::find_if(lines_, [&](const auto& line) { return line.starts_with(first); });
+    const auto end = std::find_if(begin, lines_.end(), [&](const auto& line) { return line.starts_with(last); });
+    ATHANOR_ASSERT(end != lines_.end());
+    lines_.erase(begin, end + 1);
+  }
 
   std::string text() const {
     std::string text;
@@ -50,6 +58,7 @@ void put_launch(EditedScript& script, const JobScriptRequest& request) {
   for (const char* start : {"CONFIG=", "LAUNCH=", "read -ra options", "# shellcheck disable=SC2086"})
     script.remove(start);
   script.replace("$LAUNCH ", {R"("${launch[@]}" -- "${command[@]}")"});
+  if (request.launch_submits) script.remove_from("case $code in", "esac");
 }
 
 std::string slurm_script(const JobScriptRequest& request) {
@@ -86,7 +95,7 @@ std::string pbs_script(const JobScriptRequest& request) {
                  {fmt::format("SCRIPT=${{SCRIPT:-{}}}     # <- this file, which PBS runs as a copy", kPbsName)});
   put_launch(script, request);
   script.replace("export SCRIPT", {"export SCRIPT"});
-  script.replace("    qsub -v SCRIPT,", {R"(    qsub -v SCRIPT "$SCRIPT" ||)"});
+  if (!request.launch_submits) script.replace("    qsub -v SCRIPT,", {R"(    qsub -v SCRIPT "$SCRIPT" ||)"});
   return script.text();
 }
 

@@ -13,6 +13,8 @@
 
 namespace athanor::launch {
 
+inline constexpr const char* kPbsName = "athanor.pbs";  ///< the name of a printed script, as its own lines have it
+
 /// The example of a scheduler as it is in examples/: that for CPUs. Slurm and PBS have one.
 std::string_view example_job_script(Scheduler scheduler);
 
@@ -20,6 +22,7 @@ struct JobScriptRequest {
   std::optional<int> nodes, per_node;  ///< not set: as in the example, for the user to adapt
   std::vector<std::string> launch;     ///< the words `athanor launch ...` before the `--`
   std::vector<std::string> command;    ///< the words after it
+  bool launch_submits = false;         ///< `athanor launch` submits the next job (--resubmit), and the script does not
 };
 
 /// Returns the script for Slurm or PBS, with each value of the request quoted.

@@ -150,6 +150,39 @@ ProgramsEnd run_programs(const std::vector<Program>& programs, const WaitedSigna
   return running.wait_for_all();
 }
 
+std::optional<int> run_into_file(const Program& program, const std::filesystem::path& file, std::chrono::seconds limit,
+                                 const std::function<bool()>& gives_up) {
+  constexpr auto kAfterTerm = 2s;
+  const std::string path = path_of_program(program.words[0]);
+  const int output = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (output < 0) fail_errno("cannot make", file);
+  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  pid_t child = 0;
+  try {
+    child = start_child(program, path, {nothing, output, output});
+  } catch (...) {
+    ::close(nothing);
+    ::close(output);
+    throw;
+  }
+  ::close(nothing);
+  ::close(output);
+  int status = 0;
+  const auto ends_before = [&](Clock::time_point end, const std::function<bool()>& stops) {
+    while (::waitpid(child, &status, WNOHANG) == 0) {
+      if (Clock::now() > end || (stops && stops())) return false;
+      ::usleep(10'000);
+    }
+    return true;
+  };
+  if (ends_before(Clock::now() + limit, gives_up)) return code_of_status(status);
+  ::kill(-child, SIGTERM);
+  if (ends_before(Clock::now() + kAfterTerm, {})) return std::nullopt;
+  ::kill(-child, SIGKILL);  // it may wait in a driver, where SIGKILL does not reach it: it is left then
+  ends_before(Clock::now() + 100ms, {});
+  return std::nullopt;
+}
+
 std::optional<std::string> ask_tool(const std::vector<std::string>& words, const Surroundings& here) {
   const auto path = here.find_program(words[0]);
   if (!path) return std::nullopt;

@@ -4,6 +4,8 @@
 // Each started program has its own process group, so that a key of the terminal does not reach it a second time, and it
 // gets SIGTERM if this process is killed. Errors: ConfigError if a program cannot be started.
 
+#include <chrono>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -39,6 +41,12 @@ struct ProgramsEnd {
 /// each. If one fails and others have not ended `patience_s` later, these get SIGTERM, and then SIGKILL.
 ProgramsEnd run_programs(const std::vector<Program>& programs, const WaitedSignals& signals,
                          const RunOptions& options = {});
+
+/// Runs one program whose output goes into a file, and returns its exit code; nothing if it was ended, after `limit` or
+/// because `gives_up` (asked a hundred times a second; empty: never) returned true: by SIGTERM, and SIGKILL two seconds
+/// later. @throws IoError if the file cannot be made.
+std::optional<int> run_into_file(const Program& program, const std::filesystem::path& file, std::chrono::seconds limit,
+                                 const std::function<bool()>& gives_up = {});
 
 /// Runs a tool and returns what it prints to standard output and standard error; nothing if it is not on the path,
 /// fails or takes longer than `here.tool_limit` (it is then killed). At most a mebibyte is read.

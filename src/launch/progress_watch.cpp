@@ -1,17 +1,13 @@
 #include "launch/progress_watch.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/wall_clock.h"
+#include "launch/process.h"
 
 namespace athanor::launch {
 namespace fs = std::filesystem;
@@ -58,25 +54,10 @@ std::vector<std::string> ProgressWatch::late() const {
 
 void write_board_and_stacks(const std::string& own_program, const fs::path& run_dir, const fs::path& file,
                             std::chrono::seconds limit) {
-  const int output = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (output < 0) return log::warn("cannot make {}: {}", file.string(), std::strerror(errno));
-  pid_t child = 0;
   try {
-    child = start_child({{own_program, "status", run_dir.string(), "--stacks"}}, own_program, {-1, output, output});
+    run_into_file({{own_program, "status", run_dir.string(), "--stacks"}}, file, limit);
   } catch (const Error& error) {
     log::warn("the board is not kept: {}", error.what());
-  }
-  ::close(output);
-  const auto end = std::chrono::steady_clock::now() + limit;
-  while (child > 0 && ::waitpid(child, nullptr, WNOHANG) == 0) {
-    if (std::chrono::steady_clock::now() < end) {
-      ::usleep(10'000);
-      continue;
-    }
-    ::kill(-child, SIGKILL);
-    ::usleep(100'000);
-    ::waitpid(child, nullptr, WNOHANG);
-    return;
   }
 }
 

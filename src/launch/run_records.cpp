@@ -5,9 +5,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "config/toml_reader.h"
-
 namespace athanor::launch {
 namespace fs = std::filesystem;
 namespace {
@@ -57,30 +54,6 @@ std::string words_of(const fs::path& run_dir) { return text_of(run_dir / "log" /
 
 }  // namespace
 
-std::optional<fs::path> run_folder_of(const std::vector<std::string>& command, const std::string& own_program) {
-  const bool is_train = command.size() > 2 && command[1] == "train" &&
-                        (command[0] == own_program || fs::path(command[0]).filename() == "athanor");
-  if (!is_train) return std::nullopt;
-  std::string file;
-  std::vector<std::string> overrides;
-  for (size_t i = 2; i < command.size(); ++i) {
-    const std::string& word = command[i];
-    if (word == "--set" && i + 1 < command.size())
-      overrides.push_back(command[++i]);
-    else if (word.starts_with("--set="))
-      overrides.push_back(word.substr(6));
-    else if (file.empty() && !word.starts_with("-"))
-      file = word;
-    else
-      return std::nullopt;
-  }
-  try {
-    return fs::path(load_run_config(file, overrides).train.run_dir);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
 RunRecords read_records(const fs::path& run_dir) {
   RunRecords records{words_of(run_dir), size_of(events_of(run_dir)), 0};
   for_each_line(text_of(events_of(run_dir)),
@@ -116,6 +89,25 @@ Steps steps_since(const fs::path& run_dir, const RunRecords& before) {
     if (is_begin(line) && !steps.first) steps.first = number_in(line, "step") + 1;
   });
   return steps;
+}
+
+std::optional<int64_t> greatest_step(const fs::path& run_dir) {
+  std::optional<int64_t> greatest;
+  const uint64_t size = size_of(run_dir / "metrics.jsonl");
+  for_each_line(text_of(run_dir / "metrics.jsonl", size - std::min(size, kTail)), [&](const json& line) {
+    if (const int64_t step = number_in(line, "step"); step > 0) greatest = std::max(greatest.value_or(0), step);
+  });
+  return greatest;
+}
+
+StopRecord stop_since(const fs::path& run_dir, const RunRecords& before) {
+  StopRecord stop;
+  for_each_line(text_of(events_of(run_dir), before.events_bytes), [&](const json& line) {
+    const auto event = line.find("event");
+    if (event != line.end() && *event == "stop")
+      stop = {line.contains("limit"), static_cast<int>(number_in(line, "signal"))};
+  });
+  return stop;
 }
 
 }  // namespace athanor::launch

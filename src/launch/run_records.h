@@ -11,11 +11,6 @@
 
 namespace athanor::launch {
 
-/// Returns the run folder of `athanor train CONFIG --set …`; nothing for another command, or if its configuration is
-/// refused, which its ranks will tell. @param own_program  a path that also means `athanor`.
-std::optional<std::filesystem::path> run_folder_of(const std::vector<std::string>& command,
-                                                   const std::string& own_program);
-
 /// The records of a run folder at a moment, against which later ones are compared. Files that are not there are empty.
 struct RunRecords {
   std::string last_words;
@@ -35,5 +30,16 @@ struct Steps {
   std::optional<int64_t> first = {}, last = {};
 };
 Steps steps_since(const std::filesystem::path& run_dir, const RunRecords& before);
+
+/// Returns the greatest step that the newest lines of metrics have; nothing: there is none.
+std::optional<int64_t> greatest_step(const std::filesystem::path& run_dir);
+
+/// How a run that was not complete came to stop, by its own history.
+struct StopRecord {
+  bool by_limit = false;  ///< of time: that of the job, or train.stop_after
+  int signal = 0;         ///< 0: none
+};
+/// Returns the newest one since.
+StopRecord stop_since(const std::filesystem::path& run_dir, const RunRecords& before);
 
 }  // namespace athanor::launch

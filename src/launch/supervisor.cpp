@@ -2,34 +2,29 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <set>
+#include <utility>
 
-#include "base/exit_codes.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "base/wall_clock.h"
-#include "launch/attempt_judge.h"
-#include "launch/process.h"
-#include "launch/programs.h"
-#include "launch/progress_watch.h"
+#include "launch/attempt_run.h"
+#include "launch/fewer_hosts.h"
+#include "launch/spare_probe.h"
+#include "launch/training_command.h"
 
 namespace athanor::launch {
 namespace fs = std::filesystem;
 namespace {
 
-// Stacks of ranks that hang take up to 20 s (docs/board.md).
-constexpr std::chrono::seconds kForStacks{40};
-
-JobHosts job_hosts(const LaunchPlan& plan) {
-  std::vector<Host> hosts = plan.allocation.hosts;
-  for (size_t i = 0; i < hosts.size(); ++i) hosts[i].slots = plan.ranks.of_host[i];
-  return JobHosts(hosts);
-}
-
 std::vector<std::string> names_of_hosts(const std::vector<Host>& hosts) {
   std::vector<std::string> names;
   for (const Host& host : hosts) names.push_back(host.name);
   return names;
+}
+
+std::optional<fs::path> run_folder_of(const LaunchPlan& plan, const Supervision& supervision) {
+  const auto config = training_config(plan.command, supervision.own_program);
+  return config ? std::optional<fs::path>(config->train.run_dir) : std::nullopt;
 }
 
 // The hosts of the job beyond those in use that have room for the ranks of any place.
@@ -46,117 +41,82 @@ std::vector<Host> usable_spares(const LaunchPlan& plan, std::optional<int> wante
 class Supervisor {
  public:
   Supervisor(const LaunchPlan& plan, const Surroundings& here, const Supervision& supervision)
-      : plan_(plan), here_(here), supervision_(supervision),
-        run_dir_(run_folder_of(plan.command, supervision.own_program)), attempts_(supervision.attempts) {
-    if (attempts_.empty() && run_dir_) attempts_ = *run_dir_ / "attempts";
-    if (attempts_.empty() && supervision.may_retry()) attempts_ = "attempts";
+      : plan_(plan), here_(here), supervision_(supervision), limits_(supervision.limits),
+        setting_{run_folder_of(plan, supervision), supervision.attempts, supervision.own_program,
+                 supervision.timeout_s} {
+    if (setting_.attempts.empty() && setting_.run_dir) setting_.attempts = *setting_.run_dir / "attempts";
+    if (setting_.attempts.empty() && (supervision.may_retry() || supervision.chain)) setting_.attempts = "attempts";
     state_.hosts = names_of_hosts(plan.allocation.hosts);
     state_.spares = names_of_hosts(usable_spares(plan, supervision.spares));
+    if (supervision.min_nodes)
+      limits_.fewer_hosts = hosts_that_fit(plan, supervision.own_program, *supervision.min_nodes);
+    if (supervision.chain) chain_.emplace(plan.allocation, here, *supervision.chain);
+    if (setting_.run_dir) start_step_ = greatest_step(*setting_.run_dir);
   }
 
   int run() {
     while (true) {
-      const Attempt attempt = run_attempt();
+      AttemptRun run(plan_, here_, signals_, setting_);
+      const Attempt attempt = run.run(num_attempts_ > 0, [&] { look_after_chain(run); });
       ++num_attempts_;
-      if (has_folder_ && attempt.cause != Cause::kSuccess)
-        log::warn("{} ({})", attempt_text(attempt), folder_of_attempt(attempts_, attempt.number).string());
-      if (!goes_on(attempt)) return attempt.exit_code;
+      if (run.has_folder() && attempt.cause != Cause::kSuccess)
+        log::warn("{} ({})", attempt_text(attempt), folder_of(attempt).string());
+      if (goes_on(attempt)) continue;
+      if (chain_) end_chain(attempt, run);
+      return attempt.exit_code;
     }
   }
 
  private:
-  Attempt run_attempt() {
-    has_folder_ = false;
-    Attempt attempt;
-    attempt.number = attempts_.empty() ? 1 : next_attempt(attempts_);
-    attempt.started = unix_time_s();
-    const RunRecords before = run_dir_ ? read_records(*run_dir_) : RunRecords();
-    std::optional<OutputTee> tee;
-    if (!attempts_.empty() || supervision_.timeout_s > 0)
-      tee.emplace(attempts_.empty() ? OutputTee::Log::kNone : OutputTee::Log::kLater);
-    ProgressWatch watch(run_dir_, before.attempt, supervision_.timeout_s);
-    std::vector<std::string> late;
-    const auto look = [&] {
-      if (!attempts_.empty() && !has_folder_ && (!run_dir_ || has_begun(*run_dir_, before)))
-        make_folder(attempt.number, *tee);
-      if (!tee || !watch.is_overdue(*tee)) return false;
-      late = watch.late();
-      keep_evidence(attempt.number, watch.waited_s(), *tee);
-      return true;
-    };
-    ProgramsEnd end = start_and_wait(tee ? &*tee : nullptr, look);
-    if (end.was_overdue) end.exit_code = exit_code::kNoProgress;
-    attempt.ended = unix_time_s();
-    if (!attempts_.empty() && !has_folder_ && leaves_record(end, before)) make_folder(attempt.number, *tee);
-    judge(attempt, end, before, std::move(late));
-    if (has_folder_) write_verdict(attempts_, attempt);
-    return attempt;
-  }
-
-  ProgramsEnd start_and_wait(OutputTee* tee, const std::function<bool()>& look) const {
-    const Programs programs(plan_, build_command(plan_, here_));
-    RunOptions options;
-    options.passed = [this](int number) { return passed_signal(plan_.launcher.flavour, number); };
-    options.tee = tee;
-    options.is_overdue = look;
-    look();
-    return run_programs(programs.all(), signals_, options);
-  }
-
-  // A start that was refused, was told to stop before it began, or had nothing to do leaves the folder as it was. What
-  // ends a series of attempts is kept in any case.
-  bool leaves_record(const ProgramsEnd& end, const RunRecords& before) const {
-    if (num_attempts_ > 0 || (run_dir_ && has_begun(*run_dir_, before))) return true;
-    return end.exit_code != exit_code::kComplete && end.exit_code != exit_code::kInput && !end.was_told_to_stop;
-  }
-
-  void make_folder(int number, OutputTee& tee) {
-    make_attempt(attempts_, number, plan_.allocation.hosts);
-    tee.log_to(folder_of_attempt(attempts_, number) / "log");
-    has_folder_ = true;
-  }
-
-  // Keeps what shows why a command without progress stands still.
-  void keep_evidence(int number, double waited_s, OutputTee& tee) {
-    log::warn("no progress for {:.0f} s: the command is ended (--timeout)", waited_s);
-    if (attempts_.empty()) return;
-    if (!has_folder_) make_folder(number, tee);
-    if (!run_dir_) return;
-    const fs::path file = folder_of_attempt(attempts_, number) / "board.txt";
-    write_board_and_stacks(supervision_.own_program, *run_dir_, file, kForStacks);
-  }
-
-  void judge(Attempt& attempt, const ProgramsEnd& end, const RunRecords& before, std::vector<std::string> late) const {
-    AttemptEnding ending;
-    ending.exit_code = end.exit_code;
-    ending.is_training = run_dir_.has_value();
-    ending.was_told_to_stop = end.was_told_to_stop;
-    ending.was_overdue = end.was_overdue;
-    ending.late = std::move(late);
-    if (run_dir_) ending.words = fresh_last_words(*run_dir_, before);
-    if (run_dir_) ending.steps = steps_since(*run_dir_, before);
-    if (has_folder_) ending.log = folder_of_attempt(attempts_, attempt.number) / "log";
-    judge_attempt(attempt, ending, job_hosts(plan_));
-  }
+  fs::path folder_of(const Attempt& attempt) const { return folder_of_attempt(setting_.attempts, attempt.number); }
 
   // Returns whether another attempt follows, when its time has come.
   bool goes_on(const Attempt& attempt) {
     if (!supervision_.may_retry()) return false;
-    const AttemptOutcome outcome{attempt.cause, attempt.at_fault, attempt.made_progress()};
-    FailoverDecision decision = decide_failover(state_, outcome, supervision_.limits);
+    FailoverDecision decision = decide_with_probed_spares(attempt);
+    if (const int number = std::exchange(stopped_by_, 0)) return stop_by_signal(attempt, number);
     if (!decision.retries) return stop(attempt, decision.reason);
     log::info("runs it again{}: {}", decision.wait_s > 0 ? fmt::format(" in {:.0f} s", decision.wait_s) : std::string(),
               decision.reason);
-    if (const int number = wait(decision.wait_s))
-      return stop(attempt, fmt::format("{} came before the next attempt", signal_name(number)));
+    if (const int number = wait(decision.wait_s)) return stop_by_signal(attempt, number);
     state_ = std::move(decision.next);
     take_hosts(state_.hosts);
     return true;
   }
 
+  // A spare that does not pass the probe is no spare: the decision is then made again without it.
+  FailoverDecision decide_with_probed_spares(const Attempt& attempt) {
+    const AttemptOutcome outcome{attempt.cause, attempt.at_fault, attempt.made_progress()};
+    std::set<std::string> fit;
+    while (true) {
+      FailoverDecision decision = decide_failover(state_, outcome, limits_);
+      const auto failed = std::ranges::find_if(decision.swapped, [&](const auto& swap) {
+        if (fit.contains(swap.second)) return false;
+        if (!is_fit(swap.second, attempt)) return true;
+        fit.insert(swap.second);
+        return false;
+      });
+      if (failed == decision.swapped.end() || stopped_by_ != 0) return decision;
+      std::erase(state_.spares, failed->second);
+    }
+  }
+
+  bool is_fit(const std::string& spare, const Attempt& attempt) {
+    return passes_probe(plan_, here_, supervision_.own_program, spare, folder_of(attempt), [this] {
+      stopped_by_ = signals_.wait(std::chrono::milliseconds(0));
+      return stopped_by_ != 0;
+    });
+  }
+
   void take_hosts(const std::vector<std::string>& hosts) {
+    if (hosts.size() < plan_.allocation.hosts.size()) keep_first_hosts(plan_, hosts.size());
     for (size_t i = 0; i < hosts.size(); ++i) plan_.allocation.hosts[i].name = hosts[i];
     plan_.is_one_machine = plan_.allocation.is_this_machine(here_);
+  }
+
+  bool stop_by_signal(const Attempt& attempt, int number) {
+    is_stopped_ = true;
+    return stop(attempt, fmt::format("{} came before the next attempt", signal_name(number)));
   }
 
   bool stop(const Attempt& attempt, const std::string& reason) const {
@@ -167,18 +127,49 @@ class Supervisor {
     return false;
   }
 
+  // Looks at the chain of jobs now and then while an attempt runs. A successor that shall not follow is cancelled at
+  // once after a signal: whoever sent it may not wait for the end of the run.
+  void look_after_chain(const AttemptRun& run) {
+    if (!chain_ || Clock::now() < next_look_) return;
+    next_look_ = Clock::now() + kChainLook;
+    if (run.was_told_to_stop() && !is_chain_ended_) {
+      is_chain_ended_ = !continues_in_next_job({Cause::kStopped, true, false, chain_->left_s()});
+      if (is_chain_ended_)
+        chain_->end(setting_.attempts, false, fmt::format("{} came", signal_name(run.stop_signal())));
+    }
+    if (run.was_told_to_stop()) return;
+    has_stepped_ = has_stepped_ || run.has_stepped();
+    chain_->look(setting_.attempts, start_step_, has_stepped_);
+  }
+
+  void end_chain(const Attempt& attempt, const AttemptRun& run) {
+    if (is_chain_ended_) return;
+    const StopRecord stop = run.stop();
+    const bool was_told = is_stopped_ || run.was_told_to_stop() || stop.signal != 0;
+    const bool continues = continues_in_next_job({attempt.cause, was_told, stop.by_limit, chain_->left_s()});
+    const CauseRow& row = row_of(attempt.cause);
+    chain_->end(setting_.attempts, continues, fmt::format("{}: {}", row.kind, row.action));
+  }
+
   // Returns the number of a signal that came, or 0.
   int wait(double seconds) const { return signals_.wait(std::chrono::milliseconds(std::llround(seconds * 1000))); }
+
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kChainLook{2};
 
   LaunchPlan plan_;
   const Surroundings& here_;
   const Supervision& supervision_;
-  const std::optional<fs::path> run_dir_;  // nothing for a command that is no training
+  FailoverLimits limits_;
+  AttemptSetting setting_;
   const WaitedSignals signals_;
-  fs::path attempts_;  // empty: none
   FailoverState state_;
+  int stopped_by_ = 0;  // a signal that came during a probe
   int num_attempts_ = 0;
-  bool has_folder_ = false;  // the present attempt has one
+  std::optional<JobChain> chain_;
+  std::optional<int64_t> start_step_;  // of a training
+  Clock::time_point next_look_ = {};
+  bool has_stepped_ = false, is_stopped_ = false, is_chain_ended_ = false;
 };
 
 }  // namespace

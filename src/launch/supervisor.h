@@ -7,6 +7,7 @@
 #include <string>
 
 #include "launch/failover.h"
+#include "launch/job_chain.h"
 #include "launch/launcher_command.h"
 
 namespace athanor::launch {
@@ -17,12 +18,16 @@ struct Supervision {
   std::string own_program;         ///< the path of this program
   double timeout_s = 0;            ///< without progress; 0: no limit (launch/watchdog.h)
   FailoverLimits limits;
-  std::optional<int> spares = {};  ///< the most that are used; nothing: automatic_spares
+  std::optional<int> spares = {};     ///< the most that are used; nothing: automatic_spares
+  std::optional<int> min_nodes = {};  ///< without spares it continues on fewer nodes, down to this many; nothing: never
+
+  std::optional<ChainRequest> chain = {};  ///< further jobs continue the run; nothing: none is submitted
 
   bool may_retry() const { return limits.retries > 0 || limits.may_swap; }
 };
 
-/// Runs the plan's command, and runs it again as launch/failover.h decides. Nothing is written before the checks of a
+/// Runs the plan's command, and runs it again as launch/failover.h decides, in this job or in the next one
+/// (launch/job_chain.h). Nothing is written before the checks of a
 /// training's start have passed: an attempt that was refused leaves nothing. If there may be retries, the last line
 /// tells why there is no further one.
 /// @return the exit code of the last attempt: 124 if it was ended for want of progress, 128 + n for a launcher that the

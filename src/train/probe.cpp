@@ -165,6 +165,11 @@ void add_slow_parts(const Quantity& quantity, const Probe& probe, double kind, s
   }
 }
 
+int64_t count_hosts(std::vector<std::string> hosts) {
+  std::ranges::sort(hosts);
+  return std::unique(hosts.begin(), hosts.end()) - hosts.begin();
+}
+
 double rounded(double value) { return std::isfinite(value) ? std::stod(fmt::format("{:.4g}", value)) : value; }
 
 }  // namespace
@@ -229,6 +234,24 @@ std::string probe_json(const Probe& probe, const std::vector<SlowPart>& slow, co
                      {"value", rounded(part.value)},
                      {"median", rounded(part.median)}});
   return json.dump();
+}
+
+std::string describe_probe(const Probe& probe, const std::vector<SlowPart>& slow,
+                           const std::vector<std::string>& hosts) {
+  std::string text =
+      fmt::format("ranks: {}, hosts: {}, seconds: {:.2f}\n", hosts.size(), count_hosts(hosts), probe.seconds);
+  text += fmt::format("{:<30} {:>10} {:>10} {:>10}\n", "", "least", "median", "greatest");
+  for (const Quantity& quantity : kQuantities) {
+    std::vector<double> known;
+    for (const double value : probe.*quantity.values)
+      if (!std::isnan(value)) known.push_back(value);
+    if (known.empty()) continue;
+    std::ranges::sort(known);
+    text += fmt::format("{:<30} {:>10.4g} {:>10.4g} {:>10.4g} {}\n", quantity.what, known.front(),
+                        known[(known.size() - 1) / 2], known.back(), quantity.unit);
+  }
+  const std::string line = describe_slow_parts(slow, hosts);
+  return line.empty() ? text : text + line + "\n";
 }
 
 std::string describe_slow_parts(const std::vector<SlowPart>& slow, const std::vector<std::string>& hosts) {

@@ -44,6 +44,9 @@ std::vector<SlowPart> find_slow_parts(const Probe& probe);
 /// Returns the line of RUN/probes.jsonl (docs/failures.md), without its end.
 std::string probe_json(const Probe& probe, const std::vector<SlowPart>& slow, const std::vector<std::string>& hosts,
                        int64_t attempt, int64_t step, const std::string& why);
+/// Returns a table for people: the least, median and greatest value of each quantity, and the slow parts.
+std::string describe_probe(const Probe& probe, const std::vector<SlowPart>& slow,
+                           const std::vector<std::string>& hosts);
 /// Returns a line for the log about at most four slow parts; "" if there are none.
 std::string describe_slow_parts(const std::vector<SlowPart>& slow, const std::vector<std::string>& hosts);
 

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "base/wall_clock.h"
 #include "config/duration.h"
-#include "train/job_limit.h"
+#include "base/job_limit.h"
 #include "train/run_folder.h"
 
 namespace athanor {

@@ -1,4 +1,4 @@
-#include "train/job_limit.h"
+#include "base/job_limit.h"
 
 #include <algorithm>
 #include <cctype>
@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-std::string variable(const char* name) {
+std::string text_of_variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
 }
@@ -54,9 +54,9 @@ std::optional<double> seconds_of(const std::string& text) {
 }
 
 std::optional<JobLimit> slurm_limit(const std::function<std::string(const std::string&)>& run) {
-  const std::string id = variable("SLURM_JOB_ID");
+  const std::string id = text_of_variable("SLURM_JOB_ID");
   if (!is_job_id(id)) return {};
-  if (const auto end = seconds_of(variable("SLURM_JOB_END_TIME"))) return JobLimit{"Slurm job " + id, *end};
+  if (const auto end = seconds_of(text_of_variable("SLURM_JOB_END_TIME"))) return JobLimit{"Slurm job " + id, *end};
   const std::string job = run("scontrol -o show job '" + id + "'");
   if (value_after(job, "TimeLimit=", ' ') == "UNLIMITED") return {};
   const auto end = time_of(value_after(job, "EndTime=", ' '), "%Y-%m-%dT%H:%M:%S");
@@ -64,7 +64,7 @@ std::optional<JobLimit> slurm_limit(const std::function<std::string(const std::s
 }
 
 std::optional<JobLimit> pbs_limit(const std::function<std::string(const std::string&)>& run) {
-  const std::string id = variable("PBS_JOBID");
+  const std::string id = text_of_variable("PBS_JOBID");
   if (!is_job_id(id)) return {};
   const std::string job = run("qstat -f '" + id + "'");
   const auto began = time_of(value_after(job, "stime = ", '\n'), "%a %b %d %H:%M:%S %Y");

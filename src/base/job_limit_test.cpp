@@ -1,4 +1,4 @@
-#include "train/job_limit.h"
+#include "base/job_limit.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,29 @@
+#include "train/probe.h"
+
+#include <fmt/core.h>
+
+#include "cli/core.h"
+#include "layout/layout.h"
+#include "ops/cpu_allocator.h"
+#include "train/in_world.h"
+#include "train/rank_devices.h"
+#include "train/same_settings.h"
+
+ATHANOR_CORE_ENTRY(probe) {
+  using namespace athanor;
+  const auto& given = *static_cast<const ProbeArguments*>(arguments);
+  ops::install_caching_cpu_allocator();
+  return in_world({}, [&](comm::World& world, RunContext&) {
+    const at::Device device = agree_on_devices(given.device, "--device", world);
+    Mesh mesh(Layout(RunConfig(), world.size()), world);
+    if (world.size() > 1) mesh.use(device);
+    const Probe found = measure_probe(mesh, device, given.folder);
+    if (!mesh.is_first()) return 0;
+    const auto slow = find_slow_parts(found);
+    if (given.json)
+      fmt::print("{}\n", probe_json(found, slow, world.hosts(), 0, 0, "asked"));
+    else
+      fmt::print("{}", describe_probe(found, slow, world.hosts()));
+    return 0;
+  });
+}

@@ -1,0 +1,31 @@
+// athanor probe measures each rank and node of a job; train/probe.h has what is measured. `athanor launch` probes spare
+// nodes with it before it uses them.
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/core.h"
+#include "cli/device_option.h"
+#include "cli/exit_code.h"
+
+namespace athanor {
+
+void add_probe_command(CLI::App& app) {
+  const auto arguments = std::make_shared<ProbeArguments>();
+  auto* command = app.add_subcommand(
+      "probe",
+      "Measure products, memory, messages and the disk of each rank and node, and name the slow ones; start it on all "
+      "nodes: athanor launch -- athanor probe");
+  command
+      ->add_option("--folder", arguments->folder,
+                   "A folder whose disk is measured; by default the one that it is started in")
+      ->check(CLI::ExistingDirectory);
+  add_device_option(*command, arguments->device, "What is measured, one device for each rank");
+  command->add_flag("--json", arguments->json, "Print a line as in RUN/probes.jsonl (docs/failures.md)");
+  command->callback([arguments] {
+    if (const int code = call_core("probe", arguments.get())) throw ExitCode{code};
+  });
+}
+
+}  // namespace athanor

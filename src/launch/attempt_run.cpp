@@ -1,0 +1,111 @@
+#include "launch/attempt_run.h"
+
+#include "base/exit_codes.h"
+#include "base/log.h"
+#include "base/wall_clock.h"
+#include "launch/attempt_judge.h"
+#include "launch/programs.h"
+#include "launch/progress_watch.h"
+
+namespace athanor::launch {
+namespace fs = std::filesystem;
+namespace {
+
+// Stacks of ranks that hang take up to 20 s (docs/board.md).
+constexpr std::chrono::seconds kForStacks{40};
+
+bool asks_to_stop(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
+
+}  // namespace
+
+JobHosts hosts_of_plan(const LaunchPlan& plan) {
+  std::vector<Host> hosts = plan.allocation.hosts;
+  for (size_t i = 0; i < hosts.size(); ++i) hosts[i].slots = plan.ranks.of_host[i];
+  return JobHosts(hosts);
+}
+
+Attempt AttemptRun::run(bool ends_series, const WhileItRuns& while_it_runs) {
+  const std::optional<fs::path>& run_dir = setting_.run_dir;
+  const fs::path& attempts = setting_.attempts;
+  attempt_.number = attempts.empty() ? 1 : next_attempt(attempts);
+  attempt_.started = unix_time_s();
+  if (run_dir) before_ = read_records(*run_dir);
+  std::optional<OutputTee> tee;
+  if (!attempts.empty() || setting_.timeout_s > 0)
+    tee.emplace(attempts.empty() ? OutputTee::Log::kNone : OutputTee::Log::kLater);
+  ProgressWatch watch(run_dir, before_.attempt, setting_.timeout_s);
+  std::vector<std::string> late;
+  const auto look = [&] {
+    if (!attempts.empty() && !has_folder_ && (!run_dir || has_begun(*run_dir, before_))) make_folder(*tee);
+    if (has_folder_ && while_it_runs) while_it_runs();
+    if (!tee || !watch.is_overdue(*tee)) return false;
+    late = watch.late();
+    keep_evidence(watch.waited_s(), *tee);
+    return true;
+  };
+  ProgramsEnd end = start_and_wait(tee ? &*tee : nullptr, look);
+  if (end.was_overdue) end.exit_code = exit_code::kNoProgress;
+  attempt_.ended = unix_time_s();
+  if (!attempts.empty() && !has_folder_ && (ends_series || leaves_record(end))) make_folder(*tee);
+  judge(end, std::move(late));
+  if (has_folder_) write_verdict(attempts, attempt_);
+  return attempt_;
+}
+
+ProgramsEnd AttemptRun::start_and_wait(OutputTee* tee, const std::function<bool()>& look) {
+  const Programs programs(plan_, build_command(plan_, here_));
+  RunOptions options;
+  options.passed = [this](int number) {
+    if (asks_to_stop(number) && signal_ == 0) signal_ = number;
+    return passed_signal(plan_.launcher.flavour, number);
+  };
+  options.tee = tee;
+  options.is_overdue = look;
+  look();
+  return run_programs(programs.all(), signals_, options);
+}
+
+// A start that was refused, was told to stop before it began, or had nothing to do leaves the folder as it was.
+bool AttemptRun::leaves_record(const ProgramsEnd& end) const {
+  if (setting_.run_dir && has_begun(*setting_.run_dir, before_)) return true;
+  return end.exit_code != exit_code::kComplete && end.exit_code != exit_code::kInput && !end.was_told_to_stop;
+}
+
+void AttemptRun::make_folder(OutputTee& tee) {
+  make_attempt(setting_.attempts, attempt_.number, plan_.allocation.hosts);
+  tee.log_to(folder_of_attempt(setting_.attempts, attempt_.number) / "log");
+  has_folder_ = true;
+}
+
+// Keeps what shows why a command without progress stands still.
+void AttemptRun::keep_evidence(double waited_s, OutputTee& tee) {
+  log::warn("no progress for {:.0f} s: the command is ended (--timeout)", waited_s);
+  if (setting_.attempts.empty()) return;
+  if (!has_folder_) make_folder(tee);
+  if (!setting_.run_dir) return;
+  const fs::path file = folder_of_attempt(setting_.attempts, attempt_.number) / "board.txt";
+  write_board_and_stacks(setting_.own_program, *setting_.run_dir, file, kForStacks);
+}
+
+void AttemptRun::judge(const ProgramsEnd& end, std::vector<std::string> late) {
+  AttemptEnding ending;
+  ending.exit_code = end.exit_code;
+  ending.is_training = setting_.run_dir.has_value();
+  ending.was_told_to_stop = end.was_told_to_stop;
+  ending.was_overdue = end.was_overdue;
+  ending.late = std::move(late);
+  if (setting_.run_dir) ending.words = fresh_last_words(*setting_.run_dir, before_);
+  if (setting_.run_dir) ending.steps = steps_since(*setting_.run_dir, before_);
+  if (has_folder_) ending.log = folder_of_attempt(setting_.attempts, attempt_.number) / "log";
+  judge_attempt(attempt_, ending, hosts_of_plan(plan_));
+}
+
+StopRecord AttemptRun::stop() const {
+  return setting_.run_dir ? stop_since(*setting_.run_dir, before_) : StopRecord();
+}
+
+bool AttemptRun::has_stepped() const {
+  return setting_.run_dir && steps_since(*setting_.run_dir, before_).last.has_value();
+}
+
+}  // namespace athanor::launch

@@ -1,0 +1,68 @@
+#pragma once
+// One attempt of a command under `athanor launch`: it is started, its output is kept, it is ended if it makes no
+// progress, and its end is judged.
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "launch/attempts.h"
+#include "launch/launcher_command.h"
+#include "launch/output_tee.h"
+#include "launch/process.h"
+#include "launch/run_records.h"
+
+namespace athanor::launch {
+
+/// What stays the same over the attempts of a call.
+struct AttemptSetting {
+  std::optional<std::filesystem::path> run_dir;  ///< of a training; nothing for another command
+  std::filesystem::path attempts;                ///< the folder attempts/; empty: nothing is kept
+  std::string own_program;
+  double timeout_s = 0;
+};
+
+/// Called ten times a second while an attempt runs, as soon as it has a folder.
+using WhileItRuns = std::function<void()>;
+
+class AttemptRun {
+ public:
+  AttemptRun(const LaunchPlan& plan, const Surroundings& here, const WaitedSignals& signals,
+             const AttemptSetting& setting)
+      : plan_(plan), here_(here), signals_(signals), setting_(setting) {}
+
+  /// Runs it to its end. Nothing is written before the checks of a training's start have passed: an attempt that was
+  /// refused, or was told to stop before it began, leaves nothing.
+  /// @param ends_series  it follows another attempt, and leaves its folder in any case.
+  Attempt run(bool ends_series, const WhileItRuns& while_it_runs = {});
+
+  bool has_folder() const { return has_folder_; }  ///< it has left one
+  bool was_told_to_stop() const { return signal_ != 0; }
+  int stop_signal() const { return signal_; }  ///< of SIGTERM, SIGINT and SIGHUP, the first that came; 0: none
+  /// Of a training: how it stopped, by its own records.
+  StopRecord stop() const;
+  /// Of a training: whether it has done a step.
+  bool has_stepped() const;
+
+ private:
+  ProgramsEnd start_and_wait(OutputTee* tee, const std::function<bool()>& look);
+  bool leaves_record(const ProgramsEnd& end) const;
+  void make_folder(OutputTee& tee);
+  void keep_evidence(double waited_s, OutputTee& tee);
+  void judge(const ProgramsEnd& end, std::vector<std::string> late);
+
+  const LaunchPlan& plan_;
+  const Surroundings& here_;
+  const WaitedSignals& signals_;
+  const AttemptSetting& setting_;
+  Attempt attempt_;
+  RunRecords before_;
+  bool has_folder_ = false;
+  int signal_ = 0;
+};
+
+/// What `athanor launch` knows of the hosts that a plan uses.
+JobHosts hosts_of_plan(const LaunchPlan& plan);
+
+}  // namespace athanor::launch

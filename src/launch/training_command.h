@@ -1,0 +1,16 @@
+#pragma once
+// The configuration of a command that is a training, which `athanor launch` knows more about than of other commands.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+
+namespace athanor::launch {
+
+/// Returns the configuration of `athanor train CONFIG --set …`; nothing for another command, or if its configuration is
+/// refused, which its ranks will tell. @param own_program  a path that also means `athanor`.
+std::optional<RunConfig> training_config(const std::vector<std::string>& command, const std::string& own_program);
+
+}  // namespace athanor::launch
