@@ -46,12 +46,20 @@ std::string field_of(const std::string& details, const std::string& name) {
   return "";
 }
 
+// Variables that Slurm has set for this job. They reach the next one, whose srun would take those for wishes that Slurm
+// does not set again.
+bool is_of_job(const std::string& variable) {
+  constexpr std::string_view kStarts[] = {"SLURM_JOB",  "SLURM_NTASKS", "SLURM_NPROCS",  "SLURM_NNODES",
+                                          "SLURM_NODE", "SLURM_TASK",   "SLURM_CPUS",    "SLURM_MEM",
+                                          "SLURM_GPUS", "SLURM_GTIDS",  "SLURM_PROCID", "SLURM_LOCALID"};
+  return std::ranges::any_of(kStarts, [&](std::string_view start) { return variable.starts_with(start); });
+}
+
 std::vector<std::string> slurm_words(const std::string& job, const std::string& details, const std::string& script,
                                      const Surroundings& here) {
-  // What Slurm has set for this job would be taken for wishes of the next one.
   std::vector<std::string> words{"env"};
   for (const auto& [name, value] : here.variables)
-    if (name.starts_with("SLURM_")) words.insert(words.end(), {"-u", name});
+    if (is_of_job(name)) words.insert(words.end(), {"-u", name});
   const auto sbatch = here.find_program("sbatch");
   words.insert(words.end(), {sbatch ? sbatch->string() : "sbatch", "--parsable", "--dependency=afterany:" + job});
   constexpr std::pair<const char*, const char*> kFields[] = {
@@ -168,10 +176,16 @@ std::optional<std::string> JobChain::submit(const fs::path& attempts) const {
                                   ? ask_scheduler({"scontrol", "-o", "show", "job", job_}, here_).value_or("")
                                   : std::string();
   const auto words = submit_words(scheduler_, job_, details, script, here_);
-  const auto answer = ask_scheduler(words, here_);
-  const std::string next = trimmed(answer.value_or(""));
-  if (is_id(next)) return next;
-  log::warn("the next job could not be submitted ({}): submit it yourself when this one has ended", join(words, " "));
+  const fs::path file = attempts / "submitted";
+  std::string answer;
+  try {
+    if (run_into_file({words}, file, kPatience) == 0) answer = trimmed(read_file(file));
+  } catch (const Error& error) {
+    log::warn("{}", error.what());
+  }
+  if (is_id(answer)) return answer;
+  log::warn("the next job could not be submitted ({} has the reason): submit {} yourself when this one has ended",
+            file.string(), script);
   return std::nullopt;
 }
 

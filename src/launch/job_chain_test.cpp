@@ -20,7 +20,7 @@ bool has(const std::vector<std::string>& words, const std::string& word) {
 
 TEST(JobChain, TheNextJobHasWhatTheCommandLineOfSbatchGaveThisOneAndNothingOfItsEnvironment) {
   Surroundings here;
-  here.variables = {{"SLURM_JOB_ID", "7"}, {"PATH", "/none"}, {"SLURM_MEM_PER_NODE", "1"}};
+  here.variables = {{"SLURM_JOB_ID", "7"}, {"PATH", "/none"}, {"SLURM_MEM_PER_NODE", "1"}, {"SLURM_CONF", "/c"}};
   const auto words = submit_words(Scheduler::kSlurm, "7", kDetails, "/a/job-script", here);
   EXPECT_EQ((std::vector<std::string>(words.begin(), words.begin() + 7)),
             (std::vector<std::string>{"env", "-u", "SLURM_JOB_ID", "-u", "SLURM_MEM_PER_NODE", "sbatch", "--parsable"}));
@@ -75,8 +75,8 @@ class Chain : public RecordedMachine {
     RecordedMachine::SetUp();
     allocation_ = {Scheduler::kSlurm, "SLURM_JOB_ID is 7", "7", {{"n1", 0}}, "SLURM_JOB_NODELIST"};
     put_program(here_, "scontrol", "case $* in 'write batch_script 7 -') printf '#!/bin/bash\\nathanor launch\\n';; esac");
-    put_program(here_, "sbatch", "echo \"$@\" >>" + file("submitted") + "; tail -1 \"$(eval echo \\${$#})\" >>" +
-                                     file("submitted") + "; echo '8;cluster'");
+    put_program(here_, "sbatch", "echo \"$@\" >>" + file("calls") + "; tail -1 \"$(eval echo \\${$#})\" >>" +
+                                     file("calls") + "; echo '8;cluster'");
     put_program(here_, "scancel", "echo \"$@\" >>" + file("cancelled"));
     here_.variables["PATH"] += ":/usr/bin:/bin";
   }
@@ -91,10 +91,10 @@ class Chain : public RecordedMachine {
 
 TEST_F(Chain, AJobSubmitsItsOwnScriptOnceAndCancelsItIfNoneShouldFollow) {
   JobChain chain(allocation_, here_, {});
-  EXPECT_EQ(text("submitted"), "");
+  EXPECT_EQ(text("calls"), "");
   chain.look(folder_, 3, false);
   chain.look(folder_, 3, true);
-  const std::string submitted = text("submitted");
+  const std::string submitted = text("calls");
   EXPECT_SAYS(submitted, "--dependency=afterany:7");
   EXPECT_TRUE(submitted.ends_with("athanor launch\n")) << submitted;
   EXPECT_EQ(std::ranges::count(submitted, '\n'), 2);
@@ -104,7 +104,7 @@ TEST_F(Chain, AJobSubmitsItsOwnScriptOnceAndCancelsItIfNoneShouldFollow) {
   chain.end(folder_, false, "complete");
   chain.look(folder_, 3, true);
   EXPECT_EQ(text("cancelled"), "8\n");
-  EXPECT_EQ(text("submitted"), submitted);
+  EXPECT_EQ(text("calls"), submitted);
   EXPECT_EQ(place_in_chain(text("jobs.jsonl"), "7", 3).next, "");
 }
 
@@ -112,20 +112,20 @@ TEST_F(Chain, AfterAJobWithoutAStepTheNextOneIsSubmittedAfterAStepOnly) {
   write("jobs.jsonl", R"({"job": "6", "number": 4, "step": 3, "next": "7"})" "\n");
   JobChain idle(allocation_, here_, {});
   idle.look(folder_, 3, false);
-  EXPECT_EQ(text("submitted"), "");
+  EXPECT_EQ(text("calls"), "");
   idle.look(folder_, 3, true);
-  EXPECT_NE(text("submitted"), "");
+  EXPECT_NE(text("calls"), "");
 }
 
 TEST_F(Chain, ItEndsWithMaxJobsAndAJobThatWasStartedAgainSubmitsNoSecondOne) {
   write("jobs.jsonl", R"({"job": "6", "number": 4, "step": 1, "next": "7"})" "\n");
   JobChain last(allocation_, here_, {5, ""});
   last.look(folder_, 3, true);
-  EXPECT_EQ(text("submitted"), "");
+  EXPECT_EQ(text("calls"), "");
   write("jobs.jsonl", R"({"job": "7", "number": 1, "step": 1, "next": "8"})" "\n");
   JobChain again(allocation_, here_, {});
   again.look(folder_, 3, true);
-  EXPECT_EQ(text("submitted"), "");
+  EXPECT_EQ(text("calls"), "");
 }
 
 TEST_F(Chain, WithoutAJobOrAScriptItIsRefusedBeforeAnythingIsStarted) {

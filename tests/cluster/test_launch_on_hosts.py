@@ -5,8 +5,8 @@ from cluster_runs import ENDLESS
 from test_slurm import options, output, until_over, until_steps
 
 
-def launch_from_node1(hosts, program, run, *words):
-    variables = {"OMPI_MCA_plm_rsh_agent": hosts.agent, "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+def launch_from_node1(hosts, program, run, *words, env=None):
+    variables = {**(env or {}), "OMPI_MCA_plm_rsh_agent": hosts.agent, "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                  "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_oob_tcp_if_include": "10.91.0.0/24", "OMPI_MCA_btl_tcp_if_include": "10.91.0.0/24"}
     return hosts.run("node1", ["env", "-C", run.home, program, "launch", *words], timeout=120, env={**os.environ, **variables})
 
@@ -19,10 +19,28 @@ def test_a_host_file_starts_ranks_on_both_hosts(hosts, program, run):
     assert run.steps() == list(range(1, 9))
 
 
-def submit_launch(slurm, program, run, script):
+def test_without_a_spare_it_continues_on_fewer_hosts_with_the_same_data(hosts, program, run):
+    (run.home / "hosts").write_text("node1 slots=2\nnode2 slots=2\n")
+    run.config.write_text(run.config.read_text() + """
+[[faults.plan]]
+kind = "nan"
+step = 5
+host = "node2"
+phase = "forward"
+steps = 3
+""")
+    done = launch_from_node1(hosts, program, run, "--hostfile", "hosts", "--auto-retry", "--min-nodes", 1, "--", program, "train", "run.toml",
+                             env={"ATHANOR_ALLOW_FAULTS": "1"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "without node2 and with no spare left, it continues on 1 of 2 nodes" in done.stderr, done.stderr
+    assert sorted(set(run.steps())) == list(range(1, 9)), run.steps()
+    assert [(run.folder / f"attempts/00{i}/hosts").read_text().split() for i in (1, 2)] == [["node1", "node2"], ["node1"]]
+
+
+def submit_launch(slurm, program, run, script, *words):
     path = run.home / "athanor.sbatch"
     path.write_text(script)
-    return slurm("sbatch", "--parsable", f"--chdir={run.home}", path,
+    return slurm("sbatch", "--parsable", f"--chdir={run.home}", *words, path,
                  env={"PATH": f"{program.parent}:{slurm.environment['PATH']}", "OMPI_MCA_mpi_yield_when_idle": "1"})
 
 
