@@ -128,6 +128,14 @@ def test_a_bit_that_flips_in_a_step_is_found_before_it_spreads(any_launcher, pro
     assert (words["rank"], words["step"]) == (1, 4) and what in words["text"] and words["tensor"], words
 
 
+# A small parameter shares its block, and so its hash, with others, none of which may be accused alone.
+def test_a_bit_that_flips_in_a_small_parameter_is_not_said_to_be_in_its_neighbour(any_launcher, program, data, tmp_path):  # noqa: F811
+    run = planned(program, tmp_path, data, kind="flip_weight", step=4, rank=1, place="model.layers.1.self_attn.q_norm.weight")
+    run.on(any_launcher, 2, "integrity.interval=2", expect=75, env=ALLOWED)
+    assert last_words(run)["tensor"] == ("one of 9 parameters, from model.layers.1.input_layernorm.weight (elements 0 to 31 of the rank's "
+                                         "part) to model.layers.1.mlp.gate.weight (elements 0 to 255 of the rank's part)"), last_words(run)
+
+
 def test_ranks_whose_weights_differ_are_found_though_the_bit_flipped_in_a_step_that_was_not_checked(any_launcher, program, data,  # noqa: F811
                                                                                                   tmp_path):
     run = planned(program, tmp_path, data, kind="flip_weight", step=3, rank=2, phase="backward", place="model.layers.1.input_layernorm.weight")
