@@ -207,6 +207,10 @@ class Run {
     unigram_entropies_.clear();
   }
 
+  bool may_roll_back(Verdict verdict) const {
+    return verdict == Verdict::kRefuse || (verdict == Verdict::kSpike && state_->config.train.on_spike == "roll_back");
+  }
+
   // Nothing, if the step could not be applied and the run continues with the next batch.
   std::optional<StepMetrics> one_step() {
     const auto start = Clock::now();
@@ -222,7 +226,10 @@ class Run {
     at_.phases.enter(board::Phase::kIdle);
     const ops::TransferCounts transfers = ops::transfer_counts() - transfers_before;
     const ops::DeviceMemory memory = ops::device_memory(device);
-    if (report.verdict == Verdict::kRefuse) saves_.finish();
+    if (may_roll_back(report.verdict)) {
+      saves_.finish();     // it may be the newest checkpoint, from which the run continues
+      at_.phase = "step";  // what fails from here on is the step
+    }
     if (!watches_.applied(report, batch, saves_.saved_step())) return std::nullopt;
     if (report.step == first_step_ + 1)
       check_first_routing(state_->config.model, report.parts.routers, batch.num_sequences * batch.seq_len);

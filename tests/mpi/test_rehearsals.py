@@ -43,9 +43,10 @@ def events(run, name):
 def test_a_rank_that_once_makes_a_nan_is_named_with_its_node(any_launcher, program, data, tmp_path, axis):  # noqa: F811
     ranks, layout = AXES[axis]
     run = planned(program, tmp_path, data, kind="nan", step=3, rank=ranks - 1, phase="forward")
-    run.on(any_launcher, ranks, NODES, *layout, expect=75, env=ALLOWED)
+    run.on(any_launcher, ranks, NODES, "checkpoint.interval=1", *layout, expect=75, env=ALLOWED)
     words = last_words(run)
     assert (words["rank"], words["step"], words["exit_code"]) == (ranks - 1, 3, 75), words
+    assert words["phase"] == "step", "and not the save that ended meanwhile"
     assert "does the same work" in words["text"] and "Run again without" in words["text"], words
 
 
@@ -107,6 +108,14 @@ def test_a_run_rolls_back_to_its_newest_checkpoint_and_continues_behind_the_data
     assert [line["step"] for line in run.metrics()] == list(range(1, 9))
     assert drawn_by(run, 8) == 4 * (4 + 2 + 4), "the batches of steps 5 and 6 are not used again"
     assert events(run, "end")[-1]["exit_code"] == 0
+
+
+def test_a_spike_right_behind_a_save_rolls_back_to_what_is_still_being_written(any_launcher, program, data, tmp_path):  # noqa: F811
+    run = planned(program, tmp_path, data, kind="scale", step=41, rank=1, phase="reduce")
+    run.on(any_launcher, 2, "train.steps=42", "train.on_spike=roll_back", "checkpoint.interval=40", env=ALLOWED)
+    (back,) = events(run, "roll_back")
+    (resumed,) = events(run, "resume")
+    assert (back["step"], resumed["step"]) == (40, 40) and [line["step"] for line in run.metrics()] == list(range(1, 43))
 
 
 @pytest.mark.parametrize("action", ["log", "skip_step"])
