@@ -183,6 +183,28 @@ def test_a_fault_acts_once_in_a_run_folder(any_launcher, program, data, tmp_path
     assert run.metrics()[-1]["step"] == 8
 
 
+# A run that ends with 0 has not survived what it never suffered.
+def test_a_fault_that_found_nothing_to_act_on_is_told_when_the_run_is_complete(any_launcher, program, data, tmp_path):  # noqa: F811
+    run = RankRun(program, tmp_path, data, "run")
+    for fault, told in [
+        ({"rank": 1, "place": "model.layers.9.mlp"}, "the rank saw no tensor with the name model.layers.9.mlp there"),
+        ({"rank": 1, "microbatch": 7}, "in microbatch 7"),
+        ({"sequence": 3, "place": "mlp"}, "nan in forward of step 3 on the rank that computes sequence 3 did not act"),
+        ({"rank": 0, "kind": "exception", "phase": "validate"}, "the step had no such phase"),
+        ({"rank": 1, "kind": "torn_checkpoint", "step": 5}, "the step had no full checkpoint"),
+        ({"host": "nowhere"}, "no rank of this attempt is on that host"),
+        ({"rank": 1, "kind": "slow", "seconds": 0.001}, None),
+        ({"rank": 0, "kind": "torn_checkpoint", "step": 8}, None),
+    ]:
+        suffering(run, **{"kind": "nan", "step": 3, **fault})
+        run.untold = getattr(run, "untold", []) + [told]
+    run.on(any_launcher, 2, env=ALLOWED)
+    lines = [line for line in run.said.splitlines() if "did not act" in line or "does not act" in line]
+    for told in filter(None, run.untold):
+        assert sum(told in line for line in lines) == 1, (told, lines)
+    assert len(lines) == len(list(filter(None, run.untold))), lines
+
+
 def test_a_plan_is_refused_unless_the_environment_allows_it(program, data, tmp_path):  # noqa: F811
     for fault, environment, reason in [
         ({"rank": 0}, {}, "set ATHANOR_ALLOW_FAULTS=1"),
@@ -192,7 +214,8 @@ def test_a_plan_is_refused_unless_the_environment_allows_it(program, data, tmp_p
         ({"sequence": 4}, ALLOWED, "a step has 4 sequences"),
         ({"rank": 0, "step": 9}, ALLOWED, "the run has 8 steps"),
         ({"sequence": 1, "phase": "reduce"}, ALLOWED, "belongs to no sequence"),
+        ({"rank": 0, "kind": "flip_weight", "place": "model.layers.7.mlp"}, ALLOWED, "the model has no weight model.layers.7.mlp"),
     ]:
-        run = planned(program, tmp_path, data, kind="nan", **fault)
+        run = planned(program, tmp_path, data, **{"kind": "nan", **fault})
         done = subprocess.run([run.program, "train", run.config], capture_output=True, text=True, env={**os.environ, **environment})
         assert done.returncode == 2 and reason in done.stderr and not run.folder.exists(), done.stderr
