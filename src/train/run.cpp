@@ -449,6 +449,8 @@ int run_training(RunConfig config, comm::World& world, RunContext& context) {
         code = run.loop();
       } catch (const RollBack& asked) {
         back = asked;
+        if (config.checkpoint.resume == "never")
+          config.checkpoint.resume = "auto";  // the run that is there is this one
       }
     }
     world.all().barrier();  // a launcher that is let go ends all ranks of its host

@@ -98,7 +98,7 @@ def drawn_by(run, step):
     return sum(source["drawn"] for source in ledger["sources"].values())
 
 
-@pytest.mark.parametrize("ranks, layout", [(2, []), (4, ["parallelism.pipeline_parallel_degree=2", "parallelism.tensor_parallel_degree=2"])])
+@pytest.mark.parametrize("ranks, layout", [(2, ["checkpoint.resume=never"]), (4, ["parallelism.pipeline_parallel_degree=2", "parallelism.tensor_parallel_degree=2"])])
 def test_a_run_rolls_back_to_its_newest_checkpoint_and_continues_behind_the_data(any_launcher, program, data, tmp_path, ranks, layout):  # noqa: F811
     run = planned(program, tmp_path, data, kind="nan", step=6, rank=1)
     run.on(any_launcher, ranks, "train.on_non_finite=roll_back", "checkpoint.interval=4", *layout, env=ALLOWED)  # one node
