@@ -108,6 +108,13 @@ bool only_silent_are_left(const std::vector<SeenRank>& ranks) {
          std::ranges::none_of(ranks, [&](const SeenRank& seen) { return reports(seen) && seen.rank.is_there(); });
 }
 
+// The last moment at which the rank was known to do something. The one that went first is in front of those that the
+// launcher ended because of it, however many there are.
+double last_sign(const SeenRank& seen) {
+  if (seen.silent_s > 0) return seen.seen;
+  return seen.rank.gone_s ? seen.seen - *seen.rank.gone_s : seen.changed();
+}
+
 }  // namespace
 
 std::string describe_wait(const WaitReport& wait) {
@@ -121,12 +128,17 @@ Behind find_behind(const std::vector<SeenRank>& ranks) {
   Behind behind;
   behind.num_waiting = std::ssize(graph.waiting());
   const bool silent_are_lost = only_silent_are_left(ranks);
+  std::vector<size_t> found;
   for (size_t i = 0; i < ranks.size(); ++i) {
     const bool is_lost = silent_are_lost && ranks[i].silent_s > 0;
     const bool runs = !is_lost && (ranks[i].rank.state == "running" || ranks[i].rank.state == "ended");
     if (runs && (!graph.is_awaited(i) || graph.waiting().contains(i))) continue;
-    ++behind.num_behind;
-    if (behind.ranks.size() == kMostNamed) continue;
+    found.push_back(i);
+  }
+  behind.num_behind = std::ssize(found);
+  std::ranges::stable_sort(found, {}, [&](size_t i) { return last_sign(ranks[i]); });
+  found.resize(std::min(found.size(), kMostNamed));
+  for (const size_t i : found) {
     const std::string call = graph.is_awaited(i) ? describe_wait(graph.awaited_call(i)) : "";
     behind.ranks.push_back({i, graph.num_waiting_for(i), call});
   }

@@ -36,7 +36,7 @@ struct BehindRank {
 };
 
 struct Behind {
-  std::vector<BehindRank> ranks;    ///< in the order of ranks; the first `kMostNamed`
+  std::vector<BehindRank> ranks;    ///< the first `kMostNamed`; in front the one that gave a sign of life longest ago
   int64_t num_behind = 0;           ///< number of all
   int64_t num_waiting = 0;          ///< ranks that have waited in a call for longer than the patience
   std::vector<size_t> in_a_circle;  ///< if no rank is behind: ranks that wait, though none has to be waited for

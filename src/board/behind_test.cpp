@@ -135,6 +135,19 @@ TEST(Behind, OfTwelveThousandRanksOnlySixteenAreNamedAndAllAreCounted) {
   EXPECT_EQ(behind.ranks[0].num_waiting, 6144);
 }
 
+TEST(Behind, TheRankThatWentFirstIsNamedBeforeAllThatWereEndedBecauseOfIt) {
+  std::vector<SeenRank> ranks;
+  for (int i = 0; i < 100; ++i) {
+    ranks.push_back(waiting(i, 12));
+    ranks[i].rank.state = "gone";
+    ranks[i].rank.gone_s = i == 70 ? 5 : 3;
+  }
+  ranks[70].rank.change_s = 6;  // it has changed later than those that waited for it
+  const Behind behind = find_behind(ranks);
+  EXPECT_EQ(behind.num_behind, 100);
+  EXPECT_EQ(behind.ranks[0].index, 70u);
+}
+
 NodeReport node_of(const std::string& name, std::vector<RankReport> ranks) {
   NodeReport report;
   report.node = name;
@@ -183,6 +196,15 @@ TEST(RunStatus, ANodeThatDoesNotReportIsNamedWithItsRanksAndOneWhoseRanksHaveGon
   EXPECT_TRUE(status_of({node_of("n0", {seen(0, 0).rank})}, {}, kNow + 14).late.empty()) << "two may be on their way";
 }
 
+TEST(RunStatus, OfProcessesThatHaveGoneTheTimesGoOn) {
+  RankReport gone = seen(3, 0).rank, other = seen(2, 0).rank;
+  gone.state = other.state = "gone";
+  gone.gone_s = 2;
+  const std::string text = status_text("r", status_of({node_of("n1", {other, gone})}, {}, kNow + 40));
+  EXPECT_SAYS(text, "rank 3 on n1 (process 0): gone for 42 s, last seen in step 5, forward, no change for 70 s");
+  EXPECT_SAYS(text, "\n2 processes gone\n");
+}
+
 class RunEndTest : public FolderTest {};
 
 TEST_F(RunEndTest, IsThatOfTheLastAttempt) {
@@ -196,6 +218,9 @@ TEST_F(RunEndTest, IsThatOfTheLastAttempt) {
   EXPECT_EQ(end->rank, 2);
   EXPECT_SAYS(status_text("r", status_of({}, end, kNow)),
               "r: attempt 1 has ended after step 3: collective (exit code 78); rank 2: lost");
+  const auto json = status_json("r", status_of({}, end, kNow));
+  EXPECT_EQ(json["attempt"], 1);
+  EXPECT_EQ(json["step"], 3);
   write("events.jsonl", read_file(folder_ / "events.jsonl") + "{\"event\":\"resume\",\"attempt\":2}\n");
   EXPECT_FALSE(end_of_run(folder_)) << "the second attempt has no end";
 }

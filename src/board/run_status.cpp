@@ -86,6 +86,18 @@ void count(RunStatus& status, const RankReport& rank) {
   phase->last_step = std::max(phase->last_step, rank.step);
 }
 
+// What is known of a process that has gone holds until now, however old the last report of its node is.
+SeenRank seen_at(double now, const RankReport& rank, const NodeReport& node, double silent_s) {
+  SeenRank seen{rank, node.node, node.written, silent_s};
+  if (rank.state != "gone") return seen;
+  const double since_s = std::max(0.0, now - node.written);
+  seen.seen += since_s;
+  seen.rank.phase_s += since_s;
+  seen.rank.change_s += since_s;
+  if (seen.rank.gone_s) *seen.rank.gone_s += since_s;
+  return seen;
+}
+
 size_t place_of_phase(const PhaseCount& phase) {
   return static_cast<size_t>(std::ranges::find(kPhaseNames, phase.phase) - kPhaseNames.begin());
 }
@@ -121,7 +133,7 @@ RunStatus status_of(const std::vector<NodeReport>& reports, std::optional<RunEnd
       is_shown = true;
       const bool is_silent = rank.is_there() && age_s > kLateReports * node.interval_s;
       if (is_silent) late.ranks.push_back(rank.rank);
-      status.ranks.push_back({rank, node.node, node.written, is_silent ? age_s : 0});
+      status.ranks.push_back(seen_at(now, rank, node, is_silent ? age_s : 0));
       last_change = std::max(last_change, node.written - rank.change_s);
       count(status, rank);
     }
@@ -135,7 +147,10 @@ RunStatus status_of(const std::vector<NodeReport>& reports, std::optional<RunEnd
   status.last_change_s = status.ranks.empty() ? 0 : std::max(0.0, now - last_change);
   std::ranges::sort(status.phases, {}, place_of_phase);
   std::ranges::stable_sort(status.ranks, {}, [](const SeenRank& seen) { return seen.rank.rank; });
-  if (end && end->attempt >= status.attempt && !(status.attempt == 0 && status.num_running > 0)) status.end = end;
+  if (end && end->attempt >= status.attempt && !(status.attempt == 0 && status.num_running > 0)) {
+    status.end = end;
+    status.attempt = end->attempt;
+  }
   if (!status.end) status.behind = find_behind(status.ranks);
   return status;
 }

@@ -28,7 +28,7 @@ bool is_of(const RankStack& stack, const SeenRank& seen) {
 
 std::string why_none_of(const SeenRank& seen, bool is_own, const NodeAnswers& others) {
   if (!seen.rank.is_there()) return "its process has gone, and its stack with it";
-  if (is_own) return "the collector of this node does not have it";
+  if (is_own) return "its process has gone meanwhile, or is not on the board of this node";
   if (!others.why_none.empty()) return fmt::format("{} was not asked: {}", seen.node, others.why_none);
   const auto answer = others.by_node.find(seen.node);
   if (answer == others.by_node.end())
@@ -36,7 +36,8 @@ std::string why_none_of(const SeenRank& seen, bool is_own, const NodeAnswers& ot
         "{} has not answered within {:.0f} s: its collector has gone with the job, is stopped, or does not see the "
         "run's folder; its last report is {:.0f} s old",
         seen.node, others.waited_s, std::max(0.0, unix_time_s() - seen.seen));
-  if (answer->second.is_whole) return fmt::format("the collector of {} does not have it", seen.node);
+  if (answer->second.is_whole)
+    return fmt::format("its process has gone meanwhile, or is not on the board of {}", seen.node);
   return fmt::format("{} has begun to answer, and then sent nothing for {:.0f} s", seen.node, kEachStack_s);
 }
 

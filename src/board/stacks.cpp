@@ -99,13 +99,17 @@ std::string words_of(const std::vector<int>& ranks) {
 }  // namespace
 
 RankStack read_stack_of(int rank, pid_t process, const fs::path& reader, const fs::path& memory_file) {
+  const uint64_t start = start_of_process(process);
   if (!reader.empty())
-    if (const auto text = read_from_outside(reader, process)) return {rank, process, "debugger", *text};
+    if (const auto text = read_from_outside(reader, process); text && !text->empty())
+      return {rank, process, "debugger", *text};
+  if (state_of_process(process, start) == ProcessState::kGone)
+    return {rank, process, "none", "its process ended while it was read"};
   const pid_t tracer = tracer_of(process);
   const std::string why = reader.empty() ? "there is no program athanor-stacks (the build had no libdw)"
                           : tracer > 0   ? fmt::format("process {} traces it, and only one may", tracer)
                                          : "the system lets no other process read it";
-  const bool is_stopped = state_of_process(process, start_of_process(process)) == ProcessState::kStopped;
+  const bool is_stopped = state_of_process(process, start) == ProcessState::kStopped;
   if (!is_stopped)
     if (const auto text = ask_for_own_stack(memory_file, process, kSignalTime))
       return {rank, process, "signal", "thread " + std::to_string(process) + "\n" + *text};

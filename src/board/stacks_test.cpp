@@ -66,6 +66,17 @@ TEST_F(Stacks, AProcessThatNoOtherMayReadWritesItsOwnAndContinues) {
   EXPECT_EQ(state_of_process(child, start_of_process(child)), ProcessState::kRunning);
 }
 
+TEST_F(Stacks, OneThatEndsMeanwhileIsReportedAsThat) {
+  const pid_t child = start(true);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  for (const char* reader : {"", "/bin/true"}) {  // one that prints nothing: its process ended before it was stopped
+    const RankStack stack = read_stack_of(0, child, reader, memory_);
+    EXPECT_EQ(stack.how, "none");
+    EXPECT_SAYS(stack.text, "its process ended while it was read");
+  }
+}
+
 TEST_F(Stacks, OneThatIsStoppedOrDoesNotAnswerIsReportedAsThat) {
   const pid_t stopped = start(true), deaf = start(false);
   ::kill(stopped, SIGSTOP);

@@ -94,7 +94,7 @@ std::string late_text(const std::vector<LateNode>& late) {
 }
 
 int64_t last_step(const RunStatus& status) {
-  int64_t step = 0;
+  int64_t step = status.end ? status.end->step : 0;
   for (const SeenRank& seen : status.ranks) step = std::max(step, seen.rank.step);
   return step;
 }
@@ -131,7 +131,7 @@ std::string status_text(const std::string& run, const RunStatus& status) {
                         steps_text(phase.first_step, phase.last_step));
   for (const auto& [state, number] : {std::pair("stopped", status.num_stopped), std::pair("gone", status.num_gone),
                                       std::pair("ended", status.num_ended)})
-    if (number > 0) text += fmt::format("{} {}\n", counted(number, "process"), state);
+    if (number > 0) text += fmt::format("{} {} {}\n", number, number == 1 ? "process" : "processes", state);
   return text + behind_text(status);
 }
 

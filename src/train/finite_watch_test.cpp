@@ -153,7 +153,7 @@ TEST(FiniteWatch, AValueThatEveryRankComputesIsSaidToHaveComeUpOnAll) {
     EXPECT_EQ(origin->seen.microbatch, 0);
     EXPECT_SAYS(origin->text(4), "on rank 0 (");
     EXPECT_SAYS(origin->text(4),
-                "and, independently, on 3 other(s): microbatch 0, forward of model.layers.1.self_attn");
+                "and, independently, on 3 other ranks: microbatch 0, forward of model.layers.1.self_attn");
   });
 }
 

@@ -111,7 +111,7 @@ std::optional<Integrity::Finding> Integrity::find_change() {
     for (const Watched& watched : *list) {
       const auto range = watched.hashes.first_difference(*next++);
       if (!range) continue;
-      const std::string name = name_of(watched, *range);
+      const std::string name = parameters_in(watched, *range);
       return Finding{name, fmt::format("{} have changed in memory before the update: {}",
                                        watched.what == kWeights ? watched.what : "values of " + watched.what, name)};
     }
@@ -119,17 +119,27 @@ std::optional<Integrity::Finding> Integrity::find_change() {
   return std::nullopt;
 }
 
-// Returns the first parameter of a range of elements, and which of its elements on this rank are in the range.
-std::string Integrity::name_of(const Watched& watched, FlatRange range) const {
+// Returns the parameters of a range of elements, and which of their elements on this rank are in the range. A block has
+// one hash, so that of several parameters any may be the one that has changed.
+std::string Integrity::parameters_in(const Watched& watched, FlatRange range) const {
   if (watched.flat.size() <= 0) return watched.what;
   range = {range.begin + watched.flat.begin, range.end + watched.flat.begin};
+  std::vector<std::string> found;
   for (const BucketEntry& entry : state_.model.parameters.table()) {
     const FlatRange common = intersect(range, entry.range());
     if (common.size() > 0)
-      return fmt::format("{} (elements {} to {} of the rank's part)", entry.name, common.begin - entry.flat_begin,
-                         common.end - 1 - entry.flat_begin);
+      found.push_back(fmt::format("{} (elements {} to {} of the rank's part)", entry.name,
+                                  common.begin - entry.flat_begin, common.end - 1 - entry.flat_begin));
   }
-  return "padding";
+  if (found.empty()) return "padding";
+  if (found.size() == 1) return found.front();
+  return fmt::format("one of {} parameters, from {} to {}", found.size(), found.front(), found.back());
+}
+
+std::string Integrity::first_parameter_of(const Watched& watched) const {
+  for (const BucketEntry& entry : state_.model.parameters.table())
+    if (intersect(watched.flat, entry.range()).size() > 0) return entry.name;
+  return watched.what;
 }
 
 // What the ranks of each group hold equally, in the same order on all of them: weights on the ranks that compute with
@@ -168,7 +178,7 @@ std::optional<Integrity::Finding> Integrity::compare_copies() {
 std::optional<Integrity::Finding> Integrity::finding_of(const comm::Communicator& group, const UnequalCopies& unequal,
                                                         const Watched& watched) const {
   if (!std::ranges::binary_search(unequal.wrong_ranks, group.rank())) return std::nullopt;
-  const std::string name = name_of(watched, {0, watched.values.numel()});
+  const std::string name = first_parameter_of(watched);
   const std::string what = watched.what == kWeights ? "weights" : "values of " + watched.what;
   if (unequal.is_known)
     return Finding{name, fmt::format("its {} differ from those of {} others that should be the same, in the bucket "

@@ -34,7 +34,7 @@ class Integrity {
   /// names no rank if the ranks that hold them are divided.
   void begin_step(int64_t step);
   /// To be called before the update of that step. Collective. @throws NumbersError, the same on every rank, naming
-  /// rank, host, tensor and elements of what has changed.
+  /// rank, host, tensor and elements of what has changed; of small tensors in one block the first and the last.
   void before_update();
   /// To be called after the update of step `step`.
   void after_update(int64_t step);
@@ -67,7 +67,8 @@ class Integrity {
   std::optional<Finding> finding_of(const comm::Communicator& group, const UnequalCopies& unequal,
                                     const Watched& watched) const;
   std::optional<Finding> find_change();
-  std::string name_of(const Watched& watched, FlatRange range) const;
+  std::string parameters_in(const Watched& watched, FlatRange range) const;
+  std::string first_parameter_of(const Watched& watched) const;
   void fail_if_found(const std::optional<Finding>& own) const;
 
   TrainState& state_;

@@ -94,7 +94,8 @@ std::string NotFiniteOrigin::text(int num_ranks_of_job) const {
   std::string who = num_ranks_of_job > 1
                         ? fmt::format("on rank {} ({}{}{})", rank, host, device.empty() ? "" : ", ", device)
                         : "here";
-  if (num_ranks > 1) who += fmt::format(" and, independently, on {} other(s)", num_ranks - 1);
+  if (num_ranks > 1)
+    who += fmt::format(" and, independently, on {} other rank{}", num_ranks - 1, num_ranks > 2 ? "s" : "");
   std::string what = "what it sent";
   if (!seen.place.empty()) {
     const std::string when =

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -20,9 +22,15 @@ std::string first_of_any(comm::Communicator& world, const std::string& text) {
   return broadcast_text(world, found == texts.end() ? "" : *found);
 }
 
+// The sign of a NaN depends on the processor, and means nothing.
+double without_sign_of_nan(double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
+
 std::string cause_of(const StepReport& report, const NumbersVerdict& verdict, const std::string& gradient,
                      int num_ranks) {
-  std::string text = fmt::format("the loss is {} and the gradient norm {}; ", report.parts.loss_sum, report.grad_norm);
+  std::string text = fmt::format("the loss is {} and the gradient norm {}; ",
+                                 without_sign_of_nan(report.parts.loss_sum), without_sign_of_nan(report.grad_norm));
   if (verdict.origin) text += verdict.origin->text(num_ranks) + "; ";
   text +=
       gradient.empty() ? "every gradient is finite" : "the first gradient that is not finite is that of " + gradient;

@@ -6,16 +6,20 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <limits>
+#include <sstream>
 #include <thread>
 
+#include "arch/inventory.h"
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "checkpoint/rotation.h"
+#include "parallel/share.h"
 #include "train/run_folder.h"
 
 namespace athanor {
@@ -74,6 +78,23 @@ std::string describe(const FaultConfig& fault) {
                           : fmt::format("{} in {} of step {} on {}", fault.kind, phase, fault.step, where);
 }
 
+// The weight that `place` names; "" if the fault takes the first one, or acts on something else.
+std::string weight_of(const FaultConfig& fault) {
+  return changes_memory(fault.kind) && fault.kind != "flip_moment" ? fault.place : "";
+}
+
+// Why a fault has not acted in its step.
+std::string why_not(const FaultConfig& fault) {
+  if (acts_on_disk(fault.kind)) return "the step had no full checkpoint";
+  if (!is_observed(fault.phase)) return "the step had no such phase";
+  const std::string microbatch =
+      fault.microbatch < 0 ? "" : fmt::format(" in microbatch {}, numbered from 0 on each rank", fault.microbatch);
+  if (!weight_of(fault).empty())
+    return fmt::format("the rank does not hold {}, or saw nothing{}", fault.place, microbatch);
+  const std::string name = fault.place.empty() || changes_memory(fault.kind) ? "" : " with the name " + fault.place;
+  return fmt::format("the rank saw no tensor{} there{} (docs/observers.md)", name, microbatch);
+}
+
 }  // namespace
 
 void check_faults(const RunConfig& config, int world_size) {
@@ -101,13 +122,24 @@ void check_faults(const RunConfig& config, int world_size) {
                   "[faults] {}: a sequence is computed in forward and backward only", describe(fault));
     ATHANOR_CHECK((fault.kind != "nan" && fault.kind != "scale") || is_observed(phase),
                   "[faults] {}: no tensor is seen there; take forward, backward or reduce", describe(fault));
+    const std::string weight = weight_of(fault);
+    const auto has_its_name = [&](const ParameterSpec& each) { return each.name == weight; };
+    ATHANOR_CHECK(weight.empty() || std::ranges::any_of(make_inventory(config.model), has_its_name),
+                  "[faults] {}: the model has no weight {}; its names are those of transformers, with the experts of a "
+                  "layer stacked, such as model.layers.0.mlp.experts.gate_proj.weight",
+                  describe(fault), weight);
   }
 }
 
 Rehearsals::Rehearsals(const FaultsConfig& faults, TrainState& state, RunContext& at)
     : faults_(faults), state_(state), at_(at) {
-  for (const FaultConfig& fault : faults.plan)
+  const auto& hosts = state.model.mesh.world().hosts();
+  for (const FaultConfig& fault : faults.plan) {
     log::warn("THIS RUN WILL FAIL ON PURPOSE: [faults] plans {}", describe(fault));
+    // No error: a spare node may have taken the place of the one that is played as bad.
+    if (!fault.host.empty() && std::ranges::find(hosts, fault.host) == hosts.end())
+      log::warn_on_all("rehearsal: {} does not act: no rank of this attempt is on that host", describe(fault));
+  }
   at.phases.begins = [this](board::Phase phase) { enter(phase); };
   const at::Device device = state.model.device();
   const auto slows_device = [&](const FaultConfig& fault) {
@@ -137,13 +169,18 @@ bool Rehearsals::is_time(const FaultConfig& fault) const {
   return at_.step >= fault.step && at_.step < fault.step + (lasts ? fault.steps : 1);
 }
 
-bool Rehearsals::is_due(const FaultConfig& fault, const Observation& o) const {
+// Whether this rank computes what the fault belongs to: the rank's or the host's step, or the sequence in it.
+bool Rehearsals::is_in_its_step(const FaultConfig& fault, const Observation& o) const {
   if (!is_time(fault) || !is_here(fault)) return false;
-  if (fault.sequence >= 0) {
-    const int64_t first = o.first_sequence;
-    if (first < 0 || fault.sequence < first || fault.sequence >= first + state_.config.train.micro_batch_size)
-      return false;
-  }
+  const int64_t first = o.first_sequence;
+  return fault.sequence < 0 ||
+         (first >= 0 && fault.sequence >= first && fault.sequence < first + state_.config.train.micro_batch_size);
+}
+
+bool Rehearsals::is_its_tensor(const FaultConfig& fault, const Observation& o) const {
+  const auto& table = state_.model.parameters.table();
+  const std::string weight = weight_of(fault);
+  if (!weight.empty() && std::ranges::find(table, weight, &BucketEntry::name) == table.end()) return false;
   const bool names_tensor = !fault.place.empty() && !changes_memory(fault.kind);
   return is_in(phase_of(fault), o.phase) && (!names_tensor || fault.place == o.place) &&
          (fault.microbatch < 0 || fault.microbatch == o.microbatch);
@@ -152,12 +189,13 @@ bool Rehearsals::is_due(const FaultConfig& fault, const Observation& o) const {
 // Whether the fault has not acted yet. A rank's fault acts once in the run folder, and leaves a file that tells so.
 bool Rehearsals::may_act(size_t index) {
   const FaultConfig& fault = faults_.plan[index];
-  if (fault.kind == "slow") return true;
+  if (fault.kind == "slow") return played_.insert(index), true;
   if (!acted_.insert(index).second) return false;
-  if (fault.rank < 0) return true;
+  if (fault.rank < 0) return played_.insert(index), true;
   const fs::path folder = RunFolder{state_.config.train.run_dir}.log() / "faults";
   fs::create_directories(folder);
   const int file = ::open((folder / std::to_string(index)).c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+  if (file >= 0 || errno == EEXIST) played_.insert(index);
   if (file < 0) return false;
   ::close(file);
   return true;
@@ -166,7 +204,9 @@ bool Rehearsals::may_act(size_t index) {
 void Rehearsals::observe(const Observation& o) {
   for (size_t i = 0; i < faults_.plan.size(); ++i) {
     const FaultConfig& fault = faults_.plan[i];
-    if (is_due(fault, o) && may_act(i)) act(fault, std::string(o.place), o.tensor);
+    if (!is_in_its_step(fault, o)) continue;
+    due_.insert(i);
+    if (is_its_tensor(fault, o) && may_act(i)) act(fault, std::string(o.place), o.tensor);
   }
 }
 
@@ -179,8 +219,23 @@ void Rehearsals::enter(board::Phase phase) {
     if (fault.kind == "full_disk" && !is_time(fault))
       for (const char* point : kWrites) disarm_fault(point);
     const std::string planned = phase_of(fault);
+    if (phase == board::Phase::kData && fault.sequence < 0 && is_time(fault) && is_here(fault)) due_.insert(i);
     if (planned != name || is_observed(planned) || fault.kind == "torn_checkpoint" || !is_here(fault)) continue;
     if ((planned == "start" || is_time(fault)) && may_act(i)) act(fault, "the begin of this phase", {});
+  }
+}
+
+void Rehearsals::tell_what_did_not_act() {
+  tear_checkpoints();  // that of the last step
+  std::string own;
+  for (const size_t i : due_)
+    if (!played_.contains(i))
+      own += fmt::format("rehearsal: {} did not act: {}\n", describe(faults_.plan[i]), why_not(faults_.plan[i]));
+  std::set<std::string> told;
+  for (const std::string& text : gather_texts(state_.model.mesh.host_group(GroupKind::kWorld), own)) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      if (told.insert(line).second) log::warn("{}", line);  // a host has many ranks
   }
 }
 
@@ -205,9 +260,8 @@ Tensor Rehearsals::memory_of(const FaultConfig& fault) const {
   const ParameterStore& parameters = state_.model.parameters;
   if (fault.kind == "flip_master" && parameters.master_low().defined()) return parameters.master_low();
   if (fault.kind == "flip_moment") return state_.optimizer.set.optimizers().front()->state().front().values;
-  const auto& table = parameters.table();
-  const bool is_named = std::ranges::find(table, fault.place, &BucketEntry::name) != table.end();
-  return parameters.weight(is_named ? fault.place : table.front().name).value;
+  const std::string weight = weight_of(fault);
+  return parameters.weight(weight.empty() ? parameters.table().front().name : weight).value;
 }
 
 void Rehearsals::act(const FaultConfig& fault, const std::string& place, const Tensor& tensor) {

@@ -207,6 +207,10 @@ class Run {
     unigram_entropies_.clear();
   }
 
+  bool may_roll_back(Verdict verdict) const {
+    return verdict == Verdict::kRefuse || (verdict == Verdict::kSpike && state_->config.train.on_spike == "roll_back");
+  }
+
   // Nothing, if the step could not be applied and the run continues with the next batch.
   std::optional<StepMetrics> one_step() {
     const auto start = Clock::now();
@@ -222,7 +226,10 @@ class Run {
     at_.phases.enter(board::Phase::kIdle);
     const ops::TransferCounts transfers = ops::transfer_counts() - transfers_before;
     const ops::DeviceMemory memory = ops::device_memory(device);
-    if (report.verdict == Verdict::kRefuse) saves_.finish();
+    if (may_roll_back(report.verdict)) {
+      saves_.finish();     // it may be the newest checkpoint, from which the run continues
+      at_.phase = "step";  // what fails from here on is the step
+    }
     if (!watches_.applied(report, batch, saves_.saved_step())) return std::nullopt;
     if (report.step == first_step_ + 1)
       check_first_routing(state_->config.model, report.parts.routers, batch.num_sequences * batch.seq_len);
@@ -299,6 +306,7 @@ class Run {
   int end_complete() {
     lines_.reset();
     const int code = saves_.end_complete();
+    if (rehearsals_) rehearsals_->tell_what_did_not_act();
     if (code != exit_code::kComplete || !metrics_) return code;
     for (const auto& line : report_.lines(state_->run_config, state_->position.step)) log::info("{}", line);
     return code;
@@ -441,6 +449,8 @@ int run_training(RunConfig config, comm::World& world, RunContext& context) {
         code = run.loop();
       } catch (const RollBack& asked) {
         back = asked;
+        if (config.checkpoint.resume == "never")
+          config.checkpoint.resume = "auto";  // the run that is there is this one
       }
     }
     world.all().barrier();  // a launcher that is let go ends all ranks of its host

@@ -191,12 +191,12 @@ comm::WorldOptions world_options(const RunConfig& config) {
 
 StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals) {
   require_same_settings(config, world);
-  check_faults(config, world.size());
   const auto shown_rank = log::shown_rank(world.size());
   const ThreadShare threads = threads_of_rank(world, config.train.num_threads);
   at::set_num_threads(threads.threads);
   thread_count("data.num_threads", config.data.num_threads);
   const auto beside_from = resolve_model_from(config);
+  check_faults(config, world.size());
   StartedRun run;
   run.threads = threads;
   run.mesh = std::make_unique<Mesh>(Layout(config, world.size()), world);

@@ -43,9 +43,10 @@ def events(run, name):
 def test_a_rank_that_once_makes_a_nan_is_named_with_its_node(any_launcher, program, data, tmp_path, axis):  # noqa: F811
     ranks, layout = AXES[axis]
     run = planned(program, tmp_path, data, kind="nan", step=3, rank=ranks - 1, phase="forward")
-    run.on(any_launcher, ranks, NODES, *layout, expect=75, env=ALLOWED)
+    run.on(any_launcher, ranks, NODES, "checkpoint.interval=1", *layout, expect=75, env=ALLOWED)
     words = last_words(run)
     assert (words["rank"], words["step"], words["exit_code"]) == (ranks - 1, 3, 75), words
+    assert words["phase"] == "step", "and not the save that ended meanwhile"
     assert "does the same work" in words["text"] and "Run again without" in words["text"], words
 
 
@@ -97,7 +98,7 @@ def drawn_by(run, step):
     return sum(source["drawn"] for source in ledger["sources"].values())
 
 
-@pytest.mark.parametrize("ranks, layout", [(2, []), (4, ["parallelism.pipeline_parallel_degree=2", "parallelism.tensor_parallel_degree=2"])])
+@pytest.mark.parametrize("ranks, layout", [(2, ["checkpoint.resume=never"]), (4, ["parallelism.pipeline_parallel_degree=2", "parallelism.tensor_parallel_degree=2"])])
 def test_a_run_rolls_back_to_its_newest_checkpoint_and_continues_behind_the_data(any_launcher, program, data, tmp_path, ranks, layout):  # noqa: F811
     run = planned(program, tmp_path, data, kind="nan", step=6, rank=1)
     run.on(any_launcher, ranks, "train.on_non_finite=roll_back", "checkpoint.interval=4", *layout, env=ALLOWED)  # one node
@@ -107,6 +108,14 @@ def test_a_run_rolls_back_to_its_newest_checkpoint_and_continues_behind_the_data
     assert [line["step"] for line in run.metrics()] == list(range(1, 9))
     assert drawn_by(run, 8) == 4 * (4 + 2 + 4), "the batches of steps 5 and 6 are not used again"
     assert events(run, "end")[-1]["exit_code"] == 0
+
+
+def test_a_spike_right_behind_a_save_rolls_back_to_what_is_still_being_written(any_launcher, program, data, tmp_path):  # noqa: F811
+    run = planned(program, tmp_path, data, kind="scale", step=41, rank=1, phase="reduce")
+    run.on(any_launcher, 2, "train.steps=42", "train.on_spike=roll_back", "checkpoint.interval=40", env=ALLOWED)
+    (back,) = events(run, "roll_back")
+    (resumed,) = events(run, "resume")
+    assert (back["step"], resumed["step"]) == (40, 40) and [line["step"] for line in run.metrics()] == list(range(1, 43))
 
 
 @pytest.mark.parametrize("action", ["log", "skip_step"])
@@ -126,6 +135,14 @@ def test_a_bit_that_flips_in_a_step_is_found_before_it_spreads(any_launcher, pro
     run.on(any_launcher, 2, "integrity.interval=2", "train.dtype=bfloat16", expect=75, env=ALLOWED)
     words = last_words(run)
     assert (words["rank"], words["step"]) == (1, 4) and what in words["text"] and words["tensor"], words
+
+
+# A small parameter shares its block, and so its hash, with others, none of which may be accused alone.
+def test_a_bit_that_flips_in_a_small_parameter_is_not_said_to_be_in_its_neighbour(any_launcher, program, data, tmp_path):  # noqa: F811
+    run = planned(program, tmp_path, data, kind="flip_weight", step=4, rank=1, place="model.layers.1.self_attn.q_norm.weight")
+    run.on(any_launcher, 2, "integrity.interval=2", expect=75, env=ALLOWED)
+    assert last_words(run)["tensor"] == ("one of 9 parameters, from model.layers.1.input_layernorm.weight (elements 0 to 31 of the rank's "
+                                         "part) to model.layers.1.mlp.gate.weight (elements 0 to 255 of the rank's part)"), last_words(run)
 
 
 def test_ranks_whose_weights_differ_are_found_though_the_bit_flipped_in_a_step_that_was_not_checked(any_launcher, program, data,  # noqa: F811
@@ -166,6 +183,28 @@ def test_a_fault_acts_once_in_a_run_folder(any_launcher, program, data, tmp_path
     assert run.metrics()[-1]["step"] == 8
 
 
+# A run that ends with 0 has not survived what it never suffered.
+def test_a_fault_that_found_nothing_to_act_on_is_told_when_the_run_is_complete(any_launcher, program, data, tmp_path):  # noqa: F811
+    run = RankRun(program, tmp_path, data, "run")
+    for fault, told in [
+        ({"rank": 1, "place": "model.layers.9.mlp"}, "the rank saw no tensor with the name model.layers.9.mlp there"),
+        ({"rank": 1, "microbatch": 7}, "in microbatch 7"),
+        ({"sequence": 3, "place": "mlp"}, "nan in forward of step 3 on the rank that computes sequence 3 did not act"),
+        ({"rank": 0, "kind": "exception", "phase": "validate"}, "the step had no such phase"),
+        ({"rank": 1, "kind": "torn_checkpoint", "step": 5}, "the step had no full checkpoint"),
+        ({"host": "nowhere"}, "no rank of this attempt is on that host"),
+        ({"rank": 1, "kind": "slow", "seconds": 0.001}, None),
+        ({"rank": 0, "kind": "torn_checkpoint", "step": 8}, None),
+    ]:
+        suffering(run, **{"kind": "nan", "step": 3, **fault})
+        run.untold = getattr(run, "untold", []) + [told]
+    run.on(any_launcher, 2, env=ALLOWED)
+    lines = [line for line in run.said.splitlines() if "did not act" in line or "does not act" in line]
+    for told in filter(None, run.untold):
+        assert sum(told in line for line in lines) == 1, (told, lines)
+    assert len(lines) == len(list(filter(None, run.untold))), lines
+
+
 def test_a_plan_is_refused_unless_the_environment_allows_it(program, data, tmp_path):  # noqa: F811
     for fault, environment, reason in [
         ({"rank": 0}, {}, "set ATHANOR_ALLOW_FAULTS=1"),
@@ -175,7 +214,8 @@ def test_a_plan_is_refused_unless_the_environment_allows_it(program, data, tmp_p
         ({"sequence": 4}, ALLOWED, "a step has 4 sequences"),
         ({"rank": 0, "step": 9}, ALLOWED, "the run has 8 steps"),
         ({"sequence": 1, "phase": "reduce"}, ALLOWED, "belongs to no sequence"),
+        ({"rank": 0, "kind": "flip_weight", "place": "model.layers.7.mlp"}, ALLOWED, "the model has no weight model.layers.7.mlp"),
     ]:
-        run = planned(program, tmp_path, data, kind="nan", **fault)
+        run = planned(program, tmp_path, data, **{"kind": "nan", **fault})
         done = subprocess.run([run.program, "train", run.config], capture_output=True, text=True, env={**os.environ, **environment})
         assert done.returncode == 2 and reason in done.stderr and not run.folder.exists(), done.stderr
