@@ -63,7 +63,6 @@ std::vector<std::string> words_for_script(const LaunchArguments& arguments) {
   if (arguments.spares != "auto") add("--spare-nodes", arguments.spares);
   if (arguments.swaps) add("--max-failover-retries", std::to_string(*arguments.swaps));
   if (arguments.resubmit) words.emplace_back("--resubmit");
-  if (arguments.resubmit && arguments.print_script == "pbs") add("--job-script", kPbsName);
   if (arguments.max_jobs) add("--max-jobs", std::to_string(*arguments.max_jobs));
   if (arguments.min_nodes > 0) add("--min-nodes", std::to_string(arguments.min_nodes));
   return words;
@@ -76,8 +75,7 @@ void print_script(const LaunchArguments& arguments) {
                 "leave one of them out",
                 arguments.print_script);
   fmt::print("{}", job_script(scheduler, {if_given(arguments.nodes), if_given(arguments.per_node),
-                                          words_for_script(arguments), arguments.request.command,
-                                          arguments.resubmit}));
+                                          words_for_script(arguments), arguments.request.command, arguments.resubmit}));
 }
 
 Supervision supervision_of(const LaunchArguments& arguments) {
@@ -90,13 +88,16 @@ Supervision supervision_of(const LaunchArguments& arguments) {
     supervision.spares = std::stoi(text);
   }
   supervision.min_nodes = if_given(arguments.min_nodes);
-  ATHANOR_CHECK(arguments.auto_retry || (arguments.spares == "auto" && !arguments.swaps && !supervision.min_nodes),
-                "--spare-nodes, --max-failover-retries and --min-nodes are for --auto-retry: add it, or leave them out");
+  ATHANOR_CHECK(
+      arguments.auto_retry || (arguments.spares == "auto" && !arguments.swaps && !supervision.min_nodes),
+      "--spare-nodes, --max-failover-retries and --min-nodes are for --auto-retry: add it, or leave them out");
   ATHANOR_CHECK(arguments.resubmit || (!arguments.max_jobs && arguments.job_script.empty()),
                 "--max-jobs and --job-script are for --resubmit: add it, or leave them out");
   if (arguments.resubmit) supervision.chain = {arguments.max_jobs.value_or(kMaxJobs), arguments.job_script};
-  supervision.limits = {arguments.retries.value_or(arguments.auto_retry ? kRetries : 0), arguments.auto_retry,
-                        arguments.swaps.value_or(kSwaps), {}};
+  supervision.limits = {arguments.retries.value_or(arguments.auto_retry ? kRetries : 0),
+                        arguments.auto_retry,
+                        arguments.swaps.value_or(kSwaps),
+                        {}};
   return supervision;
 }
 

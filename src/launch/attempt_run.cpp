@@ -100,9 +100,7 @@ void AttemptRun::judge(const ProgramsEnd& end, std::vector<std::string> late) {
   judge_attempt(attempt_, ending, hosts_of_plan(plan_));
 }
 
-StopRecord AttemptRun::stop() const {
-  return setting_.run_dir ? stop_since(*setting_.run_dir, before_) : StopRecord();
-}
+StopRecord AttemptRun::stop() const { return setting_.run_dir ? stop_since(*setting_.run_dir, before_) : StopRecord(); }
 
 bool AttemptRun::has_stepped() const {
   return setting_.run_dir && steps_since(*setting_.run_dir, before_).last.has_value();

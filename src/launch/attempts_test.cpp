@@ -6,8 +6,8 @@
 
 #include "base/exit_codes.h"
 #include "launch/attempt_judge.h"
-#include "launch/training_command.h"
 #include "launch/testing/recorded_machine.h"
+#include "launch/training_command.h"
 
 namespace athanor::launch {
 namespace attempts_test {

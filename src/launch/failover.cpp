@@ -111,8 +111,7 @@ class Failover {
     return fmt::format(
         "without {} and with no spare left, it continues on {} of {} nodes: data and batch stay as they are, and a "
         "step takes about {:.2g} times as long",
-        join(left_out, " "), num_hosts, num_before,
-        static_cast<double>(num_before) / static_cast<double>(num_hosts));
+        join(left_out, " "), num_hosts, num_before, static_cast<double>(num_before) / static_cast<double>(num_hosts));
   }
 
   // @param lacks  why hosts that are named are not swapped; "": there are none.

@@ -4,8 +4,8 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/append_file.h"
+#include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -49,8 +49,8 @@ std::string field_of(const std::string& details, const std::string& name) {
 // Variables that Slurm has set for this job. They reach the next one, whose srun would take those for wishes that Slurm
 // does not set again.
 bool is_of_job(const std::string& variable) {
-  constexpr std::string_view kStarts[] = {"SLURM_JOB",  "SLURM_NTASKS", "SLURM_NPROCS",  "SLURM_NNODES",
-                                          "SLURM_NODE", "SLURM_TASK",   "SLURM_CPUS",    "SLURM_MEM",
+  constexpr std::string_view kStarts[] = {"SLURM_JOB",  "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES",
+                                          "SLURM_NODE", "SLURM_TASK",   "SLURM_CPUS",   "SLURM_MEM",
                                           "SLURM_GPUS", "SLURM_GTIDS",  "SLURM_PROCID", "SLURM_LOCALID"};
   return std::ranges::any_of(kStarts, [&](std::string_view start) { return variable.starts_with(start); });
 }
@@ -139,8 +139,7 @@ void JobChain::look(const fs::path& attempts, std::optional<int64_t> start_step,
   if (!std::exchange(has_looked_, true)) {
     std::error_code none;
     const fs::path file = attempts / kFile;
-    const ChainPlace place =
-        place_in_chain(fs::exists(file, none) ? read_file(file) : std::string(), job_, start_step);
+    const ChainPlace place = place_in_chain(fs::exists(file, none) ? read_file(file) : std::string(), job_, start_step);
     number_ = place.number, was_idle_ = place.was_idle, next_ = place.next;
     if (!next_.empty()) return;
     if (was_idle_) log::warn("the job before this one took no step: the next one is submitted after the first step");
@@ -199,8 +198,10 @@ void JobChain::end(const fs::path& attempts, bool continues, const std::string& 
     return;
   }
   if (continues) return log::info("job {} continues the run: {}", next_, why);
-  const bool is_cancelled = ask_scheduler({scheduler_ == Scheduler::kSlurm ? "scancel" : "qdel", next_}, here_).has_value();
-  if (!is_cancelled) return log::warn("job {} could not be cancelled; cancel it, as none should follow: {}", next_, why);
+  const bool is_cancelled =
+      ask_scheduler({scheduler_ == Scheduler::kSlurm ? "scancel" : "qdel", next_}, here_).has_value();
+  if (!is_cancelled)
+    return log::warn("job {} could not be cancelled; cancel it, as none should follow: {}", next_, why);
   const ordered_json line{{"job", job_}, {"next", next_}, {"cancelled", true}, {"time", unix_time_s()}};
   AppendFile(attempts / kFile).append(line.dump() + "\n");
   log::info("job {}, which would have continued, is cancelled: {}", std::exchange(next_, ""), why);

@@ -1,11 +1,11 @@
 #pragma once
 // Jobs that follow one another until a run is complete (--resubmit).
 //
-// A job submits its successor when its run has begun, and the successor waits for its end (`afterany`). So a job that is
-// killed at once, with a node or for its time, has one. Where none should follow, it is cancelled. ATTEMPTS/jobs.jsonl
-// has a line for each job: `job`, `number` (from 1 in the chain), `step` (that it started from), `next`, `time`, and one
-// with `cancelled` for a successor that was cancelled. ATTEMPTS/job-script is what Slurm gets, and ATTEMPTS/submitted has
-// the answer of the scheduler.
+// A job submits its successor when its run has begun, and the successor waits for its end (`afterany`). So a job that
+// is killed at once, with a node or for its time, has one. Where none should follow, it is cancelled.
+// ATTEMPTS/jobs.jsonl has a line for each job: `job`, `number` (from 1 in the chain), `step` (that it started from),
+// `next`, `time`, and one with `cancelled` for a successor that was cancelled. ATTEMPTS/job-script is what Slurm gets,
+// and ATTEMPTS/submitted has the answer of the scheduler.
 
 #include <cstdint>
 #include <filesystem>

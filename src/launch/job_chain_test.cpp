@@ -22,8 +22,9 @@ TEST(JobChain, TheNextJobHasWhatTheCommandLineOfSbatchGaveThisOneAndNothingOfIts
   Surroundings here;
   here.variables = {{"SLURM_JOB_ID", "7"}, {"PATH", "/none"}, {"SLURM_MEM_PER_NODE", "1"}, {"SLURM_CONF", "/c"}};
   const auto words = submit_words(Scheduler::kSlurm, "7", kDetails, "/a/job-script", here);
-  EXPECT_EQ((std::vector<std::string>(words.begin(), words.begin() + 7)),
-            (std::vector<std::string>{"env", "-u", "SLURM_JOB_ID", "-u", "SLURM_MEM_PER_NODE", "sbatch", "--parsable"}));
+  EXPECT_EQ(
+      (std::vector<std::string>(words.begin(), words.begin() + 7)),
+      (std::vector<std::string>{"env", "-u", "SLURM_JOB_ID", "-u", "SLURM_MEM_PER_NODE", "sbatch", "--parsable"}));
   for (const char* word : {"--dependency=afterany:7", "--nodes=4", "--time=1-00:00:00", "--partition=main",
                            "--qos=normal", "--chdir=/home/me/runs"})
     EXPECT_TRUE(has(words, word)) << word;
@@ -34,8 +35,10 @@ TEST(JobChain, TheNextJobHasWhatTheCommandLineOfSbatchGaveThisOneAndNothingOfIts
 }
 
 TEST(JobChain, AJobKnowsItsNumberAndIfTheOneBeforeItTookNoStep) {
-  const std::string lines = R"({"job": "1", "number": 1, "step": null, "next": "2"})" "\n"
-                            R"({"job": "2", "number": 2, "step": 10, "next": "3"})" "\n"
+  const std::string lines = R"({"job": "1", "number": 1, "step": null, "next": "2"})"
+                            "\n"
+                            R"({"job": "2", "number": 2, "step": 10, "next": "3"})"
+                            "\n"
                             R"({"job": "3", "num)";
   EXPECT_EQ(place_in_chain(lines, "9", 5).number, 1);
   EXPECT_EQ(place_in_chain(lines, "3", 12).number, 3);
@@ -43,7 +46,11 @@ TEST(JobChain, AJobKnowsItsNumberAndIfTheOneBeforeItTookNoStep) {
   EXPECT_TRUE(place_in_chain(lines, "3", 10).was_idle);
   EXPECT_FALSE(place_in_chain(lines, "2", 0).was_idle);  // nothing is known of the start of job 1
   EXPECT_EQ(place_in_chain(lines, "2", 10).next, "3");   // job 2 was started again, and has its successor
-  EXPECT_EQ(place_in_chain(lines + "\n" R"({"job": "2", "next": "3", "cancelled": true})", "2", 10).next, "");
+  EXPECT_EQ(place_in_chain(lines + "\n"
+                                   R"({"job": "2", "next": "3", "cancelled": true})",
+                           "2", 10)
+                .next,
+            "");
 }
 
 TEST(JobChain, ALimitOfTimeContinuesAndAUserDoesNot) {
@@ -74,9 +81,11 @@ class Chain : public RecordedMachine {
   void SetUp() override {
     RecordedMachine::SetUp();
     allocation_ = {Scheduler::kSlurm, "SLURM_JOB_ID is 7", "7", {{"n1", 0}}, "SLURM_JOB_NODELIST"};
-    put_program(here_, "scontrol", "case $* in 'write batch_script 7 -') printf '#!/bin/bash\\nathanor launch\\n';; esac");
-    put_program(here_, "sbatch", "echo \"$@\" >>" + file("calls") + "; tail -1 \"$(eval echo \\${$#})\" >>" +
-                                     file("calls") + "; echo '8;cluster'");
+    put_program(here_, "scontrol",
+                "case $* in 'write batch_script 7 -') printf '#!/bin/bash\\nathanor launch\\n';; esac");
+    put_program(here_, "sbatch",
+                "echo \"$@\" >>" + file("calls") + "; tail -1 \"$(eval echo \\${$#})\" >>" + file("calls") +
+                    "; echo '8;cluster'");
     put_program(here_, "scancel", "echo \"$@\" >>" + file("cancelled"));
     here_.variables["PATH"] += ":/usr/bin:/bin";
   }
@@ -109,7 +118,8 @@ TEST_F(Chain, AJobSubmitsItsOwnScriptOnceAndCancelsItIfNoneShouldFollow) {
 }
 
 TEST_F(Chain, AfterAJobWithoutAStepTheNextOneIsSubmittedAfterAStepOnly) {
-  write("jobs.jsonl", R"({"job": "6", "number": 4, "step": 3, "next": "7"})" "\n");
+  write("jobs.jsonl", R"({"job": "6", "number": 4, "step": 3, "next": "7"})"
+                      "\n");
   JobChain idle(allocation_, here_, {});
   idle.look(folder_, 3, false);
   EXPECT_EQ(text("calls"), "");
@@ -118,11 +128,13 @@ TEST_F(Chain, AfterAJobWithoutAStepTheNextOneIsSubmittedAfterAStepOnly) {
 }
 
 TEST_F(Chain, ItEndsWithMaxJobsAndAJobThatWasStartedAgainSubmitsNoSecondOne) {
-  write("jobs.jsonl", R"({"job": "6", "number": 4, "step": 1, "next": "7"})" "\n");
+  write("jobs.jsonl", R"({"job": "6", "number": 4, "step": 1, "next": "7"})"
+                      "\n");
   JobChain last(allocation_, here_, {5, ""});
   last.look(folder_, 3, true);
   EXPECT_EQ(text("calls"), "");
-  write("jobs.jsonl", R"({"job": "7", "number": 1, "step": 1, "next": "8"})" "\n");
+  write("jobs.jsonl", R"({"job": "7", "number": 1, "step": 1, "next": "8"})"
+                      "\n");
   JobChain again(allocation_, here_, {});
   again.look(folder_, 3, true);
   EXPECT_EQ(text("calls"), "");

@@ -9,6 +9,7 @@ namespace athanor::launch {
 namespace {
 
 constexpr const char* kSlurmName = "athanor.sbatch";
+constexpr const char* kPbsName = "athanor.pbs";
 
 /// The lines of an example, and their changes. A change of a line that is not there is a bug: the example has changed.
 class EditedScript {
@@ -30,6 +31,10 @@ class EditedScript {
       return;
     }
     ATHANOR_ASSERT(!"an example has no such line");
+  }
+  // Returns the line that begins with `start`.
+  std::string line(std::string_view start) const {
+    return *std::ranges::find_if(lines_, [&](const auto& line) { return line.starts_with(start); });
   }
   void remove(std::string_view start) { replace(start, {}); }
   // Removes the lines from the one that begins with `first` to the one that begins with `last`.
@@ -95,6 +100,8 @@ std::string pbs_script(const JobScriptRequest& request) {
                  {fmt::format("SCRIPT=${{SCRIPT:-{}}}     # <- this file, which PBS runs as a copy", kPbsName)});
   put_launch(script, request);
   script.replace("export SCRIPT", {"export SCRIPT"});
+  if (request.launch_submits)
+    script.replace("command=(", {"launch+=(--job-script \"$SCRIPT\")", script.line("command=(")});
   if (!request.launch_submits) script.replace("    qsub -v SCRIPT,", {R"(    qsub -v SCRIPT "$SCRIPT" ||)"});
   return script.text();
 }

@@ -13,8 +13,6 @@
 
 namespace athanor::launch {
 
-inline constexpr const char* kPbsName = "athanor.pbs";  ///< the name of a printed script, as its own lines have it
-
 /// The example of a scheduler as it is in examples/: that for CPUs. Slurm and PBS have one.
 std::string_view example_job_script(Scheduler scheduler);
 

@@ -41,9 +41,9 @@ std::vector<Host> usable_spares(const LaunchPlan& plan, std::optional<int> wante
 class Supervisor {
  public:
   Supervisor(const LaunchPlan& plan, const Surroundings& here, const Supervision& supervision)
-      : plan_(plan), here_(here), supervision_(supervision), limits_(supervision.limits),
-        setting_{run_folder_of(plan, supervision), supervision.attempts, supervision.own_program,
-                 supervision.timeout_s} {
+      : plan_(plan), here_(here), supervision_(supervision),
+        limits_(supervision.limits), setting_{run_folder_of(plan, supervision), supervision.attempts,
+                                              supervision.own_program, supervision.timeout_s} {
     if (setting_.attempts.empty() && setting_.run_dir) setting_.attempts = *setting_.run_dir / "attempts";
     if (setting_.attempts.empty() && (supervision.may_retry() || supervision.chain)) setting_.attempts = "attempts";
     state_.hosts = names_of_hosts(plan.allocation.hosts);

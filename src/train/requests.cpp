@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "base/exit_codes.h"
+#include "base/job_limit.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/wall_clock.h"
 #include "config/duration.h"
-#include "base/job_limit.h"
 #include "train/run_folder.h"
 
 namespace athanor {

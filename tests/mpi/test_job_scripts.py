@@ -13,8 +13,9 @@ from test_runs import ENDLESS, RankRun, data  # noqa: F401
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 JOB = "123.server"
-# qsub and qstat of the stand-in: the first notes how it was called, the second knows a job that starts now.
-QSUB = '#!/bin/sh\necho "$@" >>"{folder}/submitted"\nenv >"{folder}/environment"\n'
+# qsub, qdel and qstat of the stand-in: the first two note how they were called, the third knows a job that starts now.
+QSUB = '#!/bin/sh\necho "$@" >>"{folder}/submitted"\nenv >"{folder}/environment"\necho 124.server\n'
+QDEL = '#!/bin/sh\necho "$@" >>"{folder}/deleted"\n'
 QSTAT = '#!/bin/sh\necho "Job Id: $2"\necho "    Resource_List.walltime = {walltime}"\necho "    stime = $(date "+%a %b %d %H:%M:%S %Y")"\n'
 
 
@@ -26,7 +27,7 @@ class PbsJob:
         self.home, tools = folder / "home", folder / "tools"
         for each in (self.home, tools):
             each.mkdir()
-        for name, text in (("qsub", QSUB), ("qstat", QSTAT)):
+        for name, text in (("qsub", QSUB), ("qdel", QDEL), ("qstat", QSTAT)):
             (tools / name).write_text(text.format(folder=folder, walltime=walltime))
             (tools / name).chmod(0o755)
         (tools / "athanor").symlink_to(program("athanor"))
@@ -129,9 +130,9 @@ def test_a_signal_to_the_whole_pbs_job_finishes_the_step_and_saves(job, number, 
     assert ended == code and len(pbs.submitted()) == submitted, pbs.said
 
 
-def printed_script(program, folder, *words):
+def printed_script(program, folder, *words, launch=()):
     """What `athanor launch --print-script pbs` prints for a training, as a file."""
-    done = subprocess.run([program("athanor"), "launch", "--print-script", "pbs", "--", "athanor", "train", "run.toml", *words],
+    done = subprocess.run([program("athanor"), "launch", "--print-script", "pbs", *launch, "--", "athanor", "train", "run.toml", *words],
                           capture_output=True, text=True, check=True)
     (folder / "printed.pbs").write_text(done.stdout)
     return folder / "printed.pbs"
@@ -153,6 +154,15 @@ def test_a_signal_to_the_printed_script_reaches_launch_and_ranks_and_saves_once(
     assert pbs.ended() == 10 and len(pbs.submitted()) == 1, pbs.said
     last = pbs.run.metrics()[-1]["step"]
     assert last in (1, 2) and pbs.run.checkpoint(last).exists(), pbs.said
+
+
+@pytest.mark.parametrize("walltime,code", [("24:00:00", 0), ("00:01:00", 10)], ids=["complete", "out_of_time"])
+def test_with_resubmit_launch_submits_the_next_job_and_deletes_it_if_the_run_is_complete(job, program, tmp_path, walltime, code):
+    pbs = job(script=printed_script(program, tmp_path, launch=["--resubmit"]), walltime=walltime)
+    assert pbs.ended() == code, pbs.said
+    assert pbs.submitted() == [f"-W depend=afterany:{JOB} {pbs.run.config.parent}/cpu.pbs"], pbs.said
+    deleted = pbs.folder / "deleted"
+    assert (deleted.read_text().split() if deleted.exists() else []) == ([] if code else ["124.server"]), pbs.said
 
 
 def test_an_adapted_copy_that_would_be_continued_by_the_example_is_refused(job):
