@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "launch/fewer_hosts.h"
 #include "launch/job_script.h"
 #include "launch/plan.h"
 #include "launch/programs.h"
@@ -87,9 +88,8 @@ Supervision supervision_of(const LaunchArguments& arguments) {
     ATHANOR_CHECK(is_number, "--spare-nodes: expected auto, or a number of nodes, got {}", text);
     supervision.spares = std::stoi(text);
   }
-  supervision.min_nodes = if_given(arguments.min_nodes);
   ATHANOR_CHECK(
-      arguments.auto_retry || (arguments.spares == "auto" && !arguments.swaps && !supervision.min_nodes),
+      arguments.auto_retry || (arguments.spares == "auto" && !arguments.swaps && arguments.min_nodes == 0),
       "--spare-nodes, --max-failover-retries and --min-nodes are for --auto-retry: add it, or leave them out");
   ATHANOR_CHECK(arguments.resubmit || (!arguments.max_jobs && arguments.job_script.empty()),
                 "--max-jobs and --job-script are for --resubmit: add it, or leave them out");
@@ -112,16 +112,17 @@ void launch_command(LaunchArguments arguments) {
                   "--attempts {} is or is in a file; expected a folder, or a path where nothing is", folder);
   request.own_program = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
   const Surroundings here = own_surroundings();
-  const Supervision supervision = supervision_of(arguments);
+  Supervision supervision = supervision_of(arguments);
   const LaunchPlan plan = make_plan(request, here);
+  if (arguments.min_nodes > 0)
+    supervision.limits.fewer_hosts = hosts_that_fit(plan, request.own_program, arguments.min_nodes);
   const LaunchCommand command = build_command(plan, here);
   if (arguments.dry_run) {
     const bool needs_port = plan.launcher.flavour == Flavour::kSockets && plan.ranks.total() > 1;
-    fmt::print("{}", dry_run_text(plan, command, needs_port ? free_port() : 0));
+    const auto spares = supervision.limits.may_swap ? usable_spares(plan, supervision.spares) : std::vector<Host>();
+    fmt::print("{}", dry_run_text(plan, command, needs_port ? free_port() : 0, spares));
     return;
   }
-  log::info("starts {} on {} ({}); --dry-run shows the command", counted(plan.ranks.total(), "rank"),
-            shown_hosts(plan.allocation.hosts), flavour_name(plan.launcher.flavour));
   const int code = supervise(plan, here, supervision);
   if (code != exit_code::kComplete) throw ExitCode{code};
 }

@@ -17,7 +17,7 @@ namespace athanor::launch {
 
 /// What stays the same over the attempts of a call.
 struct AttemptSetting {
-  std::optional<std::filesystem::path> run_dir;  ///< of a training; nothing for another command
+  std::optional<std::filesystem::path> run_dir;  ///< that of a training; nothing for another command
   std::filesystem::path attempts;                ///< the folder attempts/; empty: nothing is kept
   std::string own_program;
   double timeout_s = 0;
@@ -39,10 +39,10 @@ class AttemptRun {
 
   bool has_folder() const { return has_folder_; }  ///< it has left one
   bool was_told_to_stop() const { return signal_ != 0; }
-  int stop_signal() const { return signal_; }  ///< of SIGTERM, SIGINT and SIGHUP, the first that came; 0: none
-  /// Of a training: how it stopped, by its own records.
+  int stop_signal() const { return signal_; }  ///< the first that came, if it is SIGTERM, SIGINT or SIGHUP; 0: none
+  /// Returns how a training stopped, by its own records.
   StopRecord stop() const;
-  /// Of a training: whether it has done a step.
+  /// Returns whether a training has done a step.
   bool has_stepped() const;
 
  private:

@@ -13,8 +13,7 @@ std::function<int(int most)> hosts_that_fit(const LaunchPlan& plan, const std::s
   ATHANOR_CHECK(plan.ranks.total() == per_host * hosts,
                 "--min-nodes needs the same number of ranks on each node, but there are {} on {} hosts; give --ppn",
                 plan.ranks.total(), hosts);
-  ATHANOR_CHECK(least <= hosts, "--min-nodes {} is more than the {} that are used; give a smaller number", least,
-                counted(hosts, "node"));
+  ATHANOR_CHECK(least <= hosts, "--min-nodes {}: expected at most the number of nodes in use, {}", least, hosts);
   return [config = training_config(plan.command, own_program), per_host, least](int most) {
     for (int number = most; number >= least; --number)
       if (!config || find_layout_faults(*config, number * per_host).empty()) return number;

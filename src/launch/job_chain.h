@@ -20,7 +20,7 @@
 namespace athanor::launch {
 
 struct ChainRequest {
-  int max_jobs = 100;      ///< of a chain
+  int max_jobs = 100;      ///< the length of a chain
   std::string job_script;  ///< what is submitted; "": that of this job, which only Slurm keeps
 };
 
@@ -38,7 +38,7 @@ class JobChain {
   /// Seconds until the end of this job; nothing: it has no limit, or none is known.
   std::optional<double> left_s() const;
 
-  /// Tells whether the next job shall continue; if not, it is cancelled. The log says which of the two, and why.
+  /// Tells whether the next job shall continue; if not, it is cancelled. The log states which of the two, and why.
   void end(const std::filesystem::path& attempts, bool continues, const std::string& why);
 
  private:

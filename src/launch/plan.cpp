@@ -149,13 +149,15 @@ LaunchPlan make_plan(const LaunchRequest& request, const Surroundings& here) {
   return plan;
 }
 
-std::string dry_run_text(const LaunchPlan& plan, const LaunchCommand& command, int port) {
+std::string dry_run_text(const LaunchPlan& plan, const LaunchCommand& command, int port,
+                         const std::vector<Host>& spares) {
   std::string text;
   const auto line = [&text](const std::string& what, const std::string& value) {
     text += fmt::format("# {:<11}{}\n", what, value);
   };
   line("scheduler", fmt::format("{}: {}", scheduler_name(plan.allocation.scheduler), plan.allocation.scheduler_from));
   line("hosts", fmt::format("{} ({})", shown_hosts(plan.allocation.hosts), plan.allocation.hosts_from));
+  if (!spares.empty()) line("spares", shown_hosts(spares) + " (the next ones of the job)");
   line("devices", devices_line(plan));
   line("cores", cores_line(plan));
   line("ranks", ranks_line(plan));

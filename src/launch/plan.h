@@ -26,6 +26,8 @@ LaunchPlan make_plan(const LaunchRequest& request, const Surroundings& here);
 
 /// What was found and where, and what each part of the command was derived from: comments of a shell, and then the
 /// command, which may be pasted. @param port  for ranks without MPI: at which they would meet.
-std::string dry_run_text(const LaunchPlan& plan, const LaunchCommand& command, int port);
+/// @param spares  hosts that may take the place of others; empty: no line names them.
+std::string dry_run_text(const LaunchPlan& plan, const LaunchCommand& command, int port,
+                         const std::vector<Host>& spares = {});
 
 }  // namespace athanor::launch

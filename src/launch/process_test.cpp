@@ -59,8 +59,8 @@ TEST_F(Programs, TheOutputOfAProgramGoesIntoAFileAndOneThatHangsIsEnded) {
   const auto run_one = [&](const std::string& script, std::chrono::seconds limit, bool gives_up = false) {
     return run_into_file({{"/bin/sh", "-c", script}, {}, {}}, folder_ / "out", limit, [=] { return gives_up; });
   };
-  EXPECT_EQ(run_one("echo said; echo told >&2; exit 3", std::chrono::seconds(60)), 3);
-  EXPECT_EQ(read_file(file("out")), "said\ntold\n");
+  EXPECT_EQ(run_one("echo one; echo two >&2; exit 3", std::chrono::seconds(60)), 3);
+  EXPECT_EQ(read_file(file("out")), "one\ntwo\n");
   EXPECT_EQ(run_one("echo $$; exec sleep 60", std::chrono::seconds(0)), std::nullopt);
   EXPECT_EQ(run_one("echo $$; exec sleep 60", std::chrono::seconds(60), true), std::nullopt);
   EXPECT_EQ(run_one("trap '' TERM; echo $$; sleep 60", std::chrono::seconds(0)), std::nullopt);

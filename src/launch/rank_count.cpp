@@ -11,7 +11,8 @@ namespace {
 std::string shown_slots(const Allocation& allocation) {
   int64_t slots = 0;
   for (const Host& host : allocation.hosts) slots += host.slots;
-  return fmt::format("{} slots on {} hosts ({})", slots, allocation.hosts.size(), allocation.hosts_from);
+  return fmt::format("{} on {} ({})", counted(slots, "slot"), counted(std::ssize(allocation.hosts), "host"),
+                     allocation.hosts_from);
 }
 
 // Ranks of each host if each has at most as many as `room` gives it.
@@ -35,16 +36,16 @@ RankCount count_with_per_node(const RankRequest& request, int num_hosts) {
   const int per_node = *request.per_node;
   const int64_t most = int64_t{per_node} * num_hosts;
   ATHANOR_CHECK(!request.ranks || *request.ranks <= most,
-                "-n {} and --ppn {} contradict each other: {} hosts with {} ranks each have {}; take more hosts or "
+                "-n {} and --ppn {} contradict each other: {} with {} ranks each have {}; take more hosts or "
                 "another number",
-                *request.ranks, per_node, num_hosts, per_node, most);
+                *request.ranks, per_node, counted(num_hosts, "host"), per_node, most);
   const bool is_too_few = request.ranks && request.has_nodes && *request.ranks <= most - per_node;
-  ATHANOR_CHECK(!is_too_few,
-                "-n {}, --ppn {} and --nodes {} contradict each other: {} ranks fill {} hosts; leave one of them out",
-                *request.ranks, per_node, num_hosts, *request.ranks, (*request.ranks + per_node - 1) / per_node);
+  ATHANOR_CHECK(
+      !is_too_few, "-n {}, --ppn {} and --nodes {} contradict each other: {} ranks fill {}; leave one of them out",
+      *request.ranks, per_node, num_hosts, *request.ranks, counted((*request.ranks + per_node - 1) / per_node, "host"));
   RankCount count = fill_hosts(request.ranks ? *request.ranks : static_cast<int>(most),
                                std::vector<int>(static_cast<size_t>(num_hosts), per_node));
-  count.from = request.ranks ? "-n and --ppn" : fmt::format("--ppn on each of {} hosts", num_hosts);
+  count.from = request.ranks ? "-n and --ppn" : fmt::format("--ppn on {}", counted(num_hosts, "host"));
   return count;
 }
 

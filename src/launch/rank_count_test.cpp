@@ -53,7 +53,7 @@ TEST(RankCount, NumbersThatContradictEachOtherAreRefusedWithAll) {
   EXPECT_SAYS(refused({.ranks = 9, .per_node = 4}, hosts({0, 0})),
               "-n 9 and --ppn 4 contradict each other: 2 hosts with 4 ranks each have 8");
   EXPECT_SAYS(refused({.ranks = 4, .per_node = 4, .has_nodes = true}, hosts({0, 0})),
-              "-n 4, --ppn 4 and --nodes 2 contradict each other: 4 ranks fill 1 hosts");
+              "-n 4, --ppn 4 and --nodes 2 contradict each other: 4 ranks fill 1 host;");
   EXPECT_SAYS(refused({.ranks = 1, .per_node = {}, .has_nodes = true}, hosts({0, 0})), "each node needs a rank");
 }
 

@@ -36,7 +36,7 @@ std::optional<int64_t> greatest_step(const std::filesystem::path& run_dir);
 
 /// How a run that was not complete came to stop, by its own history.
 struct StopRecord {
-  bool by_limit = false;  ///< of time: that of the job, or train.stop_after
+  bool by_limit = false;  ///< the limit of the job, or train.stop_after
   int signal = 0;         ///< 0: none
 };
 /// Returns the newest one since.

@@ -27,34 +27,23 @@ std::optional<fs::path> run_folder_of(const LaunchPlan& plan, const Supervision&
   return config ? std::optional<fs::path>(config->train.run_dir) : std::nullopt;
 }
 
-// The hosts of the job beyond those in use that have room for the ranks of any place.
-std::vector<Host> usable_spares(const LaunchPlan& plan, std::optional<int> wanted) {
-  if (plan.launcher.flavour == Flavour::kSockets) return {};
-  std::vector<Host> spares = plan.allocation.others;
-  std::erase_if(spares, [&](const Host& host) { return host.slots > 0 && host.slots < plan.ranks.most(); });
-  const auto most =
-      static_cast<size_t>(wanted.value_or(automatic_spares(static_cast<int>(plan.allocation.hosts.size()))));
-  if (spares.size() > most) spares.resize(most);
-  return spares;
-}
-
 class Supervisor {
  public:
   Supervisor(const LaunchPlan& plan, const Surroundings& here, const Supervision& supervision)
-      : plan_(plan), here_(here), supervision_(supervision),
-        limits_(supervision.limits), setting_{run_folder_of(plan, supervision), supervision.attempts,
-                                              supervision.own_program, supervision.timeout_s} {
+      : plan_(plan), here_(here),
+        supervision_(supervision), setting_{run_folder_of(plan, supervision), supervision.attempts,
+                                            supervision.own_program, supervision.timeout_s} {
     if (setting_.attempts.empty() && setting_.run_dir) setting_.attempts = *setting_.run_dir / "attempts";
     if (setting_.attempts.empty() && (supervision.may_retry() || supervision.chain)) setting_.attempts = "attempts";
     state_.hosts = names_of_hosts(plan.allocation.hosts);
     state_.spares = names_of_hosts(usable_spares(plan, supervision.spares));
-    if (supervision.min_nodes)
-      limits_.fewer_hosts = hosts_that_fit(plan, supervision.own_program, *supervision.min_nodes);
     if (supervision.chain) chain_.emplace(plan.allocation, here, *supervision.chain);
     if (setting_.run_dir) start_step_ = greatest_step(*setting_.run_dir);
   }
 
   int run() {
+    log::info("starts {} on {} ({}); --dry-run shows the command", counted(plan_.ranks.total(), "rank"),
+              shown_hosts(plan_.allocation.hosts), flavour_name(plan_.launcher.flavour));
     while (true) {
       AttemptRun run(plan_, here_, signals_, setting_);
       const Attempt attempt = run.run(num_attempts_ > 0, [&] { look_after_chain(run); });
@@ -89,7 +78,7 @@ class Supervisor {
     const AttemptOutcome outcome{attempt.cause, attempt.at_fault, attempt.made_progress()};
     std::set<std::string> fit;
     while (true) {
-      FailoverDecision decision = decide_failover(state_, outcome, limits_);
+      FailoverDecision decision = decide_failover(state_, outcome, supervision_.limits);
       const auto failed = std::ranges::find_if(decision.swapped, [&](const auto& swap) {
         if (fit.contains(swap.second)) return false;
         if (!is_fit(swap.second, attempt)) return true;
@@ -160,19 +149,28 @@ class Supervisor {
   LaunchPlan plan_;
   const Surroundings& here_;
   const Supervision& supervision_;
-  FailoverLimits limits_;
   AttemptSetting setting_;
   const WaitedSignals signals_;
   FailoverState state_;
   int stopped_by_ = 0;  // a signal that came during a probe
   int num_attempts_ = 0;
   std::optional<JobChain> chain_;
-  std::optional<int64_t> start_step_;  // of a training
+  std::optional<int64_t> start_step_;  // that of a training
   Clock::time_point next_look_ = {};
   bool has_stepped_ = false, is_stopped_ = false, is_chain_ended_ = false;
 };
 
 }  // namespace
+
+std::vector<Host> usable_spares(const LaunchPlan& plan, std::optional<int> wanted) {
+  if (plan.launcher.flavour == Flavour::kSockets) return {};
+  std::vector<Host> spares = plan.allocation.others;
+  std::erase_if(spares, [&](const Host& host) { return host.slots > 0 && host.slots < plan.ranks.most(); });
+  const auto most =
+      static_cast<size_t>(wanted.value_or(automatic_spares(static_cast<int>(plan.allocation.hosts.size()))));
+  if (spares.size() > most) spares.resize(most);
+  return spares;
+}
 
 int supervise(const LaunchPlan& plan, const Surroundings& here, const Supervision& supervision) {
   return Supervisor(plan, here, supervision).run();

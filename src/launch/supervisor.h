@@ -18,13 +18,16 @@ struct Supervision {
   std::string own_program;         ///< the path of this program
   double timeout_s = 0;            ///< without progress; 0: no limit (launch/watchdog.h)
   FailoverLimits limits;
-  std::optional<int> spares = {};     ///< the most that are used; nothing: automatic_spares
-  std::optional<int> min_nodes = {};  ///< without spares it continues on fewer nodes, down to this many; nothing: never
+  std::optional<int> spares = {};  ///< the most that are used; nothing: automatic_spares
 
   std::optional<ChainRequest> chain = {};  ///< further jobs continue the run; nothing: none is submitted
 
   bool may_retry() const { return limits.retries > 0 || limits.may_swap; }
 };
+
+/// Returns the hosts of the job beyond those in use that have room for the ranks of any place, `wanted` of them or
+/// automatic_spares at most.
+std::vector<Host> usable_spares(const LaunchPlan& plan, std::optional<int> wanted);
 
 /// Runs the plan's command, and runs it again as launch/failover.h decides, in this job or in the next one
 /// (launch/job_chain.h). Nothing is written before the checks of a

@@ -143,7 +143,7 @@ def test_what_contradicts_itself_is_refused_in_one_line_and_starts_nothing(launc
         (["--hostfile", "shell", program], {}, 'shell:1: "n1;touch" is no name of a host'),
         (["--hostfile", "nowhere", program], {}, "nowhere"),
         (["--hostfile", "outside", program], job, "n9 is not among the hosts of slurm job 7, which has 2 hosts: n1, n2"),
-        (["--hostfile", "slots", "-n", "3", program], {}, "-n 3: there are only 2 slots on 1 hosts (slots)"),
+        (["--hostfile", "slots", "-n", "3", program], {}, "-n 3: there are only 2 slots on 1 host (slots)"),
         (["-n", "5", "--ppn", "2", program], {}, "-n 5 and --ppn 2 contradict each other"),
         (["--nodes", "2", program], {}, "--nodes 2: there are only 1 host"),
         (["--scheduler", "slurm", program], {}, "SLURM_JOB_ID is not set"),
@@ -277,7 +277,7 @@ def test_a_spare_node_takes_the_place_of_the_one_at_fault(launch, tmp_path):
     tools = tmp_path / "tools"
     tools.mkdir()
     called = tmp_path / "called"
-    script(tools / "srun", f'echo "$@" >>{called}', f'[ $(wc -l <{called}) -gt 2 ] && exit 0',
+    script(tools / "srun", 'case "$*" in *" probe "*) exit 0;; esac', f'echo "$@" >>{called}', f'[ $(wc -l <{called}) -gt 2 ] && exit 0',
            f'[ $(wc -l <{called}) -eq 1 ] && bad=n1 || bad=n4', 'echo "step 5 loss 2.0"', 'echo "srun: error: Node failure on $bad" >&2', "exit 1")
     host = os.uname().nodename
     env = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": f"{host},n[1-5]", "SLURM_MPI_TYPE": "pmix", "PATH": f"{tools}:{os.environ['PATH']}"}
@@ -289,6 +289,25 @@ def test_a_spare_node_takes_the_place_of_the_one_at_fault(launch, tmp_path):
     assert verdict(tmp_path / "attempts", 1)["hosts"] == ["n1"]
 
 
+def test_a_spare_that_does_not_pass_the_probe_is_not_used(launch, tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    script(tools / "srun", 'case "$*" in *--nodelist=n3*" probe "*) echo "no device"; exit 1;; *" probe "*) exit 0;; esac',
+           f'[ -e {tmp_path}/second ] && exit 0', f"touch {tmp_path}/second", 'echo "step 5 loss 2.0"', 'echo "srun: error: Node failure on n1" >&2', "exit 1")
+    host = os.uname().nodename
+    env = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": f"{host},n[1-5]", "SLURM_MPI_TYPE": "pmix", "PATH": f"{tools}:{os.environ['PATH']}"}
+    words = ["--ppn", 1, "--nodes", 3, "--auto-retry", "--", "true"]
+    assert "# spares     3 hosts: n3, n4, n5 (the next ones of the job)\n" in launch("--dry-run", *words, env=env).stdout
+    done = launch(*words, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "n3 did not pass the probe (code 1; attempts/001/probe-n3.txt), and is used no more" in done.stderr, done.stderr
+    assert "n4 takes the place of n1" in done.stderr and (tmp_path / "attempts/001/probe-n3.txt").read_text() == "no device\n"
+
+
 def test_options_of_spares_need_auto_retry(launch):
     assert "are for --auto-retry" in refused(launch("--spare-nodes", 3, "--", "true"))
     assert "are for --auto-retry" in refused(launch("--max-failover-retries", 3, "--", "true"))
+    assert "are for --auto-retry" in refused(launch("--min-nodes", 1, "--", "true"))
+    assert "expected at most the number of nodes in use, 1" in refused(launch("--min-nodes", 2, "--auto-retry", "--", "true"))
+    assert "are for --resubmit" in refused(launch("--max-jobs", 3, "--", "true"))
+    assert "needs a job of Slurm or PBS" in refused(launch("--resubmit", "--", "true"))
