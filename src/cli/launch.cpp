@@ -110,6 +110,9 @@ void launch_command(LaunchArguments arguments) {
   if (const auto& folder = arguments.attempts; !folder.empty())
     ATHANOR_CHECK(std::filesystem::is_directory(nearest_existing(std::filesystem::absolute(folder)), ignored),
                   "--attempts {} is or is in a file; expected a folder, or a path where nothing is", folder);
+  ATHANOR_CHECK(arguments.job_script.empty() || std::filesystem::is_regular_file(arguments.job_script, ignored),
+                "--job-script {}: there is no such file; give the script that sbatch or qsub has got",
+                arguments.job_script);
   request.own_program = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
   const Surroundings here = own_surroundings();
   Supervision supervision = supervision_of(arguments);

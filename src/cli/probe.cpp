@@ -2,8 +2,10 @@
 // nodes with it before it uses them.
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 
+#include "base/error.h"
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/device_option.h"
@@ -17,13 +19,14 @@ void add_probe_command(CLI::App& app) {
       "probe",
       "Measure products, memory, messages and the disk of each rank and node, and name the slow ones; start it on all "
       "nodes: athanor launch -- athanor probe");
-  command
-      ->add_option("--folder", arguments->folder,
-                   "A folder whose disk is measured; by default the one that it is started in")
-      ->check(CLI::ExistingDirectory);
+  command->add_option("--folder", arguments->folder,
+                      "A folder whose disk is measured; by default the one that it is started in");
   add_device_option(*command, arguments->device, "What is measured, one device for each rank");
   command->add_flag("--json", arguments->json, "Print a line as in RUN/probes.jsonl (docs/failures.md)");
   command->callback([arguments] {
+    std::error_code ignored;
+    ATHANOR_CHECK(std::filesystem::is_directory(arguments->folder, ignored), "--folder {}: there is no such folder",
+                  arguments->folder);
     if (const int code = call_core("probe", arguments.get())) throw ExitCode{code};
   });
 }

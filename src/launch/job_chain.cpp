@@ -120,11 +120,7 @@ JobChain::JobChain(const Allocation& allocation, const Surroundings& here, Chain
                 "--resubmit needs a job of Slurm or PBS, whose successor it submits, but this is none ({}); write a "
                 "script with --print-script slurm or pbs, and submit it",
                 allocation.scheduler_from);
-  if (!request_.job_script.empty()) {
-    ATHANOR_CHECK(fs::is_regular_file(request_.job_script), "--job-script {}: there is no such file",
-                  request_.job_script);
-    return;
-  }
+  if (!request_.job_script.empty()) return;
   ATHANOR_CHECK(scheduler_ == Scheduler::kSlurm,
                 "--resubmit needs --job-script FILE, since PBS keeps no script of a job that could be submitted again");
   script_ = ask_scheduler({"scontrol", "write", "batch_script", job_, "-"}, here_).value_or("");
