@@ -1,0 +1,88 @@
+"""The cells of the bench of faults, as data: what is done to a run, and how it may end.
+
+A cell is a fault in a phase of a step. `phase` is one of those of the issue; the plan of a run names it differently (docs/failures.md).
+"""
+from dataclasses import dataclass, field
+
+PHASES = {"start": "start", "forward": "forward", "collective": "reduce", "update": "update", "save": "save"}
+STEP = 7  # in which a fault acts; a checkpoint is made after every second step, so that of step 6 is there
+SAVE_STEP = 8
+FAULTY_RANK = 2  # with one rank on each host it is node3's
+FAULTY_HOST = "node3"
+
+
+@dataclass(frozen=True)
+class Cell:
+    fault: str   # as the table shows it
+    phase: str   # of PHASES
+    kind: str    # of [[faults.plan]]; or crash, cut_off, freeze, which the driver does to a host
+    causes: tuple  # the kinds of verdict.json that the first attempt may end with; (): the run continues
+    codes: tuple = ()       # the exit codes that it may end with; (): any
+    swaps: bool = True      # exactly the faulty host is replaced; False: no host is
+    attempts: int = 2
+    event: str = ""         # of events.jsonl: how a fault that ends no attempt is detected
+    says: str = ""          # or in the output
+    final_code: int = 0     # of athanor launch
+    options: dict = field(default_factory=dict)  # more keys of the plan
+    overrides: tuple = ()
+    equal: bool = True      # final weights are those of a run without faults
+
+    @property
+    def name(self):
+        return f"{self.fault.replace(' ', '_')}-{self.phase}"
+
+    @property
+    def is_of_host(self):
+        return self.kind in ("crash", "cut_off", "freeze")
+
+    def plan(self):
+        """The entries of [[faults.plan]]."""
+        step = SAVE_STEP if self.phase == "save" else STEP
+        if self.is_of_host:  # the phase takes long enough for the driver to act in it
+            return [{"kind": "slow", "step": step, "rank": 0, "phase": PHASES[self.phase], "seconds": 3, **({"microbatch": 0})}]
+        entry = {"kind": self.kind, "step": step, "rank": FAULTY_RANK, "phase": PHASES[self.phase], **self.options}
+        return [entry] if self.kind != "torn_checkpoint" else [entry, {"kind": "kill", "step": step + 1, "rank": FAULTY_RANK, "phase": "update"}]
+
+
+ALL = tuple(PHASES)
+HANG = ("silent_hang",)
+NODE = ("bad_node",)
+
+
+def each(fault, kind, phases, causes, **more):
+    return [Cell(fault, phase, kind, causes, **more) for phase in phases]
+
+
+CELLS = [
+    *each("exception", "exception", ALL, ("crash_unknown", "code_bug"), swaps=False),
+    *each("SIGKILL", "kill", ALL, NODE),
+    *each("SIGSEGV", "segv", ALL, NODE),
+    *each("SIGSTOP", "stop", ALL[1:], HANG),
+    Cell("SIGSTOP", "start", "stop", ("stuck_pre_training", "silent_hang")),
+    *each("SIGTERM", "term", ALL, ("stopped", "external_kill"), swaps=False),
+    *each("hang in compute", "hang", ("forward", "update", "save"), HANG),
+    Cell("hang in compute", "start", "hang", ("stuck_pre_training", "silent_hang")),
+    Cell("hang before a collective", "collective", "hang", HANG),
+    Cell("NaN in an activation", "forward", "nan", ("soft_failure",), codes=(75,)),
+    *each("flipped bit in a weight", "flip_weight", ("forward", "collective", "update", "save"), ("soft_failure",), codes=(75,),
+          overrides=("integrity.interval=1",)),
+    *each("slow rank", "slow", ("forward", "collective", "update"), (), attempts=1, says="slow", swaps=False,
+          options={"step": 3, "steps": 40, "seconds": 0.2}, overrides=("train.steps=60",)),
+    Cell("failing write", "save", "write_fails", (), attempts=1, event="save_failed", swaps=False),
+    Cell("full disk", "save", "full_disk", (), attempts=1, event="save_failed", swaps=False, options={"rank": 0, "steps": 2}),
+    Cell("torn checkpoint", "save", "torn_checkpoint", NODE, attempts=2, options={"rank": 0}),
+    *each("lost node", "crash", ("forward", "save"), NODE),
+    *each("lost link", "cut_off", ("forward", "save"), NODE),
+    *each("frozen host", "freeze", ("forward", "save"), ("silent_hang", "bad_node")),
+]
+
+# Cells of the matrix that cannot happen, with the reason.
+IMPOSSIBLE = {
+    "hang before a collective": "it is the hang of the collective's phase; the other phases are those of the hang in compute",
+    "NaN in an activation": "there are activations only in forward (and in backward, which tests/mpi/test_fault_cells.py plays)",
+    "flipped bit in a weight": "at the start the weights have just been read, and were verified against their hashes",
+    "slow rank": "a start and a save are not compared between ranks: only what a rank computes in a step is",
+    "failing write": "only a save writes what a run needs",
+    "full disk": "only a save writes what a run needs",
+    "torn checkpoint": "only a save makes one",
+}
