@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "config/toml_reader.h"
 
 namespace athanor::launch {
@@ -116,6 +117,15 @@ Steps steps_since(const fs::path& run_dir, const RunRecords& before) {
     if (is_begin(line) && !steps.first) steps.first = number_in(line, "step") + 1;
   });
   return steps;
+}
+
+std::string stop_signal_since(const fs::path& run_dir, const RunRecords& before) {
+  std::string signal;
+  for_each_line(text_of(events_of(run_dir), before.events_bytes), [&](const json& line) {
+    if (line.value("event", json()) == "stop" && number_in(line, "signal") > 0)
+      signal = signal_name(static_cast<int>(number_in(line, "signal")));
+  });
+  return signal;
 }
 
 }  // namespace athanor::launch

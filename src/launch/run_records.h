@@ -36,4 +36,7 @@ struct Steps {
 };
 Steps steps_since(const std::filesystem::path& run_dir, const RunRecords& before);
 
+/// Returns the name of the signal by which the run was stopped since, "SIGTERM"; "" if it was not.
+std::string stop_signal_since(const std::filesystem::path& run_dir, const RunRecords& before);
+
 }  // namespace athanor::launch

@@ -135,6 +135,7 @@ class Supervisor {
     ending.late = std::move(late);
     if (run_dir_) ending.words = fresh_last_words(*run_dir_, before);
     if (run_dir_) ending.steps = steps_since(*run_dir_, before);
+    if (run_dir_) ending.stop_signal = stop_signal_since(*run_dir_, before);
     if (has_folder_) ending.log = folder_of_attempt(attempts_, attempt.number) / "log";
     judge_attempt(attempt, ending, job_hosts(plan_));
   }
