@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <optional>
 
+#include "base/error.h"
 #include "base/exit_codes.h"
+#include "base/files.h"
+#include "base/launcher_hold.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/wall_clock.h"
@@ -42,6 +46,8 @@ std::vector<Host> usable_spares(const LaunchPlan& plan, std::optional<int> wante
   if (spares.size() > most) spares.resize(most);
   return spares;
 }
+
+bool asks_to_stop(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
 
 class Supervisor {
  public:
@@ -84,7 +90,7 @@ class Supervisor {
       keep_evidence(attempt.number, watch.waited_s(), *tee);
       return true;
     };
-    ProgramsEnd end = start_and_wait(tee ? &*tee : nullptr, look);
+    ProgramsEnd end = start_and_wait(attempt.number, tee ? &*tee : nullptr, look);
     if (end.was_overdue) end.exit_code = exit_code::kNoProgress;
     attempt.ended = unix_time_s();
     if (!attempts_.empty() && !has_folder_ && leaves_record(end, before)) make_folder(attempt.number, *tee);
@@ -93,14 +99,40 @@ class Supervisor {
     return attempt;
   }
 
-  ProgramsEnd start_and_wait(OutputTee* tee, const std::function<bool()>& look) const {
-    const Programs programs(plan_, build_command(plan_, here_));
+  ProgramsEnd start_and_wait(int number, OutputTee* tee, const std::function<bool()>& look) const {
+    const Programs programs(plan_, command_of(number));
     RunOptions options;
-    options.passed = [this](int number) { return passed_signal(plan_.launcher.flavour, number); };
+    options.passed = [this, number](int signal) {
+      note_stop(number, signal);
+      return passed_signal(plan_.launcher.flavour, signal);
+    };
     options.tee = tee;
     options.is_overdue = look;
     look();
     return run_programs(programs.all(), signals_, options);
+  }
+
+  fs::path stop_file(int number) const {
+    return attempts_.empty() ? fs::path() : fs::absolute(folder_of_attempt(attempts_, number)) / "stop";
+  }
+
+  // The ranks of a training are told where they find whether this process was told to stop (base/launcher_hold.h).
+  LaunchCommand command_of(int number) const {
+    if (!run_dir_ || attempts_.empty()) return build_command(plan_, here_);
+    Surroundings here = here_;
+    here.variables[kStopFileVariable] = stop_file(number).string();
+    LaunchCommand command = build_command(plan_, here);
+    command.variables.emplace_back(kStopFileVariable, stop_file(number).string());
+    return command;
+  }
+
+  void note_stop(int number, int signal) const {
+    if (!has_folder_ || !run_dir_ || !asks_to_stop(signal)) return;
+    try {
+      write_file_atomically(stop_file(number), std::string(signal_name(signal)) + "\n");
+    } catch (const IoError& error) {
+      log::warn("{}", error.what());  // the ranks may have too little time to save
+    }
   }
 
   // A start that was refused, was told to stop before it began, or had nothing to do leaves the folder as it was. What
