@@ -78,7 +78,10 @@ class Hosts:
         agent.write_text('#!/bin/sh\n# Stands for ssh: agent [-options] HOST COMMAND...\n'
                          'while [ "${1#-}" != "$1" ]; do shift; done\nhost=$1; shift\n'
                          f'[ -e {self.folder}/$host.unreachable ] && {{ echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255; }}\n'
-                         f'exec nsenter --target "$(cat {self.folder}/$host.pid)" --net --uts --mount --wd="$PWD" /bin/sh -c "$*"\n')
+                         f'nsenter --target "$(cat {self.folder}/$host.pid)" --net --uts --mount --wd="$PWD" /bin/sh -c "$*"\n'
+                         'code=$?\n'
+                         f'[ -e {self.folder}/$host.unreachable ] && exec sleep infinity  # ssh does not learn that its host is gone\n'
+                         'exit $code\n')
         agent.chmod(0o755)
         self.agent = str(agent)
         return self
@@ -134,7 +137,7 @@ class Hosts:
         return len(found)
 
     def crash(self, name):
-        """The host loses its power: its link is down before its processes could say goodbye."""
+        """The host loses its power: its link is down before its processes could close their connections."""
         self.cut_off(name)
         self.signal(name, signal.SIGKILL)
 
@@ -142,10 +145,22 @@ class Hosts:
         """No process of the host runs any longer; its kernel still answers."""
         self.signal(name, signal.SIGSTOP)
 
+    def terminate(self, name):
+        """The ranks of the host get SIGTERM."""
+        self._signal_program(name, b"train", signal.SIGTERM)
+
+    def _signal_program(self, name, subcommand, number):
+        for process in self.processes(name):
+            words = pathlib.Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+            if words[0].endswith(b"athanor") and words[1:2] == [subcommand]:
+                os.kill(process, number)
+
     def cut_off(self, name):
-        """The link of the host goes down, at the side of the switch, and nobody can log in any more; its processes run on."""
+        """The link of the host goes down, at the side of the switch, and no user can log in any more. Its processes run on, but
+        the one that reports to the shared file system hangs, as that file system is behind the link."""
         (self.folder / f"{name}.unreachable").touch()
         self._link(name, "down")
+        self._signal_program(name, b"board-collector", signal.SIGSTOP)
 
     def _link(self, name, state):
         self.run("head", ["ip", "link", "set", f"veth{self.names.index(name)}", state])

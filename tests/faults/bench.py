@@ -5,6 +5,7 @@ All times are those that the run and launch wrote into their files; the driver o
 import json
 import os
 import pathlib
+import re
 import shutil
 import sys
 import time
@@ -14,6 +15,7 @@ for folder in ("cluster", "interop", "mpi"):
     sys.path.insert(0, str(ROOT / "tests" / folder))
 from cells import FAULTY_HOST, SAVE_STEP, STEP  # noqa: E402
 from hosts import NETWORK  # noqa: E402
+from launchers import kind_of  # noqa: E402
 from runs import CONFIG  # noqa: E402
 
 NUM_HOSTS, SPARES = 4, 2
@@ -21,6 +23,11 @@ STEPS = 12
 SETTINGS = {"steps = 8": f"steps = {STEPS}\nnum_threads = 1\ndtype = \"float32\"", "micro_batch_size = 2": "micro_batch_size = 1",
             "global_batch_size = 4": "global_batch_size = 8", "validation_interval = 4": "validation_interval = 0",
             "interval = 3\nmodel_interval = 4": "interval = 2\nmodel_interval = 0\nkeep = 20\nasync = false"}
+
+
+def missing():
+    """Returns which program is missing, or None."""
+    return None if shutil.which("mpirun") and kind_of("mpirun") == "Open MPI" else "mpirun on the PATH is not Open MPI's"
 
 
 def environment(hosts):
@@ -80,9 +87,12 @@ class Run:
     def steps(self):
         return [line["step"] for line in lines_of(self.folder / "metrics.jsonl")]
 
-    def until_step(self, step, seconds=60):
+    def events(self):
+        return lines_of(self.folder / "events.jsonl")
+
+    def until(self, holds, seconds=60):
         limit = time.monotonic() + seconds
-        while step not in self.steps() and self.process.poll() is None and time.monotonic() < limit:
+        while not holds() and self.process.poll() is None and time.monotonic() < limit:
             time.sleep(0.05)
 
     def said(self):
@@ -116,18 +126,33 @@ class Outcome:
 
     @property
     def detected(self):
-        return self.first["kind"] if self.cell.causes else self.cell.event or self.cell.says
+        return self.first["kind"] if self.cell.causes else self.cell.event or self.cell.shown
 
     @property
     def detection_s(self):
         """Seconds to the first file that tells of the fault: last words, an event, or the verdict."""
         times = [line["time"] for line in self.events if line["event"] == self.cell.event]
+        if self.cell.says and self.fault_time and self._line():  # the clock of the log has whole seconds
+            day = time.strftime("%Y-%m-%d ", time.localtime(self.fault_time))
+            times = [max(time.mktime(time.strptime(day + self._line()[:8], "%Y-%m-%d %H:%M:%S")), self.fault_time)]
         if self.cell.causes:
             times = [self.first.get("ended", 0)]
             words = [json.loads(path.read_text()) for path in (self.run.folder / "log").glob("last-words*.json")]
             times += [each["time"] for each in words if each.get("attempt") == 1]
+            times += [line["time"] for line in self.events if line["event"] == "stop" and line["attempt"] == 1]
         times = [each - self.fault_time for each in times if each and self.fault_time]
         return min(times) if times else None
+
+    def _line(self):
+        return next((line for line in self.run.said().splitlines() if self.cell.says in line), "")
+
+    @property
+    def named(self):
+        """The hosts at fault, or in brackets those that the evidence names: one dead process proves nothing about its host."""
+        if self.first["hosts"]:
+            return self.first["hosts"]
+        texts = [each["text"] for each in self.first.get("evidence", [])] if self.cell.causes else [self._line()] if self.cell.says else []
+        return [f"({host})" for host in self.run.hosts.names if any(re.search(rf"\bnode {host} exited|\({host}\):|rank \d+ \({host}\)", text) for text in texts)]
 
     @property
     def next_step_s(self):
@@ -148,6 +173,17 @@ class Outcome:
     def swapped(self):
         return [sorted(set(a["used"]) - set(b["used"])) for a, b in zip(self.verdicts, self.verdicts[1:])]
 
+    def parts(self):
+        """Where the seconds from the fault to the next step go."""
+        if len(self.verdicts) < 2 or not self.fault_time:
+            return []
+        begun = [line["time"] for line in self.events if line["event"] in ("start", "resume") and line["attempt"] == 2]
+        stepped = [line["time"] for line in self.metrics if line["attempt"] == 2]
+        launcher_end = (self.run.folder / "attempts" / "001" / "log").stat().st_mtime
+        marks = [self.fault_time, launcher_end, self.verdicts[1]["started"], *begun[:1], *stepped[:1]]
+        names = ["the launcher ends the other ranks", "the verdict, and any wait", "MPI starts, the checkpoint is loaded and verified", "the first step"]
+        return [(name, after - before) for name, before, after in zip(names, marks, marks[1:])]
+
     def _faults(self):
         cell = self.cell
         if self.code is None:
@@ -162,7 +198,12 @@ class Outcome:
             yield f"detected as {self.first['kind']}"
         if cell.codes and self.first.get("exit_code") not in cell.codes:
             yield f"first code {self.first.get('exit_code')}"
-        wrong = [host for each in self.verdicts for host in each["hosts"] if host != FAULTY_HOST]
+        named = {host.strip("()") for host in [*self.named, *(host for each in self.verdicts for host in each["hosts"])]}
+        wrong = sorted(named - {FAULTY_HOST, *(["node1"] if cell.kind == "torn_checkpoint" else [])})  # rank 0 tears
+        if cell.kind == "slow":  # on a busy machine others may be slow as well
+            wrong = []
+        if cell.names and FAULTY_HOST not in named:
+            yield "its host is not named"
         if wrong:
             yield f"named {' '.join(wrong)}"
         wanted = [FAULTY_HOST] if cell.swaps else []
@@ -178,23 +219,26 @@ class Outcome:
     def row(self):
         def seconds(value):
             return "–" if value is None else f"{value:.1f}"
-        named = " ".join(self.first["hosts"]) or "–"
+        named = " ".join(self.named) or "–"
         return [self.cell.fault, self.cell.phase, str(self.detected), seconds(self.detection_s), seconds(self.next_step_s), named,
                 str(self.steps_lost), "yes" if self.equal else "no", "; ".join(self.wrong) or "ok"]
 
 
-def play(hosts, program, data, cell, home, reference, limit=120, **options):
+def play(hosts, program, data, cell, home, reference, limit=150, ppn=1, **options):
     """Runs a cell; returns its outcome."""
-    run = Run(hosts, program, data, home, plan=cell.plan(), overrides=cell.overrides, **options)
+    run = Run(hosts, program, data, home, plan=cell.plan(ppn), overrides=cell.overrides, ppn=ppn, **options)
     run.start()
     marker = run.home / "done_to_host"
-    if cell.is_of_host:
-        run.until_step(SAVE_STEP if cell.phase == "save" else STEP - 1)
+    if cell.is_from_outside:
+        if cell.phase == "start":
+            run.until(lambda: run.events())
+        else:
+            run.until(lambda: (SAVE_STEP if cell.phase == "save" else STEP - 1) in run.steps())
         time.sleep(1)
         marker.touch()
         getattr(hosts, cell.kind)(FAULTY_HOST)
     code = run.wait(limit)
-    if not cell.is_of_host:
+    if not cell.is_from_outside:
         marker = run.folder / "log" / "faults" / ("1" if cell.kind == "torn_checkpoint" else "0")
     hosts.heal()
     run.process.wait()
@@ -212,7 +256,3 @@ def undisturbed(hosts, program, data, home, overrides=(), **options):
     hosts.heal()
     assert code == 0, run.said()
     return run.weights()
-
-
-def remove(folder):
-    shutil.rmtree(folder, ignore_errors=True)
