@@ -109,6 +109,9 @@ TEST_F(Attempts, ASignalToARankIsNoCrashUnlessTheLogStatesACause) {
   EXPECT_EQ(stop_signal_since(folder_, before), "");
   write("events.jsonl", "{\"event\":\"stop\",\"signal\":10}\n{\"event\":\"stop\",\"signal\":15}\n");
   EXPECT_EQ(stop_signal_since(folder_, before), "SIGTERM");
+  EXPECT_FALSE(end_code_since(folder_, before));
+  write("events.jsonl", "{\"event\":\"stop\",\"signal\":10}\n{\"event\":\"end\",\"exit_code\":143}\n");
+  EXPECT_EQ(end_code_since(folder_, before), 143);
   const auto log =
       write("log", "step: 6  loss: 4.2\nmpirun detected that one or more processes exited with non-zero status\n");
   AttemptEnding ending{.exit_code = 143, .is_training = true, .stop_signal = "SIGTERM", .steps = {1, 6}, .log = log};

@@ -234,6 +234,10 @@ void add_srun(const LaunchPlan& plan, Parts& parts) {
                "--cpu-bind=mask_cpu:" + shares_text(plan.cores, cpu_mask, ",")},
               cores_why(plan));
   if (sets_threads(plan)) parts.add({"--export=ALL," + threads_word(plan)}, threads_why(plan) + kOtherVariables);
+  // All ranks of a training have saved when the first one ends. Without this they wait for one that was killed, if it
+  // was alone on its node; --kill-on-bad-exit sends SIGTERM, on which a rank waits for the others at the end of its
+  // step.
+  if (plan.is_training) parts.add({"--wait=3"}, "a rank that was killed ends the others three seconds later");
   parts.add({"--disable-status"}, "a SIGINT reaches the ranks, which then save");
 }
 

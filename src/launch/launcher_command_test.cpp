@@ -146,6 +146,14 @@ TEST_F(Commands, OpenMpi4NoticesAHostThatNoLongerAnswersUnlessTheUserDecidesAbou
   EXPECT_EQ(line_of(plan_of(here, Flavour::kOpenMpi), here).find("keepalive"), std::string::npos);
 }
 
+TEST_F(Commands, OnlyTheRanksOfATrainingEndSoonAfterTheFirstOneUnderSlurm) {
+  auto here = machine("two_sockets");
+  auto plan = plan_of(here, Flavour::kSrun);
+  EXPECT_EQ(line_of(plan, here).find("--wait"), std::string::npos);
+  plan.is_training = true;
+  EXPECT_SAYS(line_of(plan, here), " --wait=3 --disable-status");
+}
+
 TEST_F(Commands, SlotsThatDifferAreRefusedWhereALauncherCannotStartThem) {
   auto here = machine("two_sockets");
   auto plan = plan_of(here, Flavour::kPals);

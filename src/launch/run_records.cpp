@@ -122,10 +122,20 @@ Steps steps_since(const fs::path& run_dir, const RunRecords& before) {
 std::string stop_signal_since(const fs::path& run_dir, const RunRecords& before) {
   std::string signal;
   for_each_line(text_of(events_of(run_dir), before.events_bytes), [&](const json& line) {
-    if (line.value("event", json()) == "stop" && number_in(line, "signal") > 0)
+    const auto event = line.find("event");
+    if (event != line.end() && *event == "stop" && number_in(line, "signal") > 0)
       signal = signal_name(static_cast<int>(number_in(line, "signal")));
   });
   return signal;
+}
+
+std::optional<int> end_code_since(const fs::path& run_dir, const RunRecords& before) {
+  std::optional<int> code;
+  for_each_line(text_of(events_of(run_dir), before.events_bytes), [&](const json& line) {
+    const auto event = line.find("event");
+    if (event != line.end() && *event == "end") code = static_cast<int>(number_in(line, "exit_code"));
+  });
+  return code;
 }
 
 }  // namespace athanor::launch

@@ -39,4 +39,7 @@ Steps steps_since(const std::filesystem::path& run_dir, const RunRecords& before
 /// Returns the name of the signal by which the run was stopped since, "SIGTERM"; "" if it was not.
 std::string stop_signal_since(const std::filesystem::path& run_dir, const RunRecords& before);
 
+/// Returns the exit code with which the run's history ended since; nothing if it has no end.
+std::optional<int> end_code_since(const std::filesystem::path& run_dir, const RunRecords& before);
+
 }  // namespace athanor::launch

@@ -92,6 +92,7 @@ class Supervisor {
     };
     ProgramsEnd end = start_and_wait(attempt.number, tee ? &*tee : nullptr, look);
     if (end.was_overdue) end.exit_code = exit_code::kNoProgress;
+    if (!end.was_overdue && run_dir_) end.exit_code = code_of_run(end.exit_code, before);
     attempt.ended = unix_time_s();
     if (!attempts_.empty() && !has_folder_ && leaves_record(end, before)) make_folder(attempt.number, *tee);
     judge(attempt, end, before, std::move(late));
@@ -118,11 +119,14 @@ class Supervisor {
 
   // The ranks of a training are told where they find whether this process was told to stop (base/launcher_hold.h).
   LaunchCommand command_of(int number) const {
-    if (!run_dir_ || attempts_.empty()) return build_command(plan_, here_);
     Surroundings here = here_;
-    here.variables[kStopFileVariable] = stop_file(number).string();
+    Variables variables;
+    if (run_dir_ && !attempts_.empty()) variables.emplace_back(kStopFileVariable, stop_file(number).string());
+    for (const auto& [name, value] : variables) here.variables[name] = value;  // so that other hosts get them
+    // On a node that was lost the step of the attempt before lasts until Slurm gives the node up.
+    if (num_attempts_ > 0 && plan_.launcher.flavour == Flavour::kSrun) variables.emplace_back("SLURM_OVERLAP", "1");
     LaunchCommand command = build_command(plan_, here);
-    command.variables.emplace_back(kStopFileVariable, stop_file(number).string());
+    command.variables.insert(command.variables.end(), variables.begin(), variables.end());
     return command;
   }
 
@@ -133,6 +137,13 @@ class Supervisor {
     } catch (const IoError& error) {
       log::warn("{}", error.what());  // the ranks may have too little time to save
     }
+  }
+
+  // Some time after the first rank has ended, srun ends those that are left by a signal, and returns that.
+  int code_of_run(int code, const RunRecords& before) const {
+    const bool is_of_signal = code == exit_code::of_signal(SIGTERM) || code == exit_code::of_signal(SIGKILL);
+    if (plan_.launcher.flavour != Flavour::kSrun || !is_of_signal) return code;
+    return end_code_since(*run_dir_, before).value_or(code);
   }
 
   // A start that was refused, was told to stop before it began, or had nothing to do leaves the folder as it was. What

@@ -226,7 +226,7 @@ class Outcome:
 
 def play(hosts, program, data, cell, home, reference, limit=150, ppn=1, **options):
     """Runs a cell; returns its outcome."""
-    run = Run(hosts, program, data, home, plan=cell.plan(ppn), overrides=cell.overrides, ppn=ppn, **options)
+    run = Run(hosts, program, data, home, plan=cell.plan(ppn), overrides=cell.overrides, ppn=ppn, timeout=cell.timeout, **options)
     run.start()
     marker = run.home / "done_to_host"
     if cell.is_from_outside:

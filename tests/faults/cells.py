@@ -15,19 +15,20 @@ FROM_OUTSIDE = ("crash", "cut_off", "freeze", "terminate")  # what the driver do
 @dataclass(frozen=True)
 class Cell:
     fault: str   # as the table shows it
-    phase: str   # of PHASES
+    phase: str   # a key of PHASES
     kind: str    # one of [[faults.plan]], or one of FROM_OUTSIDE
     causes: tuple  # the kinds of verdict.json that the first attempt may end with; (): the run continues
     codes: tuple = ()       # the exit codes that it may end with; (): any
     swaps: bool = True      # exactly the faulty host is replaced; False: no host is
     attempts: int = 2
-    event: str = ""         # of events.jsonl: how a fault that ends no attempt is detected
-    says: str = ""          # or of the output
+    event: str = ""         # the line of events.jsonl that shows a fault which ends no attempt
+    says: str = ""          # or a text of the output
     shown: str = ""         # what the table has in place of that line
     final_code: int = 0     # of athanor launch
     options: dict = field(default_factory=dict)  # more keys of the plan
     overrides: tuple = ()
     names: bool = True      # the faulty host is named, at least in the evidence
+    timeout: int = 12       # of athanor launch, in seconds
     equal: bool = True      # final weights are those of a run without faults
 
     @property
@@ -83,8 +84,8 @@ CELLS = [
     Cell("full disk", "save", "full_disk", (), attempts=1, says="was not written: cannot write", shown="a save that failed", names=False,
          swaps=False, options={"rank": 0, "steps": 2}),
     Cell("torn checkpoint", "save", "torn_checkpoint", ("crash_unknown",), swaps=False, options={"rank": 0}),
-    *each("lost node", "crash", ("forward", "save"), NODE),
-    *each("lost link", "cut_off", ("forward", "save"), NODE),
+    *each("lost node", "crash", ("forward", "save"), NODE, timeout=40),
+    *each("lost link", "cut_off", ("forward", "save"), NODE, timeout=40),
     *each("frozen host", "freeze", ("forward", "save"), ("silent_hang", "bad_node")),
 ]
 

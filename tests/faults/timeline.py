@@ -28,6 +28,7 @@ PLAN = [{"kind": "kill", "step": KILL, "rank": 1, "phase": "forward"},
 NAMES = ["SIGKILL of rank 1", "rank 3 hangs in forward", "NaN on rank 2"]
 OVERRIDES = (f"train.steps={STEPS}",)
 LOST = "node3"
+TIMEOUT = 30  # longer than the 22 s in which Open MPI notices a link that is down
 OPTIONS = ("--auto-retry", "--spare-nodes", str(SPARES))
 
 
@@ -36,7 +37,7 @@ def start_in_slurm(slurm, run, program):
     (run.home / "job.sh").write_text(
         f"#!/bin/bash\n#SBATCH --nodes={len(slurm.hosts.names)} --exclusive --no-kill --no-requeue --output=launch.log\n"
         f"exec {program} launch --nodes {bench.NUM_HOSTS} --ppn 1 --timeout {run.timeout} {' '.join(OPTIONS)} -- {program} train run.toml {sets}\n")
-    environment = {name: value for name, value in bench.environment(slurm.hosts).items() if "rsh_agent" not in name}
+    environment = {name: value for name, value in bench.environment(slurm.hosts).items() if "rsh_agent" not in name and name != "TMPDIR"}
     return slurm("sbatch", "--parsable", f"--chdir={run.home}", run.home / "job.sh", env={**environment, "SLURM_CONF": slurm.environment["SLURM_CONF"]})
 
 
@@ -46,7 +47,7 @@ def record(way, folder, program):
     data = make_data(Athanor(program), folder / "data")
     with Hosts(bench.NUM_HOSTS + SPARES, folder / "h") as hosts:
         plain = bench.undisturbed(hosts, program, data, folder / "plain", overrides=OVERRIDES)
-        run = bench.Run(hosts, program, data, folder / "run", plan=PLAN, overrides=OVERRIDES, options=OPTIONS)
+        run = bench.Run(hosts, program, data, folder / "run", plan=PLAN, overrides=OVERRIDES, options=OPTIONS, timeout=TIMEOUT)
         done = lambda: False  # noqa: E731
         if way == "slurm":
             slurm = Slurm(hosts).__enter__()
