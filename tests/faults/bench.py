@@ -54,9 +54,10 @@ def lines_of(path):
 class Run:
     """A run under launch, in its own folder."""
 
-    def __init__(self, hosts, program, data, home, plan=(), overrides=(), ppn=1, timeout=12, options=("--auto-retry", "--spare-nodes", str(SPARES))):
+    def __init__(self, hosts, program, data, home, plan=(), overrides=(), ppn=1, timeout=12, options=("--auto-retry", "--spare-nodes", str(SPARES)),
+                 under=""):
         self.hosts, self.program, self.home, self.folder = hosts, program, home, home / "run"
-        self.overrides, self.ppn, self.timeout, self.options = overrides, ppn, timeout, options
+        self.overrides, self.ppn, self.timeout, self.options, self.under = overrides, ppn, timeout, options, under
         home.mkdir(parents=True)
         (hosts.folder / "tmp").mkdir(exist_ok=True)
         text = CONFIG.format(family="olmoe", experts=8, topk=2, data=data, run="run")
@@ -70,12 +71,23 @@ class Run:
 
     def command(self):
         sets = [word for each in self.overrides for word in ("--set", each)]
-        return ["env", "-C", self.home, self.program, "launch", "--hostfile", "hosts", "--nodes", NUM_HOSTS, "--ppn", self.ppn, "--timeout",
+        where = [] if self.under == "PBS" else ["--hostfile", "hosts"]
+        return ["env", "-C", self.home, self.program, "launch", *where, "--nodes", NUM_HOSTS, "--ppn", self.ppn, "--timeout",
                 self.timeout, *self.options, "--", self.program, "train", "run.toml", *sets]
+
+    def variables(self):
+        """The environment of launch. That of PBS is a stand-in: what its documentation states that a job gets."""
+        found = environment(self.hosts)
+        if self.under == "PBS":
+            nodes = self.home / "nodes"
+            nodes.write_text("".join(f"{name}\n" for name in self.hosts.names))
+            found |= {"PBS_JOBID": "123.server", "PBS_JOBNAME": "athanor", "PBS_QUEUE": "workq", "PBS_ENVIRONMENT": "PBS_BATCH",
+                      "PBS_O_WORKDIR": str(self.home), "PBS_NODEFILE": str(nodes), "NCPUS": "1"}
+        return found
 
     def start(self):
         self.out = open(self.home / "launch.log", "w", encoding="utf-8")
-        self.process = self.hosts.start("node1", self.command(), env=environment(self.hosts), stdout=self.out, stderr=self.out)
+        self.process = self.hosts.start("node1", self.command(), env=self.variables(), stdout=self.out, stderr=self.out)
 
     def wait(self, seconds):
         """Returns the exit code, or None if launch has not ended by then."""
@@ -220,13 +232,14 @@ class Outcome:
         def seconds(value):
             return "–" if value is None else f"{value:.1f}"
         named = " ".join(self.named) or "–"
-        return [self.cell.fault, self.cell.phase, str(self.detected), seconds(self.detection_s), seconds(self.next_step_s), named,
+        fault = self.cell.fault + (f", hosts from {self.cell.under}'s stand-in" if self.cell.under else "")
+        return [fault, self.cell.phase, str(self.detected), seconds(self.detection_s), seconds(self.next_step_s), named,
                 str(self.steps_lost), "yes" if self.equal else "no", "; ".join(self.wrong) or "ok"]
 
 
 def play(hosts, program, data, cell, home, reference, limit=150, ppn=1, **options):
     """Runs a cell; returns its outcome."""
-    run = Run(hosts, program, data, home, plan=cell.plan(ppn), overrides=cell.overrides, ppn=ppn, timeout=cell.timeout, **options)
+    run = Run(hosts, program, data, home, plan=cell.plan(ppn), overrides=cell.overrides, ppn=ppn, timeout=cell.timeout, under=cell.under, **options)
     run.start()
     marker = run.home / "done_to_host"
     if cell.is_from_outside:

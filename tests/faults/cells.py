@@ -29,11 +29,12 @@ class Cell:
     overrides: tuple = ()
     names: bool = True      # the faulty host is named, at least in the evidence
     timeout: int = 12       # of athanor launch, in seconds
+    under: str = ""         # "PBS": a stand-in of what PBS gives a job names the hosts, in place of a host file
     equal: bool = True      # final weights are those of a run without faults
 
     @property
     def name(self):
-        return f"{self.fault.replace(' ', '_')}-{self.phase}"
+        return f"{self.fault.replace(' ', '_')}-{self.phase}" + (f"-{self.under}" if self.under else "")
 
     @property
     def is_from_outside(self):
@@ -87,6 +88,8 @@ CELLS = [
     *each("lost node", "crash", ("forward", "save"), NODE, timeout=40),
     *each("lost link", "cut_off", ("forward", "save"), NODE, timeout=40),
     *each("frozen host", "freeze", ("forward", "save"), ("silent_hang", "bad_node")),
+    Cell("SIGKILL", "forward", "kill", ("crash_unknown",), swaps=False, under="PBS"),
+    Cell("lost node", "forward", "crash", NODE, timeout=40, under="PBS"),
 ]
 
 # Cells of the matrix that cannot happen, with the reason.

@@ -6,7 +6,7 @@ import pytest
 from cells import CELLS, PHASES
 
 SHORT = ["exception-update", "SIGKILL-forward", "SIGTERM-save", "hang_before_a_collective-collective", "NaN_in_an_activation-forward",
-         "failing_write-save", "lost_node-forward"]
+         "failing_write-save", "lost_node-forward-PBS"]
 
 
 @pytest.mark.parametrize("name", SHORT)
