@@ -1,6 +1,6 @@
 # This file is thin on purpose: each target sets up what it needs and calls a script, whose first lines describe it.
 
-.PHONY: setup build install quickstart test test-all fuzz-layouts check format bench bench-moe bench-overhead bench-data clean
+.PHONY: setup build install quickstart test test-all faults fuzz-layouts check format bench bench-moe bench-overhead bench-data clean
 
 build:       ## build/athanor
 	@scripts/build
@@ -20,6 +20,12 @@ test:        ## every test that needs no GPU, but the slow ones
 
 test-all:    ## the slow ones too, each fuzzer, and 200 layouts drawn from seeds in each type
 	@scripts/test --all
+
+faults:      ## every cell of the bench of faults on virtual hosts, as root: the table of docs/resilience.md, in build/results/faults.md
+	@scripts/setup --tests
+	@scripts/build
+	@mkdir -p build/results
+	@.venv/bin/python tests/faults/run_bench.py --out build/results/faults.md
 
 fuzz-layouts:  ## N layouts drawn from seeds (100), each compared with one rank by `athanor verify`
 	@scripts/setup --tests

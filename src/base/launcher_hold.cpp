@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,7 +35,12 @@ std::atomic<unsigned> limit_s{0};
 constexpr size_t kMaxSiblings = 1024;  // ranks of a host, and the connections of mpirun to other hosts
 std::array<pid_t, kMaxSiblings> siblings;
 size_t num_siblings = 0;
-std::array<char, 4096> failure_path;
+std::array<char, 4096> failure_path, stop_path;  // stop_path is empty without `athanor launch`
+
+// A scheduler that signals all processes may reach the ranks before `athanor launch` has made its file. The daemon
+// sends SIGKILL a second after its SIGTERM, so half of that is left to look again.
+constexpr suseconds_t kForStopFile_us = 500'000;
+std::atomic<bool> awaits_stop_file{false};
 
 // The daemons of Open MPI and of PRRTE, as the kernel names them.
 constexpr std::array kDaemons = {"mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "prte"};
@@ -120,9 +126,19 @@ void stop_daemon() noexcept {
   ::kill(daemon, SIGSTOP);
 }
 
+bool is_told_to_stop() noexcept { return stop_path[0] == '\0' || ::access(stop_path.data(), F_OK) == 0; }
+
+void hold_for_a_while() noexcept {
+  stop_daemon();
+  ::alarm(limit_s);
+}
+
 void on_alarm(int) {
   const int saved_errno = errno;
-  LauncherHold::release();
+  if (!awaits_stop_file.exchange(false))
+    LauncherHold::release();
+  else if (is_told_to_stop())
+    hold_for_a_while();
   errno = saved_errno;
 }
 
@@ -161,6 +177,9 @@ void LauncherHold::arm(double seconds, const std::string& failure_file) {
   num_siblings = 0;
   find_siblings(daemon);
   std::ranges::copy(failure_file + '\0', failure_path.begin());
+  const char* stop_file = std::getenv(kStopFileVariable);
+  const std::string stop = stop_file ? stop_file : "";
+  if (stop.size() < stop_path.size()) std::ranges::copy(stop + '\0', stop_path.begin());
   struct sigaction action {};
   action.sa_handler = on_alarm;
   action.sa_flags = SA_RESTART;
@@ -171,13 +190,16 @@ void LauncherHold::arm(double seconds, const std::string& failure_file) {
 
 void LauncherHold::hold() noexcept {
   if (!armed || held || !job_is_whole()) return;
-  stop_daemon();
-  ::alarm(limit_s);
+  if (is_told_to_stop()) return hold_for_a_while();
+  awaits_stop_file = true;
+  const itimerval once{{0, 0}, {0, kForStopFile_us}};
+  ::setitimer(ITIMER_REAL, &once, nullptr);  // the timer of alarm()
 }
 
 void LauncherHold::keep() noexcept {
   if (!armed) return;
   ::alarm(0);
+  awaits_stop_file = false;
   stop_daemon();
 }
 

@@ -10,6 +10,10 @@
 // mpirun sends the same signals if another rank has failed. Then there is nothing to save, and the job has to end soon:
 // the daemon is not stopped if a rank of this host is gone or if a failure was recorded in the run folder, and it
 // continues after a limit of time if the ranks do not agree on the end (a rank of another host was killed).
+//
+// `athanor launch` knows whether it was told to stop, and notes it in the file that kStopFileVariable names before it
+// passes the signal on. Under it the daemon is stopped only if that file is there, at once or half
+// a second later.
 
 #include <sys/types.h>
 
@@ -17,6 +21,9 @@
 #include <string>
 
 namespace athanor {
+
+/// The variable with the absolute path of the file that `athanor launch` makes when it is told to stop.
+inline constexpr const char* kStopFileVariable = "ATHANOR_STOP_FILE";
 
 /// The daemon of Open MPI that started this process. Only one object may exist at a time. Under other launchers, which
 /// give ranks the time that they need (docs/signals.md), every function does nothing.

@@ -18,6 +18,7 @@ struct AttemptEnding {
   bool was_overdue = false;            ///< the watchdog ended it
   std::vector<std::string> late = {};  ///< after a hang: the hosts of the ranks that the others waited for
   std::optional<LastWords> words = {};
+  std::string stop_signal = "";    ///< by which a rank was asked to stop, so that the run saved and ended; "": none
   Steps steps = {};                ///< empty for another command
   std::filesystem::path log = {};  ///< empty: there is none
 };

@@ -1,7 +1,13 @@
 #include "launch/attempt_run.h"
 
+#include <csignal>
+
+#include "base/error.h"
 #include "base/exit_codes.h"
+#include "base/files.h"
+#include "base/launcher_hold.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "base/wall_clock.h"
 #include "launch/attempt_judge.h"
 #include "launch/programs.h"
@@ -24,7 +30,7 @@ JobHosts hosts_of_plan(const LaunchPlan& plan) {
   return JobHosts(hosts);
 }
 
-Attempt AttemptRun::run(bool ends_series, const WhileItRuns& while_it_runs) {
+Attempt AttemptRun::run(const WhileItRuns& while_it_runs) {
   const std::optional<fs::path>& run_dir = setting_.run_dir;
   const fs::path& attempts = setting_.attempts;
   attempt_.number = attempts.empty() ? 1 : next_attempt(attempts);
@@ -44,19 +50,19 @@ Attempt AttemptRun::run(bool ends_series, const WhileItRuns& while_it_runs) {
     return true;
   };
   ProgramsEnd end = start_and_wait(tee ? &*tee : nullptr, look);
-  if (end.was_overdue) end.exit_code = exit_code::kNoProgress;
+  end.exit_code = end.was_overdue ? exit_code::kNoProgress : code_of_run(end.exit_code);
   attempt_.ended = unix_time_s();
-  if (!attempts.empty() && !has_folder_ && (ends_series || leaves_record(end))) make_folder(*tee);
+  if (!attempts.empty() && !has_folder_ && leaves_record(end)) make_folder(*tee);
   judge(end, std::move(late));
   if (has_folder_) write_verdict(attempts, attempt_);
   return attempt_;
 }
 
 ProgramsEnd AttemptRun::start_and_wait(OutputTee* tee, const std::function<bool()>& look) {
-  const Programs programs(plan_, build_command(plan_, here_));
+  const Programs programs(plan_, command());
   RunOptions options;
   options.passed = [this](int number) {
-    if (asks_to_stop(number) && signal_ == 0) signal_ = number;
+    if (asks_to_stop(number)) note_stop(number);
     return passed_signal(plan_.launcher.flavour, number);
   };
   options.tee = tee;
@@ -65,8 +71,45 @@ ProgramsEnd AttemptRun::start_and_wait(OutputTee* tee, const std::function<bool(
   return run_programs(programs.all(), signals_, options);
 }
 
-// A start that was refused, was told to stop before it began, or had nothing to do leaves the folder as it was.
+fs::path AttemptRun::stop_file() const {
+  return fs::absolute(folder_of_attempt(setting_.attempts, attempt_.number)) / "stop";
+}
+
+// The ranks of a training are told where they find whether this process was told to stop (base/launcher_hold.h).
+LaunchCommand AttemptRun::command() const {
+  Surroundings here = here_;
+  Variables variables;
+  if (setting_.run_dir && !setting_.attempts.empty())
+    variables.emplace_back(kStopFileVariable, stop_file().string());
+  for (const auto& [name, value] : variables) here.variables[name] = value;  // so that other hosts get them
+  // On a node that was lost the step of the attempt before lasts until Slurm gives the node up.
+  if (attempts_before_ > 0 && plan_.launcher.flavour == Flavour::kSrun) variables.emplace_back("SLURM_OVERLAP", "1");
+  LaunchCommand command = build_command(plan_, here);
+  command.variables.insert(command.variables.end(), variables.begin(), variables.end());
+  return command;
+}
+
+void AttemptRun::note_stop(int signal) {
+  if (signal_ == 0) signal_ = signal;
+  if (!has_folder_ || !setting_.run_dir) return;
+  try {
+    write_file_atomically(stop_file(), std::string(signal_name(signal)) + "\n");
+  } catch (const IoError& error) {
+    log::warn("{}", error.what());  // the ranks may have too little time to save
+  }
+}
+
+// Some time after the first rank has ended, srun ends those that are left by a signal, and returns that.
+int AttemptRun::code_of_run(int code) const {
+  const bool is_of_signal = code == exit_code::of_signal(SIGTERM) || code == exit_code::of_signal(SIGKILL);
+  if (!setting_.run_dir || plan_.launcher.flavour != Flavour::kSrun || !is_of_signal) return code;
+  return end_code_since(*setting_.run_dir, before_).value_or(code);
+}
+
+// A start that was refused, was told to stop before it began, or had nothing to do leaves the folder as it was. What
+// ends a series of attempts is kept in any case.
 bool AttemptRun::leaves_record(const ProgramsEnd& end) const {
+  if (attempts_before_ > 0) return true;
   if (setting_.run_dir && has_begun(*setting_.run_dir, before_)) return true;
   return end.exit_code != exit_code::kComplete && end.exit_code != exit_code::kInput && !end.was_told_to_stop;
 }
@@ -96,6 +139,7 @@ void AttemptRun::judge(const ProgramsEnd& end, std::vector<std::string> late) {
   ending.late = std::move(late);
   if (setting_.run_dir) ending.words = fresh_last_words(*setting_.run_dir, before_);
   if (setting_.run_dir) ending.steps = steps_since(*setting_.run_dir, before_);
+  if (const StopRecord stop = this->stop(); stop.signal > 0) ending.stop_signal = signal_name(stop.signal);
   if (has_folder_) ending.log = folder_of_attempt(setting_.attempts, attempt_.number) / "log";
   judge_attempt(attempt_, ending, hosts_of_plan(plan_));
 }

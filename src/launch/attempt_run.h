@@ -28,14 +28,14 @@ using WhileItRuns = std::function<void()>;
 
 class AttemptRun {
  public:
+  /// @param attempts_before  those of this call.
   AttemptRun(const LaunchPlan& plan, const Surroundings& here, const WaitedSignals& signals,
-             const AttemptSetting& setting)
-      : plan_(plan), here_(here), signals_(signals), setting_(setting) {}
+             const AttemptSetting& setting, int attempts_before)
+      : plan_(plan), here_(here), signals_(signals), setting_(setting), attempts_before_(attempts_before) {}
 
-  /// Runs it to its end. Nothing is written before the checks of a training's start have passed: an attempt that was
-  /// refused, or was told to stop before it began, leaves nothing.
-  /// @param ends_series  it follows another attempt, and leaves its folder in any case.
-  Attempt run(bool ends_series, const WhileItRuns& while_it_runs = {});
+  /// Runs it to its end. Nothing is written before the checks of a training's start have passed: a first attempt that
+  /// was refused, or was told to stop before it began, leaves nothing.
+  Attempt run(const WhileItRuns& while_it_runs = {});
 
   bool has_folder() const { return has_folder_; }  ///< it has left one
   bool was_told_to_stop() const { return signal_ != 0; }
@@ -47,6 +47,10 @@ class AttemptRun {
 
  private:
   ProgramsEnd start_and_wait(OutputTee* tee, const std::function<bool()>& look);
+  LaunchCommand command() const;
+  std::filesystem::path stop_file() const;
+  void note_stop(int signal);
+  int code_of_run(int code) const;
   bool leaves_record(const ProgramsEnd& end) const;
   void make_folder(OutputTee& tee);
   void keep_evidence(double waited_s, OutputTee& tee);
@@ -56,6 +60,7 @@ class AttemptRun {
   const Surroundings& here_;
   const WaitedSignals& signals_;
   const AttemptSetting& setting_;
+  const int attempts_before_;
   Attempt attempt_;
   RunRecords before_;
   bool has_folder_ = false;

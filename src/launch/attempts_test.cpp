@@ -95,6 +95,34 @@ TEST_F(Attempts, WhatARunReportsComesBeforeItsLogAndTheLogBeforeTheBareCode) {
   EXPECT_EQ(judged(hang).at_fault, std::vector<std::string>{"n1.site"});
 }
 
+TEST_F(Attempts, LastWordsTellMoreThanALogThatOnlyShowsThatTheRunHadTrained) {
+  const auto log = write("log", "step: 6  loss: 4.2\n");
+  const LastWords words{1, 2, "n2", "step 7: shard 3 is short"};
+  const Attempt attempt = judged({.exit_code = 1, .is_training = true, .words = words, .steps = {1, 6}, .log = log});
+  EXPECT_EQ(attempt.cause, Cause::kCrashUnknown);
+  ASSERT_EQ(attempt.evidence.size(), 2u);
+  EXPECT_EQ(attempt.evidence[1].text, "rank 2 (n2): step 7: shard 3 is short");
+}
+
+TEST_F(Attempts, ASignalToARankIsNoCrashUnlessTheLogStatesACause) {
+  write("events.jsonl", "{\"event\":\"stop\",\"signal\":10}\n");
+  const RunRecords before = read_records(folder_);
+  EXPECT_EQ(stop_since(folder_, before).signal, 0);
+  write("events.jsonl", "{\"event\":\"stop\",\"signal\":10}\n{\"event\":\"stop\",\"signal\":15}\n");
+  EXPECT_EQ(stop_since(folder_, before).signal, 15);
+  EXPECT_FALSE(end_code_since(folder_, before));
+  write("events.jsonl", "{\"event\":\"stop\",\"signal\":10}\n{\"event\":\"end\",\"exit_code\":143}\n");
+  EXPECT_EQ(end_code_since(folder_, before), 143);
+  const auto log =
+      write("log", "step: 6  loss: 4.2\nmpirun detected that one or more processes exited with non-zero status\n");
+  AttemptEnding ending{.exit_code = 143, .is_training = true, .stop_signal = "SIGTERM", .steps = {1, 6}, .log = log};
+  EXPECT_EQ(judged(ending).cause, Cause::kExternalKill);
+  EXPECT_EQ(judged(ending).evidence.front().text, "a rank got SIGTERM: the run saved and stopped");
+  ending.log =
+      write("log", "slurmstepd: error: *** JOB 6 ON n1 CANCELLED AT 2026-01-05T11:20:17 DUE TO TIME LIMIT ***\n");
+  EXPECT_EQ(judged(ending).cause, Cause::kWalltime);
+}
+
 TEST_F(Attempts, OnlyATrainingHasARunFolder) {
   write("run.toml", "[train]\nrun_dir = \"runs/a\"\n");
   const std::string config = (folder_ / "run.toml").string();

@@ -68,7 +68,23 @@ class Decision {
     if (echoes.empty()) return false;
     const auto first =
         std::ranges::find_if(echoes, [&](const Seen* seen) { return signature(*seen).cause != Cause::kCascade; });
-    return follow(echoes, first == echoes.end() ? *echoes.front() : **first);
+    const Seen& chosen = first == echoes.end() ? *echoes.front() : **first;
+    return follow_killed_before(chosen) || follow(echoes, chosen);
+  }
+
+  // A step of Slurm that is cancelled when a task of it has been killed is cancelled because of that, and by no user.
+  bool follow_killed_before(const Seen& cancelled) {
+    if (signature(cancelled).cause != Cause::kUserCancel) return false;
+    for (const Seen* seen : findings_.open(Tells::kEnded)) {
+      for (const Named& named : seen->named) {
+        if (named.line.number > cancelled.first.number || !named.line.text.ends_with(": Killed")) continue;
+        result_.cause = Cause::kCrashUnknown;
+        add_evidence(named.line, signature(*seen).name);
+        add_evidence(cancelled.first, signature(cancelled).name);
+        return true;
+      }
+    }
+    return false;
   }
 
   // Processes that were ended show nothing if the job was ended.

@@ -77,6 +77,15 @@ TEST_F(Classify, WhatFollowsNeverBlames) {
   }
 }
 
+TEST_F(Classify, AStepOfSlurmThatIsCancelledAfterATaskWasKilledWasCancelledByNoUser) {
+  const std::string killed = "srun: error: n03: task 2: Killed\n";
+  const std::string cancelled = "slurmstepd-n01: error: *** STEP 1.0 ON n01 CANCELLED AT 2026-11-25T15:18:32 ***\n";
+  const auto found = of(steps(1, 7) + killed + cancelled + "srun: error: n01: task 0: Killed\n", 137);
+  EXPECT_EQ(found.cause, Cause::kCrashUnknown);
+  EXPECT_EQ(found.evidence.front().text, "srun: error: n03: task 2: Killed");
+  EXPECT_EQ(of(steps(1, 7) + cancelled + killed, 137).cause, Cause::kUserCancel) << "scancel, then KillWait";
+}
+
 TEST_F(Classify, TheFirstCauseInTimeWins) {
   const std::string memory = "slurmstepd: error: Detected 1 oom_kill event in StepId=812.0. Some tasks\n";
   const std::string full = "OSError: [Errno 28] No space left on device: '/scratch/x'\n";

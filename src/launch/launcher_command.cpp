@@ -156,6 +156,15 @@ void add_open_mpi_binding(const LaunchPlan& plan, Parts& parts, std::string& ran
   }
 }
 
+// By default the daemons of Open MPI 4 notice a link that is down, or a host without power, after eight minutes.
+void add_keepalive(const LaunchPlan& plan, const Surroundings& here, Parts& parts) {
+  if (plan.is_one_machine || plan.launcher.flavour != Flavour::kOpenMpi) return;
+  if (here.variables.contains("OMPI_MCA_oob_tcp_keepalive_time")) return;
+  parts.add({"--mca", "oob_tcp_keepalive_time", "10", "--mca", "oob_tcp_keepalive_intvl", "3", "--mca",
+             "oob_tcp_keepalive_probes", "4"},
+            "a host that no longer answers is noticed after 10 + 4 x 3 s");
+}
+
 void add_open_mpi(const LaunchPlan& plan, const Surroundings& here, Parts& parts, std::string& rankfile) {
   parts.add({"-n", number(plan.ranks.total())}, ranks_why(plan));
   if (!plan.is_one_machine) parts.add({"-H", host_words(plan, true)}, hosts_why(plan));
@@ -167,6 +176,7 @@ void add_open_mpi(const LaunchPlan& plan, const Surroundings& here, Parts& parts
     words.push_back(name);
   }
   if (!plan.is_one_machine && !words.empty()) parts.add(words, "variables that reach the ranks of other hosts");
+  add_keepalive(plan, here, parts);
 }
 
 void add_hydra(const LaunchPlan& plan, Parts& parts) {
@@ -224,6 +234,10 @@ void add_srun(const LaunchPlan& plan, Parts& parts) {
                "--cpu-bind=mask_cpu:" + shares_text(plan.cores, cpu_mask, ",")},
               cores_why(plan));
   if (sets_threads(plan)) parts.add({"--export=ALL," + threads_word(plan)}, threads_why(plan) + kOtherVariables);
+  // All ranks of a training have saved when the first one ends. Without this they wait for one that was killed, if it
+  // was alone on its node; --kill-on-bad-exit sends SIGTERM, on which a rank waits for the others at the end of its
+  // step.
+  if (plan.is_training) parts.add({"--wait=3"}, "a rank that was killed ends the others three seconds later");
   parts.add({"--disable-status"}, "a SIGINT reaches the ranks, which then save");
 }
 

@@ -28,6 +28,7 @@ struct LaunchPlan {
   std::string threads_from;          ///< why the ranks compute with `cores.threads` threads
   bool is_one_machine = true;        ///< the only host is this machine
   std::vector<std::string> command;  ///< what each rank runs
+  bool is_training = false;          ///< `athanor train`: its ranks end together
 };
 
 struct CommandPart {

@@ -133,6 +133,27 @@ TEST_F(Commands, OnAMachineThatIsNoHostNothingIsClaimedOfTheirCores) {
   EXPECT_SAYS(refusal<ConfigError>([&] { make_plan(request, elsewhere); }), "their cores are not known");
 }
 
+TEST_F(Commands, OpenMpi4NoticesAHostThatNoLongerAnswersUnlessTheUserDecidesAboutThat) {
+  auto here = machine("two_sockets");
+  const std::string keepalive = "--mca oob_tcp_keepalive_time 10 --mca oob_tcp_keepalive_intvl 3";
+  EXPECT_SAYS(line_of(plan_of(here, Flavour::kOpenMpi), here), keepalive);
+  for (const Flavour other : {Flavour::kPrrte, Flavour::kHydra, Flavour::kSrun})
+    EXPECT_EQ(line_of(plan_of(here, other), here).find("keepalive"), std::string::npos);
+  auto plan = plan_of(here, Flavour::kOpenMpi);
+  plan.is_one_machine = true;
+  EXPECT_EQ(line_of(plan, here).find("keepalive"), std::string::npos);
+  here.variables["OMPI_MCA_oob_tcp_keepalive_time"] = "300";
+  EXPECT_EQ(line_of(plan_of(here, Flavour::kOpenMpi), here).find("keepalive"), std::string::npos);
+}
+
+TEST_F(Commands, OnlyTheRanksOfATrainingEndSoonAfterTheFirstOneUnderSlurm) {
+  auto here = machine("two_sockets");
+  auto plan = plan_of(here, Flavour::kSrun);
+  EXPECT_EQ(line_of(plan, here).find("--wait"), std::string::npos);
+  plan.is_training = true;
+  EXPECT_SAYS(line_of(plan, here), " --wait=3 --disable-status");
+}
+
 TEST_F(Commands, SlotsThatDifferAreRefusedWhereALauncherCannotStartThem) {
   auto here = machine("two_sockets");
   auto plan = plan_of(here, Flavour::kPals);

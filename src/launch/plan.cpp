@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/thread_share.h"
+#include "launch/training_command.h"
 
 namespace athanor::launch {
 namespace fs = std::filesystem;
@@ -135,6 +136,7 @@ std::string sockets_lines(const LaunchPlan& plan, const LaunchCommand& command, 
 LaunchPlan make_plan(const LaunchRequest& request, const Surroundings& here) {
   LaunchPlan plan;
   plan.command = checked_command(request, here);
+  plan.is_training = training_config(plan.command, request.own_program).has_value();
   plan.allocation = find_allocation(request.allocation, here);
   plan.is_node_known = is_among_hosts(plan.allocation, here.host);
   plan.layout = read_cpu_layout(here);

@@ -43,7 +43,16 @@ bool ProgressWatch::is_overdue(const OutputTee& tee) {
   if (timeout_s_ <= 0 || now_s() < next_look_s_) return false;
   look(tee);
   next_look_s_ = now_s() + std::clamp(timeout_s_ / 20, 0.05, 10.0);
-  return watchdog_.is_overdue(now_s());
+  return watchdog_.is_overdue(now_s()) && !will_tell_more();
+}
+
+// A node that no longer reports is known to be late after three intervals of its reports (board/run_status.h): a
+// shorter timeout waits for that, so that the node can be named.
+bool ProgressWatch::will_tell_more() const {
+  const auto status = this->status();
+  if (!status || status->attempt <= attempt_before_ || !late_nodes(*status).empty()) return false;
+  const double interval_s = status->report_interval_s;
+  return status->oldest_report_s > 1.5 * interval_s && status->oldest_report_s < 4 * interval_s;
 }
 
 std::vector<std::string> ProgressWatch::late() const {

@@ -30,6 +30,7 @@ class ProgressWatch {
  private:
   std::optional<board::RunStatus> status() const;
   void look(const OutputTee& tee);
+  bool will_tell_more() const;
   double now_s() const;
 
   std::optional<std::filesystem::path> run_dir_;

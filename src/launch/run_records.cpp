@@ -110,4 +110,13 @@ StopRecord stop_since(const fs::path& run_dir, const RunRecords& before) {
   return stop;
 }
 
+std::optional<int> end_code_since(const fs::path& run_dir, const RunRecords& before) {
+  std::optional<int> code;
+  for_each_line(text_of(events_of(run_dir), before.events_bytes), [&](const json& line) {
+    const auto event = line.find("event");
+    if (event != line.end() && *event == "end") code = static_cast<int>(number_in(line, "exit_code"));
+  });
+  return code;
+}
+
 }  // namespace athanor::launch

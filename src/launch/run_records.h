@@ -42,4 +42,7 @@ struct StopRecord {
 /// Returns the newest one since.
 StopRecord stop_since(const std::filesystem::path& run_dir, const RunRecords& before);
 
+/// Returns the exit code with which the run's history ended since; nothing if it has no end.
+std::optional<int> end_code_since(const std::filesystem::path& run_dir, const RunRecords& before);
+
 }  // namespace athanor::launch

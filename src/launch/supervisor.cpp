@@ -45,8 +45,8 @@ class Supervisor {
     log::info("starts {} on {} ({}); --dry-run shows the command", counted(plan_.ranks.total(), "rank"),
               shown_hosts(plan_.allocation.hosts), flavour_name(plan_.launcher.flavour));
     while (true) {
-      AttemptRun run(plan_, here_, signals_, setting_);
-      const Attempt attempt = run.run(num_attempts_ > 0, [&] { look_after_chain(run); });
+      AttemptRun run(plan_, here_, signals_, setting_, num_attempts_);
+      const Attempt attempt = run.run([&] { look_after_chain(run); });
       ++num_attempts_;
       if (run.has_folder() && attempt.cause != Cause::kSuccess)
         log::warn("{} ({})", attempt_text(attempt), folder_of(attempt).string());

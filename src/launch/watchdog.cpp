@@ -3,23 +3,32 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <string_view>
 
 namespace athanor::launch {
+namespace {
+
+// Whether a rank is in one of the phases. What a node that is lost showed last is no phase of the job.
+bool any_is_in(const board::RunStatus& status, std::initializer_list<std::string_view> phases) {
+  return std::ranges::any_of(status.ranks, [&](const board::SeenRank& seen) {
+    return seen.silent_s == 0 && seen.rank.is_there() && std::ranges::find(phases, seen.rank.phase) != phases.end();
+  });
+}
+
+}  // namespace
 
 Sight sight_of(const board::RunStatus& status, int64_t attempt_before, int64_t first_step) {
   if (status.ranks.empty() || (status.attempt != 0 && status.attempt <= attempt_before)) return {};
   Sight sight;
   sight.state = fmt::format("{} {} {}", status.attempt, status.num_gone, status.num_ended);
-  bool saves = false, starts = false;
   for (const board::PhaseCount& phase : status.phases) {
     sight.state += fmt::format(" {} {} {} {}", phase.phase, phase.num_ranks, phase.first_step, phase.last_step);
     sight.step = std::max(sight.step, phase.last_step);
-    saves = saves || phase.phase == "save" || phase.phase == "validate" || phase.phase == "evaluate";
-    starts = starts || phase.phase == "start";
   }
-  if (status.attempt == 0 || starts)
+  if (status.attempt == 0 || any_is_in(status, {"start"}))
     sight.stage = Stage::kLoad;
-  else if (saves)
+  else if (any_is_in(status, {"save", "validate", "evaluate"}))
     sight.stage = Stage::kSave;
   else
     sight.stage = first_step == 0 || sight.step <= first_step ? Stage::kFirstStep : Stage::kStep;

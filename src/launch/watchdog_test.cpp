@@ -48,6 +48,14 @@ TEST(Watchdog, TheBoardTellsTheStage) {
   EXPECT_EQ(sight_of(status_with(4, "validate", 8), 3, 7).stage, Stage::kSave);
 }
 
+TEST(Watchdog, WhatALostNodeShowedLastIsNoStageOfTheJob) {
+  board::RunStatus status = status_with(4, "reduce", 8);
+  status.ranks[3].rank.phase = "start";
+  EXPECT_EQ(sight_of(status, 3, 7).stage, Stage::kLoad);
+  status.ranks[3].silent_s = 16;
+  EXPECT_EQ(sight_of(status, 3, 7).stage, Stage::kStep);
+}
+
 TEST(Watchdog, StepsAndPhasesAreProgressAndTheBoardOfAnEarlierAttemptIsNot) {
   const auto state = [](const board::RunStatus& status) { return sight_of(status, 3, 1).state; };
   EXPECT_EQ(state(status_with(4, "forward", 8)), state(status_with(4, "forward", 8)));

@@ -6,7 +6,10 @@
 The hosts share the file system, which is the parallel file system of a cluster, but not /mnt, which is the disk of a node. A further
 host, `head`, is the login node: its namespace has the bridge that joins the others. All processes are in one process namespace, and
 everything ends with its first process: nothing of the machine's own network changes, and nothing is left.
+
+A host can be lost (`crash`), frozen (`freeze`) or cut off (`cut_off`), and becomes as it was by `heal`.
 """
+import contextlib
 import os
 import pathlib
 import shutil
@@ -74,7 +77,11 @@ class Hosts:
         agent = self.folder / "agent"
         agent.write_text('#!/bin/sh\n# Stands for ssh: agent [-options] HOST COMMAND...\n'
                          'while [ "${1#-}" != "$1" ]; do shift; done\nhost=$1; shift\n'
-                         f'exec nsenter --target "$(cat {self.folder}/$host.pid)" --net --uts --mount --wd="$PWD" /bin/sh -c "$*"\n')
+                         f'[ -e {self.folder}/$host.unreachable ] && {{ echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255; }}\n'
+                         f'nsenter --target "$(cat {self.folder}/$host.pid)" --net --uts --mount --wd="$PWD" /bin/sh -c "$*"\n'
+                         'code=$?\n'
+                         f'[ -e {self.folder}/$host.unreachable ] && exec sleep infinity  # ssh does not learn that its host is gone\n'
+                         'exit $code\n')
         agent.chmod(0o755)
         self.agent = str(agent)
         return self
@@ -108,6 +115,64 @@ class Hosts:
         process = subprocess.Popen([*self._enter(name), *map(str, command)], **options)
         self.started.append(process)
         return process
+
+    def processes(self, name):
+        """Returns the numbers, outside, of all processes of a host but the one that keeps it."""
+        inside = int((self.folder / f"{name}.pid").read_text())
+        network, found = self.check(name, "readlink /proc/self/ns/net"), []
+        for each in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if os.readlink(each / "ns/net") == network and int((each / "status").read_text().split("NSpid:")[1].split("\n")[0].split()[-1]) != inside:
+                    found.append(int(each.name))
+            except (OSError, IndexError):
+                continue  # it has ended
+        return found
+
+    def signal(self, name, number):
+        """Sends a signal to all processes of a host; returns how many there were."""
+        found = self.processes(name)
+        for process in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+        return len(found)
+
+    def crash(self, name):
+        """The host loses its power: its link is down before its processes could close their connections."""
+        self.cut_off(name)
+        self.signal(name, signal.SIGKILL)
+
+    def freeze(self, name):
+        """No process of the host runs any longer; its kernel still answers."""
+        self.signal(name, signal.SIGSTOP)
+
+    def terminate(self, name):
+        """The ranks of the host get SIGTERM."""
+        self._signal_program(name, b"train", signal.SIGTERM)
+
+    def _signal_program(self, name, subcommand, number):
+        for process in self.processes(name):
+            words = pathlib.Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+            if words[0].endswith(b"athanor") and words[1:2] == [subcommand]:
+                os.kill(process, number)
+
+    def cut_off(self, name):
+        """The link of the host goes down, at the side of the switch, and no user can log in any more. Its processes run on, but
+        the one that reports to the shared file system hangs, as that file system is behind the link."""
+        (self.folder / f"{name}.unreachable").touch()
+        self._link(name, "down")
+        self._signal_program(name, b"board-collector", signal.SIGSTOP)
+
+    def _link(self, name, state):
+        self.run("head", ["ip", "link", "set", f"veth{self.names.index(name)}", state])
+
+    def heal(self):
+        """Ends all processes of all hosts, and makes the hosts as they were at first."""
+        for name in self.names:
+            (self.folder / f"{name}.unreachable").unlink(missing_ok=True)
+            while self.signal(name, signal.SIGKILL):
+                time.sleep(0.05)
+            self._link(name, "up")
+            self.check(name, "rm -rf /dev/shm/*")
 
     def run(self, name, command, **options):
         """Runs a command on a host; returns the CompletedProcess."""

@@ -2,11 +2,13 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
+import time
 
 import pytest
 from test_rehearsals import ALLOWED, suffering
-from test_runs import RankRun, data  # noqa: F401
+from test_runs import ENDLESS, RankRun, data  # noqa: F401
 
 pytestmark = pytest.mark.faults
 
@@ -59,3 +61,21 @@ def test_a_run_of_which_a_rank_stands_still_is_ended_with_its_board_and_stacks(p
     assert (verdict["kind"], verdict["hosts"]) == ("silent_hang", [os.uname().nodename]) and verdict["last_step"] >= 4, (verdict, said)
     board = (run.folder / "attempts/001/board.txt").read_text()
     assert "rank 1 on" in board and "stopped" in board and "thread" in board, board
+
+
+def test_sigterm_to_launch_leaves_the_ranks_of_mpirun_the_time_to_save(program, data, tmp_path):  # noqa: F811
+    if not shutil.which("mpirun"):
+        pytest.skip("no mpirun on the PATH")
+    # A step takes longer than the second that mpirun leaves its ranks, and than the one that they wait for launch's word.
+    run = suffering(RankRun(program, tmp_path, data, "run"), kind="slow", step=1, steps=1000, rank=1, phase="update", seconds=4)
+    command = [run.program, "launch", "-n", 2, "--launcher", "mpirun", "--", run.program, "train", *run.words(ENDLESS)]
+    environment = {**ALLOWED, "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    process = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True, env=environment)
+    deadline = time.monotonic() + 60
+    while not ((run.folder / "metrics.jsonl").exists() and run.metrics()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=90)[1]
+    last = run.metrics()[-1]["step"]
+    assert run.checkpoint(last).exists() and f"stopped by SIGTERM after step {last}" in said, said
+    assert (run.folder / "attempts/001/stop").read_text() == "SIGTERM\n" and verdicts(run)[0]["kind"] == "user_cancel", said
