@@ -79,8 +79,7 @@ fs::path AttemptRun::stop_file() const {
 LaunchCommand AttemptRun::command() const {
   Surroundings here = here_;
   Variables variables;
-  if (setting_.run_dir && !setting_.attempts.empty())
-    variables.emplace_back(kStopFileVariable, stop_file().string());
+  if (setting_.run_dir && !setting_.attempts.empty()) variables.emplace_back(kStopFileVariable, stop_file().string());
   for (const auto& [name, value] : variables) here.variables[name] = value;  // so that other hosts get them
   // On a node that was lost the step of the attempt before lasts until Slurm gives the node up.
   if (attempts_before_ > 0 && plan_.launcher.flavour == Flavour::kSrun) variables.emplace_back("SLURM_OVERLAP", "1");

@@ -21,7 +21,8 @@ void check_shown(const Classification& found) {
   for (const char c : classification_text(found))
     if (static_cast<unsigned char>(c) < ' ' && c != '\n') std::abort();
   for (const auto& host : found.hosts)
-    if (host.empty() || host.starts_with('-') || host.find_first_of(" \t\n;|&$`'\"\\<>()*?/") != host.npos) std::abort();
+    if (host.empty() || host.starts_with('-') || host.find_first_of(" \t\n;|&$`'\"\\<>()*?/") != host.npos)
+      std::abort();
   if (classification_json(found, 1).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).empty())
     std::abort();
 }
