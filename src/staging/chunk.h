@@ -23,7 +23,7 @@ struct ChunkHeader {
   uint32_t magic = kMagic;
   uint32_t kind = kBytes;
   uint64_t chunk = 0;
-  uint64_t bytes = 0;  ///< of the chunk, or of the reason
+  uint64_t bytes = 0;   ///< of the chunk, or of the reason
   HashWords hash = {};  ///< of the fields above and the bytes that follow
 
   static constexpr uint32_t kMagic = 0x7ee71e57;
@@ -55,7 +55,7 @@ class ChunkBuffer {
   /// Writes the bytes of zeros that were not sent.
   void expand_zeros();
 
-  uint64_t position = 0;  ///< of the chunk in the list of those that are sent
+  uint64_t position = 0;            ///< of the chunk in the list of those that are sent
   std::exception_ptr failure = {};  ///< of the work that was to fill it
 
  private:

@@ -69,7 +69,8 @@ Entry read_entry(Reader& reader) {
     reader.complain(fmt::format("has the path {}, which {}", printable(entry.path), fault));
   if (entry.kind != EntryKind::kLink) return entry;
   if (const std::string fault = find_link_fault(entry.path, entry.target); !fault.empty())
-    reader.complain(fmt::format("has the link {} to {}, which {}", printable(entry.path), printable(entry.target), fault));
+    reader.complain(
+        fmt::format("has the link {} to {}, which {}", printable(entry.path), printable(entry.target), fault));
   return entry;
 }
 

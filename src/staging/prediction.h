@@ -8,15 +8,16 @@
 namespace athanor::staging {
 
 struct PredictionInput {
-  double bytes = 0;                ///< that are sent
+  double bytes = 0;  ///< that are sent
   double chunk_bytes = 4 << 20;
-  double source_bytes_per_s = 0;   ///< that one node reads; 0: no limit
-  double link_bytes_per_s = 0;     ///< of a node, in each direction
-  double disk_bytes_per_s = 0;     ///< that a node writes; 0: no limit
-  double latency_s = 0;            ///< of a hop
+  double source_bytes_per_s = 0;  ///< that one node reads; 0: no limit
+  double link_bytes_per_s = 0;    ///< of a node, in each direction
+  double disk_bytes_per_s = 0;    ///< that a node writes; 0: no limit
+  double latency_s = 0;           ///< of a hop
 };
 
-/// It holds for a latency up to the time in which a link sends a chunk: a longer one needs more buffers than a node has.
+/// It holds for a latency up to the time in which a link sends a chunk: a longer one needs more buffers than a node
+/// has.
 double predict_s(const PredictionInput& input, int num_nodes);
 /// The same if each node sends to one other (a chain), for comparison.
 double predict_chain_s(const PredictionInput& input, int num_nodes);

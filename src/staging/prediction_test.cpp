@@ -36,9 +36,9 @@ double measure_s(const PredictionInput& input, int num_nodes) {
     disks.emplace_back(
         clock, input.disk_bytes_per_s, [&written, node](ChunkBuffer&) { ++written[static_cast<size_t>(node)]; },
         [&touched, node] { touched.insert(node); });
-    relays.emplace_back(network.wire(node), RelayPlace{node, num_nodes, [](int other) { return other; }},
-                        RelayWork{chunk_bytes, chunks, [](uint64_t) { return true; }, node == 0 ? &source : nullptr,
-                                  &disks.back()});
+    relays.emplace_back(
+        network.wire(node), RelayPlace{node, num_nodes, [](int other) { return other; }},
+        RelayWork{chunk_bytes, chunks, [](uint64_t) { return true; }, node == 0 ? &source : nullptr, &disks.back()});
     touched.insert(node);
   }
   do {

@@ -9,6 +9,8 @@
 namespace athanor::staging {
 namespace {
 
+constexpr uint32_t kDamagedMagic = 0xdea0d;
+
 std::string text_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -49,7 +51,8 @@ bool Relay::begin_reads() {
   bool any = false;
   // By turns, so that the source is read from its front to its back.
   while (true) {
-    Tree& tree = *std::min_element(trees_.begin(), trees_.end(), [](const Tree& a, const Tree& b) { return a.next < b.next; });
+    Tree& tree =
+        *std::min_element(trees_.begin(), trees_.end(), [](const Tree& a, const Tree& b) { return a.next < b.next; });
     Held* held = take_free(tree);
     if (held == nullptr) return any;
     work_.source->start(*held->buffer);
@@ -127,9 +130,10 @@ void Relay::received(Held& held, int64_t bytes) {
   const uint64_t chunk = work_.chunks[buffer.position];
   const bool is_good = is_intact && buffer.header().chunk == chunk;
   if (!is_good) {
-    damaged_.push_back({chunk, place_.rank_of(tree.place.parent)});
-    // What follows the header cannot be trusted, and is not needed: those behind this node are told with a header.
-    if (!is_intact) buffer.header() = {.magic = 0, .kind = ChunkHeader::kZeros};
+    // A header without content tells those behind this node that there is nothing to blame their senders for.
+    const bool is_told = bytes == static_cast<int64_t>(sizeof(ChunkHeader)) && buffer.header().magic == kDamagedMagic;
+    damaged_.push_back({chunk, place_.rank_of(tree.place.parent), is_told});
+    buffer.header() = {.magic = kDamagedMagic, .kind = ChunkHeader::kZeros};
   }
   bytes_moved_ += is_good ? buffer.header().bytes : 0;
   pass_on(held, is_good);

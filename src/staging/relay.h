@@ -31,11 +31,11 @@ struct RelayPlace {
 };
 
 struct RelayWork {
-  uint64_t chunk_bytes = 0;        ///< the most that one has
-  std::vector<uint64_t> chunks;    ///< what is sent, the same list on all nodes
+  uint64_t chunk_bytes = 0;             ///< the most that one has
+  std::vector<uint64_t> chunks;         ///< what is sent, the same list on all nodes
   std::function<bool(uint64_t)> lacks;  ///< whether this node lacks a chunk, and its sink gets it
-  ChunkWork* source = nullptr;     ///< fills buffers, on node 0 only: position is set, and the chunk is chunks[position]
-  ChunkWork* sink = nullptr;       ///< writes them
+  ChunkWork* source = nullptr;  ///< fills buffers, on node 0 only: position is set, and the chunk is chunks[position]
+  ChunkWork* sink = nullptr;    ///< writes them
 };
 
 class Relay {
@@ -43,12 +43,13 @@ class Relay {
   /// Buffers of a tree: one that is received, one that is forwarded and written, and two for chunks that wait because a
   /// link or a disk is late.
   static constexpr int kBuffersOfTree = 4;
-  static constexpr int kFirstTag = 1;  ///< uses kNumTrees tags
+  static constexpr int kFirstTag = 1;           ///< uses kNumTrees tags
   static constexpr uint64_t kLeastRoom = 1024;  ///< of a buffer, for the reason of a stop
 
   struct Damaged {
     uint64_t chunk;
-    int from;  ///< the rank that sent it
+    int from;      ///< the rank that sent it
+    bool is_told;  ///< it was damaged before it came there
   };
 
   /// The object must live until the wire is closed: after a stop, receives stay for which nothing will come.
@@ -79,7 +80,7 @@ class Relay {
     uint64_t num_chunks = 0, num_passed = 0;  ///< of this tree; received, or read, and passed on
     uint64_t next = 0;                        ///< position that is read or received next
     uint64_t next_to_send = 0;                ///< on node 0
-    std::map<uint64_t, Held*> ready;  ///< on node 0: what was read before its turn
+    std::map<uint64_t, Held*> ready;          ///< on node 0: what was read before its turn
     bool stopped = false;
     bool is_complete() const { return stopped || num_passed == num_chunks; }
   };

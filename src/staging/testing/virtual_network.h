@@ -103,8 +103,7 @@ class VirtualNetwork {
     const double time_s = static_cast<double>(sent.bytes) / link_.bytes_per_s;
     const double begin_s = std::max(clock_.now_s(), sender.free_to_send_s);
     sender.free_to_send_s = begin_s + time_s;
-    const double arrived_s =
-        std::max(sender.free_to_send_s + link_.latency_s, receiver.free_to_receive_s + time_s);
+    const double arrived_s = std::max(sender.free_to_send_s + link_.latency_s, receiver.free_to_receive_s + time_s);
     receiver.free_to_receive_s = arrived_s;
     clock_.at(arrived_s, [=, this, &receiver] {
       std::memcpy(room.data, sent.data, static_cast<size_t>(sent.bytes));
