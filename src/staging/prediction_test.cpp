@@ -3,57 +3,21 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <deque>
-#include <memory>
-#include <set>
-
-#include "staging/relay.h"
-#include "staging/testing/virtual_network.h"
+#include "staging/testing/relay_run.h"
 
 namespace athanor::staging::prediction_test {
 
-/// Runs the relay on all nodes until nothing moves. @return the time at which the last one was done.
 double measure_s(const PredictionInput& input, int num_nodes) {
-  VirtualClock clock;
-  VirtualNetwork network(clock, num_nodes, {input.link_bytes_per_s, input.latency_s});
-  std::set<int> touched;
-  network.touched = [&](int node) { touched.insert(node); };
   const auto chunk_bytes = static_cast<uint64_t>(input.chunk_bytes);
-  const auto num_chunks = static_cast<uint64_t>(input.bytes / input.chunk_bytes);
-  std::vector<uint64_t> chunks(num_chunks);
-  for (uint64_t i = 0; i < num_chunks; ++i) chunks[i] = i;
-  const auto fill = [&](ChunkBuffer& buffer) {
-    std::memset(buffer.payload(), static_cast<int>(buffer.position % 251) + 1, chunk_bytes);
-    buffer.payload()[0] = std::byte{0};  // not all equal: zeros would not be sent
-    buffer.seal(buffer.position, chunk_bytes);
-  };
-  VirtualDisk source(clock, input.source_bytes_per_s, fill, [&] { touched.insert(0); });
-  std::deque<VirtualDisk> disks;
-  std::deque<Relay> relays;
-  std::vector<uint64_t> written(static_cast<size_t>(num_nodes));
-  for (int node = 0; node < num_nodes; ++node) {
-    disks.emplace_back(
-        clock, input.disk_bytes_per_s, [&written, node](ChunkBuffer&) { ++written[static_cast<size_t>(node)]; },
-        [&touched, node] { touched.insert(node); });
-    relays.emplace_back(
-        network.wire(node), RelayPlace{node, num_nodes, [](int other) { return other; }},
-        RelayWork{chunk_bytes, chunks, [](uint64_t) { return true; }, node == 0 ? &source : nullptr, &disks.back()});
-    touched.insert(node);
-  }
-  do {
-    while (!touched.empty()) {
-      const int node = *touched.begin();
-      touched.erase(touched.begin());
-      while (relays[static_cast<size_t>(node)].poll()) {
-      }
-    }
-  } while (clock.advance());
-  for (int node = 0; node < num_nodes; ++node) {
-    EXPECT_TRUE(relays[static_cast<size_t>(node)].done()) << node;
-    EXPECT_EQ(written[static_cast<size_t>(node)], num_chunks) << node;
-  }
-  return clock.now_s();
+  const RelayRun run({.num_nodes = num_nodes,
+                      .num_chunks = static_cast<uint64_t>(input.bytes / input.chunk_bytes),
+                      .chunk_bytes = chunk_bytes,
+                      .link = {input.link_bytes_per_s, input.latency_s},
+                      .source_bytes_per_s = input.source_bytes_per_s,
+                      .disk_bytes_per_s = input.disk_bytes_per_s});
+  EXPECT_TRUE(run.all_done() && run.all_right);
+  for (const auto& written : run.written) EXPECT_EQ(written.size(), run.setting.num_chunks);
+  return run.clock.now_s();
 }
 
 // The size of chunks is scaled down with all rates, so that the memory of thousands of nodes is small.

@@ -1,6 +1,7 @@
 #include "staging/two_trees.h"
 
 #include <bit>
+#include <cstddef>
 
 namespace athanor::staging {
 namespace {

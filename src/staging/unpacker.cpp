@@ -38,7 +38,7 @@ class Unpacker {
       : archive_(archive), part_prefix_(part_prefix), target_(target), block_(kBlock, '\0') {}
 
   std::vector<UnpackedEntry> unpack(NextBytes next_bytes) {
-    const auto reader = open_archive(std::move(next_bytes));
+    const auto reader = with_archive_errors([&] { return open_archive(std::move(next_bytes)); });
     ArchiveMember member;
     while (with_archive_errors([&] { return reader->next(member); })) add(*reader, member);
     std::vector<UnpackedEntry> kept;

@@ -2,6 +2,7 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <locale.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -14,6 +15,22 @@ namespace {
 
 constexpr int64_t kMostSeconds = 9'000'000'000;  // nanoseconds fit into 64 bits
 
+/// While it lives, this thread has the character set in which newer archives keep names: libarchive would lose letters
+/// that the locale of a batch job has not.
+class Utf8Names {
+ public:
+  Utf8Names() : locale_(::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr)), before_(::uselocale(locale_)) {}
+  ~Utf8Names() {
+    ::uselocale(before_);
+    if (locale_) ::freelocale(locale_);
+  }
+  Utf8Names(const Utf8Names&) = delete;
+  Utf8Names& operator=(const Utf8Names&) = delete;
+
+ private:
+  ::locale_t locale_, before_;
+};
+
 class TarReader : public ArchiveReader {
  public:
   explicit TarReader(NextBytes next_bytes) : next_bytes_(std::move(next_bytes)), archive_(::archive_read_new()) {
@@ -22,8 +39,6 @@ class TarReader : public ArchiveReader {
     ::archive_read_support_filter_zstd(archive_);
     ::archive_read_support_filter_xz(archive_);
     ::archive_read_support_filter_bzip2(archive_);
-    // Names are bytes: they must not depend on the locale of the node.
-    check(::archive_read_set_option(archive_, "tar", "hdrcharset", "BINARY"));
     check(::archive_read_open(archive_, this, nullptr, &TarReader::give_bytes, nullptr));
   }
   ~TarReader() override { ::archive_read_free(archive_); }
@@ -31,6 +46,7 @@ class TarReader : public ArchiveReader {
   TarReader& operator=(const TarReader&) = delete;
 
   bool next(ArchiveMember& member) override {
+    const Utf8Names names;
     ::archive_entry* entry = nullptr;
     const int code = ::archive_read_next_header(archive_, &entry);
     check(code);
