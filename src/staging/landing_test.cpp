@@ -19,7 +19,8 @@ constexpr uint64_t kChunk = 4096;
 /// One node that gets chunks from a source without a network.
 struct Node {
   Node(const std::vector<std::string>& sources, const fs::path& target)
-      : listing(list_sources(sources, true, kChunk)), table(listing.manifest), reader(listing, table), target_path(target) {
+      : listing(list_sources(sources, true, kChunk)), table(listing.manifest), reader(listing, table),
+        target_path(target) {
     open();
   }
   void open() {
@@ -244,9 +245,10 @@ TEST(Unpacking, WhatIsNoArchiveOrIsCutIsRefused) {
 
 TEST(Unpacking, LinksWithinTheTargetFoldersModesAndRepeatedFilesAreKept) {
   const TemporaryFolder here;
-  write(here / "pack.tar", tar_member('5', "a/", "", "", 0750) + tar_member('0', "a/run", "#!", "", 0755) + tar_file("a/x", "old") +
-                               tar_file("a/x", "new") + tar_member('2', "a/link", "", "run") + tar_member('1', "a/same", "", "a/run") +
-                               tar_file("a/empty", "") + tar_file("b/c/without-folder", "y") + tar_end());
+  write(here / "pack.tar", tar_member('5', "a/", "", "", 0750) + tar_member('0', "a/run", "#!", "", 0755) +
+                               tar_file("a/x", "old") + tar_file("a/x", "new") + tar_member('2', "a/link", "", "run") +
+                               tar_member('1', "a/same", "", "a/run") + tar_file("a/empty", "") +
+                               tar_file("b/c/without-folder", "y") + tar_end());
   Node node({(here / "pack.tar").string()}, here / "dir");
   node.write_all();
   const auto found = what_is_in(here / "dir");

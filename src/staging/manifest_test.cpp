@@ -35,8 +35,8 @@ TEST(Manifest, OneThatIsCutAnywhereIsRefused) {
 }
 
 TEST(Manifest, PathsThatLeaveTheTargetAreRefused) {
-  for (const std::string path : {"", "/a", "..", "../a", "a/..", "a/../../b", "a//b", "./a", "a/", "a/.", ".athanor-yeet",
-                                 ".athanor-yeet/x"})
+  for (const std::string path :
+       {"", "/a", "..", "../a", "a/..", "a/../../b", "a//b", "./a", "a/", "a/.", ".athanor-yeet", ".athanor-yeet/x"})
     EXPECT_FALSE(find_path_fault(path).empty()) << path;
   EXPECT_FALSE(find_path_fault(std::string("a\0b", 3)).empty());
   for (const std::string path : {"a", "a/b", "...", "a/..b", ".hidden", "a/.athanor-yeet", "new\nline"})
@@ -44,10 +44,15 @@ TEST(Manifest, PathsThatLeaveTheTargetAreRefused) {
 }
 
 TEST(Manifest, LinksMayPointAnywhereBelowTheTargetAndNowhereElse) {
-  for (const auto& [path, target] : {std::pair{"a/l", "x"}, {"a/l", "../b"}, {"a/b/l", "../../c/d"}, {"l", "."}, {"a/l", ".."}})
-    EXPECT_EQ(find_link_fault(path, target), "") << path << " to " << target;
   for (const auto& [path, target] :
-       {std::pair{"a/l", "/etc"}, {"a/l", "../.."}, {"l", ".."}, {"l", "a/../../b"}, {"a/l", "../../target/x"}, {"l", ""}})
+       {std::pair{"a/l", "x"}, {"a/l", "../b"}, {"a/b/l", "../../c/d"}, {"l", "."}, {"a/l", ".."}})
+    EXPECT_EQ(find_link_fault(path, target), "") << path << " to " << target;
+  for (const auto& [path, target] : {std::pair{"a/l", "/etc"},
+                                     {"a/l", "../.."},
+                                     {"l", ".."},
+                                     {"l", "a/../../b"},
+                                     {"a/l", "../../target/x"},
+                                     {"l", ""}})
     EXPECT_NE(find_link_fault(path, target), "") << path << " to " << target;
 }
 

@@ -60,7 +60,8 @@ TEST(Relay, ADamagedHeaderIsNoticedAsWell) {
     };
     const RelayRun run({.num_nodes = 4, .num_chunks = 5, .chunk_bytes = 64, .link = kLink, .damage = damage});
     EXPECT_TRUE(run.all_done() && run.all_right) << at;
-    const bool any = std::any_of(run.relays.begin(), run.relays.end(), [](const Relay& relay) { return !relay.damaged().empty(); });
+    const bool any =
+        std::any_of(run.relays.begin(), run.relays.end(), [](const Relay& relay) { return !relay.damaged().empty(); });
     EXPECT_TRUE(any) << at;
   }
 }
@@ -69,11 +70,11 @@ TEST(Relay, IfTheSourceFailsAllNodesEndAndKnowWhy) {
   for (const int nodes : kNodes) {
     for (const uint64_t at : {0u, 1u, 5u, 6u, 18u, 19u}) {
       const auto fails = [at](uint64_t chunk) { return chunk == 10 + at; };
-      const RelayRun run({.num_nodes = nodes, .num_chunks = 20, .chunk_bytes = 64, .link = kLink, .source_fails = fails});
+      const RelayRun run(
+          {.num_nodes = nodes, .num_chunks = 20, .chunk_bytes = 64, .link = kLink, .source_fails = fails});
       ASSERT_TRUE(run.all_done() && run.all_right) << nodes << " nodes, chunk " << at;
       EXPECT_TRUE(run.relays[0].failure());
-      for (const auto& written : run.written)
-        EXPECT_EQ(std::count(written.begin(), written.end(), 10 + at), 0);
+      for (const auto& written : run.written) EXPECT_EQ(std::count(written.begin(), written.end(), 10 + at), 0);
       for (const Relay& relay : run.relays) EXPECT_EQ(relay.stop_reason(), "the source is gone");
     }
   }

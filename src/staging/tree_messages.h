@@ -10,8 +10,8 @@
 
 namespace athanor::staging {
 
-/// Both functions are collective over the wire, and wait. They throw what the wire throws, and CommError for a text that
-/// came damaged.
+/// Both functions are collective over the wire, and wait. They throw what the wire throws, and CommError for a text
+/// that came damaged.
 class TreeMessages {
  public:
   static constexpr int kTag = 0;

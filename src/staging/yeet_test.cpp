@@ -28,7 +28,9 @@ class DamagingWire : public comm::Wire {
   int size() const override { return wire_->size(); }
   int max_tag() const override { return wire_->max_tag(); }
   std::string library() const override { return wire_->library(); }
-  void send(int peer, int tag, const void* data, int64_t bytes, uint64_t token) override { wire_->send(peer, tag, data, bytes, token); }
+  void send(int peer, int tag, const void* data, int64_t bytes, uint64_t token) override {
+    wire_->send(peer, tag, data, bytes, token);
+  }
   void receive(int peer, int tag, void* data, int64_t bytes, uint64_t token) override {
     if (tag > 0) rooms_[token] = data;  // a chunk
     wire_->receive(peer, tag, data, bytes, token);
@@ -59,14 +61,15 @@ struct Job {
     request.chunk_bytes = kChunk;
     request.lists_nodes = true;
     auto wires = comm::thread_wires(num_ranks);
-    if (damages)
-      wires[1] = std::make_unique<DamagingWire>(std::move(wires[1]), damages);
+    if (damages) wires[1] = std::make_unique<DamagingWire>(std::move(wires[1]), damages);
     std::vector<YeetOutcome> outcomes(wires.size());
     std::vector<std::vector<std::shared_ptr<void>>> keep_alive(wires.size());
     {
       std::vector<std::jthread> threads;
       for (size_t rank = 0; rank < wires.size(); ++rank)
-        threads.emplace_back([&, rank] { outcomes[rank] = yeet(*wires[rank], request, host_of(static_cast<int>(rank)), keep_alive[rank]); });
+        threads.emplace_back([&, rank] {
+          outcomes[rank] = yeet(*wires[rank], request, host_of(static_cast<int>(rank)), keep_alive[rank]);
+        });
     }
     for (const YeetOutcome& outcome : outcomes) EXPECT_EQ(outcome.exit_code, outcomes[0].exit_code);
     return outcomes[0];
@@ -94,10 +97,12 @@ TEST(Yeet, EveryNodeHasTheSameFilesWithModesTimesLinksAndOddNames) {
   for (const int nodes : {1, 2, 3, 6}) {
     const TemporaryFolder here;
     make_source(here / "src");
-    const auto outcome = Job(nodes).run({.sources = {(here / "src").string()}, .target = (here / "to-{rank}").string()});
+    const auto outcome =
+        Job(nodes).run({.sources = {(here / "src").string()}, .target = (here / "to-{rank}").string()});
     ASSERT_EQ(outcome.exit_code, 0) << outcome.failure;
     for (int node = 0; node < nodes; ++node)
-      EXPECT_EQ(what_is_in(here / ("to-" + std::to_string(node)) / "src"), what_is_in(here / "src")) << node << " of " << nodes;
+      EXPECT_EQ(what_is_in(here / ("to-" + std::to_string(node)) / "src"), what_is_in(here / "src"))
+          << node << " of " << nodes;
     EXPECT_EQ(outcome.report.num_nodes(), nodes);
     EXPECT_EQ(outcome.report.bytes_written(), outcome.bytes * static_cast<uint64_t>(nodes));
     fs::permissions(here / "src/folder", fs::perms(0755));
@@ -249,7 +254,8 @@ TEST(Leaders, NumbersAndRanksAreInverseForAnyBits) {
 TEST(Report, IsTheSameSizeForTenThousandNodesAndNamesTheSlowest) {
   Report all;
   for (int node = 0; node < 10'000; ++node) {
-    const NodeLine line{node, "node" + std::to_string(node), node == 777 ? 90.0 : 1 + node * 1e-4, 1000, node % 1000 == 5 ? 74 : 0, "full"};
+    const NodeLine line{node, "node" + std::to_string(node), node == 777 ? 90.0 : 1 + node * 1e-4,
+                        1000, node % 1000 == 5 ? 74 : 0,     "full"};
     all.merge(Report::decode(Report(line, false).encode()));
   }
   EXPECT_LT(all.encode().size(), 8000u);

@@ -32,16 +32,20 @@ struct RelayRun {
   explicit RelayRun(Setting with)
       : setting(std::move(with)), network(clock, setting.num_nodes, setting.link),
         written(static_cast<size_t>(setting.num_nodes)),
-        source(clock, setting.source_bytes_per_s, [this](ChunkBuffer& buffer) { read(buffer); }, [this] { touched.insert(0); }) {
+        source(
+            clock, setting.source_bytes_per_s, [this](ChunkBuffer& buffer) { read(buffer); },
+            [this] { touched.insert(0); }) {
     network.touched = [this](int node) { touched.insert(node); };
     network.damage = setting.damage;
     for (uint64_t i = 0; i < setting.num_chunks; ++i) chunks.push_back(10 + i);  // not equal to their positions
     for (int node = 0; node < setting.num_nodes; ++node) {
-      disks.emplace_back(clock, setting.disk_bytes_per_s, [this, node](ChunkBuffer& buffer) { write(node, buffer); },
-                         [this, node] { touched.insert(node); });
-      relays.emplace_back(network.wire(node), RelayPlace{node, setting.num_nodes, [](int other) { return other; }},
-                          RelayWork{setting.chunk_bytes, chunks, [this, node](uint64_t chunk) { return setting.lacks(node, chunk); },
-                                    node == 0 ? &source : nullptr, &disks.back()});
+      disks.emplace_back(
+          clock, setting.disk_bytes_per_s, [this, node](ChunkBuffer& buffer) { write(node, buffer); },
+          [this, node] { touched.insert(node); });
+      relays.emplace_back(
+          network.wire(node), RelayPlace{node, setting.num_nodes, [](int other) { return other; }},
+          RelayWork{setting.chunk_bytes, chunks, [this, node](uint64_t chunk) { return setting.lacks(node, chunk); },
+                    node == 0 ? &source : nullptr, &disks.back()});
       touched.insert(node);
     }
     do {

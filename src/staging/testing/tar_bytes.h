@@ -29,7 +29,9 @@ inline std::string tar_member(char type, const std::string& path, const std::str
   return header + padded;
 }
 
-inline std::string tar_file(const std::string& path, const std::string& content) { return tar_member('0', path, content); }
+inline std::string tar_file(const std::string& path, const std::string& content) {
+  return tar_member('0', path, content);
+}
 inline std::string tar_end() { return std::string(1024, '\0'); }
 
 }  // namespace athanor::staging

@@ -62,7 +62,8 @@ inline std::map<std::string, std::string> what_is_in(const std::filesystem::path
     }
     text = std::to_string(status.st_mode & 07777) + (S_ISDIR(status.st_mode) ? " folder" : " file ");
     if (S_ISREG(status.st_mode))
-      text += std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec) + " " + read_file(at->path());
+      text += std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec) + " " +
+              read_file(at->path());
   }
   return found;
 }
