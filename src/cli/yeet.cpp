@@ -203,7 +203,7 @@ void add_yeet_command(CLI::App& app) {
       ->capture_default_str();
   command
       ->add_option("--predict", arguments->predict,
-                   "Send nothing; print how long it would take to so many nodes, such as 8,64,4096")
+                   "Send nothing; print how long it would take to these numbers of nodes, such as 8,64,4096")
       ->delimiter(',')
       ->check(CLI::Range(1, kMostNodes));
   const auto add_number = [command](const char* name, double& value, const char* help) {

@@ -1,5 +1,5 @@
 #pragma once
-// Says how long after the job's start a training's first step was complete: the figure by which ways to start a job are
+// Reports how long after the job's start a training's first step was complete: the figure by which ways to start a job are
 // compared.
 
 #include <chrono>

@@ -23,8 +23,8 @@ struct ChunkHeader {
   uint32_t magic = kMagic;
   uint32_t kind = kBytes;
   uint64_t chunk = 0;
-  uint64_t bytes = 0;   ///< of the chunk, or of the reason
-  HashWords hash = {};  ///< of the fields above and the bytes that follow
+  uint64_t bytes = 0;   ///< that the chunk has, or the reason
+  HashWords hash = {};  ///< covers the fields above and the bytes that follow
 
   static constexpr uint32_t kMagic = 0x7ee71e57;
 };
@@ -55,8 +55,8 @@ class ChunkBuffer {
   /// Writes the bytes of zeros that were not sent.
   void expand_zeros();
 
-  uint64_t position = 0;            ///< of the chunk in the list of those that are sent
-  std::exception_ptr failure = {};  ///< of the work that was to fill it
+  uint64_t position = 0;            ///< in the list of chunks that are sent
+  std::exception_ptr failure = {};  ///< why it could not be filled
 
  private:
   HashWords compute_hash() const;
@@ -65,7 +65,7 @@ class ChunkBuffer {
 };
 
 /// What happens to chunks next to the messages: reading them from the source, or writing them to a disk. It does not
-/// wait; tests give it a time of its own.
+/// wait; tests give it its own clock.
 class ChunkWork {
  public:
   virtual ~ChunkWork() = default;

@@ -1,5 +1,5 @@
 #pragma once
-// The contents of a manifest cut into chunks: a file of at least a chunk has chunks of its own, and smaller ones share
+// The contents of a manifest cut into chunks: a file of at least a chunk has its own chunks, and smaller ones share
 // one, so that fifty thousand small files are no fifty thousand messages. All nodes compute the same table.
 //
 // The chunks of a long file depend on nothing but the file: if other files are added or removed, those of it that a

@@ -22,14 +22,14 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kBatch = 1024;          // small files that are synced and get their names together
-constexpr uint64_t kSparseBlock = 4096;  // of zeros, is left out of a sparse file
+constexpr uint64_t kSparseBlock = 4096;  // this many zeros are left out of a sparse file
 constexpr int kReaders = 4;              // threads that compare what is there
 constexpr const char* kRecordPrefix = "unpacked-";
 constexpr const char* kJournalEnding = ".chunks";
 
 /// A line of a journal.
 struct JournalEntry {
-  uint64_t chunk;  ///< of the file, from 0
+  uint64_t chunk;  ///< its number in the file, from 0
   HashWords hash;
 };
 

@@ -178,7 +178,7 @@ TEST(Unpacking, BeginsBeforeTheArchiveIsWholeAndNothingHasItsNameBefore) {
   Node node({(here / "pack.tar").string()}, here / "dir");
   node.landing->begin();
   for (uint64_t chunk = 0; chunk < 5; ++chunk) node.write(chunk);
-  const auto has_part = [&] {  // of the first member, with all of its bytes
+  const auto has_part = [&] {  // whether all bytes of the first member are there
     for (const std::string& name : parts_of(here / "dir"))
       if (name.ends_with("-0") && fs::file_size(here / "dir" / kStateFolder / name) == first.size()) return true;
     return false;

@@ -145,7 +145,7 @@ std::string find_link_fault(std::string_view path, std::string_view target) {
   if (target.empty()) return "is empty";
   if (target.front() == '/') return "is absolute";
   if (target.find('\0') != target.npos) return "has a null byte";
-  int64_t depth = -1;  // of the folder that has the link: 0 for the target folder itself
+  int64_t depth = -1;  // that of the folder with the link: 0 for the target folder itself
   for_parts(path, [&](std::string_view) { return ++depth, true; });
   bool leaves = false;
   for_parts(target, [&](std::string_view part) {

@@ -25,7 +25,7 @@ struct Entry {
   uint64_t size = 0;        ///< bytes of a file or an archive, else 0
   int64_t mtime_ns = 0;     ///< time of change of a file or an archive
   bool is_sparse = false;   ///< occupies less of the disk than its size
-  std::string target = {};  ///< of a link
+  std::string target = {};  ///< where a link points
   bool has_content() const { return size > 0 && (kind == EntryKind::kFile || kind == EntryKind::kArchive); }
   bool operator==(const Entry&) const = default;
 };

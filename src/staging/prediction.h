@@ -11,9 +11,9 @@ struct PredictionInput {
   double bytes = 0;  ///< that are sent
   double chunk_bytes = 4 << 20;
   double source_bytes_per_s = 0;  ///< that one node reads; 0: no limit
-  double link_bytes_per_s = 0;    ///< of a node, in each direction
+  double link_bytes_per_s = 0;    ///< each node has it in each direction
   double disk_bytes_per_s = 0;    ///< that a node writes; 0: no limit
-  double latency_s = 0;           ///< of a hop
+  double latency_s = 0;           ///< each hop has it
 };
 
 /// It holds for a latency up to the time in which a link sends a chunk: a longer one needs more buffers than a node

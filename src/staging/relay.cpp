@@ -146,15 +146,24 @@ void Relay::pass_on(Held& held, bool is_good) {
   held.uses = 1;
   for (const int child : tree.place.children) {
     ++held.uses;
-    wire_.send(place_.rank_of(child), kFirstTag + held.tree, buffer.message(), buffer.message_bytes(),
-               token(held, false));
+    to_send_.emplace_back(&held, place_.rank_of(child));
   }
+  begin_sends();
   if (buffer.header().kind != ChunkHeader::kStop) ++tree.num_passed;
   if (is_good && work_.lacks(buffer.header().chunk)) {
     ++held.uses;
     work_.sink->start(buffer);
   }
   release(held);
+}
+
+void Relay::begin_sends() {
+  for (; num_sending_ < kSendsAtOnce && !to_send_.empty(); ++num_sending_) {
+    const auto [held, rank] = to_send_.front();
+    to_send_.pop_front();
+    wire_.send(rank, kFirstTag + held->tree, held->buffer->message(), held->buffer->message_bytes(),
+               token(*held, false));
+  }
 }
 
 void Relay::release(Held& held) {
@@ -176,7 +185,13 @@ bool Relay::poll() {
   for (const auto& one : finished_) {
     any = true;
     Held& held = *reinterpret_cast<Held*>(one.token & ~uint64_t{1});
-    (one.token & 1) != 0 ? received(held, one.bytes) : release(held);
+    if ((one.token & 1) != 0) {
+      received(held, one.bytes);
+      continue;
+    }
+    --num_sending_;
+    begin_sends();
+    release(held);
   }
   while (ChunkBuffer* buffer = work_.sink->take_done()) {
     any = true;

@@ -6,7 +6,7 @@
 // and disks with a clock of their own (testing/virtual_network.h).
 //
 // Chunks of even positions in the list travel along the first tree, the others along the second. In each tree messages
-// come in the order of the list, and each tree has buffers of its own, so no chunk waits for one behind it.
+// come in the order of the list, and each tree has its own buffers, so no chunk waits for one behind it.
 
 #include <array>
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "staging/chunk.h"
@@ -43,8 +44,11 @@ class Relay {
   /// Buffers of a tree: one that is received, one that is forwarded and written, and two for chunks that wait because a
   /// link or a disk is late.
   static constexpr int kBuffersOfTree = 4;
+  /// Messages that a node sends at the same time. An MPI that is given many sends their parts by turns, so that all
+  /// arrive late together, and those behind the receivers wait; with one the link would idle between two messages.
+  static constexpr int kSendsAtOnce = 3;
   static constexpr int kFirstTag = 1;           ///< uses kNumTrees tags
-  static constexpr uint64_t kLeastRoom = 1024;  ///< of a buffer, for the reason of a stop
+  static constexpr uint64_t kLeastRoom = 1024;  ///< in a buffer, for the reason of a stop
 
   struct Damaged {
     uint64_t chunk;
@@ -66,7 +70,7 @@ class Relay {
   const std::string& stop_reason() const { return stop_reason_; }
   /// On node 0: the failure of its source.
   std::exception_ptr failure() const { return failure_; }
-  uint64_t bytes_moved() const { return bytes_moved_; }  ///< of chunks that node 0 has sent, or this one has received
+  uint64_t bytes_moved() const { return bytes_moved_; }  ///< that node 0 has sent, or this one has received
 
  private:
   struct Held {
@@ -77,7 +81,7 @@ class Relay {
   struct Tree {
     TreePlace place;
     std::vector<Held*> free;
-    uint64_t num_chunks = 0, num_passed = 0;  ///< of this tree; received, or read, and passed on
+    uint64_t num_chunks = 0, num_passed = 0;  ///< in this tree; received, or read, and passed on
     uint64_t next = 0;                        ///< position that is read or received next
     uint64_t next_to_send = 0;                ///< on node 0
     std::map<uint64_t, Held*> ready;          ///< on node 0: what was read before its turn
@@ -94,6 +98,7 @@ class Relay {
   bool begin_receives();
   void received(Held& held, int64_t bytes);
   void pass_on(Held& held, bool is_good);
+  void begin_sends();
   void release(Held& held);
   Held& held_of(const ChunkBuffer* buffer);
   static uint64_t token(const Held& held, bool is_receive) {
@@ -106,6 +111,8 @@ class Relay {
   std::array<Tree, kNumTrees> trees_;
   std::deque<Held> held_;
   std::vector<comm::Wire::Finished> finished_;
+  std::deque<std::pair<Held*, int>> to_send_;  ///< with the rank that gets it
+  int num_sending_ = 0;
   int num_reading_ = 0, num_in_use_ = 0;  ///< buffers with the source; with sends and writes under way
   uint64_t bytes_moved_ = 0;
   std::vector<Damaged> damaged_;

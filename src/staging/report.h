@@ -16,7 +16,7 @@ struct NodeLine {
   std::string host;
   double seconds = 0;  ///< from the moment at which all nodes knew what is sent, to its last file
   uint64_t bytes = 0;  ///< that it lacked and has written
-  int exit_code = 0;   ///< of base/exit_codes.h; 0: it has everything
+  int exit_code = 0;   ///< one of base/exit_codes.h; 0: it has everything
   std::string failure = {};
 
   double mb_per_s() const { return seconds > 0 ? static_cast<double>(bytes) / seconds / 1e6 : 0; }
@@ -24,7 +24,7 @@ struct NodeLine {
 
 class Report {
  public:
-  static constexpr size_t kMostLines = 5;  ///< of the slowest nodes, and of those that failed
+  static constexpr size_t kMostLines = 5;  ///< for the slowest nodes, and for those that failed
 
   Report() = default;
   /// @param keeps_all  keeps the line of each node.

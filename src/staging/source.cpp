@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <map>
 
@@ -35,7 +36,8 @@ class Lister {
     ATHANOR_CHECK(!name.empty(), "SRC {} has no name that it could have in the target folder; name what is in it",
                   source);
     struct stat found {};
-    if (::stat(path.c_str(), &found) != 0) fail_errno("cannot use", source);
+    ATHANOR_CHECK(::stat(path.c_str(), &found) == 0, "SRC {} cannot be used: {}; name files, folders or archives",
+                  printable(source), std::strerror(errno));
     const auto [other, is_new] = names_.try_emplace(name, source);
     ATHANOR_CHECK(is_new, "SRC {} and SRC {} would both be {} in the target folder; rename one, or send it elsewhere",
                   other->second, source, name);

@@ -27,9 +27,10 @@ FolderLockOptions lock_options() {
 }  // namespace
 
 TargetFolder::TargetFolder(const fs::path& path) : path_(path) {
+  std::error_code ignored;
+  ATHANOR_CHECK(fs::is_directory(nearest_existing(path_), ignored),
+                "--to {} is or is in a file; expected a folder, or a path where nothing is", printable(path_.string()));
   struct stat found {};
-  if (::stat(path_.c_str(), &found) == 0 && !S_ISDIR(found.st_mode))
-    fail<ConfigError>("--to {} is no folder; give a folder, or a path at which nothing is", printable(path_.string()));
   const fs::path parts = path_ / kStateFolder;
   if (::lstat(parts.c_str(), &found) == 0 && (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid()))
     fail<ConfigError>("{} is no folder of this user; remove it, or give another --to", printable(parts.string()));

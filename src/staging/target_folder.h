@@ -56,7 +56,7 @@ class TargetFolder {
   std::unique_ptr<FolderLock> lock_;
   std::unique_ptr<OpenedFile> folder_, parts_;
   mutable std::mutex mutex_;
-  mutable std::string latest_path_;  // of the folder that was opened last: neighbours follow
+  mutable std::string latest_path_;  // which folder was opened last: neighbours follow
   mutable std::shared_ptr<OpenedFile> latest_;
 };
 

@@ -22,19 +22,19 @@ struct Front {
 }  // namespace
 
 void IdleWait::wait() {
-  constexpr int kYields = 50, kMostDoublings = 8;  // up to 2.56 ms: a rank may wait here for as long as others send
+  constexpr int kYields = 50, kShortest_us = 10;
   if (++idle_ <= kYields) {
     sched_yield();
     return;
   }
-  const int doublings = std::min((idle_ - kYields) / 8, kMostDoublings);
-  std::this_thread::sleep_for(std::chrono::microseconds(10 << doublings));
+  const int doublings = std::min((idle_ - kYields) / 8, 16);
+  std::this_thread::sleep_for(std::chrono::microseconds(std::min(kShortest_us << doublings, most_us_)));
 }
 
 void LoneWire::abort(int exit_code) { ::_exit(exit_code); }
 
 void TreeMessages::wait(size_t num_messages) {
-  IdleWait idle;
+  IdleWait idle(2000);  // others may send for a long time meanwhile
   for (finished_.clear(); finished_.size() < num_messages;) {
     const size_t before = finished_.size();
     wire_.poll(finished_);

@@ -38,10 +38,13 @@ class TreeMessages {
 /// Gives the processor away for longer and longer while nothing moves.
 class IdleWait {
  public:
+  /// @param most_us  the longest sleep. Some MPIs move a part of a long message at each poll, and nothing between.
+  explicit IdleWait(int most_us) : most_us_(most_us) {}
   void moved() { idle_ = 0; }
   void wait();
 
  private:
+  const int most_us_;
   int idle_ = 0;
 };
 

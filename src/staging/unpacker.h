@@ -13,7 +13,7 @@ namespace athanor::staging {
 
 struct UnpackedEntry {
   Entry entry;
-  std::string part;  ///< of a file
+  std::string part;  ///< what a file was written to
 };
 
 /// @param archive  its name, for messages.

@@ -199,7 +199,7 @@ class Transfer {
     const auto relay = std::make_shared<Relay>(
         wire_, place, RelayWork{table_->largest_bytes(), to_send_, lacks, source ? &*source : nullptr, &sink});
     keep_alive_.push_back(relay);
-    IdleWait idle;
+    IdleWait idle(100);
     uint64_t told = 0;
     while (!relay->done()) {
       relay->poll() ? idle.moved() : idle.wait();
@@ -298,7 +298,7 @@ class Transfer {
   std::unique_ptr<Landing> landing_;    // null on ranks that take no part
   ChunkSet lacking_;
   std::vector<uint64_t> to_send_;
-  Verdict failure_;  // of this node
+  Verdict failure_;  // what failed on this node
   Verdict stopped_;  // on rank 0: of its source
   Damage damage_;    // in this round, on the way to this rank
   Clock::time_point begin_;

@@ -1,4 +1,4 @@
-// Whole transfers between threads of one process, each a node with a folder of its own.
+// Whole transfers between threads of one process, each a node with its own folder.
 #include "staging/yeet.h"
 
 #include <gtest/gtest.h>

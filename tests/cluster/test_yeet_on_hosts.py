@@ -1,4 +1,4 @@
-"""`athanor yeet` between virtual hosts, each with a /mnt of its own: over mpirun, in a job of Slurm, and over a link that is slowed down."""
+"""`athanor yeet` between virtual hosts, each with its own /mnt: over mpirun, in a job of Slurm, and over a link that is slowed down."""
 import json
 import os
 import random
@@ -8,7 +8,7 @@ import pytest
 from test_launch_on_hosts import launch_from_node1, submit_launch
 from test_slurm import output, until_over
 
-LINK_MB_S = 40  # of 8 bits
+LINK_MB_S = 40  # megabytes, not megabits
 FILE_MB = 60
 
 

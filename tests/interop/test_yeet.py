@@ -87,7 +87,7 @@ def test_what_is_wrong_is_answered_in_one_line(yeet, tmp_path):
     assert "nowhere" in refused(yeet("nowhere", "--to", "to"))
     assert "SRC" in refused(yeet("--to", "to"))
     assert "--to" in refused(yeet("file"))
-    assert "is no folder" in refused(yeet("file", "--to", "more/file"))
+    assert "is or is in a file" in refused(yeet("file", "--to", "more/file"))
     assert "both be file" in refused(yeet("file", "more/file", "--to", "to"))
     assert "has no name" in refused(yeet("/", "--to", "to"))
     assert "--no-unpack" in refused(yeet("empty.tar", "--to", "to"))

@@ -1,4 +1,4 @@
-"""`athanor yeet` with several ranks under each MPI. The ranks share this machine's disk, so {rank} gives each a folder of its own."""
+"""`athanor yeet` with several ranks under each MPI. The ranks share this machine's disk, so {rank} gives each its own folder."""
 import json
 import os
 import random

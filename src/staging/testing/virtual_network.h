@@ -39,7 +39,7 @@ class VirtualClock {
 };
 
 struct VirtualLink {
-  double bytes_per_s = 1e9;  ///< of a node, in each direction
+  double bytes_per_s = 1e9;  ///< each node has it in each direction
   double latency_s = 0;      ///< from the last byte that leaves a node to its arrival
 };
 
