@@ -30,7 +30,7 @@ endif()
 
 set(installed_libraries athanor_library)
 set(plugins)
-foreach(plugin athanor_mpi_openmpi athanor_mpi_mpich athanor_parquet)
+foreach(plugin athanor_mpi_openmpi athanor_mpi_mpich athanor_parquet athanor_archive)
   if(TARGET ${plugin})
     list(APPEND plugins ${plugin})
   endif()

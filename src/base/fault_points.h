@@ -46,6 +46,10 @@ inline constexpr FaultPoint kFaultPoints[] = {
     {"prepare.shard", "the end of prepare after a shard"},
     {"train.after_step", "the end of a run between two steps"},
     {"train.save", "a checkpoint or a model for which there is no room", kAnswersErrno},
+    {"yeet.chunk", "the end of a node that has written a chunk of a transfer"},
+    {"yeet.place", "the end of a node between writing a file of a transfer and giving it its name"},
+    {"yeet.read", "a source of a transfer that can no longer be read", kAnswersErrno},
+    {"yeet.write", "a chunk of a transfer that a node cannot write", kAnswersErrno},
 };
 
 /// Returns the point of this name, or nothing. It returns no pointer, since GCC compares none with null in a constant

@@ -16,6 +16,7 @@ void add_plot_command(CLI::App& app);
 void add_status_command(CLI::App& app);
 void add_classify_command(CLI::App& app);
 void add_launch_command(CLI::App& app);
+void add_yeet_command(CLI::App& app);
 void add_checkpoint_command(CLI::App& app);
 void add_export_command(CLI::App& app);
 void add_import_command(CLI::App& app);

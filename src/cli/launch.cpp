@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -13,13 +14,17 @@
 #include "base/exit_codes.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/wall_clock.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "launch/fewer_hosts.h"
+#include "launch/first_step.h"
 #include "launch/job_script.h"
 #include "launch/plan.h"
 #include "launch/programs.h"
+#include "launch/staged_run.h"
 #include "launch/supervisor.h"
+#include "launch/training_command.h"
 
 namespace athanor {
 namespace {
@@ -29,6 +34,7 @@ using namespace launch;
 constexpr int kRetries = 5, kSwaps = 10;  // with --auto-retry
 constexpr int kTimeout_s = 600, kMaxJobs = 100;
 constexpr int kMostRetries = 1'000'000;
+constexpr std::chrono::milliseconds kFirstStepLook{500};
 constexpr int kMostRanks = 1 << 24;  // as many as verify --ranks takes
 
 struct LaunchArguments {
@@ -37,6 +43,7 @@ struct LaunchArguments {
   bool dry_run = false;
   std::string print_script;  // a scheduler; "": none
   std::string attempts;      // a folder; "": that of the run
+  std::string yeet;          // a folder on each node; "": nothing is sent there
   int timeout_s = kTimeout_s;
   std::optional<int> retries, swaps;
   bool auto_retry = false, resubmit = false;
@@ -58,6 +65,7 @@ std::vector<std::string> words_for_script(const LaunchArguments& arguments) {
   if (!request.exclude_cores.empty()) add("--exclude-cores", request.exclude_cores);
   if (request.reserve_cores > 0) add("--reserve-cores", std::to_string(request.reserve_cores));
   if (!arguments.attempts.empty()) add("--attempts", arguments.attempts);
+  if (!arguments.yeet.empty()) add("--yeet", arguments.yeet);
   if (arguments.timeout_s != kTimeout_s) add("--timeout", std::to_string(arguments.timeout_s));
   if (arguments.retries) add("--retries", std::to_string(*arguments.retries));
   if (arguments.auto_retry) words.emplace_back("--auto-retry");
@@ -101,7 +109,32 @@ Supervision supervision_of(const LaunchArguments& arguments) {
   return supervision;
 }
 
+// Spare nodes get the files as well: what takes the place of a node starts at once.
+void stage_on_all_nodes(const StagedRun& staged, const LaunchArguments& arguments, const Surroundings& here) {
+  if (!staged.left_out.empty()) log::info("--yeet: {}", staged.left_out);
+  const auto begin = std::chrono::steady_clock::now();
+  LaunchRequest request = arguments.request;
+  if (arguments.auto_retry) {
+    request.allocation.nodes.reset();
+    request.ranks.has_nodes = false;
+  }
+  if (const int code = stage(staged, request, here)) throw ExitCode{code};
+  log::info("the program and its data were on all nodes after {:.1f} s", seconds_since(begin));
+}
+
+void print_dry_run(const LaunchPlan& plan, const LaunchCommand& command, const Supervision& supervision,
+                   const std::optional<StagedRun>& staged) {
+  if (staged)
+    for (const StagedFolder& folder : staged->folders)
+      fmt::print("# first, on each node: athanor yeet --to {} -- {}\n", folder.folder.string(),
+                 shell_line(folder.sources));
+  const bool needs_port = plan.launcher.flavour == Flavour::kSockets && plan.ranks.total() > 1;
+  const auto spares = supervision.limits.may_swap ? usable_spares(plan, supervision.spares) : std::vector<Host>();
+  fmt::print("{}", dry_run_text(plan, command, needs_port ? free_port() : 0, spares));
+}
+
 void launch_command(LaunchArguments arguments) {
+  const double begin_s = unix_time_s();
   if (!arguments.print_script.empty()) return print_script(arguments);
   LaunchRequest& request = arguments.request;
   request.ranks = {if_given(arguments.ranks), if_given(arguments.per_node), arguments.nodes > 0};
@@ -116,15 +149,23 @@ void launch_command(LaunchArguments arguments) {
   request.own_program = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
   const Surroundings here = own_surroundings();
   Supervision supervision = supervision_of(arguments);
-  const LaunchPlan plan = make_plan(request, here);
+  LaunchPlan plan = make_plan(request, here);
   if (arguments.min_nodes > 0)
     supervision.limits.fewer_hosts = hosts_that_fit(plan, request.own_program, arguments.min_nodes);
+  std::optional<StagedRun> staged;
+  if (!arguments.yeet.empty()) {
+    staged = find_staged_run(request.command, request.own_program, arguments.yeet, here);
+    plan.command = staged->command;
+  }
   const LaunchCommand command = build_command(plan, here);
-  if (arguments.dry_run) {
-    const bool needs_port = plan.launcher.flavour == Flavour::kSockets && plan.ranks.total() > 1;
-    const auto spares = supervision.limits.may_swap ? usable_spares(plan, supervision.spares) : std::vector<Host>();
-    fmt::print("{}", dry_run_text(plan, command, needs_port ? free_port() : 0, spares));
-    return;
+  if (arguments.dry_run) return print_dry_run(plan, command, supervision, staged);
+  std::optional<FirstStepWatch> first_step;
+  if (staged) {
+    stage_on_all_nodes(*staged, arguments, here);
+    if (const auto config = training_config(plan.command, request.own_program))
+      first_step.emplace(config->train.run_dir, kFirstStepLook, [start = job_start(here, begin_s)](double time_s) {
+        log::info("the first step was complete {:.1f} s after the start of {}", time_s - start.time_s, start.what);
+      });
   }
   const int code = supervise(plan, here, supervision);
   if (code != exit_code::kComplete) throw ExitCode{code};
@@ -165,6 +206,9 @@ void add_launch_command(CLI::App& app) {
   command->add_option("--attempts", arguments->attempts,
                       "A folder for the log, the hosts and the verdict of each attempt; by default RUN/attempts of "
                       "athanor train, and none for another command");
+  command->add_option("--yeet", arguments->yeet,
+                      "First send athanor, its libraries and the data (data.path) to this folder on the disk of each "
+                      "node, and use them there");
   command
       ->add_option("--timeout", arguments->timeout_s,
                    "Seconds without progress (steps and phases of athanor train, else output) after which the command "

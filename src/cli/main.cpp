@@ -66,6 +66,7 @@ int run(int argc, char** argv) {
   athanor::add_config_command(app);
   athanor::add_train_command(app);
   athanor::add_launch_command(app);
+  athanor::add_yeet_command(app);
   athanor::add_plot_command(app);
   athanor::add_status_command(app);
   athanor::add_classify_command(app);

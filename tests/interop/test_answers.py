@@ -29,7 +29,8 @@ KINDS = {
     "tokenizer train --out": "new file", "plot --out": "picture", "verify --keep": "new folder", "tokenizer encode INPUT": "lines",
     "tokenizer decode INPUT": "lines", "A": "run", "B": "run", "--tensors": "choice", "--folder": "folder",
     "--hostfile": "lines", "--launcher": "choice", "--exclude-cores": "choice", "COMMAND": "program",
-    "LOG": "log", "--signatures": "signatures", "--attempts": "new folder", "--spare-nodes": "choice", "--job-script": "lines",
+    "SRC": "sent", "--to": "new folder", "--yeet": "absolute folder", "LOG": "log", "--signatures": "signatures", "--attempts": "new folder", "--spare-nodes": "choice",
+    "--job-script": "lines",
 }
 WRONG = {  # name of the case → value
     "tokenizer": {"missing": "nowhere.json", "a folder": "empty", "an empty file": "empty.json", "not a tokenizer": "notes.txt"},
@@ -48,6 +49,8 @@ WRONG = {  # name of the case → value
     "attributes": {"without a selection": "nowhere"},
     "field": {"of no document": "nowhere"},
     "choice": {"unknown": "nonsense"},
+    "sent": {"missing": "nowhere"},
+    "absolute folder": {"not absolute": "empty"},
     "log": {"missing": "nowhere.log", "a folder": "empty", "an empty file": "empty.jsonl"},
     "signatures": {"missing": "nowhere.toml", "a folder": "empty", "not TOML": "notes.txt", "of another kind": "run.toml"},
     "program": {"missing": "nowhere", "a folder": "./empty", "a text": "./notes.txt"},
@@ -64,6 +67,7 @@ COMMANDS = {  # a command line that works, so that only what is tried is wrong
     "data info": ["data"], "data show": ["data"], "data verify": ["data"],
     "config": ["run.toml"], "train": ["run.toml"], "plot": ["run"], "status": ["run"], "launch": ["--dry-run", "true"],
     "classify": ["notes.txt"], "probe": [],
+    "classify": ["notes.txt"], "yeet": ["notes.txt", "--to", "new"],
     "checkpoint ls": ["run"], "checkpoint verify": ["run"], "checkpoint rm": ["run", "1"],
     "checkpoint diff": ["run/checkpoints/step-00000001", "run/checkpoints/step-00000001"],
     "export": ["run", "--out", "new"], "import": ["hf", "--out", "new"], "generate": ["run", "--prompt", "a", "--max-new-tokens", "1"],

@@ -1,0 +1,71 @@
+#pragma once
+// A folder for one test, and what is in folders as text.
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "base/files.h"
+
+namespace athanor::staging {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "athanor-staging-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline void write(const std::filesystem::path& path, const std::string& content) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+/// Content that is different at each place of it.
+inline std::string some_bytes(size_t count, uint32_t seed) {
+  std::string bytes(count, '\0');
+  uint32_t state = seed * 2654435761u + 1;
+  for (char& byte : bytes) byte = static_cast<char>((state = state * 1664525u + 1013904223u) >> 24);
+  return bytes;
+}
+
+/// What is below a folder: for each path its kind, mode, time and content. The state of transfers is left out.
+inline std::map<std::string, std::string> what_is_in(const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  std::map<std::string, std::string> found;
+  for (fs::recursive_directory_iterator at(folder), end; at != end; ++at) {
+    const std::string name = at->path().lexically_relative(folder).string();
+    if (name.starts_with(".athanor-yeet")) continue;
+    struct stat status {};
+    EXPECT_EQ(::lstat(at->path().c_str(), &status), 0);
+    std::string& text = found[name];
+    if (S_ISLNK(status.st_mode)) {
+      text = "link to " + fs::read_symlink(at->path()).string();
+      continue;
+    }
+    text = std::to_string(status.st_mode & 07777) + (S_ISDIR(status.st_mode) ? " folder" : " file ");
+    if (S_ISREG(status.st_mode))
+      text += std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec) + " " +
+              read_file(at->path());
+  }
+  return found;
+}
+
+}  // namespace athanor::staging
