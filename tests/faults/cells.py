@@ -49,7 +49,8 @@ class Cell:
         step = SAVE_STEP if self.phase == "save" else STEP
         if self.is_from_outside:  # the phase takes long enough for the driver to act in it
             place = {"place": "model.layers.0", "microbatch": 0} if self.phase == "forward" else {}
-            return [{"kind": "slow", "step": step, "rank": 0, "phase": PHASES[self.phase], "seconds": 3, **place}]
+            seconds = 0.5 if self.phase == "collective" else 3  # there it waits for each bucket of gradients
+            return [{"kind": "slow", "step": step, "rank": 0, "phase": PHASES[self.phase], "seconds": seconds, **place}]
         entry = {"kind": self.kind, "step": step, "rank": FAULTY_RANK * ppn, "phase": PHASES[self.phase], **self.options}
         return [entry] if self.kind != "torn_checkpoint" else [entry, {"kind": "kill", "step": step + 1, "rank": FAULTY_RANK * ppn, "phase": "update"}]
 
@@ -71,13 +72,13 @@ CELLS = [
     *each("SIGSTOP", "stop", ALL[1:], HANG),
     Cell("SIGSTOP", "start", "stop", ("stuck_pre_training",), swaps=False),
     # A signal to a rank is a request: the run saves and ends. Launch was not told to stop, so it continues.
-    Cell("SIGTERM", "start", "terminate", ("crash_unknown",), swaps=False, names=False),
+    Cell("SIGTERM", "start", "terminate", ("crash_unknown", "external_kill"), swaps=False, names=False),
     *each("SIGTERM", "terminate", ALL[1:], ("external_kill",), swaps=False, names=False),
     *each("hang in compute", "hang", ("forward", "update", "save"), HANG),
     Cell("hang in compute", "start", "hang", ("stuck_pre_training",), swaps=False),
     Cell("hang before a collective", "collective", "hang", HANG),
     Cell("NaN in an activation", "forward", "nan", ("soft_failure",), codes=(75,)),
-    *each("flipped bit in a weight", "flip_weight", ("forward", "collective", "update", "save"), ("soft_failure",), codes=(75,),
+    *each("flipped bit in a weight", "flip_weight", ("forward", "collective", "save"), ("soft_failure",), codes=(75,),
           overrides=("integrity.interval=1",)),
     *each("slow rank", "slow", ("forward", "collective", "update"), (), attempts=1, says="each of which waits for them: rank 2 (node3)",
           shown="slow ranks", swaps=False, options={"step": 3, "steps": 40, "seconds": 0.05}, overrides=("train.steps=60",)),
@@ -97,7 +98,8 @@ IMPOSSIBLE = {
     "hang in compute": "in the collective's phase it is the hang before a collective",
     "hang before a collective": "it is the hang of the collective's phase; the other phases are those of the hang in compute",
     "NaN in an activation": "there are activations only in forward (and in backward, which tests/mpi/test_fault_cells.py plays)",
-    "flipped bit in a weight": "at the start the weights have just been read, and were verified against their hashes",
+    "flipped bit in a weight": "at the start the weights have just been read and compared with their hashes; in update they are being written, "
+                               "and a bit that flips then is found only if copies differ in the next step that is checked",
     "slow rank": "a start and a save are not compared between ranks: only what a rank computes in a step is",
     "failing write": "only a save writes what a run needs",
     "full disk": "only a save writes what a run needs",
