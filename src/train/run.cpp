@@ -373,6 +373,7 @@ class Run {
       } catch (const UnreadableData& failure) {  // on all ranks: the step is shown and saved before the run ends
         unreadable_ = failure;
         return;
+      if (!std::isfinite(source_loss)) refuse_weights(source_loss, validation.size() > 1 ? name : "");
       }
       log::info("step {}: validation loss {:.4f}{} (unigram entropy of the same split: {:.4f})", metrics.step,
                 source_loss, validation.size() > 1 ? " of " + name : "", unigram_entropies_[i]);
@@ -383,6 +384,13 @@ class Run {
     metrics.validation_loss = loss;
     if (validation.size() > 1) log::info("step {}: validation loss {:.4f} of the mix", metrics.step, loss);
   }
+  // Before anything of this step is saved. The checkpoint that is being written may be the one to go back to.
+  [[noreturn]] void refuse_weights(double loss, const std::string& source) {
+    saves_.finish();
+    at_.phase = "validate";
+    watches_.refuse_weights(loss, source, saves_.saved_step());
+  }
+
 
   void show(const StepMetrics& metrics) {
     if (!metrics_) return;

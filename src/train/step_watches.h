@@ -25,6 +25,11 @@ class StepWatches {
 
   /// Returns the seconds that this rank has spent on watching since the last call.
   double take_seconds();
+  /// See RefusedSteps.
+  [[noreturn]] void refuse_weights(double validation_loss, const std::string& source, int64_t saved_step) {
+    refused_.refuse_weights(validation_loss, source, saved_step);
+  }
+
 
  private:
   void note_slow_ranks(const StepReport& report);
