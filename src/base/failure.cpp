@@ -38,6 +38,8 @@ Failure describe_failure(const std::exception_ptr& exception, bool in_run) {
     return {error.what(), error.exit_code(), error.tensor(), error.rank(), error.host()};
   } catch (const ToldError& error) {
     return {.message = error.what(), .exit_code = error.exit_code(), .is_told = true};
+  } catch (const MissingRanks& error) {
+    return {.message = error.what(), .exit_code = error.exit_code(), .missing = error.ranks()};
   } catch (const Error& error) {
     return {error.what(), code_in_run(error.exit_code(), in_run)};
   } catch (const std::bad_alloc&) {

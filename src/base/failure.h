@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "base/exit_codes.h"
 #include "base/launched.h"
+#include "base/missing_ranks.h"
 
 namespace athanor {
 
@@ -19,7 +21,8 @@ struct Failure {
   std::string tensor = {};
   int rank = kReporter;  ///< the rank at fault: the one that reports, one that is not known, or this one, with its host
   std::string host = {};
-  bool is_told = false;  ///< another rank, or this one, has printed it
+  std::vector<RankOnHost> missing = {};  ///< with kCollective: the ranks that the others waited for, if they are known
+  bool is_told = false;                  ///< another rank, or this one, has printed it
 };
 
 /// Returns the description of an exception. Out of memory has exit code 79, for this program's and libtorch's

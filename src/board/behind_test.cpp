@@ -174,7 +174,7 @@ TEST(RunStatus, TheTextNamesTheRankBehindWithItsNodeAndForWhatTheOthersWait) {
   SeenRank late = seen(1, 12);
   late.rank.state = "stopped";
   late.rank.process = 4711;
-  const RunStatus status =
+  RunStatus status =
       status_of({node_of("n0", {waiting(0, 12).rank, late.rank}), node_of("n1", {waiting(2, 12).rank})}, {}, kNow);
   const std::string text = status_text("runs/tiny", status);
   EXPECT_SAYS(text, "runs/tiny: attempt 1, step 5; 3 of 4 ranks on 2 nodes; last change 30 s ago");
@@ -183,6 +183,8 @@ TEST(RunStatus, TheTextNamesTheRankBehindWithItsNodeAndForWhatTheOthersWait) {
               "  rank 1 on n0 (process 4711): stopped by a signal or a debugger, step 5, forward, no change for 30 s; "
               "2 ranks wait for its all_reduce 12 of group data");
   EXPECT_EQ(status_json("r", status)["behind"][0]["rank"], 1);
+  status.oldest_report_s = 1.0004999;
+  EXPECT_EQ(status_json("r", status)["oldest_report_s"].dump(), "1.0") << "milliseconds are enough";
 }
 
 TEST(RunStatus, ANodeThatDoesNotReportIsNamedWithItsRanksAndOneWhoseRanksHaveGoneIsNot) {

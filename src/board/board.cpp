@@ -92,8 +92,11 @@ SharedMemory::SharedMemory(int file, const fs::path& path, const Header* header)
     fail<Error>("{} belongs to another user (number {}); remove it", path.string(), found.st_uid);
   if (!header && static_cast<uint64_t>(found.st_size) < kBoardBytes) fail<Error>("{} is no board", path.string());
   // The memory is reserved now: a store into a page that a full file system cannot give would be a SIGBUS.
-  if (header && (errno = ::posix_fallocate(file, 0, static_cast<off_t>(kBoardBytes))) != 0)
+  if (const int why = header ? ::posix_fallocate(file, 0, static_cast<off_t>(kBoardBytes)) : 0) {
+    if (found.st_size == 0) ::unlink(path.c_str());  // made for this board; who waits for its lock makes another one
+    errno = why;
     fail_errno("cannot reserve the memory of", path.string());
+  }
   base_ = ::mmap(nullptr, kBoardBytes, header ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file, 0);
   if (base_ == MAP_FAILED) {
     base_ = nullptr;

@@ -103,6 +103,7 @@ TEST_F(BoardTest, ARunWithoutRoomForItsBoardGetsAWarningAndNoBoard) {
 TEST_F(BoardTest, MemoryThatCannotBeReservedIsAnErrorAndNoSignal) {
   const FileSizeLimit limit(kBoardBytes / 2);
   EXPECT_SAYS(message_of<IoError>([&] { Board{options_}; }), "cannot reserve the memory");
+  EXPECT_FALSE(std::filesystem::exists(options_.place.memory)) << "an empty file would stay in memory for ever";
 }
 
 TEST_F(BoardTest, AFileOfAnotherFormatIsReplacedByARankAndRefusedByAReader) {

@@ -10,9 +10,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Milliseconds are enough, and keep the file short.
-double rounded(double seconds) { return std::round(seconds * 1000) / 1000; }
-
 ordered_json json_of(const RankReport& rank) {
   ordered_json json{{"rank", rank.rank},       {"process", rank.process}, {"state", rank.state},
                     {"attempt", rank.attempt}, {"step", rank.step},       {"phase", rank.phase}};
@@ -55,6 +52,8 @@ RankReport rank_of(const nlohmann::json& json) {
 }
 
 }  // namespace
+
+double rounded(double seconds) { return std::round(seconds * 1000) / 1000; }
 
 ordered_json to_json(const NodeReport& report) {
   ordered_json json{{"format", kReportFormat},         {"node", report.node},

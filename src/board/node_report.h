@@ -51,6 +51,9 @@ struct NodeReport {
   bool from_file = false;  ///< not in the text: a file and not a collector told it
 };
 
+/// Rounds to milliseconds, which are enough and keep texts short.
+double rounded(double seconds);
+
 nlohmann::ordered_json to_json(const NodeReport& report);
 /// @param file  its name in messages. @throws DataError for a text that is no report of this format.
 NodeReport parse_node_report(const std::string& text, const std::string& file);

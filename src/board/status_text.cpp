@@ -101,12 +101,18 @@ int64_t last_step(const RunStatus& status) {
 
 ordered_json json_of(const SeenRank& seen, const BehindRank& behind) {
   const RankReport& rank = seen.rank;
-  ordered_json json{{"rank", rank.rank},       {"node", seen.node},         {"process", rank.process},
-                    {"state", rank.state},     {"step", rank.step},         {"phase", rank.phase},
-                    {"phase_s", rank.phase_s}, {"change_s", rank.change_s}, {"seen", seen.seen}};
+  ordered_json json{{"rank", rank.rank},
+                    {"node", seen.node},
+                    {"process", rank.process},
+                    {"state", rank.state},
+                    {"step", rank.step},
+                    {"phase", rank.phase},
+                    {"phase_s", rounded(rank.phase_s)},
+                    {"change_s", rounded(rank.change_s)},
+                    {"seen", rounded(seen.seen)}};
   if (rank.microbatch >= 0) json["microbatch"] = rank.microbatch;
-  if (rank.gone_s) json["gone_s"] = *rank.gone_s;
-  if (seen.silent_s > 0) json["silent_s"] = seen.silent_s;
+  if (rank.gone_s) json["gone_s"] = rounded(*rank.gone_s);
+  if (seen.silent_s > 0) json["silent_s"] = rounded(seen.silent_s);
   if (rank.torn) json["torn"] = true;
   if (rank.waits) json["in"] = describe_wait(*rank.waits);
   json["waiting"] = behind.num_waiting;
@@ -146,8 +152,8 @@ ordered_json status_json(const std::string& run, const RunStatus& status) {
                     {"stopped", status.num_stopped},
                     {"gone", status.num_gone},
                     {"ended", status.num_ended},
-                    {"last_change_s", status.last_change_s},
-                    {"oldest_report_s", status.oldest_report_s},
+                    {"last_change_s", rounded(status.last_change_s)},
+                    {"oldest_report_s", rounded(status.oldest_report_s)},
                     {"phases", ordered_json::array()},
                     {"behind", ordered_json::array()},
                     {"num_behind", status.behind.num_behind},
@@ -158,7 +164,7 @@ ordered_json status_json(const std::string& run, const RunStatus& status) {
                               {"first_step", phase.first_step},
                               {"last_step", phase.last_step}});
   for (const LateNode& node : status.late)
-    json["late"].push_back({{"node", node.node}, {"report_s", node.report_s}, {"ranks", node.ranks}});
+    json["late"].push_back({{"node", node.node}, {"report_s", rounded(node.report_s)}, {"ranks", node.ranks}});
   for (const BehindRank& rank : status.behind.ranks) json["behind"].push_back(json_of(status.ranks[rank.index], rank));
   for (size_t i : status.behind.in_a_circle) json["in_a_circle"].push_back(json_of(status.ranks[i], {i, 0, ""}));
   if (const auto& end = status.end) {

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -103,6 +104,22 @@ TEST_F(Checkpoint, WhatIsReadBlockByBlockHasTheBytesOfWhatIsInMemory) {
   for (const auto& [name, size] : in_memory.files) {
     EXPECT_EQ(read_file(folder_ / "a" / name), read_file(folder_ / "b" / name)) << name;
   }
+}
+
+TEST_F(Checkpoint, AnElementThatIsNotFiniteIsRefusedByNameIfThatIsAskedForAndNothingIsLeft) {
+  std::vector<float> values(2'000'000, 1);  // two blocks
+  values[1'500'001] = std::numeric_limits<float>::infinity();
+  Slice slice = whole_slice({1000, 2001});
+  slice.flat_begin = 1000;
+  slice.flat_end = 2'001'000;
+  const auto write = [&](bool must_be_finite) {
+    write_checkpoint(path_, {{"exp_avg/a", slice, values.data()}}, {}, {}, {.must_be_finite = must_be_finite});
+  };
+  // 1,501,001 = 750 · 2001 + 251
+  EXPECT_EQ(message_of<NumbersError>([&] { write(true); }), "element [750, 251] of exp_avg/a is inf");
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  Manifest manifest;
+  write_pieces(folder_, "p", {{"exp_avg/a", slice, values.data()}}, manifest);
 }
 
 TEST_F(Checkpoint, WhatIsNotKeptAsFp32IsReadBlockByBlock) {

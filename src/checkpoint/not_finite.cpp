@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/error.h"
+
 namespace athanor {
 namespace {
 
@@ -40,6 +42,12 @@ void note_not_finite(const std::string& tensor, const Slice& slice, int64_t begi
   const int64_t element = begin + bad;
   NotFinite found{tensor, global_position(slice, element), global_index(slice, element), name};
   if (!first || found.before(*first)) first = std::move(found);
+}
+
+void check_finite(const std::string& tensor, const Slice& slice, int64_t begin, const std::byte* from, int64_t count) {
+  std::optional<NotFinite> found;
+  note_not_finite(tensor, slice, begin, from, count, found);
+  if (found) throw NumbersError(found->text(), tensor);
 }
 
 }  // namespace athanor

@@ -30,4 +30,7 @@ struct NotFinite {
 void note_not_finite(const std::string& tensor, const Slice& slice, int64_t begin, const std::byte* from, int64_t count,
                      std::optional<NotFinite>& first);
 
+/// @throws NumbersError with the text of the first element of these that is not finite, if there is one.
+void check_finite(const std::string& tensor, const Slice& slice, int64_t begin, const std::byte* from, int64_t count);
+
 }  // namespace athanor

@@ -40,6 +40,8 @@ std::string failure_of(const std::function<void()>& act) {
     run(act);
   } catch (const IoError& error) {
     return text({{"message", error.what()}, {"errno", error.error_number()}});
+  } catch (const NumbersError& error) {
+    return text({{"message", error.what()}, {"exit_code", error.exit_code()}, {"tensor", error.tensor()}});
   } catch (const Error& error) {
     return text({{"message", error.what()}, {"exit_code", error.exit_code()}});
   }
@@ -51,7 +53,9 @@ void throw_failure(const std::string& text) {
   const json failure = json::parse(text);
   const auto message = failure.at("message").get<std::string>();
   if (failure.contains("errno")) throw IoError(message, failure.at("errno").get<int>());
-  throw Error(message, failure.at("exit_code").get<int>());
+  const int exit_code = failure.at("exit_code").get<int>();
+  if (failure.contains("tensor")) throw NumbersError(message, failure.at("tensor").get<std::string>(), exit_code);
+  throw Error(message, exit_code);
 }
 
 }  // namespace

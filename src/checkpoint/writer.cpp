@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/parallel_for.h"
+#include "checkpoint/not_finite.h"
 #include "checkpoint/safetensors.h"
 
 namespace athanor {
@@ -70,34 +71,40 @@ std::vector<PlannedFile> plan_files(const std::vector<PieceView>& views, const s
   return files;
 }
 
-std::string write_part(SafetensorsWriter& writer, const Part& part, const std::string& file, const Worked& worked) {
+std::string write_part(SafetensorsWriter& writer, const Part& part, const std::string& file,
+                       const WriteOptions& options) {
   if (const int injected = fault_errno("checkpoint.piece")) {
     errno = injected;
     fail_errno("cannot write", file);
   }
   Hasher hasher;
+  const Slice slice = part.slice();
   const int64_t total = part.end - part.begin;
   std::vector<float> buffer(part.view->data ? 0 : static_cast<size_t>(std::min(kBlockElements, total)));
   for (int64_t at = 0; at < total; at += kBlockElements) {
     const auto count = static_cast<size_t>(std::min(kBlockElements, total - at));
     const float* block = part.elements(at, std::span(buffer).first(std::min(count, buffer.size())));
+    if (options.must_be_finite)
+      check_finite(part.view->tensor, slice, at, std::as_bytes(std::span(block, count)).data(),
+                   static_cast<int64_t>(count));
     hasher.update(block, count * sizeof(float));
     writer.append(block, count * sizeof(float));
-    if (worked) worked(static_cast<int64_t>(count * sizeof(float)));
+    if (options.worked) options.worked(static_cast<int64_t>(count * sizeof(float)));
   }
   return hasher.hex();
 }
 
-void write_one_file(const std::filesystem::path& folder, PlannedFile& file, const Worked& worked) {
+void write_one_file(const std::filesystem::path& folder, PlannedFile& file, const WriteOptions& options) {
   std::vector<TensorSpec> specs;
   for (size_t i = 0; i < file.parts.size(); ++i) {
     const auto& part = file.parts[i];
     specs.push_back({part.view->tensor + "#" + std::to_string(i), Dtype::kF32, {part.end - part.begin}});
   }
-  SafetensorsWriter writer(folder / file.name, specs, {{"format", "athanor-checkpoint"}});
+  const std::filesystem::path path = folder / file.name;
+  SafetensorsWriter writer(path, specs, {{"format", "athanor-checkpoint"}});
   for (const auto& part : file.parts) {
     const uint64_t at = writer.position();
-    file.written.push_back({at, write_part(writer, part, file.name, worked)});
+    file.written.push_back({at, write_part(writer, part, path.string(), options)});
   }
   file.size = writer.position();
   fault_point("checkpoint.sync");
@@ -115,7 +122,7 @@ void write_pieces(const std::filesystem::path& folder, const std::string& prefix
   }
   auto files = plan_files(views, prefix, options.max_file_bytes);
   parallel_for(options.num_threads, static_cast<int64_t>(files.size()),
-               [&](int64_t i) { write_one_file(folder, files[static_cast<size_t>(i)], options.worked); });
+               [&](int64_t i) { write_one_file(folder, files[static_cast<size_t>(i)], options); });
   for (const auto& file : files) {
     const auto* row = &*manifest.files.insert_or_assign(file.name, file.size).first;
     for (size_t i = 0; i < file.parts.size(); ++i) {

@@ -42,6 +42,9 @@ struct WriteOptions {
   /// A team of more members than this writes into folders "ranks-000", "ranks-001", ... with this many members each:
   /// file systems slow down if thousands of processes make files in one folder.
   int members_per_folder = 256;
+  /// Refuses elements that are not finite with a NumbersError, as a load would refuse them. They are looked for while
+  /// they are in the cache to be hashed.
+  bool must_be_finite = false;
   /// Called for every block that is written, with its bytes, from several threads.
   Worked worked = {};
   /// Used by write_checkpoint around the writing of this member's pieces.
@@ -51,7 +54,8 @@ struct WriteOptions {
 /// Writes `pieces` into files `<prefix>-00000.safetensors`, ... in `folder`, synced, and adds tensors, files and pieces
 /// to `manifest`. Not collective: ranks that write one checkpoint call it with different prefixes and join their
 /// manifests.
-/// @throws CheckpointError for a slice outside its tensor or a tensor with two shapes; IoError.
+/// @throws CheckpointError for a slice outside its tensor or a tensor with two shapes; NumbersError if elements must be
+/// finite and one is not; IoError.
 void write_pieces(const std::filesystem::path& folder, const std::string& prefix, const std::vector<PieceView>& pieces,
                   Manifest& manifest, const WriteOptions& options = {});
 
@@ -64,7 +68,8 @@ void write_pieces(const std::filesystem::path& folder, const std::string& prefix
 /// @param options         its `worked` is the team's if it is empty.
 /// @param before_commit   called when everything is written, right before the folder gets its name; then no folder with
 ///                        that name may exist.
-/// @throws IoError (disk_full() among them), CheckpointError as write_pieces does: then nothing of the checkpoint is
+/// @throws IoError (disk_full() among them), CheckpointError and NumbersError as write_pieces does: then nothing of the
+/// checkpoint is
 ///         left.
 void write_checkpoint(const std::filesystem::path& folder, const std::vector<PieceView>& pieces,
                       const nlohmann::json& model, const nlohmann::json& state, const WriteOptions& options = {},

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -91,11 +92,16 @@ board::ShownStacks read_stacks(const StatusArguments& arguments, const board::Ru
   return board::ask_for_shown_stacks(arguments.run, status, ranks);
 }
 
-void ask_for_probe(const std::string& run) {
+void ask_for_probe(const std::string& run, bool as_json) {
   const board::RunStatus status = read_status(run);
   ATHANOR_CHECK(!status.has_ended(), "{} does not run: a probe is made by its ranks", run);
   const fs::path request = board::probe_request_of(run);
   write_file_atomically(request, "");
+  if (as_json) {
+    const nlohmann::ordered_json asked{
+        {"format", 1}, {"run", run}, {"asked", "probe"}, {"answer", run + "/probes.jsonl"}};
+    return fmt::print("{}\n", asked.dump());
+  }
   fmt::print("asked: within 5 s and a step the ranks are measured, and {}/probes.jsonl gets a line\n", run);
 }
 
@@ -145,7 +151,7 @@ void add_status_command(CLI::App& app) {
   command->callback([arguments] {
     check_stacks(arguments->stacks);
     if (arguments->probe)
-      ask_for_probe(arguments->run);
+      ask_for_probe(arguments->run, arguments->json);
     else
       show_status(*arguments);
   });

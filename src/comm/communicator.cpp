@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/error.h"
+#include "base/missing_ranks.h"
 #include "base/text.h"
 #include "base/wall_clock.h"
 #include "comm/call.h"
@@ -59,6 +59,12 @@ std::string named(const std::vector<Late>& late, const HostWork& work) {
   }
   if (late.size() > kShown) text += fmt::format(" and {} more", late.size() - kShown);
   return text;
+}
+
+std::vector<RankOnHost> missing_of(const HostWork& work) {
+  std::vector<RankOnHost> missing;
+  for (const Late& one : work.late()) missing.push_back({one.rank, work.host_of(one.rank)});
+  return missing;
 }
 
 std::string what_of(const CallRecord& record, const std::string& group) {
@@ -132,8 +138,9 @@ struct Pending::State {
       const std::string who = host && !host->late().empty()
                                   ? "missing: " + named(host->late(), *host)
                                   : "no rank is late: the network is slow, or ranks wait for one another";
-      fail<CommError>("{}: not over after {:.3g} s; {}; see what happens there, or raise the timeout", what(),
-                      seconds_since(begin), who);
+      throw MissingRanks(fmt::format("{}: not over after {:.3g} s; {}; see what happens there, or raise the timeout",
+                                  what(), seconds_since(begin), who),
+                      host ? missing_of(*host) : std::vector<RankOnHost>());
     }
     if (host && !host->error().empty()) {
       fail<CommError>("{}: {}; the ranks do not make the same call", what(), with_names(host->error(), *names));

@@ -35,6 +35,7 @@ class HostWork : public c10d::Work {
   const std::vector<Late>& late() const { return late_; }
   /// Returns a name like "rank 3 (host b)" for a rank of the world.
   std::string name_of(int rank) const { return pump_->name_of(rank); }
+  std::string host_of(int rank) const { return pump_->host_of(rank); }
 
  private:
   std::shared_ptr<MessagePump> pump_;

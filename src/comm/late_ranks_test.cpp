@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/missing_ranks.h"
 #include "comm/testing/collectives.h"
 #include "comm/thread_ranks.h"
 
@@ -67,6 +68,24 @@ TEST(LateRanks, OneThatStopsWorkingIsNamedWhoeverSpeaks) {
     EXPECT_TRUE(has(messages[r], "missing: rank 0 (") && has(messages[r], "which has done no work for")) << messages[r];
     for (size_t other = 1; other < 4; ++other) EXPECT_FALSE(has(messages[r], fmt::format("rank {} (", other)));
   }
+}
+
+TEST(LateRanks, TheErrorHasTheMissingRankWithItsHostApartFromItsText) {
+  std::vector<RankOnHost> missing;
+  run_ranks(4,
+            [&](World& world) {
+              if (world.rank() == 2) return nap(4 * kTimeout);
+              try {
+                world.all().all_reduce(at::ones({4})).wait();
+              } catch (const MissingRanks& error) {
+                if (world.rank() == 0) missing = error.ranks();
+                nap(4 * kTimeout);
+              }
+            },
+            {.timeout = kTimeout});
+  ASSERT_EQ(missing.size(), 1u);
+  EXPECT_EQ(missing[0].rank, 2);
+  EXPECT_NE(missing[0].host, "");
 }
 
 TEST(LateRanks, WorkOfOneDoesNotExcuseAnother) {

@@ -46,8 +46,9 @@ struct FaultConfig {
             "gradients are summed), update, gather (with several ranks), save or validate",
             one_of({"start", "data", "forward", "backward", "reduce", "update", "gather", "save", "validate"}));
     f.field("place", place,
-            "the tensor at which it acts, such as model.layers.3.mlp (docs/observers.md), or the weight; \"\": the "
-            "first one of the phase");
+            "the tensor at which it acts, such as model.layers.3.mlp (docs/observers.md), or the weight whose value, "
+            "master or moment it changes; \"\": the first one of the phase, for nan_weight the last norm of the rank, "
+            "which each step uses");
     f.field("microbatch", microbatch, "the microbatch of the rank's step in which it acts, from 0; -1: the first",
             at_least(-1));
     f.field("seconds", seconds, "slow: how long it waits or computes at each place of the phase", between(0.0, 1e6));

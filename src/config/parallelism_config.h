@@ -85,7 +85,9 @@ struct TopologyConfig {
 
   void describe(Fields& f) {
     f.field("ranks_per_node", ranks_per_node,
-            "consecutive ranks that share a node, for moe.dispatch all_to_all_2d; 0 uses the hosts' names",
+            "consecutive ranks that share a node: for moe.dispatch all_to_all_2d, for sums within nodes, and for whose "
+            "fault "
+            "a value is that is not finite, which is tried on another node; 0 uses the hosts' names",
             between(0, kMaxRanks));
     f.field("nodes_per_supernode", nodes_per_supernode,
             "consecutive nodes with fast links among them: traffic inside and outside is counted separately; 0: all "

@@ -65,6 +65,17 @@ TEST_F(Attempts, OnlyLastWordsOfThisAttemptCount) {
             std::vector<std::string>{"n2.site"});
 }
 
+TEST_F(Attempts, OfLastWordsWithMissingRanksTheHostThatReportsThemIsNotTaken) {
+  write("log/last-words.json",
+        R"({"exit_code": 78, "rank": 0, "host": "n0", "missing": [{"rank": 3, "host": "n3"}, {"rank": 4, "host": "n3"},
+            {"rank": 5, "host": ""}, 7]})");
+  EXPECT_EQ(fresh_last_words(folder_, {})->missing, std::vector<std::string>{"n3"});
+  write("log/last-words.json", R"({"exit_code": 78, "rank": 0, "host": "n0", "missing": []})");
+  const auto words = fresh_last_words(folder_, {});
+  EXPECT_EQ(judge_ending({78, true, false, words}).cause, Cause::kNetwork) << "no rank is late";
+  EXPECT_TRUE(judge_ending({78, true, false, words}).hosts.empty());
+}
+
 TEST_F(Attempts, StepsAreThoseDoneSince) {
   write("events.jsonl", "{\"event\":\"start\",\"attempt\":1,\"step\":0}\n");
   write("metrics.jsonl", "{\"attempt\":1,\"step\":4}\n");

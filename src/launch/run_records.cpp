@@ -73,6 +73,13 @@ std::optional<LastWords> fresh_last_words(const fs::path& run_dir, const RunReco
   words.exit_code = static_cast<int>(number_in(json, "exit_code"));
   if (json.contains("rank") && json["rank"].is_number_integer()) words.rank = json["rank"].get<int>();
   if (json.contains("host") && json["host"].is_string()) words.host = json["host"];
+  if (const auto missing = json.find("missing"); missing != json.end() && missing->is_array()) {
+    words.host.clear();  // the reporter's
+    for (const auto& each : *missing) {
+      const std::string host = each.is_object() ? each.value("host", "") : "";
+      if (!host.empty() && std::ranges::find(words.missing, host) == words.missing.end()) words.missing.push_back(host);
+    }
+  }
   if (json.contains("text") && json["text"].is_string()) words.text = json["text"];
   return words;
 }

@@ -59,6 +59,12 @@ constexpr CauseRow kTable[] = {
 
 constexpr int kPbsSignalBase = 256;
 
+// Who waited for others reports it, and is not at fault.
+std::vector<std::string> hosts_of(const LastWords& words) {
+  if (!words.missing.empty()) return words.missing;
+  return words.host.empty() ? std::vector<std::string>() : std::vector{words.host};
+}
+
 // A job that was ended from outside, and reported nothing: a scheduler sends SIGTERM when the time is up. Who never
 // trained in all that time is stuck.
 Cause cause_of_term(bool made_progress) { return made_progress ? Cause::kWalltime : Cause::kStuckPreTraining; }
@@ -100,7 +106,7 @@ Cause cause_of_code(int code, const Ending& ending) {
     case codes::kNumbersOfANode: return Cause::kSoftFailure;
     case codes::kNumbersEverywhere: return Cause::kNumbers;
     case codes::kRule: return Cause::kStopped;
-    case codes::kCollective: return ending.words && ending.words->host.empty() ? Cause::kNetwork : Cause::kBadNode;
+    case codes::kCollective: return ending.words && hosts_of(*ending.words).empty() ? Cause::kNetwork : Cause::kBadNode;
     case codes::kMemory: return Cause::kOutOfMemory;
     case codes::kNoProgress: return ending.made_progress ? Cause::kSilentHang : Cause::kStuckPreTraining;
     default: break;
@@ -167,7 +173,7 @@ Judgement judge_ending(const Ending& ending) {
   const Cause cause = cause_of_code(words_count ? ending.words->exit_code : ending.exit_code, ending);
   Judgement judgement{cause, {}};
   const bool blames = cause == Cause::kSoftFailure || cause == Cause::kBadNode;
-  if (blames && ending.words && !ending.words->host.empty()) judgement.hosts.push_back(ending.words->host);
+  if (blames && ending.words) judgement.hosts = hosts_of(*ending.words);
   return judgement;
 }
 

@@ -80,6 +80,7 @@ struct LastWords {
   std::optional<int> rank;  ///< nothing: not known
   std::string host;         ///< ""; not known
   std::string text;
+  std::vector<std::string> missing = {};  ///< hosts of the ranks that the others waited for
 };
 
 /// What is known of an attempt without its log.

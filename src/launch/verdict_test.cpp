@@ -65,6 +65,12 @@ TEST(Verdict, ALostPeerWithoutANameIsAMatterOfTheNetwork) {
   EXPECT_EQ(judge_ending({78, true, false, LastWords{78, {}, "", "no rank is late"}}).cause, Cause::kNetwork);
 }
 
+TEST(Verdict, TheHostsOfMissingRanksAreAtFaultAndNotThatOfWhoReportsThem) {
+  const LastWords words{78, 0, "n0", "missing: rank 3 (n3), rank 9 (n4)", {"n3", "n4"}};
+  EXPECT_EQ(judge_ending({78, true, false, words}).hosts, (std::vector<std::string>{"n3", "n4"}));
+  EXPECT_EQ(judge_ending({78, true, false, words}).cause, Cause::kBadNode);
+}
+
 TEST(Verdict, HostsOfOtherVerdictsAreNotBlamed) {
   EXPECT_TRUE(judge_ending({76, true, false, LastWords{76, 3, "n3", ""}}).hosts.empty());
   EXPECT_TRUE(judge_ending({79, true, false, LastWords{79, 3, "n3", ""}}).hosts.empty());

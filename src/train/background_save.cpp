@@ -140,6 +140,7 @@ void BackgroundSave::Worker::write(Job& now) {
 void BackgroundSave::Worker::write_to_nodes(Job& now) {
   WriteOptions options;
   options.num_threads = 1;
+  options.must_be_finite = true;
   options.worked = [this](int64_t) {
     if (given_up) throw GivenUp();
   };

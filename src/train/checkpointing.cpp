@@ -89,6 +89,7 @@ RotationOptions rotation_options(const CheckpointConfig& config) {
   RotationOptions options;
   options.keep = static_cast<size_t>(config.keep);
   options.keep_every = config.keep_every;
+  options.write.must_be_finite = true;
   return options;
 }
 
@@ -159,7 +160,8 @@ void export_model(const TrainState& state, const fs::path& folder, const Paramet
 
 // Writes what all ranks have into a temporary folder, and makes the final folder from that.
 void export_from_parts(const TrainState& state, const fs::path& folder, const fs::path& parts, const Team& team) {
-  write_checkpoint(parts, master_pieces(state.model), model_identity(state.config.model), {}, {}, {}, team);
+  write_checkpoint(parts, master_pieces(state.model), model_identity(state.config.model), {}, {.must_be_finite = true},
+                   {}, team);
   std::optional<CheckpointReader> reader;  // only on ranks that write a file
   const auto read = [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
     if (!reader) reader = CheckpointReader::open(parts, team.worked);
@@ -205,6 +207,7 @@ fs::path save_model(TrainState& state) {
         state, folder,
         [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
           state.model.parameters.read_master(state.model.parameters.entry(spec.name), first, out);
+          check_finite(spec.name, whole_slice(spec.shape), first, std::as_bytes(out).data(), std::ssize(out));
         },
         team_of(state.model.mesh));
   }

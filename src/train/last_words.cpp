@@ -30,16 +30,21 @@ nlohmann::json host_of(const Failure& failure, const std::string& own) {
 
 std::string failure_record(const RunContext& at, int rank, const std::string& host, const Failure& failure) {
   const double time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const nlohmann::ordered_json words = {{"cause", exit_code::cause_of(failure.exit_code)},
-                                        {"rank", rank_of(failure, rank)},
-                                        {"host", host_of(failure, host)},
-                                        {"step", at.step.load()},
-                                        {"phase", at.phase.load()},
-                                        {"tensor", failure.tensor},
-                                        {"exit_code", failure.exit_code},
-                                        {"text", failure.message},
-                                        {"attempt", at.attempt},
-                                        {"time", time}};
+  nlohmann::ordered_json words = {{"cause", exit_code::cause_of(failure.exit_code)},
+                                  {"rank", rank_of(failure, rank)},
+                                  {"host", host_of(failure, host)},
+                                  {"step", at.step.load()},
+                                  {"phase", at.phase.load()},
+                                  {"tensor", failure.tensor},
+                                  {"exit_code", failure.exit_code},
+                                  {"text", failure.message},
+                                  {"attempt", at.attempt},
+                                  {"time", time}};
+  if (failure.exit_code == exit_code::kCollective) {
+    words["missing"] = nlohmann::ordered_json::array();
+    for (const auto& [missing, its_host] : failure.missing)
+      words["missing"].push_back({{"rank", missing}, {"host", its_host}});
+  }
   return words.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

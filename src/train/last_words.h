@@ -7,9 +7,10 @@
 
 namespace athanor {
 
-/// Writes run_dir/log/last-words.json {cause, rank, host, step, phase, tensor, exit_code, text, attempt, time}, and
-/// then this attempt's end into events.jsonl. Does nothing if another rank of this attempt was faster, or if no run has
-/// begun. Communicates nothing and throws nothing: it is called when something has failed.
+/// Writes run_dir/log/last-words.json {cause, rank, host, step, phase, tensor, exit_code, text, attempt, time}, with
+/// the missing ranks if a collective failed, and then this attempt's end into events.jsonl. Does nothing if another
+/// rank of this attempt was faster, or if no run has begun. Communicates nothing and throws nothing: it is called when
+/// something has failed.
 /// @param rank, host  of this process.
 void leave_last_words(const RunContext& at, int rank, const std::string& host, const Failure& failure);
 

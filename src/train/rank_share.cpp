@@ -33,8 +33,8 @@ int count_bits(const std::array<uint64_t, kWords>& words) {
   return bits;
 }
 
-// Counts the processors that any rank of this host is bound to.
-int count_processors_of_host(comm::World& world) {
+// Counts the processors that any rank of this host is bound to, or those of its quota if that is less.
+int count_processors_of_host(comm::World& world, const ThreadLimits& limits) {
   const Tensor all = at::empty({world.size(), kWords}, at::kLong);
   world.all().all_gather(all, own_processors()).wait();
   std::array<uint64_t, kWords> together{};
@@ -43,7 +43,9 @@ int count_processors_of_host(comm::World& world) {
     const int64_t* words = all[rank].const_data_ptr<int64_t>();
     for (size_t i = 0; i < together.size(); ++i) together[i] |= static_cast<uint64_t>(words[i]);
   }
-  return count_bits(together);
+  // Fewer than those it is bound to: a control group has a quota, which all ranks of the host share.
+  const bool has_quota = limits.processors < CPU_COUNT(&start_processors().affinity);
+  return has_quota ? std::min(count_bits(together), limits.processors) : count_bits(together);
 }
 
 }  // namespace
@@ -56,13 +58,15 @@ ThreadShare threads_of_rank(comm::World& world, int64_t wanted) {
   if (wanted > 0) return {thread_count("train.num_threads", wanted), true, "train.num_threads"};
   ThreadLimits limits = find_thread_limits();
   if (world.size() > 1) {
-    limits.of_host = count_processors_of_host(world);
+    limits.of_host = count_processors_of_host(world, limits);
     limits.ranks_of_host = count_ranks_of_host(world);
-    // Fewer than those it is bound to: a control group has a quota, which all ranks of the host share.
-    if (limits.processors < CPU_COUNT(&start_processors().affinity))
-      limits.of_host = std::min(limits.of_host, limits.processors);
   }
   return share_threads(limits);
+}
+
+bool share_cores(comm::World& world, int threads) {
+  if (world.size() == 1) return false;
+  return count_ranks_of_host(world) * threads > count_processors_of_host(world, find_thread_limits());
 }
 
 bool may_try_threads(const ThreadShare& share) { return !share.asked_for && share.threads > 1; }

@@ -18,6 +18,10 @@ int count_ranks_of_host(const comm::World& world);
 /// world if `wanted` is 0.
 ThreadShare threads_of_rank(comm::World& world, int64_t wanted);
 
+/// Returns whether the ranks of this host, with this many threads each, have more threads than processors that any of
+/// them may run on, so that their times depend on one another. Collective over the world.
+bool share_cores(comm::World& world, int threads);
+
 /// Returns true if fewer threads may be tried during the run (thread_trial.h): there are several, and no number was
 /// asked for. No bits depend on the number.
 bool may_try_threads(const ThreadShare& share);

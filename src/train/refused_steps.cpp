@@ -129,4 +129,34 @@ void RefusedSteps::refuse(const StepReport& report, const Batch& batch, int64_t 
   throw NumbersError(message, tensor, verdict.exit_code(), origin ? origin->rank : -1, origin ? origin->host : "");
 }
 
+void RefusedSteps::refuse_weights(double validation_loss, const std::string& source, int64_t saved_step) {
+  const Mesh& mesh = state_.model.mesh;
+  const int64_t step = state_.position.step;
+  std::string own = first_non_finite_weight(state_.model.parameters);
+  if (!own.empty()) own = fmt::format("{} {}", mesh.rank(), own);
+  const std::string first = first_of_any(mesh.host_group(GroupKind::kWorld), own);
+  const int rank = first.empty() ? -1 : std::stoi(first);
+  const std::string host = first.empty() ? "" : mesh.world().hosts()[static_cast<size_t>(rank)];
+  const std::string weight = first.empty() ? "" : first.substr(first.find(' ') + 1);
+  const std::string cause = fmt::format(
+      "the weights after this step give a validation loss{} that is not finite ({}); {}",
+      source.empty() ? "" : " of " + source, without_sign_of_nan(validation_loss),
+      first.empty() ? "every weight is finite"
+                    : fmt::format("the first weight that is not finite is {}, on rank {} ({})", weight, rank, host));
+  if (state_.config.train.on_non_finite == "roll_back" && may_skip() && saved_step > 0 && saved_step < step) {
+    ++at_.batches_passed_over;
+    if (mesh.is_first()) {
+      log::warn(
+          "step {}: {}. Its data are passed over ({} of at most {}), and the run continues from its newest "
+          "checkpoint",
+          step, cause, at_.batches_passed_over, state_.config.train.skip_limit);
+      record("roll_back", step - 1, {{"text", cause}, {"drawn", describe_position(state_.position.ledger)}});
+    }
+    throw RollBack{state_.position.ledger};
+  }
+  throw NumbersError(
+      fmt::format("step {}: {}. Nothing of this step was saved. {}", step, cause, remedy_of({}, saved_step, "")),
+      weight, exit_code::kNumbersEverywhere, rank, host);
+}
+
 }  // namespace athanor

@@ -1,7 +1,8 @@
 #pragma once
 // What a run does with a step that was not applied. If its loss or gradient is not finite, it finds out where the value
 // came up and whose fault it is, and then ends, or passes over the batch. If they are far above those of the steps
-// before, it passes over the batch, or only warns (train.on_spike).
+// before, it passes over the batch, or only warns (train.on_spike). An update that gave weights without a finite
+// validation loss cannot be taken back: the run ends, or continues from a checkpoint before it.
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -37,6 +38,12 @@ class RefusedSteps {
   /// @throws NumbersError with the verdict, the same on every rank; RollBack if the configuration asks for it and there
   ///         is a checkpoint.
   bool applied(const StepReport& report, const Batch& batch, int64_t saved_step);
+
+  /// Takes a validation loss that is not finite, of the weights that the state's step gave.
+  /// @param source  of the data; "" if there is one.
+  /// @throws NumbersError or, if the configuration asks for it and there is a checkpoint of an earlier step, RollBack;
+  ///         the same on every rank. Collective over the state's mesh.
+  [[noreturn]] void refuse_weights(double validation_loss, const std::string& source, int64_t saved_step);
 
   /// Returns the seconds that this rank has spent on watching so far.
   double seconds() const { return watch_ ? watch_->seconds() : 0; }

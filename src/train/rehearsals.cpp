@@ -78,9 +78,16 @@ std::string describe(const FaultConfig& fault) {
                           : fmt::format("{} in {} of step {} on {}", fault.kind, phase, fault.step, where);
 }
 
-// The weight that `place` names; "" if the fault takes the first one, or acts on something else.
-std::string weight_of(const FaultConfig& fault) {
-  return changes_memory(fault.kind) && fault.kind != "flip_moment" ? fault.place : "";
+// The weight that `place` names; "" if it names none, or the fault acts on something else.
+std::string weight_of(const FaultConfig& fault) { return changes_memory(fault.kind) ? fault.place : ""; }
+
+// A weight that each step uses: the row of an embedding is used only if its token occurs.
+const BucketEntry& last_norm(const std::vector<BucketEntry>& table) {
+  const BucketEntry* last = &table.front();
+  for (const BucketEntry& entry : table)
+    if (entry.role == Role::kNorm && (last->role != Role::kNorm || entry.forward_index > last->forward_index))
+      last = &entry;
+  return *last;
 }
 
 // Why a fault has not acted in its step.
@@ -178,9 +185,7 @@ bool Rehearsals::is_in_its_step(const FaultConfig& fault, const Observation& o) 
 }
 
 bool Rehearsals::is_its_tensor(const FaultConfig& fault, const Observation& o) const {
-  const auto& table = state_.model.parameters.table();
-  const std::string weight = weight_of(fault);
-  if (!weight.empty() && std::ranges::find(table, weight, &BucketEntry::name) == table.end()) return false;
+  if (!weight_of(fault).empty() && !memory_of(fault).defined()) return false;
   const bool names_tensor = !fault.place.empty() && !changes_memory(fault.kind);
   return is_in(phase_of(fault), o.phase) && (!names_tensor || fault.place == o.place) &&
          (fault.microbatch < 0 || fault.microbatch == o.microbatch);
@@ -255,13 +260,38 @@ void Rehearsals::tear_checkpoints() {
   }
 }
 
-// The memory of `place`, or of the first parameter; of a moment, that of the first optimizer.
+// The memory of `place`, undefined if this rank has none of it. Without a place, NaN comes into a weight that each step
+// uses, and a bit flips in the first one, or anywhere in the state.
 Tensor Rehearsals::memory_of(const FaultConfig& fault) const {
   const ParameterStore& parameters = state_.model.parameters;
-  if (fault.kind == "flip_master" && parameters.master_low().defined()) return parameters.master_low();
-  if (fault.kind == "flip_moment") return state_.optimizer.set.optimizers().front()->state().front().values;
+  const auto& table = parameters.table();
   const std::string weight = weight_of(fault);
-  return parameters.weight(weight.empty() ? parameters.table().front().name : weight).value;
+  if (!weight.empty() && std::ranges::find(table, weight, &BucketEntry::name) == table.end()) return {};
+  if (fault.kind == "flip_moment" || (fault.kind == "flip_master" && parameters.master_low().defined()))
+    return state_of(fault);
+  if (!weight.empty()) return parameters.weight(weight).value;
+  return parameters.weight((fault.kind == "nan_weight" ? last_norm(table) : table.front()).name).value;
+}
+
+// The lower bits of the master, or the first moment, of the elements that this rank owns.
+Tensor Rehearsals::state_of(const FaultConfig& fault) const {
+  const ParameterStore& parameters = state_.model.parameters;
+  const auto& optimizers = state_.optimizer.set.optimizers();
+  const bool of_master = fault.kind == "flip_master";
+  if (fault.place.empty()) return of_master ? parameters.master_low() : optimizers.front()->state().front().values;
+  const FlatRange range = parameters.entry(fault.place).range();
+  Tensor part;
+  const auto take = [&](const Tensor& state, FlatRange owned, int64_t index) {
+    if (!part.defined()) part = state.narrow(0, index, owned.size());
+  };
+  if (of_master) {
+    parameters.for_each_owned(range, [&](FlatRange owned, int64_t i) { take(parameters.master_low(), owned, i); });
+    return part;
+  }
+  for (const auto& optimizer : optimizers)
+    optimizer->parameters().for_each_owned(
+        range, [&](const auto&, FlatRange owned, int64_t i) { take(optimizer->state().front().values, owned, i); });
+  return part;
 }
 
 void Rehearsals::act(const FaultConfig& fault, const std::string& place, const Tensor& tensor) {

@@ -45,6 +45,7 @@ class Rehearsals : public Observer {
   void act(const FaultConfig& fault, const std::string& place, const Tensor& tensor);
   void tear_checkpoints();
   Tensor memory_of(const FaultConfig& fault) const;
+  Tensor state_of(const FaultConfig& fault) const;
 
   const FaultsConfig& faults_;
   TrainState& state_;

@@ -13,7 +13,6 @@
 #include "base/fault.h"
 #include "base/launcher_hold.h"
 #include "base/log.h"
-#include "base/process.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "base/wall_clock.h"
@@ -63,9 +62,10 @@ class Run {
         world_(mesh_->group(GroupKind::kWorld)), at_(at), first_step_(state_->position.step),
         from_scratch_(started.from_scratch),
         saves_(*state_, *mesh_, at, started.saved_step, std::move(started.local), std::move(started.old_local)),
-        summary_(*state_, *mesh_, stages_.size()),
+        summary_(*state_, *mesh_, stages_.size()), shares_cores_(share_cores(mesh_->world(), started.threads.threads)),
         threads_(started.threads.threads, !may_try_threads(started.threads) || !state_->model.device().is_cpu()),
-        rehearsals_(rehearse()), watches_(*state_, at), verification_(std::move(started.data.unverified)) {
+        rehearsals_(rehearse()), watches_(*state_, at, shares_cores_),
+        verification_(std::move(started.data.unverified)) {
     const auto& config = state_->config;
     state_->phases = at.phases;
     if (!state_->model.device().is_cpu()) state_->next_batch = [this] { return batch_ahead(); };
@@ -162,9 +162,8 @@ class Run {
     } catch (const IoError& error) {
       log::warn("the probe is not recorded: {}", error.what());
     }
-    const auto ranks_here = std::ranges::count(hosts, hosts.front());
     const std::string line = describe_slow_parts(slow, hosts);
-    if (!line.empty() && ranks_here * threads_.kept() <= cpu_count()) log::warn("{}", line);
+    if (!line.empty() && !shares_cores_) log::warn("{}", line);
     if (why != "start")
       log::info("probed the ranks in {:.2f} s; {} has what they measured", found.seconds, folder.probes().string());
   }
@@ -374,6 +373,7 @@ class Run {
         unreadable_ = failure;
         return;
       }
+      if (!std::isfinite(source_loss)) refuse_weights(source_loss, validation.size() > 1 ? name : "");
       log::info("step {}: validation loss {:.4f}{} (unigram entropy of the same split: {:.4f})", metrics.step,
                 source_loss, validation.size() > 1 ? " of " + name : "", unigram_entropies_[i]);
       if (validation.size() > 1) metrics.validation_losses[name] = source_loss;
@@ -382,6 +382,13 @@ class Run {
     if (validation.empty()) return;
     metrics.validation_loss = loss;
     if (validation.size() > 1) log::info("step {}: validation loss {:.4f} of the mix", metrics.step, loss);
+  }
+
+  // Before anything of this step is saved. The checkpoint that is being written may be the one to go back to.
+  [[noreturn]] void refuse_weights(double loss, const std::string& source) {
+    saves_.finish();
+    at_.phase = "validate";
+    watches_.refuse_weights(loss, source, saves_.saved_step());
   }
 
   void show(const StepMetrics& metrics) {
@@ -406,6 +413,7 @@ class Run {
   bool from_scratch_;
   RunSaves saves_;
   StepSummary summary_;
+  bool shares_cores_;  // the ranks of this host
   ThreadTrial threads_;
   std::shared_ptr<Rehearsals> rehearsals_;  // null without [faults]
   StepWatches watches_;

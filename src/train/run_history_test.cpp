@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/missing_ranks.h"
 #include "base/testing/folder_test.h"
 #include "config/dump.h"
 #include "train/beginning.h"
@@ -104,6 +105,17 @@ TEST_F(RunHistoryTest, OfRanksThatFailTheFirstHasTheLastWord) {
   set_aside_last_words(folder_, 3);
   EXPECT_FALSE(fs::exists(RunFolder{folder_}.last_words()));
   EXPECT_TRUE(fs::exists(folder_ / "log" / "last-words-003.json"));
+}
+
+TEST_F(RunHistoryTest, LastWordsOfACollectiveHaveTheRanksThatAreMissing) {
+  fs::create_directories(folder_ / "log");
+  RunContext at;
+  at.run_dir = folder_;
+  const auto failure = describe_failure(std::make_exception_ptr(MissingRanks("missing: rank 5 (node7)", {{5, "node7"}})));
+  leave_last_words(at, 0, "node1", failure);
+  const nlohmann::json words = nlohmann::json::parse(read_file(RunFolder{folder_}.last_words()));
+  EXPECT_EQ(words["rank"], 0) << "who reports it";
+  EXPECT_EQ(words["missing"], (nlohmann::json{{{"rank", 5}, {"host", "node7"}}}));
 }
 
 TEST_F(RunHistoryTest, WhatWasKeptStaysWhereTheCountOfAttemptsWasLost) {

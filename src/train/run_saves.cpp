@@ -34,7 +34,16 @@ RunSaves::RunSaves(TrainState& state, Mesh& mesh, RunContext& at, int64_t saved_
 
 RunSaves::~RunSaves() { state_.before_update = nullptr; }
 
-// A full disk costs what was to be written, never the run. Every rank throws an error that any rank has found.
+namespace {
+
+bool is_not_finite(const Error& error) { return error.exit_code() == exit_code::kNumbersEverywhere; }
+
+// A full disk costs what was to be written, never the run, and so do values that are not finite.
+bool costs_a_save(const Error& error) { return is_not_finite(error) || dynamic_cast<const IoError*>(&error); }
+
+}  // namespace
+
+// Every rank throws an error that any rank has found.
 bool RunSaves::try_to_save(const char* kind, const std::function<std::filesystem::path()>& save) {
   const auto start = std::chrono::steady_clock::now();
   at_.enter("save", board::Phase::kSave);
@@ -42,14 +51,22 @@ bool RunSaves::try_to_save(const char* kind, const std::function<std::filesystem
     if (const int injected = fault_errno("train.save")) throw IoError("no room for the " + std::string(kind), injected);
     const std::filesystem::path path = save();
     tell("save", {{"kind", kind}, {"path", path.string()}, {"seconds", seconds_since(start)}});
+    not_finite_.clear();
     return true;
-  } catch (const IoError& error) {
-    note_failure(kind, state_.position.step, error.what());
+  } catch (const Error& error) {
+    if (!costs_a_save(error)) throw;
+    note_failure(kind, state_.position.step, error);
     return false;
   }
 }
 
-void RunSaves::note_failure(const char* kind, int64_t step, const std::string& text) {
+void RunSaves::note_failure(const char* kind, int64_t step, const Error& error) {
+  const std::string text = error.what();
+  const auto* numbers = dynamic_cast<const NumbersError*>(&error);
+  const auto* io = dynamic_cast<const IoError*>(&error);
+  not_finite_ = is_not_finite(error) ? text : "";
+  tensor_ = numbers ? numbers->tensor() : "";
+  remedy_ = io && !io->disk_full() ? "look at the file system of" : "free some space in";
   if (mesh_.is_first())
     log::error("the {} of step {} was not written: {}; what was there before is kept and the run continues", kind, step,
                text);
@@ -85,7 +102,7 @@ void RunSaves::save_checkpoint(Why why) {
   if (background_) {
     start_in_background();
     if (why == Why::kLast) finish();
-    if (why == Why::kLast && !checkpoint_saved_) {
+    if (why == Why::kLast && !checkpoint_saved_ && not_finite_.empty()) {
       save_local();
       finish();
     }
@@ -113,7 +130,8 @@ void RunSaves::start_in_background() {
   at_.enter("save", board::Phase::kSave);
   if (const int injected = fault_errno("train.save")) {
     checkpoint_saved_ = false;
-    return note_failure("checkpoint", state_.position.step, std::string("no room: ") + std::strerror(injected));
+    return note_failure("checkpoint", state_.position.step,
+                        IoError(std::string("no room: ") + std::strerror(injected), injected));
   }
   background_->start(state_);
   writing_step_ = state_.position.step;
@@ -185,12 +203,14 @@ void RunSaves::take_outcome() {
   if (checkpoint_saved_) {
     saved_step_ = outcome.step;
     took_ = {outcome.copy_s, outcome.seconds};
+    not_finite_.clear();
   }
   if (!outcome.failure) return;
   try {
     std::rethrow_exception(outcome.failure);
-  } catch (const IoError& error) {
-    note_failure("checkpoint", outcome.step, error.what());
+  } catch (const Error& error) {
+    if (!costs_a_save(error)) throw;
+    note_failure("checkpoint", outcome.step, error);
   }
 }
 
@@ -231,35 +251,48 @@ RunSaves::Ending RunSaves::stopped(const Requests& asked, const std::string& lim
                                   "it with fresh moments"
                                 : "; run the same command again to continue")};
   }
+  if (!not_finite_.empty()) return not_finite();
   if (kept.interval.is_off() && kept.model_interval == 0)
     return {exit_code::kNotSaved, stopped +
                                       ", and nothing was saved: checkpoint.interval and "
                                       "checkpoint.model_interval are 0, so the same command begins at step 0"};
   return {exit_code::kNotSaved,
-          fmt::format("{}, and this step was NOT saved: what was saved before is all there is; free some space in {} "
+          fmt::format("{}, and this step was NOT saved: what was saved before is all there is; {} {} "
                       "and run the same command again, which repeats the steps since{}",
-                      stopped, state_.config.train.run_dir,
+                      stopped, remedy_, state_.config.train.run_dir,
                       last_local_step_ == state_.position.step
                           ? ", unless the nodes still have the local checkpoint of this step"
                           : "")};
 }
 
+// No step follows that would be refused.
+RunSaves::Ending RunSaves::not_finite() const {
+  return {exit_code::kNumbersEverywhere,
+          fmt::format("step {}: the update gave values that are not finite: {}. The step was not saved. Lower "
+                      "optimizer.lr and run again: it repeats the steps since the last checkpoint",
+                      state_.position.step, not_finite_)};
+}
+
 RunSaves::Ending RunSaves::complete() const {
   if (checkpoint_saved_ && model_saved_) return {exit_code::kComplete, ""};
+  if (!not_finite_.empty()) return not_finite();
   return {exit_code::kNotSaved,
-          fmt::format("the run is complete but its last {} is not on disk: free some space in {} and run it again",
-                      checkpoint_saved_ ? "model" : "checkpoint", state_.config.train.run_dir)};
+          fmt::format("the run is complete but its last {} is not on disk: {} {} and run it again",
+                      checkpoint_saved_ ? "model" : "checkpoint", remedy_, state_.config.train.run_dir)};
 }
 
 int RunSaves::finish(const Ending& ending) {
-  if (ending.exit_code != exit_code::kNotSaved) {
+  const bool of_numbers = ending.exit_code == exit_code::kNumbersEverywhere;
+  if (ending.exit_code != exit_code::kNotSaved && !of_numbers) {
     // The run's folder has a checkpoint of this step: what is local only takes memory.
     remove_local();
     if (!ending.text.empty()) log::info("{}", ending.text);
     tell("end", {{"exit_code", ending.exit_code}, {"cause", exit_code::cause_of(ending.exit_code)}});
   } else if (mesh_.is_first()) {
     log::error("{}", ending.text);
-    leave_last_words(at_, mesh_.rank(), mesh_.world().host(), {ending.text, ending.exit_code});
+    const int at_fault = of_numbers ? Failure::kUnknown : Failure::kReporter;
+    leave_last_words(at_, mesh_.rank(), mesh_.world().host(),
+                     {ending.text, ending.exit_code, of_numbers ? tensor_ : "", at_fault});
   }
   return ending.exit_code;
 }

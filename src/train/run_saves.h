@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/error.h"
 #include "train/background_save.h"
 #include "train/requests.h"
 #include "train/run_context.h"
@@ -15,7 +16,8 @@ namespace athanor {
 
 /// The functions that write files are collective over the world. If a file cannot be written (a full disk), this costs
 /// the checkpoint or model, never the run: the failure is logged and recorded in the run's history, and every rank
-/// learns of it.
+/// learns of it. So do values that are not finite, which no start would load: the next step is refused because of them,
+/// and if there is none, the run ends with code 76.
 class RunSaves {
  public:
   /// The first three arguments must outlive this object.
@@ -93,7 +95,8 @@ class RunSaves {
   void start_in_background();
   void take_outcome();
   void note_saved(const SaveOutcome& outcome);
-  void note_failure(const char* kind, int64_t step, const std::string& text);
+  void note_failure(const char* kind, int64_t step, const Error& error);
+  Ending not_finite() const;
 
   TrainState& state_;
   Mesh& mesh_;
@@ -108,6 +111,8 @@ class RunSaves {
   bool put_off_ = false;          // a checkpoint that was asked for
   int64_t num_started_ = 0, writing_step_ = 0;
   bool checkpoint_saved_ = true, model_saved_ = true;  // whether the last save of each kind succeeded
+  std::string not_finite_, tensor_;                    // what a save met that is not finite, and has met since; ""
+  std::string remedy_ = "free some space in";          // by the last failure
   int64_t first_step_, saved_step_;
 };
 

@@ -59,22 +59,22 @@ std::string SlowRanks::compare(int64_t step) {
   std::vector<int> stages;
   for (int rank = 0; rank < world.size(); ++rank) stages.push_back(mesh_.layout().coordinate(rank, Axis::kPipeline));
   const auto slow = find_slow_ranks({all.const_data_ptr<double>(), static_cast<size_t>(world.size())}, stages);
-  std::vector<int> ranks;
-  std::vector<std::string> named;
+  const bool none_was_named = named_.empty();
+  bool is_new = false;
+  std::vector<std::string> texts;
+  for (auto& [rank, comparisons] : named_) ++comparisons;
   for (const auto& [rank, share] : slow) {
-    ranks.push_back(rank);
-    named.push_back(
+    is_new = named_.insert_or_assign(rank, 0).second || is_new;
+    texts.push_back(
         fmt::format("rank {} ({}) {:.0f}%", rank, mesh_.world().hosts()[static_cast<size_t>(rank)], 100 * share));
   }
-  std::ranges::sort(ranks);
-  const std::vector<int> before = std::exchange(known_, ranks);
-  if (std::ranges::includes(before, known_)) {
-    return known_.empty() && !before.empty() ? fmt::format("step {}: no rank is slower than the others any more", step)
+  std::erase_if(named_, [](const auto& named) { return named.second >= kForgets; });
+  if (!is_new)
+    return named_.empty() && !none_was_named ? fmt::format("step {}: no rank is slower than the others any more", step)
                                              : "";
-  }
   return fmt::format(
       "steps {} to {}: slower than the median of the ranks with the same work, each of which waits for them: {}",
-      step - kSteps + 1, step, join_first(named, kMostNamed));
+      step - kSteps + 1, step, join_first(texts, kMostNamed));
 }
 
 }  // namespace athanor

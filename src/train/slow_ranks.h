@@ -4,6 +4,7 @@
 // (parallel/compute_clock.h), else the host's.
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ std::vector<SlowRank> find_slow_ranks(std::span<const double> seconds, std::span
 class SlowRanks {
  public:
   static constexpr int kSteps = 20;
+  static constexpr int kForgets = 5;  ///< comparisons in a row in which a rank must not be slow to be named afresh
 
   /// `mesh` must outlive this.
   explicit SlowRanks(const Mesh& mesh) : mesh_(mesh) {}
@@ -35,7 +37,8 @@ class SlowRanks {
   /// Takes the time that this rank has computed in a step, without waits for others; NaN: not known. After each kSteps
   /// steps the medians of all ranks are compared: ranks of the same pipeline stage have the same work. Collective over
   /// the world.
-  /// @return a line for each comparison in which another rank has become slow, or no rank is slow any more; else "".
+  /// @return a line for each comparison in which a rank is slow that was not named, or has been forgotten, or in which
+  ///         the last one that was named is forgotten; else "".
   std::string took(int64_t step, double seconds);
 
  private:
@@ -44,7 +47,7 @@ class SlowRanks {
   const Mesh& mesh_;
   int64_t num_steps_ = 0;      // since the last comparison
   std::vector<double> times_;  // those that are known
-  std::vector<int> known_;     // ranks that were slow in the last comparison
+  std::map<int, int> named_;   // ranks that were named → comparisons since they were last slow
 };
 
 }  // namespace athanor

@@ -65,8 +65,27 @@ TEST(SlowRanks, OneThatIsSlowFor20StepsIsNamedOnceAndOneSlowStepIsNot) {
     EXPECT_SAYS(line, "rank 2 (");
     EXPECT_SAYS(line, " 30%");
     EXPECT_EQ(line_after(41, 1.3, 20), "");
-    EXPECT_SAYS(line_after(61, 1, 20), "no rank is slower");
-    EXPECT_EQ(line_after(81, 1, 20), "");
+  });
+}
+
+TEST(SlowRanks, ARankThatIsSlowNowAndThenIsNamedOnceUntilItWasNotSlowForSeveralComparisons) {
+  const RunConfig config = config_with({.name = "", .data = 4});
+  comm::run_ranks(4, [&](comm::World& world) {
+    const Mesh mesh(Layout(config, 4), world);
+    SlowRanks slow(mesh);
+    int64_t step = 0;
+    const auto line_after = [&](double of_rank_2) {
+      std::string line;
+      for (int i = 0; i < SlowRanks::kSteps; ++i) line += slow.took(++step, world.rank() == 2 ? of_rank_2 : 1);
+      return line;
+    };
+    EXPECT_SAYS(line_after(1.3), "them: rank 2 (");
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(line_after(i % SlowRanks::kForgets == 0 ? 1.3 : 1), "") << i;
+    EXPECT_EQ(line_after(1.3), "");
+    for (int i = 1; i < SlowRanks::kForgets; ++i) EXPECT_EQ(line_after(1), "") << i;
+    EXPECT_SAYS(line_after(1), "no rank is slower");
+    EXPECT_EQ(line_after(1), "");
+    EXPECT_SAYS(line_after(1.3), "them: rank 2 (");
   });
 }
 

@@ -30,5 +30,7 @@ inline Verdict judge(double loss, double grad_norm, const StepLimits& limits) {
 /// Returns the name of the first parameter in forward order whose gradient is not finite in the elements that this rank
 /// owns, or "" if there is none. Sends nothing; waits once for a device.
 std::string first_non_finite_gradient(const ParameterStore& parameters);
+/// The same of the weights that forward reads, in all elements that this rank holds.
+std::string first_non_finite_weight(const ParameterStore& parameters);
 
 }  // namespace athanor

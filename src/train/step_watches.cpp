@@ -11,9 +11,10 @@
 
 namespace athanor {
 
-StepWatches::StepWatches(TrainState& state, RunContext& at)
-    : state_(state), at_(at), refused_(state, at), integrity_(state, state.config.integrity.interval),
-      slow_ranks_(state.model.mesh), experts_(state.config.model), frozen_(state, state.config.integrity.interval) {
+StepWatches::StepWatches(TrainState& state, RunContext& at, bool shares_cores)
+    : state_(state), at_(at), shares_cores_(shares_cores), refused_(state, at),
+      integrity_(state, state.config.integrity.interval), slow_ranks_(state.model.mesh), experts_(state.config.model),
+      frozen_(state, state.config.integrity.interval) {
   state.gradients_are_ready = [this] { integrity_.before_update(); };
   if (!state.model.device().is_cpu() && slow_ranks_.compares())
     state.compute_clock = ComputeClock::of(state.model.mesh, state.model.device());
@@ -39,10 +40,12 @@ double StepWatches::take_seconds() {
 
 namespace {
 
-// The seconds that this rank computed, without waits for others. A device computes while the host continues, so that
-// the host's times show nothing of it.
-double computed_s(const StepReport& report, at::Device device) {
-  if (!device.is_cpu()) return report.device_s.value_or(std::numeric_limits<double>::quiet_NaN());
+// The seconds that this rank computed, without waits for others; NaN: not known. A device computes while the host
+// continues, so that the host's times show nothing of it. Ranks that share cores measure when the kernel lets them run.
+double computed_s(const StepReport& report, at::Device device, bool shares_cores) {
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  if (!device.is_cpu()) return report.device_s.value_or(kUnknown);
+  if (shares_cores) return kUnknown;
   const double waited_s = report.forward_wait_s + report.backward_wait_s + report.optimizer_wait_s;
   return report.forward_s + report.backward_s + report.optimizer_s - waited_s;
 }
@@ -50,7 +53,7 @@ double computed_s(const StepReport& report, at::Device device) {
 }  // namespace
 
 void StepWatches::note_slow_ranks(const StepReport& report) {
-  const std::string line = slow_ranks_.took(report.step, computed_s(report, state_.model.device()));
+  const std::string line = slow_ranks_.took(report.step, computed_s(report, state_.model.device(), shares_cores_));
   if (!line.empty()) log::warn_on_all("{}", line);
 }
 

@@ -15,13 +15,20 @@ namespace athanor {
 class StepWatches {
  public:
   /// Watches the steps of `state` from now on. Both must outlive this. Collective over the state's mesh.
-  StepWatches(TrainState& state, RunContext& at);
+  /// @param shares_cores  the ranks of this host slow down one another (share_cores): without a device, this rank is
+  ///                      neither named as slow nor compared.
+  StepWatches(TrainState& state, RunContext& at, bool shares_cores);
 
   /// To be called before each step. Collective. @throws as RefusedSteps and Integrity.
   void begin_step();
   /// To be called after each step. Returns whether it was applied, as RefusedSteps::applied. Warnings go to the log and
   /// to events.jsonl. Collective. @throws as RefusedSteps.
   bool applied(const StepReport& report, const Batch& batch, int64_t saved_step);
+
+  /// See RefusedSteps.
+  [[noreturn]] void refuse_weights(double validation_loss, const std::string& source, int64_t saved_step) {
+    refused_.refuse_weights(validation_loss, source, saved_step);
+  }
 
   /// Returns the seconds that this rank has spent on watching since the last call.
   double take_seconds();
@@ -32,6 +39,7 @@ class StepWatches {
 
   TrainState& state_;
   RunContext& at_;
+  bool shares_cores_;
   RefusedSteps refused_;
   Integrity integrity_;
   SlowRanks slow_ranks_;

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "base/error.h"
 #include "wire/index_tree.h"
+#include "wire/lost_rank.h"
 
 namespace athanor::comm {
 
@@ -92,8 +92,8 @@ std::shared_ptr<Operation> MessagePump::start(const std::shared_ptr<Members>& me
   try {
     num_active_ -= sequence.advance(*wire_);
   } catch (const std::exception& error) {
-    failure_ = error.what();
-    fail<CommError>("the network failed: {}", error.what());
+    note_failure(error);
+    throw MissingRanks(fmt::format("the network failed: {}", error.what()), lost_);
   }
   if (num_active_ == 1 && num_waiting_ == 0) wake_.notify_one();
   return operation;
@@ -118,9 +118,14 @@ bool MessagePump::advance() {
       if (operation.done() || operation.failed()) end(operation);
     }
   } catch (const std::exception& error) {
-    failure_ = error.what();  // waiting callers report it; no message moves any more
+    note_failure(error);  // waiting callers report it; no message moves any more
   }
   return !finished_.empty() || wire_->has_moved();
+}
+
+void MessagePump::note_failure(const std::exception& error) {
+  failure_ = error.what();
+  if (const auto* lost = dynamic_cast<const LostRank*>(&error)) lost_ = {{lost->rank(), host_of(lost->rank())}};
 }
 
 void MessagePump::end(Operation& operation) {
@@ -160,15 +165,17 @@ bool MessagePump::wait_for(const Operation& operation, std::chrono::milliseconds
   bool yields = true;
   Backoff backoff(kShortestNap, kLongestNap);
   std::string failure;
+  std::vector<RankOnHost> lost;
   while (!operation.done() && !operation.failed()) {
     bool moved = false;
     if (std::unique_lock lock(mutex_, std::try_to_lock); lock) {
       moved = advance();
       failure = failure_;
+      if (!failure.empty()) lost = lost_;
     }
     if (!failure.empty()) {
       if (operation.done() || operation.failed()) return true;
-      fail<CommError>("the network failed: {}", failure);
+      throw MissingRanks(fmt::format("the network failed: {}", failure), lost);
     }
     const Clock::time_point now = Clock::now();
     if (moved) {
@@ -312,9 +319,13 @@ void MessagePump::enroll(const std::shared_ptr<Members>& members) {
 }
 
 std::string MessagePump::name_of(int rank) const {
+  const std::string host = host_of(rank);
+  return host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} ({})", rank, host);
+}
+
+std::string MessagePump::host_of(int rank) const {
   const auto at = static_cast<size_t>(rank);
-  if (at >= hosts_.size() || hosts_[at].empty()) return fmt::format("rank {}", rank);
-  return fmt::format("rank {} ({})", rank, hosts_[at]);
+  return at < hosts_.size() ? hosts_[at] : "";
 }
 
 }  // namespace athanor::comm

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/missing_ranks.h"
 #include "wire/rank_state.h"
 #include "wire/roll_call.h"
 #include "wire/sequence.h"
@@ -53,6 +54,7 @@ class MessagePump {
   /// Sets the hosts by rank in the world, for names like "rank 3 (host b)".
   void name_hosts(const std::vector<std::string>& hosts) { hosts_ = hosts; }
   std::string name_of(int rank) const;  ///< `rank` is one of the world
+  std::string host_of(int rank) const;  ///< "" if it is not known
   /// Returns true if nothing is in flight any more and every wait ended in time. Operations that no caller has waited
   /// for get up to `limit` to complete.
   bool settle(std::chrono::milliseconds limit);
@@ -63,6 +65,7 @@ class MessagePump {
 
  private:
   bool advance();
+  void note_failure(const std::exception& error);
   void end(Operation& operation);
   bool wait_for(const Operation& operation, std::chrono::milliseconds limit);
   std::vector<Late> look(const Operation& operation);
@@ -83,6 +86,7 @@ class MessagePump {
   int num_waiting_ = 0;
   bool stopping_ = false, failed_ = false;
   std::string failure_;             ///< failure of the wire itself
+  std::vector<RankOnHost> lost_;    ///< the rank that the wire has lost, if it knows it
   std::vector<std::string> hosts_;  ///< host of each rank of the world
   std::thread thread_;
 };

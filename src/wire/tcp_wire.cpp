@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "wire/index_tree.h"
+#include "wire/lost_rank.h"
 #include "wire/mailbox.h"
 #include "wire/tcp_links.h"
 
@@ -130,6 +131,7 @@ class TcpWire : public Wire, TcpLinks::Observer {
 
   std::vector<Lost> lost_;  // connections whose end is not explained yet
   std::string failure_;     // a sentence, once a rank of the job has died
+  int lost_rank_ = -1;      // that rank
   Clock::time_point failed_at_{};
   std::optional<int> exit_code_;  // once a rank has ended the job
   size_t num_ready_ = 0;          // children below which all ranks have called close()
@@ -266,7 +268,7 @@ void TcpWire::poll(std::vector<Finished>& finished) {
   left_.clear();
   finished.insert(finished.end(), finished_.begin(), finished_.end());
   finished_.clear();
-  if (!failure_.empty()) throw std::runtime_error(failure_);
+  if (!failure_.empty()) throw LostRank(lost_rank_, failure_);
 }
 
 void TcpWire::inform_all(const Frame& frame, const std::string& text) {
@@ -287,6 +289,7 @@ void TcpWire::ended(int peer, const std::string& reason) {
 void TcpWire::fail_job(int peer, const std::string& reason) {
   if (!failure_.empty()) return;
   failure_ = reason;
+  lost_rank_ = peer;
   failed_at_ = Clock::now();
   inform_all({Kind::kLost, 0, peer}, reason);
 }

@@ -440,7 +440,9 @@ def test_a_signal_where_models_alone_are_kept_saves_one(run):
 def test_a_final_model_that_could_not_be_written_ends_with_11_and_is_written_by_the_next_start(run):
     settings = ["checkpoint.model_interval=8"]
     done = run.train(*settings, fault="train.save:enospc@3", check=False)  # after the checkpoints of steps 3 and 6
-    assert done.returncode == 11 and "its last model is not on disk" in done.stderr
+    assert done.returncode == 11 and "its last model is not on disk: free some space in" in done.stderr
+    done = run.train(*settings, fault="train.save:eio", check=False)
+    assert done.returncode == 11 and "is not on disk: look at the file system of" in done.stderr and "free some space" not in done.stderr
     run.train(*settings)
     assert (run.folder / "models" / "step-00000008" / "config.json").exists()
 

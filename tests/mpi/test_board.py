@@ -176,8 +176,8 @@ def test_ranks_and_nodes_are_probed_at_the_start_and_when_a_user_asks(any_launch
     run = RankRun(program, tmp_path, data, "run")
     with job(any_launcher, run, run.program):
         until(run, trains)
-        done = status(run, "--probe")
-        assert done.returncode == 0 and "probes.jsonl gets a line" in done.stdout, done.stdout + done.stderr
+        done = status(run, "--probe", "--json")
+        assert done.returncode == 0 and json.loads(done.stdout)["answer"] == f"{run.folder}/probes.jsonl", done.stdout + done.stderr
         limit = time.monotonic() + 30
         while len(lines := (run.folder / "probes.jsonl").read_text().splitlines()) < 2 and time.monotonic() < limit:
             time.sleep(0.2)

@@ -52,6 +52,7 @@ def test_a_process_that_fails_in_a_phase_is_the_one_that_is_named(open_mpi, prog
         assert code == 137 and words is None, said
     else:
         assert code == 78 and "missing: rank 2 (" in words["text"], said
+        assert [missing["rank"] for missing in words["missing"]] == [2] and words["missing"][0]["host"], words
         assert not any(f"rank {other} (" in words["text"].partition("missing:")[2] for other in (0, 1, 3)), words
     assert seconds < SECONDS + 10
     again = RankRun.on(run, open_mpi, 4, TIMEOUT, "checkpoint.interval=2", BATCH, env=ALLOWED)  # it acts once

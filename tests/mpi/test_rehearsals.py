@@ -30,6 +30,18 @@ def suffering(run, **fault):
     return run
 
 
+def on_hosts(folder, program, number):
+    """The program on a host with the name `node` and a number that the shell computes from RANK."""
+    if subprocess.run(["unshare", "--uts", "true"], capture_output=True).returncode != 0:
+        pytest.skip("no rights to give processes other host names")
+    script = folder / "on_hosts"
+    script.write_text(f"""#!/bin/sh
+exec unshare --uts sh -c 'hostname "$0" && exec "$@"' node{number} {program("athanor")} "$@"
+""")
+    script.chmod(0o755)
+    return script
+
+
 def last_words(run):
     return json.loads((run.folder / "log" / "last-words.json").read_text())
 
@@ -63,15 +75,8 @@ def test_data_that_give_a_nan_are_named_and_no_node(any_launcher, program, data,
 
 
 def test_a_node_that_makes_nans_whatever_it_computes_is_named(torchrun, program, data, tmp_path):  # noqa: F811
-    script = tmp_path / "on_hosts"
-    script.write_text(f"""#!/bin/sh
-exec unshare --uts sh -c 'hostname "$0" && exec "$@"' node$((RANK / 2)) {program("athanor")} "$@"
-""")
-    script.chmod(0o755)
-    if subprocess.run(["unshare", "--uts", "true"], capture_output=True).returncode != 0:
-        pytest.skip("no rights to give processes other host names")
     run = planned(program, tmp_path, data, kind="nan", step=4, steps=8, host="node1", phase="forward", place="model.layers.0.mlp")
-    run.program = script
+    run.program = on_hosts(tmp_path, program, "$((RANK / 2))")
     run.on(torchrun, 4, expect=75, env=ALLOWED)
     words = last_words(run)
     assert words["host"] == "node1" and "came up on node1 again" in words["text"], words
@@ -137,6 +142,71 @@ def test_a_bit_that_flips_in_a_step_is_found_before_it_spreads(any_launcher, pro
     assert (words["rank"], words["step"]) == (1, 4) and what in words["text"] and words["tensor"], words
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("step", [4, 8])
+def test_weights_without_a_finite_validation_loss_end_the_run_and_their_step_is_not_saved(any_launcher, program, data, tmp_path, ranks, step):  # noqa: F811
+    run = planned(program, tmp_path, data, kind="nan_weight", step=step, rank=0, phase="reduce")
+    run.on(any_launcher, ranks, "parallelism.sharding=none", "checkpoint.interval=1", "checkpoint.keep=9", "checkpoint.model_interval=1", expect=76, env=ALLOWED)
+    words = last_words(run)
+    assert (words["step"], words["exit_code"], words["phase"], words["tensor"]) == (step, 76, "validate", "model.norm.weight"), words
+    assert f"step {step}: the weights after this step give a validation loss that is not finite (nan)" in words["text"] and words["rank"] == 0, words
+    assert run.checkpoint(step - 1).exists() and not run.checkpoint(step).exists()
+    assert (run.folder / "models" / f"step-{step - 1:08}").exists() and not (run.folder / "models" / f"step-{step:08}").exists()
+    assert run.metrics()[-1]["step"] == step - 1
+
+
+def test_a_run_rolls_back_from_weights_without_a_finite_validation_loss(any_launcher, program, data, tmp_path):  # noqa: F811
+    run = planned(program, tmp_path, data, kind="nan_weight", step=4, rank=0, phase="reduce")
+    run.on(any_launcher, 2, "parallelism.sharding=none", "train.on_non_finite=roll_back", "checkpoint.interval=2", env=ALLOWED)
+    (back,) = events(run, "roll_back")
+    (resumed,) = events(run, "resume")
+    assert (back["step"], resumed["step"]) == (3, 2) and "first weight that is not finite is model.norm.weight" in back["text"], back
+    assert [line["step"] for line in run.metrics()] == list(range(1, 9))
+    assert drawn_by(run, 8) == 4 * (2 + 2 + 6), "the batches of steps 3 and 4 are not used again"
+
+
+@pytest.mark.parametrize("kind, settings", [
+    ("checkpoint", ["checkpoint.model_interval=0"]), ("checkpoint", ["checkpoint.model_interval=0", "checkpoint.async=false"]),
+    ("model", ["checkpoint.interval=0"])])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_what_is_not_finite_after_the_last_step_is_not_saved_and_is_in_the_exit_code(any_launcher, program, data, tmp_path, ranks, kind, settings):  # noqa: F811
+    run = RankRun(program, tmp_path, data, "run")
+    for rank in range(ranks):  # whichever of them saves the element
+        suffering(run, kind="nan_weight", step=8, rank=rank, phase="reduce")
+    run.on(any_launcher, ranks, "parallelism.sharding=none", "train.validation_interval=0", *settings, expect=76, env=ALLOWED)
+    words = last_words(run)
+    assert (words["step"], words["rank"], words["tensor"].removeprefix("master/")) == (8, None, "model.norm.weight"), words
+    assert "element [16] of" in words["text"] and "is nan" in words["text"], words
+    (failed,) = events(run, "save_failed")
+    assert (failed["step"], failed["kind"]) == (8, kind) and events(run, "end")[-1]["exit_code"] == 76
+    assert not run.checkpoint(8).exists() and not (run.folder / "models" / "step-00000008").exists()
+    run.on(any_launcher, ranks, "parallelism.sharding=none", "train.validation_interval=0", *settings, env=ALLOWED)  # it acts once
+    assert run.metrics()[-1]["step"] == 8
+
+
+def test_a_checkpoint_that_is_not_finite_is_not_written_and_the_next_step_decides(any_launcher, program, data, tmp_path):  # noqa: F811
+    run = suffering(planned(program, tmp_path, data, kind="nan_weight", step=4, rank=0, phase="reduce"), kind="nan_weight", step=4, rank=1, phase="reduce")
+    run.on(any_launcher, 2, "parallelism.sharding=none", "train.validation_interval=0", "checkpoint.interval=2", "checkpoint.keep=1",
+           "checkpoint.model_interval=0", expect=76, env=ALLOWED)
+    assert last_words(run)["step"] == 5 and "the loss is nan" in last_words(run)["text"], last_words(run)
+    assert run.checkpoint(2).exists() and not run.checkpoint(4).exists()
+
+
+def test_a_moment_of_the_weight_that_a_fault_names_flips(any_launcher, program, data, tmp_path):  # noqa: F811
+    run = planned(program, tmp_path, data, kind="flip_moment", step=4, rank=1, phase="backward", place="model.layers.1.mlp.experts.up_proj.weight")
+    run.on(any_launcher, 2, "integrity.interval=2", "parallelism.sharding=none", expect=75, env=ALLOWED)
+    words = last_words(run)
+    assert words["rank"] == 1 and "exp_avg" in words["text"] and "model.layers.1.mlp.experts.up_proj.weight" in words["text"], words
+
+
+# Without MPI the others find out that a process has gone, and one of them reports it.
+def test_a_rank_that_was_killed_is_missing_in_the_last_words_of_another(torchrun, program, data, tmp_path):  # noqa: F811
+    run = planned(program, tmp_path, data, kind="kill", step=3, rank=1, phase="backward")
+    torchrun.run(2, run.program, "train", *run.words([]), env=ALLOWED)
+    words = last_words(run)
+    assert (words["exit_code"], words["rank"]) == (78, 0) and words["missing"] == [{"rank": 1, "host": os.uname().nodename}], words
+
+
 # A small parameter shares its block, and so its hash, with others, none of which may be accused alone.
 def test_a_bit_that_flips_in_a_small_parameter_is_not_said_to_be_in_its_neighbour(any_launcher, program, data, tmp_path):  # noqa: F811
     run = planned(program, tmp_path, data, kind="flip_weight", step=4, rank=1, place="model.layers.1.self_attn.q_norm.weight")
@@ -153,11 +223,20 @@ def test_ranks_whose_weights_differ_are_found_though_the_bit_flipped_in_a_step_t
     assert words["step"] == 4 and "silent corruption" in words["text"], words
 
 
-def test_a_rank_that_computes_slowly_is_named_with_its_host(any_launcher, program, data, tmp_path):  # noqa: F811
+# On hosts of their own the ranks do not share cores, as far as they know.
+def test_a_rank_that_computes_slowly_is_named_with_its_host(torchrun, program, data, tmp_path):  # noqa: F811
     run = planned(program, tmp_path, data, kind="slow", step=1, steps=30, rank=2, phase="forward", place="model.norm", seconds=0.05)
-    run.on(any_launcher, 4, "train.steps=24", "checkpoint.interval=0", "checkpoint.model_interval=0", env=ALLOWED)
+    run.program = on_hosts(tmp_path, program, "$RANK")
+    run.on(torchrun, 4, "train.steps=24", "checkpoint.interval=0", "checkpoint.model_interval=0", env=ALLOWED)
     (line,) = [line for line in run.said.splitlines() if "slower than the median" in line]
-    assert "steps 1 to 20" in line and "them: rank 2 (" in line, line
+    assert "steps 1 to 20" in line and "them: rank 2 (node2)" in line, line
+
+
+def test_ranks_that_share_cores_are_not_named_as_slow(any_launcher, program, data, tmp_path):  # noqa: F811
+    threads = len(os.sched_getaffinity(0)) // 4 + 1  # more than there are cores for four ranks
+    run = planned(program, tmp_path, data, kind="slow", step=1, steps=30, rank=2, phase="forward", place="model.norm", seconds=0.05)
+    run.on(any_launcher, 4, "train.steps=24", f"train.num_threads={threads}", "checkpoint.interval=0", "checkpoint.model_interval=0", env=ALLOWED)
+    assert "slower than the median" not in run.said, run.said
 
 
 # Each launch takes a millisecond in the time of the devices, so that no clock decides: a step takes some seconds in that time.
@@ -215,6 +294,7 @@ def test_a_plan_is_refused_unless_the_environment_allows_it(program, data, tmp_p
         ({"rank": 0, "step": 9}, ALLOWED, "the run has 8 steps"),
         ({"sequence": 1, "phase": "reduce"}, ALLOWED, "belongs to no sequence"),
         ({"rank": 0, "kind": "flip_weight", "place": "model.layers.7.mlp"}, ALLOWED, "the model has no weight model.layers.7.mlp"),
+        ({"rank": 0, "kind": "flip_moment", "place": "model.layers.7.mlp"}, ALLOWED, "the model has no weight model.layers.7.mlp"),
     ]:
         run = planned(program, tmp_path, data, **{"kind": "nan", **fault})
         done = subprocess.run([run.program, "train", run.config], capture_output=True, text=True, env={**os.environ, **environment})
