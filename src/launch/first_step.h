@@ -1,6 +1,6 @@
 #pragma once
-// Reports how long after the job's start a training's first step was complete: the figure by which ways to start a job are
-// compared.
+// Reports how long after the job's start a training's first step was complete: the figure by which ways to start a job
+// are compared.
 
 #include <chrono>
 #include <filesystem>
