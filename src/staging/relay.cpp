@@ -27,6 +27,7 @@ Relay::Relay(comm::Wire& wire, RelayPlace place, RelayWork work)
     Tree& tree = trees_[static_cast<size_t>(t)];
     tree.place = place_in_tree(t, place_.node, place_.num_nodes);
     tree.next = tree.next_to_send = static_cast<uint64_t>(t);
+    for (const int child : tree.place.children) tree.children.push_back({place_.rank_of(child)});
     tree.num_chunks = (work_.chunks.size() + kNumTrees - 1 - static_cast<uint64_t>(t)) / kNumTrees;
     while (tree.free.size() < std::min<uint64_t>(tree.num_chunks, kBuffersOfTree)) tree.free.push_back(&add_buffer(t));
   }
@@ -111,7 +112,7 @@ bool Relay::begin_receives() {
     Tree& tree = trees_[static_cast<size_t>(t)];
     while (Held* held = take_free(tree)) {
       wire_.receive(place_.rank_of(tree.place.parent), kFirstTag + t, held->buffer->message(), held->buffer->room(),
-                    token(*held, true));
+                    reinterpret_cast<uint64_t>(held) | 1);
       any = true;
     }
   }
@@ -144,11 +145,11 @@ void Relay::pass_on(Held& held, bool is_good) {
   ChunkBuffer& buffer = *held.buffer;
   ++num_in_use_;
   held.uses = 1;
-  for (const int child : tree.place.children) {
+  for (Child& child : tree.children) {
     ++held.uses;
-    to_send_.emplace_back(&held, place_.rank_of(child));
+    child.waiting.push_back(&held);
+    begin_sends(child);
   }
-  begin_sends();
   if (buffer.header().kind != ChunkHeader::kStop) ++tree.num_passed;
   if (is_good && work_.lacks(buffer.header().chunk)) {
     ++held.uses;
@@ -157,13 +158,25 @@ void Relay::pass_on(Held& held, bool is_good) {
   release(held);
 }
 
-void Relay::begin_sends() {
-  for (; num_sending_ < kSendsAtOnce && !to_send_.empty(); ++num_sending_) {
-    const auto [held, rank] = to_send_.front();
-    to_send_.pop_front();
-    wire_.send(rank, kFirstTag + held->tree, held->buffer->message(), held->buffer->message_bytes(),
-               token(*held, false));
+void Relay::begin_sends(Child& child) {
+  for (; child.num_sending < kSendsAtOnce && !child.waiting.empty(); ++child.num_sending) {
+    if (free_sendings_.empty()) free_sendings_.push_back(&sendings_.emplace_back());
+    Sending* sending = free_sendings_.back();
+    free_sendings_.pop_back();
+    *sending = {child.waiting.front(), &child};
+    child.waiting.pop_front();
+    ChunkBuffer& buffer = *sending->held->buffer;
+    wire_.send(child.rank, kFirstTag + sending->held->tree, buffer.message(), buffer.message_bytes(),
+               reinterpret_cast<uint64_t>(sending));
   }
+}
+
+void Relay::sent(Sending& sending) {
+  Held& held = *sending.held;
+  --sending.child->num_sending;
+  begin_sends(*sending.child);
+  free_sendings_.push_back(&sending);
+  release(held);
 }
 
 void Relay::release(Held& held) {
@@ -184,14 +197,11 @@ bool Relay::poll() {
   wire_.poll(finished_);
   for (const auto& one : finished_) {
     any = true;
-    Held& held = *reinterpret_cast<Held*>(one.token & ~uint64_t{1});
-    if ((one.token & 1) != 0) {
-      received(held, one.bytes);
-      continue;
-    }
-    --num_sending_;
-    begin_sends();
-    release(held);
+    // The lowest bit of an address is free: it marks receives.
+    if ((one.token & 1) != 0)
+      received(*reinterpret_cast<Held*>(one.token & ~uint64_t{1}), one.bytes);
+    else
+      sent(*reinterpret_cast<Sending*>(one.token));
   }
   while (ChunkBuffer* buffer = work_.sink->take_done()) {
     any = true;

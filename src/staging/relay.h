@@ -16,7 +16,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "staging/chunk.h"
@@ -44,9 +43,9 @@ class Relay {
   /// Buffers of a tree: one that is received, one that is forwarded and written, and two for chunks that wait because a
   /// link or a disk is late.
   static constexpr int kBuffersOfTree = 4;
-  /// Messages that a node sends at the same time. An MPI that is given many sends their parts by turns, so that all
-  /// arrive late together, and those behind the receivers wait; with one the link would idle between two messages.
-  static constexpr int kSendsAtOnce = 3;
+  /// Messages on their way to a child at the same time. An MPI that is given many sends their parts by turns, so that
+  /// all arrive late together, and those behind the receivers wait; with one the link would idle between two messages.
+  static constexpr int kSendsAtOnce = 2;
   static constexpr int kFirstTag = 1;           ///< uses kNumTrees tags
   static constexpr uint64_t kLeastRoom = 1024;  ///< in a buffer, for the reason of a stop
 
@@ -78,8 +77,18 @@ class Relay {
     int tree = 0;
     int uses = 0;  ///< sends and writes that are under way
   };
+  struct Child {
+    int rank = 0;
+    int num_sending = 0;
+    std::deque<Held*> waiting = {};
+  };
+  struct Sending {
+    Held* held;
+    Child* child;
+  };
   struct Tree {
     TreePlace place;
+    std::vector<Child> children;
     std::vector<Held*> free;
     uint64_t num_chunks = 0, num_passed = 0;  ///< in this tree; received, or read, and passed on
     uint64_t next = 0;                        ///< position that is read or received next
@@ -98,21 +107,18 @@ class Relay {
   bool begin_receives();
   void received(Held& held, int64_t bytes);
   void pass_on(Held& held, bool is_good);
-  void begin_sends();
+  void begin_sends(Child& child);
+  void sent(Sending& sending);
   void release(Held& held);
   Held& held_of(const ChunkBuffer* buffer);
-  static uint64_t token(const Held& held, bool is_receive) {
-    return reinterpret_cast<uint64_t>(&held) | static_cast<uint64_t>(is_receive);
-  }
-
   comm::Wire& wire_;
   const RelayPlace place_;
   const RelayWork work_;
   std::array<Tree, kNumTrees> trees_;
   std::deque<Held> held_;
   std::vector<comm::Wire::Finished> finished_;
-  std::deque<std::pair<Held*, int>> to_send_;  ///< with the rank that gets it
-  int num_sending_ = 0;
+  std::deque<Sending> sendings_;  ///< their addresses are tokens
+  std::vector<Sending*> free_sendings_;
   int num_reading_ = 0, num_in_use_ = 0;  ///< buffers with the source; with sends and writes under way
   uint64_t bytes_moved_ = 0;
   std::vector<Damaged> damaged_;
