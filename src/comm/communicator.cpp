@@ -139,8 +139,8 @@ struct Pending::State {
                                   ? "missing: " + named(host->late(), *host)
                                   : "no rank is late: the network is slow, or ranks wait for one another";
       throw MissingRanks(fmt::format("{}: not over after {:.3g} s; {}; see what happens there, or raise the timeout",
-                                  what(), seconds_since(begin), who),
-                      host ? missing_of(*host) : std::vector<RankOnHost>());
+                                     what(), seconds_since(begin), who),
+                         host ? missing_of(*host) : std::vector<RankOnHost>());
     }
     if (host && !host->error().empty()) {
       fail<CommError>("{}: {}; the ranks do not make the same call", what(), with_names(host->error(), *names));

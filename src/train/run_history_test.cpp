@@ -111,7 +111,8 @@ TEST_F(RunHistoryTest, LastWordsOfACollectiveHaveTheRanksThatAreMissing) {
   fs::create_directories(folder_ / "log");
   RunContext at;
   at.run_dir = folder_;
-  const auto failure = describe_failure(std::make_exception_ptr(MissingRanks("missing: rank 5 (node7)", {{5, "node7"}})));
+  const auto failure =
+      describe_failure(std::make_exception_ptr(MissingRanks("missing: rank 5 (node7)", {{5, "node7"}})));
   leave_last_words(at, 0, "node1", failure);
   const nlohmann::json words = nlohmann::json::parse(read_file(RunFolder{folder_}.last_words()));
   EXPECT_EQ(words["rank"], 0) << "who reports it";
