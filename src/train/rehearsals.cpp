@@ -226,6 +226,7 @@ void Rehearsals::enter(board::Phase phase) {
     const std::string planned = phase_of(fault);
     if (phase == board::Phase::kData && fault.sequence < 0 && is_time(fault) && is_here(fault)) due_.insert(i);
     if (planned != name || is_observed(planned) || fault.kind == "torn_checkpoint" || !is_here(fault)) continue;
+    if (changes_memory(fault.kind) && !memory_of(fault).defined()) continue;
     if ((planned == "start" || is_time(fault)) && may_act(i)) act(fault, "the begin of this phase", {});
   }
 }

@@ -145,7 +145,7 @@ def test_a_bit_that_flips_in_a_step_is_found_before_it_spreads(any_launcher, pro
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("step", [4, 8])
 def test_weights_without_a_finite_validation_loss_end_the_run_and_their_step_is_not_saved(any_launcher, program, data, tmp_path, ranks, step):  # noqa: F811
-    run = planned(program, tmp_path, data, kind="nan_weight", step=step, rank=0, phase="reduce")
+    run = planned(program, tmp_path, data, kind="nan_weight", step=step, rank=0, phase="reduce" if ranks > 1 else "update")
     run.on(any_launcher, ranks, "parallelism.sharding=none", "checkpoint.interval=1", "checkpoint.keep=9", "checkpoint.model_interval=1", expect=76, env=ALLOWED)
     words = last_words(run)
     assert (words["step"], words["exit_code"], words["phase"], words["tensor"]) == (step, 76, "validate", "model.norm.weight"), words
@@ -172,7 +172,7 @@ def test_a_run_rolls_back_from_weights_without_a_finite_validation_loss(any_laun
 def test_what_is_not_finite_after_the_last_step_is_not_saved_and_is_in_the_exit_code(any_launcher, program, data, tmp_path, ranks, kind, settings):  # noqa: F811
     run = RankRun(program, tmp_path, data, "run")
     for rank in range(ranks):  # whichever of them saves the element
-        suffering(run, kind="nan_weight", step=8, rank=rank, phase="reduce")
+        suffering(run, kind="nan_weight", step=8, rank=rank, phase="reduce" if ranks > 1 else "update")
     run.on(any_launcher, ranks, "parallelism.sharding=none", "train.validation_interval=0", *settings, expect=76, env=ALLOWED)
     words = last_words(run)
     assert (words["step"], words["rank"], words["tensor"].removeprefix("master/")) == (8, None, "model.norm.weight"), words
@@ -196,7 +196,8 @@ def test_a_moment_of_the_weight_that_a_fault_names_flips(any_launcher, program, 
     run = planned(program, tmp_path, data, kind="flip_moment", step=4, rank=1, phase="backward", place="model.layers.1.mlp.experts.up_proj.weight")
     run.on(any_launcher, 2, "integrity.interval=2", "parallelism.sharding=none", expect=75, env=ALLOWED)
     words = last_words(run)
-    assert words["rank"] == 1 and "exp_avg" in words["text"] and "model.layers.1.mlp.experts.up_proj.weight" in words["text"], words
+    assert words["rank"] == 1 and "values of exp_avg" in words["text"], words
+    assert "model.layers.1.mlp.experts." in words["text"], "a block of hashes has several parameters"
 
 
 # Without MPI the others find out that a process has gone, and one of them reports it.
