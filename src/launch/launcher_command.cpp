@@ -218,12 +218,25 @@ void add_pals(const LaunchPlan& plan, Parts& parts) {
   parts.add({"--envall"}, "all other variables reach the ranks too");
 }
 
-void add_srun(const LaunchPlan& plan, Parts& parts) {
-  const int num_hosts = static_cast<int>(plan.ranks.of_host.size());
-  parts.add({"--nodes=" + number(num_hosts), "--ntasks=" + number(plan.ranks.total())}, ranks_why(plan));
+// Slurm numbers the ranks in the order of the job's nodes, whatever the order of a list: the ranks of a host whose
+// place a spare takes would move to others.
+void add_srun_hosts(const LaunchPlan& plan, Parts& parts, std::string& rankfile) {
+  if (plan.has_spares_in_use) {
+    for (size_t host = 0; host < plan.ranks.of_host.size(); ++host)
+      for (int local = 0; local < plan.ranks.of_host[host]; ++local)
+        rankfile += plan.allocation.hosts[host].name + "\n";
+    return parts.add({"--distribution=arbitrary", fmt::format("--nodelist={}", kRankfile)},
+                     "the host of each rank, since a spare took the place of another");
+  }
   const bool is_full = std::ranges::all_of(plan.ranks.of_host, [&](int ranks) { return ranks == plan.ranks.most(); });
   if (is_full) parts.add({"--ntasks-per-node=" + number(plan.ranks.most())}, ranks_why(plan));
   parts.add({"--nodelist=" + host_words(plan, false)}, "hosts: " + plan.allocation.hosts_from);
+}
+
+void add_srun(const LaunchPlan& plan, Parts& parts, std::string& rankfile) {
+  const int num_hosts = static_cast<int>(plan.ranks.of_host.size());
+  parts.add({"--nodes=" + number(num_hosts), "--ntasks=" + number(plan.ranks.total())}, ranks_why(plan));
+  add_srun_hosts(plan, parts, rankfile);
   if (!plan.launcher.pmi.empty()) parts.add({"--mpi=" + plan.launcher.pmi}, "MPI: " + plan.launcher.pmi_from);
   if (!plan.is_node_known)
     parts.add({"--cpu-bind=sockets"}, "this machine is none of the hosts, so their cores are not known");
@@ -267,7 +280,7 @@ LaunchCommand build_command(const LaunchPlan& plan, const Surroundings& here) {
     case Flavour::kHydra: add_hydra(plan, parts); break;
     case Flavour::kIntelMpi: add_intel_mpi(plan, parts); break;
     case Flavour::kPals: add_pals(plan, parts); break;
-    case Flavour::kSrun: add_srun(plan, parts); break;
+    case Flavour::kSrun: add_srun(plan, parts, built.rankfile); break;
     case Flavour::kSockets:
       if (sets_threads(plan)) built.variables.emplace_back("OMP_NUM_THREADS", number(plan.cores.threads));
       break;

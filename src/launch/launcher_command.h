@@ -27,6 +27,7 @@ struct LaunchPlan {
   bool is_node_known = true;         ///< false if this machine is none of the hosts
   std::string threads_from;          ///< why the ranks compute with `cores.threads` threads
   bool is_one_machine = true;        ///< the only host is this machine
+  bool has_spares_in_use = false;    ///< a spare has a place, so that the hosts are not in the job's order
   std::vector<std::string> command;  ///< what each rank runs
   bool is_training = false;          ///< `athanor train`: its ranks end together
 };
@@ -40,7 +41,8 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 struct LaunchCommand {
   std::vector<CommandPart> parts;  ///< their words are the command; for sockets only what each rank runs
   Variables variables;             ///< set in the environment of the launcher, or of each rank for sockets
-  /// For Open MPI: a line for each rank, with its host and cores. A word of the command is kRankfile in its place.
+  /// A line for each rank: for Open MPI with its host and cores, for srun with its host. A word of the command ends
+  /// with kRankfile in place of its path.
   std::string rankfile;
 
   std::vector<std::string> words() const;

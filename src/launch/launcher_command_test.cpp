@@ -154,6 +154,17 @@ TEST_F(Commands, OnlyTheRanksOfATrainingEndSoonAfterTheFirstOneUnderSlurm) {
   EXPECT_SAYS(line_of(plan, here), " --wait=3 --disable-status");
 }
 
+TEST_F(Commands, UnderSlurmASpareGetsTheRanksOfTheHostWhosePlaceItTakes) {
+  auto here = machine("two_sockets");
+  auto plan = plan_of(here, Flavour::kSrun);
+  plan.ranks.of_host = {1, 2};
+  EXPECT_EQ(build_command(plan, here).rankfile, "");
+  plan.has_spares_in_use = true;
+  EXPECT_SAYS(line_of(plan, here),
+              fmt::format("--nodes=2 --ntasks=3 --distribution=arbitrary --nodelist={} ", kRankfile));
+  EXPECT_EQ(build_command(plan, here).rankfile, "c101-001\nother\nother\n");
+}
+
 TEST_F(Commands, SlotsThatDifferAreRefusedWhereALauncherCannotStartThem) {
   auto here = machine("two_sockets");
   auto plan = plan_of(here, Flavour::kPals);

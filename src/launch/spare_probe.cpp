@@ -13,7 +13,7 @@ LaunchPlan probe_plan(const LaunchPlan& plan, const std::string& own_program, co
   LaunchPlan probe = plan;
   probe.allocation.hosts = {{host, plan.allocation.has_slots() ? plan.ranks.most() : 0}};
   probe.ranks.of_host = {plan.ranks.most()};
-  probe.is_one_machine = false;
+  probe.is_one_machine = probe.has_spares_in_use = probe.is_training = false;
   probe.command = {own_program, "probe", "--folder", fs::absolute(folder).string()};
   return probe;
 }

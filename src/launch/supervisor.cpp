@@ -99,7 +99,11 @@ class Supervisor {
 
   void take_hosts(const std::vector<std::string>& hosts) {
     if (hosts.size() < plan_.allocation.hosts.size()) keep_first_hosts(plan_, hosts.size());
-    for (size_t i = 0; i < hosts.size(); ++i) plan_.allocation.hosts[i].name = hosts[i];
+    for (size_t i = 0; i < hosts.size(); ++i) {
+      std::string& name = plan_.allocation.hosts[i].name;
+      plan_.has_spares_in_use = plan_.has_spares_in_use || name != hosts[i];
+      name = hosts[i];
+    }
     plan_.is_one_machine = plan_.allocation.is_this_machine(here_);
   }
 
