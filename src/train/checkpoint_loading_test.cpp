@@ -8,8 +8,11 @@
 
 #include "base/error.h"
 #include "checkpoint/model_identity.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/writer.h"
 #include "parallel/share.h"
 #include "train/moment_ages.h"
+#include "train/state_pieces.h"
 #include "train/testing/device_case.h"
 #include "train/testing/ranks.h"
 
@@ -38,6 +41,24 @@ class Loading : public Ranks {
     auto numbers = CheckpointReader::open(checkpoint).state();
     numbers.erase("config");
     return numbers;
+  }
+  /// Writes the checkpoint of the state's step again with what the state holds now, also with elements that are not
+  /// finite, which no run would write.
+  static void write_again(const TrainState& state) {
+    const Team team = team_of(state.model.mesh);
+    const fs::path folder = RunFolder{state.config.train.run_dir}.checkpoints() / step_folder_name(state.position.step);
+    const Manifest manifest = CheckpointReader::open(folder).manifest();
+    team.on_all([] {});
+    team.on_first([&] { fs::remove_all(folder); });
+    write_checkpoint(folder, state_pieces(state), manifest.model, manifest.state, {}, {}, team);
+  }
+  /// Replaces elements of a bf16 tensor of a model by -inf.
+  static void put_infinity(const fs::path& model, const std::string& tensor, std::initializer_list<uint64_t> elements) {
+    const fs::path file = model / "model.safetensors";
+    const uint64_t begin = SafetensorsFile::open(file).entry(tensor).begin;
+    std::string bytes = read_file(file);
+    for (const uint64_t i : elements) bytes.replace(begin + 2 * i, 2, "\x80\xff", 2);
+    write_file_atomically(file, bytes);
   }
   static Tensor moment(TrainState& state) { return state.optimizer.set.optimizers().front()->state("exp_avg"); }
 };
@@ -126,8 +147,9 @@ TEST_F(Loading, AWeightOrMomentThatIsNotFiniteIsNamedOnEveryRankAndTheOlderCheck
     train(state, 1);
     save_checkpoint(state);
     train(state, 1);
-    if (!state.model.mesh.is_first()) moment(state)[3] = std::nan("");
     save_checkpoint(state);
+    if (!state.model.mesh.is_first()) moment(state)[3] = std::nan("");
+    write_again(state);
   });
   for (const auto& next : {c, with_routers({1, 3, 1, "ep_aware"}, "other")}) {
     on_ranks(next, [&](TrainState& state) {
@@ -146,15 +168,12 @@ TEST_F(Loading, AWeightOrMomentThatIsNotFiniteIsNamedOnEveryRankAndTheOlderCheck
 TEST_F(Loading, TheFirstWeightOfAModelThatIsNotFiniteIsNamedOnEveryRankOfAnyLayout) {
   const RunConfig c = config({1, 2, 1, "optimizer"}, "run");
   on_ranks(c, [](TrainState& state) {
-    load_master(state.model, SharedBy::kBroadcast, [](const std::string& name, int64_t first, std::span<float> out) {
-      std::ranges::fill(out, 0.5F);
-      for (const int64_t i : {700 - first, 701 - first})
-        if (name == "model.embed_tokens.weight" && i >= 0 && i < std::ssize(out))
-          out[static_cast<size_t>(i)] = -std::numeric_limits<float>::infinity();
-    });
+    load_master(state.model, SharedBy::kBroadcast,
+                [](const std::string&, int64_t, std::span<float> out) { std::ranges::fill(out, 0.5F); });
     save_model(state);
   });
   const fs::path model = RunFolder{c.train.run_dir}.models() / step_folder_name(0);
+  put_infinity(model, "model.embed_tokens.weight", {700, 701});
   for (const auto& next : {c, config({1, 3, 1, "ep_aware"}, "other")}) {
     on_ranks(next, [&](TrainState& state) {
       const int64_t columns = state.config.model.hidden_size;
@@ -186,8 +205,9 @@ TEST_F(Loading, OnDeviceTooWhatIsNotFiniteIsFoundAndTheOlderCheckpointHasAllBits
     train(state, 1);
     const auto& entry = state.model.parameters.entry("model.norm.weight");
     const float infinity = std::numeric_limits<float>::infinity();
-    state.model.parameters.write_master(entry, 5, {&infinity, 1});
     save_checkpoint(state);
+    state.model.parameters.write_master(entry, 5, {&infinity, 1});
+    write_again(state);
   });
   const auto options = [] { return TrainStateOptions{.device = guarded::device_of_tests()}; };
   on_ranks(
