@@ -121,7 +121,7 @@ double Report::median_s() const {
 
 std::string Report::failure_text() const {
   const NodeLine& first = failed_.at(0);
-  std::string text = fmt::format("{}: {}", first.host, first.failure);
+  const std::string text = num_nodes_ == 1 ? first.failure : fmt::format("{}: {}", first.host, first.failure);
   if (num_failed_ == 1) return text;
   std::string others;
   for (size_t i = 1; i < failed_.size(); ++i) others += (others.empty() ? "" : ", ") + failed_[i].host;

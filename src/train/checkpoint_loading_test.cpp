@@ -47,10 +47,13 @@ class Loading : public Ranks {
   static void write_again(const TrainState& state) {
     const Team team = team_of(state.model.mesh);
     const fs::path folder = RunFolder{state.config.train.run_dir}.checkpoints() / step_folder_name(state.position.step);
-    const Manifest manifest = CheckpointReader::open(folder).manifest();
+    const auto [model, numbers] = [&] {
+      const auto reader = CheckpointReader::open(folder);
+      return std::pair(reader.manifest().model, reader.manifest().state);
+    }();
     team.on_all([] {});
     team.on_first([&] { fs::remove_all(folder); });
-    write_checkpoint(folder, state_pieces(state), manifest.model, manifest.state, {}, {}, team);
+    write_checkpoint(folder, state_pieces(state), model, numbers, {}, {}, team);
   }
   /// Replaces elements of a bf16 tensor of a model by -inf.
   static void put_infinity(const fs::path& model, const std::string& tensor, std::initializer_list<uint64_t> elements) {
