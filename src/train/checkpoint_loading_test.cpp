@@ -60,7 +60,10 @@ class Loading : public Ranks {
     const fs::path file = model / "model.safetensors";
     const uint64_t begin = SafetensorsFile::open(file).entry(tensor).begin;
     std::string bytes = read_file(file);
-    for (const uint64_t i : elements) bytes.replace(begin + 2 * i, 2, "\x80\xff", 2);
+    for (const uint64_t i : elements) {
+      bytes.at(begin + 2 * i) = '\x80';
+      bytes.at(begin + 2 * i + 1) = '\xff';
+    }
     write_file_atomically(file, bytes);
   }
   static Tensor moment(TrainState& state) { return state.optimizer.set.optimizers().front()->state("exp_avg"); }
