@@ -15,13 +15,6 @@ std::string text_of_variable(const char* name) {
   return value ? value : "";
 }
 
-// The id goes into a command, so it may only have the characters of job ids: "123", "123_4", "123[].server".
-bool is_job_id(const std::string& id) {
-  return !id.empty() && std::ranges::all_of(id, [](unsigned char c) {
-    return std::isalnum(c) || c == '.' || c == '_' || c == '-' || c == '[' || c == ']';
-  });
-}
-
 // Returns the text after `key`, up to `end` or the end of the line; "" if `key` does not occur.
 std::string value_after(const std::string& text, const std::string& key, char end) {
   const auto at = text.find(key);
@@ -73,6 +66,13 @@ std::optional<JobLimit> pbs_limit(const std::function<std::string(const std::str
 }
 
 }  // namespace
+
+// The id goes into a command.
+bool is_job_id(const std::string& id) {
+  return !id.empty() && std::ranges::all_of(id, [](unsigned char c) {
+    return std::isalnum(c) || c == '.' || c == '_' || c == '-' || c == '[' || c == ']';
+  });
+}
 
 std::string output_of(const std::string& command) {
   std::string output;

@@ -12,6 +12,9 @@ struct JobLimit {
   double ends_at_s = 0;  ///< seconds since 1970
 };
 
+/// True if a text has only the characters of the ids of jobs: "123", "123_4", "123[].server".
+bool is_job_id(const std::string& id);
+
 /// Returns what a shell command writes to standard output; "" if it fails. Commands are given ten seconds.
 std::string output_of(const std::string& command);
 

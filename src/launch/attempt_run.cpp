@@ -1,7 +1,5 @@
 #include "launch/attempt_run.h"
 
-#include <csignal>
-
 #include "base/error.h"
 #include "base/exit_codes.h"
 #include "base/files.h"
@@ -20,15 +18,13 @@ namespace {
 // Stacks of ranks that hang take up to 20 s (docs/board.md).
 constexpr std::chrono::seconds kForStacks{40};
 
-bool asks_to_stop(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
-
-}  // namespace
-
 JobHosts hosts_of_plan(const LaunchPlan& plan) {
   std::vector<Host> hosts = plan.allocation.hosts;
   for (size_t i = 0; i < hosts.size(); ++i) hosts[i].slots = plan.ranks.of_host[i];
   return JobHosts(hosts);
 }
+
+}  // namespace
 
 Attempt AttemptRun::run(const WhileItRuns& while_it_runs) {
   const std::optional<fs::path>& run_dir = setting_.run_dir;

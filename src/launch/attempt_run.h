@@ -67,7 +67,4 @@ class AttemptRun {
   int signal_ = 0;
 };
 
-/// What `athanor launch` knows of the hosts that a plan uses.
-JobHosts hosts_of_plan(const LaunchPlan& plan);
-
 }  // namespace athanor::launch

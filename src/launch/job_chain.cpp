@@ -1,7 +1,6 @@
 #include "launch/job_chain.h"
 
 #include <algorithm>
-#include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "base/append_file.h"
@@ -23,12 +22,6 @@ constexpr const char* kFile = "jobs.jsonl";
 constexpr std::chrono::seconds kPatience{60};  // for a scheduler that is busy
 // Signals within this time before the end of a job are the scheduler's warning: scripts ask for it some minutes before.
 constexpr double kWarning_s = 15 * 60;
-
-bool is_id(const std::string& text) {
-  return !text.empty() && text.size() < 100 && std::ranges::all_of(text, [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("._-[]").find(static_cast<char>(c)) != std::string_view::npos;
-  });
-}
 
 std::optional<std::string> ask_scheduler(const std::vector<std::string>& words, Surroundings here) {
   here.tool_limit = kPatience;
@@ -116,7 +109,7 @@ bool continues_in_next_job(const JobEnding& ending) {
 JobChain::JobChain(const Allocation& allocation, const Surroundings& here, ChainRequest request)
     : scheduler_(allocation.scheduler), job_(allocation.job), here_(here), request_(std::move(request)),
       limit_(find_job_limit()) {
-  ATHANOR_CHECK((scheduler_ == Scheduler::kSlurm || scheduler_ == Scheduler::kPbs) && is_id(job_),
+  ATHANOR_CHECK((scheduler_ == Scheduler::kSlurm || scheduler_ == Scheduler::kPbs) && is_job_id(job_),
                 "--resubmit needs a job of Slurm or PBS, whose successor it submits, but this is none ({}); write a "
                 "script with --print-script slurm or pbs, and submit it",
                 allocation.scheduler_from);
@@ -178,7 +171,7 @@ std::optional<std::string> JobChain::submit(const fs::path& attempts) const {
   } catch (const Error& error) {
     log::warn("{}", error.what());
   }
-  if (is_id(answer)) return answer;
+  if (is_job_id(answer)) return answer;
   log::warn("the next job could not be submitted ({} has the reason): submit {} yourself when this one has ended",
             file.string(), script);
   return std::nullopt;

@@ -85,7 +85,7 @@ class RunningPrograms {
   }
 
   void pass_on(int number) {
-    end_.was_told_to_stop = end_.was_told_to_stop || number == SIGTERM || number == SIGINT || number == SIGHUP;
+    end_.was_told_to_stop = end_.was_told_to_stop || asks_to_stop(number);
     const int sent = options_.passed ? options_.passed(number) : number;
     if (sent == 0) return log::warn("{} is not passed on: the launcher would end at once", signal_name(number));
     send(sent);

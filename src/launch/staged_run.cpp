@@ -10,6 +10,7 @@
 #include "config/toml_reader.h"
 #include "launch/process.h"
 #include "launch/supervisor.h"
+#include "launch/training_command.h"
 
 namespace athanor::launch {
 namespace fs = std::filesystem;
@@ -40,25 +41,6 @@ void add_needed(const fs::path& file, const Surroundings& here, std::set<std::st
     const std::string path = line.substr(arrow + 4, behind - arrow - 4);
     if (!is_of_the_system(path)) libraries.insert(path);
   }
-}
-
-struct TrainingWords {
-  std::string config;
-  std::vector<std::string> overrides;
-};
-
-std::optional<TrainingWords> training_words(const std::vector<std::string>& command) {
-  if (command.size() < 3 || command[1] != "train") return {};
-  TrainingWords words;
-  for (size_t i = 2; i < command.size(); ++i) {
-    if (command[i] == "--set" && i + 1 < command.size())
-      words.overrides.push_back(command[++i]);
-    else if (command[i].starts_with("--set="))
-      words.overrides.push_back(command[i].substr(6));
-    else if (words.config.empty() && !command[i].starts_with("-"))
-      words.config = command[i];
-  }
-  return words;
 }
 
 // A folder of data is named by `data.path`; several are named in the configuration file, which stays as it is.

@@ -7,25 +7,30 @@
 
 namespace athanor::launch {
 
-std::optional<RunConfig> training_config(const std::vector<std::string>& command, const std::string& own_program) {
-  const bool is_train = command.size() > 2 && command[1] == "train" &&
-                        (command[0] == own_program || std::filesystem::path(command[0]).filename() == "athanor");
-  if (!is_train) return std::nullopt;
-  std::string file;
-  std::vector<std::string> overrides;
+std::optional<TrainingWords> training_words(const std::vector<std::string>& command) {
+  if (command.size() < 3 || command[1] != "train") return std::nullopt;
+  TrainingWords words;
   for (size_t i = 2; i < command.size(); ++i) {
     const std::string& word = command[i];
     if (word == "--set" && i + 1 < command.size())
-      overrides.push_back(command[++i]);
+      words.overrides.push_back(command[++i]);
     else if (word.starts_with("--set="))
-      overrides.push_back(word.substr(6));
-    else if (file.empty() && !word.starts_with("-"))
-      file = word;
+      words.overrides.push_back(word.substr(6));
+    else if (words.config.empty() && !word.starts_with("-"))
+      words.config = word;
     else
       return std::nullopt;
   }
+  return words;
+}
+
+std::optional<RunConfig> training_config(const std::vector<std::string>& command, const std::string& own_program) {
+  const auto words = training_words(command);
+  const bool is_athanor =
+      words && (command[0] == own_program || std::filesystem::path(command[0]).filename() == "athanor");
+  if (!is_athanor) return std::nullopt;
   try {
-    return load_run_config(file, overrides);
+    return load_run_config(words->config, words->overrides);
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -9,6 +9,15 @@
 
 namespace athanor::launch {
 
+/// What `athanor train CONFIG --set …` names.
+struct TrainingWords {
+  std::string config;
+  std::vector<std::string> overrides;
+};
+/// Returns the words of a training; nothing for another subcommand, or one with other options, which its ranks refuse.
+/// The program, which is the first word, is not looked at.
+std::optional<TrainingWords> training_words(const std::vector<std::string>& command);
+
 /// Returns the configuration of `athanor train CONFIG --set …`; nothing for another command, or if its configuration is
 /// refused, which its ranks will tell. @param own_program  a path that also means `athanor`.
 std::optional<RunConfig> training_config(const std::vector<std::string>& command, const std::string& own_program);

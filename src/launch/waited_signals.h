@@ -6,6 +6,9 @@
 
 namespace athanor::launch {
 
+/// Whether who sends the signal wants the command to end: SIGTERM, SIGINT or SIGHUP.
+constexpr bool asks_to_stop(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
+
 /// Blocks SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD during its lifetime, so that they are read here. A
 /// write to a pipe that has no reader fails meanwhile (SIGPIPE is blocked, too). Only one may exist at a time, and
 /// threads that are there before it must not take these signals.
