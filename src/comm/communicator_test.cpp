@@ -90,6 +90,23 @@ TEST(Communicator, MegabytesGoThroughPiecesAndWindows) {
             {}, {.delivers = {}, .max_delay_polls = 3});
 }
 
+// A member that forwards may learn of its chunks out of order.
+TEST(Communicator, MegabytesAreBroadcastThroughMembersThatForwardThem) {
+  for (const int n : {4, 7, 8}) {
+    for (const int root : {0, 2}) {
+      run_ranks(n,
+                [n, root](World& world) {
+                  const int64_t count = 3'000'001;
+                  const Tensor x = world.rank() == root ? term_of(9, 4, count, at::kFloat).clone() : at::zeros({count});
+                  world.all().broadcast(x, root).wait();
+                  require(same_bits(x, term_of(9, 4, count, at::kFloat)),
+                          fmt::format("broadcast from {} of {}", root, n));
+                },
+                {}, {.delivers = {}, .max_delay_polls = 3});
+    }
+  }
+}
+
 TEST(Communicator, AllGatherHasEveryPartInPlaceOrNot) {
   for (int n : kSizes) {
     run_ranks(n, [n](World& world) {

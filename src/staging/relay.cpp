@@ -26,7 +26,7 @@ Relay::Relay(comm::Wire& wire, RelayPlace place, RelayWork work)
   for (int t = 0; t < kNumTrees; ++t) {
     Tree& tree = trees_[static_cast<size_t>(t)];
     tree.place = place_in_tree(t, place_.node, place_.num_nodes);
-    tree.next = tree.next_to_send = static_cast<uint64_t>(t);
+    tree.next = tree.next_to_pass = static_cast<uint64_t>(t);
     for (const int child : tree.place.children) tree.children.push_back({place_.rank_of(child)});
     tree.num_chunks = (work_.chunks.size() + kNumTrees - 1 - static_cast<uint64_t>(t)) / kNumTrees;
     while (tree.free.size() < std::min<uint64_t>(tree.num_chunks, kBuffersOfTree)) tree.free.push_back(&add_buffer(t));
@@ -73,22 +73,23 @@ bool Relay::take_read() {
       send_stop();
     }
     Tree& tree = trees_[static_cast<size_t>(held.tree)];
-    tree.stopped ? tree.free.push_back(&held) : void(tree.ready[buffer->position] = &held);
+    held.is_good = true;
+    tree.stopped ? tree.free.push_back(&held) : pass_on_in_order(held);
   }
-  for (Tree& tree : trees_) any |= send_in_order(tree);
   return any;
 }
 
-bool Relay::send_in_order(Tree& tree) {
-  bool any = false;
-  for (; !tree.stopped && !tree.ready.empty() && tree.ready.begin()->first == tree.next_to_send; any = true) {
+// A short message may be complete before a longer one that was begun earlier, and a block may be read before the one in
+// front of it. Receivers know a chunk by its turn.
+void Relay::pass_on_in_order(Held& last) {
+  Tree& tree = trees_[static_cast<size_t>(last.tree)];
+  tree.ready[last.buffer->position] = &last;
+  while (!tree.ready.empty() && tree.ready.begin()->first == tree.next_to_pass) {
     Held& held = *tree.ready.begin()->second;
     tree.ready.erase(tree.ready.begin());
-    tree.next_to_send += kNumTrees;
-    bytes_moved_ += held.buffer->header().bytes;
-    pass_on(held, true);
+    tree.next_to_pass += kNumTrees;
+    pass_on(held);
   }
-  return any;
 }
 
 // What was read and has not been sent is dropped: a message with the reason takes the place of the next chunk.
@@ -102,7 +103,7 @@ void Relay::send_stop() {
     if (tree.num_passed == tree.num_chunks) continue;  // nothing is awaited
     Held& held = add_buffer(t);
     held.buffer->seal_stop(stop_reason_);
-    pass_on(held, false);
+    pass_on(held);
   }
 }
 
@@ -122,25 +123,20 @@ bool Relay::begin_receives() {
 void Relay::received(Held& held, int64_t bytes) {
   ChunkBuffer& buffer = *held.buffer;
   Tree& tree = trees_[static_cast<size_t>(held.tree)];
-  const bool is_intact = buffer.is_intact(bytes);
-  if (is_intact && buffer.header().kind == ChunkHeader::kStop) {
-    tree.stopped = true;
-    stop_reason_ = buffer.reason();
-    return pass_on(held, false);
-  }
   const uint64_t chunk = work_.chunks[buffer.position];
-  const bool is_good = is_intact && buffer.header().chunk == chunk;
-  if (!is_good) {
+  const bool is_intact = buffer.is_intact(bytes);
+  const bool is_stop = is_intact && buffer.header().kind == ChunkHeader::kStop;
+  held.is_good = is_intact && !is_stop && buffer.header().chunk == chunk;
+  if (!held.is_good && !is_stop) {
     // A header without content tells those behind this node that there is nothing to blame their senders for.
     const bool is_told = bytes == static_cast<int64_t>(sizeof(ChunkHeader)) && buffer.header().magic == kDamagedMagic;
     damaged_.push_back({chunk, place_.rank_of(tree.place.parent), is_told});
     buffer.header() = {.magic = kDamagedMagic, .kind = ChunkHeader::kZeros};
   }
-  bytes_moved_ += is_good ? buffer.header().bytes : 0;
-  pass_on(held, is_good);
+  pass_on_in_order(held);
 }
 
-void Relay::pass_on(Held& held, bool is_good) {
+void Relay::pass_on(Held& held) {
   Tree& tree = trees_[static_cast<size_t>(held.tree)];
   ChunkBuffer& buffer = *held.buffer;
   ++num_in_use_;
@@ -150,10 +146,18 @@ void Relay::pass_on(Held& held, bool is_good) {
     child.waiting.push_back(&held);
     begin_sends(child);
   }
-  if (buffer.header().kind != ChunkHeader::kStop) ++tree.num_passed;
-  if (is_good && work_.lacks(buffer.header().chunk)) {
-    ++held.uses;
-    work_.sink->start(buffer);
+  if (buffer.header().kind == ChunkHeader::kStop) {
+    tree.stopped = true;
+    stop_reason_ = buffer.reason();
+  } else {
+    ++tree.num_passed;
+  }
+  if (held.is_good) {
+    bytes_moved_ += buffer.header().bytes;
+    if (work_.lacks(buffer.header().chunk)) {
+      ++held.uses;
+      work_.sink->start(buffer);
+    }
   }
   release(held);
 }

@@ -75,7 +75,8 @@ class Relay {
   struct Held {
     std::unique_ptr<ChunkBuffer> buffer;
     int tree = 0;
-    int uses = 0;  ///< sends and writes that are under way
+    int uses = 0;          ///< sends and writes that are under way
+    bool is_good = false;  ///< a chunk as its source has sealed it
   };
   struct Child {
     int rank = 0;
@@ -92,8 +93,8 @@ class Relay {
     std::vector<Held*> free;
     uint64_t num_chunks = 0, num_passed = 0;  ///< in this tree; received, or read, and passed on
     uint64_t next = 0;                        ///< position that is read or received next
-    uint64_t next_to_send = 0;                ///< on node 0
-    std::map<uint64_t, Held*> ready;          ///< on node 0: what was read before its turn
+    uint64_t next_to_pass = 0;                ///< that is passed on next
+    std::map<uint64_t, Held*> ready;          ///< what was read or received before its turn
     bool stopped = false;
     bool is_complete() const { return stopped || num_passed == num_chunks; }
   };
@@ -102,11 +103,11 @@ class Relay {
   Held* take_free(Tree& tree);
   bool begin_reads();
   bool take_read();
-  bool send_in_order(Tree& tree);
   void send_stop();
   bool begin_receives();
   void received(Held& held, int64_t bytes);
-  void pass_on(Held& held, bool is_good);
+  void pass_on_in_order(Held& last);
+  void pass_on(Held& held);
   void begin_sends(Child& child);
   void sent(Sending& sending);
   void release(Held& held);

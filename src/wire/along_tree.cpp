@@ -97,7 +97,15 @@ class Broadcast : public Phase {
     take_more(operation);
   }
 
-  void received(Operation& operation, int64_t chunk) override { pass_on(operation, chunk); }
+  /// Of two messages the later and shorter one may be complete first. The next member takes them in the order in which
+  /// they are sent.
+  void received(Operation& operation, int64_t chunk) override {
+    has_come_[static_cast<size_t>(chunk % kWindow)] = true;
+    while (passed_ < taken_ && has_come_[static_cast<size_t>(passed_ % kWindow)]) {
+      has_come_[static_cast<size_t>(passed_ % kWindow)] = false;
+      pass_on(operation, passed_++);
+    }
+  }
 
   void sent(Operation& operation, int64_t chunk) override {
     if (--sends_left_[static_cast<size_t>(chunk % kWindow)] == 0) chunk_over(operation, chunk);
@@ -140,9 +148,9 @@ class Broadcast : public Phase {
   int64_t bytes_;
   int root_, parent_ = -1;
   std::vector<int> children_;
-  int64_t num_chunks_ = 0, taken_ = 0, over_ = 0;
+  int64_t num_chunks_ = 0, taken_ = 0, passed_ = 0, over_ = 0;
   std::vector<int> sends_left_;
-  std::array<bool, kWindow> ended_{};
+  std::array<bool, kWindow> has_come_{}, ended_{};
 };
 
 }  // namespace

@@ -34,7 +34,8 @@ class Wire {
 
   // Both return at once. `data` must not be written (or, for a receive, read) until poll() reports the token, which the
   // caller chooses. `bytes` is at most kMaxMessage; for a receive it is the room. Messages of one sender, receiver and
-  // tag are matched in the order in which each side started them.
+  // tag are matched in the order in which each side started them, and complete in any order: a short one often before
+  // a long one in front of it. Who forwards messages puts them in order first.
   virtual void send(int peer, int tag, const void* data, int64_t bytes, uint64_t token) = 0;
   virtual void receive(int peer, int tag, void* data, int64_t bytes, uint64_t token) = 0;
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <queue>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,7 @@ class VirtualClock {
 struct VirtualLink {
   double bytes_per_s = 1e9;  ///< each node has it in each direction
   double latency_s = 0;      ///< from the last byte that leaves a node to its arrival
+  double late_s = 0;         ///< a receiver learns of an arrival up to so much later, and of two in either order
 };
 
 class VirtualNetwork {
@@ -108,8 +110,10 @@ class VirtualNetwork {
     clock_.at(arrived_s, [=, this, &receiver] {
       std::memcpy(room.data, sent.data, static_cast<size_t>(sent.bytes));
       if (damage) damage(from, to, static_cast<std::byte*>(room.data), sent.bytes);
-      receiver.over.push_back({room.token, sent.bytes, from});
-      touched(to);
+      clock_.at(clock_.now_s() + link_.late_s * drawn_(draw_), [=, this, &receiver] {
+        receiver.over.push_back({room.token, sent.bytes, from});
+        touched(to);
+      });
     });
     clock_.at(arrived_s, [=, this, &sender] {
       sender.over.push_back({sent.token, sent.bytes, to});
@@ -119,6 +123,8 @@ class VirtualNetwork {
 
   VirtualClock& clock_;
   const VirtualLink link_;
+  std::minstd_rand draw_{1};
+  std::uniform_real_distribution<double> drawn_{0, 1};
   std::vector<std::unique_ptr<NodeWire>> wires_;
   std::map<std::tuple<int, int, int>, std::pair<std::deque<End>, std::deque<End>>> channels_;
 };
