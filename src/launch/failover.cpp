@@ -13,6 +13,13 @@ namespace {
 
 FailoverDecision stop(std::string reason) { return {false, std::move(reason)}; }
 
+// Whether the hosts that an ending names are those at fault. Of a start that is stuck they are the ones that the others
+// waited for. The network, a launcher or a crash that nothing explains name whom they saw.
+bool names_culprits(Cause cause) {
+  return cause == Cause::kBadNode || cause == Cause::kSoftFailure || cause == Cause::kSilentHang ||
+         cause == Cause::kStuckPreTraining;
+}
+
 // Two attempts in a row that take no step show that something else is needed than another attempt.
 constexpr int kMostIdle = 2;
 
@@ -52,9 +59,7 @@ class Failover {
 
   std::vector<std::string> hosts_to_swap() {
     std::vector<std::string> bad;
-    const bool blames = row_.verdict == Verdict::kBadNode || row_.verdict == Verdict::kSoftFailure ||
-                        row_.verdict == Verdict::kSilentHang;
-    if (!limits_.may_swap || row_.swap == Cure::kNo || !blames) return bad;
+    if (!limits_.may_swap || row_.swap == Cure::kNo || !names_culprits(row_.cause)) return bad;
     for (const std::string& host : outcome_.at_fault)
       if (is_in_use(host) && std::ranges::find(bad, host) == bad.end()) bad.push_back(host);
     if (bad.empty() && row_.verdict == Verdict::kSilentHang && !next_.hosts.empty()) {

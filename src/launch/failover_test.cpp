@@ -34,8 +34,8 @@ TEST(Failover, WhatNeitherTimeNorASwapCuresStopsAtOnceWhateverIsLeft) {
 }
 
 TEST(Failover, ABadNodeIsReplacedInItsPlaceAndTheOthersKeepTheirs) {
-  for (const Cause cause : {Cause::kBadNode, Cause::kSoftFailure, Cause::kSilentHang}) {
-    const auto decision = decide_failover(state_of(), {cause, {"n2"}, true}, kAll);
+  for (const Cause cause : {Cause::kBadNode, Cause::kSoftFailure, Cause::kSilentHang, Cause::kStuckPreTraining}) {
+    const auto decision = decide_failover(state_of(), {cause, {"n2"}, cause != Cause::kStuckPreTraining}, kAll);
     ASSERT_TRUE(decision.retries);
     EXPECT_EQ(decision.next.hosts, (Hosts{"n1", "s1", "n3"}));
     EXPECT_EQ(decision.next.spares, Hosts{"s2"});
@@ -79,6 +79,8 @@ TEST(Failover, AHangOfWhichNothingIsKnownSwapsTheHostOfRankZeroAndSaysThatItIsBl
   const auto decision = decide_failover(state_of(), {Cause::kSilentHang, {}, true}, kAll);
   EXPECT_EQ(decision.next.hosts, (Hosts{"s1", "n2", "n3"}));
   EXPECT_NE(decision.reason.find("blind"), std::string::npos);
+  const auto stuck = decide_failover(state_of(), {Cause::kStuckPreTraining, {}, false}, kAll);
+  EXPECT_EQ(stuck.next.hosts, state_of().hosts) << "the start of a job is no hang of a node";
   const auto known = decide_failover(state_of(), {Cause::kSilentHang, {"n3"}, true}, kAll);
   EXPECT_EQ(known.next.hosts, (Hosts{"n1", "n2", "s1"}));
   EXPECT_EQ(known.reason.find("blind"), std::string::npos);
