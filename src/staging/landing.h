@@ -2,28 +2,22 @@
 // What one node does with what comes: it finds out what it lacks, writes it as parts, and gives each file its name when
 // it is whole and on the disk.
 //
-// A file is the same, and is not sent, if its size and time of change are those of the source, as rsync decides by
-// default; with hashes of the source its bytes decide. The parts of long files stay if the transfer is cut, each with a
-// journal of its chunks and their hashes, and the next transfer takes those of its chunks that still have these hashes.
-//
 // Fault points: "yeet.write", "yeet.chunk", "yeet.place".
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "base/append_file.h"
 #include "staging/chunk.h"
 #include "staging/chunk_table.h"
+#include "staging/long_part.h"
 #include "staging/target_folder.h"
 #include "staging/unpacker.h"
 
@@ -55,34 +49,16 @@ class Landing {
   uint64_t bytes_written() const { return bytes_written_; }
 
  private:
-  struct LongFile {
-    std::string part, journal_name;
-    std::mutex mutex;  // guards what follows
-    std::shared_ptr<OpenedFile> file;
-    std::unique_ptr<AppendFile> journal;
-    std::vector<bool> has_chunk;
-    uint64_t num_left = 0;
-    uint64_t whole_bytes = 0;  ///< at the front, without a gap
-    std::condition_variable grew;
-  };
   struct Small {
     std::string part;
     size_t entry;
   };
 
   bool is_long(size_t entry) const;
-  bool is_there(const Entry& entry, bool any_time) const;
-  bool is_unpacked(const Entry& archive) const;
-  std::string record_name(const Entry& archive) const;
-  void compare_bytes(const std::vector<HashWords>& hashes);
-  void find_parts(size_t entry);
   void check_room(const ChunkSet& lacking) const;
-  void write_piece(const Piece& piece, const std::byte* bytes);
-  void write_long(const Piece& piece, const std::byte* bytes);
+  void land(const Piece& piece, const std::byte* bytes);
   void write_short(const Piece& piece, const std::byte* bytes);
-  void put(int fd, const Piece& piece, const std::byte* bytes) const;
-  void set_facts(int fd, const Entry& entry) const;
-  void complete_long(size_t entry, LongFile& file);
+  void complete_long(size_t entry, LongPart& part);
   void place_batch(std::vector<Small> batch);
   void wake_unpacking();
   void unpack_all();
@@ -95,7 +71,7 @@ class Landing {
   const ChunkTable& table_;
   TargetFolder target_;
   std::vector<bool> present_;                          // by entry; fixed once find_lacking has returned
-  std::map<size_t, std::unique_ptr<LongFile>> longs_;  // those that are not present
+  std::map<size_t, std::unique_ptr<LongPart>> longs_;  // those that are not present
   std::atomic<uint64_t> bytes_written_ = 0;
   std::atomic<bool> failed_ = false, leaving_ = false;
   mutable std::mutex mutex_;  // guards what follows

@@ -97,7 +97,7 @@ class Broadcast : public Phase {
     take_more(operation);
   }
 
-  /// Of two messages the later and shorter one may be complete first. The next member takes them in the order in which
+  /// The later and shorter one of two messages may be complete first. The next member takes them in the order in which
   /// they are sent.
   void received(Operation& operation, int64_t chunk) override {
     has_come_[static_cast<size_t>(chunk % kWindow)] = true;
