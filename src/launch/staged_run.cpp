@@ -38,7 +38,8 @@ void add_needed(const fs::path& file, const Surroundings& here, std::set<std::st
     begin = end + 1;
     const size_t arrow = line.find(" => /"), behind = line.rfind(" (0x");
     if (arrow == line.npos || behind == line.npos || behind < arrow) continue;
-    const std::string path = line.substr(arrow + 4, behind - arrow - 4);
+    // An installed program looks for its libraries in bin/../lib.
+    const std::string path = fs::path(line.substr(arrow + 4, behind - arrow - 4)).lexically_normal().string();
     if (!is_of_the_system(path)) libraries.insert(path);
   }
 }

@@ -139,6 +139,20 @@ def test_the_installed_program_trains_on_two_ranks(installed, prefix, data, tmp_
     assert start["ranks"] == 2 and kind in start["mpi"]
 
 
+@pytest.mark.slow  # libtorch is half a gigabyte
+def test_the_installed_program_is_sent_with_every_library_that_is_not_of_the_system(installed, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    training = Run(installed, tmp_path, data)
+    settings = [part for setting in SHORT for part in ("--set", setting)]
+    local = tmp_path / "local"
+    run(installed.path, "launch", "-n", 1, "--launcher", "sockets", "--yeet", local, "--", installed.path, "train", training.config, *settings)
+    assert [line["step"] for line in training.metrics()] == [1, 2]
+    for file in (local / "bin" / "athanor", local / "lib" / "libathanor_core.so"):
+        found = re.findall(r"=> (/\S+)", run("ldd", file))
+        assert any(path.startswith(str(local)) for path in found), found
+        assert all(path.startswith((str(local), "/lib/", "/lib64/", "/usr/lib/")) for path in found), found
+
+
 def test_example_encode_gives_the_ids_of_tokenizers(prefix, data, tmp_path):
     example = build_example("encode", prefix, tmp_path / "build")
     documents = data.parent / "docs.jsonl"
