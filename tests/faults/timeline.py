@@ -122,10 +122,13 @@ def picture_of(run, entries, title):
                 parts.append(f'<rect x="{x(each["started"] - start)}" y="{at + 3}" width="{round(x(each["ended"] - start) - x(each["started"] - start), 1)}" '
                              f'height="{row - 7}" fill="{color}" stroke="#555" stroke-width="0.5"/>')
     faults = [each for each in entries if each[1] == "fault"]
-    for i, (at, _, text) in enumerate(faults):
+    for at, _, _ in faults:
         parts.append(f'<line x1="{x(at)}" x2="{x(at)}" y1="{top}" y2="{bottom}" stroke="{COLORS["fault"]}" stroke-width="1.5"/>')
+    outline = 'stroke="white" stroke-width="4" paint-order="stroke"'  # of a text that crosses a line
+    for i, (at, _, text) in enumerate(faults):
         anchor = "end" if x(at) > left + width * 0.7 else "start"
-        parts.append(f'<text x="{x(at) + (4 if anchor == "start" else -4)}" y="{top + 12 + 15 * (i % 2)}" text-anchor="{anchor}" fill="{COLORS["fault"]}">{text}</text>')
+        parts.append(f'<text x="{x(at) + (4 if anchor == "start" else -4)}" y="{top + 12 + 15 * (i % 2)}" text-anchor="{anchor}" '
+                     f'fill="{COLORS["fault"]}" {outline}>{text}</text>')
     parts.append(f'<text x="{left}" y="{bottom + 38}" fill="#555">Dots are steps; bars are attempts on a host, orange where the verdict names it; red lines are faults.</text>')
     return "\n".join([*parts, "</svg>\n"])
 
