@@ -40,7 +40,7 @@ struct YeetArguments {
   std::vector<std::string> sources;
   std::string target;
   bool no_unpack = false, checksum = false, json = false;
-  int chunk_mib = 4;
+  int chunk_mib = 1;
   std::vector<int> predict;  // numbers of nodes; empty: sends
   double bytes = 0, link_mb_s = 0, disk_mb_s = 0, source_mb_s = 0, latency_us = 10;
 };

@@ -9,7 +9,7 @@ namespace athanor::staging {
 
 struct PredictionInput {
   double bytes = 0;  ///< that are sent
-  double chunk_bytes = 4 << 20;
+  double chunk_bytes = 1 << 20;
   double source_bytes_per_s = 0;  ///< that one node reads; 0: no limit
   double link_bytes_per_s = 0;    ///< each node has it in each direction
   double disk_bytes_per_s = 0;    ///< that a node writes; 0: no limit

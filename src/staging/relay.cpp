@@ -29,7 +29,8 @@ Relay::Relay(comm::Wire& wire, RelayPlace place, RelayWork work)
     tree.next = tree.next_to_pass = static_cast<uint64_t>(t);
     for (const int child : tree.place.children) tree.children.push_back({place_.rank_of(child)});
     tree.num_chunks = (work_.chunks.size() + kNumTrees - 1 - static_cast<uint64_t>(t)) / kNumTrees;
-    while (tree.free.size() < std::min<uint64_t>(tree.num_chunks, kBuffersOfTree)) tree.free.push_back(&add_buffer(t));
+    const uint64_t buffers = std::min(tree.num_chunks, buffers_of_tree(work_.chunk_bytes));
+    while (tree.free.size() < buffers) tree.free.push_back(&add_buffer(t));
   }
 }
 

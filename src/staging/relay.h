@@ -8,6 +8,7 @@
 // Chunks of even positions in the list travel along the first tree, the others along the second. In each tree messages
 // come in the order of the list, and each tree has its own buffers, so no chunk waits for one behind it.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -40,9 +41,12 @@ struct RelayWork {
 
 class Relay {
  public:
-  /// Buffers of a tree: one that is received, one that is forwarded and written, and two for chunks that wait because a
-  /// link or a disk is late.
-  static constexpr int kBuffersOfTree = 4;
+  /// Buffers of a tree, of kTreeBytes in all: some for chunks that are received, forwarded and written, and the rest
+  /// for those that wait because a link or a disk is late.
+  static constexpr uint64_t kTreeBytes = 16 << 20, kLeastBuffers = 4, kMostBuffers = 16;
+  static uint64_t buffers_of_tree(uint64_t chunk_bytes) {
+    return std::clamp(kTreeBytes / std::max<uint64_t>(chunk_bytes, 1), kLeastBuffers, kMostBuffers);
+  }
   /// Messages on their way to a child at the same time. An MPI that is given many sends their parts by turns, so that
   /// all arrive late together, and those behind the receivers wait; with one the link would idle between two messages.
   static constexpr int kSendsAtOnce = 2;
