@@ -124,7 +124,7 @@ def picture_of(run, entries, title):
     faults = [each for each in entries if each[1] == "fault"]
     for at, _, _ in faults:
         parts.append(f'<line x1="{x(at)}" x2="{x(at)}" y1="{top}" y2="{bottom}" stroke="{COLORS["fault"]}" stroke-width="1.5"/>')
-    outline = 'stroke="white" stroke-width="4" paint-order="stroke"'  # of a text that crosses a line
+    outline = 'stroke="white" stroke-width="4" paint-order="stroke"'  # a text may cross a line
     for i, (at, _, text) in enumerate(faults):
         anchor = "end" if x(at) > left + width * 0.7 else "start"
         parts.append(f'<text x="{x(at) + (4 if anchor == "start" else -4)}" y="{top + 12 + 15 * (i % 2)}" text-anchor="{anchor}" '
