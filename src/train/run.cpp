@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <optional>
 #include <set>
 
@@ -23,17 +22,18 @@
 #include "train/device_watch.h"
 #include "train/layer_statistics.h"
 #include "train/metrics_log.h"
-#include "train/microbatch.h"
 #include "train/out_of_memory.h"
 #include "train/preflight.h"
-#include "train/probe.h"
 #include "train/rank_share.h"
+#include "train/probe.h"
 #include "train/rehearsals.h"
 #include "train/requests.h"
 #include "train/router_metrics.h"
 #include "train/run_folder.h"
 #include "train/run_report.h"
 #include "train/run_saves.h"
+#include "train/run_validation.h"
+#include "train/stage_batches.h"
 #include "train/start.h"
 #include "train/step_lines.h"
 #include "train/step_summary.h"
@@ -41,7 +41,6 @@
 #include "train/thread_trial.h"
 #include "train/train_step.h"
 #include "train/unreadable_data.h"
-#include "train/validation.h"
 
 namespace athanor {
 namespace {
@@ -57,18 +56,19 @@ bool due(int64_t step, int64_t interval) { return interval > 0 && step % interva
 class Run {
  public:
   Run(StartedRun started, RunContext& at, const SignalGuard& signals, RunClock* clock, LauncherHold& hold)
-      : signals_(signals), clock_(clock), hold_(hold), lock_(std::move(started.lock)),
-        stages_(std::move(started.data.stages)), mesh_(std::move(started.mesh)), state_(std::move(started.state)),
-        world_(mesh_->group(GroupKind::kWorld)), at_(at), first_step_(state_->position.step),
-        from_scratch_(started.from_scratch),
+      : signals_(signals), clock_(clock), hold_(hold), lock_(std::move(started.lock)), mesh_(std::move(started.mesh)),
+        state_(std::move(started.state)), batches_(*state_, *mesh_, std::move(started.data.stages)),
+        validation_(*state_, *mesh_), world_(mesh_->group(GroupKind::kWorld)), at_(at),
+        first_step_(state_->position.step), from_scratch_(started.from_scratch),
         saves_(*state_, *mesh_, at, started.saved_step, std::move(started.local), std::move(started.old_local)),
-        summary_(*state_, *mesh_, stages_.size()), shares_cores_(share_cores(mesh_->world(), started.threads.threads)),
+        summary_(*state_, *mesh_, batches_.num_stages()),
+        shares_cores_(share_cores(mesh_->world(), started.threads.threads)),
         threads_(started.threads.threads, !may_try_threads(started.threads) || !state_->model.device().is_cpu()),
         rehearsals_(rehearse()), watches_(*state_, at, shares_cores_),
         verification_(std::move(started.data.unverified)) {
     const auto& config = state_->config;
     state_->phases = at.phases;
-    if (!state_->model.device().is_cpu()) state_->next_batch = [this] { return batch_ahead(); };
+    if (!state_->model.device().is_cpu()) state_->next_batch = [this] { return batches_.ahead(); };
     if (!state_->model.device().is_cpu() && world_.size() > 1) {
       device_watch_.emplace(*mesh_, state_->model.device(), config.parallelism.collective_timeout_s);
       state_->step_is_queued = [this] { device_watch_->step_is_queued(); };
@@ -112,7 +112,7 @@ class Run {
     if (is_complete()) saves_.write_missing_model();
     if (!is_complete() && first_step_ > 0) saves_.save_local();  // a node that was lost has no copies yet
     while (!is_complete()) {
-      if (!loader_ || state_->position.step == state_->position.phase.end) enter_stage();
+      if (batches_.must_enter()) enter_stage();
       at_.set_step(state_->position.step + 1);
       std::optional<StepMetrics> metrics = one_step();
       const Requests asked = requests();
@@ -187,23 +187,10 @@ class Run {
     return kept.model_interval > 0 && (is_complete() || kept.interval.is_off());
   }
 
-  // Enters the training phase of the next step and opens its data at the position of each source's cursor.
   void enter_stage() {
-    const auto holds_next = [this](const StageData& data) { return state_->position.step < data.stage.end(); };
-    data_ = &*std::find_if(stages_.begin(), stages_.end(), holds_next);
-    const auto& config = data_->stage.config;
-    state_->enter(data_->stage);
+    batches_.enter();
+    validation_.enter_stage();
     threads_.restart();
-    if (stages_.size() > 1) log::info("step {}: {} begins", state_->position.step + 1, data_->stage.name);
-    next_.reset();
-    std::vector<int64_t> held;  // all
-    if (!state_->model.plan.is_trivial())
-      held = sequences_of(state_->model.mesh.layout(), mesh_->data_rank(), config.train.micro_batch_size);
-    loader_.emplace(data_->train, static_cast<uint64_t>(config.train.seed), state_->position.ledger,
-                    config.train.global_batch_size, static_cast<int>(config.data.num_threads),
-                    std::max<int>(2, static_cast<int>(config.data.num_threads)), std::move(held));
-    agree_on_reading(world_, failure_of_next_batch());
-    unigram_entropies_.clear();
   }
 
   bool may_roll_back(Verdict verdict) const {
@@ -214,9 +201,9 @@ class Run {
   std::optional<StepMetrics> one_step() {
     const auto start = Clock::now();
     at_.enter("data", board::Phase::kData);
-    const Batch batch = next_ ? *std::exchange(next_, std::nullopt) : loader_->next();
+    const Batch batch = batches_.take();
     at_.phase = "step";
-    const double waited_s = std::exchange(waited_for_data_s_, 0), data_s = seconds_since(start) + waited_s;
+    const double waited_s = batches_.take_waited_s(), data_s = seconds_since(start) + waited_s;
     const at::Device device = state_->model.device();
     const ops::TransferCounts transfers_before = ops::transfer_counts();
     ops::reset_peak_device_memory(device);
@@ -281,7 +268,7 @@ class Run {
     const bool after_a_step = state_->position.step > first_step_;
     if (clock_ && after_a_step) clock_->step_took(since_s, saves_.pending());
     longest_step_s_ = std::max(longest_step_s_, since_s);
-    std::exception_ptr failure = failure_of_next_batch();
+    std::exception_ptr failure = batches_.failure_of_next();
     if (!failure) failure = verification_.failure();
     const Requests asked = agree_on_requests(world_, signals_, clock_, saves_.is_writing(), failure);
     if (asked.cannot_read) unreadable_.emplace(*asked.cannot_read, describe_read_error(failure));
@@ -313,26 +300,6 @@ class Run {
 
   int end_stopped(const Requests& asked) { return saves_.end_stopped(asked, clock_ ? clock_->limit() : ""); }
 
-  // The batch of the step after the one that is computed, if it has been read; null at the end of a training phase.
-  const Batch* batch_ahead() {
-    const int64_t step = state_->position.step + 1;
-    const bool is_last = step == state_->run_config.train.steps || step == state_->position.phase.end;
-    if (next_ || is_last || !loader_->has_next()) return nullptr;
-    next_ = loader_->next();
-    return &*next_;
-  }
-
-  // Waits for the batch of the next step, if this training phase has one more; null if it can be read.
-  std::exception_ptr failure_of_next_batch() {
-    if (!loader_ || next_ || state_->position.step == state_->run_config.train.steps ||
-        state_->position.step == state_->position.phase.end)
-      return nullptr;
-    const auto start = Clock::now();
-    std::exception_ptr failure = loader_->failure();
-    waited_for_data_s_ += seconds_since(start);
-    return failure;
-  }
-
   // Data can no longer be read, and all ranks know it: they save what they have, and the rank that found the error
   // reports it.
   int end_unreadable(const UnreadableData& failure) {
@@ -353,35 +320,15 @@ class Run {
     return exit_code::kIo;
   }
 
-  // Computes each source's held-out loss, and their mean by the shares of the mix.
   void validate(StepMetrics& metrics) {
     at_.enter("validate", board::Phase::kValidate);
     at::set_num_threads(threads_.kept());
-    const auto& validation = data_->validation;
-    double loss = 0;
-    for (size_t i = 0; i < validation.size(); ++i) {
-      const auto& [name, share, dataset] = validation[i];
-      const auto sequences = static_cast<double>(state_->config.train.validation_sequences);
-      double source_loss = 0;
-      try {
-        source_loss = validation_loss(state_->model, dataset, std::max<int64_t>(1, std::llround(share * sequences)),
-                                      state_->config, state_->data.eos_id);
-        if (i == unigram_entropies_.size())
-          unigram_entropies_.push_back(
-              unigram_entropy(dataset, *mesh_, [this](int64_t num_bytes) { mesh_->world().note_work(num_bytes); }));
-      } catch (const UnreadableData& failure) {  // on all ranks: the step is shown and saved before the run ends
-        unreadable_ = failure;
-        return;
-      }
-      if (!std::isfinite(source_loss)) refuse_weights(source_loss, validation.size() > 1 ? name : "");
-      log::info("step {}: validation loss {:.4f}{} (unigram entropy of the same split: {:.4f})", metrics.step,
-                source_loss, validation.size() > 1 ? " of " + name : "", unigram_entropies_[i]);
-      if (validation.size() > 1) metrics.validation_losses[name] = source_loss;
-      loss += share * source_loss;
+    try {
+      const auto found = validation_.validate(batches_.data(), metrics);
+      if (found) refuse_weights(found->loss, found->source);
+    } catch (const UnreadableData& failure) {  // on all ranks: the step is shown and saved before the run ends
+      unreadable_ = failure;
     }
-    if (validation.empty()) return;
-    metrics.validation_loss = loss;
-    if (validation.size() > 1) log::info("step {}: validation loss {:.4f} of the mix", metrics.step, loss);
   }
 
   // Before anything of this step is saved. The checkpoint that is being written may be the one to go back to.
@@ -403,10 +350,10 @@ class Run {
   RunClock* clock_;  // null on all ranks but the first
   LauncherHold& hold_;
   std::unique_ptr<FolderLock> lock_;  // on the first rank; released when everything else is destroyed
-  std::vector<StageData> stages_;
-  const StageData* data_ = nullptr;  // data of the present training phase
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<TrainState> state_;
+  StageBatches batches_;
+  RunValidation validation_;
   comm::Communicator& world_;
   RunContext& at_;
   int64_t first_step_;
@@ -421,7 +368,6 @@ class Run {
   Clock::time_point agreed_ = Clock::now();   // when the ranks last agreed on requests
   int64_t saves_noted_ = 0;                   // those that the clock was told of
   double longest_step_s_ = 0;                 // with what comes between two steps
-  double waited_for_data_s_ = 0;              // for the batch of the next step
   std::optional<LayerMetrics> layers_;        // set in a step that shows them
   std::optional<UnreadableData> unreadable_;  // ends the run after this step
   std::optional<DeviceWatch> device_watch_;
@@ -429,10 +375,6 @@ class Run {
   std::optional<StepLines> lines_;
   RunReport report_;
   BackgroundVerification verification_;
-  std::optional<Loader> loader_;
-  std::optional<Batch> next_;              // the batch of the next step, if it was sent ahead
-  std::vector<double> unigram_entropies_;  // entropies of the validation sources of the training phase, as far as they
-                                           // were needed
 };
 
 }  // namespace
